@@ -1,0 +1,100 @@
+//! Memory for direct I/O.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+
+/// The alignment of every [`AlignedBuf`], in bytes: enough for any disk.
+pub(crate) const ALIGNMENT: usize = 4096;
+
+/// A buffer of zeros at an address that direct I/O accepts: a multiple of 4096.
+///
+/// ```
+/// use cringle::block::AlignedBuf;
+///
+/// let mut page = AlignedBuf::new(4096);
+/// page[0] = 7;
+/// assert!(page.as_ptr().addr().is_multiple_of(4096));
+/// ```
+pub struct AlignedBuf {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: it owns its memory, as a `Box<[u8]>` does.
+unsafe impl Send for AlignedBuf {}
+// SAFETY: as above; shared references only read.
+unsafe impl Sync for AlignedBuf {}
+
+impl AlignedBuf {
+    /// `len` zero bytes.
+    ///
+    /// # Panics
+    ///
+    /// If the size overflows an `isize`, as `Vec` does.
+    pub fn new(len: usize) -> AlignedBuf {
+        if len == 0 {
+            return AlignedBuf { start: NonNull::without_provenance(ALIGNMENT_NZ), len };
+        }
+        let layout = Self::layout(len);
+        // SAFETY: the layout is not empty.
+        let start = unsafe { alloc_zeroed(layout) };
+        match NonNull::new(start) {
+            Some(start) => AlignedBuf { start, len },
+            None => handle_alloc_error(layout),
+        }
+    }
+
+    fn layout(len: usize) -> Layout {
+        Layout::from_size_align(len, ALIGNMENT).expect("a buffer fits into the address space")
+    }
+
+    pub(super) fn as_non_null(&self) -> NonNull<u8> {
+        self.start
+    }
+}
+
+const ALIGNMENT_NZ: std::num::NonZeroUsize =
+    std::num::NonZeroUsize::new(ALIGNMENT).expect("not zero");
+
+impl Drop for AlignedBuf {
+    fn drop(&mut self) {
+        if self.len > 0 {
+            // SAFETY: allocated in `new` with this layout.
+            unsafe { dealloc(self.start.as_ptr(), Self::layout(self.len)) }
+        }
+    }
+}
+
+impl std::ops::Deref for AlignedBuf {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the memory is ours, initialised, and `len` bytes long.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl std::ops::DerefMut for AlignedBuf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl AsRef<[u8]> for AlignedBuf {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl AsMut<[u8]> for AlignedBuf {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self
+    }
+}
+
+impl std::fmt::Debug for AlignedBuf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AlignedBuf").field("len", &self.len).finish_non_exhaustive()
+    }
+}

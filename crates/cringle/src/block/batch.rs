@@ -1,0 +1,241 @@
+//! A fiber's batch.
+//!
+//! `submit` is where the borrows pay: the operations' buffers are borrowed until it returns, and it
+//! returns only when the last completion is in (**I1**), also when the fiber is cancelled. A batch
+//! that is dropped unsubmitted has never been seen by the kernel.
+
+use super::results::{Results, Verdict};
+use super::{FixedBuf, FixedFile};
+use crate::driver::uring::RingId;
+use crate::driver::{Op, Target, blocking};
+use crate::fs::File;
+use crate::runtime::fiber::{FiberRef, OpSlot};
+use crate::runtime::worker::{Here, Worker};
+use crate::sys::MAX_RW_BYTES;
+use std::marker::PhantomData;
+
+/// Reads and writes that are performed together. See the [module](super).
+///
+/// ```
+/// use cringle::{block::Batch, fs::File};
+///
+/// # let path = std::env::temp_dir().join(format!("cringle-batch-{}", std::process::id()));
+/// # std::fs::write(&path, "left right").unwrap();
+/// cringle::run(|| {
+///     let file = File::open(&path)?;
+///     let (mut left, mut right) = ([0; 4], [0; 5]);
+///     let mut batch = Batch::new();
+///     batch.read(&file, &mut left, 0);
+///     let second = batch.read(&file, &mut right, 5);
+///     let results = batch.submit();
+///     assert_eq!(results.get(second)?, 5);
+///     assert_eq!((&left, &right), (b"left", b"right"));
+/// #   std::fs::remove_file(&path)?;
+///     Ok::<(), std::io::Error>(())
+/// })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// What it borrows cannot be touched before `submit` has returned:
+///
+/// ```compile_fail
+/// # use cringle::{block::Batch, fs::File};
+/// # fn f(file: File) {
+/// let mut page = [0; 4096];
+/// let mut batch = Batch::new();
+/// batch.read(&file, &mut page, 0);
+/// page[0] = 1;
+/// batch.submit();
+/// # }
+/// ```
+#[derive(Debug, Default)]
+#[must_use = "nothing is read or written until it is submitted"]
+pub struct Batch<'b> {
+    pub(super) slots: Vec<OpSlot>,
+    /// Operations that go on until their buffer is through, with its length.
+    exact: Vec<(OpId, usize)>,
+    /// The ring of the registered files and buffers in it.
+    ring: Option<RingId>,
+    /// Operations that cannot be performed, and why. Their place is held by a `Nop`.
+    refused: Vec<(OpId, Verdict)>,
+    borrows: PhantomData<&'b mut [u8]>,
+}
+
+// SAFETY: the pointers in it are borrows of `File`s, which are `Sync`, and of exclusive or shared
+// buffers, which may be used from any thread. Registered files and buffers are not `Send`, but a
+// batch holds only their numbers, and `submit` refuses them on another ring.
+unsafe impl Send for Batch<'_> {}
+
+/// Names an operation of a [`Batch`], to find its result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OpId(pub(super) u32);
+
+impl<'b> Batch<'b> {
+    /// An empty batch.
+    pub fn new() -> Batch<'b> {
+        Batch::with_capacity(0)
+    }
+
+    /// An empty batch with room for so many operations.
+    pub fn with_capacity(operations: usize) -> Batch<'b> {
+        Batch::reusing(Vec::with_capacity(operations))
+    }
+
+    pub(super) fn reusing(mut slots: Vec<OpSlot>) -> Batch<'b> {
+        slots.clear();
+        let (exact, refused) = (Vec::new(), Vec::new());
+        Batch { slots, exact, ring: None, refused, borrows: PhantomData }
+    }
+
+    /// How many operations are in it.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Reads from `offset` (in bytes) into `buf`. The result is the number of bytes, fewer at the
+    /// end of the file.
+    #[inline]
+    pub fn read(&mut self, file: &'b File, buf: &'b mut [u8], offset: u64) -> OpId {
+        let (target, len) = (file.target(), op_len(buf.len()));
+        self.push(Op::Read { target, buf: buf.as_mut_ptr(), len, offset }, offset)
+    }
+
+    /// Reads until `buf` is full. The result is its length, or `UnexpectedEof`.
+    pub fn read_exact(&mut self, file: &'b File, buf: &'b mut [u8], offset: u64) -> OpId {
+        let len = buf.len();
+        let id = self.read(file, buf, offset);
+        self.exact.push((id, len));
+        id
+    }
+
+    /// Writes `buf` at `offset` (in bytes). The result is the number of bytes.
+    #[inline]
+    pub fn write(&mut self, file: &'b File, buf: &'b [u8], offset: u64) -> OpId {
+        let (target, len) = (file.target(), op_len(buf.len()));
+        self.push(Op::Write { target, buf: buf.as_ptr(), len, offset }, offset)
+    }
+
+    /// Writes until all of `buf` is written. The result is its length.
+    pub fn write_all(&mut self, file: &'b File, buf: &'b [u8], offset: u64) -> OpId {
+        let id = self.write(file, buf, offset);
+        self.exact.push((id, buf.len()));
+        id
+    }
+
+    /// Reads into a registered buffer from a registered file, both of this worker's ring; on
+    /// another the result is `InvalidInput`.
+    #[inline]
+    pub fn read_fixed(&mut self, file: &'b FixedFile, buf: &'b mut FixedBuf, offset: u64) -> OpId {
+        let (target, len) = (Target::Fixed(file.slot()), op_len(buf.len()));
+        let op = Op::ReadFixed { target, buf: buf.start(), len, offset, index: buf.slot() };
+        self.push_fixed(op, offset, file.ring(), buf.ring())
+    }
+
+    /// Writes a registered buffer to a registered file, both of this worker's ring; on another the
+    /// result is `InvalidInput`.
+    #[inline]
+    pub fn write_fixed(&mut self, file: &'b FixedFile, buf: &'b FixedBuf, offset: u64) -> OpId {
+        let (target, len) = (Target::Fixed(file.slot()), op_len(buf.len()));
+        let op = Op::WriteFixed { target, buf: buf.start(), len, offset, index: buf.slot() };
+        self.push_fixed(op, offset, file.ring(), buf.ring())
+    }
+
+    #[inline]
+    fn push(&mut self, op: Op, offset: u64) -> OpId {
+        let id = OpId(u32::try_from(self.slots.len()).expect("fewer than 2³² operations"));
+        self.slots.push(OpSlot::new(op));
+        if offset > i64::MAX as u64 {
+            // To the ring the largest of them means "at the cursor" (I11).
+            self.refuse(id, Verdict::Errno(libc::EINVAL));
+        }
+        id
+    }
+
+    #[inline]
+    fn push_fixed(&mut self, op: Op, offset: u64, file_ring: RingId, buf_ring: RingId) -> OpId {
+        let id = self.push(op, offset);
+        let ring = *self.ring.get_or_insert(file_ring);
+        if ring != file_ring || ring != buf_ring {
+            self.refuse(id, Verdict::OtherRing);
+        }
+        id
+    }
+
+    #[cold]
+    fn refuse(&mut self, id: OpId, why: Verdict) {
+        self.slots[id.0 as usize] = OpSlot::new(Op::Nop);
+        self.refused.push((id, why));
+    }
+
+    /// Performs all operations and returns when the last has ended; only the calling fiber waits.
+    /// Outside of a fiber they are performed one after the other.
+    ///
+    /// # Cancellation
+    ///
+    /// What is in the kernel is given up there, and waited for; what had not been submitted is
+    /// not. Both have the result [`Cancelled`](crate::Cancelled). What was done has its result.
+    pub fn submit(mut self) -> Results<'b> {
+        match Worker::current() {
+            Some((worker, fiber)) if !worker.is_unwinding(fiber) || self.ring.is_some() => {
+                self.refuse_other_rings(Some(worker.driver().borrow().id()));
+                self.perform(worker, fiber)
+            }
+            _ => {
+                self.refuse_other_rings(None);
+                self.perform_blocking()
+            }
+        }
+    }
+
+    fn refuse_other_rings(&mut self, here: Option<RingId>) {
+        if self.ring.is_none() || self.ring == here {
+            return;
+        }
+        for index in 0..self.slots.len() {
+            if matches!(self.slots[index].op, Op::ReadFixed { .. } | Op::WriteFixed { .. }) {
+                self.refuse(OpId(index as u32), Verdict::OtherRing);
+            }
+        }
+    }
+
+    fn perform(self, worker: Here, fiber: FiberRef) -> Results<'b> {
+        if worker.refuses(fiber) {
+            self.slots.iter().for_each(|slot| slot.completion.refuse(-libc::ECANCELED));
+        } else {
+            worker.perform(fiber, &self.slots);
+        }
+        let again = |op: Op| {
+            let slots = [OpSlot::new(op)];
+            match worker.refuses(fiber) {
+                true => return -libc::ECANCELED,
+                false => worker.perform(fiber, &slots),
+            }
+            slots[0].completion.result()
+        };
+        let mut results = Results::new(self.slots, self.refused);
+        results.finish(&self.exact, again);
+        results.note_cancelled(fiber.is_cancelled());
+        results
+    }
+
+    fn perform_blocking(self) -> Results<'b> {
+        // SAFETY: the batch borrows what the ops point to.
+        let perform = |op: Op| unsafe { blocking::perform(&op) };
+        self.slots.iter().for_each(|slot| slot.completion.refuse(perform(slot.op)));
+        let mut results = Results::new(self.slots, self.refused);
+        results.finish(&self.exact, perform);
+        results
+    }
+}
+
+/// What one request to the kernel moves at most; `read` and `write` of a longer buffer come back
+/// short, as `pread` and `pwrite` do.
+#[inline]
+fn op_len(len: usize) -> u32 {
+    len.min(MAX_RW_BYTES) as u32
+}

@@ -1,0 +1,63 @@
+//! Ops as plain system calls on the calling thread: outside of `run`, and for a fiber that unwinds.
+
+use super::{Op, Target};
+use crate::sys::errno;
+
+/// Performs the op now; its count, or a negated errno.
+///
+/// # Safety
+///
+/// The op's pointers are valid for the call.
+pub(crate) unsafe fn perform(op: &Op) -> i32 {
+    loop {
+        // SAFETY: by the contract.
+        let result = unsafe { attempt(op) };
+        // The ring does not report signals for what it does in the kernel's threads.
+        if result != -libc::EINTR {
+            return result;
+        }
+    }
+}
+
+unsafe fn attempt(op: &Op) -> i32 {
+    // SAFETY: by the contract, each pointer is valid for its length.
+    let result = unsafe {
+        match *op {
+            Op::Nop => 0,
+            Op::Read { target, buf, len, offset }
+            | Op::ReadFixed { target, buf, len, offset, .. } => {
+                let Target::Fd(fd) = target else { return -libc::EBADF };
+                libc::pread(fd, buf.cast(), len as usize, offset as libc::off_t)
+            }
+            Op::Write { target, buf, len, offset }
+            | Op::WriteFixed { target, buf, len, offset, .. } => {
+                let Target::Fd(fd) = target else { return -libc::EBADF };
+                libc::pwrite(fd, buf.cast(), len as usize, offset as libc::off_t)
+            }
+            Op::ReadVectored { fd, slices, count, offset } => {
+                libc::preadv(fd, slices, count as i32, offset as libc::off_t)
+            }
+            Op::WriteVectored { fd, slices, count, offset } => {
+                libc::pwritev(fd, slices, count as i32, offset as libc::off_t)
+            }
+            Op::Sync { fd, data_only: true } => libc::fdatasync(fd) as isize,
+            Op::Sync { fd, data_only: false } => libc::fsync(fd) as isize,
+            Op::Open { dir, path, flags, mode } => libc::openat(dir, path, flags, mode) as isize,
+            Op::Close { fd } => libc::close(fd) as isize,
+            Op::Stat { dir, path, flags, mask, out } => {
+                libc::statx(dir, path, flags, mask, out) as isize
+            }
+            Op::SetLen { fd, len } => libc::ftruncate(fd, len as libc::off_t) as isize,
+            Op::Poll { fd, events } => {
+                let mut poll = libc::pollfd { fd, events: events as i16, revents: 0 };
+                match libc::poll(&mut poll, 1, -1) {
+                    1 => poll.revents as isize,
+                    other => other as isize,
+                }
+            }
+            // A raw entry means something to a ring only.
+            Op::Raw(_) => return -libc::EOPNOTSUPP,
+        }
+    };
+    if result < 0 { -errno() } else { result as i32 }
+}

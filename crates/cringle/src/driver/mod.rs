@@ -1,0 +1,19 @@
+//! The driver: what takes an [`Op`] and gives back a [`Completion`].
+//!
+//! It knows no fiber. Whoever asks lends it a completion that lies in a frame which cannot go
+//! away, and is told by an opaque [`Token`] when the last entry for that frame has come.
+//! It keeps **I1** (a completion outlives its op's last cqe, also when it is cancelled), **I5**
+//! (every sqe is answered exactly once) and **I7** (in-flight ops ≤ the limit ≤ the queue).
+
+pub(crate) mod blocking;
+pub(crate) mod completion;
+pub(crate) mod op;
+pub(crate) mod uring;
+
+pub(crate) use completion::{Completion, Token, Waiter};
+pub(crate) use op::{Op, Target};
+pub(crate) use uring::{Uring, UringOptions, Wait};
+
+/// There is no room for another op: the limit is reached, or the kernel takes no more now.
+#[derive(Debug)]
+pub(crate) struct Full;

@@ -1,0 +1,93 @@
+//! Asking the kernel to give an op up.
+//!
+//! A cancel is never dropped because the queue is full: it waits in a backlog that holds at most
+//! one entry for each op in flight. It is asked again (1 ms, doubling) while the op's own cqe is
+//! missing, because the kernel answers `EALREADY` for an op that a kernel thread is about to run,
+//! and leaves it armed. A cancel still in the backlog when its op's cqe comes is withdrawn; one
+//! already given to the kernel is owed to the op's frame like the op itself, so that no later op
+//! in the same frame can be hit by it (**I1**, **I5**, **I9**).
+
+use crate::driver::completion::{CancelState, Completion, OpState};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// The longest pause between two askings.
+const MAX_TRIES: u8 = 10;
+
+#[derive(Debug, Default)]
+pub(super) struct Cancels {
+    backlog: VecDeque<*const Completion>,
+    again: Vec<(Instant, *const Completion)>,
+    /// Cancels whose cqe has not come: they have a part of the completion queue to themselves.
+    pub(super) in_flight: u32,
+}
+
+impl Cancels {
+    /// Remembers that this op is to be cancelled. Asking twice is asking once.
+    pub(super) fn want(&mut self, completion: &Completion) {
+        if completion.state() == OpState::InFlight && completion.cancel.get() == CancelState::No {
+            completion.cancel.set(CancelState::Queued);
+            self.backlog.push_back(completion);
+        }
+    }
+
+    /// The op has ended: it is no longer asked for.
+    pub(super) fn withdraw(&mut self, completion: &Completion) {
+        match completion.cancel.get() {
+            CancelState::No | CancelState::InFlight => return,
+            CancelState::Queued => self.backlog.retain(|&queued| !std::ptr::eq(queued, completion)),
+            CancelState::Again => self.again.retain(|(_, waits)| !std::ptr::eq(*waits, completion)),
+        }
+        completion.cancel.set(CancelState::No);
+    }
+
+    /// The next op to ask the kernel about.
+    pub(super) fn next(&mut self) -> Option<*const Completion> {
+        self.backlog.pop_front()
+    }
+
+    /// There was no room for what [`next`](Self::next) gave.
+    pub(super) fn put_back(&mut self, completion: *const Completion) {
+        self.backlog.push_front(completion);
+    }
+
+    /// Plans to ask again about an op that the kernel did not give up.
+    pub(super) fn retry_later(&mut self, completion: &Completion) {
+        let tries = completion.cancel_tries.get().min(MAX_TRIES);
+        completion.cancel_tries.set(tries + 1);
+        completion.cancel.set(CancelState::Again);
+        self.again.push((Instant::now() + Duration::from_millis(1 << tries), completion));
+    }
+
+    /// Moves those whose pause is over to the backlog.
+    pub(super) fn take_due(&mut self) {
+        if self.again.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        let backlog = &mut self.backlog;
+        self.again.retain(|&(at, completion)| {
+            if at > now {
+                return true;
+            }
+            // SAFETY: I1. The op's cqe has not come (else it would have been withdrawn), so its
+            // frame still holds the completion.
+            unsafe { (*completion).cancel.set(CancelState::Queued) };
+            backlog.push_back(completion);
+            false
+        });
+    }
+
+    /// When [`take_due`](Self::take_due) has something to do.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.again.iter().map(|&(at, _)| at).min()
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.backlog.is_empty() && self.again.is_empty() && self.in_flight == 0
+    }
+
+    pub(super) fn has_backlog(&self) -> bool {
+        !self.backlog.is_empty()
+    }
+}

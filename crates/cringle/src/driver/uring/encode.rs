@@ -1,0 +1,58 @@
+//! An [`Op`] as a submission queue entry.
+
+use crate::driver::{Op, Target};
+use io_uring::squeue::{Entry, Flags};
+use io_uring::{opcode, types};
+
+/// The entry for this op, without its `user_data`.
+#[inline]
+pub(super) fn entry(op: &Op) -> Entry {
+    use types::Fd;
+    match *op {
+        Op::Nop => opcode::Nop::new().build(),
+        Op::Read { target, buf, len, offset } => {
+            on(target, |fd| opcode::Read::new(fd, buf, len).offset(offset).build())
+        }
+        Op::Write { target, buf, len, offset } => {
+            on(target, |fd| opcode::Write::new(fd, buf, len).offset(offset).build())
+        }
+        Op::ReadFixed { target, buf, len, offset, index } => {
+            on(target, |fd| opcode::ReadFixed::new(fd, buf, len, index).offset(offset).build())
+        }
+        Op::WriteFixed { target, buf, len, offset, index } => {
+            on(target, |fd| opcode::WriteFixed::new(fd, buf, len, index).offset(offset).build())
+        }
+        Op::ReadVectored { fd, slices, count, offset } => {
+            opcode::Readv::new(Fd(fd), slices, count).offset(offset).build()
+        }
+        Op::WriteVectored { fd, slices, count, offset } => {
+            opcode::Writev::new(Fd(fd), slices, count).offset(offset).build()
+        }
+        Op::Sync { fd, data_only } => {
+            let flags = match data_only {
+                true => types::FsyncFlags::DATASYNC,
+                false => types::FsyncFlags::empty(),
+            };
+            opcode::Fsync::new(Fd(fd)).flags(flags).build()
+        }
+        Op::Open { dir, path, flags, mode } => {
+            opcode::OpenAt::new(Fd(dir), path).flags(flags).mode(mode).build()
+        }
+        Op::Close { fd } => opcode::Close::new(Fd(fd)).build(),
+        Op::Stat { dir, path, flags, mask, out } => {
+            opcode::Statx::new(Fd(dir), path, out.cast()).flags(flags).mask(mask).build()
+        }
+        Op::SetLen { fd, len } => opcode::Ftruncate::new(Fd(fd), len).build(),
+        Op::Poll { fd, events } => opcode::PollAdd::new(Fd(fd), events).build(),
+        // SAFETY: I1. The pointer is to an entry in the frame that waits for this op.
+        Op::Raw(entry) => unsafe { (*entry).clone() },
+    }
+}
+
+#[inline]
+fn on(target: Target, build: impl FnOnce(types::Fd) -> Entry) -> Entry {
+    match target {
+        Target::Fd(fd) => build(types::Fd(fd)),
+        Target::Fixed(index) => build(types::Fd(index as i32)).flags(Flags::FIXED_FILE),
+    }
+}

@@ -1,0 +1,270 @@
+//! Making a ring with what this kernel has.
+//!
+//! Everything is asked for at once. Where the kernel refuses the whole (`EINVAL`), each feature is
+//! tried on a small ring of its own and dropped alone, so that an older kernel loses what it lacks
+//! and nothing else. The function is probed, never the version number.
+
+use io_uring::IoUring;
+use std::io;
+use std::time::Duration;
+
+/// Something of the ring that newer kernels have, that is used where it is there, and that can be
+/// left out with [`Builder::without`](crate::Builder::without) to see what it brings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[repr(u8)]
+pub enum Feature {
+    /// `IORING_SETUP_SUBMIT_ALL` (Linux 5.18): one bad entry does not stop the rest.
+    SubmitAll,
+    /// `IORING_SETUP_SINGLE_ISSUER` (6.0): the kernel may assume one submitting thread.
+    SingleIssuer,
+    /// `IORING_SETUP_DEFER_TASKRUN` (6.1): completions are processed when the worker looks, not
+    /// in the middle of a fiber. Needs [`SingleIssuer`](Feature::SingleIssuer).
+    DeferTaskrun,
+    /// `IORING_SETUP_TASKRUN_FLAG` (5.19): the ring says that work waits for the worker.
+    TaskrunFlag,
+    /// `IORING_SETUP_NO_SQARRAY` (6.6): one indirection less for each submission.
+    NoSqarray,
+    /// A registered ring descriptor (5.18): no descriptor look-up for each call.
+    RegisteredRing,
+    /// `IORING_ENTER_NO_IOWAIT` (6.15): an idle worker is not counted as waiting for a disk.
+    NoIowait,
+    /// `IORING_OP_MSG_RING` (5.18): a worker wakes another through its ring.
+    MsgRing,
+    /// `IORING_OP_FTRUNCATE` (6.9).
+    Ftruncate,
+}
+
+impl Feature {
+    /// All of them, those first that others need.
+    pub const ALL: [Feature; 9] = [
+        Feature::SubmitAll,
+        Feature::SingleIssuer,
+        Feature::DeferTaskrun,
+        Feature::TaskrunFlag,
+        Feature::NoSqarray,
+        Feature::RegisteredRing,
+        Feature::NoIowait,
+        Feature::MsgRing,
+        Feature::Ftruncate,
+    ];
+}
+
+/// A set of [`Feature`]s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Features(u16);
+
+impl Features {
+    /// Every feature the library knows.
+    pub fn all() -> Features {
+        Feature::ALL.into_iter().fold(Features::default(), Features::with)
+    }
+
+    /// No feature.
+    pub fn none() -> Features {
+        Features::default()
+    }
+
+    /// The set with this feature in it.
+    #[must_use]
+    pub fn with(self, feature: Feature) -> Features {
+        Features(self.0 | 1 << feature as u8)
+    }
+
+    /// The set without this feature.
+    #[must_use]
+    pub fn without(self, feature: Feature) -> Features {
+        Features(self.0 & !(1 << feature as u8))
+    }
+
+    /// Whether the feature is in the set.
+    pub fn has(self, feature: Feature) -> bool {
+        self.0 & 1 << feature as u8 != 0
+    }
+
+    /// The features in the set.
+    pub fn iter(self) -> impl Iterator<Item = Feature> {
+        Feature::ALL.into_iter().filter(move |&feature| self.has(feature))
+    }
+}
+
+/// What a ring is made of.
+#[derive(Clone, Debug)]
+pub(crate) struct UringOptions {
+    /// Entries of the submission queue; the kernel rounds up to a power of two.
+    pub(crate) entries: u32,
+    /// Ops that may be in the kernel at once (**I7**).
+    pub(crate) in_flight_limit: u32,
+    /// A kernel thread polls the submission queue, and sleeps when idle for so long.
+    pub(crate) sqpoll: Option<Duration>,
+    /// What may be used where it is there.
+    pub(crate) features: Features,
+}
+
+/// Completions that are not ops of fibers: cancels, wake-ups. They have room of their own, so
+/// that the queue cannot overflow by our own doing (**I7**).
+pub(super) const RESERVED_CQES: u32 = 64;
+
+/// Most entries the kernel gives a completion queue.
+const MAX_CQ_ENTRIES: u32 = 65_536;
+
+impl UringOptions {
+    pub(super) fn cq_entries(&self) -> u32 {
+        let reserve = RESERVED_CQES.min(self.in_flight_limit);
+        (self.in_flight_limit + reserve).next_power_of_two().clamp(2, MAX_CQ_ENTRIES)
+    }
+}
+
+/// Makes the ring, and says which of the wanted features it has.
+pub(super) fn make(options: &UringOptions) -> io::Result<(IoUring, Features)> {
+    let mut features = compatible(options.features, options.sqpoll.is_some());
+    let (sq, cq) = (options.entries, options.cq_entries());
+    let ring = match try_make(sq, cq, features, options.sqpoll) {
+        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
+            features = probe_setup(features, options.sqpoll);
+            try_make(sq, cq, features, options.sqpoll)
+        }
+        other => other,
+    }
+    .map_err(explain)?;
+    require(&ring)?;
+    Ok((ring.0, without_missing_ops(ring.1, features)?))
+}
+
+type Made = (IoUring, io_uring::Probe);
+
+fn try_make(sq: u32, cq: u32, has: Features, sqpoll: Option<Duration>) -> io::Result<Made> {
+    let mut builder = IoUring::builder();
+    builder.dontfork().setup_clamp().setup_cqsize(cq.max(sq));
+    if has.has(Feature::SubmitAll) {
+        builder.setup_submit_all();
+    }
+    if has.has(Feature::SingleIssuer) {
+        builder.setup_single_issuer();
+    }
+    if has.has(Feature::DeferTaskrun) {
+        builder.setup_defer_taskrun();
+    } else if has.has(Feature::TaskrunFlag) {
+        builder.setup_coop_taskrun();
+    }
+    if has.has(Feature::TaskrunFlag) {
+        builder.setup_taskrun_flag();
+    }
+    if has.has(Feature::NoSqarray) {
+        builder.setup_no_sqarray();
+    }
+    if let Some(idle) = sqpoll {
+        builder.setup_sqpoll(idle.as_millis().clamp(1, u128::from(u32::MAX)) as u32);
+    }
+    let ring = builder.build(sq)?;
+    let mut probe = io_uring::Probe::new();
+    ring.submitter().register_probe(&mut probe)?;
+    Ok((ring, probe))
+}
+
+/// Drops what contradicts: deferred work needs a single issuer, and a polling kernel thread has
+/// no task of ours whose work could be deferred.
+fn compatible(features: Features, sqpoll: bool) -> Features {
+    let mut features = features;
+    if sqpoll {
+        features = features.without(Feature::DeferTaskrun).without(Feature::TaskrunFlag);
+    }
+    if !features.has(Feature::SingleIssuer) {
+        features = features.without(Feature::DeferTaskrun);
+    }
+    features
+}
+
+/// Tries each set-up feature on the smallest ring, on top of those that worked.
+fn probe_setup(wanted: Features, sqpoll: Option<Duration>) -> Features {
+    const SETUP: [Feature; 5] = [
+        Feature::SubmitAll,
+        Feature::SingleIssuer,
+        Feature::DeferTaskrun,
+        Feature::TaskrunFlag,
+        Feature::NoSqarray,
+    ];
+    let others = SETUP.into_iter().fold(wanted, Features::without);
+    SETUP.into_iter().filter(|&feature| wanted.has(feature)).fold(others, |working, feature| {
+        let candidate = compatible(working.with(feature), sqpoll.is_some());
+        match try_make(1, 2, candidate, sqpoll) {
+            Ok(_) => candidate,
+            Err(_) => working,
+        }
+    })
+}
+
+/// What the driver cannot do without; all of it is older than Linux 6.1.
+fn require(made: &Made) -> io::Result<()> {
+    let params = made.0.params();
+    if params.is_feature_nodrop() && params.is_feature_ext_arg() && params.is_feature_rw_cur_pos() {
+        return Ok(());
+    }
+    Err(io::Error::new(
+        io::ErrorKind::Unsupported,
+        "this kernel's io_uring is too old for cringle; Linux 6.1 or newer is needed",
+    ))
+}
+
+fn without_missing_ops(probe: io_uring::Probe, features: Features) -> io::Result<Features> {
+    use io_uring::opcode;
+    const NEEDED: [(u8, &str); 8] = [
+        (opcode::Read::CODE, "read"),
+        (opcode::Write::CODE, "write"),
+        (opcode::Fsync::CODE, "fsync"),
+        (opcode::OpenAt::CODE, "openat"),
+        (opcode::Close::CODE, "close"),
+        (opcode::Statx::CODE, "statx"),
+        (opcode::PollAdd::CODE, "poll"),
+        (opcode::AsyncCancel::CODE, "cancel"),
+    ];
+    if let Some((_, name)) = NEEDED.iter().find(|(code, _)| !probe.is_supported(*code)) {
+        return Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            format!("this kernel's io_uring has no {name}; Linux 6.1 or newer is needed"),
+        ));
+    }
+    let mut features = features;
+    for (feature, code) in [
+        (Feature::MsgRing, opcode::MsgRingData::CODE),
+        (Feature::Ftruncate, opcode::Ftruncate::CODE),
+    ] {
+        if !probe.is_supported(code) {
+            features = features.without(feature);
+        }
+    }
+    Ok(features)
+}
+
+/// Says what was refused, probably by whom, and what to do about it.
+fn explain(error: io::Error) -> io::Error {
+    let disabled = || {
+        std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled")
+            .map(|text| text.trim().to_owned())
+            .unwrap_or_else(|_| "unknown".to_owned())
+    };
+    let remedy = match error.raw_os_error() {
+        Some(libc::ENOSYS) => {
+            "the kernel has no io_uring, or a seccomp filter hides it: use Linux 6.1 or newer, and \
+             allow io_uring_setup, io_uring_enter and io_uring_register"
+                .to_owned()
+        }
+        Some(libc::EPERM | libc::EACCES) => format!(
+            "io_uring is denied: by a seccomp filter (Docker's default profile: run with one that \
+             allows the three io_uring calls) or by `sysctl kernel.io_uring_disabled` (here: {}; 0 \
+             allows it)",
+            disabled()
+        ),
+        Some(libc::ENOMEM) => "not enough memory may be locked for a ring: raise RLIMIT_MEMLOCK \
+             (`ulimit -l`), or ask for fewer workers or a smaller Builder::in_flight_limit"
+            .to_owned(),
+        Some(libc::EMFILE | libc::ENFILE) => {
+            "no file descriptor is left for a ring: raise RLIMIT_NOFILE (`ulimit -n`)".to_owned()
+        }
+        Some(libc::EINVAL) => "the kernel refuses these ring sizes: Builder::ring_entries is at \
+             most 32768 and Builder::in_flight_limit at most 65535"
+            .to_owned(),
+        _ => return error,
+    };
+    io::Error::new(error.kind(), format!("cannot make an io_uring: {error}; {remedy}"))
+}

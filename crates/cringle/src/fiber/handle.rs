@@ -1,0 +1,132 @@
+//! What others hold of a fiber: its handle, its identity.
+
+use super::packet::Packet;
+use crate::runtime::cancelled;
+use crate::runtime::identity::Identity;
+use crate::runtime::worker::Worker;
+use std::num::NonZeroU64;
+use std::sync::{Arc, OnceLock};
+
+/// The right to wait for a fiber's end; dropping it detaches the fiber. `Send` and `Sync` where the
+/// result is `Send`.
+///
+/// ```compile_fail
+/// // The result of a local fiber that is not `Send` stays on its worker.
+/// cringle::run(|| {
+///     let handle = cringle::fiber::spawn_local(|| std::rc::Rc::new(1));
+///     cringle::fiber::spawn(move || handle.join());
+/// });
+/// ```
+pub struct JoinHandle<T> {
+    packet: Arc<Packet<T>>,
+    thread: OnceLock<Thread>,
+}
+
+impl<T> JoinHandle<T> {
+    pub(super) fn new(packet: Arc<Packet<T>>) -> JoinHandle<T> {
+        JoinHandle { packet, thread: OnceLock::new() }
+    }
+
+    /// Waits until the fiber has ended, and returns its value or the payload of its panic. On a
+    /// fiber only the calling fiber waits; elsewhere the calling thread does.
+    ///
+    /// # Errors
+    ///
+    /// The payload with which the fiber panicked; a [`Cancelled`](crate::Cancelled) if it was
+    /// cancelled in a wait that has no room for an error.
+    ///
+    /// # Cancellation
+    ///
+    /// If the calling fiber is cancelled meanwhile, it unwinds; the other one is then detached.
+    pub fn join(self) -> super::Result<T> {
+        while !self.packet.wait() {
+            cancelled::unwind();
+        }
+        self.packet.take()
+    }
+
+    /// The fiber, to unpark it or to tell its name.
+    pub fn thread(&self) -> &Thread {
+        self.thread.get_or_init(|| Thread::fiber(self.packet.meta.identity()))
+    }
+
+    /// Whether the fiber has ended: whether [`join`](Self::join) would return at once.
+    pub fn is_finished(&self) -> bool {
+        self.packet.is_finished()
+    }
+}
+
+impl<T> std::fmt::Debug for JoinHandle<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("JoinHandle").finish_non_exhaustive()
+    }
+}
+
+/// A fiber, or an OS thread that called [`current`] outside of any fiber; named as in `std::thread`.
+#[derive(Clone, Debug)]
+pub struct Thread(Repr);
+
+#[derive(Clone, Debug)]
+enum Repr {
+    Fiber(Arc<Identity>),
+    Os(std::thread::Thread),
+}
+
+/// Tells one fiber or thread from all others of the process, past and future.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ThreadId(Id);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Id {
+    Fiber(NonZeroU64),
+    Os(std::thread::ThreadId),
+}
+
+impl Thread {
+    pub(super) fn fiber(identity: &Arc<Identity>) -> Thread {
+        Thread(Repr::Fiber(Arc::clone(identity)))
+    }
+
+    /// Makes the fiber's next (or present) [`park`](super::park) return. Works from any thread,
+    /// also when the fiber or its runtime is gone: nothing happens then.
+    pub fn unpark(&self) {
+        match &self.0 {
+            Repr::Fiber(identity) => identity.unpark(),
+            Repr::Os(thread) => thread.unpark(),
+        }
+    }
+
+    /// Its number.
+    pub fn id(&self) -> ThreadId {
+        ThreadId(match &self.0 {
+            Repr::Fiber(identity) => Id::Fiber(identity.number()),
+            Repr::Os(thread) => Id::Os(thread.id()),
+        })
+    }
+
+    /// Its name, if it was given one. That of `run`'s closure is `main`.
+    pub fn name(&self) -> Option<&str> {
+        match &self.0 {
+            Repr::Fiber(identity) => identity.name(),
+            Repr::Os(thread) => thread.name(),
+        }
+    }
+}
+
+/// The calling fiber; outside of any, the calling thread.
+///
+/// ```
+/// use cringle::fiber;
+///
+/// cringle::run(|| {
+///     let main = fiber::current();
+///     fiber::spawn(move || main.unpark());
+///     fiber::park();
+/// });
+/// ```
+pub fn current() -> Thread {
+    match Worker::current() {
+        Some((_, fiber)) => Thread::fiber(fiber.meta().expect("a running fiber").identity()),
+        None => Thread(Repr::Os(std::thread::current())),
+    }
+}

@@ -1,0 +1,138 @@
+//! Fiber-locals: what `thread_local!` is to threads.
+
+use crate::runtime::fiber::{FiberRef, Locals};
+use crate::runtime::worker::Worker;
+use std::any::Any;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// Declares values of which every fiber has its own, made when it first asks.
+///
+/// A `thread_local!` is shared by all fibers of a worker; these are not. Outside of a fiber each
+/// thread has its own.
+///
+/// ```
+/// use cringle::fiber;
+/// use std::cell::Cell;
+///
+/// cringle::fiber_local! {
+///     static DEPTH: Cell<u32> = Cell::new(0);
+/// }
+///
+/// cringle::run(|| {
+///     DEPTH.with(|depth| depth.set(7));
+///     fiber::spawn_local(|| assert_eq!(DEPTH.with(Cell::get), 0)).join().unwrap();
+///     assert_eq!(DEPTH.with(Cell::get), 7);
+/// });
+/// ```
+#[macro_export]
+macro_rules! fiber_local {
+    () => {};
+    ($(#[$attr:meta])* $vis:vis static $name:ident : $type:ty = $init:expr; $($rest:tt)*) => {
+        $crate::fiber_local!($(#[$attr])* $vis static $name: $type = $init);
+        $crate::fiber_local!($($rest)*);
+    };
+    ($(#[$attr:meta])* $vis:vis static $name:ident : $type:ty = $init:expr) => {
+        $(#[$attr])*
+        $vis static $name: $crate::fiber::LocalKey<$type> = {
+            // A static of its own gives each key its own address, also where keys are alike.
+            static KEY: u8 = 0;
+            fn init() -> $type {
+                $init
+            }
+            $crate::fiber::LocalKey::new(&KEY, init)
+        };
+    };
+}
+
+thread_local! {
+    /// The locals of a thread that is no worker.
+    static OF_THREAD: RefCell<Locals> = const { RefCell::new(Vec::new()) };
+}
+
+/// A fiber-local declared by [`fiber_local!`](crate::fiber_local).
+pub struct LocalKey<T: 'static> {
+    key: &'static u8,
+    init: fn() -> T,
+}
+
+/// The locals of the thread are being destroyed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AccessError;
+
+impl std::fmt::Display for AccessError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the locals of this thread are already destroyed")
+    }
+}
+
+impl std::error::Error for AccessError {}
+
+impl<T: 'static> LocalKey<T> {
+    #[doc(hidden)]
+    pub const fn new(key: &'static u8, init: fn() -> T) -> LocalKey<T> {
+        LocalKey { key, init }
+    }
+
+    /// Calls `f` with the calling fiber's value, made first if need be.
+    ///
+    /// # Panics
+    ///
+    /// In a destructor that runs when the thread's own locals are gone.
+    pub fn with<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
+        self.try_with(f).expect("a fiber-local was used while its thread ends")
+    }
+
+    /// Like [`with`](Self::with), and reports the failure.
+    ///
+    /// # Errors
+    ///
+    /// When the thread's locals are gone.
+    pub fn try_with<R>(&'static self, f: impl FnOnce(&T) -> R) -> Result<R, AccessError> {
+        let value = match Worker::current() {
+            Some((_, fiber)) => self.get_in(fiber.locals()),
+            None => OF_THREAD.try_with(|locals| self.get_in(locals)).map_err(|_| AccessError)?,
+        };
+        Ok(f(&value))
+    }
+
+    fn get_in(&'static self, locals: &RefCell<Locals>) -> Rc<T> {
+        let key = std::ptr::from_ref(self.key) as usize;
+        let find = |locals: &Locals| {
+            let found = locals.iter().find(|(k, _)| *k == key);
+            found.map(|(_, value)| Rc::clone(value))
+        };
+        let found = find(&locals.borrow());
+        let value: Rc<dyn Any> = found.unwrap_or_else(|| {
+            // No borrow is held here: the initialiser may use other locals, or suspend.
+            let value: Rc<dyn Any> = Rc::new((self.init)());
+            let mut locals = locals.borrow_mut();
+            find(&locals).unwrap_or_else(|| {
+                locals.push((key, Rc::clone(&value)));
+                value
+            })
+        });
+        value.downcast().expect("a key has one type")
+    }
+}
+
+impl<T: 'static> std::fmt::Debug for LocalKey<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LocalKey").finish_non_exhaustive()
+    }
+}
+
+/// Drops the fiber's locals, those made last first; those that destructors make, too.
+pub(super) fn destroy(fiber: FiberRef) {
+    loop {
+        let last = fiber.locals().borrow_mut().pop();
+        let Some(last) = last else { return };
+        let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(last)));
+        if dropped.is_err() {
+            // As std does for a thread's locals: nobody could be told.
+            eprintln!("cringle: the destructor of a fiber-local panicked; aborting");
+            std::process::abort();
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Fibers: `std::thread`'s names and semantics, for threads that cost a microsecond and a page.
+//!
+//! `use cringle::fiber as thread` ports a program. What differs:
+//!
+//! - fibers exist inside of [`run`](crate::run) only; `spawn` elsewhere panics and says so;
+//! - they share their worker: one that computes for long keeps the others of its worker waiting
+//!   ([`yield_now`] lets them go on), and one that blocks the thread blocks them
+//!   ([`unblock`] does it elsewhere);
+//! - [`spawn_local`] and [`Scope::spawn_local`] start a fiber on the same worker, which may use
+//!   what is not `Send`.
+//!
+//! # Order
+//!
+//! Ready fibers of a worker run first come, first served. `spawn_local` appends the new fiber to
+//! them and goes on. Timers that are due come before completions, and completions come in the
+//! order in which the kernel reports them.
+
+mod handle;
+mod local;
+pub(crate) mod lock;
+pub(crate) mod op;
+mod packet;
+mod park;
+mod scope;
+mod spawn;
+pub(crate) mod unblock;
+
+pub use handle::{JoinHandle, Thread, ThreadId, current};
+pub use local::{AccessError, LocalKey};
+pub use park::{park, park_timeout, sleep, yield_now};
+pub use scope::{Scope, ScopedJoinHandle, scope};
+pub(crate) use spawn::run_main_body;
+pub use spawn::{Builder, spawn, spawn_local};
+pub use std::thread::Result;
+pub use unblock::unblock;
+
+use crate::runtime::worker::Worker;
+use std::io;
+use std::num::NonZeroUsize;
+
+/// Whether the calling fiber is unwinding. (`std::thread::panicking` tells it of the thread, and so
+/// of any fiber that is suspended in a destructor on it.) Outside of a fiber: std's answer.
+pub fn panicking() -> bool {
+    match Worker::current() {
+        Some((worker, fiber)) => worker.is_unwinding(fiber),
+        None => std::thread::panicking(),
+    }
+}
+
+/// How many fibers can run at the same instant: the runtime's workers. Outside of
+/// [`run`](crate::run): std's answer.
+///
+/// # Errors
+///
+/// Only outside of `run`, as std's.
+pub fn available_parallelism() -> io::Result<NonZeroUsize> {
+    match Worker::here() {
+        Some(worker) => Ok(NonZeroUsize::new(worker.workers()).expect("there is a worker")),
+        None => std::thread::available_parallelism(),
+    }
+}

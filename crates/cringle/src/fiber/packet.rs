@@ -1,0 +1,114 @@
+//! What a fiber and its handle share: the result, on its way from one to the other.
+//!
+//! # The protocol
+//!
+//! `state` goes from `RUNNING` to `FINISHED`, perhaps by way of `JOINING` (a joiner has left its
+//! waker). The fiber writes the result before it sets `FINISHED`; the joiner reads it after it has
+//! seen that. The waker is written before `JOINING` is set and taken by whoever replaces that
+//! state. Both sides own a count of the packet, so its memory outlives the last touch (**I10**).
+
+use crate::runtime::fiber::Wait;
+use crate::runtime::identity::Meta;
+use crate::runtime::waker::Waker;
+use crate::runtime::worker::Worker;
+use std::cell::UnsafeCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+const RUNNING: u8 = 0;
+const JOINING: u8 = 1;
+const FINISHED: u8 = 2;
+
+/// See the module.
+pub(super) struct Packet<T> {
+    pub(super) meta: Meta,
+    state: AtomicU8,
+    joiner: UnsafeCell<Option<Waker>>,
+    result: UnsafeCell<Option<std::thread::Result<T>>>,
+}
+
+// SAFETY: the result moves from the fiber's thread to the joiner's, so it must be `Send`; the state
+// makes sure that one side at a time touches the cells. Handles of fibers whose result is not
+// `Send` are not `Send` themselves.
+unsafe impl<T: Send> Sync for Packet<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Send for Packet<T> {}
+
+impl<T> Packet<T> {
+    pub(super) fn new(name: Option<Arc<str>>) -> Arc<Packet<T>> {
+        Arc::new(Packet {
+            meta: Meta::new(name),
+            state: AtomicU8::new(RUNNING),
+            joiner: UnsafeCell::new(None),
+            result: UnsafeCell::new(None),
+        })
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        self.state.load(Ordering::Acquire) == FINISHED
+    }
+
+    /// For the fiber: leaves the result, and wakes who waits for it.
+    pub(super) fn finish(&self, result: std::thread::Result<T>) {
+        // SAFETY: until FINISHED is set, the fiber alone touches the result.
+        unsafe { *self.result.get() = Some(result) };
+        if self.state.swap(FINISHED, Ordering::AcqRel) == JOINING {
+            // SAFETY: JOINING was set after the waker was written, and the joiner does not touch
+            // it again before it has seen FINISHED.
+            let joiner = unsafe { (*self.joiner.get()).take() };
+            joiner.expect("a joiner leaves its waker").wake();
+        }
+    }
+
+    /// For the one handle: waits until the fiber has ended. False if the waiting fiber was
+    /// cancelled first.
+    pub(super) fn wait(&self) -> bool {
+        if self.is_finished() {
+            return true;
+        }
+        let current = Worker::current();
+        let waker = match current {
+            Some((worker, fiber)) => worker.waker(fiber),
+            None => Waker::Thread(std::thread::current()),
+        };
+        if !self.leave_waker(waker) {
+            return true;
+        }
+        loop {
+            match current {
+                Some((worker, fiber)) => {
+                    // Where panics abort, a join has no way to say that it was cancelled.
+                    if cfg!(panic = "unwind") && worker.refuses(fiber) {
+                        return self.take_back_waker();
+                    }
+                    worker.suspend(fiber, Wait::Join);
+                }
+                None => std::thread::park(),
+            }
+            if self.is_finished() {
+                return true;
+            }
+        }
+    }
+
+    /// False if the fiber has ended meanwhile.
+    fn leave_waker(&self, waker: Waker) -> bool {
+        // SAFETY: in RUNNING the fiber does not touch the joiner, and there is one handle.
+        unsafe { *self.joiner.get() = Some(waker) };
+        let (old, new) = (RUNNING, JOINING);
+        self.state.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// True if the fiber has ended meanwhile.
+    fn take_back_waker(&self) -> bool {
+        let (old, new) = (JOINING, RUNNING);
+        self.state.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire).is_err()
+    }
+
+    /// For the handle, once [`wait`](Self::wait) said yes.
+    pub(super) fn take(&self) -> std::thread::Result<T> {
+        debug_assert!(self.is_finished());
+        // SAFETY: after FINISHED the fiber does not touch the result, and there is one handle.
+        unsafe { (*self.result.get()).take() }.expect("a result is taken once")
+    }
+}

@@ -1,0 +1,323 @@
+//! Making fibers.
+
+use super::packet::Packet;
+use super::scope::{Scope, ScopeData, ScopedJoinHandle};
+use super::{JoinHandle, local};
+use crate::runtime::fiber::FiberRef;
+use crate::runtime::identity::Meta;
+use crate::runtime::run::default_stack_bytes;
+use crate::runtime::shared::Unstarted;
+use crate::runtime::worker::{Here, Worker};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// Starts a fiber that any worker of the runtime may run, as `std::thread::spawn` starts a thread.
+///
+/// It waits in the order it was made among the unstarted fibers of this worker; an idle worker may
+/// take it. Once started it never changes its worker. Dropping the handle detaches it. Fibers that
+/// are left when the closure of [`run`](crate::run) returns are cancelled and waited for.
+///
+/// ```
+/// use cringle::fiber;
+///
+/// cringle::run(|| {
+///     let handle = fiber::spawn(|| "from a fiber");
+///     assert_eq!(handle.join().unwrap(), "from a fiber");
+/// });
+/// ```
+///
+/// # Panics
+///
+/// Outside of [`run`](crate::run). ([`Builder::spawn`] reports other failures.)
+#[track_caller]
+pub fn spawn<F, T>(f: F) -> JoinHandle<T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    expect_spawned(Builder::new().spawn(f))
+}
+
+/// Starts a fiber on this worker. What it captures and returns need not be `Send`: it never leaves
+/// the thread. It is appended to the ready fibers, and the caller goes on.
+///
+/// ```
+/// use cringle::fiber;
+/// use std::{cell::Cell, rc::Rc};
+///
+/// cringle::run(|| {
+///     let count = Rc::new(Cell::new(0));
+///     let theirs = Rc::clone(&count);
+///     fiber::spawn_local(move || theirs.set(theirs.get() + 1)).join().unwrap();
+///     assert_eq!(count.get(), 1);
+/// });
+/// ```
+///
+/// # Panics
+///
+/// Outside of [`run`](crate::run), and where no stack can be mapped.
+#[track_caller]
+pub fn spawn_local<F, T>(f: F) -> JoinHandle<T>
+where
+    F: FnOnce() -> T + 'static,
+    T: 'static,
+{
+    expect_spawned(Builder::new().spawn_local(f))
+}
+
+#[track_caller]
+pub(super) fn expect_spawned<T>(spawned: io::Result<T>) -> T {
+    match spawned {
+        Ok(value) => value,
+        Err(e) => panic!("failed to spawn a fiber: {e}"),
+    }
+}
+
+/// Names a fiber, sizes its stack, places it on a worker.
+///
+/// ```
+/// use cringle::{fiber, runtime};
+///
+/// cringle::Builder::new().workers(2).run(|| {
+///     let handle = fiber::Builder::new()
+///         .name("indexer".into())
+///         .stack_size(256 * 1024)
+///         .worker(1)
+///         .spawn(|| (fiber::current().name().map(str::to_owned), runtime::worker()))?;
+///     assert_eq!(handle.join().unwrap(), (Some("indexer".to_owned()), Some(1)));
+///     Ok::<(), std::io::Error>(())
+/// })??;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use = "no fiber is made until one of the spawn methods is called"]
+pub struct Builder {
+    name: Option<String>,
+    stack_bytes: Option<usize>,
+    worker: Option<usize>,
+}
+
+impl Builder {
+    /// A fiber without a name, with a stack of 1 MiB (or `RUST_MIN_STACK`, if that is more), on
+    /// any worker.
+    pub fn new() -> Builder {
+        Builder::default()
+    }
+
+    /// Names the fiber: for `fiber::current().name()`, panic messages and reports.
+    pub fn name(mut self, name: String) -> Builder {
+        self.name = Some(name);
+        self
+    }
+
+    /// The size of its stack in bytes. It is virtual: pages that are never touched cost nothing.
+    pub fn stack_size(mut self, bytes: usize) -> Builder {
+        self.stack_bytes = Some(bytes);
+        self
+    }
+
+    /// Has the given worker run it (counted from 0), as GHC's `forkOn` does. It is not stolen.
+    pub fn worker(mut self, worker: usize) -> Builder {
+        self.worker = Some(worker);
+        self
+    }
+
+    /// Like [`spawn`], and reports failures.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` where the runtime has no such worker.
+    ///
+    /// # Panics
+    ///
+    /// Outside of [`run`](crate::run).
+    #[track_caller]
+    pub fn spawn<F, T>(self, f: F) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        // SAFETY: nothing that `f` or its result borrows can end: they are 'static.
+        unsafe { self.spawn_sent(f, None) }.map(JoinHandle::new)
+    }
+
+    /// Like [`spawn_local`], and reports failures.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` where [`worker`](Self::worker) names another worker than this one, and what
+    /// the system says where no stack can be mapped.
+    ///
+    /// # Panics
+    ///
+    /// Outside of [`run`](crate::run).
+    #[track_caller]
+    pub fn spawn_local<F, T>(self, f: F) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + 'static,
+        T: 'static,
+    {
+        // SAFETY: nothing that `f` or its result borrows can end: they are 'static.
+        unsafe { self.spawn_here(f, None) }.map(JoinHandle::new)
+    }
+
+    /// Like [`Scope::spawn`], and reports failures.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Builder::spawn`].
+    ///
+    /// # Panics
+    ///
+    /// Outside of [`run`](crate::run).
+    #[track_caller]
+    pub fn spawn_scoped<'scope, F, T>(
+        self,
+        scope: &'scope Scope<'scope, '_>,
+        f: F,
+    ) -> io::Result<ScopedJoinHandle<'scope, T>>
+    where
+        F: FnOnce() -> T + Send + 'scope,
+        T: Send + 'scope,
+    {
+        // SAFETY: I2. The scope does not end before the fiber and what it returned have.
+        let packet = unsafe { self.spawn_sent(f, Some(scope.data())) }?;
+        Ok(ScopedJoinHandle::new(packet, Arc::clone(scope.data())))
+    }
+
+    /// Like [`Scope::spawn_local`], and reports failures.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Builder::spawn_local`].
+    ///
+    /// # Panics
+    ///
+    /// Outside of [`run`](crate::run).
+    #[track_caller]
+    pub fn spawn_scoped_local<'scope, F, T>(
+        self,
+        scope: &'scope Scope<'scope, '_>,
+        f: F,
+    ) -> io::Result<ScopedJoinHandle<'scope, T>>
+    where
+        F: FnOnce() -> T + 'scope,
+        T: 'scope,
+    {
+        // SAFETY: I2. The scope does not end before the fiber and what it returned have.
+        let packet = unsafe { self.spawn_here(f, Some(scope.data())) }?;
+        Ok(ScopedJoinHandle::new(packet, Arc::clone(scope.data())))
+    }
+
+    /// # Safety
+    ///
+    /// What `f` and `T` borrow outlives the fiber and the packet.
+    #[track_caller]
+    unsafe fn spawn_sent<F, T>(
+        self,
+        f: F,
+        scope: Option<&Arc<ScopeData>>,
+    ) -> io::Result<Arc<Packet<T>>>
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
+        let (worker, _) = current_or_panic();
+        if self.worker.is_some_and(|index| index >= worker.workers()) {
+            let text = format!("there is no such worker: the runtime has {}", worker.workers());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let stack_bytes = self.stack_bytes();
+        let packet = Packet::new(self.name.map(Arc::from));
+        let body: Box<dyn FnOnce() + Send> = Box::new(body(Arc::clone(&packet), scope, f));
+        // SAFETY: I2. The caller vouches for what the body borrows; the runtime runs every
+        // unstarted fiber to its end.
+        let body = unsafe {
+            std::mem::transmute::<Box<dyn FnOnce() + Send + '_>, Box<dyn FnOnce() + Send>>(body)
+        };
+        let unstarted = Unstarted { body, stack_bytes };
+        match self.worker {
+            Some(index) => worker.make_placed(index, unstarted),
+            None => worker.make_unstarted(unstarted),
+        }
+        Ok(packet)
+    }
+
+    /// # Safety
+    ///
+    /// What `f` and `T` borrow outlives the fiber and the packet.
+    #[track_caller]
+    unsafe fn spawn_here<F, T>(
+        self,
+        f: F,
+        scope: Option<&Arc<ScopeData>>,
+    ) -> io::Result<Arc<Packet<T>>>
+    where
+        F: FnOnce() -> T,
+    {
+        let (worker, _) = current_or_panic();
+        if self.worker.is_some_and(|index| index != worker.index() as usize) {
+            let text = "a local fiber runs on the worker that makes it";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let stack_bytes = self.stack_bytes();
+        let packet = Packet::new(self.name.map(Arc::from));
+        let body = body(Arc::clone(&packet), scope, f);
+        // SAFETY: I2. Handed on to the caller.
+        unsafe { worker.start(stack_bytes, body) }?;
+        Ok(packet)
+    }
+
+    fn stack_bytes(&self) -> usize {
+        self.stack_bytes.unwrap_or_else(default_stack_bytes)
+    }
+}
+
+/// The calling fiber; a panic that says what to wrap where there is none.
+#[track_caller]
+pub(super) fn current_or_panic() -> (Here, FiberRef) {
+    match Worker::current() {
+        Some(current) => current,
+        None => panic!(
+            "a fiber can only be spawned inside of `cringle::run`: wrap the calling code, \
+             `cringle::run(|| …)`"
+        ),
+    }
+}
+
+/// All that a fiber does, from first to last.
+fn body<F, T>(packet: Arc<Packet<T>>, scope: Option<&Arc<ScopeData>>, f: F) -> impl FnOnce()
+where
+    F: FnOnce() -> T,
+{
+    let membership = scope.map(ScopeData::enter);
+    move || {
+        let result = run_user_code(&packet.meta, f);
+        if let (Some(membership), Err(_)) = (&membership, &result) {
+            membership.note_panic();
+        }
+        packet.finish(result);
+        // The result, if nobody wants it, goes before the scope may end: it may borrow from there.
+        drop(packet);
+        drop(membership);
+    }
+}
+
+/// Runs the fiber's closure and then the destructors of its locals.
+fn run_user_code<T>(meta: &Meta, f: impl FnOnce() -> T) -> std::thread::Result<T> {
+    let (_, fiber) = Worker::current().expect("a fiber's body runs on a worker");
+    // SAFETY: it is cleared below, before the packet that holds it can go.
+    unsafe { fiber.set_meta(Some(NonNull::from(meta))) };
+    let result = catch_unwind(AssertUnwindSafe(f));
+    local::destroy(fiber);
+    // SAFETY: clearing it needs no promise.
+    unsafe { fiber.set_meta(None) };
+    result
+}
+
+/// What the fiber of `run`'s closure does.
+pub(crate) fn run_main_body<T>(f: impl FnOnce() -> T) -> std::thread::Result<T> {
+    run_user_code(&Meta::new(Some("main".into())), f)
+}

@@ -1,0 +1,132 @@
+//! Reading and writing at the file's cursor (**I11**).
+//!
+//! The ring is never asked to use the cursor of a seekable file: sequential `O_DIRECT` reads there
+//! all return the first block, and concurrent ones repeat blocks, where the plain calls serialise.
+//! So whoever uses the cursor holds a lock that all clones of the file share, takes the cursor,
+//! does the op at that offset, and sets the cursor by the bytes moved. Two kinds of calls need no
+//! such care: a read from the page cache that does not wait moves the kernel's cursor itself, and
+//! an appending write has no use for one.
+
+use super::File;
+use crate::driver::op::AT_CURSOR;
+use crate::fiber::lock::{Lock, LockGuard};
+use std::io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+/// The lock of a file's cursor, shared by the clones of the file.
+pub(super) type CursorLock = Arc<Lock>;
+
+impl File {
+    fn hold_cursor(&self) -> io::Result<LockGuard<'_>> {
+        self.cursor_lock().lock()
+    }
+
+    /// Does `op` at the cursor and moves it; the lock is held.
+    fn at_cursor(&self, op: impl FnOnce(u64) -> io::Result<usize>) -> io::Result<usize> {
+        let position = self.std().stream_position()?;
+        let count = op(position)?;
+        if count > 0 {
+            self.std().seek(SeekFrom::Start(position + count as u64))?;
+        }
+        Ok(count)
+    }
+}
+
+impl Read for &File {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if !self.kind().seekable {
+            return self.read_through(buf, AT_CURSOR);
+        }
+        let _cursor = self.hold_cursor()?;
+        if self.is_plain() {
+            return self.std().read(buf);
+        }
+        match self.read_cached_at_cursor(buf)? {
+            Some(count) => Ok(count),
+            None => self.at_cursor(|offset| self.read_at(buf, offset)),
+        }
+    }
+
+    fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        if !self.kind().seekable {
+            return self.read_vectored_through(bufs, AT_CURSOR);
+        }
+        let _cursor = self.hold_cursor()?;
+        if self.is_plain() {
+            return self.std().read_vectored(bufs);
+        }
+        self.at_cursor(|offset| self.read_vectored_at(bufs, offset))
+    }
+
+    // `read_to_end` and `read_to_string` are std's loops over `read`: its probing of a file's size
+    // would wait for the disk on this thread.
+}
+
+impl Write for &File {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        let kind = self.kind();
+        if !kind.seekable || kind.append {
+            return self.write_through(buf, AT_CURSOR);
+        }
+        let _cursor = self.hold_cursor()?;
+        if self.is_plain() {
+            return self.std().write(buf);
+        }
+        self.at_cursor(|offset| self.write_at(buf, offset))
+    }
+
+    fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        let kind = self.kind();
+        if !kind.seekable || kind.append {
+            return self.write_vectored_through(bufs, AT_CURSOR);
+        }
+        let _cursor = self.hold_cursor()?;
+        if self.is_plain() {
+            return self.std().write_vectored(bufs);
+        }
+        self.at_cursor(|offset| self.write_vectored_at(bufs, offset))
+    }
+
+    /// Nothing is buffered: does nothing.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Seek for &File {
+    fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
+        let _cursor = self.hold_cursor()?;
+        self.std().seek(position)
+    }
+}
+
+impl Read for File {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        (&*self).read(buf)
+    }
+
+    fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        (&*self).read_vectored(bufs)
+    }
+}
+
+impl Write for File {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        (&*self).write(buf)
+    }
+
+    fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        (&*self).write_vectored(bufs)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        (&*self).flush()
+    }
+}
+
+impl Seek for File {
+    fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
+        (&*self).seek(position)
+    }
+}

@@ -1,0 +1,549 @@
+//! An open file.
+//!
+//! # Inline or ring
+//!
+//! A read that the page cache can answer costs less as a plain call than through the ring, unless
+//! it shares its trip to the kernel with others. So a buffered read of a fiber with nobody beside
+//! it is tried with `preadv2(RWF_NOWAIT)` first; one of many goes into the turn's batch; a miss
+//! always goes to the ring. After [`INLINE_BUDGET`](crate::runtime::fiber::INLINE_BUDGET) inline
+//! reads in a row the others and the kernel get their turn. Writes are tried likewise where the
+//! file system knows how not to wait (ext4 does not: there the ring's kernel threads do them).
+
+use super::cursor::CursorLock;
+use super::{Metadata, OpenOptions, direct};
+use crate::driver::{Op, Target};
+use crate::fiber::op::{call, perform};
+use crate::runtime::fiber::FiberRef;
+use crate::runtime::worker::{Here, Worker};
+use crate::sys::{self, FileKind, MAX_RW_BYTES};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// An open file, as `std::fs::File`: `Read`, `Write` and `Seek` for it and for references to it,
+/// std's [`FileExt`] for positions. Only the calling fiber waits.
+///
+/// ```
+/// use cringle::fs::File;
+/// use std::io::{Read, Write, Seek};
+///
+/// # let path = std::env::temp_dir().join(format!("cringle-doc-{}", std::process::id()));
+/// cringle::run(|| {
+///     let mut file = File::create_new(&path)?;
+///     file.write_all(b"rope strands")?;
+///     file.sync_all()?;
+///
+///     let mut file = File::open(&path)?;
+///     let mut text = String::new();
+///     file.read_to_string(&mut text)?;
+///     assert_eq!(text, "rope strands");
+/// #   std::fs::remove_file(&path)
+/// })
+/// # ?; Ok::<(), std::io::Error>(())
+/// ```
+///
+/// Dropping it closes it at once, as std's does; [`close`](File::close) waits only the fiber, and
+/// reports the error.
+pub struct File {
+    std: std::fs::File,
+    /// What is known of it, as bits; 0 until somebody asks.
+    facts: AtomicU8,
+    cursor: OnceLock<CursorLock>,
+}
+
+const KNOWN: u8 = 1;
+const REGULAR: u8 = 1 << 1;
+const SEEKABLE: u8 = 1 << 2;
+const DIRECT: u8 = 1 << 3;
+const APPEND: u8 = 1 << 4;
+/// The file system answered that it cannot do a call without waiting.
+const NO_INLINE_READ: u8 = 1 << 5;
+const NO_INLINE_WRITE: u8 = 1 << 6;
+
+impl File {
+    /// Opens a file to read.
+    ///
+    /// # Errors
+    ///
+    /// As [`OpenOptions::open`].
+    pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
+        OpenOptions::new().read(true).open(path)
+    }
+
+    /// Opens a file to write, made if it is not there and emptied if it is.
+    ///
+    /// # Errors
+    ///
+    /// As [`OpenOptions::open`].
+    pub fn create(path: impl AsRef<Path>) -> io::Result<File> {
+        OpenOptions::new().write(true).create(true).truncate(true).open(path)
+    }
+
+    /// Makes a file to read and write; fails if it is there.
+    ///
+    /// # Errors
+    ///
+    /// As [`OpenOptions::open`].
+    pub fn create_new(path: impl AsRef<Path>) -> io::Result<File> {
+        OpenOptions::new().read(true).write(true).create_new(true).open(path)
+    }
+
+    /// What can be set before opening.
+    pub fn options() -> OpenOptions {
+        OpenOptions::new()
+    }
+
+    /// Waits until the file's bytes and metadata are on the disk (`fsync`).
+    ///
+    /// # Errors
+    ///
+    /// As std's; and [`Cancelled`](crate::Cancelled).
+    pub fn sync_all(&self) -> io::Result<()> {
+        match self.ring() {
+            None => self.std.sync_all(),
+            Some(_) => self.retry(Op::Sync { fd: self.fd(), data_only: false }).map(drop),
+        }
+    }
+
+    /// Waits until the file's bytes are on the disk, and what it takes to read them back
+    /// (`fdatasync`).
+    ///
+    /// # Errors
+    ///
+    /// As std's; and [`Cancelled`](crate::Cancelled).
+    pub fn sync_data(&self) -> io::Result<()> {
+        match self.ring() {
+            None => self.std.sync_data(),
+            Some(_) => self.retry(Op::Sync { fd: self.fd(), data_only: true }).map(drop),
+        }
+    }
+
+    /// Cuts or extends the file. On the ring since Linux 6.9, before on a thread of the pool.
+    ///
+    /// # Errors
+    ///
+    /// As std's; and [`Cancelled`](crate::Cancelled).
+    pub fn set_len(&self, size: u64) -> io::Result<()> {
+        let Some((worker, _)) = self.ring() else { return self.std.set_len(size) };
+        if i64::try_from(size).is_err() {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        let features = worker.driver().borrow().features();
+        match features.has(crate::runtime::Feature::Ftruncate) {
+            true => self.retry(Op::SetLen { fd: self.fd(), len: size }).map(drop),
+            false => call(|| self.std.set_len(size)),
+        }
+    }
+
+    /// What is known of the file (`statx`).
+    ///
+    /// # Errors
+    ///
+    /// As std's; and [`Cancelled`](crate::Cancelled).
+    pub fn metadata(&self) -> io::Result<Metadata> {
+        let mut stat = MaybeUninit::<libc::statx>::zeroed();
+        let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_SYNC_AS_STAT;
+        let mask = libc::STATX_BASIC_STATS | libc::STATX_BTIME;
+        let path = c"".as_ptr();
+        match self.ring() {
+            None => sys::statx(self.fd(), c"", flags, mask, &mut stat)?,
+            Some(_) => {
+                let out = stat.as_mut_ptr();
+                self.retry(Op::Stat { dir: self.fd(), path, flags, mask, out })?;
+            }
+        }
+        // SAFETY: the call succeeded, so the kernel has filled the structure (all-zero before).
+        Ok(Metadata { stat: unsafe { stat.assume_init() } })
+    }
+
+    /// Another handle to the same open file: they share the cursor.
+    ///
+    /// # Errors
+    ///
+    /// As std's.
+    pub fn try_clone(&self) -> io::Result<File> {
+        let file = File::from(self.std.try_clone()?);
+        file.facts.store(self.facts.load(Ordering::Relaxed), Ordering::Relaxed);
+        let _ = file.cursor.set(std::sync::Arc::clone(self.cursor_lock()));
+        Ok(file)
+    }
+
+    /// Closes the file and reports the error, if the kernel has one to report; only the calling
+    /// fiber waits. The descriptor is gone in either case.
+    ///
+    /// # Errors
+    ///
+    /// What `close` says: of a network file system's last write, say.
+    pub fn close(self) -> io::Result<()> {
+        let ring = self.ring();
+        let fd = self.std.into_raw_fd();
+        let result = match ring {
+            Some((worker, fiber)) => perform(worker, fiber, Op::Close { fd }),
+            None => return sys::close(fd),
+        };
+        match result {
+            // The op was given up before it closed the descriptor.
+            Err(e) if e.get_ref().is_some_and(|inner| inner.is::<crate::Cancelled>()) => {
+                sys::close(fd)
+            }
+            other => other.map(drop),
+        }
+    }
+
+    // ----- what the other files of this folder use -----
+
+    pub(super) fn std(&self) -> &std::fs::File {
+        &self.std
+    }
+
+    fn fd(&self) -> RawFd {
+        self.std.as_raw_fd()
+    }
+
+    /// How an op names it.
+    #[inline]
+    pub(crate) fn target(&self) -> Target {
+        Target::Fd(self.std.as_raw_fd())
+    }
+
+    pub(super) fn cursor_lock(&self) -> &CursorLock {
+        self.cursor.get_or_init(CursorLock::default)
+    }
+
+    #[inline]
+    fn facts(&self) -> u8 {
+        match self.facts.load(Ordering::Relaxed) {
+            0 => self.learn_facts(),
+            facts => facts,
+        }
+    }
+
+    #[cold]
+    fn learn_facts(&self) -> u8 {
+        let kind = sys::file_kind(self.fd());
+        let bit = |is: bool, bit: u8| if is { bit } else { 0 };
+        let facts = KNOWN
+            | bit(kind.regular, REGULAR)
+            | bit(kind.seekable, SEEKABLE)
+            | bit(kind.direct, DIRECT)
+            | bit(kind.append, APPEND);
+        self.facts.fetch_or(facts, Ordering::Relaxed);
+        facts
+    }
+
+    pub(super) fn kind(&self) -> FileKind {
+        let facts = self.facts();
+        FileKind {
+            regular: facts & REGULAR != 0,
+            seekable: facts & SEEKABLE != 0,
+            direct: facts & DIRECT != 0,
+            append: facts & APPEND != 0,
+        }
+    }
+
+    /// The worker and fiber to use the ring with. `None`: the plain call is the right one, because
+    /// there is no fiber, or because it unwinds and the file is one that waits for no peer (I8).
+    #[inline]
+    fn ring(&self) -> Option<(Here, FiberRef)> {
+        let (worker, fiber) = Worker::current()?;
+        let plain =
+            std::thread::panicking() && worker.is_unwinding(fiber) && self.facts() & REGULAR != 0;
+        (!plain).then_some((worker, fiber))
+    }
+
+    pub(super) fn is_plain(&self) -> bool {
+        self.ring().is_none()
+    }
+
+    /// An op that std's counterpart retries when a signal interrupts it.
+    fn retry(&self, op: Op) -> io::Result<usize> {
+        let (worker, fiber) = Worker::current().expect("asked before");
+        loop {
+            match perform(worker, fiber, op) {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// A transfer through the ring. A regular file that answers `EAGAIN` (XFS may) is asked again.
+    #[inline]
+    fn transfer(&self, worker: Here, fiber: FiberRef, op: Op) -> io::Result<usize> {
+        loop {
+            match perform(worker, fiber, op) {
+                Err(e) if e.raw_os_error() == Some(libc::EAGAIN) && self.facts() & REGULAR != 0 => {
+                    worker.yield_now(fiber);
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Whether a call that does not wait is worth a try now.
+    #[inline]
+    fn tries_inline(&self, worker: Here, fiber: FiberRef, never: u8) -> bool {
+        let facts = self.facts();
+        if facts & (REGULAR | DIRECT | never) != REGULAR || !worker.is_alone() {
+            return false;
+        }
+        if fiber.spend_inline() {
+            return true;
+        }
+        worker.yield_now(fiber);
+        worker.is_alone()
+    }
+
+    /// Bytes that came without waiting, if it was worth a try; an error that the ring would give
+    /// too is left to the ring.
+    #[inline]
+    fn read_inline(
+        &self,
+        worker: Here,
+        fiber: FiberRef,
+        buf: &mut [u8],
+        offset: i64,
+    ) -> Option<usize> {
+        if !self.tries_inline(worker, fiber, NO_INLINE_READ) {
+            return None;
+        }
+        let result = sys::read_nowait(self.fd(), buf, offset);
+        if result == -libc::EOPNOTSUPP {
+            self.facts.fetch_or(NO_INLINE_READ, Ordering::Relaxed);
+        }
+        (result >= 0).then_some(result as usize)
+    }
+
+    #[inline]
+    fn write_inline(
+        &self,
+        worker: Here,
+        fiber: FiberRef,
+        buf: &[u8],
+        offset: i64,
+    ) -> Option<usize> {
+        if !self.tries_inline(worker, fiber, NO_INLINE_WRITE) {
+            return None;
+        }
+        let result = sys::write_nowait(self.fd(), buf, offset);
+        if result == -libc::EOPNOTSUPP {
+            self.facts.fetch_or(NO_INLINE_WRITE, Ordering::Relaxed);
+        }
+        (result >= 0).then_some(result as usize)
+    }
+
+    /// A read at the cursor that the page cache answers; the lock is held. `None`: it would wait.
+    pub(super) fn read_cached_at_cursor(&self, buf: &mut [u8]) -> io::Result<Option<usize>> {
+        let Some((worker, fiber)) = self.ring() else { return Ok(None) };
+        if worker.refuses(fiber) {
+            return Err(crate::runtime::cancelled::error());
+        }
+        Ok(self.read_inline(worker, fiber, buf, -1))
+    }
+
+    /// A read through the ring where there is one, with no thought of the page cache.
+    pub(super) fn read_through(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let Some((worker, fiber)) = self.ring() else { return io::Read::read(&mut &self.std, buf) };
+        let op = Op::Read {
+            target: self.target(),
+            buf: buf.as_mut_ptr(),
+            len: buf.len().min(MAX_RW_BYTES) as u32,
+            offset,
+        };
+        self.transfer(worker, fiber, op)
+    }
+
+    pub(super) fn write_through(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
+        let Some((worker, fiber)) = self.ring() else {
+            return io::Write::write(&mut &self.std, buf);
+        };
+        let op = Op::Write {
+            target: self.target(),
+            buf: buf.as_ptr(),
+            len: buf.len().min(MAX_RW_BYTES) as u32,
+            offset,
+        };
+        self.transfer(worker, fiber, op)
+    }
+
+    pub(super) fn read_vectored_through(
+        &self,
+        bufs: &mut [IoSliceMut<'_>],
+        offset: u64,
+    ) -> io::Result<usize> {
+        let Some((worker, fiber)) = self.ring() else {
+            return io::Read::read_vectored(&mut &self.std, bufs);
+        };
+        // `IoSliceMut` is guaranteed to have the layout of `iovec`.
+        let (slices, count) = (bufs.as_ptr().cast(), slice_count(bufs.len()));
+        let op = Op::ReadVectored { fd: self.fd(), slices, count, offset };
+        self.transfer(worker, fiber, op)
+    }
+
+    pub(super) fn write_vectored_through(
+        &self,
+        bufs: &[IoSlice<'_>],
+        offset: u64,
+    ) -> io::Result<usize> {
+        let Some((worker, fiber)) = self.ring() else {
+            return io::Write::write_vectored(&mut &self.std, bufs);
+        };
+        let (slices, count) = (bufs.as_ptr().cast(), slice_count(bufs.len()));
+        let op = Op::WriteVectored { fd: self.fd(), slices, count, offset };
+        self.transfer(worker, fiber, op)
+    }
+
+    /// Reads into several buffers from an offset; the cursor stays.
+    ///
+    /// # Errors
+    ///
+    /// As [`read_at`](FileExt::read_at).
+    pub fn read_vectored_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
+        check_offset(offset)?;
+        if self.is_plain() {
+            return sys::preadv(self.fd(), bufs, offset);
+        }
+        self.read_vectored_through(bufs, offset)
+            .map_err(|e| direct::explain_slices(self.fd(), bufs, offset, e))
+    }
+
+    /// Writes several buffers at an offset; the cursor stays.
+    ///
+    /// # Errors
+    ///
+    /// As [`write_at`](FileExt::write_at).
+    pub fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+        check_offset(offset)?;
+        if self.is_plain() {
+            return sys::pwritev(self.fd(), bufs, offset);
+        }
+        self.write_vectored_through(bufs, offset)
+            .map_err(|e| direct::explain_slices(self.fd(), bufs, offset, e))
+    }
+
+    fn explain(&self, buf: &[u8], offset: u64, e: io::Error) -> io::Error {
+        direct::explain(self.fd(), buf.as_ptr() as usize, buf.len(), offset, e)
+    }
+}
+
+fn slice_count(len: usize) -> u32 {
+    len.min(sys::MAX_SLICES) as u32
+}
+
+/// Offsets beyond the kernel's range are refused as `pread` refuses them; the largest would mean
+/// "at the cursor" to the ring (**I11**).
+#[inline]
+pub(crate) fn check_offset(offset: u64) -> io::Result<()> {
+    match i64::try_from(offset) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+    }
+}
+
+/// As std's, whose trait it is: short counts as they are, the cursor stays.
+impl FileExt for File {
+    #[inline]
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        check_offset(offset)?;
+        let Some((worker, fiber)) = self.ring() else {
+            return self.std.read_at(buf, offset).map_err(|e| self.explain(buf, offset, e));
+        };
+        if worker.refuses(fiber) {
+            return Err(crate::runtime::cancelled::error());
+        }
+        let done = match self.read_inline(worker, fiber, buf, offset as i64) {
+            // The end of the file, or all of it.
+            Some(count) if count == 0 || count == buf.len() => return Ok(count),
+            // The rest waits for the disk, unless the file ends there.
+            Some(count) => count,
+            None => 0,
+        };
+        let rest = &mut buf[done..];
+        let op = Op::Read {
+            target: self.target(),
+            buf: rest.as_mut_ptr(),
+            len: rest.len().min(MAX_RW_BYTES) as u32,
+            offset: offset + done as u64,
+        };
+        match self.transfer(worker, fiber, op) {
+            Ok(count) => Ok(done + count),
+            // What was read counts; the error comes again with the next read.
+            Err(_) if done > 0 => Ok(done),
+            Err(e) => Err(self.explain(buf, offset, e)),
+        }
+    }
+
+    #[inline]
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
+        check_offset(offset)?;
+        let Some((worker, fiber)) = self.ring() else {
+            return self.std.write_at(buf, offset).map_err(|e| self.explain(buf, offset, e));
+        };
+        if worker.refuses(fiber) {
+            return Err(crate::runtime::cancelled::error());
+        }
+        if let Some(count) = self.write_inline(worker, fiber, buf, offset as i64) {
+            return Ok(count);
+        }
+        self.write_through(buf, offset).map_err(|e| self.explain(buf, offset, e))
+    }
+}
+
+impl std::fmt::Debug for File {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.std.fmt(f)
+    }
+}
+
+impl From<std::fs::File> for File {
+    fn from(std: std::fs::File) -> File {
+        File { std, facts: AtomicU8::new(0), cursor: OnceLock::new() }
+    }
+}
+
+/// Clones made before do not share the lock of the cursor with what is made of it.
+impl From<File> for std::fs::File {
+    fn from(file: File) -> std::fs::File {
+        file.std
+    }
+}
+
+impl From<OwnedFd> for File {
+    fn from(fd: OwnedFd) -> File {
+        std::fs::File::from(fd).into()
+    }
+}
+
+impl From<File> for OwnedFd {
+    fn from(file: File) -> OwnedFd {
+        file.std.into()
+    }
+}
+
+impl AsFd for File {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.std.as_fd()
+    }
+}
+
+impl AsRawFd for File {
+    fn as_raw_fd(&self) -> RawFd {
+        self.std.as_raw_fd()
+    }
+}
+
+impl IntoRawFd for File {
+    fn into_raw_fd(self) -> RawFd {
+        self.std.into_raw_fd()
+    }
+}
+
+impl FromRawFd for File {
+    unsafe fn from_raw_fd(fd: RawFd) -> File {
+        // SAFETY: the caller owns the descriptor, as std's function asks.
+        unsafe { std::fs::File::from_raw_fd(fd) }.into()
+    }
+}

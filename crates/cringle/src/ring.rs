@@ -1,0 +1,90 @@
+//! The way out: any opcode, by hand. (Feature `raw`.)
+
+use crate::driver::Op;
+use crate::fiber::op::perform;
+use crate::runtime::worker::Worker;
+use std::io;
+
+pub use io_uring::{opcode, squeue, types};
+
+/// Links, drains, skipped completions and selected buffers would break the rule that each entry is
+/// answered exactly once towards its own fiber.
+const REFUSED_FLAGS: u8 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 5 | 1 << 6;
+
+/// Has the ring of this worker perform an entry that the caller has filled in; the fiber waits for
+/// the last completion, and gets its result. The entry's `user_data` is replaced.
+///
+/// ```
+/// use cringle::ring::{self, opcode};
+///
+/// cringle::run(|| {
+///     // SAFETY: a no-op has no pointers.
+///     let result = unsafe { ring::submit(&opcode::Nop::new().build()) };
+///     assert_eq!(result.unwrap(), 0);
+/// });
+/// ```
+///
+/// # Safety
+///
+/// Whatever the entry points to stays valid until this returns, and is written as the opcode says.
+/// A descriptor in it stays open. The op ends by a completion of its own: it is not multishot.
+///
+/// # Errors
+///
+/// The op's own; `Unsupported` where the fiber has no ring; `InvalidInput` for an entry with the
+/// flags `IO_DRAIN`, `IO_LINK`, `IO_HARDLINK`, `BUFFER_SELECT` or `CQE_SKIP_SUCCESS`, or one that
+/// is recognised as multishot; [`Cancelled`](crate::Cancelled).
+pub unsafe fn submit(entry: &squeue::Entry) -> io::Result<usize> {
+    let Some((worker, fiber)) = Worker::current() else {
+        let text = "a raw entry needs the ring of a worker: call it inside of cringle::run";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+    };
+    let parts = Parts::of(entry);
+    if parts.flags & REFUSED_FLAGS != 0 {
+        let text = "links, drains, skipped completions and buffer selection cannot be used with \
+                    ring::submit: one entry has one completion";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    if parts.is_multishot() {
+        let text = "multishot entries cannot be used with ring::submit: one entry has one result";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    perform(worker, fiber, Op::Raw(entry))
+}
+
+/// The fields of an entry that matter here; the crate keeps them to itself.
+struct Parts {
+    opcode: u8,
+    flags: u8,
+    ioprio: u16,
+    len: u32,
+}
+
+impl Parts {
+    fn of(entry: &squeue::Entry) -> Parts {
+        // SAFETY: an entry is `struct io_uring_sqe`, 64 bytes of plain data.
+        let bytes: [u8; 64] = unsafe { std::ptr::from_ref(entry).cast::<[u8; 64]>().read() };
+        Parts {
+            opcode: bytes[0],
+            flags: bytes[1],
+            ioprio: u16::from_ne_bytes([bytes[2], bytes[3]]),
+            len: u32::from_ne_bytes([bytes[24], bytes[25], bytes[26], bytes[27]]),
+        }
+    }
+
+    fn is_multishot(&self) -> bool {
+        const RECV_MULTISHOT: u16 = 1 << 1;
+        const ACCEPT_MULTISHOT: u16 = 1;
+        const POLL_ADD_MULTI: u32 = 1;
+        const READ_MULTISHOT: u8 = 49;
+        match self.opcode {
+            opcode::Recv::CODE | opcode::RecvMsg::CODE => self.ioprio & RECV_MULTISHOT != 0,
+            opcode::Accept::CODE => self.ioprio & ACCEPT_MULTISHOT != 0,
+            opcode::PollAdd::CODE => self.len & POLL_ADD_MULTI != 0,
+            READ_MULTISHOT => true,
+            _ => false,
+        }
+    }
+}
+
+const _: () = assert!(size_of::<squeue::Entry>() == 64);

@@ -1,0 +1,342 @@
+//! The control block of a started fiber: what its worker knows of it.
+//!
+//! Blocks are allocated one by one, keep their address, and are reused; a generation number tells
+//! a new tenant from an old one, so that a message that comes late wakes nobody (**I9**). All of it
+//! is touched by the fiber's own worker alone (**I3**).
+
+use super::identity::Meta;
+use super::stack::Stack;
+use crate::driver::{Completion, Op};
+use corosensei::{Coroutine, Yielder};
+use std::any::Any;
+use std::cell::{Cell, RefCell, UnsafeCell};
+use std::ptr::NonNull;
+use std::rc::Rc;
+
+/// A fiber as other workers name it: by its place and generation, never by address (**I9**).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct FiberId {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+/// A fiber of the current worker. Copyable, because the block outlives the fiber: a worker frees
+/// its blocks when it ends, after its last fiber (**I2**).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FiberRef(NonNull<Fiber>);
+
+impl FiberRef {
+    pub(super) fn new(block: NonNull<Fiber>) -> FiberRef {
+        FiberRef(block)
+    }
+
+    /// As the token that the driver hands back.
+    pub(crate) fn token(self) -> crate::driver::Token {
+        self.0.cast()
+    }
+
+    pub(super) fn from_token(token: crate::driver::Token) -> FiberRef {
+        FiberRef(token.cast())
+    }
+}
+
+impl std::ops::Deref for FiberRef {
+    type Target = Fiber;
+
+    #[inline]
+    fn deref(&self) -> &Fiber {
+        // SAFETY: I2, I3. Blocks are freed only when their worker ends, references to them stay on
+        // that worker (the type is not Send), and everything inside is a cell.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+/// What a fiber does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// The block is free.
+    Vacant,
+    /// It is the worker's current fiber.
+    Running,
+    /// It is in the ready list.
+    Ready,
+    /// It waits, and this is for what.
+    Waiting(Wait),
+}
+
+/// What a suspended fiber waits for. Everything but [`Wait::Ops`] may also end for no reason: the
+/// waiting code looks again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// The last completion of its ops. Nothing else resumes it (**I1**).
+    Ops,
+    /// Room among the ops in flight.
+    Room,
+    Park,
+    Sleep,
+    Join,
+    /// The fibers of a scope. Cannot be cancelled: they borrow from this fiber's frame.
+    Scope,
+    /// A closure on the pool. Cannot be cancelled: it borrows from this fiber's frame.
+    Unblock,
+    /// A lock of the library.
+    Lock,
+}
+
+impl Wait {
+    /// Whether a cancel ends the wait. Ops end by their own completion, which a cancel hastens.
+    fn is_cancellable(self) -> bool {
+        match self {
+            Wait::Room | Wait::Park | Wait::Sleep | Wait::Join | Wait::Lock => true,
+            Wait::Ops | Wait::Scope | Wait::Unblock => false,
+        }
+    }
+
+    /// For the report of who waits for what.
+    pub(crate) fn describe(self) -> &'static str {
+        match self {
+            Wait::Ops => "an operation in the kernel",
+            Wait::Room => "room among the operations in flight",
+            Wait::Park => "an unpark",
+            Wait::Sleep => "a timer",
+            Wait::Join => "another fiber's end",
+            Wait::Scope => "the fibers of a scope",
+            Wait::Unblock => "a closure on the blocking pool",
+            Wait::Lock => "a lock",
+        }
+    }
+}
+
+/// One op and its completion, side by side in the frame that waits for them.
+#[derive(Debug)]
+pub(crate) struct OpSlot {
+    pub(crate) op: Op,
+    pub(crate) completion: Completion,
+}
+
+impl OpSlot {
+    #[inline]
+    pub(crate) fn new(op: Op) -> OpSlot {
+        OpSlot { op, completion: Completion::new() }
+    }
+}
+
+type Body = Coroutine<(), (), (), Stack>;
+
+/// See the module.
+pub(crate) struct Fiber {
+    index: u32,
+    generation: Cell<u32>,
+    state: Cell<State>,
+    /// Touched by the scheduler alone, never from within the fiber.
+    coroutine: UnsafeCell<Option<Body>>,
+    yielder: Cell<*const Yielder<(), ()>>,
+    /// The ops it waits for, while its state is `Waiting(Ops)`.
+    ops: Cell<*const [OpSlot]>,
+    /// Inline reads it may still do before it lets others run.
+    inline_budget: Cell<u32>,
+    /// It was given a place among the ops in flight that it waited for.
+    granted: Cell<bool>,
+    cancelled: Cell<bool>,
+    /// Ops and waits that were refused because it is cancelled.
+    refusals: Cell<u32>,
+    /// It was unwinding when it was last suspended.
+    unwinding: Cell<bool>,
+    cold: Cold,
+}
+
+/// What most fibers never touch after their start.
+#[derive(Default)]
+struct Cold {
+    /// Name and identity: they lie in the packet that its body shares with its handle.
+    meta: Cell<Option<NonNull<Meta>>>,
+    /// The lowest address of the guard, and the usable bytes.
+    stack: Cell<(usize, usize)>,
+    locals: RefCell<Locals>,
+}
+
+/// A fiber's locals by key, in the order they were made.
+pub(crate) type Locals = Vec<(usize, Rc<dyn Any>)>;
+
+/// Inline reads in a row, at most, before other fibers and the kernel get their turn.
+pub(crate) const INLINE_BUDGET: u32 = 64;
+
+impl Fiber {
+    pub(super) fn new(index: u32) -> Fiber {
+        Fiber {
+            index,
+            generation: Cell::new(0),
+            state: Cell::new(State::Vacant),
+            coroutine: UnsafeCell::new(None),
+            yielder: Cell::new(std::ptr::null()),
+            ops: Cell::new(&[]),
+            inline_budget: Cell::new(INLINE_BUDGET),
+            granted: Cell::new(false),
+            cancelled: Cell::new(false),
+            refusals: Cell::new(0),
+            unwinding: Cell::new(false),
+            cold: Cold::default(),
+        }
+    }
+
+    /// Makes a vacant block a new fiber's.
+    pub(super) fn occupy(&self, coroutine: Body, stack: (usize, usize)) {
+        debug_assert_eq!(self.state.get(), State::Vacant);
+        // SAFETY: I3. The block is vacant, so no coroutine runs in it and nothing refers to it.
+        unsafe { *self.coroutine.get() = Some(coroutine) };
+        self.inline_budget.set(INLINE_BUDGET);
+        self.cancelled.set(false);
+        self.refusals.set(0);
+        self.unwinding.set(false);
+        self.cold.stack.set(stack);
+        self.state.set(State::Ready);
+    }
+
+    /// Runs the fiber until it suspends; its stack, if it ended.
+    #[inline]
+    pub(super) fn resume(&self) -> Option<Stack> {
+        debug_assert_eq!(self.state.get(), State::Ready);
+        self.state.set(State::Running);
+        // SAFETY: I3. Only the scheduler takes this reference, and it is not in here twice: the
+        // fiber is not running now.
+        let coroutine = unsafe { &mut *self.coroutine.get() };
+        let body = coroutine.as_mut().expect("a started fiber");
+        match body.resume(()) {
+            corosensei::CoroutineResult::Yield(()) => None,
+            corosensei::CoroutineResult::Return(()) => {
+                coroutine.take().map(corosensei::Coroutine::into_stack)
+            }
+        }
+    }
+
+    /// The fiber has ended: its block can be another's. Late messages miss it from now on.
+    pub(super) fn vacate(&self) {
+        self.generation.set(self.generation.get().wrapping_add(1));
+        self.state.set(State::Vacant);
+    }
+
+    /// Called first on the fiber's own stack.
+    pub(super) fn entered(&self, yielder: &Yielder<(), ()>) {
+        self.yielder.set(yielder);
+    }
+
+    /// Switches to the scheduler.
+    #[inline]
+    pub(super) fn switch_out(&self) {
+        debug_assert_ne!(self.state.get(), State::Running, "suspended without a reason");
+        // SAFETY: I3. The yielder lies on this fiber's stack for as long as it lives, and the
+        // caller runs on that stack.
+        unsafe { (*self.yielder.get()).suspend(()) };
+    }
+
+    pub(crate) fn id(&self) -> FiberId {
+        FiberId { index: self.index, generation: self.generation.get() }
+    }
+
+    #[inline]
+    pub(crate) fn state(&self) -> State {
+        self.state.get()
+    }
+
+    #[inline]
+    pub(super) fn set_state(&self, state: State) {
+        self.state.set(state);
+    }
+
+    /// Whether a cancel makes this fiber ready now.
+    pub(super) fn wakes_on_cancel(&self) -> bool {
+        let cancellable = match self.state.get() {
+            State::Waiting(wait) => wait.is_cancellable(),
+            _ => false,
+        };
+        cancellable && !self.unwinding.get()
+    }
+
+    /// The ops to cancel, if it waits for ops and may be disturbed.
+    pub(super) fn cancellable_ops(&self) -> Option<&[OpSlot]> {
+        let waits = self.state.get() == State::Waiting(Wait::Ops);
+        // SAFETY: I1. While the fiber waits for its ops the slots lie in its suspended frame.
+        (waits && !self.unwinding.get()).then(|| unsafe { &*self.ops.get() })
+    }
+
+    #[inline]
+    pub(super) fn set_ops(&self, ops: *const [OpSlot]) {
+        self.ops.set(ops);
+    }
+
+    /// The name of what it waits for in the kernel.
+    pub(super) fn op_name(&self) -> Option<&'static str> {
+        self.cancellable_ops().and_then(|ops| ops.first()).map(|slot| slot.op.name())
+    }
+
+    /// Takes one from the budget of inline reads; false when it is used up.
+    #[inline]
+    pub(crate) fn spend_inline(&self) -> bool {
+        let left = self.inline_budget.get();
+        self.inline_budget.set(left.saturating_sub(1));
+        left > 0
+    }
+
+    #[inline]
+    pub(super) fn refill_inline(&self) {
+        self.inline_budget.set(INLINE_BUDGET);
+    }
+
+    pub(super) fn grant(&self) {
+        self.granted.set(true);
+    }
+
+    pub(super) fn take_grant(&self) -> bool {
+        self.granted.replace(false)
+    }
+
+    #[inline]
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancelled.get()
+    }
+
+    pub(super) fn set_cancelled(&self) {
+        self.cancelled.set(true);
+    }
+
+    /// Counts a refusal; the number so far.
+    pub(crate) fn count_refusal(&self) -> u32 {
+        let refusals = self.refusals.get() + 1;
+        self.refusals.set(refusals);
+        refusals
+    }
+
+    #[inline]
+    pub(super) fn was_unwinding(&self) -> bool {
+        self.unwinding.get()
+    }
+
+    #[inline]
+    pub(super) fn set_unwinding(&self, unwinding: bool) {
+        self.unwinding.set(unwinding);
+    }
+
+    /// Its name and identity; `None` before and after its body runs.
+    pub(crate) fn meta(&self) -> Option<&Meta> {
+        // SAFETY: the body sets the pointer to what it keeps alive, and clears it first.
+        self.cold.meta.get().map(|meta| unsafe { meta.as_ref() })
+    }
+
+    /// Tells where the fiber's name and identity lie.
+    ///
+    /// # Safety
+    ///
+    /// The caller clears it (`None`) before the value goes away.
+    pub(crate) unsafe fn set_meta(&self, meta: Option<NonNull<Meta>>) {
+        self.cold.meta.set(meta);
+    }
+
+    /// The lowest address of its guard and the size of its stack in bytes.
+    pub(super) fn stack(&self) -> (usize, usize) {
+        self.cold.stack.get()
+    }
+
+    pub(crate) fn locals(&self) -> &RefCell<Locals> {
+        &self.cold.locals
+    }
+}

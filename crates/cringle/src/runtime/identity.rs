@@ -1,0 +1,103 @@
+//! Who a fiber is to the rest of the process: its number, its name, its park token, and where it
+//! can be woken. Made when somebody first asks; outlives the fiber and the runtime.
+
+use super::sync::{AtomicU8, Ordering};
+use super::waker::Waker;
+use std::num::NonZeroU64;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
+
+const EMPTY: u8 = 0;
+const PARKED: u8 = 1;
+const NOTIFIED: u8 = 2;
+
+/// See the module.
+pub(crate) struct Identity {
+    number: NonZeroU64,
+    name: Option<Arc<str>>,
+    token: AtomicU8,
+    home: OnceLock<Waker>,
+}
+
+impl Identity {
+    pub(crate) fn new(name: Option<Arc<str>>) -> Arc<Identity> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Arc::new(Identity {
+            number: NonZeroU64::new(number).expect("2⁶⁴ fibers were not made"),
+            name,
+            token: AtomicU8::new(EMPTY),
+            home: OnceLock::new(),
+        })
+    }
+
+    pub(crate) fn number(&self) -> NonZeroU64 {
+        self.number
+    }
+
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// Told by the fiber itself, before it first parks.
+    pub(crate) fn set_home(&self, home: impl FnOnce() -> Waker) {
+        self.home.get_or_init(home);
+    }
+
+    /// Makes a token available, and wakes the fiber if it is parked. Everything before it happens
+    /// before the `park` that takes the token returns.
+    pub(crate) fn unpark(&self) {
+        if self.token.swap(NOTIFIED, Ordering::Release) == PARKED {
+            let home = self.home.get().expect("a parked fiber has told its home");
+            home.wake();
+        }
+    }
+
+    /// Takes the token if there is one; else declares the fiber parked, and says so.
+    ///
+    /// The fiber then suspends. An `unpark` in between finds it parked and sends a wake-up to its
+    /// own worker, which cannot handle it before the fiber is suspended: none is lost.
+    pub(crate) fn take_token_or_park(&self) -> bool {
+        let token = &self.token;
+        if token.compare_exchange(EMPTY, PARKED, Ordering::Acquire, Ordering::Acquire).is_ok() {
+            return false;
+        }
+        // It was notified (it cannot be parked: only the fiber itself parks). The swap reads the
+        // last `unpark`'s store, so what came before it is seen.
+        token.swap(EMPTY, Ordering::Acquire);
+        true
+    }
+
+    /// The parked fiber runs again: takes the token if there is one.
+    pub(crate) fn unparked(&self) -> bool {
+        self.token.swap(EMPTY, Ordering::Acquire) == NOTIFIED
+    }
+}
+
+/// What a fiber and its handle both know of it.
+#[derive(Default)]
+pub(crate) struct Meta {
+    name: Option<Arc<str>>,
+    identity: OnceLock<Arc<Identity>>,
+}
+
+impl Meta {
+    pub(crate) fn new(name: Option<Arc<str>>) -> Meta {
+        Meta { name, identity: OnceLock::new() }
+    }
+
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    pub(crate) fn identity(&self) -> &Arc<Identity> {
+        self.identity.get_or_init(|| Identity::new(self.name.clone()))
+    }
+}
+
+/// For debugging: which fiber of which worker.
+impl std::fmt::Debug for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Identity").field("number", &self.number).field("name", &self.name).finish()
+    }
+}

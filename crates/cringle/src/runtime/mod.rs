@@ -1,0 +1,58 @@
+//! The runtime: workers with a ring each, and what they do in turn.
+//!
+//! It owns every started fiber (**I2**), resumes it on the worker that started it and only while
+//! it is suspended (**I3**), and ends with nothing left (**I9**). What a fiber may *call* is one
+//! level up, in `fiber`, `fs`, `block` and `io`.
+
+pub(crate) mod cancelled;
+pub(crate) mod fiber;
+pub(crate) mod identity;
+pub(crate) mod inbox;
+mod overflow;
+pub(crate) mod pool;
+pub(crate) mod run;
+pub(crate) mod shared;
+mod stack;
+mod sync;
+pub(crate) mod timers;
+pub(crate) mod waker;
+pub(crate) mod worker;
+
+pub use crate::driver::uring::{Feature, Features};
+
+/// How operations reach the kernel here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Driver {
+    /// Through the `io_uring` of this worker, with these features.
+    Uring(Features),
+    /// By plain system calls that block the calling thread: outside of [`run`](crate::run).
+    Blocking,
+}
+
+/// How operations reach the kernel on the calling thread.
+///
+/// ```
+/// use cringle::runtime::{self, Driver};
+///
+/// assert_eq!(runtime::driver(), Driver::Blocking);
+/// cringle::run(|| assert!(matches!(runtime::driver(), Driver::Uring(_))));
+/// ```
+pub fn driver() -> Driver {
+    worker::Worker::with(|worker| match worker {
+        Some(worker) => Driver::Uring(worker.driver().borrow().features()),
+        None => Driver::Blocking,
+    })
+}
+
+/// The number of the calling fiber's worker, counted from 0; `None` outside of
+/// [`run`](crate::run). [`fiber::Builder::worker`](crate::fiber::Builder::worker) places a fiber
+/// by it.
+pub fn worker() -> Option<usize> {
+    worker::Worker::with(|worker| worker.map(|worker| worker.index() as usize))
+}
+
+/// How many workers the calling fiber's runtime has; `None` outside of [`run`](crate::run).
+pub fn workers() -> Option<usize> {
+    worker::Worker::with(|worker| worker.map(|worker| worker.workers()))
+}

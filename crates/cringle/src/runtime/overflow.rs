@@ -1,0 +1,150 @@
+//! A stack overflow says which fiber, how large its stack is and what to do, and aborts.
+//!
+//! The handler runs on an alternate signal stack: std gives its threads one, and
+//! [`SignalStack::ensure`] gives one to a thread that has none. It does only what a signal handler
+//! may: it reads the current fiber's bounds, writes one line to standard error, and aborts. Any
+//! other fault goes to the handler that was there before.
+
+use super::stack::guard_holds;
+use super::worker::Worker;
+use std::ffi::c_int;
+use std::sync::OnceLock;
+
+/// The handlers that were installed before ours, for `SIGSEGV` and `SIGBUS`.
+static BEFORE: [OnceLock<libc::sigaction>; 2] = [OnceLock::new(), OnceLock::new()];
+const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
+
+/// Installs the handler, once in a process.
+pub(super) fn install_handler() {
+    static INSTALLED: OnceLock<()> = OnceLock::new();
+    INSTALLED.get_or_init(|| {
+        for (signal, before) in SIGNALS.into_iter().zip(&BEFORE) {
+            install(signal, before);
+        }
+    });
+}
+
+fn install(signal: c_int, before: &OnceLock<libc::sigaction>) {
+    // SAFETY: all-zero is a valid sigaction, the structures live for the calls, and the handler
+    // does only what a handler may. The old action is stored before the new one is in force.
+    unsafe {
+        let mut old: libc::sigaction = std::mem::zeroed();
+        if libc::sigaction(signal, std::ptr::null(), &mut old) != 0 {
+            return;
+        }
+        before.get_or_init(|| old);
+        let mut new: libc::sigaction = std::mem::zeroed();
+        new.sa_sigaction = on_fault as *const () as usize;
+        new.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
+        libc::sigemptyset(&mut new.sa_mask);
+        libc::sigaction(signal, &new, std::ptr::null_mut());
+    }
+}
+
+extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the kernel passes a valid siginfo of a fault, which has an address.
+    let address = unsafe { (*info).si_addr() } as usize;
+    if let Some((_, fiber)) = Worker::current() {
+        let (guard, stack_bytes) = fiber.stack();
+        if guard_holds(guard, address) {
+            report(fiber.meta().and_then(|meta| meta.name()), stack_bytes);
+        }
+    }
+    hand_on(signal, info, context);
+}
+
+/// Writes the line without allocating, and aborts.
+fn report(name: Option<&str>, stack_bytes: usize) -> ! {
+    let mut line = Line { bytes: [0; 512], len: 0 };
+    line.push(b"\ncringle: fiber '");
+    line.push(name.unwrap_or("<unnamed>").as_bytes());
+    line.push(b"' has overflowed its stack of ");
+    line.push_number(stack_bytes / 1024);
+    line.push(
+        b" KiB; give it a larger one with fiber::Builder::stack_size, or raise RUST_MIN_STACK\n",
+    );
+    // SAFETY: the bytes are initialised up to the length.
+    unsafe {
+        libc::write(libc::STDERR_FILENO, line.bytes.as_ptr().cast(), line.len);
+        libc::abort()
+    }
+}
+
+struct Line {
+    bytes: [u8; 512],
+    len: usize,
+}
+
+impl Line {
+    fn push(&mut self, text: &[u8]) {
+        let room = &mut self.bytes[self.len..];
+        // A long name is cut: the remedy after it must fit.
+        let count = text.len().min(room.len()).min(200);
+        room[..count].copy_from_slice(&text[..count]);
+        self.len += count;
+    }
+
+    fn push_number(&mut self, number: usize) {
+        if number >= 10 {
+            self.push_number(number / 10);
+        }
+        self.push(&[b'0' + (number % 10) as u8]);
+    }
+}
+
+/// Does what would have happened without our handler.
+fn hand_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let place = SIGNALS.iter().position(|&s| s == signal).expect("installed for these two");
+    let before = BEFORE[place].get();
+    let action = before.map_or(libc::SIG_DFL, |before| before.sa_sigaction);
+    let flags = before.map_or(0, |before| before.sa_flags);
+    // SAFETY: the address is that of a handler of the kind its flags say, as it was installed; the
+    // default action is put back for the instruction to fault again.
+    unsafe {
+        match action {
+            libc::SIG_DFL | libc::SIG_IGN => {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+            handler if flags & libc::SA_SIGINFO != 0 => {
+                type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut libc::c_void);
+                std::mem::transmute::<usize, Handler>(handler)(signal, info, context);
+            }
+            handler => std::mem::transmute::<usize, extern "C" fn(c_int)>(handler)(signal),
+        }
+    }
+}
+
+/// An alternate signal stack for a thread that had none (one that C code made). Taken back when
+/// dropped.
+pub(super) struct SignalStack(Option<Box<[u8]>>);
+
+impl SignalStack {
+    pub(super) fn ensure() -> SignalStack {
+        const BYTES: usize = 64 << 10;
+        // SAFETY: the structures live for the calls; the memory is ours until `drop` disables it.
+        unsafe {
+            let mut old: libc::stack_t = std::mem::zeroed();
+            let asked = libc::sigaltstack(std::ptr::null(), &mut old);
+            if asked != 0 || old.ss_flags & libc::SS_DISABLE == 0 {
+                return SignalStack(None);
+            }
+            let mut memory = vec![0u8; BYTES].into_boxed_slice();
+            let new =
+                libc::stack_t { ss_sp: memory.as_mut_ptr().cast(), ss_flags: 0, ss_size: BYTES };
+            libc::sigaltstack(&new, std::ptr::null_mut());
+            SignalStack(Some(memory))
+        }
+    }
+}
+
+impl Drop for SignalStack {
+    fn drop(&mut self) {
+        if self.0.is_none() {
+            return;
+        }
+        let none =
+            libc::stack_t { ss_sp: std::ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
+        // SAFETY: disabling reads the structure only; the memory is freed after.
+        unsafe { libc::sigaltstack(&none, std::ptr::null_mut()) };
+    }
+}

@@ -1,0 +1,337 @@
+//! `run`: from the caller's thread to workers and back, leaving nothing behind.
+
+use super::overflow;
+use super::shared::{Shared, Unstarted};
+use super::stack::{DEFAULT_STACK_BYTES, MAIN_STACK_BYTES};
+use super::worker::Worker;
+use crate::driver::uring::{Feature, Features};
+use crate::driver::{Uring, UringOptions};
+use crate::sys;
+use crossbeam_deque::Worker as Deque;
+use std::cell::Cell;
+use std::io;
+use std::os::fd::RawFd;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Most workers of one `run`.
+const MAX_WORKERS: usize = 1024;
+/// The limits that a worker's ring is given unless the builder says otherwise.
+const DEFAULT_RING_ENTRIES: u32 = 256;
+const DEFAULT_IN_FLIGHT: u32 = 4032;
+/// The largest completion queue has one entry more.
+const MAX_IN_FLIGHT: u32 = 65_535;
+
+/// Configures and starts a runtime; [`run`] is the one with the defaults.
+///
+/// ```
+/// use cringle::fiber;
+///
+/// let sum = cringle::Builder::new().workers(2).run(|| {
+///     let numbers: Vec<_> = (1..=10).map(|n| fiber::spawn(move || n * n)).collect();
+///     numbers.into_iter().map(|handle| handle.join().unwrap()).sum::<u32>()
+/// })?;
+/// assert_eq!(sum, 385);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "nothing runs until `run` is called"]
+pub struct Builder {
+    workers: Option<usize>,
+    pin: bool,
+    ring: UringOptions,
+    overflow_handler: bool,
+}
+
+impl Default for Builder {
+    fn default() -> Builder {
+        Builder::new()
+    }
+}
+
+impl Builder {
+    /// The defaults: a worker for each core that the process may use, not pinned.
+    pub fn new() -> Builder {
+        let ring = UringOptions {
+            entries: DEFAULT_RING_ENTRIES,
+            in_flight_limit: DEFAULT_IN_FLIGHT,
+            sqpoll: None,
+            features: Features::all(),
+        };
+        Builder { workers: None, pin: false, ring, overflow_handler: true }
+    }
+
+    /// How many workers: OS threads with a ring each, the calling thread being the first.
+    pub fn workers(mut self, workers: usize) -> Builder {
+        self.workers = Some(workers);
+        self
+    }
+
+    /// Pins each worker to a core of its own, among those the process may use. Off by default:
+    /// threads that a pinned worker starts inherit its core. The caller's cores are put back when
+    /// `run` returns.
+    pub fn pin(mut self, pin: bool) -> Builder {
+        self.pin = pin;
+        self
+    }
+
+    /// Entries of each ring's submission queue, 1 to 32768, rounded up to a power of two by the
+    /// kernel (default: 256). When it is full, what is queued is submitted.
+    pub fn ring_entries(mut self, entries: u32) -> Builder {
+        self.ring.entries = entries;
+        self
+    }
+
+    /// Operations that each worker may have in the kernel at once, 1 to 65535 (default: 4032). A
+    /// fiber that asks for more waits its turn. The completion queue is sized to hold them all.
+    pub fn in_flight_limit(mut self, operations: u32) -> Builder {
+        self.ring.in_flight_limit = operations;
+        self
+    }
+
+    /// Has a kernel thread poll each submission queue (`IORING_SETUP_SQPOLL`), asleep after being
+    /// idle for so long. It takes a core of its own to pay off.
+    pub fn sqpoll(mut self, idle: Duration) -> Builder {
+        self.ring.sqpoll = Some(idle);
+        self
+    }
+
+    /// Does without a feature of the ring that the kernel may have: to see what it brings.
+    pub fn without(mut self, feature: Feature) -> Builder {
+        self.ring.features = self.ring.features.without(feature);
+        self
+    }
+
+    /// Whether a fiber's stack overflow is reported, by a handler of `SIGSEGV` and `SIGBUS`
+    /// (default: yes). The handler is installed once in a process and hands every other fault to
+    /// the one before it. Without it an overflow still ends the process, by a bare `SIGSEGV`.
+    pub fn overflow_handler(mut self, install: bool) -> Builder {
+        self.overflow_handler = install;
+        self
+    }
+
+    /// Runs `f` on a fiber of the calling thread, which is worker 0 meanwhile, and returns its
+    /// value when nothing is left of the runtime: every fiber has ended, every operation of the
+    /// kernel is done, all descriptors and mappings are given back. Fibers that are still there
+    /// when `f` returns are cancelled and waited for.
+    ///
+    /// `f` has a stack of 8 MiB, or what `RUST_MIN_STACK` says if that is more.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` for a limit that is out of its range; else what the system refused (a ring,
+    /// a thread, a stack), with the remedy. `f` has not run then.
+    ///
+    /// # Panics
+    ///
+    /// When called within a `run`; and with `f`'s own panic, once all has ended.
+    pub fn run<F, T>(self, f: F) -> io::Result<T>
+    where
+        F: FnOnce() -> T,
+    {
+        assert!(
+            Worker::here().is_none(),
+            "`cringle::run` was called within a `run`: call the code directly, or spawn a fiber"
+        );
+        self.validate()?;
+        if self.overflow_handler {
+            overflow::install_handler();
+        }
+        let cpus = sys::allowed_cpus();
+        let count = self.workers.unwrap_or(cpus.len()).clamp(1, MAX_WORKERS);
+        let deques: Vec<Deque<Unstarted>> = (0..count).map(|_| Deque::new_fifo()).collect();
+        let _affinity = self.pin.then(|| RestoreAffinity(cpus.clone()));
+        let (shared, bells) = Shared::new(deques.iter().map(Deque::stealer).collect(), &cpus)?;
+        let shared = Arc::new(shared);
+        let mut seats = (0u32..).zip(deques).zip(bells).map(|((index, deque), bell)| Seat {
+            index,
+            deque,
+            bell,
+            shared: Arc::clone(&shared),
+            options: self.ring.clone(),
+            cpu: self.pin.then(|| cpus[index as usize % cpus.len()]),
+        });
+        let first = seats.next().expect("there is a worker 0");
+        let result = std::thread::scope(|scope| {
+            let mut started = Started::new(&shared);
+            for seat in seats {
+                started.start(scope, seat)?;
+            }
+            first.run_main(started, f)
+        });
+        match result? {
+            Ok(value) => Ok(value),
+            Err(payload) => resume_unwind(payload),
+        }
+    }
+
+    fn validate(&self) -> io::Result<()> {
+        let invalid = |text: String| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        let (entries, limit) = (self.ring.entries, self.ring.in_flight_limit);
+        if self.workers.is_some_and(|workers| workers == 0 || workers > MAX_WORKERS) {
+            return invalid(format!("Builder::workers must be 1 to {MAX_WORKERS}"));
+        }
+        if entries == 0 || entries > 32_768 {
+            return invalid(format!("Builder::ring_entries is {entries}, must be 1 to 32768"));
+        }
+        if limit == 0 || limit > MAX_IN_FLIGHT {
+            return invalid(format!(
+                "Builder::in_flight_limit is {limit}, must be 1 to {MAX_IN_FLIGHT}"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Runs `f` on a fiber, with a worker for each core that the process may use, and returns its
+/// value. See [`Builder::run`].
+///
+/// ```
+/// let answer = cringle::run(|| cringle::fiber::spawn(|| 6 * 7).join().unwrap());
+/// assert_eq!(answer, 42);
+/// ```
+///
+/// # Panics
+///
+/// With `f`'s own panic; where the system refuses what the runtime needs, with the remedy, as
+/// `std::thread::spawn` does ([`Builder::run`] reports it instead); and within another `run`.
+pub fn run<F, T>(f: F) -> T
+where
+    F: FnOnce() -> T,
+{
+    match Builder::new().run(f) {
+        Ok(value) => value,
+        Err(e) => panic!("cringle::run cannot start: {e}"),
+    }
+}
+
+/// Gives the caller's thread its cores back.
+struct RestoreAffinity(Vec<usize>);
+
+impl Drop for RestoreAffinity {
+    fn drop(&mut self) {
+        // It had them before: that it may not have them any more (a changed cpuset) is no error of
+        // the closure's.
+        let _ = sys::set_affinity(&self.0);
+    }
+}
+
+/// What one worker is made of, on the way to its thread.
+struct Seat {
+    index: u32,
+    deque: Deque<Unstarted>,
+    bell: RawFd,
+    shared: Arc<Shared>,
+    options: UringOptions,
+    cpu: Option<usize>,
+}
+
+impl Seat {
+    /// The worker, on the thread that will be it: a ring has one submitter.
+    fn take(self) -> io::Result<Worker> {
+        if let Some(cpu) = self.cpu {
+            sys::set_affinity(&[cpu])?;
+        }
+        let driver = Uring::new(&self.options, self.bell)?;
+        Ok(Worker::new(self.index, self.shared, driver, self.deque))
+    }
+
+    /// Worker 0, on the caller's thread: runs `f`, then ends the runtime.
+    fn run_main<F, T>(self, started: Started<'_>, f: F) -> io::Result<std::thread::Result<T>>
+    where
+        F: FnOnce() -> T,
+    {
+        let shared = Arc::clone(&self.shared);
+        let worker = self.take()?;
+        let stack_bytes = MAIN_STACK_BYTES.max(min_stack_bytes());
+        let outcome: Cell<Option<std::thread::Result<T>>> = Cell::new(None);
+        let body = || {
+            outcome.set(Some(crate::fiber::run_main_body(f)));
+            shared.stop();
+        };
+        // SAFETY: I2. `worker.run` below returns only when this fiber has ended.
+        let main = unsafe { worker.start(stack_bytes, body) }?;
+        let _ = main;
+        started.all_there();
+        let _signal_stack = overflow::SignalStack::ensure();
+        worker.run();
+        shared.barrier.wait();
+        worker.close();
+        shared.unblock_pool.close();
+        shared.call_pool.close();
+        Ok(outcome.take().expect("the main fiber has ended"))
+    }
+
+    /// Another worker, on its own thread.
+    fn run_thread(self, told: std::sync::mpsc::Sender<io::Result<()>>) {
+        let shared = Arc::clone(&self.shared);
+        let worker = match self.take() {
+            Ok(worker) => worker,
+            Err(e) => return drop(told.send(Err(e))),
+        };
+        drop(told.send(Ok(())));
+        let _signal_stack = overflow::SignalStack::ensure();
+        // Nothing unwinds out of here: fibers catch their panics. If the scheduler itself did,
+        // frames that the kernel writes to would be lost with it.
+        let ran = catch_unwind(AssertUnwindSafe(|| worker.run()));
+        if ran.is_err() {
+            std::process::abort();
+        }
+        if !shared.was_abandoned() {
+            shared.barrier.wait();
+        }
+        worker.close();
+    }
+}
+
+/// The worker threads that have been started; if it is dropped before all are there, they end.
+struct Started<'s> {
+    shared: &'s Arc<Shared>,
+    armed: bool,
+}
+
+impl<'s> Started<'s> {
+    fn new(shared: &'s Arc<Shared>) -> Started<'s> {
+        Started { shared, armed: true }
+    }
+
+    fn start<'scope>(
+        &mut self,
+        scope: &'scope std::thread::Scope<'scope, '_>,
+        seat: Seat,
+    ) -> io::Result<()> {
+        let (told, hear) = std::sync::mpsc::channel();
+        let name = format!("cringle-{}", seat.index);
+        std::thread::Builder::new()
+            .name(name)
+            .spawn_scoped(scope, move || seat.run_thread(told))
+            .map_err(|e| io::Error::new(e.kind(), format!("cannot start a worker thread: {e}")))?;
+        hear.recv().expect("a worker tells how its start went")
+    }
+
+    fn all_there(mut self) {
+        self.armed = false;
+    }
+}
+
+impl Drop for Started<'_> {
+    fn drop(&mut self) {
+        if self.armed {
+            self.shared.abandon();
+        }
+    }
+}
+
+/// `RUST_MIN_STACK`, which raises the stacks that std's threads get too.
+pub(crate) fn min_stack_bytes() -> usize {
+    static BYTES: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
+    *BYTES.get_or_init(|| {
+        std::env::var("RUST_MIN_STACK").ok().and_then(|text| text.parse().ok()).unwrap_or(0)
+    })
+}
+
+/// The stack of a fiber whose builder names none.
+pub(crate) fn default_stack_bytes() -> usize {
+    DEFAULT_STACK_BYTES.max(min_stack_bytes())
+}

@@ -1,0 +1,249 @@
+//! What the workers of one `run` share: their mailboxes, who sleeps, what can be stolen, how many
+//! fibers are alive, and how it ends.
+//!
+//! # When is it over?
+//!
+//! Each worker counts the fibers that were made there and those that ended there; only the worker
+//! itself writes its counts, and they only grow. To see whether any fiber is left, one reads *all*
+//! ended counts, and then *all* made counts. If the sums are equal, then between the two readings
+//! no fiber existed: ended(then) ≥ ended(read) = made(read) ≥ made(then) ≥ ended(then). Only fibers
+//! make fibers, so none will exist later. (A thread that starts fibers from outside, as `BlockIo`
+//! does, stops before it lets the runtime end.)
+//!
+//! # How it ends
+//!
+//! 1. The closure of `run` has returned: `stopping`. Every worker cancels its fibers; those that
+//!    start later start cancelled.
+//! 2. A worker that is about to sleep looks whether a fiber is left anywhere; the last one to
+//!    become idle sees that none is: `stopped`, and all are woken.
+//! 3. All workers meet at a barrier: nobody sends any more.
+//! 4. Each closes its ring and then its mailbox (**I9**).
+
+use super::fiber::FiberId;
+use super::inbox::{Bell, Inbox, Posted};
+use super::pool::Pool;
+use super::sync::{AtomicBool, AtomicUsize, Ordering, fence};
+use crate::sys;
+use crossbeam_deque::Stealer;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicI32, AtomicU64};
+use std::sync::{Arc, Barrier};
+
+/// A fiber that was made and not started: it has no stack yet, and any worker may start it.
+pub(crate) struct Unstarted {
+    pub(crate) body: Box<dyn FnOnce() + Send>,
+    pub(crate) stack_bytes: usize,
+}
+
+/// What a worker can be told by another thread.
+pub(crate) enum Mail {
+    /// This fiber's wait may have ended.
+    Wake(FiberId),
+    /// Start this one here: it was placed.
+    Start(Unstarted),
+}
+
+/// The descriptor by which a foreign thread wakes a worker.
+pub(crate) struct EventBell(OwnedFd);
+
+impl Bell for EventBell {
+    fn ring(&self) {
+        sys::eventfd_signal(self.0.as_fd());
+    }
+}
+
+/// Where one worker is reached. Handles keep it alive after the worker has gone.
+pub(crate) struct MailBox {
+    pub(crate) worker: u32,
+    pub(crate) inbox: Inbox<Mail, EventBell>,
+    /// The worker's ring while its messages reach it, else −1.
+    ring_fd: AtomicI32,
+}
+
+impl MailBox {
+    /// The mailbox, and the descriptor that its worker's ring reads from.
+    fn new(worker: u32) -> std::io::Result<(Arc<MailBox>, RawFd)> {
+        let fd = sys::eventfd()?;
+        let raw = fd.as_raw_fd();
+        let inbox = Inbox::new(EventBell(fd));
+        Ok((Arc::new(MailBox { worker, inbox, ring_fd: AtomicI32::new(-1) }), raw))
+    }
+
+    pub(super) fn set_ring(&self, fd: RawFd) {
+        self.ring_fd.store(fd, Ordering::Release);
+    }
+
+    pub(super) fn ring(&self) -> Option<RawFd> {
+        let fd = self.ring_fd.load(Ordering::Acquire);
+        (fd >= 0).then_some(fd)
+    }
+}
+
+/// A worker as the others see it.
+pub(super) struct Peer {
+    pub(super) mailbox: Arc<MailBox>,
+    pub(super) stealer: Stealer<Unstarted>,
+    pub(super) made: Count,
+    pub(super) ended: Count,
+}
+
+/// A count that one thread writes and others read, on a cache line of its own.
+#[derive(Default)]
+#[repr(align(128))]
+pub(super) struct Count(AtomicU64);
+
+impl Count {
+    /// For the one thread that writes it.
+    #[inline]
+    pub(super) fn bump(&self) {
+        self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Release);
+    }
+
+    fn read(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// See the module.
+pub(crate) struct Shared {
+    pub(super) peers: Box<[Peer]>,
+    /// Fibers made by threads outside.
+    made_outside: AtomicU64,
+    /// Workers that are about to sleep, or do.
+    idle: AtomicUsize,
+    stopping: AtomicBool,
+    stopped: AtomicBool,
+    /// The start failed half-way: the workers that are there end without meeting the others.
+    abandoned: AtomicBool,
+    pub(super) barrier: Barrier,
+    /// For closures that may block for as long as they like.
+    pub(crate) unblock_pool: Arc<Pool>,
+    /// For the library's own calls that the ring has no op for.
+    pub(crate) call_pool: Arc<Pool>,
+}
+
+/// Threads for the library's own blocking calls.
+const CALL_THREADS: usize = 4;
+
+impl Shared {
+    /// The shared state for workers with these queues, and the wake-up descriptor of each.
+    pub(super) fn new(
+        stealers: Vec<Stealer<Unstarted>>,
+        cpus: &[usize],
+    ) -> std::io::Result<(Shared, Vec<RawFd>)> {
+        let count = stealers.len();
+        let mut peers = Vec::with_capacity(count);
+        let mut bells = Vec::with_capacity(count);
+        for (worker, stealer) in (0..).zip(stealers) {
+            let (mailbox, bell) = MailBox::new(worker)?;
+            peers.push(Peer { mailbox, stealer, made: Count::default(), ended: Count::default() });
+            bells.push(bell);
+        }
+        let shared = Shared {
+            peers: peers.into(),
+            made_outside: AtomicU64::new(0),
+            idle: AtomicUsize::new(0),
+            stopping: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+            abandoned: AtomicBool::new(false),
+            barrier: Barrier::new(count),
+            unblock_pool: Arc::new(Pool::new("cringle-unblock", usize::MAX, cpus)),
+            call_pool: Arc::new(Pool::new("cringle-call", CALL_THREADS, cpus)),
+        };
+        Ok((shared, bells))
+    }
+
+    /// Starts a fiber on a worker from a thread outside. Gives it back when the runtime has ended.
+    pub(crate) fn start_from_outside(
+        &self,
+        worker: usize,
+        unstarted: Unstarted,
+    ) -> Result<(), Unstarted> {
+        self.made_outside.fetch_add(1, Ordering::AcqRel);
+        match self.peers[worker].mailbox.inbox.send(Mail::Start(unstarted)) {
+            Ok(()) => Ok(()),
+            Err(Mail::Start(unstarted)) => Err(unstarted),
+            Err(Mail::Wake(_)) => unreachable!("a start was sent"),
+        }
+    }
+
+    pub(super) fn stop(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        self.wake_all();
+    }
+
+    #[inline]
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    /// The set-up of a worker failed: nobody runs anything.
+    pub(super) fn abandon(&self) {
+        self.abandoned.store(true, Ordering::SeqCst);
+        self.stopped.store(true, Ordering::SeqCst);
+        self.wake_all();
+    }
+
+    pub(super) fn was_abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::SeqCst)
+    }
+
+    /// Whether nothing is left to run, in a runtime that is stopping. See the module.
+    pub(super) fn try_finish(&self) -> bool {
+        if !self.stopping.load(Ordering::SeqCst) {
+            return false;
+        }
+        let ended: u64 = self.peers.iter().map(|peer| peer.ended.read()).sum();
+        fence(Ordering::SeqCst);
+        let made: u64 = self.peers.iter().map(|peer| peer.made.read()).sum();
+        if ended != made + self.made_outside.load(Ordering::Acquire) {
+            return false;
+        }
+        if !self.stopped.swap(true, Ordering::SeqCst) {
+            self.wake_all();
+        }
+        true
+    }
+
+    /// Wakes every worker, by bell: this happens twice in a runtime's life.
+    fn wake_all(&self) {
+        for peer in &self.peers {
+            let _ = peer.mailbox.inbox.rouse();
+            peer.mailbox.inbox.ring_bell();
+        }
+    }
+
+    /// There is work to steal: a worker that sleeps and should be woken for it, if there is one.
+    ///
+    /// The pair of this and [`Shared::count_idle`]: the spawner publishes the work and then looks
+    /// for sleepers; a worker counts itself idle and then looks for work. One sees the other.
+    #[inline]
+    pub(super) fn thief_to_wake(&self, not: u32) -> Option<&Arc<MailBox>> {
+        fence(Ordering::SeqCst);
+        if self.idle.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let others = self.peers.iter().map(|peer| &peer.mailbox);
+        let mut others = others.filter(|mailbox| mailbox.worker != not);
+        others.find(|mailbox| mailbox.inbox.rouse() == Posted::MustWake)
+    }
+
+    pub(super) fn count_idle(&self) {
+        self.idle.fetch_add(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
+    pub(super) fn count_busy(&self) {
+        self.idle.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Whether another worker has unstarted fibers.
+    pub(super) fn has_loot(&self, thief: u32) -> bool {
+        self.peers.iter().any(|peer| peer.mailbox.worker != thief && !peer.stealer.is_empty())
+    }
+}

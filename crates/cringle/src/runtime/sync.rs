@@ -1,0 +1,14 @@
+//! The primitives that the protocols between threads are written with: std's, or loom's in the
+//! models.
+
+#[cfg(not(loom))]
+pub(crate) use std::sync::{
+    Mutex,
+    atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering, fence},
+};
+
+#[cfg(loom)]
+pub(crate) use loom::sync::{
+    Mutex,
+    atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering, fence},
+};

@@ -1,0 +1,29 @@
+//! How one wait is ended from anywhere: another fiber, another worker, a thread without a runtime.
+
+use super::fiber::FiberId;
+use super::shared::{Mail, MailBox};
+use super::worker::Worker;
+use std::sync::Arc;
+
+/// Wakes one fiber, or one OS thread that waits outside any fiber.
+///
+/// A wake-up that comes too late, or after `run` has returned, does nothing (**I9**).
+#[derive(Clone)]
+pub(crate) enum Waker {
+    Fiber { home: Arc<MailBox>, id: FiberId },
+    Thread(std::thread::Thread),
+}
+
+impl Waker {
+    /// Ends the wait. May also end a later wait of the same fiber, which looks again.
+    pub(crate) fn wake(&self) {
+        match self {
+            Waker::Thread(thread) => thread.unpark(),
+            Waker::Fiber { home, id } => Worker::with(|worker| match worker {
+                Some(worker) if worker.lives_at(home) => worker.wake(*id),
+                Some(worker) => worker.mail(home, Mail::Wake(*id)),
+                None => drop(home.inbox.send(Mail::Wake(*id))),
+            }),
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The few system calls that neither std nor the ring makes for us, as safe functions.
+
+use std::ffi::c_int;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+/// The most that one read or write moves (`MAX_RW_COUNT` of the kernel, what std also asks for).
+pub(crate) const MAX_RW_BYTES: usize = 0x7fff_f000;
+
+/// Slices in one call, at most: the kernel's `IOV_MAX`, as std cuts them.
+pub(crate) const MAX_SLICES: usize = 1024;
+
+/// `-errno` as an `io::Error`, a count as itself.
+#[inline]
+pub(crate) fn result_of(res: i32) -> io::Result<usize> {
+    if res < 0 { Err(io::Error::from_raw_os_error(-res)) } else { Ok(res as usize) }
+}
+
+/// The `errno` of the last failed call on this thread.
+#[inline]
+pub(crate) fn errno() -> i32 {
+    // SAFETY: the address is this thread's own, valid while it runs.
+    unsafe { *libc::__errno_location() }
+}
+
+fn check(res: c_int) -> io::Result<c_int> {
+    if res < 0 { Err(io::Error::last_os_error()) } else { Ok(res) }
+}
+
+/// `preadv2(RWF_NOWAIT)`: a count, or `-errno` (`-EAGAIN` where it would have to wait).
+/// `offset` −1 reads at the file's cursor and moves it.
+#[inline]
+pub(crate) fn read_nowait(fd: RawFd, buf: &mut [u8], offset: i64) -> i32 {
+    let len = buf.len().min(MAX_RW_BYTES);
+    let slice = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: len };
+    // SAFETY: `slice` describes `buf`, which is ours to write for the length of the call.
+    let n = unsafe { libc::preadv2(fd, &slice, 1, offset, libc::RWF_NOWAIT) };
+    if n < 0 { -errno() } else { n as i32 }
+}
+
+/// `pwritev2(RWF_NOWAIT)`: a count, or `-errno`.
+#[inline]
+pub(crate) fn write_nowait(fd: RawFd, buf: &[u8], offset: i64) -> i32 {
+    let len = buf.len().min(MAX_RW_BYTES);
+    let slice = libc::iovec { iov_base: buf.as_ptr().cast_mut().cast(), iov_len: len };
+    // SAFETY: `slice` describes `buf`, which the call only reads.
+    let n = unsafe { libc::pwritev2(fd, &slice, 1, offset, libc::RWF_NOWAIT) };
+    if n < 0 { -errno() } else { n as i32 }
+}
+
+/// What kind of file this is, as far as the choice between inline and ring cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileKind {
+    pub(crate) regular: bool,
+    /// It has a cursor: reads at the cursor must be serialised (**I11**).
+    pub(crate) seekable: bool,
+    pub(crate) direct: bool,
+    pub(crate) append: bool,
+}
+
+pub(crate) fn file_kind(fd: RawFd) -> FileKind {
+    let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: `fstat` fills the structure it is given, and it is read only when the call succeeded.
+    let mode = unsafe {
+        match libc::fstat(fd, stat.as_mut_ptr()) {
+            0 => stat.assume_init().st_mode & libc::S_IFMT,
+            _ => 0,
+        }
+    };
+    let flags = status_flags(fd);
+    FileKind {
+        regular: mode == libc::S_IFREG,
+        seekable: mode == libc::S_IFREG || mode == libc::S_IFBLK,
+        direct: flags & libc::O_DIRECT != 0,
+        append: flags & libc::O_APPEND != 0,
+    }
+}
+
+pub(crate) fn is_fifo(fd: RawFd) -> bool {
+    let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: as above.
+    unsafe {
+        libc::fstat(fd, stat.as_mut_ptr()) == 0
+            && stat.assume_init().st_mode & libc::S_IFMT == libc::S_IFIFO
+    }
+}
+
+/// `close`, with its error. The descriptor is gone in either case.
+pub(crate) fn close(fd: RawFd) -> io::Result<()> {
+    // SAFETY: the caller gives the descriptor away.
+    check(unsafe { libc::close(fd) }).map(drop)
+}
+
+/// `statx`, into a structure that is all-zero before.
+pub(crate) fn statx(
+    fd: RawFd,
+    path: &std::ffi::CStr,
+    flags: c_int,
+    mask: u32,
+    out: &mut std::mem::MaybeUninit<libc::statx>,
+) -> io::Result<()> {
+    // SAFETY: the path is a C string, and the kernel writes one structure.
+    check(unsafe { libc::statx(fd, path.as_ptr(), flags, mask, out.as_mut_ptr()) }).map(drop)
+}
+
+/// `preadv`.
+pub(crate) fn preadv(fd: RawFd, bufs: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
+    let (slices, count) = (bufs.as_mut_ptr().cast(), bufs.len().min(MAX_SLICES) as c_int);
+    // SAFETY: `IoSliceMut` has the layout of `iovec`, and the buffers are borrowed to be written.
+    let n = unsafe { libc::preadv(fd, slices, count, offset as libc::off_t) };
+    usize::try_from(n).map_err(|_| io::Error::last_os_error())
+}
+
+/// `pwritev`.
+pub(crate) fn pwritev(fd: RawFd, bufs: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+    let (slices, count) = (bufs.as_ptr().cast(), bufs.len().min(MAX_SLICES) as c_int);
+    // SAFETY: `IoSlice` has the layout of `iovec`, and the buffers are borrowed.
+    let n = unsafe { libc::pwritev(fd, slices, count, offset as libc::off_t) };
+    usize::try_from(n).map_err(|_| io::Error::last_os_error())
+}
+
+/// `fcntl(F_GETFL)`; 0 where it fails.
+pub(crate) fn status_flags(fd: RawFd) -> c_int {
+    // SAFETY: F_GETFL takes no pointer.
+    unsafe { libc::fcntl(fd, libc::F_GETFL) }.max(0)
+}
+
+/// A new close-on-exec event counter.
+pub(crate) fn eventfd() -> io::Result<OwnedFd> {
+    // SAFETY: no pointers; the descriptor it returns is new and ours.
+    unsafe {
+        let fd = check(libc::eventfd(0, libc::EFD_CLOEXEC))?;
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+/// Adds one to the counter, and so wakes who reads it. Cannot fail for an open eventfd short of
+/// 2⁶⁴ − 2 unread signals.
+pub(crate) fn eventfd_signal(fd: BorrowedFd<'_>) {
+    let one = 1u64.to_ne_bytes();
+    loop {
+        // SAFETY: eight bytes are read from `one`.
+        let n = unsafe { libc::write(fd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        if n >= 0 || errno() != libc::EINTR {
+            return;
+        }
+    }
+}
+
+/// The cores this thread may run on, in order.
+pub(crate) fn allowed_cpus() -> Vec<usize> {
+    let mut set = std::mem::MaybeUninit::<libc::cpu_set_t>::zeroed();
+    // SAFETY: the call writes at most the size given; an all-zero set is a valid one.
+    let set = unsafe {
+        libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), set.as_mut_ptr());
+        set.assume_init()
+    };
+    (0..libc::CPU_SETSIZE as usize)
+        // SAFETY: the index is below CPU_SETSIZE.
+        .filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) })
+        .collect()
+}
+
+/// A thread's cores, to be put back by [`set_affinity`].
+pub(crate) fn affinity_of(cpus: &[usize]) -> libc::cpu_set_t {
+    // SAFETY: an all-zero cpu_set_t is the empty set; each index is below CPU_SETSIZE.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        for &cpu in cpus.iter().filter(|&&cpu| cpu < libc::CPU_SETSIZE as usize) {
+            libc::CPU_SET(cpu, &mut set);
+        }
+        set
+    }
+}
+
+/// Confines the calling thread to these cores.
+pub(crate) fn set_affinity(cpus: &[usize]) -> io::Result<()> {
+    let set = affinity_of(cpus);
+    // SAFETY: the call reads the set it is given.
+    check(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) }).map(drop)
+}
+
+/// `statx` alignment of direct I/O on this file, `(memory, offset)` in bytes; `None` where the
+/// kernel (before 6.1) or the file system does not say.
+pub(crate) fn direct_alignment(fd: RawFd) -> Option<(u32, u32)> {
+    let mut out = std::mem::MaybeUninit::<libc::statx>::zeroed();
+    statx(fd, c"", libc::AT_EMPTY_PATH, libc::STATX_DIOALIGN, &mut out).ok()?;
+    // SAFETY: the call succeeded, so the structure is filled (all-zero before).
+    let out = unsafe { out.assume_init() };
+    let known = out.stx_mask & libc::STATX_DIOALIGN != 0 && out.stx_dio_offset_align > 0;
+    known.then_some((out.stx_dio_mem_align, out.stx_dio_offset_align))
+}
