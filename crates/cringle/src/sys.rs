@@ -48,17 +48,26 @@ pub(crate) fn write_nowait(fd: RawFd, buf: &[u8], offset: i64) -> i32 {
     if n < 0 { -errno() } else { n as i32 }
 }
 
-/// What kind of file this is, as far as the choice between inline and ring cares.
+/// What kind of file this is, as far as the library's choices care.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileKind {
+    /// It waits for nothing but its storage.
     pub(crate) regular: bool,
+    pub(crate) fifo: bool,
     /// It has a cursor: reads at the cursor must be serialised (**I11**).
     pub(crate) seekable: bool,
+    /// It has no positions at all: a pipe, a terminal. What names one is refused.
+    pub(crate) stream: bool,
     pub(crate) direct: bool,
     pub(crate) append: bool,
 }
 
 pub(crate) fn file_kind(fd: RawFd) -> FileKind {
+    file_kind_with(fd, status_flags(fd))
+}
+
+/// The same for who knows the file's status flags.
+pub(crate) fn file_kind_with(fd: RawFd, flags: c_int) -> FileKind {
     let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
     // SAFETY: `fstat` fills the structure it is given, and it is read only when the call succeeded.
     let mode = unsafe {
@@ -67,21 +76,16 @@ pub(crate) fn file_kind(fd: RawFd) -> FileKind {
             _ => 0,
         }
     };
-    let flags = status_flags(fd);
+    // SAFETY: no pointers; asking where the cursor is does not move it.
+    let stream =
+        unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) } < 0 && errno() == libc::ESPIPE;
     FileKind {
-        regular: mode == libc::S_IFREG,
-        seekable: mode == libc::S_IFREG || mode == libc::S_IFBLK,
+        regular: mode == libc::S_IFREG && !stream,
+        fifo: mode == libc::S_IFIFO,
+        seekable: (mode == libc::S_IFREG || mode == libc::S_IFBLK) && !stream,
+        stream,
         direct: flags & libc::O_DIRECT != 0,
         append: flags & libc::O_APPEND != 0,
-    }
-}
-
-pub(crate) fn is_fifo(fd: RawFd) -> bool {
-    let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: as above.
-    unsafe {
-        libc::fstat(fd, stat.as_mut_ptr()) == 0
-            && stat.assume_init().st_mode & libc::S_IFMT == libc::S_IFIFO
     }
 }
 
@@ -123,6 +127,27 @@ pub(crate) fn pwritev(fd: RawFd, bufs: &[IoSlice<'_>], offset: u64) -> io::Resul
 pub(crate) fn status_flags(fd: RawFd) -> c_int {
     // SAFETY: F_GETFL takes no pointer.
     unsafe { libc::fcntl(fd, libc::F_GETFL) }.max(0)
+}
+
+/// `fcntl(F_SETFL)`.
+pub(crate) fn set_status_flags(fd: RawFd, flags: c_int) -> io::Result<()> {
+    // SAFETY: F_SETFL takes no pointer.
+    check(unsafe { libc::fcntl(fd, libc::F_SETFL, flags) }).map(drop)
+}
+
+/// What a descriptor is ready for now, as `poll(2)`'s events.
+pub(crate) fn poll_now(fd: BorrowedFd<'_>, events: i16) -> io::Result<i16> {
+    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 };
+    // SAFETY: one structure is given, and it lives through the call.
+    check(unsafe { libc::poll(&mut poll, 1, 0) }).map(|_| poll.revents)
+}
+
+/// `tee`: copies a byte from one pipe to another without taking it, or waiting for it.
+pub(crate) fn tee_byte(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> io::Result<usize> {
+    let (from, to) = (from.as_raw_fd(), to.as_raw_fd());
+    // SAFETY: no pointers.
+    let n = unsafe { libc::tee(from, to, 1, libc::SPLICE_F_NONBLOCK) };
+    usize::try_from(n).map_err(|_| io::Error::last_os_error())
 }
 
 /// A new close-on-exec event counter.

@@ -78,12 +78,17 @@ impl<'b> Batch<'b> {
 
     /// An empty batch with room for so many operations.
     pub fn with_capacity(operations: usize) -> Batch<'b> {
-        Batch::reusing(Vec::with_capacity(operations))
+        Batch::reusing(Vec::with_capacity(operations), Vec::new(), Vec::new())
     }
 
-    pub(super) fn reusing(mut slots: Vec<OpSlot>) -> Batch<'b> {
+    pub(super) fn reusing(
+        mut slots: Vec<OpSlot>,
+        mut exact: Vec<(OpId, usize)>,
+        mut refused: Vec<(OpId, Verdict)>,
+    ) -> Batch<'b> {
         slots.clear();
-        let (exact, refused) = (Vec::new(), Vec::new());
+        exact.clear();
+        refused.clear();
         Batch { slots, exact, ring: None, refused, borrows: PhantomData }
     }
 
@@ -98,11 +103,13 @@ impl<'b> Batch<'b> {
     }
 
     /// Reads from `offset` (in bytes) into `buf`. The result is the number of bytes, fewer at the
-    /// end of the file.
+    /// end of the file. (`ESPIPE` for what has no positions, as of `read_at`.)
     #[inline]
     pub fn read(&mut self, file: &'b File, buf: &'b mut [u8], offset: u64) -> OpId {
         let (target, len) = (file.target(), op_len(buf.len()));
-        self.push(Op::Read { target, buf: buf.as_mut_ptr(), len, offset }, offset)
+        let id = self.push(Op::Read { target, buf: buf.as_mut_ptr(), len, offset }, offset);
+        self.refuse_stream(id, file);
+        id
     }
 
     /// Reads until `buf` is full. The result is its length, or `UnexpectedEof`.
@@ -117,7 +124,9 @@ impl<'b> Batch<'b> {
     #[inline]
     pub fn write(&mut self, file: &'b File, buf: &'b [u8], offset: u64) -> OpId {
         let (target, len) = (file.target(), op_len(buf.len()));
-        self.push(Op::Write { target, buf: buf.as_ptr(), len, offset }, offset)
+        let id = self.push(Op::Write { target, buf: buf.as_ptr(), len, offset }, offset);
+        self.refuse_stream(id, file);
+        id
     }
 
     /// Writes until all of `buf` is written. The result is its length.
@@ -166,10 +175,22 @@ impl<'b> Batch<'b> {
         id
     }
 
+    /// In what has no positions the ring would read on where `pread` is refused.
+    #[inline]
+    fn refuse_stream(&mut self, id: OpId, file: &File) {
+        if file.is_stream() {
+            self.refuse(id, Verdict::Errno(libc::ESPIPE));
+        }
+    }
+
     #[cold]
     fn refuse(&mut self, id: OpId, why: Verdict) {
-        self.slots[id.0 as usize] = OpSlot::new(Op::Nop);
-        self.refused.push((id, why));
+        let slot = &mut self.slots[id.0 as usize];
+        // The first reason stands.
+        if !matches!(slot.op, Op::Nop) {
+            *slot = OpSlot::new(Op::Nop);
+            self.refused.push((id, why));
+        }
     }
 
     /// Performs all operations and returns when the last has ended; only the calling fiber waits.
@@ -179,7 +200,7 @@ impl<'b> Batch<'b> {
     ///
     /// What is in the kernel is given up there, and waited for; what had not been submitted is
     /// not. Both have the result [`Cancelled`](crate::Cancelled). What was done has its result.
-    pub fn submit(mut self) -> Results<'b> {
+    pub fn submit(mut self) -> Results {
         match Worker::current() {
             Some((worker, fiber)) if !worker.is_unwinding(fiber) || self.ring.is_some() => {
                 self.refuse_other_rings(Some(worker.driver().borrow().id()));
@@ -203,32 +224,30 @@ impl<'b> Batch<'b> {
         }
     }
 
-    fn perform(self, worker: Here, fiber: FiberRef) -> Results<'b> {
+    fn perform(self, worker: Here, fiber: FiberRef) -> Results {
         if worker.refuses(fiber) {
             self.slots.iter().for_each(|slot| slot.completion.refuse(-libc::ECANCELED));
         } else {
             worker.perform(fiber, &self.slots);
         }
         let again = |op: Op| {
-            let slots = [OpSlot::new(op)];
             match worker.refuses(fiber) {
-                true => return -libc::ECANCELED,
-                false => worker.perform(fiber, &slots),
+                true => -libc::ECANCELED,
+                false => worker.perform_one(fiber, op),
             }
-            slots[0].completion.result()
         };
-        let mut results = Results::new(self.slots, self.refused);
-        results.finish(&self.exact, again);
+        let mut results = Results::new(self.slots, self.refused, self.exact);
+        results.finish(again);
         results.note_cancelled(fiber.is_cancelled());
         results
     }
 
-    fn perform_blocking(self) -> Results<'b> {
+    fn perform_blocking(self) -> Results {
         // SAFETY: the batch borrows what the ops point to.
         let perform = |op: Op| unsafe { blocking::perform(&op) };
         self.slots.iter().for_each(|slot| slot.completion.refuse(perform(slot.op)));
-        let mut results = Results::new(self.slots, self.refused);
-        results.finish(&self.exact, perform);
+        let mut results = Results::new(self.slots, self.refused, self.exact);
+        results.finish(perform);
         results
     }
 }

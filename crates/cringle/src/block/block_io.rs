@@ -141,7 +141,7 @@ impl BlockIo {
     /// One worker, batches of 64, 192 operations in flight.
     pub fn builder() -> BlockIoBuilder {
         let (workers, batch_limit, in_flight_limit) = (1, 64, 192);
-        BlockIoBuilder { runtime: Builder::new(), workers, batch_limit, in_flight_limit }
+        BlockIoBuilder { runtime: Builder::new().open_to_outside(), workers, batch_limit, in_flight_limit }
     }
 
     /// Performs a batch and returns when every operation has ended. Blocks the calling thread; on
@@ -154,7 +154,7 @@ impl BlockIo {
     /// # Cancellation
     ///
     /// A cancelled fiber waits for its batch all the same.
-    pub fn submit<'b>(&self, batch: Batch<'b>) -> io::Result<Results<'b>> {
+    pub fn submit(&self, batch: Batch<'_>) -> io::Result<Results> {
         let pass = self.gate.enter()?;
         let send = |job| self.start(job);
         let results = call_by(send, move || batch.submit());

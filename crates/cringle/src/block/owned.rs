@@ -85,6 +85,30 @@ impl<B> OwnedResults<B> {
     pub fn get(&self, id: OpId) -> &(io::Result<usize>, B) {
         &self.results[id.0 as usize]
     }
+
+    /// How many operations there were.
+    pub fn len(&self) -> usize {
+        self.results.len()
+    }
+
+    /// Whether there were none.
+    pub fn is_empty(&self) -> bool {
+        self.results.is_empty()
+    }
+
+    /// The results and buffers in the order of the operations.
+    pub fn iter(&self) -> std::slice::Iter<'_, (io::Result<usize>, B)> {
+        self.results.iter()
+    }
+}
+
+impl<'a, B> IntoIterator for &'a OwnedResults<B> {
+    type Item = &'a (io::Result<usize>, B);
+    type IntoIter = std::slice::Iter<'a, (io::Result<usize>, B)>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
 }
 
 impl<B> IntoIterator for OwnedResults<B> {
@@ -107,6 +131,8 @@ pub struct Submission<B> {
 enum State<B> {
     Waiting(Option<Waker>),
     Done(Option<OwnedResults<B>>),
+    /// The batch was lost on its way: a buffer's `as_mut` panicked.
+    Lost,
 }
 
 /// The other end of a [`Submission`].
@@ -123,27 +149,54 @@ impl<B> Submission<B> {
 
 impl<B> Completer<B> {
     pub(super) fn complete(self, results: OwnedResults<B>) {
+        self.end(State::Done(Some(results)));
+    }
+
+    fn end(&self, with: State<B>) {
         let mut state = self.state.lock().expect("no code panics under this lock");
-        let before = std::mem::replace(&mut *state, State::Done(Some(results)));
-        drop(state);
-        if let State::Waiting(Some(waker)) = before {
-            waker.wake();
+        if let State::Waiting(waker) = &mut *state {
+            let waker = waker.take();
+            *state = with;
+            drop(state);
+            if let Some(waker) = waker {
+                waker.wake();
+            }
         }
+    }
+}
+
+impl<B> Drop for Completer<B> {
+    /// A future whose batch was lost must not wait for ever.
+    fn drop(&mut self) {
+        self.end(State::Lost);
     }
 }
 
 impl<B> Future for Submission<B> {
     type Output = OwnedResults<B>;
 
+    /// # Panics
+    ///
+    /// If it was ready before; if a buffer's `as_mut` panicked.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<OwnedResults<B>> {
+        // The waker of the last poll is the one to wake. It is the caller's code: none of it runs
+        // under the lock.
+        let waker = context.waker().clone();
         let mut state = self.state.lock().expect("no code panics under this lock");
-        match &mut *state {
-            State::Done(results) => Poll::Ready(results.take().expect("polled after it was done")),
-            State::Waiting(waker) => {
-                // The waker of the last poll is the one to wake.
-                *waker = Some(context.waker().clone());
-                Poll::Pending
+        let before = match &mut *state {
+            State::Waiting(before) => before.replace(waker),
+            State::Done(results) => {
+                let results = results.take();
+                drop(state);
+                return Poll::Ready(results.expect("polled after it was done"));
             }
-        }
+            State::Lost => {
+                drop(state);
+                panic!("the batch was lost: a buffer's `as_mut` panicked");
+            }
+        };
+        drop(state);
+        drop(before);
+        Poll::Pending
     }
 }

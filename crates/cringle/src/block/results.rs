@@ -3,58 +3,52 @@
 use super::{Batch, OpId};
 use crate::driver::uring::means_cancelled;
 use crate::driver::{Op, Target};
+use crate::fs::direct::Misaligned;
+use crate::fs::perform_aside;
 use crate::runtime::cancelled;
 use crate::runtime::fiber::OpSlot;
 use crate::sys::{self, MAX_RW_BYTES};
 use std::io;
-use std::marker::PhantomData;
 
-/// The results of a [`Batch`], in the order of its operations. Every operation has ended; dropping
-/// this is harmless.
+/// The results of a [`Batch`], in the order of its operations. Every operation has ended and every
+/// borrow with it; dropping this is harmless.
 #[derive(Debug)]
-pub struct Results<'b> {
+pub struct Results {
     slots: Vec<OpSlot>,
     /// Results that are not the kernel's answer to a single op, by operation.
     verdicts: Vec<(OpId, Verdict)>,
+    /// Of no use any more but for its memory.
+    exact: Vec<(OpId, usize)>,
     cancelled: bool,
-    borrows: PhantomData<&'b mut [u8]>,
 }
 
 // SAFETY: the pointers in it are of operations that have ended, and are not followed any more.
-unsafe impl Send for Results<'_> {}
+unsafe impl Send for Results {}
 
 /// A result that the batch itself arrived at.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Verdict {
     /// An exact operation is through.
     Count(usize),
+    /// What the kernel said last.
+    Answer(i32),
+    /// The batch refused it, as the plain call would have.
     Errno(i32),
+    /// The kernel refused it, and this is why.
+    Misaligned(Misaligned),
     /// Its registered file or buffer belongs to another ring.
     OtherRing,
     EndOfFile,
     WroteNothing,
 }
 
-impl Verdict {
-    fn result(self) -> io::Result<usize> {
-        use io::ErrorKind::{InvalidInput, UnexpectedEof, WriteZero};
-        match self {
-            Verdict::Count(count) => Ok(count),
-            Verdict::Errno(errno) => Err(io::Error::from_raw_os_error(errno)),
-            Verdict::OtherRing => Err(io::Error::new(
-                InvalidInput,
-                "a registered file or buffer is used on another ring than the one it was \
-                 registered with: register it on the worker that uses it",
-            )),
-            Verdict::EndOfFile => Err(io::Error::new(UnexpectedEof, "failed to fill whole buffer")),
-            Verdict::WroteNothing => Err(io::Error::new(WriteZero, "failed to write whole buffer")),
-        }
-    }
-}
-
-impl<'b> Results<'b> {
-    pub(super) fn new(slots: Vec<OpSlot>, verdicts: Vec<(OpId, Verdict)>) -> Results<'b> {
-        Results { slots, verdicts, cancelled: false, borrows: PhantomData }
+impl Results {
+    pub(super) fn new(
+        slots: Vec<OpSlot>,
+        verdicts: Vec<(OpId, Verdict)>,
+        exact: Vec<(OpId, usize)>,
+    ) -> Results {
+        Results { slots, verdicts, exact, cancelled: false }
     }
 
     /// The fiber was cancelled: what the kernel gave up is its doing.
@@ -62,25 +56,35 @@ impl<'b> Results<'b> {
         self.cancelled = cancelled;
     }
 
-    /// Goes on with exact operations that came back short, and with those of regular files that
-    /// answered `EAGAIN` (XFS may).
-    pub(super) fn finish(&mut self, exact: &[(OpId, usize)], again: impl Fn(Op) -> i32) {
-        for &(id, len) in exact {
-            let slot = &self.slots[id.0 as usize];
-            if slot.completion.result() != len as i32 || len > MAX_RW_BYTES {
-                let verdict = go_on(slot.op, slot.completion.result(), len, &again);
-                self.verdicts.push((id, verdict));
-            }
-        }
-        let mut asked_again = Vec::new();
+    /// Goes on with exact operations that came back short; has those of regular files that the ring
+    /// answered by `EAGAIN` done elsewhere; finds out why the kernel refused one.
+    pub(super) fn finish(&mut self, again: impl Fn(Op) -> i32) {
+        let mut exact = self.exact.iter().copied().peekable();
         for (id, slot) in (0..).map(OpId).zip(&self.slots) {
-            if slot.completion.result() == -libc::EAGAIN && is_regular(&slot.op) {
-                asked_again.push((id, persist(slot.op, &again)));
+            let result = slot.completion.result();
+            let wanted = exact.next_if(|&(exact, _)| exact == id).map(|(_, len)| len);
+            if result >= 0 && wanted.is_none_or(|len| len == result as usize) {
+                continue;
+            }
+            let verdict = match wanted {
+                // Refused before: that was the last word.
+                _ if matches!(slot.op, Op::Nop) => continue,
+                Some(len) => go_on(slot.op, result, len, &again),
+                None if result == -libc::EAGAIN && is_regular(&slot.op) => {
+                    // SAFETY: the batch borrows what its ops point to until it has finished.
+                    Verdict::Answer(unsafe { perform_aside(slot.op) })
+                }
+                None => Verdict::Answer(result),
+            };
+            match verdict {
+                Verdict::Answer(answer) if answer == -libc::EINVAL => {
+                    let why = misalignment(&slot.op).map_or(verdict, Verdict::Misaligned);
+                    self.verdicts.push((id, why));
+                }
+                Verdict::Answer(answer) if answer == result => {}
+                _ => self.verdicts.push((id, verdict)),
             }
         }
-        let new = asked_again.into_iter().filter(|(id, _)| !exact.iter().any(|(e, _)| e == id));
-        self.verdicts.extend(new);
-        // The last word on an operation is found first.
         self.verdicts.sort_by_key(|&(id, _)| id);
     }
 
@@ -108,18 +112,35 @@ impl<'b> Results<'b> {
         if !self.verdicts.is_empty()
             && let Ok(at) = self.verdicts.binary_search_by_key(&id, |&(id, _)| id)
         {
-            return self.verdicts[at].1.result();
+            return self.judge(self.verdicts[at].1);
         }
-        self.result_of(slot)
+        self.answer(slot.completion.result())
     }
 
     #[inline]
-    fn result_of(&self, slot: &OpSlot) -> io::Result<usize> {
-        let result = slot.completion.result();
+    fn answer(&self, result: i32) -> io::Result<usize> {
         if result < 0 && self.cancelled && means_cancelled(result) {
             return Err(cancelled::error());
         }
         sys::result_of(result)
+    }
+
+    #[cold]
+    fn judge(&self, verdict: Verdict) -> io::Result<usize> {
+        use io::ErrorKind::{InvalidInput, UnexpectedEof, WriteZero};
+        match verdict {
+            Verdict::Count(count) => Ok(count),
+            Verdict::Answer(result) => self.answer(result),
+            Verdict::Errno(errno) => Err(io::Error::from_raw_os_error(errno)),
+            Verdict::Misaligned(why) => Err(why.into_error()),
+            Verdict::OtherRing => Err(io::Error::new(
+                InvalidInput,
+                "a registered file or buffer is used on another ring than the one it was \
+                 registered with: register it on the worker that uses it",
+            )),
+            Verdict::EndOfFile => Err(io::Error::new(UnexpectedEof, "failed to fill whole buffer")),
+            Verdict::WroteNothing => Err(io::Error::new(WriteZero, "failed to write whole buffer")),
+        }
     }
 
     /// The results in the order of the operations.
@@ -127,30 +148,48 @@ impl<'b> Results<'b> {
         (0..self.slots.len()).map(|index| self.get(OpId(index as u32)))
     }
 
-    /// An empty batch in this one's memory.
+    /// An empty batch in this one's memory, for other borrows.
+    ///
+    /// ```
+    /// use cringle::{block::Batch, fs::File};
+    ///
+    /// cringle::run(|| {
+    ///     let file = File::open("/proc/self/exe")?;
+    ///     let mut pages = vec![0; 32 * 4096];
+    ///     let mut spare = Batch::new();
+    ///     for round in 0..4 {
+    ///         let mut batch = spare;
+    ///         for (page, offset) in pages.chunks_mut(4096).zip((round * 32..).map(|n| n * 4096)) {
+    ///             batch.read(&file, page, offset);
+    ///         }
+    ///         let results = batch.submit();
+    ///         assert!(results.iter().all(|count| count.is_ok()));
+    ///         assert!(round > 0 || pages.starts_with(b"\x7fELF"));
+    ///         spare = results.recycle();
+    ///     }
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn recycle<'n>(self) -> Batch<'n> {
-        Batch::reusing(self.slots)
+        Batch::reusing(self.slots, self.exact, self.verdicts)
     }
 }
 
-impl IntoIterator for Results<'_> {
+impl IntoIterator for Results {
     type Item = io::Result<usize>;
     type IntoIter = IntoIter;
 
     fn into_iter(self) -> IntoIter {
         let len = self.len();
-        let Results { slots, verdicts, cancelled, .. } = self;
-        IntoIter {
-            results: Results { slots, verdicts, cancelled, borrows: PhantomData },
-            next: 0..len,
-        }
+        IntoIter { results: self, next: 0..len }
     }
 }
 
 /// The results of a batch, one after the other. They are all in; nothing waits here.
 #[derive(Debug)]
 pub struct IntoIter {
-    results: Results<'static>,
+    results: Results,
     next: std::ops::Range<usize>,
 }
 
@@ -170,34 +209,25 @@ impl ExactSizeIterator for IntoIter {}
 
 /// Repeats what is left of an exact operation until it is through.
 fn go_on(first: Op, result: i32, len: usize, again: &impl Fn(Op) -> i32) -> Verdict {
-    let (mut done, mut result) = (0, result);
+    let (mut op, mut done, mut result) = (first, 0, result);
     loop {
+        if result == -libc::EAGAIN && is_regular(&op) {
+            // SAFETY: the batch borrows what its ops point to until it has finished.
+            result = unsafe { perform_aside(op) };
+        }
         match result {
             0 if len == done => return Verdict::Count(len),
-            0 if matches!(first, Op::Read { .. } | Op::ReadFixed { .. }) => {
-                return Verdict::EndOfFile;
-            }
+            0 if matches!(op, Op::Read { .. }) => return Verdict::EndOfFile,
             0 => return Verdict::WroteNothing,
             count if count > 0 => done += count as usize,
             error if error == -libc::EINTR => {}
-            error if error == -libc::EAGAIN && is_regular(&first) => {}
-            error => return Verdict::Errno(-error),
+            error => return Verdict::Answer(error),
         }
         if done >= len {
             return Verdict::Count(len);
         }
-        result = again(rest_of(first, done, len - done));
-    }
-}
-
-/// Asks again until the answer is another than `EAGAIN`.
-fn persist(op: Op, again: &impl Fn(Op) -> i32) -> Verdict {
-    loop {
-        match again(op) {
-            count if count >= 0 => return Verdict::Count(count as usize),
-            error if error == -libc::EAGAIN => {}
-            error => return Verdict::Errno(-error),
-        }
+        op = rest_of(first, done, len - done);
+        result = again(op);
     }
 }
 
@@ -221,5 +251,21 @@ fn is_regular(op: &Op) -> bool {
             sys::file_kind(*fd).regular
         }
         _ => false,
+    }
+}
+
+/// Why a direct read or write that the kernel refused may have been.
+fn misalignment(op: &Op) -> Option<Misaligned> {
+    let (target, address, len, offset) = match *op {
+        Op::Read { target, buf, len, offset } | Op::ReadFixed { target, buf, len, offset, .. } => {
+            (target, buf.addr(), len, offset)
+        }
+        Op::Write { target, buf, len, offset } => (target, buf.addr(), len, offset),
+        Op::WriteFixed { target, buf, len, offset, .. } => (target, buf.addr(), len, offset),
+        _ => return None,
+    };
+    match target {
+        Target::Fd(fd) => Misaligned::find(fd, address, len as usize, offset),
+        Target::Fixed(_) => Misaligned::find_registered(address, len as usize, offset),
     }
 }

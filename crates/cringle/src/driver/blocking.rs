@@ -1,5 +1,6 @@
 //! Ops as plain system calls on the calling thread: outside of `run`, and for a fiber that unwinds.
 
+use super::op::AT_CURSOR;
 use super::{Op, Target};
 use crate::sys::errno;
 
@@ -27,18 +28,30 @@ unsafe fn attempt(op: &Op) -> i32 {
             Op::Read { target, buf, len, offset }
             | Op::ReadFixed { target, buf, len, offset, .. } => {
                 let Target::Fd(fd) = target else { return -libc::EBADF };
-                libc::pread(fd, buf.cast(), len as usize, offset as libc::off_t)
+                match offset {
+                    AT_CURSOR => libc::read(fd, buf.cast(), len as usize),
+                    _ => libc::pread(fd, buf.cast(), len as usize, offset as libc::off_t),
+                }
             }
             Op::Write { target, buf, len, offset }
             | Op::WriteFixed { target, buf, len, offset, .. } => {
                 let Target::Fd(fd) = target else { return -libc::EBADF };
-                libc::pwrite(fd, buf.cast(), len as usize, offset as libc::off_t)
+                match offset {
+                    AT_CURSOR => libc::write(fd, buf.cast(), len as usize),
+                    _ => libc::pwrite(fd, buf.cast(), len as usize, offset as libc::off_t),
+                }
             }
             Op::ReadVectored { fd, slices, count, offset } => {
-                libc::preadv(fd, slices, count as i32, offset as libc::off_t)
+                match offset {
+                    AT_CURSOR => libc::readv(fd, slices, count as i32),
+                    _ => libc::preadv(fd, slices, count as i32, offset as libc::off_t),
+                }
             }
             Op::WriteVectored { fd, slices, count, offset } => {
-                libc::pwritev(fd, slices, count as i32, offset as libc::off_t)
+                match offset {
+                    AT_CURSOR => libc::writev(fd, slices, count as i32),
+                    _ => libc::pwritev(fd, slices, count as i32, offset as libc::off_t),
+                }
             }
             Op::Sync { fd, data_only: true } => libc::fdatasync(fd) as isize,
             Op::Sync { fd, data_only: false } => libc::fsync(fd) as isize,

@@ -5,6 +5,7 @@
 //! from `push` until the waiter's count is back to zero, and the frame's owner must not move,
 //! free or reuse them before (**I1**).
 
+use super::op::OpName;
 use std::cell::Cell;
 use std::ptr::NonNull;
 
@@ -75,6 +76,7 @@ pub(crate) struct Completion {
     state: Cell<OpState>,
     pub(super) cancel: Cell<CancelState>,
     pub(super) cancel_tries: Cell<u8>,
+    op_name: Cell<OpName>,
 }
 
 impl Completion {
@@ -85,6 +87,7 @@ impl Completion {
             state: Cell::new(OpState::New),
             cancel: Cell::new(CancelState::No),
             cancel_tries: Cell::new(0),
+            op_name: Cell::new(OpName::Nop),
         }
     }
 
@@ -92,6 +95,11 @@ impl Completion {
     pub(crate) fn result(&self) -> i32 {
         debug_assert_eq!(self.state.get(), OpState::Done);
         self.result.get()
+    }
+
+    /// What a person calls the op.
+    pub(crate) fn op_name(&self) -> &'static str {
+        self.op_name.get().as_str()
     }
 
     pub(crate) fn state(&self) -> OpState {
@@ -105,9 +113,11 @@ impl Completion {
         self.state.set(OpState::Done);
     }
 
-    pub(super) fn start(&self, waiter: *const Waiter) {
+    #[inline]
+    pub(super) fn start(&self, op_name: OpName, waiter: *const Waiter) {
         debug_assert_eq!(self.state.get(), OpState::New);
         self.waiter.set(waiter);
+        self.op_name.set(op_name);
         self.state.set(OpState::InFlight);
         self.waiter_ref().owe();
     }

@@ -93,20 +93,52 @@ pub(crate) enum Op {
     Raw(*const io_uring::squeue::Entry),
 }
 
-impl Op {
-    /// What a person calls it: for the report of who waits for what.
-    pub(crate) fn name(&self) -> &'static str {
+/// What a person calls an op: for the report of who waits for what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OpName {
+    Nop,
+    Read,
+    Write,
+    Sync,
+    Open,
+    Close,
+    Stat,
+    SetLen,
+    Poll,
+    Raw,
+}
+
+impl OpName {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
-            Op::Nop => "nop",
-            Op::Read { .. } | Op::ReadFixed { .. } | Op::ReadVectored { .. } => "read",
-            Op::Write { .. } | Op::WriteFixed { .. } | Op::WriteVectored { .. } => "write",
-            Op::Sync { .. } => "fsync",
-            Op::Open { .. } => "open",
-            Op::Close { .. } => "close",
-            Op::Stat { .. } => "statx",
-            Op::SetLen { .. } => "ftruncate",
-            Op::Poll { .. } => "poll",
-            Op::Raw(_) => "a raw entry",
+            OpName::Nop => "a no-op",
+            OpName::Read => "a read",
+            OpName::Write => "a write",
+            OpName::Sync => "an fsync",
+            OpName::Open => "an open",
+            OpName::Close => "a close",
+            OpName::Stat => "a statx",
+            OpName::SetLen => "an ftruncate",
+            OpName::Poll => "a descriptor to become ready",
+            OpName::Raw => "a raw entry",
+        }
+    }
+}
+
+impl Op {
+    #[inline]
+    pub(crate) fn name(&self) -> OpName {
+        match self {
+            Op::Nop => OpName::Nop,
+            Op::Read { .. } | Op::ReadFixed { .. } | Op::ReadVectored { .. } => OpName::Read,
+            Op::Write { .. } | Op::WriteFixed { .. } | Op::WriteVectored { .. } => OpName::Write,
+            Op::Sync { .. } => OpName::Sync,
+            Op::Open { .. } => OpName::Open,
+            Op::Close { .. } => OpName::Close,
+            Op::Stat { .. } => OpName::Stat,
+            Op::SetLen { .. } => OpName::SetLen,
+            Op::Poll { .. } => OpName::Poll,
+            Op::Raw(_) => OpName::Raw,
         }
     }
 }

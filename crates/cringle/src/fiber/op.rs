@@ -3,21 +3,19 @@
 use crate::driver::Op;
 use crate::driver::uring::means_cancelled;
 use crate::runtime::cancelled;
-use crate::runtime::fiber::{FiberRef, OpSlot};
+use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::{Here, Worker};
 use crate::sys;
 use std::io;
 
 /// Has the kernel perform `op` while the fiber waits. What was done wins over a cancel that came
 /// late; one that came before refuses the op.
-#[inline]
+#[inline(always)]
 pub(crate) fn perform(worker: Here, fiber: FiberRef, op: Op) -> io::Result<usize> {
     if worker.refuses(fiber) {
         return Err(cancelled::error());
     }
-    let slots = [OpSlot::new(op)];
-    worker.perform(fiber, &slots);
-    outcome(fiber, slots[0].completion.result())
+    outcome(fiber, worker.perform_one(fiber, op))
 }
 
 /// An op's result for the fiber that asked.

@@ -81,7 +81,7 @@ impl<T> Packet<T> {
                     if cfg!(panic = "unwind") && worker.refuses(fiber) {
                         return self.take_back_waker();
                     }
-                    worker.suspend(fiber, Wait::Join);
+                    worker.suspend_for_fibers(fiber, Wait::Join);
                 }
                 None => std::thread::park(),
             }
@@ -103,6 +103,11 @@ impl<T> Packet<T> {
     fn take_back_waker(&self) -> bool {
         let (old, new) = (JOINING, RUNNING);
         self.state.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire).is_err()
+    }
+
+    /// For the last who has it: the fiber's identity, and the result if nobody took it.
+    pub(super) fn into_parts(self) -> (Meta, Option<std::thread::Result<T>>) {
+        (self.meta, self.result.into_inner())
     }
 
     /// For the handle, once [`wait`](Self::wait) said yes.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// # Cancellation
 ///
 /// A cancelled fiber unwinds here.
-#[inline]
+#[inline(always)]
 pub fn yield_now() {
     let Some((worker, fiber)) = Worker::current() else { return std::thread::yield_now() };
     worker.interrupt_if_cancelled(fiber);

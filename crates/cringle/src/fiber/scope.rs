@@ -6,10 +6,11 @@
 use super::Thread;
 use super::packet::Packet;
 use super::spawn::{Builder, expect_spawned};
-use crate::runtime::cancelled;
+use crate::runtime::cancelled::{self, Cancelled};
 use crate::runtime::fiber::Wait;
 use crate::runtime::waker::Waker;
 use crate::runtime::worker::Worker;
+use std::any::Any;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -34,7 +35,8 @@ use std::sync::{Arc, OnceLock};
 ///
 /// # Panics
 ///
-/// With `f`'s panic; else if a fiber panicked whose handle was not joined.
+/// With `f`'s panic; else if a fiber panicked whose handle was not joined. (If it was cancelled,
+/// the caller is unwound as a cancelled fiber is.)
 ///
 /// # Cancellation
 ///
@@ -53,6 +55,7 @@ where
     let data = Arc::new(ScopeData {
         running: AtomicUsize::new(0),
         unclaimed_panics: AtomicUsize::new(0),
+        unclaimed_cancels: AtomicUsize::new(0),
         owner,
     });
     let scope = Scope { data, scope: PhantomData, env: PhantomData };
@@ -60,7 +63,7 @@ where
     let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
     while scope.data.running.load(Ordering::Acquire) > 0 {
         match current {
-            Some((worker, fiber)) => worker.suspend(fiber, Wait::Scope),
+            Some((worker, fiber)) => worker.suspend_for_fibers(fiber, Wait::Scope),
             None => std::thread::park(),
         }
     }
@@ -69,7 +72,13 @@ where
         Ok(_) if scope.data.unclaimed_panics.load(Ordering::Acquire) > 0 => {
             panic!("a scoped fiber panicked")
         }
-        Ok(value) => value,
+        Ok(value) => {
+            if scope.data.unclaimed_cancels.load(Ordering::Acquire) > 0 && !super::panicking() {
+                // No panic, and no message: this fiber is cancelled with them.
+                cancelled::unwind();
+            }
+            value
+        }
     }
 }
 
@@ -128,6 +137,8 @@ pub(super) struct ScopeData {
     running: AtomicUsize,
     /// Fibers that panicked, less those whose payload a `join` took.
     unclaimed_panics: AtomicUsize,
+    /// The same for those that were unwound because they were cancelled.
+    unclaimed_cancels: AtomicUsize,
     owner: Waker,
 }
 
@@ -142,9 +153,18 @@ impl ScopeData {
     }
 }
 
+impl ScopeData {
+    fn unclaimed(&self, payload: &(dyn Any + Send)) -> &AtomicUsize {
+        match payload.is::<Cancelled>() {
+            true => &self.unclaimed_cancels,
+            false => &self.unclaimed_panics,
+        }
+    }
+}
+
 impl Membership {
-    pub(super) fn note_panic(&self) {
-        self.0.unclaimed_panics.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn note_panic(&self, payload: &(dyn Any + Send)) {
+        self.0.unclaimed(payload).fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -181,8 +201,8 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
             cancelled::unwind();
         }
         let result = self.packet.take();
-        if result.is_err() {
-            self.data.unclaimed_panics.fetch_sub(1, Ordering::Relaxed);
+        if let Err(payload) = &result {
+            self.data.unclaimed(&**payload).fetch_sub(1, Ordering::Relaxed);
         }
         result
     }

@@ -5,7 +5,7 @@ use super::scope::{Scope, ScopeData, ScopedJoinHandle};
 use super::{JoinHandle, local};
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::identity::Meta;
-use crate::runtime::run::default_stack_bytes;
+use crate::runtime::run::{check_stack_bytes, default_stack_bytes};
 use crate::runtime::shared::Unstarted;
 use crate::runtime::worker::{Here, Worker};
 use std::io;
@@ -128,7 +128,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` where the runtime has no such worker.
+    /// `InvalidInput` where the runtime has no such worker, or for a stack that fits into no address
+    /// space.
     ///
     /// # Panics
     ///
@@ -230,6 +231,7 @@ impl Builder {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let stack_bytes = self.stack_bytes();
+        check_stack_bytes(stack_bytes)?;
         let packet = Packet::new(self.name.map(Arc::from));
         let body: Box<dyn FnOnce() + Send> = Box::new(body(Arc::clone(&packet), scope, f));
         // SAFETY: I2. The caller vouches for what the body borrows; the runtime runs every
@@ -295,22 +297,41 @@ where
     let membership = scope.map(ScopeData::enter);
     move || {
         let result = run_user_code(&packet.meta, f);
-        if let (Some(membership), Err(_)) = (&membership, &result) {
-            membership.note_panic();
+        if let (Some(membership), Err(payload)) = (&membership, &result) {
+            membership.note_panic(&**payload);
         }
         packet.finish(result);
         // The result, if nobody wants it, goes before the scope may end: it may borrow from there.
-        drop(packet);
+        if let Some(packet) = Arc::into_inner(packet) {
+            drop_unwanted(packet);
+        }
         drop(membership);
     }
 }
 
 /// Runs the fiber's closure and then the destructors of its locals.
 fn run_user_code<T>(meta: &Meta, f: impl FnOnce() -> T) -> std::thread::Result<T> {
+    as_fiber(meta, || catch_unwind(AssertUnwindSafe(f)))
+}
+
+/// Drops a result that nobody will ask for. Its destructor is the fiber's code like any other: it
+/// may wait, and make locals.
+fn drop_unwanted<T>(packet: Packet<T>) {
+    let (meta, result) = packet.into_parts();
+    let dropped = as_fiber(&meta, || catch_unwind(AssertUnwindSafe(|| drop(result))));
+    if dropped.is_err() {
+        // As std does for a thread's result: nobody could be told.
+        eprintln!("cringle: the destructor of a fiber's result panicked; aborting");
+        std::process::abort();
+    }
+}
+
+/// Runs code of the fiber that this is, and then the destructors of the locals it made.
+fn as_fiber<R>(meta: &Meta, f: impl FnOnce() -> R) -> R {
     let (_, fiber) = Worker::current().expect("a fiber's body runs on a worker");
-    // SAFETY: it is cleared below, before the packet that holds it can go.
+    // SAFETY: it is cleared below, before what holds it can go.
     unsafe { fiber.set_meta(Some(NonNull::from(meta))) };
-    let result = catch_unwind(AssertUnwindSafe(f));
+    let result = f();
     local::destroy(fiber);
     // SAFETY: clearing it needs no promise.
     unsafe { fiber.set_meta(None) };

@@ -8,8 +8,10 @@
 //! an appending write has no use for one.
 
 use super::File;
+use super::file::Inline;
 use crate::driver::op::AT_CURSOR;
 use crate::fiber::lock::{Lock, LockGuard};
+use crate::sys::MAX_RW_BYTES;
 use std::io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -31,25 +33,45 @@ impl File {
         }
         Ok(count)
     }
+
+    /// Explains an error of the plain call at the cursor; the lock is held.
+    #[cold]
+    fn explain_at_cursor(&self, buf: &[u8], e: io::Error) -> io::Error {
+        match self.std().stream_position() {
+            Ok(position) => self.explain(buf, position, e),
+            Err(_) => e,
+        }
+    }
 }
 
 impl Read for &File {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        if !self.kind().seekable {
+        if !self.is_seekable() {
             return self.read_through(buf, AT_CURSOR);
         }
         let _cursor = self.hold_cursor()?;
         if self.is_plain() {
-            return self.std().read(buf);
+            return self.std().read(buf).map_err(|e| self.explain_at_cursor(buf, e));
         }
-        match self.read_cached_at_cursor(buf)? {
-            Some(count) => Ok(count),
-            None => self.at_cursor(|offset| self.read_at(buf, offset)),
+        let most = buf.len().min(MAX_RW_BYTES);
+        let done = match self.read_cached_at_cursor(&mut buf[..most])? {
+            Inline::All(count) => return Ok(count),
+            Inline::Rest(done) => done,
+        };
+        let rest = &mut buf[done..most];
+        let read = self.at_cursor(|offset| {
+            self.read_through(rest, offset).map_err(|e| self.explain(rest, offset, e))
+        });
+        match read {
+            Ok(count) => Ok(done + count),
+            // What was read counts; the error comes again with the next read.
+            Err(_) if done > 0 => Ok(done),
+            Err(e) => Err(e),
         }
     }
 
     fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        if !self.kind().seekable {
+        if !self.is_seekable() {
             return self.read_vectored_through(bufs, AT_CURSOR);
         }
         let _cursor = self.hold_cursor()?;
@@ -65,20 +87,18 @@ impl Read for &File {
 
 impl Write for &File {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        let kind = self.kind();
-        if !kind.seekable || kind.append {
+        if !self.is_seekable() || self.appends() {
             return self.write_through(buf, AT_CURSOR);
         }
         let _cursor = self.hold_cursor()?;
         if self.is_plain() {
-            return self.std().write(buf);
+            return self.std().write(buf).map_err(|e| self.explain_at_cursor(buf, e));
         }
         self.at_cursor(|offset| self.write_at(buf, offset))
     }
 
     fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-        let kind = self.kind();
-        if !kind.seekable || kind.append {
+        if !self.is_seekable() || self.appends() {
             return self.write_vectored_through(bufs, AT_CURSOR);
         }
         let _cursor = self.hold_cursor()?;

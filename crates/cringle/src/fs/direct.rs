@@ -4,6 +4,76 @@ use crate::sys;
 use std::io;
 use std::os::fd::RawFd;
 
+/// The least a disk has, in bytes, where the kernel does not tell: a logical block.
+const LEAST: (u32, u32) = (512, 512);
+
+/// A direct request of which something is off the file's alignment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Misaligned {
+    address: usize,
+    len: usize,
+    offset: u64,
+    /// What addresses, and what lengths and offsets, must be multiples of.
+    memory: u32,
+    on_disk: u32,
+}
+
+impl Misaligned {
+    /// What is off in this request, which the kernel refused; `None` if nothing is, or if the file
+    /// is not opened for direct I/O.
+    #[cold]
+    pub(crate) fn find(fd: RawFd, address: usize, len: usize, offset: u64) -> Option<Misaligned> {
+        if sys::status_flags(fd) & libc::O_DIRECT == 0 {
+            return None;
+        }
+        let alignment = sys::direct_alignment(fd).unwrap_or(LEAST);
+        Misaligned::by(alignment, address, len, offset)
+    }
+
+    /// The same for a registered file, of which the ring knows only the number.
+    #[cold]
+    pub(crate) fn find_registered(address: usize, len: usize, offset: u64) -> Option<Misaligned> {
+        Misaligned::by(LEAST, address, len, offset)
+    }
+
+    fn by(
+        (memory, on_disk): (u32, u32),
+        address: usize,
+        len: usize,
+        offset: u64,
+    ) -> Option<Misaligned> {
+        let found = Misaligned { address, len, offset, memory, on_disk };
+        (found.what_is_off().next().is_some()).then_some(found)
+    }
+
+    fn what_is_off(&self) -> impl Iterator<Item = String> {
+        let Misaligned { address, len, offset, memory, on_disk } = *self;
+        let off = |is: bool, text: &dyn Fn() -> String| is.then(text);
+        let address = off(!address.is_multiple_of(memory as usize), &|| {
+            format!("the buffer's address {address:#x} is not a multiple of {memory}")
+        });
+        let len = off(!len.is_multiple_of(on_disk as usize), &|| {
+            format!("the length {len} is not a multiple of {on_disk}")
+        });
+        let offset = off(!offset.is_multiple_of(u64::from(on_disk)), &|| {
+            format!("the offset {offset} is not a multiple of {on_disk}")
+        });
+        [address, len, offset].into_iter().flatten()
+    }
+
+    /// As an error, of the kind that the kernel's is.
+    #[cold]
+    pub(crate) fn into_error(self) -> io::Error {
+        let off: Vec<String> = self.what_is_off().collect();
+        let text = format!(
+            "the file is opened with O_DIRECT, and {}: use a block::AlignedBuf, whole blocks, and \
+             offsets of whole blocks",
+            off.join(", and ")
+        );
+        io::Error::new(io::ErrorKind::InvalidInput, text)
+    }
+}
+
 /// Says which of address, length and offset is off the file's alignment. Another error, or a file
 /// that is not opened for direct I/O, is left as it is.
 #[cold]
@@ -14,30 +84,10 @@ pub(super) fn explain(
     offset: u64,
     e: io::Error,
 ) -> io::Error {
-    if e.raw_os_error() != Some(libc::EINVAL) || sys::status_flags(fd) & libc::O_DIRECT == 0 {
+    if e.raw_os_error() != Some(libc::EINVAL) {
         return e;
     }
-    // Where the kernel does not tell, a logical block of 512 bytes is the least a disk has.
-    let (memory, on_disk) = sys::direct_alignment(fd).unwrap_or((512, 512));
-    let mut off = Vec::new();
-    if !address.is_multiple_of(memory as usize) {
-        off.push(format!("the buffer's address {address:#x} is not a multiple of {memory}"));
-    }
-    if !len.is_multiple_of(on_disk as usize) {
-        off.push(format!("the length {len} is not a multiple of {on_disk}"));
-    }
-    if !offset.is_multiple_of(u64::from(on_disk)) {
-        off.push(format!("the offset {offset} is not a multiple of {on_disk}"));
-    }
-    if off.is_empty() {
-        return e;
-    }
-    let text = format!(
-        "the file is opened with O_DIRECT, and {}: use a block::AlignedBuf, whole blocks, and \
-         offsets of whole blocks",
-        off.join(", and ")
-    );
-    io::Error::new(io::ErrorKind::InvalidInput, text)
+    Misaligned::find(fd, address, len, offset).map_or(e, Misaligned::into_error)
 }
 
 /// The same for several buffers: the first one that is off is named.
@@ -48,7 +98,7 @@ pub(super) fn explain_slices<S: std::ops::Deref<Target = [u8]>>(
     offset: u64,
     e: io::Error,
 ) -> io::Error {
-    let (memory, on_disk) = sys::direct_alignment(fd).unwrap_or((512, 512));
+    let (memory, on_disk) = sys::direct_alignment(fd).unwrap_or(LEAST);
     let is_off = |slice: &&S| {
         let address = slice.as_ptr() as usize;
         !address.is_multiple_of(memory as usize) || !slice.len().is_multiple_of(on_disk as usize)

@@ -5,13 +5,14 @@
 //! A read that the page cache can answer costs less as a plain call than through the ring, unless
 //! it shares its trip to the kernel with others. So a buffered read of a fiber with nobody beside
 //! it is tried with `preadv2(RWF_NOWAIT)` first; one of many goes into the turn's batch; a miss
-//! always goes to the ring. After [`INLINE_BUDGET`](crate::runtime::fiber::INLINE_BUDGET) inline
+//! always goes to the ring. A fiber that nothing else could run beside is a thread: its calls on
+//! files with a place on a disk are the plain ones, hit or miss. After [`INLINE_BUDGET`](crate::runtime::fiber::INLINE_BUDGET) inline
 //! reads in a row the others and the kernel get their turn. Writes are tried likewise where the
 //! file system knows how not to wait (ext4 does not: there the ring's kernel threads do them).
 
 use super::cursor::CursorLock;
 use super::{Metadata, OpenOptions, direct};
-use crate::driver::{Op, Target};
+use crate::driver::{Op, Target, blocking};
 use crate::fiber::op::{call, perform};
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::{Here, Worker};
@@ -63,6 +64,8 @@ const APPEND: u8 = 1 << 4;
 /// The file system answered that it cannot do a call without waiting.
 const NO_INLINE_READ: u8 = 1 << 5;
 const NO_INLINE_WRITE: u8 = 1 << 6;
+/// It has no positions: a pipe, a terminal.
+const STREAM: u8 = 1 << 7;
 
 impl File {
     /// Opens a file to read.
@@ -70,7 +73,7 @@ impl File {
     /// # Errors
     ///
     /// As [`OpenOptions::open`].
-    pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
+    pub fn open<P: AsRef<Path>>(path: P) -> io::Result<File> {
         OpenOptions::new().read(true).open(path)
     }
 
@@ -79,7 +82,7 @@ impl File {
     /// # Errors
     ///
     /// As [`OpenOptions::open`].
-    pub fn create(path: impl AsRef<Path>) -> io::Result<File> {
+    pub fn create<P: AsRef<Path>>(path: P) -> io::Result<File> {
         OpenOptions::new().write(true).create(true).truncate(true).open(path)
     }
 
@@ -88,13 +91,20 @@ impl File {
     /// # Errors
     ///
     /// As [`OpenOptions::open`].
-    pub fn create_new(path: impl AsRef<Path>) -> io::Result<File> {
+    pub fn create_new<P: AsRef<Path>>(path: P) -> io::Result<File> {
         OpenOptions::new().read(true).write(true).create_new(true).open(path)
     }
 
     /// What can be set before opening.
     pub fn options() -> OpenOptions {
         OpenOptions::new()
+    }
+
+    /// A file of which this is known already.
+    pub(super) fn known(fd: OwnedFd, kind: FileKind) -> File {
+        let file = File::from(fd);
+        file.facts.store(facts_of(kind), Ordering::Relaxed);
+        file
     }
 
     /// Waits until the file's bytes and metadata are on the disk (`fsync`).
@@ -130,7 +140,8 @@ impl File {
     pub fn set_len(&self, size: u64) -> io::Result<()> {
         let Some((worker, _)) = self.ring() else { return self.std.set_len(size) };
         if i64::try_from(size).is_err() {
-            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+            // std refuses it before it asks the kernel, and says it best.
+            return self.std.set_len(size);
         }
         let features = worker.driver().borrow().features();
         match features.has(crate::runtime::Feature::Ftruncate) {
@@ -179,18 +190,14 @@ impl File {
     ///
     /// What `close` says: of a network file system's last write, say.
     pub fn close(self) -> io::Result<()> {
-        let ring = self.ring();
+        let ring = self.ring().filter(|&(worker, fiber)| !worker.refuses(fiber));
         let fd = self.std.into_raw_fd();
-        let result = match ring {
-            Some((worker, fiber)) => perform(worker, fiber, Op::Close { fd }),
-            None => return sys::close(fd),
-        };
-        match result {
-            // The op was given up before it closed the descriptor.
-            Err(e) if e.get_ref().is_some_and(|inner| inner.is::<crate::Cancelled>()) => {
-                sys::close(fd)
-            }
-            other => other.map(drop),
+        let Some((worker, fiber)) = ring else { return sys::close(fd) };
+        match worker.perform_one(fiber, Op::Close { fd }) {
+            // The op was given up before it began. (Any other error comes after the descriptor has
+            // gone: to close again might close somebody else's.)
+            result if result == -libc::ECANCELED && fiber.is_cancelled() => sys::close(fd),
+            result => sys::result_of(result).map(drop),
         }
     }
 
@@ -224,35 +231,62 @@ impl File {
 
     #[cold]
     fn learn_facts(&self) -> u8 {
-        let kind = sys::file_kind(self.fd());
-        let bit = |is: bool, bit: u8| if is { bit } else { 0 };
-        let facts = KNOWN
-            | bit(kind.regular, REGULAR)
-            | bit(kind.seekable, SEEKABLE)
-            | bit(kind.direct, DIRECT)
-            | bit(kind.append, APPEND);
+        let facts = facts_of(sys::file_kind(self.fd()));
         self.facts.fetch_or(facts, Ordering::Relaxed);
         facts
     }
 
-    pub(super) fn kind(&self) -> FileKind {
-        let facts = self.facts();
-        FileKind {
-            regular: facts & REGULAR != 0,
-            seekable: facts & SEEKABLE != 0,
-            direct: facts & DIRECT != 0,
-            append: facts & APPEND != 0,
+    pub(super) fn is_seekable(&self) -> bool {
+        self.facts() & SEEKABLE != 0
+    }
+
+    pub(super) fn appends(&self) -> bool {
+        self.facts() & APPEND != 0
+    }
+
+    /// Whether it has no positions: the ring would read on where `pread` is refused.
+    #[inline]
+    pub(crate) fn is_stream(&self) -> bool {
+        self.facts() & STREAM != 0
+    }
+
+    /// Refuses what `pread` and `pwrite` refuse: an offset beyond the kernel's range (the largest
+    /// would mean "at the cursor" to the ring, **I11**), or any offset in a stream.
+    #[inline]
+    fn check_offset(&self, offset: u64) -> io::Result<()> {
+        if i64::try_from(offset).is_err() {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
+        if self.is_stream() {
+            return Err(io::Error::from_raw_os_error(libc::ESPIPE));
+        }
+        Ok(())
     }
 
     /// The worker and fiber to use the ring with. `None`: the plain call is the right one, because
-    /// there is no fiber, or because it unwinds and the file is one that waits for no peer (I8).
+    /// there is no fiber; or because it unwinds and the file is one that waits for no peer (I8); or
+    /// because nothing else could run meanwhile.
     #[inline]
     fn ring(&self) -> Option<(Here, FiberRef)> {
         let (worker, fiber) = Worker::current()?;
-        let plain =
-            std::thread::panicking() && worker.is_unwinding(fiber) && self.facts() & REGULAR != 0;
-        (!plain).then_some((worker, fiber))
+        if std::thread::panicking() && worker.is_unwinding(fiber) && self.facts() & REGULAR != 0 {
+            return None;
+        }
+        if worker.is_solitary(fiber) && self.facts() & SEEKABLE != 0 && self.spends(worker, fiber) {
+            return None;
+        }
+        Some((worker, fiber))
+    }
+
+    /// Takes one from the budget of plain calls of a solitary fiber; when it is used up, lets the
+    /// worker look first.
+    #[inline]
+    fn spends(&self, worker: Here, fiber: FiberRef) -> bool {
+        if fiber.spend_inline() {
+            return true;
+        }
+        worker.yield_now(fiber);
+        worker.is_solitary(fiber)
     }
 
     pub(super) fn is_plain(&self) -> bool {
@@ -270,16 +304,15 @@ impl File {
         }
     }
 
-    /// A transfer through the ring. A regular file that answers `EAGAIN` (XFS may) is asked again.
-    #[inline]
+    /// A transfer through the ring.
+    #[inline(always)]
     fn transfer(&self, worker: Here, fiber: FiberRef, op: Op) -> io::Result<usize> {
-        loop {
-            match perform(worker, fiber, op) {
-                Err(e) if e.raw_os_error() == Some(libc::EAGAIN) && self.facts() & REGULAR != 0 => {
-                    worker.yield_now(fiber);
-                }
-                result => return result,
+        match perform(worker, fiber, op) {
+            Err(e) if e.raw_os_error() == Some(libc::EAGAIN) && self.facts() & REGULAR != 0 => {
+                // SAFETY: the caller's buffers are borrowed until this returns.
+                sys::result_of(unsafe { perform_aside(op) })
             }
+            result => result,
         }
     }
 
@@ -298,23 +331,30 @@ impl File {
     }
 
     /// Bytes that came without waiting, if it was worth a try; an error that the ring would give
-    /// too is left to the ring.
+    /// too is left to the ring. At `offset` −1 it reads at the cursor and moves it.
     #[inline]
-    fn read_inline(
-        &self,
-        worker: Here,
-        fiber: FiberRef,
-        buf: &mut [u8],
-        offset: i64,
-    ) -> Option<usize> {
+    fn read_inline(&self, worker: Here, fiber: FiberRef, buf: &mut [u8], offset: i64) -> Inline {
         if !self.tries_inline(worker, fiber, NO_INLINE_READ) {
-            return None;
+            return Inline::Rest(0);
         }
-        let result = sys::read_nowait(self.fd(), buf, offset);
-        if result == -libc::EOPNOTSUPP {
-            self.facts.fetch_or(NO_INLINE_READ, Ordering::Relaxed);
+        let mut done = 0;
+        loop {
+            let at = if offset < 0 { offset } else { offset + done as i64 };
+            match sys::read_nowait(self.fd(), &mut buf[done..], at) {
+                // The end of the file, or nothing was asked for.
+                0 => return Inline::All(done),
+                count if count > 0 => done += count as usize,
+                error => {
+                    if error == -libc::EOPNOTSUPP {
+                        self.facts.fetch_or(NO_INLINE_READ, Ordering::Relaxed);
+                    }
+                    return Inline::Rest(done);
+                }
+            }
+            if done == buf.len() {
+                return Inline::All(done);
+            }
         }
-        (result >= 0).then_some(result as usize)
     }
 
     #[inline]
@@ -335,9 +375,9 @@ impl File {
         (result >= 0).then_some(result as usize)
     }
 
-    /// A read at the cursor that the page cache answers; the lock is held. `None`: it would wait.
-    pub(super) fn read_cached_at_cursor(&self, buf: &mut [u8]) -> io::Result<Option<usize>> {
-        let Some((worker, fiber)) = self.ring() else { return Ok(None) };
+    /// What of a read at the cursor the page cache answers; the lock is held.
+    pub(super) fn read_cached_at_cursor(&self, buf: &mut [u8]) -> io::Result<Inline> {
+        let Some((worker, fiber)) = self.ring() else { return Ok(Inline::Rest(0)) };
         if worker.refuses(fiber) {
             return Err(crate::runtime::cancelled::error());
         }
@@ -402,10 +442,11 @@ impl File {
     ///
     /// As [`read_at`](FileExt::read_at).
     pub fn read_vectored_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
-        check_offset(offset)?;
         if self.is_plain() {
-            return sys::preadv(self.fd(), bufs, offset);
+            return sys::preadv(self.fd(), bufs, offset)
+                .map_err(|e| direct::explain_slices(self.fd(), bufs, offset, e));
         }
+        self.check_offset(offset)?;
         self.read_vectored_through(bufs, offset)
             .map_err(|e| direct::explain_slices(self.fd(), bufs, offset, e))
     }
@@ -416,56 +457,85 @@ impl File {
     ///
     /// As [`write_at`](FileExt::write_at).
     pub fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
-        check_offset(offset)?;
         if self.is_plain() {
-            return sys::pwritev(self.fd(), bufs, offset);
+            return sys::pwritev(self.fd(), bufs, offset)
+                .map_err(|e| direct::explain_slices(self.fd(), bufs, offset, e));
         }
+        self.check_offset(offset)?;
         self.write_vectored_through(bufs, offset)
             .map_err(|e| direct::explain_slices(self.fd(), bufs, offset, e))
     }
 
-    fn explain(&self, buf: &[u8], offset: u64, e: io::Error) -> io::Error {
+    #[cold]
+    pub(super) fn explain(&self, buf: &[u8], offset: u64, e: io::Error) -> io::Error {
         direct::explain(self.fd(), buf.as_ptr() as usize, buf.len(), offset, e)
     }
+}
+
+/// An op on a regular file that the ring answered by `EAGAIN`, as the plain call on a thread of the
+/// pool, whose answer is the last word. XFS may answer so for once; a file system that knows no
+/// `NOWAIT` does always where the file is opened with `O_NONBLOCK`; and an attribute in `/sys`
+/// where it means it: to ask again until the answer is another might be for ever.
+///
+/// # Safety
+///
+/// The op's pointers are valid for the call.
+#[cold]
+pub(crate) unsafe fn perform_aside(op: Op) -> i32 {
+    struct Sent(Op);
+    // SAFETY: what the op points to is borrowed by a caller that waits for the call's end.
+    unsafe impl Send for Sent {}
+    let sent = Sent(op);
+    call(move || {
+        let Sent(op) = { sent };
+        // SAFETY: by the contract.
+        unsafe { blocking::perform(&op) }
+    })
 }
 
 fn slice_count(len: usize) -> u32 {
     len.min(sys::MAX_SLICES) as u32
 }
 
-/// Offsets beyond the kernel's range are refused as `pread` refuses them; the largest would mean
-/// "at the cursor" to the ring (**I11**).
-#[inline]
-pub(crate) fn check_offset(offset: u64) -> io::Result<()> {
-    match i64::try_from(offset) {
-        Ok(_) => Ok(()),
-        Err(_) => Err(io::Error::from_raw_os_error(libc::EINVAL)),
-    }
+/// How far a read came that does not wait.
+pub(super) enum Inline {
+    /// All that was asked for, or the end of the file is there.
+    All(usize),
+    /// What comes after these bytes would wait.
+    Rest(usize),
+}
+
+fn facts_of(kind: FileKind) -> u8 {
+    let bit = |is: bool, bit: u8| if is { bit } else { 0 };
+    KNOWN
+        | bit(kind.regular, REGULAR)
+        | bit(kind.seekable, SEEKABLE)
+        | bit(kind.direct, DIRECT)
+        | bit(kind.append, APPEND)
+        | bit(kind.stream, STREAM)
 }
 
 /// As std's, whose trait it is: short counts as they are, the cursor stays.
 impl FileExt for File {
     #[inline]
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        check_offset(offset)?;
         let Some((worker, fiber)) = self.ring() else {
             return self.std.read_at(buf, offset).map_err(|e| self.explain(buf, offset, e));
         };
+        self.check_offset(offset)?;
         if worker.refuses(fiber) {
             return Err(crate::runtime::cancelled::error());
         }
-        let done = match self.read_inline(worker, fiber, buf, offset as i64) {
-            // The end of the file, or all of it.
-            Some(count) if count == 0 || count == buf.len() => return Ok(count),
-            // The rest waits for the disk, unless the file ends there.
-            Some(count) => count,
-            None => 0,
+        let most = buf.len().min(MAX_RW_BYTES);
+        let done = match self.read_inline(worker, fiber, &mut buf[..most], offset as i64) {
+            Inline::All(count) => return Ok(count),
+            Inline::Rest(done) => done,
         };
-        let rest = &mut buf[done..];
+        let rest = &mut buf[done..most];
         let op = Op::Read {
             target: self.target(),
             buf: rest.as_mut_ptr(),
-            len: rest.len().min(MAX_RW_BYTES) as u32,
+            len: rest.len() as u32,
             offset: offset + done as u64,
         };
         match self.transfer(worker, fiber, op) {
@@ -478,10 +548,10 @@ impl FileExt for File {
 
     #[inline]
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
-        check_offset(offset)?;
         let Some((worker, fiber)) = self.ring() else {
             return self.std.write_at(buf, offset).map_err(|e| self.explain(buf, offset, e));
         };
+        self.check_offset(offset)?;
         if worker.refuses(fiber) {
             return Err(crate::runtime::cancelled::error());
         }
@@ -508,6 +578,13 @@ impl From<std::fs::File> for File {
 impl From<File> for std::fs::File {
     fn from(file: File) -> std::fs::File {
         file.std
+    }
+}
+
+/// A child process's standard stream.
+impl From<File> for std::process::Stdio {
+    fn from(file: File) -> std::process::Stdio {
+        file.std.into()
     }
 }
 

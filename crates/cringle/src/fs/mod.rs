@@ -4,12 +4,14 @@
 //! unwinds (**I8**).
 
 mod cursor;
-mod direct;
+pub(crate) mod direct;
+mod fifo;
 mod file;
 mod metadata;
 mod open;
 
 pub use file::File;
+pub(crate) use file::perform_aside;
 pub use metadata::{FileType, Metadata};
 pub use open::OpenOptions;
 pub use std::fs::Permissions;

@@ -1,13 +1,16 @@
 //! Opening files.
 
+use super::fifo::{self, Pauses};
 use super::File;
-use crate::driver::Op;
+use crate::driver::{Op, blocking};
 use crate::fiber::op::perform;
-use crate::runtime::worker::Worker;
+use crate::runtime::fiber::FiberRef;
+use crate::runtime::worker::{Here, Worker};
 use crate::sys;
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -98,61 +101,81 @@ impl OpenOptions {
     /// # Cancellation
     ///
     /// The kernel is asked to give up; a file that it has opened all the same is returned.
-    pub fn open(&self, path: impl AsRef<Path>) -> io::Result<File> {
+    pub fn open<P: AsRef<Path>>(&self, path: P) -> io::Result<File> {
         self.open_path(path.as_ref())
     }
 
     fn open_path(&self, path: &Path) -> io::Result<File> {
         let plain = || self.std.open(path).map(File::from);
         let Some((worker, fiber)) = Worker::current() else { return plain() };
-        if worker.is_unwinding(fiber) {
-            return plain();
-        }
-        let flags = self.flags()?;
-        let c_path = CString::new(path.as_os_str().as_bytes())
-            .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "the path has a NUL byte"))?;
-        let op = Op::Open { dir: libc::AT_FDCWD, path: c_path.as_ptr(), flags, mode: self.mode };
+        // What std refuses before it asks the kernel, it refuses here, in its words.
+        let Some(flags) = self.flags() else { return plain() };
+        let Ok(c_path) = CString::new(path.as_os_str().as_bytes()) else { return plain() };
+        let waits = flags & (libc::O_NONBLOCK | libc::O_PATH) == 0;
+        let asked = if waits { flags | libc::O_NONBLOCK } else { flags };
+        let op =
+            Op::Open { dir: libc::AT_FDCWD, path: c_path.as_ptr(), flags: asked, mode: self.mode };
+        let mut pauses = Pauses::default();
         loop {
-            let fd = match perform(worker, fiber, op) {
-                Ok(fd) => fd as i32,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                // The ring opens without waiting; for a FIFO that is another thing.
-                Err(e) if e.raw_os_error() == Some(libc::ENXIO) && !self.is_nonblocking() => {
-                    return crate::fiber::unblock(plain);
-                }
-                Err(e) => return Err(e),
+            let result = match worker.is_unwinding(fiber) {
+                // SAFETY: the path is a C string that lives here.
+                true => sys::result_of(unsafe { blocking::perform(&op) }),
+                false => perform(worker, fiber, op),
             };
-            // SAFETY: the op has just returned this descriptor, and nobody else knows it.
-            let file = unsafe { OwnedFd::from_raw_fd(fd) };
-            if sys::is_fifo(fd) && !self.is_nonblocking() {
-                drop(file);
-                return crate::fiber::unblock(plain);
+            let e = match result {
+                Ok(fd) => return self.opened(worker, fiber, fd as RawFd, flags, waits),
+                Err(e) => e,
+            };
+            match e.raw_os_error() {
+                Some(libc::EINTR) => {}
+                Some(libc::ENXIO) if waits && is_fifo(path) => pauses.pause(worker, fiber)?,
+                // Somebody holds a lease and is being asked to give it up: std waits for that.
+                Some(libc::EAGAIN) if waits => return crate::fiber::unblock(plain),
+                _ => return Err(e),
             }
+        }
+    }
+
+    /// The file of this new descriptor.
+    fn opened(
+        &self,
+        worker: Here,
+        fiber: FiberRef,
+        fd: RawFd,
+        flags: i32,
+        waits: bool,
+    ) -> io::Result<File> {
+        // SAFETY: the op has just returned this descriptor, and nobody else knows it.
+        let file = unsafe { OwnedFd::from_raw_fd(fd) };
+        if flags & libc::O_PATH != 0 {
             return Ok(File::from(file));
         }
+        let kind = sys::file_kind_with(file.as_raw_fd(), flags);
+        if waits {
+            if kind.fifo && flags & libc::O_ACCMODE == libc::O_RDONLY {
+                fifo::wait_for_writer(worker, fiber, &file)?;
+            }
+            sys::set_status_flags(file.as_raw_fd(), flags)?;
+        }
+        Ok(File::known(file, kind))
     }
 
-    fn is_nonblocking(&self) -> bool {
-        self.custom_flags & libc::O_NONBLOCK != 0
-    }
-
-    /// The flags of `open(2)`, with std's rules for what goes together.
-    fn flags(&self) -> io::Result<i32> {
-        let invalid = || Err(io::Error::from_raw_os_error(libc::EINVAL));
+    /// The flags of `open(2)`, with std's rules for what goes together; `None` if it does not.
+    fn flags(&self) -> Option<i32> {
         let access = match (self.read, self.write, self.append) {
             (true, false, false) => libc::O_RDONLY,
             (false, true, false) => libc::O_WRONLY,
             (true, true, false) => libc::O_RDWR,
             (false, _, true) => libc::O_WRONLY | libc::O_APPEND,
             (true, _, true) => libc::O_RDWR | libc::O_APPEND,
-            (false, false, false) => return invalid(),
+            (false, false, false) => return None,
         };
         let makes = self.create || self.create_new;
         if !self.write && !self.append && (self.truncate || makes) {
-            return invalid();
+            return None;
         }
         if self.append && self.truncate && !self.create_new {
-            return invalid();
+            return None;
         }
         let creation = match (self.create, self.truncate, self.create_new) {
             (_, _, true) => libc::O_CREAT | libc::O_EXCL,
@@ -161,8 +184,13 @@ impl OpenOptions {
             (false, true, false) => libc::O_TRUNC,
             (false, false, false) => 0,
         };
-        Ok(libc::O_CLOEXEC | access | creation | self.custom_flags & !libc::O_ACCMODE)
+        Some(libc::O_CLOEXEC | access | creation | self.custom_flags & !libc::O_ACCMODE)
     }
+}
+
+/// `ENXIO` is also the answer for a socket, and for a device without a driver.
+fn is_fifo(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo())
 }
 
 impl OpenOptionsExt for OpenOptions {

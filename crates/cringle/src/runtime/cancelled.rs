@@ -1,5 +1,6 @@
 //! What a cancelled fiber is told.
 
+use super::worker::Worker;
 use std::io;
 
 /// Why an operation was refused or given up: its fiber was cancelled.
@@ -37,6 +38,10 @@ pub(crate) fn error() -> io::Error {
 /// Leaves the fiber. Returns only where panics abort: there the wait goes on.
 pub(crate) fn unwind() {
     if cfg!(panic = "unwind") {
+        if let Some((_, fiber)) = Worker::current() {
+            // std's count could not tell this from another fiber's unwinding.
+            fiber.set_unwinding(true);
+        }
         std::panic::resume_unwind(Box::new(Cancelled));
     }
 }

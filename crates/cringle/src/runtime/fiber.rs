@@ -56,10 +56,8 @@ impl std::ops::Deref for FiberRef {
 pub(crate) enum State {
     /// The block is free.
     Vacant,
-    /// It is the worker's current fiber.
-    Running,
-    /// It is in the ready list.
-    Ready,
+    /// It is the worker's current fiber, or in the row of those that are ready.
+    Runnable,
     /// It waits, and this is for what.
     Waiting(Wait),
 }
@@ -107,7 +105,7 @@ impl Wait {
     }
 }
 
-/// One op and its completion, side by side in the frame that waits for them.
+/// One op of a batch and its completion, side by side in the memory of what waits for them.
 #[derive(Debug)]
 pub(crate) struct OpSlot {
     pub(crate) op: Op,
@@ -121,6 +119,73 @@ impl OpSlot {
     }
 }
 
+/// Where the completions lie that a fiber waits for.
+#[derive(Clone, Copy)]
+pub(crate) struct WaitedOps {
+    first: *const Completion,
+    count: usize,
+    stride: usize,
+}
+
+impl WaitedOps {
+    fn none() -> WaitedOps {
+        WaitedOps { first: std::ptr::null(), count: 0, stride: 0 }
+    }
+
+    #[inline]
+    pub(super) fn one(completion: &Completion) -> WaitedOps {
+        WaitedOps { first: completion, count: 1, stride: 0 }
+    }
+
+    #[inline]
+    pub(super) fn slots(slots: &[OpSlot]) -> WaitedOps {
+        match slots.first() {
+            Some(first) => WaitedOps {
+                first: &first.completion,
+                count: slots.len(),
+                stride: size_of::<OpSlot>(),
+            },
+            None => WaitedOps::none(),
+        }
+    }
+}
+
+/// Fibers in a row, first come, first served: linked through their blocks, so that putting one in
+/// allocates nothing. A fiber is in one row at a time.
+#[derive(Default)]
+pub(super) struct Row {
+    first: Cell<Option<FiberRef>>,
+    last: Cell<Option<FiberRef>>,
+}
+
+impl Row {
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.first.get().is_none()
+    }
+
+    #[inline]
+    pub(super) fn push(&self, fiber: FiberRef) {
+        debug_assert!(fiber.next.get().is_none());
+        match self.last.replace(Some(fiber)) {
+            Some(last) => last.next.set(Some(fiber)),
+            None => self.first.set(Some(fiber)),
+        }
+    }
+
+    /// Takes the whole row, which is then empty: an iterator, first come first.
+    #[inline]
+    pub(super) fn take_all(&self) -> impl Iterator<Item = FiberRef> + use<> {
+        self.last.set(None);
+        let mut next = self.first.take();
+        std::iter::from_fn(move || {
+            let fiber = next?;
+            next = fiber.next.take();
+            Some(fiber)
+        })
+    }
+}
+
 type Body = Coroutine<(), (), (), Stack>;
 
 /// See the module.
@@ -128,11 +193,13 @@ pub(crate) struct Fiber {
     index: u32,
     generation: Cell<u32>,
     state: Cell<State>,
+    /// The fiber after this one in the ready list.
+    next: Cell<Option<FiberRef>>,
     /// Touched by the scheduler alone, never from within the fiber.
     coroutine: UnsafeCell<Option<Body>>,
     yielder: Cell<*const Yielder<(), ()>>,
     /// The ops it waits for, while its state is `Waiting(Ops)`.
-    ops: Cell<*const [OpSlot]>,
+    ops: Cell<WaitedOps>,
     /// Inline reads it may still do before it lets others run.
     inline_budget: Cell<u32>,
     /// It was given a place among the ops in flight that it waited for.
@@ -167,9 +234,10 @@ impl Fiber {
             index,
             generation: Cell::new(0),
             state: Cell::new(State::Vacant),
+            next: Cell::new(None),
             coroutine: UnsafeCell::new(None),
             yielder: Cell::new(std::ptr::null()),
-            ops: Cell::new(&[]),
+            ops: Cell::new(WaitedOps::none()),
             inline_budget: Cell::new(INLINE_BUDGET),
             granted: Cell::new(false),
             cancelled: Cell::new(false),
@@ -189,14 +257,13 @@ impl Fiber {
         self.refusals.set(0);
         self.unwinding.set(false);
         self.cold.stack.set(stack);
-        self.state.set(State::Ready);
+        self.state.set(State::Runnable);
     }
 
     /// Runs the fiber until it suspends; its stack, if it ended.
-    #[inline]
+    #[inline(always)]
     pub(super) fn resume(&self) -> Option<Stack> {
-        debug_assert_eq!(self.state.get(), State::Ready);
-        self.state.set(State::Running);
+        debug_assert_eq!(self.state.get(), State::Runnable);
         // SAFETY: I3. Only the scheduler takes this reference, and it is not in here twice: the
         // fiber is not running now.
         let coroutine = unsafe { &mut *self.coroutine.get() };
@@ -221,9 +288,8 @@ impl Fiber {
     }
 
     /// Switches to the scheduler.
-    #[inline]
+    #[inline(always)]
     pub(super) fn switch_out(&self) {
-        debug_assert_ne!(self.state.get(), State::Running, "suspended without a reason");
         // SAFETY: I3. The yielder lies on this fiber's stack for as long as it lives, and the
         // caller runs on that stack.
         unsafe { (*self.yielder.get()).suspend(()) };
@@ -252,21 +318,25 @@ impl Fiber {
         cancellable && !self.unwinding.get()
     }
 
-    /// The ops to cancel, if it waits for ops and may be disturbed.
-    pub(super) fn cancellable_ops(&self) -> Option<&[OpSlot]> {
+    /// The completions to cancel, if it waits for ops and may be disturbed.
+    pub(super) fn cancellable_ops(&self) -> Option<impl Iterator<Item = &Completion>> {
         let waits = self.state.get() == State::Waiting(Wait::Ops);
-        // SAFETY: I1. While the fiber waits for its ops the slots lie in its suspended frame.
-        (waits && !self.unwinding.get()).then(|| unsafe { &*self.ops.get() })
+        let ops = self.ops.get();
+        (waits && !self.unwinding.get()).then(|| {
+            // SAFETY: I1. While the fiber waits for its ops, their completions lie in its suspended
+            // frame, at this distance from each other.
+            (0..ops.count).map(move |n| unsafe { &*ops.first.byte_add(n * ops.stride) })
+        })
     }
 
     #[inline]
-    pub(super) fn set_ops(&self, ops: *const [OpSlot]) {
+    pub(super) fn set_ops(&self, ops: WaitedOps) {
         self.ops.set(ops);
     }
 
-    /// The name of what it waits for in the kernel.
+    /// What it waits for in the kernel, as a person calls it.
     pub(super) fn op_name(&self) -> Option<&'static str> {
-        self.cancellable_ops().and_then(|ops| ops.first()).map(|slot| slot.op.name())
+        self.cancellable_ops()?.next().map(Completion::op_name)
     }
 
     /// Takes one from the budget of inline reads; false when it is used up.

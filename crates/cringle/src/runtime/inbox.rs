@@ -79,6 +79,16 @@ impl<M, B: Bell> Inbox<M, B> {
         self.state.lock().expect("no code panics under this lock").rouse()
     }
 
+    /// Has the worker look, asleep or not, though there is no message.
+    pub(crate) fn nudge(&self) {
+        let mut state = self.state.lock().expect("no code panics under this lock");
+        state.asleep = false;
+        self.waiting.store(true, Ordering::Release);
+        if let Some(bell) = &state.bell {
+            bell.ring();
+        }
+    }
+
     /// Wakes the worker, asleep or not. Nothing happens if it is gone.
     pub(crate) fn ring_bell(&self) {
         let state = self.state.lock().expect("no code panics under this lock");
@@ -100,10 +110,11 @@ impl<M, B: Bell> Inbox<M, B> {
         into.append(&mut state.messages);
     }
 
-    /// For the worker: declares that it will sleep. False (and it must not) if there are messages.
+    /// For the worker: declares that it will sleep. False (and it must not) if there is something to
+    /// look at.
     pub(crate) fn fall_asleep(&self) -> bool {
         let mut state = self.state.lock().expect("no code panics under this lock");
-        state.asleep = state.messages.is_empty();
+        state.asleep = !self.waiting.load(Ordering::Relaxed);
         state.asleep
     }
 

@@ -42,6 +42,7 @@ pub struct Builder {
     pin: bool,
     ring: UringOptions,
     overflow_handler: bool,
+    is_open: bool,
 }
 
 impl Default for Builder {
@@ -59,7 +60,7 @@ impl Builder {
             sqpoll: None,
             features: Features::all(),
         };
-        Builder { workers: None, pin: false, ring, overflow_handler: true }
+        Builder { workers: None, pin: false, ring, overflow_handler: true, is_open: false }
     }
 
     /// How many workers: OS threads with a ring each, the calling thread being the first.
@@ -111,6 +112,12 @@ impl Builder {
         self
     }
 
+    /// Threads outside will start fibers in it.
+    pub(crate) fn open_to_outside(mut self) -> Builder {
+        self.is_open = true;
+        self
+    }
+
     /// Runs `f` on a fiber of the calling thread, which is worker 0 meanwhile, and returns its
     /// value when nothing is left of the runtime: every fiber has ended, every operation of the
     /// kernel is done, all descriptors and mappings are given back. Fibers that are still there
@@ -142,7 +149,7 @@ impl Builder {
         let count = self.workers.unwrap_or(cpus.len()).clamp(1, MAX_WORKERS);
         let deques: Vec<Deque<Unstarted>> = (0..count).map(|_| Deque::new_fifo()).collect();
         let _affinity = self.pin.then(|| RestoreAffinity(cpus.clone()));
-        let (shared, bells) = Shared::new(deques.iter().map(Deque::stealer).collect(), &cpus)?;
+        let (shared, bells) = Shared::new(deques.iter().map(Deque::stealer).collect(), &cpus, self.is_open)?;
         let shared = Arc::new(shared);
         let mut seats = (0u32..).zip(deques).zip(bells).map(|((index, deque), bell)| Seat {
             index,
@@ -255,7 +262,7 @@ impl Seat {
         let _ = main;
         started.all_there();
         let _signal_stack = overflow::SignalStack::ensure();
-        worker.run();
+        run_to_the_end(&worker);
         shared.barrier.wait();
         worker.close();
         shared.unblock_pool.close();
@@ -272,16 +279,20 @@ impl Seat {
         };
         drop(told.send(Ok(())));
         let _signal_stack = overflow::SignalStack::ensure();
-        // Nothing unwinds out of here: fibers catch their panics. If the scheduler itself did,
-        // frames that the kernel writes to would be lost with it.
-        let ran = catch_unwind(AssertUnwindSafe(|| worker.run()));
-        if ran.is_err() {
-            std::process::abort();
-        }
+        run_to_the_end(&worker);
         if !shared.was_abandoned() {
             shared.barrier.wait();
         }
         worker.close();
+    }
+}
+
+/// Nothing unwinds out of here: fibers catch their panics. If the scheduler itself did, frames that
+/// the kernel writes to would be lost with it.
+fn run_to_the_end(worker: &Worker) {
+    if catch_unwind(AssertUnwindSafe(|| worker.run())).is_err() {
+        eprintln!("cringle: a worker panicked outside of any fiber; aborting");
+        std::process::abort();
     }
 }
 
@@ -329,6 +340,11 @@ pub(crate) fn min_stack_bytes() -> usize {
     *BYTES.get_or_init(|| {
         std::env::var("RUST_MIN_STACK").ok().and_then(|text| text.parse().ok()).unwrap_or(0)
     })
+}
+
+/// Refuses a size of stack that no system could grant.
+pub(crate) fn check_stack_bytes(bytes: usize) -> io::Result<()> {
+    super::stack::class_of(bytes).map(drop)
 }
 
 /// The stack of a fiber whose builder names none.

@@ -63,7 +63,7 @@ pub(crate) struct MailBox {
 impl MailBox {
     /// The mailbox, and the descriptor that its worker's ring reads from.
     fn new(worker: u32) -> std::io::Result<(Arc<MailBox>, RawFd)> {
-        let fd = sys::eventfd()?;
+        let fd = sys::eventfd().map_err(explain)?;
         let raw = fd.as_raw_fd();
         let inbox = Inbox::new(EventBell(fd));
         Ok((Arc::new(MailBox { worker, inbox, ring_fd: AtomicI32::new(-1) }), raw))
@@ -77,6 +77,16 @@ impl MailBox {
         let fd = self.ring_fd.load(Ordering::Acquire);
         (fd >= 0).then_some(fd)
     }
+}
+
+fn explain(e: std::io::Error) -> std::io::Error {
+    let text = match e.raw_os_error() {
+        Some(libc::EMFILE | libc::ENFILE) => {
+            format!("no file descriptor is left for a worker: {e}; raise RLIMIT_NOFILE (`ulimit -n`)")
+        }
+        _ => format!("cannot make the eventfd of a worker: {e}"),
+    };
+    std::io::Error::new(e.kind(), text)
 }
 
 /// A worker as the others see it.
@@ -107,6 +117,8 @@ impl Count {
 /// See the module.
 pub(crate) struct Shared {
     pub(super) peers: Box<[Peer]>,
+    /// Threads outside may start fibers here.
+    is_open: bool,
     /// Fibers made by threads outside.
     made_outside: AtomicU64,
     /// Workers that are about to sleep, or do.
@@ -130,6 +142,7 @@ impl Shared {
     pub(super) fn new(
         stealers: Vec<Stealer<Unstarted>>,
         cpus: &[usize],
+        is_open: bool,
     ) -> std::io::Result<(Shared, Vec<RawFd>)> {
         let count = stealers.len();
         let mut peers = Vec::with_capacity(count);
@@ -141,6 +154,7 @@ impl Shared {
         }
         let shared = Shared {
             peers: peers.into(),
+            is_open,
             made_outside: AtomicU64::new(0),
             idle: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
@@ -165,6 +179,12 @@ impl Shared {
             Err(Mail::Start(unstarted)) => Err(unstarted),
             Err(Mail::Wake(_)) => unreachable!("a start was sent"),
         }
+    }
+
+    /// Whether one worker makes all the fibers there will be.
+    #[inline]
+    pub(super) fn is_closed_world(&self) -> bool {
+        self.peers.len() == 1 && !self.is_open
     }
 
     pub(super) fn stop(&self) {
@@ -198,6 +218,9 @@ impl Shared {
         if !self.stopping.load(Ordering::SeqCst) {
             return false;
         }
+        // This worker's own counts go out before the others' are read: of two that become idle at
+        // once, one sees the other's last fiber end.
+        fence(Ordering::SeqCst);
         let ended: u64 = self.peers.iter().map(|peer| peer.ended.read()).sum();
         fence(Ordering::SeqCst);
         let made: u64 = self.peers.iter().map(|peer| peer.made.read()).sum();
@@ -210,11 +233,10 @@ impl Shared {
         true
     }
 
-    /// Wakes every worker, by bell: this happens twice in a runtime's life.
+    /// Has every worker look at the state: this happens twice in a runtime's life.
     fn wake_all(&self) {
         for peer in &self.peers {
-            let _ = peer.mailbox.inbox.rouse();
-            peer.mailbox.inbox.ring_bell();
+            peer.mailbox.inbox.nudge();
         }
     }
 

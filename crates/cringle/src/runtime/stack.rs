@@ -121,7 +121,7 @@ impl StackPool {
     }
 }
 
-fn class_of(bytes: usize) -> io::Result<usize> {
+pub(super) fn class_of(bytes: usize) -> io::Result<usize> {
     let too_large = || {
         let text = format!("a stack of {bytes} bytes does not fit into the address space");
         io::Error::new(io::ErrorKind::InvalidInput, text)

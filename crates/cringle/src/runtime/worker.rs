@@ -6,21 +6,29 @@
 //!    fibers are started.
 //! 2. The worker *looks*, however busy the fibers are: timers that are due, completions that are
 //!    in the queue, messages from other threads. It enters the kernel when there is something to
-//!    submit, when the ring says that work waits for it, or after [`TURNS_WITHOUT_ENTER`] turns.
+//!    submit, or when the ring says that work waits for it.
 //! 3. When nothing is ready it steals an unstarted fiber, or sleeps in the kernel until the next
 //!    completion, message or timer: submitting and sleeping are one system call.
 //!
 //! A fiber runs on the worker that started it, and only while it is suspended is it resumed
 //! (**I3**). No borrow of the worker's cells is held while a fiber runs.
+//!
+//! # Why so much is `inline(always)`
+//!
+//! A processor predicts a return by the call it remembers last. A switch of stacks pairs the
+//! scheduler's call with the fiber's suspension; every return in between, from a function that was
+//! called before the switch, is predicted wrong, at some 20 cycles each. So what lies between a
+//! caller's own code and the switch is inlined into one function, and what is rare is kept out of
+//! it (`cold`).
 
 use super::cancelled;
-use super::fiber::{Fiber, FiberId, FiberRef, OpSlot, State, Wait};
+use super::fiber::{Fiber, FiberId, FiberRef, OpSlot, Row, State, Wait, WaitedOps};
 use super::inbox::Posted;
 use super::shared::{Mail, MailBox, Peer, Shared, Unstarted};
 use super::stack::{Stack, StackPool};
 use super::timers::{TimerId, Timers};
 use super::waker::Waker;
-use crate::driver::{self, Full, Uring, Waiter};
+use crate::driver::{self, Completion, Op, Uring, Waiter};
 use corosensei::Coroutine;
 use crossbeam_deque::{Steal, Worker as Deque};
 use std::cell::{Cell, RefCell};
@@ -30,9 +38,6 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Turns after which a busy worker enters the kernel though nothing seems to wait there. (An enter
-/// costs as much as some hundred switches between fibers.)
-const TURNS_WITHOUT_ENTER: u32 = 61;
 /// Unstarted fibers started in one turn, at most: the kernel is looked at in between.
 const STARTS_PER_TURN: usize = 64;
 /// Calls refused to a cancelled fiber before it is unwound.
@@ -48,10 +53,11 @@ thread_local! {
 pub(crate) struct Worker {
     index: u32,
     shared: Arc<Shared>,
+    mailbox: Arc<MailBox>,
     driver: RefCell<Uring>,
     /// The fiber that runs now.
     running: Cell<Option<FiberRef>>,
-    ready: RefCell<VecDeque<FiberRef>>,
+    ready: Row,
     /// Fibers made here and not started; other workers may take them.
     unstarted: Deque<Unstarted>,
     /// Fibers whose stack could not be mapped: tried again when one ends.
@@ -59,16 +65,25 @@ pub(crate) struct Worker {
     table: RefCell<Table>,
     stacks: RefCell<StackPool>,
     timers: RefCell<Timers>,
+    /// Whether any timer is set: what a turn asks without a borrow.
+    has_timers: Cell<bool>,
     /// Who waits for room among the ops in flight, in order.
     room_queue: RefCell<VecDeque<FiberRef>>,
     /// Places given to fibers of that queue and not used yet.
     granted: Cell<u32>,
-    turns_without_enter: Cell<u32>,
-    /// Fibers that were suspended while they unwound.
+    /// Fibers in that queue or with such a place: nobody overtakes them.
+    in_line: Cell<u32>,
+    /// Fibers that were suspended while they unwound, and the thread itself if it unwinds.
     unwinding: Cell<u32>,
     /// It has seen that the runtime ends, at this time.
     stopping_since: Cell<Option<Instant>>,
+    /// It has seen that the runtime has ended.
+    stopped: Cell<bool>,
     reported: Cell<bool>,
+    /// Started fibers that have not ended.
+    alive: Cell<u32>,
+    /// Fibers that wait for others of this runtime to end.
+    waiting_for_fibers: Cell<u32>,
 }
 
 /// The blocks of this worker's fibers.
@@ -103,21 +118,27 @@ impl Worker {
     ) -> Worker {
         Worker {
             index,
+            mailbox: Arc::clone(&shared.peers[index as usize].mailbox),
             shared,
             driver: RefCell::new(driver),
             running: Cell::new(None),
-            ready: RefCell::default(),
+            ready: Row::default(),
             unstarted,
             postponed: RefCell::default(),
             table: RefCell::default(),
             stacks: RefCell::default(),
             timers: RefCell::default(),
+            has_timers: Cell::new(false),
             room_queue: RefCell::default(),
             granted: Cell::new(0),
-            turns_without_enter: Cell::new(0),
-            unwinding: Cell::new(0),
+            in_line: Cell::new(0),
+            // A `run` in a destructor: std's count says nothing about the fibers here.
+            unwinding: Cell::new(u32::from(std::thread::panicking())),
             stopping_since: Cell::new(None),
+            stopped: Cell::new(false),
             reported: Cell::new(false),
+            alive: Cell::new(0),
+            waiting_for_fibers: Cell::new(0),
         }
     }
 
@@ -162,7 +183,7 @@ impl Worker {
     }
 
     pub(crate) fn mailbox(&self) -> &Arc<MailBox> {
-        &self.me().mailbox
+        &self.mailbox
     }
 
     pub(crate) fn lives_at(&self, mailbox: &Arc<MailBox>) -> bool {
@@ -180,28 +201,26 @@ impl Worker {
     pub(super) fn run(&self) {
         CURRENT.set(Some(NonNull::from(self)));
         self.mailbox().set_ring(self.driver.borrow().ring_fd());
-        while !self.shared.is_stopped() {
-            self.run_ready();
-            self.start_some();
+        self.see_state();
+        while !self.stopped.get() {
+            for fiber in self.ready.take_all() {
+                self.resume(fiber);
+            }
+            self.running.set(None);
+            if !self.unstarted.is_empty() {
+                self.start_some();
+            }
             self.look();
         }
+        self.driver.borrow_mut().flush();
         CURRENT.set(None);
         debug_assert_eq!(self.table.borrow().occupied, 0, "a fiber outlived its worker");
     }
 
-    fn run_ready(&self) {
-        let count = self.ready.borrow().len();
-        for _ in 0..count {
-            let next = self.ready.borrow_mut().pop_front();
-            self.resume(next.expect("only this function takes from the list"));
-        }
-    }
-
-    #[inline]
+    #[inline(always)]
     fn resume(&self, fiber: FiberRef) {
         self.running.set(Some(fiber));
         let ended = fiber.resume();
-        self.running.set(None);
         if let Some(stack) = ended {
             self.bury(fiber, stack);
         }
@@ -216,32 +235,47 @@ impl Worker {
         }
     }
 
+    #[inline]
     fn look(&self) {
-        self.fire_timers();
-        self.reap();
-        if self.mailbox().inbox.has_messages() {
+        if self.has_timers.get() {
+            self.fire_timers();
+        }
+        if self.mailbox.inbox.has_messages() {
             self.read_mail();
         }
+        let (reap, enter) = self.driver.borrow_mut().attention();
+        if reap {
+            self.reap();
+        }
+        // Before it may sleep: for those who wait for room that is there, nothing else comes.
+        if self.in_line.get() > 0 {
+            self.grant_room();
+        }
+        if !self.has_work() {
+            self.idle();
+        } else if enter {
+            self.enter(driver::Wait::No);
+        }
+        if self.in_line.get() > 0 {
+            self.grant_room();
+        }
+    }
+
+    /// Takes note of what the runtime has come to.
+    #[cold]
+    fn see_state(&self) {
         if self.shared.is_stopping() && self.stopping_since.get().is_none() {
             self.begin_stop();
         }
-        let turns = self.turns_without_enter.get() + 1;
-        self.turns_without_enter.set(turns);
-        if !self.has_work() {
-            self.idle();
-        } else if turns >= TURNS_WITHOUT_ENTER || self.driver.borrow_mut().wants_enter() {
-            self.enter(driver::Wait::No);
-        }
-        self.grant_room();
+        self.stopped.set(self.shared.is_stopped());
     }
 
     #[inline]
     fn has_work(&self) -> bool {
-        !self.ready.borrow().is_empty() || !self.unstarted.is_empty()
+        !self.ready.is_empty() || !self.unstarted.is_empty()
     }
 
     fn enter(&self, wait: driver::Wait) {
-        self.turns_without_enter.set(0);
         self.driver.borrow_mut().enter(wait);
         self.reap();
     }
@@ -249,14 +283,13 @@ impl Worker {
     /// Makes ready whose last completion is in the queue.
     #[inline]
     fn reap(&self) {
-        let mut ready = self.ready.borrow_mut();
         let mut driver = self.driver.borrow_mut();
         driver.reap(|token| {
             let fiber = FiberRef::from_token(token);
             // While it still gives ops to the driver, or waits for room to, this is not its cue.
             if fiber.state() == State::Waiting(Wait::Ops) {
-                fiber.set_state(State::Ready);
-                ready.push_back(fiber);
+                fiber.set_state(State::Runnable);
+                self.ready.push(fiber);
             }
         });
         while let Some(worker) = driver.take_undelivered() {
@@ -266,15 +299,14 @@ impl Worker {
 
     fn fire_timers(&self) {
         let mut timers = self.timers.borrow_mut();
-        if timers.is_empty() {
-            return;
-        }
         let now = Instant::now();
         while let Some(fiber) = timers.pop_due(now) {
             self.make_ready(fiber);
         }
+        self.has_timers.set(!timers.is_empty());
     }
 
+    #[cold]
     fn read_mail(&self) {
         let mut mail = VecDeque::new();
         self.mailbox().inbox.take(&mut mail);
@@ -284,12 +316,13 @@ impl Worker {
                 Mail::Start(unstarted) => self.start_or_postpone(unstarted),
             }
         }
+        self.see_state();
     }
 
     /// Sleeps in the kernel, unless there is something to do after all.
     fn idle(&self) {
         if self.shared.try_finish() {
-            return;
+            return self.see_state();
         }
         if self.workers() > 1 && self.steal() {
             return;
@@ -297,7 +330,7 @@ impl Worker {
         self.shared.count_idle();
         // From here on a fiber that is made elsewhere, and a message, wake this worker.
         let asleep = self.mailbox().inbox.fall_asleep();
-        if asleep && !self.shared.has_loot(self.index) && !self.shared.is_stopped() {
+        if asleep && !self.shared.has_loot(self.index) {
             let next_timer = self.timers.borrow().next();
             let deadline = self.report_stubborn_at(next_timer);
             self.enter(driver::Wait::Until(deadline));
@@ -351,6 +384,7 @@ impl Worker {
     /// As for [`Worker::start`].
     unsafe fn start_on(&self, stack: Stack, body: impl FnOnce()) -> FiberRef {
         let fiber = self.table.borrow_mut().vacancy();
+        self.alive.set(self.alive.get() + 1);
         let bounds = stack.bounds();
         // SAFETY: I2. The caller makes sure that what the body borrows outlives it.
         let coroutine = unsafe {
@@ -363,7 +397,7 @@ impl Worker {
         if self.stopping_since.get().is_some() {
             fiber.set_cancelled();
         }
-        self.ready.borrow_mut().push_back(fiber);
+        self.ready.push(fiber);
         fiber
     }
 
@@ -387,6 +421,7 @@ impl Worker {
     /// A fiber has ended, and its stack is free.
     fn bury(&self, fiber: FiberRef, stack: Stack) {
         fiber.vacate();
+        self.alive.set(self.alive.get() - 1);
         self.stacks.borrow_mut().give_back(stack);
         self.table.borrow_mut().release(fiber.id().index);
         self.me().ended.bump();
@@ -433,10 +468,10 @@ impl Worker {
         match fiber.state() {
             State::Waiting(Wait::Ops | Wait::Room) => {}
             State::Waiting(_) => {
-                fiber.set_state(State::Ready);
-                self.ready.borrow_mut().push_back(fiber);
+                fiber.set_state(State::Runnable);
+                self.ready.push(fiber);
             }
-            State::Running | State::Ready | State::Vacant => {}
+            State::Runnable | State::Vacant => {}
         }
     }
 
@@ -466,38 +501,57 @@ impl Worker {
     // ----- waiting -----
 
     /// Suspends the current fiber until something makes it ready.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn suspend(&self, fiber: FiberRef, wait: Wait) {
         debug_assert_eq!(self.running.get(), Some(fiber), "only the running fiber suspends itself");
         fiber.set_state(State::Waiting(wait));
         self.switch_out(fiber);
     }
 
+    /// Suspends the current fiber until others of the runtime have ended.
+    pub(crate) fn suspend_for_fibers(&self, fiber: FiberRef, wait: Wait) {
+        self.waiting_for_fibers.set(self.waiting_for_fibers.get() + 1);
+        self.suspend(fiber, wait);
+        self.waiting_for_fibers.set(self.waiting_for_fibers.get() - 1);
+    }
+
     /// Lets the other ready fibers, and the kernel, have their turn.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn yield_now(&self, fiber: FiberRef) {
-        fiber.set_state(State::Ready);
         fiber.refill_inline();
-        self.ready.borrow_mut().push_back(fiber);
+        self.ready.push(fiber);
         self.switch_out(fiber);
     }
 
-    #[inline]
+    #[inline(always)]
     fn switch_out(&self, fiber: FiberRef) {
-        if !std::thread::panicking() {
-            return fiber.switch_out();
+        // std counts panics for each thread: while an unwinding fiber is suspended, others would be
+        // told that they unwind. The marks tell them apart (I8).
+        let marked = match std::thread::panicking() {
+            false => {
+                fiber.set_unwinding(false);
+                false
+            }
+            true => self.mark_unwinding(fiber),
+        };
+        fiber.switch_out();
+        if marked {
+            self.unwinding.set(self.unwinding.get() - 1);
         }
-        // std counts panics for each thread: while this fiber is suspended, others would be told
-        // that they unwind. The count below tells them apart (I8).
+    }
+
+    /// Marks the fiber if it is suspended while it unwinds; says whether it is.
+    #[cold]
+    fn mark_unwinding(&self, fiber: FiberRef) -> bool {
         let unwinding = self.is_unwinding(fiber);
         fiber.set_unwinding(unwinding);
         self.unwinding.set(self.unwinding.get() + u32::from(unwinding));
-        fiber.switch_out();
-        self.unwinding.set(self.unwinding.get() - u32::from(unwinding));
+        unwinding
     }
 
     /// Whether this (running) fiber unwinds. Exact, but for one case: while another fiber of the
-    /// worker is suspended in a destructor, a panic that began since then is not seen.
+    /// worker is suspended in a destructor, a panic that began since then is not seen, unless it is
+    /// the unwinding of a cancelled wait ([`cancelled::unwind`] marks it).
     #[inline]
     pub(crate) fn is_unwinding(&self, fiber: FiberRef) -> bool {
         if !std::thread::panicking() {
@@ -509,82 +563,107 @@ impl Worker {
         }
     }
 
+    /// Has the kernel perform one op, and returns its result when it has ended (**I1**): a count,
+    /// or a negated errno.
+    #[inline(always)]
+    pub(crate) fn perform_one(&self, fiber: FiberRef, op: Op) -> i32 {
+        let waiter = Waiter::new(fiber.token());
+        let completion = Completion::new();
+        self.push_or_refuse(fiber, &op, &completion, &waiter);
+        self.settle(fiber, &waiter, WaitedOps::one(&completion));
+        completion.result()
+    }
+
     /// Has the kernel perform these ops, and returns when all of them have ended (**I1**).
-    #[inline]
     pub(crate) fn perform(&self, fiber: FiberRef, slots: &[OpSlot]) {
         let waiter = Waiter::new(fiber.token());
         for slot in slots {
-            if self.push(slot, &waiter).is_err() && !self.push_when_possible(fiber, slot, &waiter) {
-                slot.completion.refuse(-libc::ECANCELED);
-            }
+            self.push_or_refuse(fiber, &slot.op, &slot.completion, &waiter);
         }
+        self.settle(fiber, &waiter, WaitedOps::slots(slots));
+    }
+
+    /// Suspends until nothing is owed to the waiter.
+    #[inline(always)]
+    fn settle(&self, fiber: FiberRef, waiter: &Waiter, ops: WaitedOps) {
         if waiter.is_settled() {
             return;
         }
-        fiber.set_ops(slots);
+        fiber.set_ops(ops);
+        fiber.refill_inline();
+        fiber.set_state(State::Waiting(Wait::Ops));
         if fiber.is_cancelled() && !self.is_unwinding(fiber) {
             // Cancelled while it waited for room: the call that cancelled it saw no ops.
-            self.cancel_ops(slots);
+            self.cancel_ops(fiber);
         }
-        fiber.refill_inline();
-        self.suspend(fiber, Wait::Ops);
+        self.switch_out(fiber);
         debug_assert!(waiter.is_settled(), "resumed before the last completion");
     }
 
-    /// Gives an op to the driver, unless others wait for room.
+    /// Gives an op to the driver, at once or when it is this fiber's turn; refuses it if the fiber
+    /// is cancelled while it waits for that.
     #[inline]
-    fn push(&self, slot: &OpSlot, waiter: &Waiter) -> Result<(), Full> {
-        let mut driver = self.driver.borrow_mut();
-        if driver.room() <= self.granted.get() || !self.room_queue.borrow().is_empty() {
-            return Err(Full);
+    fn push_or_refuse(&self, fiber: FiberRef, op: &Op, completion: &Completion, waiter: &Waiter) {
+        // SAFETY: I1. The callers' frames hold all of it until nothing is owed to the waiter, and
+        // cannot unwind before.
+        let pushed = self.in_line.get() == 0
+            && unsafe { self.driver.borrow_mut().push(op, completion, waiter) }.is_ok();
+        if !pushed && !self.push_when_possible(fiber, op, completion, waiter) {
+            completion.refuse(-libc::ECANCELED);
         }
-        // SAFETY: I1. The slot and the waiter lie in the frame of `perform`, which returns only
-        // when nothing is owed to the waiter, and cannot unwind before.
-        unsafe { driver.push(&slot.op, &slot.completion, waiter) }
     }
 
     /// Waits in line for room. False if the fiber was cancelled meanwhile.
     #[cold]
-    fn push_when_possible(&self, fiber: FiberRef, slot: &OpSlot, waiter: &Waiter) -> bool {
+    fn push_when_possible(
+        &self,
+        fiber: FiberRef,
+        op: &Op,
+        completion: &Completion,
+        waiter: &Waiter,
+    ) -> bool {
         loop {
             if fiber.is_cancelled() && !self.is_unwinding(fiber) {
                 return false;
             }
+            self.in_line.set(self.in_line.get() + 1);
             self.room_queue.borrow_mut().push_back(fiber);
             self.suspend(fiber, Wait::Room);
+            self.in_line.set(self.in_line.get() - 1);
             if !fiber.take_grant() {
                 self.room_queue.borrow_mut().retain(|&waits| waits != fiber);
                 continue;
             }
             self.granted.set(self.granted.get() - 1);
-            let mut driver = self.driver.borrow_mut();
-            // SAFETY: I1, as in `push`.
-            if unsafe { driver.push(&slot.op, &slot.completion, waiter) }.is_ok() {
+            // SAFETY: I1, as above.
+            if unsafe { self.driver.borrow_mut().push(op, completion, waiter) }.is_ok() {
                 return true;
             }
         }
     }
 
     /// Hands free places to those who wait for them, in order.
-    #[inline]
+    #[cold]
     fn grant_room(&self) {
-        let mut queue = self.room_queue.borrow_mut();
-        if queue.is_empty() {
-            return;
-        }
         let room = self.driver.borrow().room();
+        let mut queue = self.room_queue.borrow_mut();
         while self.granted.get() < room
             && let Some(fiber) = queue.pop_front()
         {
+            if fiber.state() != State::Waiting(Wait::Room) {
+                // A cancel has ended its wait: it is in the ready list already.
+                continue;
+            }
             self.granted.set(self.granted.get() + 1);
             fiber.grant();
-            fiber.set_state(State::Ready);
-            self.ready.borrow_mut().push_back(fiber);
+            fiber.set_state(State::Runnable);
+            self.ready.push(fiber);
         }
     }
 
     /// Sets a timer for a fiber; it is to be taken back when the wait has ended.
     pub(crate) fn set_timer(&self, at: Instant, fiber: FiberRef) -> TimerId {
+        self.has_timers.set(true);
         self.timers.borrow_mut().insert(at, fiber)
     }
 
@@ -596,7 +675,22 @@ impl Worker {
     /// for the kernel. Then a call that does not block is cheaper than the ring.
     #[inline]
     pub(crate) fn is_alone(&self) -> bool {
-        self.ready.borrow().is_empty() && self.driver.borrow_mut().queued() == 0
+        self.ready.is_empty() && !self.driver.borrow().has_queued()
+    }
+
+    /// Whether nothing could run while this fiber blocks the thread: no other worker is there to
+    /// make one runnable, nothing is in the kernel, no timer is set, and all other fibers wait for
+    /// fibers to end.
+    #[inline]
+    pub(crate) fn is_solitary(&self, fiber: FiberRef) -> bool {
+        self.ready.is_empty()
+            && self.waiting_for_fibers.get() + 1 == self.alive.get()
+            && self.shared.is_closed_world()
+            && !self.has_timers.get()
+            && self.driver.borrow().is_idle()
+            && self.unstarted.is_empty()
+            && self.in_line.get() == 0
+            && !fiber.is_cancelled()
     }
 
     // ----- cancelling -----
@@ -641,16 +735,19 @@ impl Worker {
     fn cancel(&self, fiber: FiberRef) {
         fiber.set_cancelled();
         if fiber.wakes_on_cancel() {
-            fiber.set_state(State::Ready);
-            self.ready.borrow_mut().push_back(fiber);
-        } else if let Some(ops) = fiber.cancellable_ops() {
-            self.cancel_ops(ops);
+            fiber.set_state(State::Runnable);
+            self.ready.push(fiber);
+        } else {
+            self.cancel_ops(fiber);
         }
     }
 
-    fn cancel_ops(&self, ops: &[OpSlot]) {
+    /// Asks the kernel to give up the ops that a fiber waits for.
+    #[cold]
+    fn cancel_ops(&self, fiber: FiberRef) {
+        let Some(ops) = fiber.cancellable_ops() else { return };
         let mut driver = self.driver.borrow_mut();
-        ops.iter().for_each(|slot| driver.cancel(&slot.completion));
+        ops.for_each(|completion| driver.cancel(completion));
     }
 
     /// When to wake for a report of ops that outlast their cancel, if that is before the next

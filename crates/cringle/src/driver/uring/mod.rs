@@ -38,6 +38,10 @@ const ENTER_EXT_ARG: u32 = 1 << 3;
 const ENTER_REGISTERED_RING: u32 = 1 << 4;
 const ENTER_NO_IOWAIT: u32 = 1 << 7;
 
+/// Turns after which the kernel is entered though nothing seems to wait there. (An enter costs as
+/// much as some hundred switches between fibers.)
+const TURNS_BLIND: u32 = 61;
+
 const REGISTER_RING_FDS: u32 = 20;
 const UNREGISTER_RING_FDS: u32 = 21;
 
@@ -98,6 +102,12 @@ pub(crate) struct Uring {
     sqpoll: bool,
     in_flight: u32,
     limit: u32,
+    /// Entries were queued since the last submission that took all.
+    unsubmitted: bool,
+    /// The kernel was entered since the queue of completions was last emptied.
+    unreaped: bool,
+    /// Turns since the last enter, where the ring does not say that work waits.
+    turns_unseen: u32,
     cancels: Cancels,
     fixed: Fixed,
     wake: WakeRead,
@@ -144,6 +154,9 @@ impl Uring {
             sqpoll: options.sqpoll.is_some(),
             in_flight: 0,
             limit: options.in_flight_limit,
+            unsubmitted: false,
+            unreaped: false,
+            turns_unseen: 0,
             cancels: Cancels::default(),
             fixed: Fixed::default(),
             wake: WakeRead { fd: wake_fd, count: Box::new(0), armed: false, closing: false },
@@ -201,7 +214,7 @@ impl Uring {
         }
         let entry = encode::entry(op).user_data(std::ptr::from_ref(completion) as u64);
         self.push_entry(&entry)?;
-        completion.start(waiter);
+        completion.start(op.name(), waiter);
         self.in_flight += 1;
         Ok(())
     }
@@ -209,12 +222,14 @@ impl Uring {
     /// Queues an entry, after a submission when there is no room for it.
     #[inline]
     fn push_entry(&mut self, entry: &io_uring::squeue::Entry) -> Result<(), Full> {
+        self.unsubmitted = true;
         // SAFETY: what the entry points to outlives the op: for ops of fibers by `push`'s contract,
         // for those of the driver because they point into the driver's own boxes.
         if unsafe { self.ring.submission().push(entry) }.is_ok() {
             return Ok(());
         }
         self.make_space();
+        self.unsubmitted = true;
         // SAFETY: as above.
         unsafe { self.ring.submission().push(entry) }.map_err(|_| Full)
     }
@@ -278,18 +293,57 @@ impl Uring {
         self.wake.armed = self.push_entry(&entry).is_ok();
     }
 
-    /// Whether something waits for a call to [`enter`](Self::enter).
+    /// What a turn has to do with the ring: whether [`reap`](Self::reap) may find something, and
+    /// whether something waits for [`enter`](Self::enter).
     #[inline]
-    pub(crate) fn wants_enter(&mut self) -> bool {
+    pub(crate) fn attention(&mut self) -> (bool, bool) {
+        // Where completions are deferred, they come into the queue only while the kernel is
+        // entered, and the ring says when it should be.
+        let reap = self.unreaped || !self.features.has(Feature::DeferTaskrun);
+        if self.unsubmitted && !self.sqpoll {
+            return (reap, true);
+        }
+        // With nothing in the kernel nothing comes from there but wake-ups, whose messages are seen
+        // in the inbox.
+        if self.is_idle() && !self.unsubmitted {
+            return (reap, false);
+        }
         let queue = self.ring.submission();
-        let queued = !queue.is_empty() && (!self.sqpoll || queue.need_wakeup());
-        queued || queue.taskrun() || queue.cq_overflow() || self.cancels.has_backlog()
+        let flagged = queue.taskrun() || queue.cq_overflow();
+        let asleep = self.sqpoll && self.unsubmitted && queue.need_wakeup();
+        drop(queue);
+        (reap, flagged || asleep || self.cancels.has_backlog() || self.is_blind())
     }
 
-    /// Entries that the next submission takes to the kernel.
+    /// Without the flag that says when deferred work waits, the kernel is entered now and then.
     #[inline]
-    pub(crate) fn queued(&mut self) -> usize {
-        self.ring.submission().len()
+    fn is_blind(&mut self) -> bool {
+        if self.features.has(Feature::TaskrunFlag) || !self.features.has(Feature::DeferTaskrun) {
+            return false;
+        }
+        self.turns_unseen += 1;
+        self.turns_unseen >= TURNS_BLIND
+    }
+
+    /// Whether nothing is in the kernel or on the way there.
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.in_flight == 0 && self.cancels.is_idle()
+    }
+
+    /// Whether entries wait for the next submission.
+    #[inline]
+    pub(crate) fn has_queued(&self) -> bool {
+        self.unsubmitted
+    }
+
+    /// Has the kernel take everything that is queued: a message for another ring among it must not
+    /// be sent when that ring's number may mean another (**I9**).
+    pub(crate) fn flush(&mut self) {
+        while !self.ring.submission().is_empty() {
+            self.call_enter(0, ENTER_GETEVENTS, None);
+            self.reap(|_| {});
+        }
     }
 
     /// Submits what is queued, runs the kernel's deferred work, and waits if asked to.
@@ -300,10 +354,13 @@ impl Uring {
             Wait::No => return self.call_enter(0, ENTER_GETEVENTS, None),
             Wait::Until(deadline) => earlier(deadline, self.cancels.next_due()),
         };
-        // Nobody could wake a sleeper whose wake-up read is not armed: it naps instead.
-        let deadline = match self.wake.armed || self.wake.closing {
-            true => deadline,
-            false => earlier(deadline, Some(Instant::now() + Duration::from_millis(1))),
+        // Nobody could wake a sleeper whose wake-up read is not armed, nor one whose cancels the
+        // kernel had no room for: it naps instead.
+        let unheard = !self.wake.armed && !self.wake.closing;
+        let unasked = self.cancels.has_backlog() && self.cancels.in_flight == 0;
+        let deadline = match unheard || unasked {
+            false => deadline,
+            true => earlier(deadline, Some(Instant::now() + Duration::from_millis(1))),
         };
         let timeout = deadline.map(|at| at.saturating_duration_since(Instant::now()));
         let mut flags = ENTER_GETEVENTS;
@@ -321,9 +378,14 @@ impl Uring {
             flags |= ENTER_SQ_WAKEUP;
         }
         self.counters.enters += 1;
+        self.unreaped = true;
+        self.turns_unseen = 0;
         match self.enter_syscall(queued, want, flags, timeout) {
             // A short count leaves the rest queued, in order: the next call takes them.
-            Ok(taken) => self.counters.submitted += u64::from(taken),
+            Ok(taken) => {
+                self.counters.submitted += u64::from(taken);
+                self.unsubmitted = taken < queued;
+            }
             // The time is up, or a signal came: whoever waits looks again.
             Err(libc::ETIME | libc::EINTR) => {}
             // Nothing was taken, everything stays queued. The kernel wants completions to be
@@ -389,6 +451,7 @@ impl Uring {
     #[inline]
     pub(crate) fn reap(&mut self, mut sink: impl FnMut(Token)) -> usize {
         let mut count = 0;
+        self.unreaped = false;
         for cqe in self.ring.completion() {
             count += 1;
             let user_data = cqe.user_data();
@@ -425,12 +488,6 @@ impl Uring {
         }
         self.counters.completed += count as u64;
         count
-    }
-
-    /// Whether [`reap`](Self::reap) would find something.
-    #[inline]
-    pub(crate) fn has_completions(&mut self) -> bool {
-        !self.ring.completion().is_empty()
     }
 
     pub(crate) fn register_file(&mut self, fd: RawFd) -> io::Result<u32> {

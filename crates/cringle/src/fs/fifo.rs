@@ -1,0 +1,77 @@
+//! Opening a FIFO: waiting for its other end.
+//!
+//! std's open of a FIFO waits in the kernel. In the ring that wait would hold one of the few kernel
+//! threads that also do the buffered writes: a handful of FIFOs whose other ends are late would
+//! stop every write of the worker, perhaps the one that their writers wait for. So the library
+//! opens without waiting and the fiber itself waits, where a cancel reaches it:
+//!
+//! - to write, an open answers `ENXIO` until there is a reader, and is asked again;
+//! - to read, it succeeds at once, and what it gave is kept (to everybody else, a reader that
+//!   waits in `open(2)` is a reader too) until a writer has come.
+//!
+//! The kernel does not tell when a writer opens and writes nothing, so both look again after a
+//! pause.
+
+use crate::runtime::cancelled;
+use crate::runtime::fiber::{FiberRef, Wait};
+use crate::runtime::worker::Here;
+use crate::sys;
+use std::io;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+/// Rounds in which only the other fibers, of which one may be the peer, have their turn.
+const YIELDS: u32 = 8;
+const FIRST_PAUSE: Duration = Duration::from_micros(100);
+const LONGEST_PAUSE: Duration = Duration::from_millis(10);
+
+/// The pauses of one wait, each longer than the one before.
+#[derive(Default)]
+pub(super) struct Pauses {
+    rounds: u32,
+}
+
+impl Pauses {
+    /// Waits for a while. Fails if the fiber is cancelled.
+    pub(super) fn pause(&mut self, worker: Here, fiber: FiberRef) -> io::Result<()> {
+        if worker.refuses(fiber) {
+            return Err(cancelled::error());
+        }
+        if self.rounds < YIELDS {
+            worker.yield_now(fiber);
+        } else {
+            let doublings = (self.rounds - YIELDS).min(16);
+            let pause = (FIRST_PAUSE * (1 << doublings)).min(LONGEST_PAUSE);
+            let timer = worker.set_timer(Instant::now() + pause, fiber);
+            worker.suspend(fiber, Wait::Sleep);
+            worker.take_back_timer(timer);
+        }
+        self.rounds += 1;
+        Ok(())
+    }
+}
+
+/// Waits until the FIFO of this reading end has a writer, or had one since it was opened.
+pub(super) fn wait_for_writer(
+    worker: Here,
+    fiber: FiberRef,
+    reader: &impl AsFd,
+) -> io::Result<()> {
+    let (_unread, scratch) = io::pipe()?;
+    let mut pauses = Pauses::default();
+    while !writer_has_come(reader, &scratch)? {
+        pauses.pause(worker, fiber)?;
+    }
+    Ok(())
+}
+
+fn writer_has_come(reader: &impl AsFd, scratch: &impl AsFd) -> io::Result<bool> {
+    match sys::tee_byte(reader.as_fd(), scratch.as_fd()) {
+        // Nothing to read, and nobody to write it; or somebody came and went: a hang-up.
+        Ok(0) => Ok(sys::poll_now(reader.as_fd(), libc::POLLIN)? != 0),
+        Ok(_) => Ok(true),
+        // Nothing to read *yet*.
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(true),
+        Err(e) => Err(e),
+    }
+}

@@ -1,0 +1,78 @@
+//! For tests that need a process of their own: because they end it, or count what is in it.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use std::io;
+use std::process::{Command, Output};
+
+const WHO: &str = "CRINGLE_TEST_CHILD";
+
+/// `None` in the child: do it. Else the child has run this test alone, and this is how it ended.
+pub(crate) fn run(test: &str) -> Option<Output> {
+    run_with(test, |command| command)
+}
+
+/// As [`run`], with something more said to the child's command.
+pub(crate) fn run_with(test: &str, prepare: impl FnOnce(&mut Command) -> &mut Command) -> Option<Output> {
+    if std::env::var(WHO).is_ok_and(|who| who == test) {
+        return None;
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
+    command.env(WHO, test).env_remove("RUST_BACKTRACE").env_remove("RUST_MIN_STACK");
+    Some(prepare(&mut command).output().unwrap())
+}
+
+/// Runs the body in a child that must succeed.
+pub(crate) fn must_succeed(test: &str, body: impl FnOnce()) {
+    match run(test) {
+        None => body(),
+        Some(output) => assert!(output.status.success(), "{}", said(&output)),
+    }
+}
+
+/// What the child wrote.
+pub(crate) fn said(output: &Output) -> String {
+    let [out, err] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    format!("{}\n{out}\n{err}", output.status)
+}
+
+/// Lowers a limit of this process: in a child, where it cannot hurt others.
+pub(crate) fn limit(resource: u32, to: u64) -> io::Result<()> {
+    let limit = libc::rlimit { rlim_cur: to, rlim_max: to };
+    // SAFETY: the call reads the structure it is given.
+    match unsafe { libc::setrlimit(resource, &limit) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Descriptors, mappings and threads of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Footprint {
+    pub(crate) descriptors: usize,
+    pub(crate) mappings: usize,
+    pub(crate) threads: usize,
+}
+
+impl Footprint {
+    pub(crate) fn now() -> Footprint {
+        let entries = |path| std::fs::read_dir(path).unwrap().count();
+        Footprint {
+            descriptors: entries("/proc/self/fd"),
+            mappings: std::fs::read_to_string("/proc/self/maps").unwrap().lines().count(),
+            threads: entries("/proc/self/task"),
+        }
+    }
+}
+
+/// A field of `/proc/self/status` in KiB.
+pub(crate) fn status_kib(field: &str) -> u64 {
+    field_kib("/proc/self/status", field)
+}
+
+/// A field of a file like `/proc/meminfo` in KiB.
+pub(crate) fn field_kib(path: &str, field: &str) -> u64 {
+    let text = std::fs::read_to_string(path).unwrap();
+    let line = text.lines().find(|line| line.starts_with(field)).expect("the kernel tells it");
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}

@@ -1,0 +1,402 @@
+//! `run` starts, ends, and leaves nothing behind.
+
+mod child;
+
+use child::Footprint;
+use cringle::{Builder, fiber};
+use std::cell::Cell;
+use std::io::ErrorKind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// The text of a panic.
+fn message(payload: Box<dyn std::any::Any + Send>) -> String {
+    match payload.downcast::<String>() {
+        Ok(text) => *text,
+        Err(payload) => payload.downcast::<&str>().expect("a text").to_string(),
+    }
+}
+
+#[test]
+fn it_returns_the_closures_value() {
+    assert_eq!(cringle::run(|| 42), 42);
+}
+
+#[test]
+fn it_lends_the_callers_frame() {
+    let text = String::from("mine");
+    let cell = Cell::new(0);
+    cringle::run(|| cell.set(text.len()));
+    assert_eq!(cell.get(), 4);
+}
+
+#[test]
+fn its_closure_runs_on_the_callers_thread() {
+    let here = std::thread::current().id();
+    assert_eq!(cringle::run(|| std::thread::current().id()), here);
+}
+
+#[test]
+fn it_propagates_the_closures_panic() {
+    let caught = catch_unwind(|| cringle::run(|| std::panic::panic_any(17)));
+    assert_eq!(*caught.unwrap_err().downcast::<i32>().unwrap(), 17);
+}
+
+#[test]
+fn a_panicking_closure_ends_the_fibers_first() {
+    let ended = Arc::new(AtomicUsize::new(0));
+    let theirs = Arc::clone(&ended);
+    let caught = catch_unwind(AssertUnwindSafe(|| {
+        cringle::run(|| {
+            for _ in 0..10 {
+                let note = OnDrop(Arc::clone(&theirs));
+                fiber::spawn(move || {
+                    let _note = note;
+                    fiber::park();
+                });
+            }
+            std::panic::resume_unwind(Box::new("mine"));
+        });
+    }));
+    assert_eq!(message(caught.unwrap_err()), "mine");
+    assert_eq!(ended.load(Ordering::SeqCst), 10);
+}
+
+#[test]
+fn a_run_within_a_run_panics_with_a_sentence() {
+    cringle::run(|| {
+        let caught = catch_unwind(|| cringle::run(|| ()));
+        let text = message(caught.unwrap_err());
+        assert!(text.contains("within a `run`") && text.contains("spawn a fiber"), "{text}");
+        // Nor from a fiber that another worker may have.
+        let nested = fiber::spawn(|| catch_unwind(|| cringle::run(|| ())).is_err());
+        assert!(nested.join().unwrap());
+    });
+}
+
+#[test]
+fn a_thread_of_unblock_may_run_its_own() {
+    let sum = cringle::run(|| {
+        let nested = || cringle::run(|| fiber::spawn(|| 40).join().unwrap());
+        fiber::unblock(nested) + fiber::spawn(|| 2).join().unwrap()
+    });
+    assert_eq!(sum, 42);
+}
+
+#[test]
+fn two_threads_run_at_once() {
+    // Each side waits inside of its `run` until the other one is inside, too.
+    let barrier = std::sync::Barrier::new(2);
+    let side = || {
+        Builder::new()
+            .workers(2)
+            .run(|| {
+                fiber::unblock(|| barrier.wait());
+                let sum: usize = (0..100).map(|n| fiber::spawn(move || n).join().unwrap()).sum();
+                fiber::unblock(|| barrier.wait());
+                sum
+            })
+            .unwrap()
+    };
+    std::thread::scope(|s| {
+        let other = s.spawn(side);
+        assert_eq!((side(), other.join().unwrap()), (4950, 4950));
+    });
+}
+
+#[test]
+fn a_run_in_a_destructor_of_a_panicking_thread_ends() {
+    struct RunsWhenDropped;
+    impl Drop for RunsWhenDropped {
+        fn drop(&mut self) {
+            let run = Builder::new().workers(2).run(|| {
+                assert!(!fiber::panicking());
+                fiber::spawn_local(fiber::park);
+                fiber::Builder::new().worker(1).spawn(fiber::park).unwrap();
+            });
+            run.unwrap();
+        }
+    }
+    let caught = catch_unwind(|| {
+        let _runs = RunsWhenDropped;
+        std::panic::resume_unwind(Box::new("mine"));
+    });
+    assert_eq!(message(caught.unwrap_err()), "mine");
+}
+
+#[test]
+fn limits_out_of_range_are_refused_with_their_name() {
+    let cases = [
+        (Builder::new().workers(0), "Builder::workers"),
+        (Builder::new().workers(1025), "Builder::workers"),
+        (Builder::new().ring_entries(0), "Builder::ring_entries is 0"),
+        (Builder::new().ring_entries(32769), "Builder::ring_entries is 32769"),
+        (Builder::new().in_flight_limit(0), "Builder::in_flight_limit is 0"),
+        (Builder::new().in_flight_limit(65536), "Builder::in_flight_limit is 65536"),
+    ];
+    for (builder, text) in cases {
+        let error = builder.run(|| unreachable!("it must not run")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert!(error.to_string().contains(text), "{error}");
+    }
+}
+
+#[test]
+fn limits_at_the_ends_of_their_range_work() {
+    let smallest = Builder::new().workers(1).ring_entries(1).in_flight_limit(1);
+    let largest = Builder::new().workers(1).ring_entries(32768).in_flight_limit(65535);
+    for builder in [smallest, largest] {
+        let len = builder.run(|| cringle::fs::File::open("/proc/self/exe")?.metadata());
+        assert!(len.unwrap().unwrap().len() > 0);
+    }
+}
+
+/// For each number of descriptors that do not suffice the error says so, nothing ran, and the
+/// descriptors that were made are given back.
+#[test]
+fn too_few_descriptors_are_an_error_with_the_remedy() {
+    child::must_succeed("too_few_descriptors_are_an_error_with_the_remedy", || {
+        let _ = Builder::new().workers(3).run(|| ()); // what is opened once in a process
+        let before = Footprint::now();
+        let mut refusals = 0;
+        for allowed in 0.. {
+            // The limit is on the number, and the lowest free ones are taken.
+            let limit = libc::rlimit { rlim_cur: allowed, rlim_max: 4096 };
+            // SAFETY: the call reads the structure.
+            assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
+            let mut ran = false;
+            let result = Builder::new().workers(3).run(|| ran = true);
+            let limit = libc::rlimit { rlim_cur: 4096, rlim_max: 4096 };
+            // SAFETY: the call reads the structure.
+            assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
+            assert_eq!(Footprint::now().descriptors, before.descriptors);
+            assert_eq!(Footprint::now().threads, before.threads);
+            match result {
+                Ok(()) => {
+                    assert!(ran);
+                    break;
+                }
+                Err(error) => {
+                    assert!(!ran);
+                    assert!(error.to_string().contains("RLIMIT_NOFILE"), "{error}");
+                    refusals += 1;
+                }
+            }
+        }
+        assert!(refusals >= 6, "three eventfds and three rings are made: {refusals} refusals");
+    });
+}
+
+#[test]
+fn run_panics_with_the_remedy_where_the_system_refuses() {
+    child::must_succeed("run_panics_with_the_remedy_where_the_system_refuses", || {
+        child::limit(libc::RLIMIT_NOFILE, 3).unwrap();
+        let text = message(catch_unwind(|| cringle::run(|| ())).unwrap_err());
+        assert!(text.contains("cringle::run cannot start"), "{text}");
+        assert!(text.contains("RLIMIT_NOFILE"), "{text}");
+    });
+}
+
+#[test]
+fn too_little_address_space_is_an_error_with_the_remedy() {
+    child::must_succeed("too_little_address_space_is_an_error_with_the_remedy", || {
+        // The closure's stack wants 8 MiB; a ring wants less than half a MiB.
+        let now = child::status_kib("VmSize:") * 1024;
+        child::limit(libc::RLIMIT_AS, now + (6 << 20)).unwrap();
+        let error = Builder::new().workers(1).run(|| unreachable!()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+        assert!(error.to_string().contains("RLIMIT_AS"), "{error}");
+    });
+}
+
+#[test]
+fn fibers_wait_for_a_stack_where_address_space_is_scarce() {
+    child::must_succeed("fibers_wait_for_a_stack_where_address_space_is_scarce", || {
+        let ran = AtomicUsize::new(0);
+        let run = Builder::new().workers(1).run(|| {
+            let now = child::status_kib("VmSize:") * 1024;
+            child::limit(libc::RLIMIT_AS, now + (20 << 20)).unwrap();
+            fiber::scope(|s| {
+                for _ in 0..200 {
+                    s.spawn(|| {
+                        fiber::yield_now();
+                        ran.fetch_add(1, Ordering::Relaxed);
+                    });
+                }
+            });
+        });
+        run.unwrap();
+        assert_eq!(ran.into_inner(), 200);
+    });
+}
+
+fn cores_of_this_thread() -> Vec<usize> {
+    // SAFETY: an all-zero set is a valid one, and the call fills it.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        assert_eq!(libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set), 0);
+        (0..libc::CPU_SETSIZE as usize).filter(|&cpu| libc::CPU_ISSET(cpu, &set)).collect()
+    }
+}
+
+#[test]
+fn pinned_workers_have_a_core_each_and_the_caller_gets_its_cores_back() {
+    let before = cores_of_this_thread();
+    let inside = Builder::new().workers(2).pin(true).run(|| {
+        let other = fiber::Builder::new().worker(1).spawn(cores_of_this_thread).unwrap();
+        let theirs = other.join().unwrap();
+        (cores_of_this_thread(), theirs, fiber::unblock(cores_of_this_thread))
+    });
+    let (first, second, pool) = inside.unwrap();
+    assert_eq!(first, before[..1]);
+    assert_eq!(second, [before[1 % before.len()]]);
+    assert_eq!(pool, before, "threads of the pool are not confined to the worker's core");
+    assert_eq!(cores_of_this_thread(), before);
+    // Also when it panics.
+    let run = || Builder::new().pin(true).run(|| std::panic::resume_unwind(Box::new(1)));
+    catch_unwind(run).map(drop).unwrap_err();
+    assert_eq!(cores_of_this_thread(), before);
+}
+
+#[test]
+fn workers_are_not_pinned_unless_asked() {
+    let before = cores_of_this_thread();
+    let inside = Builder::new().workers(2).run(|| {
+        let other = fiber::Builder::new().worker(1).spawn(cores_of_this_thread).unwrap();
+        [cores_of_this_thread(), other.join().unwrap()]
+    });
+    assert_eq!(inside.unwrap(), [before.clone(), before]);
+}
+
+/// A bit of everything that takes descriptors, mappings or threads.
+fn a_short_run(round: usize) {
+    let run = Builder::new().workers(1 + round % 3).run(|| {
+        let file = cringle::fs::File::open("/proc/self/exe").unwrap();
+        let length = fiber::spawn(move || file.metadata().unwrap().len()).join().unwrap();
+        let cores = fiber::unblock(|| std::thread::available_parallelism().unwrap().get());
+        for _ in 0..20 {
+            fiber::spawn_local(fiber::park);
+            fiber::spawn(|| fiber::sleep(Duration::from_secs(3600)));
+        }
+        length as usize + cores
+    });
+    assert!(run.unwrap() > 0);
+}
+
+#[test]
+fn nothing_is_left_after_a_thousand_runs() {
+    child::must_succeed("nothing_is_left_after_a_thousand_runs", || {
+        (0..10).for_each(a_short_run);
+        let after_ten = Footprint::now();
+        (10..1000).for_each(a_short_run);
+        assert_eq!(Footprint::now(), after_ten);
+    });
+}
+
+#[test]
+fn nothing_is_left_after_runs_that_panic_or_fail() {
+    child::must_succeed("nothing_is_left_after_runs_that_panic_or_fail", || {
+        let fail = |_| {
+            let panics = || {
+                cringle::run(|| {
+                    fiber::spawn_local(fiber::park);
+                    std::panic::resume_unwind(Box::new(1));
+                })
+            };
+            catch_unwind(panics).map(drop).unwrap_err();
+            Builder::new().workers(0).run(|| ()).unwrap_err();
+        };
+        (0..10).for_each(fail);
+        let after_ten = Footprint::now();
+        (0..200).for_each(fail);
+        assert_eq!(Footprint::now(), after_ten);
+    });
+}
+
+/// Counts what is dropped.
+struct OnDrop(Arc<AtomicUsize>);
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn what_is_left_when_run_returns_is_cancelled_and_waited_for() {
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let run = Builder::new().workers(2).run(|| {
+        for n in 0..100 {
+            let note = OnDrop(Arc::clone(&dropped));
+            fiber::Builder::new()
+                .worker(n % 2)
+                .spawn(move || {
+                    let _note = note;
+                    match n % 3 {
+                        0 => fiber::park(),
+                        1 => fiber::sleep(Duration::from_secs(3600)),
+                        _ => drop(fiber::spawn(fiber::park).join()),
+                    }
+                })
+                .unwrap();
+        }
+        fiber::yield_now();
+    });
+    run.unwrap();
+    assert_eq!(dropped.load(Ordering::SeqCst), 100);
+}
+
+#[test]
+fn an_unstarted_fiber_is_started_cancelled_and_not_dropped_unrun() {
+    let started = Arc::new(AtomicUsize::new(0));
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let run = Builder::new().workers(1).run(|| {
+        for _ in 0..1000 {
+            let (started, note) = (Arc::clone(&started), OnDrop(Arc::clone(&dropped)));
+            fiber::spawn(move || {
+                let _note = note;
+                started.fetch_add(1, Ordering::SeqCst);
+                fiber::yield_now();
+                unreachable!("it is cancelled from the start");
+            });
+        }
+        assert_eq!(started.load(Ordering::SeqCst), 0, "the closure never waited");
+    });
+    run.unwrap();
+    assert_eq!((started.load(Ordering::SeqCst), dropped.load(Ordering::SeqCst)), (1000, 1000));
+}
+
+#[test]
+fn fibers_that_make_fibers_while_it_ends_are_all_waited_for() {
+    let ended = Arc::new(AtomicUsize::new(0));
+    /// Makes two of itself, down to the depth.
+    fn branch(depth: usize, ended: Arc<AtomicUsize>) {
+        if depth > 0 {
+            let theirs = Arc::clone(&ended);
+            fiber::spawn(move || branch(depth - 1, theirs));
+            let theirs = Arc::clone(&ended);
+            fiber::spawn_local(move || branch(depth - 1, theirs));
+        }
+        ended.fetch_add(1, Ordering::SeqCst);
+    }
+    for _ in 0..20 {
+        ended.store(0, Ordering::SeqCst);
+        let theirs = Arc::clone(&ended);
+        Builder::new().workers(3).run(move || fiber::spawn(|| branch(7, theirs))).unwrap();
+        assert_eq!(ended.load(Ordering::SeqCst), (1 << 8) - 1);
+    }
+}
+
+/// The last fibers of two workers end at the same instant, over and over: one of the two must see
+/// that none is left.
+#[test]
+fn two_workers_that_become_idle_at_once_see_the_end() {
+    for _ in 0..300 {
+        let run = Builder::new().workers(2).run(|| {
+            fiber::Builder::new().worker(1).spawn(fiber::park).unwrap();
+        });
+        run.unwrap();
+    }
+}
