@@ -1,7 +1,68 @@
 //! Stackful fibers over one `io_uring` per core, in the shape of std.
+//!
+//! Code reads like plain `std`: a [`File`](fs::File) is `Read`, `Write` and `Seek`, buffers are
+//! borrowed, [`fiber::scope`] is `std::thread::scope`. Only the calling fiber waits; its worker goes
+//! on with the others, and one call to the kernel submits what all of them have asked for.
+//!
+//! ```
+//! use cringle::{block::Batch, fiber, fs::File};
+//! use std::io;
+//! use std::os::unix::fs::FileExt;
+//!
+//! fn main() -> io::Result<()> {
+//!     cringle::run(|| {
+//!         let file = File::open("/proc/self/exe")?;
+//!
+//!         // Fibers: each waits for its own read.
+//!         let (mut head, mut next) = ([0; 4], [0; 4]);
+//!         fiber::scope(|s| {
+//!             s.spawn_local(|| file.read_exact_at(&mut head, 0));
+//!             s.spawn_local(|| file.read_exact_at(&mut next, 4));
+//!         });
+//!         assert_eq!(&head, b"\x7fELF");
+//!
+//!         // A batch: many reads, one wait.
+//!         let mut pages = vec![0; 8 * 512];
+//!         let mut batch = Batch::new();
+//!         for (page, offset) in pages.chunks_mut(512).zip((0..).step_by(512)) {
+//!             batch.read(&file, page, offset);
+//!         }
+//!         for count in batch.submit() {
+//!             assert_eq!(count?, 512);
+//!         }
+//!         Ok(())
+//!     })
+//! }
+//! ```
+//!
+//! # Where to look
+//!
+//! | to | see |
+//! |---|---|
+//! | start and size a runtime | [`run`], [`Builder`] |
+//! | spawn, join, sleep, park, borrow | [`fiber`], as `std::thread` |
+//! | use files | [`fs`], as `std::fs` |
+//! | read or write many blocks at once | [`block::Batch`]; without fibers [`block::BlockIo`] |
+//! | wait for any other descriptor | [`io::ready`] |
+//! | call what blocks | [`fiber::unblock`] |
+//! | use an opcode that is not wrapped | `ring::submit`, feature `raw` |
+//!
+//! # Sound with borrowed buffers
+//!
+//! A fiber's stack can neither move nor vanish while the kernel writes into it: the fiber that asked
+//! is suspended until the last completion is in, cancelled or not, and [`run`] returns only when
+//! nothing is in the kernel any more. What else may not be held over a wait is in the guide's page
+//! on hazards.
+//!
+//! # Requirements
+//!
+//! Linux 6.1 or newer with `io_uring` allowed; x86-64 or aarch64. Newer kernels bring more, each
+//! [`Feature`](runtime::Feature) probed alone.
+
+#![deny(missing_docs)]
 
 #[cfg(not(target_os = "linux"))]
-compile_error!("cringle stands on io_uring and epoll: it is for Linux only");
+compile_error!("cringle stands on io_uring: it is for Linux only");
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("cringle needs a 64-bit address space: fibers' stacks are mapped by the mebibyte");
 
@@ -18,3 +79,12 @@ mod sys;
 
 pub use runtime::cancelled::Cancelled;
 pub use runtime::run::{Builder, run};
+
+/// The pages whose code must keep compiling and running.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/hazards.md")]
+    struct Hazards;
+}

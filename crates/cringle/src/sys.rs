@@ -77,8 +77,7 @@ pub(crate) fn file_kind_with(fd: RawFd, flags: c_int) -> FileKind {
         }
     };
     // SAFETY: no pointers; asking where the cursor is does not move it.
-    let stream =
-        unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) } < 0 && errno() == libc::ESPIPE;
+    let stream = unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) } < 0 && errno() == libc::ESPIPE;
     FileKind {
         regular: mode == libc::S_IFREG && !stream,
         fifo: mode == libc::S_IFIFO,

@@ -1,48 +1,212 @@
 //! Fibers behave as std's threads do.
 
-use cringle::fiber;
+mod child;
+
+use cringle::{Builder, fiber, runtime};
 use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+use std::os::unix::process::ExitStatusExt;
+use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, resume_unwind};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, mpsc};
+use std::time::{Duration, Instant};
+
+/// Runs `f` with one worker: what is asserted about order holds there.
+fn on_one_worker<T>(f: impl FnOnce() -> T) -> T {
+    Builder::new().workers(1).run(f).unwrap()
+}
+
+fn on_two_workers<T>(f: impl FnOnce() -> T) -> T {
+    Builder::new().workers(2).run(f).unwrap()
+}
+
+// ----- joining -----
 
 #[test]
-fn run_returns_the_closures_value() {
-    assert_eq!(cringle::run(|| 42), 42);
+fn join_returns_the_value() {
+    cringle::run(|| {
+        assert_eq!(fiber::spawn(|| "sent").join().unwrap(), "sent");
+        assert_eq!(*fiber::spawn_local(|| Rc::new(7)).join().unwrap(), 7);
+    });
 }
 
 #[test]
-fn run_lends_the_callers_frame() {
-    let text = String::from("mine");
-    let cell = Cell::new(0);
-    cringle::run(|| cell.set(text.len()));
-    assert_eq!(cell.get(), 4);
+fn a_panic_reaches_join_with_its_payload() {
+    cringle::run(|| {
+        let result = fiber::spawn(|| -> () { panic_any(17) }).join();
+        assert_eq!(*result.unwrap_err().downcast::<i32>().unwrap(), 17);
+        let n = std::hint::black_box(3);
+        let result = fiber::spawn_local(move || -> () { panic!("n = {n}") }).join();
+        assert_eq!(*result.unwrap_err().downcast::<String>().unwrap(), "n = 3");
+    });
 }
 
 #[test]
-fn run_propagates_the_closures_panic() {
-    let caught = std::panic::catch_unwind(|| cringle::run(|| panic!("mine")));
-    assert_eq!(*caught.unwrap_err().downcast::<&str>().unwrap(), "mine");
+fn a_panic_that_nobody_joins_ends_its_fiber_alone() {
+    on_one_worker(|| {
+        drop(fiber::spawn_local(|| resume_unwind(Box::new(1))));
+        assert_eq!(fiber::spawn_local(|| 2).join().unwrap(), 2);
+    });
 }
 
 #[test]
 fn a_thousand_fibers_on_two_workers_all_run() {
     let count = AtomicUsize::new(0);
-    let builder = cringle::Builder::new().workers(2);
-    builder
-        .run(|| {
-            fiber::scope(|s| {
-                for _ in 0..1000 {
-                    s.spawn(|| {
-                        fiber::yield_now();
-                        count.fetch_add(1, Ordering::Relaxed)
-                    });
-                }
-            });
-        })
-        .unwrap();
+    on_two_workers(|| {
+        fiber::scope(|s| {
+            for _ in 0..1000 {
+                s.spawn(|| {
+                    fiber::yield_now();
+                    count.fetch_add(1, Ordering::Relaxed)
+                });
+            }
+        });
+    });
     assert_eq!(count.into_inner(), 1000);
 }
+
+#[test]
+fn a_fiber_of_another_worker_can_be_joined_at_any_moment() {
+    on_two_workers(|| {
+        for n in 0..3000 {
+            let other = fiber::Builder::new().worker(1).spawn(move || n).unwrap();
+            // Sometimes it has ended, sometimes it runs, sometimes it has not begun.
+            (0..n % 7).for_each(|_| fiber::yield_now());
+            assert_eq!(other.join().unwrap(), n);
+        }
+    });
+}
+
+#[test]
+fn is_finished_tells_whether_join_would_return_at_once() {
+    on_one_worker(|| {
+        let handle = fiber::spawn_local(fiber::park);
+        assert!(!handle.is_finished());
+        fiber::yield_now();
+        assert!(!handle.is_finished());
+        handle.thread().unpark();
+        while !handle.is_finished() {
+            fiber::yield_now();
+        }
+        handle.join().unwrap();
+    });
+}
+
+#[test]
+fn a_handle_may_be_joined_by_another_fiber_a_thread_and_after_run() {
+    on_two_workers(|| {
+        let first = fiber::spawn(|| 1);
+        let second = fiber::spawn(move || first.join().unwrap() + 1);
+        let third = fiber::unblock(move || second.join().unwrap() + 1);
+        assert_eq!(third, 3);
+    });
+    let (value, panic) = cringle::run(|| {
+        (fiber::spawn(|| 4), fiber::spawn_local(|| -> () { resume_unwind(Box::new(5)) }))
+    });
+    assert!(value.is_finished());
+    assert_eq!(value.join().unwrap(), 4);
+    assert_eq!(*panic.join().unwrap_err().downcast::<i32>().unwrap(), 5);
+}
+
+#[test]
+fn dropping_a_handle_detaches_the_fiber() {
+    let (tell, told) = mpsc::channel();
+    on_one_worker(|| {
+        drop(fiber::spawn(move || {
+            fiber::yield_now();
+            tell.send("ended").unwrap();
+        }));
+        fiber::unblock(|| ());
+        while told.try_recv() != Ok("ended") {
+            fiber::yield_now();
+        }
+    });
+}
+
+// ----- who it is -----
+
+#[test]
+fn fibers_have_names_and_ids() {
+    cringle::run(|| {
+        assert_eq!(fiber::current().name(), Some("main"));
+        assert_eq!(fiber::spawn(|| fiber::current().name().is_none()).join().unwrap(), true);
+        let named = fiber::Builder::new().name("indexer".into());
+        let handle = named.spawn(|| fiber::current()).unwrap();
+        assert_eq!(handle.thread().name(), Some("indexer"));
+        let id = handle.thread().id();
+        assert_eq!(handle.join().unwrap().id(), id, "the handle and the fiber tell the same");
+
+        let mut ids = HashSet::from([fiber::current().id(), id]);
+        for _ in 0..100 {
+            assert!(ids.insert(fiber::spawn_local(|| fiber::current().id()).join().unwrap()));
+        }
+        assert_eq!(fiber::current().id(), fiber::current().id());
+    });
+}
+
+#[test]
+fn outside_of_run_current_is_the_thread() {
+    let named = std::thread::Builder::new().name("outside".into());
+    let thread = named.spawn(|| {
+        assert_eq!(fiber::current().name(), Some("outside"));
+        assert_eq!(fiber::current().id(), fiber::current().id());
+        fiber::current().unpark();
+        fiber::park();
+        fiber::park_timeout(Duration::from_millis(1));
+        fiber::yield_now();
+        fiber::sleep(Duration::from_millis(1));
+        assert!(!fiber::panicking());
+        assert_eq!(runtime::worker(), None);
+        fiber::unblock(|| std::thread::current().id()) == std::thread::current().id()
+    });
+    assert!(thread.unwrap().join().unwrap(), "unblock calls at once");
+    let std = std::thread::available_parallelism().unwrap();
+    assert_eq!(fiber::available_parallelism().unwrap(), std);
+}
+
+#[test]
+fn spawning_outside_of_run_says_what_to_wrap() {
+    for spawn in [|| drop(fiber::spawn(|| ())), || drop(fiber::spawn_local(|| ()))] {
+        let caught = catch_unwind(spawn);
+        let message = *caught.unwrap_err().downcast::<&str>().unwrap();
+        assert!(message.contains("cringle::run(|| …)"), "{message}");
+    }
+}
+
+#[test]
+fn a_stack_that_fits_into_no_address_space_is_refused() {
+    on_one_worker(|| {
+        for bytes in [usize::MAX, 1 << 60] {
+            let refused = fiber::Builder::new().stack_size(bytes).spawn(|| ()).unwrap_err();
+            assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput);
+            let refused = fiber::Builder::new().stack_size(bytes).spawn_local(|| ()).unwrap_err();
+            assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput);
+        }
+        let tiny = fiber::Builder::new().stack_size(0).spawn(|| 1).unwrap();
+        assert_eq!(tiny.join().unwrap(), 1);
+    });
+}
+
+#[test]
+fn a_fiber_can_use_the_stack_it_asked_for() {
+    /// Touches a kibibyte of stack for each level.
+    fn depth(levels: usize) -> usize {
+        let frame = std::hint::black_box([levels as u8; 1024]);
+        match levels {
+            0 => 0,
+            _ => depth(levels - 1) + usize::from(frame[levels % 1024] == levels as u8),
+        }
+    }
+    on_one_worker(|| {
+        let big = fiber::Builder::new().stack_size(64 << 20).spawn(|| depth(16 << 10)).unwrap();
+        assert_eq!(big.join().unwrap(), 16 << 10);
+        // The closure of `run` has 8 MiB.
+        assert_eq!(depth(3 << 10), 3 << 10);
+    });
+}
+
+// ----- where it runs -----
 
 #[test]
 fn local_fibers_run_first_come_first_served() {
@@ -65,62 +229,663 @@ fn local_fibers_run_first_come_first_served() {
 }
 
 #[test]
-fn a_panic_reaches_join_with_its_payload() {
-    cringle::run(|| {
-        let result = fiber::spawn(|| -> () { std::panic::panic_any(17) }).join();
-        assert_eq!(*result.unwrap_err().downcast::<i32>().unwrap(), 17);
-    });
-}
-
-#[test]
-fn what_is_left_when_run_returns_is_cancelled_and_waited_for() {
-    struct Note<'a>(&'a Cell<bool>);
-    impl Drop for Note<'_> {
-        fn drop(&mut self) {
-            self.0.set(true);
-        }
-    }
-    let dropped: &'static Cell<bool> = Box::leak(Box::new(Cell::new(false)));
-    cringle::run(|| {
-        fiber::spawn_local(|| {
-            let _note = Note(dropped);
-            fiber::sleep(Duration::from_secs(3600));
-        });
-        fiber::yield_now();
-    });
-    assert!(dropped.get());
-}
-
-#[test]
-fn unpark_crosses_workers_and_threads() {
-    cringle::Builder::new()
-        .workers(2)
+fn a_builder_places_a_fiber_on_its_worker_and_it_stays_there() {
+    Builder::new()
+        .workers(3)
         .run(|| {
-            let main = fiber::current();
-            for n in 0..100 {
-                let main = main.clone();
-                if n % 2 == 0 {
-                    fiber::Builder::new().worker(1).spawn(move || main.unpark()).unwrap();
-                } else {
-                    std::thread::spawn(move || main.unpark());
-                }
-                fiber::park();
-            }
+            assert_eq!(runtime::workers(), Some(3));
+            assert_eq!(fiber::available_parallelism().unwrap().get(), 3);
+            let handles: Vec<_> = (0..300)
+                .map(|n| {
+                    let wanders = move || {
+                        for _ in 0..10 {
+                            fiber::yield_now();
+                            assert_eq!(runtime::worker(), Some(n % 3));
+                        }
+                    };
+                    fiber::Builder::new().worker(n % 3).spawn(wanders).unwrap()
+                })
+                .collect();
+            handles.into_iter().for_each(|handle| handle.join().unwrap());
+
+            let refused = fiber::Builder::new().worker(3).spawn(|| ()).unwrap_err();
+            assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput);
+            let refused = fiber::Builder::new().worker(1).spawn_local(|| ()).unwrap_err();
+            assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput);
         })
         .unwrap();
 }
 
 #[test]
-fn unblock_runs_elsewhere_and_may_borrow() {
-    let text = String::from("borrowed");
-    let seen = cringle::run(|| fiber::unblock(|| (text.len(), std::thread::current().id())));
-    assert_eq!(seen.0, 8);
-    assert_ne!(seen.1, std::thread::current().id());
+fn an_idle_worker_takes_unstarted_fibers_from_one_that_computes() {
+    for _ in 0..50 {
+        on_two_workers(|| {
+            let thief = Arc::new(AtomicUsize::new(usize::MAX));
+            let theirs = Arc::clone(&thief);
+            fiber::spawn(move || theirs.store(runtime::worker().unwrap(), Ordering::SeqCst));
+            // This fiber never waits, so its own worker cannot start the other one.
+            while thief.load(Ordering::SeqCst) == usize::MAX {
+                std::hint::spin_loop();
+            }
+            assert_eq!(thief.load(Ordering::SeqCst), 1);
+        });
+    }
 }
 
 #[test]
-fn spawning_outside_of_run_says_what_to_wrap() {
-    let caught = std::panic::catch_unwind(|| fiber::spawn(|| ()));
-    let message = *caught.unwrap_err().downcast::<&str>().unwrap();
-    assert!(message.contains("cringle::run(|| …)"), "{message}");
+fn a_started_fiber_never_changes_its_worker() {
+    on_two_workers(|| {
+        let handles: Vec<_> = (0..200)
+            .map(|_| {
+                fiber::spawn(|| {
+                    let (worker, thread) = (runtime::worker(), std::thread::current().id());
+                    for _ in 0..20 {
+                        fiber::yield_now();
+                        assert_eq!(runtime::worker(), worker);
+                        assert_eq!(std::thread::current().id(), thread);
+                    }
+                })
+            })
+            .collect();
+        handles.into_iter().for_each(|handle| handle.join().unwrap());
+    });
+}
+
+// ----- parking and sleeping -----
+
+#[test]
+fn unpark_before_park_makes_it_return_and_two_count_as_one() {
+    on_one_worker(|| {
+        fiber::current().unpark();
+        fiber::current().unpark();
+        fiber::park();
+        let parked = fiber::current();
+        let woken = Rc::new(Cell::new(false));
+        let theirs = Rc::clone(&woken);
+        fiber::spawn_local(move || {
+            theirs.set(true);
+            parked.unpark();
+        });
+        while !woken.get() {
+            fiber::park();
+        }
+    });
+}
+
+#[test]
+fn a_fiber_can_be_unparked_before_it_starts() {
+    on_one_worker(|| {
+        let handle = fiber::spawn(fiber::park);
+        handle.thread().unpark();
+        handle.join().unwrap();
+    });
+}
+
+#[test]
+fn unpark_crosses_workers_and_threads() {
+    on_two_workers(|| {
+        let main = fiber::current();
+        for n in 0..200 {
+            let main = main.clone();
+            if n % 2 == 0 {
+                fiber::Builder::new().worker(1).spawn(move || main.unpark()).unwrap();
+            } else {
+                std::thread::spawn(move || main.unpark());
+            }
+            fiber::park();
+        }
+    });
+}
+
+/// A token that passes back and forth: a lost wake-up would hang it.
+#[test]
+fn no_unpark_between_two_workers_is_lost() {
+    const ROUNDS: usize = 20_000;
+    on_two_workers(|| {
+        let turn = Arc::new(AtomicUsize::new(0));
+        let play = |me: usize, turn: Arc<AtomicUsize>, other: fiber::Thread| {
+            while turn.load(Ordering::SeqCst) < ROUNDS {
+                match turn.load(Ordering::SeqCst) % 2 == me {
+                    true => {
+                        turn.fetch_add(1, Ordering::SeqCst);
+                        other.unpark();
+                    }
+                    false => fiber::park(),
+                }
+            }
+            other.unpark();
+        };
+        let main = fiber::current();
+        let theirs = Arc::clone(&turn);
+        let other = fiber::Builder::new().worker(1).spawn(move || play(1, theirs, main)).unwrap();
+        play(0, turn, other.thread().clone());
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn park_timeout_waits_that_long_or_for_a_token() {
+    on_one_worker(|| {
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_millis(5) {
+            fiber::park_timeout(Duration::from_millis(5));
+        }
+        fiber::current().unpark();
+        fiber::park_timeout(Duration::MAX);
+        let parked = fiber::current();
+        fiber::spawn_local(move || parked.unpark());
+        fiber::park_timeout(Duration::from_secs(1 << 40));
+    });
+}
+
+#[test]
+fn sleep_lasts_at_least_as_long_and_only_the_fiber_waits() {
+    on_one_worker(|| {
+        let begin = Instant::now();
+        let order = Rc::new(RefCell::new(Vec::new()));
+        fiber::scope(|s| {
+            // Not in the order in which they are due.
+            for ms in [60, 20, 40] {
+                let order = &order;
+                s.spawn_local(move || {
+                    fiber::sleep(Duration::from_millis(ms));
+                    assert!(begin.elapsed() >= Duration::from_millis(ms));
+                    order.borrow_mut().push(ms);
+                });
+            }
+        });
+        assert_eq!(*order.borrow(), [20, 40, 60]);
+        fiber::sleep(Duration::ZERO);
+    });
+}
+
+#[test]
+fn an_unpark_does_not_end_a_sleep() {
+    on_one_worker(|| {
+        let begin = Instant::now();
+        let sleeper = fiber::spawn_local(|| fiber::sleep(Duration::from_millis(20)));
+        while !sleeper.is_finished() {
+            sleeper.thread().unpark();
+            fiber::yield_now();
+        }
+        assert!(begin.elapsed() >= Duration::from_millis(20));
+    });
+}
+
+// ----- scopes -----
+
+#[test]
+fn scoped_fibers_borrow_and_have_ended_when_the_scope_returns() {
+    on_two_workers(|| {
+        let mut numbers = vec![1; 100];
+        let (sum, once) = (AtomicUsize::new(0), Cell::new(0));
+        fiber::scope(|s| {
+            for chunk in numbers.chunks_mut(10) {
+                let sum = &sum;
+                s.spawn(move || {
+                    fiber::yield_now();
+                    chunk.iter_mut().for_each(|n| *n += 1);
+                    sum.fetch_add(chunk.iter().sum(), Ordering::Relaxed);
+                });
+            }
+            s.spawn_local(|| once.set(once.get() + 1));
+        });
+        assert_eq!((sum.into_inner(), once.get()), (200, 1));
+        assert_eq!(numbers, vec![2; 100]);
+    });
+}
+
+#[test]
+fn scoped_fibers_may_spawn_into_their_scope() {
+    on_two_workers(|| {
+        let count = AtomicUsize::new(0);
+        fiber::scope(|s| {
+            for _ in 0..10 {
+                s.spawn(|| {
+                    for _ in 0..10 {
+                        s.spawn(|| count.fetch_add(1, Ordering::Relaxed));
+                    }
+                });
+            }
+        });
+        assert_eq!(count.into_inner(), 100);
+    });
+}
+
+#[test]
+fn a_panic_of_a_scoped_fiber_that_is_joined_is_not_raised_again() {
+    cringle::run(|| {
+        let value = fiber::scope(|s| {
+            let failed = s.spawn(|| -> () { resume_unwind(Box::new(3)) }).join();
+            *failed.unwrap_err().downcast::<i32>().unwrap()
+        });
+        assert_eq!(value, 3);
+    });
+}
+
+#[test]
+fn a_panic_of_a_scoped_fiber_that_is_not_joined_is_raised() {
+    cringle::run(|| {
+        let ended = AtomicBool::new(false);
+        let caught = catch_unwind(AssertUnwindSafe(|| {
+            fiber::scope(|s| {
+                s.spawn(|| resume_unwind(Box::new(3)));
+                s.spawn(|| {
+                    (0..10).for_each(|_| fiber::yield_now());
+                    ended.store(true, Ordering::SeqCst);
+                });
+            });
+        }));
+        let text = *caught.unwrap_err().downcast::<&str>().unwrap();
+        assert_eq!(text, "a scoped fiber panicked");
+        assert!(ended.into_inner(), "the others are waited for all the same");
+    });
+}
+
+#[test]
+fn a_panic_of_the_scopes_closure_waits_for_its_fibers_and_wins() {
+    cringle::run(|| {
+        let ended = AtomicBool::new(false);
+        let caught = catch_unwind(AssertUnwindSafe(|| {
+            fiber::scope(|s| {
+                s.spawn(|| {
+                    (0..10).for_each(|_| fiber::yield_now());
+                    ended.store(true, Ordering::SeqCst);
+                    resume_unwind(Box::new(1))
+                });
+                resume_unwind(Box::new(2))
+            })
+        }));
+        assert_eq!(*caught.map(|()| ()).unwrap_err().downcast::<i32>().unwrap(), 2);
+        assert!(ended.into_inner());
+    });
+}
+
+/// A result that nobody takes may borrow from what the scope waits for.
+#[test]
+fn an_unclaimed_result_is_dropped_before_the_scope_ends() {
+    struct Result<'a>(&'a AtomicUsize);
+    impl Drop for Result<'_> {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    on_two_workers(|| {
+        for _ in 0..200 {
+            let dropped = AtomicUsize::new(0);
+            fiber::scope(|s| {
+                s.spawn(|| Result(&dropped));
+                s.spawn_local(|| Result(&dropped));
+                drop(fiber::Builder::new().worker(1).spawn_scoped(s, || Result(&dropped)));
+            });
+            assert_eq!(dropped.load(Ordering::SeqCst), 3);
+        }
+    });
+}
+
+#[test]
+fn a_fibers_captures_go_before_its_result_and_its_locals_after_both() {
+    thread_local!(static ORDER: RefCell<Vec<&'static str>> = const { RefCell::new(Vec::new()) });
+    struct Note(&'static str);
+    impl Drop for Note {
+        fn drop(&mut self) {
+            ORDER.with_borrow_mut(|order| order.push(self.0));
+        }
+    }
+    cringle::fiber_local!(static LOCAL: Note = Note("local"));
+    on_one_worker(|| {
+        let captured = Note("captured");
+        let handle = fiber::spawn_local(move || {
+            let _captured = captured;
+            let _frame = Note("frame");
+            LOCAL.with(|_| ());
+            Note("result")
+        });
+        drop(handle.join());
+    });
+    assert_eq!(ORDER.take(), ["frame", "captured", "local", "result"]);
+}
+
+// ----- locals -----
+
+#[test]
+fn each_fiber_has_locals_of_its_own() {
+    cringle::fiber_local! {
+        static FIRST: Cell<u32> = Cell::new(1);
+        static SECOND: Cell<u32> = Cell::new(1);
+    }
+    on_one_worker(|| {
+        FIRST.with(|first| first.set(5));
+        let handles: Vec<_> = (10..20)
+            .map(|n| {
+                fiber::spawn_local(move || {
+                    assert_eq!(FIRST.with(|first| first.replace(n)), 1);
+                    fiber::yield_now();
+                    (FIRST.with(Cell::get), SECOND.with(Cell::get))
+                })
+            })
+            .collect();
+        for (n, handle) in (10..20).zip(handles) {
+            assert_eq!(handle.join().unwrap(), (n, 1));
+        }
+        assert_eq!(FIRST.with(Cell::get), 5);
+    });
+    assert_eq!(FIRST.with(Cell::get), 1, "outside of a fiber the thread has its own");
+}
+
+#[test]
+fn a_local_is_destroyed_at_the_fibers_end_before_join_returns() {
+    static ALIVE: AtomicUsize = AtomicUsize::new(0);
+    struct Counted;
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            ALIVE.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+    cringle::fiber_local!(static COUNTED: Counted = {
+        ALIVE.fetch_add(1, Ordering::SeqCst);
+        Counted
+    });
+    on_two_workers(|| {
+        for n in 0..100 {
+            let used = fiber::Builder::new().worker(n % 2).spawn(|| COUNTED.with(|_| ()));
+            used.unwrap().join().unwrap();
+            assert_eq!(ALIVE.load(Ordering::SeqCst), 0);
+        }
+        let panics = || COUNTED.with(|_| resume_unwind(Box::new(1)));
+        fiber::spawn(panics).join().map(drop).unwrap_err();
+        assert_eq!(ALIVE.load(Ordering::SeqCst), 0);
+        COUNTED.with(|_| ());
+    });
+    assert_eq!(ALIVE.load(Ordering::SeqCst), 0, "that of `run`'s closure, too");
+}
+
+#[test]
+fn a_locals_destructor_may_wait_and_make_another_local() {
+    static DESTROYED: AtomicUsize = AtomicUsize::new(0);
+    struct Late;
+    impl Drop for Late {
+        fn drop(&mut self) {
+            fiber::sleep(Duration::from_millis(1));
+            DESTROYED.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    struct Early;
+    impl Drop for Early {
+        fn drop(&mut self) {
+            fiber::yield_now();
+            LATE.with(|_| ());
+            DESTROYED.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    cringle::fiber_local! {
+        static LATE: Late = Late;
+        static EARLY: Early = Early;
+    }
+    on_one_worker(|| {
+        for n in 1..10 {
+            fiber::spawn_local(|| EARLY.with(|_| ())).join().unwrap();
+            assert_eq!(DESTROYED.load(Ordering::SeqCst), 2 * n);
+        }
+    });
+}
+
+#[test]
+fn a_locals_initialiser_may_use_other_locals_and_wait() {
+    cringle::fiber_local! {
+        static INNER: u32 = { fiber::yield_now(); 20 };
+        static OUTER: u32 = INNER.with(|inner| inner + 1);
+    }
+    on_one_worker(|| {
+        assert_eq!(fiber::spawn_local(|| OUTER.with(|n| *n)).join().unwrap(), 21);
+    });
+}
+
+/// The result of a detached fiber is dropped on that fiber, where its destructor is code like any
+/// other: it has a name, may wait, and the locals it makes are its own.
+#[test]
+fn the_destructor_of_an_unwanted_result_is_the_fibers_own_code() {
+    static SEEN: AtomicUsize = AtomicUsize::new(0);
+    cringle::fiber_local!(static USES: Cell<usize> = Cell::new(0));
+    struct Unwanted;
+    impl Drop for Unwanted {
+        fn drop(&mut self) {
+            assert_eq!(fiber::current().name(), Some("careless"));
+            fiber::yield_now();
+            fiber::park_timeout(Duration::from_millis(1));
+            USES.with(|uses| {
+                assert_eq!(uses.replace(1), 0, "the local of a fiber that has ended");
+            });
+            SEEN.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    child::must_succeed("the_destructor_of_an_unwanted_result_is_the_fibers_own_code", || {
+        on_one_worker(|| {
+            for n in 1..20 {
+                let careless = fiber::Builder::new().name("careless".into());
+                drop(careless.spawn_local(|| Unwanted));
+                while SEEN.load(Ordering::SeqCst) < n {
+                    fiber::yield_now();
+                }
+            }
+        });
+    });
+}
+
+#[test]
+fn a_destructor_of_an_unwanted_result_that_panics_aborts_with_a_sentence() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("a bomb");
+        }
+    }
+    let name = "a_destructor_of_an_unwanted_result_that_panics_aborts_with_a_sentence";
+    let Some(output) = child::run(name) else {
+        on_one_worker(|| {
+            drop(fiber::spawn_local(|| Bomb));
+            (0..10).for_each(|_| fiber::yield_now());
+        });
+        return;
+    };
+    let said = child::said(&output);
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{said}");
+    assert!(said.contains("the destructor of a fiber's result panicked"), "{said}");
+}
+
+// ----- unblock -----
+
+#[test]
+fn unblock_runs_elsewhere_and_may_borrow() {
+    let text = String::from("borrowed");
+    let mut seen = None;
+    cringle::run(|| {
+        fiber::unblock(|| seen = Some((text.len(), std::thread::current().id())));
+    });
+    let (length, thread) = seen.unwrap();
+    assert_eq!(length, 8);
+    assert_ne!(thread, std::thread::current().id());
+}
+
+#[test]
+fn a_panic_in_unblock_reaches_its_caller() {
+    cringle::run(|| {
+        let caught = catch_unwind(|| fiber::unblock(|| -> () { resume_unwind(Box::new(9)) }));
+        assert_eq!(*caught.unwrap_err().downcast::<i32>().unwrap(), 9);
+        assert_eq!(fiber::unblock(|| 1), 1);
+    });
+}
+
+/// They all wait for each other, so each needs a thread.
+#[test]
+fn any_number_of_unblocked_closures_may_wait_for_each_other() {
+    const CLOSURES: usize = 64;
+    let barrier = Barrier::new(CLOSURES);
+    on_two_workers(|| {
+        for _ in 0..3 {
+            fiber::scope(|s| {
+                for _ in 0..CLOSURES {
+                    s.spawn(|| fiber::unblock(|| barrier.wait()));
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn other_fibers_go_on_while_one_is_in_unblock() {
+    on_one_worker(|| {
+        let (tell, told) = mpsc::channel();
+        fiber::scope(|s| {
+            let blocked = s.spawn_local(|| fiber::unblock(move || told.recv().unwrap()));
+            fiber::yield_now();
+            tell.send(11).unwrap();
+            assert_eq!(blocked.join().unwrap(), 11);
+        });
+    });
+}
+
+#[test]
+fn an_unblocked_closure_can_unpark_join_and_end_with_the_run() {
+    for _ in 0..100 {
+        on_one_worker(|| {
+            let main = fiber::current();
+            fiber::spawn_local(move || fiber::unblock(move || main.unpark()));
+            fiber::park();
+            // The closure above may still be on its way back when `run` ends.
+        });
+    }
+}
+
+// ----- unwinding -----
+
+#[test]
+fn panicking_tells_of_this_fiber_and_not_of_the_thread() {
+    struct WaitsWhenDropped<'a>(&'a Cell<bool>);
+    impl Drop for WaitsWhenDropped<'_> {
+        fn drop(&mut self) {
+            assert!(fiber::panicking());
+            while !self.0.get() {
+                fiber::yield_now();
+                assert!(fiber::panicking());
+            }
+        }
+    }
+    on_one_worker(|| {
+        let go = Cell::new(false);
+        fiber::scope(|s| {
+            let unwinds = s.spawn_local(|| {
+                let _waits = WaitsWhenDropped(&go);
+                resume_unwind(Box::new(1));
+            });
+            let other = s.spawn_local(|| {
+                fiber::yield_now();
+                assert!(std::thread::panicking(), "the other one is in its destructor");
+                assert!(!fiber::panicking());
+                go.set(true);
+            });
+            other.join().unwrap();
+            unwinds.join().map(drop).unwrap_err();
+        });
+        assert!(!fiber::panicking() && !std::thread::panicking());
+    });
+}
+
+#[test]
+fn a_destructor_may_wait_while_its_fiber_unwinds() {
+    struct Waits<'a>(&'a AtomicUsize);
+    impl Drop for Waits<'_> {
+        fn drop(&mut self) {
+            fiber::yield_now();
+            fiber::sleep(Duration::from_millis(1));
+            fiber::unblock(|| ());
+            assert_eq!(fiber::spawn_local(|| 5).join().unwrap(), 5);
+            let file = cringle::fs::File::open("/proc/self/exe").unwrap();
+            assert!(file.metadata().unwrap().len() > 0);
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let dropped = AtomicUsize::new(0);
+    on_one_worker(|| {
+        fiber::scope(|s| {
+            let handles: Vec<_> = (0..50usize)
+                .map(|n| {
+                    let dropped = &dropped;
+                    s.spawn_local(move || {
+                        let _waits = Waits(dropped);
+                        (0..n % 5).for_each(|_| fiber::yield_now());
+                        resume_unwind(Box::new(n));
+                    })
+                })
+                .collect();
+            for (n, handle) in handles.into_iter().enumerate() {
+                let payload = handle.join().map(drop).unwrap_err();
+                assert_eq!(*payload.downcast::<usize>().unwrap(), n);
+            }
+        });
+    });
+    assert_eq!(dropped.into_inner(), 50);
+}
+
+// ----- handles that outlive the run -----
+
+#[test]
+fn unparkers_are_harmless_after_run() {
+    for round in 0..50 {
+        let mut threads = Vec::new();
+        on_two_workers(|| {
+            threads.push(fiber::current());
+            for n in 0..10 {
+                let parked = fiber::Builder::new().worker(n % 2).spawn(fiber::park).unwrap();
+                threads.push(parked.thread().clone());
+            }
+            fiber::yield_now();
+        });
+        // Their runtime's descriptors are gone; the next run has the same numbers.
+        threads.iter().for_each(fiber::Thread::unpark);
+        on_two_workers(|| {
+            threads.iter().for_each(fiber::Thread::unpark);
+            let ours = fiber::spawn(fiber::park);
+            fiber::Builder::new()
+                .worker(1)
+                .spawn(move || {
+                    threads.iter().for_each(fiber::Thread::unpark);
+                })
+                .unwrap()
+                .join()
+                .unwrap();
+            ours.thread().unpark();
+            ours.join().unwrap();
+            assert_eq!(runtime::workers(), Some(2), "round {round}");
+        });
+    }
+}
+
+/// Threads go on unparking fibers while their runtime ends and others begin.
+#[test]
+fn unparkers_may_race_with_the_end_of_run() {
+    let stop = AtomicBool::new(false);
+    let current: std::sync::Mutex<Vec<fiber::Thread>> = std::sync::Mutex::default();
+    std::thread::scope(|s| {
+        for _ in 0..2 {
+            s.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let threads = current.lock().unwrap().clone();
+                    threads.iter().for_each(fiber::Thread::unpark);
+                    std::thread::yield_now();
+                }
+            });
+        }
+        for _ in 0..200 {
+            on_two_workers(|| {
+                let parked: Vec<_> = (0..4)
+                    .map(|n| fiber::Builder::new().worker(n % 2).spawn(fiber::park).unwrap())
+                    .collect();
+                let threads = parked.iter().map(|handle| handle.thread().clone()).collect();
+                *current.lock().unwrap() = threads;
+                fiber::yield_now();
+            });
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
 }

@@ -230,11 +230,9 @@ impl<'b> Batch<'b> {
         } else {
             worker.perform(fiber, &self.slots);
         }
-        let again = |op: Op| {
-            match worker.refuses(fiber) {
-                true => -libc::ECANCELED,
-                false => worker.perform_one(fiber, op),
-            }
+        let again = |op: Op| match worker.refuses(fiber) {
+            true => -libc::ECANCELED,
+            false => worker.perform_one(fiber, op),
         };
         let mut results = Results::new(self.slots, self.refused, self.exact);
         results.finish(again);

@@ -141,7 +141,12 @@ impl BlockIo {
     /// One worker, batches of 64, 192 operations in flight.
     pub fn builder() -> BlockIoBuilder {
         let (workers, batch_limit, in_flight_limit) = (1, 64, 192);
-        BlockIoBuilder { runtime: Builder::new().open_to_outside(), workers, batch_limit, in_flight_limit }
+        BlockIoBuilder {
+            runtime: Builder::new().open_to_outside(),
+            workers,
+            batch_limit,
+            in_flight_limit,
+        }
     }
 
     /// Performs a batch and returns when every operation has ended. Blocks the calling thread; on

@@ -8,7 +8,7 @@ use crate::fs::perform_aside;
 use crate::runtime::cancelled;
 use crate::runtime::fiber::OpSlot;
 use crate::sys::{self, MAX_RW_BYTES};
-use std::io;
+use std::io::{self, Read, Write};
 
 /// The results of a [`Batch`], in the order of its operations. Every operation has ended and every
 /// borrow with it; dropping this is harmless.
@@ -85,7 +85,8 @@ impl Results {
                 _ => self.verdicts.push((id, verdict)),
             }
         }
-        self.verdicts.sort_by_key(|&(id, _)| id);
+        // Each operation is in it once.
+        self.verdicts.sort_unstable_by_key(|&(id, _)| id);
     }
 
     /// How many operations there were.
@@ -127,19 +128,19 @@ impl Results {
 
     #[cold]
     fn judge(&self, verdict: Verdict) -> io::Result<usize> {
-        use io::ErrorKind::{InvalidInput, UnexpectedEof, WriteZero};
         match verdict {
             Verdict::Count(count) => Ok(count),
             Verdict::Answer(result) => self.answer(result),
             Verdict::Errno(errno) => Err(io::Error::from_raw_os_error(errno)),
             Verdict::Misaligned(why) => Err(why.into_error()),
             Verdict::OtherRing => Err(io::Error::new(
-                InvalidInput,
+                io::ErrorKind::InvalidInput,
                 "a registered file or buffer is used on another ring than the one it was \
                  registered with: register it on the worker that uses it",
             )),
-            Verdict::EndOfFile => Err(io::Error::new(UnexpectedEof, "failed to fill whole buffer")),
-            Verdict::WroteNothing => Err(io::Error::new(WriteZero, "failed to write whole buffer")),
+            // std's own errors, which are made without an allocation.
+            Verdict::EndOfFile => io::empty().read_exact(&mut [0]).map(|()| 0),
+            Verdict::WroteNothing => <&mut [u8]>::default().write_all(&[0]).map(|()| 0),
         }
     }
 

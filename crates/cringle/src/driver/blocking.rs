@@ -41,18 +41,14 @@ unsafe fn attempt(op: &Op) -> i32 {
                     _ => libc::pwrite(fd, buf.cast(), len as usize, offset as libc::off_t),
                 }
             }
-            Op::ReadVectored { fd, slices, count, offset } => {
-                match offset {
-                    AT_CURSOR => libc::readv(fd, slices, count as i32),
-                    _ => libc::preadv(fd, slices, count as i32, offset as libc::off_t),
-                }
-            }
-            Op::WriteVectored { fd, slices, count, offset } => {
-                match offset {
-                    AT_CURSOR => libc::writev(fd, slices, count as i32),
-                    _ => libc::pwritev(fd, slices, count as i32, offset as libc::off_t),
-                }
-            }
+            Op::ReadVectored { fd, slices, count, offset } => match offset {
+                AT_CURSOR => libc::readv(fd, slices, count as i32),
+                _ => libc::preadv(fd, slices, count as i32, offset as libc::off_t),
+            },
+            Op::WriteVectored { fd, slices, count, offset } => match offset {
+                AT_CURSOR => libc::writev(fd, slices, count as i32),
+                _ => libc::pwritev(fd, slices, count as i32, offset as libc::off_t),
+            },
             Op::Sync { fd, data_only: true } => libc::fdatasync(fd) as isize,
             Op::Sync { fd, data_only: false } => libc::fsync(fd) as isize,
             Op::Open { dir, path, flags, mode } => libc::openat(dir, path, flags, mode) as isize,

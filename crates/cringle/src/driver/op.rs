@@ -126,6 +126,20 @@ impl OpName {
 }
 
 impl Op {
+    /// Whether it moves bytes from or to a place in a file: what a disk or the page cache answers.
+    #[inline]
+    pub(crate) fn is_positioned_transfer(&self) -> bool {
+        match *self {
+            Op::Read { offset, .. }
+            | Op::Write { offset, .. }
+            | Op::ReadFixed { offset, .. }
+            | Op::WriteFixed { offset, .. }
+            | Op::ReadVectored { offset, .. }
+            | Op::WriteVectored { offset, .. } => offset != AT_CURSOR,
+            _ => false,
+        }
+    }
+
     #[inline]
     pub(crate) fn name(&self) -> OpName {
         match self {

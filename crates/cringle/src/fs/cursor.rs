@@ -13,6 +13,7 @@ use crate::driver::op::AT_CURSOR;
 use crate::fiber::lock::{Lock, LockGuard};
 use crate::sys::MAX_RW_BYTES;
 use std::io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
+use std::ops::Deref;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
@@ -36,9 +37,9 @@ impl File {
 
     /// Explains an error of the plain call at the cursor; the lock is held.
     #[cold]
-    fn explain_at_cursor(&self, buf: &[u8], e: io::Error) -> io::Error {
+    fn explain_at_cursor<S: Deref<Target = [u8]>>(&self, bufs: &[S], e: io::Error) -> io::Error {
         match self.std().stream_position() {
-            Ok(position) => self.explain(buf, position, e),
+            Ok(position) => self.explain(bufs, position, e),
             Err(_) => e,
         }
     }
@@ -51,7 +52,7 @@ impl Read for &File {
         }
         let _cursor = self.hold_cursor()?;
         if self.is_plain() {
-            return self.std().read(buf).map_err(|e| self.explain_at_cursor(buf, e));
+            return self.std().read(buf).map_err(|e| self.explain_at_cursor(&[buf], e));
         }
         let most = buf.len().min(MAX_RW_BYTES);
         let done = match self.read_cached_at_cursor(&mut buf[..most])? {
@@ -60,7 +61,7 @@ impl Read for &File {
         };
         let rest = &mut buf[done..most];
         let read = self.at_cursor(|offset| {
-            self.read_through(rest, offset).map_err(|e| self.explain(rest, offset, e))
+            self.read_through(rest, offset).map_err(|e| self.explain(&[&*rest], offset, e))
         });
         match read {
             Ok(count) => Ok(done + count),
@@ -76,7 +77,7 @@ impl Read for &File {
         }
         let _cursor = self.hold_cursor()?;
         if self.is_plain() {
-            return self.std().read_vectored(bufs);
+            return self.std().read_vectored(bufs).map_err(|e| self.explain_at_cursor(bufs, e));
         }
         self.at_cursor(|offset| self.read_vectored_at(bufs, offset))
     }
@@ -92,7 +93,7 @@ impl Write for &File {
         }
         let _cursor = self.hold_cursor()?;
         if self.is_plain() {
-            return self.std().write(buf).map_err(|e| self.explain_at_cursor(buf, e));
+            return self.std().write(buf).map_err(|e| self.explain_at_cursor(&[buf], e));
         }
         self.at_cursor(|offset| self.write_at(buf, offset))
     }
@@ -103,7 +104,7 @@ impl Write for &File {
         }
         let _cursor = self.hold_cursor()?;
         if self.is_plain() {
-            return self.std().write_vectored(bufs);
+            return self.std().write_vectored(bufs).map_err(|e| self.explain_at_cursor(bufs, e));
         }
         self.at_cursor(|offset| self.write_vectored_at(bufs, offset))
     }

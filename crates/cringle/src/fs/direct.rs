@@ -2,6 +2,7 @@
 
 use crate::sys;
 use std::io;
+use std::ops::Deref;
 use std::os::fd::RawFd;
 
 /// The least a disk has, in bytes, where the kernel does not tell: a logical block.
@@ -74,36 +75,18 @@ impl Misaligned {
     }
 }
 
-/// Says which of address, length and offset is off the file's alignment. Another error, or a file
-/// that is not opened for direct I/O, is left as it is.
+/// Says which of address, length and offset is off the file's alignment; of several buffers, of the
+/// first that is. Another error, or a file that is not opened for direct I/O, is left as it is.
 #[cold]
-pub(super) fn explain(
+pub(super) fn explain<S: Deref<Target = [u8]>>(
     fd: RawFd,
-    address: usize,
-    len: usize,
+    bufs: &[S],
     offset: u64,
     e: io::Error,
 ) -> io::Error {
     if e.raw_os_error() != Some(libc::EINVAL) {
         return e;
     }
-    Misaligned::find(fd, address, len, offset).map_or(e, Misaligned::into_error)
-}
-
-/// The same for several buffers: the first one that is off is named.
-#[cold]
-pub(super) fn explain_slices<S: std::ops::Deref<Target = [u8]>>(
-    fd: RawFd,
-    slices: &[S],
-    offset: u64,
-    e: io::Error,
-) -> io::Error {
-    let (memory, on_disk) = sys::direct_alignment(fd).unwrap_or(LEAST);
-    let is_off = |slice: &&S| {
-        let address = slice.as_ptr() as usize;
-        !address.is_multiple_of(memory as usize) || !slice.len().is_multiple_of(on_disk as usize)
-    };
-    let (address, len) =
-        slices.iter().find(is_off).map_or((0, 0), |slice| (slice.as_ptr() as usize, slice.len()));
-    explain(fd, address, len, offset, e)
+    let buf_at_fault = |buf: &S| Misaligned::find(fd, buf.as_ptr().addr(), buf.len(), offset);
+    bufs.iter().find_map(buf_at_fault).map_or(e, Misaligned::into_error)
 }

@@ -52,11 +52,7 @@ impl Pauses {
 }
 
 /// Waits until the FIFO of this reading end has a writer, or had one since it was opened.
-pub(super) fn wait_for_writer(
-    worker: Here,
-    fiber: FiberRef,
-    reader: &impl AsFd,
-) -> io::Result<()> {
+pub(super) fn wait_for_writer(worker: Here, fiber: FiberRef, reader: &impl AsFd) -> io::Result<()> {
     let (_unread, scratch) = io::pipe()?;
     let mut pauses = Pauses::default();
     while !writer_has_come(reader, &scratch)? {

@@ -12,6 +12,7 @@
 
 use super::cursor::CursorLock;
 use super::{Metadata, OpenOptions, direct};
+use crate::driver::op::AT_CURSOR;
 use crate::driver::{Op, Target, blocking};
 use crate::fiber::op::{call, perform};
 use crate::runtime::fiber::FiberRef;
@@ -19,6 +20,7 @@ use crate::runtime::worker::{Here, Worker};
 use crate::sys::{self, FileKind, MAX_RW_BYTES};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
+use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -304,16 +306,41 @@ impl File {
         }
     }
 
-    /// A transfer through the ring.
+    /// A transfer through the ring. Rare ways are functions of their own with an op of their own, so
+    /// that on the frequent one it need not exist in memory.
     #[inline(always)]
-    fn transfer(&self, worker: Here, fiber: FiberRef, op: Op) -> io::Result<usize> {
-        match perform(worker, fiber, op) {
-            Err(e) if e.raw_os_error() == Some(libc::EAGAIN) && self.facts() & REGULAR != 0 => {
-                // SAFETY: the caller's buffers are borrowed until this returns.
-                sys::result_of(unsafe { perform_aside(op) })
-            }
+    fn transfer(&self, worker: Here, fiber: FiberRef, op: impl Fn() -> Op) -> io::Result<usize> {
+        if self.facts() & REGULAR == 0 {
+            return self.transfer_irregular(worker, fiber, op());
+        }
+        match perform(worker, fiber, op()) {
+            Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => Self::transfer_aside(op()),
             result => result,
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn transfer_irregular(&self, worker: Here, fiber: FiberRef, op: Op) -> io::Result<usize> {
+        if self.is_nonblocking() {
+            // SAFETY: the caller's buffers are borrowed until this returns.
+            return sys::result_of(unsafe { blocking::perform(&op) });
+        }
+        perform(worker, fiber, op)
+    }
+
+    /// For a regular file that answers `EAGAIN` (XFS may).
+    #[cold]
+    #[inline(never)]
+    fn transfer_aside(op: Op) -> io::Result<usize> {
+        // SAFETY: the caller's buffers are borrowed until this returns.
+        sys::result_of(unsafe { perform_aside(op) })
+    }
+
+    /// Whether the file is one that says `EAGAIN` rather than wait *now*: others may have changed
+    /// that, whose file it is too. The ring would wait all the same.
+    fn is_nonblocking(&self) -> bool {
+        sys::status_flags(self.fd()) & libc::O_NONBLOCK != 0
     }
 
     /// Whether a call that does not wait is worth a try now.
@@ -386,21 +413,25 @@ impl File {
 
     /// A read through the ring where there is one, with no thought of the page cache.
     pub(super) fn read_through(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        let Some((worker, fiber)) = self.ring() else { return io::Read::read(&mut &self.std, buf) };
-        let op = Op::Read {
-            target: self.target(),
-            buf: buf.as_mut_ptr(),
-            len: buf.len().min(MAX_RW_BYTES) as u32,
-            offset,
+        let Some((worker, fiber)) = self.ring() else {
+            return match offset {
+                AT_CURSOR => io::Read::read(&mut &self.std, buf),
+                _ => self.std.read_at(buf, offset),
+            };
         };
+        let (start, len) = (buf.as_mut_ptr(), buf.len().min(MAX_RW_BYTES) as u32);
+        let op = || Op::Read { target: self.target(), buf: start, len, offset };
         self.transfer(worker, fiber, op)
     }
 
     pub(super) fn write_through(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
         let Some((worker, fiber)) = self.ring() else {
-            return io::Write::write(&mut &self.std, buf);
+            return match offset {
+                AT_CURSOR => io::Write::write(&mut &self.std, buf),
+                _ => self.std.write_at(buf, offset),
+            };
         };
-        let op = Op::Write {
+        let op = || Op::Write {
             target: self.target(),
             buf: buf.as_ptr(),
             len: buf.len().min(MAX_RW_BYTES) as u32,
@@ -415,11 +446,14 @@ impl File {
         offset: u64,
     ) -> io::Result<usize> {
         let Some((worker, fiber)) = self.ring() else {
-            return io::Read::read_vectored(&mut &self.std, bufs);
+            return match offset {
+                AT_CURSOR => io::Read::read_vectored(&mut &self.std, bufs),
+                _ => sys::preadv(self.fd(), bufs, offset),
+            };
         };
         // `IoSliceMut` is guaranteed to have the layout of `iovec`.
         let (slices, count) = (bufs.as_ptr().cast(), slice_count(bufs.len()));
-        let op = Op::ReadVectored { fd: self.fd(), slices, count, offset };
+        let op = || Op::ReadVectored { fd: self.fd(), slices, count, offset };
         self.transfer(worker, fiber, op)
     }
 
@@ -429,10 +463,13 @@ impl File {
         offset: u64,
     ) -> io::Result<usize> {
         let Some((worker, fiber)) = self.ring() else {
-            return io::Write::write_vectored(&mut &self.std, bufs);
+            return match offset {
+                AT_CURSOR => io::Write::write_vectored(&mut &self.std, bufs),
+                _ => sys::pwritev(self.fd(), bufs, offset),
+            };
         };
         let (slices, count) = (bufs.as_ptr().cast(), slice_count(bufs.len()));
-        let op = Op::WriteVectored { fd: self.fd(), slices, count, offset };
+        let op = || Op::WriteVectored { fd: self.fd(), slices, count, offset };
         self.transfer(worker, fiber, op)
     }
 
@@ -442,13 +479,8 @@ impl File {
     ///
     /// As [`read_at`](FileExt::read_at).
     pub fn read_vectored_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
-        if self.is_plain() {
-            return sys::preadv(self.fd(), bufs, offset)
-                .map_err(|e| direct::explain_slices(self.fd(), bufs, offset, e));
-        }
         self.check_offset(offset)?;
-        self.read_vectored_through(bufs, offset)
-            .map_err(|e| direct::explain_slices(self.fd(), bufs, offset, e))
+        self.read_vectored_through(bufs, offset).map_err(|e| self.explain(bufs, offset, e))
     }
 
     /// Writes several buffers at an offset; the cursor stays.
@@ -457,18 +489,19 @@ impl File {
     ///
     /// As [`write_at`](FileExt::write_at).
     pub fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
-        if self.is_plain() {
-            return sys::pwritev(self.fd(), bufs, offset)
-                .map_err(|e| direct::explain_slices(self.fd(), bufs, offset, e));
-        }
         self.check_offset(offset)?;
-        self.write_vectored_through(bufs, offset)
-            .map_err(|e| direct::explain_slices(self.fd(), bufs, offset, e))
+        self.write_vectored_through(bufs, offset).map_err(|e| self.explain(bufs, offset, e))
     }
 
+    /// Why the kernel refused to read or write these buffers, where it is direct I/O's rules.
     #[cold]
-    pub(super) fn explain(&self, buf: &[u8], offset: u64, e: io::Error) -> io::Error {
-        direct::explain(self.fd(), buf.as_ptr() as usize, buf.len(), offset, e)
+    pub(super) fn explain<S: Deref<Target = [u8]>>(
+        &self,
+        bufs: &[S],
+        offset: u64,
+        e: io::Error,
+    ) -> io::Error {
+        direct::explain(self.fd(), bufs, offset, e)
     }
 }
 
@@ -520,7 +553,7 @@ impl FileExt for File {
     #[inline]
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let Some((worker, fiber)) = self.ring() else {
-            return self.std.read_at(buf, offset).map_err(|e| self.explain(buf, offset, e));
+            return self.std.read_at(buf, offset).map_err(|e| self.explain(&[&*buf], offset, e));
         };
         self.check_offset(offset)?;
         if worker.refuses(fiber) {
@@ -532,24 +565,21 @@ impl FileExt for File {
             Inline::Rest(done) => done,
         };
         let rest = &mut buf[done..most];
-        let op = Op::Read {
-            target: self.target(),
-            buf: rest.as_mut_ptr(),
-            len: rest.len() as u32,
-            offset: offset + done as u64,
-        };
+        let (target, buf_start, len) = (self.target(), rest.as_mut_ptr(), rest.len() as u32);
+        let from = offset + done as u64;
+        let op = || Op::Read { target, buf: buf_start, len, offset: from };
         match self.transfer(worker, fiber, op) {
             Ok(count) => Ok(done + count),
             // What was read counts; the error comes again with the next read.
             Err(_) if done > 0 => Ok(done),
-            Err(e) => Err(self.explain(buf, offset, e)),
+            Err(e) => Err(self.explain(&[&*buf], offset, e)),
         }
     }
 
     #[inline]
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
         let Some((worker, fiber)) = self.ring() else {
-            return self.std.write_at(buf, offset).map_err(|e| self.explain(buf, offset, e));
+            return self.std.write_at(buf, offset).map_err(|e| self.explain(&[&*buf], offset, e));
         };
         self.check_offset(offset)?;
         if worker.refuses(fiber) {
@@ -558,7 +588,7 @@ impl FileExt for File {
         if let Some(count) = self.write_inline(worker, fiber, buf, offset as i64) {
             return Ok(count);
         }
-        self.write_through(buf, offset).map_err(|e| self.explain(buf, offset, e))
+        self.write_through(buf, offset).map_err(|e| self.explain(&[&*buf], offset, e))
     }
 }
 

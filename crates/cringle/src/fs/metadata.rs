@@ -72,10 +72,11 @@ impl Metadata {
     ///
     /// # Errors
     ///
-    /// `Uncategorized` where the file system does not keep it, as std's.
+    /// `Unsupported` where the file system does not keep it, as std's.
     pub fn created(&self) -> io::Result<SystemTime> {
         if self.stat.stx_mask & libc::STATX_BTIME == 0 {
-            return Err(io::Error::other("creation time is not available for the filesystem"));
+            let text = "creation time is not available for the filesystem";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
         Ok(time_of(&self.stat.stx_btime))
     }

@@ -1,7 +1,7 @@
 //! Opening files.
 
-use super::fifo::{self, Pauses};
 use super::File;
+use super::fifo::{self, Pauses};
 use crate::driver::{Op, blocking};
 use crate::fiber::op::perform;
 use crate::runtime::fiber::FiberRef;
@@ -10,8 +10,8 @@ use crate::sys;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::FileTypeExt;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 

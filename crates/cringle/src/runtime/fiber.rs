@@ -173,16 +173,19 @@ impl Row {
         }
     }
 
-    /// Takes the whole row, which is then empty: an iterator, first come first.
+    /// Takes the whole row, which is then empty: its first fiber, with the others behind it.
     #[inline]
-    pub(super) fn take_all(&self) -> impl Iterator<Item = FiberRef> + use<> {
+    pub(super) fn take_all(&self) -> Option<FiberRef> {
         self.last.set(None);
-        let mut next = self.first.take();
-        std::iter::from_fn(move || {
-            let fiber = next?;
-            next = fiber.next.take();
-            Some(fiber)
-        })
+        self.first.take()
+    }
+}
+
+impl FiberRef {
+    /// Takes a fiber out of a row that was [taken](Row::take_all): the one behind it.
+    #[inline]
+    pub(super) fn unlink(self) -> Option<FiberRef> {
+        self.next.take()
     }
 }
 

@@ -15,7 +15,7 @@ const NOTIFIED: u8 = 2;
 pub(crate) struct Identity {
     number: NonZeroU64,
     name: Option<Arc<str>>,
-    token: AtomicU8,
+    token: Token,
     home: OnceLock<Waker>,
 }
 
@@ -26,7 +26,7 @@ impl Identity {
         Arc::new(Identity {
             number: NonZeroU64::new(number).expect("2⁶⁴ fibers were not made"),
             name,
-            token: AtomicU8::new(EMPTY),
+            token: Token::new(),
             home: OnceLock::new(),
         })
     }
@@ -44,33 +44,59 @@ impl Identity {
         self.home.get_or_init(home);
     }
 
-    /// Makes a token available, and wakes the fiber if it is parked. Everything before it happens
+    /// Makes the token available, and wakes the fiber if it is parked. Everything before it happens
     /// before the `park` that takes the token returns.
     pub(crate) fn unpark(&self) {
-        if self.token.swap(NOTIFIED, Ordering::Release) == PARKED {
+        if self.token.make_available() {
             let home = self.home.get().expect("a parked fiber has told its home");
             home.wake();
         }
     }
 
-    /// Takes the token if there is one; else declares the fiber parked, and says so.
+    /// See [`Token::take_or_park`].
+    pub(crate) fn take_token_or_park(&self) -> bool {
+        self.token.take_or_park()
+    }
+
+    /// See [`Token::unparked`].
+    pub(crate) fn unparked(&self) -> bool {
+        self.token.unparked()
+    }
+}
+
+/// The token that `unpark` makes available and `park` takes. `loom_tests` explores its
+/// interleavings.
+pub(super) struct Token(AtomicU8);
+
+impl Token {
+    pub(super) fn new() -> Token {
+        Token(AtomicU8::new(EMPTY))
+    }
+
+    /// From anywhere. True if the fiber is parked and must be woken.
+    pub(super) fn make_available(&self) -> bool {
+        self.0.swap(NOTIFIED, Ordering::Release) == PARKED
+    }
+
+    /// For the fiber: takes the token if there is one; else declares the fiber parked, and says so
+    /// by false.
     ///
     /// The fiber then suspends. An `unpark` in between finds it parked and sends a wake-up to its
     /// own worker, which cannot handle it before the fiber is suspended: none is lost.
-    pub(crate) fn take_token_or_park(&self) -> bool {
-        let token = &self.token;
-        if token.compare_exchange(EMPTY, PARKED, Ordering::Acquire, Ordering::Acquire).is_ok() {
+    pub(super) fn take_or_park(&self) -> bool {
+        let (old, new) = (EMPTY, PARKED);
+        if self.0.compare_exchange(old, new, Ordering::Acquire, Ordering::Acquire).is_ok() {
             return false;
         }
         // It was notified (it cannot be parked: only the fiber itself parks). The swap reads the
         // last `unpark`'s store, so what came before it is seen.
-        token.swap(EMPTY, Ordering::Acquire);
+        self.0.swap(EMPTY, Ordering::Acquire);
         true
     }
 
-    /// The parked fiber runs again: takes the token if there is one.
-    pub(crate) fn unparked(&self) -> bool {
-        self.token.swap(EMPTY, Ordering::Acquire) == NOTIFIED
+    /// For the fiber, which runs again: takes the token if there is one.
+    pub(super) fn unparked(&self) -> bool {
+        self.0.swap(EMPTY, Ordering::Acquire) == NOTIFIED
     }
 }
 

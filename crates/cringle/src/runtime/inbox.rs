@@ -13,7 +13,7 @@
 //!
 //! The descriptor that foreign threads signal is closed under the same lock, and `closed` is
 //! checked under it, so a handle that outlives `run` can never write to a number that now means
-//! another file (**I9**). `tests/loom_inbox.rs` explores the interleavings of this file.
+//! another file (**I9**). `loom_tests` explores the interleavings of this file.
 
 use super::sync::{AtomicBool, Mutex, Ordering};
 use std::collections::VecDeque;

@@ -5,9 +5,12 @@
 //! level up, in `fiber`, `fs`, `block` and `io`.
 
 pub(crate) mod cancelled;
+mod census;
 pub(crate) mod fiber;
 pub(crate) mod identity;
 pub(crate) mod inbox;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod overflow;
 pub(crate) mod pool;
 pub(crate) mod run;

@@ -13,6 +13,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 /// Most workers of one `run`.
@@ -149,7 +150,8 @@ impl Builder {
         let count = self.workers.unwrap_or(cpus.len()).clamp(1, MAX_WORKERS);
         let deques: Vec<Deque<Unstarted>> = (0..count).map(|_| Deque::new_fifo()).collect();
         let _affinity = self.pin.then(|| RestoreAffinity(cpus.clone()));
-        let (shared, bells) = Shared::new(deques.iter().map(Deque::stealer).collect(), &cpus, self.is_open)?;
+        let (shared, bells) =
+            Shared::new(deques.iter().map(Deque::stealer).collect(), &cpus, self.is_open)?;
         let shared = Arc::new(shared);
         let mut seats = (0u32..).zip(deques).zip(bells).map(|((index, deque), bell)| Seat {
             index,
@@ -245,7 +247,11 @@ impl Seat {
     }
 
     /// Worker 0, on the caller's thread: runs `f`, then ends the runtime.
-    fn run_main<F, T>(self, started: Started<'_>, f: F) -> io::Result<std::thread::Result<T>>
+    fn run_main<F, T>(
+        self,
+        mut started: Started<'_, '_>,
+        f: F,
+    ) -> io::Result<std::thread::Result<T>>
     where
         F: FnOnce() -> T,
     {
@@ -297,39 +303,47 @@ fn run_to_the_end(worker: &Worker) {
 }
 
 /// The worker threads that have been started; if it is dropped before all are there, they end.
-struct Started<'s> {
+///
+/// They are joined, not only waited for as a scope does: when `run` returns, their stacks and what
+/// the allocator keeps for each thread can be the next run's.
+struct Started<'s, 'scope> {
     shared: &'s Arc<Shared>,
+    threads: Vec<ScopedJoinHandle<'scope, ()>>,
     armed: bool,
 }
 
-impl<'s> Started<'s> {
-    fn new(shared: &'s Arc<Shared>) -> Started<'s> {
-        Started { shared, armed: true }
+impl<'s, 'scope> Started<'s, 'scope> {
+    fn new(shared: &'s Arc<Shared>) -> Self {
+        Started { shared, threads: Vec::new(), armed: true }
     }
 
-    fn start<'scope>(
+    fn start(
         &mut self,
         scope: &'scope std::thread::Scope<'scope, '_>,
         seat: Seat,
     ) -> io::Result<()> {
         let (told, hear) = std::sync::mpsc::channel();
         let name = format!("cringle-{}", seat.index);
-        std::thread::Builder::new()
+        let thread = std::thread::Builder::new()
             .name(name)
             .spawn_scoped(scope, move || seat.run_thread(told))
             .map_err(|e| io::Error::new(e.kind(), format!("cannot start a worker thread: {e}")))?;
+        self.threads.push(thread);
         hear.recv().expect("a worker tells how its start went")
     }
 
-    fn all_there(mut self) {
+    fn all_there(&mut self) {
         self.armed = false;
     }
 }
 
-impl Drop for Started<'_> {
+impl Drop for Started<'_, '_> {
     fn drop(&mut self) {
         if self.armed {
             self.shared.abandon();
+        }
+        for thread in self.threads.drain(..) {
+            thread.join().expect("a worker thread does not unwind");
         }
     }
 }

@@ -1,15 +1,6 @@
 //! What the workers of one `run` share: their mailboxes, who sleeps, what can be stolen, how many
 //! fibers are alive, and how it ends.
 //!
-//! # When is it over?
-//!
-//! Each worker counts the fibers that were made there and those that ended there; only the worker
-//! itself writes its counts, and they only grow. To see whether any fiber is left, one reads *all*
-//! ended counts, and then *all* made counts. If the sums are equal, then between the two readings
-//! no fiber existed: ended(then) ≥ ended(read) = made(read) ≥ made(then) ≥ ended(then). Only fibers
-//! make fibers, so none will exist later. (A thread that starts fibers from outside, as `BlockIo`
-//! does, stops before it lets the runtime end.)
-//!
 //! # How it ends
 //!
 //! 1. The closure of `run` has returned: `stopping`. Every worker cancels its fibers; those that
@@ -19,14 +10,15 @@
 //! 3. All workers meet at a barrier: nobody sends any more.
 //! 4. Each closes its ring and then its mailbox (**I9**).
 
+use super::census::{self, Count, Idlers};
 use super::fiber::FiberId;
 use super::inbox::{Bell, Inbox, Posted};
 use super::pool::Pool;
-use super::sync::{AtomicBool, AtomicUsize, Ordering, fence};
+use super::sync::{AtomicBool, AtomicU64, Ordering};
 use crate::sys;
 use crossbeam_deque::Stealer;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicI32, AtomicU64};
+use std::sync::atomic::AtomicI32;
 use std::sync::{Arc, Barrier};
 
 /// A fiber that was made and not started: it has no stack yet, and any worker may start it.
@@ -82,7 +74,9 @@ impl MailBox {
 fn explain(e: std::io::Error) -> std::io::Error {
     let text = match e.raw_os_error() {
         Some(libc::EMFILE | libc::ENFILE) => {
-            format!("no file descriptor is left for a worker: {e}; raise RLIMIT_NOFILE (`ulimit -n`)")
+            format!(
+                "no file descriptor is left for a worker: {e}; raise RLIMIT_NOFILE (`ulimit -n`)"
+            )
         }
         _ => format!("cannot make the eventfd of a worker: {e}"),
     };
@@ -97,23 +91,6 @@ pub(super) struct Peer {
     pub(super) ended: Count,
 }
 
-/// A count that one thread writes and others read, on a cache line of its own.
-#[derive(Default)]
-#[repr(align(128))]
-pub(super) struct Count(AtomicU64);
-
-impl Count {
-    /// For the one thread that writes it.
-    #[inline]
-    pub(super) fn bump(&self) {
-        self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Release);
-    }
-
-    fn read(&self) -> u64 {
-        self.0.load(Ordering::Acquire)
-    }
-}
-
 /// See the module.
 pub(crate) struct Shared {
     pub(super) peers: Box<[Peer]>,
@@ -121,8 +98,7 @@ pub(crate) struct Shared {
     is_open: bool,
     /// Fibers made by threads outside.
     made_outside: AtomicU64,
-    /// Workers that are about to sleep, or do.
-    idle: AtomicUsize,
+    idlers: Idlers,
     stopping: AtomicBool,
     stopped: AtomicBool,
     /// The start failed half-way: the workers that are there end without meeting the others.
@@ -156,7 +132,7 @@ impl Shared {
             peers: peers.into(),
             is_open,
             made_outside: AtomicU64::new(0),
-            idle: AtomicUsize::new(0),
+            idlers: Idlers::default(),
             stopping: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
@@ -213,18 +189,13 @@ impl Shared {
         self.abandoned.load(Ordering::SeqCst)
     }
 
-    /// Whether nothing is left to run, in a runtime that is stopping. See the module.
+    /// Whether nothing is left to run, in a runtime that is stopping. See [`census`].
     pub(super) fn try_finish(&self) -> bool {
         if !self.stopping.load(Ordering::SeqCst) {
             return false;
         }
-        // This worker's own counts go out before the others' are read: of two that become idle at
-        // once, one sees the other's last fiber end.
-        fence(Ordering::SeqCst);
-        let ended: u64 = self.peers.iter().map(|peer| peer.ended.read()).sum();
-        fence(Ordering::SeqCst);
-        let made: u64 = self.peers.iter().map(|peer| peer.made.read()).sum();
-        if ended != made + self.made_outside.load(Ordering::Acquire) {
+        let counts = self.peers.iter().map(|peer| (&peer.made, &peer.ended));
+        if !census::is_over(counts, &self.made_outside) {
             return false;
         }
         if !self.stopped.swap(true, Ordering::SeqCst) {
@@ -242,12 +213,10 @@ impl Shared {
 
     /// There is work to steal: a worker that sleeps and should be woken for it, if there is one.
     ///
-    /// The pair of this and [`Shared::count_idle`]: the spawner publishes the work and then looks
-    /// for sleepers; a worker counts itself idle and then looks for work. One sees the other.
+    /// The pair of this and [`Shared::count_idle`] is explained in [`census`].
     #[inline]
     pub(super) fn thief_to_wake(&self, not: u32) -> Option<&Arc<MailBox>> {
-        fence(Ordering::SeqCst);
-        if self.idle.load(Ordering::Relaxed) == 0 {
+        if !self.idlers.any() {
             return None;
         }
         let others = self.peers.iter().map(|peer| &peer.mailbox);
@@ -256,12 +225,11 @@ impl Shared {
     }
 
     pub(super) fn count_idle(&self) {
-        self.idle.fetch_add(1, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
+        self.idlers.enter();
     }
 
     pub(super) fn count_busy(&self) {
-        self.idle.fetch_sub(1, Ordering::SeqCst);
+        self.idlers.leave();
     }
 
     /// Whether another worker has unstarted fibers.

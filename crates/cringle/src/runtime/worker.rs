@@ -58,6 +58,8 @@ pub(crate) struct Worker {
     /// The fiber that runs now.
     running: Cell<Option<FiberRef>>,
     ready: Row,
+    /// Others will run after it in this turn.
+    more_to_run: Cell<bool>,
     /// Fibers made here and not started; other workers may take them.
     unstarted: Deque<Unstarted>,
     /// Fibers whose stack could not be mapped: tried again when one ends.
@@ -75,6 +77,8 @@ pub(crate) struct Worker {
     in_line: Cell<u32>,
     /// Fibers that were suspended while they unwound, and the thread itself if it unwinds.
     unwinding: Cell<u32>,
+    /// Some fiber was suspended while it was not certain whether it unwound: another one did.
+    blurred: Cell<bool>,
     /// It has seen that the runtime ends, at this time.
     stopping_since: Cell<Option<Instant>>,
     /// It has seen that the runtime has ended.
@@ -123,6 +127,7 @@ impl Worker {
             driver: RefCell::new(driver),
             running: Cell::new(None),
             ready: Row::default(),
+            more_to_run: Cell::new(false),
             unstarted,
             postponed: RefCell::default(),
             table: RefCell::default(),
@@ -134,6 +139,7 @@ impl Worker {
             in_line: Cell::new(0),
             // A `run` in a destructor: std's count says nothing about the fibers here.
             unwinding: Cell::new(u32::from(std::thread::panicking())),
+            blurred: Cell::new(false),
             stopping_since: Cell::new(None),
             stopped: Cell::new(false),
             reported: Cell::new(false),
@@ -203,7 +209,10 @@ impl Worker {
         self.mailbox().set_ring(self.driver.borrow().ring_fd());
         self.see_state();
         while !self.stopped.get() {
-            for fiber in self.ready.take_all() {
+            let mut next = self.ready.take_all();
+            while let Some(fiber) = next {
+                next = fiber.unlink();
+                self.more_to_run.set(next.is_some());
                 self.resume(fiber);
             }
             self.running.set(None);
@@ -246,6 +255,9 @@ impl Worker {
         let (reap, enter) = self.driver.borrow_mut().attention();
         if reap {
             self.reap();
+        }
+        if self.blurred.get() && !std::thread::panicking() {
+            self.clear_marks();
         }
         // Before it may sleep: for those who wait for room that is there, nothing else comes.
         if self.in_line.get() > 0 {
@@ -535,7 +547,7 @@ impl Worker {
             true => self.mark_unwinding(fiber),
         };
         fiber.switch_out();
-        if marked {
+        if marked && fiber.was_unwinding() {
             self.unwinding.set(self.unwinding.get() - 1);
         }
     }
@@ -544,22 +556,39 @@ impl Worker {
     #[cold]
     fn mark_unwinding(&self, fiber: FiberRef) -> bool {
         let unwinding = self.is_unwinding(fiber);
+        self.blurred.set(self.blurred.get() || self.unwinding.get() > 0);
         fiber.set_unwinding(unwinding);
         self.unwinding.set(self.unwinding.get() + u32::from(unwinding));
         unwinding
     }
 
-    /// Whether this (running) fiber unwinds. Exact, but for one case: while another fiber of the
-    /// worker is suspended in a destructor, a panic that began since then is not seen, unless it is
-    /// the unwinding of a cancelled wait ([`cancelled::unwind`] marks it).
+    /// No fiber of this worker unwinds: what had to be guessed meanwhile is certain again. A fiber
+    /// that was taken for unwinding, and not cancelled for it, is cancelled now.
+    #[cold]
+    fn clear_marks(&self) {
+        self.blurred.set(false);
+        self.unwinding.set(0);
+        let fibers: Vec<FiberRef> = self.table.borrow().occupied().collect();
+        for fiber in fibers {
+            fiber.set_unwinding(false);
+            if self.stopping_since.get().is_some() {
+                self.cancel(fiber);
+            }
+        }
+    }
+
+    /// Whether this (running) fiber unwinds. It is certain while no other fiber of the worker is
+    /// suspended in a destructor. Else a fiber is taken for what it was when it was last resumed, and
+    /// for unwinding once a cancelled wait unwinds it ([`cancelled::unwind`] marks it): a panic of
+    /// another kind that begins meanwhile is not seen.
     #[inline]
     pub(crate) fn is_unwinding(&self, fiber: FiberRef) -> bool {
         if !std::thread::panicking() {
             return false;
         }
-        match self.unwinding.get() {
-            0 => true,
-            _ => fiber.was_unwinding(),
+        match self.unwinding.get() == 0 && !self.blurred.get() {
+            true => true,
+            false => fiber.was_unwinding(),
         }
     }
 
@@ -602,18 +631,20 @@ impl Worker {
 
     /// Gives an op to the driver, at once or when it is this fiber's turn; refuses it if the fiber
     /// is cancelled while it waits for that.
-    #[inline]
+    #[inline(always)]
     fn push_or_refuse(&self, fiber: FiberRef, op: &Op, completion: &Completion, waiter: &Waiter) {
         // SAFETY: I1. The callers' frames hold all of it until nothing is owed to the waiter, and
         // cannot unwind before.
         let pushed = self.in_line.get() == 0
             && unsafe { self.driver.borrow_mut().push(op, completion, waiter) }.is_ok();
-        if !pushed && !self.push_when_possible(fiber, op, completion, waiter) {
-            completion.refuse(-libc::ECANCELED);
+        if !pushed {
+            // A copy: the op itself need not exist in memory on the way above.
+            let op = *op;
+            self.push_when_possible(fiber, &op, completion, waiter);
         }
     }
 
-    /// Waits in line for room. False if the fiber was cancelled meanwhile.
+    /// Waits in line for room. The op is refused if the fiber is cancelled meanwhile.
     #[cold]
     fn push_when_possible(
         &self,
@@ -621,10 +652,10 @@ impl Worker {
         op: &Op,
         completion: &Completion,
         waiter: &Waiter,
-    ) -> bool {
+    ) {
         loop {
             if fiber.is_cancelled() && !self.is_unwinding(fiber) {
-                return false;
+                return completion.refuse(-libc::ECANCELED);
             }
             self.in_line.set(self.in_line.get() + 1);
             self.room_queue.borrow_mut().push_back(fiber);
@@ -637,7 +668,7 @@ impl Worker {
             self.granted.set(self.granted.get() - 1);
             // SAFETY: I1, as above.
             if unsafe { self.driver.borrow_mut().push(op, completion, waiter) }.is_ok() {
-                return true;
+                return;
             }
         }
     }
@@ -675,7 +706,7 @@ impl Worker {
     /// for the kernel. Then a call that does not block is cheaper than the ring.
     #[inline]
     pub(crate) fn is_alone(&self) -> bool {
-        self.ready.is_empty() && !self.driver.borrow().has_queued()
+        !self.more_to_run.get() && self.ready.is_empty() && !self.driver.borrow().has_queued()
     }
 
     /// Whether nothing could run while this fiber blocks the thread: no other worker is there to
@@ -683,7 +714,8 @@ impl Worker {
     /// fibers to end.
     #[inline]
     pub(crate) fn is_solitary(&self, fiber: FiberRef) -> bool {
-        self.ready.is_empty()
+        !self.more_to_run.get()
+            && self.ready.is_empty()
             && self.waiting_for_fibers.get() + 1 == self.alive.get()
             && self.shared.is_closed_world()
             && !self.has_timers.get()

@@ -12,7 +12,10 @@ pub(crate) fn run(test: &str) -> Option<Output> {
 }
 
 /// As [`run`], with something more said to the child's command.
-pub(crate) fn run_with(test: &str, prepare: impl FnOnce(&mut Command) -> &mut Command) -> Option<Output> {
+pub(crate) fn run_with(
+    test: &str,
+    prepare: impl FnOnce(&mut Command) -> &mut Command,
+) -> Option<Output> {
     if std::env::var(WHO).is_ok_and(|who| who == test) {
         return None;
     }
@@ -26,7 +29,10 @@ pub(crate) fn run_with(test: &str, prepare: impl FnOnce(&mut Command) -> &mut Co
 pub(crate) fn must_succeed(test: &str, body: impl FnOnce()) {
     match run(test) {
         None => body(),
-        Some(output) => assert!(output.status.success(), "{}", said(&output)),
+        Some(output) => {
+            println!("{}", said(&output));
+            assert!(output.status.success(), "the child failed");
+        }
     }
 }
 

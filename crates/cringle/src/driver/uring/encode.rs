@@ -4,8 +4,9 @@ use crate::driver::{Op, Target};
 use io_uring::squeue::{Entry, Flags};
 use io_uring::{opcode, types};
 
-/// The entry for this op, without its `user_data`.
-#[inline]
+/// The entry for this op, without its `user_data`. Inlined, so that where the kind of op is known
+/// the fields are written once, directly into the queue.
+#[inline(always)]
 pub(super) fn entry(op: &Op) -> Entry {
     use types::Fd;
     match *op {
@@ -49,7 +50,7 @@ pub(super) fn entry(op: &Op) -> Entry {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn on(target: Target, build: impl FnOnce(types::Fd) -> Entry) -> Entry {
     match target {
         Target::Fd(fd) => build(types::Fd(fd)),

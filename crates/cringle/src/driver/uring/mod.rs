@@ -9,6 +9,8 @@
 //!   frame until its last entry;
 //! - at most `in_flight_limit` ops are in the kernel, and the completion queue has room for all of
 //!   them, for cancels and for wake-ups (**I7**);
+//! - a disk is not left idle while requests for it are being written down: see
+//!   [`DISK_GROUP`];
 //! - it is closed only when nothing is in flight: closing a ring does not wait for disk reads
 //!   (**I1**, **I2**).
 
@@ -16,12 +18,15 @@ mod cancel;
 mod encode;
 mod fixed;
 mod setup;
+#[cfg(test)]
+mod tests;
 
 use super::completion::{CancelState, Completion, OpState};
 use super::{Full, Op, Token, Waiter};
 use crate::sys;
 use cancel::Cancels;
 use fixed::Fixed;
+use io_uring::squeue::Entry;
 use io_uring::{IoUring, cqueue, opcode, types};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -41,6 +46,15 @@ const ENTER_NO_IOWAIT: u32 = 1 << 7;
 /// Turns after which the kernel is entered though nothing seems to wait there. (An enter costs as
 /// much as some hundred switches between fibers.)
 const TURNS_BLIND: u32 = 61;
+
+/// Where a disk answers (and not the page cache), requests are submitted in groups of so many while
+/// fewer than [`DISK_BUSY`] are under way. Submitting takes the processor about as long as the disk
+/// needs to answer; all at once at the end of a turn, the two would take turns. Measured at 32 in
+/// flight: 1.2 times the rate. From the page cache a call to the kernel for each group would only
+/// cost; whether reads end within the submitting call tells the two apart.
+const DISK_GROUP: u32 = 4;
+/// Requests under way that keep a disk busy.
+const DISK_BUSY: u32 = 16;
 
 const REGISTER_RING_FDS: u32 = 20;
 const UNREGISTER_RING_FDS: u32 = 21;
@@ -102,8 +116,12 @@ pub(crate) struct Uring {
     sqpoll: bool,
     in_flight: u32,
     limit: u32,
-    /// Entries were queued since the last submission that took all.
-    unsubmitted: bool,
+    /// Entries queued since the last submission.
+    unsubmitted: u32,
+    /// Positioned reads and writes among them.
+    unsubmitted_disk: u32,
+    /// The last of those did not end within the submitting call: a disk is behind them.
+    disk_answers: bool,
     /// The kernel was entered since the queue of completions was last emptied.
     unreaped: bool,
     /// Turns since the last enter, where the ring does not say that work waits.
@@ -114,6 +132,7 @@ pub(crate) struct Uring {
     /// Workers that a message of ours did not reach.
     undelivered: Vec<u32>,
     counters: DriverCounters,
+    /// What the next calls of `io_uring_enter` answer, 0 meaning that the kernel is asked.
     #[cfg(test)]
     pub(crate) injected_errors: std::collections::VecDeque<i32>,
 }
@@ -154,7 +173,9 @@ impl Uring {
             sqpoll: options.sqpoll.is_some(),
             in_flight: 0,
             limit: options.in_flight_limit,
-            unsubmitted: false,
+            unsubmitted: 0,
+            unsubmitted_disk: 0,
+            disk_answers: false,
             unreaped: false,
             turns_unseen: 0,
             cancels: Cancels::default(),
@@ -202,7 +223,7 @@ impl Uring {
     ///
     /// I1: the completion, the waiter and everything the op points to stay where they are until
     /// nothing is owed to the waiter.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn push(
         &mut self,
         op: &Op,
@@ -212,26 +233,53 @@ impl Uring {
         if self.in_flight >= self.limit {
             return Err(Full);
         }
-        let entry = encode::entry(op).user_data(std::ptr::from_ref(completion) as u64);
-        self.push_entry(&entry)?;
+        let user_data = std::ptr::from_ref(completion) as u64;
+        // The frequent kinds have a path of their own, on which the kind is known.
+        match *op {
+            Op::Read { target, buf, len, offset } => {
+                let op = Op::Read { target, buf, len, offset };
+                self.push_entry(|| encode::entry(&op).user_data(user_data))
+            }
+            Op::ReadFixed { target, buf, len, offset, index } => {
+                let op = Op::ReadFixed { target, buf, len, offset, index };
+                self.push_entry(|| encode::entry(&op).user_data(user_data))
+            }
+            ref op => self.push_any(op, user_data),
+        }?;
         completion.start(op.name(), waiter);
         self.in_flight += 1;
+        if op.is_positioned_transfer() {
+            self.unsubmitted_disk += 1;
+            if self.disk_answers && self.unsubmitted_disk >= DISK_GROUP {
+                self.keep_disk_busy();
+            }
+        }
         Ok(())
     }
 
+    #[inline(never)]
+    fn push_any(&mut self, op: &Op, user_data: u64) -> Result<(), Full> {
+        self.push_entry(|| encode::entry(op).user_data(user_data))
+    }
+
     /// Queues an entry, after a submission when there is no room for it.
-    #[inline]
-    fn push_entry(&mut self, entry: &io_uring::squeue::Entry) -> Result<(), Full> {
-        self.unsubmitted = true;
+    #[inline(always)]
+    fn push_entry(&mut self, entry: impl FnOnce() -> Entry) -> Result<(), Full> {
+        if self.ring.submission().is_full() {
+            self.make_space();
+        }
         // SAFETY: what the entry points to outlives the op: for ops of fibers by `push`'s contract,
         // for those of the driver because they point into the driver's own boxes.
-        if unsafe { self.ring.submission().push(entry) }.is_ok() {
-            return Ok(());
+        unsafe { self.ring.submission().push(&entry()) }.map_err(|_| Full)?;
+        self.unsubmitted += 1;
+        Ok(())
+    }
+
+    #[cold]
+    fn keep_disk_busy(&mut self) {
+        if self.in_flight.saturating_sub(self.unsubmitted) < DISK_BUSY {
+            self.submit();
         }
-        self.make_space();
-        self.unsubmitted = true;
-        // SAFETY: as above.
-        unsafe { self.ring.submission().push(entry) }.map_err(|_| Full)
     }
 
     #[cold]
@@ -253,7 +301,7 @@ impl Uring {
             let entry = opcode::AsyncCancel::new(pointer as u64)
                 .build()
                 .user_data(pointer as u64 | CANCEL_TAG);
-            if self.push_entry(&entry).is_err() {
+            if self.push_entry(|| entry).is_err() {
                 self.cancels.put_back(pointer);
                 return;
             }
@@ -275,7 +323,7 @@ impl Uring {
             .build()
             .user_data(MESSAGE_FAILED | u64::from(worker))
             .flags(io_uring::squeue::Flags::SKIP_SUCCESS);
-        self.push_entry(&entry).is_ok()
+        self.push_entry(|| entry).is_ok()
     }
 
     /// A worker that a message of ours did not reach: to be woken in another way.
@@ -290,7 +338,7 @@ impl Uring {
         }
         let buf = std::ptr::from_mut(&mut *self.wake.count).cast();
         let entry = opcode::Read::new(types::Fd(self.wake.fd), buf, 8).build().user_data(WAKE_READ);
-        self.wake.armed = self.push_entry(&entry).is_ok();
+        self.wake.armed = self.push_entry(|| entry).is_ok();
     }
 
     /// What a turn has to do with the ring: whether [`reap`](Self::reap) may find something, and
@@ -300,17 +348,17 @@ impl Uring {
         // Where completions are deferred, they come into the queue only while the kernel is
         // entered, and the ring says when it should be.
         let reap = self.unreaped || !self.features.has(Feature::DeferTaskrun);
-        if self.unsubmitted && !self.sqpoll {
+        if self.unsubmitted > 0 && !self.sqpoll {
             return (reap, true);
         }
         // With nothing in the kernel nothing comes from there but wake-ups, whose messages are seen
         // in the inbox.
-        if self.is_idle() && !self.unsubmitted {
+        if self.is_idle() && self.unsubmitted == 0 {
             return (reap, false);
         }
         let queue = self.ring.submission();
         let flagged = queue.taskrun() || queue.cq_overflow();
-        let asleep = self.sqpoll && self.unsubmitted && queue.need_wakeup();
+        let asleep = self.sqpoll && self.unsubmitted > 0 && queue.need_wakeup();
         drop(queue);
         (reap, flagged || asleep || self.cancels.has_backlog() || self.is_blind())
     }
@@ -334,7 +382,7 @@ impl Uring {
     /// Whether entries wait for the next submission.
     #[inline]
     pub(crate) fn has_queued(&self) -> bool {
-        self.unsubmitted
+        self.unsubmitted > 0
     }
 
     /// Has the kernel take everything that is queued: a message for another ring among it must not
@@ -347,27 +395,45 @@ impl Uring {
     }
 
     /// Submits what is queued, runs the kernel's deferred work, and waits if asked to.
+    ///
+    /// Submitting and waiting are two calls: what ends within the first needs no second, and while
+    /// the second sleeps the disk already works.
     pub(crate) fn enter(&mut self, wait: Wait) {
         self.arm_wake();
         self.queue_cancels();
-        let deadline = match wait {
-            Wait::No => return self.call_enter(0, ENTER_GETEVENTS, None),
-            Wait::Until(deadline) => earlier(deadline, self.cancels.next_due()),
-        };
-        // Nobody could wake a sleeper whose wake-up read is not armed, nor one whose cancels the
-        // kernel had no room for: it naps instead.
+        if wait == Wait::No || self.unsubmitted > 0 {
+            self.submit();
+        }
+        let Wait::Until(deadline) = wait else { return };
+        if !self.ring.completion().is_empty() {
+            return;
+        }
+        let mut deadline = earlier(deadline, self.cancels.next_due());
         let unheard = !self.wake.armed && !self.wake.closing;
         let unasked = self.cancels.has_backlog() && self.cancels.in_flight == 0;
-        let deadline = match unheard || unasked {
-            false => deadline,
-            true => earlier(deadline, Some(Instant::now() + Duration::from_millis(1))),
-        };
+        if unheard || unasked {
+            // Nobody could wake a sleeper whose wake-up read is not armed, or whose cancels found no
+            // room: it naps instead.
+            deadline = earlier(deadline, Some(Instant::now() + Duration::from_millis(1)));
+        }
         let timeout = deadline.map(|at| at.saturating_duration_since(Instant::now()));
         let mut flags = ENTER_GETEVENTS;
         if self.features.has(Feature::NoIowait) {
             flags |= ENTER_NO_IOWAIT;
         }
         self.call_enter(1, flags, timeout);
+    }
+
+    fn submit(&mut self) {
+        let transfers = std::mem::take(&mut self.unsubmitted_disk);
+        let under_way = self.in_flight.saturating_sub(self.unsubmitted) as usize;
+        let ended_before = self.ring.completion().len();
+        self.call_enter(0, ENTER_GETEVENTS, None);
+        // While others are under way it cannot be told whose completions come now.
+        if transfers > 0 && under_way <= ended_before {
+            let ended = self.ring.completion().len() - ended_before;
+            self.disk_answers = ended < transfers.div_ceil(2) as usize;
+        }
     }
 
     /// `io_uring_enter`, with each of its answers.
@@ -384,7 +450,7 @@ impl Uring {
             // A short count leaves the rest queued, in order: the next call takes them.
             Ok(taken) => {
                 self.counters.submitted += u64::from(taken);
-                self.unsubmitted = taken < queued;
+                self.unsubmitted = queued - taken.min(queued);
             }
             // The time is up, or a signal came: whoever waits looks again.
             Err(libc::ETIME | libc::EINTR) => {}
@@ -409,7 +475,7 @@ impl Uring {
         timeout: Option<Duration>,
     ) -> Result<u32, i32> {
         #[cfg(test)]
-        if let Some(errno) = self.injected_errors.pop_front() {
+        if let Some(errno @ 1..) = self.injected_errors.pop_front() {
             return Err(errno);
         }
         let spec;
@@ -452,7 +518,15 @@ impl Uring {
     pub(crate) fn reap(&mut self, mut sink: impl FnMut(Token)) -> usize {
         let mut count = 0;
         self.unreaped = false;
-        for cqe in self.ring.completion() {
+        let mut queue = self.ring.completion();
+        let mut next = queue.next();
+        while let Some(cqe) = next {
+            // Completions lie on the stacks of their fibers, which other fibers' work has pushed
+            // out of the cache: the next one is fetched while this one is handled.
+            next = queue.next();
+            if let Some(next) = &next {
+                prefetch(next.user_data());
+            }
             count += 1;
             let user_data = cqe.user_data();
             if user_data & (INTERNAL | CANCEL_TAG) != 0 {
@@ -522,8 +596,8 @@ impl Drop for Uring {
         }
         self.wake.closing = true;
         if self.wake.armed {
-            let entry = opcode::AsyncCancel::new(WAKE_READ).build().user_data(WAKE_CANCELLED);
-            while self.push_entry(&entry).is_err() {
+            let entry = || opcode::AsyncCancel::new(WAKE_READ).build().user_data(WAKE_CANCELLED);
+            while self.push_entry(entry).is_err() {
                 self.reap(|_| {});
             }
         }
@@ -536,6 +610,18 @@ impl Drop for Uring {
             unregister_ring_fd(self.ring.as_raw_fd(), self.enter_fd);
         }
     }
+}
+
+/// Has the processor fetch what lies at this address, which may be none.
+#[inline(always)]
+fn prefetch(address: u64) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch reads nothing that the program could see, and faults at no address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address as *const i8);
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
 }
 
 /// An entry that does not end an op.

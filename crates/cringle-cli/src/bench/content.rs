@@ -1,0 +1,126 @@
+//! What the test files contain: words that are random, all different, and known by their place.
+//!
+//! Every 8-byte word is a bijective hash of its position, so no two blocks are alike (a
+//! compressing or deduplicating device cannot cheat), and what a read must deliver is known
+//! without a second read.
+
+pub(crate) const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// SplitMix64's finisher: a bijection.
+#[inline]
+pub(crate) fn scramble(mut x: u64) -> u64 {
+    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    x ^ (x >> 31)
+}
+
+/// The word number `index` (of 8 bytes) of a file.
+#[inline]
+pub(crate) fn word(seed: u64, file: u32, index: u64) -> u64 {
+    let start = scramble(seed ^ scramble(u64::from(file) + 1));
+    scramble(start.wrapping_add(index.wrapping_mul(GOLDEN)))
+}
+
+/// Fills `block` with what the file holds at `offset` (a multiple of 8).
+pub(crate) fn fill(block: &mut [u8], seed: u64, file: u32, offset: u64) {
+    for (index, chunk) in (offset / 8..).zip(block.chunks_mut(8)) {
+        let bytes = word(seed, file, index).to_le_bytes();
+        chunk.copy_from_slice(&bytes[..chunk.len()]);
+    }
+}
+
+/// The first word of a block.
+#[inline]
+pub(crate) fn head(block: &[u8]) -> u64 {
+    match block.first_chunk() {
+        Some(bytes) => u64::from_le_bytes(*bytes),
+        None => 0,
+    }
+}
+
+/// What a write puts into its block: the first word stays what it was, so that reads in the
+/// same run know what to expect, and the second says which run wrote it.
+#[inline]
+pub(crate) fn stamp(block: &mut [u8], first: u64, generation: u64) {
+    if let Some(bytes) = block.first_chunk_mut() {
+        *bytes = first.to_le_bytes();
+    }
+    if let Some(bytes) = block.get_mut(8..16) {
+        bytes.copy_from_slice(&generation.to_le_bytes());
+    }
+}
+
+/// The run that wrote the block, as [`stamp`] left it.
+pub(crate) fn generation(block: &[u8]) -> u64 {
+    block.get(8..).map_or(0, head)
+}
+
+/// SplitMix64.
+pub(crate) struct Rng(u64);
+
+impl Rng {
+    pub(crate) fn new(seed: u64) -> Rng {
+        Rng(scramble(seed ^ GOLDEN))
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(GOLDEN);
+        scramble(self.0)
+    }
+
+    /// Uniform below `bound`, by multiplication (its bias is below 2⁻³² for any real file).
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
+    }
+
+    /// A permutation of `0..len`.
+    pub(crate) fn permutation(&mut self, len: u64) -> Vec<u64> {
+        let mut all: Vec<u64> = (0..len).collect();
+        for i in (1..all.len()).rev() {
+            all.swap(i, self.below(i as u64 + 1) as usize);
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn blocks_all_differ_and_can_be_told_by_their_place() {
+        let mut file = vec![0u8; 64 << 10];
+        fill(&mut file, 1, 0, 0);
+        let heads: HashSet<u64> = file.chunks(64).map(head).collect();
+        assert_eq!(heads.len(), 1024);
+        for (i, block) in file.chunks(64).enumerate() {
+            assert_eq!(head(block), word(1, 0, i as u64 * 8));
+        }
+        assert_ne!(word(1, 0, 5), word(1, 1, 5));
+        assert_ne!(word(1, 0, 5), word(2, 0, 5));
+    }
+
+    #[test]
+    fn pieces_join_to_the_whole() {
+        let mut whole = vec![0u8; 4096];
+        fill(&mut whole, 3, 2, 8192);
+        let mut piece = vec![0u8; 1024];
+        fill(&mut piece, 3, 2, 8192 + 1024);
+        assert_eq!(whole[1024..2048], piece);
+    }
+
+    #[test]
+    fn a_stamp_keeps_the_first_word_and_names_the_run() {
+        let mut block = vec![0u8; 64];
+        stamp(&mut block, 42, 7);
+        assert_eq!((head(&block), generation(&block)), (42, 7));
+    }
+
+    #[test]
+    fn a_permutation_has_every_number_once() {
+        let all = Rng::new(1).permutation(1000);
+        assert_eq!(all.iter().collect::<HashSet<_>>().len(), 1000);
+        assert_ne!(all, (0..1000).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,91 @@
+//! Latencies of a sample of the operations.
+//!
+//! Two looks at the clock cost about as much as a tenth of a cached read, so only some
+//! operations are timed, chosen by a hash of their number: a regular stride could fall in
+//! step with the batches.
+
+use hdrhistogram::Histogram;
+
+/// Which operations are timed: one of 2^`shift`.
+#[derive(Clone, Copy)]
+pub(crate) struct Sampling {
+    shift: u32,
+}
+
+impl Sampling {
+    pub(crate) const EVERY: Sampling = Sampling { shift: 0 };
+    pub(crate) const ONE_IN_8: Sampling = Sampling { shift: 3 };
+    pub(crate) const ONE_IN_64: Sampling = Sampling { shift: 6 };
+
+    #[inline]
+    pub(crate) fn takes(self, index: usize) -> bool {
+        // The top bits of a multiplicative hash; a shift by 32 of the widened value is 0.
+        let hash = u64::from((index as u32).wrapping_mul(0x9E37_79B1));
+        hash >> (32 - self.shift) == 0
+    }
+}
+
+/// Merged latencies, in nanoseconds.
+#[derive(Clone)]
+pub(crate) struct Latencies(Histogram<u64>);
+
+impl Latencies {
+    pub(crate) fn new() -> Latencies {
+        // One nanosecond to an hour, three digits: the bounds are constants, so it cannot fail.
+        Latencies(Histogram::new_with_bounds(1, 3_600_000_000_000, 3).expect("valid bounds"))
+    }
+
+    pub(crate) fn record(&mut self, nanoseconds: impl IntoIterator<Item = u64>) {
+        for ns in nanoseconds {
+            self.0.saturating_record(ns.max(1));
+        }
+    }
+
+    pub(crate) fn merge(&mut self, other: &Latencies) {
+        // Both have the same bounds.
+        let _ = self.0.add(&other.0);
+    }
+
+    /// Microseconds; `None` when nothing was timed.
+    pub(crate) fn quantile_us(&self, quantile: f64) -> Option<f64> {
+        (!self.0.is_empty()).then(|| self.0.value_at_quantile(quantile) as f64 / 1e3)
+    }
+
+    pub(crate) fn max_us(&self) -> Option<f64> {
+        (!self.0.is_empty()).then(|| self.0.max() as f64 / 1e3)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_is_about_as_large_as_it_says() {
+        let taken = |s: Sampling| (0..64_000).filter(|&i| s.takes(i)).count();
+        assert_eq!(taken(Sampling::EVERY), 64_000);
+        assert!((7_500..8_500).contains(&taken(Sampling::ONE_IN_8)));
+        assert!((900..1_100).contains(&taken(Sampling::ONE_IN_64)));
+    }
+
+    #[test]
+    fn every_lane_of_a_common_queue_depth_is_sampled() {
+        for lanes in [1, 4, 16, 32, 64, 128] {
+            for lane in 0..lanes {
+                let hit = (lane..100_000).step_by(lanes).any(|i| Sampling::ONE_IN_64.takes(i));
+                assert!(hit, "lane {lane} of {lanes} is never timed");
+            }
+        }
+    }
+
+    #[test]
+    fn quantiles_are_in_microseconds() {
+        let mut all = Latencies::new();
+        assert_eq!(all.quantile_us(0.5), None);
+        all.record((1..=1000).map(|i| i * 1000));
+        let close = |a: f64, b: f64| (a - b).abs() / b < 0.002;
+        assert!(close(all.quantile_us(0.5).unwrap(), 500.0));
+        assert!(close(all.quantile_us(0.99).unwrap(), 990.0));
+        assert!(close(all.max_us().unwrap(), 1000.0));
+    }
+}

@@ -1,0 +1,60 @@
+//! The bare ring: set-up with the best flags that this kernel takes.
+
+use io_uring::{IoUring, squeue};
+use std::io;
+
+type Configure = fn(&mut io_uring::Builder);
+
+/// From the newest kernel's flags to none.
+const CONFIGURATIONS: [Configure; 4] = [
+    // Linux 6.6
+    |b| {
+        b.setup_single_issuer().setup_defer_taskrun().setup_submit_all().setup_no_sqarray();
+    },
+    // 6.1
+    |b| {
+        b.setup_single_issuer().setup_defer_taskrun().setup_submit_all();
+    },
+    // 5.19
+    |b| {
+        b.setup_coop_taskrun();
+    },
+    |_| {},
+];
+
+/// A ring with room for `entries` submissions. It belongs to the calling thread.
+pub(crate) fn build(entries: usize) -> io::Result<IoUring> {
+    build_with(entries, 2 * entries)
+}
+
+/// With room for so many completions that nobody has taken yet.
+pub(crate) fn build_with(entries: usize, completions: usize) -> io::Result<IoUring> {
+    let entries = entries.next_power_of_two() as u32;
+    let completions = (completions.next_power_of_two() as u32).max(2 * entries);
+    let mut refused = None;
+    for configure in CONFIGURATIONS {
+        let mut builder = IoUring::<squeue::Entry>::builder();
+        configure(&mut builder);
+        builder.setup_cqsize(completions);
+        match builder.build(entries) {
+            Ok(ring) => return Ok(ring),
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => refused = Some(error),
+            Err(error) => return Err(explained(error)),
+        }
+    }
+    Err(explained(refused.unwrap_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))))
+}
+
+/// Says what can be done where there is no ring to be had.
+fn explained(error: io::Error) -> io::Error {
+    let remedy = match error.raw_os_error() {
+        Some(libc::ENOSYS) => "this kernel has no io_uring",
+        Some(libc::EPERM | libc::EACCES) => {
+            "io_uring is forbidden here: by seccomp (a container's default profile), or by the \
+             sysctl kernel.io_uring_disabled"
+        }
+        Some(libc::ENOMEM) => "the limit of locked memory is too low: raise `ulimit -l`",
+        _ => return error,
+    };
+    io::Error::new(error.kind(), format!("no io_uring: {error}; {remedy}"))
+}

@@ -1,0 +1,41 @@
+//! How a command ends when it does not end well: a message and an exit status.
+
+use std::fmt;
+use std::io;
+
+/// 0 is done; 130, interrupted, is [`crate::interrupt`]'s.
+pub(crate) const FAILED: u8 = 1;
+pub(crate) const USAGE: u8 = 2;
+
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) status: u8,
+    pub(crate) message: String,
+}
+
+impl Failure {
+    pub(crate) fn failed(message: impl Into<String>) -> Failure {
+        Failure { status: FAILED, message: message.into() }
+    }
+
+    /// The command line asks for something that makes no sense, or is not safe.
+    pub(crate) fn usage(message: impl Into<String>) -> Failure {
+        Failure { status: USAGE, message: message.into() }
+    }
+}
+
+pub(crate) fn fail<T>(message: impl Into<String>) -> Result<T, Failure> {
+    Err(Failure::failed(message))
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        Failure::failed(error.to_string())
+    }
+}

@@ -1,0 +1,65 @@
+//! `cringle`: which way of doing I/O wins on this machine, and why.
+//!
+//! This file only dispatches. The command line is in [`cli`], the measurements in [`bench`],
+//! what is printed in [`report`].
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("cringle is for Linux: it stands on io_uring");
+
+mod alloc;
+mod bench;
+mod cli;
+mod failure;
+mod interrupt;
+mod machine;
+mod report;
+mod stats;
+mod units;
+
+use clap::{CommandFactory, Parser};
+use cli::{Bench, Cli, Command};
+use failure::Failure;
+use std::path::Path;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    report::set_color(cli.color);
+    match dispatch(&cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            report::complain(&format!("cringle: {failure}"));
+            ExitCode::from(failure.status)
+        }
+    }
+}
+
+fn dispatch(cli: &Cli) -> Result<(), Failure> {
+    match &cli.command {
+        Command::Bench(which) => {
+            interrupt::watch()?;
+            match which {
+                Bench::Disk(args) => bench::disk::run(args, cli.verbose),
+                Bench::Batch(args) => bench::batch::run(args, cli.verbose),
+            }
+        }
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Cli::command(), "cringle", &mut script);
+            report::print_bytes(&script)
+        }
+        Command::Man { all: None } => {
+            let mut page = Vec::new();
+            clap_mangen::Man::new(Cli::command()).render(&mut page)?;
+            report::print_bytes(&page)
+        }
+        Command::Man { all: Some(directory) } => manual_pages(directory),
+    }
+}
+
+/// `cringle.1`, `cringle-bench.1`, `cringle-bench-disk.1`, …
+fn manual_pages(directory: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(directory)?;
+    clap_mangen::generate_to(Cli::command(), directory)?;
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! What a person, or a program, is told about a measurement.
+//!
+//! Everything is put together first and written at once, so that a closed pipe (`| head`)
+//! ends the command quietly.
+
+pub(crate) mod json;
+mod table;
+mod words;
+
+use crate::bench::batch::Comparison;
+use crate::bench::disk::Findings;
+use crate::bench::file::write_text;
+use crate::cli::Color;
+use crate::failure::Failure;
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+static COLORED: AtomicBool = AtomicBool::new(false);
+
+/// Decides about colours once, for all that is printed.
+pub(crate) fn set_color(wanted: Color) {
+    let colored = match wanted {
+        Color::Always => true,
+        Color::Never => false,
+        Color::Auto => {
+            let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+            !refused && io::stdout().is_terminal()
+        }
+    };
+    COLORED.store(colored, Relaxed);
+}
+
+pub(crate) fn colored() -> bool {
+    COLORED.load(Relaxed)
+}
+
+/// Standard output for data alone (`--json -`)?
+fn is_stdout(json: Option<&Path>) -> bool {
+    json == Some(Path::new("-"))
+}
+
+pub(crate) fn disk(findings: &Findings, json: Option<&Path>) -> Result<(), Failure> {
+    if let Some(path) = json {
+        save(path, &json::disk(findings))?;
+    }
+    if is_stdout(json) {
+        return Ok(());
+    }
+    let mut out = table::machine(&findings.machine);
+    for block in words::groups(findings) {
+        out.push('\n');
+        out.push_str(&block.title);
+        out.push('\n');
+        out.push_str(&table::runs(&block.runs));
+        out.push('\n');
+        for sentence in &block.sentences {
+            out.push_str(&words::wrapped(sentence, ""));
+        }
+    }
+    for note in &findings.notes {
+        out.push_str(&words::wrapped(note, "note: "));
+    }
+    print(&out)
+}
+
+pub(crate) fn batch(comparison: &Comparison, json: Option<&Path>) -> Result<(), Failure> {
+    if let Some(path) = json {
+        save(path, &json::batch(comparison))?;
+    }
+    if is_stdout(json) { Ok(()) } else { print(&table::batch(comparison)) }
+}
+
+fn save(path: &Path, value: &serde_json::Value) -> Result<(), Failure> {
+    let mut text = serde_json::to_string_pretty(value).map_err(io::Error::from)?;
+    text.push('\n');
+    if is_stdout(Some(path)) { print(&text) } else { write_text(path, &text) }
+}
+
+/// A line on standard error; if nobody reads that, nobody is told.
+pub(crate) fn complain(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+fn print(text: &str) -> Result<(), Failure> {
+    print_bytes(text.as_bytes())
+}
+
+/// Writes to standard output; nobody who reads it any more is no error.
+pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(Failure::failed(format!("cannot write the results: {error}"))),
+        Ok(()) => Ok(()),
+    }
+}

@@ -1,0 +1,83 @@
+//! `cringle bench batch` as a user runs it.
+
+mod common;
+
+use common::*;
+
+#[test]
+fn low_reads_every_block_once_and_high_in_whole_batches() {
+    let place = place("batch");
+    std::fs::write(place.join("data"), noise(4 << 20)).unwrap();
+    for (args, ops) in [
+        (&["low", "data"][..], 1024),
+        (&["low", "data", "--workers", "2", "--cached"], 1024),
+        (&["high", "data"], 7 * 4 * 32),
+        (&["high", "data", "--submitters", "fibers"], 7 * 4 * 32),
+        (&["high", "data", "--workers", "2", "--cached"], 3 * 8 * 32),
+        (&["high", "data", "--workers", "2", "--submitters", "fibers"], 3 * 8 * 32),
+    ] {
+        let mut command = cringle(&place);
+        let report = json(command.args(["bench", "batch"]).args(args).arg("--no-fio"));
+        assert_eq!(report["schema"], 1);
+        let result = &report["result"];
+        assert_eq!(result["ops"], ops, "{args:?}");
+        for field in [
+            "seconds",
+            "iops",
+            "allocations",
+            "allocations_per_op",
+            "allocated_bytes",
+            "allocated_bytes_per_op",
+            "user_seconds",
+            "system_seconds",
+            "p999_us",
+            "max_us",
+        ] {
+            assert!(result[field].is_number(), "{field} of {result}");
+        }
+    }
+}
+
+#[test]
+fn low_allocates_nothing_per_operation() {
+    let place = place("batch-alloc");
+    std::fs::write(place.join("data"), noise(4 << 20)).unwrap();
+    let mut command = cringle(&place);
+    let report = json(command.args(["bench", "batch", "low", "data", "--no-fio"]));
+    assert!(report["result"]["allocations"].as_u64().unwrap() < 16, "{report}");
+}
+
+#[test]
+fn the_header_is_that_of_the_original() {
+    let place = place("batch-header");
+    std::fs::write(place.join("data"), noise(4 << 20)).unwrap();
+    let output = cringle(&place).args(["bench", "batch", "high", "data"]).output().unwrap();
+    let (out, err) = texts(&output);
+    assert!(output.status.success(), "{err}");
+    for line in [
+        "High-level API benchmark",
+        "File caching:    False",
+        "Workers:         1",
+        "Threads:         4",
+        "Total I/O ops:",
+        "Elapsed time:",
+        "IOPS:",
+        "Allocated total:",
+        "Allocated per:",
+        "p99.9",
+        "Longest:",
+    ] {
+        assert!(out.contains(line), "{line} in {out}");
+    }
+}
+
+#[test]
+fn a_file_that_is_too_small_or_missing_is_refused() {
+    let place = place("batch-small");
+    std::fs::write(place.join("data"), noise(64 << 10)).unwrap();
+    for file in ["data", "nothing"] {
+        let output = cringle(&place).args(["bench", "batch", "high", file]).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        assert!(texts(&output).1.contains(file));
+    }
+}

@@ -1,0 +1,272 @@
+//! `cringle bench disk` as a user runs it.
+
+mod common;
+
+use common::*;
+use serde_json::Value;
+use std::collections::HashSet;
+
+const OURS: &str = "sync,threads,mmap,tokio,uring,fibers,batch";
+
+/// Every run has the schema's fields, and all that read have one checksum.
+fn check_runs(report: &Value) {
+    assert_eq!(report["schema"], 1);
+    for field in ["kernel", "cpus", "filesystem", "device"] {
+        assert!(!report["machine"][field].is_null(), "machine.{field}");
+    }
+    assert!(!runs(report).is_empty());
+    let mut checksums = HashSet::new();
+    for run in runs(report) {
+        for field in ["strategy", "profile", "checksum"] {
+            assert!(run[field].is_string(), "{field} of {run}");
+        }
+        for field in [
+            "queue_depth",
+            "threads",
+            "block_bytes",
+            "ops",
+            "seconds",
+            "iops",
+            "bytes_per_second",
+            "cpu_us_per_op",
+            "context_switches_per_op",
+            "p50_us",
+            "p99_us",
+        ] {
+            assert!(run[field].is_number(), "{field} of {run}");
+        }
+        assert!(run["iops"].as_f64().unwrap() > 0.0);
+        assert!(run["p50_us"].as_f64() <= run["p99_us"].as_f64());
+        assert_eq!(run["samples"].as_array().unwrap().len(), 2, "every sample is there");
+        assert!(run["ratios"].is_object());
+        checksums.insert((run["profile"].clone(), run["checksum"].clone()));
+    }
+    let profiles: HashSet<_> = runs(report).iter().map(|run| run["profile"].clone()).collect();
+    assert_eq!(checksums.len(), profiles.len(), "one checksum a profile: {checksums:?}");
+}
+
+#[test]
+fn every_strategy_reads_the_same_directly() {
+    let place = place("direct");
+    let report = json(small_disk(&place).args(["--strategies", OURS]));
+    check_runs(&report);
+    let names: HashSet<_> = runs(&report).iter().map(|run| run["strategy"].to_string()).collect();
+    assert_eq!(names.len(), 7);
+    for run in runs(&report) {
+        assert_eq!((&run["profile"], &run["ops"]), (&"direct".into(), &512.into()));
+        assert_eq!(run["block_bytes"], 4096);
+    }
+    assert!(notes(&report).contains("EINVAL"), "tokio's way with O_DIRECT is told");
+    assert!(is_empty(&place), "the temporary file is gone");
+}
+
+#[test]
+fn every_strategy_reads_the_same_from_the_cache() {
+    let place = place("cached");
+    let report = json(small_disk(&place).args([
+        "--strategies",
+        OURS,
+        "--profile",
+        "cached",
+        "--block",
+        "64",
+    ]));
+    check_runs(&report);
+    assert!(is_empty(&place));
+}
+
+#[test]
+fn every_strategy_reads_the_same_in_sequence() {
+    let place = place("seq");
+    let args = ["--strategies", OURS, "--profile", "buffered-seq", "--block", "16k"];
+    let report = json(small_disk(&place).args(args));
+    check_runs(&report);
+}
+
+#[test]
+fn every_strategy_commits_the_same_log() {
+    let place = place("wal");
+    let args = ["--strategies", "sync,threads,tokio,uring,fibers,batch,mmap", "--profile", "wal"];
+    let report = json(small_disk(&place).args(args).args(["--ops", "64", "--files", "2"]));
+    check_runs(&report);
+    assert!(notes(&report).contains("mmap is left out"));
+    assert!(notes(&report).contains("group commit"));
+    assert!(is_empty(&place));
+}
+
+#[test]
+fn registered_files_and_buffers_read_the_same() {
+    let place = place("fixed");
+    let args = ["--strategies", "sync,uring,batch", "--fixed", "--files", "3"];
+    let report = json(small_disk(&place).args(args).args(["--profile", "direct,cached"]));
+    check_runs(&report);
+    for run in runs(&report) {
+        assert_eq!(run["fixed"], run["strategy"] != "sync");
+    }
+}
+
+#[test]
+fn two_workers_share_the_same_reads() {
+    let place = place("workers");
+    let args = ["--strategies", OURS, "--threads", "1,2", "--profile", "cached", "--pin"];
+    let report = json(small_disk(&place).args(args));
+    check_runs(&report);
+    assert!(runs(&report).iter().any(|run| run["threads"] == 2 && run["strategy"] == "fibers"));
+}
+
+#[test]
+fn writes_go_to_the_temporary_file_and_are_found_there() {
+    let place = place("writes");
+    for rw in ["write", "randrw"] {
+        for profile in ["direct", "cached", "buffered-seq"] {
+            let args = ["--strategies", OURS, "--rw", rw, "--profile", profile];
+            let report = json(small_disk(&place).args(args));
+            check_runs(&report);
+            assert_eq!(report["rw"], rw);
+        }
+    }
+    assert!(is_empty(&place));
+}
+
+#[test]
+fn runs_limited_by_time_are_checked_too() {
+    let place = place("seconds");
+    let mut command = cringle(&place);
+    command.args(["bench", "disk", "--size", "16m", "--seconds", "0.05", "--repeat", "1"]);
+    command.args(["--qd", "8", "--strategies", OURS, "--profile", "cached,wal"]);
+    let report = json(&mut command);
+    for run in runs(&report) {
+        assert!(run["ops"].as_u64().unwrap() > 0);
+        assert!(run["seconds"].as_f64().unwrap() >= 0.05);
+    }
+}
+
+#[test]
+fn the_same_seed_reads_the_same_and_another_does_not() {
+    let place = place("seed");
+    let checksum = |seed: &str| {
+        let args = ["--strategies", "sync", "--profile", "cached", "--seed", seed];
+        runs(&json(small_disk(&place).args(args)))[0]["checksum"].clone()
+    };
+    assert_eq!(checksum("7"), checksum("7"));
+    assert_ne!(checksum("7"), checksum("8"));
+}
+
+#[test]
+fn a_file_that_exists_is_read_but_not_written_without_destroy() {
+    let place = place("existing");
+    let file = place.join("data");
+    let content = noise(1 << 20);
+    std::fs::write(&file, &content).unwrap();
+    let report = json(small_disk(&place).args(["--strategies", OURS, "--size", "2m"]).arg(&file));
+    check_runs(&report);
+    assert!(notes(&report).contains("smaller than asked"), "{}", notes(&report));
+    for args in [["--rw", "write"], ["--rw", "randrw"], ["--profile", "wal"]] {
+        let output = small_disk(&place).args(args).arg(&file).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(texts(&output).1.contains("--destroy"));
+    }
+    assert_eq!(std::fs::read(&file).unwrap(), content, "nothing was written");
+    let args = ["--rw", "write", "--destroy", "--strategies", "sync,fibers", "--size", "1m"];
+    check_runs(&json(small_disk(&place).args(args).arg(&file)));
+    assert_ne!(std::fs::read(&file).unwrap(), content);
+}
+
+#[test]
+fn what_would_fool_it_is_named() {
+    let place = place("fooled");
+    let sparse = place.join("sparse");
+    std::fs::File::create(&sparse).unwrap().set_len(4 << 20).unwrap();
+    let mut command = cringle(&place);
+    command.args(["bench", "disk", "--ops", "64", "--strategies", "sync", "--profile", "cached"]);
+    let report = json(command.arg(&sparse));
+    assert!(notes(&report).contains("has holes"), "{}", notes(&report));
+    assert!(notes(&report).contains("begin alike"), "{}", notes(&report));
+}
+
+#[test]
+fn a_cold_file_is_warmed_for_cached_runs_and_that_is_said() {
+    let place = place("cold");
+    let file = place.join("data");
+    std::fs::write(&file, noise(4 << 20)).unwrap();
+    let evicted = evict(&file);
+    let mut command = cringle(&place);
+    command.args(["bench", "disk", "--ops", "64", "--strategies", "sync", "--profile", "cached"]);
+    let report = json(command.arg(&file));
+    if evicted && report["machine"]["filesystem"] != "tmpfs" {
+        assert!(notes(&report).contains("was not in the page cache"), "{}", notes(&report));
+    }
+}
+
+/// Lets the file's pages go; whether the kernel took the advice.
+fn evict(path: &std::path::Path) -> bool {
+    use std::os::fd::AsRawFd;
+    let file = std::fs::File::open(path).unwrap();
+    file.sync_all().unwrap();
+    // SAFETY: a plain system call on a descriptor that is open.
+    unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) == 0 }
+}
+
+#[test]
+fn memory_is_not_taken_for_a_disk() {
+    let shared = std::path::Path::new("/dev/shm");
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    if !mounts.contains(" /dev/shm ") {
+        return;
+    }
+    let place = place("memory");
+    let args = ["--strategies", "sync", "--profile", "cached", "--size", "1m"];
+    let report = json(small_disk(&place).args(args).arg(shared));
+    assert!(notes(&report).contains("is memory"), "{}", notes(&report));
+}
+
+#[test]
+fn the_words_and_the_table_are_for_people() {
+    let place = place("table");
+    let output = small_disk(&place).args(["--strategies", OURS]).output().unwrap();
+    let (out, err) = texts(&output);
+    assert!(output.status.success(), "{err}");
+    for text in
+        ["strategy", "IOPS", "× sync", "CPU µs/op", "ctx/op", "p99 µs", "fibers", "O_DIRECT"]
+    {
+        assert!(out.contains(text), "{text} in {out}");
+    }
+    assert!(out.contains("Beside the hand-written ring"), "{out}");
+    assert!(!out.contains('\u{1b}'), "no colours into a pipe");
+}
+
+#[test]
+fn json_goes_to_a_file_beside_the_table() {
+    let place = place("json-file");
+    let output =
+        small_disk(&place).args(["--strategies", "sync", "--json", "out.json"]).output().unwrap();
+    assert!(texts(&output).0.contains("sync"));
+    let text = std::fs::read_to_string(place.join("out.json")).unwrap();
+    check_runs(&serde_json::from_str(&text).unwrap());
+}
+
+#[test]
+fn fio_runs_where_it_is_installed_and_is_missed_where_not() {
+    let place = place("fio");
+    let installed = std::process::Command::new("fio").arg("--version").output().is_ok();
+    let args = ["--strategies", "uring,fio", "--profile", "direct,cached,wal,buffered-seq"];
+    let mut command = small_disk(&place);
+    command.args(args).args(["--ops", "64"]);
+    if !installed {
+        assert_eq!(command.output().unwrap().status.code(), Some(1));
+        return;
+    }
+    let report = json(&mut command);
+    let of_fio: Vec<_> = runs(&report).iter().filter(|run| run["strategy"] == "fio").collect();
+    assert_eq!(of_fio.len(), 8);
+    assert!(of_fio.iter().all(|run| run["checksum"].is_null()));
+    assert!(of_fio.iter().all(|run| run["iops"].as_f64().unwrap() > 0.0));
+}
+
+#[test]
+fn a_disk_is_not_filled_to_find_out_that_it_is_too_small() {
+    let place = place("too-small");
+    let output = cringle(&place).args(["bench", "disk", "--size", "65536t"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(texts(&output).1.contains("smaller --size"));
+}

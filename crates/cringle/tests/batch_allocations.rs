@@ -1,0 +1,91 @@
+//! "No allocation per op": counted.
+
+use cringle::block::{Batch, BlockIo};
+use cringle::fs::File;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+struct Counting;
+
+// SAFETY: it does what the system's allocator does.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: by the contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: by the contract.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: by the contract.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn allocations_of(f: impl FnOnce()) -> usize {
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    f();
+    ALLOCATIONS.load(Ordering::Relaxed) - before
+}
+
+/// A batch of all kinds of operations, some of which come back short or refused.
+fn fill<'b>(mut batch: Batch<'b>, file: &'b File, bufs: &'b mut [[u8; 64]]) -> Batch<'b> {
+    let end = file.metadata().unwrap().len();
+    for (n, buf) in (0u64..).zip(bufs) {
+        match n % 4 {
+            0 => batch.read(file, buf, n * 64),
+            1 => batch.read_exact(file, buf, n * 64),
+            2 => batch.read_exact(file, buf, end - 10),
+            _ => batch.read(file, buf, u64::MAX),
+        };
+    }
+    batch
+}
+
+// One test: another one's allocations would count.
+#[test]
+fn after_the_first_round_nothing_is_allocated_for_an_operation() {
+    const OPS: usize = 1000;
+    let mut bufs = vec![[0; 64]; OPS];
+    let path = std::env::current_exe().unwrap();
+
+    let run = || {
+        let file = File::open(&path).unwrap();
+        let results = fill(Batch::new(), &file, &mut bufs).submit();
+        let mut spare = results.recycle();
+        for _ in 0..3 {
+            let count = allocations_of(|| {
+                let results = fill(std::mem::take(&mut spare), &file, &mut bufs).submit();
+                assert_eq!(results.iter().filter(|count| count.is_ok()).count(), OPS / 2);
+                spare = results.recycle();
+            });
+            // Of an unexpected end, the error itself allocates nothing; nor does anything else.
+            assert_eq!(count, 0, "in a round of a fiber's batch");
+        }
+    };
+    cringle::Builder::new().workers(1).in_flight_limit(64).run(run).unwrap();
+
+    let io = BlockIo::builder().build().unwrap();
+    let file = File::open(&path).unwrap();
+    let mut spare = Batch::new();
+    let mut rounds = Vec::with_capacity(4);
+    for _ in 0..4 {
+        let count = allocations_of(|| {
+            let results = io.submit(fill(std::mem::take(&mut spare), &file, &mut bufs)).unwrap();
+            spare = results.recycle();
+        });
+        rounds.push(count);
+    }
+    // A batch is a job and a fiber: that is some allocations, however many operations it has.
+    assert!(rounds[1..].iter().all(|&count| count < 20), "{rounds:?}");
+}

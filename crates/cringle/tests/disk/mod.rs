@@ -1,0 +1,121 @@
+//! What the tests of files share: a directory on a real disk, and the situations in which a
+//! call of the library can be made.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use cringle::fiber;
+use std::cell::Cell;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::Path;
+use tempfile::TempDir;
+
+/// A directory that is removed in the end, on the disk that the build is on: `/tmp` may be a tmpfs.
+pub(crate) fn directory() -> TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// Bytes of which no two places look alike: a number in every eight of them.
+pub(crate) fn pattern(len: usize) -> Vec<u8> {
+    let numbers = (0u64..).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+    numbers.flatten().take(len).collect()
+}
+
+/// Just runs it.
+pub(crate) fn outside<T>(f: impl FnOnce() -> T) -> T {
+    f()
+}
+
+/// Runs `f` on the only fiber there is: nothing else could run while it waits.
+pub(crate) fn solitary<T>(f: impl FnOnce() -> T) -> T {
+    cringle::Builder::new().workers(1).run(f).unwrap()
+}
+
+/// Runs `f` on a fiber beside another one that sleeps: what can be done without waiting is done
+/// inline.
+pub(crate) fn alone<T>(f: impl FnOnce() -> T) -> T {
+    beside(fiber::park, f)
+}
+
+/// Runs `f` on a fiber beside another one that is always ready: everything goes through the ring.
+pub(crate) fn in_company<T>(f: impl FnOnce() -> T) -> T {
+    beside(fiber::yield_now, f)
+}
+
+fn beside<T>(wait: fn(), f: impl FnOnce() -> T) -> T {
+    /// Lets the other fiber end, also when `f` panics.
+    struct Done<'a>(&'a Cell<bool>, fiber::Thread);
+    impl Drop for Done<'_> {
+        fn drop(&mut self) {
+            self.0.set(true);
+            self.1.unpark();
+        }
+    }
+    solitary(|| {
+        let done = Cell::new(false);
+        fiber::scope(|s| {
+            let other = s.spawn_local(|| {
+                while !done.get() {
+                    wait();
+                }
+            });
+            let _done = Done(&done, other.thread().clone());
+            fiber::yield_now();
+            f()
+        })
+    })
+}
+
+/// Runs `f` on a fiber that unwinds.
+pub(crate) fn unwinding<T>(f: impl FnOnce() -> T) -> T {
+    struct OnDrop<F: FnOnce()>(Option<F>);
+    impl<F: FnOnce()> Drop for OnDrop<F> {
+        fn drop(&mut self) {
+            self.0.take().unwrap()();
+        }
+    }
+    alone(|| {
+        let mut value = None;
+        let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _guard = OnDrop(Some(|| {
+                assert!(fiber::panicking());
+                value = Some(f());
+            }));
+            std::panic::resume_unwind(Box::new("on purpose"));
+        }));
+        assert!(unwound.is_err());
+        value.unwrap()
+    })
+}
+
+/// Runs `f` in each of these situations.
+pub(crate) fn everywhere(f: impl Fn()) {
+    for way in [outside, solitary, alone, in_company, unwinding] {
+        way(&f);
+    }
+}
+
+/// Writes the file's pages out and has the page cache forget them.
+pub(crate) fn make_cold(file: &impl AsFd) {
+    let fd = file.as_fd().as_raw_fd();
+    // SAFETY: no pointers.
+    let (synced, advised) =
+        unsafe { (libc::fsync(fd), libc::posix_fadvise(fd, 0, 0, libc::POSIX_FADV_DONTNEED)) };
+    assert_eq!((synced, advised), (0, 0));
+}
+
+pub(crate) fn make_fifo(path: &Path) {
+    use std::os::unix::ffi::OsStrExt;
+    let path = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();
+    // SAFETY: the path is a C string.
+    assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
+}
+
+/// The status flags of an open file.
+pub(crate) fn status_flags(file: &impl AsFd) -> i32 {
+    // SAFETY: no pointers.
+    unsafe { libc::fcntl(file.as_fd().as_raw_fd(), libc::F_GETFL) }
+}
+
+/// An error as far as it is the kernel's or std's word.
+pub(crate) fn essence(e: &std::io::Error) -> (std::io::ErrorKind, Option<i32>) {
+    (e.kind(), e.raw_os_error())
+}

@@ -1,0 +1,462 @@
+//! The ring under stress: queues of one entry, limits of one operation, storms of signals, features
+//! that are missing, thousands of cancels at once.
+
+mod child;
+
+use cringle::block::{AlignedBuf, Batch};
+use cringle::fs::{File, OpenOptions};
+use cringle::runtime::{self, Driver, Feature};
+use cringle::{Builder, Cancelled, fiber};
+use std::cell::Cell;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+const BLOCK: usize = 4096;
+const BLOCKS: usize = 256;
+
+/// A file on a disk in which each block is filled with what depends on its place.
+struct Blocks(tempfile::NamedTempFile);
+
+impl Blocks {
+    fn new() -> Blocks {
+        // Not in /tmp, which may be in memory: O_DIRECT is wanted.
+        let mut file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        for block in 0..BLOCKS {
+            file.write_all(&[Blocks::byte(block); BLOCK]).unwrap();
+        }
+        file.as_file().sync_all().unwrap();
+        Blocks(file)
+    }
+
+    fn byte(block: usize) -> u8 {
+        (block % 251) as u8 + 1
+    }
+
+    fn cached(&self) -> File {
+        File::open(self.0.path()).unwrap()
+    }
+
+    fn direct(&self) -> File {
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(libc::O_DIRECT).open(self.0.path()).unwrap()
+    }
+}
+
+fn read_block(file: &File, block: usize) {
+    let mut page = AlignedBuf::new(BLOCK);
+    file.read_exact_at(&mut page, (block * BLOCK) as u64).unwrap();
+    assert!(page.iter().all(|&byte| byte == Blocks::byte(block)), "block {block}");
+}
+
+/// Both ends of a pipe.
+fn pipe() -> (File, File) {
+    let (reader, writer) = io::pipe().unwrap();
+    (OwnedFd::from(reader).into(), OwnedFd::from(writer).into())
+}
+
+/// Reads, batches, pipes, timers, the pool and wake-ups between workers, all at once.
+fn a_bit_of_everything(builder: Builder) {
+    work_on(builder, true);
+}
+
+/// The same without the pipes: where few operations may be in flight, reads that wait for others'
+/// writes would take the room that those writes need.
+fn a_bit_of_everything_but_pipes(builder: Builder) {
+    work_on(builder, false);
+}
+
+fn work_on(builder: Builder, pipes: bool) {
+    let blocks = Blocks::new();
+    let done = AtomicUsize::new(0);
+    let run = builder.run(|| {
+        let (cached, direct) = (blocks.cached(), blocks.direct());
+        fiber::scope(|s| {
+            for n in 0..60 {
+                let (cached, direct, done) = (&cached, &direct, &done);
+                let work = move || {
+                    match n % 6 {
+                        0 => (0..10).for_each(|k| read_block(direct, (n * 7 + k) % BLOCKS)),
+                        1 => (0..10).for_each(|k| read_block(cached, (n * 7 + k) % BLOCKS)),
+                        2 => read_in_batches(direct, n),
+                        3 if pipes => pass_through_a_pipe(),
+                        4 => fiber::sleep(Duration::from_millis(n as u64 % 7)),
+                        _ => assert_eq!(fiber::unblock(|| n), n),
+                    }
+                    done.fetch_add(1, Ordering::Relaxed);
+                };
+                let workers = runtime::workers().unwrap();
+                let placed = fiber::Builder::new().worker(n % workers);
+                placed.spawn_scoped(s, work).unwrap();
+            }
+        });
+        let end = fiber::spawn(|| fiber::current().id()).join().unwrap();
+        assert_ne!(end, fiber::current().id());
+    });
+    run.unwrap();
+    assert_eq!(done.into_inner(), 60);
+}
+
+fn read_in_batches(file: &File, seed: usize) {
+    let mut pages = AlignedBuf::new(32 * BLOCK);
+    let mut batch = Batch::new();
+    let places = (0..32).map(|k| (seed * 13 + k * 5) % BLOCKS);
+    for (page, block) in pages.chunks_mut(BLOCK).zip(places.clone()) {
+        batch.read_exact(file, page, (block * BLOCK) as u64);
+    }
+    assert_eq!(batch.submit().into_iter().map(Result::unwrap).sum::<usize>(), 32 * BLOCK);
+    for (page, block) in pages.chunks(BLOCK).zip(places) {
+        assert!(page.iter().all(|&byte| byte == Blocks::byte(block)), "block {block}");
+    }
+}
+
+fn pass_through_a_pipe() {
+    let (reader, writer) = pipe();
+    fiber::scope(|s| {
+        s.spawn_local(move || {
+            for n in 0..20u8 {
+                (&writer).write_all(&[n]).unwrap();
+                fiber::yield_now();
+            }
+        });
+        let mut all = Vec::new();
+        (&reader).read_to_end(&mut all).unwrap();
+        assert_eq!(all, (0..20).collect::<Vec<u8>>());
+    });
+}
+
+// ----- tiny rings and limits -----
+
+#[test]
+fn a_ring_of_one_entry_serves_all() {
+    a_bit_of_everything(Builder::new().workers(2).ring_entries(1));
+}
+
+#[test]
+fn a_limit_of_one_operation_serves_all() {
+    a_bit_of_everything_but_pipes(Builder::new().workers(2).in_flight_limit(1));
+}
+
+#[test]
+fn a_limit_of_two_operations_serves_all() {
+    a_bit_of_everything_but_pipes(Builder::new().workers(2).in_flight_limit(2));
+}
+
+/// The queues of entries and completions have one and two places.
+#[test]
+fn the_smallest_ring_there_is_serves_all() {
+    a_bit_of_everything_but_pipes(Builder::new().workers(2).ring_entries(1).in_flight_limit(1));
+}
+
+#[test]
+fn thousands_of_fibers_take_turns_at_a_limit_of_one() {
+    let blocks = Blocks::new();
+    for limit in [1, 2, 3] {
+        let builder = Builder::new().workers(1).ring_entries(limit).in_flight_limit(limit);
+        let run = builder.run(|| {
+            let file = blocks.direct();
+            fiber::scope(|s| {
+                for n in 0..2000 {
+                    let file = &file;
+                    s.spawn_local(move || read_block(file, n % BLOCKS));
+                }
+            });
+        });
+        run.unwrap();
+    }
+}
+
+/// Who waits for room gets it in the order in which they asked.
+#[test]
+fn room_is_given_in_order() {
+    let blocks = Blocks::new();
+    let order = std::cell::RefCell::new(Vec::new());
+    let run = Builder::new().workers(1).in_flight_limit(1).run(|| {
+        let file = blocks.direct();
+        fiber::scope(|s| {
+            for n in 0..100 {
+                let (file, order) = (&file, &order);
+                s.spawn_local(move || {
+                    read_block(file, n);
+                    order.borrow_mut().push(n);
+                });
+            }
+        });
+    });
+    run.unwrap();
+    assert_eq!(order.into_inner(), (0..100).collect::<Vec<_>>());
+}
+
+#[test]
+fn batches_of_thousands_fit_through_tiny_rings() {
+    const OPS: usize = 5000;
+    let blocks = Blocks::new();
+    for (entries, limit) in [(1, 1), (1, 2), (2, 1), (4, 64), (64, 4)] {
+        let builder = Builder::new().workers(1).ring_entries(entries).in_flight_limit(limit);
+        let run = builder.run(|| {
+            let file = blocks.cached();
+            let mut bytes = vec![0u8; OPS];
+            let mut batch = Batch::with_capacity(OPS);
+            for (n, byte) in bytes.chunks_mut(1).enumerate() {
+                batch.read(&file, byte, (n * 37 % (BLOCKS * BLOCK)) as u64);
+            }
+            assert!(batch.submit().into_iter().all(|count| count.unwrap() == 1));
+            for (n, &byte) in bytes.iter().enumerate() {
+                assert_eq!(byte, Blocks::byte(n * 37 % (BLOCKS * BLOCK) / BLOCK));
+            }
+        });
+        run.unwrap();
+    }
+}
+
+/// Parts of a batch end while the rest waits for room, and nothing but the batch could wake the
+/// worker: with and without other fibers, and where completions come in between calls.
+#[test]
+fn a_batch_that_waits_for_room_is_not_forgotten() {
+    let blocks = Blocks::new();
+    for feature in [None, Some(Feature::DeferTaskrun)] {
+        for (limit, others) in [(1, 0), (2, 0), (3, 1), (1, 1), (2, 3)] {
+            let builder = Builder::new().workers(1).in_flight_limit(limit);
+            let builder = feature.into_iter().fold(builder, Builder::without);
+            let run = builder.run(|| {
+                let file = blocks.direct();
+                let ended = Cell::new(false);
+                fiber::scope(|s| {
+                    s.spawn_local(|| {
+                        (0..20).for_each(|n| read_in_batches(&file, n));
+                        ended.set(true);
+                    });
+                    for _ in 0..others {
+                        s.spawn_local(|| {
+                            while !ended.get() {
+                                (0..200).for_each(|_| fiber::yield_now());
+                                fiber::sleep(Duration::from_micros(200));
+                            }
+                        });
+                    }
+                });
+            });
+            run.unwrap();
+        }
+    }
+}
+
+// ----- features -----
+
+#[test]
+fn every_feature_can_be_missing_alone() {
+    for feature in Feature::ALL {
+        let has = Builder::new().workers(1).without(feature).run(|| match runtime::driver() {
+            Driver::Uring(features) => features.has(feature),
+            other => panic!("{other:?}"),
+        });
+        assert!(!has.unwrap(), "{feature:?}");
+        a_bit_of_everything(Builder::new().workers(2).without(feature));
+    }
+}
+
+#[test]
+fn all_features_can_be_missing_at_once() {
+    let bare = Feature::ALL.into_iter().fold(Builder::new(), Builder::without);
+    let features = bare.clone().workers(1).run(|| match runtime::driver() {
+        Driver::Uring(features) => features.iter().count(),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(features.unwrap(), 0);
+    a_bit_of_everything(bare.clone().workers(2));
+    a_bit_of_everything_but_pipes(bare.workers(2).ring_entries(1).in_flight_limit(2));
+}
+
+#[test]
+fn a_polling_kernel_thread_serves_all() {
+    // Asleep after a millisecond: it has to be woken now and then.
+    let polled = Builder::new().sqpoll(Duration::from_millis(1));
+    a_bit_of_everything(polled.clone().workers(2));
+    a_bit_of_everything_but_pipes(polled.clone().workers(1).ring_entries(1).in_flight_limit(2));
+    polled
+        .workers(1)
+        .run(|| {
+            for _ in 0..5 {
+                fiber::sleep(Duration::from_millis(3));
+                assert!(File::open("/proc/self/exe").unwrap().metadata().unwrap().len() > 0);
+            }
+        })
+        .unwrap();
+}
+
+// ----- signals -----
+
+/// Interrupts whatever waits, some twenty thousand times a second, until it is dropped. The
+/// handlers do nothing, and system calls are not restarted.
+struct SignalStorm;
+
+static SIGNALS: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn count_signal(_: i32) {
+    SIGNALS.fetch_add(1, Ordering::Relaxed);
+}
+
+impl SignalStorm {
+    fn begin() -> SignalStorm {
+        // SAFETY: the handler does what a handler may; the structures live for the calls.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = count_signal as extern "C" fn(i32) as usize;
+            assert_eq!(libc::sigaction(libc::SIGALRM, &action, std::ptr::null_mut()), 0);
+        }
+        SignalStorm::every(50);
+        SignalStorm
+    }
+
+    fn every(us: i64) {
+        let time = libc::timeval { tv_sec: 0, tv_usec: us };
+        let timer = libc::itimerval { it_interval: time, it_value: time };
+        // SAFETY: the structure lives for the call.
+        unsafe { libc::setitimer(libc::ITIMER_REAL, &timer, std::ptr::null_mut()) };
+    }
+}
+
+impl Drop for SignalStorm {
+    fn drop(&mut self) {
+        SignalStorm::every(0);
+    }
+}
+
+#[test]
+fn a_storm_of_signals_disturbs_nothing() {
+    child::must_succeed("a_storm_of_signals_disturbs_nothing", || {
+        let storm = SignalStorm::begin();
+        let begin = Instant::now();
+        Builder::new().workers(1).run(|| fiber::sleep(Duration::from_millis(50))).unwrap();
+        assert!(begin.elapsed() >= Duration::from_millis(50), "a signal does not end a sleep");
+        for _ in 0..3 {
+            a_bit_of_everything(Builder::new().workers(2));
+            a_bit_of_everything_but_pipes(
+                Builder::new().workers(1).ring_entries(1).in_flight_limit(2),
+            );
+            syncs();
+        }
+        drop(storm);
+        assert!(SIGNALS.load(Ordering::Relaxed) > 100, "there was a storm");
+    });
+}
+
+fn syncs() {
+    Builder::new()
+        .workers(1)
+        .run(|| {
+            let file = tempfile::tempfile_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+            let file = File::from(file);
+            fiber::scope(|s| {
+                for n in 0..4 {
+                    let file = &file;
+                    s.spawn_local(move || {
+                        for _ in 0..3 {
+                            file.write_all_at(&[n; 100], u64::from(n) * 100).unwrap();
+                            file.sync_data().unwrap();
+                            file.sync_all().unwrap();
+                            assert!(file.metadata().unwrap().len() > 0);
+                        }
+                    });
+                }
+            });
+        })
+        .unwrap();
+}
+
+// ----- ending with thousands of operations in flight -----
+
+/// A cancel that found no room would leave its read for ever, and the run with it.
+#[test]
+fn thousands_of_reads_are_cancelled_through_a_tiny_ring() {
+    const READS: usize = 3000;
+    child::must_succeed("thousands_of_reads_are_cancelled_through_a_tiny_ring", || {
+        for (entries, limit) in [(1, 4000), (1, 1), (2, 2), (8, 100), (256, 4000)] {
+            let before = child::Footprint::now();
+            // All read the same pipe, into which nothing is ever written.
+            let (reader, writer) = pipe();
+            let reader = std::sync::Arc::new(reader);
+            let builder = Builder::new().workers(1).ring_entries(entries).in_flight_limit(limit);
+            let handles = builder.run(|| {
+                let read = |reader: std::sync::Arc<File>| (&*reader).read(&mut [0]).unwrap_err();
+                let handles: Vec<_> = (0..READS)
+                    .map(|_| {
+                        let reader = std::sync::Arc::clone(&reader);
+                        fiber::spawn_local(move || read(reader))
+                    })
+                    .collect();
+                (0..3).for_each(|_| fiber::yield_now());
+                handles
+            });
+            for handle in handles.unwrap() {
+                let error = handle.join().unwrap();
+                assert!(error.get_ref().unwrap().is::<Cancelled>(), "{error:?}");
+            }
+            drop((reader, writer));
+            assert_eq!(child::Footprint::now().descriptors, before.descriptors);
+        }
+    });
+}
+
+/// Some fibers have their operation in the kernel, others wait for room, others were just given it.
+#[test]
+fn run_may_end_at_any_moment_of_a_queue_for_room() {
+    let blocks = Blocks::new();
+    for turns in 0..60 {
+        let run = Builder::new().workers(1).in_flight_limit(1 + turns as u32 % 4).run(|| {
+            let file = std::sync::Arc::new(blocks.direct());
+            for n in 0..50 {
+                let file = std::sync::Arc::clone(&file);
+                fiber::spawn_local(move || {
+                    let mut page = AlignedBuf::new(BLOCK);
+                    for k in 0..20 {
+                        let offset = (n + k) % BLOCKS * BLOCK;
+                        if let Err(error) = file.read_exact_at(&mut page, offset as u64) {
+                            assert!(error.get_ref().unwrap().is::<Cancelled>(), "{error:?}");
+                            return;
+                        }
+                    }
+                });
+            }
+            (0..turns * 3).for_each(|_| fiber::yield_now());
+        });
+        run.unwrap();
+    }
+}
+
+/// An `openat` that wins against its cancel has its descriptor delivered, and dropped by who asked.
+#[test]
+fn opens_that_are_cancelled_leak_no_descriptor() {
+    child::must_succeed("opens_that_are_cancelled_leak_no_descriptor", || {
+        let before = child::Footprint::now();
+        for turns in 0..100 {
+            let run = Builder::new().workers(1).ring_entries(4).run(|| {
+                for _ in 0..50 {
+                    fiber::spawn_local(|| drop(File::open("/proc/self/exe")));
+                }
+                (0..turns % 4).for_each(|_| fiber::yield_now());
+            });
+            run.unwrap();
+        }
+        assert_eq!(child::Footprint::now().descriptors, before.descriptors);
+    });
+}
+
+/// Wake-ups of other workers arrive as completions of their rings, more than those have room for.
+#[test]
+fn messages_between_rings_may_overflow_their_queues() {
+    let builder = Builder::new().workers(2).ring_entries(1).in_flight_limit(1);
+    let run = builder.run(|| {
+        let hits = AtomicUsize::new(0);
+        fiber::scope(|s| {
+            for n in 0..3000 {
+                let hit = || hits.fetch_add(1, Ordering::Relaxed);
+                fiber::Builder::new().worker(n % 2).spawn_scoped(s, hit).unwrap();
+            }
+        });
+        hits.into_inner()
+    });
+    assert_eq!(run.unwrap(), 3000);
+}

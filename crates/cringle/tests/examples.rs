@@ -1,0 +1,85 @@
+//! The programs of `examples/` do what they say.
+
+mod disk;
+
+#[path = "../examples/copy.rs"]
+mod copy;
+#[path = "../examples/grep.rs"]
+mod grep;
+#[path = "../examples/hello.rs"]
+mod hello;
+#[path = "../examples/lookup.rs"]
+mod lookup;
+
+use disk::{directory, pattern};
+use std::path::Path;
+
+#[test]
+fn hello_counts_lines() {
+    let directory = directory();
+    let paths: Vec<String> = (0..20usize)
+        .map(|n| {
+            let path = directory.path().join(n.to_string());
+            std::fs::write(&path, "line\n".repeat(n)).unwrap();
+            path.to_str().unwrap().into()
+        })
+        .collect();
+    assert_eq!(hello::run(&paths).unwrap(), (0..20).sum());
+    assert_eq!(hello::run(&[]).unwrap(), 0);
+    let e = hello::run(&["/nowhere".into()]).unwrap_err();
+    assert!(e.kind() == std::io::ErrorKind::NotFound && e.to_string().contains("/nowhere"));
+}
+
+#[test]
+fn grep_finds_every_line_in_a_tree() {
+    let directory = directory();
+    let mut expected = String::new();
+    for n in 0..600 {
+        let folder = directory.path().join(format!("folder{:02}/below", n % 20));
+        std::fs::create_dir_all(&folder).unwrap();
+        let text = format!("rope\nstrand {n}\nrope\nthe strand of {n}, without a newline");
+        std::fs::write(folder.join(format!("file{n:03}")), text).unwrap();
+    }
+    std::fs::write(directory.path().join("no text"), [b's', b't', 0xff, 0xfe]).unwrap();
+    for folder in 0..20 {
+        for n in (folder..600).step_by(20) {
+            let path = directory.path().join(format!("folder{folder:02}/below/file{n:03}"));
+            let path = path.display();
+            expected += &format!("{path}:2: strand {n}\n");
+            expected += &format!("{path}:4: the strand of {n}, without a newline\n");
+        }
+    }
+    let mut out = Vec::new();
+    assert_eq!(grep::run("strand", directory.path(), &mut out).unwrap(), 1200);
+    assert_eq!(String::from_utf8(out).unwrap(), expected);
+    assert_eq!(grep::run("bowline", directory.path(), &mut Vec::new()).unwrap(), 0);
+    assert!(grep::run("", Path::new("/nowhere"), &mut Vec::new()).is_err());
+}
+
+#[test]
+fn copy_copies_any_length() {
+    let directory = directory();
+    let (from, to) = (directory.path().join("from"), directory.path().join("to"));
+    const BLOCK: usize = 256 * 1024;
+    for len in [0, 1, BLOCK - 1, BLOCK, 4 * BLOCK, 4 * BLOCK + 1, 9 * BLOCK + 77] {
+        for blocks in [1, 4] {
+            let bytes = pattern(len);
+            std::fs::write(&from, &bytes).unwrap();
+            // What was there before goes.
+            std::fs::write(&to, pattern(BLOCK * 10)).unwrap();
+            assert_eq!(copy::run(&from, &to, blocks).unwrap(), len as u64);
+            assert!(std::fs::read(&to).unwrap() == bytes);
+        }
+    }
+    assert!(copy::run(&directory.path().join("missing"), &to, 4).is_err());
+}
+
+#[test]
+fn lookup_finds_what_is_there() {
+    let directory = directory();
+    for keys in [1, 16, 17, 5000] {
+        let (one_by_one, batched) = lookup::run(keys, directory.path()).unwrap();
+        assert!(one_by_one > 0.0 && batched > 0.0);
+    }
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}
