@@ -12,7 +12,7 @@ use std::path::Path;
 const BLOCK_BYTES: usize = 256 * 1024;
 
 /// What `main` does: copies `from` to `to`, and returns the number of bytes.
-pub fn run(from: &Path, to: &Path, blocks: usize) -> io::Result<u64> {
+pub(crate) fn run(from: &Path, to: &Path, blocks: usize) -> io::Result<u64> {
     // One fiber on one worker is enough: the batch is what is parallel.
     cringle::Builder::new().workers(1).run(|| {
         let source = File::open(from)?;

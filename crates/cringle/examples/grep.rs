@@ -16,7 +16,7 @@ const FILES_AT_ONCE: usize = 256;
 
 /// What `main` does: the matches in the tree under `directory`, written to `out`. Returns their
 /// number.
-pub fn run(pattern: &str, directory: &Path, out: &mut dyn Write) -> io::Result<usize> {
+pub(crate) fn run(pattern: &str, directory: &Path, out: &mut dyn Write) -> io::Result<usize> {
     let mut files = Vec::new();
     let matches = cringle::run(|| {
         list(directory, &mut files)?;

@@ -8,7 +8,7 @@ use cringle::{fiber, fs::File};
 use std::io::{self, BufRead, BufReader};
 
 /// What `main` does with the command's arguments.
-pub fn run(paths: &[String]) -> io::Result<usize> {
+pub(crate) fn run(paths: &[String]) -> io::Result<usize> {
     cringle::run(|| {
         let counts: Vec<io::Result<usize>> = fiber::scope(|s| {
             // A fiber costs a microsecond and a page: one for each file. They borrow `paths`.

@@ -33,7 +33,7 @@ impl AlignedBuf {
     /// If the size overflows an `isize`, as `Vec` does.
     pub fn new(len: usize) -> AlignedBuf {
         if len == 0 {
-            return AlignedBuf { start: NonNull::without_provenance(ALIGNMENT_NZ), len };
+            return AlignedBuf { start: NonNull::<Aligned>::dangling().cast(), len };
         }
         let layout = Self::layout(len);
         // SAFETY: the layout is not empty.
@@ -53,8 +53,11 @@ impl AlignedBuf {
     }
 }
 
-const ALIGNMENT_NZ: std::num::NonZeroUsize =
-    std::num::NonZeroUsize::new(ALIGNMENT).expect("not zero");
+/// Lends its alignment to buffers without memory.
+#[repr(align(4096))]
+struct Aligned;
+
+const _: () = assert!(align_of::<Aligned>() == ALIGNMENT);
 
 impl Drop for AlignedBuf {
     fn drop(&mut self) {

@@ -219,9 +219,8 @@ impl BlockIo {
         self.gate.close();
         crate::fiber::unblock(|| {
             let mut thread = self.thread.lock().expect("no code panics under this lock");
-            match thread.take().map(std::thread::JoinHandle::join) {
-                Some(Err(payload)) => std::panic::resume_unwind(payload),
-                Some(Ok(())) | None => {}
+            if let Some(Err(payload)) = thread.take().map(std::thread::JoinHandle::join) {
+                std::panic::resume_unwind(payload);
             }
         });
         Ok(())

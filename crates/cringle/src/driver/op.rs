@@ -90,6 +90,7 @@ pub(crate) enum Op {
         events: u32,
     },
     /// An entry that the caller filled in, minus its `user_data`.
+    #[cfg_attr(not(feature = "raw"), expect(dead_code))]
     Raw(*const io_uring::squeue::Entry),
 }
 

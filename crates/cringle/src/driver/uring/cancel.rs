@@ -87,6 +87,12 @@ impl Cancels {
         self.backlog.is_empty() && self.again.is_empty() && self.in_flight == 0
     }
 
+    /// Whether some wait to be asked for, or to be asked for again now.
+    #[inline]
+    pub(super) fn wants_enter(&self) -> bool {
+        !self.backlog.is_empty() || self.next_due().is_some_and(|due| due <= Instant::now())
+    }
+
     pub(super) fn has_backlog(&self) -> bool {
         !self.backlog.is_empty()
     }

@@ -98,14 +98,6 @@ impl RingId {
     }
 }
 
-/// What a driver counts.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct DriverCounters {
-    pub(crate) enters: u64,
-    pub(crate) submitted: u64,
-    pub(crate) completed: u64,
-}
-
 pub(crate) struct Uring {
     ring: IoUring,
     id: RingId,
@@ -131,7 +123,6 @@ pub(crate) struct Uring {
     wake: WakeRead,
     /// Workers that a message of ours did not reach.
     undelivered: Vec<u32>,
-    counters: DriverCounters,
     /// What the next calls of `io_uring_enter` answer, 0 meaning that the kernel is asked.
     #[cfg(test)]
     pub(crate) injected_errors: std::collections::VecDeque<i32>,
@@ -182,7 +173,6 @@ impl Uring {
             fixed: Fixed::default(),
             wake: WakeRead { fd: wake_fd, count: Box::new(0), armed: false, closing: false },
             undelivered: Vec::new(),
-            counters: DriverCounters::default(),
             #[cfg(test)]
             injected_errors: Default::default(),
         };
@@ -192,10 +182,6 @@ impl Uring {
 
     pub(crate) fn features(&self) -> Features {
         self.features
-    }
-
-    pub(crate) fn counters(&self) -> DriverCounters {
-        self.counters
     }
 
     pub(crate) fn id(&self) -> RingId {
@@ -212,6 +198,7 @@ impl Uring {
         self.limit - self.in_flight
     }
 
+    #[cfg_attr(not(feature = "raw"), allow(dead_code))]
     pub(crate) fn in_flight(&self) -> u32 {
         self.in_flight
     }
@@ -360,7 +347,7 @@ impl Uring {
         let flagged = queue.taskrun() || queue.cq_overflow();
         let asleep = self.sqpoll && self.unsubmitted > 0 && queue.need_wakeup();
         drop(queue);
-        (reap, flagged || asleep || self.cancels.has_backlog() || self.is_blind())
+        (reap, flagged || asleep || self.cancels.wants_enter() || self.is_blind())
     }
 
     /// Without the flag that says when deferred work waits, the kernel is entered now and then.
@@ -443,13 +430,11 @@ impl Uring {
         if self.sqpoll && self.ring.submission().need_wakeup() {
             flags |= ENTER_SQ_WAKEUP;
         }
-        self.counters.enters += 1;
         self.unreaped = true;
         self.turns_unseen = 0;
         match self.enter_syscall(queued, want, flags, timeout) {
             // A short count leaves the rest queued, in order: the next call takes them.
             Ok(taken) => {
-                self.counters.submitted += u64::from(taken);
                 self.unsubmitted = queued - taken.min(queued);
             }
             // The time is up, or a signal came: whoever waits looks again.
@@ -515,8 +500,7 @@ impl Uring {
     /// Takes every completion that is in the queue. `sink` gets the token of each frame to which
     /// nothing more is owed; it runs no fiber.
     #[inline]
-    pub(crate) fn reap(&mut self, mut sink: impl FnMut(Token)) -> usize {
-        let mut count = 0;
+    pub(crate) fn reap(&mut self, mut sink: impl FnMut(Token)) {
         self.unreaped = false;
         let mut queue = self.ring.completion();
         let mut next = queue.next();
@@ -527,7 +511,6 @@ impl Uring {
             if let Some(next) = &next {
                 prefetch(next.user_data());
             }
-            count += 1;
             let user_data = cqe.user_data();
             if user_data & (INTERNAL | CANCEL_TAG) != 0 {
                 let settled = special(
@@ -560,8 +543,6 @@ impl Uring {
                 sink(token);
             }
         }
-        self.counters.completed += count as u64;
-        count
     }
 
     pub(crate) fn register_file(&mut self, fd: RawFd) -> io::Result<u32> {

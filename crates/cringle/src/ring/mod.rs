@@ -1,10 +1,13 @@
 //! The way out: any opcode, by hand. (Feature `raw`.)
 
+mod bare;
+
 use crate::driver::Op;
 use crate::fiber::op::perform;
 use crate::runtime::worker::Worker;
 use std::io;
 
+pub use bare::BareRing;
 pub use io_uring::{opcode, squeue, types};
 
 /// Links, drains, skipped completions and selected buffers would break the rule that each entry is
