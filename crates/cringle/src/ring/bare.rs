@@ -30,8 +30,8 @@ impl Slot {
     fn new(index: usize) -> Slot {
         let address = NonZeroUsize::MIN.saturating_add(index);
         // A token is opaque to the driver: here it is the slot's number, and never followed.
-        let token: Token = NonNull::new(std::ptr::without_provenance_mut(address.get()))
-            .expect("not zero");
+        let token: Token =
+            NonNull::new(std::ptr::without_provenance_mut(address.get())).expect("not zero");
         Slot { completion: Completion::new(), waiter: Waiter::new(token) }
     }
 }

@@ -14,6 +14,18 @@ use loom::sync::{Arc, Notify};
 use loom::thread;
 use std::collections::VecDeque;
 
+/// Every interleaving of two threads.
+fn every(model: impl Fn() + Sync + Send + 'static) {
+    loom::model(model);
+}
+
+/// Of three threads those with at most three preemptions: what is lost is lost with fewer.
+fn most(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(model);
+}
+
 /// Stands for the descriptor of a worker and for its ring's messages: a signal stays until the
 /// sleeper has seen it.
 #[derive(Clone)]
@@ -61,7 +73,7 @@ fn work(inbox: &Inbox<u32, Signal>, signal: &Signal, mut enough: impl FnMut(&[u3
 
 #[test]
 fn loom_no_message_is_slept_over() {
-    loom::model(|| {
+    most(|| {
         let signal = Signal::new();
         let inbox = Arc::new(Inbox::new(signal.clone()));
         let senders: Vec<_> = (0..2)
@@ -79,7 +91,7 @@ fn loom_no_message_is_slept_over() {
 /// that it must.
 #[test]
 fn loom_a_post_says_when_the_sender_must_wake() {
-    loom::model(|| {
+    every(|| {
         let signal = Signal::new();
         let inbox = Arc::new(Inbox::new(signal.clone()));
         let (theirs, ring) = (Arc::clone(&inbox), signal.clone());
@@ -98,7 +110,7 @@ fn loom_a_post_says_when_the_sender_must_wake() {
 /// That the runtime ends is no message, but a state that each worker is nudged to look at.
 #[test]
 fn loom_a_nudge_is_not_slept_over() {
-    loom::model(|| {
+    every(|| {
         let signal = Signal::new();
         let inbox = Arc::new(Inbox::new(signal.clone()));
         let stopped = Arc::new(AtomicBool::new(false));
@@ -116,7 +128,7 @@ fn loom_a_nudge_is_not_slept_over() {
 /// the end.
 #[test]
 fn loom_a_message_to_a_worker_that_ends_is_never_lost() {
-    loom::model(|| {
+    every(|| {
         let signal = Signal::new();
         let inbox = Arc::new(Inbox::new(signal.clone()));
         let theirs = Arc::clone(&inbox);
@@ -135,9 +147,19 @@ fn loom_a_message_to_a_worker_that_ends_is_never_lost() {
     });
 }
 
+/// Parks until there is a token: a park may end for no reason, as here the model's waits do.
+fn park(token: &Token, wake: &Notify) {
+    while !token.take_or_park() {
+        wake.wait();
+        if token.unparked() {
+            return;
+        }
+    }
+}
+
 #[test]
 fn loom_no_unpark_is_lost_and_what_came_before_it_is_seen() {
-    loom::model(|| {
+    most(|| {
         let token = Arc::new(Token::new());
         let wake = Arc::new(Notify::new());
         let data = Arc::new(AtomicUsize::new(0));
@@ -154,10 +176,7 @@ fn loom_no_unpark_is_lost_and_what_came_before_it_is_seen() {
             })
             .collect();
         while data.load(Ordering::Relaxed) < 2 {
-            if !token.take_or_park() {
-                wake.wait();
-                token.unparked();
-            }
+            park(&token, &wake);
         }
         unparkers.into_iter().for_each(|unparker| unparker.join().unwrap());
     });
@@ -166,7 +185,7 @@ fn loom_no_unpark_is_lost_and_what_came_before_it_is_seen() {
 /// One token is enough for the one `unpark`: `park` returns, and sees what the other did before.
 #[test]
 fn loom_a_park_sees_what_happened_before_its_unpark() {
-    loom::model(|| {
+    every(|| {
         let token = Arc::new(Token::new());
         let wake = Arc::new(Notify::new());
         let data = Arc::new(AtomicUsize::new(0));
@@ -177,11 +196,7 @@ fn loom_a_park_sees_what_happened_before_its_unpark() {
                 wakes.notify();
             }
         });
-        let mut taken = token.take_or_park();
-        while !taken {
-            wake.wait();
-            taken = token.unparked();
-        }
+        park(&token, &wake);
         assert_eq!(data.load(Ordering::Relaxed), 7);
         unparker.join().unwrap();
     });
@@ -191,7 +206,7 @@ fn loom_a_park_sees_what_happened_before_its_unpark() {
 /// token the next `park` takes.
 #[test]
 fn loom_a_token_that_comes_after_a_timeout_is_kept() {
-    loom::model(|| {
+    every(|| {
         let token = Arc::new(Token::new());
         let wake = Arc::new(Notify::new());
         let (theirs, wakes) = (Arc::clone(&token), Arc::clone(&wake));
@@ -201,12 +216,8 @@ fn loom_a_token_that_comes_after_a_timeout_is_kept() {
             }
         });
         // The timer comes at once.
-        let mut taken = token.take_or_park() || token.unparked();
-        while !taken {
-            taken = token.take_or_park() || {
-                wake.wait();
-                token.unparked()
-            };
+        if !token.take_or_park() && !token.unparked() {
+            park(&token, &wake);
         }
         unparker.join().unwrap();
     });
@@ -214,7 +225,7 @@ fn loom_a_token_that_comes_after_a_timeout_is_kept() {
 
 #[test]
 fn loom_no_loot_is_slept_over() {
-    loom::model(|| {
+    every(|| {
         let signal = Signal::new();
         let inbox = Arc::new(Inbox::<u32, Signal>::new(signal.clone()));
         let idlers = Arc::new(Idlers::default());
@@ -251,7 +262,7 @@ fn over(counts: &[(Count, Count)]) -> bool {
 /// The last fibers of two workers end at once. If neither saw that all are over, both would sleep.
 #[test]
 fn loom_one_of_two_workers_that_become_idle_at_once_sees_the_end() {
-    loom::model(|| {
+    every(|| {
         let all = counts(2);
         all.iter().for_each(|(made, _)| made.bump());
         let theirs = Arc::clone(&all);
@@ -269,7 +280,7 @@ fn loom_one_of_two_workers_that_become_idle_at_once_sees_the_end() {
 /// after the last.
 #[test]
 fn loom_the_end_is_not_seen_before_it_has_come() {
-    loom::model(|| {
+    most(|| {
         let all = counts(2);
         all[0].0.bump();
         let ended = Arc::new(AtomicBool::new(false));

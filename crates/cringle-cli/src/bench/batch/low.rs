@@ -43,10 +43,14 @@ fn read_all(setting: &Setting, part: &[u64], mut party: Party<'_>) -> io::Result
     let mut ring = BareRing::new(QUEUE, BUFFERS as u32)?;
     party.enter()?;
     let mut result = reader.start(&mut ring, LEAD_IN);
-    while result.is_ok() && reader.in_flight > 0 {
+    while result.is_ok() {
+        result = reader.start(&mut ring, BATCH);
+        if reader.in_flight == 0 {
+            break;
+        }
         // At the end there is nothing more to submit, and the rest is taken.
         let take = BATCH.min(reader.in_flight);
-        result = reader.start(&mut ring, BATCH).and_then(|()| reader.take(&mut ring, take));
+        result = result.and_then(|()| reader.take(&mut ring, take));
     }
     drop(party);
     // Before the memory that it reads into: it waits for what is in flight.

@@ -298,9 +298,10 @@ fn an_overflow_of_the_completion_queue_loses_nothing() {
         rig.enter(Wait::No);
     }
     writer.write_all(b"x").unwrap();
+    other.uring.call_enter(0, ENTER_GETEVENTS, None);
+    assert!(other.uring.ring.submission().cq_overflow());
     other.settle();
     assert_eq!(other.result(read), 1);
-    assert!(other.uring.counters().completed > 64, "the messages came, too");
 }
 
 #[test]
