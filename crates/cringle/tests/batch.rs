@@ -521,9 +521,9 @@ fn registered_buffers_have_the_size_that_was_asked_for() {
 #[test]
 fn more_than_a_gibibyte_is_not_registered() {
     solitary(|| {
-        for (count, bytes) in
-            [(1, (1 << 30) + 1), (1 << 19, 4096), (usize::MAX, 4096), (2, 1 << 63)]
-        {
+        let giants = [usize::MAX, usize::MAX - 4094, 1 << 63].map(|bytes| (1, bytes));
+        let many = [(1, (1 << 30) + 1), (1 << 19, 4096), (usize::MAX, 4096), (2, 1 << 63)];
+        for (count, bytes) in giants.into_iter().chain(many) {
             let e = FixedBufs::new(count, bytes).unwrap_err();
             assert_eq!(e.kind(), ErrorKind::InvalidInput);
             assert!(e.to_string().contains("1 GiB"), "{e}");

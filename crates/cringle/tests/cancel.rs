@@ -214,7 +214,7 @@ fn a_loop_that_ignores_refusals_is_unwound_after_a_thousand() {
             }
         })
     });
-    assert!(handle.join().map(|()| ()).unwrap_err().is::<Cancelled>());
+    assert!(handle.join().unwrap_err().is::<Cancelled>());
     assert_eq!(refusals.get(), 1000);
 }
 
@@ -284,36 +284,53 @@ fn destructors_of_cancelled_fibers_wait_undisturbed() {
 }
 
 /// A fiber that once waited in a destructor while it unwound, and whose panic was caught, is
-/// cancelled as any other.
+/// cancelled as any other: also if others unwound when it was caught, and it was uncertain whether
+/// it still did.
 #[test]
 fn a_fiber_that_unwound_once_can_be_cancelled_later() {
-    let completed = Arc::new(AtomicUsize::new(0));
-    let handles = on_one_worker(|| {
-        let caught = |wait: fn()| {
-            let waits = Waits(Arc::clone(&completed));
-            fiber::spawn_local(move || {
-                let unwinds = AssertUnwindSafe(|| {
-                    let _waits = waits;
-                    resume_unwind(Box::new(1));
-                });
-                catch_unwind(unwinds).map(|()| ()).unwrap_err();
-                wait();
-            })
-        };
-        let read = || {
-            let (reader, _writer) = pipe();
-            let error = (&reader).read(&mut [0]).unwrap_err();
-            assert!(is_cancelled(&error));
-            fiber::yield_now();
-        };
-        let handles = [caught(fiber::park), caught(read), caught(|| fiber::sleep(Duration::MAX))];
-        while completed.load(Ordering::SeqCst) < 3 {
-            fiber::yield_now();
+    struct WaitsFor<'a>(&'a Cell<bool>);
+    impl Drop for WaitsFor<'_> {
+        fn drop(&mut self) {
+            while !self.0.get() {
+                fiber::yield_now();
+            }
         }
-        handles
-    });
-    for handle in handles {
-        assert!(handle.join().unwrap_err().is::<Cancelled>());
+    }
+    fn read() {
+        let (reader, _writer) = pipe();
+        assert!(is_cancelled(&(&reader).read(&mut [0]).unwrap_err()));
+        fiber::yield_now();
+    }
+    let waits: [fn(); 3] = [fiber::park, || fiber::sleep(Duration::MAX), read];
+    for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2]] {
+        let handles = on_one_worker(|| {
+            let go: Rc<[Cell<bool>; 3]> = Rc::default();
+            let caught = Rc::new(Cell::new(0));
+            let handles = [0, 1, 2].map(|n| {
+                let (go, caught) = (Rc::clone(&go), Rc::clone(&caught));
+                fiber::spawn_local(move || {
+                    let unwinds = AssertUnwindSafe(|| {
+                        let _waits = WaitsFor(&go[n]);
+                        resume_unwind(Box::new(1));
+                    });
+                    catch_unwind(unwinds).unwrap_err();
+                    caught.set(caught.get() + 1);
+                    waits[n]();
+                })
+            });
+            // They begin in one order, and are caught in another.
+            (0..3).for_each(|_| fiber::yield_now());
+            for (count, n) in (1..).zip(order) {
+                go[n].set(true);
+                while caught.get() < count {
+                    fiber::yield_now();
+                }
+            }
+            handles
+        });
+        for handle in handles {
+            assert!(handle.join().unwrap_err().is::<Cancelled>());
+        }
     }
 }
 

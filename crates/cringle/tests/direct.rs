@@ -66,6 +66,8 @@ fn a_refused_request_is_told_what_is_off() {
     let Some((memory, on_disk)) = alignment(&file) else {
         return eprintln!("this file system does not tell its alignment");
     };
+    let mut options = OpenOptions::new();
+    let append = options.append(true).custom_flags(libc::O_DIRECT).open(&path).unwrap();
     let io = BlockIo::builder().build().unwrap();
     for case in 1..8 {
         let [address, len, offset] = [0, 1, 2].map(|bit| case & (1 << bit) != 0);
@@ -80,6 +82,12 @@ fn a_refused_request_is_told_what_is_off() {
             let check = |result, what| assert_names(result, address, len, offset, what);
 
             let buf = &mut buf[start..end];
+            if !offset {
+                // What appends has no offset to be off: the file ends at a whole block.
+                let (mut append, slice) = (&append, IoSlice::new(buf));
+                check(append.write(&slice), "append");
+                check(append.write_vectored(&[slice]), "append vectored");
+            }
             check(file.read_at(buf, at), "read_at");
             check(file.write_at(buf, at), "write_at");
             check(file.read_vectored_at(&mut [IoSliceMut::new(buf)], at), "read_vectored_at");

@@ -130,9 +130,9 @@ fn dropping_a_handle_detaches_the_fiber() {
 fn fibers_have_names_and_ids() {
     cringle::run(|| {
         assert_eq!(fiber::current().name(), Some("main"));
-        assert_eq!(fiber::spawn(|| fiber::current().name().is_none()).join().unwrap(), true);
+        assert!(fiber::spawn(|| fiber::current().name().is_none()).join().unwrap());
         let named = fiber::Builder::new().name("indexer".into());
-        let handle = named.spawn(|| fiber::current()).unwrap();
+        let handle = named.spawn(fiber::current).unwrap();
         assert_eq!(handle.thread().name(), Some("indexer"));
         let id = handle.thread().id();
         assert_eq!(handle.join().unwrap().id(), id, "the handle and the fiber tell the same");
@@ -496,7 +496,7 @@ fn a_panic_of_the_scopes_closure_waits_for_its_fibers_and_wins() {
                 resume_unwind(Box::new(2))
             })
         }));
-        assert_eq!(*caught.map(|()| ()).unwrap_err().downcast::<i32>().unwrap(), 2);
+        assert_eq!(*caught.unwrap_err().downcast::<i32>().unwrap(), 2);
         assert!(ended.into_inner());
     });
 }

@@ -4,9 +4,12 @@
 
 mod disk;
 
+use cringle::block::Batch;
 use cringle::fiber;
 use cringle::fs::{File, OpenOptions};
-use disk::{alone, directory, essence, in_company, make_fifo, outside, pattern, solitary};
+use disk::{
+    alone, directory, essence, everywhere, in_company, make_fifo, outside, pattern, solitary,
+};
 use disk::{status_flags, unwinding};
 use proptest::prelude::*;
 use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, IoSlice, IoSliceMut, Read, Seek};
@@ -293,7 +296,8 @@ fn every_combination_of_open_options_answers_as_std() {
     let customs =
         [0, libc::O_NONBLOCK, libc::O_NOFOLLOW, libc::O_DIRECTORY, libc::O_PATH, libc::O_SYNC];
     // The access mode is not the custom flags' to say.
-    for custom in customs.into_iter().chain([libc::O_DIRECT, libc::O_NOATIME, libc::O_ACCMODE]) {
+    let more = [libc::O_DIRECT, libc::O_NOATIME, libc::O_TMPFILE, libc::O_ACCMODE];
+    for custom in customs.into_iter().chain(more) {
         let expected = answers!(std::fs, at, custom);
         assert_eq!(answers!(cringle::fs, at, custom), expected, "outside of run, {custom:#o}");
         let inside = alone(|| answers!(cringle::fs, at, custom));
@@ -371,6 +375,42 @@ fn an_open_file_has_the_flags_that_std_gives_it() {
             let both = OpenOptions::new().read(true).write(true).open(&fifo).unwrap();
             assert_eq!(status_flags(&both) & libc::O_NONBLOCK, 0);
             std::fs::remove_file(&fifo).unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_leased_file_is_opened_when_its_holder_lets_go() {
+    let directory = directory();
+    let path = directory.path().join("file");
+    std::fs::write(&path, "text").unwrap();
+    let lease = |file: &std::fs::File, kind: i32| {
+        // SAFETY: no pointers.
+        unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, kind) }
+    };
+    // The holder is told by a signal, which is not the subject here.
+    // SAFETY: the signal is ignored, in the whole process.
+    unsafe { libc::signal(libc::SIGIO, libc::SIG_IGN) };
+    for way in [alone, unwinding] {
+        way(|| {
+            let holder = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+            if lease(&holder, libc::F_WRLCK) != 0 {
+                return eprintln!("this file system knows no leases");
+            }
+            fiber::scope(|s| {
+                s.spawn_local(|| {
+                    // Until it is asked to let go.
+                    // SAFETY: no pointers.
+                    while unsafe { libc::fcntl(holder.as_raw_fd(), libc::F_GETLEASE) }
+                        == libc::F_WRLCK
+                    {
+                        fiber::yield_now();
+                    }
+                    assert_eq!(lease(&holder, libc::F_UNLCK), 0);
+                });
+                let text = io::read_to_string(File::open(&path).unwrap()).unwrap();
+                assert_eq!(text, "text");
+            });
         });
     }
 }
@@ -721,6 +761,41 @@ fn a_regular_file_that_says_try_again_is_believed() {
     }
 }
 
+#[test]
+fn reading_a_directory_is_refused_as_std_refuses_it() {
+    let directory = directory();
+    everywhere(|| {
+        let file = File::open(directory.path()).unwrap();
+        let mut byte = [0];
+        let refused = [
+            (&file).read(&mut []),
+            (&file).read(&mut byte),
+            (&file).read_vectored(&mut []),
+            (&file).read_vectored(&mut [IoSliceMut::new(&mut [])]),
+            (&file).read_vectored(&mut [IoSliceMut::new(&mut byte)]),
+            file.read_at(&mut [], 0),
+            file.read_at(&mut byte, 0),
+            file.read_vectored_at(&mut [IoSliceMut::new(&mut [])], 0),
+        ];
+        let std = std::fs::File::open(directory.path()).unwrap();
+        let expected = [
+            (&std).read(&mut []),
+            (&std).read(&mut byte),
+            (&std).read_vectored(&mut []),
+            (&std).read_vectored(&mut [IoSliceMut::new(&mut [])]),
+            (&std).read_vectored(&mut [IoSliceMut::new(&mut byte)]),
+            std.read_at(&mut [], 0),
+            std.read_at(&mut byte, 0),
+            // std's is not stable yet; the plain call says so.
+            Ok(0),
+        ];
+        let plain = |result: io::Result<usize>| result.map_err(|e| essence(&e));
+        assert_eq!(refused.map(plain), expected.map(plain));
+        let e = io::read_to_string(&file).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::IsADirectory);
+    });
+}
+
 // ----- sizes -----
 
 /// Zeros that take no memory until they are written.
@@ -761,7 +836,7 @@ fn a_transfer_of_more_than_two_gibibytes_is_cut_as_std_cuts_it() {
     // Without the page cache, which is slower to fill than the buffer.
     let mut options = OpenOptions::new();
     let direct = options.read(true).custom_flags(libc::O_DIRECT).open(&path).unwrap();
-    for way in [outside, alone] {
+    for way in [outside, in_company] {
         way(|| {
             let buf = &mut *buf.borrow_mut().0;
             buf[MOST - 4..MOST + 4].fill(7);
@@ -769,6 +844,17 @@ fn a_transfer_of_more_than_two_gibibytes_is_cut_as_std_cuts_it() {
             assert_eq!(&buf[MOST - 4..MOST + 4], b"last\x07\x07\x07\x07");
         });
     }
+    // A batch's exact read takes more than one call.
+    alone(|| {
+        let buf = &mut *buf.borrow_mut().0;
+        buf[MOST - 4..MOST + 4].fill(7);
+        let mut batch = Batch::new();
+        batch.read(&direct, &mut [], 0);
+        batch.read_exact(&direct, buf, 0);
+        let results = batch.submit();
+        assert_eq!(results.into_iter().last().unwrap().unwrap(), 3 << 30);
+        assert_eq!(&buf[MOST - 4..MOST + 4], b"lastnext");
+    });
     // With it, at the cursor.
     alone(|| {
         let file = File::open(&path).unwrap();
@@ -778,6 +864,8 @@ fn a_transfer_of_more_than_two_gibibytes_is_cut_as_std_cuts_it() {
         let mut next = [0; 4];
         (&file).read_exact(&mut next).unwrap();
         assert_eq!(&next, b"next");
+        // What is cached now is read inline.
+        assert_eq!(file.read_at(buf, 0).unwrap(), MOST);
         let mut null = OpenOptions::new().write(true).open("/dev/null").unwrap();
         assert_eq!(null.write(buf).unwrap(), MOST);
     });

@@ -7,9 +7,9 @@
 use super::results::{Results, Verdict};
 use super::{FixedBuf, FixedFile};
 use crate::driver::uring::RingId;
-use crate::driver::{Op, Target, blocking};
+use crate::driver::{Op, OpSlot, Target, blocking};
 use crate::fs::File;
-use crate::runtime::fiber::{FiberRef, OpSlot};
+use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::{Here, Worker};
 use crate::sys::MAX_RW_BYTES;
 use std::marker::PhantomData;

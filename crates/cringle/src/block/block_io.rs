@@ -84,7 +84,8 @@ impl BlockIoBuilder {
                 drop(failed.send(Err(e)));
             }
         })?;
-        let shared = told.recv().expect("the thread tells how its start went")?;
+        let shared = crate::fiber::unblock(move || told.recv());
+        let shared = shared.expect("the thread tells how its start went")?;
         let next = AtomicUsize::new(0);
         Ok(BlockIo { shared, gate, thread: Mutex::new(Some(thread)), workers: self.workers, next })
     }

@@ -129,9 +129,10 @@ impl FixedBufs {
     pub fn new(count: usize, bytes: usize) -> io::Result<FixedBufs> {
         let worker = Worker::here().ok_or_else(no_ring)?;
         let granule = if bytes >= PAGE_BYTES { PAGE_BYTES } else { 64 };
-        let stride = bytes.max(1).next_multiple_of(granule);
-        let total = stride.checked_mul(count).filter(|&total| total <= MAX_REGISTERED_BYTES);
-        let Some(total) = total else {
+        let stride = bytes.max(1).checked_next_multiple_of(granule);
+        let total = stride.and_then(|stride| stride.checked_mul(count));
+        let fits = |total: &usize| *total <= MAX_REGISTERED_BYTES;
+        let (Some(stride), Some(total)) = (stride, total.filter(fits)) else {
             let text = format!("{count} buffers of {bytes} bytes: at most 1 GiB is registered");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         };

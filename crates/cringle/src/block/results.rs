@@ -2,11 +2,10 @@
 
 use super::{Batch, OpId};
 use crate::driver::uring::means_cancelled;
-use crate::driver::{Op, Target};
+use crate::driver::{Op, OpSlot, Target};
 use crate::fs::direct::Misaligned;
 use crate::fs::perform_aside;
 use crate::runtime::cancelled;
-use crate::runtime::fiber::OpSlot;
 use crate::sys::{self, MAX_RW_BYTES};
 use std::io::{self, Read, Write};
 

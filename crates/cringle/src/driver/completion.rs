@@ -5,7 +5,7 @@
 //! from `push` until the waiter's count is back to zero, and the frame's owner must not move,
 //! free or reuse them before (**I1**).
 
-use super::op::OpName;
+use super::op::{Op, OpName};
 use std::cell::Cell;
 use std::ptr::NonNull;
 
@@ -143,6 +143,20 @@ impl Completion {
         // SAFETY: I1. `start` stored the address of a waiter that its frame keeps alive and in
         // place until nothing is owed to it; the driver asks only while something is.
         unsafe { &*self.waiter.get() }
+    }
+}
+
+/// One op of a batch and its completion, side by side in the memory of what waits for them.
+#[derive(Debug)]
+pub(crate) struct OpSlot {
+    pub(crate) op: Op,
+    pub(crate) completion: Completion,
+}
+
+impl OpSlot {
+    #[inline]
+    pub(crate) fn new(op: Op) -> OpSlot {
+        OpSlot { op, completion: Completion::new() }
     }
 }
 

@@ -10,7 +10,7 @@ pub(crate) mod completion;
 pub(crate) mod op;
 pub(crate) mod uring;
 
-pub(crate) use completion::{Completion, Token, Waiter};
+pub(crate) use completion::{Completion, OpSlot, Token, Waiter};
 pub(crate) use op::{Op, Target};
 pub(crate) use uring::{Uring, UringOptions, Wait};
 

@@ -43,6 +43,15 @@ impl File {
             Err(_) => e,
         }
     }
+
+    /// Explains an error of an appending write.
+    #[cold]
+    fn explain_at_end<S: Deref<Target = [u8]>>(&self, bufs: &[S], e: io::Error) -> io::Error {
+        match self.std().metadata() {
+            Ok(metadata) => self.explain(bufs, metadata.len(), e),
+            Err(_) => e,
+        }
+    }
 }
 
 impl Read for &File {
@@ -89,7 +98,7 @@ impl Read for &File {
 impl Write for &File {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         if !self.is_seekable() || self.appends() {
-            return self.write_through(buf, AT_CURSOR);
+            return self.write_through(buf, AT_CURSOR).map_err(|e| self.explain_at_end(&[buf], e));
         }
         let _cursor = self.hold_cursor()?;
         if self.is_plain() {
@@ -100,7 +109,9 @@ impl Write for &File {
 
     fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         if !self.is_seekable() || self.appends() {
-            return self.write_vectored_through(bufs, AT_CURSOR);
+            return self
+                .write_vectored_through(bufs, AT_CURSOR)
+                .map_err(|e| self.explain_at_end(bufs, e));
         }
         let _cursor = self.hold_cursor()?;
         if self.is_plain() {

@@ -322,7 +322,10 @@ impl File {
     #[cold]
     #[inline(never)]
     fn transfer_irregular(&self, worker: Here, fiber: FiberRef, op: Op) -> io::Result<usize> {
-        if self.is_nonblocking() {
+        // What asks for nothing does not wait, and the ring would not even ask: of a directory it
+        // reads nothing without an error.
+        let nothing = matches!(op, Op::Read { len: 0, .. } | Op::Write { len: 0, .. });
+        if nothing || self.is_nonblocking() {
             // SAFETY: the caller's buffers are borrowed until this returns.
             return sys::result_of(unsafe { blocking::perform(&op) });
         }

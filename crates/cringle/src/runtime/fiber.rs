@@ -6,7 +6,7 @@
 
 use super::identity::Meta;
 use super::stack::Stack;
-use crate::driver::{Completion, Op};
+use crate::driver::{Completion, OpSlot};
 use corosensei::{Coroutine, Yielder};
 use std::any::Any;
 use std::cell::{Cell, RefCell, UnsafeCell};
@@ -102,20 +102,6 @@ impl Wait {
             Wait::Unblock => "a closure on the blocking pool",
             Wait::Lock => "a lock",
         }
-    }
-}
-
-/// One op of a batch and its completion, side by side in the memory of what waits for them.
-#[derive(Debug)]
-pub(crate) struct OpSlot {
-    pub(crate) op: Op,
-    pub(crate) completion: Completion,
-}
-
-impl OpSlot {
-    #[inline]
-    pub(crate) fn new(op: Op) -> OpSlot {
-        OpSlot { op, completion: Completion::new() }
     }
 }
 

@@ -22,13 +22,13 @@
 //! it (`cold`).
 
 use super::cancelled;
-use super::fiber::{Fiber, FiberId, FiberRef, OpSlot, Row, State, Wait, WaitedOps};
+use super::fiber::{Fiber, FiberId, FiberRef, Row, State, Wait, WaitedOps};
 use super::inbox::Posted;
 use super::shared::{Mail, MailBox, Peer, Shared, Unstarted};
 use super::stack::{Stack, StackPool};
 use super::timers::{TimerId, Timers};
 use super::waker::Waker;
-use crate::driver::{self, Completion, Op, Uring, Waiter};
+use crate::driver::{self, Completion, Op, OpSlot, Uring, Waiter};
 use corosensei::Coroutine;
 use crossbeam_deque::{Steal, Worker as Deque};
 use std::cell::{Cell, RefCell};
@@ -606,7 +606,13 @@ impl Worker {
     /// Has the kernel perform these ops, and returns when all of them have ended (**I1**).
     pub(crate) fn perform(&self, fiber: FiberRef, slots: &[OpSlot]) {
         let waiter = Waiter::new(fiber.token());
-        for slot in slots {
+        // At once what there is room for, then one by one, in line with the others.
+        let pushed = match self.in_line.get() {
+            // SAFETY: I1. The slots and the waiter stay until nothing is owed to the waiter.
+            0 => unsafe { self.driver.borrow_mut().push_many(slots, &waiter) },
+            _ => 0,
+        };
+        for slot in &slots[pushed..] {
             self.push_or_refuse(fiber, &slot.op, &slot.completion, &waiter);
         }
         self.settle(fiber, &waiter, WaitedOps::slots(slots));

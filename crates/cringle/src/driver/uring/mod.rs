@@ -22,7 +22,7 @@ mod setup;
 mod tests;
 
 use super::completion::{CancelState, Completion, OpState};
-use super::{Full, Op, Token, Waiter};
+use super::{Full, Op, OpSlot, Token, Waiter};
 use crate::sys;
 use cancel::Cancels;
 use fixed::Fixed;
@@ -242,6 +242,73 @@ impl Uring {
             }
         }
         Ok(())
+    }
+
+    /// Queues ops from the front as long as there is room; how many. It spares each what
+    /// [`push`](Self::push) asks the ring for every time.
+    ///
+    /// # Safety
+    ///
+    /// As for [`push`](Self::push), for each.
+    pub(crate) unsafe fn push_many(&mut self, slots: &[OpSlot], waiter: &Waiter) -> usize {
+        let mut pushed = 0;
+        while pushed < slots.len() && self.room() > 0 {
+            let space = self.space();
+            if space == 0 {
+                break;
+            }
+            // A disk is to have the first ones early.
+            let most = if self.disk_answers { DISK_GROUP as usize } else { slots.len() };
+            let count = (slots.len() - pushed).min(self.room() as usize).min(space).min(most);
+            let group = &slots[pushed..pushed + count];
+            // SAFETY: handed on to the caller.
+            unsafe { self.push_group(group, waiter) };
+            pushed += count;
+            if self.disk_answers && self.unsubmitted_disk >= DISK_GROUP {
+                self.keep_disk_busy();
+            }
+        }
+        pushed
+    }
+
+    /// Free entries of the submission queue, after a submission when there is none.
+    fn space(&mut self) -> usize {
+        if self.ring.submission().is_full() {
+            self.make_space();
+        }
+        let queue = self.ring.submission();
+        queue.capacity() - queue.len()
+    }
+
+    /// Queues ops for which there is room.
+    ///
+    /// # Safety
+    ///
+    /// As for [`push`](Self::push), for each.
+    unsafe fn push_group(&mut self, slots: &[OpSlot], waiter: &Waiter) {
+        let mut queue = self.ring.submission();
+        for OpSlot { op, completion } in slots {
+            let user_data = std::ptr::from_ref(completion) as u64;
+            let entry = |op| encode::entry(op).user_data(user_data);
+            // SAFETY: I1, by the contract.
+            let pushed = unsafe {
+                match *op {
+                    Op::Read { target, buf, len, offset } => {
+                        queue.push(&entry(&Op::Read { target, buf, len, offset }))
+                    }
+                    Op::ReadFixed { target, buf, len, offset, index } => {
+                        queue.push(&entry(&Op::ReadFixed { target, buf, len, offset, index }))
+                    }
+                    ref op => queue.push(&entry(op)),
+                }
+            };
+            debug_assert!(pushed.is_ok(), "there was room");
+            completion.start(op.name(), waiter);
+            self.unsubmitted_disk += u32::from(op.is_positioned_transfer());
+        }
+        drop(queue);
+        self.in_flight += slots.len() as u32;
+        self.unsubmitted += slots.len() as u32;
     }
 
     #[inline(never)]

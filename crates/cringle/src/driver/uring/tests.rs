@@ -148,7 +148,7 @@ fn an_op_that_finds_no_room_is_refused_and_can_be_given_again() {
 fn the_limit_holds_whatever_the_kernel_has_room_for() {
     let mut rig = Rig::new(64, 3);
     let (reader, mut writer) = io::pipe().unwrap();
-    (0..3).for_each(|_| drop(rig.read(&reader).unwrap()));
+    (0..3).for_each(|n| assert_eq!(rig.read(&reader).unwrap(), n));
     assert_eq!(rig.uring.room(), 0);
     assert!(rig.nop().is_err());
     rig.enter(Wait::No);
@@ -166,7 +166,7 @@ fn no_cancel_is_dropped_when_the_queue_is_full() {
     for errno in BUSY {
         let mut rig = Rig::new(1, READS as u32);
         let (reader, _writer) = io::pipe().unwrap();
-        (0..READS).for_each(|_| drop(rig.read(&reader).unwrap()));
+        (0..READS).for_each(|n| assert_eq!(rig.read(&reader).unwrap(), n));
         rig.enter(Wait::No);
         // Every third call fails.
         rig.uring.injected_errors.extend([errno, 0, 0].repeat(200));
@@ -220,6 +220,29 @@ fn a_cancel_of_what_has_ended_is_withdrawn() {
         }
         rig.cancel(read);
         assert!(rig.uring.cancels.is_idle(), "it has ended: there is nothing to cancel");
+    }
+}
+
+/// What the kernel answers while one of its threads is about to run the op, which then stays armed.
+#[test]
+fn a_cancel_that_was_not_answered_by_0_is_asked_again() {
+    for answer in [-libc::EALREADY, -libc::ENOENT] {
+        let mut rig = Rig::new(8, 8);
+        let (reader, _writer) = io::pipe().unwrap();
+        let read = rig.read(&reader).unwrap();
+        rig.enter(Wait::No);
+        // As if it had been asked, and answered so.
+        let completion = &rig.frames[read].completion;
+        completion.waiter_ref().owe();
+        completion.cancel.set(CancelState::InFlight);
+        let user_data = std::ptr::from_ref(completion) as u64 | CANCEL_TAG;
+        let uring = &mut rig.uring;
+        uring.cancels.in_flight += 1;
+        let undelivered = &mut uring.undelivered;
+        let freed = special(user_data, answer, &mut uring.cancels, &mut uring.wake, undelivered);
+        assert!(freed.is_none(), "the op's own entry is still owed");
+        rig.settle();
+        assert!(means_cancelled(rig.result(read)));
     }
 }
 
