@@ -1,7 +1,11 @@
 //! The ring by itself, with what the kernel answers in bad moments put into its mouth.
 
+use super::enter::*;
+use super::reap::special;
 use super::*;
-use crate::driver::{Target, Waiter};
+use crate::driver::completion::OpState;
+use crate::driver::{Full, Op, Target, Waiter};
+use crate::sys;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io::Write;
@@ -9,6 +13,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::pin::Pin;
 use std::ptr::NonNull;
+use std::time::Duration;
 
 /// A frame that waits for one op.
 struct Frame {

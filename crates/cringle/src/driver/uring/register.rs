@@ -1,0 +1,37 @@
+//! Registering the ring's own descriptor: the kernel then need not look it up for each call.
+
+use std::os::fd::RawFd;
+
+const REGISTER_RING_FDS: u32 = 20;
+const UNREGISTER_RING_FDS: u32 = 21;
+
+/// `struct io_uring_rsrc_update`.
+#[repr(C)]
+struct RingUpdate {
+    offset: u32,
+    reserved: u32,
+    data: u64,
+}
+
+pub(super) fn register_ring_fd(ring_fd: RawFd) -> Option<i32> {
+    let mut update = RingUpdate { offset: u32::MAX, reserved: 0, data: ring_fd as u64 };
+    // SAFETY: the kernel reads and writes the one structure it is given.
+    let done = unsafe {
+        libc::syscall(libc::SYS_io_uring_register, ring_fd, REGISTER_RING_FDS, &raw mut update, 1)
+    };
+    (done == 1).then_some(update.offset as i32)
+}
+
+pub(super) fn unregister_ring_fd(ring_fd: RawFd, index: i32) {
+    let update = RingUpdate { offset: index as u32, reserved: 0, data: 0 };
+    // SAFETY: the kernel reads the one structure it is given.
+    unsafe {
+        libc::syscall(
+            libc::SYS_io_uring_register,
+            ring_fd,
+            UNREGISTER_RING_FDS,
+            &raw const update,
+            1,
+        );
+    }
+}

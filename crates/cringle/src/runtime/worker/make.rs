@@ -1,0 +1,99 @@
+//! Making fibers, and what is left to do when one has ended.
+
+use super::Worker;
+use crate::runtime::fiber::FiberRef;
+use crate::runtime::shared::{Mail, Unstarted};
+use crate::runtime::stack::Stack;
+use corosensei::Coroutine;
+use std::io;
+
+impl Worker {
+    /// Starts a fiber here and now: it is appended to the ready list.
+    ///
+    /// # Safety
+    ///
+    /// I2: what `body` borrows outlives the fiber (the caller waits for its end).
+    pub(crate) unsafe fn start(
+        &self,
+        stack_bytes: usize,
+        body: impl FnOnce(),
+    ) -> io::Result<FiberRef> {
+        let stack = self.stacks.borrow_mut().take(stack_bytes)?;
+        self.me().made.bump();
+        // SAFETY: handed on to the caller.
+        Ok(unsafe { self.start_on(stack, body) })
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Worker::start`].
+    pub(super) unsafe fn start_on(&self, stack: Stack, body: impl FnOnce()) -> FiberRef {
+        let fiber = self.table.borrow_mut().vacancy();
+        self.alive.set(self.alive.get() + 1);
+        let bounds = stack.bounds();
+        // SAFETY: I2. The caller makes sure that what the body borrows outlives it.
+        let coroutine = unsafe {
+            Coroutine::with_stack_unchecked(stack, move |yielder, ()| {
+                fiber.entered(yielder);
+                body();
+            })
+        };
+        fiber.occupy(coroutine, bounds);
+        if self.stopping_since.get().is_some() {
+            fiber.set_cancelled();
+        }
+        self.ready.push(fiber);
+        fiber
+    }
+
+    pub(super) fn start_or_postpone(&self, unstarted: Unstarted) {
+        let stack = self.stacks.borrow_mut().take(unstarted.stack_bytes);
+        match stack {
+            // SAFETY: I2. The body of an unstarted fiber borrows nothing that its maker does not
+            // keep until it has ended.
+            Ok(stack) => drop(unsafe { self.start_on(stack, unstarted.body) }),
+            // An unstarted fiber is never dropped: it waits for another one's stack.
+            Err(_) if self.table.borrow().occupied > 0 => {
+                self.postponed.borrow_mut().push_back(unstarted);
+            }
+            Err(e) => {
+                eprintln!("cringle: a fiber cannot be started: {e}; aborting");
+                std::process::abort();
+            }
+        }
+    }
+
+    /// A fiber has ended, and its stack is free.
+    pub(super) fn bury(&self, fiber: FiberRef, stack: Stack) {
+        fiber.vacate();
+        self.alive.set(self.alive.get() - 1);
+        self.stacks.borrow_mut().give_back(stack);
+        self.table.borrow_mut().release(fiber.id().index);
+        self.me().ended.bump();
+        let postponed = self.postponed.borrow_mut().pop_front();
+        if let Some(unstarted) = postponed {
+            self.start_or_postpone(unstarted);
+        }
+    }
+
+    /// Makes a fiber that any worker may start.
+    pub(crate) fn make_unstarted(&self, unstarted: Unstarted) {
+        self.me().made.bump();
+        self.unstarted.push(unstarted);
+        if self.workers() > 1
+            && let Some(thief) = self.shared.thief_to_wake(self.index)
+        {
+            self.wake_peer(thief);
+        }
+    }
+
+    /// Makes a fiber that the given worker starts.
+    pub(crate) fn make_placed(&self, worker: usize, unstarted: Unstarted) {
+        self.me().made.bump();
+        let mailbox = &self.shared.peers[worker].mailbox;
+        match self.lives_at(mailbox) {
+            true => self.start_or_postpone(unstarted),
+            false => self.mail(mailbox, Mail::Start(unstarted)),
+        }
+    }
+}

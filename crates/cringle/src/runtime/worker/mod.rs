@@ -1,0 +1,194 @@
+//! A worker: an OS thread with a ring, and the turn it repeats until the runtime ends.
+//!
+//! # The turn
+//!
+//! 1. Every fiber that is ready now runs once, first come, first served; then some unstarted
+//!    fibers are started.
+//! 2. The worker *looks*, however busy the fibers are: timers that are due, completions that are
+//!    in the queue, messages from other threads. It enters the kernel when there is something to
+//!    submit, or when the ring says that work waits for it.
+//! 3. When nothing is ready it steals an unstarted fiber, or sleeps in the kernel until the next
+//!    completion, message or timer.
+//!
+//! A fiber runs on the worker that started it, and only while it is suspended is it resumed
+//! (**I3**). No borrow of the worker's cells is held while a fiber runs.
+
+mod cancel;
+mod make;
+mod table;
+mod turn;
+mod wait;
+mod wake;
+
+use super::fiber::{FiberRef, Row};
+use super::shared::{Mail, MailBox, Peer, Shared, Unstarted};
+use super::stack::StackPool;
+use super::timers::Timers;
+use super::waker::Waker;
+use crate::driver::Uring;
+use crossbeam_deque::Worker as Deque;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::Instant;
+use table::Table;
+
+thread_local! {
+    static CURRENT: Cell<Option<NonNull<Worker>>> = const { Cell::new(None) };
+}
+
+/// See the module.
+pub(crate) struct Worker {
+    index: u32,
+    shared: Arc<Shared>,
+    mailbox: Arc<MailBox>,
+    driver: RefCell<Uring>,
+    /// The fiber that runs now.
+    running: Cell<Option<FiberRef>>,
+    ready: Row,
+    /// Others will run after it in this turn.
+    more_to_run: Cell<bool>,
+    /// Fibers made here and not started; other workers may take them.
+    unstarted: Deque<Unstarted>,
+    /// Fibers whose stack could not be mapped: tried again when one ends.
+    postponed: RefCell<VecDeque<Unstarted>>,
+    table: RefCell<Table>,
+    stacks: RefCell<StackPool>,
+    timers: RefCell<Timers>,
+    /// Whether any timer is set: what a turn asks without a borrow.
+    has_timers: Cell<bool>,
+    /// Who waits for room among the ops in flight, in order.
+    room_queue: RefCell<VecDeque<FiberRef>>,
+    /// Places given to fibers of that queue and not used yet.
+    granted: Cell<u32>,
+    /// Fibers in that queue or with such a place: nobody overtakes them.
+    in_line: Cell<u32>,
+    /// Fibers that were suspended while they unwound, and the thread itself if it unwinds.
+    unwinding: Cell<u32>,
+    /// Some fiber was suspended while it was not certain whether it unwound: another one did.
+    blurred: Cell<bool>,
+    /// It has seen that the runtime ends, at this time.
+    stopping_since: Cell<Option<Instant>>,
+    /// It has seen that the runtime has ended.
+    stopped: Cell<bool>,
+    reported: Cell<bool>,
+    /// Started fibers that have not ended.
+    alive: Cell<u32>,
+    /// Fibers that wait for others of this runtime to end.
+    waiting_for_fibers: Cell<u32>,
+}
+
+/// The worker of the calling thread, for code on one of its fibers. It cannot leave the thread,
+/// and fibers never do, so it may be kept over a suspension.
+#[derive(Clone, Copy)]
+pub(crate) struct Here(NonNull<Worker>);
+
+impl std::ops::Deref for Here {
+    type Target = Worker;
+
+    #[inline]
+    fn deref(&self) -> &Worker {
+        // SAFETY: I2, I3. The worker outlives its fibers, and the type is not Send.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Worker {
+    pub(super) fn new(
+        index: u32,
+        shared: Arc<Shared>,
+        driver: Uring,
+        unstarted: Deque<Unstarted>,
+    ) -> Worker {
+        Worker {
+            index,
+            mailbox: Arc::clone(&shared.peers[index as usize].mailbox),
+            shared,
+            driver: RefCell::new(driver),
+            running: Cell::new(None),
+            ready: Row::default(),
+            more_to_run: Cell::new(false),
+            unstarted,
+            postponed: RefCell::default(),
+            table: RefCell::default(),
+            stacks: RefCell::default(),
+            timers: RefCell::default(),
+            has_timers: Cell::new(false),
+            room_queue: RefCell::default(),
+            granted: Cell::new(0),
+            in_line: Cell::new(0),
+            // A `run` in a destructor: std's count says nothing about the fibers here.
+            unwinding: Cell::new(u32::from(std::thread::panicking())),
+            blurred: Cell::new(false),
+            stopping_since: Cell::new(None),
+            stopped: Cell::new(false),
+            reported: Cell::new(false),
+            alive: Cell::new(0),
+            waiting_for_fibers: Cell::new(0),
+        }
+    }
+
+    /// The worker of this thread, if it is one.
+    #[inline]
+    pub(crate) fn here() -> Option<Here> {
+        CURRENT.get().map(Here)
+    }
+
+    /// The worker of this thread and the fiber that runs on it: what every call of the library asks
+    /// first. `None` outside of `run`, where the calls are the plain blocking ones.
+    #[inline]
+    pub(crate) fn current() -> Option<(Here, FiberRef)> {
+        let here = Worker::here()?;
+        Some((here, here.running.get()?))
+    }
+
+    pub(crate) fn with<R>(f: impl FnOnce(Option<&Worker>) -> R) -> R {
+        let here = Worker::here();
+        f(here.as_deref())
+    }
+
+    pub(crate) fn index(&self) -> u32 {
+        self.index
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    pub(crate) fn workers(&self) -> usize {
+        self.shared.peers.len()
+    }
+
+    /// The ring. Borrowed for short: never while a fiber runs or is suspended.
+    pub(crate) fn driver(&self) -> &RefCell<Uring> {
+        &self.driver
+    }
+
+    fn me(&self) -> &Peer {
+        &self.shared.peers[self.index as usize]
+    }
+
+    pub(crate) fn mailbox(&self) -> &Arc<MailBox> {
+        &self.mailbox
+    }
+
+    pub(crate) fn lives_at(&self, mailbox: &Arc<MailBox>) -> bool {
+        Arc::ptr_eq(self.mailbox(), mailbox)
+    }
+
+    /// What ends a wait of this fiber, from anywhere.
+    pub(crate) fn waker(&self, fiber: FiberRef) -> Waker {
+        Waker::Fiber { home: Arc::clone(self.mailbox()), id: fiber.id() }
+    }
+
+    /// Ends the worker's part: closes its ring, then its mailbox. All other workers have stopped
+    /// sending.
+    pub(super) fn close(self) {
+        let Worker { driver, shared, index, .. } = self;
+        drop(driver);
+        let (bell, mail) = shared.peers[index as usize].mailbox.inbox.close();
+        debug_assert!(!mail.iter().any(|message| matches!(message, Mail::Start(_))));
+        drop(bell);
+    }
+}

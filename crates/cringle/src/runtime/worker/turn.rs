@@ -1,0 +1,185 @@
+//! What a worker repeats: run, look, sleep. See the [module](super).
+
+use super::{CURRENT, Worker};
+use crate::driver;
+use crate::runtime::fiber::{FiberRef, State, Wait};
+use crate::runtime::shared::Mail;
+use crossbeam_deque::Steal;
+use std::collections::VecDeque;
+use std::ptr::NonNull;
+use std::time::Instant;
+
+/// Unstarted fibers started in one turn, at most: the kernel is looked at in between.
+const STARTS_PER_TURN: usize = 64;
+
+impl Worker {
+    /// Works until the runtime has ended.
+    pub(in crate::runtime) fn run(&self) {
+        CURRENT.set(Some(NonNull::from(self)));
+        self.mailbox().set_ring(self.driver.borrow().ring_fd());
+        self.see_state();
+        while !self.stopped.get() {
+            let mut next = self.ready.take_all();
+            while let Some(fiber) = next {
+                next = fiber.unlink();
+                self.more_to_run.set(next.is_some());
+                self.resume(fiber);
+            }
+            self.running.set(None);
+            if !self.unstarted.is_empty() {
+                self.start_some();
+            }
+            self.look();
+        }
+        self.driver.borrow_mut().flush();
+        CURRENT.set(None);
+        debug_assert_eq!(self.table.borrow().occupied, 0, "a fiber outlived its worker");
+    }
+
+    #[inline(always)]
+    pub(super) fn resume(&self, fiber: FiberRef) {
+        self.running.set(Some(fiber));
+        let ended = fiber.resume();
+        if let Some(stack) = ended {
+            self.bury(fiber, stack);
+        }
+    }
+
+    pub(super) fn start_some(&self) {
+        for _ in 0..STARTS_PER_TURN {
+            match self.unstarted.pop() {
+                Some(unstarted) => self.start_or_postpone(unstarted),
+                None => return,
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn look(&self) {
+        if self.has_timers.get() {
+            self.fire_timers();
+        }
+        if self.mailbox.inbox.has_messages() {
+            self.read_mail();
+        }
+        let (reap, enter) = self.driver.borrow_mut().attention();
+        if reap {
+            self.reap();
+        }
+        if self.blurred.get() && !std::thread::panicking() {
+            self.clear_marks();
+        }
+        // Before it may sleep: for those who wait for room that is there, nothing else comes.
+        if self.in_line.get() > 0 {
+            self.grant_room();
+        }
+        if !self.has_work() {
+            self.idle();
+        } else if enter {
+            self.enter(driver::Wait::No);
+        }
+        if self.in_line.get() > 0 {
+            self.grant_room();
+        }
+    }
+
+    /// Takes note of what the runtime has come to.
+    #[cold]
+    pub(super) fn see_state(&self) {
+        if self.shared.is_stopping() && self.stopping_since.get().is_none() {
+            self.begin_stop();
+        }
+        self.stopped.set(self.shared.is_stopped());
+    }
+
+    #[inline]
+    pub(super) fn has_work(&self) -> bool {
+        !self.ready.is_empty() || !self.unstarted.is_empty()
+    }
+
+    pub(super) fn enter(&self, wait: driver::Wait) {
+        self.driver.borrow_mut().enter(wait);
+        self.reap();
+    }
+
+    /// Makes ready whose last completion is in the queue.
+    #[inline]
+    pub(super) fn reap(&self) {
+        let mut driver = self.driver.borrow_mut();
+        driver.reap(|token| {
+            let fiber = FiberRef::from_token(token);
+            // While it still gives ops to the driver, or waits for room to, this is not its cue.
+            if fiber.state() == State::Waiting(Wait::Ops) {
+                fiber.set_state(State::Runnable);
+                self.ready.push(fiber);
+            }
+        });
+        while let Some(worker) = driver.take_undelivered() {
+            self.shared.peers[worker as usize].mailbox.inbox.ring_bell();
+        }
+    }
+
+    pub(super) fn fire_timers(&self) {
+        let mut timers = self.timers.borrow_mut();
+        let now = Instant::now();
+        while let Some(fiber) = timers.pop_due(now) {
+            self.make_ready(fiber);
+        }
+        self.has_timers.set(!timers.is_empty());
+    }
+
+    #[cold]
+    pub(super) fn read_mail(&self) {
+        let mut mail = VecDeque::new();
+        self.mailbox().inbox.take(&mut mail);
+        for message in mail {
+            match message {
+                Mail::Wake(id) => self.wake(id),
+                Mail::Start(unstarted) => self.start_or_postpone(unstarted),
+            }
+        }
+        self.see_state();
+    }
+
+    /// Sleeps in the kernel, unless there is something to do after all.
+    pub(super) fn idle(&self) {
+        if self.shared.try_finish() {
+            return self.see_state();
+        }
+        if self.workers() > 1 && self.steal() {
+            return;
+        }
+        self.shared.count_idle();
+        // From here on a fiber that is made elsewhere, and a message, wake this worker.
+        let asleep = self.mailbox().inbox.fall_asleep();
+        if asleep && !self.shared.has_loot(self.index) {
+            let next_timer = self.timers.borrow().next();
+            let deadline = self.report_stubborn_at(next_timer);
+            self.enter(driver::Wait::Until(deadline));
+        }
+        self.mailbox().inbox.wake_up();
+        self.shared.count_busy();
+        // A message that came with the wake-up is read now, not a turn later.
+        if self.mailbox().inbox.has_messages() {
+            self.read_mail();
+        }
+    }
+
+    pub(super) fn steal(&self) -> bool {
+        let count = self.workers();
+        for step in 1..count {
+            let victim = &self.shared.peers[(self.index as usize + step) % count];
+            loop {
+                match victim.stealer.steal() {
+                    Steal::Success(unstarted) => {
+                        self.start_or_postpone(unstarted);
+                        return true;
+                    }
+                    Steal::Retry => {}
+                    Steal::Empty => break,
+                }
+            }
+        }
+        false
+    }
+}

@@ -1,0 +1,240 @@
+//! How the running fiber suspends itself, and what for.
+//!
+//! A processor predicts a return by the call it remembers last. A switch of stacks pairs the
+//! scheduler's call with the fiber's suspension; every return in between, from a function that was
+//! called before the switch, is predicted wrong, at some 20 cycles each. So what lies between a
+//! caller's own code and the switch is inlined into one function (`inline(always)`), and what is rare
+//! is kept out of it (`cold`).
+
+use super::Worker;
+use crate::driver::{Completion, Op, OpSlot, Waiter};
+use crate::runtime::fiber::{FiberRef, State, Wait, WaitedOps};
+use crate::runtime::timers::TimerId;
+use std::time::Instant;
+
+impl Worker {
+    /// Suspends the current fiber until something makes it ready.
+    #[inline(always)]
+    pub(crate) fn suspend(&self, fiber: FiberRef, wait: Wait) {
+        debug_assert_eq!(self.running.get(), Some(fiber), "only the running fiber suspends itself");
+        fiber.set_state(State::Waiting(wait));
+        self.switch_out(fiber);
+    }
+
+    /// Suspends the current fiber until others of the runtime have ended.
+    pub(crate) fn suspend_for_fibers(&self, fiber: FiberRef, wait: Wait) {
+        self.waiting_for_fibers.set(self.waiting_for_fibers.get() + 1);
+        self.suspend(fiber, wait);
+        self.waiting_for_fibers.set(self.waiting_for_fibers.get() - 1);
+    }
+
+    /// Lets the other ready fibers, and the kernel, have their turn.
+    #[inline(always)]
+    pub(crate) fn yield_now(&self, fiber: FiberRef) {
+        fiber.refill_inline();
+        self.ready.push(fiber);
+        self.switch_out(fiber);
+    }
+
+    #[inline(always)]
+    pub(super) fn switch_out(&self, fiber: FiberRef) {
+        // std counts panics for each thread: while an unwinding fiber is suspended, others would be
+        // told that they unwind. The marks tell them apart (I8).
+        let marked = match std::thread::panicking() {
+            false => {
+                fiber.set_unwinding(false);
+                false
+            }
+            true => self.mark_unwinding(fiber),
+        };
+        fiber.switch_out();
+        if marked && fiber.was_unwinding() {
+            self.unwinding.set(self.unwinding.get() - 1);
+        }
+    }
+
+    /// Marks the fiber if it is suspended while it unwinds; says whether it is.
+    #[cold]
+    pub(super) fn mark_unwinding(&self, fiber: FiberRef) -> bool {
+        let unwinding = self.is_unwinding(fiber);
+        self.blurred.set(self.blurred.get() || self.unwinding.get() > 0);
+        fiber.set_unwinding(unwinding);
+        self.unwinding.set(self.unwinding.get() + u32::from(unwinding));
+        unwinding
+    }
+
+    /// No fiber of this worker unwinds: what had to be guessed meanwhile is certain again. A fiber
+    /// that was taken for unwinding, and not cancelled for it, is cancelled now.
+    #[cold]
+    pub(super) fn clear_marks(&self) {
+        self.blurred.set(false);
+        self.unwinding.set(0);
+        let fibers: Vec<FiberRef> = self.table.borrow().occupied().collect();
+        for fiber in fibers {
+            fiber.set_unwinding(false);
+            if self.stopping_since.get().is_some() {
+                self.cancel(fiber);
+            }
+        }
+    }
+
+    /// Whether this (running) fiber unwinds. It is certain while no other fiber of the worker is
+    /// suspended in a destructor. Else a fiber is taken for what it was when it was last resumed, and
+    /// for unwinding once a cancelled wait unwinds it ([`cancelled::unwind`] marks it): a panic of
+    /// another kind that begins meanwhile is not seen.
+    #[inline]
+    pub(crate) fn is_unwinding(&self, fiber: FiberRef) -> bool {
+        if !std::thread::panicking() {
+            return false;
+        }
+        match self.unwinding.get() == 0 && !self.blurred.get() {
+            true => true,
+            false => fiber.was_unwinding(),
+        }
+    }
+
+    /// Has the kernel perform one op, and returns its result when it has ended (**I1**): a count,
+    /// or a negated errno.
+    #[inline(always)]
+    pub(crate) fn perform_one(&self, fiber: FiberRef, op: Op) -> i32 {
+        let waiter = Waiter::new(fiber.token());
+        let completion = Completion::new();
+        self.push_or_refuse(fiber, &op, &completion, &waiter);
+        self.settle(fiber, &waiter, WaitedOps::one(&completion));
+        completion.result()
+    }
+
+    /// Has the kernel perform these ops, and returns when all of them have ended (**I1**).
+    pub(crate) fn perform(&self, fiber: FiberRef, slots: &[OpSlot]) {
+        let waiter = Waiter::new(fiber.token());
+        // At once what there is room for, then one by one, in line with the others.
+        let pushed = match self.in_line.get() {
+            // SAFETY: I1. The slots and the waiter stay until nothing is owed to the waiter.
+            0 => unsafe { self.driver.borrow_mut().push_many(slots, &waiter) },
+            _ => 0,
+        };
+        for slot in &slots[pushed..] {
+            self.push_or_refuse(fiber, &slot.op, &slot.completion, &waiter);
+        }
+        self.settle(fiber, &waiter, WaitedOps::slots(slots));
+    }
+
+    /// Suspends until nothing is owed to the waiter.
+    #[inline(always)]
+    pub(super) fn settle(&self, fiber: FiberRef, waiter: &Waiter, ops: WaitedOps) {
+        if waiter.is_settled() {
+            return;
+        }
+        fiber.set_ops(ops);
+        fiber.refill_inline();
+        fiber.set_state(State::Waiting(Wait::Ops));
+        if fiber.is_cancelled() && !self.is_unwinding(fiber) {
+            // Cancelled while it waited for room: the call that cancelled it saw no ops.
+            self.cancel_ops(fiber);
+        }
+        self.switch_out(fiber);
+        debug_assert!(waiter.is_settled(), "resumed before the last completion");
+    }
+
+    /// Gives an op to the driver, at once or when it is this fiber's turn; refuses it if the fiber
+    /// is cancelled while it waits for that.
+    #[inline(always)]
+    pub(super) fn push_or_refuse(
+        &self,
+        fiber: FiberRef,
+        op: &Op,
+        completion: &Completion,
+        waiter: &Waiter,
+    ) {
+        // SAFETY: I1. The callers' frames hold all of it until nothing is owed to the waiter, and
+        // cannot unwind before.
+        let pushed = self.in_line.get() == 0
+            && unsafe { self.driver.borrow_mut().push(op, completion, waiter) }.is_ok();
+        if !pushed {
+            // A copy: the op itself need not exist in memory on the way above.
+            let op = *op;
+            self.push_when_possible(fiber, &op, completion, waiter);
+        }
+    }
+
+    /// Waits in line for room. The op is refused if the fiber is cancelled meanwhile.
+    #[cold]
+    pub(super) fn push_when_possible(
+        &self,
+        fiber: FiberRef,
+        op: &Op,
+        completion: &Completion,
+        waiter: &Waiter,
+    ) {
+        loop {
+            if fiber.is_cancelled() && !self.is_unwinding(fiber) {
+                return completion.refuse(-libc::ECANCELED);
+            }
+            self.in_line.set(self.in_line.get() + 1);
+            self.room_queue.borrow_mut().push_back(fiber);
+            self.suspend(fiber, Wait::Room);
+            self.in_line.set(self.in_line.get() - 1);
+            if !fiber.take_grant() {
+                self.room_queue.borrow_mut().retain(|&waits| waits != fiber);
+                continue;
+            }
+            self.granted.set(self.granted.get() - 1);
+            // SAFETY: I1, as above.
+            if unsafe { self.driver.borrow_mut().push(op, completion, waiter) }.is_ok() {
+                return;
+            }
+        }
+    }
+
+    /// Hands free places to those who wait for them, in order.
+    #[cold]
+    pub(super) fn grant_room(&self) {
+        let room = self.driver.borrow().room();
+        let mut queue = self.room_queue.borrow_mut();
+        while self.granted.get() < room
+            && let Some(fiber) = queue.pop_front()
+        {
+            if fiber.state() != State::Waiting(Wait::Room) {
+                // A cancel has ended its wait: it is in the ready list already.
+                continue;
+            }
+            self.granted.set(self.granted.get() + 1);
+            fiber.grant();
+            fiber.set_state(State::Runnable);
+            self.ready.push(fiber);
+        }
+    }
+
+    /// Sets a timer for a fiber; it is to be taken back when the wait has ended.
+    pub(crate) fn set_timer(&self, at: Instant, fiber: FiberRef) -> TimerId {
+        self.has_timers.set(true);
+        self.timers.borrow_mut().insert(at, fiber)
+    }
+
+    pub(crate) fn take_back_timer(&self, id: TimerId) {
+        self.timers.borrow_mut().remove(id);
+    }
+
+    /// Whether nothing else could run while this fiber waits: no other is ready, nothing is queued
+    /// for the kernel. Then a call that does not block is cheaper than the ring.
+    #[inline]
+    pub(crate) fn is_alone(&self) -> bool {
+        !self.more_to_run.get() && self.ready.is_empty() && !self.driver.borrow().has_queued()
+    }
+
+    /// Whether nothing could run while this fiber blocks the thread: no other worker is there to
+    /// make one runnable, nothing is in the kernel, no timer is set, and all other fibers wait for
+    /// fibers to end.
+    #[inline]
+    pub(crate) fn is_solitary(&self, fiber: FiberRef) -> bool {
+        !self.more_to_run.get()
+            && self.ready.is_empty()
+            && self.waiting_for_fibers.get() + 1 == self.alive.get()
+            && self.shared.is_closed_world()
+            && !self.has_timers.get()
+            && self.driver.borrow().is_idle()
+            && self.unstarted.is_empty()
+            && self.in_line.get() == 0
+            && !fiber.is_cancelled()
+    }
+}
