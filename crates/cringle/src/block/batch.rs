@@ -8,6 +8,7 @@ use super::results::{Results, Verdict};
 use super::{FixedBuf, FixedFile};
 use crate::driver::uring::RingId;
 use crate::driver::{Op, OpSlot, Target, blocking};
+use crate::fiber::op::perform_to_the_end;
 use crate::fs::File;
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::{Here, Worker};
@@ -232,9 +233,10 @@ impl<'b> Batch<'b> {
         }
         let again = |op: Op| match worker.refuses(fiber) {
             true => -libc::ECANCELED,
-            false => worker.perform_one(fiber, op),
+            false => perform_to_the_end(worker, fiber, op),
         };
         let mut results = Results::new(self.slots, self.refused, self.exact);
+        results.note_cancelled(fiber.is_cancelled());
         results.finish(again);
         results.note_cancelled(fiber.is_cancelled());
         results

@@ -60,9 +60,17 @@ impl Results {
     pub(super) fn finish(&mut self, again: impl Fn(Op) -> i32) {
         let mut exact = self.exact.iter().copied().peekable();
         for (id, slot) in (0..).map(OpId).zip(&self.slots) {
-            let result = slot.completion.result();
+            let told = slot.completion.result();
+            let result = match told == -libc::ECANCELED && !self.cancelled {
+                // The kernel dropped it unasked.
+                true => again(slot.op),
+                false => told,
+            };
             let wanted = exact.next_if(|&(exact, _)| exact == id).map(|(_, len)| len);
             if result >= 0 && wanted.is_none_or(|len| len == result as usize) {
+                if result != told {
+                    self.verdicts.push((id, Verdict::Answer(result)));
+                }
                 continue;
             }
             let verdict = match wanted {
@@ -80,7 +88,7 @@ impl Results {
                     let why = misalignment(&slot.op).map_or(verdict, Verdict::Misaligned);
                     self.verdicts.push((id, why));
                 }
-                Verdict::Answer(answer) if answer == result => {}
+                Verdict::Answer(answer) if answer == told => {}
                 _ => self.verdicts.push((id, verdict)),
             }
         }

@@ -15,7 +15,35 @@ pub(crate) fn perform(worker: Here, fiber: FiberRef, op: Op) -> io::Result<usize
     if worker.refuses(fiber) {
         return Err(cancelled::error());
     }
-    outcome(fiber, worker.perform_one(fiber, op))
+    outcome(fiber, perform_to_the_end(worker, fiber, op))
+}
+
+/// Has the kernel perform `op`, again if it was dropped: the op's result.
+#[inline(always)]
+pub(crate) fn perform_to_the_end(worker: Here, fiber: FiberRef, op: Op) -> i32 {
+    let result = worker.perform_one(fiber, op);
+    match was_dropped(fiber, result) && !matches!(op, Op::Raw(_)) {
+        true => repeat(worker, fiber, op),
+        false => result,
+    }
+}
+
+/// Whether the kernel gave an op up that nobody cancelled. It does when it needs a thread for it,
+/// has none yet, and a pending signal keeps it from starting one. The op has not begun then.
+#[inline]
+pub(crate) fn was_dropped(fiber: FiberRef, result: i32) -> bool {
+    result == -libc::ECANCELED && !fiber.is_cancelled()
+}
+
+#[cold]
+fn repeat(worker: Here, fiber: FiberRef, op: Op) -> i32 {
+    loop {
+        worker.yield_now(fiber);
+        let result = worker.perform_one(fiber, op);
+        if !was_dropped(fiber, result) {
+            return result;
+        }
+    }
 }
 
 /// An op's result for the fiber that asked.

@@ -287,7 +287,7 @@ impl File {
         if fiber.spend_inline() {
             return true;
         }
-        worker.yield_now(fiber);
+        worker.refresh_budget(fiber);
         worker.is_solitary(fiber)
     }
 
@@ -356,7 +356,7 @@ impl File {
         if fiber.spend_inline() {
             return true;
         }
-        worker.yield_now(fiber);
+        worker.refresh_budget(fiber);
         worker.is_alone()
     }
 

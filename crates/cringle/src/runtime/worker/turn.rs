@@ -66,17 +66,24 @@ impl Worker {
         if reap {
             self.reap();
         }
-        if self.blurred.get() && !std::thread::panicking() {
-            self.clear_marks();
-        }
         // Before it may sleep: for those who wait for room that is there, nothing else comes.
-        if self.in_line.get() > 0 {
-            self.grant_room();
+        if self.blurred.get() | (self.in_line.get() > 0) {
+            self.do_chores();
         }
         if !self.has_work() {
             self.idle();
+            self.do_chores();
         } else if enter {
             self.enter(driver::Wait::No);
+            self.do_chores();
+        }
+    }
+
+    /// What there is rarely to do.
+    #[inline]
+    fn do_chores(&self) {
+        if self.blurred.get() && !std::thread::panicking() {
+            self.clear_marks();
         }
         if self.in_line.get() > 0 {
             self.grant_room();

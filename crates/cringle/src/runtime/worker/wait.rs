@@ -31,9 +31,16 @@ impl Worker {
     /// Lets the other ready fibers, and the kernel, have their turn.
     #[inline(always)]
     pub(crate) fn yield_now(&self, fiber: FiberRef) {
-        fiber.refill_inline();
         self.ready.push(fiber);
         self.switch_out(fiber);
+    }
+
+    /// Lets others have their turn because the fiber has used up its budget of calls that do not
+    /// suspend; it has a new one then.
+    #[cold]
+    pub(crate) fn refresh_budget(&self, fiber: FiberRef) {
+        fiber.refill_inline();
+        self.yield_now(fiber);
     }
 
     #[inline(always)]
