@@ -1,0 +1,52 @@
+//! Which blocks are read, and by whom.
+
+/// SplitMix64.
+pub struct Rng(pub u64);
+
+impl Rng {
+    pub fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+}
+
+/// `count` block-aligned offsets in a file of `size` bytes, the same for the same seed.
+pub fn offsets(seed: u64, count: usize, size: u64, block: u64) -> Vec<u64> {
+    let blocks = size / block;
+    assert!(blocks > 0, "the file holds no block of {block} bytes");
+    let mut rng = Rng(seed);
+    (0..count).map(|_| rng.draw() % blocks * block).collect()
+}
+
+/// The part of `all` that task `index` of `count` reads: every `count`th. So all tasks together
+/// walk through `all` once, as a loop without tasks does; `count` walks side by side would miss the
+/// cache more often, which is no fault of a runtime's.
+#[inline]
+pub fn share(all: &[u64], index: usize, count: usize) -> impl Iterator<Item = u64> {
+    all[index.min(all.len())..].iter().copied().step_by(count)
+}
+
+/// The first eight bytes of a block. Added up over all reads they are the same for everybody who
+/// read the same blocks, in whatever order they came.
+#[inline]
+pub fn head(block: &[u8]) -> u64 {
+    u64::from_ne_bytes(block[..8].try_into().expect("blocks are eight bytes at least"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shares_are_all_of_it_and_nothing_twice() {
+        let all = offsets(1, 1003, 1 << 20, 64);
+        let mut shares: Vec<_> = (0..32).map(|index| share(&all, index, 32)).collect();
+        let joined: Vec<u64> = (0..all.len()).filter_map(|turn| shares[turn % 32].next()).collect();
+        assert_eq!(joined, all);
+        assert!(shares.iter_mut().all(|share| share.next().is_none()));
+        assert!(all.iter().all(|offset| offset % 64 == 0 && *offset < 1 << 20));
+    }
+}

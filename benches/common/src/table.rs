@@ -1,0 +1,24 @@
+//! Markdown tables, aligned so that they can be read as they are.
+
+/// Prints rows of equal length; the first column is words, the others figures.
+pub fn print(head: &[&str], rows: &[Vec<String>]) {
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.chain([head[column].chars().count(), 3]).max().unwrap_or(3)
+    };
+    let widths: Vec<usize> = (0..head.len()).map(width).collect();
+    let line = |cells: Vec<&str>| {
+        let padded = cells.iter().zip(&widths).enumerate().map(|(at, (cell, &width))| match at {
+            0 => format!("{cell:<width$}"),
+            _ => format!("{cell:>width$}"),
+        });
+        println!("| {} |", padded.collect::<Vec<_>>().join(" | "));
+    };
+    line(head.to_vec());
+    let rules = widths.iter().enumerate().map(|(at, &width)| match at {
+        0 => "-".repeat(width + 2),
+        _ => "-".repeat(width + 1) + ":",
+    });
+    println!("|{}|", rules.collect::<Vec<_>>().join("|"));
+    rows.iter().for_each(|row| line(row.iter().map(String::as_str).collect()));
+}

@@ -1,0 +1,89 @@
+//! (e), (f) What fibers that do nothing cost: resident memory and page tables, told apart.
+//!
+//! Each count is taken in a process of its own, so that what was there before does not matter.
+//! All that a program sees of a fiber is counted: its stack's touched pages, its control block,
+//! what it shares with its handle, the handle, and the token it parks by.
+
+use crate::report::Report;
+use common::memory::{self, Memory};
+use cringle::fiber;
+use serde::{Deserialize, Serialize};
+use std::cell::Cell;
+use std::process::Command;
+use std::time::Instant;
+
+const BAR_KIB: f64 = 8.5;
+const KIB: f64 = 1024.0;
+
+/// What the child tells.
+#[derive(Serialize, Deserialize)]
+struct Count {
+    fibers: u64,
+    /// Until all of them were parked.
+    spawn_seconds: f64,
+    resident_bytes: u64,
+    page_table_bytes: u64,
+    /// Until all of them were woken, had ended, and were joined.
+    join_seconds: f64,
+}
+
+/// `fibers` of them, parked.
+pub(crate) fn run(title: &'static str, fibers: u64) -> Report {
+    eprintln!("{title} …");
+    let count = in_child(fibers);
+    let each = |bytes: u64| bytes as f64 / count.fibers as f64 / KIB;
+    let resident = each(count.resident_bytes);
+    let microseconds = |seconds: f64| seconds * 1e6 / count.fibers as f64;
+    let figures = vec![
+        ("fibers, all parked".to_owned(), count.fibers as f64),
+        ("resident, KiB a fiber".to_owned(), resident),
+        ("page tables, KiB a fiber".to_owned(), each(count.page_table_bytes)),
+        ("resident, MiB in all".to_owned(), count.resident_bytes as f64 / KIB / KIB),
+        ("page tables, MiB in all".to_owned(), count.page_table_bytes as f64 / KIB / KIB),
+        ("spawned and parked, s".to_owned(), count.spawn_seconds),
+        ("spawned and parked, us a fiber".to_owned(), microseconds(count.spawn_seconds)),
+        ("unparked and joined, s".to_owned(), count.join_seconds),
+        ("unparked and joined, us a fiber".to_owned(), microseconds(count.join_seconds)),
+    ];
+    let report = Report::of_single_figures(title, "", figures);
+    report.figure_bar("resident memory of an idle fiber", "KiB", resident, BAR_KIB)
+}
+
+fn in_child(fibers: u64) -> Count {
+    let program = std::env::current_exe().expect("a running program has a path");
+    let output = Command::new(program)
+        .args(["--count-memory", &fibers.to_string()])
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .expect("this program can be started");
+    assert!(output.status.success(), "the child that counts memory failed: {}", output.status);
+    serde_json::from_slice(&output.stdout).expect("the child tells a count")
+}
+
+/// The child's part.
+pub(crate) fn count(fibers: u64) {
+    let count = crate::on_one_worker(|| {
+        fiber::spawn_local(|| ()).join().expect("it does not panic");
+        let before = memory::now();
+        let start = Instant::now();
+        let parked = Cell::new(0);
+        fiber::scope(|s| {
+            let park = || {
+                parked.set(parked.get() + 1);
+                fiber::park();
+            };
+            let handles: Vec<_> = (0..fibers).map(|_| s.spawn_local(park)).collect();
+            while parked.get() < fibers {
+                fiber::yield_now();
+            }
+            let spawn_seconds = start.elapsed().as_secs_f64();
+            let Memory { resident_bytes, page_table_bytes } = memory::now() - before;
+            let start = Instant::now();
+            handles.iter().for_each(|handle| handle.thread().unpark());
+            handles.into_iter().for_each(|handle| handle.join().expect("it does not panic"));
+            let join_seconds = start.elapsed().as_secs_f64();
+            Count { fibers, spawn_seconds, resident_bytes, page_table_bytes, join_seconds }
+        })
+    });
+    println!("{}", serde_json::to_string(&count).expect("plain numbers"));
+}

@@ -1,0 +1,90 @@
+//! The ways of reading. Each opens the file and makes its buffers, starts the clock, does all
+//! reads of the job with `depth` of them under way, and stops the clock when the last is in. Each
+//! checks every read's length and adds up the blocks' first words.
+
+mod compio;
+mod cringle;
+pub(crate) mod fio;
+mod glommio;
+mod monoio;
+mod owned;
+mod plain;
+mod tokio;
+mod tokio_uring;
+mod uring;
+
+use crate::job::{Job, Task};
+use ::common::clock::Usage;
+
+/// A way of reading: what it took, and the checksum.
+pub(crate) type Engine = fn(&Job) -> (Usage, u64);
+
+/// All of them, by the names they go by.
+pub(crate) const ALL: [(&str, Engine); 19] = [
+    ("sync", plain::sync),
+    ("threads", plain::threads),
+    ("tokio", tokio::blocking),
+    ("tokio-2w", tokio::blocking_two_workers),
+    ("tokio-fs", tokio::files),
+    ("tokio-uring", |job| tokio_uring::run(job, false)),
+    ("tokio-uring-coop", |job| tokio_uring::run(job, true)),
+    ("monoio", |job| monoio::run(job, false)),
+    ("monoio-defer", |job| monoio::run(job, true)),
+    ("compio", |job| compio::run(job, false)),
+    ("compio-defer", |job| compio::run(job, true)),
+    ("glommio", glommio::run),
+    ("uring", |job| uring::run(job, false, false)),
+    ("uring-split", |job| uring::run(job, false, true)),
+    ("uring-fixed", |job| uring::run(job, true, false)),
+    ("uring-fixed-split", |job| uring::run(job, true, true)),
+    ("cringle-fibers", cringle::fibers),
+    ("cringle-batch", cringle::batch),
+    ("cringle-batch-fixed", cringle::batch_fixed),
+];
+
+/// What runs when nobody says otherwise.
+pub(crate) const USUAL: [&str; 18] = [
+    "sync",
+    "threads",
+    "tokio",
+    "tokio-fs",
+    "tokio-uring",
+    "monoio",
+    "monoio-defer",
+    "compio",
+    "compio-defer",
+    "glommio",
+    "uring",
+    "uring-split",
+    "uring-fixed",
+    "cringle-fibers",
+    "cringle-batch",
+    "cringle-batch-fixed",
+    "fio",
+    "fio-fixed",
+];
+
+/// How many of the reads asked for an engine is given: those that take ten times as long as the
+/// others do a tenth of them.
+pub(crate) fn operations_for(name: &str, operations: usize) -> usize {
+    if name.starts_with("tokio") && !name.starts_with("tokio-uring") {
+        operations.div_ceil(10)
+    } else {
+        operations
+    }
+}
+
+pub(crate) fn named(name: &str) -> Option<Engine> {
+    ALL.iter().find(|(other, _)| *other == name).map(|&(_, engine)| engine)
+}
+
+/// Why an engine cannot do this, if it cannot.
+pub(crate) fn refuses(name: &str, task: &Task) -> Option<&'static str> {
+    match name {
+        "tokio-fs" if task.direct => {
+            Some("tokio::fs reads into a buffer of its own, which is not aligned for O_DIRECT")
+        }
+        _ if name.starts_with("fio") => fio::is_missing().then_some("fio is not installed"),
+        _ => None,
+    }
+}

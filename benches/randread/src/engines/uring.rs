@@ -1,0 +1,13 @@
+//! The bare ring; see [`common::ring`].
+
+use crate::job::{Job, finish};
+use common::clock::{Meter, Usage};
+use common::ring::{Options, Reader};
+
+pub(super) fn run(job: &Job, fixed: bool, split: bool) -> (Usage, u64) {
+    let options = Options { fixed, split };
+    let mut reader = Reader::new(job.open(), job.depth(), job.block(), options).expect("a ring");
+    let meter = Meter::start();
+    let sum = reader.read(&job.offsets).expect("it reads");
+    finish(meter, sum)
+}
