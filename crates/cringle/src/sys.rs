@@ -10,6 +10,12 @@ pub(crate) const MAX_RW_BYTES: usize = 0x7fff_f000;
 /// Slices in one call, at most: the kernel's `IOV_MAX`, as std cuts them.
 pub(crate) const MAX_SLICES: usize = 1024;
 
+/// One line on standard error, which may be gone: a report must not panic (`eprintln!` does), least of
+/// all on the way to an abort.
+pub(crate) fn report(line: std::fmt::Arguments<'_>) {
+    let _ = std::io::Write::write_fmt(&mut io::stderr(), format_args!("cringle: {line}\n"));
+}
+
 /// `-errno` as an `io::Error`, a count as itself.
 #[inline]
 pub(crate) fn result_of(res: i32) -> io::Result<usize> {

@@ -567,3 +567,26 @@ fn it_is_shared_by_threads() {
     sent::<cringle::block::Submission<Vec<u8>>>();
     sent::<cringle::block::Results>();
 }
+
+/// Callbacks run on fibers of their own: with an identity, and with locals that end with them.
+#[test]
+fn a_callback_has_an_identity_and_locals_of_its_own() {
+    cringle::fiber_local! {
+        static SEEN: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+    }
+    let io = cringle::block::BlockIo::builder().build().unwrap();
+    let (tell, told) = std::sync::mpsc::channel();
+    for _ in 0..3 {
+        let tell = tell.clone();
+        let batch = cringle::block::OwnedBatch::<Vec<u8>>::new();
+        io.submit_then(batch, move |_| {
+            SEEN.with(|seen| seen.set(seen.get() + 1));
+            let _ = cringle::fiber::current().id();
+            cringle::fiber::park_timeout(std::time::Duration::from_millis(1));
+            tell.send(SEEN.with(std::cell::Cell::get)).unwrap();
+        })
+        .unwrap();
+        assert_eq!(told.recv().unwrap(), 1);
+    }
+    io.close().unwrap();
+}

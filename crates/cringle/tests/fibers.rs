@@ -889,3 +889,16 @@ fn unparkers_may_race_with_the_end_of_run() {
         stop.store(true, Ordering::Relaxed);
     });
 }
+
+/// What a closure captures is moved onto its fiber's stack when it is small, and boxed when it is not.
+#[test]
+fn a_closure_may_capture_more_than_fits_into_a_frame() {
+    let big = [7u8; 100_000];
+    let sum = cringle::run(move || {
+        let larger = [1u8; 2000];
+        let local = fiber::spawn_local(move || larger.iter().map(|&b| u32::from(b)).sum::<u32>());
+        let scoped = fiber::scope(|s| s.spawn_local(move || big.len() as u32).join().unwrap());
+        local.join().unwrap() + scoped + u32::from(big[0])
+    });
+    assert_eq!(sum, 2000 + 100_000 + 7);
+}

@@ -198,8 +198,7 @@ impl BlockIo {
         self.start(Box::new(move || {
             let pass = pass;
             // A panic of the callback is reported by the hook, and ends with it.
-            let perform = move || then(batch.perform());
-            drop(std::panic::catch_unwind(std::panic::AssertUnwindSafe(perform)));
+            drop(crate::fiber::run_as_fiber("cringle-block-callback", || then(batch.perform())));
             drop(pass);
         }));
         Ok(())

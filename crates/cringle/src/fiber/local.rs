@@ -107,9 +107,11 @@ impl<T: 'static> LocalKey<T> {
         let value: Rc<dyn Any> = found.unwrap_or_else(|| {
             // No borrow is held here: the initialiser may use other locals, or suspend.
             let value: Rc<dyn Any> = Rc::new((self.init)());
-            let mut locals = locals.borrow_mut();
-            find(&locals).unwrap_or_else(|| {
-                locals.push((key, Rc::clone(&value)));
+            let first = find(&locals.borrow());
+            // If the initialiser has asked for this very key, the value made first stays. The other
+            // one is dropped with no borrow held: its destructor may use locals.
+            first.unwrap_or_else(|| {
+                locals.borrow_mut().push((key, Rc::clone(&value)));
                 value
             })
         });
@@ -131,7 +133,7 @@ pub(super) fn destroy(fiber: FiberRef) {
         let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(last)));
         if dropped.is_err() {
             // As std does for a thread's locals: nobody could be told.
-            eprintln!("cringle: the destructor of a fiber-local panicked; aborting");
+            crate::sys::report(format_args!("the destructor of a fiber-local panicked; aborting"));
             std::process::abort();
         }
     }

@@ -53,11 +53,15 @@ impl Lock {
         };
         while !turn.came.load(Ordering::Acquire) {
             match current {
-                Some((worker, fiber)) if worker.refuses(fiber) => {
-                    if self.leave(&turn) {
+                Some((worker, fiber)) if worker.is_interrupted(fiber) => {
+                    if !self.leave(&turn) {
+                        break;
+                    }
+                    // Counted only now: it may unwind, and nobody must be left in the queue then.
+                    if worker.refuses(fiber) {
                         return Err(cancelled::error());
                     }
-                    break;
+                    return self.lock();
                 }
                 Some((worker, fiber)) => worker.suspend(fiber, Wait::Lock),
                 None => std::thread::park(),

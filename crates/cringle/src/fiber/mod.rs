@@ -29,7 +29,7 @@ pub use handle::{JoinHandle, Thread, ThreadId, current};
 pub use local::{AccessError, LocalKey};
 pub use park::{park, park_timeout, sleep, yield_now};
 pub use scope::{Scope, ScopedJoinHandle, scope};
-pub(crate) use spawn::run_main_body;
+pub(crate) use spawn::run_as_fiber;
 pub use spawn::{Builder, spawn, spawn_local};
 pub use std::thread::Result;
 pub use unblock::unblock;

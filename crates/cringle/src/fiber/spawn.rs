@@ -321,7 +321,7 @@ fn drop_unwanted<T>(packet: Packet<T>) {
     let dropped = as_fiber(&meta, || catch_unwind(AssertUnwindSafe(|| drop(result))));
     if dropped.is_err() {
         // As std does for a thread's result: nobody could be told.
-        eprintln!("cringle: the destructor of a fiber's result panicked; aborting");
+        crate::sys::report(format_args!("the destructor of a fiber's result panicked; aborting"));
         std::process::abort();
     }
 }
@@ -338,7 +338,7 @@ fn as_fiber<R>(meta: &Meta, f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// What the fiber of `run`'s closure does.
-pub(crate) fn run_main_body<T>(f: impl FnOnce() -> T) -> std::thread::Result<T> {
-    run_user_code(&Meta::new(Some("main".into())), f)
+/// Runs code of the user's on a fiber that has no handle: with a name, an identity and locals.
+pub(crate) fn run_as_fiber<T>(name: &str, f: impl FnOnce() -> T) -> std::thread::Result<T> {
+    run_user_code(&Meta::new(Some(name.into())), f)
 }

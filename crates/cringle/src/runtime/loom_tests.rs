@@ -112,7 +112,7 @@ fn loom_a_post_says_when_the_sender_must_wake() {
 fn loom_a_nudge_is_not_slept_over() {
     every(|| {
         let signal = Signal::new();
-        let inbox = Arc::new(Inbox::new(signal.clone()));
+        let inbox = Arc::new(Inbox::<u32, Signal>::new(signal.clone()));
         let stopped = Arc::new(AtomicBool::new(false));
         let (theirs, says) = (Arc::clone(&inbox), Arc::clone(&stopped));
         let stops = thread::spawn(move || {

@@ -42,8 +42,9 @@ fn install(signal: c_int, before: &OnceLock<libc::sigaction>) {
 }
 
 extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the kernel passes a valid siginfo of a fault, which has an address.
-    let address = unsafe { (*info).si_addr() } as usize;
+    // SAFETY: the kernel passes a valid siginfo; one with a positive code is of a fault, and has an
+    // address (one that `kill` sent has none).
+    let address = unsafe { if (*info).si_code > 0 { (*info).si_addr() as usize } else { 0 } };
     if let Some((_, fiber)) = Worker::current() {
         let (guard, stack_bytes) = fiber.stack();
         if guard_holds(guard, address) {

@@ -260,7 +260,7 @@ impl Seat {
         let stack_bytes = MAIN_STACK_BYTES.max(min_stack_bytes());
         let outcome: Cell<Option<std::thread::Result<T>>> = Cell::new(None);
         let body = || {
-            outcome.set(Some(crate::fiber::run_main_body(f)));
+            outcome.set(Some(crate::fiber::run_as_fiber("main", f)));
             shared.stop();
         };
         // SAFETY: I2. `worker.run` below returns only when this fiber has ended.
@@ -297,7 +297,7 @@ impl Seat {
 /// the kernel writes to would be lost with it.
 fn run_to_the_end(worker: &Worker) {
     if catch_unwind(AssertUnwindSafe(|| worker.run())).is_err() {
-        eprintln!("cringle: a worker panicked outside of any fiber; aborting");
+        crate::sys::report(format_args!("a worker panicked outside of any fiber; aborting"));
         std::process::abort();
     }
 }

@@ -198,10 +198,10 @@ fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
 #[cold]
 fn broken_ring(errno: i32) -> ! {
     let error = io::Error::from_raw_os_error(errno);
-    eprintln!(
-        "cringle: io_uring_enter failed: {error}. The worker's ring is unusable (was its descriptor \
+    crate::sys::report(format_args!(
+        "io_uring_enter failed: {error}. The worker's ring is unusable (was its descriptor \
          closed by something else, or a seccomp filter installed after start?); aborting, because \
          the kernel may still write into buffers of waiting fibers"
-    );
+    ));
     std::process::abort()
 }

@@ -275,7 +275,10 @@ impl Drop for Uring {
     /// process if a frame is still owed something: the kernel would write into it later.
     fn drop(&mut self) {
         if self.in_flight > 0 || !self.cancels.is_idle() {
-            eprintln!("cringle: a ring was closed with {} ops in flight; aborting", self.in_flight);
+            crate::sys::report(format_args!(
+                "a ring was closed with {} ops in flight; aborting",
+                self.in_flight
+            ));
             std::process::abort();
         }
         self.wake.closing = true;

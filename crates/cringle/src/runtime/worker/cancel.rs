@@ -30,6 +30,11 @@ impl Worker {
         true
     }
 
+    /// Whether a wait of this fiber is to end because it is cancelled; nothing is counted.
+    pub(crate) fn is_interrupted(&self, fiber: FiberRef) -> bool {
+        fiber.is_cancelled() && !self.is_unwinding(fiber)
+    }
+
     /// Unwinds the fiber if it is cancelled: what a wait does whose signature has no room for an
     /// error. Not where panics abort.
     #[inline]
@@ -81,7 +86,9 @@ impl Worker {
             let State::Waiting(wait) = fiber.state() else { continue };
             let name = fiber.meta().and_then(|meta| meta.name()).unwrap_or("<unnamed>");
             let what = fiber.op_name().unwrap_or(wait.describe());
-            eprintln!("cringle: `run` is ending, but fiber '{name}' still waits for: {what}");
+            crate::sys::report(format_args!(
+                "`run` is ending, but fiber '{name}' still waits for: {what}"
+            ));
         }
         next_timer
     }

@@ -7,17 +7,26 @@ use crate::runtime::stack::Stack;
 use corosensei::Coroutine;
 use std::io;
 
+/// A body up to this size is moved onto its fiber's stack; `corosensei` refuses more than 1024 bytes,
+/// and a larger one is boxed.
+const MOVED_BODY_BYTES: usize = 512;
+
 impl Worker {
     /// Starts a fiber here and now: it is appended to the ready list.
     ///
     /// # Safety
     ///
     /// I2: what `body` borrows outlives the fiber (the caller waits for its end).
-    pub(crate) unsafe fn start(
+    pub(crate) unsafe fn start<B: FnOnce()>(
         &self,
         stack_bytes: usize,
-        body: impl FnOnce(),
+        body: B,
     ) -> io::Result<FiberRef> {
+        if size_of::<B>() > MOVED_BODY_BYTES {
+            let body: Box<dyn FnOnce() + '_> = Box::new(body);
+            // SAFETY: handed on to the caller.
+            return unsafe { self.start(stack_bytes, body) };
+        }
         let stack = self.stacks.borrow_mut().take(stack_bytes)?;
         self.me().made.bump();
         // SAFETY: handed on to the caller.
@@ -53,11 +62,13 @@ impl Worker {
             // keep until it has ended.
             Ok(stack) => drop(unsafe { self.start_on(stack, unstarted.body) }),
             // An unstarted fiber is never dropped: it waits for another one's stack.
-            Err(_) if self.table.borrow().occupied > 0 => {
+            Err(e) if self.table.borrow().occupied > 0 => {
+                let text = "a fiber waits for another one's stack";
+                crate::sys::report(format_args!("{text}: {e}"));
                 self.postponed.borrow_mut().push_back(unstarted);
             }
             Err(e) => {
-                eprintln!("cringle: a fiber cannot be started: {e}; aborting");
+                crate::sys::report(format_args!("a fiber cannot be started: {e}; aborting"));
                 std::process::abort();
             }
         }

@@ -44,6 +44,11 @@ impl Table {
 
 impl Drop for Table {
     fn drop(&mut self) {
+        if self.occupied > 0 {
+            // Their frames may be written to by the kernel, or borrowed by other threads.
+            crate::sys::report(format_args!("a worker ended before its fibers; aborting"));
+            std::process::abort();
+        }
         for block in self.blocks.drain(..) {
             // SAFETY: I2. The worker ends after its last fiber, and nothing else refers to blocks.
             drop(unsafe { Box::from_raw(block.as_ptr()) });
