@@ -141,7 +141,7 @@ impl<'b> Batch<'b> {
     /// another the result is `InvalidInput`.
     #[inline]
     pub fn read_fixed(&mut self, file: &'b FixedFile, buf: &'b mut FixedBuf, offset: u64) -> OpId {
-        let (target, len) = (Target::Fixed(file.slot()), op_len(buf.len()));
+        let (target, len) = (Target::fixed(file.slot()), op_len(buf.len()));
         let op = Op::ReadFixed { target, buf: buf.start(), len, offset, index: buf.slot() };
         self.push_fixed(op, offset, file.ring(), buf.ring())
     }
@@ -150,7 +150,7 @@ impl<'b> Batch<'b> {
     /// result is `InvalidInput`.
     #[inline]
     pub fn write_fixed(&mut self, file: &'b FixedFile, buf: &'b FixedBuf, offset: u64) -> OpId {
-        let (target, len) = (Target::Fixed(file.slot()), op_len(buf.len()));
+        let (target, len) = (Target::fixed(file.slot()), op_len(buf.len()));
         let op = Op::WriteFixed { target, buf: buf.start(), len, offset, index: buf.slot() };
         self.push_fixed(op, offset, file.ring(), buf.ring())
     }

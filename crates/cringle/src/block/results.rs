@@ -2,7 +2,7 @@
 
 use super::{Batch, OpId};
 use crate::driver::uring::means_cancelled;
-use crate::driver::{Op, OpSlot, Target};
+use crate::driver::{Op, OpSlot};
 use crate::fs::direct::Misaligned;
 use crate::fs::perform_aside;
 use crate::runtime::cancelled;
@@ -255,8 +255,8 @@ fn rest_of(op: Op, done: usize, left: usize) -> Op {
 
 fn is_regular(op: &Op) -> bool {
     match op {
-        Op::Read { target: Target::Fd(fd), .. } | Op::Write { target: Target::Fd(fd), .. } => {
-            sys::file_kind(*fd).regular
+        Op::Read { target, .. } | Op::Write { target, .. } => {
+            target.as_fd().is_some_and(|fd| sys::file_kind(fd).regular)
         }
         _ => false,
     }
@@ -272,8 +272,8 @@ fn misalignment(op: &Op) -> Option<Misaligned> {
         Op::WriteFixed { target, buf, len, offset, .. } => (target, buf.addr(), len, offset),
         _ => return None,
     };
-    match target {
-        Target::Fd(fd) => Misaligned::find(fd, address, len as usize, offset),
-        Target::Fixed(_) => Misaligned::find_registered(address, len as usize, offset),
+    match target.as_fd() {
+        Some(fd) => Misaligned::find(fd, address, len as usize, offset),
+        None => Misaligned::find_registered(address, len as usize, offset),
     }
 }

@@ -27,7 +27,7 @@ unsafe fn attempt(op: &Op) -> i32 {
             Op::Nop => 0,
             Op::Read { target, buf, len, offset }
             | Op::ReadFixed { target, buf, len, offset, .. } => {
-                let Target::Fd(fd) = target else { return -libc::EBADF };
+                let Some(fd) = target.as_fd() else { return -libc::EBADF };
                 match offset {
                     AT_CURSOR => libc::read(fd, buf.cast(), len as usize),
                     _ => libc::pread(fd, buf.cast(), len as usize, offset as libc::off_t),
@@ -35,7 +35,7 @@ unsafe fn attempt(op: &Op) -> i32 {
             }
             Op::Write { target, buf, len, offset }
             | Op::WriteFixed { target, buf, len, offset, .. } => {
-                let Target::Fd(fd) = target else { return -libc::EBADF };
+                let Some(fd) = target.as_fd() else { return -libc::EBADF };
                 match offset {
                     AT_CURSOR => libc::write(fd, buf.cast(), len as usize),
                     _ => libc::pwrite(fd, buf.cast(), len as usize, offset as libc::off_t),

@@ -5,10 +5,41 @@ use std::ffi::{c_char, c_int};
 use std::os::fd::RawFd;
 
 /// A file as an op names it: by descriptor, or by its index among the ring's registered files.
+///
+/// One number, written by one store: a processor that reads two narrow stores back as a wide one waits
+/// until both have left its buffer, and ops are read back soon after they are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
-    Fd(RawFd),
-    Fixed(u32),
+pub(crate) struct Target(u64);
+
+impl Target {
+    const FIXED: u64 = 1 << 32;
+
+    #[inline]
+    pub(crate) fn fd(fd: RawFd) -> Target {
+        Target(u64::from(fd as u32))
+    }
+
+    #[inline]
+    pub(crate) fn fixed(index: u32) -> Target {
+        Target(Target::FIXED | u64::from(index))
+    }
+
+    #[inline]
+    pub(crate) fn is_fixed(self) -> bool {
+        self.0 & Target::FIXED != 0
+    }
+
+    /// The descriptor or the index, as the kernel takes it.
+    #[inline]
+    pub(crate) fn number(self) -> i32 {
+        self.0 as u32 as i32
+    }
+
+    /// The descriptor, if it is one.
+    #[inline]
+    pub(crate) fn as_fd(self) -> Option<RawFd> {
+        (!self.is_fixed()).then(|| self.number())
+    }
 }
 
 /// The offset that means "at the file's own cursor". Only for what has no cursor (pipes, ttys)

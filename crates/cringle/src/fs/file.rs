@@ -216,7 +216,7 @@ impl File {
     /// How an op names it.
     #[inline]
     pub(crate) fn target(&self) -> Target {
-        Target::Fd(self.std.as_raw_fd())
+        Target::fd(self.std.as_raw_fd())
     }
 
     pub(super) fn cursor_lock(&self) -> &CursorLock {

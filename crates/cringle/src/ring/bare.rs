@@ -85,7 +85,7 @@ impl BareRing {
         let place = &mut self.slots[slot];
         assert!(place.waiter.is_settled(), "slot {slot} is in use");
         place.completion = Completion::new();
-        let op = Op::Read { target: Target::Fd(fd.as_raw_fd()), buf, len, offset };
+        let op = Op::Read { target: Target::fd(fd.as_raw_fd()), buf, len, offset };
         // SAFETY: I1. The slot's address stays until the ring is dropped, which waits; the rest is
         // the caller's promise.
         unsafe { self.driver.push(&op, &place.completion, &place.waiter) }

@@ -52,8 +52,9 @@ pub(super) fn entry(op: &Op) -> Entry {
 
 #[inline(always)]
 fn on(target: Target, build: impl FnOnce(types::Fd) -> Entry) -> Entry {
-    match target {
-        Target::Fd(fd) => build(types::Fd(fd)),
-        Target::Fixed(index) => build(types::Fd(index as i32)).flags(Flags::FIXED_FILE),
+    let entry = build(types::Fd(target.number()));
+    match target.is_fixed() {
+        true => entry.flags(Flags::FIXED_FILE),
+        false => entry,
     }
 }

@@ -59,7 +59,7 @@ impl Rig {
     }
 
     fn read(&mut self, fd: &impl AsFd) -> Result<usize, Full> {
-        let target = Target::Fd(fd.as_fd().as_raw_fd());
+        let target = Target::fd(fd.as_fd().as_raw_fd());
         self.push(|buf| Op::Read { target, buf, len: 1, offset: super::super::op::AT_CURSOR })
     }
 

@@ -70,11 +70,13 @@ impl Worker {
         if self.blurred.get() | (self.in_line.get() > 0) {
             self.do_chores();
         }
+        if enter {
+            self.enter(driver::Wait::No);
+            self.do_chores();
+        }
+        // What ends within the submitting call (a read from the page cache) is there now.
         if !self.has_work() {
             self.idle();
-            self.do_chores();
-        } else if enter {
-            self.enter(driver::Wait::No);
             self.do_chores();
         }
     }
