@@ -1,7 +1,7 @@
 //! Ops as plain system calls on the calling thread: outside of `run`, and for a fiber that unwinds.
 
-use super::op::AT_CURSOR;
 use super::Op;
+use super::op::AT_CURSOR;
 use crate::sys::errno;
 
 /// Performs the op now; its count, or a negated errno.
