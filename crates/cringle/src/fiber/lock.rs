@@ -58,10 +58,8 @@ impl Lock {
                         break;
                     }
                     // Counted only now: it may unwind, and nobody must be left in the queue then.
-                    if worker.refuses(fiber) {
-                        return Err(cancelled::error());
-                    }
-                    return self.lock();
+                    worker.refuses(fiber);
+                    return Err(cancelled::error());
                 }
                 Some((worker, fiber)) => worker.suspend(fiber, Wait::Lock),
                 None => std::thread::park(),

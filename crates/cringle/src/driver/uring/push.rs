@@ -150,7 +150,7 @@ impl Uring {
 
     #[cold]
     pub(super) fn make_space(&mut self) {
-        let (want, flags) = if self.sqpoll { (0, ENTER_SQ_WAIT) } else { (0, ENTER_GETEVENTS) };
-        self.call_enter(want, flags, None);
+        let flags = if self.sqpoll { ENTER_SQ_WAIT } else { ENTER_GETEVENTS };
+        self.call_enter(0, flags, None);
     }
 }

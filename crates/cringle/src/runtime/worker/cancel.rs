@@ -31,6 +31,7 @@ impl Worker {
     }
 
     /// Whether a wait of this fiber is to end because it is cancelled; nothing is counted.
+    #[inline]
     pub(crate) fn is_interrupted(&self, fiber: FiberRef) -> bool {
         fiber.is_cancelled() && !self.is_unwinding(fiber)
     }
@@ -39,7 +40,7 @@ impl Worker {
     /// error. Not where panics abort.
     #[inline]
     pub(crate) fn interrupt_if_cancelled(&self, fiber: FiberRef) {
-        if fiber.is_cancelled() && !self.is_unwinding(fiber) {
+        if self.is_interrupted(fiber) {
             cancelled::unwind();
         }
     }

@@ -135,7 +135,7 @@ impl Worker {
         fiber.set_ops(ops);
         fiber.refill_inline();
         fiber.set_state(State::Waiting(Wait::Ops));
-        if fiber.is_cancelled() && !self.is_unwinding(fiber) {
+        if self.is_interrupted(fiber) {
             // Cancelled while it waited for room: the call that cancelled it saw no ops.
             self.cancel_ops(fiber);
         }
@@ -174,7 +174,7 @@ impl Worker {
         waiter: &Waiter,
     ) {
         loop {
-            if fiber.is_cancelled() && !self.is_unwinding(fiber) {
+            if self.is_interrupted(fiber) {
                 return completion.refuse(-libc::ECANCELED);
             }
             self.in_line.set(self.in_line.get() + 1);
