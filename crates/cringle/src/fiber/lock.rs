@@ -3,7 +3,6 @@
 //! The OS lock inside is held for a few instructions, never over a suspension (**I6**). Unlocking
 //! hands the lock to whoever has waited longest; nobody can overtake.
 
-use crate::runtime::cancelled;
 use crate::runtime::fiber::Wait;
 use crate::runtime::waker::Waker;
 use crate::runtime::worker::Worker;
@@ -59,7 +58,7 @@ impl Lock {
                     }
                     // Counted only now: it may unwind, and nobody must be left in the queue then.
                     worker.refuses(fiber);
-                    return Err(cancelled::error());
+                    return Err(fiber.cancel_error());
                 }
                 Some((worker, fiber)) => worker.suspend(fiber, Wait::Lock),
                 None => std::thread::park(),

@@ -2,7 +2,6 @@
 
 use crate::driver::Op;
 use crate::driver::uring::means_cancelled;
-use crate::runtime::cancelled;
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::{Here, Worker};
 use crate::sys;
@@ -13,7 +12,7 @@ use std::io;
 #[inline(always)]
 pub(crate) fn perform(worker: Here, fiber: FiberRef, op: Op) -> io::Result<usize> {
     if worker.refuses(fiber) {
-        return Err(cancelled::error());
+        return Err(fiber.cancel_error());
     }
     outcome(fiber, perform_to_the_end(worker, fiber, op))
 }
@@ -50,7 +49,7 @@ fn repeat(worker: Here, fiber: FiberRef, op: Op) -> i32 {
 #[inline]
 pub(crate) fn outcome(fiber: FiberRef, result: i32) -> io::Result<usize> {
     if result < 0 && fiber.is_cancelled() && means_cancelled(result) {
-        return Err(cancelled::error());
+        return Err(fiber.cancel_error());
     }
     sys::result_of(result)
 }

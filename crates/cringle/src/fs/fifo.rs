@@ -12,7 +12,6 @@
 //! The kernel does not tell when a writer opens and writes nothing, so both look again after a
 //! pause.
 
-use crate::runtime::cancelled;
 use crate::runtime::fiber::{FiberRef, Wait};
 use crate::runtime::worker::Here;
 use crate::sys;
@@ -35,7 +34,7 @@ impl Pauses {
     /// Waits for a while. Fails if the fiber is cancelled.
     pub(super) fn pause(&mut self, worker: Here, fiber: FiberRef) -> io::Result<()> {
         if worker.refuses(fiber) {
-            return Err(cancelled::error());
+            return Err(fiber.cancel_error());
         }
         if self.rounds < YIELDS {
             worker.yield_now(fiber);

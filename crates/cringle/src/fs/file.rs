@@ -409,7 +409,7 @@ impl File {
     pub(super) fn read_cached_at_cursor(&self, buf: &mut [u8]) -> io::Result<Inline> {
         let Some((worker, fiber)) = self.ring() else { return Ok(Inline::Rest(0)) };
         if worker.refuses(fiber) {
-            return Err(crate::runtime::cancelled::error());
+            return Err(fiber.cancel_error());
         }
         Ok(self.read_inline(worker, fiber, buf, -1))
     }
@@ -560,7 +560,7 @@ impl FileExt for File {
         };
         self.check_offset(offset)?;
         if worker.refuses(fiber) {
-            return Err(crate::runtime::cancelled::error());
+            return Err(fiber.cancel_error());
         }
         let most = buf.len().min(MAX_RW_BYTES);
         let done = match self.read_inline(worker, fiber, &mut buf[..most], offset as i64) {
@@ -586,7 +586,7 @@ impl FileExt for File {
         };
         self.check_offset(offset)?;
         if worker.refuses(fiber) {
-            return Err(crate::runtime::cancelled::error());
+            return Err(fiber.cancel_error());
         }
         if let Some(count) = self.write_inline(worker, fiber, buf, offset as i64) {
             return Ok(count);

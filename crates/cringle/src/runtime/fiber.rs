@@ -358,6 +358,12 @@ impl Fiber {
         self.cancelled.set(true);
     }
 
+    /// What a call of this fiber is answered that is refused or given up because it is cancelled.
+    #[cold]
+    pub(crate) fn cancel_error(&self) -> std::io::Error {
+        super::cancelled::error()
+    }
+
     /// Counts a refusal; the number so far.
     pub(crate) fn count_refusal(&self) -> u32 {
         let refusals = self.refusals.get() + 1;
