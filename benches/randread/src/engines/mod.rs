@@ -3,6 +3,7 @@
 //! checks every read's length and adds up the blocks' first words.
 
 mod compio;
+mod coroutines;
 mod cringle;
 pub(crate) mod fio;
 mod glommio;
@@ -20,7 +21,7 @@ use ::common::clock::Usage;
 pub(crate) type Engine = fn(&Job) -> (Usage, u64);
 
 /// All of them, by the names they go by.
-pub(crate) const ALL: [(&str, Engine); 19] = [
+pub(crate) const ALL: [(&str, Engine); 20] = [
     ("sync", plain::sync),
     ("threads", plain::threads),
     ("tokio", tokio::blocking),
@@ -37,13 +38,14 @@ pub(crate) const ALL: [(&str, Engine); 19] = [
     ("uring-split", |job| uring::run(job, false, true)),
     ("uring-fixed", |job| uring::run(job, true, false)),
     ("uring-fixed-split", |job| uring::run(job, true, true)),
+    ("coroutines", coroutines::run),
     ("cringle-fibers", cringle::fibers),
     ("cringle-batch", cringle::batch),
     ("cringle-batch-fixed", cringle::batch_fixed),
 ];
 
 /// What runs when nobody says otherwise.
-pub(crate) const USUAL: [&str; 18] = [
+pub(crate) const USUAL: [&str; 19] = [
     "sync",
     "threads",
     "tokio",
@@ -57,6 +59,7 @@ pub(crate) const USUAL: [&str; 18] = [
     "uring",
     "uring-split",
     "uring-fixed",
+    "coroutines",
     "cringle-fibers",
     "cringle-batch",
     "cringle-batch-fixed",
