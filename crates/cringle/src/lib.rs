@@ -44,6 +44,7 @@
 //! | use files | [`fs`], as `std::fs` |
 //! | read or write many blocks at once | [`block::Batch`]; without fibers [`block::BlockIo`] |
 //! | wait for any other descriptor | [`io::ready`] |
+//! | bound how long something takes, stop it | [`time::timeout`], [`cancel`], [`fiber::try_scope`] |
 //! | call what blocks | [`fiber::unblock`] |
 //! | use an opcode that is not wrapped | `ring::submit`, feature `raw` |
 //!
@@ -67,6 +68,7 @@ compile_error!("cringle stands on io_uring: it is for Linux only");
 compile_error!("cringle needs a 64-bit address space: fibers' stacks are mapped by the mebibyte");
 
 pub mod block;
+pub mod cancel;
 mod driver;
 pub mod fiber;
 pub mod fs;
@@ -76,6 +78,7 @@ pub mod os;
 pub mod ring;
 pub mod runtime;
 mod sys;
+pub mod time;
 
 pub use runtime::cancelled::Cancelled;
 pub use runtime::run::{Builder, run};

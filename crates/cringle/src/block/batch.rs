@@ -236,9 +236,9 @@ impl<'b> Batch<'b> {
             false => perform_to_the_end(worker, fiber, op),
         };
         let mut results = Results::new(self.slots, self.refused, self.exact);
-        results.note_cancelled(fiber.is_cancelled());
+        results.note_cancelled(fiber.cause());
         results.finish(again);
-        results.note_cancelled(fiber.is_cancelled());
+        results.note_cancelled(fiber.cause());
         results
     }
 

@@ -5,7 +5,7 @@ use crate::driver::uring::means_cancelled;
 use crate::driver::{Op, OpSlot};
 use crate::fs::direct::Misaligned;
 use crate::fs::perform_aside;
-use crate::runtime::cancelled;
+use crate::runtime::cancelled::Reason;
 use crate::sys::{self, MAX_RW_BYTES};
 use std::io::{self, Read, Write};
 
@@ -18,7 +18,7 @@ pub struct Results {
     verdicts: Vec<(OpId, Verdict)>,
     /// Of no use any more but for its memory.
     exact: Vec<(OpId, usize)>,
-    cancelled: bool,
+    cancelled: Option<Reason>,
 }
 
 // SAFETY: the pointers in it are of operations that have ended, and are not followed any more.
@@ -47,11 +47,11 @@ impl Results {
         verdicts: Vec<(OpId, Verdict)>,
         exact: Vec<(OpId, usize)>,
     ) -> Results {
-        Results { slots, verdicts, exact, cancelled: false }
+        Results { slots, verdicts, exact, cancelled: None }
     }
 
-    /// The fiber was cancelled: what the kernel gave up is its doing.
-    pub(super) fn note_cancelled(&mut self, cancelled: bool) {
+    /// Why the fiber is cancelled, if it is: what the kernel gave up is its doing.
+    pub(super) fn note_cancelled(&mut self, cancelled: Option<Reason>) {
         self.cancelled = cancelled;
     }
 
@@ -61,7 +61,7 @@ impl Results {
         let mut exact = self.exact.iter().copied().peekable();
         for (id, slot) in (0..).map(OpId).zip(&self.slots) {
             let told = slot.completion.result();
-            let result = match told == -libc::ECANCELED && !self.cancelled {
+            let result = match told == -libc::ECANCELED && self.cancelled.is_none() {
                 // The kernel dropped it unasked.
                 true => again(slot.op),
                 false => told,
@@ -127,8 +127,11 @@ impl Results {
 
     #[inline]
     fn answer(&self, result: i32) -> io::Result<usize> {
-        if result < 0 && self.cancelled && means_cancelled(result) {
-            return Err(cancelled::error());
+        if let Some(reason) = self.cancelled
+            && result < 0
+            && means_cancelled(result)
+        {
+            return Err(reason.error());
         }
         sys::result_of(result)
     }

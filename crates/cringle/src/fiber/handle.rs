@@ -4,6 +4,7 @@ use super::packet::Packet;
 use crate::runtime::cancelled;
 use crate::runtime::identity::Identity;
 use crate::runtime::worker::Worker;
+use std::io;
 use std::num::NonZeroU64;
 use std::sync::{Arc, OnceLock};
 
@@ -39,10 +40,24 @@ impl<T> JoinHandle<T> {
     ///
     /// If the calling fiber is cancelled meanwhile, it unwinds; the other one is then detached.
     pub fn join(self) -> super::Result<T> {
-        while !self.packet.wait() {
+        // Where panics abort, a join has no way to say that it was cancelled.
+        while !self.packet.wait(|| cfg!(panic = "unwind") && super::is_refused()) {
             cancelled::unwind();
         }
         self.packet.take()
+    }
+
+    /// Like [`join`](Self::join), and returns an error where that unwinds: the other fiber is then
+    /// detached.
+    ///
+    /// # Errors
+    ///
+    /// The caller was cancelled first: see [`cancel::reason`](crate::cancel::reason).
+    pub fn join_cancellable(self) -> io::Result<super::Result<T>> {
+        match self.packet.wait(super::is_refused) {
+            true => Ok(self.packet.take()),
+            false => Err(super::refusal()),
+        }
     }
 
     /// The fiber, to unpark it or to tell its name.

@@ -15,28 +15,48 @@
 //! them and goes on. Timers that are due come before completions, and completions come in the
 //! order in which the kernel reports them.
 
+mod enclosure;
 mod handle;
 mod local;
 pub(crate) mod lock;
 pub(crate) mod op;
 mod packet;
 mod park;
+mod protect;
 mod scope;
 mod spawn;
+mod try_scope;
 pub(crate) mod unblock;
 
 pub use handle::{JoinHandle, Thread, ThreadId, current};
 pub use local::{AccessError, LocalKey};
-pub use park::{park, park_timeout, sleep, yield_now};
+pub(crate) use park::sleep_till_cancellable;
+pub use park::{
+    park, park_cancellable, park_timeout, park_timeout_cancellable, sleep, sleep_cancellable,
+    yield_now, yield_now_cancellable,
+};
+pub use protect::protect;
 pub use scope::{Scope, ScopedJoinHandle, scope};
 pub(crate) use spawn::run_as_fiber;
 pub use spawn::{Builder, spawn, spawn_local};
 pub use std::thread::Result;
+pub use try_scope::{TryScope, try_scope};
 pub use unblock::unblock;
 
 use crate::runtime::worker::Worker;
 use std::io;
 use std::num::NonZeroUsize;
+
+/// Whether the calling fiber's call is refused because it is cancelled; it is counted.
+fn is_refused() -> bool {
+    Worker::current().is_some_and(|(worker, fiber)| worker.refuses(fiber))
+}
+
+/// What the calling fiber is told then.
+fn refusal() -> io::Error {
+    let (_, fiber) = Worker::current().expect("only fibers are cancelled");
+    fiber.cancel_error()
+}
 
 /// Whether the calling fiber is unwinding. (`std::thread::panicking` tells it of the thread, and so
 /// of any fiber that is suspended in a destructor on it.) Outside of a fiber: std's answer.

@@ -7,6 +7,7 @@
 //! seen that. The waker is written before `JOINING` is set and taken by whoever replaces that
 //! state. Both sides own a count of the packet, so its memory outlives the last touch (**I10**).
 
+use crate::runtime::cancelled::Cancelled;
 use crate::runtime::fiber::Wait;
 use crate::runtime::identity::Meta;
 use crate::runtime::waker::Waker;
@@ -48,21 +49,23 @@ impl<T> Packet<T> {
         self.state.load(Ordering::Acquire) == FINISHED
     }
 
-    /// For the fiber: leaves the result, and wakes who waits for it.
-    pub(super) fn finish(&self, result: std::thread::Result<T>) {
+    /// For the fiber: leaves the result, and wakes who waits for it. Says whether somebody does.
+    pub(super) fn finish(&self, result: std::thread::Result<T>) -> bool {
         // SAFETY: until FINISHED is set, the fiber alone touches the result.
         unsafe { *self.result.get() = Some(result) };
-        if self.state.swap(FINISHED, Ordering::AcqRel) == JOINING {
+        let joining = self.state.swap(FINISHED, Ordering::AcqRel) == JOINING;
+        if joining {
             // SAFETY: JOINING was set after the waker was written, and the joiner does not touch
             // it again before it has seen FINISHED.
             let joiner = unsafe { (*self.joiner.get()).take() };
             joiner.expect("a joiner leaves its waker").wake();
         }
+        joining
     }
 
-    /// For the one handle: waits until the fiber has ended. False if the waiting fiber was
-    /// cancelled first.
-    pub(super) fn wait(&self) -> bool {
+    /// For the one handle: waits until the fiber has ended. False if the wait was interrupted first:
+    /// of that the waiting fiber is asked whenever it runs.
+    pub(super) fn wait(&self, interrupted: impl Fn() -> bool) -> bool {
         if self.is_finished() {
             return true;
         }
@@ -77,8 +80,7 @@ impl<T> Packet<T> {
         loop {
             match current {
                 Some((worker, fiber)) => {
-                    // Where panics abort, a join has no way to say that it was cancelled.
-                    if cfg!(panic = "unwind") && worker.refuses(fiber) {
+                    if interrupted() {
                         return self.take_back_waker();
                     }
                     worker.suspend_for_fibers(fiber, Wait::Join);
@@ -113,7 +115,22 @@ impl<T> Packet<T> {
     /// For the handle, once [`wait`](Self::wait) said yes.
     pub(super) fn take(&self) -> std::thread::Result<T> {
         debug_assert!(self.is_finished());
-        // SAFETY: after FINISHED the fiber does not touch the result, and there is one handle.
-        unsafe { (*self.result.get()).take() }.expect("a result is taken once")
+        self.take_if_there().expect("a result is taken once")
+    }
+
+    /// The same, for whoever comes last.
+    pub(super) fn take_if_there(&self) -> Option<std::thread::Result<T>> {
+        debug_assert!(self.is_finished());
+        // SAFETY: after FINISHED the fiber does not touch the result. There is one handle, and where a
+        // scope asks too, whoever had that handle has ended.
+        unsafe { (*self.result.get()).take() }
+    }
+
+    /// For the handle, once [`wait`](Self::wait) said yes: whether the fiber was unwound because it
+    /// was cancelled.
+    pub(super) fn was_cancelled(&self) -> bool {
+        // SAFETY: as above; the reference is gone when this returns.
+        let result = unsafe { &*self.result.get() };
+        matches!(result, Some(Err(payload)) if payload.is::<Cancelled>())
     }
 }

@@ -4,20 +4,19 @@
 //! ended and its result is gone. So what they borrow, they may (**I2**).
 
 use super::Thread;
+use super::enclosure::{Enclosure, enclose};
 use super::packet::Packet;
 use super::spawn::{Builder, expect_spawned};
 use crate::runtime::cancelled::{self, Cancelled};
-use crate::runtime::fiber::Wait;
-use crate::runtime::waker::Waker;
+use crate::runtime::unwinding;
 use crate::runtime::worker::Worker;
-use std::any::Any;
+use std::io;
 use std::marker::PhantomData;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Runs `f` with a scope in which fibers may borrow what lives outside of it, and returns when all
-/// of them have ended: `std::thread::scope`, for fibers.
+/// of them have ended: `std::thread::scope`, for fibers. What fails as a whole, and ends early then,
+/// is a [`try_scope`](super::try_scope).
 ///
 /// ```
 /// use cringle::fiber;
@@ -33,49 +32,52 @@ use std::sync::{Arc, OnceLock};
 /// });
 /// ```
 ///
+/// What cannot be written: a borrow of what the fiber may outlive,
+///
+/// ```compile_fail
+/// # cringle::run(|| {
+/// cringle::fiber::scope(|s| {
+///     let inside = String::new();
+///     s.spawn_local(|| inside.len());
+/// });
+/// # });
+/// ```
+///
+/// and a scope that is kept past its end.
+///
+/// ```compile_fail
+/// # cringle::run(|| {
+/// let kept = cringle::fiber::scope(|s| s);
+/// kept.spawn(|| ());
+/// # });
+/// ```
+///
 /// # Panics
 ///
-/// With `f`'s panic; else if a fiber panicked whose handle was not joined. (If it was cancelled,
-/// the caller is unwound as a cancelled fiber is.)
+/// With `f`'s panic; else with that of a function given to [`Scope::on_exit`]; else if a fiber
+/// panicked whose handle was not joined. (If the caller is cancelled, and fibers were for it, the
+/// caller is unwound as a cancelled fiber is.)
 ///
 /// # Cancellation
 ///
-/// The wait for the fibers is not interrupted: they borrow from this frame. They are cancelled
-/// themselves when the runtime ends.
+/// The wait for the fibers is not interrupted: they borrow from this frame. They are cancelled with
+/// the caller, and by [`Scope::cancel`].
 #[track_caller]
 pub fn scope<'env, F, T>(f: F) -> T
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {
-    let current = Worker::current();
-    let owner = match current {
-        Some((worker, fiber)) => worker.waker(fiber),
-        None => Waker::Thread(std::thread::current()),
-    };
-    let data = Arc::new(ScopeData {
-        running: AtomicUsize::new(0),
-        unclaimed_panics: AtomicUsize::new(0),
-        unclaimed_cancels: AtomicUsize::new(0),
-        owner,
-    });
-    let scope = Scope { data, scope: PhantomData, env: PhantomData };
-    // The fibers must have ended before this frame goes, also when `f` panics.
-    let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
-    while scope.data.running.load(Ordering::Acquire) > 0 {
-        match current {
-            Some((worker, fiber)) => worker.suspend_for_fibers(fiber, Wait::Scope),
-            None => std::thread::park(),
-        }
-    }
+    let scope = Scope { enclosure: Enclosure::new(), scope: PhantomData, env: PhantomData };
+    let result = enclose(&scope.enclosure, || f(&scope), |_| ());
     match result {
-        Err(payload) => resume_unwind(payload),
-        Ok(_) if scope.data.unclaimed_panics.load(Ordering::Acquire) > 0 => {
-            panic!("a scoped fiber panicked")
-        }
+        Err(payload) => unwinding::resume(payload),
+        Ok(_) if scope.enclosure.has_unclaimed_panic() => panic!("a scoped fiber panicked"),
         Ok(value) => {
-            if scope.data.unclaimed_cancels.load(Ordering::Acquire) > 0 && !super::panicking() {
+            if scope.enclosure.has_unclaimed_cancel()
+                && let Some((worker, fiber)) = Worker::current()
+            {
                 // No panic, and no message: this fiber is cancelled with them.
-                cancelled::unwind();
+                worker.interrupt_if_cancelled(fiber);
             }
             value
         }
@@ -84,18 +86,28 @@ where
 
 /// See [`scope`].
 pub struct Scope<'scope, 'env: 'scope> {
-    data: Arc<ScopeData>,
+    enclosure: Arc<Enclosure>,
     /// Invariant, as std's: else a scope could be taken for a longer one.
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
 }
 
 impl<'scope, 'env> Scope<'scope, 'env> {
-    pub(super) fn data(&self) -> &Arc<ScopeData> {
-        &self.data
+    pub(super) fn enclosure(&self) -> &Arc<Enclosure> {
+        &self.enclosure
     }
 
-    /// Starts a fiber of this scope that any worker may run.
+    /// Starts a fiber of this scope that any worker may run. From a thread that is no worker (in
+    /// [`unblock`](super::unblock)) the scope's own worker starts it.
+    ///
+    /// ```compile_fail
+    /// # cringle::run(|| {
+    /// let shared = std::rc::Rc::new(1);
+    /// cringle::fiber::scope(|s| {
+    ///     s.spawn(|| *shared); // an `Rc` does not leave its worker
+    /// });
+    /// # });
+    /// ```
     ///
     /// # Panics
     ///
@@ -114,7 +126,8 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     ///
     /// # Panics
     ///
-    /// Outside of [`run`](crate::run), and where no stack can be mapped.
+    /// Outside of [`run`](crate::run), on a thread that is no worker, and where no stack can be
+    /// mapped.
     #[track_caller]
     pub fn spawn_local<F, T>(&'scope self, f: F) -> ScopedJoinHandle<'scope, T>
     where
@@ -123,88 +136,202 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     {
         expect_spawned(Builder::new().spawn_scoped_local(self, f))
     }
+
+    /// Starts a fiber that serves the others: it is cancelled when all of them have ended, and the
+    /// scope then waits for it. Any worker may run it.
+    ///
+    /// ```
+    /// use cringle::fiber;
+    /// use std::{cell::Cell, time::Duration};
+    ///
+    /// cringle::run(|| {
+    ///     let ticks = Cell::new(0);
+    ///     fiber::scope(|s| {
+    ///         s.spawn_daemon_local(|| {
+    ///             loop {
+    ///                 fiber::sleep(Duration::from_millis(1));
+    ///                 ticks.set(ticks.get() + 1);
+    ///             }
+    ///         });
+    ///         while ticks.get() < 3 {
+    ///             fiber::yield_now();
+    ///         }
+    ///     });
+    /// });
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// As [`spawn`](Self::spawn); and a panic of the daemon is one of a fiber of the scope.
+    #[track_caller]
+    pub fn spawn_daemon<F>(&'scope self, f: F)
+    where
+        F: FnOnce() + Send + 'scope,
+    {
+        // SAFETY: I2. The scope does not end before the fiber and what it returned have.
+        drop(expect_spawned(unsafe {
+            Builder::new().spawn_sent(f, Some(self.enclosure.enter_daemon()))
+        }));
+    }
+
+    /// Like [`spawn_daemon`](Self::spawn_daemon), on the calling fiber's worker.
+    ///
+    /// # Panics
+    ///
+    /// As [`spawn_local`](Self::spawn_local).
+    #[track_caller]
+    pub fn spawn_daemon_local<F>(&'scope self, f: F)
+    where
+        F: FnOnce() + 'scope,
+    {
+        // SAFETY: I2. The scope does not end before the fiber and what it returned have.
+        drop(expect_spawned(unsafe {
+            Builder::new().spawn_here(f, Some(self.enclosure.enter_daemon()))
+        }));
+    }
+
+    /// Cancels the scope: its fibers, those that are spawned in it later, and what the closure of
+    /// [`scope`] waits for. (A [`join`](ScopedJoinHandle::join) of one of them still waits for its
+    /// end, which the cancel brings about.) Works from any fiber and thread, and returns at once.
+    ///
+    /// ```
+    /// use cringle::fiber;
+    /// use std::time::Duration;
+    ///
+    /// cringle::run(|| {
+    ///     fiber::scope(|s| {
+    ///         let sleeper = s.spawn(|| fiber::sleep(Duration::from_secs(3600)));
+    ///         s.cancel();
+    ///         assert!(sleeper.join().unwrap_err().is::<cringle::Cancelled>());
+    ///     });
+    /// });
+    /// ```
+    pub fn cancel(&self) {
+        self.enclosure.cancel();
+    }
+
+    /// Whether the scope is cancelled, by [`cancel`](Self::cancel) or with what it is in.
+    pub fn is_cancelled(&self) -> bool {
+        self.enclosure.is_cancelled()
+    }
+
+    /// Has `f` called when the fibers of the scope have ended, on the fiber that waits for them; also
+    /// when the scope ends by a panic, or is cancelled: nothing is cancelled in `f`. The last one
+    /// registered is called first.
+    ///
+    /// ```
+    /// use cringle::fiber;
+    /// use std::sync::Mutex;
+    ///
+    /// let order = Mutex::new(Vec::new());
+    /// cringle::run(|| {
+    ///     fiber::scope(|s| {
+    ///         s.on_exit(|| order.lock().unwrap().push("first in, last out"));
+    ///         s.on_exit(|| order.lock().unwrap().push("last in, first out"));
+    ///         s.spawn(|| order.lock().unwrap().push("a fiber"));
+    ///     });
+    /// });
+    /// let order = order.into_inner().unwrap();
+    /// assert_eq!(order, ["a fiber", "last in, first out", "first in, last out"]);
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// A panic of `f` does not keep the others from being called; the first is raised when the scope
+    /// ends, unless its closure panicked.
+    pub fn on_exit<F>(&'scope self, f: F)
+    where
+        F: FnOnce() + Send + 'scope,
+    {
+        // SAFETY: I2. The scope calls it before it ends.
+        unsafe { self.enclosure.add_exit(Box::new(f), None) };
+    }
+
+    /// Like [`on_exit`](Self::on_exit), and calls `f` on the worker of the calling fiber, so that it
+    /// may use what is not `Send`.
+    ///
+    /// # Panics
+    ///
+    /// On a thread that is no worker.
+    #[track_caller]
+    pub fn on_exit_local<F>(&'scope self, f: F)
+    where
+        F: FnOnce() + 'scope,
+    {
+        let (worker, _) = super::spawn::current_or_panic();
+        // SAFETY: I2, I3. The scope has it called on this worker before it ends.
+        unsafe { self.enclosure.add_exit_here(Box::new(f), worker.index()) };
+    }
 }
 
 impl std::fmt::Debug for Scope<'_, '_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let running = self.data.running.load(Ordering::Relaxed);
+        let running = self.enclosure.running();
         f.debug_struct("Scope").field("running", &running).finish_non_exhaustive()
-    }
-}
-
-/// What a scope and its fibers share.
-pub(super) struct ScopeData {
-    running: AtomicUsize,
-    /// Fibers that panicked, less those whose payload a `join` took.
-    unclaimed_panics: AtomicUsize,
-    /// The same for those that were unwound because they were cancelled.
-    unclaimed_cancels: AtomicUsize,
-    owner: Waker,
-}
-
-/// A fiber's place in its scope, until it is dropped.
-pub(super) struct Membership(Arc<ScopeData>);
-
-impl ScopeData {
-    pub(super) fn enter(self: &Arc<Self>) -> Membership {
-        // A count of 2⁶³ would take as many fibers; std checks, we could never get there.
-        self.running.fetch_add(1, Ordering::Relaxed);
-        Membership(Arc::clone(self))
-    }
-}
-
-impl ScopeData {
-    fn unclaimed(&self, payload: &(dyn Any + Send)) -> &AtomicUsize {
-        match payload.is::<Cancelled>() {
-            true => &self.unclaimed_cancels,
-            false => &self.unclaimed_panics,
-        }
-    }
-}
-
-impl Membership {
-    pub(super) fn note_panic(&self, payload: &(dyn Any + Send)) {
-        self.0.unclaimed(payload).fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-impl Drop for Membership {
-    fn drop(&mut self) {
-        // The count that frees the owner's frame is the last touch of anything in that frame; the
-        // scope's own data is kept by this fiber's share of it (I10).
-        if self.0.running.fetch_sub(1, Ordering::Release) == 1 {
-            self.0.owner.wake();
-        }
     }
 }
 
 /// The right to wait for the end of a fiber of a scope; dropping it leaves that to the scope.
 pub struct ScopedJoinHandle<'scope, T> {
     packet: Arc<Packet<T>>,
-    data: Arc<ScopeData>,
+    enclosure: Arc<Enclosure>,
     thread: OnceLock<Thread>,
     scope: PhantomData<&'scope ()>,
 }
 
 impl<'scope, T> ScopedJoinHandle<'scope, T> {
-    pub(super) fn new(packet: Arc<Packet<T>>, data: Arc<ScopeData>) -> Self {
-        ScopedJoinHandle { packet, data, thread: OnceLock::new(), scope: PhantomData }
+    pub(super) fn new(packet: Arc<Packet<T>>, enclosure: Arc<Enclosure>) -> Self {
+        ScopedJoinHandle { packet, enclosure, thread: OnceLock::new(), scope: PhantomData }
     }
 
     /// As [`JoinHandle::join`](super::JoinHandle::join).
     ///
     /// # Errors
     ///
-    /// The payload with which the fiber panicked; the scope does not raise it again then.
+    /// The payload with which the fiber panicked; the scope does not raise it again then. A
+    /// [`Cancelled`] if it was cancelled in a wait that has no room for an error.
+    ///
+    /// # Cancellation
+    ///
+    /// As [`JoinHandle::join`](super::JoinHandle::join), with one exception: if it is this scope that was cancelled, and not
+    /// the caller for some other reason, the fiber was cancelled too, and its end is waited for.
     pub fn join(self) -> super::Result<T> {
-        while !self.packet.wait() {
+        loop {
+            if let Some(result) = self.try_join() {
+                return result;
+            }
             cancelled::unwind();
+        }
+    }
+
+    /// Like [`join`](Self::join), and returns an error where that unwinds.
+    ///
+    /// # Errors
+    ///
+    /// The caller was cancelled first: see [`cancel::reason`](crate::cancel::reason).
+    pub fn join_cancellable(self) -> io::Result<super::Result<T>> {
+        self.try_join().ok_or_else(super::refusal)
+    }
+
+    /// `None` if the caller was cancelled, with the fiber or before its end.
+    fn try_join(&self) -> Option<super::Result<T>> {
+        let interrupted = || {
+            Worker::current().is_some_and(|(worker, fiber)| {
+                worker.is_interrupted_beyond(fiber, self.enclosure.members())
+            })
+        };
+        if !self.packet.wait(interrupted) {
+            return None;
+        }
+        // Both were cancelled at once: whoever cancelled the caller is told, not the caller.
+        if interrupted() && self.packet.was_cancelled() {
+            return None;
         }
         let result = self.packet.take();
         if let Err(payload) = &result {
-            self.data.unclaimed(&**payload).fetch_sub(1, Ordering::Relaxed);
+            self.enclosure.claim(payload.is::<Cancelled>());
         }
-        result
+        Some(result)
     }
 
     /// As [`JoinHandle::thread`](super::JoinHandle::thread).

@@ -1,7 +1,8 @@
 //! Making fibers.
 
+use super::enclosure::Membership;
 use super::packet::Packet;
-use super::scope::{Scope, ScopeData, ScopedJoinHandle};
+use super::scope::{Scope, ScopedJoinHandle};
 use super::{JoinHandle, local};
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::identity::Meta;
@@ -141,7 +142,7 @@ impl Builder {
         T: Send + 'static,
     {
         // SAFETY: nothing that `f` or its result borrows can end: they are 'static.
-        unsafe { self.spawn_sent(f, None) }.map(JoinHandle::new)
+        unsafe { self.spawn_sent(f, None::<Membership>) }.map(JoinHandle::new)
     }
 
     /// Like [`spawn_local`], and reports failures.
@@ -161,7 +162,7 @@ impl Builder {
         T: 'static,
     {
         // SAFETY: nothing that `f` or its result borrows can end: they are 'static.
-        unsafe { self.spawn_here(f, None) }.map(JoinHandle::new)
+        unsafe { self.spawn_here(f, None::<Membership>) }.map(JoinHandle::new)
     }
 
     /// Like [`Scope::spawn`], and reports failures.
@@ -184,8 +185,8 @@ impl Builder {
         T: Send + 'scope,
     {
         // SAFETY: I2. The scope does not end before the fiber and what it returned have.
-        let packet = unsafe { self.spawn_sent(f, Some(scope.data())) }?;
-        Ok(ScopedJoinHandle::new(packet, Arc::clone(scope.data())))
+        let packet = unsafe { self.spawn_sent(f, Some(scope.enclosure().enter())) }?;
+        Ok(ScopedJoinHandle::new(packet, Arc::clone(scope.enclosure())))
     }
 
     /// Like [`Scope::spawn_local`], and reports failures.
@@ -208,41 +209,57 @@ impl Builder {
         T: 'scope,
     {
         // SAFETY: I2. The scope does not end before the fiber and what it returned have.
-        let packet = unsafe { self.spawn_here(f, Some(scope.data())) }?;
-        Ok(ScopedJoinHandle::new(packet, Arc::clone(scope.data())))
+        let packet = unsafe { self.spawn_here(f, Some(scope.enclosure().enter())) }?;
+        Ok(ScopedJoinHandle::new(packet, Arc::clone(scope.enclosure())))
     }
 
     /// # Safety
     ///
     /// What `f` and `T` borrow outlives the fiber and the packet.
     #[track_caller]
-    unsafe fn spawn_sent<F, T>(
+    pub(super) unsafe fn spawn_sent<F, T, P>(
         self,
         f: F,
-        scope: Option<&Arc<ScopeData>>,
+        place: Option<P>,
     ) -> io::Result<Arc<Packet<T>>>
     where
         F: FnOnce() -> T + Send,
         T: Send,
+        P: Place<T> + Send,
     {
-        let (worker, _) = current_or_panic();
-        if self.worker.is_some_and(|index| index >= worker.workers()) {
-            let text = format!("there is no such worker: the runtime has {}", worker.workers());
+        let outside = match Worker::here() {
+            Some(_) => None,
+            // A thread that a fiber of the scope waits for.
+            None => place.as_ref().and_then(|place| {
+                let (shared, home) = place.membership().enclosure().home()?;
+                Some((Arc::clone(shared), home))
+            }),
+        };
+        let workers = match &outside {
+            Some((shared, _)) => shared.workers(),
+            None => current_or_panic().0.workers(),
+        };
+        if self.worker.is_some_and(|index| index >= workers) {
+            let text = format!("there is no such worker: the runtime has {workers}");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let stack_bytes = self.stack_bytes();
         check_stack_bytes(stack_bytes)?;
         let packet = Packet::new(self.name.map(Arc::from));
-        let body: Box<dyn FnOnce() + Send> = Box::new(body(Arc::clone(&packet), scope, f));
+        let body: Box<dyn FnOnce() + Send> = Box::new(body(Arc::clone(&packet), place, f));
         // SAFETY: I2. The caller vouches for what the body borrows; the runtime runs every
         // unstarted fiber to its end.
         let body = unsafe {
             std::mem::transmute::<Box<dyn FnOnce() + Send + '_>, Box<dyn FnOnce() + Send>>(body)
         };
         let unstarted = Unstarted { body, stack_bytes };
-        match self.worker {
-            Some(index) => worker.make_placed(index, unstarted),
-            None => worker.make_unstarted(unstarted),
+        match (outside, self.worker) {
+            (Some((shared, home)), index) => {
+                let started = shared.start_from_outside(index.unwrap_or(home), unstarted);
+                assert!(started.is_ok(), "the workers stay while a scope is open");
+            }
+            (None, Some(index)) => current_or_panic().0.make_placed(index, unstarted),
+            (None, None) => current_or_panic().0.make_unstarted(unstarted),
         }
         Ok(packet)
     }
@@ -251,13 +268,14 @@ impl Builder {
     ///
     /// What `f` and `T` borrow outlives the fiber and the packet.
     #[track_caller]
-    unsafe fn spawn_here<F, T>(
+    pub(super) unsafe fn spawn_here<F, T, P>(
         self,
         f: F,
-        scope: Option<&Arc<ScopeData>>,
+        place: Option<P>,
     ) -> io::Result<Arc<Packet<T>>>
     where
         F: FnOnce() -> T,
+        P: Place<T>,
     {
         let (worker, _) = current_or_panic();
         if self.worker.is_some_and(|index| index != worker.index() as usize) {
@@ -266,7 +284,7 @@ impl Builder {
         }
         let stack_bytes = self.stack_bytes();
         let packet = Packet::new(self.name.map(Arc::from));
-        let body = body(Arc::clone(&packet), scope, f);
+        let body = body(Arc::clone(&packet), place, f);
         // SAFETY: I2. Handed on to the caller.
         unsafe { worker.start(stack_bytes, body) }?;
         Ok(packet)
@@ -289,23 +307,51 @@ pub(super) fn current_or_panic() -> (Here, FiberRef) {
     }
 }
 
+/// A fiber's place in a scope of some kind, until it is dropped.
+pub(super) trait Place<T> {
+    fn membership(&self) -> &Membership;
+
+    /// Whether the scope fails if the fiber ends so, and nobody is there to take it.
+    fn is_failure(&self, _result: &std::thread::Result<T>) -> bool {
+        false
+    }
+
+    /// The fiber has failed, and nobody was there.
+    fn fail(&self, _packet: &Arc<Packet<T>>) {}
+}
+
+impl<T> Place<T> for Membership {
+    fn membership(&self) -> &Membership {
+        self
+    }
+}
+
 /// All that a fiber does, from first to last.
-fn body<F, T>(packet: Arc<Packet<T>>, scope: Option<&Arc<ScopeData>>, f: F) -> impl FnOnce()
+fn body<F, T, P>(packet: Arc<Packet<T>>, place: Option<P>, f: F) -> impl FnOnce()
 where
     F: FnOnce() -> T,
+    P: Place<T>,
 {
-    let membership = scope.map(ScopeData::enter);
     move || {
-        let result = run_user_code(&packet.meta, f);
-        if let (Some(membership), Err(payload)) = (&membership, &result) {
-            membership.note_panic(&**payload);
+        let (worker, fiber) = Worker::current().expect("a fiber's body runs on a worker");
+        match &place {
+            Some(place) => place.membership().begin(worker, fiber),
+            None => worker.enter_root(fiber),
         }
-        packet.finish(result);
+        let result = run_user_code(&packet.meta, f);
+        let failed = place.as_ref().is_some_and(|place| {
+            place.membership().note(&result);
+            place.is_failure(&result)
+        });
+        let taken = packet.finish(result);
+        if let Some(place) = place.as_ref().filter(|_| failed && !taken) {
+            place.fail(&packet);
+        }
         // The result, if nobody wants it, goes before the scope may end: it may borrow from there.
         if let Some(packet) = Arc::into_inner(packet) {
             drop_unwanted(packet);
         }
-        drop(membership);
+        drop(place);
     }
 }
 
@@ -340,5 +386,7 @@ fn as_fiber<R>(meta: &Meta, f: impl FnOnce() -> R) -> R {
 
 /// Runs code of the user's on a fiber that has no handle: with a name, an identity and locals.
 pub(crate) fn run_as_fiber<T>(name: &str, f: impl FnOnce() -> T) -> std::thread::Result<T> {
+    let (worker, fiber) = Worker::current().expect("called on a fiber");
+    worker.enter_root(fiber);
     run_user_code(&Meta::new(Some(name.into())), f)
 }

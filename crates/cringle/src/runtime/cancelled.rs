@@ -1,14 +1,18 @@
-//! What a cancelled fiber is told.
+//! Why a fiber is cancelled, and what it is told.
 
+use super::unwinding;
 use super::worker::Worker;
 use std::io;
+use std::time::{Duration, Instant};
 
 /// Why an operation was refused or given up: its fiber was cancelled.
 ///
 /// It is what [`io::Error::get_ref`] of such an error holds; the error's kind is `Other`, never
-/// `Interrupted`, which std's loops would retry. A wait whose signature has no room for an error
-/// (`sleep`, `park`, `join`, …) unwinds with it as the payload instead: no panic hook runs, and it
-/// is caught at the fiber's edge.
+/// `Interrupted`, which std's loops would retry. (Where it was a deadline, the error is a `TimedOut`
+/// that holds [`Elapsed`](crate::time::Elapsed); [`cancel::reason`](crate::cancel::reason) knows
+/// both.) A wait whose signature has no room for an error (`sleep`, `park`, `join`, …) unwinds with
+/// it as the payload instead, for a deadline too: no panic hook runs, and it is caught where what was
+/// cancelled ends, at the fiber's edge at the latest.
 ///
 /// ```
 /// use cringle::{Cancelled, fiber};
@@ -30,18 +34,85 @@ impl std::fmt::Display for Cancelled {
 
 impl std::error::Error for Cancelled {}
 
-/// The error of an operation that was refused or given up.
-pub(crate) fn error() -> io::Error {
-    io::Error::other(Cancelled)
+/// A deadline has passed: what an [`io::Error`] of kind `TimedOut` holds that comes from
+/// [`time::timeout`](crate::time::timeout), and not from the kernel (`ETIMEDOUT`). It names the
+/// deadline, so that of nested ones it can be told which it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Elapsed {
+    deadline: Instant,
+    limit: Option<Duration>,
 }
 
-/// Leaves the fiber. Returns only where panics abort: there the wait goes on.
+impl Elapsed {
+    pub(crate) fn new(deadline: Instant, limit: Option<Duration>) -> Elapsed {
+        Elapsed { deadline, limit }
+    }
+
+    /// When the time was up.
+    pub fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// How much time there was; `None` for one that was given as an instant.
+    pub fn limit(&self) -> Option<Duration> {
+        self.limit
+    }
+}
+
+impl std::fmt::Display for Elapsed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.limit {
+            Some(limit) => write!(f, "it was not done within {limit:?}"),
+            None => f.write_str("it was not done before its deadline"),
+        }
+    }
+}
+
+impl std::error::Error for Elapsed {}
+
+/// Why a part of a program was told to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// Somebody cancelled it: [`Scope::cancel`](crate::fiber::Scope::cancel), the failure of a
+    /// sibling, a signal, the end of [`run`](crate::run).
+    Cancelled,
+    /// Its time was up.
+    Elapsed(Elapsed),
+}
+
+impl Reason {
+    /// What an operation is answered that is refused or given up for it.
+    pub(crate) fn error(self) -> io::Error {
+        match self {
+            Reason::Cancelled => io::Error::other(Cancelled),
+            Reason::Elapsed(elapsed) => io::Error::new(io::ErrorKind::TimedOut, elapsed),
+        }
+    }
+
+    /// For the report of who waits for what.
+    pub(crate) fn describe(self) -> &'static str {
+        match self {
+            Reason::Cancelled => "cancelled",
+            Reason::Elapsed(_) => "out of time",
+        }
+    }
+
+    /// What such an error was made of.
+    pub(crate) fn of(error: &io::Error) -> Option<Reason> {
+        let inner = error.get_ref()?;
+        match inner.downcast_ref::<Elapsed>() {
+            Some(&elapsed) => Some(Reason::Elapsed(elapsed)),
+            None => inner.is::<Cancelled>().then_some(Reason::Cancelled),
+        }
+    }
+}
+
+/// Leaves what was cancelled of the calling fiber. Returns only where panics abort: there the wait
+/// goes on.
 pub(crate) fn unwind() {
     if cfg!(panic = "unwind") {
-        if let Some((_, fiber)) = Worker::current() {
-            // std's count could not tell this from another fiber's unwinding.
-            fiber.set_unwinding(true);
-        }
-        std::panic::resume_unwind(Box::new(Cancelled));
+        unwinding::resume(Box::new(Cancelled));
     }
+    debug_assert!(Worker::current().is_some(), "only fibers are cancelled");
 }

@@ -4,7 +4,9 @@
 //! a new tenant from an old one, so that a message that comes late wakes nobody (**I9**). All of it
 //! is touched by the fiber's own worker alone (**I3**).
 
+use super::cancelled::Reason;
 use super::identity::Meta;
+use super::region::Regions;
 use super::stack::Stack;
 use crate::driver::{Completion, OpSlot};
 use corosensei::{Coroutine, Yielder};
@@ -12,6 +14,7 @@ use std::any::Any;
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::ptr::NonNull;
 use std::rc::Rc;
+use std::time::Instant;
 
 /// A fiber as other workers name it: by its place and generation, never by address (**I9**).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -193,6 +196,7 @@ pub(crate) struct Fiber {
     inline_budget: Cell<u32>,
     /// It was given a place among the ops in flight that it waited for.
     granted: Cell<bool>,
+    /// A region that it is in is cancelled, and reaches it.
     cancelled: Cell<bool>,
     /// Ops and waits that were refused because it is cancelled.
     refusals: Cell<u32>,
@@ -202,12 +206,16 @@ pub(crate) struct Fiber {
 }
 
 /// What most fibers never touch after their start.
-#[derive(Default)]
 struct Cold {
     /// Name and identity: they lie in the packet that its body shares with its handle.
     meta: Cell<Option<NonNull<Meta>>>,
     /// The lowest address of the guard, and the usable bytes.
     stack: Cell<(usize, usize)>,
+    /// It belongs to no scope, and has begun.
+    root: Cell<bool>,
+    regions: Regions,
+    /// When it was cancelled in a wait that does not end at once.
+    asked_to_end: Cell<Option<Instant>>,
     locals: RefCell<Locals>,
 }
 
@@ -232,7 +240,14 @@ impl Fiber {
             cancelled: Cell::new(false),
             refusals: Cell::new(0),
             unwinding: Cell::new(false),
-            cold: Cold::default(),
+            cold: Cold {
+                meta: Cell::default(),
+                stack: Cell::default(),
+                root: Cell::new(false),
+                regions: Regions::new(),
+                asked_to_end: Cell::new(None),
+                locals: RefCell::default(),
+            },
         }
     }
 
@@ -243,6 +258,9 @@ impl Fiber {
         unsafe { *self.coroutine.get() = Some(coroutine) };
         self.inline_budget.set(INLINE_BUDGET);
         self.cancelled.set(false);
+        self.cold.root.set(false);
+        self.cold.asked_to_end.set(None);
+        self.cold.regions.reset();
         self.refusals.set(0);
         self.unwinding.set(false);
         self.cold.stack.set(stack);
@@ -354,14 +372,45 @@ impl Fiber {
         self.cancelled.get()
     }
 
-    pub(super) fn set_cancelled(&self) {
-        self.cancelled.set(true);
+    /// Finds out anew whether it is cancelled: its regions have changed.
+    pub(super) fn update_cancelled(&self) {
+        let cancelled = self.cold.regions.cause().is_some();
+        self.cancelled.set(cancelled);
+        if !cancelled {
+            self.refusals.set(0);
+        }
+    }
+
+    /// Why it is cancelled where it is now.
+    pub(crate) fn cause(&self) -> Option<Reason> {
+        self.cold.regions.cause()
+    }
+
+    pub(crate) fn regions(&self) -> &Regions {
+        &self.cold.regions
+    }
+
+    /// When it was cancelled in the wait that it is in, if it was.
+    pub(super) fn asked_to_end(&self) -> Option<Instant> {
+        self.cold.asked_to_end.get().filter(|_| matches!(self.state.get(), State::Waiting(_)))
+    }
+
+    pub(super) fn set_asked_to_end(&self, at: Option<Instant>) {
+        self.cold.asked_to_end.set(at);
+    }
+
+    pub(super) fn is_root(&self) -> bool {
+        self.cold.root.get()
+    }
+
+    pub(super) fn set_root(&self) {
+        self.cold.root.set(true);
     }
 
     /// What a call of this fiber is answered that is refused or given up because it is cancelled.
     #[cold]
     pub(crate) fn cancel_error(&self) -> std::io::Error {
-        super::cancelled::error()
+        self.cause().unwrap_or(Reason::Cancelled).error()
     }
 
     /// Counts a refusal; the number so far.

@@ -11,13 +11,16 @@ pub(crate) mod identity;
 pub(crate) mod inbox;
 #[cfg(all(test, loom))]
 mod loom_tests;
+pub(crate) mod members;
 mod overflow;
 pub(crate) mod pool;
+pub(crate) mod region;
 pub(crate) mod run;
 pub(crate) mod shared;
 mod stack;
 mod sync;
 pub(crate) mod timers;
+pub(crate) mod unwinding;
 pub(crate) mod waker;
 pub(crate) mod worker;
 

@@ -143,6 +143,7 @@ impl Builder {
             "`cringle::run` was called within a `run`: call the code directly, or spawn a fiber"
         );
         self.validate()?;
+        super::unwinding::install_hook();
         if self.overflow_handler {
             overflow::install_handler();
         }

@@ -10,9 +10,11 @@
 //! 3. All workers meet at a barrier: nobody sends any more.
 //! 4. Each closes its ring and then its mailbox (**I9**).
 
+use super::cancelled::Reason;
 use super::census::{self, Count, Idlers};
 use super::fiber::FiberId;
 use super::inbox::{Bell, Inbox, Posted};
+use super::members::Members;
 use super::pool::Pool;
 use super::sync::{AtomicBool, AtomicU64, Ordering};
 use crate::sys;
@@ -33,6 +35,10 @@ pub(crate) enum Mail {
     Wake(FiberId),
     /// Start this one here: it was placed.
     Start(Unstarted),
+    /// This fiber is cancelled.
+    Cancel(FiberId, Reason),
+    /// A scope is cancelled that this fiber has opened.
+    CancelScope(FiberId, Arc<Members>, Reason),
 }
 
 /// The descriptor by which a foreign thread wakes a worker.
@@ -99,6 +105,8 @@ pub(crate) struct Shared {
     /// Fibers made by threads outside.
     made_outside: AtomicU64,
     idlers: Idlers,
+    /// Everything that is not protected is cancelled.
+    cancelled: AtomicBool,
     stopping: AtomicBool,
     stopped: AtomicBool,
     /// The start failed half-way: the workers that are there end without meeting the others.
@@ -133,6 +141,7 @@ impl Shared {
             is_open,
             made_outside: AtomicU64::new(0),
             idlers: Idlers::default(),
+            cancelled: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
@@ -153,8 +162,12 @@ impl Shared {
         match self.peers[worker].mailbox.inbox.send(Mail::Start(unstarted)) {
             Ok(()) => Ok(()),
             Err(Mail::Start(unstarted)) => Err(unstarted),
-            Err(Mail::Wake(_)) => unreachable!("a start was sent"),
+            Err(_) => unreachable!("a start was sent"),
         }
+    }
+
+    pub(crate) fn workers(&self) -> usize {
+        self.peers.len()
     }
 
     /// Whether one worker makes all the fibers there will be.
@@ -165,7 +178,19 @@ impl Shared {
 
     pub(super) fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
+        self.cancel_all();
+    }
+
+    /// Cancels every fiber, those that start later too.
+    pub(crate) fn cancel_all(&self) {
+        self.cancelled.store(true, Ordering::SeqCst);
         self.wake_all();
+    }
+
+    /// Whether that happened.
+    #[inline]
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
     }
 
     #[inline]

@@ -1,13 +1,19 @@
 //! Cancelling fibers, and what a cancelled fiber is told.
 
-use super::Worker;
-use crate::runtime::cancelled;
-use crate::runtime::fiber::{FiberRef, State};
+use super::{Here, Worker};
+use crate::runtime::cancelled::{self, Reason};
+use crate::runtime::fiber::{FiberId, FiberRef, State};
+use crate::runtime::members::{Address, Members, Place};
+use crate::runtime::region::Region;
+use crate::runtime::timers::{Alarm, TimerId};
+use std::ptr::NonNull;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Calls refused to a cancelled fiber before it is unwound.
 const MAX_REFUSALS: u32 = 1000;
-/// A cancelled op that the kernel has not given up after this is reported.
+/// A cancelled fiber whose wait has not ended after this is reported: the kernel does not give up an
+/// op, or the fiber waits for others that go on.
 const STUBBORN_AFTER: Duration = Duration::from_secs(5);
 
 impl Worker {
@@ -45,21 +51,111 @@ impl Worker {
         }
     }
 
+    /// Whether a wait of this fiber for another one of a scope that it has opened is to end because it
+    /// is cancelled. If it is the scope itself that was cancelled, so was the other fiber: its end is
+    /// what the caller asked for, and it comes.
+    pub(crate) fn is_interrupted_beyond(&self, fiber: FiberRef, scope: &Arc<Members>) -> bool {
+        self.is_interrupted(fiber) && fiber.regions().cause_but_for(Some(scope)).is_some()
+    }
+
+    /// The runtime ends: what nobody waits for is cancelled, and with it the scopes it has opened.
     pub(super) fn begin_stop(&self) {
         self.stopping_since.set(Some(Instant::now()));
+        self.cancel_roots();
+    }
+
+    /// Cancels the fibers that belong to no scope, and so all that are not in a protected call.
+    pub(super) fn cancel_roots(&self) {
         let fibers: Vec<FiberRef> = self.table.borrow().occupied().collect();
-        for fiber in fibers {
-            self.cancel(fiber);
+        for fiber in fibers.into_iter().filter(|fiber| fiber.is_root()) {
+            self.cancel_fiber(fiber.id(), Reason::Cancelled);
         }
     }
 
-    /// Marks a fiber cancelled and ends its wait, where that may be.
-    pub(super) fn cancel(&self, fiber: FiberRef) {
-        fiber.set_cancelled();
+    /// The calling fiber begins, and belongs to no scope.
+    pub(crate) fn enter_root(&self, fiber: FiberRef) {
+        fiber.set_root();
+        if self.shared.is_cancelled() {
+            fiber.regions().body().set_cause(Reason::Cancelled);
+            fiber.update_cancelled();
+        }
+    }
+
+    /// The calling fiber begins, and belongs to this scope.
+    pub(crate) fn enter_scope(&self, fiber: FiberRef, members: &Members, daemon: bool) -> Place {
+        let (place, cause) = members.enter(self.address(fiber), daemon);
+        if let Some(reason) = cause {
+            fiber.regions().body().set_cause(reason);
+            fiber.update_cancelled();
+        }
+        place
+    }
+
+    pub(crate) fn address(&self, fiber: FiberRef) -> Address {
+        Address { home: Arc::clone(self.mailbox()), id: fiber.id() }
+    }
+
+    /// Cancels a fiber of this worker, whatever it is in.
+    pub(super) fn cancel_fiber(&self, id: FiberId, reason: Reason) {
+        let fiber = self.table.borrow().get(id);
+        if let Some(fiber) = fiber {
+            self.cancel_region(fiber, fiber.regions().body(), reason);
+        }
+    }
+
+    /// Cancels what of a fiber of this worker is within a scope that it has opened.
+    pub(super) fn cancel_in_scope(&self, id: FiberId, members: &Arc<Members>, reason: Reason) {
+        let fiber = self.table.borrow().get(id);
+        if let Some(fiber) = fiber
+            && let Some(region) = fiber.regions().of_scope(members)
+        {
+            self.cancel_region(fiber, region, reason);
+        }
+    }
+
+    /// Cancels a region of a fiber of this worker: the fiber, if it is there unprotected, and the
+    /// fibers of the scopes within. The first reason stands.
+    pub(super) fn cancel_region(&self, fiber: FiberRef, region: &Region, reason: Reason) {
+        if region.cause().is_some() {
+            return;
+        }
+        region.set_cause(reason);
+        if !fiber.is_cancelled() {
+            fiber.update_cancelled();
+            self.disturb(fiber);
+        }
+        for members in fiber.regions().reached_from(region) {
+            let mut told = members.take_for_cancel(reason).into_iter().peekable();
+            if told.peek().is_some() {
+                self.to_cancel.borrow_mut().extend(told.map(|member| (member, reason)));
+            }
+        }
+        // Not by recursion: the tree of scopes is as deep as the program likes.
+        if self.cancelling.replace(true) {
+            return;
+        }
+        loop {
+            let next = self.to_cancel.borrow_mut().pop_front();
+            match next {
+                Some((member, reason)) => member.cancel(reason),
+                None => break,
+            }
+        }
+        self.cancelling.set(false);
+    }
+
+    /// Ends the wait of a fiber that is cancelled, where that may be.
+    pub(super) fn disturb(&self, fiber: FiberRef) {
+        if !fiber.is_cancelled() {
+            return;
+        }
         if fiber.wakes_on_cancel() {
             fiber.set_state(State::Runnable);
             self.ready.push(fiber);
-        } else {
+        } else if let State::Waiting(_) = fiber.state() {
+            let now = Instant::now();
+            fiber.set_asked_to_end(Some(now));
+            self.stubborn_at.set(self.stubborn_at.get().or(Some(now + STUBBORN_AFTER)));
             self.cancel_ops(fiber);
         }
     }
@@ -72,25 +168,100 @@ impl Worker {
         ops.for_each(|completion| driver.cancel(completion));
     }
 
+    /// A deadline has passed.
+    pub(super) fn expire(&self, fiber: FiberRef, region: NonNull<Region>, reason: Reason) {
+        // SAFETY: I3. A region's alarm is taken back before its frame goes (`Within`), and this one
+        // was set until now.
+        self.cancel_region(fiber, unsafe { region.as_ref() }, reason);
+    }
+
     /// When to wake for a report of ops that outlast their cancel, if that is before the next
     /// timer; reports them when the time has come.
     pub(super) fn report_stubborn_at(&self, next_timer: Option<Instant>) -> Option<Instant> {
-        let Some(since) = self.stopping_since.get().filter(|_| !self.reported.get()) else {
-            return next_timer;
-        };
-        let due = since + STUBBORN_AFTER;
-        if Instant::now() < due {
+        let Some(due) = self.stubborn_at.get() else { return next_timer };
+        let now = Instant::now();
+        if now < due {
             return Some(next_timer.map_or(due, |timer| timer.min(due)));
         }
-        self.reported.set(true);
+        let mut next = None;
         for fiber in self.table.borrow().occupied() {
-            let State::Waiting(wait) = fiber.state() else { continue };
-            let name = fiber.meta().and_then(|meta| meta.name()).unwrap_or("<unnamed>");
-            let what = fiber.op_name().unwrap_or(wait.describe());
-            crate::sys::report(format_args!(
-                "`run` is ending, but fiber '{name}' still waits for: {what}"
-            ));
+            let Some(asked) = fiber.asked_to_end() else { continue };
+            match asked + STUBBORN_AFTER {
+                due if due <= now => self.report_stubborn(fiber),
+                due => next = Some(next.map_or(due, |next: Instant| next.min(due))),
+            }
         }
-        next_timer
+        self.stubborn_at.set(next);
+        next_timer.into_iter().chain(next).min()
+    }
+
+    /// Says, once, that a cancelled fiber still waits, and for what.
+    fn report_stubborn(&self, fiber: FiberRef) {
+        fiber.set_asked_to_end(None);
+        let State::Waiting(wait) = fiber.state() else { return };
+        let name = fiber.meta().and_then(|meta| meta.name()).unwrap_or("<unnamed>");
+        let what = fiber.op_name().unwrap_or(wait.describe());
+        let why = fiber.cause().map_or("cancelled", Reason::describe);
+        crate::sys::report(format_args!(
+            "fiber '{name}' was {why} {} s ago, and still waits for: {what}",
+            STUBBORN_AFTER.as_secs()
+        ));
+    }
+}
+
+/// A region that the calling fiber is in until this is dropped, by a return or an unwinding.
+///
+/// It borrows the region from the caller's frame, and the fiber leaves that frame only through it.
+pub(crate) struct Within<'a> {
+    worker: Here,
+    fiber: FiberRef,
+    region: &'a Region,
+}
+
+impl<'a> Within<'a> {
+    /// Has the calling fiber enter a region. What is opened while it unwinds is shielded: nothing is
+    /// cancelled there.
+    ///
+    /// # Safety
+    ///
+    /// The value is dropped (not forgotten), before those that were made earlier, on this fiber.
+    pub(crate) unsafe fn enter(worker: Here, fiber: FiberRef, region: &'a Region) -> Within<'a> {
+        if worker.is_unwinding(fiber) {
+            region.shield();
+        }
+        // SAFETY: I3. The region is borrowed until this is dropped, which leaves it.
+        unsafe { fiber.regions().enter(region) };
+        fiber.update_cancelled();
+        Within { worker, fiber, region }
+    }
+
+    /// Has the region cancelled when its time is up.
+    pub(crate) fn expire_at(&self, at: Instant, reason: Reason) -> Deadline<'_> {
+        let alarm = Alarm::Expire(self.fiber, NonNull::from(self.region), reason);
+        Deadline { within: self, timer: self.worker.set_alarm(at, alarm) }
+    }
+
+    /// Cancels the region now.
+    pub(crate) fn cancel(&self, reason: Reason) {
+        self.worker.cancel_region(self.fiber, self.region, reason);
+    }
+}
+
+impl Drop for Within<'_> {
+    fn drop(&mut self) {
+        self.fiber.regions().leave(self.region);
+        self.fiber.update_cancelled();
+    }
+}
+
+/// The alarm of a region, until this is dropped.
+pub(crate) struct Deadline<'a> {
+    within: &'a Within<'a>,
+    timer: TimerId,
+}
+
+impl Drop for Deadline<'_> {
+    fn drop(&mut self) {
+        self.within.worker.take_back_timer(self.timer);
     }
 }

@@ -48,9 +48,6 @@ impl Worker {
             })
         };
         fiber.occupy(coroutine, bounds);
-        if self.stopping_since.get().is_some() {
-            fiber.set_cancelled();
-        }
         self.ready.push(fiber);
         fiber
     }

@@ -20,7 +20,11 @@ mod turn;
 mod wait;
 mod wake;
 
+pub(crate) use cancel::Within;
+
+use super::cancelled::Reason;
 use super::fiber::{FiberRef, Row};
+use super::members::Address;
 use super::shared::{Mail, MailBox, Peer, Shared, Unstarted};
 use super::stack::StackPool;
 use super::timers::Timers;
@@ -68,11 +72,17 @@ pub(crate) struct Worker {
     unwinding: Cell<u32>,
     /// Some fiber was suspended while it was not certain whether it unwound: another one did.
     blurred: Cell<bool>,
+    /// Fibers to cancel, and why; somebody is at it.
+    to_cancel: RefCell<VecDeque<(Address, Reason)>>,
+    cancelling: Cell<bool>,
+    /// It has seen that everything is cancelled.
+    roots_cancelled: Cell<bool>,
     /// It has seen that the runtime ends, at this time.
     stopping_since: Cell<Option<Instant>>,
     /// It has seen that the runtime has ended.
     stopped: Cell<bool>,
-    reported: Cell<bool>,
+    /// When to look for cancelled fibers that still wait, if there are any.
+    stubborn_at: Cell<Option<Instant>>,
     /// Started fibers that have not ended.
     alive: Cell<u32>,
     /// Fibers that wait for others of this runtime to end.
@@ -121,9 +131,12 @@ impl Worker {
             // A `run` in a destructor: std's count says nothing about the fibers here.
             unwinding: Cell::new(u32::from(std::thread::panicking())),
             blurred: Cell::new(false),
+            to_cancel: RefCell::default(),
+            cancelling: Cell::new(false),
+            roots_cancelled: Cell::new(false),
             stopping_since: Cell::new(None),
             stopped: Cell::new(false),
-            reported: Cell::new(false),
+            stubborn_at: Cell::new(None),
             alive: Cell::new(0),
             waiting_for_fibers: Cell::new(0),
         }

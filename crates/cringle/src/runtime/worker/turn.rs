@@ -4,6 +4,7 @@ use super::{CURRENT, Worker};
 use crate::driver;
 use crate::runtime::fiber::{FiberRef, State, Wait};
 use crate::runtime::shared::Mail;
+use crate::runtime::timers::Alarm;
 use crossbeam_deque::Steal;
 use std::collections::VecDeque;
 use std::ptr::NonNull;
@@ -98,6 +99,9 @@ impl Worker {
         if self.shared.is_stopping() && self.stopping_since.get().is_none() {
             self.begin_stop();
         }
+        if self.shared.is_cancelled() && !self.roots_cancelled.replace(true) {
+            self.cancel_roots();
+        }
         self.stopped.set(self.shared.is_stopped());
     }
 
@@ -129,25 +133,34 @@ impl Worker {
     }
 
     pub(super) fn fire_timers(&self) {
-        let mut timers = self.timers.borrow_mut();
         let now = Instant::now();
-        while let Some(fiber) = timers.pop_due(now) {
-            self.make_ready(fiber);
+        loop {
+            let due = self.timers.borrow_mut().pop_due(now);
+            match due {
+                Some(Alarm::Wake(fiber)) => self.make_ready(fiber),
+                Some(Alarm::Expire(fiber, region, reason)) => self.expire(fiber, region, reason),
+                None => break,
+            }
         }
-        self.has_timers.set(!timers.is_empty());
+        self.has_timers.set(!self.timers.borrow().is_empty());
     }
 
     #[cold]
     pub(super) fn read_mail(&self) {
         let mut mail = VecDeque::new();
         self.mailbox().inbox.take(&mut mail);
-        for message in mail {
-            match message {
-                Mail::Wake(id) => self.wake(id),
-                Mail::Start(unstarted) => self.start_or_postpone(unstarted),
-            }
-        }
+        mail.into_iter().for_each(|message| self.read(message));
         self.see_state();
+    }
+
+    /// Does what a message says.
+    pub(in crate::runtime) fn read(&self, message: Mail) {
+        match message {
+            Mail::Wake(id) => self.wake(id),
+            Mail::Start(unstarted) => self.start_or_postpone(unstarted),
+            Mail::Cancel(id, reason) => self.cancel_fiber(id, reason),
+            Mail::CancelScope(id, members, reason) => self.cancel_in_scope(id, &members, reason),
+        }
     }
 
     /// Sleeps in the kernel, unless there is something to do after all.

@@ -9,7 +9,7 @@
 use super::Worker;
 use crate::driver::{Completion, Op, OpSlot, Waiter};
 use crate::runtime::fiber::{FiberRef, State, Wait, WaitedOps};
-use crate::runtime::timers::TimerId;
+use crate::runtime::timers::{Alarm, TimerId};
 use std::time::Instant;
 
 impl Worker {
@@ -79,16 +79,14 @@ impl Worker {
         let fibers: Vec<FiberRef> = self.table.borrow().occupied().collect();
         for fiber in fibers {
             fiber.set_unwinding(false);
-            if self.stopping_since.get().is_some() {
-                self.cancel(fiber);
-            }
+            self.disturb(fiber);
         }
     }
 
     /// Whether this (running) fiber unwinds. It is certain while no other fiber of the worker is
-    /// suspended in a destructor. Else a fiber is taken for what it was when it was last resumed, and
-    /// for unwinding once a cancelled wait unwinds it ([`cancelled::unwind`] marks it): a panic of
-    /// another kind that begins meanwhile is not seen.
+    /// suspended in a destructor. Else a fiber is taken for what its mark says: see [`unwinding`].
+    ///
+    /// [`unwinding`]: crate::runtime::unwinding
     #[inline]
     pub(crate) fn is_unwinding(&self, fiber: FiberRef) -> bool {
         if !std::thread::panicking() {
@@ -214,8 +212,12 @@ impl Worker {
 
     /// Sets a timer for a fiber; it is to be taken back when the wait has ended.
     pub(crate) fn set_timer(&self, at: Instant, fiber: FiberRef) -> TimerId {
+        self.set_alarm(at, Alarm::Wake(fiber))
+    }
+
+    pub(super) fn set_alarm(&self, at: Instant, alarm: Alarm) -> TimerId {
         self.has_timers.set(true);
-        self.timers.borrow_mut().insert(at, fiber)
+        self.timers.borrow_mut().insert(at, alarm)
     }
 
     pub(crate) fn take_back_timer(&self, id: TimerId) {

@@ -1,0 +1,58 @@
+//! Which fiber unwinds.
+//!
+//! std counts panics for each thread, and its count is no fiber's: while one fiber is suspended in a
+//! destructor that its panic runs, `std::thread::panicking()` is true for every fiber of the worker.
+//! So each fiber has a mark of its own (**I8**). It is set
+//!
+//! - where the library itself unwinds a fiber, or hands a payload on ([`resume`]);
+//! - by the panic hook, which runs first of all when a panic begins: ours marks the fiber, and calls
+//!   the one before it;
+//! - when the fiber suspends, to what is certain then (see `Worker::is_unwinding`);
+//!
+//! and put back where the library catches ([`catch`]). What is not seen: a payload that the program
+//! itself hands to `resume_unwind`, or a panic that it catches by std's `catch_unwind`, *while another
+//! fiber of the worker is suspended in a destructor*; the mark is what it was until the fiber next
+//! suspends with nobody unwinding.
+
+use super::worker::Worker;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Once;
+
+/// Has panics mark their fiber from now on. A hook that the program sets later replaces ours, and
+/// then a panic that begins while another fiber is suspended in a destructor is not seen.
+pub(super) fn install_hook() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            mark();
+            before(info);
+        }));
+    });
+}
+
+fn mark() {
+    if let Some((_, fiber)) = Worker::current() {
+        fiber.set_unwinding(true);
+    }
+}
+
+/// As `std::panic::resume_unwind`: no hook runs.
+pub(crate) fn resume(payload: Box<dyn Any + Send>) -> ! {
+    mark();
+    resume_unwind(payload)
+}
+
+/// As `std::panic::catch_unwind`, for code that is the fiber's own.
+pub(crate) fn catch<R>(f: impl FnOnce() -> R) -> std::thread::Result<R> {
+    let fiber = Worker::current().map(|(_, fiber)| fiber);
+    let before = fiber.is_some_and(|fiber| fiber.was_unwinding());
+    let result = catch_unwind(AssertUnwindSafe(f));
+    if result.is_err()
+        && let Some(fiber) = fiber
+    {
+        fiber.set_unwinding(before);
+    }
+    result
+}

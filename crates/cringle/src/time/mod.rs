@@ -1,0 +1,8 @@
+//! Time: waiting, and bounding how long others wait.
+
+mod timeout;
+mod wait;
+
+pub use crate::runtime::cancelled::Elapsed;
+pub use timeout::{timeout, timeout_at};
+pub use wait::{sleep, sleep_until};
