@@ -6,6 +6,7 @@ mod memory;
 mod parks;
 mod report;
 mod spawns;
+mod timeouts;
 mod yields;
 
 use clap::{Parser, ValueEnum};
@@ -46,6 +47,8 @@ enum Benchmark {
     Park,
     /// Batches of cached reads
     Batch,
+    /// Cached reads under a deadline
+    Timeout,
     /// What an idle fiber takes
     Memory,
     /// A million fibers at once
@@ -74,6 +77,7 @@ fn run(which: Benchmark, options: &Options) -> Vec<Report> {
         Benchmark::Spawn => spawns::run(rounds),
         Benchmark::Park => vec![parks::run(rounds)],
         Benchmark::Batch => vec![batches::run(rounds, &options.directory)],
+        Benchmark::Timeout => vec![timeouts::run(rounds, &options.directory)],
         Benchmark::Memory => vec![memory::run("memory of idle fibers", options.fibers)],
         Benchmark::Million => vec![memory::run("a million fibers at once", options.million)],
     };

@@ -9,7 +9,7 @@
 //! A fiber is cancelled while a region that it is in is, unless a *shielded* one (a protected call, or
 //! whatever is opened while the fiber unwinds) lies between.
 
-use super::cancelled::Reason;
+use super::cancelled::{Elapsed, Reason};
 use super::members::Members;
 use std::cell::Cell;
 use std::ptr::NonNull;
@@ -22,13 +22,16 @@ pub(crate) struct Region {
     shielded: Cell<bool>,
     /// It was cancelled, and why first.
     cause: Cell<Option<Reason>>,
+    /// When its time is up.
+    deadline: Option<Elapsed>,
     members: Option<Arc<Members>>,
 }
 
 impl Region {
-    /// One that a deadline may cancel.
-    pub(crate) fn new() -> Region {
-        Region::default()
+    /// One that has so much time.
+    #[inline]
+    pub(crate) fn with_deadline(elapsed: Elapsed) -> Region {
+        Region { deadline: Some(elapsed), ..Region::default() }
     }
 
     /// One that no cancel from outside reaches.
@@ -43,6 +46,16 @@ impl Region {
 
     pub(crate) fn shield(&self) {
         self.shielded.set(true);
+    }
+
+    #[inline]
+    pub(super) fn is_shielded(&self) -> bool {
+        self.shielded.get()
+    }
+
+    #[inline]
+    pub(super) fn deadline(&self) -> Option<Elapsed> {
+        self.deadline
     }
 
     pub(crate) fn cause(&self) -> Option<Reason> {
@@ -68,7 +81,7 @@ pub(crate) struct Regions {
 
 impl Regions {
     pub(super) fn new() -> Regions {
-        Regions { body: Region::new(), innermost: Cell::new(None) }
+        Regions { body: Region::default(), innermost: Cell::new(None) }
     }
 
     /// For the block's next tenant.
@@ -87,11 +100,13 @@ impl Regions {
     ///
     /// I3: [`leave`](Self::leave) is called for it before it is moved or goes away, on the fiber that
     /// entered it, which is this one.
+    #[inline]
     pub(super) unsafe fn enter(&self, region: &Region) {
         region.outer.set(self.innermost.replace(Some(NonNull::from(region))));
     }
 
     /// Closes the innermost region.
+    #[inline]
     pub(super) fn leave(&self, region: &Region) {
         debug_assert_eq!(self.innermost.get(), Some(NonNull::from(region)));
         self.innermost.set(region.outer.get());

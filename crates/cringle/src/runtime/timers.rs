@@ -1,19 +1,15 @@
-//! A worker's timers: an ordered map, so that setting, taking back and firing one cost O(log n) and
-//! no system call. The kernel learns only the nearest one, as the limit of the worker's wait.
+//! A worker's timers: a heap of four children a node, in which each timer knows its place. Setting one
+//! that is later than the others, which is what deadlines mostly are, costs a comparison; taking one
+//! back, set or due, O(log n); none of it a system call, or an allocation once there were as many. The
+//! kernel learns only the nearest one, as the limit of the worker's wait.
 
-use super::cancelled::Reason;
 use super::fiber::FiberRef;
 use super::region::Region;
-use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::time::Instant;
 
-/// Names a timer that is set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct TimerId {
-    at: Instant,
-    number: u64,
-}
+/// Children of a node: a cache line holds their keys.
+const BRANCHES: usize = 4;
 
 /// What happens when a timer fires.
 #[derive(Clone, Copy)]
@@ -22,41 +18,194 @@ pub(crate) enum Alarm {
     Wake(FiberRef),
     /// A region of the fiber is cancelled; it lies in the fiber's frame, which takes the timer back
     /// before it goes.
-    Expire(FiberRef, NonNull<Region>, Reason),
+    Expire(FiberRef, NonNull<Region>),
 }
+
+/// Names a timer from when it is set until it is taken back, fired or not.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TimerId(u32);
 
 /// See the module.
 #[derive(Default)]
 pub(super) struct Timers {
-    set: BTreeMap<TimerId, Alarm>,
+    /// The nearest first; no node is later than its children.
+    heap: Vec<Node>,
+    places: Vec<Place>,
+    vacant: Vec<u32>,
     next_number: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Node {
+    at: Instant,
+    /// Of timers for the same time the one that was set first fires first.
+    number: u64,
+    id: u32,
+}
+
+struct Place {
+    /// Where in the heap it is, or [`FIRED`].
+    index: u32,
+    alarm: Alarm,
+}
+
+const FIRED: u32 = u32::MAX;
+
+impl Node {
+    fn is_before(&self, other: &Node) -> bool {
+        (self.at, self.number) < (other.at, other.number)
+    }
 }
 
 impl Timers {
     /// Sets a timer. It is to be [removed](Self::remove) when its wait ends, fired or not.
+    #[inline]
     pub(super) fn insert(&mut self, at: Instant, alarm: Alarm) -> TimerId {
-        let id = TimerId { at, number: self.next_number };
+        let index = self.heap.len();
+        let place = Place { index: index as u32, alarm };
+        let id = match self.vacant.pop() {
+            Some(id) => {
+                self.places[id as usize] = place;
+                id
+            }
+            None => {
+                let id = u32::try_from(self.places.len()).ok().filter(|&id| id != FIRED);
+                self.places.push(place);
+                id.expect("fewer than 2³² timers on a worker")
+            }
+        };
+        let node = Node { at, number: self.next_number, id };
         self.next_number += 1;
-        self.set.insert(id, alarm);
-        id
+        self.heap.push(node);
+        let parent = index.wrapping_sub(1) / BRANCHES;
+        if index > 0 && node.is_before(&self.heap[parent]) {
+            self.rise(index, node);
+        }
+        TimerId(id)
     }
 
+    #[inline]
     pub(super) fn remove(&mut self, id: TimerId) {
-        self.set.remove(&id);
+        let index = self.places[id.0 as usize].index;
+        if index != FIRED {
+            self.take_out(index as usize);
+        }
+        self.vacant.push(id.0);
     }
 
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.set.is_empty()
+        self.heap.is_empty()
     }
 
     pub(super) fn next(&self) -> Option<Instant> {
-        self.set.first_key_value().map(|(id, _)| id.at)
+        self.heap.first().map(|node| node.at)
     }
 
     /// Takes the earliest timer that is due.
     pub(super) fn pop_due(&mut self, now: Instant) -> Option<Alarm> {
-        let first = self.set.first_entry()?;
-        (first.key().at <= now).then(|| first.remove())
+        let first = *self.heap.first()?;
+        if first.at > now {
+            return None;
+        }
+        self.take_out(0);
+        let place = &mut self.places[first.id as usize];
+        place.index = FIRED;
+        Some(place.alarm)
+    }
+
+    fn take_out(&mut self, index: usize) {
+        let Some(last) = self.heap.pop() else { return };
+        if index < self.heap.len() {
+            // What takes the place comes from the end, and may belong higher or lower.
+            match index > 0 && last.is_before(&self.heap[(index - 1) / BRANCHES]) {
+                true => self.rise(index, last),
+                false => self.sink(index, last),
+            }
+        }
+    }
+
+    /// Puts a node where it belongs, from here upwards.
+    fn rise(&mut self, mut index: usize, node: Node) {
+        while index > 0 {
+            let parent = (index - 1) / BRANCHES;
+            if !node.is_before(&self.heap[parent]) {
+                break;
+            }
+            self.put(index, self.heap[parent]);
+            index = parent;
+        }
+        self.put(index, node);
+    }
+
+    /// Puts a node where it belongs, from here downwards.
+    fn sink(&mut self, mut index: usize, node: Node) {
+        loop {
+            let first = index * BRANCHES + 1;
+            let children = first..(first + BRANCHES).min(self.heap.len());
+            let least =
+                children.min_by_key(|&child| (self.heap[child].at, self.heap[child].number));
+            match least {
+                Some(least) if self.heap[least].is_before(&node) => {
+                    self.put(index, self.heap[least]);
+                    index = least;
+                }
+                _ => break,
+            }
+        }
+        self.put(index, node);
+    }
+
+    #[inline]
+    fn put(&mut self, index: usize, node: Node) {
+        self.heap[index] = node;
+        self.places[node.id as usize].index = index as u32;
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::runtime::fiber::Fiber;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    proptest! {
+        /// Whatever is set and taken back in whatever order: what fires is what a sorted list says.
+        #[test]
+        fn timers_fire_in_order(steps in prop::collection::vec((0u8..4, 0u64..50), 1..300)) {
+            let block = Fiber::new(0);
+            let alarm = Alarm::Wake(FiberRef::new(NonNull::from(&block)));
+            let start = Instant::now();
+            let mut timers = Timers::default();
+            let mut model = BTreeMap::new();
+            let mut fired = Vec::new();
+            for (number, (step, value)) in steps.into_iter().enumerate() {
+                let at = start + Duration::from_millis(value);
+                match step {
+                    0 | 1 => drop(model.insert((at, number), timers.insert(at, alarm))),
+                    2 => {
+                        let nth = value as usize % model.len().max(1);
+                        if let Some(&key) = model.keys().nth(nth) {
+                            timers.remove(model.remove(&key).unwrap());
+                        }
+                    }
+                    _ => {
+                        while timers.pop_due(at).is_some() {
+                            let ((due, _), id) = model.pop_first().unwrap();
+                            prop_assert!(due <= at);
+                            fired.push(id);
+                        }
+                    }
+                }
+                prop_assert_eq!(timers.next(), model.keys().next().map(|&(at, _)| at));
+                if number % 7 == 0 {
+                    fired.drain(..).for_each(|id| timers.remove(id));
+                }
+            }
+            prop_assert_eq!(timers.heap.len(), model.len());
+            prop_assert!(timers.places.len() <= model.len() + timers.vacant.len() + fired.len());
+        }
     }
 }

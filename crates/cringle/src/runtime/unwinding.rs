@@ -14,6 +14,7 @@
 //! fiber of the worker is suspended in a destructor*; the mark is what it was until the fiber next
 //! suspends with nobody unwinding.
 
+use super::fiber::FiberRef;
 use super::worker::Worker;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -46,7 +47,15 @@ pub(crate) fn resume(payload: Box<dyn Any + Send>) -> ! {
 
 /// As `std::panic::catch_unwind`, for code that is the fiber's own.
 pub(crate) fn catch<R>(f: impl FnOnce() -> R) -> std::thread::Result<R> {
-    let fiber = Worker::current().map(|(_, fiber)| fiber);
+    catch_on(Worker::current().map(|(_, fiber)| fiber), f)
+}
+
+/// The same, where it is known which fiber calls.
+#[inline]
+pub(crate) fn catch_on<R>(
+    fiber: Option<FiberRef>,
+    f: impl FnOnce() -> R,
+) -> std::thread::Result<R> {
     let before = fiber.is_some_and(|fiber| fiber.was_unwinding());
     let result = catch_unwind(AssertUnwindSafe(f));
     if result.is_err()

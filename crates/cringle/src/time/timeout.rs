@@ -73,19 +73,16 @@ pub fn timeout_at<T>(deadline: Instant, f: impl FnOnce() -> io::Result<T>) -> io
     within(Elapsed::new(deadline, None), Instant::now(), f)
 }
 
+#[inline]
 fn within<T>(elapsed: Elapsed, now: Instant, f: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let Some((worker, fiber)) = Worker::current() else { return f() };
-    let region = Region::new();
-    let reason = Reason::Elapsed(elapsed);
+    let region = Region::with_deadline(elapsed);
     let result = {
         // SAFETY: it is dropped at the end of this block, which nothing unwinds before: `f`'s panic is
         // caught.
         let within = unsafe { Within::enter(worker, fiber, &region) };
-        if elapsed.deadline() <= now {
-            within.cancel(reason);
-        }
-        let _alarm = within.expire_at(elapsed.deadline(), reason);
-        unwinding::catch(f)
+        let _alarm = within.expire_in_time(now);
+        unwinding::catch_on(Some(fiber), f)
     };
     match result {
         Ok(result) => result,
@@ -95,7 +92,7 @@ fn within<T>(elapsed: Elapsed, now: Instant, f: impl FnOnce() -> io::Result<T>) 
                 && region.cause().is_some()
                 && !worker.is_interrupted(fiber) =>
         {
-            Err(reason.error())
+            Err(Reason::Elapsed(elapsed).error())
         }
         Err(payload) => unwinding::resume(payload),
     }

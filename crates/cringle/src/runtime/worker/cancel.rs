@@ -169,10 +169,12 @@ impl Worker {
     }
 
     /// A deadline has passed.
-    pub(super) fn expire(&self, fiber: FiberRef, region: NonNull<Region>, reason: Reason) {
+    pub(super) fn expire(&self, fiber: FiberRef, region: NonNull<Region>) {
         // SAFETY: I3. A region's alarm is taken back before its frame goes (`Within`), and this one
         // was set until now.
-        self.cancel_region(fiber, unsafe { region.as_ref() }, reason);
+        let region = unsafe { region.as_ref() };
+        let elapsed = region.deadline().expect("a region with an alarm has a deadline");
+        self.cancel_region(fiber, region, Reason::Elapsed(elapsed));
     }
 
     /// When to wake for a report of ops that outlast their cancel, if that is before the next
@@ -225,32 +227,40 @@ impl<'a> Within<'a> {
     /// # Safety
     ///
     /// The value is dropped (not forgotten), before those that were made earlier, on this fiber.
+    #[inline]
     pub(crate) unsafe fn enter(worker: Here, fiber: FiberRef, region: &'a Region) -> Within<'a> {
         if worker.is_unwinding(fiber) {
             region.shield();
         }
         // SAFETY: I3. The region is borrowed until this is dropped, which leaves it.
         unsafe { fiber.regions().enter(region) };
-        fiber.update_cancelled();
+        if region.is_shielded() {
+            fiber.update_cancelled();
+        }
         Within { worker, fiber, region }
     }
 
-    /// Has the region cancelled when its time is up.
-    pub(crate) fn expire_at(&self, at: Instant, reason: Reason) -> Deadline<'_> {
-        let alarm = Alarm::Expire(self.fiber, NonNull::from(self.region), reason);
-        Deadline { within: self, timer: self.worker.set_alarm(at, alarm) }
-    }
-
-    /// Cancels the region now.
-    pub(crate) fn cancel(&self, reason: Reason) {
-        self.worker.cancel_region(self.fiber, self.region, reason);
+    /// Has the region cancelled when the time is up that it has: now, if it is.
+    #[inline]
+    pub(crate) fn expire_in_time(&self, now: Instant) -> Deadline<'_> {
+        let deadline = self.region.deadline().expect("a region with a deadline").deadline();
+        let here = NonNull::from(self.region);
+        if deadline <= now {
+            self.worker.expire(self.fiber, here);
+        }
+        let timer = self.worker.set_alarm(deadline, Alarm::Expire(self.fiber, here));
+        Deadline { within: self, timer }
     }
 }
 
 impl Drop for Within<'_> {
+    #[inline]
     fn drop(&mut self) {
         self.fiber.regions().leave(self.region);
-        self.fiber.update_cancelled();
+        // Else it is what it was outside.
+        if self.fiber.is_cancelled() || self.region.is_shielded() {
+            self.fiber.update_cancelled();
+        }
     }
 }
 
@@ -261,6 +271,7 @@ pub(crate) struct Deadline<'a> {
 }
 
 impl Drop for Deadline<'_> {
+    #[inline]
     fn drop(&mut self) {
         self.within.worker.take_back_timer(self.timer);
     }

@@ -138,7 +138,7 @@ impl Worker {
             let due = self.timers.borrow_mut().pop_due(now);
             match due {
                 Some(Alarm::Wake(fiber)) => self.make_ready(fiber),
-                Some(Alarm::Expire(fiber, region, reason)) => self.expire(fiber, region, reason),
+                Some(Alarm::Expire(fiber, region)) => self.expire(fiber, region),
                 None => break,
             }
         }
