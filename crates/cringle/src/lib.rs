@@ -90,4 +90,6 @@ mod pages {
     struct Readme;
     #[doc = include_str!("../../../docs/hazards.md")]
     struct Hazards;
+    #[doc = include_str!("../../../docs/structure.md")]
+    struct Structure;
 }
