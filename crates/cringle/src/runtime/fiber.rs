@@ -374,11 +374,12 @@ impl Fiber {
 
     /// Finds out anew whether it is cancelled: its regions have changed.
     pub(super) fn update_cancelled(&self) {
-        let cancelled = self.cold.regions.cause().is_some();
-        self.cancelled.set(cancelled);
-        if !cancelled {
-            self.refusals.set(0);
-        }
+        self.cancelled.set(self.cold.regions.cause().is_some());
+    }
+
+    /// It has left what was cancelled.
+    pub(super) fn forget_refusals(&self) {
+        self.refusals.set(0);
     }
 
     /// Why it is cancelled where it is now.

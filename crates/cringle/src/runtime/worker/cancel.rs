@@ -261,6 +261,10 @@ impl Drop for Within<'_> {
         if self.fiber.is_cancelled() || self.region.is_shielded() {
             self.fiber.update_cancelled();
         }
+        // (Not after a protected call: a loop that makes one each time round would spin for ever.)
+        if self.region.cause().is_some() && !self.fiber.is_cancelled() {
+            self.fiber.forget_refusals();
+        }
     }
 }
 
