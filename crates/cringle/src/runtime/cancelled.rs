@@ -41,6 +41,7 @@ pub(crate) fn unwind() {
         if let Some((_, fiber)) = Worker::current() {
             // std's count could not tell this from another fiber's unwinding.
             fiber.set_unwinding(true);
+            fiber.set_unwound_by_cancel(true);
         }
         std::panic::resume_unwind(Box::new(Cancelled));
     }

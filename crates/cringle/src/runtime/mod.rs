@@ -16,7 +16,7 @@ pub(crate) mod pool;
 pub(crate) mod run;
 pub(crate) mod shared;
 mod stack;
-mod sync;
+pub(crate) mod sync;
 pub(crate) mod timers;
 pub(crate) mod waker;
 pub(crate) mod worker;
