@@ -8,16 +8,87 @@ use std::io;
 use std::time::{Duration, Instant};
 
 #[cfg(not(loom))]
-pub(super) use crate::runtime::waker::Waker;
+pub(super) use lent::{Lent, Waker};
+#[cfg(loom)]
+pub(super) use modelled::{Lent, Waker};
+
+/// How a waiter is woken, without a count of its worker's mailbox: taking one and giving it back
+/// would be a fifth of what a message between two fibers of a worker costs.
+#[cfg(not(loom))]
+mod lent {
+    use crate::runtime::fiber::{FiberId, FiberRef};
+    use crate::runtime::shared::MailBox;
+    use crate::runtime::waker;
+    use crate::runtime::worker::{Here, Worker};
+    use std::sync::Arc;
+
+    /// For the frame of one who waits; good for as long as it waits.
+    pub(in crate::sync) enum Lent {
+        Fiber { home: *const Arc<MailBox>, id: FiberId },
+        Thread(std::thread::Thread),
+    }
+
+    /// For the one who wakes; good for ever, but only on the thread that has it.
+    pub(in crate::sync) enum Waker {
+        /// A fiber of this thread's worker.
+        Here(FiberId),
+        There(waker::Waker),
+    }
+
+    impl Lent {
+        pub(super) fn new(caller: Option<(Here, FiberRef)>) -> Lent {
+            match caller {
+                Some((worker, fiber)) => Lent::Fiber { home: worker.mailbox(), id: fiber.id() },
+                None => Lent::Thread(std::thread::current()),
+            }
+        }
+
+        /// # Safety
+        ///
+        /// The one who lent it still waits.
+        #[inline]
+        pub(in crate::sync) unsafe fn redeem(self) -> Waker {
+            match self {
+                Lent::Fiber { home, id } => {
+                    // SAFETY: I2. The fiber waits, and its worker outlives it.
+                    let home = unsafe { &*home };
+                    match Worker::here() {
+                        Some(worker) if worker.lives_at(home) => Waker::Here(id),
+                        _ => Waker::There(waker::Waker::Fiber { home: Arc::clone(home), id }),
+                    }
+                }
+                Lent::Thread(thread) => Waker::There(waker::Waker::Thread(thread)),
+            }
+        }
+    }
+
+    impl Waker {
+        #[inline]
+        pub(in crate::sync) fn wake(&self) {
+            match self {
+                Waker::Here(id) => Worker::here().expect("redeemed on a worker").wake(*id),
+                Waker::There(waker) => waker.wake(),
+            }
+        }
+    }
+}
 
 /// In the models a thread of loom's waits.
 #[cfg(loom)]
-pub(super) struct Waker(loom::thread::Thread);
+mod modelled {
+    pub(in crate::sync) struct Lent(pub(super) loom::thread::Thread);
+    pub(in crate::sync) struct Waker(loom::thread::Thread);
 
-#[cfg(loom)]
-impl Waker {
-    pub(super) fn wake(&self) {
-        self.0.unpark();
+    impl Lent {
+        pub(in crate::sync) unsafe fn redeem(self) -> Waker {
+            Waker(self.0)
+        }
+    }
+
+    impl Waker {
+        pub(in crate::sync) fn wake(&self) {
+            self.0.unpark();
+        }
     }
 }
 
@@ -131,11 +202,8 @@ impl Caller {
     }
 
     #[cfg(not(loom))]
-    pub(super) fn waker(self) -> Waker {
-        match self.0 {
-            Some((worker, fiber)) => worker.waker(fiber),
-            None => Waker::Thread(std::thread::current()),
-        }
+    pub(super) fn lend_waker(self) -> Lent {
+        Lent::new(self.0)
     }
 
     /// Waits once, until the deadline at most. May end for no reason.
@@ -164,8 +232,8 @@ impl Caller {
     }
 
     #[cfg(loom)]
-    pub(super) fn waker(self) -> Waker {
-        Waker(loom::thread::current())
+    pub(super) fn lend_waker(self) -> Lent {
+        Lent(loom::thread::current())
     }
 
     #[cfg(loom)]

@@ -19,7 +19,7 @@
 //! suspended; a thread's is a token that stays). A wake-up that comes late ends a later wait, which
 //! looks again.
 
-use super::caller::{Caller, Left, Terms, Waker};
+use super::caller::{Caller, Left, Lent, Terms, Waker};
 use crate::runtime::sync::{AtomicU8, Mutex, Ordering};
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::NonNull;
@@ -36,7 +36,7 @@ pub(super) struct Waiter {
     need: usize,
     /// Where to leave, or take, a value.
     slot: *mut (),
-    waker: UnsafeCell<Option<Waker>>,
+    waker: UnsafeCell<Option<Lent>>,
     queued: Cell<bool>,
     previous: Cell<Option<NonNull<Waiter>>>,
     next: Cell<Option<NonNull<Waiter>>>,
@@ -57,7 +57,7 @@ impl Waiter {
             caller,
             need,
             slot,
-            waker: UnsafeCell::new(Some(caller.waker())),
+            waker: UnsafeCell::new(Some(caller.lend_waker())),
             queued: Cell::new(false),
             previous: Cell::new(None),
             next: Cell::new(None),
@@ -210,12 +210,13 @@ impl Taken<'_> {
     #[inline]
     fn tell(self, outcome: u8) -> Waker {
         // SAFETY: I10. The frame stays until the outcome is stored, which is the last touch; the
-        // waker is moved out before, and nobody else looks at it: the queue is borrowed.
+        // waker is moved out and redeemed before, and nobody else looks at it: the queue is borrowed.
         unsafe {
             let waiter = self.waiter.as_ref();
-            let waker = (*waiter.waker.get()).take();
+            let lent = (*waiter.waker.get()).take();
+            let waker = lent.expect("a waiter is told once").redeem();
             waiter.outcome.store(outcome, Ordering::Release);
-            waker.expect("a waiter is told once")
+            waker
         }
     }
 }
