@@ -173,6 +173,8 @@ fn a_receive_is_interrupted_and_the_channel_stays_whole() {
     unwinds(move || theirs.recv_timeout(LONG));
     let theirs = receiver.clone();
     is_told(move || theirs.recv_cancellable());
+    let theirs = receiver.clone();
+    is_told(move || theirs.recv_timeout_cancellable(LONG));
     sender.send(1).unwrap();
     assert_eq!(receiver.recv(), Ok(1));
 
@@ -471,5 +473,10 @@ fn a_wait_for_a_notification_is_interrupted_and_lets_go_of_the_lock() {
     is_told(move || theirs.1.wait_while_cancellable(theirs.0.lock().unwrap(), |_| true).map(drop));
     let theirs = Arc::clone(&state);
     is_told(move || theirs.1.wait_timeout_cancellable(theirs.0.lock().unwrap(), LONG).map(drop));
+    let theirs = Arc::clone(&state);
+    is_told(move || {
+        let guard = theirs.0.lock().unwrap();
+        theirs.1.wait_timeout_while_cancellable(guard, LONG, |_| true).map(drop)
+    });
     assert!(state.0.try_lock().is_ok());
 }

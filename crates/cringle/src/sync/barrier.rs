@@ -58,10 +58,7 @@ impl Barrier {
     ///
     /// A cancelled fiber that would wait unwinds, and does not count as one that has come.
     pub fn wait(&self) -> BarrierWaitResult {
-        self.meet(Terms::unwinding(Wait::Barrier)).unwrap_or_else(|left| {
-            left.unwind();
-            unreachable!("a wait without a limit")
-        })
+        self.meet(Terms::unwinding(Wait::Barrier)).unwrap_or_else(|left| left.unwind())
     }
 
     /// [`wait`](Self::wait), for a fiber that wants to be told that it is cancelled.

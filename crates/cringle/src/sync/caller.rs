@@ -140,8 +140,12 @@ impl Terms {
     /// Why the caller is not to wait any longer, if so.
     #[inline]
     pub(super) fn exhausted(&self, caller: Caller) -> Option<Left> {
-        let late = || self.deadline.is_some_and(|at| now() >= at).then_some(Left::TimedOut);
-        self.refused(caller).or_else(late)
+        self.refused(caller).or_else(|| self.is_late().then_some(Left::TimedOut))
+    }
+
+    /// Whether the time is up.
+    pub(super) fn is_late(&self) -> bool {
+        self.deadline.is_some_and(|at| now() >= at)
     }
 }
 
@@ -153,12 +157,11 @@ pub(super) enum Left {
 }
 
 impl Left {
-    /// What a cancel does where there is no room for an error; of the calls that unwind.
-    pub(super) fn unwind(self) {
-        if self == Left::Cancelled {
-            cancelled::unwind();
-            unreachable!("where panics abort such a wait is not interrupted");
-        }
+    /// What a cancel does where there is no room for an error; for waits without a limit.
+    pub(super) fn unwind(self) -> ! {
+        assert_eq!(self, Left::Cancelled, "a wait without a limit ended by its limit");
+        cancelled::unwind();
+        unreachable!("where panics abort such a wait is not interrupted");
     }
 
     /// What a twin returns. To be asked when the caller is in no queue any more: a refusal too many

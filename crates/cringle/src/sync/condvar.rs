@@ -1,6 +1,6 @@
 //! Waiting for a condition under a mutex: a queue, entered before the mutex is let go of.
 
-use super::caller::{Caller, Left, Terms, deadline, now};
+use super::caller::{Caller, Left, Terms, deadline};
 use super::mutex::{Mutex, MutexGuard};
 use super::queue::{Guarded, Queue, Waiter, Woken};
 use crate::runtime::fiber::Wait;
@@ -66,7 +66,7 @@ impl Condvar {
     /// to the next one.
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> Waited<'a, T> {
         let result = self.wait_on(guard, Terms::unwinding(Wait::Condvar));
-        result.map(forget_time).unwrap_or_else(never_left)
+        result.map(forget_time).unwrap_or_else(|left| left.unwind())
     }
 
     /// [`wait`](Self::wait), for a fiber that wants to be told that it is cancelled.
@@ -138,7 +138,7 @@ impl Condvar {
         timeout: Duration,
     ) -> WaitedFor<'a, T> {
         let terms = Terms::unwinding(Wait::Condvar).until(deadline(timeout));
-        self.wait_on(guard, terms).unwrap_or_else(never_left)
+        self.wait_on(guard, terms).unwrap_or_else(|left| left.unwind())
     }
 
     /// [`wait_timeout`](Self::wait_timeout), for a fiber that wants to be told that it is cancelled.
@@ -169,23 +169,32 @@ impl Condvar {
         &self,
         guard: MutexGuard<'a, T>,
         timeout: Duration,
-        mut condition: F,
+        condition: F,
     ) -> WaitedFor<'a, T>
     where
         F: FnMut(&mut T) -> bool,
     {
-        let mut guard = guard;
-        let deadline = deadline(timeout);
-        let terms = Terms::unwinding(Wait::Condvar).until(deadline);
-        loop {
-            if !condition(&mut *guard) {
-                return Ok((guard, WaitTimeoutResult(false)));
-            }
-            if deadline.is_some_and(|at| now() >= at) {
-                return Ok((guard, WaitTimeoutResult(true)));
-            }
-            guard = self.wait_on(guard, terms).unwrap_or_else(never_left)?.0;
-        }
+        let terms = Terms::unwinding(Wait::Condvar).until(deadline(timeout));
+        self.wait_on_while(guard, terms, condition).unwrap_or_else(|left| left.unwind())
+    }
+
+    /// [`wait_timeout_while`](Self::wait_timeout_while), for a fiber that wants to be told that it is
+    /// cancelled.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait_cancellable`](Self::wait_cancellable).
+    pub fn wait_timeout_while_cancellable<'a, T, F>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        timeout: Duration,
+        condition: F,
+    ) -> io::Result<WaitedFor<'a, T>>
+    where
+        F: FnMut(&mut T) -> bool,
+    {
+        let terms = Terms::reporting(Wait::Condvar).until(deadline(timeout));
+        self.wait_on_while(guard, terms, condition).map_err(Left::error)
     }
 
     /// Wakes the one who has waited longest, if anybody waits.
@@ -201,6 +210,26 @@ impl Condvar {
         let mut woken = Woken::default();
         self.queue.hold().give_all(&mut woken);
         woken.wake();
+    }
+
+    fn wait_on_while<'a, T>(
+        &self,
+        mut guard: MutexGuard<'a, T>,
+        terms: Terms,
+        mut condition: impl FnMut(&mut T) -> bool,
+    ) -> Result<WaitedFor<'a, T>, Left> {
+        loop {
+            if !condition(&mut *guard) {
+                return Ok(Ok((guard, WaitTimeoutResult(false))));
+            }
+            if terms.is_late() {
+                return Ok(Ok((guard, WaitTimeoutResult(true))));
+            }
+            guard = match self.wait_on(guard, terms)? {
+                Ok((guard, _)) => guard,
+                poisoned => return Ok(poisoned),
+            };
+        }
     }
 
     fn wait_on<'a, T>(
@@ -237,11 +266,6 @@ impl Condvar {
 
 fn forget_time<'a, T>(waited: WaitedFor<'a, T>) -> Waited<'a, T> {
     waited.map(|(guard, _)| guard).map_err(|e| PoisonError::new(e.into_inner().0))
-}
-
-fn never_left<R>(left: Left) -> R {
-    left.unwind();
-    unreachable!("a wait that is not limited ends by a cancel only")
 }
 
 impl Default for Condvar {

@@ -132,6 +132,19 @@ impl<T> Receiver<T> {
         mpsc::receive_timeout(&self.channel, timeout)
     }
 
+    /// [`recv_timeout`](Self::recv_timeout), for a fiber that wants to be told that it is cancelled.
+    ///
+    /// # Errors
+    ///
+    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled. Inside is what `recv_timeout`
+    /// returns.
+    pub fn recv_timeout_cancellable(
+        &self,
+        timeout: Duration,
+    ) -> io::Result<Result<T, RecvTimeoutError>> {
+        mpsc::receive_timeout_cancellable(&self.channel, timeout)
+    }
+
     /// Receives until all senders are gone.
     pub fn iter(&self) -> Iter<'_, T> {
         Iter { receiver: self }

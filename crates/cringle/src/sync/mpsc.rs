@@ -183,6 +183,19 @@ impl<T> Receiver<T> {
         receive_timeout(&self.channel, timeout)
     }
 
+    /// [`recv_timeout`](Self::recv_timeout), for a fiber that wants to be told that it is cancelled.
+    ///
+    /// # Errors
+    ///
+    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled. Inside is what `recv_timeout`
+    /// returns.
+    pub fn recv_timeout_cancellable(
+        &self,
+        timeout: Duration,
+    ) -> io::Result<Result<T, RecvTimeoutError>> {
+        receive_timeout_cancellable(&self.channel, timeout)
+    }
+
     /// Receives until all senders are gone.
     pub fn iter(&self) -> Iter<'_, T> {
         Iter { receiver: self }
@@ -259,11 +272,22 @@ pub(super) fn receive_timeout<T>(
     channel.receive(terms).map_err(|missing| match missing {
         Missing::Disconnected => RecvTimeoutError::Disconnected,
         Missing::Empty => RecvTimeoutError::Timeout,
-        Missing::Left(left) => {
-            Left::unwind(left);
-            RecvTimeoutError::Timeout
-        }
+        Missing::Left(Left::TimedOut) => RecvTimeoutError::Timeout,
+        Missing::Left(left) => left.unwind(),
     })
+}
+
+pub(super) fn receive_timeout_cancellable<T>(
+    channel: &Channel<T>,
+    timeout: Duration,
+) -> io::Result<Result<T, RecvTimeoutError>> {
+    let terms = Terms::reporting(Wait::Channel).until(deadline(timeout));
+    match channel.receive(terms) {
+        Ok(value) => Ok(Ok(value)),
+        Err(Missing::Left(Left::Cancelled)) => Err(Left::Cancelled.error()),
+        Err(Missing::Disconnected) => Ok(Err(RecvTimeoutError::Disconnected)),
+        Err(_) => Ok(Err(RecvTimeoutError::Timeout)),
+    }
 }
 
 impl<T> Clone for Sender<T> {

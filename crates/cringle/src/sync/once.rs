@@ -107,7 +107,7 @@ impl Once {
     /// A cancelled fiber unwinds where it would wait.
     #[track_caller]
     pub fn wait(&self) {
-        self.wait_on(false, Terms::unwinding(Wait::Once)).unwrap_or_else(Left::unwind);
+        self.wait_on(false, Terms::unwinding(Wait::Once)).unwrap_or_else(|left| left.unwind());
     }
 
     /// [`wait`](Self::wait), also if a closure panicked.
@@ -116,7 +116,7 @@ impl Once {
     ///
     /// As [`wait`](Self::wait).
     pub fn wait_force(&self) {
-        self.wait_on(true, Terms::unwinding(Wait::Once)).unwrap_or_else(Left::unwind);
+        self.wait_on(true, Terms::unwinding(Wait::Once)).unwrap_or_else(|left| left.unwind());
     }
 
     /// [`wait`](Self::wait), for a fiber that wants to be told that it is cancelled.
@@ -154,7 +154,7 @@ impl Once {
             let Some(run) = self.begin(force) else {
                 // Somebody is at it. It may also be unwound, and then it is anybody's turn again.
                 let ended = self.wait_while_running(Terms::unwinding(Wait::Once));
-                ended.unwrap_or_else(Left::unwind);
+                ended.unwrap_or_else(|left| left.unwind());
                 continue;
             };
             f(&OnceState { poisoned: run.was == POISONED });

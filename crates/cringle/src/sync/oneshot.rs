@@ -102,6 +102,19 @@ impl<T> Receiver<T> {
     pub fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvTimeoutError> {
         mpsc::receive_timeout(&self.channel, timeout)
     }
+
+    /// [`recv_timeout`](Self::recv_timeout), for a fiber that wants to be told that it is cancelled.
+    ///
+    /// # Errors
+    ///
+    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled. Inside is what `recv_timeout`
+    /// returns.
+    pub fn recv_timeout_cancellable(
+        &self,
+        timeout: Duration,
+    ) -> io::Result<Result<T, RecvTimeoutError>> {
+        mpsc::receive_timeout_cancellable(&self.channel, timeout)
+    }
 }
 
 impl<T> Drop for Sender<T> {

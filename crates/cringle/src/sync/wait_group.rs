@@ -49,7 +49,7 @@ impl WaitGroup {
     ///
     /// A cancelled fiber unwinds where it would wait; it has left the group then.
     pub fn wait(self) {
-        self.leave_and_wait(Terms::unwinding(Wait::Group)).unwrap_or_else(Left::unwind);
+        self.leave_and_wait(Terms::unwinding(Wait::Group)).unwrap_or_else(|left| left.unwind());
     }
 
     /// [`wait`](Self::wait), for a fiber that wants to be told that it is cancelled.

@@ -218,10 +218,7 @@ impl<T> Receiver<T> {
     ///
     /// A cancelled fiber unwinds here.
     pub fn changed(&mut self) -> Result<(), RecvError> {
-        self.wait(Terms::unwinding(Wait::Watch)).unwrap_or_else(|left| {
-            left.unwind();
-            unreachable!("a wait without a limit")
-        })
+        self.wait(Terms::unwinding(Wait::Watch)).unwrap_or_else(|left| left.unwind())
     }
 
     /// [`changed`](Self::changed), for a fiber that wants to be told that it is cancelled.
