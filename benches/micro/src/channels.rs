@@ -182,8 +182,7 @@ fn one_runtime() -> f64 {
 }
 
 fn two_runtimes() -> f64 {
-    let runtime =
-        || tokio::runtime::Builder::new_current_thread().build().expect("no drivers");
+    let runtime = || tokio::runtime::Builder::new_current_thread().build().expect("no drivers");
     let (there, their_there) = tokio_mpsc::channel(1);
     let (their_back, back) = tokio_mpsc::channel(1);
     let answers = answer(their_there, their_back);
