@@ -2,7 +2,9 @@
 //! that something simpler can do, both sides taking turns in one run.
 
 mod batches;
+mod channels;
 mod memory;
+mod mutexes;
 mod parks;
 mod report;
 mod spawns;
@@ -45,6 +47,12 @@ enum Benchmark {
     Spawn,
     /// Two fibers of two workers wake each other
     Park,
+    /// A lock is taken and let go of
+    Mutex,
+    /// Two fibers of one worker send to each other
+    Channel,
+    /// Two fibers of two workers send to each other
+    ChannelAcross,
     /// Batches of cached reads
     Batch,
     /// Cached reads under a deadline
@@ -76,6 +84,9 @@ fn run(which: Benchmark, options: &Options) -> Vec<Report> {
         Benchmark::Yield => vec![yields::run(rounds)],
         Benchmark::Spawn => spawns::run(rounds),
         Benchmark::Park => vec![parks::run(rounds)],
+        Benchmark::Mutex => vec![mutexes::run(rounds)],
+        Benchmark::Channel => vec![channels::run(rounds)],
+        Benchmark::ChannelAcross => channels::run_across(rounds),
         Benchmark::Batch => vec![batches::run(rounds, &options.directory)],
         Benchmark::Timeout => vec![timeouts::run(rounds, &options.directory)],
         Benchmark::Memory => vec![memory::run("memory of idle fibers", options.fibers)],

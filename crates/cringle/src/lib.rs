@@ -42,6 +42,7 @@
 //! | start and size a runtime | [`run`], [`Builder`] |
 //! | spawn, join, sleep, park, borrow | [`fiber`], as `std::thread` |
 //! | use files | [`fs`], as `std::fs` |
+//! | lock, send, wait for each other | [`sync`], as `std::sync` |
 //! | read or write many blocks at once | [`block::Batch`]; without fibers [`block::BlockIo`] |
 //! | wait for any other descriptor | [`io::ready`] |
 //! | bound how long something takes, stop it | [`time::timeout`], [`cancel`], [`fiber::try_scope`] |
@@ -77,6 +78,7 @@ pub mod os;
 #[cfg(feature = "raw")]
 pub mod ring;
 pub mod runtime;
+pub mod sync;
 mod sys;
 pub mod time;
 

@@ -82,6 +82,14 @@ pub(crate) enum Wait {
     Unblock,
     /// A lock of the library.
     Lock,
+    Permit,
+    Channel,
+    Condvar,
+    Barrier,
+    /// The end of an initialisation that another fiber has begun.
+    Once,
+    Group,
+    Watch,
 }
 
 impl Wait {
@@ -89,6 +97,8 @@ impl Wait {
     fn is_cancellable(self) -> bool {
         match self {
             Wait::Room | Wait::Park | Wait::Sleep | Wait::Join | Wait::Lock => true,
+            Wait::Permit | Wait::Channel | Wait::Condvar | Wait::Barrier => true,
+            Wait::Once | Wait::Group | Wait::Watch => true,
             Wait::Ops | Wait::Scope | Wait::Unblock => false,
         }
     }
@@ -104,6 +114,13 @@ impl Wait {
             Wait::Scope => "the fibers of a scope",
             Wait::Unblock => "a closure on the blocking pool",
             Wait::Lock => "a lock",
+            Wait::Permit => "a permit of a semaphore",
+            Wait::Channel => "the other side of a channel",
+            Wait::Condvar => "a notification",
+            Wait::Barrier => "the others at a barrier",
+            Wait::Once => "an initialisation",
+            Wait::Group => "the members of a wait group",
+            Wait::Watch => "a new value",
         }
     }
 }
@@ -202,6 +219,8 @@ pub(crate) struct Fiber {
     refusals: Cell<u32>,
     /// It was unwinding when it was last suspended.
     unwinding: Cell<bool>,
+    /// A cancelled wait has unwound it, and it was not seen to do anything but unwind since.
+    unwound_by_cancel: Cell<bool>,
     cold: Cold,
 }
 
@@ -240,6 +259,7 @@ impl Fiber {
             cancelled: Cell::new(false),
             refusals: Cell::new(0),
             unwinding: Cell::new(false),
+            unwound_by_cancel: Cell::new(false),
             cold: Cold {
                 meta: Cell::default(),
                 stack: Cell::default(),
@@ -263,6 +283,7 @@ impl Fiber {
         self.cold.regions.reset();
         self.refusals.set(0);
         self.unwinding.set(false);
+        self.unwound_by_cancel.set(false);
         self.cold.stack.set(stack);
         self.state.set(State::Runnable);
     }
@@ -429,6 +450,16 @@ impl Fiber {
     #[inline]
     pub(super) fn set_unwinding(&self, unwinding: bool) {
         self.unwinding.set(unwinding);
+    }
+
+    /// Whether what unwinds it now is a cancel and no panic: locks are not poisoned by it.
+    pub(crate) fn is_unwound_by_cancel(&self) -> bool {
+        self.unwound_by_cancel.get()
+    }
+
+    #[inline]
+    pub(crate) fn set_unwound_by_cancel(&self, by_cancel: bool) {
+        self.unwound_by_cancel.set(by_cancel);
     }
 
     /// Its name and identity; `None` before and after its body runs.

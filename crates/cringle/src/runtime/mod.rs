@@ -18,7 +18,7 @@ pub(crate) mod region;
 pub(crate) mod run;
 pub(crate) mod shared;
 mod stack;
-mod sync;
+pub(crate) mod sync;
 pub(crate) mod timers;
 pub(crate) mod unwinding;
 pub(crate) mod waker;

@@ -2,7 +2,8 @@
 //!
 //! std counts panics for each thread, and its count is no fiber's: while one fiber is suspended in a
 //! destructor that its panic runs, `std::thread::panicking()` is true for every fiber of the worker.
-//! So each fiber has a mark of its own (**I8**). It is set
+//! So each fiber has a mark of its own (**I8**), and one for whether it is a cancel that unwinds it,
+//! which poisons no lock. They are set
 //!
 //! - where the library itself unwinds a fiber, or hands a payload on ([`resume`]);
 //! - by the panic hook, which runs first of all when a panic begins: ours marks the fiber, and calls
@@ -14,6 +15,7 @@
 //! fiber of the worker is suspended in a destructor*; the mark is what it was until the fiber next
 //! suspends with nobody unwinding.
 
+use super::cancelled::Cancelled;
 use super::fiber::FiberRef;
 use super::worker::Worker;
 use std::any::Any;
@@ -27,21 +29,22 @@ pub(super) fn install_hook() {
     ONCE.call_once(|| {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            mark();
+            mark(false);
             before(info);
         }));
     });
 }
 
-fn mark() {
+fn mark(by_cancel: bool) {
     if let Some((_, fiber)) = Worker::current() {
         fiber.set_unwinding(true);
+        fiber.set_unwound_by_cancel(by_cancel);
     }
 }
 
 /// As `std::panic::resume_unwind`: no hook runs.
 pub(crate) fn resume(payload: Box<dyn Any + Send>) -> ! {
-    mark();
+    mark(payload.is::<Cancelled>());
     resume_unwind(payload)
 }
 

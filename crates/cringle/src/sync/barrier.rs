@@ -1,0 +1,104 @@
+//! Where a number of fibers wait for each other.
+
+use super::caller::{Caller, Left, Terms};
+use super::queue::{Guarded, Queue, Waiter, Woken};
+use crate::runtime::fiber::Wait;
+use std::fmt;
+use std::io;
+
+/// `std::sync::Barrier`, for fibers of any workers and for OS threads.
+///
+/// ```
+/// use cringle::{fiber, sync::Barrier};
+///
+/// let barrier = Barrier::new(3);
+/// cringle::run(|| {
+///     fiber::scope(|s| {
+///         let wait = || barrier.wait().is_leader();
+///         let handles = [s.spawn(wait), s.spawn(wait), s.spawn(wait)];
+///         let leaders = handles.map(|handle| usize::from(handle.join().unwrap()));
+///         assert_eq!(leaders.iter().sum::<usize>(), 1);
+///     });
+/// });
+/// ```
+pub struct Barrier {
+    count: usize,
+    state: Guarded<State>,
+}
+
+struct State {
+    arrived: usize,
+    queue: Queue,
+}
+
+/// Tells the one that came last from the others.
+#[derive(Debug)]
+pub struct BarrierWaitResult(bool);
+
+impl BarrierWaitResult {
+    /// Whether this one came last.
+    #[must_use]
+    pub fn is_leader(&self) -> bool {
+        self.0
+    }
+}
+
+impl Barrier {
+    constructor! {
+        /// One at which this many meet (0 is as 1).
+        #[must_use]
+        pub const fn new(count: usize) -> Barrier {
+            Barrier { count, state: Guarded::new(State { arrived: 0, queue: Queue::new() }) }
+        }
+    }
+
+    /// Waits until as many have come as there are to be; then it begins anew.
+    ///
+    /// # Cancellation
+    ///
+    /// A cancelled fiber that would wait unwinds, and does not count as one that has come.
+    pub fn wait(&self) -> BarrierWaitResult {
+        self.meet(Terms::unwinding(Wait::Barrier)).unwrap_or_else(|left| left.unwind())
+    }
+
+    /// [`wait`](Self::wait), for a fiber that wants to be told that it is cancelled.
+    ///
+    /// # Errors
+    ///
+    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled; it does not count then.
+    pub fn wait_cancellable(&self) -> io::Result<BarrierWaitResult> {
+        self.meet(Terms::reporting(Wait::Barrier)).map_err(Left::error)
+    }
+
+    fn meet(&self, terms: Terms) -> Result<BarrierWaitResult, Left> {
+        let waiter = Waiter::new(Caller::current(), 1, std::ptr::null_mut());
+        {
+            let mut state = self.state.hold();
+            if state.arrived + 1 >= self.count {
+                state.arrived = 0;
+                let mut woken = Woken::default();
+                state.queue.give_all(&mut woken);
+                drop(state);
+                woken.wake();
+                return Ok(BarrierWaitResult(true));
+            }
+            state.arrived += 1;
+            // SAFETY: I2, I10. This frame stays until the wait below has ended, and then the waiter
+            // is out of the queue.
+            unsafe { state.queue.push(&waiter) };
+        }
+        let leave = || {
+            let mut state = self.state.hold();
+            let left = state.queue.remove(&waiter);
+            state.arrived -= usize::from(left);
+            left
+        };
+        waiter.wait(&terms, leave).map(|_| BarrierWaitResult(false))
+    }
+}
+
+impl fmt::Debug for Barrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Barrier").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,67 @@
+//! A value that could not be sent because its fiber was cancelled.
+
+use super::caller::Left;
+use std::fmt;
+use std::io;
+
+/// The error of a `send_cancellable` whose fiber is cancelled: the value, which was not sent, and
+/// the reason. `?` in a function that returns [`io::Result`] keeps the reason and drops the value.
+///
+/// ```
+/// use cringle::{Cancelled, fiber, sync::mpsc};
+///
+/// let (sender, _receiver) = mpsc::sync_channel(0);
+/// let handle = cringle::run(|| fiber::spawn(move || sender.send_cancellable("kept").unwrap_err()));
+/// let (value, reason) = handle.join().unwrap().into_parts();
+/// assert_eq!(value, "kept");
+/// assert!(reason.get_ref().unwrap().is::<Cancelled>());
+/// ```
+pub struct Unsent<T> {
+    value: T,
+    reason: io::Error,
+}
+
+impl<T> Unsent<T> {
+    pub(super) fn new(value: T, left: Left) -> Unsent<T> {
+        Unsent { value, reason: left.error() }
+    }
+
+    /// The value.
+    pub fn into_inner(self) -> T {
+        self.value
+    }
+
+    /// The value and the reason.
+    pub fn into_parts(self) -> (T, io::Error) {
+        (self.value, self.reason)
+    }
+
+    /// Why it was not sent.
+    pub fn reason(&self) -> &io::Error {
+        &self.reason
+    }
+}
+
+impl<T> From<Unsent<T>> for io::Error {
+    fn from(unsent: Unsent<T>) -> io::Error {
+        unsent.reason
+    }
+}
+
+impl<T> fmt::Debug for Unsent<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unsent").field("reason", &self.reason).finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Display for Unsent<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a value was not sent: {}", self.reason)
+    }
+}
+
+impl<T> std::error::Error for Unsent<T> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.reason)
+    }
+}
