@@ -5,7 +5,7 @@ use cringle::sync::{
     Barrier, Condvar, Mutex, Once, OnceLock, RwLock, Semaphore, WaitGroup, mpmc, mpsc, oneshot,
     watch,
 };
-use cringle::{Builder, Cancelled, fiber};
+use cringle::{Builder, Cancelled, fiber, time};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -479,4 +479,24 @@ fn a_wait_for_a_notification_is_interrupted_and_lets_go_of_the_lock() {
         theirs.1.wait_timeout_while_cancellable(guard, LONG, |_| true).map(drop)
     });
     assert!(state.0.try_lock().is_ok());
+}
+
+/// A cancel that was caught, and a panic after it: the panic poisons what was locked before both.
+#[test]
+fn a_panic_after_a_caught_cancel_poisons() {
+    let lock = Mutex::new(0);
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        cringle::run(|| {
+            let _guard = lock.lock().unwrap();
+            let limit = Duration::from_micros(1);
+            let asleep = || {
+                fiber::sleep(Duration::MAX);
+                Ok(())
+            };
+            time::timeout(limit, asleep).unwrap_err();
+            panic!("with the guard");
+        })
+    }));
+    assert!(outcome.is_err());
+    assert!(lock.is_poisoned());
 }

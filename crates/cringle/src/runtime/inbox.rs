@@ -103,11 +103,12 @@ impl<M, B: Bell> Inbox<M, B> {
         self.waiting.load(Ordering::Acquire)
     }
 
-    /// For the worker: takes all messages, in the order they came.
+    /// For the worker: takes all messages, in the order they came, in exchange for an empty queue.
     pub(crate) fn take(&self, into: &mut VecDeque<M>) {
+        debug_assert!(into.is_empty());
         let mut state = self.state.lock().expect("no code panics under this lock");
         self.waiting.store(false, Ordering::Relaxed);
-        into.append(&mut state.messages);
+        std::mem::swap(into, &mut state.messages);
     }
 
     /// For the worker: declares that it will sleep. False (and it must not) if there is something to

@@ -14,6 +14,7 @@
 //! (**I3**). No borrow of the worker's cells is held while a fiber runs.
 
 mod cancel;
+mod linger;
 mod make;
 mod table;
 mod turn;
@@ -31,6 +32,7 @@ use super::timers::Timers;
 use super::waker::Waker;
 use crate::driver::Uring;
 use crossbeam_deque::Worker as Deque;
+use linger::Patience;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ptr::NonNull;
@@ -75,6 +77,9 @@ pub(crate) struct Worker {
     /// Fibers to cancel, and why; somebody is at it.
     to_cancel: RefCell<VecDeque<(Address, Reason)>>,
     cancelling: Cell<bool>,
+    patience: Patience,
+    /// Messages that are being read; kept for its memory.
+    mail: RefCell<VecDeque<Mail>>,
     /// It has seen that everything is cancelled.
     roots_cancelled: Cell<bool>,
     /// It has seen that the runtime ends, at this time.
@@ -133,6 +138,8 @@ impl Worker {
             blurred: Cell::new(false),
             to_cancel: RefCell::default(),
             cancelling: Cell::new(false),
+            patience: Patience::default(),
+            mail: RefCell::default(),
             roots_cancelled: Cell::new(false),
             stopping_since: Cell::new(None),
             stopped: Cell::new(false),

@@ -6,7 +6,6 @@ use crate::runtime::fiber::{FiberRef, State, Wait};
 use crate::runtime::shared::Mail;
 use crate::runtime::timers::Alarm;
 use crossbeam_deque::Steal;
-use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::time::Instant;
 
@@ -147,9 +146,10 @@ impl Worker {
 
     #[cold]
     pub(super) fn read_mail(&self) {
-        let mut mail = VecDeque::new();
+        let mut mail = self.mail.take();
         self.mailbox().inbox.take(&mut mail);
-        mail.into_iter().for_each(|message| self.read(message));
+        mail.drain(..).for_each(|message| self.read(message));
+        self.mail.replace(mail);
         self.see_state();
     }
 
@@ -171,6 +171,10 @@ impl Worker {
         if self.workers() > 1 && self.steal() {
             return;
         }
+        let begun = Instant::now();
+        if self.workers() > 1 && self.linger(begun) {
+            return;
+        }
         self.shared.count_idle();
         // From here on a fiber that is made elsewhere, and a message, wake this worker.
         let asleep = self.mailbox().inbox.fall_asleep();
@@ -178,6 +182,7 @@ impl Worker {
             let next_timer = self.timers.borrow().next();
             let deadline = self.report_stubborn_at(next_timer);
             self.enter(driver::Wait::Until(deadline));
+            self.patience.learn(begun.elapsed(), self.mailbox().inbox.has_messages());
         }
         self.mailbox().inbox.wake_up();
         self.shared.count_busy();
