@@ -26,6 +26,10 @@ use std::sync::Once;
 /// then a panic that begins while another fiber is suspended in a destructor is not seen.
 pub(super) fn install_hook() {
     static ONCE: Once = Once::new();
+    if std::thread::panicking() {
+        // std allows no change of the hook now; the next `run` makes it.
+        return;
+    }
     ONCE.call_once(|| {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
