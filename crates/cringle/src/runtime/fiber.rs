@@ -378,6 +378,7 @@ impl Fiber {
         self.cancelled.set(cancelled);
         if !cancelled {
             self.refusals.set(0);
+            self.cold.asked_to_end.set(None);
         }
     }
 

@@ -1,8 +1,9 @@
 //! Many of them, so many at once.
 //!
-//! A crew of workers (the calling fiber is the first) takes items one by one; a worker that has taken
-//! one hires another before it works on it, until there are as many as may be. So there are never
-//! more fibers than items taken, and items begin in their own order.
+//! A crew of workers (the calling fiber is the first) takes items one by one, in their own order. As
+//! many are hired at once as there are items for certain. Where the iterator does not know, a worker
+//! that has taken an item hires two before it works on it: so the crew grows with the items, and is
+//! complete after a few turns of the scheduler, not after as many as it has workers.
 
 use super::{Course, unwind};
 use crate::fiber::lock::Lock;
@@ -225,6 +226,7 @@ where
 {
     assert!(limit > 0, "a limit of 0 at once is no work at all: it must be 1 or more");
     current_or_panic();
+    let certain = items.size_hint().0;
     let crew = Crew {
         course: Course::default(),
         turn: Lock::default(),
@@ -233,7 +235,10 @@ where
         limit: Cell::new(limit),
         hired: Cell::new(1),
     };
-    scope(|s| crew.take_part(s));
+    scope(|s| {
+        crew.hire(s, certain.saturating_sub(1));
+        crew.take_part(s);
+    });
     crew.course.raise_panic();
     match crew.course.cut_short.get() {
         true => End::CutShort,
@@ -261,7 +266,7 @@ where
     fn take_part<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
         let done = self.course.run(scope, || {
             while let Some((place, item)) = self.next_item() {
-                self.hire(scope);
+                self.hire(scope, 2);
                 if (self.work)(place, item).is_err() {
                     return self.course.decide(scope);
                 }
@@ -295,15 +300,15 @@ where
         Some(next)
     }
 
-    /// Has one more fiber take part, if there may be one.
-    fn hire<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
-        if self.hired.get() < self.limit.get() {
-            self.hired.set(self.hired.get() + 1);
+    /// Has so many more fibers take part, or as many as may be.
+    fn hire<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, count: usize) {
+        for _ in 0..count.min(self.limit.get().saturating_sub(self.hired.get())) {
             let hired = Builder::new().spawn_scoped_local(scope, || self.take_part(scope));
             if hired.is_err() {
                 // No stack is to be had: those who are there do it.
-                self.limit.set(0);
+                return self.limit.set(0);
             }
+            self.hired.set(self.hired.get() + 1);
         }
     }
 }
