@@ -157,8 +157,7 @@ impl Interval {
     ///     interval.set_missed_ticks(MissedTicks::Skip);
     ///     let first = interval.tick()?;
     ///     time::sleep(Duration::from_millis(20))?; // what is done for a tick takes long
-    ///     let missed = interval.tick()?;
-    ///     assert_eq!(missed - first, Duration::from_millis(1));
+    ///     interval.tick()?; // late
     ///     assert!(interval.tick()? - first >= Duration::from_millis(20));
     ///     Ok::<(), std::io::Error>(())
     /// })
