@@ -377,7 +377,6 @@ impl Fiber {
         let cancelled = self.cold.regions.cause().is_some();
         self.cancelled.set(cancelled);
         if !cancelled {
-            self.refusals.set(0);
             self.cold.asked_to_end.set(None);
         }
     }
@@ -412,6 +411,11 @@ impl Fiber {
     #[cold]
     pub(crate) fn cancel_error(&self) -> std::io::Error {
         self.cause().unwrap_or(Reason::Cancelled).error()
+    }
+
+    /// What it was refused is behind it.
+    pub(super) fn forget_refusals(&self) {
+        self.refusals.set(0);
     }
 
     /// Counts a refusal; the number so far.

@@ -262,6 +262,10 @@ impl Drop for Within<'_> {
     fn drop(&mut self) {
         self.fiber.regions().leave(self.region);
         self.fiber.update_cancelled();
+        // Only with what was cancelled: not while a protected call keeps it from the fiber.
+        if self.region.cause().is_some() && !self.fiber.is_cancelled() {
+            self.fiber.forget_refusals();
+        }
     }
 }
 
