@@ -3,8 +3,7 @@
 //! The temporary files need no care: they have no name, and go with the process. SIGHUP is left
 //! as it is: under `nohup` it must stay ignored.
 
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use cringle::signal::{Signal, Signals};
 use std::io;
 use std::process::{Child, Command, Output};
 use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
@@ -14,11 +13,12 @@ const INTERRUPTED: i32 = 130;
 /// The child that is running; 0 when none is.
 static CHILD: AtomicI32 = AtomicI32::new(0);
 
-/// Starts to listen. Call it once, early.
+/// Starts to listen. Call it once, early. (Not by `signal::cancel_on`: most strategies are no fibers,
+/// and nobody wants the rest of a measurement that was interrupted.)
 pub(crate) fn watch() -> io::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let signals = Signals::new(&[Signal::Interrupt, Signal::Terminate])?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
-        if signals.forever().next().is_some() {
+        if signals.wait().is_ok() {
             kill_child();
             // Past a progress bar's half-drawn line.
             crate::report::complain("\ncringle: interrupted; the temporary files are gone");

@@ -18,7 +18,8 @@ use std::io;
 
 pub use crate::runtime::cancelled::{Cancelled, Reason};
 
-/// Fails if the calling fiber is cancelled. Outside of a fiber it never does.
+/// Fails if the calling fiber is cancelled, or its deadline has passed. Outside of a fiber it never
+/// does. The other fibers have no turn.
 ///
 /// ```
 /// use cringle::{cancel, fiber};
@@ -45,9 +46,13 @@ pub use crate::runtime::cancelled::{Cancelled, Reason};
 ///
 /// What an operation would be answered: see [`reason`].
 pub fn check() -> io::Result<()> {
-    match Worker::current() {
-        Some((worker, fiber)) if worker.refuses(fiber) => Err(fiber.cancel_error()),
-        _ => Ok(()),
+    let Some((worker, fiber)) = Worker::current() else { return Ok(()) };
+    if !fiber.is_cancelled() {
+        worker.look_for_cancel();
+    }
+    match worker.refuses(fiber) {
+        true => Err(fiber.cancel_error()),
+        false => Ok(()),
     }
 }
 

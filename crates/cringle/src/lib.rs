@@ -46,6 +46,7 @@
 //! | read or write many blocks at once | [`block::Batch`]; without fibers [`block::BlockIo`] |
 //! | wait for any other descriptor | [`io::ready`] |
 //! | bound how long something takes, stop it | [`time::timeout`], [`cancel`], [`fiber::try_scope`] |
+//! | end on Ctrl-C, wait for signals | [`signal`] |
 //! | call what blocks | [`fiber::unblock`] |
 //! | use an opcode that is not wrapped | `ring::submit`, feature `raw` |
 //!
@@ -78,6 +79,7 @@ pub mod os;
 #[cfg(feature = "raw")]
 pub mod ring;
 pub mod runtime;
+pub mod signal;
 pub mod sync;
 mod sys;
 pub mod time;

@@ -29,6 +29,12 @@ pub(crate) fn errno() -> i32 {
     unsafe { *libc::__errno_location() }
 }
 
+/// Puts it back: what a signal's handler owes to the code that it interrupts.
+pub(crate) fn set_errno(errno: i32) {
+    // SAFETY: the address is this thread's own, valid while it runs.
+    unsafe { *libc::__errno_location() = errno };
+}
+
 fn check(res: c_int) -> io::Result<c_int> {
     if res < 0 { Err(io::Error::last_os_error()) } else { Ok(res) }
 }
@@ -162,6 +168,22 @@ pub(crate) fn eventfd() -> io::Result<OwnedFd> {
         let fd = check(libc::eventfd(0, libc::EFD_CLOEXEC))?;
         Ok(OwnedFd::from_raw_fd(fd))
     }
+}
+
+/// The same, for who reads it only after it was found readable.
+pub(crate) fn eventfd_nonblocking() -> io::Result<OwnedFd> {
+    // SAFETY: no pointers; the descriptor it returns is new and ours.
+    unsafe {
+        let fd = check(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?;
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+/// Sets such a counter back to 0.
+pub(crate) fn eventfd_clear(fd: BorrowedFd<'_>) {
+    let mut count = [0u8; 8];
+    // SAFETY: eight bytes are written to `count`. That it was 0 already is no error here.
+    unsafe { libc::read(fd.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
 }
 
 /// Adds one to the counter, and so wakes who reads it. Cannot fail for an open eventfd short of

@@ -218,6 +218,24 @@ fn a_loop_that_ignores_refusals_is_unwound_after_a_thousand() {
     assert_eq!(refusals.get(), 1000);
 }
 
+/// Not even if it logs each of them where no cancel reaches.
+#[test]
+fn a_protected_call_does_not_make_a_loop_s_refusals_forgotten() {
+    let refusals = Rc::new(Cell::new(0));
+    let theirs = Rc::clone(&refusals);
+    let (reader, _writer) = pipe();
+    let handle = on_one_worker(|| {
+        fiber::spawn_local(move || {
+            while theirs.get() < 5000 {
+                (&reader).read(&mut [0]).unwrap_err();
+                fiber::protect(|| fiber::scope(|_| theirs.set(theirs.get() + 1)));
+            }
+        })
+    });
+    assert!(handle.join().unwrap_err().is::<Cancelled>());
+    assert_eq!(refusals.get(), 1000);
+}
+
 #[test]
 fn unblock_is_not_interrupted_and_its_value_arrives() {
     let (tell, told) = std::sync::mpsc::channel();

@@ -7,7 +7,8 @@
 //!   ([`yield_now`] lets them go on), and one that blocks the thread blocks them
 //!   ([`unblock`] does it elsewhere);
 //! - [`spawn_local`] and [`Scope::spawn_local`] start a fiber on the same worker, which may use
-//!   what is not `Send`.
+//!   what is not `Send`;
+//! - [`join`], [`race`], [`any`] and [`par_map`] combine closures that run beside each other.
 //!
 //! # Order
 //!
@@ -15,6 +16,7 @@
 //! them and goes on. Timers that are due come before completions, and completions come in the
 //! order in which the kernel reports them.
 
+mod combine;
 mod enclosure;
 mod handle;
 mod local;
@@ -28,6 +30,9 @@ mod spawn;
 mod try_scope;
 pub(crate) mod unblock;
 
+pub use combine::{
+    any, join, join_all, par_for_each, par_map, race, race_with, try_par_for_each, try_par_map,
+};
 pub use handle::{JoinHandle, Thread, ThreadId, current};
 pub use local::{AccessError, LocalKey};
 pub(crate) use park::sleep_till_cancellable;

@@ -395,7 +395,11 @@ impl Fiber {
 
     /// Finds out anew whether it is cancelled: its regions have changed.
     pub(super) fn update_cancelled(&self) {
-        self.cancelled.set(self.cold.regions.cause().is_some());
+        let cancelled = self.cold.regions.cause().is_some();
+        self.cancelled.set(cancelled);
+        if !cancelled {
+            self.cold.asked_to_end.set(None);
+        }
     }
 
     /// It has left what was cancelled.

@@ -25,6 +25,17 @@ impl Worker {
         fiber.is_cancelled() && self.refuses_cancelled(fiber)
     }
 
+    /// Takes note of deadlines that have passed and of messages that have come, a cancel perhaps: for
+    /// a fiber that computes, and keeps its worker from looking.
+    pub(crate) fn look_for_cancel(&self) {
+        if self.has_timers.get() {
+            self.fire_timers();
+        }
+        if self.mailbox.inbox.has_messages() {
+            self.read_mail();
+        }
+    }
+
     #[cold]
     pub(super) fn refuses_cancelled(&self, fiber: FiberRef) -> bool {
         if self.is_unwinding(fiber) {

@@ -1,0 +1,78 @@
+//! Running closures beside each other, and making one result of theirs.
+//!
+//! Each of these opens a scope of fibers of the calling fiber's worker, and returns when all of them
+//! have ended; so closures borrow, and need not be `Send`. Three rules hold for all:
+//!
+//! - the first panic cancels what runs beside it, and is raised when all of that has ended;
+//! - what has not begun when all is decided is dropped, not begun;
+//! - a cancel of the caller reaches every closure. One that it unwinds (a wait without room for an
+//!   error) has no result; where the combinator needs one, and cannot return an error, it unwinds too.
+
+mod join;
+mod par;
+mod race;
+
+pub use join::{join, join_all};
+pub use par::{par_for_each, par_map, try_par_for_each, try_par_map};
+pub use race::{any, race, race_with};
+
+use super::scope::Scope;
+use crate::runtime::cancelled::Cancelled;
+use crate::runtime::unwinding;
+use std::any::Any;
+use std::cell::Cell;
+
+/// What the closures of one combinator tell each other. They are fibers of one worker.
+#[derive(Default)]
+struct Course {
+    /// Nothing more is begun, and what runs is cancelled.
+    decided: Cell<bool>,
+    /// The first panic.
+    panic: Cell<Option<Box<dyn Any + Send>>>,
+    /// A closure was unwound because it was cancelled.
+    cut_short: Cell<bool>,
+}
+
+impl Course {
+    /// Calls a closure, unless all is decided. `None` if it has no result.
+    fn run<T>(&self, scope: &Scope<'_, '_>, f: impl FnOnce() -> T) -> Option<T> {
+        if self.decided.get() {
+            return None;
+        }
+        let payload = match unwinding::catch(f) {
+            Ok(value) => return Some(value),
+            Err(payload) => payload,
+        };
+        if payload.is::<Cancelled>() {
+            self.cut_short.set(true);
+        } else {
+            let first = self.panic.take();
+            self.panic.set(first.or(Some(payload)));
+            self.decide(scope);
+        }
+        None
+    }
+
+    /// Begins nothing more, and cancels what runs.
+    fn decide(&self, scope: &Scope<'_, '_>) {
+        if !self.decided.replace(true) {
+            scope.cancel();
+        }
+    }
+
+    fn is_decided(&self) -> bool {
+        self.decided.get()
+    }
+
+    /// All have ended: raises the first panic.
+    fn raise_panic(&self) {
+        if let Some(payload) = self.panic.take() {
+            unwinding::resume(payload);
+        }
+    }
+}
+
+/// Leaves a combinator that has no result, because a closure was cancelled.
+fn unwind() -> ! {
+    unwinding::resume(Box::new(Cancelled))
+}
