@@ -75,7 +75,10 @@ pub mod os;
 #[cfg(feature = "raw")]
 pub mod ring;
 pub mod runtime;
+#[cfg(feature = "sim")]
+pub mod sim;
 mod sys;
+pub mod time;
 
 pub use runtime::cancelled::Cancelled;
 pub use runtime::run::{Builder, run};

@@ -37,10 +37,10 @@ pub fn yield_now() {
 pub fn sleep(duration: Duration) {
     let Some((worker, fiber)) = Worker::current() else { return std::thread::sleep(duration) };
     // A time that no clock can show is for ever.
-    let deadline = Instant::now().checked_add(duration);
+    let deadline = worker.now().checked_add(duration);
     loop {
         worker.interrupt_if_cancelled(fiber);
-        if deadline.is_some_and(|at| Instant::now() >= at) {
+        if deadline.is_some_and(|at| worker.now() >= at) {
             return;
         }
         let timer = deadline.map(|at| worker.set_timer(at, fiber));
@@ -70,7 +70,7 @@ pub fn park() {
 /// A cancelled fiber unwinds here.
 pub fn park_timeout(duration: Duration) {
     match Worker::current() {
-        Some(_) => park_until(Instant::now().checked_add(duration)),
+        Some((worker, _)) => park_until(worker.now().checked_add(duration)),
         None => std::thread::park_timeout(duration),
     }
 }

@@ -116,7 +116,7 @@ impl File {
     /// As std's; and [`Cancelled`](crate::Cancelled).
     pub fn sync_all(&self) -> io::Result<()> {
         match self.ring() {
-            None => self.std.sync_all(),
+            None => self.std.sync_all().inspect(|()| self.note_synced()),
             Some(_) => self.retry(Op::Sync { fd: self.fd(), data_only: false }).map(drop),
         }
     }
@@ -129,9 +129,15 @@ impl File {
     /// As std's; and [`Cancelled`](crate::Cancelled).
     pub fn sync_data(&self) -> io::Result<()> {
         match self.ring() {
-            None => self.std.sync_data(),
+            None => self.std.sync_data().inspect(|()| self.note_synced()),
             Some(_) => self.retry(Op::Sync { fd: self.fd(), data_only: true }).map(drop),
         }
+    }
+
+    /// A plain sync, of a fiber that unwinds, counts in a simulation too.
+    fn note_synced(&self) {
+        #[cfg(feature = "sim")]
+        crate::driver::sim::with_here(|core| core.sync(self.fd()));
     }
 
     /// Cuts or extends the file. On the ring since Linux 6.9, before on a thread of the pool.

@@ -29,6 +29,9 @@ pub use crate::driver::uring::{Feature, Features};
 pub enum Driver {
     /// Through the `io_uring` of this worker, with these features.
     Uring(Features),
+    /// By a [simulation](crate::sim), in virtual time.
+    #[cfg(feature = "sim")]
+    Simulation,
     /// By plain system calls that block the calling thread: outside of [`run`](crate::run).
     Blocking,
 }
@@ -43,6 +46,8 @@ pub enum Driver {
 /// ```
 pub fn driver() -> Driver {
     worker::Worker::with(|worker| match worker {
+        #[cfg(feature = "sim")]
+        Some(worker) if worker.is_simulated() => Driver::Simulation,
         Some(worker) => Driver::Uring(worker.driver().borrow().features()),
         None => Driver::Blocking,
     })

@@ -46,7 +46,7 @@ impl Worker {
     }
 
     pub(super) fn begin_stop(&self) {
-        self.stopping_since.set(Some(Instant::now()));
+        self.stopping_since.set(Some(self.now()));
         let fibers: Vec<FiberRef> = self.table.borrow().occupied().collect();
         for fiber in fibers {
             self.cancel(fiber);
@@ -79,7 +79,7 @@ impl Worker {
             return next_timer;
         };
         let due = since + STUBBORN_AFTER;
-        if Instant::now() < due {
+        if self.now() < due {
             return Some(next_timer.map_or(due, |timer| timer.min(due)));
         }
         self.reported.set(true);

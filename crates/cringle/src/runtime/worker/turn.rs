@@ -7,7 +7,6 @@ use crate::runtime::shared::Mail;
 use crossbeam_deque::Steal;
 use std::collections::VecDeque;
 use std::ptr::NonNull;
-use std::time::Instant;
 
 /// Unstarted fibers started in one turn, at most: the kernel is looked at in between.
 const STARTS_PER_TURN: usize = 64;
@@ -109,6 +108,8 @@ impl Worker {
     pub(super) fn enter(&self, wait: driver::Wait) {
         self.driver.borrow_mut().enter(wait);
         self.reap();
+        #[cfg(feature = "sim")]
+        self.heed_simulation();
     }
 
     /// Makes ready whose last completion is in the queue.
@@ -130,7 +131,7 @@ impl Worker {
 
     pub(super) fn fire_timers(&self) {
         let mut timers = self.timers.borrow_mut();
-        let now = Instant::now();
+        let now = self.now();
         while let Some(fiber) = timers.pop_due(now) {
             self.make_ready(fiber);
         }

@@ -1,0 +1,24 @@
+//! The clock.
+
+use crate::runtime::worker::Worker;
+use std::time::Instant;
+
+/// The time now, as the timers of the calling fiber count it: in a simulation the virtual time,
+/// elsewhere `std::time::Instant::now()`. Code that measures with it can be tested in virtual time.
+///
+/// ```
+/// use cringle::{fiber, time};
+/// use std::time::Duration;
+///
+/// cringle::run(|| {
+///     let start = time::now();
+///     fiber::sleep(Duration::from_millis(1));
+///     assert!(time::now() - start >= Duration::from_millis(1));
+/// });
+/// ```
+pub fn now() -> Instant {
+    Worker::with(|worker| match worker {
+        Some(worker) => worker.now(),
+        None => Instant::now(),
+    })
+}
