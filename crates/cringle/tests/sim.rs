@@ -62,3 +62,22 @@ fn time_is_virtual() {
     assert!(report.value >= day_and_hour && report.elapsed >= day_and_hour);
     assert!(started.elapsed() < Duration::from_secs(60));
 }
+
+#[test]
+fn try_many() {
+    let from: u64 = std::env::var("FROM").ok().and_then(|t| t.parse().ok()).unwrap_or(0);
+    let n: u64 = std::env::var("N").ok().and_then(|t| t.parse().ok()).unwrap_or(200);
+    let start = std::time::Instant::now();
+    let mut bad = 0;
+    let mut total = 0;
+    for seed in from..from + n {
+        match sim::program::check(seed) {
+            Ok(c) => total += c.stats.operations,
+            Err(f) => {
+                bad += 1;
+                if bad < 8 { println!("{f}"); }
+            }
+        }
+    }
+    println!("{bad} bad; {total} ops; {} seeds/s", n as f64 / start.elapsed().as_secs_f64());
+}
