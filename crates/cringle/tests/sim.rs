@@ -75,7 +75,9 @@ fn try_many() {
             Ok(c) => total += c.stats.operations,
             Err(f) => {
                 bad += 1;
-                if bad < 8 { println!("{f}"); }
+                if bad < 8 {
+                    println!("{f}");
+                }
             }
         }
     }

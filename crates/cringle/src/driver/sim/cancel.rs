@@ -77,7 +77,7 @@ impl Sim {
     }
 
     fn cancel_missed(&mut self, core: &mut Core, ask: Ask) -> i32 {
-        let _ = (core, ask);
+        core.note(7, ask.flight, 0);
         #[cfg(test)]
         if super::sabotage::deliver_lost(core, self, ask.flight) {
             return 0;

@@ -150,6 +150,8 @@ impl Sim {
     pub(super) fn complete(&mut self, core: &mut Core, number: u64, result: i32) {
         let flight = self.flights.get_mut(&number).expect("it is under way");
         flight.stage = Stage::Done;
+        #[cfg(test)]
+        super::sabotage::performed(core, flight);
         flight.lent.seal();
         #[cfg(test)]
         if super::sabotage::after(core, flight) {

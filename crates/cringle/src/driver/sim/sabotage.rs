@@ -1,5 +1,8 @@
 //! Bugs to be made on purpose: a checker that has never failed proves nothing.
 
+use super::{Core, Cqe, Flight, Sim};
+use crate::driver::Op;
+
 /// What the driver does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sabotage {
@@ -23,9 +26,6 @@ pub(crate) enum Sabotage {
     WrongBytes,
 }
 
-use super::{Core, Cqe, Flight, Sim};
-use crate::driver::Op;
-
 /// Before an op is performed.
 pub(super) fn before(core: &mut Core, flight: &Flight) {
     let reads = matches!(flight.op, Op::Read { .. });
@@ -33,6 +33,13 @@ pub(super) fn before(core: &mut Core, flight: &Flight) {
     if reads && core.is_sabotaged(Sabotage::TouchedBefore)
         || writes && core.is_sabotaged(Sabotage::WriteChanged)
     {
+        flight.lent.touch();
+    }
+}
+
+/// An op was performed, and its memory is still its own.
+pub(super) fn performed(core: &mut Core, flight: &Flight) {
+    if matches!(flight.op, Op::Read { .. }) && core.is_sabotaged(Sabotage::WrongBytes) {
         flight.lent.touch();
     }
 }

@@ -59,10 +59,7 @@ pub(in crate::sim) fn check_sabotaged(
     })
 }
 
-fn check_in(
-    seed: u64,
-    prepare: impl FnOnce(&mut World, &mut Env),
-) -> Result<Checked, Failure> {
+fn check_in(seed: u64, prepare: impl FnOnce(&mut World, &mut Env)) -> Result<Checked, Failure> {
     let program = Program::new(seed);
     let mut rng = Rng::stream(seed, "world");
     let options = options(&program, &mut rng);
@@ -80,10 +77,11 @@ fn check_in(
         Ending::PowerLoss => world.run_until_power_loss(body),
         Ending::Well | Ending::Crash => world.run(body).map(Some),
     };
-    // What a fiber found says more than what followed from it.
-    let wrong = env.wrong().take();
     let failed = |checker, message| Failure::new(seed, checker, message);
-    if let Some((checker, message)) = wrong {
+    // What a fiber found says more than what followed from it, but less than what it may stem from.
+    if !matches!(&ran, Err(cause) if is_cause(cause.checker))
+        && let Some((checker, message)) = env.wrong().take()
+    {
         return Err(failed(checker, message));
     }
     let digest = match ran? {
@@ -105,6 +103,11 @@ fn check_in(
     }
     let (fibers, elapsed, stats) = (program.fibers(), world.elapsed(), world.stats());
     Ok(Checked { fibers, elapsed, lost_power: digest.is_none(), stats })
+}
+
+/// Whether other checks fail when this one has.
+fn is_cause(checker: Checker) -> bool {
+    matches!(checker, Checker::Completions | Checker::Buffers | Checker::Setup)
 }
 
 fn options(program: &Program, rng: &mut Rng) -> Options {
@@ -167,7 +170,9 @@ impl Program {
         let digest = Builder::new().workers(workers).run(run)?;
         let wrong = env.wrong().take();
         match (wrong, digest) {
-            (None, Ok(digest)) => Ok(self.outcome(digest, |name| std::fs::read(env.path(name)).ok())),
+            (None, Ok(digest)) => {
+                Ok(self.outcome(digest, |name| std::fs::read(env.path(name)).ok()))
+            }
             (Some((_, text)), _) => Err(io::Error::other(text)),
             (None, Err(_)) => Err(io::Error::other("it was stopped")),
         }

@@ -103,7 +103,11 @@ impl Env {
     }
 
     /// What a file with regions that were synced lost, if it is not as the ledger allows.
-    pub(super) fn lost(&self, program: &Program, read: impl Fn(&str) -> Option<Vec<u8>>) -> Option<String> {
+    pub(super) fn lost(
+        &self,
+        program: &Program,
+        read: impl Fn(&str) -> Option<Vec<u8>>,
+    ) -> Option<String> {
         for (&(file, region), versions) in self.ledger().iter() {
             let name = super::file_name(file);
             let content = match read(&name) {
@@ -120,8 +124,10 @@ impl Env {
                 let unsynced = !versions.synced && found == 0;
                 if !unsynced && versions.since.iter().all(|version| version[byte] != found) {
                     let at = first + byte;
-                    return Some(format!("byte {at} of {name} is {found}, which nobody wrote there \
-                                         since it was last synced"));
+                    return Some(format!(
+                        "byte {at} of {name} is {found}, which nobody wrote there \
+                                         since it was last synced"
+                    ));
                 }
             }
         }

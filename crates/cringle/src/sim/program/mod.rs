@@ -65,25 +65,56 @@ struct Body {
 #[derive(Debug)]
 enum Stmt {
     Yield,
-    Sleep { micros: u64 },
-    Write { span: Span, salt: u64, way: Way },
-    Read { span: Span, way: Way },
-    Sync { data_only: bool },
+    Sleep {
+        micros: u64,
+    },
+    Write {
+        span: Span,
+        salt: u64,
+        way: Way,
+    },
+    Read {
+        span: Span,
+        way: Way,
+    },
+    Sync {
+        data_only: bool,
+    },
     Reopen,
     Stat,
     /// To a file of the fiber's own, at its end.
-    Append { len: usize, salt: u64 },
+    Append {
+        len: usize,
+        salt: u64,
+    },
     /// The fiber's own file, cut to a half, and read from the start.
     CutAndRead,
-    Spawn { local: bool, end: End, body: Arc<Body> },
-    Scope { children: Vec<(bool, Arc<Body>)> },
+    Spawn {
+        local: bool,
+        end: End,
+        body: Arc<Body>,
+    },
+    Scope {
+        children: Vec<(bool, Arc<Body>)>,
+    },
     /// A fiber that panics, which its joiner is told.
-    Panic { payload: u64 },
+    Panic {
+        payload: u64,
+    },
     /// Parks until another fiber, after so many yields, has said so and unparked it.
-    Park { yields: u64 },
-    Unblock { value: u64 },
+    Park {
+        yields: u64,
+    },
+    Unblock {
+        value: u64,
+    },
     /// Bytes through a pipe or a pair of sockets, from a fiber to this one.
-    Talk { len: usize, salt: u64, socket: bool, ready: bool },
+    Talk {
+        len: usize,
+        salt: u64,
+        socket: bool,
+        ready: bool,
+    },
 }
 
 /// A part of the fiber's region.

@@ -218,7 +218,11 @@ impl Running<'_> {
             (&file).rewind()?;
             (&file).read_to_end(&mut read)?;
             // An end that came early is a fault, not the file's.
-            if read.len() < content.len() { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(read) }
+            if read.len() < content.len() {
+                Err(io::ErrorKind::UnexpectedEof.into())
+            } else {
+                Ok(read)
+            }
         })?;
         if read != content {
             let text = format!("{} holds what nobody wrote", own_name(self.body));
