@@ -8,7 +8,7 @@ use crate::driver::Wait;
 use std::sync::Arc;
 
 /// Completions that the queue holds when it may overflow.
-const SMALL_QUEUE: usize = 4;
+const SMALL_QUEUE: usize = 1;
 
 impl Sim {
     /// What a turn has to do: whether [`reap`](Self::reap) finds something, and whether something

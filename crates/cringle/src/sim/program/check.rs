@@ -15,7 +15,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Checked {
-    /// Its fibers, at most.
+    /// Its fibers, without the helpers that some statements start.
     pub fibers: usize,
     /// The virtual time it took.
     pub elapsed: Duration,

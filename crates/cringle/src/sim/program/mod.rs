@@ -150,9 +150,11 @@ impl Program {
         draw::program(seed)
     }
 
-    /// How many fibers it has at most.
+    /// How many fibers run it, without the helpers that some statements start.
     pub fn fibers(&self) -> usize {
-        self.files * self.regions
+        let mut count = 0;
+        expect::each_body(&self.root, &mut |_| count += 1);
+        count
     }
 
     fn file_bytes(&self) -> usize {
