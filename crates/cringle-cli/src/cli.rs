@@ -324,6 +324,10 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<usize>,
 
+    /// A seed that counts as failed, to see what that looks like.
+    #[arg(long, value_name = "S", hide = true)]
+    pub(crate) canary: Option<u64>,
+
     /// Write what came of it as JSON; `-` is standard output, and nothing else on it.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,

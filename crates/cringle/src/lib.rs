@@ -46,6 +46,7 @@
 //! | wait for any other descriptor | [`io::ready`] |
 //! | call what blocks | [`fiber::unblock`] |
 //! | use an opcode that is not wrapped | `ring::submit`, feature `raw` |
+//! | test in virtual time, with faults | `sim`, feature `sim` |
 //!
 //! # Sound with borrowed buffers
 //!
@@ -90,4 +91,7 @@ mod pages {
     struct Readme;
     #[doc = include_str!("../../../docs/hazards.md")]
     struct Hazards;
+    #[cfg(feature = "sim")]
+    #[doc = include_str!("../../../docs/simulation.md")]
+    struct Simulation;
 }

@@ -2,7 +2,7 @@
 
 use crate::cli::SimArgs;
 use cringle::sim::program::{Checked, check};
-use cringle::sim::{Failure, Fault};
+use cringle::sim::{self, Failure, Fault};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::Mutex;
@@ -56,6 +56,7 @@ impl Sums {
 pub(crate) struct Hunt {
     start: u64,
     seeds: u64,
+    canary: Option<u64>,
     /// The next to try, counted from the start.
     next: AtomicU64,
     /// None from here on is tried: a lower one has failed.
@@ -72,6 +73,7 @@ impl Hunt {
         let hunt = Hunt {
             start: args.start,
             seeds: args.seeds,
+            canary: args.canary,
             next: AtomicU64::new(0),
             end: AtomicU64::new(args.seeds),
             bar: bar(args),
@@ -95,7 +97,12 @@ impl Hunt {
             if number >= self.end.load(Relaxed).min(self.seeds) {
                 break;
             }
-            match check(self.start.wrapping_add(number)) {
+            let seed = self.start.wrapping_add(number);
+            let checked = match self.canary == Some(seed) {
+                true => Err(canary(seed)),
+                false => check(seed),
+            };
+            match checked {
                 Ok(checked) => {
                     passed += 1;
                     sums.add(&checked);
@@ -115,6 +122,12 @@ impl Hunt {
             *known = Some(failure);
         }
     }
+}
+
+/// The failure of a simulation that always fails.
+fn canary(seed: u64) -> Failure {
+    let options = sim::Options::new();
+    sim::run(seed, &options, cringle::fiber::park).expect_err("nobody unparks it")
 }
 
 fn bar(args: &SimArgs) -> ProgressBar {

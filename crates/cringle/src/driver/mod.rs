@@ -1,6 +1,6 @@
 //! The driver: what takes an [`Op`] and gives back a [`Completion`].
 //!
-//! There are two: [`uring`], and the simulation [`sim`](self) (feature `sim`); [`any`] is whichever a
+//! There are two: [`uring`], and the simulation `sim` (feature `sim`); [`any`] is whichever a
 //! worker has. A driver knows no fiber. Whoever asks lends it a completion that lies in a frame which
 //! cannot go away, and is told by an opaque [`Token`] when the last entry for that frame has come. It
 //! keeps **I1** (a completion outlives its op's last cqe, also when it is cancelled), **I5**
