@@ -35,7 +35,7 @@ impl Sim {
             let mut core = lock(&core);
             core.note(4, flight, 0);
             match core.draw(Fault::CancelRace) {
-                true => core.now_ns + core.any_latency_ns(),
+                true => core.now_ns.saturating_add(core.any_latency_ns()),
                 false => core.now_ns,
             }
         };
@@ -108,7 +108,7 @@ impl Sim {
             let tries = completion.cancel_tries.get().min(MAX_TRIES);
             completion.cancel_tries.set(tries + 1);
             completion.cancel.set(CancelState::Again);
-            let at_ns = core.now_ns + (FIRST_PAUSE_NS << tries);
+            let at_ns = core.now_ns.saturating_add(FIRST_PAUSE_NS << tries);
             self.plan(at_ns, Event::Cancel(Ask { again: true, ..ask }));
         }
         completion.waiter_ref().settle_one()

@@ -135,7 +135,7 @@ impl Core {
 
     /// One more turn of the worker. False when there have been too many.
     pub(super) fn turn(&mut self) -> bool {
-        self.now_ns += TURN_NS;
+        self.now_ns = self.now_ns.saturating_add(TURN_NS);
         self.turns += 1;
         if self.turns <= self.turn_limit {
             return true;

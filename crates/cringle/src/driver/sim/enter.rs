@@ -78,7 +78,7 @@ impl Sim {
             let number = self.queued.pop_front().expect("it was counted");
             let at_ns = match core.latency_ns() {
                 Some(latency) => core.now_ns.saturating_add(latency),
-                None => (core.now_ns + core.any_latency_ns()).max(self.last_due_ns),
+                None => (core.now_ns.saturating_add(core.any_latency_ns())).max(self.last_due_ns),
             };
             self.last_due_ns = self.last_due_ns.max(at_ns);
             let key = self.plan(at_ns, Event::Perform(number));
