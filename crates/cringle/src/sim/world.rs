@@ -1,6 +1,6 @@
 //! A world: files and a clock that outlast the runs in it, and can lose their power.
 
-use super::{Checker, Failure, Options, Stats};
+use super::{Checker, Failure, Faults, Options, Stats};
 use crate::Builder;
 use crate::driver::sim::{Core, lock};
 use std::any::Any;
@@ -145,6 +145,11 @@ impl World {
     /// Nothing goes wrong from now on: for the run that looks at what an earlier one left.
     pub fn stop_faults(&mut self) {
         self.core().stop_faults();
+    }
+
+    /// What may go wrong in it: with [`Options::swarm`], what the seed has drawn.
+    pub fn faults(&self) -> Faults {
+        self.core().faults()
     }
 
     /// The seed it was made from.

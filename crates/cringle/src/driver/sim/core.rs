@@ -237,6 +237,10 @@ impl Core {
         }
     }
 
+    pub(crate) fn faults(&self) -> Faults {
+        self.faults
+    }
+
     pub(crate) fn stop_faults(&mut self) {
         self.faults_until_ns = 0;
     }

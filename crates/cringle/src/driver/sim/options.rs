@@ -19,7 +19,8 @@ pub enum Fault {
     ZeroTransfer,
     /// `EINTR`.
     Interrupted,
-    /// `EAGAIN` where nothing would have to wait, as XFS answers now and then.
+    /// `EAGAIN` where nothing would have to wait, as XFS answers now and then. Of a registered file
+    /// it reaches the program.
     WouldBlock,
     /// `EIO`; of a write, a part may be done.
     InputOutput,

@@ -69,7 +69,7 @@ fn check_in(seed: u64, prepare: impl FnOnce(&mut World, &mut Env)) -> Result<Che
         _ => Ending::Well,
     };
     let mut world = World::new(seed, &options);
-    let mut env = Env::new(Path::new("/"));
+    let mut env = Env::new(Path::new("/"), world.faults(), ending == Ending::PowerLoss);
     prepare(&mut world, &mut env);
     let env = Arc::new(env);
     let body = || perform::run_body(&env, &program.root, None);
@@ -118,7 +118,7 @@ fn options(program: &Program, rng: &mut Rng) -> Options {
         .swarm(true)
         .faults_for(safety)
         .latency(Duration::from_micros(1)..=slowest)
-        .turn_limit(5_000_000);
+        .turn_limit(300_000);
     match rng.one_in(4) {
         // Room for each fiber that may wait for a peer, and few more.
         true => options.in_flight_limit((2 * program.fibers() as u64 + rng.below(8)) as u32),
@@ -165,7 +165,7 @@ impl Program {
     ///
     /// What the system says where the runtime cannot start; `Other` with what a fiber found wrong.
     pub fn run_on_ring(&self, workers: usize, place: &Path) -> io::Result<Outcome> {
-        let env = Arc::new(Env::new(place));
+        let env = Arc::new(Env::new(place, Faults::none(), false));
         let run = || perform::run_body(&env, &self.root, None);
         let digest = Builder::new().workers(workers).run(run)?;
         let wrong = env.wrong().take();

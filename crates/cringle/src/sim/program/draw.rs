@@ -1,6 +1,6 @@
 //! Drawing a program.
 
-use super::{Body, End, Program, REGION_BYTES, Span, Stmt, Way};
+use super::{Body, End, Never, Program, REGION_BYTES, Span, Stmt, Way};
 use crate::driver::sim::Rng;
 use std::sync::Arc;
 
@@ -44,8 +44,12 @@ impl Draw {
     }
 
     fn stmt(&mut self, file: usize, depth: usize, loose: bool, borrows_file: bool) -> Stmt {
+        if loose && self.rng.one_in(8) {
+            let all = [Never::Byte, Never::Readiness, Never::Unpark, Never::Timer];
+            return Stmt::Never { what: all[self.rng.below(4) as usize] };
+        }
         let may_spawn = depth < DEEPEST && self.fibers < MOST_FIBERS;
-        match self.rng.below(if may_spawn { 20 } else { 15 }) {
+        match self.rng.below(if may_spawn { 21 } else { 16 }) {
             0 => Stmt::Yield,
             1 => Stmt::Sleep { micros: self.rng.magnitude(1, 5_000) },
             2..5 => {
@@ -69,7 +73,8 @@ impl Draw {
                 socket: self.rng.one_in(2),
                 ready: self.rng.one_in(2),
             },
-            15..18 => self.spawn(depth, loose),
+            15 => Stmt::Unwind { span: self.span(), salt: self.rng.next() },
+            16..19 => self.spawn(depth, loose),
             _ => self.scope(file, depth, loose),
         }
     }

@@ -3,18 +3,38 @@
 
 use super::{Body, Program, REGION_BYTES};
 use crate::Cancelled;
-use crate::driver::sim::Checker;
+use crate::driver::sim::{Checker, Fault, Faults};
 use crate::fs::{File, OpenOptions};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 
+/// Why the interpreter itself tries something again: these faults may be the reason.
+#[derive(Debug)]
+pub(super) struct Because(pub(super) &'static [Fault]);
+
+impl Because {
+    pub(super) fn error(self) -> io::Error {
+        io::Error::other(self)
+    }
+}
+
+impl std::fmt::Display for Because {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "as by {:?}", self.0)
+    }
+}
+
+impl std::error::Error for Because {}
+
 /// Tries of something that may fail for a while.
 const MOST_TRIES: usize = 10_000;
 
 pub(super) struct Env {
     place: PathBuf,
+    faults: Faults,
+    may_lose_power: bool,
     ledger: Mutex<BTreeMap<(usize, usize), Versions>>,
     wrong: Mutex<Option<(Checker, String)>>,
     #[cfg(test)]
@@ -34,9 +54,12 @@ pub(super) struct Versions {
 pub(super) struct Stop;
 
 impl Env {
-    pub(super) fn new(place: &Path) -> Env {
+    /// For a place where these faults may happen, and a loss of power or not.
+    pub(super) fn new(place: &Path, faults: Faults, may_lose_power: bool) -> Env {
         Env {
             place: place.to_owned(),
+            faults,
+            may_lose_power,
             ledger: Mutex::default(),
             wrong: Mutex::default(),
             #[cfg(test)]
@@ -62,12 +85,33 @@ impl Env {
                 Err(e) if e.get_ref().is_some_and(|inner| inner.is::<Cancelled>()) => {
                     return Err(Stop);
                 }
-                Err(e) if self.is_wrong() => return Err(self.fail(Checker::Outcome, e.to_string())),
+                Err(_) if self.is_wrong() => return Err(Stop),
+                Err(e) if !self.may_fail_so(&e) => {
+                    let text = format!("an error that no fault explains: {e:?}");
+                    return Err(self.fail(Checker::Outcome, text));
+                }
                 Err(_) => {}
             }
         }
         let error = f().err().map_or(String::from("it went well at last"), |e| e.to_string());
         Err(self.fail(Checker::Outcome, format!("{MOST_TRIES} tries failed: {error}")))
+    }
+
+    /// Whether a fault that is on here gives this error.
+    fn may_fail_so(&self, e: &io::Error) -> bool {
+        let cut = self.faults.has(Fault::ConnectionReset);
+        if let Some(Because(faults)) = e.get_ref().and_then(|inner| inner.downcast_ref()) {
+            return faults.iter().any(|&fault| self.faults.has(fault));
+        }
+        match (e.raw_os_error(), e.kind()) {
+            (Some(libc::EINTR), _) => self.faults.has(Fault::Interrupted),
+            (Some(libc::EIO), _) => self.faults.has(Fault::InputOutput) || self.may_lose_power,
+            (Some(libc::ENOSPC), _) => self.faults.has(Fault::NoSpace),
+            (Some(libc::ECONNRESET | libc::EPIPE), _) => cut,
+            (None, io::ErrorKind::UnexpectedEof) => self.faults.has(Fault::ZeroTransfer) || cut,
+            (None, io::ErrorKind::WriteZero) => self.faults.has(Fault::ZeroTransfer),
+            _ => false,
+        }
     }
 
     /// Something is wrong. The first to be told of counts.

@@ -59,9 +59,14 @@ fn expect(body: &Body, files: &mut BTreeMap<String, Vec<u8>>) -> u64 {
     let at = |span: &Span| body.region * REGION_BYTES + span.start;
     for stmt in &body.stmts {
         match stmt {
-            Stmt::Yield | Stmt::Sleep { .. } | Stmt::Sync { .. } => {}
+            Stmt::Yield | Stmt::Sleep { .. } | Stmt::Sync { .. } | Stmt::Never { .. } => {}
             Stmt::Reopen | Stmt::Stat | Stmt::Park { .. } => digest = fold(digest, 1),
             Stmt::Write { span, salt, .. } => {
+                let file = files.get_mut(&shared).expect("it was made");
+                file[at(span)..][..span.len].copy_from_slice(&bytes_of(*salt, span.len));
+            }
+            Stmt::Unwind { span, salt } => {
+                digest = fold(digest, *salt);
                 let file = files.get_mut(&shared).expect("it was made");
                 file[at(span)..][..span.len].copy_from_slice(&bytes_of(*salt, span.len));
             }

@@ -101,6 +101,15 @@ enum Stmt {
     Panic {
         payload: u64,
     },
+    /// A fiber that panics, with a destructor that writes.
+    Unwind {
+        span: Span,
+        salt: u64,
+    },
+    /// Waits for what never comes: only for those that are cancelled.
+    Never {
+        what: Never,
+    },
     /// Parks until another fiber, after so many yields, has said so and unparked it.
     Park {
         yields: u64,
@@ -133,6 +142,15 @@ enum Way {
     BatchExact,
     Fixed,
     Cursor,
+}
+
+/// What never comes.
+#[derive(Clone, Copy, Debug)]
+enum Never {
+    Byte,
+    Readiness,
+    Unpark,
+    Timer,
 }
 
 /// What becomes of a fiber's handle.

@@ -1,7 +1,9 @@
 //! Doing what a program says, with the library.
 
 use super::env::{Env, Stop};
-use super::{Body, End, REGION_BYTES, Stmt, bytes_of, fold, fold_bytes, own_name, transfer};
+use super::{
+    Body, End, Never, REGION_BYTES, Span, Stmt, Way, bytes_of, fold, fold_bytes, own_name, transfer,
+};
 use crate::driver::sim::Checker;
 use crate::fiber::{self, JoinHandle};
 use crate::fs::File;
@@ -113,6 +115,8 @@ impl Running<'_> {
                 };
                 self.digest = fold(self.digest, told);
             }
+            Stmt::Unwind { span, salt } => self.unwind(*span, *salt)?,
+            Stmt::Never { what } => never(env, *what)?,
             Stmt::Park { yields } => {
                 park(*yields);
                 self.digest = fold(self.digest, 1);
@@ -126,6 +130,29 @@ impl Running<'_> {
                 let heard = env.persist(|| talk(bytes.clone(), *socket, *ready))?;
                 self.digest = fold_bytes(self.digest, &heard);
             }
+        }
+        Ok(())
+    }
+
+    /// A fiber of a scope panics and writes on its way out.
+    fn unwind(&mut self, span: Span, salt: u64) -> Result<(), Stop> {
+        let bytes = bytes_of(salt, span.len);
+        self.content[span.start..][..span.len].copy_from_slice(&bytes);
+        self.env.will_write(self.body, &self.content);
+        let at = (self.body.region * REGION_BYTES + span.start) as u64;
+        let (env, file) = (self.env, self.file);
+        let told = fiber::scope(|s| {
+            let panics = s.spawn_local(|| {
+                let _writes = OnDrop(|| {
+                    let _ = transfer::write(env, file, Way::At, &bytes, at);
+                });
+                std::panic::resume_unwind(Box::new(salt))
+            });
+            panics.join()
+        });
+        match told.map_err(|payload| payload.downcast::<u64>()) {
+            Err(Ok(payload)) => self.digest = fold(self.digest, *payload),
+            Err(Err(_)) | Ok(()) => return Err(Stop),
         }
         Ok(())
     }
@@ -248,6 +275,29 @@ impl Drop for Presence {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
+}
+
+struct OnDrop<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+fn never(env: &Env, what: Never) -> Result<(), Stop> {
+    let (reader, writer) = env.persist(io::pipe)?;
+    let _silent = writer;
+    let mut reader = File::from(OwnedFd::from(reader));
+    match what {
+        Never::Byte => drop(env.persist(|| reader.read(&mut [0; 8]))?),
+        Never::Readiness => drop(env.persist(|| crate::io::ready(&reader, Interest::READABLE))?),
+        Never::Timer => fiber::sleep(Duration::MAX),
+        Never::Unpark => loop {
+            fiber::park();
+        },
+    }
+    Err(env.fail(Checker::Outcome, format!("{what:?} never comes, and came")))
 }
 
 fn park(yields: u64) {

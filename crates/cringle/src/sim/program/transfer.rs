@@ -1,8 +1,9 @@
 //! Reading and writing by each of the library's ways, until all of it is through.
 
 use super::Way;
-use super::env::{Env, Stop};
+use super::env::{Because, Env, Stop};
 use crate::block::{Batch, FixedBufs, FixedFile};
+use crate::driver::sim::Fault;
 use crate::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
@@ -30,7 +31,7 @@ pub(super) fn write(env: &Env, file: &File, way: Way, bytes: &[u8], at: u64) -> 
             bufs[0].copy_from_slice(bytes);
             let mut batch = Batch::new();
             batch.write_fixed(&file, &bufs[0], at);
-            whole(batch.submit().into_iter(), [bytes.len()])
+            whole(batch.submit().into_iter(), [bytes.len()]).map_err(of_registered)
         }
         Way::Cursor => {
             let mut file = file;
@@ -84,7 +85,7 @@ pub(super) fn read(
                 let (file, mut bufs) = (FixedFile::register(file)?, FixedBufs::new(1, there)?);
                 let mut batch = Batch::new();
                 batch.read_fixed(&file, &mut bufs[0], at);
-                whole(batch.submit().into_iter(), [there])?;
+                whole(batch.submit().into_iter(), [there]).map_err(of_registered)?;
                 part.copy_from_slice(&bufs[0]);
             }
             Way::Cursor => {
@@ -103,6 +104,14 @@ fn write_vectored(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
     file.write_all_at(&bytes[count..], at + count as u64)
 }
 
+/// The library cannot have the plain call made for a registered file: the answer stands.
+fn of_registered(e: io::Error) -> io::Error {
+    match e.raw_os_error() {
+        Some(libc::EAGAIN) => Because(&[Fault::WouldBlock]).error(),
+        _ => e,
+    }
+}
+
 /// A short count of a batch is tried again, like an error.
 fn whole(
     results: impl Iterator<Item = io::Result<usize>>,
@@ -110,7 +119,7 @@ fn whole(
 ) -> io::Result<()> {
     for (result, len) in results.zip(lens) {
         if result? < len {
-            return Err(io::ErrorKind::WriteZero.into());
+            return Err(Because(&[Fault::ShortTransfer, Fault::ZeroTransfer]).error());
         }
     }
     Ok(())
