@@ -316,6 +316,18 @@ fn a_file_that_stays_open_is_told_with_the_seed() {
 }
 
 #[test]
+fn a_close_that_the_kernel_gave_up_unasked_is_asked_again() {
+    for seed in 0..200 {
+        sim::run(seed, &Options::new().faults(Faults::none().with(Fault::SpuriousCancel)), || {
+            for _ in 0..8 {
+                File::create("/a").unwrap().close().unwrap();
+            }
+        })
+        .unwrap();
+    }
+}
+
+#[test]
 fn each_says_how_to_replay_the_seed_that_failed() {
     let caught = std::panic::catch_unwind(|| {
         sim::each(0..10, |seed| {

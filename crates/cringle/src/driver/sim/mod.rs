@@ -22,6 +22,7 @@ mod enter;
 mod files;
 mod fixed;
 mod lent;
+mod node;
 mod options;
 mod perform;
 mod push;

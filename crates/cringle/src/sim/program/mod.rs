@@ -27,6 +27,7 @@ mod check;
 mod draw;
 mod env;
 mod expect;
+mod peers;
 mod perform;
 mod transfer;
 

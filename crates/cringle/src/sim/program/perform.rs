@@ -1,17 +1,16 @@
 //! Doing what a program says, with the library.
 
 use super::env::{Env, Stop};
+use super::peers::{OnDrop, Presence, never, park, talk};
 use super::{
-    Body, End, Never, REGION_BYTES, Span, Stmt, Way, bytes_of, fold, fold_bytes, own_name, transfer,
+    Body, End, REGION_BYTES, Span, Stmt, Way, bytes_of, fold, fold_bytes, own_name, transfer,
 };
 use crate::driver::sim::Checker;
 use crate::fiber::{self, JoinHandle};
 use crate::fs::File;
-use crate::io::Interest;
 use std::io::{self, Read, Seek, Write};
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 type Digest = Result<u64, Stop>;
@@ -258,82 +257,5 @@ impl Running<'_> {
         self.digest = fold_bytes(self.digest, &read);
         self.own = Some((file, content));
         Ok(())
-    }
-}
-
-/// A fiber's place in a scope, as the interpreter counts it by itself.
-struct Presence(Arc<AtomicUsize>);
-
-impl Presence {
-    fn of(inside: &Arc<AtomicUsize>) -> Presence {
-        inside.fetch_add(1, Ordering::AcqRel);
-        Presence(Arc::clone(inside))
-    }
-}
-
-impl Drop for Presence {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-struct OnDrop<F: FnMut()>(F);
-
-impl<F: FnMut()> Drop for OnDrop<F> {
-    fn drop(&mut self) {
-        (self.0)();
-    }
-}
-
-fn never(env: &Env, what: Never) -> Result<(), Stop> {
-    let (reader, writer) = env.persist(io::pipe)?;
-    let _silent = writer;
-    let mut reader = File::from(OwnedFd::from(reader));
-    match what {
-        Never::Byte => drop(env.persist(|| reader.read(&mut [0; 8]))?),
-        Never::Readiness => drop(env.persist(|| crate::io::ready(&reader, Interest::READABLE))?),
-        Never::Timer => fiber::sleep(Duration::MAX),
-        Never::Unpark => loop {
-            fiber::park();
-        },
-    }
-    Err(env.fail(Checker::Outcome, format!("{what:?} never comes, and came")))
-}
-
-fn park(yields: u64) {
-    let said = Arc::new(AtomicBool::new(false));
-    let (says, sleeper) = (Arc::clone(&said), fiber::current());
-    fiber::spawn(move || {
-        (0..yields).for_each(|_| fiber::yield_now());
-        says.store(true, Ordering::Release);
-        sleeper.unpark();
-    });
-    while !said.load(Ordering::Acquire) {
-        fiber::park();
-    }
-}
-
-fn talk(bytes: Vec<u8>, socket: bool, ready: bool) -> io::Result<Vec<u8>> {
-    let (mut reader, mut writer) = match socket {
-        true => super::super::stream_pair()?,
-        false => {
-            let (reader, writer) = io::pipe()?;
-            (File::from(OwnedFd::from(reader)), File::from(OwnedFd::from(writer)))
-        }
-    };
-    let mut heard = vec![0; bytes.len()];
-    let sender = fiber::spawn(move || {
-        let sent = writer.write_all(&bytes);
-        drop(writer);
-        sent
-    });
-    if ready {
-        crate::io::ready(&reader, Interest::READABLE)?;
-    }
-    let read = reader.read_exact(&mut heard);
-    drop(reader);
-    match sender.join() {
-        Ok(sent) => sent.and(read).map(|()| heard),
-        Err(payload) => std::panic::resume_unwind(payload),
     }
 }
