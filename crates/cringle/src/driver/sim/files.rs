@@ -61,6 +61,7 @@ impl Files {
     ) -> io::Result<RawFd> {
         let name = name_of(path.to_bytes());
         let errno = |errno| Err(io::Error::from_raw_os_error(errno));
+        let is_new = !self.names.contains_key(&name);
         let node = match self.names.get(&name) {
             Some(_) if flags & (libc::O_CREAT | libc::O_EXCL) == libc::O_CREAT | libc::O_EXCL => {
                 return errno(libc::EEXIST);
@@ -68,17 +69,22 @@ impl Files {
             Some(_) if flags & libc::O_DIRECTORY != 0 => return errno(libc::ENOTDIR),
             Some(&node) => node,
             None if flags & libc::O_CREAT == 0 => return errno(libc::ENOENT),
-            None => self.make(name, mode & MODE_MASK, now_ns)?,
+            None => self.make(name, now_ns)?,
         };
         if flags & libc::O_TRUNC != 0 {
             self.nodes[node].modified_ns = now_ns;
         }
-        self.nodes[node].open(flags & !(libc::O_CREAT | libc::O_EXCL)).map(IntoRawFd::into_raw_fd)
+        let file = self.nodes[node].open(flags & !(libc::O_CREAT | libc::O_EXCL))?;
+        if is_new {
+            // Only now: whoever makes a file may write to it, whatever its mode.
+            let mode = std::fs::Permissions::from_mode(mode & MODE_MASK);
+            self.nodes[node].memory.set_permissions(mode)?;
+        }
+        Ok(file.into_raw_fd())
     }
 
-    fn make(&mut self, name: Vec<u8>, mode: u32, now_ns: u64) -> io::Result<usize> {
+    fn make(&mut self, name: Vec<u8>, now_ns: u64) -> io::Result<usize> {
         let memory = sys::memory_file(&format!("cringle-sim-{}", self.id.0))?;
-        memory.set_permissions(std::fs::Permissions::from_mode(mode))?;
         let number = memory.metadata()?.ino();
         let node = self.nodes.len();
         self.nodes.push(Node { memory, durable: None, modified_ns: now_ns });
@@ -169,7 +175,12 @@ impl Files {
         let name = name_of(path);
         let node = match self.names.get(&name) {
             Some(&node) => node,
-            None => self.make(name, 0o644, 0)?,
+            None => {
+                let node = self.make(name, 0)?;
+                let mode = std::fs::Permissions::from_mode(0o644);
+                self.nodes[node].memory.set_permissions(mode)?;
+                node
+            }
         };
         self.restore_one(node, bytes)
     }

@@ -31,6 +31,9 @@ impl Node {
             Err(e) if e.raw_os_error() == Some(libc::EINVAL) && flags & libc::O_DIRECT != 0 => {
                 options.custom_flags(flags & !(libc::O_ACCMODE | libc::O_DIRECT)).open(&path)
             }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Err(io::Error::other(format!(
+                "{path} is not there: simulated files are opened through /proc, which must be mounted"
+            ))),
             opened => opened,
         }
     }
