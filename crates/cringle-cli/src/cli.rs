@@ -36,6 +36,8 @@ pub(crate) enum Command {
     /// Measure: which way of doing I/O wins on this machine, and why.
     #[command(subcommand)]
     Bench(Bench),
+    /// Test the library itself: random programs in a simulation with faults, a seed each.
+    Sim(SimArgs),
     /// Print a completion script for a shell.
     #[command(
         after_help = "Example:\n  cringle completions bash > ~/.local/share/bash-completion/completions/cringle"
@@ -292,6 +294,62 @@ pub(crate) struct BatchArgs {
     /// Write the results as JSON; `-` is standard output, and nothing else on it.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+}
+
+const SIM_EXAMPLES: &str = "\
+Examples:
+  cringle sim                                 10,000 seeds
+  cringle sim --seeds 100000 --start 500000   others, and more
+  cringle sim --seeds 1 --start 4711          one that failed, again
+  cringle sim --json - | jq .seeds_per_second
+
+Each seed draws a program (fibers that spawn, read, write, sync, talk, panic, …), which faults may
+happen to it and when, and what ends when. The same seed is always the same run. What is checked is
+on the page docs/simulation.md, which also shows how to test a program of one's own so.
+
+Exit status: 0 all passed, 1 one failed (the seed is told), 2 wrong usage, 130 interrupted.";
+
+#[derive(Args)]
+#[command(after_help = SIM_EXAMPLES, args_override_self = true)]
+pub(crate) struct SimArgs {
+    /// How many seeds to try.
+    #[arg(long, alias = "repeat", default_value_t = 10_000, value_name = "N")]
+    pub(crate) seeds: u64,
+
+    /// The first of them.
+    #[arg(long, alias = "seed", default_value_t = 0, value_name = "S")]
+    pub(crate) start: u64,
+
+    /// OS threads, each with a simulation of its own [default: one for each core].
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<usize>,
+
+    /// A seed that counts as failed, to see what that looks like.
+    #[arg(long, value_name = "S", hide = true)]
+    pub(crate) canary: Option<u64>,
+
+    /// Write what came of it as JSON; `-` is standard output, and nothing else on it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// No progress bar.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+impl SimArgs {
+    pub(crate) fn threads(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.threads.unwrap_or_else(cores)
+    }
+
+    /// What clap cannot check alone.
+    pub(crate) fn validate(&self) -> Result<(), Failure> {
+        match self.seeds == 0 || self.threads == Some(0) {
+            true => Err(Failure::usage("--seeds and --threads count from 1")),
+            false => Ok(()),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

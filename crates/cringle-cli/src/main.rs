@@ -1,7 +1,7 @@
 //! `cringle`: which way of doing I/O wins on this machine, and why.
 //!
 //! This file only dispatches. The command line is in [`cli`], the measurements in [`bench`],
-//! what is printed in [`report`].
+//! what is printed in [`report`]; [`sim`] tests the library in simulations.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("cringle is for Linux: it stands on io_uring");
@@ -13,6 +13,7 @@ mod failure;
 mod interrupt;
 mod machine;
 mod report;
+mod sim;
 mod stats;
 mod units;
 
@@ -42,6 +43,10 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
                 Bench::Disk(args) => bench::disk::run(args, cli.verbose),
                 Bench::Batch(args) => bench::batch::run(args, cli.verbose),
             }
+        }
+        Command::Sim(args) => {
+            interrupt::watch()?;
+            sim::run(args)
         }
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -49,6 +49,7 @@
 //! | end on Ctrl-C, wait for signals | [`signal`] |
 //! | call what blocks | [`fiber::unblock`] |
 //! | use an opcode that is not wrapped | `ring::submit`, feature `raw` |
+//! | test in virtual time, with faults | `sim`, feature `sim` |
 //!
 //! # Sound with borrowed buffers
 //!
@@ -80,6 +81,8 @@ pub mod os;
 pub mod ring;
 pub mod runtime;
 pub mod signal;
+#[cfg(feature = "sim")]
+pub mod sim;
 pub mod sync;
 mod sys;
 pub mod time;
@@ -96,4 +99,7 @@ mod pages {
     struct Hazards;
     #[doc = include_str!("../../../docs/structure.md")]
     struct Structure;
+    #[cfg(feature = "sim")]
+    #[doc = include_str!("../../../docs/simulation.md")]
+    struct Simulation;
 }

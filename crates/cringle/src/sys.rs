@@ -13,6 +13,12 @@ pub(crate) const MAX_SLICES: usize = 1024;
 /// One line on standard error, which may be gone: a report must not panic (`eprintln!` does), least of
 /// all on the way to an abort.
 pub(crate) fn report(line: std::fmt::Arguments<'_>) {
+    #[cfg(feature = "sim")]
+    if let Some(seed) = crate::driver::sim::seed_here() {
+        let text = format_args!("cringle: (simulation of seed {seed}) {line}\n");
+        let _ = std::io::Write::write_fmt(&mut io::stderr(), text);
+        return;
+    }
     let _ = std::io::Write::write_fmt(&mut io::stderr(), format_args!("cringle: {line}\n"));
 }
 
@@ -97,6 +103,36 @@ pub(crate) fn file_kind_with(fd: RawFd, flags: c_int) -> FileKind {
         stream,
         direct: flags & libc::O_DIRECT != 0,
         append: flags & libc::O_APPEND != 0,
+    }
+}
+
+/// `st_mode`; 0 where the descriptor is none.
+#[cfg(feature = "sim")]
+pub(crate) fn mode(fd: RawFd) -> u32 {
+    fstat(fd).map_or(0, |stat| stat.st_mode)
+}
+
+/// The number of the file behind a descriptor.
+#[cfg(feature = "sim")]
+pub(crate) fn inode_number(fd: RawFd) -> Option<u64> {
+    fstat(fd).map(|stat| stat.st_ino)
+}
+
+#[cfg(feature = "sim")]
+fn fstat(fd: RawFd) -> Option<libc::stat> {
+    let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: `fstat` fills the structure it is given, and it is read only when the call succeeded.
+    unsafe { (libc::fstat(fd, stat.as_mut_ptr()) == 0).then(|| stat.assume_init()) }
+}
+
+/// A new file that is only memory.
+#[cfg(feature = "sim")]
+pub(crate) fn memory_file(name: &str) -> io::Result<std::fs::File> {
+    let name = std::ffi::CString::new(name)?;
+    // SAFETY: the name is a C string; the descriptor it returns is new and ours.
+    unsafe {
+        let fd = check(libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC))?;
+        Ok(std::fs::File::from_raw_fd(fd))
     }
 }
 

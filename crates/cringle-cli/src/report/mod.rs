@@ -36,7 +36,7 @@ pub(crate) fn colored() -> bool {
 }
 
 /// Standard output for data alone (`--json -`)?
-fn is_stdout(json: Option<&Path>) -> bool {
+pub(crate) fn is_stdout(json: Option<&Path>) -> bool {
     json == Some(Path::new("-"))
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn batch(comparison: &Comparison, json: Option<&Path>) -> Result<(), 
     if is_stdout(json) { Ok(()) } else { print(&table::batch(comparison)) }
 }
 
-fn save(path: &Path, value: &serde_json::Value) -> Result<(), Failure> {
+pub(crate) fn save(path: &Path, value: &serde_json::Value) -> Result<(), Failure> {
     let mut text = serde_json::to_string_pretty(value).map_err(io::Error::from)?;
     text.push('\n');
     if is_stdout(Some(path)) { print(&text) } else { write_text(path, &text) }
@@ -82,7 +82,7 @@ pub(crate) fn complain(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-fn print(text: &str) -> Result<(), Failure> {
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
     print_bytes(text.as_bytes())
 }
 

@@ -57,9 +57,14 @@ impl BlockIoBuilder {
     /// # Errors
     ///
     /// `InvalidInput` unless 0 < `batch_limit` < 2¹⁵ and `batch_limit` ≤ `in_flight_limit` < 2¹⁶;
-    /// else what the system refused, as [`Builder::run`].
+    /// `Unsupported` in a simulation; else what the system refused, as [`Builder::run`].
     pub fn build(self) -> io::Result<BlockIo> {
         self.validate()?;
+        if Worker::here().is_some_and(|worker| worker.is_simulated()) {
+            let text = "a BlockIo has threads and rings of its own, which a simulation cannot \
+                        contain: submit the batch on the fiber";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+        }
         let runtime = self
             .runtime
             .workers(self.workers)

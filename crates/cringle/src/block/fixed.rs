@@ -68,7 +68,7 @@ impl Drop for FixedFile {
     }
 }
 
-fn with_ring(ring: RingId, f: impl FnOnce(&mut crate::driver::Uring)) {
+fn with_ring(ring: RingId, f: impl FnOnce(&mut crate::driver::Driver)) {
     Worker::with(|worker| {
         let Some(worker) = worker else { return };
         let mut driver = worker.driver().borrow_mut();

@@ -51,7 +51,13 @@ unsafe fn attempt(op: &Op) -> i32 {
             },
             Op::Sync { fd, data_only: true } => libc::fdatasync(fd) as isize,
             Op::Sync { fd, data_only: false } => libc::fsync(fd) as isize,
-            Op::Open { dir, path, flags, mode } => libc::openat(dir, path, flags, mode) as isize,
+            Op::Open { dir, path, flags, mode } => {
+                #[cfg(feature = "sim")]
+                if let Some(result) = simulated_open(path, flags, mode) {
+                    return result;
+                }
+                libc::openat(dir, path, flags, mode) as isize
+            }
             Op::Close { fd } => libc::close(fd) as isize,
             Op::Stat { dir, path, flags, mask, out } => {
                 libc::statx(dir, path, flags, mask, out) as isize
@@ -69,4 +75,16 @@ unsafe fn attempt(op: &Op) -> i32 {
         }
     };
     if result < 0 { -errno() } else { result as i32 }
+}
+
+/// In a simulated run there are the simulation's files only, also for a fiber that unwinds.
+///
+/// # Safety
+///
+/// The path is a C string.
+#[cfg(feature = "sim")]
+unsafe fn simulated_open(path: *const std::ffi::c_char, flags: i32, mode: u32) -> Option<i32> {
+    // SAFETY: by the contract.
+    let path = unsafe { std::ffi::CStr::from_ptr(path) };
+    super::sim::with_here(|core| core.open(path, flags, mode))
 }

@@ -1,15 +1,20 @@
 //! The driver: what takes an [`Op`] and gives back a [`Completion`].
 //!
-//! It knows no fiber. Whoever asks lends it a completion that lies in a frame which cannot go
-//! away, and is told by an opaque [`Token`] when the last entry for that frame has come.
-//! It keeps **I1** (a completion outlives its op's last cqe, also when it is cancelled), **I5**
+//! There are two: [`uring`], and the simulation `sim` (feature `sim`); [`any`] is whichever a
+//! worker has. A driver knows no fiber. Whoever asks lends it a completion that lies in a frame which
+//! cannot go away, and is told by an opaque [`Token`] when the last entry for that frame has come. It
+//! keeps **I1** (a completion outlives its op's last cqe, also when it is cancelled), **I5**
 //! (every sqe is answered exactly once) and **I7** (in-flight ops ≤ the limit ≤ the queue).
 
+mod any;
 pub(crate) mod blocking;
 pub(crate) mod completion;
 pub(crate) mod op;
+#[cfg(feature = "sim")]
+pub(crate) mod sim;
 pub(crate) mod uring;
 
+pub(crate) use any::Driver;
 pub(crate) use completion::{Completion, OpSlot, Token, Waiter};
 pub(crate) use op::{Op, Target};
 pub(crate) use uring::{Uring, UringOptions, Wait};

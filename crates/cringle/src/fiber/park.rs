@@ -1,8 +1,8 @@
 //! Waiting for nothing in particular: yielding, sleeping, parking.
 
-use crate::runtime::cancelled;
 use crate::runtime::fiber::{FiberRef, Wait};
 use crate::runtime::worker::{Here, Worker};
+use crate::runtime::{cancelled, now};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -62,7 +62,7 @@ fn check(worker: Here, fiber: FiberRef) -> io::Result<()> {
 /// A cancelled fiber unwinds here.
 pub fn sleep(duration: Duration) {
     // A time that no clock can show is for ever.
-    sleep_till(Instant::now().checked_add(duration));
+    sleep_till(now().checked_add(duration));
 }
 
 /// Like [`sleep`], and returns an error where that unwinds.
@@ -71,7 +71,7 @@ pub fn sleep(duration: Duration) {
 ///
 /// The fiber was cancelled before the time was up: see [`cancel::reason`](crate::cancel::reason).
 pub fn sleep_cancellable(duration: Duration) -> io::Result<()> {
-    sleep_till_cancellable(Instant::now().checked_add(duration))
+    sleep_till_cancellable(now().checked_add(duration))
 }
 
 /// Waits until then; unwinds if the fiber is cancelled.
@@ -105,7 +105,7 @@ fn sleep_till_unless(
         if interrupted(worker, fiber) {
             return true;
         }
-        if deadline.is_some_and(|at| Instant::now() >= at) {
+        if deadline.is_some_and(|at| now() >= at) {
             return false;
         }
         let timer = deadline.map(|at| worker.set_timer(at, fiber));
@@ -116,7 +116,7 @@ fn sleep_till_unless(
 
 fn sleep_thread(deadline: Option<Instant>) {
     match deadline {
-        Some(at) => std::thread::sleep(at.saturating_duration_since(Instant::now())),
+        Some(at) => std::thread::sleep(at.saturating_duration_since(now())),
         None => std::thread::sleep(Duration::MAX),
     }
 }
@@ -158,7 +158,7 @@ pub fn park_cancellable() -> io::Result<()> {
 pub fn park_timeout(duration: Duration) {
     match Worker::current() {
         Some((worker, fiber)) => {
-            park_until(worker, fiber, Instant::now().checked_add(duration));
+            park_until(worker, fiber, now().checked_add(duration));
         }
         None => std::thread::park_timeout(duration),
     }
@@ -172,9 +172,7 @@ pub fn park_timeout(duration: Duration) {
 /// [`cancel::reason`](crate::cancel::reason).
 pub fn park_timeout_cancellable(duration: Duration) -> io::Result<()> {
     match Worker::current() {
-        Some((worker, fiber)) => {
-            park_until_cancellable(worker, fiber, Instant::now().checked_add(duration))
-        }
+        Some((worker, fiber)) => park_until_cancellable(worker, fiber, now().checked_add(duration)),
         None => {
             std::thread::park_timeout(duration);
             Ok(())

@@ -44,13 +44,17 @@ where
     }
 }
 
-/// Runs `f` on a thread of this pool; the calling fiber waits.
+/// Runs `f` on a thread of this pool; the calling fiber waits. In a simulation it runs here and now.
 #[track_caller]
 pub(super) fn call_on<F, T>(pool: &Arc<Pool>, f: F) -> T
 where
     F: FnOnce() -> T + Send,
     T: Send,
 {
+    if Worker::here().is_some_and(|worker| worker.is_simulated()) {
+        // Another thread would run at its own pace.
+        return f();
+    }
     let run = |job| match pool.run(job) {
         Ok(()) => {}
         Err((e, _)) => panic!("cannot start a thread for a blocking call: {e}"),

@@ -17,7 +17,7 @@ use crate::runtime::worker::Here;
 use crate::sys;
 use std::io;
 use std::os::fd::AsFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Rounds in which only the other fibers, of which one may be the peer, have their turn.
 const YIELDS: u32 = 8;
@@ -41,7 +41,7 @@ impl Pauses {
         } else {
             let doublings = (self.rounds - YIELDS).min(16);
             let pause = (FIRST_PAUSE * (1 << doublings)).min(LONGEST_PAUSE);
-            let timer = worker.set_timer(Instant::now() + pause, fiber);
+            let timer = worker.set_timer(worker.now() + pause, fiber);
             worker.suspend(fiber, Wait::Sleep);
             worker.take_back_timer(timer);
         }

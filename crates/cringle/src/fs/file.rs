@@ -14,7 +14,7 @@ use super::cursor::CursorLock;
 use super::{Metadata, OpenOptions, direct};
 use crate::driver::op::AT_CURSOR;
 use crate::driver::{Op, Target, blocking};
-use crate::fiber::op::{call, perform};
+use crate::fiber::op::{call, perform, perform_to_the_end};
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::{Here, Worker};
 use crate::sys::{self, FileKind, MAX_RW_BYTES};
@@ -116,7 +116,7 @@ impl File {
     /// As std's; and [`Cancelled`](crate::Cancelled).
     pub fn sync_all(&self) -> io::Result<()> {
         match self.ring() {
-            None => self.std.sync_all(),
+            None => self.std.sync_all().inspect(|()| self.note_synced()),
             Some(_) => self.retry(Op::Sync { fd: self.fd(), data_only: false }).map(drop),
         }
     }
@@ -129,9 +129,15 @@ impl File {
     /// As std's; and [`Cancelled`](crate::Cancelled).
     pub fn sync_data(&self) -> io::Result<()> {
         match self.ring() {
-            None => self.std.sync_data(),
+            None => self.std.sync_data().inspect(|()| self.note_synced()),
             Some(_) => self.retry(Op::Sync { fd: self.fd(), data_only: true }).map(drop),
         }
+    }
+
+    /// A plain sync, of a fiber that unwinds, counts in a simulation too.
+    fn note_synced(&self) {
+        #[cfg(feature = "sim")]
+        crate::driver::sim::with_here(|core| core.sync(self.fd()));
     }
 
     /// Cuts or extends the file. On the ring since Linux 6.9, before on a thread of the pool.
@@ -195,7 +201,7 @@ impl File {
         let ring = self.ring().filter(|&(worker, fiber)| !worker.refuses(fiber));
         let fd = self.std.into_raw_fd();
         let Some((worker, fiber)) = ring else { return sys::close(fd) };
-        match worker.perform_one(fiber, Op::Close { fd }) {
+        match perform_to_the_end(worker, fiber, Op::Close { fd }) {
             // The op was given up before it began. (Any other error comes after the descriptor has
             // gone: to close again might close somebody else's.)
             result if result == -libc::ECANCELED && fiber.is_cancelled() => sys::close(fd),

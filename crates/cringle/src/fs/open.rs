@@ -129,6 +129,10 @@ impl OpenOptions {
             match e.raw_os_error() {
                 Some(libc::EINTR) => {}
                 Some(libc::ENXIO) if waits && is_fifo(path) => pauses.pause(worker, fiber)?,
+                // Nobody outside holds a lease on a simulated file.
+                Some(libc::EAGAIN) if waits && worker.is_simulated() => {
+                    pauses.pause(worker, fiber)?;
+                }
                 // Somebody holds a lease and is being asked to give it up: std waits for that.
                 Some(libc::EAGAIN) if waits => return crate::fiber::unblock(plain),
                 _ => return Err(e),

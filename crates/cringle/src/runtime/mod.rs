@@ -32,8 +32,20 @@ pub use crate::driver::uring::{Feature, Features};
 pub enum Driver {
     /// Through the `io_uring` of this worker, with these features.
     Uring(Features),
+    /// By a [simulation](crate::sim), in virtual time.
+    #[cfg(feature = "sim")]
+    Simulation,
     /// By plain system calls that block the calling thread: outside of [`run`](crate::run).
     Blocking,
+}
+
+/// The time by which the caller's timers run: the machine's, or the simulation's.
+#[inline]
+pub(crate) fn now() -> std::time::Instant {
+    match worker::Worker::here() {
+        Some(worker) => worker.now(),
+        None => std::time::Instant::now(),
+    }
 }
 
 /// How operations reach the kernel on the calling thread.
@@ -46,6 +58,8 @@ pub enum Driver {
 /// ```
 pub fn driver() -> Driver {
     worker::Worker::with(|worker| match worker {
+        #[cfg(feature = "sim")]
+        Some(worker) if worker.is_simulated() => Driver::Simulation,
         Some(worker) => Driver::Uring(worker.driver().borrow().features()),
         None => Driver::Blocking,
     })

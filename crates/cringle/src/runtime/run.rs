@@ -5,7 +5,7 @@ use super::shared::{Shared, Unstarted};
 use super::stack::{DEFAULT_STACK_BYTES, MAIN_STACK_BYTES};
 use super::worker::Worker;
 use crate::driver::uring::{Feature, Features};
-use crate::driver::{Uring, UringOptions};
+use crate::driver::{Driver, Uring, UringOptions};
 use crate::sys;
 use crossbeam_deque::Worker as Deque;
 use std::cell::Cell;
@@ -23,6 +23,21 @@ const DEFAULT_RING_ENTRIES: u32 = 256;
 const DEFAULT_IN_FLIGHT: u32 = 4032;
 /// The largest completion queue has one entry more.
 const MAX_IN_FLIGHT: u32 = 65_535;
+
+#[cfg(feature = "sim")]
+type SimCore = Arc<std::sync::Mutex<crate::driver::sim::Core>>;
+
+/// The simulated world to run in, if it is one.
+#[cfg(feature = "sim")]
+#[derive(Clone)]
+struct World(Option<SimCore>);
+
+#[cfg(feature = "sim")]
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("World").field(&self.0.is_some()).finish()
+    }
+}
 
 /// Configures and starts a runtime; [`run`] is the one with the defaults.
 ///
@@ -44,6 +59,8 @@ pub struct Builder {
     ring: UringOptions,
     overflow_handler: bool,
     is_open: bool,
+    #[cfg(feature = "sim")]
+    world: World,
 }
 
 impl Default for Builder {
@@ -61,7 +78,15 @@ impl Builder {
             sqpoll: None,
             features: Features::all(),
         };
-        Builder { workers: None, pin: false, ring, overflow_handler: true, is_open: false }
+        Builder {
+            workers: None,
+            pin: false,
+            ring,
+            overflow_handler: true,
+            is_open: false,
+            #[cfg(feature = "sim")]
+            world: World(None),
+        }
     }
 
     /// How many workers: OS threads with a ring each, the calling thread being the first.
@@ -119,6 +144,15 @@ impl Builder {
         self
     }
 
+    /// Runs in this world, on one worker. It counts as open, so that no call takes the plain way of
+    /// a fiber which nothing could run beside.
+    #[cfg(feature = "sim")]
+    pub(crate) fn simulated(core: &SimCore) -> Builder {
+        let mut builder = Builder::new().workers(1).open_to_outside();
+        builder.world = World(Some(Arc::clone(core)));
+        builder
+    }
+
     /// Runs `f` on a fiber of the calling thread, which is worker 0 meanwhile, and returns its
     /// value when nothing is left of the runtime: every fiber has ended, every operation of the
     /// kernel is done, all descriptors and mappings are given back. Fibers that are still there
@@ -160,6 +194,8 @@ impl Builder {
             bell,
             shared: Arc::clone(&shared),
             options: self.ring.clone(),
+            #[cfg(feature = "sim")]
+            world: self.world.clone(),
             cpu: self.pin.then(|| cpus[index as usize % cpus.len()]),
         });
         let first = seats.next().expect("there is a worker 0");
@@ -234,6 +270,8 @@ struct Seat {
     bell: RawFd,
     shared: Arc<Shared>,
     options: UringOptions,
+    #[cfg(feature = "sim")]
+    world: World,
     cpu: Option<usize>,
 }
 
@@ -243,8 +281,16 @@ impl Seat {
         if let Some(cpu) = self.cpu {
             sys::set_affinity(&[cpu])?;
         }
-        let driver = Uring::new(&self.options, self.bell)?;
+        let driver = self.driver()?;
         Ok(Worker::new(self.index, self.shared, driver, self.deque))
+    }
+
+    fn driver(&self) -> io::Result<Driver> {
+        #[cfg(feature = "sim")]
+        if let World(Some(core)) = &self.world {
+            return Ok(Driver::Sim(Box::new(crate::driver::sim::Sim::new(Arc::clone(core)))));
+        }
+        Uring::new(&self.options, self.bell).map(Driver::Uring)
     }
 
     /// Worker 0, on the caller's thread: runs `f`, then ends the runtime.

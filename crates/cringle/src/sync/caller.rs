@@ -94,7 +94,7 @@ mod modelled {
 
 /// The clock by which waits are limited.
 pub(super) fn now() -> Instant {
-    Instant::now()
+    crate::runtime::now()
 }
 
 /// When a wait of this length ends; `None` is never: no clock can show it.

@@ -1,6 +1,7 @@
 //! Deadlines.
 
 use crate::runtime::cancelled::{Cancelled, Elapsed, Reason};
+use crate::runtime::now;
 use crate::runtime::region::Region;
 use crate::runtime::unwinding;
 use crate::runtime::worker::{Within, Worker};
@@ -43,7 +44,7 @@ use std::time::{Duration, Instant};
 /// 5 seconds a line on standard error says so. Outside of a fiber `f` is just called: the calls in it
 /// are the plain blocking ones.
 pub fn timeout<T>(limit: Duration, f: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-    let now = Instant::now();
+    let now = now();
     match now.checked_add(limit) {
         Some(deadline) => within(Elapsed::new(deadline, Some(limit)), now, f),
         // A time that no clock can show is for ever.
@@ -70,7 +71,7 @@ pub fn timeout<T>(limit: Duration, f: impl FnOnce() -> io::Result<T>) -> io::Res
 ///
 /// As for [`timeout`].
 pub fn timeout_at<T>(deadline: Instant, f: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-    within(Elapsed::new(deadline, None), Instant::now(), f)
+    within(Elapsed::new(deadline, None), now(), f)
 }
 
 #[inline]

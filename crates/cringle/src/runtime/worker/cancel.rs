@@ -71,7 +71,7 @@ impl Worker {
 
     /// The runtime ends: what nobody waits for is cancelled, and with it the scopes it has opened.
     pub(super) fn begin_stop(&self) {
-        self.stopping_since.set(Some(Instant::now()));
+        self.stopping_since.set(Some(self.now()));
         self.cancel_roots();
     }
 
@@ -164,7 +164,7 @@ impl Worker {
             fiber.set_state(State::Runnable);
             self.ready.push(fiber);
         } else if let State::Waiting(_) = fiber.state() {
-            let now = Instant::now();
+            let now = self.now();
             fiber.set_asked_to_end(Some(now));
             self.stubborn_at.set(self.stubborn_at.get().or(Some(now + STUBBORN_AFTER)));
             self.cancel_ops(fiber);
@@ -192,7 +192,7 @@ impl Worker {
     /// timer; reports them when the time has come.
     pub(super) fn report_stubborn_at(&self, next_timer: Option<Instant>) -> Option<Instant> {
         let Some(due) = self.stubborn_at.get() else { return next_timer };
-        let now = Instant::now();
+        let now = self.now();
         if now < due {
             return Some(next_timer.map_or(due, |timer| timer.min(due)));
         }

@@ -37,7 +37,7 @@ impl Worker {
         if patience.is_zero() {
             return false;
         }
-        while begun.elapsed() < patience {
+        while self.now() - begun < patience {
             if self.sees_something() {
                 return true;
             }
@@ -57,8 +57,8 @@ impl Worker {
 
     /// Whether the ring wants to be entered, a timer is due, or another worker has fibers to start.
     fn sees_something(&self) -> bool {
-        let due = self.has_timers.get()
-            && self.timers.borrow().next().is_some_and(|at| at <= Instant::now());
+        let due =
+            self.has_timers.get() && self.timers.borrow().next().is_some_and(|at| at <= self.now());
         due || self.driver.borrow_mut().attention().1 || self.shared.has_loot(self.index)
     }
 }

@@ -16,6 +16,8 @@
 mod cancel;
 mod linger;
 mod make;
+#[cfg(feature = "sim")]
+mod simulated;
 mod table;
 mod turn;
 mod wait;
@@ -30,7 +32,7 @@ use super::shared::{Mail, MailBox, Peer, Shared, Unstarted};
 use super::stack::StackPool;
 use super::timers::Timers;
 use super::waker::Waker;
-use crate::driver::Uring;
+use crate::driver::Driver;
 use crossbeam_deque::Worker as Deque;
 use linger::Patience;
 use std::cell::{Cell, RefCell};
@@ -49,7 +51,7 @@ pub(crate) struct Worker {
     index: u32,
     shared: Arc<Shared>,
     mailbox: Arc<MailBox>,
-    driver: RefCell<Uring>,
+    driver: RefCell<Driver>,
     /// The fiber that runs now.
     running: Cell<Option<FiberRef>>,
     ready: Row,
@@ -113,7 +115,7 @@ impl Worker {
     pub(super) fn new(
         index: u32,
         shared: Arc<Shared>,
-        driver: Uring,
+        driver: Driver,
         unstarted: Deque<Unstarted>,
     ) -> Worker {
         Worker {
@@ -180,9 +182,21 @@ impl Worker {
         self.shared.peers.len()
     }
 
-    /// The ring. Borrowed for short: never while a fiber runs or is suspended.
-    pub(crate) fn driver(&self) -> &RefCell<Uring> {
+    /// The driver. Borrowed for short: never while a fiber runs or is suspended.
+    pub(crate) fn driver(&self) -> &RefCell<Driver> {
         &self.driver
+    }
+
+    /// The time by which this worker's timers run.
+    #[inline]
+    pub(crate) fn now(&self) -> Instant {
+        self.driver.borrow().now()
+    }
+
+    /// Whether its time, files and faults are those of a simulation.
+    #[inline]
+    pub(crate) fn is_simulated(&self) -> bool {
+        self.driver.borrow().is_simulated()
     }
 
     fn me(&self) -> &Peer {

@@ -7,7 +7,6 @@ use crate::runtime::shared::Mail;
 use crate::runtime::timers::Alarm;
 use crossbeam_deque::Steal;
 use std::ptr::NonNull;
-use std::time::Instant;
 
 /// Unstarted fibers started in one turn, at most: the kernel is looked at in between.
 const STARTS_PER_TURN: usize = 64;
@@ -112,6 +111,8 @@ impl Worker {
     pub(super) fn enter(&self, wait: driver::Wait) {
         self.driver.borrow_mut().enter(wait);
         self.reap();
+        #[cfg(feature = "sim")]
+        self.heed_simulation();
     }
 
     /// Makes ready whose last completion is in the queue.
@@ -132,7 +133,7 @@ impl Worker {
     }
 
     pub(super) fn fire_timers(&self) {
-        let now = Instant::now();
+        let now = self.now();
         loop {
             let due = self.timers.borrow_mut().pop_due(now);
             match due {
@@ -171,7 +172,7 @@ impl Worker {
         if self.workers() > 1 && self.steal() {
             return;
         }
-        let begun = Instant::now();
+        let begun = self.now();
         if self.workers() > 1 && self.linger(begun) {
             return;
         }
@@ -182,7 +183,7 @@ impl Worker {
             let next_timer = self.timers.borrow().next();
             let deadline = self.report_stubborn_at(next_timer);
             self.enter(driver::Wait::Until(deadline));
-            self.patience.learn(begun.elapsed(), self.mailbox().inbox.has_messages());
+            self.patience.learn(self.now() - begun, self.mailbox().inbox.has_messages());
         }
         self.mailbox().inbox.wake_up();
         self.shared.count_busy();

@@ -1,0 +1,57 @@
+//! What the seeds came to, for a person and for a program.
+
+use super::hunt::Found;
+use crate::failure::Failure;
+use crate::report;
+use cringle::sim::Fault;
+use serde_json::{Map, Value, json};
+use std::path::Path;
+
+pub(super) fn tell(found: &Found, json: Option<&Path>) -> Result<(), Failure> {
+    if let Some(path) = json {
+        report::save(path, &value_of(found))?;
+    }
+    if report::is_stdout(json) { Ok(()) } else { report::print(&text_of(found)) }
+}
+
+fn text_of(found: &Found) -> String {
+    let Found { passed, seconds, threads, sums, .. } = found;
+    let rate = *passed as f64 / seconds.max(1e-9);
+    let injected: u64 = sums.faults.iter().sum();
+    let s = if *threads == 1 { "" } else { "s" };
+    format!(
+        "{passed} seeds passed in {seconds:.1} s on {threads} thread{s}: {rate:.0} seeds/s\n\
+         {} fibers, {} operations, {injected} faults, {} losses of power, {:.0} s of virtual time\n",
+        sums.fibers,
+        sums.operations,
+        sums.power_losses,
+        sums.virtual_time.as_secs_f64(),
+    )
+}
+
+fn value_of(found: &Found) -> Value {
+    let Found { start, passed, seconds, threads, sums, failure } = found;
+    let faults: Map<String, Value> = Fault::ALL
+        .iter()
+        .map(|fault| (format!("{fault:?}"), json!(sums.faults[*fault as usize])))
+        .collect();
+    json!({
+        "schema": report::json::SCHEMA,
+        "command": "sim",
+        "start": start,
+        "seeds_passed": passed,
+        "threads": threads,
+        "seconds": seconds,
+        "seeds_per_second": *passed as f64 / seconds.max(1e-9),
+        "fibers": sums.fibers,
+        "operations": sums.operations,
+        "power_losses": sums.power_losses,
+        "virtual_seconds": sums.virtual_time.as_secs_f64(),
+        "faults": faults,
+        "failure": failure.as_ref().map(|failure| json!({
+            "seed": failure.seed,
+            "checker": format!("{:?}", failure.checker),
+            "message": failure.message,
+        })),
+    })
+}

@@ -1,0 +1,52 @@
+//! `cringle sim`: it passes, says how fast, and replays.
+
+mod common;
+
+use common::*;
+
+#[test]
+fn seeds_pass_and_are_counted() {
+    let place = place("sim");
+    let mut command = cringle(&place);
+    let report = json(command.args(["sim", "--seeds", "200", "--start", "77"]));
+    assert_eq!((report["schema"].as_u64(), report["start"].as_u64()), (Some(1), Some(77)));
+    assert_eq!(report["seeds_passed"], 200);
+    assert!(report["seeds_per_second"].as_f64().unwrap() > 0.0 && report["failure"].is_null());
+    assert!(report["operations"].as_u64().unwrap() > 1000);
+    assert!(report["faults"]["Interrupted"].as_u64().unwrap() > 0);
+    assert!(is_empty(&place));
+}
+
+#[test]
+fn the_same_seeds_do_the_same_on_any_number_of_threads() {
+    let place = place("sim-threads");
+    let sums = |threads: &str| {
+        let mut command = cringle(&place);
+        let report = json(command.args(["sim", "--seeds", "100", "--threads", threads]));
+        ["operations", "fibers", "faults", "virtual_seconds"].map(|key| report[key].clone())
+    };
+    assert_eq!(sums("1"), sums("4"));
+}
+
+#[test]
+fn a_failure_is_status_1_with_the_seed_and_how_to_replay_it() {
+    let place = place("sim-canary");
+    let mut command = cringle(&place);
+    let output =
+        command.args(["sim", "--seeds", "300", "--start", "100", "--canary", "111"]).output();
+    let output = output.unwrap();
+    let (out, err) = texts(&output);
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    assert!(err.contains("cringle sim --seeds 1 --start 111"), "{err}");
+    assert!(err.contains("'main' waits for: an unpark"), "{err}");
+    assert!(out.contains("seeds passed"), "{out}");
+}
+
+#[test]
+fn nonsense_is_refused_as_usage() {
+    let place = place("sim-usage");
+    for args in [["sim", "--seeds", "0"], ["sim", "--threads", "0"]] {
+        let output = cringle(&place).args(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+    }
+}

@@ -1,0 +1,232 @@
+//! The files of a world: names of its own, bytes in memory files of the kernel.
+//!
+//! Every open gives a new descriptor of the kernel's, so that closing, cursors, appending and the
+//! inline calls of the library need no imitation. What a loss of power leaves of a file is decided
+//! by comparing its bytes with those that were synced last, block by block: so it does not matter by
+//! which call they were written.
+//!
+//! Directories are there by themselves: the library cannot make or list any yet. For the same reason
+//! a file's first sync also keeps its name, as ext4, XFS and btrfs do.
+
+use super::node::Node;
+use super::rng::Rng;
+use crate::sys;
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What new files have of the mode they are given: the usual umask, not the process's.
+const MODE_MASK: u32 = 0o755;
+
+/// Tells the memory files of one world from all others of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WorldId(u64);
+
+/// See the module.
+pub(crate) struct Files {
+    id: WorldId,
+    names: BTreeMap<Vec<u8>, usize>,
+    nodes: Vec<Node>,
+    /// By the number that the kernel knows the memory file by. Looked up, never iterated.
+    by_number: HashMap<u64, usize>,
+}
+
+/// What a loss of power leaves of one file; nothing, if its name was not kept.
+pub(crate) struct Image {
+    node: usize,
+    bytes: Option<Vec<u8>>,
+}
+
+impl Files {
+    pub(super) fn new() -> Files {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Files {
+            id: WorldId(NEXT.fetch_add(1, Ordering::Relaxed)),
+            names: BTreeMap::new(),
+            nodes: Vec::new(),
+            by_number: HashMap::new(),
+        }
+    }
+
+    /// `open(2)`, with a new descriptor.
+    pub(super) fn open(
+        &mut self,
+        path: &CStr,
+        flags: i32,
+        mode: u32,
+        now_ns: u64,
+    ) -> io::Result<RawFd> {
+        let name = name_of(path.to_bytes());
+        let errno = |errno| Err(io::Error::from_raw_os_error(errno));
+        let is_new = !self.names.contains_key(&name);
+        let node = match self.names.get(&name) {
+            Some(_) if flags & (libc::O_CREAT | libc::O_EXCL) == libc::O_CREAT | libc::O_EXCL => {
+                return errno(libc::EEXIST);
+            }
+            Some(_) if flags & libc::O_DIRECTORY != 0 => return errno(libc::ENOTDIR),
+            Some(&node) => node,
+            None if flags & libc::O_CREAT == 0 => return errno(libc::ENOENT),
+            None => self.make(name, now_ns)?,
+        };
+        if flags & libc::O_TRUNC != 0 {
+            self.nodes[node].modified_ns = now_ns;
+        }
+        let file = self.nodes[node].open(flags & !(libc::O_CREAT | libc::O_EXCL))?;
+        if is_new {
+            // Only now: whoever makes a file may write to it, whatever its mode.
+            let mode = std::fs::Permissions::from_mode(mode & MODE_MASK);
+            self.nodes[node].memory.set_permissions(mode)?;
+        }
+        Ok(file.into_raw_fd())
+    }
+
+    fn make(&mut self, name: Vec<u8>, now_ns: u64) -> io::Result<usize> {
+        let memory = sys::memory_file(&format!("cringle-sim-{}", self.id.0))?;
+        let number = memory.metadata()?.ino();
+        let node = self.nodes.len();
+        self.nodes.push(Node { memory, durable: None, modified_ns: now_ns });
+        self.by_number.insert(number, node);
+        self.names.insert(name, node);
+        Ok(node)
+    }
+
+    fn node_of(&mut self, fd: RawFd) -> Option<(usize, &mut Node)> {
+        let &node = self.by_number.get(&sys::inode_number(fd)?)?;
+        Some((node, &mut self.nodes[node]))
+    }
+
+    /// Some bytes of the file are new. With a seed, some blocks of these reach the disk at once.
+    pub(super) fn written(&mut self, fd: RawFd, now_ns: u64, early: Option<(u64, u64, usize)>) {
+        let Some((_, node)) = self.node_of(fd) else { return };
+        node.modified_ns = now_ns;
+        if let Some((seed, offset, count)) = early {
+            node.write_back(&mut Rng::new(seed), offset as usize, count);
+        }
+    }
+
+    /// What the file holds now survives.
+    pub(super) fn sync(&mut self, fd: RawFd) {
+        if let Some((_, node)) = self.node_of(fd) {
+            node.durable = Some(node.bytes());
+        }
+    }
+
+    pub(super) fn stat(
+        &mut self,
+        dir: RawFd,
+        path: &CStr,
+        flags: i32,
+        mask: u32,
+        out: &mut std::mem::MaybeUninit<libc::statx>,
+    ) -> i32 {
+        let fd = match path.is_empty() {
+            true => dir,
+            false => match self.names.get(&name_of(path.to_bytes())) {
+                Some(&node) => self.nodes[node].memory.as_raw_fd(),
+                None => return -libc::ENOENT,
+            },
+        };
+        let flags = flags | libc::AT_EMPTY_PATH;
+        if let Err(e) = sys::statx(fd, c"", flags, mask, out) {
+            return -e.raw_os_error().unwrap_or(libc::EIO);
+        }
+        if let Some((number, node)) = self.node_of(fd) {
+            // SAFETY: the call has filled the structure.
+            let stat = unsafe { out.assume_init_mut() };
+            node.imitate(number, stat);
+        }
+        0
+    }
+
+    /// Draws what would be left if the power were lost now.
+    pub(super) fn draw_wreck(&self, rng: &mut Rng) -> Vec<Image> {
+        let nodes = self.nodes.iter().enumerate();
+        nodes.map(|(node, file)| Image { node, bytes: file.draw_wreck(rng) }).collect()
+    }
+
+    /// The machine starts again, with this left.
+    pub(crate) fn restore(&mut self, wreck: Vec<Image>) -> io::Result<()> {
+        for Image { node, bytes } in wreck {
+            let Some(bytes) = bytes else {
+                self.names.retain(|_, named| *named != node);
+                continue;
+            };
+            let memory = &self.nodes[node].memory;
+            memory.set_len(0)?;
+            memory.write_all_at(&bytes, 0)?;
+            self.nodes[node].durable = Some(bytes);
+        }
+        // What was made after the power was gone is nothing.
+        self.names.retain(|_, node| self.nodes[*node].durable.is_some());
+        Ok(())
+    }
+
+    // ----- from outside of a run -----
+
+    pub(crate) fn read(&self, path: &[u8]) -> Option<Vec<u8>> {
+        self.names.get(&name_of(path)).map(|&node| self.nodes[node].bytes())
+    }
+
+    /// Makes or replaces a file; it is synced.
+    pub(crate) fn write(&mut self, path: &[u8], bytes: &[u8]) -> io::Result<()> {
+        let name = name_of(path);
+        let node = match self.names.get(&name) {
+            Some(&node) => node,
+            None => {
+                let node = self.make(name, 0)?;
+                let mode = std::fs::Permissions::from_mode(0o644);
+                self.nodes[node].memory.set_permissions(mode)?;
+                node
+            }
+        };
+        self.restore_one(node, bytes)
+    }
+
+    fn restore_one(&mut self, node: usize, bytes: &[u8]) -> io::Result<()> {
+        let node = &mut self.nodes[node];
+        node.memory.set_len(0)?;
+        node.memory.write_all_at(bytes, 0)?;
+        node.durable = Some(bytes.to_vec());
+        Ok(())
+    }
+
+    pub(crate) fn remove(&mut self, path: &[u8]) -> bool {
+        self.names.remove(&name_of(path)).is_some()
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.names.keys().map(Vec::as_slice)
+    }
+
+    /// Descriptors of this world's files that somebody still has open.
+    pub(crate) fn open_descriptors(&self) -> Vec<RawFd> {
+        if self.nodes.is_empty() {
+            return Vec::new();
+        }
+        let ours = format!("/memfd:cringle-sim-{} (deleted)", self.id.0);
+        let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
+        let leaked = entries.flatten().filter_map(|entry| {
+            let fd: RawFd = entry.file_name().to_str()?.parse().ok()?;
+            let target = std::fs::read_link(entry.path()).ok()?;
+            let is_ours = target.to_str() == Some(&ours);
+            (is_ours && !self.nodes.iter().any(|node| node.memory.as_raw_fd() == fd)).then_some(fd)
+        });
+        leaked.collect()
+    }
+}
+
+/// A path from the root, without `.`, `..` and doubled slashes. The working directory is the root.
+fn name_of(path: &[u8]) -> Vec<u8> {
+    let mut parts: Vec<&[u8]> = Vec::new();
+    for part in path.split(|&byte| byte == b'/') {
+        match part {
+            b"" | b"." => {}
+            b".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts.iter().flat_map(|part| [b"/", *part].concat()).collect()
+}

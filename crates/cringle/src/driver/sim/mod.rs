@@ -1,0 +1,219 @@
+//! A driver that makes everything up: time, latency, order and faults, from one seed.
+//!
+//! It owns the ops that fibers have lent it, and shares a [`Core`] (files, clock, choices) with the
+//! [`World`](crate::sim::World) that outlives it. The files have the names of [`uring`](super::uring)'s
+//! where the job is the same. It promises:
+//!
+//! - the same seed makes the same choices in the same order: nothing here depends on an address, a
+//!   descriptor's number, the order of a hash map or real time;
+//! - every op is answered exactly once (**I5**), a cancelled one included, and no memory that was
+//!   lent for it is touched before or after that (**I1**), and both are *checked* here, not believed;
+//! - nothing sleeps: when all fibers wait, the virtual time jumps to what comes next, and where
+//!   nothing comes it says so.
+//!
+//! An op is performed for real, by [`blocking::perform`](super::blocking), at the moment the seed has
+//! drawn: files are memory files of the kernel, so that descriptors, cursors, appends and locks need
+//! no imitation.
+
+mod cancel;
+mod check;
+mod core;
+mod enter;
+mod files;
+mod fixed;
+mod lent;
+mod node;
+mod options;
+mod perform;
+mod push;
+mod reap;
+mod rng;
+#[cfg(test)]
+mod sabotage;
+
+use super::{Completion, Op};
+use crate::driver::uring::RingId;
+use cancel::Ask;
+use fixed::Fixed;
+use lent::Lent;
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+pub use check::{Checker, Failure};
+pub use core::Stats;
+pub(crate) use core::{Core, seed_here, with_here};
+
+pub use options::{Fault, Faults, Options};
+pub(crate) use rng::Rng;
+#[cfg(test)]
+pub(crate) use sabotage::Sabotage;
+
+/// What a simulation finds out about a run as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Nothing is ready, nothing under way, no timer set.
+    Deadlock,
+    /// More turns than the options allow.
+    Livelock,
+    /// The power is gone: every op fails from now on.
+    PowerLost,
+}
+
+/// See the module.
+pub(crate) struct Sim {
+    core: Arc<Mutex<Core>>,
+    id: RingId,
+    limit: u32,
+    in_flight: u32,
+    /// The ops under way by the number they were pushed with.
+    flights: BTreeMap<u64, Flight>,
+    next_flight: u64,
+    /// Pushed and not submitted.
+    queued: VecDeque<u64>,
+    /// What happens when, in nanoseconds; a second number keeps what happens at once in order.
+    timeline: BTreeMap<(u64, u64), Event>,
+    next_event: u64,
+    /// Ops that wait for a peer.
+    blocked: Vec<u64>,
+    /// When the last op was due, where all are answered in order.
+    last_due_ns: u64,
+    completions: VecDeque<Cqe>,
+    /// Completions for which the queue had no room: they need an enter.
+    overflow: VecDeque<Cqe>,
+    verdict: Option<Verdict>,
+    fixed: Fixed,
+}
+
+/// An op between its push and its completion.
+struct Flight {
+    op: Op,
+    completion: *const Completion,
+    stage: Stage,
+    lent: Lent,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Queued,
+    /// It is performed at this point of the timeline.
+    Armed((u64, u64)),
+    /// It was tried, and waits for a peer.
+    Blocked,
+    /// Its completion is in the queue.
+    Done,
+}
+
+enum Event {
+    Perform(u64),
+    Cancel(Ask),
+}
+
+/// An entry of the completion queue.
+#[derive(Clone, Copy)]
+enum Cqe {
+    Op { flight: u64, result: i32 },
+    Cancel { ask: Ask, result: i32 },
+}
+
+impl Sim {
+    /// The driver of a run in this world, on the calling thread.
+    pub(crate) fn new(core: Arc<Mutex<Core>>) -> Sim {
+        let limit = {
+            let mut locked = lock(&core);
+            locked.begin_run();
+            locked.options.in_flight_limit
+        };
+        core::enter_thread(&core);
+        Sim {
+            core,
+            id: RingId::new(),
+            limit,
+            in_flight: 0,
+            flights: BTreeMap::new(),
+            next_flight: 0,
+            queued: VecDeque::new(),
+            timeline: BTreeMap::new(),
+            next_event: 0,
+            blocked: Vec::new(),
+            last_due_ns: 0,
+            completions: VecDeque::new(),
+            overflow: VecDeque::new(),
+            verdict: None,
+            fixed: Fixed::default(),
+        }
+    }
+
+    pub(crate) fn id(&self) -> RingId {
+        self.id
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        lock(&self.core).now()
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Mutex<Core>> {
+        &self.core
+    }
+
+    #[inline]
+    pub(crate) fn room(&self) -> u32 {
+        self.limit - self.in_flight
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.flights.is_empty() && self.completions.is_empty() && self.overflow.is_empty()
+    }
+
+    /// Always: a fiber that asks would do a plain call if nothing were queued, which no fault could
+    /// reach.
+    pub(crate) fn has_queued(&self) -> bool {
+        true
+    }
+
+    pub(crate) fn take_verdict(&mut self) -> Option<Verdict> {
+        self.verdict.take()
+    }
+
+    pub(crate) fn register_file(&mut self, fd: RawFd) -> std::io::Result<u32> {
+        self.fixed.add_file(fd)
+    }
+
+    pub(crate) fn unregister_file(&mut self, slot: u32) {
+        self.fixed.remove_file(slot);
+    }
+
+    pub(crate) fn register_buffer(&mut self) -> std::io::Result<u16> {
+        self.fixed.add_buffer()
+    }
+
+    pub(crate) fn unregister_buffer(&mut self, slot: u16) {
+        self.fixed.remove_buffer(slot);
+    }
+
+    fn plan(&mut self, at_ns: u64, event: Event) -> (u64, u64) {
+        let key = (at_ns, self.next_event);
+        self.next_event += 1;
+        self.timeline.insert(key, event);
+        key
+    }
+}
+
+impl Drop for Sim {
+    fn drop(&mut self) {
+        core::leave_thread();
+        if !self.flights.is_empty() {
+            crate::sys::report(format_args!(
+                "a simulated ring was closed with {} ops in flight; aborting",
+                self.flights.len()
+            ));
+            std::process::abort();
+        }
+    }
+}
+
+/// Nothing panics under this lock but a checker's own mistake; what it left is still told then.
+pub(crate) fn lock(core: &Mutex<Core>) -> std::sync::MutexGuard<'_, Core> {
+    core.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -1,0 +1,92 @@
+//! One file of a world: its memory file, and what of it is on the disk.
+
+use super::rng::Rng;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+
+/// What a disk writes as a whole, in bytes.
+const SECTOR_BYTES: usize = 512;
+/// The day on which every world begins: 2001-09-09 01:46:40 UTC.
+const EPOCH_SECONDS: i64 = 1_000_000_000;
+
+/// See the module.
+pub(super) struct Node {
+    pub(super) memory: File,
+    /// What a loss of power leaves in any case; `None` before the first sync.
+    pub(super) durable: Option<Vec<u8>>,
+    pub(super) modified_ns: u64,
+}
+
+impl Node {
+    pub(super) fn open(&self, flags: i32) -> io::Result<File> {
+        let path = format!("/proc/self/fd/{}", self.memory.as_raw_fd());
+        let access = flags & libc::O_ACCMODE;
+        let mut options = File::options();
+        options.read(access != libc::O_WRONLY).write(access != libc::O_RDONLY);
+        options.custom_flags(flags & !libc::O_ACCMODE);
+        match options.open(&path) {
+            // Before Linux 6.6 memory files know no direct I/O.
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) && flags & libc::O_DIRECT != 0 => {
+                options.custom_flags(flags & !(libc::O_ACCMODE | libc::O_DIRECT)).open(&path)
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Err(io::Error::other(format!(
+                "{path} is not there: simulated files are opened through /proc, which must be mounted"
+            ))),
+            opened => opened,
+        }
+    }
+
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        let len = self.memory.metadata().map_or(0, |metadata| metadata.len());
+        let mut bytes = vec![0; len as usize];
+        self.memory.read_exact_at(&mut bytes, 0).expect("a memory file can be read");
+        bytes
+    }
+
+    /// Some blocks of these bytes reach the disk before anybody syncs them.
+    pub(super) fn write_back(&mut self, rng: &mut Rng, offset: usize, count: usize) {
+        let Some(durable) = &mut self.durable else { return };
+        let first = offset / SECTOR_BYTES;
+        let last = (offset + count).div_ceil(SECTOR_BYTES);
+        for sector in (first..last).filter(|_| rng.one_in(2)) {
+            let at = sector * SECTOR_BYTES;
+            let Some(kept) = durable.get_mut(at..) else { return };
+            let kept_len = kept.len().min(SECTOR_BYTES);
+            // A file that has become shorter has fewer bytes to give.
+            let _ = self.memory.read_at(&mut kept[..kept_len], at as u64);
+        }
+    }
+
+    /// Times and number as a simulation has them.
+    pub(super) fn imitate(&self, number: usize, stat: &mut libc::statx) {
+        let mut time = stat.stx_mtime;
+        time.tv_sec = EPOCH_SECONDS + (self.modified_ns / 1_000_000_000) as i64;
+        time.tv_nsec = (self.modified_ns % 1_000_000_000) as u32;
+        (stat.stx_mtime, stat.stx_ctime, stat.stx_atime, stat.stx_btime) = (time, time, time, time);
+        (stat.stx_ino, stat.stx_dev_major, stat.stx_dev_minor) = (number as u64 + 1, 0, 1);
+        (stat.stx_nlink, stat.stx_uid, stat.stx_gid) = (1, 0, 0);
+    }
+
+    pub(super) fn draw_wreck(&self, rng: &mut Rng) -> Option<Vec<u8>> {
+        let now = self.bytes();
+        let old = match &self.durable {
+            Some(durable) => durable.as_slice(),
+            None if rng.one_in(2) => return None,
+            None => &[],
+        };
+        // All that is new may be lost, or none, or each block by itself.
+        let lost_of_4 = [0, 1, 2, 3, 4][rng.below(5) as usize];
+        let len = if rng.below(4) < lost_of_4 { old.len() } else { now.len() };
+        let mut left = vec![0; len];
+        for at in (0..len).step_by(SECTOR_BYTES) {
+            let sector = at..(at + SECTOR_BYTES).min(len);
+            let source = if rng.below(4) < lost_of_4 { old } else { &now };
+            let there = source.get(at..).unwrap_or(&[]);
+            let count = there.len().min(sector.len());
+            left[sector][..count].copy_from_slice(&there[..count]);
+        }
+        Some(left)
+    }
+}

@@ -1,0 +1,55 @@
+//! Taking ops from fibers.
+
+use super::lent::Lent;
+use super::options::Fault;
+use super::{Flight, Sim, Stage, lock};
+use crate::driver::{Completion, Full, Op, OpSlot, Waiter};
+
+impl Sim {
+    /// Takes one op. It is submitted by the next [`enter`](Self::enter).
+    ///
+    /// # Safety
+    ///
+    /// I1: the completion, the waiter and everything the op points to stay where they are until
+    /// nothing is owed to the waiter.
+    pub(crate) unsafe fn push(
+        &mut self,
+        op: &Op,
+        completion: &Completion,
+        waiter: &Waiter,
+    ) -> Result<(), Full> {
+        let mut core = lock(&self.core);
+        if self.in_flight >= self.limit || core.draw(Fault::QueueFull) {
+            return Err(Full);
+        }
+        let number = self.next_flight;
+        self.next_flight += 1;
+        core.note(2, op.name() as u64, number as i64);
+        let reused = |flight: &Flight| std::ptr::eq(flight.completion, completion);
+        if self.flights.values().any(reused) {
+            let text = format!("the frame of {} is used again before its end", op.name().as_str());
+            core.fail(super::Checker::Completions, text);
+        }
+        completion.start(op.name(), waiter);
+        // SAFETY: I1. Handed on to the caller.
+        let lent = unsafe { Lent::take(op) };
+        let flight = Flight { op: *op, completion, stage: Stage::Queued, lent };
+        self.flights.insert(number, flight);
+        self.queued.push_back(number);
+        self.in_flight += 1;
+        Ok(())
+    }
+
+    /// Takes ops from the front as long as there is room; how many.
+    ///
+    /// # Safety
+    ///
+    /// As for [`push`](Self::push), for each.
+    pub(crate) unsafe fn push_many(&mut self, slots: &[OpSlot], waiter: &Waiter) -> usize {
+        let pushed = slots.iter().take_while(|slot| {
+            // SAFETY: I1. Handed on to the caller.
+            unsafe { self.push(&slot.op, &slot.completion, waiter) }.is_ok()
+        });
+        pushed.count()
+    }
+}

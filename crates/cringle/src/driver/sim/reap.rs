@@ -1,0 +1,56 @@
+//! Taking completions, each towards the frame it is owed to.
+
+use super::{Checker, Core, Cqe, Sim, Stage, lock};
+use crate::driver::Token;
+use crate::driver::completion::{Completion, OpState};
+use std::sync::Arc;
+
+impl Sim {
+    /// Takes every completion that is in the queue. `sink` gets the token of each frame to which
+    /// nothing more is owed; it runs no fiber.
+    pub(crate) fn reap(&mut self, mut sink: impl FnMut(Token)) {
+        let core = Arc::clone(&self.core);
+        let core = &mut *lock(&core);
+        while let Some(cqe) = self.completions.pop_front() {
+            let settled = match cqe {
+                Cqe::Op { flight, result } => self.op_ended(core, flight, result),
+                Cqe::Cancel { ask, result } => self.cancel_answered(core, ask, result),
+            };
+            settled.map(&mut sink);
+        }
+    }
+
+    fn op_ended(&mut self, core: &mut Core, number: u64, result: i32) -> Option<Token> {
+        let flight = match self.flights.remove(&number) {
+            Some(flight) if flight.stage == Stage::Done => flight,
+            // Its frame may be gone: nothing of it is touched.
+            _ => {
+                core.fail(Checker::Completions, format!("operation {number} has ended twice"));
+                return None;
+            }
+        };
+        let name = flight.op.name();
+        if !flight.lent.is_untouched() {
+            let text =
+                format!("the memory of {} was changed before its fiber went on", name.as_str());
+            core.fail(Checker::Buffers, text);
+        }
+        // SAFETY: I1. `push` stored the address of a completion that its frame keeps until nothing
+        // is owed to it, and this entry is owed: the flight was still there.
+        let completion: &Completion = unsafe { &*flight.completion };
+        if completion.state() != OpState::InFlight {
+            let text = format!("{} was resumed before its completion", name.as_str());
+            core.fail(Checker::Completions, text);
+            return None;
+        }
+        // The number of a descriptor says nothing.
+        let told = if name == crate::driver::op::OpName::Open { result.min(0) } else { result };
+        core.note(3, number, told.into());
+        self.in_flight -= 1;
+        self.withdraw_cancel(completion);
+        completion.finish(result);
+        #[cfg(test)]
+        super::sabotage::ended(core, self, number);
+        completion.waiter_ref().settle_one()
+    }
+}

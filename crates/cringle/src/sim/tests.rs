@@ -1,0 +1,87 @@
+//! The canaries: each checker is shown a bug of its kind, made on purpose, and has to find it.
+
+use super::program::check_sabotaged;
+use super::{Checker, Failure, Options, run};
+use crate::driver::sim::Sabotage;
+use crate::fiber;
+use std::time::Duration;
+
+/// The first failure among some seeds.
+fn found(by: Sabotage) -> Failure {
+    (0..400)
+        .find_map(|seed| check_sabotaged(seed, by).err())
+        .unwrap_or_else(|| panic!("{by:?} was found by nobody"))
+}
+
+#[test]
+fn a_second_completion_is_found() {
+    assert_eq!(found(Sabotage::TwiceCompleted).checker, Checker::Completions);
+}
+
+#[test]
+fn a_lost_completion_is_a_deadlock_with_who_waits_for_what() {
+    let failure = found(Sabotage::NeverCompleted);
+    assert_eq!(failure.checker, Checker::Deadlock);
+    assert!(failure.message.contains("a read"), "{failure}");
+    assert!(failure.message.contains("'main'"), "{failure}");
+}
+
+#[test]
+fn memory_that_is_touched_while_it_is_lent_is_found() {
+    for by in [Sabotage::TouchedBefore, Sabotage::TouchedAfter, Sabotage::WriteChanged] {
+        assert_eq!(found(by).checker, Checker::Buffers, "{by:?}");
+    }
+}
+
+#[test]
+fn a_descriptor_that_stays_open_is_found() {
+    assert_eq!(found(Sabotage::LeakedDescriptor).checker, Checker::Descriptors);
+}
+
+#[test]
+fn a_sync_that_does_nothing_is_found() {
+    assert_eq!(found(Sabotage::SyncIgnored).checker, Checker::Durability);
+}
+
+#[test]
+fn a_scope_that_ends_before_its_fibers_is_found() {
+    assert_eq!(found(Sabotage::ScopeNotJoined).checker, Checker::Scopes);
+}
+
+#[test]
+fn a_read_of_wrong_bytes_is_found() {
+    assert_eq!(found(Sabotage::WrongBytes).checker, Checker::Outcome);
+}
+
+#[test]
+fn a_fiber_that_nobody_unparks_is_a_deadlock() {
+    let failure = run(3, &Options::new(), || {
+        let name = fiber::Builder::new().name("forgotten".into());
+        name.spawn(fiber::park).unwrap().join()
+    })
+    .unwrap_err();
+    assert_eq!((failure.seed, failure.checker), (3, Checker::Deadlock));
+    assert!(failure.message.contains("'main' waits for: another fiber's end"), "{failure}");
+    assert!(failure.message.contains("'forgotten' waits for: an unpark"), "{failure}");
+}
+
+#[test]
+fn a_program_that_goes_on_for_ever_is_a_livelock() {
+    let spin = || {
+        loop {
+            fiber::yield_now();
+        }
+    };
+    let failure = run(3, &Options::new().turn_limit(1000), spin).unwrap_err();
+    assert_eq!(failure.checker, Checker::Livelock);
+    // Not one that waits for long.
+    let sleep = || fiber::sleep(Duration::from_secs(1 << 30));
+    run(3, &Options::new().turn_limit(1000), sleep).unwrap();
+}
+
+#[test]
+fn a_panic_is_a_failure_that_names_the_seed() {
+    let failure = run(9, &Options::new(), || std::panic::panic_any("on purpose")).unwrap_err();
+    assert_eq!(failure.checker, Checker::Panic);
+    assert!(failure.to_string().contains("seed 9") && failure.message.contains("on purpose"));
+}

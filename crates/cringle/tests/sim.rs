@@ -1,0 +1,361 @@
+//! The simulation: the same library in virtual time, over files in memory, with faults, and the same
+//! again for the same seed.
+
+use cringle::fs::{File, OpenOptions};
+use cringle::io::Interest;
+use cringle::sim::program::{self, Program};
+use cringle::sim::{self, Checker, Fault, Faults, Options, Stats, World};
+use cringle::{fiber, runtime, time};
+use std::cell::{Cell, RefCell};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, SystemTime};
+
+/// Fibers that sleep, write, read, sync and talk.
+fn busy() -> u64 {
+    let file = OpenOptions::new().read(true).write(true).create(true).open("/busy").unwrap();
+    let (mut near, mut far) = sim::stream_pair().unwrap();
+    fiber::scope(|s| {
+        for n in 0..8u64 {
+            let file = &file;
+            s.spawn_local(move || {
+                fiber::sleep(Duration::from_micros(n * 50));
+                let bytes = [n as u8; 700];
+                file.write_all_at(&bytes, n * 700).unwrap();
+                file.sync_data().unwrap();
+                let mut read = [0; 700];
+                file.read_exact_at(&mut read, n * 700).unwrap();
+                assert_eq!(read, bytes);
+            });
+        }
+        s.spawn_local(|| near.write_all(&[7; 3000]).unwrap());
+        s.spawn_local(|| far.read_exact(&mut [0; 3000]).unwrap());
+    });
+    file.metadata().unwrap().len()
+}
+
+fn stats_of(seed: u64) -> Stats {
+    let options = Options::new().faults(Faults::hidden());
+    let report = sim::run(seed, &options, busy).unwrap();
+    assert_eq!(report.value, 5600);
+    report.stats
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run_and_another_another() {
+    for seed in 0..50 {
+        let stats = stats_of(seed);
+        assert_eq!(stats, stats_of(seed));
+        assert_ne!(stats.trace, stats_of(seed + 1000).trace);
+    }
+    // Also where something else opens descriptors and allocates in between.
+    for seed in 0..200 {
+        let first = program::check(seed).unwrap();
+        let (_read, _write) = io::pipe().unwrap();
+        let held = vec![0u8; 100_000 + seed as usize];
+        assert_eq!(first.stats, program::check(seed).unwrap().stats);
+        drop(held);
+    }
+}
+
+#[test]
+fn time_is_virtual_and_stands_still_while_fibers_run() {
+    let report = sim::run(1, &Options::new(), || {
+        let before = time::now();
+        fiber::sleep(Duration::from_secs(86_400));
+        fiber::park_timeout(Duration::from_secs(3600));
+        let after = time::now();
+        assert_eq!(after, time::now());
+        after - before
+    })
+    .unwrap();
+    let (least, most) = (Duration::from_secs(90_000), Duration::from_secs(90_001));
+    assert!(report.value >= least && report.value < most, "{:?}", report.value);
+    assert!(report.elapsed >= least);
+}
+
+#[test]
+fn a_fiber_that_spins_for_something_sees_it_come() {
+    sim::run(1, &Options::new(), || {
+        let done = Cell::new(false);
+        fiber::scope(|s| {
+            s.spawn_local(|| {
+                File::create("/a").unwrap().sync_all().unwrap();
+                done.set(true);
+            });
+            while !done.get() {
+                fiber::yield_now();
+            }
+        });
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_file_of_the_world_is_a_file() {
+    let mut world = World::new(5, &Options::new().faults(Faults::hidden()));
+    world.write("/given", b"from outside").unwrap();
+    world
+        .run(|| {
+            assert_eq!(File::open("/etc/passwd").unwrap_err().kind(), io::ErrorKind::NotFound);
+            assert_eq!(File::create_new("given").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+            let mut text = String::new();
+            File::open("./x/..//given")?.read_to_string(&mut text)?;
+            assert_eq!(text, "from outside");
+
+            let mut log = OpenOptions::new().read(true).append(true).create(true).open("/log")?;
+            log.write_all(b"one ")?;
+            log.write_all(b"two")?;
+            let mut again = log.try_clone()?;
+            log.seek(SeekFrom::Start(4))?;
+            text.clear();
+            again.read_to_string(&mut text)?;
+            assert_eq!(text, "two");
+            log.set_len(3)?;
+            let metadata = log.metadata()?;
+            assert_eq!((metadata.len(), metadata.is_file()), (3, true));
+            // The files' times are the world's.
+            assert!(
+                metadata.modified()? < SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_001_000)
+            );
+            assert!(log.write_at(b"x", u64::MAX).is_err());
+            again.close()
+        })
+        .unwrap()
+        .unwrap();
+    assert_eq!(world.read("/log").unwrap(), b"one");
+    assert_eq!(world.paths(), ["/given", "/log"].map(std::path::PathBuf::from));
+    assert!(world.remove("/log") && !world.remove("/log"));
+    assert_eq!(world.read("/log"), None);
+}
+
+#[test]
+fn hidden_faults_need_no_change_of_a_program_that_loops_over_short_counts() {
+    for seed in 0..100 {
+        let report = sim::run(seed, &Options::new().faults(Faults::hidden()), busy).unwrap();
+        assert_eq!(report.value, 5600);
+    }
+}
+
+#[test]
+fn every_fault_is_met_and_comes_as_the_error_that_it_is() {
+    let kinds = RefCell::new(Vec::new());
+    let mut by_fault = [0; Fault::ALL.len()];
+    for seed in 0..300 {
+        let checked = program::check(seed).unwrap();
+        by_fault.iter_mut().zip(checked.stats.by_fault).for_each(|(sum, count)| *sum += count);
+        sim::run(seed, &Options::new().faults(Faults::all()), || {
+            let Ok(file) = File::create("/a") else { return };
+            for _ in 0..8 {
+                let written = file.write_at(b"12345678", 0);
+                let _ = written.map_err(|e| kinds.borrow_mut().push(e.raw_os_error().unwrap_or(0)));
+            }
+        })
+        .unwrap();
+    }
+    for (fault, count) in Fault::ALL.iter().zip(by_fault) {
+        // It is no event but how latencies are drawn.
+        assert!(count > 0 || *fault == Fault::Reorder, "{fault:?} never happened");
+    }
+    for errno in [libc::EINTR, libc::EIO, libc::ENOSPC] {
+        assert!(kinds.borrow().contains(&errno), "{errno}");
+    }
+    // What the library deals with does not reach the program.
+    assert!(!kinds.borrow().contains(&libc::ECANCELED) && !kinds.borrow().contains(&libc::EAGAIN));
+}
+
+#[test]
+fn operations_end_in_order_unless_they_may_not() {
+    let order = |faults| {
+        let ended = RefCell::new(Vec::new());
+        sim::run(4, &Options::new().faults(faults), || {
+            let file = File::create("/a").unwrap();
+            fiber::scope(|s| {
+                for n in 0..20 {
+                    let (file, ended) = (&file, &ended);
+                    s.spawn_local(move || {
+                        file.sync_all().unwrap();
+                        ended.borrow_mut().push(n);
+                    });
+                }
+            });
+        })
+        .unwrap();
+        ended.into_inner()
+    };
+    assert!(order(Faults::none()).is_sorted());
+    assert!(!order(Faults::none().with(Fault::Reorder)).is_sorted());
+}
+
+#[test]
+fn what_was_synced_survives_and_what_was_not_may_be_torn() {
+    let (mut lost, mut kept, mut torn, mut gone) = (0, 0, 0, 0);
+    for seed in 0..200 {
+        let mut world = World::new(seed, &Options::new());
+        world
+            .run(|| {
+                let file = File::create("/data")?;
+                file.write_all_at(&[1; 4096], 0)?;
+                file.sync_all()?;
+                file.write_all_at(&[2; 8192], 0)?;
+                File::create("/never-synced")?.write_all(b"x")
+            })
+            .unwrap()
+            .unwrap();
+        world.crash();
+        let data = world.read("/data").expect("it was synced");
+        for block in data[..4096].chunks(512) {
+            assert!(block == [1; 512] || block == [2; 512], "a block is never torn");
+        }
+        match (data[..4096].contains(&1), data[..4096].contains(&2)) {
+            (true, true) => torn += 1,
+            (true, false) => lost += 1,
+            _ => kept += 1,
+        }
+        gone += i32::from(world.read("/never-synced").is_none());
+    }
+    assert!(lost > 0 && kept > 0 && torn > 0 && gone > 0 && gone < 200);
+}
+
+#[test]
+fn a_run_is_cut_short_where_the_power_is_lost() {
+    let mut cut = 0;
+    for seed in 0..100 {
+        let acknowledged = Cell::new(0);
+        let mut world = World::new(seed, &Options::new());
+        let value = world
+            .run_until_power_loss(|| {
+                let log = File::create("/log").unwrap();
+                for n in 0..200u64 {
+                    let done =
+                        log.write_all_at(&n.to_le_bytes(), n * 8).and_then(|()| log.sync_data());
+                    if done.is_err() {
+                        return;
+                    }
+                    acknowledged.set(n + 1);
+                }
+            })
+            .unwrap();
+        cut += i32::from(value.is_none());
+        let log = world.read("/log").unwrap_or_default();
+        for n in 0..acknowledged.get() {
+            assert_eq!(log[n as usize * 8..][..8], n.to_le_bytes());
+        }
+        // The machine runs again.
+        world.run(|| File::create("/after").unwrap().sync_all().unwrap()).unwrap();
+    }
+    assert!(cut > 10 && cut < 100, "{cut}");
+}
+
+#[test]
+fn pipes_and_readiness_wait_in_virtual_time() {
+    for seed in 0..50 {
+        sim::run(seed, &Options::new().faults(Faults::hidden()), || {
+            let (reader, writer) = io::pipe().unwrap();
+            let (mut reader, writer) = (File::from(OwnedFd::from(reader)), OwnedFd::from(writer));
+            let mut writer = File::from(writer);
+            let before = time::now();
+            let late = fiber::spawn_local(move || {
+                fiber::sleep(Duration::from_secs(60));
+                // More than a pipe holds.
+                writer.write_all(&vec![7; 300_000]).unwrap();
+            });
+            assert!(cringle::io::ready(&reader, Interest::READABLE).unwrap().is_readable());
+            assert!(time::now() - before >= Duration::from_secs(60));
+            let mut read = Vec::new();
+            reader.read_to_end(&mut read).unwrap();
+            assert_eq!(read.len(), 300_000);
+            late.join().unwrap();
+        })
+        .unwrap();
+    }
+}
+
+#[test]
+fn what_would_leave_the_thread_stays_or_is_refused() {
+    sim::run(1, &Options::new(), || {
+        assert_eq!(runtime::driver(), runtime::Driver::Simulation);
+        assert_eq!(runtime::workers(), Some(1));
+        let here = std::thread::current().id();
+        assert_eq!(fiber::unblock(|| std::thread::current().id()), here);
+        let refused = cringle::block::BlockIo::builder().build().unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::Unsupported);
+        assert!(fiber::Builder::new().worker(1).spawn(|| ()).is_err());
+    })
+    .unwrap();
+}
+
+#[test]
+fn fibers_that_are_left_are_cancelled_whatever_they_wait_for() {
+    for seed in 0..200 {
+        sim::run(seed, &Options::new().faults(Faults::hidden()), || {
+            let (reader, writer) = sim::stream_pair().unwrap();
+            let file = File::create("/a").unwrap();
+            fiber::spawn_local(move || {
+                let _open = writer;
+                (&reader).read(&mut [0; 8])
+            });
+            fiber::spawn_local(move || while file.sync_all().is_ok() {});
+            fiber::spawn_local(|| fiber::sleep(Duration::MAX));
+            fiber::spawn_local(fiber::park);
+            fiber::sleep(Duration::from_micros(seed * 10));
+        })
+        .unwrap();
+    }
+}
+
+#[test]
+fn a_file_that_stays_open_is_told_with_the_seed() {
+    let failure = sim::run(12, &Options::new(), || {
+        std::mem::forget(File::create("/a").unwrap());
+    })
+    .unwrap_err();
+    assert_eq!((failure.seed, failure.checker), (12, Checker::Descriptors));
+    assert!(failure.to_string().contains("seed 12"));
+}
+
+#[test]
+fn a_close_that_the_kernel_gave_up_unasked_is_asked_again() {
+    for seed in 0..200 {
+        sim::run(seed, &Options::new().faults(Faults::none().with(Fault::SpuriousCancel)), || {
+            for _ in 0..8 {
+                File::create("/a").unwrap().close().unwrap();
+            }
+        })
+        .unwrap();
+    }
+}
+
+#[test]
+fn each_says_how_to_replay_the_seed_that_failed() {
+    let caught = std::panic::catch_unwind(|| {
+        sim::each(0..10, |seed| {
+            sim::run(seed, &Options::new(), || assert_ne!(seed, 7, "seven"))?;
+            Ok(())
+        });
+    });
+    let payload = caught.unwrap_err();
+    let text = payload.downcast_ref::<String>().unwrap();
+    assert!(text.contains("CRINGLE_SIM_SEED=7") && text.contains("seven"), "{text}");
+}
+
+/// The fixed set of seeds; `.ci/run` tries fresh ones, too.
+#[test]
+fn random_programs_come_to_their_outcome_under_all_faults() {
+    sim::each(0..1500, |seed| program::check(seed).map(drop));
+}
+
+#[test]
+fn random_programs_come_to_the_same_on_the_ring() {
+    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    for seed in 0..120 {
+        let program = Program::new(seed);
+        let place = place.path().join(seed.to_string());
+        std::fs::create_dir(&place).unwrap();
+        let workers = 1 + seed as usize % 2;
+        let outcome = program.run_on_ring(workers, &place).unwrap();
+        assert!(outcome == program.expected(), "seed {seed} on {workers} workers");
+        std::fs::remove_dir_all(&place).unwrap();
+    }
+}
