@@ -8,6 +8,7 @@ use crate::runtime::fiber::FiberRef;
 use crate::runtime::identity::Meta;
 use crate::runtime::run::{check_stack_bytes, default_stack_bytes};
 use crate::runtime::shared::Unstarted;
+use crate::runtime::unwinding;
 use crate::runtime::worker::{Here, Worker};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -357,7 +358,7 @@ where
 
 /// Runs the fiber's closure and then the destructors of its locals.
 fn run_user_code<T>(meta: &Meta, f: impl FnOnce() -> T) -> std::thread::Result<T> {
-    as_fiber(meta, || catch_unwind(AssertUnwindSafe(f)))
+    as_fiber(meta, || unwinding::catch(f))
 }
 
 /// Drops a result that nobody will ask for. Its destructor is the fiber's code like any other: it

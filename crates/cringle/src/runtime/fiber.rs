@@ -214,7 +214,7 @@ struct Cold {
     /// It belongs to no scope, and has begun.
     root: Cell<bool>,
     regions: Regions,
-    /// When it was cancelled in a wait that does not end at once.
+    /// When it was cancelled in a wait that does not end at once, while it still is.
     asked_to_end: Cell<Option<Instant>>,
     locals: RefCell<Locals>,
 }
@@ -369,7 +369,9 @@ impl Fiber {
 
     #[inline]
     pub(crate) fn is_cancelled(&self) -> bool {
-        self.cancelled.get()
+        let cancelled = self.cancelled.get();
+        debug_assert_eq!(cancelled, self.cause().is_some(), "its regions have changed unnoticed");
+        cancelled
     }
 
     /// Finds out anew whether it is cancelled: its regions have changed.
@@ -377,7 +379,8 @@ impl Fiber {
         let cancelled = self.cold.regions.cause().is_some();
         self.cancelled.set(cancelled);
         if !cancelled {
-            self.refusals.set(0);
+            // It was, and has left what was cancelled: no wait of its is asked to end any more.
+            self.cold.asked_to_end.set(None);
         }
     }
 
@@ -411,6 +414,15 @@ impl Fiber {
     #[cold]
     pub(crate) fn cancel_error(&self) -> std::io::Error {
         self.cause().unwrap_or(Reason::Cancelled).error()
+    }
+
+    /// Refusals so far, where it is now.
+    pub(super) fn refusals(&self) -> u32 {
+        self.refusals.get()
+    }
+
+    pub(super) fn set_refusals(&self, refusals: u32) {
+        self.refusals.set(refusals);
     }
 
     /// Counts a refusal; the number so far.

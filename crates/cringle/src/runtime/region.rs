@@ -45,6 +45,10 @@ impl Region {
         self.shielded.set(true);
     }
 
+    pub(super) fn is_shielded(&self) -> bool {
+        self.shielded.get()
+    }
+
     pub(crate) fn cause(&self) -> Option<Reason> {
         self.cause.get()
     }

@@ -23,6 +23,8 @@ pub(crate) enum Alarm {
     /// A region of the fiber is cancelled; it lies in the fiber's frame, which takes the timer back
     /// before it goes.
     Expire(FiberRef, NonNull<Region>, Reason),
+    /// Cancelled fibers that still wait are looked for.
+    ReportStubborn,
 }
 
 /// See the module.

@@ -23,6 +23,13 @@ use std::sync::Once;
 /// then a panic that begins while another fiber is suspended in a destructor is not seen.
 pub(super) fn install_hook() {
     static ONCE: Once = Once::new();
+    if std::thread::panicking() && !ONCE.is_completed() {
+        // A `run` in a destructor: std lets no panicking thread change the hook. Where no other thread
+        // can be had, a later `run` does it.
+        let helper = std::thread::Builder::new().spawn(install_hook);
+        helper.into_iter().for_each(|helper| drop(helper.join()));
+        return;
+    }
     ONCE.call_once(|| {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
@@ -46,11 +53,10 @@ pub(crate) fn resume(payload: Box<dyn Any + Send>) -> ! {
 
 /// As `std::panic::catch_unwind`, for code that is the fiber's own.
 pub(crate) fn catch<R>(f: impl FnOnce() -> R) -> std::thread::Result<R> {
-    let fiber = Worker::current().map(|(_, fiber)| fiber);
-    let before = fiber.is_some_and(|fiber| fiber.was_unwinding());
+    let before = Worker::current().map(|(worker, fiber)| (fiber, worker.is_unwinding(fiber)));
     let result = catch_unwind(AssertUnwindSafe(f));
     if result.is_err()
-        && let Some(fiber) = fiber
+        && let Some((fiber, before)) = before
     {
         fiber.set_unwinding(before);
     }

@@ -83,6 +83,10 @@ impl Worker {
 
     /// The calling fiber begins, and belongs to this scope.
     pub(crate) fn enter_scope(&self, fiber: FiberRef, members: &Members, daemon: bool) -> Place {
+        if !members.home().is_some_and(|home| self.shared.has(home)) {
+            // The scope was opened outside of this runtime, whose end cancels no owner of it.
+            self.enter_root(fiber);
+        }
         let (place, cause) = members.enter(self.address(fiber), daemon);
         if let Some(reason) = cause {
             fiber.regions().body().set_cause(reason);
@@ -119,8 +123,9 @@ impl Worker {
         if region.cause().is_some() {
             return;
         }
+        let was_cancelled = fiber.is_cancelled();
         region.set_cause(reason);
-        if !fiber.is_cancelled() {
+        if !was_cancelled {
             fiber.update_cancelled();
             self.disturb(fiber);
         }
@@ -153,16 +158,19 @@ impl Worker {
             fiber.set_state(State::Runnable);
             self.ready.push(fiber);
         } else if let State::Waiting(_) = fiber.state() {
-            let now = Instant::now();
-            fiber.set_asked_to_end(Some(now));
-            self.stubborn_at.set(self.stubborn_at.get().or(Some(now + STUBBORN_AFTER)));
-            self.cancel_ops(fiber);
+            self.ask_to_end(fiber);
         }
     }
 
-    /// Asks the kernel to give up the ops that a fiber waits for.
+    /// Asks the kernel to give up the ops that a cancelled fiber waits for, and takes note of when, to
+    /// report a wait that goes on for long.
     #[cold]
-    pub(super) fn cancel_ops(&self, fiber: FiberRef) {
+    pub(super) fn ask_to_end(&self, fiber: FiberRef) {
+        let now = Instant::now();
+        fiber.set_asked_to_end(Some(now));
+        if !self.watches_stubborn.replace(true) {
+            self.set_alarm(now + STUBBORN_AFTER, Alarm::ReportStubborn);
+        }
         let Some(ops) = fiber.cancellable_ops() else { return };
         let mut driver = self.driver.borrow_mut();
         ops.for_each(|completion| driver.cancel(completion));
@@ -175,28 +183,27 @@ impl Worker {
         self.cancel_region(fiber, unsafe { region.as_ref() }, reason);
     }
 
-    /// When to wake for a report of ops that outlast their cancel, if that is before the next
-    /// timer; reports them when the time has come.
-    pub(super) fn report_stubborn_at(&self, next_timer: Option<Instant>) -> Option<Instant> {
-        let Some(due) = self.stubborn_at.get() else { return next_timer };
+    /// Reports the cancelled fibers whose waits have outlasted their cancel by so much, however busy
+    /// the worker is.
+    #[cold]
+    pub(super) fn report_stubborn(&self) {
         let now = Instant::now();
-        if now < due {
-            return Some(next_timer.map_or(due, |timer| timer.min(due)));
-        }
         let mut next = None;
         for fiber in self.table.borrow().occupied() {
             let Some(asked) = fiber.asked_to_end() else { continue };
             match asked + STUBBORN_AFTER {
-                due if due <= now => self.report_stubborn(fiber),
+                due if due <= now => self.report_stubborn_fiber(fiber),
                 due => next = Some(next.map_or(due, |next: Instant| next.min(due))),
             }
         }
-        self.stubborn_at.set(next);
-        next_timer.into_iter().chain(next).min()
+        self.watches_stubborn.set(next.is_some());
+        if let Some(next) = next {
+            self.set_alarm(next, Alarm::ReportStubborn);
+        }
     }
 
     /// Says, once, that a cancelled fiber still waits, and for what.
-    fn report_stubborn(&self, fiber: FiberRef) {
+    fn report_stubborn_fiber(&self, fiber: FiberRef) {
         fiber.set_asked_to_end(None);
         let State::Waiting(wait) = fiber.state() else { return };
         let name = fiber.meta().and_then(|meta| meta.name()).unwrap_or("<unnamed>");
@@ -216,6 +223,8 @@ pub(crate) struct Within<'a> {
     worker: Here,
     fiber: FiberRef,
     region: &'a Region,
+    /// Those of the fiber when it entered.
+    refusals: u32,
 }
 
 impl<'a> Within<'a> {
@@ -232,7 +241,13 @@ impl<'a> Within<'a> {
         // SAFETY: I3. The region is borrowed until this is dropped, which leaves it.
         unsafe { fiber.regions().enter(region) };
         fiber.update_cancelled();
-        Within { worker, fiber, region }
+        let refusals = fiber.refusals();
+        if region.is_shielded() {
+            // It begins anew in there, and goes on where it was afterwards: a loop that ignores its
+            // refusals, but protects what it does about them, cannot spin for ever either.
+            fiber.set_refusals(0);
+        }
+        Within { worker, fiber, region, refusals }
     }
 
     /// Has the region cancelled when its time is up.
@@ -251,6 +266,11 @@ impl Drop for Within<'_> {
     fn drop(&mut self) {
         self.fiber.regions().leave(self.region);
         self.fiber.update_cancelled();
+        if self.region.is_shielded() {
+            self.fiber.set_refusals(self.refusals);
+        } else if !self.fiber.is_cancelled() {
+            self.fiber.set_refusals(0);
+        }
     }
 }
 

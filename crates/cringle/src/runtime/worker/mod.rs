@@ -81,8 +81,8 @@ pub(crate) struct Worker {
     stopping_since: Cell<Option<Instant>>,
     /// It has seen that the runtime has ended.
     stopped: Cell<bool>,
-    /// When to look for cancelled fibers that still wait, if there are any.
-    stubborn_at: Cell<Option<Instant>>,
+    /// An alarm is set to look for cancelled fibers that still wait.
+    watches_stubborn: Cell<bool>,
     /// Started fibers that have not ended.
     alive: Cell<u32>,
     /// Fibers that wait for others of this runtime to end.
@@ -136,7 +136,7 @@ impl Worker {
             roots_cancelled: Cell::new(false),
             stopping_since: Cell::new(None),
             stopped: Cell::new(false),
-            stubborn_at: Cell::new(None),
+            watches_stubborn: Cell::new(false),
             alive: Cell::new(0),
             waiting_for_fibers: Cell::new(0),
         }
