@@ -497,3 +497,68 @@ fn nothing_ends_a_wait_in_a_protected_call_but_its_own_end() {
         });
     }
 }
+
+/// Its place in the queue is given up before it unwinds: else the lock would be handed to nobody.
+#[test]
+fn a_fiber_that_is_unwound_in_line_for_a_cursor_leaves_no_ghost_there() {
+    let &call = CALLS.iter().find(|call| call.name == "a cursor's lock").unwrap();
+    let place = Place::new(HOUR);
+    at(call, &place, 1, || {
+        fiber::scope(|s| {
+            s.cancel();
+            let unwound = s.spawn_local(|| {
+                // As many refusals as a fiber may ignore.
+                (0..1000).for_each(|_| drop(cringle::cancel::check().unwrap_err()));
+                (call.wait)(&place)
+            });
+            assert!(matches!(end_of(unwound.join()), End::Unwound));
+        });
+        fiber::scope(|s| {
+            let next = s.spawn_local(|| (call.wait)(&place));
+            let_others_wait();
+            assert!(!next.is_finished());
+            place.release();
+            next.join().unwrap().unwrap();
+        });
+    });
+}
+
+/// The file gives a part at a time: whether the cancel comes in the first, between two, or after the
+/// last.
+#[test]
+fn an_exact_operation_of_a_batch_may_be_cancelled_between_two_parts() {
+    const LEN: usize = 100_000;
+    let (mut done, mut in_between) = (0, 0);
+    for turns in (0..60).map(|n| n * n) {
+        Builder::new()
+            .workers(1)
+            .run(|| {
+                let file = File::open("/proc/kallsyms").unwrap();
+                fiber::scope(|s| {
+                    let reads = s.spawn_local(move || {
+                        let mut text = vec![0; LEN];
+                        let mut batch = Batch::new();
+                        batch.read_exact(&file, &mut text, 0);
+                        let result = batch.submit().into_iter().next().unwrap();
+                        (result, text.iter().take_while(|&&byte| byte != 0).count())
+                    });
+                    (0..turns).for_each(|_| fiber::yield_now());
+                    s.cancel();
+                    match reads.join().unwrap() {
+                        (Ok(count), filled) => {
+                            assert_eq!((count, filled), (LEN, LEN));
+                            done += 1;
+                        }
+                        (Err(error), filled) => {
+                            assert_cancelled(&error);
+                            assert!(filled < LEN);
+                            in_between += u32::from(filled > 0);
+                        }
+                    }
+                });
+            })
+            .unwrap();
+    }
+    println!("{done} were done, {in_between} cancelled between two parts");
+    assert!(in_between > 0);
+}
