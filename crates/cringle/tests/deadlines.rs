@@ -198,7 +198,10 @@ fn a_deadline_fires_within_a_turn_of_its_time() {
                         turns_late.set(turns_late.get() + u32::from(Instant::now() >= deadline));
                     }
                 });
-                assert_eq!(io::Result::<()>::map_err(result, |e| e.kind()), Err(ErrorKind::TimedOut));
+                assert_eq!(
+                    io::Result::<()>::map_err(result, |e| e.kind()),
+                    Err(ErrorKind::TimedOut)
+                );
                 most.set(most.get().max(turns_late.get()));
             }
             over.set(true);

@@ -5,8 +5,8 @@ mod tools;
 use cringle::{cancel, fiber, time};
 use std::cell::Cell;
 use std::io::{self, ErrorKind};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -508,9 +508,7 @@ fn the_first_failure_cancels_the_siblings_and_is_what_is_returned() {
                     s.spawn_local(|| cut_short(&log));
                 }
                 s.spawn_daemon(|| cut_short(&log));
-                s.spawn_local(|| {
-                    fiber::scope(|t| spawn_on(worker, t, not_found).join().unwrap())
-                });
+                s.spawn_local(|| fiber::scope(|t| spawn_on(worker, t, not_found).join().unwrap()));
                 // What the closure waits for ends too; it is not what came first.
                 cut_short(&log)
             })

@@ -229,8 +229,7 @@ fn write_on_both_workers(files: &[File; 2]) -> Vec<std::io::Result<()>> {
             let write = move || {
                 // Never alone: it goes through the ring.
                 let company = fiber::spawn_local(fiber::yield_now);
-                let result =
-                    time::timeout(LIMIT, || files[worker].write_all_at(&[2; BLOCK], 0));
+                let result = time::timeout(LIMIT, || files[worker].write_all_at(&[2; BLOCK], 0));
                 company.join().unwrap();
                 result
             };

@@ -125,7 +125,11 @@ fn give_up_while_reading(workers: usize, give_up: impl Fn(Duration, &(dyn Fn(usi
             give_up(Duration::from_micros(400 * round), &read);
             assert_unwritten();
             let ended = whole.load(Ordering::Relaxed) + cancelled.load(Ordering::Relaxed);
-            assert_eq!(ended, READS * (round as usize + 1), "each fiber was told how its read ended");
+            assert_eq!(
+                ended,
+                READS * (round as usize + 1),
+                "each fiber was told how its read ended"
+            );
         }
     });
     run.unwrap();

@@ -60,6 +60,10 @@ fn refusal() -> io::Error {
 
 /// Whether the calling fiber is unwinding. (`std::thread::panicking` tells it of the thread, and so
 /// of any fiber that is suspended in a destructor on it.) Outside of a fiber: std's answer.
+///
+/// A panic that the program itself catches, by `std::panic::catch_unwind`, *while another fiber of the
+/// worker is suspended in a destructor* is taken to go on until none is; meanwhile no cancel ends a wait
+/// of the fiber. What fibers, scopes and [`timeout`](crate::time::timeout) catch is known at once.
 pub fn panicking() -> bool {
     match Worker::current() {
         Some((worker, fiber)) => worker.is_unwinding(fiber),
