@@ -8,7 +8,8 @@ use cringle::block::{AlignedBuf, Batch, BlockIo};
 use cringle::fs::{File, OpenOptions};
 use cringle::io::{Interest, ready};
 use cringle::{Builder, fiber, time};
-use std::io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
+use std::io::{self, IoSlice, IoSliceMut, Read, Seek, Write};
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -94,15 +95,10 @@ impl Place {
         if self.let_go.swap(true, Ordering::SeqCst) {
             return;
         }
-        // Plain calls: what they do does not wait.
-        nonblocking(&self.into_empty, |fd| unsafe { libc::write(fd, [7u8; 8].as_ptr().cast(), 8) });
-        nonblocking(&self.into_blocker, |fd| unsafe {
-            libc::write(fd, [7u8; 8].as_ptr().cast(), 8)
-        });
-        let mut sink = vec![0u8; 1 << 16];
-        nonblocking(&self.out_of_full, |fd| unsafe {
-            libc::read(fd, sink.as_mut_ptr().cast(), sink.len())
-        });
+        // Plain calls: there is room for what they write, and something to read.
+        plain(&self.into_empty).write_all(&[7; 8]).unwrap();
+        plain(&self.into_blocker).write_all(&[7; 8]).unwrap();
+        assert!(plain(&self.out_of_full).read(&mut vec![0; 1 << 16]).unwrap() > 0);
         self.parked.lock().unwrap().iter().for_each(fiber::Thread::unpark);
     }
 
@@ -125,13 +121,12 @@ impl Place {
     }
 }
 
-fn nonblocking(file: &File, call: impl FnOnce(i32) -> isize) {
-    use std::os::fd::AsRawFd;
-    assert!(call(file.as_raw_fd()) > 0, "{}", io::Error::last_os_error());
+/// The same file with std's calls.
+fn plain(file: &File) -> std::fs::File {
+    file.as_fd().try_clone_to_owned().unwrap().into()
 }
 
 fn fill(pipe: &File) {
-    use std::os::fd::AsRawFd;
     let fd = pipe.as_raw_fd();
     // SAFETY: no pointers but that of a buffer that lives for the call.
     unsafe {
@@ -209,7 +204,7 @@ const CALLS: &[Call] = &[
         results.into_iter().try_for_each(|result| result.map(drop))
     }),
     // A lock: of a cursor, which somebody holds who waits for room.
-    crowded("a cursor's lock", |p| (&p.held).seek(SeekFrom::Current(0)).map(drop)),
+    crowded("a cursor's lock", |p| (&p.held).stream_position().map(drop)),
     crowded("a cursor's lock to read", |p| {
         (&p.held).read(&mut AlignedBuf::new(4096)[..]).map(drop)
     }),

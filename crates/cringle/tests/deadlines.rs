@@ -336,7 +336,7 @@ fn the_first_reason_of_a_fiber_stands() {
 fn outside_of_a_fiber_a_deadline_bounds_nothing() {
     let begin = Instant::now();
     time::timeout(Duration::ZERO, || time::sleep(SHORT)).unwrap();
-    time::timeout_at(begin, || cancel::check()).unwrap();
+    time::timeout_at(begin, cancel::check).unwrap();
     assert!(begin.elapsed() >= SHORT);
 }
 

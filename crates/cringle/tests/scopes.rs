@@ -131,7 +131,7 @@ fn a_scope_ends_as_stds_does() {
             let _dropped = Dropped(log, "dropped");
             resume_unwind(Box::new(3))
         });
-        let payload: Box<dyn std::any::Any + Send> = inner.join().map(|()| ()).unwrap_err();
+        let payload: Box<dyn std::any::Any + Send> = inner.join().unwrap_err();
         log.note("joined");
         *payload.downcast::<i32>().unwrap()
     });

@@ -39,13 +39,19 @@ fn a_wait_that_outlasts_its_cancel_is_reported_once_and_no_other_is() {
                     }
                 });
                 let stays = named("stays").spawn_scoped_local(s, || {
-                    let wait = || fiber::unblock(|| std::thread::sleep(REPORTED_AFTER * 3 / 2));
-                    time::timeout(LIMIT, || Ok(wait())).unwrap();
+                    let wait = || {
+                        fiber::unblock(|| std::thread::sleep(REPORTED_AFTER * 3 / 2));
+                        Ok(())
+                    };
+                    time::timeout(LIMIT, wait).unwrap();
                 });
                 // It is asked to end while it waits for a scope; then it has left what was cancelled.
                 let leaves = named("leaves").spawn_scoped_local(s, || {
-                    let scope = || fiber::scope(|t| drop(t.spawn_local(|| fiber::park())));
-                    time::timeout(LIMIT, || Ok(scope())).unwrap_err();
+                    let scope = || {
+                        fiber::scope(|t| drop(t.spawn_local(fiber::park)));
+                        Ok(())
+                    };
+                    time::timeout(LIMIT, scope).unwrap_err();
                     time::sleep(REPORTED_AFTER * 5 / 4).unwrap();
                 });
                 // It leaves by a protected call, in which nothing is to end.
