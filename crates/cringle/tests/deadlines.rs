@@ -63,6 +63,20 @@ fn after_an_inner_deadline_the_outer_one_still_counts() {
 }
 
 #[test]
+fn where_several_have_passed_the_outermost_is_named() {
+    on_one_worker(|| {
+        let result = time::timeout(LONGER, || {
+            time::timeout(SHORT, || {
+                assert_elapsed(&time::sleep(FOREVER).unwrap_err(), SHORT);
+                fiber::protect(|| time::sleep(LONGER)).unwrap();
+                cancel::check()
+            })
+        });
+        assert_elapsed(&result.unwrap_err(), LONGER);
+    });
+}
+
+#[test]
 fn a_deadline_as_an_instant_has_no_limit_and_tells_its_time() {
     on_one_worker(|| {
         let at = Instant::now() + SHORT;

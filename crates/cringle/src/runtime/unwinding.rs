@@ -45,6 +45,13 @@ fn mark() {
     }
 }
 
+/// All that the calling fiber was doing has been unwound, and the panic caught.
+pub(crate) fn has_ended() {
+    if let Some((_, fiber)) = Worker::current() {
+        fiber.set_unwinding(false);
+    }
+}
+
 /// As `std::panic::resume_unwind`: no hook runs.
 pub(crate) fn resume(payload: Box<dyn Any + Send>) -> ! {
     mark();
