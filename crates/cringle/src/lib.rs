@@ -90,6 +90,9 @@ pub mod time;
 pub use runtime::cancelled::Cancelled;
 pub use runtime::run::{Builder, run};
 
+#[cfg(doctest)]
+mod refused;
+
 /// The pages whose code must keep compiling and running.
 #[cfg(doctest)]
 mod pages {

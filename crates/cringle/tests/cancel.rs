@@ -396,19 +396,3 @@ fn a_scope_in_a_destructor_of_a_cancelled_fiber_ends() {
         });
     });
 }
-
-/// A loop that makes a protected call each time round, and ignores its errors, does not spin for ever.
-#[test]
-fn protected_calls_do_not_hide_refusals() {
-    let handle = on_one_worker(|| {
-        let handle = fiber::spawn_local(|| {
-            loop {
-                drop(cringle::cancel::check());
-                fiber::protect(fiber::yield_now);
-            }
-        });
-        fiber::yield_now();
-        handle
-    });
-    assert!(handle.join().unwrap_err().is::<Cancelled>());
-}

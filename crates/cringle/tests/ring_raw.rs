@@ -2,9 +2,10 @@
 #![cfg(feature = "raw")]
 
 use cringle::ring::{self, opcode, squeue, types};
-use cringle::{Builder, Cancelled, fiber};
+use cringle::{Builder, Cancelled, fiber, time};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
 fn on_one_worker<T>(f: impl FnOnce() -> T) -> T {
     Builder::new().workers(1).run(f).unwrap()
@@ -176,5 +177,37 @@ fn an_operation_with_a_notification_ends_with_it_and_keeps_its_result() {
             });
             assert_eq!(seen, data);
         }
+    });
+}
+
+/// An open of a FIFO waits in a thread of the kernel, for ever. The kernel answers some cancels that a
+/// thread is about to begin, and leaves the open armed: a cancel that is asked once would leave it, and
+/// the run with it.
+#[test]
+fn opens_that_wait_in_the_kernels_threads_are_all_given_up() {
+    const FIBERS: u64 = 48;
+    const ROUNDS: u64 = 1000;
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = directory.path().join("fifo");
+    let path = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+    // SAFETY: the path is a C string.
+    assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
+    on_one_worker(|| {
+        fiber::scope(|s| {
+            for n in 0..FIBERS {
+                let path = &path;
+                s.spawn_local(move || {
+                    for round in 0..ROUNDS {
+                        let at = types::Fd(libc::AT_FDCWD);
+                        let open = opcode::OpenAt::new(at, path.as_ptr()).flags(libc::O_RDONLY);
+                        // Not at once, where the kernel does not wait for the other end.
+                        let entry = open.build().flags(squeue::Flags::ASYNC);
+                        let limit = Duration::from_micros((n * 37 + round * 11) % 150);
+                        let error = time::timeout(limit, || submit(&entry)).unwrap_err();
+                        assert!(cringle::cancel::reason(&error).is_some(), "{error:?}");
+                    }
+                });
+            }
+        });
     });
 }

@@ -2,12 +2,14 @@
 //!
 //! Closing a ring does not wait for its disk reads: a runtime that frees the buffers of reads in
 //! flight when it is dropped has them written to by the device later, when they are others'. Here
-//! detached fibers read by `O_DIRECT` while the closure of `run` returns or panics; then memory of
-//! the same sizes is allocated, and must stay as it was.
+//! detached fibers read by `O_DIRECT` while the closure of `run` returns or panics; or fibers of a
+//! scope do while it is cancelled, fails, or has no time left. Then memory of the same sizes is
+//! allocated, and must stay as it was.
 #![forbid(unsafe_code)]
 
 use cringle::fs::{File, OpenOptions};
-use cringle::{Builder, fiber};
+use cringle::{Builder, cancel, fiber, time};
+use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
@@ -42,10 +44,21 @@ fn read(file: &File, place: usize, whole: &AtomicUsize, cancelled: &AtomicUsize)
             whole.fetch_add(1, Ordering::Relaxed);
         }
         Err(error) => {
-            assert!(error.get_ref().unwrap().is::<cringle::Cancelled>(), "{error:?}");
+            assert!(cancel::reason(&error).is_some(), "{error:?}");
             cancelled.fetch_add(1, Ordering::Relaxed);
         }
     }
+}
+
+/// Allocates what was just freed: nobody writes to it any more.
+fn assert_unwritten() {
+    let fresh: Vec<Vec<u8>> = (0..READS).map(|_| vec![0u8; BYTES + ALIGN]).collect();
+    let clean = vec![0u8; BYTES + ALIGN];
+    let dirty = || fresh.iter().filter(|&memory| *memory != clean).count();
+    assert_eq!(dirty(), 0);
+    // What the device still wrote would come now.
+    std::thread::sleep(Duration::from_millis(60));
+    assert_eq!(dirty(), 0);
 }
 
 /// Ends a run with hundreds of reads in flight, again and again.
@@ -68,13 +81,7 @@ fn end_while_reading(workers: usize, end: impl Fn()) {
             })
         };
         drop(catch_unwind(AssertUnwindSafe(run)));
-        let fresh: Vec<Vec<u8>> = (0..READS).map(|_| vec![0u8; BYTES + ALIGN]).collect();
-        let clean = vec![0u8; BYTES + ALIGN];
-        let dirty = || fresh.iter().filter(|&memory| *memory != clean).count();
-        assert_eq!(dirty(), 0);
-        // What the device still wrote would come now.
-        std::thread::sleep(Duration::from_millis(60));
-        assert_eq!(dirty(), 0);
+        assert_unwritten();
         let ended = whole.load(Ordering::Relaxed) + cancelled.load(Ordering::Relaxed);
         assert_eq!(ended, READS * (round as usize + 1), "each fiber was told how its read ended");
     }
@@ -101,5 +108,105 @@ fn memory_is_not_written_to_after_a_fiber_panicked_beside_the_reads() {
     end_while_reading(1, || {
         fiber::spawn_local(|| resume_unwind(Box::new("a fiber")));
         fiber::yield_now();
+    });
+}
+
+// ----- reads that are given up while the run goes on -----
+
+/// Has `give_up` start these reads and give them up after some time, again and again.
+fn give_up_while_reading(workers: usize, give_up: impl Fn(Duration, &(dyn Fn(usize) + Sync))) {
+    let file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    make(file.path());
+    let (whole, cancelled) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let run = Builder::new().workers(workers).run(|| {
+        let file = direct(file.path());
+        for round in 0..4 {
+            let read = |place: usize| read(&file, place, &whole, &cancelled);
+            give_up(Duration::from_micros(400 * round), &read);
+            assert_unwritten();
+            let ended = whole.load(Ordering::Relaxed) + cancelled.load(Ordering::Relaxed);
+            assert_eq!(
+                ended,
+                READS * (round as usize + 1),
+                "each fiber was told how its read ended"
+            );
+        }
+    });
+    run.unwrap();
+    println!("{whole:?} reads were done, {cancelled:?} were given up");
+}
+
+#[test]
+fn memory_is_not_written_to_after_a_scope_was_cancelled() {
+    for workers in [1, 2] {
+        give_up_while_reading(workers, |delay, read| {
+            fiber::scope(|s| {
+                for place in 0..READS {
+                    s.spawn(move || read(place));
+                }
+                fiber::protect(|| fiber::sleep(delay));
+                s.cancel();
+            });
+        });
+    }
+}
+
+#[test]
+fn memory_is_not_written_to_after_a_deadline() {
+    for workers in [1, 2] {
+        give_up_while_reading(workers, |delay, read| {
+            let result = time::timeout(delay, || {
+                fiber::scope(|s| {
+                    for place in 0..READS {
+                        s.spawn(move || read(place));
+                    }
+                });
+                Ok(())
+            });
+            result.unwrap();
+        });
+    }
+}
+
+#[test]
+fn memory_is_not_written_to_after_a_fiber_of_their_scope_panicked() {
+    for workers in [1, 2] {
+        give_up_while_reading(workers, |delay, read| {
+            let scope = AssertUnwindSafe(|| {
+                fiber::try_scope(|s| {
+                    for place in 0..READS {
+                        s.spawn(move || {
+                            read(place);
+                            io::Result::Ok(())
+                        });
+                    }
+                    s.spawn_local(move || {
+                        drop(time::sleep(delay));
+                        resume_unwind(Box::new("a fiber"))
+                    }) as fiber::ScopedJoinHandle<'_, io::Result<()>>;
+                    Ok(())
+                })
+            });
+            catch_unwind(scope).unwrap_err();
+        });
+    }
+}
+
+/// The fiber that reads unwinds itself: its buffer goes with its frame, when the kernel is done.
+#[test]
+fn memory_is_not_written_to_after_fibers_were_unwound() {
+    give_up_while_reading(2, |delay, read| {
+        fiber::scope(|s| {
+            for place in 0..READS {
+                let handle = s.spawn(move || {
+                    read(place);
+                    fiber::sleep(Duration::MAX);
+                });
+                drop(handle);
+            }
+            s.spawn_daemon(fiber::park);
+            fiber::protect(|| fiber::sleep(delay));
+            s.cancel();
+        });
     });
 }

@@ -235,10 +235,11 @@ impl<'b> Batch<'b> {
             true => -libc::ECANCELED,
             false => perform_to_the_end(worker, fiber, op),
         };
+        let cause = || worker.is_interrupted(fiber).then(|| fiber.cause()).flatten();
         let mut results = Results::new(self.slots, self.refused, self.exact);
-        results.note_cancelled(fiber.cause());
+        results.note_cancelled(cause());
         results.finish(again);
-        results.note_cancelled(fiber.cause());
+        results.note_cancelled(cause());
         results
     }
 

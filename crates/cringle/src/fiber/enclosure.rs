@@ -3,7 +3,7 @@
 
 use super::packet::Packet;
 use super::protect::protect;
-use super::spawn::Builder;
+use super::spawn::{Builder, current_or_panic};
 use crate::runtime::cancelled::{Cancelled, Reason};
 use crate::runtime::fiber::{FiberRef, Wait};
 use crate::runtime::members::{Members, Place};
@@ -39,7 +39,8 @@ struct Exit {
     worker: Option<u32>,
 }
 
-// SAFETY: a call that is not `Send` names the worker it came from, and is made there (`add_exit_here`).
+// SAFETY: a call that is not `Send` names the worker of the owner's runtime that it came from, and is
+// made there (`add_exit_here`).
 unsafe impl Send for Exit {}
 
 impl Enclosure {
@@ -75,6 +76,15 @@ impl Enclosure {
     /// The runtime that the scope is in, and the worker that its owner lives on.
     pub(super) fn home(&self) -> Option<(&Arc<Shared>, usize)> {
         Some((self.shared.as_ref()?, self.members.home()?.worker as usize))
+    }
+
+    /// The calling worker, if it is one of those that the scope's owner can have calls made on.
+    #[track_caller]
+    pub(super) fn worker_or_panic(&self) -> u32 {
+        let (worker, _) = current_or_panic();
+        let same = self.shared.as_ref().is_some_and(|own| Arc::ptr_eq(own, worker.shared()));
+        assert!(same, "`on_exit_local` was called in another `cringle::run` than the scope's own");
+        worker.index()
     }
 
     pub(super) fn running(&self) -> usize {
@@ -136,7 +146,8 @@ impl Enclosure {
         unsafe { self.push_exit(call, worker) };
     }
 
-    /// The same for a call that is made on the given worker, which is the calling one.
+    /// The same for a call that is made on the given worker, which is the calling one, as
+    /// [`worker_or_panic`](Self::worker_or_panic) says.
     ///
     /// # Safety
     ///

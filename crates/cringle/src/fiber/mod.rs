@@ -48,9 +48,11 @@ pub use std::thread::Result;
 pub use try_scope::{TryScope, try_scope};
 pub use unblock::unblock;
 
+use crate::runtime::unwinding;
 use crate::runtime::worker::Worker;
 use std::io;
 use std::num::NonZeroUsize;
+use std::panic::UnwindSafe;
 
 /// Whether the calling fiber's call is refused because it is cancelled; it is counted.
 fn is_refused() -> bool {
@@ -65,11 +67,40 @@ fn refusal() -> io::Error {
 
 /// Whether the calling fiber is unwinding. (`std::thread::panicking` tells it of the thread, and so
 /// of any fiber that is suspended in a destructor on it.) Outside of a fiber: std's answer.
+///
+/// A panic that the program itself catches, by `std::panic::catch_unwind`, *while another fiber of the
+/// worker is suspended in a destructor* is taken to go on until none is; meanwhile no cancel ends a wait
+/// of the fiber. What fibers, scopes and [`timeout`](crate::time::timeout) catch is known at once.
 pub fn panicking() -> bool {
     match Worker::current() {
         Some((worker, fiber)) => worker.is_unwinding(fiber),
         None => std::thread::panicking(),
     }
+}
+
+/// `std::panic::catch_unwind`, for fibers: it catches the same, and [`panicking`] knows at once that the
+/// panic is over, also while another fiber of the worker is suspended in a destructor. (After std's it
+/// does so when none is.)
+///
+/// ```
+/// use cringle::fiber;
+///
+/// cringle::run(|| {
+///     let caught = fiber::catch_unwind(|| panic!("mine"));
+///     assert_eq!(*caught.unwrap_err().downcast::<&str>().unwrap(), "mine");
+///     assert!(!fiber::panicking());
+/// });
+/// ```
+///
+/// # Errors
+///
+/// The payload of `f`'s panic. A [`Cancelled`](crate::Cancelled) among them is better handed on, by
+/// `std::panic::resume_unwind`: the fiber's next wait will unwind it again.
+pub fn catch_unwind<F, R>(f: F) -> Result<R>
+where
+    F: FnOnce() -> R + UnwindSafe,
+{
+    unwinding::catch(f)
 }
 
 /// How many fibers can run at the same instant: the runtime's workers. Outside of

@@ -14,14 +14,14 @@ pub(crate) fn perform(worker: Here, fiber: FiberRef, op: Op) -> io::Result<usize
     if worker.refuses(fiber) {
         return Err(fiber.cancel_error());
     }
-    outcome(fiber, perform_to_the_end(worker, fiber, op))
+    outcome(worker, fiber, perform_to_the_end(worker, fiber, op))
 }
 
 /// Has the kernel perform `op`, again if it was dropped: the op's result.
 #[inline(always)]
 pub(crate) fn perform_to_the_end(worker: Here, fiber: FiberRef, op: Op) -> i32 {
     let result = worker.perform_one(fiber, op);
-    match was_dropped(fiber, result) && !matches!(op, Op::Raw(_)) {
+    match was_dropped(worker, fiber, result) && !matches!(op, Op::Raw(_)) {
         true => repeat(worker, fiber, op),
         false => result,
     }
@@ -30,8 +30,8 @@ pub(crate) fn perform_to_the_end(worker: Here, fiber: FiberRef, op: Op) -> i32 {
 /// Whether the kernel gave an op up that nobody cancelled. It does when it needs a thread for it,
 /// has none yet, and a pending signal keeps it from starting one. The op has not begun then.
 #[inline]
-pub(crate) fn was_dropped(fiber: FiberRef, result: i32) -> bool {
-    result == -libc::ECANCELED && !fiber.is_cancelled()
+pub(crate) fn was_dropped(worker: Here, fiber: FiberRef, result: i32) -> bool {
+    result == -libc::ECANCELED && !worker.is_interrupted(fiber)
 }
 
 #[cold]
@@ -39,7 +39,7 @@ fn repeat(worker: Here, fiber: FiberRef, op: Op) -> i32 {
     loop {
         worker.yield_now(fiber);
         let result = worker.perform_one(fiber, op);
-        if !was_dropped(fiber, result) {
+        if !was_dropped(worker, fiber, result) {
             return result;
         }
     }
@@ -47,8 +47,8 @@ fn repeat(worker: Here, fiber: FiberRef, op: Op) -> i32 {
 
 /// An op's result for the fiber that asked.
 #[inline]
-pub(crate) fn outcome(fiber: FiberRef, result: i32) -> io::Result<usize> {
-    if result < 0 && fiber.is_cancelled() && means_cancelled(result) {
+pub(crate) fn outcome(worker: Here, fiber: FiberRef, result: i32) -> io::Result<usize> {
+    if result < 0 && means_cancelled(result) && worker.is_interrupted(fiber) {
         return Err(fiber.cancel_error());
     }
     sys::result_of(result)

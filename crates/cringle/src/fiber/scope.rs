@@ -252,15 +252,16 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     ///
     /// # Panics
     ///
-    /// On a thread that is no worker.
+    /// On a thread that is no worker of the runtime that the scope was opened in: nobody else could
+    /// be given `f` at the end.
     #[track_caller]
     pub fn on_exit_local<F>(&'scope self, f: F)
     where
         F: FnOnce() + 'scope,
     {
-        let (worker, _) = super::spawn::current_or_panic();
+        let worker = self.enclosure.worker_or_panic();
         // SAFETY: I2, I3. The scope has it called on this worker before it ends.
-        unsafe { self.enclosure.add_exit_here(Box::new(f), worker.index()) };
+        unsafe { self.enclosure.add_exit_here(Box::new(f), worker) };
     }
 }
 

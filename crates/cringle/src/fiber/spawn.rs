@@ -8,6 +8,7 @@ use crate::runtime::fiber::FiberRef;
 use crate::runtime::identity::Meta;
 use crate::runtime::run::{check_stack_bytes, default_stack_bytes};
 use crate::runtime::shared::Unstarted;
+use crate::runtime::unwinding;
 use crate::runtime::worker::{Here, Worker};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -357,7 +358,15 @@ where
 
 /// Runs the fiber's closure and then the destructors of its locals.
 fn run_user_code<T>(meta: &Meta, f: impl FnOnce() -> T) -> std::thread::Result<T> {
-    as_fiber(meta, || catch_unwind(AssertUnwindSafe(f)))
+    as_fiber(meta, || {
+        // Not by `unwinding::catch`: each function that a large closure passes through by value takes
+        // its size of stack, where nothing is optimised.
+        let result = catch_unwind(AssertUnwindSafe(f));
+        if result.is_err() {
+            unwinding::has_ended();
+        }
+        result
+    })
 }
 
 /// Drops a result that nobody will ask for. Its destructor is the fiber's code like any other: it

@@ -3,7 +3,7 @@
 use super::enclosure::{Enclosure, Membership, enclose};
 use super::packet::Packet;
 use super::scope::ScopedJoinHandle;
-use super::spawn::{Builder, current_or_panic, expect_spawned};
+use super::spawn::{Builder, expect_spawned};
 use crate::runtime::cancelled::Cancelled;
 use crate::runtime::unwinding;
 use crate::runtime::worker::Worker;
@@ -206,15 +206,16 @@ impl<'scope, 'env, E> TryScope<'scope, 'env, E> {
     ///
     /// # Panics
     ///
-    /// On a thread that is no worker.
+    /// On a thread that is no worker of the runtime that the scope was opened in: nobody else could
+    /// be given `f` at the end.
     #[track_caller]
     pub fn on_exit_local<F>(&'scope self, f: F)
     where
         F: FnOnce() + 'scope,
     {
-        let (worker, _) = current_or_panic();
+        let worker = self.enclosure.worker_or_panic();
         // SAFETY: I2, I3. The scope has it called on this worker before it ends.
-        unsafe { self.enclosure.add_exit_here(Box::new(f), worker.index()) };
+        unsafe { self.enclosure.add_exit_here(Box::new(f), worker) };
     }
 }
 

@@ -2,10 +2,11 @@
 
 use crate::runtime::fiber::Wait;
 use crate::runtime::pool::{Job, Pool};
+use crate::runtime::unwinding;
 use crate::runtime::waker::Waker;
 use crate::runtime::worker::Worker;
 use std::cell::UnsafeCell;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -98,7 +99,7 @@ where
     }
     match call.result.into_inner().expect("a call leaves its result") {
         Ok(value) => value,
-        Err(payload) => resume_unwind(payload),
+        Err(payload) => unwinding::resume(payload),
     }
 }
 

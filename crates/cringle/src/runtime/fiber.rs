@@ -233,7 +233,7 @@ struct Cold {
     /// It belongs to no scope, and has begun.
     root: Cell<bool>,
     regions: Regions,
-    /// When it was cancelled in a wait that does not end at once.
+    /// When it was cancelled in a wait that does not end at once, while it still is.
     asked_to_end: Cell<Option<Instant>>,
     locals: RefCell<Locals>,
 }
@@ -390,7 +390,9 @@ impl Fiber {
 
     #[inline]
     pub(crate) fn is_cancelled(&self) -> bool {
-        self.cancelled.get()
+        let cancelled = self.cancelled.get();
+        debug_assert_eq!(cancelled, self.cause().is_some(), "its regions have changed unnoticed");
+        cancelled
     }
 
     /// Finds out anew whether it is cancelled: its regions have changed.
@@ -398,13 +400,9 @@ impl Fiber {
         let cancelled = self.cold.regions.cause().is_some();
         self.cancelled.set(cancelled);
         if !cancelled {
+            // It was, and has left what was cancelled: no wait of its is asked to end any more.
             self.cold.asked_to_end.set(None);
         }
-    }
-
-    /// It has left what was cancelled.
-    pub(super) fn forget_refusals(&self) {
-        self.refusals.set(0);
     }
 
     /// Why it is cancelled where it is now.
@@ -437,6 +435,15 @@ impl Fiber {
     #[cold]
     pub(crate) fn cancel_error(&self) -> std::io::Error {
         self.cause().unwrap_or(Reason::Cancelled).error()
+    }
+
+    /// Refusals so far, where it is now.
+    pub(super) fn refusals(&self) -> u32 {
+        self.refusals.get()
+    }
+
+    pub(super) fn set_refusals(&self, refusals: u32) {
+        self.refusals.set(refusals);
     }
 
     /// Counts a refusal; the number so far.

@@ -170,6 +170,12 @@ impl Shared {
         self.peers.len()
     }
 
+    /// Whether this is the mailbox of a worker of this runtime.
+    pub(super) fn has(&self, mailbox: &Arc<MailBox>) -> bool {
+        let peer = self.peers.get(mailbox.worker as usize);
+        peer.is_some_and(|peer| Arc::ptr_eq(&peer.mailbox, mailbox))
+    }
+
     /// Whether one worker makes all the fibers there will be.
     #[inline]
     pub(super) fn is_closed_world(&self) -> bool {

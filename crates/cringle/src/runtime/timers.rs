@@ -19,6 +19,8 @@ pub(crate) enum Alarm {
     /// A region of the fiber is cancelled; it lies in the fiber's frame, which takes the timer back
     /// before it goes.
     Expire(FiberRef, NonNull<Region>),
+    /// Cancelled fibers that still wait are looked for.
+    ReportStubborn,
 }
 
 /// Names a timer from when it is set until it is taken back, fired or not.

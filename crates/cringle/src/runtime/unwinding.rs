@@ -17,7 +17,7 @@
 
 use super::cancelled::Cancelled;
 use super::fiber::FiberRef;
-use super::worker::Worker;
+use super::worker::{Here, Worker};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Once;
@@ -26,8 +26,11 @@ use std::sync::Once;
 /// then a panic that begins while another fiber is suspended in a destructor is not seen.
 pub(super) fn install_hook() {
     static ONCE: Once = Once::new();
-    if std::thread::panicking() {
-        // std allows no change of the hook now; the next `run` makes it.
+    if std::thread::panicking() && !ONCE.is_completed() {
+        // A `run` in a destructor: std lets no panicking thread change the hook. Where no other thread
+        // can be had, a later `run` does it.
+        let helper = std::thread::Builder::new().spawn(install_hook);
+        helper.into_iter().for_each(|helper| drop(helper.join()));
         return;
     }
     ONCE.call_once(|| {
@@ -46,6 +49,13 @@ fn mark(by_cancel: bool) {
     }
 }
 
+/// All that the calling fiber was doing has been unwound, and the panic caught.
+pub(crate) fn has_ended() {
+    if let Some((_, fiber)) = Worker::current() {
+        fiber.set_unwinding(false);
+    }
+}
+
 /// As `std::panic::resume_unwind`: no hook runs.
 pub(crate) fn resume(payload: Box<dyn Any + Send>) -> ! {
     mark(payload.is::<Cancelled>());
@@ -54,19 +64,19 @@ pub(crate) fn resume(payload: Box<dyn Any + Send>) -> ! {
 
 /// As `std::panic::catch_unwind`, for code that is the fiber's own.
 pub(crate) fn catch<R>(f: impl FnOnce() -> R) -> std::thread::Result<R> {
-    catch_on(Worker::current().map(|(_, fiber)| fiber), f)
+    catch_on(Worker::current(), f)
 }
 
 /// The same, where it is known which fiber calls.
 #[inline]
 pub(crate) fn catch_on<R>(
-    fiber: Option<FiberRef>,
+    current: Option<(Here, FiberRef)>,
     f: impl FnOnce() -> R,
 ) -> std::thread::Result<R> {
-    let before = fiber.is_some_and(|fiber| fiber.was_unwinding());
+    let before = current.map(|(worker, fiber)| (fiber, worker.is_unwinding(fiber)));
     let result = catch_unwind(AssertUnwindSafe(f));
     if result.is_err()
-        && let Some(fiber) = fiber
+        && let Some((fiber, before)) = before
     {
         fiber.set_unwinding(before);
     }

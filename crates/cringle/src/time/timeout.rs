@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 /// Runs `f`, whose operations, and those of the fibers of scopes that it opens, have this much time.
 /// When it is over they fail, and `f` ends by them: what is returned is `f`'s own result.
 ///
-/// Deadlines nest: each operation fails by the first to pass, and its error says which that was. An
-/// error that has no room in a wait's signature unwinds to here, and is returned.
+/// Deadlines nest: each operation fails by the first to pass, and its error says which that was; by the
+/// outermost, where several have passed already. An error that has no room in a wait's signature
+/// unwinds to here, and is returned.
 ///
 /// ```
 /// use cringle::{fiber, time};
@@ -41,7 +42,8 @@ use std::time::{Duration, Instant};
 /// A deadline is one: an operation in the kernel is given up there, and waited for; a closure on
 /// another thread ([`unblock`](crate::fiber::unblock)) and code that computes are not interrupted. An
 /// operation that the kernel does not give up (a write to a frozen file system) outlasts it, and after
-/// 5 seconds a line on standard error says so. Outside of a fiber `f` is just called: the calls in it
+/// 5 seconds a line on standard error says so. In a destructor of a fiber that unwinds nothing is
+/// cancelled, by a deadline within it neither. Outside of a fiber `f` is just called: the calls in it
 /// are the plain blocking ones.
 pub fn timeout<T>(limit: Duration, f: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let now = now();
@@ -83,7 +85,7 @@ fn within<T>(elapsed: Elapsed, now: Instant, f: impl FnOnce() -> io::Result<T>) 
         // caught.
         let within = unsafe { Within::enter(worker, fiber, &region) };
         let _alarm = within.expire_in_time(now);
-        unwinding::catch_on(Some(fiber), f)
+        unwinding::catch_on(Some((worker, fiber)), f)
     };
     match result {
         Ok(result) => result,

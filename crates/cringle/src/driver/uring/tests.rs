@@ -228,6 +228,25 @@ fn a_cancel_of_what_has_ended_is_withdrawn() {
     }
 }
 
+/// The op's entry is in the queue already when it is cancelled, and is taken before the cancel is given
+/// to the kernel: given later it would name a frame that is others' by then.
+#[test]
+fn a_cancel_that_still_waits_when_its_op_ends_is_not_given_to_the_kernel() {
+    // More than may be asked for at once.
+    let many = setup::RESERVED_CQES as usize;
+    let mut rig = Rig::new(8, many as u32);
+    let nops: Vec<_> = (0..many).map(|_| rig.nop().unwrap()).collect();
+    rig.uring.enter(Wait::No);
+    nops.iter().for_each(|&nop| rig.cancel(nop));
+    assert!(rig.uring.cancels.has_backlog());
+    rig.reap();
+    assert!(nops.iter().all(|&nop| rig.is_done(nop)));
+    assert!(!rig.uring.cancels.has_backlog(), "what waits is withdrawn");
+    let settled = nops.iter().filter(|&&nop| rig.frames[nop].waiter.is_settled());
+    assert!(settled.count() >= many / 2);
+    rig.settle();
+}
+
 /// What the kernel answers while one of its threads is about to run the op, which then stays armed.
 #[test]
 fn a_cancel_that_was_not_answered_by_0_is_asked_again() {

@@ -94,6 +94,10 @@ impl Worker {
 
     /// The calling fiber begins, and belongs to this scope.
     pub(crate) fn enter_scope(&self, fiber: FiberRef, members: &Members, daemon: bool) -> Place {
+        if !members.home().is_some_and(|home| self.shared.has(home)) {
+            // The scope was opened outside of this runtime, whose end cancels no owner of it.
+            self.enter_root(fiber);
+        }
         let (place, cause) = members.enter(self.address(fiber), daemon);
         if let Some(reason) = cause {
             fiber.regions().body().set_cause(reason);
@@ -130,8 +134,9 @@ impl Worker {
         if region.cause().is_some() {
             return;
         }
+        let was_cancelled = fiber.is_cancelled();
         region.set_cause(reason);
-        if !fiber.is_cancelled() {
+        if !was_cancelled {
             fiber.update_cancelled();
             self.disturb(fiber);
         }
@@ -164,16 +169,19 @@ impl Worker {
             fiber.set_state(State::Runnable);
             self.ready.push(fiber);
         } else if let State::Waiting(_) = fiber.state() {
-            let now = self.now();
-            fiber.set_asked_to_end(Some(now));
-            self.stubborn_at.set(self.stubborn_at.get().or(Some(now + STUBBORN_AFTER)));
-            self.cancel_ops(fiber);
+            self.ask_to_end(fiber);
         }
     }
 
-    /// Asks the kernel to give up the ops that a fiber waits for.
+    /// Asks the kernel to give up the ops that a cancelled fiber waits for, and takes note of when, to
+    /// report a wait that goes on for long.
     #[cold]
-    pub(super) fn cancel_ops(&self, fiber: FiberRef) {
+    pub(super) fn ask_to_end(&self, fiber: FiberRef) {
+        let now = self.now();
+        fiber.set_asked_to_end(Some(now));
+        if self.watches_stubborn.get().is_none() {
+            self.watch_stubborn(now + STUBBORN_AFTER);
+        }
         let Some(ops) = fiber.cancellable_ops() else { return };
         let mut driver = self.driver.borrow_mut();
         ops.for_each(|completion| driver.cancel(completion));
@@ -188,28 +196,33 @@ impl Worker {
         self.cancel_region(fiber, region, Reason::Elapsed(elapsed));
     }
 
-    /// When to wake for a report of ops that outlast their cancel, if that is before the next
-    /// timer; reports them when the time has come.
-    pub(super) fn report_stubborn_at(&self, next_timer: Option<Instant>) -> Option<Instant> {
-        let Some(due) = self.stubborn_at.get() else { return next_timer };
+    /// Reports the cancelled fibers whose waits have outlasted their cancel by so much, however busy
+    /// the worker is.
+    #[cold]
+    pub(super) fn report_stubborn(&self) {
         let now = self.now();
-        if now < due {
-            return Some(next_timer.map_or(due, |timer| timer.min(due)));
-        }
         let mut next = None;
         for fiber in self.table.borrow().occupied() {
             let Some(asked) = fiber.asked_to_end() else { continue };
             match asked + STUBBORN_AFTER {
-                due if due <= now => self.report_stubborn(fiber),
+                due if due <= now => self.report_stubborn_fiber(fiber),
                 due => next = Some(next.map_or(due, |next: Instant| next.min(due))),
             }
         }
-        self.stubborn_at.set(next);
-        next_timer.into_iter().chain(next).min()
+        if let Some(fired) = self.watches_stubborn.take() {
+            self.take_back_timer(fired);
+        }
+        if let Some(next) = next {
+            self.watch_stubborn(next);
+        }
+    }
+
+    fn watch_stubborn(&self, at: Instant) {
+        self.watches_stubborn.set(Some(self.set_alarm(at, Alarm::ReportStubborn)));
     }
 
     /// Says, once, that a cancelled fiber still waits, and for what.
-    fn report_stubborn(&self, fiber: FiberRef) {
+    fn report_stubborn_fiber(&self, fiber: FiberRef) {
         fiber.set_asked_to_end(None);
         let State::Waiting(wait) = fiber.state() else { return };
         let name = fiber.meta().and_then(|meta| meta.name()).unwrap_or("<unnamed>");
@@ -229,6 +242,8 @@ pub(crate) struct Within<'a> {
     worker: Here,
     fiber: FiberRef,
     region: &'a Region,
+    /// Those of the fiber when it entered.
+    refusals: u32,
 }
 
 impl<'a> Within<'a> {
@@ -245,10 +260,14 @@ impl<'a> Within<'a> {
         }
         // SAFETY: I3. The region is borrowed until this is dropped, which leaves it.
         unsafe { fiber.regions().enter(region) };
+        let refusals = fiber.refusals();
         if region.is_shielded() {
             fiber.update_cancelled();
+            // It begins anew in there, and goes on where it was afterwards: a loop that ignores its
+            // refusals, but protects what it does about them, cannot spin for ever either.
+            fiber.set_refusals(0);
         }
-        Within { worker, fiber, region }
+        Within { worker, fiber, region, refusals }
     }
 
     /// Has the region cancelled when the time is up that it has: now, if it is.
@@ -267,14 +286,16 @@ impl<'a> Within<'a> {
 impl Drop for Within<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.fiber.regions().leave(self.region);
         // Else it is what it was outside.
-        if self.fiber.is_cancelled() || self.region.is_shielded() {
+        let may_change = self.fiber.is_cancelled() || self.region.is_shielded();
+        self.fiber.regions().leave(self.region);
+        if may_change {
             self.fiber.update_cancelled();
         }
-        // (Not after a protected call: a loop that makes one each time round would spin for ever.)
-        if self.region.cause().is_some() && !self.fiber.is_cancelled() {
-            self.fiber.forget_refusals();
+        if self.region.is_shielded() {
+            self.fiber.set_refusals(self.refusals);
+        } else if !self.fiber.is_cancelled() {
+            self.fiber.set_refusals(0);
         }
     }
 }

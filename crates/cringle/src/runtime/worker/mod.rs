@@ -30,7 +30,7 @@ use super::fiber::{FiberRef, Row};
 use super::members::Address;
 use super::shared::{Mail, MailBox, Peer, Shared, Unstarted};
 use super::stack::StackPool;
-use super::timers::Timers;
+use super::timers::{TimerId, Timers};
 use super::waker::Waker;
 use crate::driver::Driver;
 use crossbeam_deque::Worker as Deque;
@@ -88,8 +88,8 @@ pub(crate) struct Worker {
     stopping_since: Cell<Option<Instant>>,
     /// It has seen that the runtime has ended.
     stopped: Cell<bool>,
-    /// When to look for cancelled fibers that still wait, if there are any.
-    stubborn_at: Cell<Option<Instant>>,
+    /// An alarm is set to look for cancelled fibers that still wait.
+    watches_stubborn: Cell<Option<TimerId>>,
     /// Started fibers that have not ended.
     alive: Cell<u32>,
     /// Fibers that wait for others of this runtime to end.
@@ -145,7 +145,7 @@ impl Worker {
             roots_cancelled: Cell::new(false),
             stopping_since: Cell::new(None),
             stopped: Cell::new(false),
-            stubborn_at: Cell::new(None),
+            watches_stubborn: Cell::new(None),
             alive: Cell::new(0),
             waiting_for_fibers: Cell::new(0),
         }

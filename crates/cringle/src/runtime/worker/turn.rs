@@ -139,6 +139,7 @@ impl Worker {
             match due {
                 Some(Alarm::Wake(fiber)) => self.make_ready(fiber),
                 Some(Alarm::Expire(fiber, region)) => self.expire(fiber, region),
+                Some(Alarm::ReportStubborn) => self.report_stubborn(),
                 None => break,
             }
         }
@@ -180,8 +181,7 @@ impl Worker {
         // From here on a fiber that is made elsewhere, and a message, wake this worker.
         let asleep = self.mailbox().inbox.fall_asleep();
         if asleep && !self.shared.has_loot(self.index) {
-            let next_timer = self.timers.borrow().next();
-            let deadline = self.report_stubborn_at(next_timer);
+            let deadline = self.timers.borrow().next();
             self.enter(driver::Wait::Until(deadline));
             self.patience.learn(self.now() - begun, self.mailbox().inbox.has_messages());
         }

@@ -135,7 +135,7 @@ impl Worker {
         fiber.set_state(State::Waiting(Wait::Ops));
         if self.is_interrupted(fiber) {
             // Cancelled while it waited for room: the call that cancelled it saw no ops.
-            self.cancel_ops(fiber);
+            self.ask_to_end(fiber);
         }
         self.switch_out(fiber);
         debug_assert!(waiter.is_settled(), "resumed before the last completion");

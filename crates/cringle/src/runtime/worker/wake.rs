@@ -40,9 +40,8 @@ impl Worker {
     /// Wakes a sleeping worker: by a message of this ring to its ring if it is one of this
     /// runtime, else by its bell. The message is submitted at once, since the fiber that sends it
     /// may go on computing.
-    pub(super) fn wake_peer(&self, mailbox: &MailBox) {
-        let ours = self.shared.peers.get(mailbox.worker as usize);
-        let ours = ours.is_some_and(|peer| std::ptr::eq(&*peer.mailbox, mailbox));
+    pub(super) fn wake_peer(&self, mailbox: &Arc<MailBox>) {
+        let ours = self.shared.has(mailbox);
         let mut driver = self.driver.borrow_mut();
         match mailbox.ring() {
             Some(ring) if ours && driver.send_wake(ring, mailbox.worker) => {

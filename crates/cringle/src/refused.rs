@@ -1,0 +1,169 @@
+//! What the compiler refuses, beyond the examples in the documentation: each as a test that it does.
+//! The first block of each is the same with what makes it right. (A nightly compiler checks the
+//! numbers of the errors: `RUSTC_BOOTSTRAP=1 cargo test --doc refused`.)
+
+/// An `Rc` goes nowhere but on its worker.
+///
+/// ```
+/// let shared = std::sync::Arc::new(1);
+/// cringle::run(|| cringle::fiber::spawn(move || *shared).join().unwrap());
+/// ```
+/// ```compile_fail,E0277
+/// let shared = std::rc::Rc::new(1);
+/// cringle::run(|| cringle::fiber::spawn(move || *shared).join().unwrap());
+/// ```
+/// ```compile_fail,E0277
+/// // Nor as a result.
+/// cringle::run(|| cringle::fiber::spawn(|| std::rc::Rc::new(1)).join().unwrap());
+/// ```
+/// ```compile_fail,E0277
+/// let shared = std::rc::Rc::new(1);
+/// cringle::run(|| cringle::fiber::scope(|s| s.spawn_daemon(|| drop(shared.clone()))));
+/// ```
+/// ```compile_fail,E0277
+/// let shared = std::rc::Rc::new(1);
+/// cringle::run(|| cringle::fiber::unblock(|| *shared));
+/// ```
+struct AnRc;
+
+/// A call at a scope's end may be made by any worker, unless it is a local one.
+///
+/// ```
+/// let shared = std::rc::Rc::new(1);
+/// cringle::run(|| cringle::fiber::scope(|s| s.on_exit_local(|| drop(shared.clone()))));
+/// ```
+/// ```compile_fail,E0277
+/// let shared = std::rc::Rc::new(1);
+/// cringle::run(|| cringle::fiber::scope(|s| s.on_exit(|| drop(shared.clone()))));
+/// ```
+struct AnExit;
+
+/// A call at a scope's end may outlive what the scope's closure holds.
+///
+/// ```
+/// let outside = String::new();
+/// cringle::run(|| cringle::fiber::scope(|s| s.on_exit(|| drop(outside.len() == 0))));
+/// ```
+/// ```compile_fail,E0373
+/// cringle::run(|| {
+///     cringle::fiber::scope(|s| {
+///         let inside = String::new();
+///         s.on_exit(|| drop(inside.len() == 0));
+///     });
+/// });
+/// ```
+struct AnExitThatBorrows;
+
+/// The handle of a fiber whose result stays on its worker stays there too.
+///
+/// ```
+/// cringle::run(|| {
+///     let handle = cringle::fiber::spawn_local(|| 1);
+///     cringle::fiber::spawn(move || drop(handle.join())).join().unwrap();
+/// });
+/// ```
+/// ```compile_fail,E0277
+/// cringle::run(|| {
+///     cringle::fiber::scope(|s| {
+///         let handle = s.spawn_local(|| std::rc::Rc::new(1));
+///         s.spawn(move || drop(handle.join()));
+///     });
+/// });
+/// ```
+struct AHandle;
+
+/// A fiber-local is its fiber's alone: it is lent for a call, and to the same worker.
+///
+/// ```
+/// use std::cell::Cell;
+/// cringle::fiber_local! { static DEPTH: Cell<u32> = Cell::new(0); }
+/// cringle::run(|| {
+///     DEPTH.with(|depth| {
+///         cringle::fiber::scope(|s| drop(s.spawn_local(|| depth.set(1))));
+///     });
+/// });
+/// ```
+/// ```compile_fail,E0277
+/// use std::cell::Cell;
+/// cringle::fiber_local! { static DEPTH: Cell<u32> = Cell::new(0); }
+/// cringle::run(|| {
+///     DEPTH.with(|depth| {
+///         cringle::fiber::scope(|s| drop(s.spawn(|| depth.set(1))));
+///     });
+/// });
+/// ```
+/// ```compile_fail
+/// use std::cell::Cell;
+/// cringle::fiber_local! { static DEPTH: Cell<u32> = Cell::new(0); }
+/// cringle::run(|| {
+///     let depth: &Cell<u32> = DEPTH.with(|depth| depth);
+///     cringle::fiber::spawn_local(move || depth.set(1));
+/// });
+/// ```
+struct AFiberLocal;
+
+/// What fails as a whole borrows as a scope does.
+///
+/// ```
+/// cringle::run(|| {
+///     let outside = String::new();
+///     cringle::fiber::try_scope(|s| {
+///         s.spawn(|| Ok(outside.len()));
+///         std::io::Result::Ok(())
+///     })
+/// })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+/// ```compile_fail,E0373
+/// cringle::run(|| {
+///     cringle::fiber::try_scope(|s| {
+///         let inside = String::new();
+///         s.spawn(|| Ok(inside.len()));
+///         std::io::Result::Ok(())
+///     })
+/// })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+/// ```compile_fail
+/// // The scope is gone with its end.
+/// let kept = cringle::run(|| cringle::fiber::try_scope(|s| std::io::Result::Ok(s)));
+/// # let _ = kept;
+/// ```
+/// ```compile_fail
+/// // And so are its handles.
+/// cringle::run(|| {
+///     let kept = cringle::fiber::scope(|s| s.spawn(|| 1));
+///     kept.join()
+/// });
+/// ```
+/// ```compile_fail,E0277
+/// // An error may be returned on another worker than it was made on.
+/// struct Error(std::rc::Rc<u8>);
+/// impl From<std::io::Error> for Error {
+///     fn from(_: std::io::Error) -> Error {
+///         Error(Default::default())
+///     }
+/// }
+/// cringle::run(|| {
+///     cringle::fiber::try_scope(|s| -> Result<(), Error> {
+///         s.spawn_local(|| -> Result<(), Error> { Ok(()) });
+///         Ok(())
+///     })
+/// })
+/// .ok();
+/// ```
+struct ATryScope;
+
+/// A scope may borrow what it is in, not what a deadline's or a protected call's closure holds.
+///
+/// ```compile_fail
+/// cringle::run(|| {
+///     cringle::fiber::scope(|s| {
+///         cringle::fiber::protect(|| {
+///             let inside = String::new();
+///             s.spawn(|| inside.len());
+///         });
+///     });
+/// });
+/// ```
+struct ABorrowThatEscapes;

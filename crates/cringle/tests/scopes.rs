@@ -1,0 +1,741 @@
+//! Scopes: what std's do, daemons, exits, and failures that end the whole of one.
+
+mod tools;
+
+use cringle::{cancel, fiber, time};
+use std::cell::Cell;
+use std::io::{self, ErrorKind};
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::rc::Rc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::ThreadId;
+use std::time::Duration;
+use tools::*;
+
+const FOREVER: Duration = Duration::MAX;
+
+fn here() -> ThreadId {
+    std::thread::current().id()
+}
+
+// ----- as std's -----
+
+/// What came of a scope: its value or panic, and what was done in it, in order.
+type Outcome = (Result<i32, String>, Vec<&'static str>);
+
+/// One case, to be run on std's scope and on ours.
+macro_rules! on_both {
+    ($name:literal, |$s:ident, $log:ident| $body:expr) => {{
+        let run = |scope: &dyn Fn(&Log) -> i32| -> Outcome {
+            let log = Log::default();
+            let result = catch_unwind(AssertUnwindSafe(|| scope(&log)));
+            // They are told apart by one word.
+            let text = |payload| match Box::<dyn std::any::Any + Send>::downcast::<i32>(payload) {
+                Ok(number) => number.to_string(),
+                Err(payload) => message(payload).replace("fiber", "thread"),
+            };
+            (result.map_err(text), log.0.into_inner().unwrap())
+        };
+        let std = run(&|$log| std::thread::scope(|$s| $body));
+        for workers in [1, 2] {
+            let builder = cringle::Builder::new().workers(workers);
+            let ours = run(&|$log| builder.clone().run(|| fiber::scope(|$s| $body)).unwrap());
+            assert_eq!(ours, std, "{}", $name);
+        }
+        println!("{}: {std:?}", $name);
+    }};
+}
+
+#[derive(Default)]
+struct Log(Mutex<Vec<&'static str>>);
+
+impl Log {
+    fn note(&self, what: &'static str) {
+        self.0.lock().unwrap().push(what);
+    }
+}
+
+/// Notes that it was dropped.
+struct Dropped<'a>(&'a Log, &'static str);
+
+impl Drop for Dropped<'_> {
+    fn drop(&mut self) {
+        self.0.note(self.1);
+    }
+}
+
+fn fail(payload: i32) -> i32 {
+    resume_unwind(Box::new(payload))
+}
+
+#[test]
+fn a_scope_ends_as_stds_does() {
+    on_both!("a value", |s, log| {
+        let value = s.spawn(|| 7).join().unwrap();
+        log.note("joined");
+        value
+    });
+    on_both!("a fiber that nobody joins", |s, log| {
+        s.spawn(|| log.note("it ran"));
+        1
+    });
+    on_both!("a panic that is joined", |s, log| {
+        let payload = s.spawn(|| fail(5)).join().unwrap_err();
+        log.note("joined");
+        *payload.downcast::<i32>().unwrap()
+    });
+    on_both!("a panic that nobody joins", |s, log| {
+        s.spawn(|| fail(5));
+        log.note("spawned");
+        1
+    });
+    on_both!("a panic whose handle is dropped after its end", |s, log| {
+        let handle = s.spawn(|| fail(5));
+        while !handle.is_finished() {
+            yield_both();
+        }
+        drop(handle);
+        log.note("dropped");
+        1
+    });
+    on_both!("two panics, one of them joined", |s, _log| {
+        let joined = s.spawn(|| fail(5));
+        s.spawn(|| fail(6));
+        *joined.join().unwrap_err().downcast::<i32>().unwrap()
+    });
+    on_both!("a panic of the closure", |s, log| {
+        s.spawn(|| log.note("it ran"));
+        fail(9)
+    });
+    on_both!("a panic of the closure and one of a fiber", |s, log| {
+        let joined = s.spawn(|| fail(5));
+        drop(joined.join());
+        s.spawn(|| fail(6));
+        log.note("both");
+        fail(9)
+    });
+    on_both!("a panic in a fiber's fiber", |s, log| {
+        let inner = s.spawn(|| {
+            s.spawn(|| {
+                log.note("inner");
+                fail(5)
+            });
+        });
+        inner.join().unwrap();
+        1
+    });
+    on_both!("a scope in a scope that panics", |s, log| {
+        let inner = s.spawn(|| {
+            let _dropped = Dropped(log, "dropped");
+            resume_unwind(Box::new(3))
+        });
+        let payload: Box<dyn std::any::Any + Send> = inner.join().unwrap_err();
+        log.note("joined");
+        *payload.downcast::<i32>().unwrap()
+    });
+    on_both!("a result that nobody takes", |s, log| {
+        s.spawn(|| Dropped(log, "dropped with its fiber"));
+        1
+    });
+    on_both!("a result that a join takes", |s, log| {
+        let value = s.spawn(|| Dropped(log, "dropped by the joiner")).join().unwrap();
+        log.note("joined");
+        drop(value);
+        1
+    });
+}
+
+/// Lets others run, on a thread and on a fiber.
+fn yield_both() {
+    fiber::yield_now();
+    std::thread::yield_now();
+}
+
+#[test]
+fn a_scope_ends_when_its_fibers_and_theirs_have_ended() {
+    on_two_workers(|| {
+        let ended = AtomicUsize::new(0);
+        fiber::scope(|s| {
+            for worker in [0, 1] {
+                spawn_on(worker, s, || {
+                    for worker in [0, 1] {
+                        spawn_on(worker, s, || {
+                            time::sleep(Duration::from_millis(2)).unwrap();
+                            ended.fetch_add(1, Ordering::SeqCst);
+                        });
+                    }
+                });
+            }
+        });
+        assert_eq!(ended.into_inner(), 4);
+    });
+}
+
+// ----- from foreign threads -----
+
+#[test]
+fn a_foreign_thread_spawns_into_a_scope_but_not_locally() {
+    on_two_workers(|| {
+        let worker = fiber::Builder::new().worker(1);
+        let on_one = worker.spawn(|| {
+            let home = here();
+            fiber::scope(|s| {
+                fiber::unblock(|| {
+                    assert_eq!(cringle::runtime::worker(), None);
+                    let local = catch_unwind(AssertUnwindSafe(|| drop(s.spawn_local(|| ()))));
+                    let text = message(local.unwrap_err());
+                    assert!(text.contains("inside of `cringle::run`"), "{text}");
+                    let exit = catch_unwind(AssertUnwindSafe(|| s.on_exit_local(|| ())));
+                    assert!(exit.is_err());
+                    // The scope's own worker starts it, and this thread may wait for it.
+                    assert_eq!(s.spawn(here).join().unwrap(), home);
+                    let placed = fiber::Builder::new().worker(0).spawn_scoped(s, here).unwrap();
+                    assert_ne!(placed.join().unwrap(), home);
+                    let nowhere = fiber::Builder::new().worker(2).spawn_scoped(s, here);
+                    assert_eq!(nowhere.unwrap_err().kind(), ErrorKind::InvalidInput);
+                    s.spawn_daemon(|| fiber::sleep(FOREVER));
+                    s.spawn(|| s.spawn(|| ()));
+                });
+            });
+        });
+        on_one.unwrap().join().unwrap();
+    });
+}
+
+// ----- what nobody claims -----
+
+/// It names the thread that it is dropped on. Not `Send`: it must be the one it was made on.
+struct Homing<'a>(&'a Mutex<Vec<(ThreadId, ThreadId)>>, ThreadId, PhantomData<Rc<()>>);
+
+impl<'a> Homing<'a> {
+    fn new(drops: &'a Mutex<Vec<(ThreadId, ThreadId)>>) -> Homing<'a> {
+        Homing(drops, here(), PhantomData)
+    }
+}
+
+impl Drop for Homing<'_> {
+    fn drop(&mut self) {
+        self.0.lock().unwrap().push((self.1, here()));
+    }
+}
+
+#[test]
+fn what_nobody_claims_dies_on_the_worker_that_made_it() {
+    let drops = Mutex::new(Vec::new());
+    on_two_workers(|| {
+        fiber::scope(|s| {
+            for worker in [0, 1] {
+                spawn_on(worker, s, || {
+                    // Whether the handle is dropped before, after, or never.
+                    drop(s.spawn_local(|| Homing::new(&drops)));
+                    let handle = s.spawn_local(|| Homing::new(&drops));
+                    while !handle.is_finished() {
+                        fiber::yield_now();
+                    }
+                    drop(handle);
+                    std::mem::forget(s.spawn_local(|| ()));
+                    // One that a failure leaves behind, whose `Ok` is not `Send`.
+                    let failed: Result<(), io::Error> = fiber::try_scope(|t| {
+                        t.spawn_local(|| Ok(Homing::new(&drops)));
+                        let fails = || -> Result<Homing<'_>, io::Error> {
+                            let _homing = Homing::new(&drops);
+                            fiber::yield_now();
+                            Err(ErrorKind::NotFound.into())
+                        };
+                        t.spawn_local(fails);
+                        t.spawn_local(|| {
+                            let homing = Homing::new(&drops);
+                            drop(time::sleep(FOREVER));
+                            Ok(homing)
+                        });
+                        Ok(())
+                    });
+                    assert_eq!(failed.unwrap_err().kind(), ErrorKind::NotFound);
+                    // One that is not `Send`, in an exit.
+                    let homing = Homing::new(&drops);
+                    s.on_exit_local(move || drop(homing));
+                });
+            }
+        });
+    });
+    let drops = drops.into_inner().unwrap();
+    assert_eq!(drops.len(), 2 * 6);
+    assert!(drops.iter().all(|(made, dropped)| made == dropped), "{drops:?}");
+}
+
+// ----- daemons -----
+
+#[test]
+fn daemons_are_cancelled_when_the_others_have_ended_and_waited_for() {
+    on_two_workers(|| {
+        let (served, log) = (AtomicUsize::new(0), Log::default());
+        fiber::scope(|s| {
+            for worker in [0, 1] {
+                spawn_on(worker, s, || {
+                    s.spawn_daemon_local(|| {
+                        let error = loop {
+                            if let Err(error) = time::sleep(Duration::from_micros(100)) {
+                                break error;
+                            }
+                            served.fetch_add(1, Ordering::SeqCst);
+                        };
+                        assert_cancelled(&error);
+                        fiber::protect(|| time::sleep(Duration::from_millis(1))).unwrap();
+                        log.note("daemon");
+                    });
+                    while served.load(Ordering::SeqCst) < 5 {
+                        fiber::yield_now();
+                    }
+                    cancel::check().unwrap();
+                    log.note("other");
+                });
+            }
+            s.spawn_daemon(fiber::park);
+        });
+        log.note("scope");
+        // The caller is not cancelled with them.
+        cancel::check().unwrap();
+        assert_eq!(log.0.into_inner().unwrap(), ["other", "other", "daemon", "daemon", "scope"]);
+    });
+}
+
+#[test]
+fn a_scope_of_daemons_alone_ends_at_once() {
+    on_two_workers(|| {
+        fiber::scope(|s| {
+            s.spawn_daemon(|| fiber::sleep(FOREVER));
+            s.spawn_daemon_local(|| {
+                // One that a daemon makes when it is dismissed is dismissed too.
+                assert_cancelled(&time::sleep(FOREVER).unwrap_err());
+                s.spawn_daemon(|| assert_cancelled(&cancel::check().unwrap_err()));
+                // One that is no daemon is waited for; the scope is not cancelled.
+                s.spawn(|| time::sleep(Duration::from_millis(1)).unwrap());
+            });
+            assert!(!s.is_cancelled());
+        });
+    });
+}
+
+#[test]
+fn a_daemons_panic_is_a_fibers() {
+    let payload = catch_unwind(|| {
+        on_one_worker(|| fiber::scope(|s| s.spawn_daemon(|| resume_unwind(Box::new(1)))));
+    });
+    assert_eq!(message(payload.unwrap_err()), "a scoped fiber panicked");
+}
+
+// ----- exits -----
+
+/// How a scope ends.
+#[derive(Clone, Copy, Debug)]
+enum Ending {
+    Return,
+    Panic,
+    FiberPanics,
+    Cancelled,
+    CancelledFromOutside,
+    Deadline,
+}
+
+#[test]
+fn exits_are_called_last_in_first_out_however_the_scope_ends() {
+    use Ending::*;
+    for ending in [Return, Panic, FiberPanics, Cancelled, CancelledFromOutside, Deadline] {
+        let log = Log::default();
+        let ran = AssertUnwindSafe(|| {
+            on_two_workers(|| {
+                let body = || {
+                    fiber::scope(|s| {
+                        let log = &log;
+                        let exit = move |what| {
+                            move || {
+                                // Nothing is cancelled here, nobody unwinds, and it may wait.
+                                cancel::check().unwrap();
+                                assert!(!fiber::panicking());
+                                time::sleep(Duration::from_micros(100)).unwrap();
+                                fiber::unblock(|| log.note(what));
+                            }
+                        };
+                        s.on_exit(exit("first"));
+                        s.on_exit_local(exit("second"));
+                        spawn_on(1, s, move || {
+                            s.on_exit_local(exit("third, on the other worker"));
+                            s.on_exit(exit("fourth"));
+                        })
+                        .join()
+                        .unwrap();
+                        s.spawn(move || {
+                            drop(time::sleep(Duration::from_millis(1)));
+                            log.note("a fiber");
+                        });
+                        match ending {
+                            Return => {}
+                            Panic => panic!("on purpose"),
+                            FiberPanics => drop(s.spawn(|| panic!("on purpose"))),
+                            Cancelled => s.cancel(),
+                            CancelledFromOutside | Deadline => fiber::sleep(FOREVER),
+                        }
+                    });
+                    Ok(())
+                };
+                match ending {
+                    Deadline => time::timeout(Duration::from_millis(2), body),
+                    CancelledFromOutside => fiber::scope(|s| {
+                        let inner = s.spawn_local(body);
+                        let_others_wait();
+                        time::sleep(Duration::from_millis(1)).unwrap();
+                        s.cancel();
+                        assert_unwound(inner.join());
+                        Ok(())
+                    }),
+                    _ => body(),
+                }
+            })
+        });
+        let result = catch_unwind(ran);
+        match ending {
+            Panic => assert_eq!(message(result.unwrap_err()), "on purpose"),
+            FiberPanics => assert_eq!(message(result.unwrap_err()), "a scoped fiber panicked"),
+            Deadline => {
+                assert_elapsed(&result.unwrap().unwrap_err(), Duration::from_millis(2));
+            }
+            _ => result.unwrap().unwrap(),
+        }
+        let expected = ["a fiber", "fourth", "third, on the other worker", "second", "first"];
+        assert_eq!(log.0.into_inner().unwrap(), expected, "{ending:?}");
+    }
+}
+
+#[test]
+fn local_exits_run_on_the_worker_that_registered_them() {
+    let calls = Mutex::new(Vec::new());
+    on_two_workers(|| {
+        for owner in [0, 1] {
+            fiber::scope(|outer| {
+                spawn_on(owner, outer, || {
+                    fiber::scope(|s| {
+                        for worker in [0, 1] {
+                            spawn_on(worker, s, || {
+                                let (local, registrant) = (Rc::new(Cell::new(1)), here());
+                                let clone = Rc::clone(&local);
+                                let calls = &calls;
+                                s.on_exit_local(move || {
+                                    clone.set(clone.get() + 1);
+                                    drop(clone);
+                                    calls.lock().unwrap().push((registrant, here()));
+                                });
+                                // Theirs is used on at the same time.
+                                (0..5).for_each(|_| drop(Rc::clone(&local)));
+                            });
+                        }
+                        // The owner's scope is cancelled: they are called all the same.
+                        s.cancel();
+                    });
+                });
+            });
+        }
+    });
+    let calls = calls.into_inner().unwrap();
+    assert_eq!(calls.len(), 4);
+    assert!(calls.iter().all(|(registrant, called)| registrant == called), "{calls:?}");
+}
+
+#[test]
+fn an_exits_panic_is_raised_and_keeps_no_other_from_being_called() {
+    let log = Log::default();
+    let ran = catch_unwind(AssertUnwindSafe(|| {
+        on_two_workers(|| {
+            fiber::scope(|s| {
+                s.on_exit(|| log.note("last"));
+                s.on_exit(|| resume_unwind(Box::new("second panic")));
+                spawn_on(1, s, || s.on_exit_local(|| resume_unwind(Box::new("first panic"))));
+                s.on_exit(|| log.note("first"));
+                spawn_on(1, s, || ()).join().unwrap();
+            });
+        });
+    }));
+    // The one on the other worker may be registered before or after the last one.
+    assert!(message(ran.unwrap_err()).ends_with("panic"));
+    assert_eq!(log.0.into_inner().unwrap(), ["first", "last"]);
+}
+
+/// An exit may register another one, and start fibers, which are waited for before the next.
+#[test]
+fn an_exit_may_use_its_scope() {
+    let log = Log::default();
+    on_two_workers(|| {
+        fiber::scope(|s| {
+            s.on_exit(|| log.note("last"));
+            s.on_exit(|| {
+                log.note("exit");
+                s.on_exit(|| log.note("an exit's exit"));
+                s.spawn(|| {
+                    time::sleep(Duration::from_millis(1)).unwrap();
+                    log.note("an exit's fiber");
+                });
+            });
+        });
+    });
+    let expected = ["exit", "an exit's fiber", "an exit's exit", "last"];
+    assert_eq!(log.0.into_inner().unwrap(), expected);
+}
+
+// ----- scopes that fail as a whole -----
+
+type Tried = Result<(), io::Error>;
+
+fn not_found() -> Tried {
+    Err(ErrorKind::NotFound.into())
+}
+
+/// One that is cut short, and says so.
+fn cut_short(log: &Log) -> Tried {
+    let result = time::sleep(FOREVER);
+    log.note("cut short");
+    result
+}
+
+#[test]
+fn the_first_failure_cancels_the_siblings_and_is_what_is_returned() {
+    for worker in [0, 1] {
+        let log = Log::default();
+        let result: Tried = on_two_workers(|| {
+            fiber::try_scope(|s| {
+                for _ in 0..3 {
+                    s.spawn(|| cut_short(&log));
+                    s.spawn_local(|| cut_short(&log));
+                }
+                s.spawn_daemon(|| cut_short(&log));
+                s.spawn_local(|| fiber::scope(|t| spawn_on(worker, t, not_found).join().unwrap()));
+                // What the closure waits for ends too; it is not what came first.
+                cut_short(&log)
+            })
+        });
+        assert_eq!(result.unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(log.0.into_inner().unwrap().len(), 8);
+    }
+}
+
+#[test]
+fn a_failure_that_is_a_panic_is_raised_when_all_have_ended() {
+    let log = Log::default();
+    let ran = catch_unwind(AssertUnwindSafe(|| {
+        on_two_workers(|| {
+            fiber::try_scope(|s| {
+                s.spawn(|| cut_short(&log));
+                s.spawn_local(|| -> Tried { resume_unwind(Box::new(31)) });
+                s.spawn_local(|| -> Tried {
+                    drop(time::sleep(FOREVER));
+                    panic!("later");
+                });
+                fiber::sleep(FOREVER);
+                Ok(())
+            })
+        })
+    }));
+    assert_eq!(*ran.unwrap_err().downcast::<i32>().unwrap(), 31);
+    assert_eq!(log.0.into_inner().unwrap(), ["cut short"]);
+}
+
+#[test]
+fn the_closures_own_failure_cancels_its_fibers() {
+    let log = Log::default();
+    let result = on_two_workers(|| {
+        fiber::try_scope(|s| {
+            s.spawn(|| cut_short(&log));
+            s.spawn_local(|| cut_short(&log));
+            let_others_wait();
+            not_found()
+        })
+    });
+    assert_eq!(result.unwrap_err().kind(), ErrorKind::NotFound);
+    let ran = catch_unwind(AssertUnwindSafe(|| {
+        on_two_workers(|| {
+            fiber::try_scope(|s| -> Tried {
+                s.spawn(|| cut_short(&log));
+                panic!("the closure");
+            })
+        })
+    }));
+    assert_eq!(message(ran.unwrap_err()), "the closure");
+    assert_eq!(log.0.into_inner().unwrap().len(), 3);
+}
+
+/// A failure is whose who asks for it.
+#[test]
+fn a_failure_that_a_join_waits_for_is_the_joiners_alone() {
+    on_one_worker(|| {
+        let result: Tried = fiber::try_scope(|s| {
+            let goes_on = s.spawn_local(|| time::sleep(Duration::from_millis(1)));
+            let fails = s.spawn_local(not_found);
+            // The join is waiting when it fails.
+            assert_eq!(fails.join().unwrap().unwrap_err().kind(), ErrorKind::NotFound);
+            let panics = s.spawn_local(|| -> Tried { resume_unwind(Box::new(1)) });
+            assert!(panics.join().is_err());
+            let joined = s.spawn_local(|| {
+                // Not only the closure's joins.
+                let fails = s.spawn_local(not_found);
+                drop(fails.join_cancellable()?);
+                Ok(())
+            });
+            joined.join().unwrap()?;
+            assert!(!s.is_cancelled());
+            goes_on.join().unwrap()
+        });
+        result.unwrap();
+    });
+}
+
+/// Nobody waited: the scope is cancelled. A join that takes it afterwards has it to itself.
+#[test]
+fn a_failure_that_a_join_takes_later_is_not_reported_again() {
+    on_one_worker(|| {
+        let log = Log::default();
+        let result: Tried = fiber::try_scope(|s| {
+            s.spawn_local(|| {
+                drop(cut_short(&log));
+                Ok(())
+            });
+            let fails = s.spawn_local(not_found);
+            while !fails.is_finished() {
+                fiber::protect(fiber::yield_now);
+            }
+            assert!(s.is_cancelled());
+            assert_eq!(fails.join().unwrap().unwrap_err().kind(), ErrorKind::NotFound);
+            let panics = s.spawn_local(|| -> Tried { resume_unwind(Box::new(1)) });
+            assert!(panics.join().is_err());
+            Ok(())
+        });
+        result.unwrap();
+        assert_eq!(log.0.into_inner().unwrap(), ["cut short"]);
+    });
+}
+
+#[test]
+fn errors_after_a_cancel_on_purpose_are_no_failures() {
+    on_two_workers(|| {
+        let result: Tried = fiber::try_scope(|s| {
+            for worker in [0, 1] {
+                s.spawn(move || {
+                    let _ = worker;
+                    time::sleep(FOREVER)
+                });
+            }
+            s.spawn_local(|| {
+                fiber::park();
+                Ok(())
+            });
+            let_others_wait();
+            s.cancel();
+            Ok(())
+        });
+        result.unwrap();
+        // But what the closure itself says counts, and so does a panic.
+        let result: Tried = fiber::try_scope(|s| {
+            s.cancel();
+            cancel::check()
+        });
+        assert_cancelled(&result.unwrap_err());
+        let result: Tried = fiber::try_scope(|s| {
+            s.cancel();
+            fiber::park();
+            Ok(())
+        });
+        assert_cancelled(&result.unwrap_err());
+    });
+}
+
+#[test]
+fn a_try_scope_within_what_is_cancelled_fails_by_that() {
+    const LIMIT: Duration = Duration::from_millis(2);
+    on_two_workers(|| {
+        for unwinds in [false, true] {
+            let result = time::timeout(LIMIT, || {
+                fiber::try_scope(|s| {
+                    s.spawn(move || match unwinds {
+                        false => time::sleep(FOREVER),
+                        true => {
+                            fiber::sleep(FOREVER);
+                            Ok(())
+                        }
+                    });
+                    Ok(())
+                })
+            });
+            assert_elapsed(&result.unwrap_err(), LIMIT);
+        }
+    });
+}
+
+#[test]
+fn a_daemons_failure_fails_the_scope_unless_it_was_dismissed() {
+    on_two_workers(|| {
+        let result: Tried = fiber::try_scope(|s| {
+            s.spawn_daemon(not_found);
+            time::sleep(FOREVER)
+        });
+        assert_eq!(result.unwrap_err().kind(), ErrorKind::NotFound);
+        let result: Tried = fiber::try_scope(|s| {
+            s.spawn_daemon(|| time::sleep(FOREVER));
+            s.spawn_daemon_local(|| time::sleep(FOREVER));
+            s.spawn(|| Ok(()));
+            Ok(())
+        });
+        result.unwrap();
+    });
+}
+
+/// Handles may be forgotten, and joined by others than who spawned them: the counts are right.
+#[test]
+fn handles_may_go_anywhere() {
+    on_two_workers(|| {
+        for _ in 0..100 {
+            let joined = AtomicBool::new(false);
+            let result: Tried = fiber::try_scope(|s| {
+                std::mem::forget(s.spawn(|| Ok(())));
+                let handle = s.spawn(|| -> Tried { not_found() });
+                s.spawn(|| {
+                    joined.store(handle.join().unwrap().is_err(), Ordering::SeqCst);
+                    Ok(())
+                });
+                Ok(())
+            });
+            // Whether the join was waiting is a race; who took it is not.
+            match result {
+                Ok(()) => assert!(joined.into_inner()),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::NotFound),
+            }
+        }
+    });
+}
+
+/// An error that is not `Clone`, borrows, and must be dropped once.
+#[test]
+fn errors_that_are_not_returned_are_dropped_before_the_scope_ends() {
+    struct Atomic<'a>(&'a AtomicUsize);
+    impl Drop for Atomic<'_> {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    struct Error<'a>(#[allow(dead_code, reason = "for its destructor")] Option<Atomic<'a>>);
+    impl From<io::Error> for Error<'_> {
+        fn from(_: io::Error) -> Self {
+            Error(None)
+        }
+    }
+    let drops = AtomicUsize::new(0);
+    let result: Result<(), Error<'_>> = on_two_workers(|| {
+        fiber::try_scope(|s| {
+            for _ in 0..10 {
+                s.spawn(|| -> Result<(), Error<'_>> { Err(Error(Some(Atomic(&drops)))) });
+            }
+            Ok(())
+        })
+    });
+    assert_eq!(drops.load(Ordering::SeqCst), 9, "all but the first");
+    drop(result);
+    assert_eq!(drops.into_inner(), 10);
+}

@@ -1,0 +1,311 @@
+//! Operations that the kernel does not give up: they are waited for, whatever a deadline says, and a
+//! line on standard error says who waits for what (**I1**).
+
+mod child;
+mod disk;
+mod tools;
+
+use cringle::fs::{File, OpenOptions};
+use cringle::{Builder, fiber, time};
+use std::cell::Cell;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+use tools::*;
+
+/// After so long a wait that outlasts its cancel is reported.
+const REPORTED_AFTER: Duration = Duration::from_secs(5);
+const LIMIT: Duration = Duration::from_millis(20);
+const BLOCK: usize = 4096;
+
+// ----- reports -----
+
+/// Whoever still is in the wait that was to end is reported, once; whoever has left it is not.
+#[test]
+fn a_wait_that_outlasts_its_cancel_is_reported_once_and_no_other_is() {
+    let name = "a_wait_that_outlasts_its_cancel_is_reported_once_and_no_other_is";
+    let Some(output) = child::run(name) else {
+        let named = |name: &str| fiber::Builder::new().name(name.into());
+        return on_one_worker(|| {
+            let over = Cell::new(false);
+            fiber::scope(|s| {
+                // The worker is never idle.
+                s.spawn_local(|| {
+                    while !over.get() {
+                        fiber::yield_now();
+                    }
+                });
+                let stays = named("stays").spawn_scoped_local(s, || {
+                    let wait = || {
+                        fiber::unblock(|| std::thread::sleep(REPORTED_AFTER * 3 / 2));
+                        Ok(())
+                    };
+                    time::timeout(LIMIT, wait).unwrap();
+                });
+                // It is asked to end while it waits for a scope; then it has left what was cancelled.
+                let leaves = named("leaves").spawn_scoped_local(s, || {
+                    let scope = || {
+                        fiber::scope(|t| drop(t.spawn_local(fiber::park)));
+                        Ok(())
+                    };
+                    time::timeout(LIMIT, scope).unwrap_err();
+                    time::sleep(REPORTED_AFTER * 5 / 4).unwrap();
+                });
+                // It leaves by a protected call, in which nothing is to end.
+                named("protects")
+                    .spawn_scoped_local(s, || {
+                        let result = time::timeout(LIMIT, || {
+                            let ended = time::sleep(Duration::MAX);
+                            fiber::protect(|| time::sleep(REPORTED_AFTER * 5 / 4))?;
+                            ended
+                        });
+                        assert_elapsed(&result.unwrap_err(), LIMIT);
+                    })
+                    .unwrap();
+                stays.unwrap().join().unwrap();
+                leaves.unwrap().join().unwrap();
+                over.set(true);
+            });
+        });
+    };
+    let said = child::said(&output);
+    assert!(output.status.success(), "{said}");
+    let reports: Vec<_> = said.lines().filter(|line| line.contains("still waits for")).collect();
+    assert_eq!(reports.len(), 1, "{said}");
+    for what in ["'stays'", "out of time 5 s ago", "a closure on the blocking pool"] {
+        assert!(reports[0].contains(what), "{said}");
+    }
+}
+
+// ----- a frozen file system -----
+
+/// A file system of its own, on a loop device; thawed and unmounted in the end.
+struct Mount {
+    directory: tempfile::TempDir,
+    device: Option<String>,
+    mounted: bool,
+}
+
+impl Mount {
+    /// `Err` says why it cannot be had here.
+    fn new() -> Result<Mount, String> {
+        let directory = disk::directory();
+        let image = directory.path().join("image");
+        let file = std::fs::File::create(&image).map_err(|e| e.to_string())?;
+        file.set_len(64 << 20).map_err(|e| e.to_string())?;
+        std::fs::create_dir(directory.path().join("mount")).map_err(|e| e.to_string())?;
+        let mut mount = Mount { directory, device: None, mounted: false };
+        let image = image.to_str().unwrap();
+        done_by("mkfs.ext4", &["-q", "-F", image])?;
+        let device = done_by("losetup", &["--find", "--show", image])?;
+        mount.device = Some(device.trim().to_owned());
+        done_by("mount", &[device.trim(), mount.path().to_str().unwrap()])?;
+        mount.mounted = true;
+        Ok(mount)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.path().join("mount")
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let path = self.path();
+        if self.mounted {
+            thaw(&path);
+            done_by("umount", &[path.to_str().unwrap()]).unwrap();
+        }
+        if let Some(device) = &self.device {
+            done_by("losetup", &["--detach", device]).unwrap();
+        }
+    }
+}
+
+/// What the command wrote, or why it did not succeed.
+fn done_by(command: &str, arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new(command).args(arguments).output();
+    let output = output.map_err(|e| format!("{command}: {e}"))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(format!("{command}: {}", String::from_utf8_lossy(&output.stderr))),
+    }
+}
+
+const FIFREEZE: libc::Ioctl = 0xC004_5877_u32 as libc::Ioctl;
+const FITHAW: libc::Ioctl = 0xC004_5878_u32 as libc::Ioctl;
+
+fn freeze(path: &Path) -> std::io::Result<()> {
+    let directory = std::fs::File::open(path)?;
+    // SAFETY: the request takes no argument.
+    match unsafe { libc::ioctl(directory.as_raw_fd(), FIFREEZE, 0) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+/// Harmless where nothing is frozen.
+fn thaw(path: &Path) {
+    if let Ok(directory) = std::fs::File::open(path) {
+        // SAFETY: the request takes no argument.
+        unsafe { libc::ioctl(directory.as_raw_fd(), FITHAW, 0) };
+    }
+}
+
+/// How long the file system stays frozen.
+const FROZEN_FOR: Duration = Duration::from_secs(7);
+
+#[test]
+fn a_write_to_a_frozen_file_system_outlasts_its_deadline_and_its_outcome_is_right() {
+    const WHERE: &str = "CRINGLE_TEST_FROZEN";
+    let name = "a_write_to_a_frozen_file_system_outlasts_its_deadline_and_its_outcome_is_right";
+    if let Some(path) = std::env::var_os(WHERE) {
+        return write_to_frozen(Path::new(&path));
+    }
+    let mount = match Mount::new() {
+        Ok(mount) => mount,
+        Err(why) => return println!("skipped: no file system to freeze can be had here: {why}"),
+    };
+    let path = mount.path();
+    // Whatever becomes of the child, nothing stays frozen.
+    let (ended, end) = mpsc::channel::<()>();
+    let output = std::thread::scope(|s| {
+        let path = &path;
+        s.spawn(move || {
+            let _ = end.recv_timeout(8 * FROZEN_FOR);
+            thaw(path);
+        });
+        let output = child::run_with(name, |command| command.env(WHERE, path));
+        drop(ended);
+        output.expect("this is no child")
+    });
+    let said = child::said(&output);
+    println!("{said}");
+    assert!(output.status.success());
+    if said.contains("skipped:") {
+        return;
+    }
+    let reports: Vec<_> = said.lines().filter(|line| line.contains("still waits for")).collect();
+    assert_eq!(reports.len(), 2);
+    for worker in [0, 1] {
+        let who = format!("'writer {worker}' was out of time 5 s ago");
+        assert!(reports.iter().any(|line| line.contains(&who) && line.contains("write")));
+    }
+}
+
+fn write_to_frozen(mount: &Path) {
+    let paths = [0, 1].map(|n| mount.join(n.to_string()));
+    for path in &paths {
+        std::fs::write(path, [1; BLOCK]).unwrap();
+        std::fs::File::open(path).unwrap().sync_all().unwrap();
+    }
+    let files = paths.each_ref().map(|path| OpenOptions::new().write(true).open(path).unwrap());
+    if let Err(why) = freeze(mount) {
+        return println!("skipped: the file system cannot be frozen: {why}");
+    }
+    let begin = Instant::now();
+    let outcomes = std::thread::scope(|threads| {
+        threads.spawn(|| {
+            std::thread::sleep(FROZEN_FOR);
+            thaw(mount);
+        });
+        Builder::new().workers(2).run(|| write_on_both_workers(&files))
+    });
+    for (outcome, path) in outcomes.unwrap().into_iter().zip(&paths) {
+        assert!(begin.elapsed() >= FROZEN_FOR, "the deadline was no bound");
+        let now = std::fs::read(path).unwrap();
+        match outcome {
+            Ok(()) => assert!(now == [2; BLOCK], "it was done"),
+            Err(error) => {
+                assert_elapsed(&error, LIMIT);
+                assert!(now == [1; BLOCK], "it was given up");
+            }
+        }
+    }
+}
+
+/// One worker is idle meanwhile, the other busy: on both only the writer waits, and it is reported.
+fn write_on_both_workers(files: &[File; 2]) -> Vec<std::io::Result<()>> {
+    fiber::scope(|s| {
+        let writers = [0, 1].map(|worker| {
+            let writer = fiber::Builder::new().worker(worker).name(format!("writer {worker}"));
+            let write = move || {
+                // Never alone: it goes through the ring.
+                let company = fiber::spawn_local(fiber::yield_now);
+                let result = time::timeout(LIMIT, || files[worker].write_all_at(&[2; BLOCK], 0));
+                company.join().unwrap();
+                result
+            };
+            writer.spawn_scoped(s, write).unwrap()
+        });
+        spawn_on(1, s, || {
+            let begin = Instant::now();
+            while begin.elapsed() < FROZEN_FOR * 9 / 10 {
+                fiber::yield_now();
+            }
+        });
+        let mut turns = 0;
+        while !writers.iter().all(|writer| writer.is_finished()) {
+            time::sleep(LIMIT).unwrap();
+            turns += 1;
+        }
+        assert!(turns > 10, "others go on");
+        writers.into_iter().map(|writer| writer.join().unwrap()).collect()
+    })
+}
+
+// ----- the kernel's own threads -----
+
+/// Buffered writes and syncs are done by threads of the kernel, of which there are few: most wait for
+/// one, some are under way. Those that were given up have not happened, all others have.
+#[test]
+fn what_sits_in_the_kernels_threads_is_cancelled_there_or_done() {
+    const FIBERS: usize = 300;
+    const ROUNDS: usize = 6;
+    let directory = disk::directory();
+    let path = directory.path().join("file");
+    std::fs::write(&path, vec![0; FIBERS * BLOCK]).unwrap();
+    let (done, given_up) = (Cell::new(0), Cell::new(0));
+    on_one_worker(|| {
+        let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        for round in 1..=ROUNDS {
+            let outcomes: Vec<_> = fiber::scope(|s| {
+                let handles: Vec<_> = (0..FIBERS)
+                    .map(|n| {
+                        let file = &file;
+                        s.spawn_local(move || {
+                            let limit = Duration::from_micros((n * 37 % 3000) as u64);
+                            let write = || file.write_at(&[round as u8; BLOCK], (n * BLOCK) as u64);
+                            let written = time::timeout(limit, write);
+                            // A sync leaves nothing to be seen, but must end.
+                            drop(time::timeout(limit, || file.sync_all()));
+                            written
+                        })
+                    })
+                    .collect();
+                handles.into_iter().map(|handle| handle.join().unwrap()).collect()
+            });
+            let bytes = std::fs::read(&path).unwrap();
+            for (n, outcome) in outcomes.into_iter().enumerate() {
+                let block = &bytes[n * BLOCK..(n + 1) * BLOCK];
+                let is_new = block.iter().all(|&byte| byte == round as u8);
+                match outcome {
+                    Ok(count) => {
+                        assert!(count == BLOCK && is_new, "block {n} was written");
+                        done.set(done.get() + 1);
+                    }
+                    Err(error) => {
+                        assert!(cringle::cancel::reason(&error).is_some(), "{error:?}");
+                        assert!(!is_new, "block {n} was given up");
+                        given_up.set(given_up.get() + 1);
+                    }
+                }
+            }
+        }
+    });
+    println!("{} writes were done, {} given up", done.get(), given_up.get());
+    assert!(given_up.get() > 0);
+}

@@ -1,0 +1,361 @@
+//! Fibers that unwind: their destructors wait for others of the same worker, nothing hangs or aborts,
+//! and each fiber knows of itself whether it unwinds (**I8**).
+
+mod child;
+mod tools;
+
+use cringle::fs::File;
+use cringle::{cancel, fiber, time};
+use std::cell::{Cell, RefCell};
+use std::io::{BufWriter, ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::rc::Rc;
+use std::time::Duration;
+use tools::*;
+
+/// Calls this when it is dropped.
+struct OnDrop<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// Runs `f` in a destructor of a fiber that unwinds by a panic with a hook, as a program's own.
+fn while_unwinding(f: impl FnMut()) {
+    let unwinds = AssertUnwindSafe(|| {
+        let _f = OnDrop(f);
+        panic!("on purpose");
+    });
+    catch_unwind(unwinds).unwrap_err();
+}
+
+fn wait_for(flag: &Cell<bool>) {
+    while !flag.get() {
+        fiber::yield_now();
+    }
+}
+
+// ----- a writer that a panic drops, and its reader -----
+
+const MUCH: usize = 4 << 20;
+
+/// What the destructor of the `BufWriter` writes does not fit into the stream: its reader, a fiber of
+/// the same worker, must run meanwhile.
+fn drop_a_full_writer(reader: File, writer: File) {
+    on_one_worker(|| {
+        fiber::scope(|s| {
+            let reads = s.spawn_local(move || {
+                let mut all = Vec::new();
+                (&reader).read_to_end(&mut all).unwrap();
+                all
+            });
+            let writes = s.spawn_local(move || {
+                let mut writer = BufWriter::with_capacity(MUCH + 1, writer);
+                writer.write_all(&vec![7; MUCH]).unwrap();
+                assert_eq!(writer.buffer().len(), MUCH);
+                panic!("with all of it still to be written");
+            });
+            assert_eq!(message(writes.join().unwrap_err()), "with all of it still to be written");
+            assert!(reads.join().unwrap() == vec![7; MUCH]);
+        });
+    });
+}
+
+#[test]
+fn a_panic_drops_a_full_writer_whose_reader_is_of_the_same_worker() {
+    child::must_succeed("a_panic_drops_a_full_writer_whose_reader_is_of_the_same_worker", || {
+        let (reader, writer) = pipe();
+        drop_a_full_writer(reader, writer);
+        let (reader, writer) = UnixStream::pair().unwrap();
+        drop_a_full_writer(OwnedFd::from(reader).into(), OwnedFd::from(writer).into());
+    });
+}
+
+/// Also when it is a cancel that unwinds it: what was begun is completed.
+#[test]
+fn a_cancel_drops_a_full_writer_whose_reader_is_of_the_same_worker() {
+    child::must_succeed("a_cancel_drops_a_full_writer_whose_reader_is_of_the_same_worker", || {
+        let (reader, writer) = pipe();
+        on_one_worker(|| {
+            let reads = fiber::spawn_local(move || {
+                fiber::protect(|| {
+                    let mut all = Vec::new();
+                    (&reader).read_to_end(&mut all).unwrap();
+                    all
+                })
+            });
+            fiber::scope(|s| {
+                let writes = s.spawn_local(move || {
+                    let mut writer = BufWriter::with_capacity(MUCH + 1, writer);
+                    writer.write_all(&vec![7; MUCH]).unwrap();
+                    fiber::park();
+                });
+                let_others_wait();
+                s.cancel();
+                assert_unwound(writes.join());
+            });
+            assert!(reads.join().unwrap() == vec![7; MUCH]);
+        });
+    });
+}
+
+// ----- who unwinds -----
+
+#[test]
+fn two_are_suspended_in_destructors_while_a_third_panics() {
+    child::must_succeed("two_are_suspended_in_destructors_while_a_third_panics", || {
+        on_one_worker(|| {
+            let (go, checks) = (Cell::new(false), Cell::new(0));
+            fiber::scope(|s| {
+                let suspended = [1, 2].map(|n| {
+                    let (go, checks) = (&go, &checks);
+                    s.spawn_local(move || {
+                        let _waits = OnDrop(|| {
+                            assert!(fiber::panicking());
+                            wait_for(go);
+                            // After each wait, whoever else has begun and ended to unwind meanwhile.
+                            assert!(fiber::panicking());
+                            time::sleep(Duration::from_millis(n)).unwrap();
+                            assert!(fiber::panicking());
+                            checks.set(checks.get() + 1);
+                        });
+                        panic!("one of two");
+                    })
+                });
+                fiber::yield_now();
+                assert!(std::thread::panicking() && !fiber::panicking());
+                for suspends in [false, true] {
+                    let panics = s.spawn_local(move || {
+                        assert!(!fiber::panicking());
+                        let _at_the_end = OnDrop(|| assert!(fiber::panicking()));
+                        let _on_the_way = OnDrop(|| {
+                            assert!(fiber::panicking());
+                            if suspends {
+                                fiber::yield_now();
+                                assert!(fiber::panicking());
+                            }
+                        });
+                        panic!("the third");
+                    });
+                    assert_eq!(message(panics.join().unwrap_err()), "the third");
+                    assert!(!fiber::panicking());
+                }
+                // And one that does not panic.
+                s.spawn_local(|| {
+                    let _at_the_end = OnDrop(|| assert!(!fiber::panicking()));
+                    fiber::yield_now();
+                    assert!(!fiber::panicking());
+                });
+                fiber::yield_now();
+                go.set(true);
+                for unwinds in suspended {
+                    assert_eq!(message(unwinds.join().map(drop).unwrap_err()), "one of two");
+                    assert!(!fiber::panicking());
+                }
+            });
+            assert_eq!(checks.get(), 2);
+            assert!(!fiber::panicking() && !std::thread::panicking());
+        });
+    });
+}
+
+/// Each way in which the library itself begins an unwinding, while another fiber is suspended in a
+/// destructor: a cancel that comes then ends none of the waits in the destructors.
+#[test]
+fn however_a_fiber_came_to_unwind_no_cancel_disturbs_its_destructors() {
+    let name = "however_a_fiber_came_to_unwind_no_cancel_disturbs_its_destructors";
+    child::must_succeed(name, || {
+        let ways: [(&str, fn()); 6] = [
+            ("a panic", || panic!("its own")),
+            ("a panic in unblock", || fiber::unblock(|| panic!("on a thread of the pool"))),
+            ("a panic handed on by unblock", || fiber::unblock(|| resume_unwind(Box::new(1)))),
+            ("a scope's", || {
+                fiber::scope(|s| {
+                    s.spawn_local(|| resume_unwind(Box::new(1)));
+                });
+            }),
+            ("a scope's closure", || fiber::scope(|_| panic!("the closure"))),
+            ("a try_scope's", || {
+                let result = fiber::try_scope(|s| {
+                    s.spawn_local(|| -> std::io::Result<()> { panic!("a fiber of it") });
+                    Ok(())
+                });
+                result.unwrap();
+            }),
+        ];
+        for (way, unwind) in ways {
+            on_one_worker(|| {
+                let (go, over) = (Cell::new(false), Cell::new(false));
+                fiber::scope(|s| {
+                    let other = s.spawn_local(|| while_unwinding(|| wait_for(&go)));
+                    fiber::yield_now();
+                    fiber::scope(|t| {
+                        let unwinds = t.spawn_local(|| {
+                            let _waits = OnDrop(|| {
+                                assert!(fiber::panicking(), "{way}");
+                                fiber::yield_now();
+                                fiber::sleep(Duration::from_millis(1));
+                                cancel::check().unwrap();
+                                over.set(true);
+                            });
+                            unwind();
+                        });
+                        let_others_wait();
+                        t.cancel();
+                        unwinds.join().unwrap_err();
+                    });
+                    assert!(over.get(), "{way}");
+                    go.set(true);
+                    other.join().unwrap();
+                });
+            });
+        }
+    });
+}
+
+/// Its panic is caught by then: what its locals' destructors do is no unwinding.
+#[test]
+fn the_destructors_of_a_fibers_locals_do_not_unwind_for_its_panic() {
+    thread_local! {
+        static SEEN: RefCell<Vec<bool>> = const { RefCell::new(Vec::new()) };
+    }
+    struct Tells;
+    impl Drop for Tells {
+        fn drop(&mut self) {
+            SEEN.with_borrow_mut(|seen| seen.push(fiber::panicking()));
+        }
+    }
+    cringle::fiber_local! {
+        static LOCAL: Tells = Tells;
+    }
+    child::must_succeed("the_destructors_of_a_fibers_locals_do_not_unwind_for_its_panic", || {
+        on_one_worker(|| {
+            let go = Cell::new(false);
+            fiber::scope(|s| {
+                let other = s.spawn_local(|| while_unwinding(|| wait_for(&go)));
+                fiber::yield_now();
+                let panics = s.spawn_local(|| {
+                    LOCAL.with(|_| ());
+                    panic!("on purpose");
+                });
+                panics.join().unwrap_err();
+                go.set(true);
+                other.join().unwrap();
+            });
+            assert_eq!(SEEN.take(), [false]);
+        });
+    });
+}
+
+// ----- what destructors of unwinding fibers may do -----
+
+/// Nothing is cancelled there, so a deadline bounds nothing: what is in it goes to its end.
+#[test]
+fn a_deadline_in_a_destructor_of_an_unwinding_fiber_ends_nothing() {
+    const LIMIT: Duration = Duration::from_millis(1);
+    child::must_succeed("a_deadline_in_a_destructor_of_an_unwinding_fiber_ends_nothing", || {
+        on_one_worker(|| {
+            let done = Cell::new(0);
+            while_unwinding(|| {
+                for limit in [Duration::ZERO, LIMIT] {
+                    time::timeout(limit, || {
+                        time::sleep(3 * LIMIT).unwrap();
+                        fiber::sleep(LIMIT);
+                        fiber::scope(|s| {
+                            s.spawn_local(|| time::sleep(LIMIT)).join().unwrap().unwrap();
+                        });
+                        cancel::check()
+                    })
+                    .unwrap();
+                    done.set(done.get() + 1);
+                }
+            });
+            assert_eq!(done.get(), 2);
+            // A later one counts again.
+            let error = time::timeout(LIMIT, || time::sleep(Duration::MAX)).unwrap_err();
+            assert_elapsed(&error, LIMIT);
+        });
+    });
+}
+
+#[test]
+fn a_scope_in_a_destructor_of_an_unwinding_fiber_is_a_scope() {
+    child::must_succeed("a_scope_in_a_destructor_of_an_unwinding_fiber_is_a_scope", || {
+        on_two_workers(|| {
+            let order = RefCell::new(Vec::new());
+            while_unwinding(|| {
+                let result: Result<(), std::io::Error> = fiber::try_scope(|s| {
+                    s.on_exit_local(|| order.borrow_mut().push("exit"));
+                    s.spawn(|| File::open("/no such file").map(drop));
+                    s.spawn(|| time::sleep(Duration::MAX));
+                    Ok(())
+                });
+                assert_eq!(result.unwrap_err().kind(), ErrorKind::NotFound);
+                fiber::scope(|s| {
+                    let panics = s.spawn_local(|| resume_unwind(Box::new(5)));
+                    assert!(panics.join().is_err());
+                    let sleeper = s.spawn(|| time::sleep(Duration::MAX));
+                    s.cancel();
+                    assert_cancelled(&sleeper.join().unwrap().unwrap_err());
+                });
+                assert!(fiber::panicking());
+                order.borrow_mut().push("end");
+            });
+            assert_eq!(order.take(), ["exit", "end"]);
+        });
+    });
+}
+
+/// A fiber that is cancelled while it is suspended in a destructor goes on undisturbed there, and is
+/// cancelled when it has left it.
+#[test]
+fn a_cancel_waits_for_the_end_of_an_unwinding() {
+    child::must_succeed("a_cancel_waits_for_the_end_of_an_unwinding", || {
+        on_one_worker(|| {
+            let go = Rc::new(Cell::new(false));
+            fiber::scope(|s| {
+                let unwinds = s.spawn_local(|| {
+                    while_unwinding(|| {
+                        wait_for(&go);
+                        let (reader, writer) = pipe();
+                        (&writer).write_all(b"x").unwrap();
+                        (&reader).read_exact(&mut [0]).unwrap();
+                        fiber::unblock(|| ());
+                        cancel::check().unwrap();
+                    });
+                    assert_cancelled(&cancel::check().unwrap_err());
+                    time::sleep(Duration::MAX)
+                });
+                let_others_wait();
+                s.cancel();
+                fiber::protect(let_others_wait);
+                assert!(!unwinds.is_finished());
+                go.set(true);
+                assert_cancelled(&unwinds.join().unwrap().unwrap_err());
+            });
+        });
+    });
+}
+
+/// The first `run` of a process sets the panic hook, which std allows no panicking thread to do.
+#[test]
+fn the_first_run_of_a_process_may_be_in_a_destructor_of_a_panic() {
+    child::must_succeed("the_first_run_of_a_process_may_be_in_a_destructor_of_a_panic", || {
+        let ran = Cell::new(0);
+        while_unwinding(|| {
+            on_two_workers(|| {
+                fiber::scope(|s| {
+                    let panics = s.spawn(|| panic!("a fiber"));
+                    assert_eq!(message(panics.join().unwrap_err()), "a fiber");
+                });
+                ran.set(ran.get() + 1);
+            });
+        });
+        assert_eq!(ran.get(), 1);
+        on_one_worker(|| ());
+    });
+}
