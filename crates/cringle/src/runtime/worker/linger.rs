@@ -3,55 +3,75 @@
 //! Fibers of two workers that answer each other would have both workers fall asleep and be woken for
 //! each message: a system call on either side, and the kernel's wake-up of an idle core, microseconds
 //! for what takes a tenth of one. So a worker to which a message came soon after it had become idle
-//! looks on for that long the next time before it sleeps; each time in vain it looks half as long. It is
-//! awake meanwhile: whoever posts sends no wake-up. It has to outlast the wake-up of the other side, or
-//! the two would take turns at sleeping. A worker that waits for disks or timers, or is alone, never
-//! lingers.
+//! looks on for a while the next time before it sleeps. It is awake meanwhile: whoever posts sends no
+//! wake-up. The while has to outlast the wake-up of the other side, or the two would take turns at
+//! sleeping. After a look-out in vain it sleeps at once the next time, after a second one the next two
+//! times, then four: where messages come just too late, next to nothing is wasted. A worker that waits
+//! for disks or timers, or is alone, never lingers.
 
 use super::Worker;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// For how long, at most.
-const LONGEST: Duration = Duration::from_micros(100);
+/// For how long.
+const LINGER: Duration = Duration::from_micros(100);
+/// A message is soon that ends a sleep before this: its own wake-up is in it.
+const SOON: Duration = Duration::from_micros(250);
 /// Looks at the inbox for one at the clock, the ring and what others have to steal.
 const LOOKS_AROUND: u32 = 8;
+/// Sleeps that are not preceded by a look-out are 2 to this power at most.
+const MOST_DOUBLINGS: u32 = 10;
 
-/// How long to look on.
+/// Whether to look on.
 #[derive(Default)]
-pub(super) struct Patience(Cell<Duration>);
+pub(super) struct Patience {
+    lingers: Cell<bool>,
+    /// Look-outs in vain, one after the other.
+    in_vain: Cell<u32>,
+    /// Sleeps from which nothing is learnt.
+    skips: Cell<u32>,
+}
 
 impl Patience {
     /// It has been idle for so long, asleep in the end, until a message came or something else.
     pub(super) fn learn(&self, idle: Duration, by_message: bool) {
-        if by_message && idle < LONGEST {
-            self.0.set(LONGEST);
+        if !by_message || idle >= SOON {
+            return;
         }
+        match self.skips.get() {
+            0 => self.lingers.set(true),
+            skips => self.skips.set(skips - 1),
+        }
+    }
+
+    fn was_in_vain(&self) {
+        self.lingers.set(false);
+        let in_vain = (self.in_vain.get() + 1).min(MOST_DOUBLINGS);
+        self.in_vain.set(in_vain);
+        self.skips.set((1 << in_vain) / 2);
     }
 }
 
 impl Worker {
     /// Looks on for a while, if that is worth it: whether something came.
     pub(super) fn linger(&self, begun: Instant) -> bool {
-        let patience = self.patience.0.get();
-        if patience.is_zero() {
+        if !self.patience.lingers.get() {
             return false;
         }
-        while self.now() - begun < patience {
+        while self.now() - begun < LINGER {
             if self.sees_something() {
                 return true;
             }
             for _ in 0..LOOKS_AROUND {
                 if self.mailbox.inbox.has_messages() {
+                    self.patience.in_vain.set(0);
                     self.read_mail();
                     return true;
                 }
                 std::hint::spin_loop();
             }
         }
-        // Below a microsecond it is not worth the looks.
-        let less = patience / 2;
-        self.patience.0.set(if less < Duration::from_micros(1) { Duration::ZERO } else { less });
+        self.patience.was_in_vain();
         false
     }
 
