@@ -8,6 +8,7 @@
 pub(crate) mod blocking;
 pub(crate) mod completion;
 pub(crate) mod op;
+pub(crate) mod plain;
 pub(crate) mod uring;
 
 pub(crate) use completion::{Completion, OpSlot, Token, Waiter};
