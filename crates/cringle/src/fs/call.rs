@@ -17,7 +17,7 @@ use crate::fiber::op::perform;
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::{Here, Worker};
 use crate::sys;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -29,6 +29,23 @@ use std::path::Path;
 ///
 /// The op's pointers are valid until this returns.
 pub(super) unsafe fn ask(op: Op) -> io::Result<usize> {
+    // SAFETY: by the contract.
+    unsafe { ask_with(op, true) }
+}
+
+/// The same for an op on two paths. The ring takes both into the kernel before it looks at the first:
+/// where the second is longer than any path, and the first is wrong too, the plain call's answer is
+/// the first one's, and so is this.
+///
+/// # Safety
+///
+/// As [`ask`].
+pub(super) unsafe fn ask_both(op: Op, second: &CStr) -> io::Result<usize> {
+    // SAFETY: by the contract.
+    unsafe { ask_with(op, second.count_bytes() < libc::PATH_MAX as usize) }
+}
+
+unsafe fn ask_with(op: Op, on_ring: bool) -> io::Result<usize> {
     let Some((worker, fiber)) = Worker::current() else {
         // SAFETY: by the contract.
         return sys::result_of(unsafe { blocking::perform(&op) });
@@ -37,7 +54,7 @@ pub(super) unsafe fn ask(op: Op) -> io::Result<usize> {
         // SAFETY: by the contract.
         return sys::result_of(unsafe { blocking::perform(&op) });
     }
-    if !op.fits_ring(worker.driver().borrow().features()) {
+    if !on_ring || !op.fits_ring(worker.driver().borrow().features()) {
         if worker.refuses(fiber) {
             return Err(fiber.cancel_error());
         }

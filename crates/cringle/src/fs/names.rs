@@ -1,6 +1,6 @@
 //! Names of files: making, changing and removing them, one call of the kernel each.
 
-use super::call::{ask, c_path};
+use super::call::{ask, ask_both, c_path};
 use crate::driver::Op;
 use crate::driver::plain::{PathBuffer, Plain};
 use std::ffi::{CStr, OsString};
@@ -175,15 +175,17 @@ pub(super) fn unlink(dir: RawFd, path: &CStr, flags: i32) -> io::Result<()> {
 }
 
 pub(super) fn rename_at((from_dir, from): At<'_>, (to_dir, to): At<'_>) -> io::Result<()> {
-    let (from, to) = (from.as_ptr(), to.as_ptr());
+    let (from, second) = (from.as_ptr(), to);
+    let to = to.as_ptr();
     // SAFETY: I1. The paths outlive the call.
-    unsafe { ask(Op::Rename { from_dir, from, to_dir, to, flags: 0 }) }.map(drop)
+    unsafe { ask_both(Op::Rename { from_dir, from, to_dir, to, flags: 0 }, second) }.map(drop)
 }
 
 pub(super) fn link_at((from_dir, from): At<'_>, (to_dir, to): At<'_>) -> io::Result<()> {
-    let (from, to) = (from.as_ptr(), to.as_ptr());
+    let (from, second) = (from.as_ptr(), to);
+    let to = to.as_ptr();
     // SAFETY: I1. The paths outlive the call.
-    unsafe { ask(Op::Link { from_dir, from, to_dir, to, flags: 0 }) }.map(drop)
+    unsafe { ask_both(Op::Link { from_dir, from, to_dir, to, flags: 0 }, second) }.map(drop)
 }
 
 pub(super) fn symlink_at(target: &CStr, (dir, path): At<'_>) -> io::Result<()> {
