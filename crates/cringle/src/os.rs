@@ -1,13 +1,34 @@
-//! What is particular to Unix, under std's paths.
+//! What is particular to Unix and Linux, under std's paths.
+
+pub use std::os::fd;
 
 /// Unix.
 pub mod unix {
+    pub use std::os::unix::{ffi, io};
+
     /// Files: std's own extension traits, which [`File`](crate::fs::File),
-    /// [`OpenOptions`](crate::fs::OpenOptions), [`Metadata`](crate::fs::Metadata) and
-    /// [`FileType`](crate::fs::FileType) implement.
+    /// [`OpenOptions`](crate::fs::OpenOptions), [`Metadata`](crate::fs::Metadata),
+    /// [`FileType`](crate::fs::FileType), [`DirEntry`](crate::fs::DirEntry) and
+    /// [`DirBuilder`](crate::fs::DirBuilder) implement, and std's functions.
     pub mod fs {
+        pub use crate::fs::names::symlink;
+        pub use crate::fs::owner::{chown, chroot, fchown, lchown};
         pub use std::os::unix::fs::{
-            FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt,
+            DirBuilderExt, DirEntryExt, FileExt, FileTypeExt, MetadataExt, OpenOptionsExt,
+            PermissionsExt,
         };
+    }
+
+    /// All of the traits, to be imported at once.
+    pub mod prelude {
+        pub use std::os::unix::prelude::*;
+    }
+}
+
+/// Linux.
+pub mod linux {
+    /// Files.
+    pub mod fs {
+        pub use crate::fs::linux::LinuxMetadataExt as MetadataExt;
     }
 }

@@ -70,6 +70,35 @@ unsafe fn attempt(op: &Op) -> i32 {
                     other => other as isize,
                 }
             }
+            Op::OpenHow { dir, path, how } => {
+                let size = size_of::<libc::open_how>();
+                libc::syscall(libc::SYS_openat2, dir, path, how, size) as isize
+            }
+            Op::Unlink { dir, path, flags } => libc::unlinkat(dir, path, flags) as isize,
+            Op::Rename { from_dir, from, to_dir, to, flags: 0 } => {
+                libc::renameat(from_dir, from, to_dir, to) as isize
+            }
+            Op::Rename { from_dir, from, to_dir, to, flags } => {
+                libc::renameat2(from_dir, from, to_dir, to, flags) as isize
+            }
+            Op::MakeDir { dir, path, mode } => libc::mkdirat(dir, path, mode) as isize,
+            Op::Symlink { target, dir, path } => libc::symlinkat(target, dir, path) as isize,
+            Op::Link { from_dir, from, to_dir, to, flags } => {
+                libc::linkat(from_dir, from, to_dir, to, flags) as isize
+            }
+            Op::Allocate { fd, mode, offset, len } => {
+                libc::fallocate(fd, mode, offset as libc::off_t, len as libc::off_t) as isize
+            }
+            // It returns its error.
+            Op::Advise { fd, advice, offset, len } => {
+                return -libc::posix_fadvise(fd, offset as i64, len as i64, advice);
+            }
+            Op::SyncRange { fd, flags, offset, len } => {
+                libc::sync_file_range(fd, offset as i64, len as i64, flags) as isize
+            }
+            Op::GetXattr(call) => (*call).get(),
+            Op::SetXattr(call) => (*call).set(),
+            Op::Plain(plain) => plain.attempt(),
             // A raw entry means something to a ring only.
             Op::Raw(_) => return -libc::EOPNOTSUPP,
         }

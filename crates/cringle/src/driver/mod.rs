@@ -10,6 +10,7 @@ mod any;
 pub(crate) mod blocking;
 pub(crate) mod completion;
 pub(crate) mod op;
+pub(crate) mod plain;
 #[cfg(feature = "sim")]
 pub(crate) mod sim;
 pub(crate) mod uring;

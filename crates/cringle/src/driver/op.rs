@@ -1,6 +1,8 @@
 //! What can be asked of the kernel. A new operation is added here, and in the one `match` of
 //! each driver: the compiler names the places.
 
+use super::plain::{Plain, XattrCall};
+use super::uring::{Feature, Features};
 use std::ffi::{c_char, c_int};
 use std::os::fd::RawFd;
 
@@ -101,6 +103,12 @@ pub(crate) enum Op {
         flags: c_int,
         mode: u32,
     },
+    /// `openat2`.
+    OpenHow {
+        dir: RawFd,
+        path: *const c_char,
+        how: *const libc::open_how,
+    },
     Close {
         fd: RawFd,
     },
@@ -120,6 +128,59 @@ pub(crate) enum Op {
         fd: RawFd,
         events: u32,
     },
+    Unlink {
+        dir: RawFd,
+        path: *const c_char,
+        flags: c_int,
+    },
+    Rename {
+        from_dir: RawFd,
+        from: *const c_char,
+        to_dir: RawFd,
+        to: *const c_char,
+        flags: u32,
+    },
+    MakeDir {
+        dir: RawFd,
+        path: *const c_char,
+        mode: u32,
+    },
+    Symlink {
+        target: *const c_char,
+        dir: RawFd,
+        path: *const c_char,
+    },
+    Link {
+        from_dir: RawFd,
+        from: *const c_char,
+        to_dir: RawFd,
+        to: *const c_char,
+        flags: c_int,
+    },
+    Allocate {
+        fd: RawFd,
+        mode: c_int,
+        offset: u64,
+        len: u64,
+    },
+    /// On the ring, `len` has 32 bits.
+    Advise {
+        fd: RawFd,
+        advice: c_int,
+        offset: u64,
+        len: u64,
+    },
+    /// On the ring, `len` has 32 bits.
+    SyncRange {
+        fd: RawFd,
+        flags: u32,
+        offset: u64,
+        len: u64,
+    },
+    GetXattr(*const XattrCall),
+    SetXattr(*const XattrCall),
+    /// What no ring can do: on a thread of the pool.
+    Plain(Plain),
     /// An entry that the caller filled in, minus its `user_data`.
     #[cfg_attr(not(feature = "raw"), expect(dead_code))]
     Raw(*const io_uring::squeue::Entry),
@@ -137,6 +198,17 @@ pub(crate) enum OpName {
     Stat,
     SetLen,
     Poll,
+    Unlink,
+    Rename,
+    MakeDir,
+    Symlink,
+    Link,
+    Allocate,
+    Advise,
+    SyncRange,
+    GetXattr,
+    SetXattr,
+    Plain,
     Raw,
 }
 
@@ -152,6 +224,17 @@ impl OpName {
             OpName::Stat => "a statx",
             OpName::SetLen => "an ftruncate",
             OpName::Poll => "a descriptor to become ready",
+            OpName::Unlink => "an unlink",
+            OpName::Rename => "a rename",
+            OpName::MakeDir => "a mkdir",
+            OpName::Symlink => "a symlink",
+            OpName::Link => "a link",
+            OpName::Allocate => "a fallocate",
+            OpName::Advise => "an fadvise",
+            OpName::SyncRange => "a sync_file_range",
+            OpName::GetXattr => "a getxattr",
+            OpName::SetXattr => "a setxattr",
+            OpName::Plain => "a plain call",
             OpName::Raw => "a raw entry",
         }
     }
@@ -179,12 +262,46 @@ impl Op {
             Op::Read { .. } | Op::ReadFixed { .. } | Op::ReadVectored { .. } => OpName::Read,
             Op::Write { .. } | Op::WriteFixed { .. } | Op::WriteVectored { .. } => OpName::Write,
             Op::Sync { .. } => OpName::Sync,
-            Op::Open { .. } => OpName::Open,
+            Op::Open { .. } | Op::OpenHow { .. } => OpName::Open,
             Op::Close { .. } => OpName::Close,
             Op::Stat { .. } => OpName::Stat,
             Op::SetLen { .. } => OpName::SetLen,
             Op::Poll { .. } => OpName::Poll,
+            Op::Unlink { .. } => OpName::Unlink,
+            Op::Rename { .. } => OpName::Rename,
+            Op::MakeDir { .. } => OpName::MakeDir,
+            Op::Symlink { .. } => OpName::Symlink,
+            Op::Link { .. } => OpName::Link,
+            Op::Allocate { .. } => OpName::Allocate,
+            Op::Advise { .. } => OpName::Advise,
+            Op::SyncRange { .. } => OpName::SyncRange,
+            Op::GetXattr(_) => OpName::GetXattr,
+            Op::SetXattr(_) => OpName::SetXattr,
+            Op::Plain(_) => OpName::Plain,
             Op::Raw(_) => OpName::Raw,
         }
     }
+
+    /// Whether a ring with these features performs it.
+    pub(crate) fn fits_ring(&self, features: Features) -> bool {
+        match *self {
+            Op::Plain(_) => false,
+            Op::SetLen { .. } => features.has(Feature::Ftruncate),
+            Op::Advise { len, .. } | Op::SyncRange { len, .. } => {
+                features.has(Feature::FileSystem) && u32::try_from(len).is_ok()
+            }
+            Op::OpenHow { .. }
+            | Op::Unlink { .. }
+            | Op::Rename { .. }
+            | Op::MakeDir { .. }
+            | Op::Symlink { .. }
+            | Op::Link { .. }
+            | Op::Allocate { .. }
+            | Op::GetXattr(_)
+            | Op::SetXattr(_) => features.has(Feature::FileSystem),
+            _ => true,
+        }
+    }
 }
+
+const _: () = assert!(size_of::<Op>() == 32, "an op is copied on every call: keep it small");

@@ -10,8 +10,9 @@
 //! reads in a row the others and the kernel get their turn. Writes are tried likewise where the
 //! file system knows how not to wait (ext4 does not: there the ring's kernel threads do them).
 
+use super::call::ask;
 use super::cursor::CursorLock;
-use super::{Metadata, OpenOptions, direct};
+use super::{Metadata, OpenOptions, direct, stat};
 use crate::driver::op::AT_CURSOR;
 use crate::driver::{Op, Target, blocking};
 use crate::fiber::op::{call, perform, perform_to_the_end};
@@ -19,7 +20,6 @@ use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::{Here, Worker};
 use crate::sys::{self, FileKind, MAX_RW_BYTES};
 use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
 use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
@@ -146,16 +146,12 @@ impl File {
     ///
     /// As std's; and [`Cancelled`](crate::Cancelled).
     pub fn set_len(&self, size: u64) -> io::Result<()> {
-        let Some((worker, _)) = self.ring() else { return self.std.set_len(size) };
         if i64::try_from(size).is_err() {
             // std refuses it before it asks the kernel, and says it best.
             return self.std.set_len(size);
         }
-        let features = worker.driver().borrow().features();
-        match features.has(crate::runtime::Feature::Ftruncate) {
-            true => self.retry(Op::SetLen { fd: self.fd(), len: size }).map(drop),
-            false => call(|| self.std.set_len(size)),
-        }
+        // SAFETY: the op has no pointers.
+        unsafe { ask(Op::SetLen { fd: self.fd(), len: size }) }.map(drop)
     }
 
     /// What is known of the file (`statx`).
@@ -164,19 +160,7 @@ impl File {
     ///
     /// As std's; and [`Cancelled`](crate::Cancelled).
     pub fn metadata(&self) -> io::Result<Metadata> {
-        let mut stat = MaybeUninit::<libc::statx>::zeroed();
-        let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_SYNC_AS_STAT;
-        let mask = libc::STATX_BASIC_STATS | libc::STATX_BTIME;
-        let path = c"".as_ptr();
-        match self.ring() {
-            None => sys::statx(self.fd(), c"", flags, mask, &mut stat)?,
-            Some(_) => {
-                let out = stat.as_mut_ptr();
-                self.retry(Op::Stat { dir: self.fd(), path, flags, mask, out })?;
-            }
-        }
-        // SAFETY: the call succeeded, so the kernel has filled the structure (all-zero before).
-        Ok(Metadata { stat: unsafe { stat.assume_init() } })
+        stat::stat_open(self, stat::ALL)
     }
 
     /// Another handle to the same open file: they share the cursor.

@@ -102,7 +102,37 @@ impl std::fmt::Debug for Metadata {
     }
 }
 
+impl Metadata {
+    /// Which of its fields the kernel has filled in (`stx_mask`, bits `STATX_…`).
+    pub fn statx_mask(&self) -> u32 {
+        self.stat.stx_mask
+    }
+
+    /// The file's attributes (bits `STATX_ATTR_…`: immutable, compressed, encrypted, …).
+    pub fn attributes(&self) -> u64 {
+        self.stat.stx_attributes & self.stat.stx_attributes_mask
+    }
+
+    /// The mount that it is on, if it was asked for (`STATX_MNT_ID`, Linux 5.8).
+    pub fn mount_id(&self) -> Option<u64> {
+        (self.stat.stx_mask & libc::STATX_MNT_ID != 0).then_some(self.stat.stx_mnt_id)
+    }
+
+    /// What direct I/O on it must be aligned to in memory and in the file, in bytes, if it was asked for
+    /// and the file system says (`STATX_DIOALIGN`, Linux 6.1). Zeros: no direct I/O.
+    pub fn direct_io_alignment(&self) -> Option<(u32, u32)> {
+        let stat = &self.stat;
+        let known = stat.stx_mask & libc::STATX_DIOALIGN != 0;
+        known.then_some((stat.stx_dio_mem_align, stat.stx_dio_offset_align))
+    }
+}
+
 impl FileType {
+    /// What a directory says of an entry, if it does.
+    pub(super) fn of_entry(kind: u8) -> Option<FileType> {
+        (kind != libc::DT_UNKNOWN).then_some(FileType { mode: u32::from(kind) << 12 })
+    }
+
     /// Whether it is a directory.
     pub fn is_dir(&self) -> bool {
         self.mode == libc::S_IFDIR

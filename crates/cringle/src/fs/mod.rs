@@ -1,17 +1,56 @@
-//! Files: `std::fs`'s names and semantics; only the calling fiber waits.
+//! Files and directories: `std::fs`'s names and semantics; only the calling fiber waits.
 //!
-//! Outside of [`run`](crate::run) the same calls are std's own, and so they are while a fiber
-//! unwinds (**I8**).
+//! Outside of [`run`](crate::run) the same calls are plain system calls, and so they are while a fiber
+//! unwinds (**I8**). What is particular to Unix is in [`os::unix::fs`](crate::os::unix::fs), as std's.
+//! `std::path::Path`'s own `exists`, `metadata` and their like are std's: they block the worker; use the
+//! functions here.
+//!
+//! Beyond std: [`Dir`] (paths that cannot leave a directory), [`statx`], extended attributes, and of a
+//! [`File`] its space (`allocate`, `punch_hole`, `seek_data`), its place in the page cache (`advise`,
+//! `sync_range`), and copies within the kernel ([`copy_range`], `clone_from_range`).
 
+mod call;
+mod copy;
+mod create;
 mod cursor;
+mod dir;
 pub(crate) mod direct;
 mod fifo;
 mod file;
+pub(crate) mod linux;
+mod listing;
+mod lock;
 mod metadata;
+pub(crate) mod names;
 mod open;
+pub(crate) mod owner;
+mod permissions;
+mod read_dir;
+mod remove;
+mod resolve;
+mod space;
+mod stat;
+mod times;
+mod whole;
+mod xattr;
 
+pub use copy::{copy, copy_range};
+pub use create::{DirBuilder, create_dir, create_dir_all};
+pub use dir::Dir;
 pub use file::File;
 pub(crate) use file::perform_aside;
+pub use lock::TryLockError;
 pub use metadata::{FileType, Metadata};
+#[expect(deprecated, reason = "it is in std")]
+pub use names::soft_link;
+pub use names::{canonicalize, hard_link, read_link, remove_dir, remove_file, rename};
 pub use open::OpenOptions;
+pub use permissions::set_permissions;
+pub use read_dir::{DirEntry, ReadDir, read_dir};
+pub use remove::remove_dir_all;
+pub use space::Advice;
+pub use stat::{exists, metadata, statx, symlink_metadata};
 pub use std::fs::Permissions;
+pub use times::FileTimes;
+pub use whole::{read, read_to_string, write};
+pub use xattr::{get_xattr, list_xattrs, remove_xattr, set_xattr};

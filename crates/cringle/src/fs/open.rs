@@ -1,16 +1,16 @@
 //! Opening files.
 
 use super::File;
+use super::call::c_path;
 use super::fifo::{self, Pauses};
-use crate::driver::{Op, blocking};
-use crate::fiber::op::perform;
+use super::resolve::{Base, open};
+use super::stat::{self, stat, stat_open};
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::{Here, Worker};
 use crate::sys;
-use std::ffi::CString;
+use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -102,39 +102,47 @@ impl OpenOptions {
     ///
     /// The kernel is asked to give up; a file that it has opened all the same is returned.
     pub fn open<P: AsRef<Path>>(&self, path: P) -> io::Result<File> {
-        self.open_path(path.as_ref())
+        self.open_from(Base::Ambient, path.as_ref())
     }
 
-    fn open_path(&self, path: &Path) -> io::Result<File> {
-        let plain = || self.std.open(path).map(File::from);
-        let Some((worker, fiber)) = Worker::current() else { return plain() };
-        // What std refuses before it asks the kernel, it refuses here, in its words.
-        let Some(flags) = self.flags() else { return plain() };
-        let Ok(c_path) = CString::new(path.as_os_str().as_bytes()) else { return plain() };
+    /// The same for a path that may be bound to a directory.
+    pub(super) fn open_from(&self, base: Base<'_>, path: &Path) -> io::Result<File> {
+        let refused = || match base {
+            // What std refuses before it asks the kernel, it refuses here, in its words.
+            Base::Ambient => self.std.open(path).map(File::from),
+            Base::Beneath(_) => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+        };
+        let Some(flags) = self.flags() else { return refused() };
+        let c_path = c_path(path)?;
+        let ask_with = |flags| open(base, &c_path, flags, self.mode);
+        let Some((worker, fiber)) = Worker::current() else {
+            return match base {
+                Base::Ambient => self.std.open(path).map(File::from),
+                Base::Beneath(_) => ask_with(flags).map(File::from),
+            };
+        };
         let waits = flags & (libc::O_NONBLOCK | libc::O_PATH) == 0;
         let asked = if waits { flags | libc::O_NONBLOCK } else { flags };
-        let op =
-            Op::Open { dir: libc::AT_FDCWD, path: c_path.as_ptr(), flags: asked, mode: self.mode };
         let mut pauses = Pauses::default();
         loop {
-            let result = match worker.is_unwinding(fiber) {
-                // SAFETY: the path is a C string that lives here.
-                true => sys::result_of(unsafe { blocking::perform(&op) }),
-                false => perform(worker, fiber, op),
-            };
-            let e = match result {
-                Ok(fd) => return self.opened(worker, fiber, fd as RawFd, flags, waits),
+            let e = match ask_with(asked) {
+                Ok(fd) => return self.opened(worker, fiber, fd, flags, waits),
                 Err(e) => e,
             };
             match e.raw_os_error() {
                 Some(libc::EINTR) => {}
-                Some(libc::ENXIO) if waits && is_fifo(path) => pauses.pause(worker, fiber)?,
+                Some(libc::ENXIO) if waits && is_fifo(base, &c_path) => {
+                    pauses.pause(worker, fiber)?;
+                }
                 // Nobody outside holds a lease on a simulated file.
                 Some(libc::EAGAIN) if waits && worker.is_simulated() => {
                     pauses.pause(worker, fiber)?;
                 }
                 // Somebody holds a lease and is being asked to give it up: std waits for that.
-                Some(libc::EAGAIN) if waits => return crate::fiber::unblock(plain),
+                Some(libc::EAGAIN) if waits => {
+                    let fd = crate::fiber::unblock(|| ask_with(flags))?;
+                    return Ok(File::from(fd));
+                }
                 _ => return Err(e),
             }
         }
@@ -145,12 +153,10 @@ impl OpenOptions {
         &self,
         worker: Here,
         fiber: FiberRef,
-        fd: RawFd,
+        file: OwnedFd,
         flags: i32,
         waits: bool,
     ) -> io::Result<File> {
-        // SAFETY: the op has just returned this descriptor, and nobody else knows it.
-        let file = unsafe { OwnedFd::from_raw_fd(fd) };
         if flags & libc::O_PATH != 0 {
             return Ok(File::from(file));
         }
@@ -193,8 +199,13 @@ impl OpenOptions {
 }
 
 /// `ENXIO` is also the answer for a socket, and for a device without a driver.
-fn is_fifo(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo())
+fn is_fifo(base: Base<'_>, path: &CStr) -> bool {
+    let metadata = match base {
+        Base::Ambient => stat(libc::AT_FDCWD, path, 0, stat::ALL),
+        Base::Beneath(_) => open(base, path, libc::O_PATH | libc::O_CLOEXEC, 0)
+            .and_then(|fd| stat_open(&fd, stat::ALL)),
+    };
+    metadata.is_ok_and(|metadata| metadata.file_type().is_fifo())
 }
 
 impl OpenOptionsExt for OpenOptions {

@@ -5,8 +5,9 @@
 //! by comparing its bytes with those that were synced last, block by block: so it does not matter by
 //! which call they were written.
 //!
-//! Directories are there by themselves: the library cannot make or list any yet. For the same reason
-//! a file's first sync also keeps its name, as ext4, XFS and btrfs do.
+//! Directories are there by themselves, and a file's first sync also keeps its name, as ext4, XFS and
+//! btrfs do. Names can be removed and changed, which survives at once; links, listings and what else
+//! is asked of a path (permissions, owners, attributes) are answered by `ENOSYS`: not imitated yet.
 
 use super::node::Node;
 use super::rng::Rng;
@@ -111,6 +112,25 @@ impl Files {
     pub(super) fn sync(&mut self, fd: RawFd) {
         if let Some((_, node)) = self.node_of(fd) {
             node.durable = Some(node.bytes());
+        }
+    }
+
+    /// `unlink(2)`. That the name is gone survives at once.
+    pub(super) fn unlink(&mut self, path: &CStr) -> i32 {
+        match self.names.remove(&name_of(path.to_bytes())) {
+            Some(_) => 0,
+            None => -libc::ENOENT,
+        }
+    }
+
+    /// `rename(2)` of a file. It survives at once, as far as the file does.
+    pub(super) fn rename(&mut self, from: &CStr, to: &CStr) -> i32 {
+        match self.names.remove(&name_of(from.to_bytes())) {
+            Some(node) => {
+                self.names.insert(name_of(to.to_bytes()), node);
+                0
+            }
+            None => -libc::ENOENT,
         }
     }
 

@@ -141,7 +141,22 @@ unsafe fn pieces_of(op: &Op) -> (Vec<Piece>, bool) {
         Op::WriteVectored { slices, count, .. } => (of_slices(slices, count), false),
         Op::Open { path, .. } => (of_path(path.cast()), false),
         Op::Stat { out, .. } => (vec![Piece::new(out.cast(), size_of::<libc::statx>())], true),
+        Op::Unlink { path, .. } | Op::MakeDir { path, .. } | Op::OpenHow { path, .. } => {
+            (of_path(path.cast()), false)
+        }
+        Op::Rename { from, to, .. } | Op::Link { from, to, .. } => {
+            (of_path(from.cast()).into_iter().chain(of_path(to.cast())).collect(), false)
+        }
+        Op::Symlink { target, path, .. } => {
+            (of_path(target.cast()).into_iter().chain(of_path(path.cast())).collect(), false)
+        }
         Op::Nop
+        | Op::Allocate { .. }
+        | Op::Advise { .. }
+        | Op::SyncRange { .. }
+        | Op::GetXattr(_)
+        | Op::SetXattr(_)
+        | Op::Plain(_)
         | Op::Sync { .. }
         | Op::Close { .. }
         | Op::SetLen { .. }

@@ -9,6 +9,7 @@ use super::core::Core;
 use super::fixed::Fixed;
 use super::options::Fault;
 use crate::driver::op::AT_CURSOR;
+use crate::driver::plain::{Plain, XattrCall};
 use crate::driver::{Op, Target, blocking};
 use crate::sys;
 use std::os::fd::{BorrowedFd, RawFd};
@@ -150,7 +151,31 @@ impl Core {
                 self.files.written(fd, self.now_ns, None);
                 result
             }
-            _ => plainly(),
+            _ => self.perform_on_names(op),
+        }
+    }
+
+    /// What changes names, and the calls that no ring has an op for.
+    fn perform_on_names(&mut self, op: &Op) -> i32 {
+        if !matches!(op, Op::Nop | Op::Poll { .. } | Op::Raw(_)) && self.draw(Fault::InputOutput) {
+            return -libc::EIO;
+        }
+        // SAFETY: I1. Paths are C strings of the op's frame.
+        let of = |path| unsafe { std::ffi::CStr::from_ptr(path) };
+        match *op {
+            Op::Unlink { path, .. } => self.files.unlink(of(path)),
+            Op::Rename { from, to, flags: 0, .. } => self.files.rename(of(from), of(to)),
+            // Directories are there by themselves.
+            Op::MakeDir { .. } => 0,
+            _ if names_a_path(op) => -libc::ENOSYS,
+            _ => {
+                // SAFETY: I1. The op's memory is its frame's until it has ended.
+                let result = unsafe { blocking::perform(op) };
+                if let Some(fd) = written_by(op).filter(|_| result >= 0) {
+                    self.files.written(fd, self.now_ns, None);
+                }
+                result
+            }
         }
     }
 
@@ -184,6 +209,33 @@ impl Core {
             self.files.sync(fd);
         }
         0
+    }
+}
+
+/// Whether it is about a path, which is none of the machine's here, and is not imitated yet.
+fn names_a_path(op: &Op) -> bool {
+    // SAFETY: I1. What the op points to is its frame's.
+    let has_path = |call: *const XattrCall| unsafe { !(*call).path.is_null() };
+    match *op {
+        Op::OpenHow { .. } | Op::Rename { .. } | Op::Symlink { .. } | Op::Link { .. } => true,
+        Op::GetXattr(call) | Op::SetXattr(call) => has_path(call),
+        Op::Plain(Plain::ListXattrs(call) | Plain::RemoveXattr(call)) => has_path(call),
+        Op::Plain(Plain::SetMode { path, .. }) => !path.is_null(),
+        // SAFETY: I1. It is a C string of the op's frame.
+        Op::Plain(Plain::SetOwner { path, .. }) => unsafe { *path != 0 },
+        Op::Plain(Plain::ReadLink { .. } | Plain::RealPath { .. } | Plain::ChangeRoot { .. }) => {
+            true
+        }
+        _ => false,
+    }
+}
+
+/// The file whose bytes it may have changed.
+fn written_by(op: &Op) -> Option<RawFd> {
+    match *op {
+        Op::Allocate { fd, .. } => Some(fd),
+        Op::Plain(Plain::CopyRange { to, .. } | Plain::Clone { to, .. }) => Some(to),
+        _ => None,
     }
 }
 

@@ -1,5 +1,6 @@
 //! An [`Op`] as a submission queue entry.
 
+use crate::driver::plain::XattrCall;
 use crate::driver::{Op, Target};
 use io_uring::squeue::{Entry, Flags};
 use io_uring::{opcode, types};
@@ -45,6 +46,30 @@ pub(super) fn entry(op: &Op) -> Entry {
         }
         Op::SetLen { fd, len } => opcode::Ftruncate::new(Fd(fd), len).build(),
         Op::Poll { fd, events } => opcode::PollAdd::new(Fd(fd), events).build(),
+        Op::OpenHow { dir, path, how } => opcode::OpenAt2::new(Fd(dir), path, how.cast()).build(),
+        Op::Unlink { dir, path, flags } => {
+            opcode::UnlinkAt::new(Fd(dir), path).flags(flags).build()
+        }
+        Op::Rename { from_dir, from, to_dir, to, flags } => {
+            opcode::RenameAt::new(Fd(from_dir), from, Fd(to_dir), to).flags(flags).build()
+        }
+        Op::MakeDir { dir, path, mode } => opcode::MkDirAt::new(Fd(dir), path).mode(mode).build(),
+        Op::Symlink { target, dir, path } => opcode::SymlinkAt::new(Fd(dir), target, path).build(),
+        Op::Link { from_dir, from, to_dir, to, flags } => {
+            opcode::LinkAt::new(Fd(from_dir), from, Fd(to_dir), to).flags(flags).build()
+        }
+        Op::Allocate { fd, mode, offset, len } => {
+            opcode::Fallocate::new(Fd(fd), len).mode(mode).offset(offset).build()
+        }
+        Op::Advise { fd, advice, offset, len } => {
+            opcode::Fadvise::new(Fd(fd), len as i64, advice).offset(offset).build()
+        }
+        Op::SyncRange { fd, flags, offset, len } => {
+            opcode::SyncFileRange::new(Fd(fd), len as u32).flags(flags).offset(offset).build()
+        }
+        Op::GetXattr(call) => get_xattr(call),
+        Op::SetXattr(call) => set_xattr(call),
+        Op::Plain(_) => unreachable!("what no ring can do goes to the pool"),
         // SAFETY: I1. The pointer is to an entry in the frame that waits for this op.
         Op::Raw(entry) => unsafe { (*entry).clone() },
     }
@@ -56,5 +81,26 @@ fn on(target: Target, build: impl FnOnce(types::Fd) -> Entry) -> Entry {
     match target.is_fixed() {
         true => entry.flags(Flags::FIXED_FILE),
         false => entry,
+    }
+}
+
+#[cold]
+fn get_xattr(call: *const XattrCall) -> Entry {
+    // SAFETY: I1. The pointer is to a call in the frame that waits for this op.
+    let XattrCall { fd, path, name, value, len, .. } = unsafe { *call };
+    match path.is_null() {
+        true => opcode::FGetXattr::new(types::Fd(fd), name, value.cast(), len).build(),
+        false => opcode::GetXattr::new(name, value.cast(), path, len).build(),
+    }
+}
+
+#[cold]
+fn set_xattr(call: *const XattrCall) -> Entry {
+    // SAFETY: I1. The pointer is to a call in the frame that waits for this op.
+    let XattrCall { fd, path, name, value, len, flags } = unsafe { *call };
+    let value = value.cast_const().cast();
+    match path.is_null() {
+        true => opcode::FSetXattr::new(types::Fd(fd), name, value, len).flags(flags).build(),
+        false => opcode::SetXattr::new(name, value, path, len).flags(flags).build(),
     }
 }

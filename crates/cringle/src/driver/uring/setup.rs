@@ -33,11 +33,15 @@ pub enum Feature {
     MsgRing,
     /// `IORING_OP_FTRUNCATE` (6.9).
     Ftruncate,
+    /// The ops on names, space and attributes of files, all of them together: `OPENAT2` (5.6),
+    /// `UNLINKAT`, `RENAMEAT` (5.11), `MKDIRAT`, `SYMLINKAT`, `LINKAT` (5.15), `FALLOCATE`, `FADVISE`,
+    /// `SYNC_FILE_RANGE` (5.6), `[F]GETXATTR`, `[F]SETXATTR` (5.19). Without it the pool does them.
+    FileSystem,
 }
 
 impl Feature {
     /// All of them, those first that others need.
-    pub const ALL: [Feature; 9] = [
+    pub const ALL: [Feature; 10] = [
         Feature::SubmitAll,
         Feature::SingleIssuer,
         Feature::DeferTaskrun,
@@ -47,6 +51,7 @@ impl Feature {
         Feature::NoIowait,
         Feature::MsgRing,
         Feature::Ftruncate,
+        Feature::FileSystem,
     ];
 }
 
@@ -224,7 +229,25 @@ fn without_missing_ops(probe: io_uring::Probe, features: Features) -> io::Result
             format!("this kernel's io_uring has no {name}; Linux 6.1 or newer is needed"),
         ));
     }
+    const FILE_SYSTEM: [u8; 13] = [
+        opcode::OpenAt2::CODE,
+        opcode::UnlinkAt::CODE,
+        opcode::RenameAt::CODE,
+        opcode::MkDirAt::CODE,
+        opcode::SymlinkAt::CODE,
+        opcode::LinkAt::CODE,
+        opcode::Fallocate::CODE,
+        opcode::Fadvise::CODE,
+        opcode::SyncFileRange::CODE,
+        opcode::GetXattr::CODE,
+        opcode::FGetXattr::CODE,
+        opcode::SetXattr::CODE,
+        opcode::FSetXattr::CODE,
+    ];
     let mut features = features;
+    if !FILE_SYSTEM.iter().all(|code| probe.is_supported(*code)) {
+        features = features.without(Feature::FileSystem);
+    }
     for (feature, code) in [
         (Feature::MsgRing, opcode::MsgRingData::CODE),
         (Feature::Ftruncate, opcode::Ftruncate::CODE),

@@ -1,0 +1,83 @@
+//! Reading the names in a directory, a buffer at a time (`getdents64`): memory does not grow with the
+//! directory. The pool does it; the ring has no op.
+
+use super::call::ask;
+use crate::driver::Op;
+use crate::driver::plain::Plain;
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::RawFd;
+
+/// Room for some 500 to 1,000 names.
+const BUFFER_BYTES: usize = 32 * 1024;
+
+/// Where `linux_dirent64` has its fields.
+const RECORD_LEN: usize = 16;
+const KIND: usize = 18;
+const NAME: usize = 19;
+
+/// Where the reading of a directory stands.
+pub(super) struct Listing {
+    buf: Box<[u8]>,
+    at: usize,
+    filled: usize,
+    ended: bool,
+}
+
+/// One name, as the kernel gives it.
+pub(super) struct Record<'a> {
+    pub(super) inode: u64,
+    /// `DT_DIR` and its like; `DT_UNKNOWN` where the file system does not keep it.
+    pub(super) kind: u8,
+    pub(super) name: &'a CStr,
+}
+
+impl Listing {
+    pub(super) fn new() -> Listing {
+        let buf = vec![0; BUFFER_BYTES].into_boxed_slice();
+        Listing { buf, at: 0, filled: 0, ended: false }
+    }
+
+    /// The next name but `.` and `..`; nothing more after an error.
+    pub(super) fn next(&mut self, directory: RawFd) -> Option<io::Result<Record<'_>>> {
+        let start = loop {
+            if self.at == self.filled {
+                match self.fill(directory) {
+                    Ok(true) => {}
+                    Ok(false) => return None,
+                    Err(e) => return Some(Err(e)),
+                }
+            }
+            let start = self.at;
+            let len = [self.buf[start + RECORD_LEN], self.buf[start + RECORD_LEN + 1]];
+            self.at += usize::from(u16::from_ne_bytes(len));
+            if !matches!(name_in(&self.buf[start..self.at]).to_bytes(), b"." | b"..") {
+                break start;
+            }
+        };
+        let record = &self.buf[start..self.at];
+        let inode = u64::from_ne_bytes(record[..8].try_into().expect("eight bytes"));
+        Some(Ok(Record { inode, kind: record[KIND], name: name_in(record) }))
+    }
+
+    /// Reads on; false at the end.
+    fn fill(&mut self, fd: RawFd) -> io::Result<bool> {
+        if self.ended {
+            return Ok(false);
+        }
+        let (buf, len) = (self.buf.as_mut_ptr(), self.buf.len() as u32);
+        // SAFETY: I1. The buffer is on the heap and borrowed until the call returns.
+        let filled = unsafe { ask(Op::Plain(Plain::ReadDir { fd, buf, len })) };
+        (self.at, self.filled) = (0, *filled.as_ref().unwrap_or(&0));
+        self.ended = self.filled == 0;
+        match filled {
+            // The directory was removed: it has no more names.
+            Err(e) if e.raw_os_error() == Some(libc::ENOENT) => Ok(false),
+            filled => filled.map(|count| count > 0),
+        }
+    }
+}
+
+fn name_in(record: &[u8]) -> &CStr {
+    CStr::from_bytes_until_nul(&record[NAME..]).expect("the kernel ends each name")
+}

@@ -1,0 +1,212 @@
+//! Locks on whole files, between processes (`flock`).
+//!
+//! A lock may be held for ever by a process that nobody here controls, so a fiber that waits for one
+//! must not hold a thread of the small pool, nor one of the ring's: N waiters would starve the calls by
+//! which the holder gets on and lets go. A thread for each waiter could not be cancelled. So a waiter
+//! *asks*, without waiting, and pauses in between; its pauses grow to 10 ms, a cancel ends them, and any
+//! number of waiters holds no thread at all.
+//!
+//! Of those who wait in this process for the same file and kind of lock only the first asks, the others
+//! stand in line behind it: a thousand waiters cost the kernel as much as one. Each asks once before it
+//! joins the line, as the lock may be its file's already, and because the kernel turns a lock of one
+//! kind into the other by letting go of it first. Shared and exclusive waiters stand in different
+//! lines: readers pass a waiting writer, as they do in the kernel.
+
+use super::File;
+use super::call::ask;
+use super::fifo::Pauses;
+use crate::driver::plain::Plain;
+use crate::driver::{Op, blocking};
+use crate::fiber::lock::Lock;
+use crate::fiber::protect;
+use crate::runtime::worker::Worker;
+use crate::sys;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Arc, Mutex};
+
+impl File {
+    /// Waits for the exclusive lock of the file; only the calling fiber does. The lock ends with
+    /// [`unlock`](File::unlock), or when the last clone of the file is closed.
+    ///
+    /// ```
+    /// use cringle::fs::{File, TryLockError};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("file");
+    /// cringle::run(|| -> std::io::Result<()> {
+    ///     let file = File::create(&path)?;
+    ///     file.lock()?;
+    ///     let other = File::open(&path)?;
+    ///     assert!(matches!(other.try_lock(), Err(TryLockError::WouldBlock)));
+    ///     file.unlock()?;
+    ///     Ok(other.try_lock()?)
+    /// })
+    /// # ?; Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As `std::fs::File::lock`; and [`Cancelled`](crate::Cancelled).
+    ///
+    /// # Cancellation
+    ///
+    /// The wait is given up; a [`timeout`](crate::time::timeout) bounds it. On a fiber a lock that
+    /// another process lets go is noticed within 10 ms.
+    pub fn lock(&self) -> io::Result<()> {
+        self.wait_for(libc::LOCK_EX)
+    }
+
+    /// Waits for a shared lock: any number of files may have one while none has the exclusive.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](File::lock).
+    pub fn lock_shared(&self) -> io::Result<()> {
+        self.wait_for(libc::LOCK_SH)
+    }
+
+    /// Takes the exclusive lock if it is free.
+    ///
+    /// # Errors
+    ///
+    /// As `std::fs::File::try_lock`; and [`Cancelled`](crate::Cancelled).
+    pub fn try_lock(&self) -> Result<(), TryLockError> {
+        self.attempt(libc::LOCK_EX)
+    }
+
+    /// Takes a shared lock if nobody has the exclusive one.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_lock`](File::try_lock).
+    pub fn try_lock_shared(&self) -> Result<(), TryLockError> {
+        self.attempt(libc::LOCK_SH)
+    }
+
+    /// Lets go of the lock, of either kind.
+    ///
+    /// # Errors
+    ///
+    /// As `std::fs::File::unlock`.
+    ///
+    /// # Cancellation
+    ///
+    /// A cancelled fiber lets go all the same.
+    pub fn unlock(&self) -> io::Result<()> {
+        protect(|| self.flock(libc::LOCK_UN))
+    }
+
+    fn flock(&self, how: i32) -> io::Result<()> {
+        // SAFETY: the op has no pointers.
+        unsafe { ask(Op::Plain(Plain::Lock { fd: self.as_raw_fd(), how })) }.map(drop)
+    }
+
+    fn attempt(&self, how: i32) -> Result<(), TryLockError> {
+        self.flock(how | libc::LOCK_NB).map_err(|e| match e.kind() {
+            io::ErrorKind::WouldBlock => TryLockError::WouldBlock,
+            _ => TryLockError::Error(e),
+        })
+    }
+
+    fn wait_for(&self, how: i32) -> io::Result<()> {
+        let Some((worker, fiber)) = Worker::current() else {
+            let op = Op::Plain(Plain::Lock { fd: self.as_raw_fd(), how });
+            // SAFETY: the op has no pointers.
+            return sys::result_of(unsafe { blocking::perform(&op) }).map(drop);
+        };
+        if let Some(result) = settled(self.attempt(how)) {
+            return result;
+        }
+        let known = self.metadata()?;
+        let place = Place::join((known.dev(), known.ino(), how));
+        let _first = place.line.lock()?;
+        let mut pauses = Pauses::default();
+        loop {
+            if let Some(result) = settled(self.attempt(how)) {
+                return result;
+            }
+            pauses.pause(worker, fiber)?;
+        }
+    }
+}
+
+/// The end of the wait, if this is it.
+fn settled(attempt: Result<(), TryLockError>) -> Option<io::Result<()>> {
+    match attempt {
+        Ok(()) => Some(Ok(())),
+        Err(TryLockError::WouldBlock) => None,
+        Err(TryLockError::Error(e)) => Some(Err(e)),
+    }
+}
+
+/// A file, by device and inode, and the kind of lock.
+type Key = (u64, u64, i32);
+
+/// The lines of this process, and how many stand in each.
+static LINES: Mutex<BTreeMap<Key, (Arc<Lock>, usize)>> = Mutex::new(BTreeMap::new());
+
+/// A place in a line; the line is forgotten when nobody stands in it.
+struct Place {
+    key: Key,
+    line: Arc<Lock>,
+}
+
+impl Place {
+    fn join(key: Key) -> Place {
+        let mut lines = LINES.lock().expect("no code panics under this lock");
+        let (line, standing) = lines.entry(key).or_default();
+        *standing += 1;
+        Place { key, line: Arc::clone(line) }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut lines = LINES.lock().expect("no code panics under this lock");
+        if let Some((_, standing)) = lines.get_mut(&self.key) {
+            *standing -= 1;
+            if *standing == 0 {
+                lines.remove(&self.key);
+            }
+        }
+    }
+}
+
+/// Why a lock was not taken: `std::fs::TryLockError` (which is younger than the Rust asked for here).
+#[derive(Debug)]
+pub enum TryLockError {
+    /// The kernel refused it, or the fiber is cancelled.
+    Error(io::Error),
+    /// Somebody else has it.
+    WouldBlock,
+}
+
+impl std::fmt::Display for TryLockError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            TryLockError::Error(e) => write!(f, "the file cannot be locked: {e}"),
+            TryLockError::WouldBlock => f.write_str("the file is locked by somebody else"),
+        }
+    }
+}
+
+impl std::error::Error for TryLockError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            TryLockError::Error(e) => Some(e),
+            TryLockError::WouldBlock => None,
+        }
+    }
+}
+
+impl From<TryLockError> for io::Error {
+    fn from(e: TryLockError) -> io::Error {
+        match e {
+            TryLockError::Error(e) => e,
+            TryLockError::WouldBlock => io::ErrorKind::WouldBlock.into(),
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Names of files: making, changing and removing them, one call of the kernel each.
+
+use super::call::{ask, ask_both, c_path};
+use crate::driver::Op;
+use crate::driver::plain::{PathBuffer, Plain};
+use std::ffi::{CStr, OsString};
+use std::io;
+use std::os::fd::RawFd;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+const CWD: RawFd = libc::AT_FDCWD;
+
+/// Removes a name of a file, and the file with the last one.
+///
+/// ```
+/// use cringle::fs;
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("file");
+/// cringle::run(|| -> std::io::Result<()> {
+///     fs::write(&path, "text")?;
+///     fs::remove_file(&path)?;
+///     assert!(!fs::exists(&path)?);
+///     Ok(())
+/// })
+/// # ?; Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// As `std::fs::remove_file`; and [`Cancelled`](crate::Cancelled).
+///
+/// # Cancellation
+///
+/// The kernel is asked to give it up; what it has done all the same is done, and succeeds.
+pub fn remove_file<P: AsRef<Path>>(path: P) -> io::Result<()> {
+    unlink(CWD, &c_path(path.as_ref())?, 0)
+}
+
+/// Removes an empty directory.
+///
+/// ```
+/// use cringle::fs;
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("empty");
+/// fs::create_dir(&path)?;
+/// fs::remove_dir(&path)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// As `std::fs::remove_dir`; and [`Cancelled`](crate::Cancelled).
+pub fn remove_dir<P: AsRef<Path>>(path: P) -> io::Result<()> {
+    unlink(CWD, &c_path(path.as_ref())?, libc::AT_REMOVEDIR)
+}
+
+/// Gives a file another name, in place of what has that name.
+///
+/// ```
+/// use cringle::fs;
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let (draft, text) = (directory.path().join("draft"), directory.path().join("text"));
+/// cringle::run(|| -> std::io::Result<()> {
+///     fs::write(&draft, "all of it")?;
+///     fs::rename(&draft, &text)?;
+///     assert_eq!(fs::read(&text)?, b"all of it");
+///     Ok(())
+/// })
+/// # ?; Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// As `std::fs::rename`; and [`Cancelled`](crate::Cancelled).
+///
+/// # Cancellation
+///
+/// As [`remove_file`].
+pub fn rename<P: AsRef<Path>, Q: AsRef<Path>>(from: P, to: Q) -> io::Result<()> {
+    let (from, to) = (c_path(from.as_ref())?, c_path(to.as_ref())?);
+    rename_at((CWD, &from), (CWD, &to))
+}
+
+/// Gives a file one more name.
+///
+/// ```
+/// use cringle::fs;
+/// use std::os::unix::fs::MetadataExt;
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let (one, other) = (directory.path().join("one"), directory.path().join("other"));
+/// fs::write(&one, "text")?;
+/// fs::hard_link(&one, &other)?;
+/// assert_eq!(fs::metadata(&other)?.nlink(), 2);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// As `std::fs::hard_link`; and [`Cancelled`](crate::Cancelled).
+pub fn hard_link<P: AsRef<Path>, Q: AsRef<Path>>(original: P, link: Q) -> io::Result<()> {
+    let (original, link) = (c_path(original.as_ref())?, c_path(link.as_ref())?);
+    link_at((CWD, &original), (CWD, &link))
+}
+
+/// Makes a symbolic link.
+///
+/// # Errors
+///
+/// As `std::fs::soft_link`; and [`Cancelled`](crate::Cancelled).
+#[deprecated = "as std's: use os::unix::fs::symlink"]
+pub fn soft_link<P: AsRef<Path>, Q: AsRef<Path>>(original: P, link: Q) -> io::Result<()> {
+    symlink(original, link)
+}
+
+/// Makes a symbolic link: `std::os::unix::fs::symlink`.
+///
+/// ```
+/// use cringle::{fs, os::unix::fs::symlink};
+/// use std::path::Path;
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let link = directory.path().join("link");
+/// symlink("wherever", &link)?;
+/// assert_eq!(fs::read_link(&link)?, Path::new("wherever"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// As std's; and [`Cancelled`](crate::Cancelled).
+pub fn symlink<P: AsRef<Path>, Q: AsRef<Path>>(original: P, link: Q) -> io::Result<()> {
+    symlink_at(&c_path(original.as_ref())?, (CWD, &c_path(link.as_ref())?))
+}
+
+/// What a symbolic link says.
+///
+/// # Errors
+///
+/// As `std::fs::read_link`; and [`Cancelled`](crate::Cancelled).
+pub fn read_link<P: AsRef<Path>>(path: P) -> io::Result<PathBuf> {
+    read_link_at((CWD, &c_path(path.as_ref())?))
+}
+
+/// The path without links, `.` and `..`, from the root.
+///
+/// ```
+/// use cringle::fs;
+///
+/// let own = fs::canonicalize("/proc/self")?;
+/// assert_eq!(own, std::path::Path::new(&format!("/proc/{}", std::process::id())));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// As `std::fs::canonicalize`; and [`Cancelled`](crate::Cancelled).
+pub fn canonicalize<P: AsRef<Path>>(path: P) -> io::Result<PathBuf> {
+    let path = c_path(path.as_ref())?;
+    path_by(|out| Plain::RealPath { path: path.as_ptr(), out })
+}
+
+// ----- the same relative to a directory -----
+
+/// A path relative to a directory: it names the directory entry itself.
+pub(super) type At<'a> = (RawFd, &'a CStr);
+
+pub(super) fn unlink(dir: RawFd, path: &CStr, flags: i32) -> io::Result<()> {
+    // SAFETY: I1. The path outlives the call.
+    unsafe { ask(Op::Unlink { dir, path: path.as_ptr(), flags }) }.map(drop)
+}
+
+pub(super) fn rename_at((from_dir, from): At<'_>, (to_dir, to): At<'_>) -> io::Result<()> {
+    let (from, second) = (from.as_ptr(), to);
+    let to = to.as_ptr();
+    // SAFETY: I1. The paths outlive the call.
+    unsafe { ask_both(Op::Rename { from_dir, from, to_dir, to, flags: 0 }, second) }.map(drop)
+}
+
+pub(super) fn link_at((from_dir, from): At<'_>, (to_dir, to): At<'_>) -> io::Result<()> {
+    let (from, second) = (from.as_ptr(), to);
+    let to = to.as_ptr();
+    // SAFETY: I1. The paths outlive the call.
+    unsafe { ask_both(Op::Link { from_dir, from, to_dir, to, flags: 0 }, second) }.map(drop)
+}
+
+pub(super) fn symlink_at(target: &CStr, (dir, path): At<'_>) -> io::Result<()> {
+    let (target, path) = (target.as_ptr(), path.as_ptr());
+    // SAFETY: I1. The paths outlive the call.
+    unsafe { ask(Op::Symlink { target, dir, path }) }.map(drop)
+}
+
+pub(super) fn read_link_at((dir, path): At<'_>) -> io::Result<PathBuf> {
+    path_by(|out| Plain::ReadLink { dir, path: path.as_ptr(), out })
+}
+
+/// The path that a call leaves in the buffer, of which it returns the length.
+fn path_by(call: impl FnOnce(*mut PathBuffer) -> Plain) -> io::Result<PathBuf> {
+    let mut out: Vec<u8> = vec![0; size_of::<PathBuffer>()];
+    // SAFETY: I1. The buffer, of the size that the call expects, and the path outlive the call.
+    let len = unsafe { ask(Op::Plain(call(out.as_mut_ptr().cast()))) }?;
+    out.truncate(len);
+    out.shrink_to_fit();
+    Ok(OsString::from_vec(out).into())
+}

@@ -1,0 +1,80 @@
+//! Whose a file is, and what the root directory is: the functions of `std::os::unix::fs`. The ring has
+//! no ops for them; the pool makes the calls.
+
+use super::call::{ask, c_path};
+use crate::driver::Op;
+use crate::driver::plain::{Owner, Plain};
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::path::Path;
+
+/// Sets the owner and the group of the file that the path leads to; `None` leaves it as it is.
+///
+/// ```
+/// use cringle::{fs, os::unix::fs::{chown, MetadataExt}};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("file");
+/// fs::write(&path, "text")?;
+/// let owner = fs::metadata(&path)?.uid();
+/// chown(&path, Some(owner), None)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// As std's: `PermissionDenied` mostly; and [`Cancelled`](crate::Cancelled).
+pub fn chown<P: AsRef<Path>>(dir: P, uid: Option<u32>, gid: Option<u32>) -> io::Result<()> {
+    set_owner(libc::AT_FDCWD, &c_path(dir.as_ref())?, uid, gid, 0)
+}
+
+/// The same for an open file.
+///
+/// # Errors
+///
+/// As [`chown`].
+pub fn fchown<F: AsFd>(fd: F, uid: Option<u32>, gid: Option<u32>) -> io::Result<()> {
+    set_owner(fd.as_fd().as_raw_fd(), c"", uid, gid, libc::AT_EMPTY_PATH)
+}
+
+/// The same for the file itself, though it is a symbolic link.
+///
+/// # Errors
+///
+/// As [`chown`].
+pub fn lchown<P: AsRef<Path>>(dir: P, uid: Option<u32>, gid: Option<u32>) -> io::Result<()> {
+    set_owner(libc::AT_FDCWD, &c_path(dir.as_ref())?, uid, gid, libc::AT_SYMLINK_NOFOLLOW)
+}
+
+fn set_owner(
+    dir: RawFd,
+    path: &CStr,
+    user: Option<u32>,
+    group: Option<u32>,
+    flags: i32,
+) -> io::Result<()> {
+    const AS_IT_IS: u32 = u32::MAX;
+    let (user, group) = (user.unwrap_or(AS_IT_IS), group.unwrap_or(AS_IT_IS));
+    let owner = Owner { user, group, flags };
+    let call = Plain::SetOwner { dir, path: path.as_ptr(), owner: &owner };
+    // SAFETY: I1. The path and the owner outlive the call.
+    unsafe { ask(Op::Plain(call)) }.map(drop)
+}
+
+/// Makes a directory the root of the process, for all of its threads. The working directory stays.
+///
+/// ```no_run
+/// cringle::os::unix::fs::chroot("/var/empty")?;
+/// std::env::set_current_dir("/")?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// As std's; and [`Cancelled`](crate::Cancelled).
+pub fn chroot<P: AsRef<Path>>(dir: P) -> io::Result<()> {
+    let path = c_path(dir.as_ref())?;
+    // SAFETY: I1. The path lives in this frame.
+    unsafe { ask(Op::Plain(Plain::ChangeRoot { path: path.as_ptr() })) }.map(drop)
+}

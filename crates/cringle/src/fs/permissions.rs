@@ -1,0 +1,52 @@
+//! Who may do what with a file. The ring has no op for it; the pool changes it.
+
+use super::File;
+use super::call::{ask, c_path};
+use crate::driver::Op;
+use crate::driver::plain::Plain;
+use std::fs::Permissions;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// Sets the permissions of the file that the path leads to.
+///
+/// ```
+/// use cringle::fs::{self, Permissions};
+/// use std::os::unix::fs::PermissionsExt;
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("file");
+/// cringle::run(|| -> std::io::Result<()> {
+///     fs::write(&path, "secret")?;
+///     fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+///     assert_eq!(fs::metadata(&path)?.permissions().mode() & 0o777, 0o600);
+///     Ok(())
+/// })
+/// # ?; Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// As `std::fs::set_permissions`; and [`Cancelled`](crate::Cancelled).
+pub fn set_permissions<P: AsRef<Path>>(path: P, permissions: Permissions) -> io::Result<()> {
+    let path = c_path(path.as_ref())?;
+    let (path, mode) = (path.as_ptr(), permissions.mode());
+    // SAFETY: I1. The path lives in this frame.
+    unsafe { ask(Op::Plain(Plain::SetMode { fd: libc::AT_FDCWD, path, mode })) }.map(drop)
+}
+
+impl File {
+    /// Sets the file's permissions.
+    ///
+    /// # Errors
+    ///
+    /// As `std::fs::File::set_permissions`; and [`Cancelled`](crate::Cancelled).
+    pub fn set_permissions(&self, permissions: Permissions) -> io::Result<()> {
+        let (fd, path) = (self.as_raw_fd(), std::ptr::null());
+        let call = Plain::SetMode { fd, path, mode: permissions.mode() };
+        // SAFETY: no path is given.
+        unsafe { ask(Op::Plain(call)) }.map(drop)
+    }
+}

@@ -1,0 +1,65 @@
+//! A whole file in one call.
+
+use super::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+/// The bytes of a file.
+///
+/// ```
+/// assert!(cringle::fs::read("/proc/self/exe")?.starts_with(b"\x7fELF"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// As `std::fs::read`; and [`Cancelled`](crate::Cancelled).
+pub fn read<P: AsRef<Path>>(path: P) -> io::Result<Vec<u8>> {
+    let (mut file, size) = open(path.as_ref())?;
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(size)?;
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The text of a file.
+///
+/// ```
+/// assert!(cringle::fs::read_to_string("/proc/version")?.starts_with("Linux"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// As `std::fs::read_to_string`: `InvalidData` for what is no UTF-8; and
+/// [`Cancelled`](crate::Cancelled).
+pub fn read_to_string<P: AsRef<Path>>(path: P) -> io::Result<String> {
+    let (mut file, size) = open(path.as_ref())?;
+    let mut text = String::new();
+    text.try_reserve_exact(size)?;
+    file.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Writes a file, made if it is not there and emptied if it is.
+///
+/// ```
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("file");
+/// cringle::fs::write(&path, "text")?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// As `std::fs::write`; and [`Cancelled`](crate::Cancelled), with a part of it written perhaps.
+pub fn write<P: AsRef<Path>, C: AsRef<[u8]>>(path: P, contents: C) -> io::Result<()> {
+    File::create(path)?.write_all(contents.as_ref())
+}
+
+/// The file and its size, a guess at what there is to read.
+fn open(path: &Path) -> io::Result<(File, usize)> {
+    let file = File::open(path)?;
+    let size = file.metadata().map_or(0, |metadata| metadata.len());
+    Ok((file, usize::try_from(size).unwrap_or(usize::MAX)))
+}

@@ -1,0 +1,179 @@
+//! A cancelled fiber's calls on the file system are refused, what was done wins, and no descriptor is
+//! lost on the way.
+
+mod child;
+mod disk;
+
+use cringle::fs::{self, Dir, File, Permissions};
+use cringle::os::unix::fs::{chown, symlink};
+use cringle::{cancel, fiber};
+use disk::{alone, directory};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+#[test]
+fn every_call_of_a_cancelled_fiber_is_refused_and_changes_nothing() {
+    let directory = directory();
+    let at = directory.path();
+    let (file, new) = (at.join("file"), at.join("new"));
+    std::fs::write(&file, "text").unwrap();
+    std::fs::create_dir(at.join("dir")).unwrap();
+    let before = std::fs::metadata(&file).unwrap().permissions().mode();
+    alone(|| {
+        let dir = Dir::open(at).unwrap();
+        let open = File::open(&file).unwrap();
+        fiber::scope(|s| {
+            s.cancel();
+            let refused: [(&str, io::Result<()>); 33] = [
+                ("read", fs::read(&file).map(drop)),
+                ("read_to_string", fs::read_to_string(&file).map(drop)),
+                ("write", fs::write(&new, "text")),
+                ("copy", fs::copy(&file, &new).map(drop)),
+                ("rename", fs::rename(&file, &new)),
+                ("hard_link", fs::hard_link(&file, &new)),
+                ("symlink", symlink("x", &new)),
+                ("remove_file", fs::remove_file(&file)),
+                ("remove_dir", fs::remove_dir(at.join("dir"))),
+                ("remove_dir_all", fs::remove_dir_all(at.join("dir"))),
+                ("create_dir", fs::create_dir(&new)),
+                ("create_dir_all", fs::create_dir_all(&new)),
+                ("read_dir", fs::read_dir(at).map(drop)),
+                ("metadata", fs::metadata(&file).map(drop)),
+                ("symlink_metadata", fs::symlink_metadata(&file).map(drop)),
+                ("exists", fs::exists(&file).map(drop)),
+                ("set_permissions", fs::set_permissions(&file, Permissions::from_mode(0o600))),
+                ("canonicalize", fs::canonicalize(&file).map(drop)),
+                ("read_link", fs::read_link(&file).map(drop)),
+                ("chown", chown(&file, None, None)),
+                ("set_xattr", fs::set_xattr(&file, "user.a", b"1")),
+                ("get_xattr", fs::get_xattr(&file, "user.a").map(drop)),
+                ("list_xattrs", fs::list_xattrs(&file).map(drop)),
+                ("allocate", open.allocate(0, 1)),
+                ("sync_range", open.sync_range(0, 1)),
+                ("seek_data", open.seek_data(0).map(drop)),
+                ("set_times", open.set_times(fs::FileTimes::new())),
+                ("lock", open.lock()),
+                ("try_lock", open.try_lock().map_err(io::Error::from)),
+                ("Dir::open", Dir::open(at).map(drop)),
+                ("Dir::open_file", dir.open_file("file").map(drop)),
+                ("Dir::create_dir", dir.create_dir("new")),
+                ("Dir::rename", dir.rename("file", &dir, "new")),
+            ];
+            for (name, result) in refused {
+                let e = result.expect_err(name);
+                assert!(cancel::reason(&e).is_some(), "{name}: {e}");
+            }
+            // Left alone there.
+            fiber::protect(|| assert_eq!(fs::read(&file).unwrap(), b"text"));
+        });
+    });
+    let mut names: Vec<_> =
+        std::fs::read_dir(at).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["dir", "file"]);
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode(), before);
+}
+
+#[test]
+fn a_listing_ends_with_the_cancel_and_not_before_what_was_read() {
+    let directory = directory();
+    for n in 0..3000 {
+        std::fs::write(directory.path().join(format!("{n:0100}")), "").unwrap();
+    }
+    alone(|| {
+        fiber::scope(|s| {
+            let mut entries = fs::read_dir(directory.path()).unwrap();
+            entries.next().unwrap().unwrap();
+            s.cancel();
+            let read = entries.by_ref().take_while(|entry| entry.is_ok()).count();
+            assert!(read > 10 && read < 2990, "{read}");
+            assert!(entries.next().is_none());
+        });
+    });
+}
+
+/// A cancel at any moment of any of these: whatever it meets, nothing stays open, nothing hangs, and what
+/// was said to be done is.
+#[test]
+fn cancels_at_any_moment_lose_no_descriptor() {
+    child::must_succeed("cancels_at_any_moment_lose_no_descriptor", || {
+        let directory = directory();
+        let at = directory.path();
+        for n in 0..50 {
+            std::fs::write(at.join(format!("file{n}")), "text").unwrap();
+        }
+        alone(|| {
+            fs::read_dir(at).unwrap().for_each(drop);
+            let before = child::Footprint::now().descriptors;
+            for round in 0..300u32 {
+                fiber::scope(|s| {
+                    for n in 0..8 {
+                        let root = at.join(format!("tree{n}"));
+                        let file = at.join(format!("file{n}"));
+                        s.spawn_local(move || -> io::Result<()> {
+                            loop {
+                                let dir = Dir::open(file.parent().unwrap())?;
+                                dir.open_file(file.file_name().unwrap())?.try_lock()?;
+                                match fs::create_dir(&root) {
+                                    // What was given up may have been done before.
+                                    Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                                    made => made?,
+                                }
+                                fs::create_dir_all(root.join("a/b"))?;
+                                fs::copy(&file, root.join("a/copy"))?;
+                                for entry in fs::read_dir(&root)? {
+                                    entry?.metadata()?;
+                                }
+                                fs::remove_dir_all(&root)?;
+                                assert!(!root.exists(), "it was said to be removed");
+                            }
+                        });
+                    }
+                    match round % 3 {
+                        0 => (0..round).for_each(|_| fiber::yield_now()),
+                        _ => fiber::sleep(Duration::from_micros(u64::from(round) * 7)),
+                    }
+                    s.cancel();
+                });
+                if round % 50 == 0 {
+                    assert_eq!(child::Footprint::now().descriptors, before, "round {round}");
+                }
+            }
+            assert_eq!(child::Footprint::now().descriptors, before);
+        });
+    });
+}
+
+/// Every kind of call, often: nothing stays open.
+#[test]
+fn descriptors_stay_flat() {
+    child::must_succeed("descriptors_stay_flat", || {
+        let directory = directory();
+        let at = directory.path();
+        let round = || {
+            let tree = at.join("tree");
+            fs::create_dir_all(tree.join("a/b")).unwrap();
+            fs::write(tree.join("file"), "text").unwrap();
+            fs::copy(tree.join("file"), tree.join("a/copy")).unwrap();
+            assert!(fs::copy(tree.join("missing"), tree.join("x")).is_err());
+            assert!(fs::copy(&tree, tree.join("x")).is_err());
+            let mut half = fs::read_dir(&tree).unwrap();
+            let entry = half.next().unwrap().unwrap();
+            drop(half);
+            entry.metadata().unwrap();
+            assert!(Dir::open(&tree).unwrap().open_file("../file").is_err());
+            let dir = Dir::open(&tree).unwrap().open_dir("a/b").unwrap();
+            assert!(dir.create_dir("c/d").is_err());
+            fs::remove_dir_all(&tree).unwrap();
+        };
+        let counted = || {
+            round();
+            let before = child::Footprint::now().descriptors;
+            (0..200).for_each(|_| round());
+            assert_eq!(child::Footprint::now().descriptors, before);
+        };
+        counted();
+        alone(counted);
+    });
+}
