@@ -36,6 +36,8 @@ pub(crate) enum Command {
     /// Measure: which way of doing I/O wins on this machine, and why.
     #[command(subcommand)]
     Bench(Bench),
+    /// Copy files and directories: GNU's cp, on all cores.
+    Cp(crate::cp::flags::Documented),
     /// Test the library itself: random programs in a simulation with faults, a seed each.
     Sim(SimArgs),
     /// Print a completion script for a shell.

@@ -9,6 +9,7 @@ compile_error!("cringle is for Linux: it stands on io_uring");
 mod alloc;
 mod bench;
 mod cli;
+mod cp;
 mod failure;
 mod interrupt;
 mod machine;
@@ -20,10 +21,14 @@ mod units;
 use clap::{CommandFactory, Parser};
 use cli::{Bench, Cli, Command};
 use failure::Failure;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if let Some((program, arguments)) = called_as_cp(std::env::args_os().collect()) {
+        return cp::run(program, arguments);
+    }
     let cli = Cli::parse();
     report::set_color(cli.color);
     match dispatch(&cli) {
@@ -31,6 +36,25 @@ fn main() -> ExitCode {
         Err(failure) => {
             report::complain(&format!("cringle: {failure}"));
             ExitCode::from(failure.status)
+        }
+    }
+}
+
+/// `cringle cp …`, or a link named `cp`: that command line is read in GNU's way, not clap's.
+fn called_as_cp(arguments: Vec<OsString>) -> Option<(&'static str, Vec<OsString>)> {
+    let mut arguments = arguments.into_iter();
+    let name = arguments.next()?;
+    if Path::new(&name).file_name() == Some(OsStr::new("cp")) {
+        return Some(("cp", arguments.collect()));
+    }
+    // The flags of `cringle` itself say nothing to it.
+    loop {
+        match arguments.next()?.to_str()? {
+            "cp" => return Some(("cringle cp", arguments.collect())),
+            "-v" | "--verbose" => {}
+            "--color" => drop(arguments.next()),
+            other if other.starts_with("--color=") => {}
+            _ => return None,
         }
     }
 }
@@ -48,6 +72,8 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
             interrupt::watch()?;
             sim::run(args)
         }
+        // `called_as_cp` has seen it.
+        Command::Cp(_) => Err(Failure::usage("cp comes first: cringle cp …")),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "cringle", &mut script);

@@ -1,0 +1,216 @@
+//! Mode, ownership, times and extended attributes of what was copied.
+//!
+//! In an order that lets none undo another: times, then ownership (which drops set-uid bits), then
+//! extended attributes (ACLs among them), then the mode.
+
+use super::messages::{complain_of, quote};
+use super::options::Options;
+use super::sys::{self, Stat};
+use super::tree::{Item, Side};
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::RawFd;
+
+const ACCESS: &CStr = c"system.posix_acl_access";
+const DEFAULT: &CStr = c"system.posix_acl_default";
+
+/// What a file that is made gets at first; the rest, where it is preserved, in the end.
+pub(super) fn first_mode(options: &Options, stat: &Stat) -> u32 {
+    let mode = stat.st_mode & 0o777;
+    let keeps = options.preserve;
+    if options.no_preserve_mode {
+        0o666
+    } else if keeps.mode || keeps.ownership {
+        // Nobody else looks into it before it has its owner.
+        mode & 0o700
+    } else {
+        mode
+    }
+}
+
+pub(super) struct Copied<'a> {
+    pub(super) item: &'a Item<'a>,
+    pub(super) source: RawFd,
+    pub(super) target: RawFd,
+    pub(super) stat: &'a Stat,
+    /// The target was made by this copy.
+    pub(super) made: bool,
+}
+
+/// Of a file or directory that is open on both sides. False if something is to be a failure.
+pub(super) fn apply(options: &Options, copied: &Copied<'_>) -> bool {
+    let keeps = options.preserve;
+    let Copied { item, source, target, stat, made } = *copied;
+    let name = || item.quoted(Side::Target);
+    let mut good = true;
+    if keeps.timestamps
+        && let Err(e) = sys::set_times_fd(target, stat)
+    {
+        complain_of(&format!("preserving times for {}", name()), &e);
+        good &= !options.must_preserve;
+    }
+    let owner = if keeps.ownership {
+        let chown = |uid, gid| sys::chown_fd(target, uid, gid);
+        match set_owner(options, stat, chown, &name) {
+            Some(kept) => kept,
+            None => {
+                good = false;
+                false
+            }
+        }
+    } else {
+        stat.st_mode & 0o6000 == 0 || has_owner_of(target, stat)
+    };
+    let mut has_acl = keeps.mode && !keeps.xattr;
+    if keeps.xattr {
+        match copy_xattrs(source, target) {
+            Ok(acl) => has_acl = acl,
+            Err((attribute, e)) => {
+                has_acl = keeps.mode;
+                // `-a` does its best.
+                if options.must_preserve_xattr {
+                    let what = format!("setting attribute {} for {}", quote(attribute), name());
+                    complain_of(&what, &e);
+                    good = false;
+                }
+            }
+        }
+    }
+    if keeps.mode {
+        // Set-uid bits are for the owner that they were given by.
+        let mode = if owner { stat.st_mode & 0o7777 } else { stat.st_mode & 0o1777 };
+        if let Err(e) = set_mode(target, mode, has_acl.then_some(source), stat) {
+            complain_of(&format!("preserving permissions for {}", name()), &e);
+            good &= !options.must_preserve;
+        }
+    } else if made && keeps.ownership && !options.no_preserve_mode && is_file(stat) {
+        // It was made with less until it had its owner.
+        let _ = sys::chmod_fd(target, stat.st_mode & 0o777 & !options.umask);
+    }
+    good
+}
+
+fn is_file(stat: &Stat) -> bool {
+    sys::kind(stat) != libc::S_IFDIR
+}
+
+fn has_owner_of(target: RawFd, stat: &Stat) -> bool {
+    sys::stat_of(target).is_ok_and(|made| (made.st_uid, made.st_gid) == (stat.st_uid, stat.st_gid))
+}
+
+/// Whether the ownership was kept; `None` for a failure, which was told.
+fn set_owner(
+    options: &Options,
+    stat: &Stat,
+    chown: impl Fn(u32, u32) -> io::Result<()>,
+    name: &dyn Fn() -> String,
+) -> Option<bool> {
+    let Err(e) = chown(stat.st_uid, stat.st_gid) else { return Some(true) };
+    let permitted = !matches!(e.raw_os_error(), Some(libc::EPERM | libc::EINVAL));
+    if !permitted && sys::effective_user() != 0 {
+        // A user cannot give files away; the group may be one of theirs.
+        let _ = chown(u32::MAX, stat.st_gid);
+        return Some(false);
+    }
+    complain_of(&format!("failed to preserve ownership for {}", name()), &e);
+    if options.must_preserve { None } else { Some(false) }
+}
+
+fn set_mode(target: RawFd, mode: u32, acl_of: Option<RawFd>, stat: &Stat) -> io::Result<()> {
+    sys::chmod_fd(target, mode)?;
+    let Some(source) = acl_of else { return Ok(()) };
+    let mut names = vec![ACCESS];
+    if sys::kind(stat) == libc::S_IFDIR {
+        names.push(DEFAULT);
+    }
+    for name in names {
+        match sys::get_xattr(source, name) {
+            Ok(value) if !value.is_empty() => sys::set_xattr(target, name, &value)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// All but ACLs, which belong to the mode; whether there are any.
+fn copy_xattrs(source: RawFd, target: RawFd) -> Result<bool, (String, io::Error)> {
+    let text = |name: &CStr| name.to_string_lossy().into_owned();
+    let names = match sys::list_xattrs(source) {
+        Ok(names) => names,
+        Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => return Ok(false),
+        Err(e) => return Err((String::new(), e)),
+    };
+    let (mut acl, mut failure) = (false, None);
+    for name in names.split_inclusive(|&byte| byte == 0) {
+        let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
+        if name == ACCESS || name == DEFAULT {
+            acl = true;
+            continue;
+        }
+        if name.to_bytes().starts_with(b"security.selinux") {
+            continue;
+        }
+        let copied =
+            sys::get_xattr(source, name).and_then(|value| sys::set_xattr(target, name, &value));
+        if let Err(e) = copied {
+            failure = Some((text(name), e));
+        }
+    }
+    failure.map_or(Ok(acl), Err)
+}
+
+/// Of what cannot be opened: a link, a fifo, a device.
+pub(super) fn apply_by_name(options: &Options, item: &Item<'_>, stat: &Stat) -> bool {
+    let keeps = options.preserve;
+    let name = || item.quoted(Side::Target);
+    let mut good = true;
+    if keeps.timestamps
+        && let Err(e) = sys::set_times_at(item.target_dir, item.target, stat)
+    {
+        complain_of(&format!("preserving times for {}", name()), &e);
+        good &= !options.must_preserve;
+    }
+    let mut kept = true;
+    if keeps.ownership {
+        let chown = |uid, gid| sys::chown_at(item.target_dir, item.target, uid, gid);
+        match set_owner(options, stat, chown, &name) {
+            Some(owner) => kept = owner,
+            None => (good, kept) = (false, false),
+        }
+    }
+    if keeps.xattr {
+        xattrs_by_name(item);
+    }
+    let is_link = sys::kind(stat) == libc::S_IFLNK;
+    if keeps.mode && !is_link {
+        let mode = if kept { stat.st_mode & 0o7777 } else { stat.st_mode & 0o1777 };
+        if let Err(e) = sys::chmod_at(item.target_dir, item.target, mode) {
+            complain_of(&format!("preserving permissions for {}", name()), &e);
+            good &= !options.must_preserve;
+        }
+    }
+    good
+}
+
+/// Best effort: links and devices have `trusted.` and `security.` ones at most. The way leads through
+/// `/proc`, since these calls know no directory handles.
+fn xattrs_by_name(item: &Item<'_>) {
+    let path = |dir: RawFd, name: &CStr| {
+        if dir == sys::CWD {
+            return name.to_owned();
+        }
+        let way = [format!("/proc/self/fd/{dir}/").as_bytes(), name.to_bytes()].concat();
+        sys::c_string(&way)
+    };
+    let (source, target) = (path(item.source_dir, item.source), path(item.target_dir, item.target));
+    let Ok(names) = sys::llist_xattrs(&source) else { return };
+    for name in names.split_inclusive(|&byte| byte == 0) {
+        let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
+        if name != ACCESS
+            && name != DEFAULT
+            && let Ok(value) = sys::lget_xattr(&source, name)
+        {
+            let _ = sys::lset_xattr(&target, name, &value);
+        }
+    }
+}

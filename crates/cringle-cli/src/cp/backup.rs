@@ -1,0 +1,109 @@
+//! What becomes of a file that is about to be replaced: `--backup`.
+
+use super::sys;
+use std::ffi::{CStr, CString, OsString};
+use std::io;
+use std::os::fd::{AsFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Simple,
+    /// Numbered where there are numbered ones already, else simple.
+    Existing,
+    Numbered,
+}
+
+/// `None` for no backups; `Err` is a word that means nothing.
+pub(super) fn kind_of(word: &str) -> Option<Option<Kind>> {
+    match word {
+        "none" | "off" => Some(None),
+        "simple" | "never" => Some(Some(Kind::Simple)),
+        "existing" | "nil" => Some(Some(Kind::Existing)),
+        "numbered" | "t" => Some(Some(Kind::Numbered)),
+        _ => None,
+    }
+}
+
+/// The suffix of simple backups: that of the option, else of the environment, else `~`. One with a
+/// slash in it would lead elsewhere.
+pub(super) fn suffix(option: Option<OsString>) -> OsString {
+    let given = option.or_else(|| std::env::var_os("SIMPLE_BACKUP_SUFFIX"));
+    match given {
+        Some(text) if !text.is_empty() && !text.as_bytes().contains(&b'/') => text,
+        _ => "~".into(),
+    }
+}
+
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|&byte| byte == b'/') {
+        Some(slash) => path.split_at(slash + 1),
+        None => (&[], path),
+    }
+}
+
+/// The highest number among the backups of this file; 0 where there are none.
+fn highest(dir: RawFd, parent: &[u8], base: &[u8]) -> io::Result<u64> {
+    let parent = if parent.is_empty() { c".".to_owned() } else { sys::c_string(parent) };
+    let open = sys::open_at(dir, &parent, libc::O_RDONLY | libc::O_DIRECTORY, 0)?;
+    let (mut entries, mut buffer, mut position) = (Vec::new(), vec![0; 32 << 10], 0);
+    let mut most = 0;
+    while let Some(next) = {
+        let next = sys::list(open.as_fd(), position, &mut buffer, 1 << 15, &mut entries)?;
+        for entry in entries.drain(..) {
+            let number = entry
+                .name
+                .to_bytes()
+                .strip_prefix(base)
+                .and_then(|rest| rest.strip_prefix(b".~"))
+                .and_then(|rest| rest.strip_suffix(b"~"))
+                .filter(|digits| !digits.starts_with(b"0"))
+                .and_then(|digits| std::str::from_utf8(digits).ok())
+                .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
+                .and_then(|digits| digits.parse().ok());
+            most = most.max(number.unwrap_or(0));
+        }
+        next
+    } {
+        position = next;
+    }
+    Ok(most)
+}
+
+/// The name that the backup gets, in the same directory.
+pub(super) fn name_for(
+    kind: Kind,
+    suffix: &OsString,
+    (dir, name): (RawFd, &CStr),
+) -> io::Result<CString> {
+    let path = name.to_bytes();
+    let (parent, base) = split(path);
+    let simple = || sys::c_string(&[path, suffix.as_bytes()].concat());
+    if kind == Kind::Simple {
+        return Ok(simple());
+    }
+    let highest = highest(dir, parent, base)?;
+    if kind == Kind::Existing && highest == 0 {
+        return Ok(simple());
+    }
+    Ok(sys::c_string(&[path, format!(".~{}~", highest + 1).as_bytes()].concat()))
+}
+
+/// Gives the file its backup's name, which is returned; `None` if it is gone.
+pub(super) fn make(
+    kind: Kind,
+    suffix: &OsString,
+    (dir, name): (RawFd, &CStr),
+) -> io::Result<Option<CString>> {
+    loop {
+        let backup = name_for(kind, suffix, (dir, name))?;
+        // A numbered one replaces nothing; where another took the number, the next is tried.
+        let numbered = backup.to_bytes() != [name.to_bytes(), suffix.as_bytes()].concat();
+        match sys::rename_at((dir, name), (dir, &backup), numbered) {
+            Ok(()) => return Ok(Some(backup)),
+            Err(e) if e.raw_os_error() == Some(libc::EEXIST) && numbered => {}
+            Err(e) if e.raw_os_error() == Some(libc::ENOENT) => return Ok(None),
+            Err(e) => return Err(e),
+        }
+    }
+}

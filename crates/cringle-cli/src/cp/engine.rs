@@ -1,0 +1,360 @@
+//! The workers: who copies what, in which order, and when it is over.
+//!
+//! Each worker has a stack of tasks: it takes the newest, and one that has none takes the *oldest* of
+//! another, which is the highest in the tree and so the most work, in a directory of its own (two
+//! threads that make files in one directory wait for its lock). Memory stays bounded: a directory is
+//! listed piece by piece, and the rest of its listing lies beneath what the piece brought.
+//!
+//! The calls are plain ones, on a thread per core, not the ring's: `openat` with `O_CREAT`, `mkdirat`
+//! and buffered writes on ext4 are all handed to kernel threads there, which costs more than the work of
+//! a small file. What waits for the disk goes together: cold files are read ahead, 32 at a time (see
+//! [`regular`](super::regular)), and `--fsync`'s syncs are fibers (see [`durable`](super::durable)).
+
+use super::durable::Unsynced;
+use super::links::Links;
+use super::messages::complain_of;
+use super::options::Options;
+use super::regular::Deferred;
+use super::sys::{self, Entry};
+use super::tree::{Dir, Item, OpenDirs, Side, one_less};
+use super::{attributes, messages};
+use std::collections::{HashSet, VecDeque};
+use std::ffi::OsString;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Files of one task: enough that taking it costs nothing beside them.
+const FILES_A_TASK: usize = 64;
+/// Bytes of a directory that are read at once, about a thousand names.
+const LISTING_BYTES: usize = 32 << 10;
+
+pub(super) enum Task {
+    List { dir: Arc<Dir>, position: i64 },
+    Entries { dir: Arc<Dir>, entries: Vec<Entry> },
+}
+
+#[derive(Default)]
+pub(super) struct Counters {
+    pub(super) files: AtomicU64,
+    pub(super) directories: AtomicU64,
+    pub(super) others: AtomicU64,
+    pub(super) bytes: AtomicU64,
+    pub(super) cloned: AtomicU64,
+    pub(super) failures: AtomicU64,
+}
+
+impl Counters {
+    pub(super) fn add(counter: &AtomicU64, count: u64) {
+        counter.fetch_add(count, Ordering::Relaxed);
+    }
+}
+
+pub(super) struct Shared {
+    pub(super) options: Options,
+    pub(super) open: OpenDirs,
+    pub(super) links: Links,
+    pub(super) counters: Arc<Counters>,
+    /// Ctrl-C: nothing more is begun, and what is half done is given up.
+    pub(super) stop: Arc<AtomicBool>,
+    /// The names of the command line that were copied, and those that were made.
+    pub(super) sources: Mutex<HashSet<(OsString, (u64, u64))>>,
+    pub(super) targets: Mutex<HashSet<(OsString, (u64, u64))>>,
+    stacks: Vec<Mutex<VecDeque<Task>>>,
+    sleepers: AtomicUsize,
+    bell: (Mutex<()>, Condvar),
+    /// Directories of the command line that are not finished.
+    roots: AtomicUsize,
+    over: AtomicBool,
+    next_temporary: AtomicU64,
+}
+
+impl Shared {
+    pub(super) fn new(options: Options) -> Shared {
+        Shared {
+            stacks: (0..options.jobs).map(|_| Mutex::default()).collect(),
+            options,
+            open: OpenDirs::default(),
+            links: Links::default(),
+            counters: Arc::default(),
+            stop: Arc::default(),
+            sources: Mutex::default(),
+            targets: Mutex::default(),
+            sleepers: AtomicUsize::new(0),
+            bell: (Mutex::new(()), Condvar::new()),
+            roots: AtomicUsize::new(0),
+            over: AtomicBool::new(false),
+            next_temporary: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn root_begins(&self) {
+        self.roots.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(super) fn has_roots(&self) -> bool {
+        self.roots.load(Ordering::Acquire) > 0
+    }
+
+    /// The workers may go home.
+    pub(super) fn finish(&self) {
+        self.over.store(true, Ordering::Release);
+        self.bell.1.notify_all();
+    }
+
+    /// A name that nobody has, in the directory where the file is to be.
+    pub(super) fn temporary(&self, beside: &std::ffi::CStr) -> std::ffi::CString {
+        let number = self.next_temporary.fetch_add(1, Ordering::Relaxed);
+        let name = beside.to_bytes();
+        let end = name.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
+        let own = format!(".cringle-cp.{}.{number}", std::process::id());
+        sys::c_string(&[&name[..end], own.as_bytes()].concat())
+    }
+}
+
+pub(super) struct Worker<'a> {
+    pub(super) shared: &'a Shared,
+    index: usize,
+    /// What goes through user space; one byte more than a block, to see that a file ends.
+    pub(super) buffer: Vec<u8>,
+    listing: Vec<u8>,
+    pub(super) deferred: Vec<Deferred>,
+    pub(super) unsynced: Vec<Unsynced>,
+    /// Pairs of devices between which nothing can be cloned, or copied within the kernel.
+    pub(super) no_clone: Vec<(u64, u64)>,
+    pub(super) no_range: Vec<(u64, u64)>,
+}
+
+impl<'a> Worker<'a> {
+    pub(super) fn new(shared: &'a Shared, index: usize) -> Worker<'a> {
+        Worker {
+            shared,
+            index,
+            buffer: vec![0; shared.options.block_bytes + 1],
+            listing: vec![0; LISTING_BYTES],
+            deferred: Vec::new(),
+            unsynced: Vec::new(),
+            no_clone: Vec::new(),
+            no_range: Vec::new(),
+        }
+    }
+
+    /// Until all is over.
+    pub(super) fn help(&mut self) {
+        while !self.shared.over.load(Ordering::Acquire) {
+            self.step();
+        }
+    }
+
+    /// Until the directories of the command line so far are finished.
+    pub(super) fn finish_roots(&mut self) {
+        while self.shared.has_roots() {
+            self.step();
+        }
+    }
+
+    fn step(&mut self) {
+        if let Some(task) = self.take() {
+            self.perform(task);
+        } else if !self.settle() {
+            self.sleep();
+        }
+    }
+
+    /// Finishes what was put off; whether there was any.
+    pub(super) fn settle(&mut self) -> bool {
+        let any = !self.deferred.is_empty() || !self.unsynced.is_empty();
+        self.copy_deferred();
+        self.sync_all();
+        any
+    }
+
+    fn take(&self) -> Option<Task> {
+        let stacks = &self.shared.stacks;
+        let lock = |at: usize| stacks[at].lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(task) = lock(self.index).pop_back() {
+            return Some(task);
+        }
+        (1..stacks.len()).find_map(|step| lock((self.index + step) % stacks.len()).pop_front())
+    }
+
+    /// Adds a part to the directory, for whoever takes it.
+    pub(super) fn push(&self, task: Task) {
+        let (Task::List { dir, .. } | Task::Entries { dir, .. }) = &task;
+        dir.pending.fetch_add(1, Ordering::Relaxed);
+        self.push_counted(task);
+    }
+
+    pub(super) fn push_counted(&self, task: Task) {
+        let mut stack =
+            self.shared.stacks[self.index].lock().unwrap_or_else(PoisonError::into_inner);
+        stack.push_back(task);
+        drop(stack);
+        if self.shared.sleepers.load(Ordering::Relaxed) > 0 {
+            self.shared.bell.1.notify_one();
+        }
+    }
+
+    /// A bell that rings between the look at the stacks and the sleep is missed: so it is a short one.
+    fn sleep(&self) {
+        self.shared.sleepers.fetch_add(1, Ordering::Relaxed);
+        let (lock, bell) = &self.shared.bell;
+        let guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(bell.wait_timeout(guard, Duration::from_micros(500)));
+        self.shared.sleepers.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn perform(&mut self, task: Task) {
+        match task {
+            Task::List { dir, position } => {
+                if !self.shared.stopped() {
+                    self.list(&dir, position);
+                }
+                self.part_done(dir);
+            }
+            Task::Entries { dir, entries } => {
+                self.entries(&dir, &entries);
+                self.part_done(dir);
+            }
+        }
+    }
+
+    /// One piece of the directory; the rest is a task beneath those that the piece brings.
+    fn list(&mut self, dir: &Arc<Dir>, position: i64) {
+        let mut entries = Vec::new();
+        let listed = dir.fd(Side::Source, &self.shared.open).and_then(|fd| {
+            sys::list(fd.as_fd(), position, &mut self.listing, LISTING_BYTES / 2, &mut entries)
+        });
+        match listed {
+            Ok(Some(position)) => self.push(Task::List { dir: Arc::clone(dir), position }),
+            Ok(None) => {}
+            Err(e) => {
+                let path = messages::quote(dir.path(Side::Source));
+                complain_of(&format!("error reading {path}"), &e);
+            }
+        }
+        let (directories, mut files): (Vec<_>, Vec<_>) =
+            entries.into_iter().partition(|entry| entry.kind == libc::DT_DIR);
+        for entry in directories {
+            self.push(Task::Entries { dir: Arc::clone(dir), entries: vec![entry] });
+        }
+        while files.len() > FILES_A_TASK {
+            let entries = files.split_off(files.len() - FILES_A_TASK);
+            self.push(Task::Entries { dir: Arc::clone(dir), entries });
+        }
+        self.entries(dir, &files);
+    }
+
+    fn entries(&mut self, dir: &Arc<Dir>, entries: &[Entry]) {
+        if entries.is_empty() || self.shared.stopped() {
+            return;
+        }
+        let fd = |side| {
+            dir.fd(side, &self.shared.open).inspect_err(|e| {
+                complain_of(&format!("cannot access {}", messages::quote(dir.path(side))), e);
+            })
+        };
+        let (Ok(source), Ok(target)) = (fd(Side::Source), fd(Side::Target)) else { return };
+        for entry in entries {
+            if self.shared.stopped() {
+                return;
+            }
+            let item = Item {
+                dir: Some(dir),
+                source_dir: source.as_raw_fd(),
+                source: &entry.name,
+                target_dir: target.as_raw_fd(),
+                target: &entry.name,
+            };
+            self.copy(&item, entry.kind);
+        }
+    }
+
+    /// A part of the directory is done; with the last one the directory is, and so on upwards.
+    pub(super) fn part_done(&mut self, dir: Arc<Dir>) {
+        let mut below: Option<Arc<OwnedFd>> = None;
+        let mut dir = dir;
+        while one_less(&dir) {
+            let target = self.finish_dir(&dir, below.as_deref());
+            dir.close();
+            below = target;
+            match &dir.parent {
+                Some(parent) => dir = Arc::clone(parent),
+                None => {
+                    self.shared.roots.fetch_sub(1, Ordering::AcqRel);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn finish_dir(&mut self, dir: &Arc<Dir>, below: Option<&OwnedFd>) -> Option<Arc<OwnedFd>> {
+        let options = &self.shared.options;
+        let keeps = options.preserve;
+        let attributes = keeps.mode || keeps.ownership || keeps.timestamps || keeps.xattr;
+        if !attributes && dir.final_mode.is_none() && !options.fsync {
+            return None;
+        }
+        let target = dir.target_from(below);
+        let target = target.map_or_else(|| dir.fd(Side::Target, &self.shared.open), Ok);
+        let target = match target {
+            Ok(target) => target,
+            Err(e) => {
+                let path = messages::quote(dir.path(Side::Target));
+                complain_of(&format!("preserving permissions for {path}"), &e);
+                return None;
+            }
+        };
+        if attributes {
+            self.dir_attributes(dir, &target);
+        }
+        if !keeps.mode
+            && let Some(mode) = dir.final_mode
+            && let Err(e) = sys::chmod_fd(target.as_raw_fd(), mode)
+        {
+            let path = messages::quote(dir.path(Side::Target));
+            complain_of(&format!("preserving permissions for {path}"), &e);
+        }
+        if self.shared.options.fsync {
+            self.sync_later(Unsynced::directory(Arc::clone(&target), dir));
+        }
+        Some(target)
+    }
+
+    fn dir_attributes(&self, dir: &Arc<Dir>, target: &OwnedFd) {
+        let options = &self.shared.options;
+        // Only extended attributes and ACLs have to be read.
+        let source = match dir.fd(Side::Source, &self.shared.open) {
+            Ok(source) => source,
+            Err(e) => {
+                let path = messages::quote(dir.path(Side::Source));
+                return complain_of(&format!("cannot access {path}"), &e);
+            }
+        };
+        let name = sys::c_string(std::os::unix::ffi::OsStrExt::as_bytes(
+            dir.path(Side::Target).as_os_str(),
+        ));
+        let item = Item {
+            dir: None,
+            source_dir: sys::CWD,
+            source: &name,
+            target_dir: sys::CWD,
+            target: &name,
+        };
+        let copied = attributes::Copied {
+            item: &item,
+            source: source.as_raw_fd(),
+            target: target.as_raw_fd(),
+            stat: &dir.stat,
+            made: dir.made,
+        };
+        if !attributes::apply(options, &copied) {
+            messages::fail_quietly();
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! `cringle cp`: GNU's `cp`, on all cores.
+//!
+//! | file | what it says |
+//! |---|---|
+//! | [`flags`], [`getopt`], [`options`] | the command line, read as GNU reads it |
+//! | [`plan`] | where each source goes |
+//! | [`engine`], [`tree`] | who copies what; directories as handles, bounded |
+//! | [`entry`], [`same`], [`backup`], [`links`] | what becomes of one name |
+//! | [`regular`], [`data`], [`attributes`] | the copy of one file |
+//! | [`durable`] | `--fsync` |
+//! | [`messages`], [`progress`], [`summary`], [`dry`] | what is told |
+
+mod attributes;
+mod backup;
+mod data;
+mod dry;
+mod durable;
+mod engine;
+mod entry;
+pub(crate) mod flags;
+mod getopt;
+mod links;
+mod messages;
+mod options;
+mod plan;
+mod progress;
+mod regular;
+mod same;
+mod summary;
+mod sys;
+mod tree;
+
+use crate::report;
+use cringle::signal::{Signal, Signals};
+use engine::{Shared, Worker};
+use messages::{complain, complain_of, note};
+use options::{Options, Replace};
+use plan::{Copy, Wrong};
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+use tree::Item;
+
+const FAILED: u8 = 1;
+const INTERRUPTED: u8 = 130;
+/// Deep trees are let go of from the bottom up, one frame a level.
+const STACK_BYTES: usize = 8 << 20;
+
+/// `program`: what it was called as, and what its messages begin with.
+pub(crate) fn run(program: &'static str, arguments: Vec<OsString>) -> ExitCode {
+    messages::set_program(program);
+    let posix = std::env::var_os("POSIXLY_CORRECT").is_some();
+    let line = match getopt::read(arguments, posix) {
+        Ok(line) => line,
+        Err(text) => return wrong(&text),
+    };
+    // The first of these that is met ends it, whatever else there is.
+    for given in &line.options {
+        match given.flag.long {
+            "help" => return print(&flags::command(program).render_long_help().to_string()),
+            "version" => {
+                return print(&format!("{program} (cringle) {}\n", env!("CARGO_PKG_VERSION")));
+            }
+            _ => {}
+        }
+    }
+    match Options::of(line) {
+        Ok(options) => copy(options),
+        Err(text) => wrong(&text),
+    }
+}
+
+fn print(text: &str) -> ExitCode {
+    match report::print_bytes(text.as_bytes()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::from(FAILED),
+    }
+}
+
+/// Wrong usage: 1, as GNU's. A text that begins with a zero byte has no hint at the help.
+fn wrong(text: &str) -> ExitCode {
+    match text.strip_prefix('\0') {
+        Some(text) => note(text),
+        None => {
+            note(text);
+            report::complain(&format!(
+                "Try '{} --help' for more information.",
+                messages::program()
+            ));
+        }
+    }
+    ExitCode::from(FAILED)
+}
+
+fn copy(mut options: Options) -> ExitCode {
+    let mut copies = match plan::plan(&options) {
+        Ok(copies) => copies,
+        Err(Wrong::Usage(text)) => return wrong(&text),
+        Err(Wrong::Other(text)) => return wrong(&format!("\0{text}")),
+    };
+    back_up_itself(&mut options, &mut copies);
+    let start = Instant::now();
+    let json = options.json.clone();
+    let interrupted;
+    let counters;
+    if options.dry_run {
+        counters = Arc::default();
+        interrupted = false;
+        dry::run(&options, copies);
+    } else {
+        let shared = Shared::new(options);
+        counters = Arc::clone(&shared.counters);
+        interrupted = match perform(&shared, &copies) {
+            Ok(()) => shared.stopped(),
+            Err(e) => {
+                complain_of("cannot start", &e);
+                false
+            }
+        };
+    }
+    if interrupted {
+        note(&format!("interrupted; {}", summary::so_far(&counters)));
+    }
+    let failed = if messages::has_failed() { FAILED } else { 0 };
+    let status = if interrupted { INTERRUPTED } else { failed };
+    if let Some(path) = json
+        && let Err(e) = summary::save(&path, &summary::json(&counters, start.elapsed(), status))
+    {
+        complain(&e.to_string());
+        return ExitCode::from(status.max(FAILED));
+    }
+    ExitCode::from(status)
+}
+
+/// `cp --force --backup f f`: the backup is the copy.
+fn back_up_itself(options: &mut Options, copies: &mut [Copy]) {
+    let ([copy], Some(kind), true) = (&mut *copies, options.backup, options.force) else { return };
+    let path = sys::c_string(copy.target.as_bytes());
+    let regular =
+        sys::stat_at(sys::CWD, &path, true).is_ok_and(|stat| sys::kind(&stat) == libc::S_IFREG);
+    if copy.source == copy.target
+        && regular
+        && let Ok(name) = backup::name_for(kind, &options.suffix, (sys::CWD, &path))
+    {
+        copy.target = std::ffi::OsStr::from_bytes(name.to_bytes()).to_owned();
+        options.backup = None;
+    }
+}
+
+fn perform(shared: &Shared, copies: &[Copy]) -> io::Result<()> {
+    watch(&shared.stop)?;
+    let sources = copies.iter().map(|copy| copy.source.clone()).collect();
+    let progress = if shared.options.replace == Replace::Ask {
+        None
+    } else {
+        progress::Progress::start(shared.options.progress, Arc::clone(&shared.counters), sources)
+    };
+    let done = with_workers(shared, copies);
+    if let Some(progress) = progress {
+        progress.finish();
+    }
+    done
+}
+
+/// Ctrl-C ends it in order; a second one at once.
+fn watch(stop: &Arc<AtomicBool>) -> io::Result<()> {
+    let signals = Signals::new(&[Signal::Interrupt, Signal::Terminate])?;
+    let stop = Arc::clone(stop);
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        while signals.wait().is_ok() {
+            if stop.swap(true, Ordering::Relaxed) {
+                std::process::exit(i32::from(INTERRUPTED));
+            }
+        }
+    })?;
+    Ok(())
+}
+
+fn with_workers(shared: &Shared, copies: &[Copy]) -> io::Result<()> {
+    std::thread::scope(|scope| {
+        let first =
+            std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, || {
+                in_runtime(shared, || {
+                    let mut worker = Worker::new(shared, 0);
+                    let mut helped = false;
+                    for copy in copies {
+                        if shared.stopped() {
+                            break;
+                        }
+                        top(&mut worker, copy, &mut || {
+                            if std::mem::replace(&mut helped, true) {
+                                return;
+                            }
+                            for index in 1..shared.options.jobs {
+                                let help = move || {
+                                    in_runtime(shared, || Worker::new(shared, index).help())
+                                };
+                                let builder = std::thread::Builder::new().stack_size(STACK_BYTES);
+                                // One fewer is slower, not wrong.
+                                let _ = builder.spawn_scoped(scope, help);
+                            }
+                        });
+                    }
+                    worker.settle();
+                    shared.finish();
+                })
+            })?;
+        // A panic has been told; the status must not be 0.
+        if first.join().is_err() {
+            shared.finish();
+            messages::fail_quietly();
+        }
+        Ok(())
+    })
+}
+
+/// With `--fsync` the worker is a fiber, so that its syncs can be.
+fn in_runtime(shared: &Shared, work: impl FnOnce()) {
+    if !shared.options.fsync {
+        return work();
+    }
+    if let Err(e) = cringle::Builder::new().workers(1).run(work) {
+        complain_of("cannot start", &e);
+    }
+}
+
+/// One source of the command line, to its end.
+fn top(worker: &mut Worker<'_>, copy: &Copy, help: &mut dyn FnMut()) {
+    let options = &worker.shared.options;
+    let Some(parents) = plan::make_parents(options, copy) else { return };
+    let (source, target) =
+        (sys::c_string(copy.source.as_bytes()), sys::c_string(copy.target.as_bytes()));
+    let item = Item {
+        dir: None,
+        source_dir: sys::CWD,
+        source: &source,
+        target_dir: sys::CWD,
+        target: &target,
+    };
+    worker.copy(&item, libc::DT_UNKNOWN);
+    if worker.shared.has_roots() {
+        help();
+        worker.finish_roots();
+    }
+    if worker.shared.options.fsync {
+        worker.settle();
+        sync_above(copy);
+    }
+    if !plan::finish_parents(&worker.shared.options, &parents) {
+        messages::fail_quietly();
+    }
+}
+
+/// The directory that holds the new name.
+fn sync_above(copy: &Copy) {
+    let path = options::without_slashes(&copy.target);
+    let bytes = path.as_bytes();
+    let above = match bytes.iter().rposition(|&byte| byte == b'/') {
+        None => &b"."[..],
+        Some(0) => b"/",
+        Some(slash) => &bytes[..slash],
+    };
+    let synced = tree::open_dir(sys::CWD, &sys::c_string(above), true)
+        .and_then(|dir| sys::sync_fd(std::os::fd::AsRawFd::as_raw_fd(&dir)));
+    if let Err(e) = synced {
+        let name = messages::quote(std::ffi::OsStr::from_bytes(above));
+        complain_of(&format!("error syncing {name}"), &e);
+    }
+}

@@ -1,0 +1,405 @@
+//! What is asked for, from the flags in their order.
+
+use super::backup;
+use super::getopt::{CommandLine, Given};
+use super::messages::{self, quote, quote_word};
+use crate::units;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
+/// Which symbolic links of the sources are followed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Follow {
+    Never,
+    CommandLine,
+    Always,
+}
+
+/// What happens to a target that exists.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Replace {
+    Always,
+    Ask,
+    /// `-n`: it stays, silently.
+    Skip,
+    /// `--update=none-fail`: it stays, and the status is 1.
+    Refuse,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum When {
+    Never,
+    Auto,
+    Always,
+}
+
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Preserve {
+    pub(super) mode: bool,
+    pub(super) ownership: bool,
+    pub(super) timestamps: bool,
+    pub(super) links: bool,
+    pub(super) xattr: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Options {
+    pub(super) recursive: bool,
+    pub(super) follow: Follow,
+    pub(super) preserve: Preserve,
+    /// `-p`, not `-a`: what cannot be preserved is a failure.
+    pub(super) must_preserve: bool,
+    pub(super) must_preserve_xattr: bool,
+    pub(super) no_preserve_mode: bool,
+    pub(super) force: bool,
+    pub(super) remove_first: bool,
+    pub(super) replace: Replace,
+    pub(super) only_newer: bool,
+    pub(super) verbose: bool,
+    pub(super) debug: bool,
+    pub(super) hard_link: bool,
+    pub(super) symbolic_link: bool,
+    pub(super) one_file_system: bool,
+    pub(super) parents: bool,
+    pub(super) strip_slashes: bool,
+    pub(super) target_directory: Option<OsString>,
+    pub(super) no_target_directory: bool,
+    pub(super) backup: Option<backup::Kind>,
+    pub(super) suffix: OsString,
+    pub(super) as_regular: bool,
+    pub(super) reflink: When,
+    pub(super) sparse: When,
+    pub(super) attributes_only: bool,
+    pub(super) posix: bool,
+    pub(super) fsync: bool,
+    pub(super) jobs: usize,
+    pub(super) block_bytes: usize,
+    pub(super) progress: Option<bool>,
+    pub(super) verify: bool,
+    pub(super) json: Option<OsString>,
+    pub(super) dry_run: bool,
+    pub(super) names: Vec<OsString>,
+    pub(super) umask: u32,
+}
+
+/// The flags while they are read.
+#[derive(Default)]
+struct Reading {
+    follow: Option<Follow>,
+    backups: bool,
+    backup_word: Option<String>,
+    suffix: Option<OsString>,
+    copy_contents: bool,
+    context: bool,
+    no_clobber: bool,
+}
+
+/// The words that an option may have, each line the ones that mean the same.
+fn word<'a>(given: &Given, name: &str, words: &[&'a [&'a str]]) -> Result<&'a str, String> {
+    let text = given.value.as_deref().unwrap_or_default().to_string_lossy();
+    choose(&text, name, words)
+}
+
+fn choose<'a>(text: &str, name: &str, words: &[&'a [&'a str]]) -> Result<&'a str, String> {
+    let exact = words.iter().find(|same| same.contains(&text));
+    let mut begun = words.iter().filter(|same| same.iter().any(|word| word.starts_with(text)));
+    let (first, second) = (begun.next(), begun.next());
+    match (exact, first, second) {
+        (Some(same), ..) | (None, Some(same), None) => Ok(same[0]),
+        (None, first, _) => {
+            let why = if first.is_some() { "ambiguous" } else { "invalid" };
+            let mut told = format!(
+                "{why} argument {} for {}\nValid arguments are:",
+                quote_word(text),
+                quote_word(name)
+            );
+            for same in words {
+                let all: Vec<_> = same.iter().map(|word| quote_word(word)).collect();
+                told.push_str(&format!("\n  - {}", all.join(", ")));
+            }
+            Err(told)
+        }
+    }
+}
+
+const WHEN: &[&[&str]] = &[&["auto"], &["always"], &["never"]];
+const SPARSE: &[&[&str]] = &[&["never"], &["auto"], &["always"]];
+const UPDATE: &[&[&str]] = &[&["all"], &["none"], &["none-fail"], &["older"]];
+const BACKUP: &[&[&str]] =
+    &[&["none", "off"], &["simple", "never"], &["existing", "nil"], &["numbered", "t"]];
+const ATTRIBUTES: &[&[&str]] =
+    &[&["mode"], &["timestamps"], &["ownership"], &["links"], &["context"], &["xattr"], &["all"]];
+
+fn when(word: &str) -> When {
+    match word {
+        "always" => When::Always,
+        "never" => When::Never,
+        _ => When::Auto,
+    }
+}
+
+fn count(given: &Given) -> Result<usize, String> {
+    let text = given.value.as_deref().unwrap_or_default();
+    let number = text.to_str().and_then(|text| text.parse().ok()).filter(|n| (1..=256).contains(n));
+    number.ok_or_else(|| format!("invalid number of jobs {}: from 1 to 256", quote(text)))
+}
+
+fn size(given: &Given) -> Result<usize, String> {
+    let text = given.value.as_deref().unwrap_or_default().to_string_lossy();
+    match units::parse_size(&text)? {
+        bytes @ 4096..=1_073_741_824 => Ok(bytes as usize),
+        _ => Err(format!("invalid block size {}: from 4k to 1GiB", quote(&*text))),
+    }
+}
+
+impl Options {
+    fn plain() -> Options {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Options {
+            recursive: false,
+            follow: Follow::Always,
+            preserve: Preserve::default(),
+            must_preserve: false,
+            must_preserve_xattr: false,
+            no_preserve_mode: false,
+            force: false,
+            remove_first: false,
+            replace: Replace::Always,
+            only_newer: false,
+            verbose: false,
+            debug: false,
+            hard_link: false,
+            symbolic_link: false,
+            one_file_system: false,
+            parents: false,
+            strip_slashes: false,
+            target_directory: None,
+            no_target_directory: false,
+            backup: None,
+            suffix: "~".into(),
+            as_regular: true,
+            reflink: When::Auto,
+            sparse: When::Auto,
+            attributes_only: false,
+            posix: std::env::var_os("POSIXLY_CORRECT").is_some(),
+            fsync: false,
+            jobs: cores.min(8),
+            block_bytes: 128 << 10,
+            progress: None,
+            verify: false,
+            json: None,
+            dry_run: false,
+            names: Vec::new(),
+            umask: super::sys::umask(),
+        }
+    }
+
+    /// The error is what is to be told before `Try '… --help'`.
+    pub(super) fn of(line: CommandLine) -> Result<Options, String> {
+        let mut options = Options::plain();
+        let mut reading = Reading::default();
+        for given in &line.options {
+            options.take(given, &mut reading)?;
+        }
+        options.names = line.names;
+        options.settle(reading)?;
+        Ok(options)
+    }
+
+    fn take(&mut self, given: &Given, reading: &mut Reading) -> Result<(), String> {
+        match given.flag.long {
+            "archive" => {
+                self.recursive = true;
+                reading.follow = Some(Follow::Never);
+                self.preserve = Preserve {
+                    mode: true,
+                    ownership: true,
+                    timestamps: true,
+                    links: true,
+                    xattr: true,
+                };
+            }
+            "attributes-only" => self.attributes_only = true,
+            "backup" | "\0b" => {
+                reading.backups = true;
+                if let Some(value) = &given.value {
+                    reading.backup_word = Some(value.to_string_lossy().into_owned());
+                }
+            }
+            "copy-contents" => reading.copy_contents = true,
+            "\0d" => {
+                self.preserve.links = true;
+                reading.follow = Some(Follow::Never);
+            }
+            "debug" => (self.debug, self.verbose) = (true, true),
+            "force" => self.force = true,
+            "\0H" => reading.follow = Some(Follow::CommandLine),
+            "interactive" => self.replace = Replace::Ask,
+            "link" => self.hard_link = true,
+            "dereference" => reading.follow = Some(Follow::Always),
+            "no-clobber" => (self.replace, reading.no_clobber) = (Replace::Skip, true),
+            "no-dereference" => reading.follow = Some(Follow::Never),
+            "\0p" => self.preserve_usual(),
+            "preserve" if given.value.is_none() => self.preserve_usual(),
+            "preserve" => {
+                self.set_preserve(given, true, reading)?;
+                self.must_preserve = true;
+            }
+            "no-preserve" => self.set_preserve(given, false, reading)?,
+            "parents" => self.parents = true,
+            "recursive" | "\0R" => self.recursive = true,
+            "reflink" if given.value.is_none() => self.reflink = When::Always,
+            "reflink" => self.reflink = when(word(given, "--reflink", WHEN)?),
+            "remove-destination" => self.remove_first = true,
+            "sparse" => self.sparse = when(word(given, "--sparse", SPARSE)?),
+            "strip-trailing-slashes" => self.strip_slashes = true,
+            "symbolic-link" => self.symbolic_link = true,
+            "suffix" => {
+                reading.backups = true;
+                reading.suffix = given.value.clone();
+            }
+            "target-directory" if self.target_directory.is_some() => {
+                return Err("multiple target directories specified".into());
+            }
+            "target-directory" => self.target_directory = given.value.clone(),
+            "no-target-directory" => self.no_target_directory = true,
+            "\0u" => self.set_update("older", reading),
+            "update" if given.value.is_none() => self.set_update("older", reading),
+            "update" => self.set_update(word(given, "--update", UPDATE)?, reading),
+            "verbose" => self.verbose = true,
+            "one-file-system" => self.one_file_system = true,
+            "context" if given.value.is_some() => {
+                messages::note(
+                    "warning: ignoring --context; it requires an SELinux-enabled kernel",
+                );
+            }
+            // GNU's -Z is as quiet where there is no SELinux; a note does no harm.
+            "\0Z" | "context" => {
+                messages::note("warning: ignoring -Z; it requires an SELinux-enabled kernel");
+            }
+            "fsync" => self.fsync = true,
+            "jobs" => self.jobs = count(given)?,
+            "block-size" => self.block_bytes = size(given)?,
+            "progress" => self.progress = Some(true),
+            "no-progress" => self.progress = Some(false),
+            "verify" => self.verify = true,
+            "json" => self.json = given.value.clone(),
+            "dry-run" => self.dry_run = true,
+            other => return Err(format!("unrecognized option '--{other}'")),
+        }
+        Ok(())
+    }
+
+    fn preserve_usual(&mut self) {
+        self.preserve.mode = true;
+        self.preserve.ownership = true;
+        self.preserve.timestamps = true;
+        self.must_preserve = true;
+    }
+
+    fn set_preserve(
+        &mut self,
+        given: &Given,
+        on: bool,
+        reading: &mut Reading,
+    ) -> Result<(), String> {
+        let name = format!("--{}", given.flag.long);
+        let list = given.value.as_deref().unwrap_or_default().to_string_lossy();
+        for text in list.split(',') {
+            let which = choose(text, &name, ATTRIBUTES)?;
+            let all = which == "all";
+            let keep = &mut self.preserve;
+            if all || which == "mode" {
+                (keep.mode, self.no_preserve_mode) = (on, !on);
+            }
+            if all || which == "ownership" {
+                keep.ownership = on;
+            }
+            if all || which == "timestamps" {
+                keep.timestamps = on;
+            }
+            if all || which == "links" {
+                keep.links = on;
+            }
+            if all || which == "xattr" {
+                keep.xattr = on;
+                self.must_preserve_xattr = on && !all;
+            }
+            if which == "context" {
+                reading.context = on;
+            }
+        }
+        Ok(())
+    }
+
+    fn set_update(&mut self, what: &str, reading: &Reading) {
+        if reading.no_clobber {
+            return;
+        }
+        match what {
+            "all" => (self.only_newer, self.replace) = (false, Replace::Always),
+            "none" => (self.only_newer, self.replace) = (false, Replace::Skip),
+            "none-fail" => (self.only_newer, self.replace) = (false, Replace::Refuse),
+            _ => self.only_newer = true,
+        }
+    }
+
+    /// What the flags mean together.
+    fn settle(&mut self, reading: Reading) -> Result<(), String> {
+        if self.hard_link && self.symbolic_link {
+            return Err("cannot make both hard and symbolic links".into());
+        }
+        if matches!(self.replace, Replace::Skip | Replace::Refuse) {
+            self.only_newer = false;
+            if reading.backups {
+                return Err("--backup is mutually exclusive with -n or --update=none-fail".into());
+            }
+        }
+        if self.reflink == When::Always && self.sparse != When::Auto {
+            return Err("--reflink can be used only with --sparse=auto".into());
+        }
+        if reading.context {
+            return Err(
+                "\0cannot preserve security context without an SELinux-enabled kernel".into()
+            );
+        }
+        self.suffix = backup::suffix(reading.suffix);
+        if reading.backups {
+            let (word, name) = match &reading.backup_word {
+                Some(word) => (word.clone(), "backup type"),
+                None => (std::env::var("VERSION_CONTROL").unwrap_or_default(), "$VERSION_CONTROL"),
+            };
+            let word = if word.is_empty() { "existing" } else { choose(&word, name, BACKUP)? };
+            self.backup = backup::kind_of(word).flatten();
+        }
+        let usual = if self.recursive && !self.hard_link { Follow::Never } else { Follow::Always };
+        self.follow = reading.follow.unwrap_or(usual);
+        if self.recursive {
+            self.as_regular = reading.copy_contents;
+        }
+        if self.force && (self.hard_link || self.symbolic_link) {
+            self.remove_first = true;
+        }
+        if self.replace == Replace::Ask {
+            // One question at a time, in an order.
+            self.jobs = 1;
+        }
+        Ok(())
+    }
+
+    /// Whether symbolic links are followed here.
+    pub(super) fn follows(&self, on_command_line: bool) -> bool {
+        match self.follow {
+            Follow::Always => true,
+            Follow::CommandLine => on_command_line,
+            Follow::Never => false,
+        }
+    }
+}
+
+/// The name without the slashes at its end; `/` stays.
+pub(super) fn without_slashes(name: &OsString) -> OsString {
+    let bytes = name.as_bytes();
+    let end = bytes.iter().rposition(|&byte| byte != b'/').map_or(bytes.len().min(1), |at| at + 1);
+    std::ffi::OsStr::from_bytes(&bytes[..end]).to_owned()
+}

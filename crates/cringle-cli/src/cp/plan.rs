@@ -1,0 +1,216 @@
+//! Where each source goes: GNU's rules for the last name, `-t`, `-T` and `--parents`.
+
+use super::attributes::{self, Copied};
+use super::messages::{complain, complain_of, quote, reason, say};
+use super::options::{Options, without_slashes};
+use super::sys;
+use super::tree::{Item, join, open_dir};
+use std::ffi::{OsStr, OsString};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+#[derive(Debug)]
+pub(super) struct Copy {
+    pub(super) source: OsString,
+    pub(super) target: OsString,
+    /// The directory that the sources are copied into, with `--parents`.
+    pub(super) below: Option<OsString>,
+}
+
+pub(super) enum Wrong {
+    /// With a hint at the help.
+    Usage(String),
+    Other(String),
+}
+
+fn usage<T>(text: impl Into<String>) -> Result<T, Wrong> {
+    Err(Wrong::Usage(text.into()))
+}
+
+/// Why a path is no directory to copy into.
+fn not_a_directory(path: &OsStr) -> Option<std::io::Error> {
+    match sys::stat_at(sys::CWD, &sys::c_string(path.as_bytes()), true) {
+        Ok(stat) if sys::kind(&stat) == libc::S_IFDIR => None,
+        Ok(_) => Some(std::io::Error::from_raw_os_error(libc::ENOTDIR)),
+        Err(e) => Some(e),
+    }
+}
+
+pub(super) fn plan(options: &Options) -> Result<Vec<Copy>, Wrong> {
+    let mut names = options.names.clone();
+    let least = if options.target_directory.is_some() { 1 } else { 2 };
+    if names.len() < least {
+        return match names.first() {
+            None => usage("missing file operand"),
+            Some(only) => usage(format!("missing destination file operand after {}", quote(only))),
+        };
+    }
+    if options.no_target_directory {
+        if options.target_directory.is_some() {
+            return usage("cannot combine --target-directory (-t) and --no-target-directory (-T)");
+        }
+        if names.len() > 2 {
+            return usage(format!("extra operand {}", quote(&names[2])));
+        }
+        return single(options, names);
+    }
+    if let Some(directory) = &options.target_directory {
+        if let Some(e) = not_a_directory(directory) {
+            let text = format!("target directory {}: {}", quote(directory), reason(&e));
+            return Err(Wrong::Other(text));
+        }
+        return Ok(into(options, names, directory));
+    }
+    let last = names[names.len() - 1].clone();
+    match not_a_directory(&last) {
+        None => {
+            names.pop();
+            Ok(into(options, names, &last))
+        }
+        Some(e) if names.len() > 2 => {
+            Err(Wrong::Other(format!("target {}: {}", quote(&last), reason(&e))))
+        }
+        Some(_) => single(options, names),
+    }
+}
+
+fn single(options: &Options, names: Vec<OsString>) -> Result<Vec<Copy>, Wrong> {
+    if options.parents {
+        return usage("with --parents, the destination must be a directory");
+    }
+    let strip = |name: &OsString| {
+        if options.strip_slashes { without_slashes(name) } else { name.clone() }
+    };
+    Ok(vec![Copy { source: strip(&names[0]), target: names[1].clone(), below: None }])
+}
+
+fn into(options: &Options, names: Vec<OsString>, directory: &OsStr) -> Vec<Copy> {
+    let copy = |name: OsString| {
+        let source = if options.strip_slashes { without_slashes(&name) } else { name };
+        let bare = without_slashes(&source);
+        let mut target = directory.as_bytes().to_vec();
+        if options.parents {
+            let all = bare.as_bytes();
+            let start = all.iter().position(|&byte| byte != b'/').unwrap_or(all.len());
+            join(&mut target, &all[start..]);
+        } else {
+            let base = bare.as_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+            if base != b".." && !base.is_empty() {
+                join(&mut target, base);
+            }
+        }
+        let below = options.parents.then(|| directory.to_owned());
+        Copy { source, target: OsString::from_vec(target), below }
+    };
+    names.into_iter().map(copy).collect()
+}
+
+/// A directory that `--parents` made, or found, and what it was made after.
+pub(super) struct Parent {
+    source: OsString,
+    target: OsString,
+    made: bool,
+    final_mode: Option<u32>,
+}
+
+/// Makes the directories above the target; `None` if that cannot be, which was told.
+pub(super) fn make_parents(options: &Options, copy: &Copy) -> Option<Vec<Parent>> {
+    let mut parents = Vec::new();
+    let Some(below) = &copy.below else { return Some(parents) };
+    let source = without_slashes(&copy.source);
+    let (source, target) = (source.as_bytes(), copy.target.as_bytes());
+    // The same end on both: the part of the source's name that is made below the directory.
+    let common = target.len()
+        - (below.len() + usize::from(!below.as_bytes().ends_with(b"/"))).min(target.len());
+    let first = source.len() - common.min(source.len());
+    for (at, _) in source.iter().enumerate().filter(|(at, byte)| **byte == b'/' && *at > first) {
+        let from = OsStr::from_bytes(&source[..at]).to_owned();
+        let to = OsStr::from_bytes(&target[..target.len() - (source.len() - at)]).to_owned();
+        let stat = match sys::stat_at(sys::CWD, &sys::c_string(from.as_bytes()), true) {
+            Ok(stat) => stat,
+            Err(e) => {
+                complain_of(&format!("failed to get attributes of {}", quote(&from)), &e);
+                return None;
+            }
+        };
+        if sys::kind(&stat) != libc::S_IFDIR {
+            let e = std::io::Error::from_raw_os_error(libc::ENOTDIR);
+            complain_of(&format!("failed to get attributes of {}", quote(&from)), &e);
+            return None;
+        }
+        let path = sys::c_string(to.as_bytes());
+        let mut parent = Parent { source: from, target: to, made: false, final_mode: None };
+        match sys::stat_at(sys::CWD, &path, true) {
+            Ok(there) if sys::kind(&there) == libc::S_IFDIR => {}
+            Ok(_) => {
+                complain(&format!("{} exists but is not a directory", quote(&parent.target)));
+                return None;
+            }
+            Err(_) => {
+                let mode = if options.no_preserve_mode { 0o777 } else { stat.st_mode & 0o1777 };
+                if let Err(e) = sys::mkdir_at(sys::CWD, &path, mode | 0o700) {
+                    complain_of(&format!("cannot make directory {}", quote(&parent.target)), &e);
+                    return None;
+                }
+                parent.made = true;
+                if mode & 0o700 != 0o700 {
+                    parent.final_mode = Some(mode & !options.umask);
+                }
+                if options.verbose {
+                    say(&format!(
+                        "{} -> {}",
+                        String::from_utf8_lossy(parent.source.as_bytes()),
+                        String::from_utf8_lossy(parent.target.as_bytes())
+                    ));
+                }
+            }
+        }
+        parents.push(parent);
+    }
+    Some(parents)
+}
+
+/// Gives the directories above what was copied their attributes.
+pub(super) fn finish_parents(options: &Options, parents: &[Parent]) -> bool {
+    let keeps = options.preserve;
+    let mut good = true;
+    for parent in parents.iter().rev() {
+        let open = |path: &OsStr| open_dir(sys::CWD, &sys::c_string(path.as_bytes()), true);
+        let (Ok(source), Ok(target)) = (open(&parent.source), open(&parent.target)) else {
+            continue;
+        };
+        let Ok(stat) = sys::stat_of(source.as_raw_fd()) else { continue };
+        if keeps.mode || keeps.ownership || keeps.timestamps || keeps.xattr {
+            let name = sys::c_string(parent.target.as_bytes());
+            let item = Item {
+                dir: None,
+                source_dir: sys::CWD,
+                source: &name,
+                target_dir: sys::CWD,
+                target: &name,
+            };
+            good &= attributes::apply(
+                options,
+                &Copied {
+                    item: &item,
+                    source: source.as_raw_fd(),
+                    target: target.as_raw_fd(),
+                    stat: &stat,
+                    made: parent.made,
+                },
+            );
+        }
+        if !keeps.mode
+            && let Some(mode) = parent.final_mode
+        {
+            let _ = sys::chmod_fd(target.as_raw_fd(), mode);
+        }
+        if options.fsync
+            && let Err(e) = sys::sync_fd(target.as_raw_fd())
+        {
+            complain_of(&format!("error syncing {}", quote(&parent.target)), &e);
+            good = false;
+        }
+    }
+    good
+}

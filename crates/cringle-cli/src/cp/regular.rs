@@ -1,0 +1,462 @@
+//! One regular file: the target made or opened, the data by the shortest way that works (shared
+//! blocks, a copy within the kernel, blocks through user space; holes stay holes), then attributes.
+//!
+//! A file that exists is replaced by a temporary one that takes its name when it is whole, where nobody
+//! can tell the difference (one name, no extended attributes, an owner we can give); else it is written
+//! over, as GNU's does. A new file is written under its name, and removed if Ctrl-C comes before its end.
+
+use super::attributes::{self, Copied};
+use super::durable::{Rename, Unsynced, put_in_place};
+use super::engine::{Counters, Worker};
+use super::messages::{complain, complain_of, say};
+use super::options::When;
+use super::sys::{self, Stat};
+use super::tree::{Dir, Item, Side};
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+
+/// Cold files that are read ahead together.
+const READ_AHEAD: usize = 32;
+/// Bytes that are copied within the kernel by one call: Ctrl-C is looked for in between.
+const RANGE_BYTES: usize = 16 << 20;
+
+/// A small file that is not in the page cache: it is being read while others are copied.
+pub(super) struct Deferred {
+    dir: Arc<Dir>,
+    name: CString,
+    file: OwnedFd,
+    stat: Stat,
+}
+
+/// What is there already.
+pub(super) enum Target {
+    /// Nobody has looked.
+    LikelyNew,
+    New,
+    Existing,
+}
+
+/// How it ended.
+#[derive(PartialEq, Eq)]
+pub(super) enum Ended {
+    Good,
+    Failed,
+    /// A new one was wanted and something is there: nothing was done or told.
+    Exists,
+}
+
+pub(super) enum Trouble {
+    Read(io::Error),
+    Write(io::Error),
+    Clone(io::Error),
+    Shrank,
+    Grew,
+    Differs,
+    Stopped,
+}
+
+struct Destination {
+    file: OwnedFd,
+    rename: Option<Rename>,
+    made: bool,
+}
+
+impl Worker<'_> {
+    /// A regular file of a tree, most likely new: open, look, read, make, write. `None`: it is to be
+    /// done the general way, nothing has happened yet.
+    pub(super) fn copy_likely_new(&mut self, item: &Item<'_>) -> Option<Ended> {
+        let options = &self.shared.options;
+        let file = open_source(item, options.follows(false)).ok()?;
+        let stat = sys::stat_of(file.as_raw_fd()).ok()?;
+        let linked = options.preserve.links && stat.st_nlink > 1;
+        if sys::kind(&stat) != libc::S_IFREG || linked {
+            return None;
+        }
+        if options.fsync && sys::stat_at(item.target_dir, item.target, false).is_ok() {
+            return None;
+        }
+        let size = stat.st_size as usize;
+        let mut read = None;
+        if size > 0 && size < self.buffer.len() && self.goes_through_buffer(item, &stat) {
+            match sys::read_cached(file.as_raw_fd(), &mut self.buffer) {
+                Ok(n) if n == size => read = Some(n),
+                Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => {
+                    if let Some(dir) = item.dir {
+                        self.defer(dir, item, file, stat);
+                        return Some(Ended::Good);
+                    }
+                }
+                _ => {}
+            }
+        }
+        match self.copy_regular(item, file, &stat, Target::LikelyNew, read) {
+            Ended::Exists => None,
+            ended => Some(ended),
+        }
+    }
+
+    fn goes_through_buffer(&self, item: &Item<'_>, stat: &Stat) -> bool {
+        let options = &self.shared.options;
+        let clones =
+            options.reflink != When::Never && !self.no_clone.contains(&devices(item, stat));
+        !clones && !is_sparse(stat) && options.sparse != When::Always
+    }
+
+    fn defer(&mut self, dir: &Arc<Dir>, item: &Item<'_>, file: OwnedFd, stat: Stat) {
+        sys::will_need(file.as_raw_fd(), stat.st_size as u64);
+        dir.pending.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let name = item.source.to_owned();
+        self.deferred.push(Deferred { dir: Arc::clone(dir), name, file, stat });
+        if self.deferred.len() >= READ_AHEAD {
+            self.copy_deferred();
+        }
+    }
+
+    pub(super) fn copy_deferred(&mut self) {
+        for Deferred { dir, name, file, stat } in std::mem::take(&mut self.deferred) {
+            let target = dir.fd(Side::Target, &self.shared.open);
+            let source = dir.fd(Side::Source, &self.shared.open);
+            match (source, target) {
+                _ if self.shared.stopped() => {}
+                (Ok(source), Ok(target)) => {
+                    let item = Item {
+                        dir: Some(&dir),
+                        source_dir: source.as_raw_fd(),
+                        source: &name,
+                        target_dir: target.as_raw_fd(),
+                        target: &name,
+                    };
+                    if self.copy_regular(&item, file, &stat, Target::LikelyNew, None)
+                        == Ended::Exists
+                    {
+                        self.copy_general(&item);
+                    }
+                }
+                (Err(e), _) | (_, Err(e)) => {
+                    let path = super::messages::quote(dir.path(Side::Target));
+                    complain_of(&format!("cannot access {path}"), &e);
+                }
+            }
+            self.part_done(dir);
+        }
+    }
+
+    /// `read`: so many bytes, the whole file, are in the buffer already.
+    pub(super) fn copy_regular(
+        &mut self,
+        item: &Item<'_>,
+        source: OwnedFd,
+        stat: &Stat,
+        target: Target,
+        read: Option<usize>,
+    ) -> Ended {
+        let opened = match target {
+            Target::LikelyNew => self.make_new(item, stat, true),
+            Target::New => self.make_new(item, stat, false),
+            Target::Existing => self.open_existing(item, stat),
+        };
+        let destination = match opened {
+            Ok(Some(destination)) => destination,
+            Ok(None) => return Ended::Exists,
+            Err(()) => return Ended::Failed,
+        };
+        if self.shared.options.verbose {
+            self.say_copied(item, None);
+        }
+        let (from, to) = (source.as_raw_fd(), destination.file.as_raw_fd());
+        let data = if self.shared.options.attributes_only {
+            Ok(0)
+        } else {
+            self.transfer(item, (from, to), stat, read)
+        };
+        let data = data.and_then(|bytes| {
+            if self.shared.options.verify {
+                self.verify(from, to).map(|()| bytes)
+            } else {
+                Ok(bytes)
+            }
+        });
+        let mut good = true;
+        match data {
+            Ok(bytes) => Counters::add(&self.shared.counters.bytes, bytes),
+            Err(trouble) => {
+                good = false;
+                if !self.tell(item, trouble) || destination.rename.is_some() {
+                    self.give_up(item, destination);
+                    return Ended::Failed;
+                }
+            }
+        }
+        let copied = Copied { item, source: from, target: to, stat, made: destination.made };
+        good &= attributes::apply(&self.shared.options, &copied);
+        good &= self.complete(item, destination, stat);
+        if good {
+            Counters::add(&self.shared.counters.files, 1);
+            Ended::Good
+        } else {
+            Ended::Failed
+        }
+    }
+
+    /// Says what went wrong; false if what was written is not to stay.
+    fn tell(&self, item: &Item<'_>, trouble: Trouble) -> bool {
+        let source = || item.quoted(Side::Source);
+        let target = || item.quoted(Side::Target);
+        match trouble {
+            Trouble::Read(e) => complain_of(&format!("error reading {}", source()), &e),
+            Trouble::Write(e) => complain_of(&format!("error writing {}", target()), &e),
+            Trouble::Clone(e) => {
+                complain_of(&format!("failed to clone {} from {}", target(), source()), &e);
+                return false;
+            }
+            Trouble::Shrank => complain(&format!("{} shrank while it was copied", source())),
+            Trouble::Grew => complain(&format!(
+                "{} grew while it was copied: what was added is not in the copy",
+                source()
+            )),
+            Trouble::Differs => complain(&format!("{} differs from {}", target(), source())),
+            Trouble::Stopped => return false,
+        }
+        true
+    }
+
+    fn give_up(&self, item: &Item<'_>, destination: Destination) {
+        if let Some(rename) = &destination.rename {
+            let _ = sys::unlink_at(item.target_dir, &rename.temporary);
+        } else if destination.made {
+            let _ = sys::unlink_at(item.target_dir, item.target);
+        } else if self.shared.stopped() {
+            complain(&format!("{} is incomplete", item.quoted(Side::Target)));
+        }
+    }
+
+    fn make_new(
+        &self,
+        item: &Item<'_>,
+        stat: &Stat,
+        likely: bool,
+    ) -> Result<Option<Destination>, ()> {
+        let options = &self.shared.options;
+        let mode = attributes::first_mode(options, stat);
+        let rename = options.fsync.then(|| Rename {
+            temporary: self.shared.temporary(item.target),
+            name: item.target.to_owned(),
+            keep_existing: true,
+        });
+        let name = rename.as_ref().map_or(item.target, |rename| &rename.temporary);
+        let access = if options.verify { libc::O_RDWR } else { libc::O_WRONLY };
+        let mut flags = access | libc::O_CREAT | libc::O_EXCL;
+        if mode & 0o200 == 0 && options.verify {
+            flags |= libc::O_NONBLOCK;
+        }
+        match sys::open_at(item.target_dir, name, flags, mode) {
+            Ok(file) => Ok(Some(Destination { file, rename, made: true })),
+            Err(e) if e.raw_os_error() == Some(libc::EEXIST) && likely => Ok(None),
+            Err(e) if e.raw_os_error() == Some(libc::EEXIST) && is_link(item) => {
+                self.through_dangling(item, mode)
+            }
+            Err(e) => {
+                let is_dir_name = item.target.to_bytes().ends_with(b"/");
+                let not_dir = e.raw_os_error() == Some(libc::EISDIR) && is_dir_name;
+                let e = if not_dir { io::Error::from_raw_os_error(libc::ENOTDIR) } else { e };
+                cannot_create(item, &e);
+                Err(())
+            }
+        }
+    }
+
+    /// A link that leads nowhere is not written through, but under POSIXLY_CORRECT.
+    fn through_dangling(&self, item: &Item<'_>, mode: u32) -> Result<Option<Destination>, ()> {
+        if !self.shared.options.posix {
+            complain(&format!(
+                "not writing through dangling symlink {}",
+                item.quoted(Side::Target)
+            ));
+            return Err(());
+        }
+        let flags = libc::O_WRONLY | libc::O_CREAT;
+        match sys::open_at(item.target_dir, item.target, flags, mode) {
+            Ok(file) => Ok(Some(Destination { file, rename: None, made: true })),
+            Err(e) => {
+                cannot_create(item, &e);
+                Err(())
+            }
+        }
+    }
+
+    fn open_existing(&self, item: &Item<'_>, stat: &Stat) -> Result<Option<Destination>, ()> {
+        let options = &self.shared.options;
+        let access = if options.verify { libc::O_RDWR } else { libc::O_WRONLY };
+        let file = match sys::open_at(item.target_dir, item.target, access, 0) {
+            Ok(file) => file,
+            Err(_) if options.force => {
+                if let Err(e) = sys::unlink_at(item.target_dir, item.target) {
+                    complain_of(&format!("cannot remove {}", item.quoted(Side::Target)), &e);
+                    return Err(());
+                }
+                if options.verbose {
+                    say(&format!("removed {}", item.quoted(Side::Target)));
+                }
+                return self.make_new(item, stat, false);
+            }
+            Err(e) => {
+                cannot_create(item, &e);
+                return Err(());
+            }
+        };
+        if options.attributes_only {
+            return Ok(Some(Destination { file, rename: None, made: false }));
+        }
+        if let Some(destination) = self.make_replacement(item, &file) {
+            return Ok(Some(destination));
+        }
+        // As `O_TRUNC` does: what is no regular file has no length.
+        if sys::stat_of(file.as_raw_fd()).is_ok_and(|stat| sys::kind(&stat) == libc::S_IFREG)
+            && let Err(e) = sys::truncate(file.as_raw_fd(), 0)
+        {
+            cannot_create(item, &e);
+            return Err(());
+        }
+        Ok(Some(Destination { file, rename: None, made: false }))
+    }
+
+    /// A file that will take the place of this one, where nobody can tell the difference.
+    fn make_replacement(&self, item: &Item<'_>, existing: &OwnedFd) -> Option<Destination> {
+        let old = sys::stat_at(item.target_dir, item.target, false).ok()?;
+        let same = sys::id(&sys::stat_of(existing.as_raw_fd()).ok()?) == sys::id(&old);
+        let plain = sys::kind(&old) == libc::S_IFREG && old.st_nlink == 1 && same;
+        if !plain || !sys::list_xattrs(existing.as_raw_fd()).is_ok_and(|names| names.is_empty()) {
+            return None;
+        }
+        let temporary = self.shared.temporary(item.target);
+        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
+        let file = sys::open_at(item.target_dir, &temporary, flags, 0o600).ok()?;
+        let fd = file.as_raw_fd();
+        let like_it = sys::chown_fd(fd, old.st_uid, old.st_gid)
+            .and_then(|()| sys::chmod_fd(fd, old.st_mode & 0o1777))
+            .is_ok()
+            // A directory with a default ACL gives every file one.
+            && sys::list_xattrs(fd).is_ok_and(|names| names.is_empty());
+        if !like_it {
+            let _ = sys::unlink_at(item.target_dir, &temporary);
+            return None;
+        }
+        let rename = Rename { temporary, name: item.target.to_owned(), keep_existing: false };
+        Some(Destination { file, rename: Some(rename), made: false })
+    }
+
+    /// The last steps: on the disk if that was asked for, under its own name.
+    fn complete(&mut self, item: &Item<'_>, destination: Destination, stat: &Stat) -> bool {
+        let Destination { file, rename, .. } = destination;
+        if self.shared.options.fsync {
+            self.sync_later(Unsynced::file(file, item, rename));
+            if self.shared.options.preserve.links && stat.st_nlink > 1 {
+                // Others are about to link to it.
+                self.sync_all();
+            }
+            return true;
+        }
+        if let Err(e) = sys::close(file) {
+            complain_of(&format!("failed to close {}", item.quoted(Side::Target)), &e);
+            if let Some(rename) = rename {
+                let _ = sys::unlink_at(item.target_dir, &rename.temporary);
+            }
+            return false;
+        }
+        rename.is_none_or(|rename| put_in_place(item.target_dir, &rename, &item.path(Side::Target)))
+    }
+
+    fn transfer(
+        &mut self,
+        item: &Item<'_>,
+        (from, to): (RawFd, RawFd),
+        stat: &Stat,
+        read: Option<usize>,
+    ) -> Result<u64, Trouble> {
+        let options = &self.shared.options;
+        let devices = devices(item, stat);
+        if let Some(length) = read {
+            sys::write_all(to, &self.buffer[..length]).map_err(Trouble::Write)?;
+            return Ok(length as u64);
+        }
+        let clones = options.reflink == When::Always
+            || options.reflink == When::Auto
+                && options.sparse != When::Always
+                && stat.st_size > 0
+                && !self.no_clone.contains(&devices);
+        if clones {
+            match sys::clone_file(from, to) {
+                Ok(()) => {
+                    Counters::add(&self.shared.counters.cloned, 1);
+                    return Ok(stat.st_size as u64);
+                }
+                Err(e) if options.reflink == When::Always => return Err(Trouble::Clone(e)),
+                Err(_) if item.dir.is_some() => self.no_clone.push(devices),
+                Err(_) => {}
+            }
+        }
+        super::data::Transfer { worker: self, from, to, stat, devices }.run()
+    }
+
+    /// Reads both again from the beginning.
+    fn verify(&mut self, from: RawFd, to: RawFd) -> Result<(), Trouble> {
+        sys::seek(from, 0, libc::SEEK_SET).map_err(Trouble::Read)?;
+        sys::seek(to, 0, libc::SEEK_SET).map_err(Trouble::Read)?;
+        let half = self.buffer.len() / 2;
+        let (left, right) = self.buffer.split_at_mut(half);
+        loop {
+            if self.shared.stopped() {
+                return Err(Trouble::Stopped);
+            }
+            let n = read_full(from, left).map_err(Trouble::Read)?;
+            let m = read_full(to, &mut right[..half]).map_err(Trouble::Read)?;
+            if left[..n] != right[..m] {
+                return Err(Trouble::Differs);
+            }
+            if n == 0 {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn read_full(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match sys::read(fd, &mut buffer[filled..])? {
+            0 => break,
+            n => filled += n,
+        }
+    }
+    Ok(filled)
+}
+
+pub(super) fn open_source(item: &Item<'_>, follow: bool) -> io::Result<OwnedFd> {
+    // Not to wait for a writer, should it be a fifo by now.
+    let flags = libc::O_RDONLY | libc::O_NONBLOCK | if follow { 0 } else { libc::O_NOFOLLOW };
+    sys::open_at(item.source_dir, item.source, flags, 0)
+}
+
+fn is_link(item: &Item<'_>) -> bool {
+    sys::stat_at(item.target_dir, item.target, false)
+        .is_ok_and(|there| sys::kind(&there) == libc::S_IFLNK)
+}
+
+fn cannot_create(item: &Item<'_>, error: &io::Error) {
+    complain_of(&format!("cannot create regular file {}", item.quoted(Side::Target)), error);
+}
+
+/// Fewer blocks than bytes: there are holes.
+pub(super) fn is_sparse(stat: &Stat) -> bool {
+    sys::kind(stat) == libc::S_IFREG && stat.st_blocks < stat.st_size / 512
+}
+
+fn devices(item: &Item<'_>, stat: &Stat) -> (u64, u64) {
+    (stat.st_dev, item.dir.map_or(0, |dir| dir.target_device()))
+}
+
+pub(super) const fn range_bytes() -> usize {
+    RANGE_BYTES
+}

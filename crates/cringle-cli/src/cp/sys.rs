@@ -1,0 +1,373 @@
+//! The system calls of a copy, plain: each on the thread that asks, with names beneath an open
+//! directory. (Why plain: see [`engine`](super::engine).) Nothing here retries or decides, except for
+//! `EINTR`.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+pub(super) type Stat = libc::stat;
+
+pub(super) const CWD: RawFd = libc::AT_FDCWD;
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+fn check_size(result: libc::ssize_t) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
+/// Asks again while a signal interrupts it.
+fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(e) if e.raw_os_error() == Some(libc::EINTR) => {}
+            answer => return answer,
+        }
+    }
+}
+
+pub(super) fn c_string(bytes: &[u8]) -> CString {
+    // Arguments and directory entries hold no zero byte.
+    CString::new(bytes).unwrap_or_default()
+}
+
+pub(super) fn open_at(dir: RawFd, name: &CStr, flags: i32, mode: u32) -> io::Result<OwnedFd> {
+    retry(|| {
+        // SAFETY: the name ends in a zero byte and outlives the call; the number that comes back is
+        // owned by nobody else.
+        unsafe {
+            let fd = check(libc::openat(dir, name.as_ptr(), flags | libc::O_CLOEXEC, mode))?;
+            Ok(OwnedFd::from_raw_fd(fd))
+        }
+    })
+}
+
+fn empty_stat() -> Stat {
+    // SAFETY: all zeros is a value of this plain struct.
+    unsafe { std::mem::zeroed() }
+}
+
+pub(super) fn stat_at(dir: RawFd, name: &CStr, follow: bool) -> io::Result<Stat> {
+    let mut stat = empty_stat();
+    let flags = if follow { 0 } else { libc::AT_SYMLINK_NOFOLLOW };
+    // SAFETY: name and result outlive the call.
+    check(unsafe { libc::fstatat(dir, name.as_ptr(), &mut stat, flags) })?;
+    Ok(stat)
+}
+
+pub(super) fn stat_of(fd: RawFd) -> io::Result<Stat> {
+    let mut stat = empty_stat();
+    // SAFETY: the result outlives the call.
+    check(unsafe { libc::fstat(fd, &mut stat) })?;
+    Ok(stat)
+}
+
+pub(super) fn mkdir_at(dir: RawFd, name: &CStr, mode: u32) -> io::Result<()> {
+    // SAFETY: the name outlives the call.
+    check(unsafe { libc::mkdirat(dir, name.as_ptr(), mode) }).map(drop)
+}
+
+pub(super) fn mknod_at(dir: RawFd, name: &CStr, mode: u32, device: u64) -> io::Result<()> {
+    // SAFETY: the name outlives the call.
+    check(unsafe { libc::mknodat(dir, name.as_ptr(), mode, device) }).map(drop)
+}
+
+pub(super) fn unlink_at(dir: RawFd, name: &CStr) -> io::Result<()> {
+    // SAFETY: the name outlives the call.
+    check(unsafe { libc::unlinkat(dir, name.as_ptr(), 0) }).map(drop)
+}
+
+pub(super) fn symlink_at(target: &CStr, dir: RawFd, name: &CStr) -> io::Result<()> {
+    // SAFETY: both names outlive the call.
+    check(unsafe { libc::symlinkat(target.as_ptr(), dir, name.as_ptr()) }).map(drop)
+}
+
+pub(super) fn link_at(
+    (from_dir, from): (RawFd, &CStr),
+    (to_dir, to): (RawFd, &CStr),
+    follow: bool,
+) -> io::Result<()> {
+    let flags = if follow { libc::AT_SYMLINK_FOLLOW } else { 0 };
+    // SAFETY: both names outlive the call.
+    check(unsafe { libc::linkat(from_dir, from.as_ptr(), to_dir, to.as_ptr(), flags) }).map(drop)
+}
+
+/// Renames within or between directories; `keep` refuses to replace what is there.
+pub(super) fn rename_at(
+    (from_dir, from): (RawFd, &CStr),
+    (to_dir, to): (RawFd, &CStr),
+    keep: bool,
+) -> io::Result<()> {
+    let flags = if keep { libc::RENAME_NOREPLACE } else { 0 };
+    // SAFETY: both names outlive the call.
+    check(unsafe { libc::renameat2(from_dir, from.as_ptr(), to_dir, to.as_ptr(), flags) }).map(drop)
+}
+
+pub(super) fn read_link_at(dir: RawFd, name: &CStr) -> io::Result<CString> {
+    let mut text = vec![0u8; 256];
+    loop {
+        // SAFETY: the buffer is as long as it is said to be.
+        let length = check_size(unsafe {
+            libc::readlinkat(dir, name.as_ptr(), text.as_mut_ptr().cast(), text.len())
+        })?;
+        if length < text.len() {
+            text.truncate(length);
+            return Ok(c_string(&text));
+        }
+        text.resize(text.len() * 2, 0);
+    }
+}
+
+pub(super) fn chmod_fd(fd: RawFd, mode: u32) -> io::Result<()> {
+    // SAFETY: no pointers.
+    check(unsafe { libc::fchmod(fd, mode) }).map(drop)
+}
+
+pub(super) fn chmod_at(dir: RawFd, name: &CStr, mode: u32) -> io::Result<()> {
+    // SAFETY: the name outlives the call.
+    check(unsafe { libc::fchmodat(dir, name.as_ptr(), mode, 0) }).map(drop)
+}
+
+pub(super) fn chown_fd(fd: RawFd, uid: u32, gid: u32) -> io::Result<()> {
+    // SAFETY: no pointers.
+    check(unsafe { libc::fchown(fd, uid, gid) }).map(drop)
+}
+
+pub(super) fn chown_at(dir: RawFd, name: &CStr, uid: u32, gid: u32) -> io::Result<()> {
+    // SAFETY: the name outlives the call.
+    check(unsafe { libc::fchownat(dir, name.as_ptr(), uid, gid, libc::AT_SYMLINK_NOFOLLOW) })
+        .map(drop)
+}
+
+fn times_of(stat: &Stat) -> [libc::timespec; 2] {
+    [
+        libc::timespec { tv_sec: stat.st_atime, tv_nsec: stat.st_atime_nsec },
+        libc::timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec },
+    ]
+}
+
+pub(super) fn set_times_fd(fd: RawFd, stat: &Stat) -> io::Result<()> {
+    // SAFETY: two times, as the call wants.
+    check(unsafe { libc::futimens(fd, times_of(stat).as_ptr()) }).map(drop)
+}
+
+pub(super) fn set_times_at(dir: RawFd, name: &CStr, stat: &Stat) -> io::Result<()> {
+    let times = times_of(stat);
+    // SAFETY: two times, as the call wants; the name outlives the call.
+    check(unsafe { libc::utimensat(dir, name.as_ptr(), times.as_ptr(), libc::AT_SYMLINK_NOFOLLOW) })
+        .map(drop)
+}
+
+pub(super) fn truncate(fd: RawFd, length: u64) -> io::Result<()> {
+    // SAFETY: no pointers.
+    retry(|| check(unsafe { libc::ftruncate(fd, length as i64) }).map(drop))
+}
+
+pub(super) fn read(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: the buffer is as long as it is said to be.
+    retry(|| check_size(unsafe { libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len()) }))
+}
+
+/// Reads from the beginning what is in the page cache; `EAGAIN` where that is nothing.
+pub(super) fn read_cached(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
+    let part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // SAFETY: one part, as long as it is said to be.
+    check_size(unsafe { libc::preadv2(fd, &part, 1, 0, libc::RWF_NOWAIT) })
+}
+
+/// Has the kernel begin to read a file.
+pub(super) fn will_need(fd: RawFd, length: u64) {
+    // SAFETY: no pointers. It is advice: a failure changes nothing.
+    unsafe { libc::posix_fadvise(fd, 0, length as i64, libc::POSIX_FADV_WILLNEED) };
+}
+
+pub(super) fn write_all(fd: RawFd, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        // SAFETY: the bytes are as many as is said.
+        let n =
+            retry(|| check_size(unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) }))?;
+        if n == 0 {
+            return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+        }
+        bytes = &bytes[n..];
+    }
+    Ok(())
+}
+
+/// Where the cursor stands after the seek.
+pub(super) fn seek(fd: RawFd, offset: u64, whence: i32) -> io::Result<u64> {
+    // SAFETY: no pointers.
+    let at = unsafe { libc::lseek(fd, offset as i64, whence) };
+    u64::try_from(at).map_err(|_| io::Error::last_os_error())
+}
+
+/// Copies at the cursors of both, within the kernel.
+pub(super) fn copy_range(from: RawFd, to: RawFd, length: usize) -> io::Result<usize> {
+    use std::ptr::null_mut;
+    // SAFETY: no offsets are given: the kernel uses the cursors.
+    retry(|| {
+        check_size(unsafe { libc::copy_file_range(from, null_mut(), to, null_mut(), length, 0) })
+    })
+}
+
+/// `FICLONE`: the whole file shares its blocks with the other.
+pub(super) fn clone_file(from: RawFd, to: RawFd) -> io::Result<()> {
+    const FICLONE: libc::Ioctl = 0x4004_9409;
+    // SAFETY: the argument of this request is a descriptor, not a pointer.
+    check(unsafe { libc::ioctl(to, FICLONE, from) }).map(drop)
+}
+
+pub(super) fn sync_fd(fd: RawFd) -> io::Result<()> {
+    // SAFETY: no pointers.
+    check(unsafe { libc::fsync(fd) }).map(drop)
+}
+
+pub(super) fn close(fd: OwnedFd) -> io::Result<()> {
+    use std::os::fd::IntoRawFd;
+    // SAFETY: the number was owned, and is given up here.
+    match check(unsafe { libc::close(fd.into_raw_fd()) }) {
+        // It is closed all the same.
+        Err(e) if e.raw_os_error() == Some(libc::EINTR) => Ok(()),
+        answer => answer.map(drop),
+    }
+}
+
+pub(super) fn umask() -> u32 {
+    // SAFETY: no pointers; called before there are threads that make files.
+    unsafe {
+        let mask = libc::umask(0);
+        libc::umask(mask);
+        mask
+    }
+}
+
+pub(super) fn effective_user() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { libc::geteuid() }
+}
+
+pub(super) fn writable_at(dir: RawFd, name: &CStr) -> bool {
+    // SAFETY: the name outlives the call.
+    unsafe { libc::faccessat(dir, name.as_ptr(), libc::W_OK, libc::AT_EACCESS) == 0 }
+}
+
+/// The names of the extended attributes, each ended by a zero byte.
+pub(super) fn list_xattrs(fd: RawFd) -> io::Result<Vec<u8>> {
+    // SAFETY: a length of zero asks for the size; then the buffer is as long as is said.
+    grown(|at, length| unsafe { libc::flistxattr(fd, at.cast(), length) })
+}
+
+pub(super) fn get_xattr(fd: RawFd, name: &CStr) -> io::Result<Vec<u8>> {
+    // SAFETY: as above; the name outlives the call.
+    grown(|at, length| unsafe { libc::fgetxattr(fd, name.as_ptr(), at.cast(), length) })
+}
+
+/// Asks for the size, then for the value; again if it has grown in between.
+fn grown(call: impl Fn(*mut u8, usize) -> isize) -> io::Result<Vec<u8>> {
+    loop {
+        let size = check_size(call(std::ptr::null_mut(), 0))?;
+        if size == 0 {
+            return Ok(Vec::new());
+        }
+        let mut value = vec![0u8; size];
+        match check_size(call(value.as_mut_ptr(), size)) {
+            Ok(length) => {
+                value.truncate(length);
+                return Ok(value);
+            }
+            Err(e) if e.raw_os_error() == Some(libc::ERANGE) => {}
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+pub(super) fn set_xattr(fd: RawFd, name: &CStr, value: &[u8]) -> io::Result<()> {
+    // SAFETY: name and value outlive the call.
+    check(unsafe { libc::fsetxattr(fd, name.as_ptr(), value.as_ptr().cast(), value.len(), 0) })
+        .map(drop)
+}
+
+pub(super) fn lset_xattr(path: &CStr, name: &CStr, value: &[u8]) -> io::Result<()> {
+    // SAFETY: path, name and value outlive the call.
+    check(unsafe {
+        libc::lsetxattr(path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), value.len(), 0)
+    })
+    .map(drop)
+}
+
+pub(super) fn lget_xattr(path: &CStr, name: &CStr) -> io::Result<Vec<u8>> {
+    // SAFETY: path and name outlive the call.
+    grown(|at, length| unsafe { libc::lgetxattr(path.as_ptr(), name.as_ptr(), at.cast(), length) })
+}
+
+pub(super) fn llist_xattrs(path: &CStr) -> io::Result<Vec<u8>> {
+    // SAFETY: the path outlives the call.
+    grown(|at, length| unsafe { libc::llistxattr(path.as_ptr(), at.cast(), length) })
+}
+
+/// One entry of a directory.
+pub(super) struct Entry {
+    pub(super) name: CString,
+    pub(super) kind: u8,
+}
+
+/// Reads entries from `position` on, until `limit` bytes of them are read or the directory ends.
+/// Returns the position to go on from, `None` at the end.
+pub(super) fn list(
+    dir: BorrowedFd<'_>,
+    position: i64,
+    buffer: &mut [u8],
+    limit: usize,
+    entries: &mut Vec<Entry>,
+) -> io::Result<Option<i64>> {
+    let fd = dir.as_raw_fd();
+    // SAFETY: no pointers.
+    if unsafe { libc::lseek(fd, position, libc::SEEK_SET) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let (mut total, mut next) = (0, position);
+    while total < limit {
+        // SAFETY: the buffer is as long as is said.
+        let filled = check_size(unsafe {
+            libc::syscall(libc::SYS_getdents64, fd, buffer.as_mut_ptr(), buffer.len()) as isize
+        })?;
+        if filled == 0 {
+            return Ok(None);
+        }
+        total += filled;
+        let mut at = 0;
+        while at < filled {
+            // `linux_dirent64`: u64 inode, i64 next position, u16 length of the record, u8 type, name.
+            let record = &buffer[at..filled];
+            let word = |from: usize| record[from..from + 8].try_into().unwrap_or([0; 8]);
+            next = i64::from_ne_bytes(word(8));
+            let length = usize::from(u16::from_ne_bytes([record[16], record[17]]));
+            if let Ok(name) = CStr::from_bytes_until_nul(&record[19..length])
+                && !matches!(name.to_bytes(), b"." | b"..")
+            {
+                entries.push(Entry { name: name.to_owned(), kind: record[18] });
+            }
+            at += length;
+        }
+    }
+    Ok(Some(next))
+}
+
+pub(super) fn kind(stat: &Stat) -> u32 {
+    stat.st_mode & libc::S_IFMT
+}
+
+pub(super) fn id(stat: &Stat) -> (u64, u64) {
+    (stat.st_dev, stat.st_ino)
+}
+
+/// Moves the cursor.
+pub(super) fn seek_by(fd: RawFd, bytes: i64) -> io::Result<()> {
+    // SAFETY: no pointers.
+    if unsafe { libc::lseek(fd, bytes, libc::SEEK_CUR) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}

@@ -1,0 +1,277 @@
+//! The directories that are being copied: source and target side by side, each an open handle while
+//! there are not too many, else opened again from above.
+//!
+//! Names are looked up beneath handles, never by long paths, and a target directory is never reached
+//! through a symbolic link: one that is swapped for a link meanwhile leads nowhere. What is opened again
+//! must be what it was (device and inode), else it is refused.
+//!
+//! A directory is finished when what is in it is: `pending` counts the parts that are not.
+
+use super::sys::{self, Stat};
+use std::collections::VecDeque;
+use std::ffi::{CStr, CString, OsStr, OsString};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+/// So many directories are kept open, a source and a target each; and the roots.
+const MOST_OPEN: usize = 48;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    Source,
+    Target,
+}
+
+struct Handle {
+    fd: Mutex<Option<Arc<OwnedFd>>>,
+    id: (u64, u64),
+}
+
+impl Handle {
+    fn new(fd: OwnedFd, id: (u64, u64)) -> Handle {
+        Handle { fd: Mutex::new(Some(Arc::new(fd))), id }
+    }
+
+    fn get(&self) -> Option<Arc<OwnedFd>> {
+        self.fd.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, fd: Option<Arc<OwnedFd>>) {
+        *self.fd.lock().unwrap_or_else(PoisonError::into_inner) = fd;
+    }
+}
+
+/// What one name on the command line is about.
+pub(super) struct Root {
+    pub(super) source: OsString,
+    pub(super) target: OsString,
+    /// The first directory made: to meet it in the source is to copy a directory into itself.
+    pub(super) first_made: OnceLock<(u64, u64)>,
+    pub(super) device: u64,
+    /// Whether links to directories are followed within the tree.
+    pub(super) follow: bool,
+}
+
+pub(super) struct Dir {
+    pub(super) parent: Option<Arc<Dir>>,
+    pub(super) root: Arc<Root>,
+    source_name: CString,
+    target_name: CString,
+    source: Handle,
+    target: Handle,
+    pub(super) stat: Stat,
+    pub(super) made: bool,
+    /// What it has to have in the end, where it was made with more.
+    pub(super) final_mode: Option<u32>,
+    pub(super) pending: AtomicUsize,
+}
+
+pub(super) struct Opened {
+    pub(super) source: OwnedFd,
+    pub(super) target: OwnedFd,
+    pub(super) target_id: (u64, u64),
+    pub(super) stat: Stat,
+    pub(super) made: bool,
+    pub(super) final_mode: Option<u32>,
+}
+
+impl Dir {
+    /// It begins with one part pending: its own listing.
+    pub(super) fn new(
+        parent: Option<Arc<Dir>>,
+        root: Arc<Root>,
+        (source_name, target_name): (CString, CString),
+        opened: Opened,
+        open: &OpenDirs,
+    ) -> Arc<Dir> {
+        let dir = Arc::new(Dir {
+            source: Handle::new(opened.source, sys::id(&opened.stat)),
+            target: Handle::new(opened.target, opened.target_id),
+            parent,
+            root,
+            source_name,
+            target_name,
+            stat: opened.stat,
+            made: opened.made,
+            final_mode: opened.final_mode,
+            pending: AtomicUsize::new(1),
+        });
+        // A root is kept open: there is nothing above it to open it from.
+        if dir.parent.is_some() {
+            open.add(&dir);
+        }
+        dir
+    }
+
+    fn handle(&self, side: Side) -> &Handle {
+        match side {
+            Side::Source => &self.source,
+            Side::Target => &self.target,
+        }
+    }
+
+    fn name(&self, side: Side) -> &CStr {
+        match side {
+            Side::Source => &self.source_name,
+            Side::Target => &self.target_name,
+        }
+    }
+
+    pub(super) fn target_device(&self) -> u64 {
+        self.target.id.0
+    }
+
+    /// The open directory; opened again from the nearest one above that is open.
+    pub(super) fn fd(self: &Arc<Dir>, side: Side, open: &OpenDirs) -> io::Result<Arc<OwnedFd>> {
+        if let Some(fd) = self.handle(side).get() {
+            return Ok(fd);
+        }
+        let mut way = vec![self];
+        let mut above = self.parent.as_ref();
+        let mut fd = loop {
+            let Some(dir) = above else { return Err(stale()) };
+            if let Some(fd) = dir.handle(side).get() {
+                break fd;
+            }
+            way.push(dir);
+            above = dir.parent.as_ref();
+        };
+        for dir in way.into_iter().rev() {
+            let follow = side == Side::Source && self.root.follow;
+            let opened = open_dir(fd.as_raw_fd(), dir.name(side), follow)?;
+            fd = dir.adopt(side, opened)?;
+        }
+        self.handle(side).set(Some(Arc::clone(&fd)));
+        open.add(self);
+        Ok(fd)
+    }
+
+    /// It must be the one that it was.
+    fn adopt(&self, side: Side, fd: OwnedFd) -> io::Result<Arc<OwnedFd>> {
+        if sys::id(&sys::stat_of(fd.as_raw_fd())?) != self.handle(side).id {
+            return Err(stale());
+        }
+        Ok(Arc::new(fd))
+    }
+
+    /// The target of the directory above, found through this one if need be: a deep tree is finished
+    /// from the bottom up, and each step is one lookup.
+    pub(super) fn target_from(&self, below: Option<&OwnedFd>) -> Option<Arc<OwnedFd>> {
+        if let Some(fd) = self.target.get() {
+            return Some(fd);
+        }
+        let fd = open_dir(below?.as_raw_fd(), c"..", false).ok()?;
+        self.adopt(Side::Target, fd).ok()
+    }
+
+    pub(super) fn path(&self, side: Side) -> OsString {
+        let mut names = vec![self.name(side)];
+        let mut above = self.parent.as_ref();
+        while let Some(dir) = above {
+            names.push(dir.name(side));
+            above = dir.parent.as_ref();
+        }
+        names.reverse();
+        let mut path = Vec::new();
+        for name in names {
+            join(&mut path, name.to_bytes());
+        }
+        OsString::from_vec(path)
+    }
+
+    /// Whether this directory or one above is that one: a link led back up.
+    pub(super) fn is_within(self: &Arc<Dir>, source: (u64, u64)) -> bool {
+        let mut dir = Some(self);
+        while let Some(this) = dir {
+            if this.source.id == source {
+                return true;
+            }
+            dir = this.parent.as_ref();
+        }
+        false
+    }
+
+    /// Nothing more is looked up in it.
+    pub(super) fn close(&self) {
+        self.source.set(None);
+        self.target.set(None);
+    }
+}
+
+fn stale() -> io::Error {
+    io::Error::from_raw_os_error(libc::ESTALE)
+}
+
+pub(super) fn open_dir(dir: i32, name: &CStr, follow: bool) -> io::Result<OwnedFd> {
+    let flags = if follow { 0 } else { libc::O_NOFOLLOW };
+    sys::open_at(dir, name, libc::O_RDONLY | libc::O_DIRECTORY | flags, 0)
+}
+
+/// `a` and `b` with one slash between.
+pub(super) fn join(path: &mut Vec<u8>, name: &[u8]) {
+    if !path.is_empty() && !path.ends_with(b"/") {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
+}
+
+/// The directories that are open: the oldest is closed when there are too many.
+#[derive(Default)]
+pub(super) struct OpenDirs(Mutex<VecDeque<Weak<Dir>>>);
+
+impl OpenDirs {
+    fn add(&self, dir: &Arc<Dir>) {
+        let oldest = {
+            let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            open.push_back(Arc::downgrade(dir));
+            if open.len() > MOST_OPEN { open.pop_front() } else { None }
+        };
+        if let Some(dir) = oldest.and_then(|dir| dir.upgrade())
+            && dir.parent.is_some()
+        {
+            // Who uses it just now has a share in the handle.
+            dir.close();
+        }
+    }
+}
+
+/// One name to copy: where it is, and where it goes.
+#[derive(Clone, Copy)]
+pub(super) struct Item<'a> {
+    /// `None` for a name of the command line.
+    pub(super) dir: Option<&'a Arc<Dir>>,
+    pub(super) source_dir: i32,
+    pub(super) source: &'a CStr,
+    pub(super) target_dir: i32,
+    pub(super) target: &'a CStr,
+}
+
+impl Item<'_> {
+    pub(super) fn path(&self, side: Side) -> OsString {
+        let name = if side == Side::Source { self.source } else { self.target };
+        match self.dir {
+            None => OsStr::from_bytes(name.to_bytes()).to_owned(),
+            Some(dir) => {
+                let mut path = dir.path(side).into_vec();
+                join(&mut path, name.to_bytes());
+                OsString::from_vec(path)
+            }
+        }
+    }
+
+    pub(super) fn quoted(&self, side: Side) -> String {
+        super::messages::quote(self.path(side))
+    }
+
+    pub(super) fn is_top(&self) -> bool {
+        self.dir.is_none()
+    }
+}
+
+/// One part of it is done; true for the last one.
+pub(super) fn one_less(dir: &Dir) -> bool {
+    dir.pending.fetch_sub(1, Ordering::AcqRel) == 1
+}
