@@ -59,9 +59,9 @@ pub(super) const FLAGS: &[Flag] = &[
     flag('n', "no-clobber", "Do not replace, and say nothing of it"),
     flag('P', "no-dereference", "Never follow symbolic links in SOURCE"),
     flag('p', "\0p", "As --preserve=mode,ownership,timestamps"),
+    long("parents", Value::None, "Use the whole source name below DIRECTORY"),
     long("preserve", Possible("ATTRIBUTES"), "Preserve these (a comma list)"),
     long("no-preserve", Needed("ATTRIBUTES"), "Do not preserve these"),
-    long("parents", Value::None, "Use the whole source name below DIRECTORY"),
     flag('r', "recursive", "Copy directories with all that they have"),
     flag('R', "\0R", "The same"),
     long("reflink", Possible("WHEN"), "Share the blocks of the data: always, auto, never"),
@@ -105,7 +105,7 @@ impl Flag {
             arg = arg.short(letter);
         }
         match self.value {
-            Value::None => arg.action(ArgAction::Count),
+            Value::None => arg.action(ArgAction::SetTrue),
             Needed(name) => arg.value_name(name).action(ArgAction::Append),
             Possible(name) => {
                 arg.value_name(name).action(ArgAction::Append).num_args(0..=1).require_equals(true)

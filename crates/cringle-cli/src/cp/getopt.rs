@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(told(&["--nonsense=3"]), "unrecognized option '--nonsense=3'");
         assert_eq!(
             told(&["--p"]),
-            "option '--p' is ambiguous; possibilities: '--preserve' '--parents'"
+            "option '--p' is ambiguous; possibilities: '--parents' '--preserve'"
         );
     }
 }

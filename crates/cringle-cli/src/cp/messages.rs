@@ -130,9 +130,10 @@ pub(super) fn quote(name: impl AsRef<OsStr>) -> String {
     out
 }
 
-/// A name with a single quote and nothing that means something within double ones.
+/// All of it prints and means nothing within double quotes, which it gets if it has a single one.
 fn in_double_quotes(pieces: &[Piece<'_>]) -> Option<String> {
-    let mut out = String::from("\"");
+    let has_quote = pieces.iter().any(|piece| matches!(piece, Piece::Prints("'")));
+    let mut out = String::from(if has_quote { "\"" } else { "'" });
     for piece in pieces {
         let Piece::Prints(text) = piece else { return None };
         let plain = text.chars().all(|c| {
@@ -143,7 +144,7 @@ fn in_double_quotes(pieces: &[Piece<'_>]) -> Option<String> {
         }
         out.push_str(text);
     }
-    out.push('"');
+    out.push(if has_quote { '"' } else { '\'' });
     Some(out)
 }
 

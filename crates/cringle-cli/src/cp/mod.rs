@@ -61,7 +61,7 @@ pub(crate) fn run(program: &'static str, arguments: Vec<OsString>) -> ExitCode {
     // The first of these that is met ends it, whatever else there is.
     for given in &line.options {
         match given.flag.long {
-            "help" => return print(&flags::command(program).render_long_help().to_string()),
+            "help" => return print(&flags::command(program).render_help().to_string()),
             "version" => {
                 return print(&format!("{program} (cringle) {}\n", env!("CARGO_PKG_VERSION")));
             }
