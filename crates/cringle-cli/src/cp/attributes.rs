@@ -182,8 +182,13 @@ pub(super) fn apply_by_name(options: &Options, item: &Item<'_>, stat: &Stat) -> 
         xattrs_by_name(item);
     }
     let is_link = sys::kind(stat) == libc::S_IFLNK;
-    if keeps.mode && !is_link {
-        let mode = if kept { stat.st_mode & 0o7777 } else { stat.st_mode & 0o1777 };
+    if !is_link && (keeps.mode || options.no_preserve_mode || keeps.ownership) {
+        let mode = match (keeps.mode, options.no_preserve_mode, kept) {
+            (true, _, true) => stat.st_mode & 0o7777,
+            (true, _, false) => stat.st_mode & 0o1777,
+            (_, true, _) => 0o666 & !options.umask,
+            _ => stat.st_mode & 0o777 & !options.umask,
+        };
         if let Err(e) = sys::chmod_at(item.target_dir, item.target, mode) {
             complain_of(&format!("preserving permissions for {}", name()), &e);
             good &= !options.must_preserve;

@@ -573,11 +573,12 @@ impl Worker<'_> {
             return false;
         }
         let Some(opened) = self.open_both(item, stat, new, follow) else { return false };
-        if new {
+        // The target itself counts though it was there before: `cp -r . sub` would never end.
+        if new || item.is_top() {
             let _ = root.first_made.set(opened.target_id);
-            if options.verbose {
-                self.say_copied(item, None);
-            }
+        }
+        if new && options.verbose {
+            self.say_copied(item, None);
         }
         Counters::add(&self.shared.counters.directories, 1);
         if let Some(parent) = item.dir {
