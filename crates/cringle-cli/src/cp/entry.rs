@@ -600,10 +600,10 @@ impl Worker<'_> {
     fn make_dir(&self, item: &Item<'_>, stat: &Stat) -> bool {
         let options = &self.shared.options;
         let keeps = options.preserve;
-        let mode = if keeps.mode || keeps.ownership {
-            0o700
-        } else if options.no_preserve_mode {
+        let mode = if options.no_preserve_mode {
             0o777
+        } else if keeps.mode || keeps.ownership {
+            0o700
         } else {
             stat.st_mode & 0o1777
         };
@@ -624,7 +624,7 @@ impl Worker<'_> {
                 final_mode = Some(mode);
                 let _ = sys::chmod_at(item.target_dir, item.target, mode | 0o700);
             }
-            if options.preserve.ownership && !options.preserve.mode {
+            if options.preserve.ownership && !options.preserve.mode && !options.no_preserve_mode {
                 let wanted = stat.st_mode & 0o1777 & !options.umask;
                 final_mode = Some(wanted | mode & 0o2000);
             }

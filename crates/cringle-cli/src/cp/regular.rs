@@ -326,7 +326,10 @@ impl Worker<'_> {
     fn make_replacement(&self, item: &Item<'_>, existing: &OwnedFd) -> Option<Destination> {
         let old = sys::stat_at(item.target_dir, item.target, false).ok()?;
         let same = sys::id(&sys::stat_of(existing.as_raw_fd()).ok()?) == sys::id(&old);
-        let plain = sys::kind(&old) == libc::S_IFREG && old.st_nlink == 1 && same;
+        let plain = sys::kind(&old) == libc::S_IFREG
+            && old.st_nlink == 1
+            && same
+            && old.st_mode & 0o6000 == 0;
         if !plain || !sys::list_xattrs(existing.as_raw_fd()).is_ok_and(|names| names.is_empty()) {
             return None;
         }
