@@ -601,7 +601,7 @@ impl Worker<'_> {
         let options = &self.shared.options;
         let keeps = options.preserve;
         let mode = if options.no_preserve_mode {
-            0o777
+            0o777 | stat.st_mode & 0o1000
         } else if keeps.mode || keeps.ownership {
             0o700
         } else {
