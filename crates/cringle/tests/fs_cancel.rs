@@ -113,7 +113,7 @@ fn cancels_at_any_moment_lose_no_descriptor() {
                         let file = at.join(format!("file{n}"));
                         s.spawn_local(move || -> io::Result<()> {
                             loop {
-                                let dir = Dir::open(&file.parent().unwrap())?;
+                                let dir = Dir::open(file.parent().unwrap())?;
                                 dir.open_file(file.file_name().unwrap())?.try_lock()?;
                                 match fs::create_dir(&root) {
                                     // What was given up may have been done before.

@@ -61,6 +61,8 @@ fn locks_exclude_as_the_kernels_do() {
 fn many_fibers_that_wait_for_a_lock_do_not_starve_its_holder() {
     child::must_succeed("many_fibers_that_wait_for_a_lock_do_not_starve_its_holder", || {
         const WAITERS: usize = 300;
+        // SAFETY: no pointers. A library in which the holder starves hangs: the child is killed then.
+        unsafe { libc::alarm(60) };
         let directory = directory();
         let path = directory.path().join("file");
         std::fs::write(&path, "0").unwrap();
