@@ -295,24 +295,6 @@ fn space_is_given_and_taken_back_and_holes_are_found() {
 }
 
 #[test]
-fn a_full_file_system_is_said_to_be_full() {
-    // What is asked for is more than there is, and within what one file may have.
-    let directory = directory();
-    let path = directory.path().join("file");
-    for way in WAYS {
-        way(&|| {
-            let file = File::create(&path).unwrap();
-            let result = file.fallocate(libc::FALLOC_FL_KEEP_SIZE, 0, 15 << 40);
-            let codes = [Some(libc::ENOSPC), Some(libc::EFBIG), Some(libc::EOPNOTSUPP)];
-            assert!(codes.contains(&result.unwrap_err().raw_os_error()));
-            file.set_len(0).unwrap();
-            drop(file);
-            fs::remove_file(&path).unwrap();
-        });
-    }
-}
-
-#[test]
 fn ranges_are_copied_within_the_kernel() {
     let directory = directory();
     let (from, to) = (directory.path().join("from"), directory.path().join("to"));

@@ -5,6 +5,7 @@ use super::call::c_path;
 use super::fifo::{self, Pauses};
 use super::resolve::{Base, open};
 use super::stat::{self, stat, stat_open};
+use crate::fiber::protect;
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::{Here, Worker};
 use crate::sys;
@@ -130,7 +131,8 @@ impl OpenOptions {
                 Err(e) => e,
             };
             match e.raw_os_error() {
-                Some(libc::ENXIO) if waits && is_fifo(base, &c_path) => {
+                // Looked at though the fiber is cancelled by now: the pause says so.
+                Some(libc::ENXIO) if waits && protect(|| is_fifo(base, &c_path)) => {
                     pauses.pause(worker, fiber)?;
                 }
                 // Somebody holds a lease and is being asked to give it up: std waits for that.
