@@ -1,11 +1,13 @@
 //! Random programs: what the library is tested with, in a simulation and against the ring.
 //!
 //! A [`Program`] is drawn from a seed: fibers that spawn, scope, sleep, park, write, read, sync,
-//! talk and panic. What it computes does not depend on what ends when or what has to be tried again,
+//! talk and panic, that cancel each other, run out of time, and share locks and channels. What it computes does not depend on what ends when or what has to be tried again,
 //! because each fiber writes to a part of the files that is its own: so there is one right outcome,
 //! which [`Program::expected`] finds without the library, and a simulation with any faults, or the
-//! ring, must come to the same. Fibers that are left behind, to be cancelled at the end, have parts
-//! of their own too, about which nothing is said.
+//! ring, must come to the same. Fibers that are cut short (left behind, cancelled, out of time) have
+//! parts of their own too, about which nothing is said. What holds of them all the same is checked
+//! where it happens: whoever is told of a cancel or a deadline has one around it that has come
+//! (`frames`), what ended by itself came to what it should, and nothing shared is lost.
 //!
 //! A new kind of statement is a variant of `Stmt`: the compiler names the three places (drawing it,
 //! expecting it, doing it) that have to know it.
@@ -23,12 +25,18 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod channels;
 mod check;
+mod combine;
+mod cut;
 mod draw;
 mod env;
 mod expect;
+mod frames;
+mod locks;
 mod peers;
 mod perform;
+mod share;
 mod transfer;
 
 #[cfg(test)]
@@ -38,6 +46,7 @@ pub use expect::Outcome;
 
 use crate::driver::sim::Rng;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Bytes of a file that belong to one fiber.
 const REGION_BYTES: usize = 2048;
@@ -58,7 +67,7 @@ struct Body {
     /// The part of the files that is its own: which file, which part.
     file: usize,
     region: usize,
-    /// It is left behind and cancelled, or a child of one: nothing is said about its part.
+    /// It may be cut short, or belongs to one that may: nothing is said about its part.
     loose: bool,
     stmts: Vec<Stmt>,
 }
@@ -97,7 +106,35 @@ enum Stmt {
     },
     Scope {
         children: Vec<(bool, Arc<Body>)>,
+        /// Fibers that go on until they are cancelled at the scope's end.
+        daemons: Vec<Arc<Body>>,
+        /// How many closures are called at its end.
+        exits: usize,
     },
+    /// A scope whose fibers are cancelled.
+    Cut {
+        how: Cut,
+        delay: Delay,
+        children: Vec<(bool, Arc<Body>)>,
+        exits: usize,
+    },
+    /// A body that has so much time.
+    Timeout {
+        limit: Duration,
+        body: Arc<Body>,
+    },
+    /// A body that no cancel reaches; the fiber is cancelled before it or meanwhile, or is not.
+    Protect {
+        cancelled: Option<Delay>,
+        body: Arc<Body>,
+    },
+    /// Several bodies by one of the functions that run closures beside each other.
+    Combine {
+        by: Combine,
+        bodies: Vec<Arc<Body>>,
+    },
+    /// Fibers that use something together.
+    Share(Share),
     /// A fiber that panics, which its joiner is told.
     Panic {
         payload: u64,
@@ -125,6 +162,65 @@ enum Stmt {
         socket: bool,
         ready: bool,
     },
+}
+
+/// Who cancels a scope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cut {
+    Owner,
+    Child,
+    /// A fiber of a scope beside it, in one that is around both.
+    Sibling,
+    /// A fiber of a `try_scope` fails.
+    Failure,
+    /// A fiber of a `try_scope` panics.
+    Panic,
+}
+
+/// What passes before something happens.
+#[derive(Clone, Copy, Debug)]
+enum Delay {
+    Yields(u64),
+    Sleep(Duration),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Combine {
+    Join,
+    JoinAll,
+    ParMap,
+    /// The first wins; the others are cancelled.
+    Race,
+    Any,
+}
+
+/// Fibers that use something together, in so many rounds, and may run out of time in each or be
+/// cancelled together.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    what: Shared,
+    fibers: usize,
+    rounds: usize,
+    local: bool,
+    /// Whether some tries have a deadline.
+    hurried: bool,
+    cut: Option<Delay>,
+    salt: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shared {
+    Mutex,
+    RwLock,
+    Semaphore,
+    Condvar,
+    Barrier,
+    WaitGroup,
+    /// Channels, that hold so many values.
+    Mpsc(Option<usize>),
+    Mpmc(usize),
+    Oneshot,
+    Watch,
 }
 
 /// A part of the fiber's region.
@@ -176,6 +272,17 @@ impl Program {
         count
     }
 
+    /// How many operations may wait for a peer at once, at most: one of each fiber that makes such,
+    /// and one of its helper.
+    fn most_waiting(&self) -> u32 {
+        let mut count = 0;
+        expect::each_body(&self.root, &mut |body| {
+            let waits = |stmt: &Stmt| matches!(stmt, Stmt::Talk { .. } | Stmt::Never { .. });
+            count += 2 * u32::from(body.stmts.iter().any(waits));
+        });
+        count
+    }
+
     fn file_bytes(&self) -> usize {
         self.regions * REGION_BYTES
     }
@@ -183,6 +290,15 @@ impl Program {
 
 fn file_name(file: usize) -> String {
     format!("shared-{file}")
+}
+
+impl Delay {
+    fn pass(self) {
+        match self {
+            Delay::Yields(count) => (0..count).for_each(|_| crate::fiber::yield_now()),
+            Delay::Sleep(duration) => crate::fiber::sleep(duration),
+        }
+    }
 }
 
 /// The name of a fiber's own file.
