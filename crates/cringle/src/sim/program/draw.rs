@@ -172,16 +172,21 @@ impl Draw {
     fn combine(&mut self, place: Place) -> Stmt {
         let all = [Combine::Join, Combine::JoinAll, Combine::ParMap, Combine::Race, Combine::Any];
         let by = all[self.rng.below(5) as usize];
-        let place = match by {
-            // The winner goes to its end.
-            Combine::Race | Combine::Any => Place { loose: true, ..place.below() },
-            _ => place.below(),
+        let bodies = match by {
+            // One goes to its end, the other need not.
+            Combine::Race | Combine::Any => {
+                let wins = Place { loose: true, ..place.below() };
+                let mut both = vec![self.body(wins), self.body(place.doomed())];
+                both.rotate_left(self.rng.below(2) as usize);
+                both
+            }
+            _ => vec![self.body(place.below()), self.body(place.below())],
         };
-        Stmt::Combine { by, bodies: vec![self.body(place), self.body(place)] }
+        Stmt::Combine { by, bodies }
     }
 
     fn share(&mut self) -> Share {
-        let what = match self.rng.below(10) {
+        let what = match self.rng.below(12) {
             0 => Shared::Mutex,
             1 => Shared::RwLock,
             2 => Shared::Semaphore,
@@ -191,6 +196,8 @@ impl Draw {
             6 => Shared::Mpsc(self.rng.one_in(3).then(|| self.rng.below(3) as usize)),
             7 => Shared::Mpmc(self.rng.below(3) as usize),
             8 => Shared::Oneshot,
+            9 => Shared::Tokens,
+            10 => Shared::Patience { rwlock: self.rng.one_in(2) },
             _ => Shared::Watch,
         };
         Share {

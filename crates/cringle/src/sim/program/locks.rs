@@ -42,7 +42,13 @@ impl Inside {
 }
 
 /// Fibers that went to their end have done all there was.
-fn complete(env: &Env, share: &Share, ended: bool, did: usize, all: usize) -> Result<(), Stop> {
+pub(super) fn complete(
+    env: &Env,
+    share: &Share,
+    ended: bool,
+    did: usize,
+    all: usize,
+) -> Result<(), Stop> {
     match ended && did != all {
         true => {
             let text = format!("{:?}: {did} of {all} were done", share.what);
@@ -52,7 +58,7 @@ fn complete(env: &Env, share: &Share, ended: bool, did: usize, all: usize) -> Re
     }
 }
 
-fn sound<T>(user: &User<'_>, locked: LockResult<T>) -> T {
+pub(super) fn sound<T>(user: &User<'_>, locked: LockResult<T>) -> T {
     locked.unwrap_or_else(|poisoned| {
         user.env.fail(Checker::Outcome, "a lock is poisoned, and nobody panicked");
         poisoned.into_inner()

@@ -33,6 +33,7 @@ mod draw;
 mod env;
 mod expect;
 mod frames;
+mod handover;
 mod locks;
 mod peers;
 mod perform;
@@ -214,6 +215,12 @@ enum Shared {
     RwLock,
     Semaphore,
     Condvar,
+    /// Tokens for which one is notified each.
+    Tokens,
+    /// A permit (or a read lock) is held until all others had one, some of whom want all at first.
+    Patience {
+        rwlock: bool,
+    },
     Barrier,
     WaitGroup,
     /// Channels, that hold so many values.

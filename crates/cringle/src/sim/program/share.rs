@@ -2,7 +2,7 @@
 
 use super::env::{Env, Stop};
 use super::frames::Frame;
-use super::{Share, Shared, channels, locks};
+use super::{Share, Shared, channels, handover, locks};
 use crate::cancel::{self, Reason};
 use crate::driver::sim::{Checker, Rng};
 use crate::{fiber, time};
@@ -20,6 +20,8 @@ pub(super) fn share(env: &Arc<Env>, share: &Share) -> Result<(), Stop> {
         Shared::RwLock => locks::rwlock(env, share),
         Shared::Semaphore => locks::semaphore(env, share),
         Shared::Condvar => locks::condvar(env, share),
+        Shared::Tokens => handover::tokens(env, share),
+        Shared::Patience { rwlock } => handover::patience(env, share, rwlock),
         Shared::Barrier => locks::barrier(env, share),
         Shared::WaitGroup => locks::wait_group(env, share),
         Shared::Mpsc(bound) => channels::mpsc(env, share, bound),
@@ -123,6 +125,17 @@ impl User<'_> {
             }
         }
         f(self).map_err(|e| self.env.told(&e))
+    }
+
+    /// Does it with little time, or not at all.
+    pub(super) fn try_once(&mut self, f: impl FnOnce() -> io::Result<()>) -> Result<(), Stop> {
+        let limit = Duration::from_nanos(self.rng.magnitude(1, 200_000));
+        match time::timeout(limit, f) {
+            Err(e) if !matches!(cancel::reason(&e), Some(Reason::Elapsed(elapsed)) if elapsed.limit() == Some(limit)) => {
+                Err(self.env.told(&e))
+            }
+            _ => self.env.go_on(),
+        }
     }
 
     /// Something else in between, where a cancel may come.
