@@ -128,7 +128,7 @@ fn options(program: &Program, rng: &mut Rng) -> Options {
         .turn_limit(300_000);
     match rng.one_in(2) {
         // Room for each fiber that may wait for a peer, and few more.
-        true => options.in_flight_limit(program.most_waiting() + 1 + rng.below(4) as u32),
+        true => options.in_flight_limit(program.most_waiting() + 1 + rng.below(2) as u32),
         false => options,
     }
 }

@@ -3,7 +3,7 @@
 use super::env::{Env, Stop};
 use super::expect::alone;
 use super::frames::Frame;
-use super::peers::{Presence, on_exits};
+use super::peers::{OnDrop, Presence, on_exits};
 use super::perform::{finished, run_body};
 use super::{Body, Cut, Delay};
 use crate::driver::sim::Checker;
@@ -70,6 +70,7 @@ impl Cutting<'_> {
         let body = Arc::clone(body);
         move || {
             let _presence = presence;
+            let _lingers = OnDrop(|| linger(env));
             // It was cut short, or has come to what it should.
             let _ = finished(env, &body, run_body(env, &body, Some(file)));
         }
@@ -132,7 +133,7 @@ impl Cutting<'_> {
         let result = fiber::try_scope(|s| {
             for (local, body) in self.children {
                 let run = self.child(body);
-                let run = || io::Result::Ok(run());
+                let run = || Ok::<_, io::Error>(run());
                 if *local {
                     s.spawn_local(run)
                 } else {
@@ -162,7 +163,7 @@ impl Cutting<'_> {
                 fiber::try_scope(|s| {
                     for (local, body) in self.children {
                         let run = self.child(body);
-                        let run = || io::Result::Ok(run());
+                        let run = || Ok::<_, io::Error>(run());
                         if *local {
                             s.spawn_local(run)
                         } else {
@@ -184,6 +185,17 @@ impl Cutting<'_> {
                 outside.go_on()?;
                 Err(outside.fail(Checker::Panic, "a panic was not told by its scope"))
             }
+        }
+    }
+}
+
+/// What a destructor waits for while its fiber unwinds is waited for.
+fn linger(env: &Env) {
+    if fiber::panicking() {
+        let (start, pause) = (time::now(), Duration::from_micros(3));
+        fiber::sleep(pause);
+        if time::now() < start + pause {
+            env.fail(Checker::Outcome, "a wait of a destructor was cut short");
         }
     }
 }

@@ -20,26 +20,40 @@ pub(super) fn tokens(env: &Arc<Env>, share: &Share) -> Result<(), Stop> {
         |user| {
             if user.number == 0 {
                 for _ in 0..all {
-                    *sound(user, tokens.lock()) += 1;
+                    *sound(user.env, tokens.lock()) += 1;
                     more.notify_one();
                     // Or it is held meanwhile: who was notified has to wait for it.
-                    let held = user.twin().then(|| sound(user, tokens.lock()));
+                    let held = user.twin().then(|| sound(user.env, tokens.lock()));
                     user.pause().map_err(|e| user.env.told(&e))?;
                     drop(held);
                 }
                 return Ok(());
             }
-            for _ in 0..user.rounds() {
-                user.persist(|user| {
-                    let there = sound(user, tokens.lock());
-                    let waited = match user.twin() {
-                        true => more.wait_while_cancellable(there, |count| *count == 0)?,
-                        false => more.wait_while(there, |count| *count == 0),
-                    };
-                    *sound(user, waited) -= 1;
-                    taken.fetch_add(1, SeqCst);
-                    Ok(())
-                })?;
+            // Who gives up does not come back: whoever stays is to be notified in its place.
+            let stays = user.number == 1;
+            let take = |twin: bool| {
+                let there = sound(env, tokens.lock());
+                let none = |count: &mut usize| *count == 0 && taken.load(SeqCst) < all;
+                let waited = match twin {
+                    true => more.wait_while_cancellable(there, none)?,
+                    false => more.wait_while(there, none),
+                };
+                let mut count = sound(env, waited);
+                if *count > 0 {
+                    *count -= 1;
+                    if taken.fetch_add(1, SeqCst) + 1 == all {
+                        more.notify_all();
+                    }
+                }
+                Ok(())
+            };
+            while taken.load(SeqCst) < all {
+                let twin = user.twin();
+                match stays {
+                    true => take(twin).map_err(|e| user.env.told(&e))?,
+                    false if user.rng.one_in(4) => break,
+                    false => user.try_once(|| take(twin))?,
+                }
             }
             Ok(())
         },
@@ -65,7 +79,7 @@ pub(super) fn patience(env: &Arc<Env>, share: &Share, rwlock: bool) -> Result<()
     let one = |user: &mut User<'_>, then: &dyn Fn()| {
         match rwlock {
             true => {
-                let _read = sound(user, lock.read());
+                let _read = sound(user.env, lock.read());
                 then();
             }
             false => {

@@ -58,9 +58,9 @@ pub(super) fn complete(
     }
 }
 
-pub(super) fn sound<T>(user: &User<'_>, locked: LockResult<T>) -> T {
+pub(super) fn sound<T>(env: &Env, locked: LockResult<T>) -> T {
     locked.unwrap_or_else(|poisoned| {
-        user.env.fail(Checker::Outcome, "a lock is poisoned, and nobody panicked");
+        env.fail(Checker::Outcome, "a lock is poisoned, and nobody panicked");
         poisoned.into_inner()
     })
 }
@@ -74,7 +74,7 @@ pub(super) fn mutex(env: &Arc<Env>, share: &Share) -> Result<(), Stop> {
             for _ in 0..user.rounds() {
                 user.persist(|user| {
                     let locked = if user.twin() { lock.lock_cancellable()? } else { lock.lock() };
-                    let mut count = sound(user, locked);
+                    let mut count = sound(user.env, locked);
                     let before = *count;
                     inside.visit(user, 1)?;
                     *count = before + 1;
@@ -105,7 +105,7 @@ pub(super) fn rwlock(env: &Arc<Env>, share: &Share) -> Result<(), Stop> {
                     let twin = user.twin();
                     if reads {
                         let read = if twin { lock.read_cancellable()? } else { lock.read() };
-                        let count = sound(user, read);
+                        let count = sound(user.env, read);
                         let before = *count;
                         readers.visit(user, usize::MAX)?;
                         if *count != before || writers.now.load(SeqCst) > 0 {
@@ -115,7 +115,7 @@ pub(super) fn rwlock(env: &Arc<Env>, share: &Share) -> Result<(), Stop> {
                         return Ok(());
                     }
                     let write = if twin { lock.write_cancellable()? } else { lock.write() };
-                    let mut count = sound(user, write);
+                    let mut count = sound(user.env, write);
                     writers.visit(user, 1)?;
                     *count += 1;
                     writers.done.fetch_add(1, SeqCst);
@@ -173,12 +173,12 @@ pub(super) fn condvar(env: &Arc<Env>, share: &Share) -> Result<(), Stop> {
             for round in 0..user.rounds() {
                 let mine = round * share.fibers + user.number;
                 user.persist(|user| {
-                    let turns = sound(user, turn.lock());
+                    let turns = sound(user.env, turn.lock());
                     let waited = match user.twin() {
                         true => changed.wait_while_cancellable(turns, |turn| *turn != mine)?,
                         false => changed.wait_while(turns, |turn| *turn != mine),
                     };
-                    *sound(user, waited) += 1;
+                    *sound(user.env, waited) += 1;
                     changed.notify_all();
                     Ok(())
                 })?;

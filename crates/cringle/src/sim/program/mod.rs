@@ -284,8 +284,12 @@ impl Program {
     fn most_waiting(&self) -> u32 {
         let mut count = 0;
         expect::each_body(&self.root, &mut |body| {
-            let waits = |stmt: &Stmt| matches!(stmt, Stmt::Talk { .. } | Stmt::Never { .. });
-            count += 2 * u32::from(body.stmts.iter().any(waits));
+            let waits = |stmt: &Stmt| match stmt {
+                Stmt::Talk { .. } => 2,
+                Stmt::Never { what: Never::Byte | Never::Readiness } => 1,
+                _ => 0,
+            };
+            count += body.stmts.iter().map(waits).max().unwrap_or(0);
         });
         count
     }
