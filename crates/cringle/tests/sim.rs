@@ -372,7 +372,7 @@ fn random_programs_come_to_their_outcome_under_all_faults() {
 #[test]
 fn random_programs_come_to_the_same_on_the_ring() {
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    for seed in 0..120 {
+    for seed in 0..300 {
         let program = Program::new(seed);
         let place = place.path().join(seed.to_string());
         std::fs::create_dir(&place).unwrap();

@@ -2,127 +2,18 @@
 //! lost or doubled, whoever was cancelled; and each sender's come in order.
 
 use super::Share;
+use super::book::{Book, Parcel};
 use super::env::{Env, Stop};
+use super::locks::complete;
 use super::share::{User, run};
 use crate::driver::sim::Checker;
 use crate::sync::{mpmc, mpsc, oneshot, watch};
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// How long a receiver waits at first, where it has a limit.
 const SHORT: Duration = Duration::from_micros(20);
-
-/// Where each value is.
-#[derive(Default)]
-struct Book {
-    fates: Mutex<Vec<Fate>>,
-    wrong: Mutex<Option<String>>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    Nowhere,
-    /// Its sender is about to send it, or waits.
-    Sending,
-    /// Its sender was told that it is sent.
-    Sent,
-    Received,
-    /// Dropped before its sender was told anything: unwound, or refused.
-    Dropped,
-}
-
-/// A value that is sent.
-struct Parcel {
-    id: usize,
-    book: Arc<Book>,
-}
-
-impl Drop for Parcel {
-    fn drop(&mut self) {
-        self.book.change(self.id, |fate| match fate {
-            Fate::Received => Ok(Fate::Received),
-            Fate::Sending => Ok(Fate::Dropped),
-            other => Err(format!("it was dropped when it was {other:?}")),
-        });
-    }
-}
-
-impl Book {
-    fn new(values: usize) -> Arc<Book> {
-        let book = Book { fates: Mutex::new(vec![Fate::Nowhere; values]), ..Book::default() };
-        Arc::new(book)
-    }
-
-    fn fates(&self) -> MutexGuard<'_, Vec<Fate>> {
-        self.fates.lock().expect("no code panics under this lock")
-    }
-
-    fn change(&self, id: usize, to: impl FnOnce(Fate) -> Result<Fate, String>) {
-        let fate = &mut self.fates()[id];
-        match to(*fate) {
-            Ok(new) => *fate = new,
-            Err(text) => {
-                let mut wrong = self.wrong.lock().expect("no code panics under this lock");
-                wrong.get_or_insert(format!("value {id}: {text}"));
-            }
-        }
-    }
-
-    fn parcel(self: &Arc<Self>, id: usize) -> Parcel {
-        self.change(id, |fate| match fate {
-            Fate::Nowhere | Fate::Dropped => Ok(Fate::Sending),
-            other => Err(format!("it was given back, and is {other:?}")),
-        });
-        Parcel { id, book: Arc::clone(self) }
-    }
-
-    /// A sender was told so.
-    fn sent(&self, id: usize) {
-        self.change(id, |fate| match fate {
-            Fate::Sending => Ok(Fate::Sent),
-            Fate::Received => Ok(Fate::Received),
-            other => Err(format!("it counts as sent, and is {other:?}")),
-        });
-    }
-
-    fn received(&self, parcel: &Parcel) {
-        self.change(parcel.id, |fate| match fate {
-            Fate::Sending | Fate::Sent => Ok(Fate::Received),
-            other => Err(format!("it came when it was {other:?}")),
-        });
-    }
-
-    fn is_received(&self, id: usize) -> bool {
-        self.fates()[id] == Fate::Received
-    }
-
-    fn received_count(&self) -> usize {
-        self.fates().iter().filter(|&&fate| fate == Fate::Received).count()
-    }
-
-    /// What is wrong when all ends of the channel are gone.
-    fn settle(&self) -> Result<(), String> {
-        if let Some(text) = self.wrong.lock().expect("no code panics under this lock").take() {
-            return Err(text);
-        }
-        let lost = |fate: &Fate| matches!(fate, Fate::Sending | Fate::Sent);
-        match self.fates().iter().position(lost) {
-            Some(id) => Err(format!("value {id} is gone")),
-            None => Ok(()),
-        }
-    }
-}
-
-fn complete(env: &Env, share: &Share, ended: bool, did: usize, all: usize) -> Result<(), Stop> {
-    match ended && did != all {
-        true => {
-            let text = format!("{:?}: {did} of {all} values were received", share.what);
-            Err(env.fail(Checker::Outcome, text))
-        }
-        false => Ok(()),
-    }
-}
 
 /// Those who send: all but the first.
 fn senders(share: &Share) -> usize {
@@ -159,7 +50,7 @@ fn receive_all(
     book: &Book,
     recv: impl Fn(bool) -> io::Result<Option<Parcel>>,
 ) -> Result<(), Stop> {
-    let mut last = vec![None; book.fates().len()];
+    let mut last = vec![None; book.values()];
     loop {
         let parcel = user.persist(|user| {
             let parcel = recv(user.twin())?;

@@ -133,7 +133,10 @@ impl Cutting<'_> {
         let result = fiber::try_scope(|s| {
             for (local, body) in self.children {
                 let run = self.child(body);
-                let run = || Ok::<_, io::Error>(run());
+                let run = || {
+                    run();
+                    Ok::<_, io::Error>(())
+                };
                 if *local {
                     s.spawn_local(run)
                 } else {
@@ -163,7 +166,10 @@ impl Cutting<'_> {
                 fiber::try_scope(|s| {
                     for (local, body) in self.children {
                         let run = self.child(body);
-                        let run = || Ok::<_, io::Error>(run());
+                        let run = || {
+                            run();
+                            Ok::<_, io::Error>(())
+                        };
                         if *local {
                             s.spawn_local(run)
                         } else {

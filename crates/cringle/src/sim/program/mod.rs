@@ -25,6 +25,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod book;
 mod channels;
 mod check;
 mod combine;
@@ -38,6 +39,7 @@ mod locks;
 mod peers;
 mod perform;
 mod share;
+mod stmt;
 mod transfer;
 
 #[cfg(test)]
@@ -47,7 +49,7 @@ pub use expect::Outcome;
 
 use crate::driver::sim::Rng;
 use std::sync::Arc;
-use std::time::Duration;
+use stmt::{Body, Combine, Cut, Delay, End, Never, Share, Shared, Span, Stmt, Way};
 
 /// Bytes of a file that belong to one fiber.
 const REGION_BYTES: usize = 2048;
@@ -60,210 +62,6 @@ pub struct Program {
     /// How many regions each file has.
     regions: usize,
     root: Arc<Body>,
-}
-
-/// What one fiber does.
-#[derive(Debug)]
-struct Body {
-    /// The part of the files that is its own: which file, which part.
-    file: usize,
-    region: usize,
-    /// It may be cut short, or belongs to one that may: nothing is said about its part.
-    loose: bool,
-    stmts: Vec<Stmt>,
-}
-
-#[derive(Debug)]
-enum Stmt {
-    Yield,
-    Sleep {
-        micros: u64,
-    },
-    Write {
-        span: Span,
-        salt: u64,
-        way: Way,
-    },
-    Read {
-        span: Span,
-        way: Way,
-    },
-    Sync {
-        data_only: bool,
-    },
-    Reopen,
-    Stat,
-    /// To a file of the fiber's own, at its end.
-    Append {
-        len: usize,
-        salt: u64,
-    },
-    /// The fiber's own file, cut to a half, and read from the start.
-    CutAndRead,
-    Spawn {
-        local: bool,
-        end: End,
-        body: Arc<Body>,
-    },
-    Scope {
-        children: Vec<(bool, Arc<Body>)>,
-        /// Fibers that go on until they are cancelled at the scope's end.
-        daemons: Vec<Arc<Body>>,
-        /// How many closures are called at its end.
-        exits: usize,
-    },
-    /// A scope whose fibers are cancelled.
-    Cut {
-        how: Cut,
-        delay: Delay,
-        children: Vec<(bool, Arc<Body>)>,
-        exits: usize,
-    },
-    /// A body that has so much time.
-    Timeout {
-        limit: Duration,
-        body: Arc<Body>,
-    },
-    /// A body that no cancel reaches; the fiber is cancelled before it or meanwhile, or is not.
-    Protect {
-        cancelled: Option<Delay>,
-        body: Arc<Body>,
-    },
-    /// Several bodies by one of the functions that run closures beside each other.
-    Combine {
-        by: Combine,
-        bodies: Vec<Arc<Body>>,
-    },
-    /// Fibers that use something together.
-    Share(Share),
-    /// A fiber that panics, which its joiner is told.
-    Panic {
-        payload: u64,
-    },
-    /// A fiber that panics, with a destructor that writes.
-    Unwind {
-        span: Span,
-        salt: u64,
-    },
-    /// Waits for what never comes: only for those that are cancelled.
-    Never {
-        what: Never,
-    },
-    /// Parks until another fiber, after so many yields, has said so and unparked it.
-    Park {
-        yields: u64,
-    },
-    Unblock {
-        value: u64,
-    },
-    /// Bytes through a pipe or a pair of sockets, from a fiber to this one.
-    Talk {
-        len: usize,
-        salt: u64,
-        socket: bool,
-        ready: bool,
-    },
-}
-
-/// Who cancels a scope.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cut {
-    Owner,
-    Child,
-    /// A fiber of a scope beside it, in one that is around both.
-    Sibling,
-    /// A fiber of a `try_scope` fails.
-    Failure,
-    /// A fiber of a `try_scope` panics.
-    Panic,
-}
-
-/// What passes before something happens.
-#[derive(Clone, Copy, Debug)]
-enum Delay {
-    Yields(u64),
-    Sleep(Duration),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Combine {
-    Join,
-    JoinAll,
-    ParMap,
-    /// The first wins; the others are cancelled.
-    Race,
-    Any,
-}
-
-/// Fibers that use something together, in so many rounds, and may run out of time in each or be
-/// cancelled together.
-#[derive(Clone, Copy, Debug)]
-struct Share {
-    what: Shared,
-    fibers: usize,
-    rounds: usize,
-    local: bool,
-    /// Whether some tries have a deadline.
-    hurried: bool,
-    cut: Option<Delay>,
-    salt: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shared {
-    Mutex,
-    RwLock,
-    Semaphore,
-    Condvar,
-    /// Tokens for which one is notified each.
-    Tokens,
-    /// A permit (or a read lock) is held until all others had one, some of whom want all at first.
-    Patience {
-        rwlock: bool,
-    },
-    Barrier,
-    WaitGroup,
-    /// Channels, that hold so many values.
-    Mpsc(Option<usize>),
-    Mpmc(usize),
-    Oneshot,
-    Watch,
-}
-
-/// A part of the fiber's region.
-#[derive(Clone, Copy, Debug)]
-struct Span {
-    start: usize,
-    len: usize,
-}
-
-/// By which calls bytes are read or written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    At,
-    Vectored,
-    Batch,
-    BatchExact,
-    Fixed,
-    Cursor,
-}
-
-/// What never comes.
-#[derive(Clone, Copy, Debug)]
-enum Never {
-    Byte,
-    Readiness,
-    Unpark,
-    Timer,
-}
-
-/// What becomes of a fiber's handle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    JoinedNow,
-    /// When the spawning fiber ends.
-    JoinedLater,
-    Detached,
 }
 
 impl Program {
@@ -301,15 +99,6 @@ impl Program {
 
 fn file_name(file: usize) -> String {
     format!("shared-{file}")
-}
-
-impl Delay {
-    fn pass(self) {
-        match self {
-            Delay::Yields(count) => (0..count).for_each(|_| crate::fiber::yield_now()),
-            Delay::Sleep(duration) => crate::fiber::sleep(duration),
-        }
-    }
 }
 
 /// The name of a fiber's own file.
