@@ -33,6 +33,7 @@ impl Worker {
         self.driver.borrow_mut().flush();
         CURRENT.set(None);
         debug_assert_eq!(self.table.borrow().occupied, 0, "a fiber outlived its worker");
+        debug_assert!(self.timers.borrow().are_taken_back(), "a timer outlived its fiber");
     }
 
     #[inline(always)]
