@@ -22,7 +22,10 @@ pub(super) fn check(shape: &Shape, root: &Path) -> Result<(), String> {
         let below = shape.directory(directory);
         let path = root.join(&below);
         let shown = |name: &str| below.join(name).display().to_string();
-        let entries = entries(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let entries = entries(&path).map_err(|error| match directory {
+            0 => format!("there is no copy ({error})"),
+            _ => format!("{} cannot be read: {error}", below.display()),
+        })?;
         for number in shape.files_of(directory) {
             let name = file_name(number);
             check_file(shape, &path.join(&name))
@@ -34,6 +37,10 @@ pub(super) fn check(shape: &Shape, root: &Path) -> Result<(), String> {
         }
         let expected = shape.files_of(directory).count() as u64 + shape.children_of(directory);
         if entries != expected {
+            let mut children = (0..shape.children_of(directory)).map(|child| format!("d{child}"));
+            if let Some(lost) = children.find(|name| !path.join(name).exists()) {
+                return Err(format!("{} is missing", shown(&lost)));
+            }
             let place = if directory == 0 { "its root".into() } else { shown("") };
             return Err(format!("{place} has {entries} entries instead of {expected}"));
         }
@@ -126,7 +133,7 @@ mod tests {
         says(broken(&|root| fs::write(root.join("f1"), [0; 100]).unwrap()), "f1 differs");
         says(broken(&|root| fs::write(root.join("d1/x"), "").unwrap()), "d1/ has");
         says(broken(&|root| fs::create_dir(root.join("x")).unwrap()), "its root has");
-        says(broken(&|root| fs::remove_dir_all(root.join("d1")).unwrap()), "d1");
+        says(broken(&|root| fs::remove_dir_all(root.join("d1")).unwrap()), "d1 is missing");
         let linked = broken(&|root| {
             fs::remove_file(root.join("f0")).unwrap();
             fs::hard_link(root.join("f1"), root.join("f0")).unwrap();

@@ -81,8 +81,11 @@ struct Findings {
     notes: Vec<String>,
 }
 
-pub(crate) fn run(args: &CpArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: &CpArgs, verbose: bool) -> Result<(), Failure> {
     args.validate()?;
+    if verbose {
+        crate::report::complain(&super::driver_words());
+    }
     interrupt::end_gently();
     let ended = benchmark(args);
     match interrupt::asked() {
@@ -131,6 +134,7 @@ fn verdict(findings: &Findings) -> Result<(), Failure> {
         .filter(|line| line.error.is_some())
         .map(|line| line.candidate.tool.as_str())
         .collect();
+    failed.sort_unstable();
     failed.dedup();
     match failed.is_empty() {
         true => Ok(()),

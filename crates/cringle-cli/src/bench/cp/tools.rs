@@ -85,6 +85,10 @@ pub(super) fn chosen(args: &CpArgs, notes: &mut Notes) -> Result<Vec<Tool>, Fail
     if !absent.is_empty() {
         notes.say(format!("not installed and so left out: {}", absent.join(", ")));
     }
+    let swept = tools.iter().any(|tool| tool.name == "cringle") && args.tree.contains(&Tree::B);
+    if !args.block_size.is_empty() && !swept {
+        notes.say("--block-size is for `cringle cp` on tree b, which is not measured");
+    }
     tools.extend(own.into_iter().filter(|tool| args.tools.is_empty() || asked(&tool.name)));
     Ok(tools)
 }
@@ -170,7 +174,8 @@ pub(super) fn candidates(tools: &[Tool], cell: &Cell, block_sizes: &[u64]) -> Ve
             let synced = candidate(tool, Regime::ColdSync);
             all.push(Candidate { label: "cp, then sync".into(), ..synced });
         }
-        if tool.name == "cringle" && cell.tree == Tree::B {
+        let is_ours = tool.name == "cringle" && matches!(tool.form, Form::Words(_));
+        if is_ours && cell.tree == Tree::B {
             let sized = |bytes| with_block_size(candidate(tool, cell.regime), bytes);
             all.extend(block_sizes.iter().copied().map(sized));
         }

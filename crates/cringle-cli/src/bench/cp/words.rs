@@ -7,6 +7,8 @@ use crate::units::{count, figure, mib, size};
 
 /// How many times its fellows' median a sample is when it is pointed out.
 const FAR_OFF: f64 = 1.5;
+/// Less than this is the scheduler's doing, and nothing to talk about.
+const NOISE_SECONDS: f64 = 0.02;
 
 pub(super) fn title(block: &Block) -> String {
     let shape = &block.cell.shape;
@@ -73,9 +75,12 @@ fn ours(block: &Block) -> Option<String> {
 
 /// Without us.
 fn fastest(block: &Block) -> Option<String> {
-    let (first, base) = (best(block, |_| true)?, block.base()?);
+    // That one sync is a rival of its own: see `durable`.
+    let durable = block.cell.regime == Regime::ColdDurable;
+    let counts = |line: &Line| !(durable && line.candidate.then_sync);
+    let (first, base) = (best(block, counts)?, block.base()?);
     if std::ptr::eq(first, base) {
-        let second = best(block, |line| !std::ptr::eq(line, base))?;
+        let second = best(block, |line| counts(line) && !std::ptr::eq(line, base))?;
         let text = format!("None is faster than {}.", base.candidate.label);
         return Some(text + &overlap(base, second));
     }
@@ -147,7 +152,7 @@ fn disk(block: &Block, expected: &Expectation) -> String {
     );
     if let Some((line, best)) = best(block, |_| true).and_then(|line| Some((line, line.seconds()?)))
     {
-        text += &format!("; {} takes {:.2} of it", line.candidate.label, best / seconds);
+        text += &format!("; {} takes {:.2} times that", line.candidate.label, best / seconds);
     }
     text + "."
 }
@@ -160,16 +165,84 @@ fn far_off(line: &Line) -> Option<String> {
     };
     let off = |(index, own): (usize, &f64)| {
         let others = others(index)?;
-        (*own > FAR_OFF * others).then(|| (*own, others))
+        (*own > FAR_OFF * others && *own > others + NOISE_SECONDS).then_some((*own, others))
     };
     let (worst, others) =
         seconds.iter().enumerate().filter_map(off).max_by(|a, b| a.0.total_cmp(&b.0))?;
-    let how = if seconds.len() == 2 { "the mean" } else { "the median" };
+    let figure_is = if seconds.len() == 2 { "mean" } else { "median" };
     Some(format!(
-        "A sample of {} is far off its fellows: {} s, where the others took {}. It is not left \
-         out; the figure is {how} of all.",
+        "A sample of {} is far off: {} s, beside {}. It is not left out; the figure is the \
+         {figure_is} of all.",
         line.candidate.label,
         figure(worst),
         figure(others)
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::child::Sample;
+    use super::super::plan::{CpArgs, Regime};
+    use super::super::{Block, run, tools};
+    use super::*;
+    use crate::bench::checks::Notes;
+    use clap::{Args, Command, FromArgMatches};
+
+    /// A table of `cp` and other tools, with these seconds.
+    fn block(regime: &str, lines: &[(&str, &[f64])]) -> Block {
+        let mut words = vec!["cp".to_string(), "--tree=b".into(), format!("--regime={regime}")];
+        words.extend(lines.iter().map(|(name, _)| format!("--tool={name}=true")));
+        let names: Vec<&str> = lines.iter().map(|(name, _)| *name).collect();
+        words.push(format!("--tools={}", names.join(",")));
+        let matches = CpArgs::augment_args(Command::new("cp")).get_matches_from(words);
+        let args = CpArgs::from_arg_matches(&matches).unwrap();
+        let tools = tools::chosen(&args, &mut Notes::default()).unwrap();
+        let mut block = run::blocks(&args, &tools).remove(0);
+        for line in &mut block.lines {
+            let all = lines.iter().find(|(name, _)| *name == line.candidate.tool).unwrap().1;
+            let sample = |seconds: &f64| Sample {
+                seconds: *seconds,
+                user_seconds: 0.0,
+                system_seconds: *seconds * 1.5,
+            };
+            line.samples = all.iter().map(sample).collect();
+        }
+        block
+    }
+
+    #[test]
+    fn ours_is_laid_beside_cp_and_the_best_other() {
+        let block = block(
+            "warm",
+            &[("cp", &[1.0, 1.0]), ("cringle", &[0.4]), ("fcp", &[0.6]), ("cpz", &[0.5])],
+        );
+        let text = ours(&block).unwrap();
+        assert!(text.starts_with("cringle takes 0.40 of cp's time, and 0.80"), "{text}");
+        assert!(text.contains("best other, cpz; it takes 0.40 times the CPU, 1.5 cores"), "{text}");
+        assert!(!text.contains("overlap"), "{text}");
+    }
+
+    #[test]
+    fn what_may_be_chance_is_called_so() {
+        let block = block("warm", &[("cp", &[1.0, 1.4, 1.2]), ("cringle", &[0.9, 1.1, 1.0])]);
+        assert!(ours(&block).unwrap().contains("cringle and cp overlap"));
+    }
+
+    #[test]
+    fn a_sample_far_off_is_told_and_a_hasty_millisecond_is_not() {
+        let block = block("warm", &[("cp", &[0.79, 6.87, 0.80]), ("cpz", &[0.001, 0.003, 0.001])]);
+        let text = far_off(&block.lines[0]).unwrap();
+        assert!(text.contains("6.87 s, beside 0.8"), "{text}");
+        assert!(text.contains("median"), "{text}");
+        assert_eq!(far_off(&block.lines[1]), None);
+    }
+
+    #[test]
+    fn both_ways_to_a_durable_copy_are_compared() {
+        let block = block("cold-durable", &[("cp", &[2.0]), ("cringle", &[1.0])]);
+        assert_eq!(block.cell.regime, Regime::ColdDurable);
+        let labels: Vec<_> = block.lines.iter().map(|line| &line.candidate.label).collect();
+        assert_eq!(labels, ["cp + fsync", "cp, then sync", "cringle + fsync"]);
+        assert!(durable(&block).unwrap().contains("cringle + fsync takes 0.50 of cp"));
+    }
 }

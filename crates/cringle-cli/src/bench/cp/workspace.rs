@@ -103,8 +103,8 @@ pub(super) fn check_room(args: &CpArgs, blocks: &[Block]) -> Result<(), Failure>
     if free < bytes {
         return fail(format!(
             "the trees and their copies take about {} and {shown} has {}: {remedy}",
-            whole(bytes),
-            whole(free)
+            gib(bytes),
+            gib(free)
         ));
     }
     match storage::free_inodes(&args.directory).map_err(looked)? {
@@ -130,6 +130,6 @@ fn needed(args: &CpArgs, blocks: &[Block]) -> (u64, u64) {
     (bytes.saturating_add(bytes / 16), inodes)
 }
 
-fn whole(bytes: u64) -> String {
-    units::size(bytes.div_ceil(1 << 20) << 20)
+fn gib(bytes: u64) -> String {
+    format!("{:.1} GiB", units::mib(bytes as f64) / 1024.0)
 }
