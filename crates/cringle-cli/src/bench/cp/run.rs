@@ -43,6 +43,7 @@ pub(super) fn measure(
     }
     bench.bar.finish_and_clear();
     findings.expectations = bench.expectations(&findings.blocks)?;
+    go_on()?;
     Ok(())
 }
 

@@ -300,6 +300,25 @@ mod tests {
     }
 
     #[test]
+    fn block_sizes_and_fsync_are_asked_of_our_own_command() {
+        let words = ["/bin/cringle", "cp", "-r"].map(|word| Word::Text(word.into()));
+        let words = words.into_iter().chain([Word::Source, Word::Copy]).collect();
+        let form = Form::Words(words);
+        let ours = Tool { name: "cringle".into(), version: None, form, fsync: true };
+        let texts = |tree, regime| -> Vec<String> {
+            let cell = Cell { tree, regime, shape: super::super::trees::Shape::new(1, 1, 1) };
+            let all = candidates(std::slice::from_ref(&ours), &cell, &[1 << 20]);
+            all.iter().map(Candidate::text).collect()
+        };
+        let plain = "/bin/cringle cp -r {src} {dst}";
+        assert_eq!(texts(Tree::A, Regime::Warm), [plain]);
+        let sized = "/bin/cringle cp -r --block-size=1048576 {src} {dst}";
+        assert_eq!(texts(Tree::B, Regime::Warm), [plain, sized]);
+        let durable = "/bin/cringle cp -r --fsync {src} {dst}";
+        assert_eq!(texts(Tree::A, Regime::ColdDurable), [durable]);
+    }
+
+    #[test]
     fn options_come_before_the_paths() {
         let mut one = candidate(&known("cp").unwrap(), Regime::Warm);
         one = with_block_size(one, 65536);

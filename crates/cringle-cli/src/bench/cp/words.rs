@@ -101,6 +101,9 @@ fn cpu(line: &Line, base: &Line) -> Option<String> {
 
 /// Whether two lines can be told apart.
 fn overlap(a: &Line, b: &Line) -> String {
+    if a.samples.len() == 1 && b.samples.len() == 1 {
+        return " One sample of each proves little.".into();
+    }
     match (range(a), range(b)) {
         (Some((a_min, a_max)), Some((b_min, b_max))) if a_min <= b_max && b_min <= a_max => {
             let (a, b) = (&a.candidate.label, &b.candidate.label);
@@ -214,7 +217,7 @@ mod tests {
     fn ours_is_laid_beside_cp_and_the_best_other() {
         let block = block(
             "warm",
-            &[("cp", &[1.0, 1.0]), ("cringle", &[0.4]), ("fcp", &[0.6]), ("cpz", &[0.5])],
+            &[("cp", &[1.0, 1.0]), ("cringle", &[0.4]), ("fcp", &[0.6; 3]), ("cpz", &[0.5; 3])],
         );
         let text = ours(&block).unwrap();
         assert!(text.starts_with("cringle takes 0.40 of cp's time, and 0.80"), "{text}");
@@ -226,6 +229,12 @@ mod tests {
     fn what_may_be_chance_is_called_so() {
         let block = block("warm", &[("cp", &[1.0, 1.4, 1.2]), ("cringle", &[0.9, 1.1, 1.0])]);
         assert!(ours(&block).unwrap().contains("cringle and cp overlap"));
+    }
+
+    #[test]
+    fn one_sample_is_not_made_much_of() {
+        let block = block("warm", &[("cp", &[1.0]), ("cringle", &[0.5])]);
+        assert!(ours(&block).unwrap().ends_with("One sample of each proves little."));
     }
 
     #[test]
