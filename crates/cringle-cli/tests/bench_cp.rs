@@ -133,6 +133,18 @@ fn tools_that_are_not_there_are_told_and_left_out() {
 }
 
 #[test]
+fn cringle_under_the_name_of_cp_is_not_taken_for_cp() {
+    let place = place("cp-link");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_cringle"), place.join("cp")).unwrap();
+    let mut command = small(&place);
+    command.env("PATH", format!("{}:/usr/bin:/bin", place.display()));
+    let report = json(command.args(["--tools", "cp", "--regime", "warm"]));
+    let run = &runs(&report)[0];
+    assert!(!run["command"].as_str().unwrap().contains("cp-link"), "{run}");
+    assert!(run["error"].is_null(), "{run}");
+}
+
+#[test]
 fn block_sizes_are_swept_on_the_large_files_only() {
     let place = place("cp-sweep");
     let mut command = small(&place);

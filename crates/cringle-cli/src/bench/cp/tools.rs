@@ -145,13 +145,17 @@ fn custom(text: &str) -> Result<Tool, Failure> {
     Ok(Tool { name: name.into(), version: None, form: Form::Script(script), fsync: false })
 }
 
-/// The executable that a shell would run.
+/// The executable that a shell would run; but never ourselves, under the name of another.
 fn on_path(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
+    let this = env::current_exe().and_then(std::fs::canonicalize).ok();
+    let is_other = |file: &PathBuf| file.canonicalize().ok() != this;
     let executable = |file: &PathBuf| {
         file.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
     };
-    env::split_paths(&path).map(|folder| folder.join(name)).find(executable)
+    env::split_paths(&path)
+        .map(|folder| folder.join(name))
+        .find(|file| executable(file) && is_other(file))
 }
 
 /// What a program prints, if it succeeds.
