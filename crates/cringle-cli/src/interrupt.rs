@@ -7,12 +7,13 @@
 use cringle::signal::{Signal, Signals};
 use std::io;
 use std::process::{Child, Command, Output};
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const INTERRUPTED: i32 = crate::failure::INTERRUPTED as i32;
 
 /// The child that is running, negative if it is a process group; 0 when none is.
-static CHILD: AtomicI32 = AtomicI32::new(0);
+static CHILD: Mutex<i32> = Mutex::new(0);
 /// The first signal only kills the child and is left to [`asked`].
 static GENTLY: AtomicBool = AtomicBool::new(false);
 static ASKED: AtomicBool = AtomicBool::new(false);
@@ -34,15 +35,23 @@ pub(crate) fn asked() -> bool {
 /// signal's side sets `ASKED` and then reads `CHILD`, this one writes `CHILD` and then reads
 /// `ASKED`: one of them sees the other.)
 pub(crate) fn set_group(leader: u32) {
-    CHILD.store(-(leader as i32), SeqCst);
+    set_child(-(leader as i32));
+}
+
+fn set_child(pid: i32) {
+    *child() = pid;
     if asked() {
         kill_child();
     }
 }
 
+fn child() -> MutexGuard<'static, i32> {
+    CHILD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Call it before the child is reaped: afterwards its number may be another's.
 pub(crate) fn clear_child() {
-    CHILD.store(0, SeqCst);
+    *child() = 0;
 }
 
 /// Starts to listen. Call it once, early. (Not by `signal::cancel_on`: most strategies are no fibers,
@@ -70,12 +79,12 @@ pub(crate) fn watch() -> io::Result<()> {
 }
 
 fn kill_child() {
-    let pid = CHILD.load(SeqCst);
-    if pid != 0 {
+    let pid = child();
+    if *pid != 0 {
         // SAFETY: a plain system call. The number is our child's, or that of a group it leads:
-        // it is stored after the child was made and cleared before it is reaped, so it cannot
-        // have been reused.
-        unsafe { libc::kill(pid, libc::SIGKILL) };
+        // it is stored after the child was made and cleared before it is reaped, for which it
+        // takes the lock that is held here; so it cannot have been reused.
+        unsafe { libc::kill(*pid, libc::SIGKILL) };
     }
 }
 
@@ -85,10 +94,7 @@ pub(crate) fn output_of(command: &mut Command) -> io::Result<Output> {
     use std::process::Stdio;
     let mut child: Child =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    CHILD.store(child.id() as i32, SeqCst);
-    if asked() {
-        kill_child();
-    }
+    set_child(child.id() as i32);
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let (mut out, mut err) = (child.stdout.take(), child.stderr.take());
     // Both pipes are emptied at once: a child that fills one must not wait for the other.

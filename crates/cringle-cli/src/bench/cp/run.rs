@@ -68,7 +68,7 @@ fn make_trees(blocks: &[Block], workspace: &Workspace, progress: &Progress) -> R
     Ok(())
 }
 
-/// An error once an interruption came; [`super::run`] tells it as such.
+/// An error once an interruption came; [`super::run()`] tells it as such.
 fn go_on() -> io::Result<()> {
     match interrupt::asked() {
         true => Err(io::Error::other("interrupted")),
