@@ -1,5 +1,6 @@
 //! The command line: what can be asked, and the help that teaches it.
 
+use crate::bench::cp::CpArgs;
 use crate::bench::job::Profile;
 use crate::bench::plan::Direction;
 use crate::bench::strategies::{ALL, Strategy};
@@ -59,6 +60,8 @@ pub(crate) enum Bench {
     Disk(Box<DiskArgs>),
     /// The blockio-uring benchmark: batches of random 4 KiB reads, beside fio.
     Batch(BatchArgs),
+    /// Copy trees of files with every copy command there is, and compare them.
+    Cp(Box<CpArgs>),
 }
 
 const DISK_EXAMPLES: &str = "\

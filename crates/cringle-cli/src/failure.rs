@@ -3,9 +3,11 @@
 use std::fmt;
 use std::io;
 
-/// 0 is done; 130, interrupted, is [`crate::interrupt`]'s.
+/// 0 is done.
 pub(crate) const FAILED: u8 = 1;
 pub(crate) const USAGE: u8 = 2;
+/// Mostly [`crate::interrupt`] ends the process with it; a command with files to remove returns it.
+pub(crate) const INTERRUPTED: u8 = 130;
 
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -21,6 +23,10 @@ impl Failure {
     /// The command line asks for something that makes no sense, or is not safe.
     pub(crate) fn usage(message: impl Into<String>) -> Failure {
         Failure { status: USAGE, message: message.into() }
+    }
+
+    pub(crate) fn interrupted(message: impl Into<String>) -> Failure {
+        Failure { status: INTERRUPTED, message: message.into() }
     }
 }
 

@@ -1,25 +1,75 @@
 //! SIGINT and SIGTERM: the status is 130, and a child (fio) does not outlive us.
 //!
-//! The temporary files need no care: they have no name, and go with the process. SIGHUP is left
-//! as it is: under `nohup` it must stay ignored.
+//! Most temporary files need no care: they have no name, and go with the process. Whoever makes
+//! files with names asks to be let end by itself ([`end_gently`]). SIGHUP is left as it is: under
+//! `nohup` it must stay ignored.
 
 use cringle::signal::{Signal, Signals};
 use std::io;
 use std::process::{Child, Command, Output};
-use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-const INTERRUPTED: i32 = 130;
+const INTERRUPTED: i32 = crate::failure::INTERRUPTED as i32;
 
-/// The child that is running; 0 when none is.
-static CHILD: AtomicI32 = AtomicI32::new(0);
+/// The child that is running, negative if it is a process group; 0 when none is.
+static CHILD: Mutex<i32> = Mutex::new(0);
+/// The first signal only kills the child and is left to [`asked`].
+static GENTLY: AtomicBool = AtomicBool::new(false);
+static ASKED: AtomicBool = AtomicBool::new(false);
+
+/// From now on the first signal does not end the process: the command sees [`asked`], removes
+/// what it made and returns [`crate::failure::Failure::interrupted`]. The second one does.
+pub(crate) fn end_gently() {
+    GENTLY.store(true, SeqCst);
+}
+
+/// Whether a signal came, after [`end_gently`].
+pub(crate) fn asked() -> bool {
+    ASKED.load(SeqCst)
+}
+
+/// What is killed by an interruption until [`clear_child`].
+///
+/// A signal may have come between the child's start and this call; then it is killed here. (The
+/// signal's side sets `ASKED` and then reads `CHILD`, this one writes `CHILD` and then reads
+/// `ASKED`: one of them sees the other.)
+pub(crate) fn set_group(leader: u32) {
+    set_child(-(leader as i32));
+}
+
+fn set_child(pid: i32) {
+    *child() = pid;
+    if asked() {
+        kill_child();
+    }
+}
+
+fn child() -> MutexGuard<'static, i32> {
+    CHILD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Call it before the child is reaped: afterwards its number may be another's.
+pub(crate) fn clear_child() {
+    *child() = 0;
+}
 
 /// Starts to listen. Call it once, early. (Not by `signal::cancel_on`: most strategies are no fibers,
 /// and nobody wants the rest of a measurement that was interrupted.)
 pub(crate) fn watch() -> io::Result<()> {
     let signals = Signals::new(&[Signal::Interrupt, Signal::Terminate])?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
-        if signals.wait().is_ok() {
+        while signals.wait().is_ok() {
+            let first = !ASKED.swap(true, SeqCst);
             kill_child();
+            if GENTLY.load(SeqCst) {
+                if first {
+                    crate::report::complain("\ncringle: interrupted; removing what was made");
+                    continue;
+                }
+                crate::report::complain("cringle: interrupted again; the rest is left in place");
+                std::process::exit(INTERRUPTED);
+            }
             // Past a progress bar's half-drawn line.
             crate::report::complain("\ncringle: interrupted; the temporary files are gone");
             std::process::exit(INTERRUPTED);
@@ -29,11 +79,12 @@ pub(crate) fn watch() -> io::Result<()> {
 }
 
 fn kill_child() {
-    let pid = CHILD.load(SeqCst);
-    if pid > 0 {
-        // SAFETY: a plain system call. The number is our child's: it is stored after the
-        // child was made and cleared before it is reaped, so it cannot have been reused.
-        unsafe { libc::kill(pid, libc::SIGKILL) };
+    let pid = child();
+    if *pid != 0 {
+        // SAFETY: a plain system call. The number is our child's, or that of a group it leads:
+        // it is stored after the child was made and cleared before it is reaped, for which it
+        // takes the lock that is held here; so it cannot have been reused.
+        unsafe { libc::kill(*pid, libc::SIGKILL) };
     }
 }
 
@@ -43,7 +94,7 @@ pub(crate) fn output_of(command: &mut Command) -> io::Result<Output> {
     use std::process::Stdio;
     let mut child: Child =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    CHILD.store(child.id() as i32, SeqCst);
+    set_child(child.id() as i32);
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let (mut out, mut err) = (child.stdout.take(), child.stderr.take());
     // Both pipes are emptied at once: a child that fills one must not wait for the other.
@@ -53,7 +104,7 @@ pub(crate) fn output_of(command: &mut Command) -> io::Result<Output> {
         let _ = errors.join();
         read
     });
-    CHILD.store(0, SeqCst);
+    clear_child();
     let status = child.wait()?;
     read?;
     Ok(Output { status, stdout, stderr })

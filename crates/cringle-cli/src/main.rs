@@ -66,6 +66,7 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
             match which {
                 Bench::Disk(args) => bench::disk::run(args, cli.verbose),
                 Bench::Batch(args) => bench::batch::run(args, cli.verbose),
+                Bench::Cp(args) => bench::cp::run(args, cli.verbose),
             }
         }
         Command::Sim(args) => {

@@ -115,7 +115,7 @@ fn completions_and_manual_pages_know_the_commands() {
 #[test]
 fn help_teaches_by_examples() {
     let place = place("help");
-    for command in ["disk", "batch"] {
+    for command in ["disk", "batch", "cp"] {
         let output = cringle(&place).args(["bench", command, "--help"]).output().unwrap();
         assert!(texts(&output).0.contains("Examples:"), "{command}");
     }

@@ -61,6 +61,8 @@ fn locks_exclude_as_the_kernels_do() {
 fn many_fibers_that_wait_for_a_lock_do_not_starve_its_holder() {
     child::must_succeed("many_fibers_that_wait_for_a_lock_do_not_starve_its_holder", || {
         const WAITERS: usize = 300;
+        // SAFETY: no pointers. A library in which the holder starves hangs: the child is killed then.
+        unsafe { libc::alarm(60) };
         let directory = directory();
         let path = directory.path().join("file");
         std::fs::write(&path, "0").unwrap();
@@ -287,24 +289,6 @@ fn space_is_given_and_taken_back_and_holes_are_found() {
             assert_eq!(code(File::open(&path).unwrap().allocate(0, 1)), Some(libc::EBADF));
             assert_eq!(file.seek_data(u64::MAX).unwrap_err().kind(), ErrorKind::InvalidInput);
             assert_eq!(code(file.sync_range(u64::MAX, 1)), Some(libc::EINVAL));
-            fs::remove_file(&path).unwrap();
-        });
-    }
-}
-
-#[test]
-fn a_full_file_system_is_said_to_be_full() {
-    // What is asked for is more than there is, and within what one file may have.
-    let directory = directory();
-    let path = directory.path().join("file");
-    for way in WAYS {
-        way(&|| {
-            let file = File::create(&path).unwrap();
-            let result = file.fallocate(libc::FALLOC_FL_KEEP_SIZE, 0, 15 << 40);
-            let codes = [Some(libc::ENOSPC), Some(libc::EFBIG), Some(libc::EOPNOTSUPP)];
-            assert!(codes.contains(&result.unwrap_err().raw_os_error()));
-            file.set_len(0).unwrap();
-            drop(file);
             fs::remove_file(&path).unwrap();
         });
     }

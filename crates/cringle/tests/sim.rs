@@ -1,6 +1,7 @@
 //! The simulation: the same library in virtual time, over files in memory, with faults, and the same
 //! again for the same seed.
 
+use cringle::block::{Batch, FixedBufs, FixedFile};
 use cringle::fs::{File, OpenOptions};
 use cringle::io::Interest;
 use cringle::sim::program::{self, Program};
@@ -328,6 +329,28 @@ fn a_close_that_the_kernel_gave_up_unasked_is_asked_again() {
 }
 
 #[test]
+fn a_registered_file_that_would_have_to_wait_is_read_and_written_elsewhere() {
+    for seed in 0..100 {
+        sim::run(seed, &Options::new().faults(Faults::none().with(Fault::WouldBlock)), || {
+            let file = OpenOptions::new().read(true).write(true).create(true).open("/a").unwrap();
+            let (file, mut bufs) =
+                (FixedFile::register(&file).unwrap(), FixedBufs::new(2, 4).unwrap());
+            for round in 0..20 {
+                bufs[0].copy_from_slice(&[round; 4]);
+                let mut batch = Batch::new();
+                batch.write_fixed(&file, &bufs[0], 4);
+                assert_eq!(batch.submit().into_iter().next().unwrap().unwrap(), 4);
+                let mut batch = Batch::new();
+                batch.read_fixed(&file, &mut bufs[1], 4);
+                assert_eq!(batch.submit().into_iter().next().unwrap().unwrap(), 4);
+                assert_eq!(bufs[1][..], [round; 4]);
+            }
+        })
+        .unwrap();
+    }
+}
+
+#[test]
 fn each_says_how_to_replay_the_seed_that_failed() {
     let caught = std::panic::catch_unwind(|| {
         sim::each(0..10, |seed| {
@@ -349,7 +372,7 @@ fn random_programs_come_to_their_outcome_under_all_faults() {
 #[test]
 fn random_programs_come_to_the_same_on_the_ring() {
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    for seed in 0..120 {
+    for seed in 0..300 {
         let program = Program::new(seed);
         let place = place.path().join(seed.to_string());
         std::fs::create_dir(&place).unwrap();

@@ -3,6 +3,7 @@
 pub(crate) mod batch;
 mod checks;
 mod content;
+pub(crate) mod cp;
 pub(crate) mod disk;
 pub(crate) mod file;
 pub(crate) mod job;

@@ -109,6 +109,11 @@ pub(crate) fn evict_everything() -> io::Result<()> {
     fs::write("/proc/sys/vm/drop_caches", "1")
 }
 
+/// As [`evict_everything`], with the inodes and directories that the kernel keeps in memory.
+pub(crate) fn evict_everything_and_inodes() -> io::Result<()> {
+    fs::write("/proc/sys/vm/drop_caches", "3")
+}
+
 /// Reads the first `bytes` of the file once, so that they are in the page cache.
 pub(crate) fn warm(file: &File, bytes: u64) -> io::Result<()> {
     let mut buffer = vec![0u8; 1 << 20];

@@ -27,16 +27,25 @@ pub(crate) struct Device {
 
 /// What an unprivileged user may still write to the file system of `path`.
 pub(crate) fn free_bytes(path: &Path) -> io::Result<u64> {
+    let stat = statistics(path)?;
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+/// How many files may still be made on the file system of `path`; `None` where it sets no limit
+/// (btrfs says that it has none at all).
+pub(crate) fn free_inodes(path: &Path) -> io::Result<Option<u64>> {
+    let stat = statistics(path)?;
+    Ok((stat.f_files > 0).then_some(stat.f_favail))
+}
+
+fn statistics(path: &Path) -> io::Result<libc::statvfs> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let mut stat = MaybeUninit::<libc::statvfs>::zeroed();
     // SAFETY: the path ends with a zero byte and the pointer is to a whole `statvfs`, which is
     // only written; all zeroes is a valid one.
     let (result, stat) =
         unsafe { (libc::statvfs(path.as_ptr(), stat.as_mut_ptr()), stat.assume_init()) };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    if result == 0 { Ok(stat) } else { Err(io::Error::last_os_error()) }
 }
 
 impl Storage {

@@ -4,8 +4,8 @@
 //! ends the command quietly.
 
 pub(crate) mod json;
-mod table;
-mod words;
+pub(crate) mod table;
+pub(crate) mod words;
 
 use crate::bench::batch::Comparison;
 use crate::bench::disk::Findings;

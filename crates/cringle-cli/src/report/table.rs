@@ -9,7 +9,7 @@ use crate::machine::Machine;
 use crate::units::{count, figure, mib, size};
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table, presets};
 
-pub(super) fn machine(machine: &Machine) -> String {
+pub(crate) fn machine(machine: &Machine) -> String {
     let model = machine.cpu_model.as_deref().map(|name| format!(" × {name}")).unwrap_or_default();
     let memory =
         machine.memory_bytes.map(|bytes| format!(", {:.0} GiB", mib(bytes as f64) / 1024.0));
@@ -76,7 +76,7 @@ fn row(run: &Run, all: &[Run]) -> Vec<String> {
     ]
 }
 
-fn plain(header: &[&str]) -> Table {
+pub(crate) fn plain(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(header.iter().enumerate().map(|(column, name)| {

@@ -289,7 +289,7 @@ fn group_commit(runs: &[Run]) -> Option<String> {
 }
 
 /// Breaks a sentence into lines that fit a terminal.
-pub(super) fn wrapped(sentence: &str, prefix: &str) -> String {
+pub(crate) fn wrapped(sentence: &str, prefix: &str) -> String {
     const WIDTH: usize = 96;
     let indent = " ".repeat(prefix.len());
     let (mut out, mut line) = (String::new(), String::from(prefix));

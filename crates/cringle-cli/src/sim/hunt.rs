@@ -25,6 +25,7 @@ pub(crate) struct Found {
 pub(crate) struct Sums {
     pub(crate) fibers: u64,
     pub(crate) operations: u64,
+    pub(crate) cancels: u64,
     pub(crate) power_losses: u64,
     pub(crate) virtual_time: Duration,
     pub(crate) faults: [u64; Fault::ALL.len()],
@@ -34,6 +35,7 @@ impl Sums {
     fn add(&mut self, checked: &Checked) {
         self.fibers += checked.fibers as u64;
         self.operations += checked.stats.operations;
+        self.cancels += checked.stats.cancels;
         self.power_losses += u64::from(checked.lost_power);
         self.virtual_time = self.virtual_time.saturating_add(checked.elapsed);
         for (sum, count) in self.faults.iter_mut().zip(checked.stats.by_fault) {
@@ -44,6 +46,7 @@ impl Sums {
     fn join(&mut self, other: &Sums) {
         self.fibers += other.fibers;
         self.operations += other.operations;
+        self.cancels += other.cancels;
         self.power_losses += other.power_losses;
         self.virtual_time = self.virtual_time.saturating_add(other.virtual_time);
         for (sum, count) in self.faults.iter_mut().zip(other.faults) {

@@ -21,9 +21,10 @@ fn text_of(found: &Found) -> String {
     let s = if *threads == 1 { "" } else { "s" };
     format!(
         "{passed} seeds passed in {seconds:.1} s on {threads} thread{s}: {rate:.0} seeds/s\n\
-         {} fibers, {} operations, {injected} faults, {} losses of power, {:.0} s of virtual time\n",
+         {} fibers, {} operations, {} cancels, {injected} faults, {} losses of power, {:.0} s of virtual time\n",
         sums.fibers,
         sums.operations,
+        sums.cancels,
         sums.power_losses,
         sums.virtual_time.as_secs_f64(),
     )
@@ -45,6 +46,7 @@ fn value_of(found: &Found) -> Value {
         "seeds_per_second": *passed as f64 / seconds.max(1e-9),
         "fibers": sums.fibers,
         "operations": sums.operations,
+        "cancels": sums.cancels,
         "power_losses": sums.power_losses,
         "virtual_seconds": sums.virtual_time.as_secs_f64(),
         "faults": faults,

@@ -238,7 +238,7 @@ impl<'b> Batch<'b> {
         let cause = || worker.is_interrupted(fiber).then(|| fiber.cause()).flatten();
         let mut results = Results::new(self.slots, self.refused, self.exact);
         results.note_cancelled(cause());
-        results.finish(again);
+        results.finish(again, |slot| worker.driver().borrow().regular_file(slot));
         results.note_cancelled(cause());
         results
     }
@@ -248,7 +248,7 @@ impl<'b> Batch<'b> {
         let perform = |op: Op| unsafe { blocking::perform(&op) };
         self.slots.iter().for_each(|slot| slot.completion.refuse(perform(slot.op)));
         let mut results = Results::new(self.slots, self.refused, self.exact);
-        results.finish(perform);
+        results.finish(perform, |_| None);
         results
     }
 }

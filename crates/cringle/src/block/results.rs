@@ -2,12 +2,13 @@
 
 use super::{Batch, OpId};
 use crate::driver::uring::means_cancelled;
-use crate::driver::{Op, OpSlot};
+use crate::driver::{Op, OpSlot, Target};
 use crate::fs::direct::Misaligned;
 use crate::fs::perform_aside;
 use crate::runtime::cancelled::Reason;
 use crate::sys::{self, MAX_RW_BYTES};
 use std::io::{self, Read, Write};
+use std::os::fd::RawFd;
 
 /// The results of a [`Batch`], in the order of its operations. Every operation has ended and every
 /// borrow with it; dropping this is harmless.
@@ -56,8 +57,12 @@ impl Results {
     }
 
     /// Goes on with exact operations that came back short; has those of regular files that the ring
-    /// answered by `EAGAIN` done elsewhere; finds out why the kernel refused one.
-    pub(super) fn finish(&mut self, again: impl Fn(Op) -> i32) {
+    /// answered by `EAGAIN` done elsewhere, with the descriptor behind a `registered` slot; finds out why the kernel refused one.
+    pub(super) fn finish(
+        &mut self,
+        again: impl Fn(Op) -> i32,
+        registered: impl Fn(u32) -> Option<RawFd>,
+    ) {
         let mut exact = self.exact.iter().copied().peekable();
         for (id, slot) in (0..).map(OpId).zip(&self.slots) {
             let told = slot.completion.result();
@@ -77,9 +82,12 @@ impl Results {
                 // Refused before: that was the last word.
                 _ if matches!(slot.op, Op::Nop) => continue,
                 Some(len) => go_on(slot.op, result, len, &again),
-                None if result == -libc::EAGAIN && is_regular(&slot.op) => {
-                    // SAFETY: the batch borrows what its ops point to until it has finished.
-                    Verdict::Answer(unsafe { perform_aside(slot.op) })
+                None if result == -libc::EAGAIN => {
+                    Verdict::Answer(match plain_call(&slot.op, &registered) {
+                        // SAFETY: the batch borrows what its ops point to until it has finished.
+                        Some(plain) => unsafe { perform_aside(plain) },
+                        None => result,
+                    })
                 }
                 None => Verdict::Answer(result),
             };
@@ -253,6 +261,20 @@ fn rest_of(op: Op, done: usize, left: usize) -> Op {
             Op::Write { target, buf: buf.wrapping_add(done), len, offset: offset + done as u64 }
         }
         other => other,
+    }
+}
+
+/// The same on a descriptor, if it is a regular file's.
+fn plain_call(op: &Op, registered: impl Fn(u32) -> Option<RawFd>) -> Option<Op> {
+    let fd = |target: Target| registered(u32::try_from(target.number()).ok()?);
+    match *op {
+        Op::ReadFixed { target, buf, len, offset, .. } => {
+            Some(Op::Read { target: Target::fd(fd(target)?), buf, len, offset })
+        }
+        Op::WriteFixed { target, buf, len, offset, .. } => {
+            Some(Op::Write { target: Target::fd(fd(target)?), buf, len, offset })
+        }
+        op => is_regular(&op).then_some(op),
     }
 }
 

@@ -158,6 +158,11 @@ impl Driver {
         on!(self, driver => driver.unregister_file(slot))
     }
 
+    /// The descriptor of a registered file, if that is a regular one.
+    pub(crate) fn regular_file(&self, slot: u32) -> Option<RawFd> {
+        on!(self, driver => driver.regular_file(slot))
+    }
+
     /// # Safety
     ///
     /// I4: the memory stays allocated until the slot is given back or the driver is gone.

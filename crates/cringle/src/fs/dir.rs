@@ -1,17 +1,14 @@
 //! A directory as a handle, and paths that cannot leave it: see [`resolve`](super::resolve).
 
 use super::call::{ask, c_path};
-use super::create::make_dir;
-use super::names::{link_at, read_link_at, rename_at, symlink_at, unlink};
 
-use super::remove::remove_tree;
-use super::resolve::{Base, Place, open, open_dir};
+use super::resolve::{Base, open, open_dir};
 use super::stat::{self, stat_open};
 use super::{File, Metadata, OpenOptions, ReadDir};
 use crate::driver::Op;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// An open directory. The paths of its methods begin in it and cannot leave it: one that would, by `..`,
 /// by a link, or because it is absolute, is refused with `CrossesDevices` (`EXDEV`). Linux 5.6.
@@ -85,6 +82,14 @@ impl Dir {
 
     /// The entries of a directory in it; of itself: `"."`.
     ///
+    /// ```
+    /// use cringle::fs::Dir;
+    ///
+    /// let fds = Dir::open("/proc/self")?.read_dir("fd")?;
+    /// assert!(fds.count() > 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// See [`Dir`].
@@ -125,97 +130,6 @@ impl Dir {
         }
     }
 
-    /// Makes a directory in it.
-    ///
-    /// # Errors
-    ///
-    /// See [`Dir`].
-    pub fn create_dir<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
-        let place = self.place(path.as_ref())?;
-        make_dir(place.dir(), &place.name, 0o777)
-    }
-
-    /// Removes a name of a file in it.
-    ///
-    /// # Errors
-    ///
-    /// See [`Dir`].
-    pub fn remove_file<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
-        let place = self.place(path.as_ref())?;
-        unlink(place.dir(), place.a_file()?, 0)
-    }
-
-    /// Removes an empty directory in it.
-    ///
-    /// # Errors
-    ///
-    /// See [`Dir`].
-    pub fn remove_dir<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
-        let place = self.place(path.as_ref())?;
-        unlink(place.dir(), &place.name, libc::AT_REMOVEDIR)
-    }
-
-    /// Removes a directory in it with all that it has: see [`remove_dir_all`](crate::fs::remove_dir_all).
-    ///
-    /// # Errors
-    ///
-    /// See [`Dir`].
-    pub fn remove_dir_all<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
-        let place = self.place(path.as_ref())?;
-        remove_tree(place.dir(), &place.name)
-    }
-
-    /// Gives a file in it another name, in `to_dir`.
-    ///
-    /// # Errors
-    ///
-    /// See [`Dir`].
-    pub fn rename<P: AsRef<Path>, Q: AsRef<Path>>(
-        &self,
-        from: P,
-        to_dir: &Dir,
-        to: Q,
-    ) -> io::Result<()> {
-        let (from, to) = (self.place(from.as_ref())?, to_dir.place(to.as_ref())?);
-        rename_at((from.dir(), &from.with_slash()), (to.dir(), &to.with_slash()))
-    }
-
-    /// Gives a file in it one more name, in `link_dir`.
-    ///
-    /// # Errors
-    ///
-    /// See [`Dir`].
-    pub fn hard_link<P: AsRef<Path>, Q: AsRef<Path>>(
-        &self,
-        original: P,
-        link_dir: &Dir,
-        link: Q,
-    ) -> io::Result<()> {
-        let original = self.place(original.as_ref())?;
-        let link = link_dir.place(link.as_ref())?;
-        link_at((original.dir(), original.a_file()?), (link.dir(), link.a_file()?))
-    }
-
-    /// Makes a symbolic link in it, which may say anything: it is looked at when it is followed.
-    ///
-    /// # Errors
-    ///
-    /// See [`Dir`].
-    pub fn symlink<P: AsRef<Path>, Q: AsRef<Path>>(&self, original: P, link: Q) -> io::Result<()> {
-        let place = self.place(link.as_ref())?;
-        symlink_at(&c_path(original.as_ref())?, (place.dir(), place.a_file()?))
-    }
-
-    /// What a symbolic link in it says.
-    ///
-    /// # Errors
-    ///
-    /// See [`Dir`].
-    pub fn read_link<P: AsRef<Path>>(&self, path: P) -> io::Result<PathBuf> {
-        let place = self.place(path.as_ref())?;
-        read_link_at((place.dir(), place.a_file()?))
-    }
-
     /// Waits until the names in it are on the disk (`fsync`): a file that was made, or given a name,
     /// survives a crash only then.
     ///
@@ -239,10 +153,6 @@ impl Dir {
 
     fn open_beneath(&self, path: &Path, flags: i32) -> io::Result<OwnedFd> {
         open(Base::Beneath(self.as_fd()), &c_path(path)?, flags | libc::O_CLOEXEC, 0)
-    }
-
-    fn place(&self, path: &Path) -> io::Result<Place<'_>> {
-        Place::of(self.as_fd(), path)
     }
 }
 

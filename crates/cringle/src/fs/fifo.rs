@@ -12,6 +12,7 @@
 //! The kernel does not tell when a writer opens and writes nothing, so both look again after a
 //! pause.
 
+use crate::runtime::cancelled::Reason;
 use crate::runtime::fiber::{FiberRef, Wait};
 use crate::runtime::worker::Here;
 use crate::sys;
@@ -23,6 +24,8 @@ use std::time::Duration;
 const YIELDS: u32 = 8;
 const FIRST_PAUSE: Duration = Duration::from_micros(100);
 const LONGEST_PAUSE: Duration = Duration::from_millis(10);
+/// Between two looks for the end of a FIFO.
+const LONGEST_PATIENCE: Duration = Duration::from_millis(500);
 
 /// The pauses of one wait, each longer than the one before.
 #[derive(Default)]
@@ -68,5 +71,32 @@ fn writer_has_come(reader: &impl AsFd, scratch: &impl AsFd) -> io::Result<bool> 
         // Nothing to read *yet*.
         Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(true),
         Err(e) => Err(e),
+    }
+}
+
+/// Performs a read of a FIFO, and looks for its end now and then while it waits: Linux 6.18 at times does
+/// not tell who polls a FIFO that its last writer has gone (`poll(2)` reports no hang-up either), and a
+/// ring polls before it reads.
+pub(super) fn read_to_its_end(
+    fiber: FiberRef,
+    reader: &impl AsFd,
+    read: impl Fn() -> io::Result<usize>,
+) -> io::Result<usize> {
+    let mut patience = LONGEST_PAUSE;
+    loop {
+        let result = crate::time::timeout(patience, &read);
+        let is_ours = |e: &io::Error| match Reason::of(e) {
+            Some(Reason::Elapsed(elapsed)) => elapsed.limit() == Some(patience),
+            _ => false,
+        };
+        match result {
+            Err(e) if is_ours(&e) && !fiber.is_cancelled() => {}
+            result => return result,
+        }
+        let (_unread, scratch) = io::pipe()?;
+        if matches!(sys::tee_byte(reader.as_fd(), scratch.as_fd()), Ok(0)) {
+            return Ok(0);
+        }
+        patience = (patience * 2).min(LONGEST_PATIENCE);
     }
 }

@@ -12,7 +12,7 @@
 
 use super::call::ask;
 use super::cursor::CursorLock;
-use super::{Metadata, OpenOptions, direct, stat};
+use super::{Metadata, OpenOptions, direct, fifo, stat};
 use crate::driver::op::AT_CURSOR;
 use crate::driver::{Op, Target, blocking};
 use crate::fiber::op::{call, perform, perform_to_the_end};
@@ -25,7 +25,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawF
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU16, Ordering};
 
 /// An open file, as `std::fs::File`: `Read`, `Write` and `Seek` for it and for references to it,
 /// std's [`FileExt`] for positions. Only the calling fiber waits.
@@ -54,20 +54,22 @@ use std::sync::atomic::{AtomicU8, Ordering};
 pub struct File {
     std: std::fs::File,
     /// What is known of it, as bits; 0 until somebody asks.
-    facts: AtomicU8,
+    facts: AtomicU16,
     cursor: OnceLock<CursorLock>,
 }
 
-const KNOWN: u8 = 1;
-const REGULAR: u8 = 1 << 1;
-const SEEKABLE: u8 = 1 << 2;
-const DIRECT: u8 = 1 << 3;
-const APPEND: u8 = 1 << 4;
+const KNOWN: u16 = 1;
+const REGULAR: u16 = 1 << 1;
+const SEEKABLE: u16 = 1 << 2;
+const DIRECT: u16 = 1 << 3;
+const APPEND: u16 = 1 << 4;
 /// The file system answered that it cannot do a call without waiting.
-const NO_INLINE_READ: u8 = 1 << 5;
-const NO_INLINE_WRITE: u8 = 1 << 6;
+const NO_INLINE_READ: u16 = 1 << 5;
+const NO_INLINE_WRITE: u16 = 1 << 6;
 /// It has no positions: a pipe, a terminal.
-const STREAM: u8 = 1 << 7;
+const STREAM: u16 = 1 << 7;
+/// It was opened by the name of a FIFO.
+const FIFO: u16 = 1 << 8;
 
 impl File {
     /// Opens a file to read.
@@ -105,7 +107,8 @@ impl File {
     /// A file of which this is known already.
     pub(super) fn known(fd: OwnedFd, kind: FileKind) -> File {
         let file = File::from(fd);
-        file.facts.store(facts_of(kind), Ordering::Relaxed);
+        let named = if kind.fifo { FIFO } else { 0 };
+        file.facts.store(facts_of(kind) | named, Ordering::Relaxed);
         file
     }
 
@@ -214,7 +217,7 @@ impl File {
     }
 
     #[inline]
-    fn facts(&self) -> u8 {
+    fn facts(&self) -> u16 {
         match self.facts.load(Ordering::Relaxed) {
             0 => self.learn_facts(),
             facts => facts,
@@ -222,7 +225,7 @@ impl File {
     }
 
     #[cold]
-    fn learn_facts(&self) -> u8 {
+    fn learn_facts(&self) -> u16 {
         let facts = facts_of(sys::file_kind(self.fd()));
         self.facts.fetch_or(facts, Ordering::Relaxed);
         facts
@@ -338,7 +341,7 @@ impl File {
 
     /// Whether a call that does not wait is worth a try now.
     #[inline]
-    fn tries_inline(&self, worker: Here, fiber: FiberRef, never: u8) -> bool {
+    fn tries_inline(&self, worker: Here, fiber: FiberRef, never: u16) -> bool {
         let facts = self.facts();
         if facts & (REGULAR | DIRECT | never) != REGULAR || !worker.is_alone() {
             return false;
@@ -414,7 +417,21 @@ impl File {
         };
         let (start, len) = (buf.as_mut_ptr(), buf.len().min(MAX_RW_BYTES) as u32);
         let op = || Op::Read { target: self.target(), buf: start, len, offset };
-        self.transfer(worker, fiber, op)
+        self.read_of_any_kind(worker, fiber, op)
+    }
+
+    fn read_of_any_kind(
+        &self,
+        worker: Here,
+        fiber: FiberRef,
+        op: impl Fn() -> Op,
+    ) -> io::Result<usize> {
+        match self.facts() & FIFO {
+            FIFO if !worker.is_simulated() => {
+                fifo::read_to_its_end(fiber, self, || self.transfer(worker, fiber, &op))
+            }
+            _ => self.transfer(worker, fiber, op),
+        }
     }
 
     pub(super) fn write_through(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
@@ -447,7 +464,7 @@ impl File {
         // `IoSliceMut` is guaranteed to have the layout of `iovec`.
         let (slices, count) = (bufs.as_ptr().cast(), slice_count(bufs.len()));
         let op = || Op::ReadVectored { fd: self.fd(), slices, count, offset };
-        self.transfer(worker, fiber, op)
+        self.read_of_any_kind(worker, fiber, op)
     }
 
     pub(super) fn write_vectored_through(
@@ -531,8 +548,8 @@ pub(super) enum Inline {
     Rest(usize),
 }
 
-fn facts_of(kind: FileKind) -> u8 {
-    let bit = |is: bool, bit: u8| if is { bit } else { 0 };
+fn facts_of(kind: FileKind) -> u16 {
+    let bit = |is: bool, bit: u16| if is { bit } else { 0 };
     KNOWN
         | bit(kind.regular, REGULAR)
         | bit(kind.seekable, SEEKABLE)
@@ -593,7 +610,7 @@ impl std::fmt::Debug for File {
 
 impl From<std::fs::File> for File {
     fn from(std: std::fs::File) -> File {
-        File { std, facts: AtomicU8::new(0), cursor: OnceLock::new() }
+        File { std, facts: AtomicU16::new(0), cursor: OnceLock::new() }
     }
 }
 

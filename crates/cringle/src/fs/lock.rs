@@ -61,6 +61,16 @@ impl File {
 
     /// Waits for a shared lock: any number of files may have one while none has the exclusive.
     ///
+    /// ```
+    /// use cringle::fs::File;
+    ///
+    /// let (one, other) = (File::open("/proc/self/exe")?, File::open("/proc/self/exe")?);
+    /// one.lock_shared()?;
+    /// other.lock_shared()?;
+    /// assert!(one.try_lock().is_err());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`lock`](File::lock).

@@ -14,6 +14,7 @@ mod copy;
 mod create;
 mod cursor;
 mod dir;
+mod dir_names;
 pub(crate) mod direct;
 mod fifo;
 mod file;

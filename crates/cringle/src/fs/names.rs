@@ -139,6 +139,11 @@ pub fn symlink<P: AsRef<Path>, Q: AsRef<Path>>(original: P, link: Q) -> io::Resu
 
 /// What a symbolic link says.
 ///
+/// ```
+/// assert!(cringle::fs::read_link("/proc/self/exe")?.is_absolute());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
 /// # Errors
 ///
 /// As `std::fs::read_link`; and [`Cancelled`](crate::Cancelled).

@@ -5,6 +5,7 @@ use super::call::c_path;
 use super::fifo::{self, Pauses};
 use super::resolve::{Base, open};
 use super::stat::{self, stat, stat_open};
+use crate::fiber::protect;
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::{Here, Worker};
 use crate::sys;
@@ -131,7 +132,8 @@ impl OpenOptions {
             };
             match e.raw_os_error() {
                 Some(libc::EINTR) => {}
-                Some(libc::ENXIO) if waits && is_fifo(base, &c_path) => {
+                // Looked at though the fiber is cancelled by now: the pause says so.
+                Some(libc::ENXIO) if waits && protect(|| is_fifo(base, &c_path)) => {
                     pauses.pause(worker, fiber)?;
                 }
                 // Nobody outside holds a lease on a simulated file.

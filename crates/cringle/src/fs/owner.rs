@@ -31,6 +31,15 @@ pub fn chown<P: AsRef<Path>>(dir: P, uid: Option<u32>, gid: Option<u32>) -> io::
 
 /// The same for an open file.
 ///
+/// ```
+/// use cringle::{fs::File, os::unix::fs::fchown};
+///
+/// # let directory = tempfile::tempdir()?;
+/// let file = File::create(directory.path().join("file"))?;
+/// fchown(&file, None, None)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
 /// # Errors
 ///
 /// As [`chown`].
@@ -39,6 +48,16 @@ pub fn fchown<F: AsFd>(fd: F, uid: Option<u32>, gid: Option<u32>) -> io::Result<
 }
 
 /// The same for the file itself, though it is a symbolic link.
+///
+/// ```
+/// use cringle::os::unix::fs::{lchown, symlink};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let link = directory.path().join("link");
+/// symlink("nowhere", &link)?;
+/// lchown(&link, None, None)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 ///
 /// # Errors
 ///

@@ -40,6 +40,16 @@ pub fn set_permissions<P: AsRef<Path>>(path: P, permissions: Permissions) -> io:
 impl File {
     /// Sets the file's permissions.
     ///
+    /// ```
+    /// use cringle::fs::{File, Permissions};
+    /// use std::os::unix::fs::PermissionsExt;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// let file = File::create(directory.path().join("file"))?;
+    /// file.set_permissions(Permissions::from_mode(0o600))?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As `std::fs::File::set_permissions`; and [`Cancelled`](crate::Cancelled).

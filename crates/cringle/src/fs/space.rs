@@ -57,6 +57,19 @@ impl File {
 
     /// Gives the disk space of `len` bytes from `offset` back; they read as zeros. The size stays.
     ///
+    /// ```
+    /// use cringle::fs::{self, File};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("file");
+    /// fs::write(&path, [1; 8192])?;
+    /// let file = File::options().write(true).open(&path)?;
+    /// if file.punch_hole(0, 4096).is_ok() {
+    ///     assert_eq!(fs::read(&path)?[..4096], [0; 4096]);
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`allocate`](File::allocate).
@@ -104,6 +117,23 @@ impl File {
     /// Writes `len` bytes from `offset` (0: all to the end) out of the page cache and waits for it:
     /// `sync_file_range` with all its flags. It writes neither the file's size nor where its blocks are,
     /// nor does it flush the disk's cache: it is no [`sync_data`](File::sync_data), it makes that short.
+    ///
+    /// ```
+    /// use cringle::fs::File;
+    /// use std::io::Write;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("file");
+    /// cringle::run(|| -> std::io::Result<()> {
+    ///     let mut file = File::create(&path)?;
+    ///     for part in 0..4 {
+    ///         file.write_all(&[0; 1 << 16])?;
+    ///         file.sync_range(part << 16, 1 << 16)?;
+    ///     }
+    ///     file.sync_data()
+    /// })
+    /// # ?; Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

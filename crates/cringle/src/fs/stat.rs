@@ -83,6 +83,16 @@ pub fn statx<P: AsRef<Path>>(path: P, flags: i32, mask: u32) -> io::Result<Metad
 impl File {
     /// `statx` of the open file with a mask of one's own: see [`statx`].
     ///
+    /// ```
+    /// use cringle::fs::File;
+    ///
+    /// let known = File::open("/proc/self/exe")?.statx(libc::STATX_DIOALIGN)?;
+    /// if let Some((memory, offset)) = known.direct_io_alignment() {
+    ///     println!("align buffers to {memory} bytes, offsets to {offset}");
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`metadata`](File::metadata).

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Which times of a file to set: `std::fs::FileTimes`.
+/// Which times of a file to set: `std::fs::FileTimes`, for [`File::set_times`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FileTimes {
     accessed: Option<SystemTime>,

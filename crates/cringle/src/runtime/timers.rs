@@ -95,6 +95,11 @@ impl Timers {
         self.vacant.push(id.0);
     }
 
+    /// Whether all that were set have been taken back.
+    pub(super) fn are_taken_back(&self) -> bool {
+        self.vacant.len() == self.places.len()
+    }
+
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.heap.is_empty()

@@ -34,6 +34,7 @@ impl Sim {
             let core = Arc::clone(&self.core);
             let mut core = lock(&core);
             core.note(4, flight, 0);
+            core.stats.cancels += 1;
             match core.draw(Fault::CancelRace) {
                 true => core.now_ns.saturating_add(core.any_latency_ns()),
                 false => core.now_ns,

@@ -73,6 +73,8 @@ pub(crate) struct Core {
 pub struct Stats {
     /// Operations that were performed.
     pub operations: u64,
+    /// Operations in flight that were asked to be given up.
+    pub cancels: u64,
     /// Faults that were injected, of all kinds.
     pub faults: u64,
     /// Of each kind, in the order of [`Fault::ALL`].

@@ -184,6 +184,10 @@ impl Sim {
         self.fixed.remove_file(slot);
     }
 
+    pub(crate) fn regular_file(&self, slot: u32) -> Option<RawFd> {
+        self.fixed.file(slot as i32).filter(|&fd| crate::sys::file_kind(fd).regular)
+    }
+
     pub(crate) fn register_buffer(&mut self) -> std::io::Result<u16> {
         self.fixed.add_buffer()
     }

@@ -19,8 +19,7 @@ pub enum Fault {
     ZeroTransfer,
     /// `EINTR`.
     Interrupted,
-    /// `EAGAIN` where nothing would have to wait, as XFS answers now and then. Of a registered file
-    /// it reaches the program.
+    /// `EAGAIN` where nothing would have to wait, as XFS answers now and then.
     WouldBlock,
     /// `EIO`; of a write, a part may be done.
     InputOutput,

@@ -3,9 +3,10 @@
 //! The tables are made when the first file or buffer is registered, sparse, and belong to this
 //! ring alone: on another ring the same index means another file.
 
+use crate::sys;
 use io_uring::Submitter;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 const FILE_SLOTS: u32 = 1024;
 const BUFFER_SLOTS: u32 = 4096;
@@ -38,18 +39,31 @@ impl Slots {
 #[derive(Debug, Default)]
 pub(super) struct Fixed {
     files: Slots,
+    /// Of the regular files, by slot: for the plain call, where the ring answers `EAGAIN`.
+    regular: Vec<Option<OwnedFd>>,
     buffers: Slots,
 }
 
 impl Fixed {
     pub(super) fn add_file(&mut self, ring: &Submitter<'_>, fd: RawFd) -> io::Result<u32> {
+        // SAFETY: the caller's file is open for the length of the call.
+        let file = unsafe { BorrowedFd::borrow_raw(fd) };
+        let regular = match sys::file_kind(fd).regular {
+            true => Some(file.try_clone_to_owned()?),
+            false => None,
+        };
         if self.files.size == 0 {
             ring.register_files_sparse(FILE_SLOTS).map_err(|e| explain(e, "file"))?;
             self.files.size = FILE_SLOTS;
         }
         let slot = self.files.take("files")?;
         match ring.register_files_update(slot, &[fd]) {
-            Ok(_) => Ok(slot),
+            Ok(_) => {
+                let least = slot as usize + 1;
+                self.regular.resize_with(self.regular.len().max(least), || None);
+                self.regular[slot as usize] = regular;
+                Ok(slot)
+            }
             Err(e) => {
                 self.files.free.push(slot);
                 Err(explain(e, "file"))
@@ -58,10 +72,16 @@ impl Fixed {
     }
 
     pub(super) fn remove_file(&mut self, ring: &Submitter<'_>, slot: u32) {
+        self.regular[slot as usize] = None;
         // A slot that cannot be emptied stays taken: it must not come to mean two files.
         if ring.register_files_update(slot, &[-1]).is_ok() {
             self.files.free.push(slot);
         }
+    }
+
+    /// The descriptor behind a slot, if it is a regular file's.
+    pub(super) fn regular_file(&self, slot: u32) -> Option<RawFd> {
+        self.regular.get(slot as usize)?.as_ref().map(AsRawFd::as_raw_fd)
     }
 
     /// # Safety

@@ -256,6 +256,11 @@ impl Uring {
         self.fixed.remove_file(&self.ring.submitter(), slot);
     }
 
+    /// The descriptor of a registered file, if that is a regular one.
+    pub(crate) fn regular_file(&self, slot: u32) -> Option<RawFd> {
+        self.fixed.regular_file(slot)
+    }
+
     /// # Safety
     ///
     /// I4: the memory stays allocated until the slot is given back or the ring is closed.

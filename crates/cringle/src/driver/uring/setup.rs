@@ -124,10 +124,10 @@ impl UringOptions {
 pub(super) fn make(options: &UringOptions) -> io::Result<(IoUring, Features)> {
     let mut features = compatible(options.features, options.sqpoll.is_some());
     let (sq, cq) = (options.entries, options.cq_entries());
-    let ring = match try_make(sq, cq, features, options.sqpoll) {
+    let ring = match make_when_freed(sq, cq, features, options.sqpoll) {
         Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
             features = probe_setup(features, options.sqpoll);
-            try_make(sq, cq, features, options.sqpoll)
+            make_when_freed(sq, cq, features, options.sqpoll)
         }
         other => other,
     }
@@ -136,7 +136,26 @@ pub(super) fn make(options: &UringOptions) -> io::Result<(IoUring, Features)> {
     Ok((ring.0, without_missing_ops(ring.1, features)?))
 }
 
+/// For how long the memory of closed rings is waited for: half a second in all.
+const FREEING_ROUNDS: u32 = 100;
+const FREEING_PAUSE: Duration = Duration::from_millis(5);
+
 type Made = (IoUring, io_uring::Probe);
+
+/// The kernel gives back the locked memory of a closed ring some time after it was closed, from a thread
+/// of its own: where it says that there is none, it is asked again for a while.
+fn make_when_freed(sq: u32, cq: u32, has: Features, sqpoll: Option<Duration>) -> io::Result<Made> {
+    let mut rounds = 0;
+    loop {
+        match try_make(sq, cq, has, sqpoll) {
+            Err(e) if e.raw_os_error() == Some(libc::ENOMEM) && rounds < FREEING_ROUNDS => {
+                rounds += 1;
+                std::thread::sleep(FREEING_PAUSE);
+            }
+            result => return result,
+        }
+    }
+}
 
 fn try_make(sq: u32, cq: u32, has: Features, sqpoll: Option<Duration>) -> io::Result<Made> {
     let mut builder = IoUring::builder();

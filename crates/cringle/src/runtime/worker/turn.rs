@@ -32,7 +32,11 @@ impl Worker {
         }
         self.driver.borrow_mut().flush();
         CURRENT.set(None);
+        if let Some(watch) = self.watches_stubborn.take() {
+            self.take_back_timer(watch);
+        }
         debug_assert_eq!(self.table.borrow().occupied, 0, "a fiber outlived its worker");
+        debug_assert!(self.timers.borrow().are_taken_back(), "a timer outlived its fiber");
     }
 
     #[inline(always)]

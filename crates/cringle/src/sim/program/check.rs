@@ -72,7 +72,11 @@ fn check_in(seed: u64, prepare: impl FnOnce(&mut World, &mut Env)) -> Result<Che
     let mut env = Env::new(Path::new("/"), world.faults(), ending == Ending::PowerLoss);
     prepare(&mut world, &mut env);
     let env = Arc::new(env);
-    let body = || perform::run_body(&env, &program.root, None);
+    let body = || {
+        let digest = perform::run_body(&env, &program.root, None);
+        env.has_ended();
+        digest
+    };
     let ran = match ending {
         Ending::PowerLoss => world.run_until_power_loss(body),
         Ending::Well | Ending::Crash => world.run(body).map(Some),
@@ -84,7 +88,11 @@ fn check_in(seed: u64, prepare: impl FnOnce(&mut World, &mut Env)) -> Result<Che
     {
         return Err(failed(checker, message));
     }
-    let digest = match ran? {
+    let ran = ran?;
+    if let Some((checker, message)) = env.afterwards() {
+        return Err(failed(checker, message));
+    }
+    let digest = match ran {
         Some(Ok(digest)) => Some(digest),
         Some(Err(_)) => return Err(failed(Checker::Outcome, "it was stopped".into())),
         None => None,
@@ -96,9 +104,7 @@ fn check_in(seed: u64, prepare: impl FnOnce(&mut World, &mut Env)) -> Result<Che
     if digest.is_some() && ending != Ending::Well {
         world.crash();
     }
-    if ending != Ending::Well
-        && let Some(lost) = env.lost(&program, |name| world.read(name))
-    {
+    if let Some(lost) = env.lost(&program, |name| world.read(name)) {
         return Err(failed(Checker::Durability, lost));
     }
     let (fibers, elapsed, stats) = (program.fibers(), world.elapsed(), world.stats());
@@ -107,7 +113,8 @@ fn check_in(seed: u64, prepare: impl FnOnce(&mut World, &mut Env)) -> Result<Che
 
 /// Whether other checks fail when this one has.
 fn is_cause(checker: Checker) -> bool {
-    matches!(checker, Checker::Completions | Checker::Buffers | Checker::Setup)
+    use Checker::{Buffers, Completions, Deadlock, Livelock, Setup};
+    matches!(checker, Completions | Buffers | Setup | Deadlock | Livelock)
 }
 
 fn options(program: &Program, rng: &mut Rng) -> Options {
@@ -119,9 +126,9 @@ fn options(program: &Program, rng: &mut Rng) -> Options {
         .faults_for(safety)
         .latency(Duration::from_micros(1)..=slowest)
         .turn_limit(300_000);
-    match rng.one_in(4) {
+    match rng.one_in(2) {
         // Room for each fiber that may wait for a peer, and few more.
-        true => options.in_flight_limit((2 * program.fibers() as u64 + rng.below(8)) as u32),
+        true => options.in_flight_limit(program.most_waiting() + 1 + rng.below(2) as u32),
         false => options,
     }
 }
@@ -166,9 +173,13 @@ impl Program {
     /// What the system says where the runtime cannot start; `Other` with what a fiber found wrong.
     pub fn run_on_ring(&self, workers: usize, place: &Path) -> io::Result<Outcome> {
         let env = Arc::new(Env::new(place, Faults::none(), false));
-        let run = || perform::run_body(&env, &self.root, None);
+        let run = || {
+            let digest = perform::run_body(&env, &self.root, None);
+            env.has_ended();
+            digest
+        };
         let digest = Builder::new().workers(workers).run(run)?;
-        let wrong = env.wrong().take();
+        let wrong = env.wrong().take().or_else(|| env.afterwards());
         match (wrong, digest) {
             (None, Ok(digest)) => {
                 Ok(self.outcome(digest, |name| std::fs::read(env.path(name)).ok()))

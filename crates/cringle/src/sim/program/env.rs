@@ -1,14 +1,16 @@
 //! What the fibers of a running program share: where its files are, what a loss of power may do to
 //! them, and what was found wrong.
 
+use super::frames::Frame;
 use super::{Body, Program, REGION_BYTES};
-use crate::Cancelled;
+use crate::cancel;
 use crate::driver::sim::{Checker, Fault, Faults};
 use crate::fs::{File, OpenOptions};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Why the interpreter itself tries something again: these faults may be the reason.
 #[derive(Debug)]
@@ -30,15 +32,33 @@ impl std::error::Error for Because {}
 
 /// Tries of something that may fail for a while.
 const MOST_TRIES: usize = 10_000;
+/// After so many the disk is no more, where the power may be lost.
+const DEAD_AFTER: usize = 300;
 
+/// The program's, as one stretch of a fiber sees it.
+#[derive(Clone)]
 pub(super) struct Env {
+    common: Arc<Common>,
+    /// What may cut that stretch short.
+    pub(super) frame: Arc<Frame>,
+    #[cfg(test)]
+    pub(super) sabotage: Option<crate::driver::sim::Sabotage>,
+}
+
+pub(super) struct Common {
     place: PathBuf,
     faults: Faults,
     may_lose_power: bool,
     ledger: Mutex<BTreeMap<(usize, usize), Versions>>,
     wrong: Mutex<Option<(Checker, String)>>,
-    #[cfg(test)]
-    pub(super) sabotage: Option<crate::driver::sim::Sabotage>,
+    /// A cancel that nobody asked for, as far as is known. It may follow from something else.
+    unasked: Mutex<Option<String>>,
+    /// The main fiber has ended: those that are left are cancelled.
+    ended: AtomicBool,
+    /// The power is gone.
+    dead: AtomicBool,
+    /// Bodies that run now.
+    running: AtomicUsize,
 }
 
 /// What a region may hold after a loss of power: anything since its last sync that was answered.
@@ -56,19 +76,70 @@ pub(super) struct Stop;
 impl Env {
     /// For a place where these faults may happen, and a loss of power or not.
     pub(super) fn new(place: &Path, faults: Faults, may_lose_power: bool) -> Env {
-        Env {
+        let common = Common {
             place: place.to_owned(),
             faults,
             may_lose_power,
             ledger: Mutex::default(),
             wrong: Mutex::default(),
+            unasked: Mutex::default(),
+            ended: AtomicBool::new(false),
+            dead: AtomicBool::new(false),
+            running: AtomicUsize::new(0),
+        };
+        Env {
+            common: Arc::new(common),
+            frame: Arc::default(),
             #[cfg(test)]
             sabotage: None,
         }
     }
 
+    /// The same within another frame.
+    pub(super) fn within(self: &Arc<Self>, frame: Frame) -> Arc<Env> {
+        Arc::new(Env { frame: Arc::new(frame), ..(**self).clone() })
+    }
+
+    /// The main fiber has ended.
+    pub(super) fn has_ended(&self) {
+        self.common.ended.store(true, Ordering::Release);
+    }
+
+    /// Whether the power was found to be gone.
+    pub(super) fn is_dead(&self) -> bool {
+        self.common.dead.load(Ordering::Acquire)
+    }
+
+    /// Whether everything may be cancelled by now.
+    pub(super) fn may_be_over(&self) -> bool {
+        self.common.ended.load(Ordering::Acquire) || self.common.may_lose_power
+    }
+
+    /// A body begins (or ends).
+    pub(super) fn count_body(&self, begins: bool) {
+        match begins {
+            true => self.common.running.fetch_add(1, Ordering::AcqRel),
+            false => self.common.running.fetch_sub(1, Ordering::AcqRel),
+        };
+    }
+
+    /// What is wrong though every fiber went on as if nothing were.
+    pub(super) fn afterwards(&self) -> Option<(Checker, String)> {
+        if let Some(text) = self.unasked().take() {
+            return Some((Checker::Outcome, text));
+        }
+        match self.common.running.load(Ordering::Acquire) {
+            0 => None,
+            left => Some((Checker::Scopes, format!("{left} fibers are left after the end"))),
+        }
+    }
+
+    pub(super) fn unasked(&self) -> MutexGuard<'_, Option<String>> {
+        self.common.unasked.lock().expect("no code panics under this lock")
+    }
+
     pub(super) fn path(&self, name: &str) -> PathBuf {
-        self.place.join(name)
+        self.common.place.join(name)
     }
 
     pub(super) fn open(&self, name: &str, append: bool) -> Result<File, Stop> {
@@ -79,16 +150,21 @@ impl Env {
 
     /// Does what may fail for a while until it succeeds.
     pub(super) fn persist<T>(&self, mut f: impl FnMut() -> io::Result<T>) -> Result<T, Stop> {
-        for _ in 0..MOST_TRIES {
+        for tries in 0..MOST_TRIES {
             match f() {
                 Ok(value) => return Ok(value),
-                Err(e) if e.get_ref().is_some_and(|inner| inner.is::<Cancelled>()) => {
-                    return Err(Stop);
-                }
+                Err(e) if cancel::reason(&e).is_some() => return Err(self.told(&e)),
                 Err(_) if self.is_wrong() => return Err(Stop),
                 Err(e) if !self.may_fail_so(&e) => {
                     let text = format!("an error that no fault explains: {e:?}");
                     return Err(self.fail(Checker::Outcome, text));
+                }
+                // Nobody cancels what is protected, and no power is left to do it by.
+                Err(e) if tries > DEAD_AFTER && e.raw_os_error() == Some(libc::EIO) => {
+                    if self.common.may_lose_power {
+                        self.common.dead.store(true, Ordering::Release);
+                        return Err(Stop);
+                    }
                 }
                 Err(_) => {}
             }
@@ -99,17 +175,21 @@ impl Env {
 
     /// Whether a fault that is on here gives this error.
     fn may_fail_so(&self, e: &io::Error) -> bool {
-        let cut = self.faults.has(Fault::ConnectionReset);
+        let cut = self.common.faults.has(Fault::ConnectionReset);
         if let Some(Because(faults)) = e.get_ref().and_then(|inner| inner.downcast_ref()) {
-            return faults.iter().any(|&fault| self.faults.has(fault));
+            return faults.iter().any(|&fault| self.common.faults.has(fault));
         }
         match (e.raw_os_error(), e.kind()) {
-            (Some(libc::EINTR), _) => self.faults.has(Fault::Interrupted),
-            (Some(libc::EIO), _) => self.faults.has(Fault::InputOutput) || self.may_lose_power,
-            (Some(libc::ENOSPC), _) => self.faults.has(Fault::NoSpace),
+            (Some(libc::EINTR), _) => self.common.faults.has(Fault::Interrupted),
+            (Some(libc::EIO), _) => {
+                self.common.faults.has(Fault::InputOutput) || self.common.may_lose_power
+            }
+            (Some(libc::ENOSPC), _) => self.common.faults.has(Fault::NoSpace),
             (Some(libc::ECONNRESET | libc::EPIPE), _) => cut,
-            (None, io::ErrorKind::UnexpectedEof) => self.faults.has(Fault::ZeroTransfer) || cut,
-            (None, io::ErrorKind::WriteZero) => self.faults.has(Fault::ZeroTransfer),
+            (None, io::ErrorKind::UnexpectedEof) => {
+                self.common.faults.has(Fault::ZeroTransfer) || cut
+            }
+            (None, io::ErrorKind::WriteZero) => self.common.faults.has(Fault::ZeroTransfer),
             _ => false,
         }
     }
@@ -121,7 +201,7 @@ impl Env {
     }
 
     pub(super) fn wrong(&self) -> MutexGuard<'_, Option<(Checker, String)>> {
-        self.wrong.lock().expect("no code panics under this lock")
+        self.common.wrong.lock().expect("no code panics under this lock")
     }
 
     fn is_wrong(&self) -> bool {
@@ -129,7 +209,7 @@ impl Env {
     }
 
     fn ledger(&self) -> MutexGuard<'_, BTreeMap<(usize, usize), Versions>> {
-        self.ledger.lock().expect("no code panics under this lock")
+        self.common.ledger.lock().expect("no code panics under this lock")
     }
 
     /// The fiber is about to make its region this.

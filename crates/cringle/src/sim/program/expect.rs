@@ -1,6 +1,8 @@
 //! What a program must come to, found without the library.
 
-use super::{Body, End, Program, REGION_BYTES, Span, Stmt, bytes_of, fold, fold_bytes, own_name};
+use super::{
+    Body, Combine, End, Program, REGION_BYTES, Span, Stmt, bytes_of, fold, fold_bytes, own_name,
+};
 use std::collections::BTreeMap;
 
 /// What a program came to.
@@ -46,32 +48,49 @@ pub(super) fn each_body(body: &Body, f: &mut impl FnMut(&Body)) {
     for stmt in &body.stmts {
         match stmt {
             Stmt::Spawn { body, .. } => each_body(body, f),
-            Stmt::Scope { children } => children.iter().for_each(|(_, child)| each_body(child, f)),
+            Stmt::Timeout { body, .. } | Stmt::Protect { body, .. } => each_body(body, f),
+            Stmt::Scope { children, daemons, .. } => {
+                children.iter().for_each(|(_, child)| each_body(child, f));
+                daemons.iter().for_each(|daemon| each_body(daemon, f));
+            }
+            Stmt::Cut { children, .. } => {
+                children.iter().for_each(|(_, child)| each_body(child, f));
+            }
+            Stmt::Combine { bodies, .. } => bodies.iter().for_each(|body| each_body(body, f)),
             _ => {}
         }
     }
 }
 
+/// What a fiber comes to if nothing cuts it short.
+pub(super) fn alone(body: &Body) -> u64 {
+    expect(body, &mut BTreeMap::new())
+}
+
+/// A part of a file, which has zeroes where nothing was written.
+fn part<'f>(files: &'f mut BTreeMap<String, Vec<u8>>, body: &Body, span: &Span) -> &'f mut [u8] {
+    let at = body.region * REGION_BYTES + span.start;
+    let file = files.entry(super::file_name(body.file)).or_default();
+    file.resize(file.len().max(at + span.len), 0);
+    &mut file[at..][..span.len]
+}
+
 fn expect(body: &Body, files: &mut BTreeMap<String, Vec<u8>>) -> u64 {
     let mut digest = 0;
     let mut later = Vec::new();
-    let shared = super::file_name(body.file);
-    let at = |span: &Span| body.region * REGION_BYTES + span.start;
     for stmt in &body.stmts {
         match stmt {
             Stmt::Yield | Stmt::Sleep { .. } | Stmt::Sync { .. } | Stmt::Never { .. } => {}
             Stmt::Reopen | Stmt::Stat | Stmt::Park { .. } => digest = fold(digest, 1),
             Stmt::Write { span, salt, .. } => {
-                let file = files.get_mut(&shared).expect("it was made");
-                file[at(span)..][..span.len].copy_from_slice(&bytes_of(*salt, span.len));
+                part(files, body, span).copy_from_slice(&bytes_of(*salt, span.len));
             }
             Stmt::Unwind { span, salt } => {
                 digest = fold(digest, *salt);
-                let file = files.get_mut(&shared).expect("it was made");
-                file[at(span)..][..span.len].copy_from_slice(&bytes_of(*salt, span.len));
+                part(files, body, span).copy_from_slice(&bytes_of(*salt, span.len));
             }
             Stmt::Read { span, .. } => {
-                digest = fold_bytes(digest, &files[&shared][at(span)..][..span.len]);
+                digest = fold_bytes(digest, part(files, body, span));
             }
             Stmt::Append { len, salt } => {
                 files.entry(own_name(body)).or_default().extend(bytes_of(*salt, *len));
@@ -82,26 +101,26 @@ fn expect(body: &Body, files: &mut BTreeMap<String, Vec<u8>>) -> u64 {
                 digest = fold_bytes(digest, file);
             }
             Stmt::Spawn { end, body, .. } => {
-                // What a detached one does is in its own part, which is masked.
-                let mut aside = BTreeMap::new();
-                let child = match end {
-                    End::Detached => {
-                        aside.clone_from(files);
-                        expect(body, &mut aside)
-                    }
-                    End::JoinedNow | End::JoinedLater => expect(body, files),
-                };
                 match end {
-                    End::JoinedNow => digest = fold(digest, child),
-                    End::JoinedLater => later.push(child),
+                    End::JoinedNow => digest = fold(digest, expect(body, files)),
+                    End::JoinedLater => later.push(expect(body, files)),
+                    // What it does is in its own part, which is masked.
                     End::Detached => {}
                 }
             }
-            Stmt::Scope { children } => {
+            Stmt::Scope { children, .. } => {
                 for (_, child) in children {
                     digest = fold(digest, expect(child, files));
                 }
             }
+            Stmt::Protect { body, .. } => digest = fold(digest, expect(body, files)),
+            Stmt::Combine { by: Combine::Race | Combine::Any, .. } => digest = fold(digest, 1),
+            Stmt::Combine { bodies, .. } => {
+                for body in bodies {
+                    digest = fold(digest, expect(body, files));
+                }
+            }
+            Stmt::Cut { .. } | Stmt::Timeout { .. } | Stmt::Share(_) => digest = fold(digest, 1),
             Stmt::Panic { payload } => digest = fold(digest, *payload),
             Stmt::Unblock { value } => digest = fold(digest, value.wrapping_mul(3)),
             Stmt::Talk { len, salt, .. } => digest = fold_bytes(digest, &bytes_of(*salt, *len)),

@@ -1,11 +1,13 @@
 //! Random programs: what the library is tested with, in a simulation and against the ring.
 //!
 //! A [`Program`] is drawn from a seed: fibers that spawn, scope, sleep, park, write, read, sync,
-//! talk and panic. What it computes does not depend on what ends when or what has to be tried again,
+//! talk and panic, that cancel each other, run out of time, and share locks and channels. What it computes does not depend on what ends when or what has to be tried again,
 //! because each fiber writes to a part of the files that is its own: so there is one right outcome,
 //! which [`Program::expected`] finds without the library, and a simulation with any faults, or the
-//! ring, must come to the same. Fibers that are left behind, to be cancelled at the end, have parts
-//! of their own too, about which nothing is said.
+//! ring, must come to the same. Fibers that are cut short (left behind, cancelled, out of time) have
+//! parts of their own too, about which nothing is said. What holds of them all the same is checked
+//! where it happens: whoever is told of a cancel or a deadline has one around it that has come
+//! (`frames`), what ended by itself came to what it should, and nothing shared is lost.
 //!
 //! A new kind of statement is a variant of `Stmt`: the compiler names the three places (drawing it,
 //! expecting it, doing it) that have to know it.
@@ -23,12 +25,21 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod book;
+mod channels;
 mod check;
+mod combine;
+mod cut;
 mod draw;
 mod env;
 mod expect;
+mod frames;
+mod handover;
+mod locks;
 mod peers;
 mod perform;
+mod share;
+mod stmt;
 mod transfer;
 
 #[cfg(test)]
@@ -38,6 +49,7 @@ pub use expect::Outcome;
 
 use crate::driver::sim::Rng;
 use std::sync::Arc;
+use stmt::{Body, Combine, Cut, Delay, End, Never, Share, Shared, Span, Stmt, Way};
 
 /// Bytes of a file that belong to one fiber.
 const REGION_BYTES: usize = 2048;
@@ -52,117 +64,6 @@ pub struct Program {
     root: Arc<Body>,
 }
 
-/// What one fiber does.
-#[derive(Debug)]
-struct Body {
-    /// The part of the files that is its own: which file, which part.
-    file: usize,
-    region: usize,
-    /// It is left behind and cancelled, or a child of one: nothing is said about its part.
-    loose: bool,
-    stmts: Vec<Stmt>,
-}
-
-#[derive(Debug)]
-enum Stmt {
-    Yield,
-    Sleep {
-        micros: u64,
-    },
-    Write {
-        span: Span,
-        salt: u64,
-        way: Way,
-    },
-    Read {
-        span: Span,
-        way: Way,
-    },
-    Sync {
-        data_only: bool,
-    },
-    Reopen,
-    Stat,
-    /// To a file of the fiber's own, at its end.
-    Append {
-        len: usize,
-        salt: u64,
-    },
-    /// The fiber's own file, cut to a half, and read from the start.
-    CutAndRead,
-    Spawn {
-        local: bool,
-        end: End,
-        body: Arc<Body>,
-    },
-    Scope {
-        children: Vec<(bool, Arc<Body>)>,
-    },
-    /// A fiber that panics, which its joiner is told.
-    Panic {
-        payload: u64,
-    },
-    /// A fiber that panics, with a destructor that writes.
-    Unwind {
-        span: Span,
-        salt: u64,
-    },
-    /// Waits for what never comes: only for those that are cancelled.
-    Never {
-        what: Never,
-    },
-    /// Parks until another fiber, after so many yields, has said so and unparked it.
-    Park {
-        yields: u64,
-    },
-    Unblock {
-        value: u64,
-    },
-    /// Bytes through a pipe or a pair of sockets, from a fiber to this one.
-    Talk {
-        len: usize,
-        salt: u64,
-        socket: bool,
-        ready: bool,
-    },
-}
-
-/// A part of the fiber's region.
-#[derive(Clone, Copy, Debug)]
-struct Span {
-    start: usize,
-    len: usize,
-}
-
-/// By which calls bytes are read or written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    At,
-    Vectored,
-    Batch,
-    BatchExact,
-    Fixed,
-    Cursor,
-}
-
-/// What never comes.
-#[derive(Clone, Copy, Debug)]
-enum Never {
-    Byte,
-    Readiness,
-    Unpark,
-    Timer,
-}
-
-/// What becomes of a fiber's handle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    JoinedNow,
-    /// When the spawning fiber ends.
-    JoinedLater,
-    Detached,
-}
-
 impl Program {
     /// The program of this seed.
     pub fn new(seed: u64) -> Program {
@@ -173,6 +74,21 @@ impl Program {
     pub fn fibers(&self) -> usize {
         let mut count = 0;
         expect::each_body(&self.root, &mut |_| count += 1);
+        count
+    }
+
+    /// How many operations may wait for a peer at once, at most: one of each fiber that makes such,
+    /// and one of its helper.
+    fn most_waiting(&self) -> u32 {
+        let mut count = 0;
+        expect::each_body(&self.root, &mut |body| {
+            let waits = |stmt: &Stmt| match stmt {
+                Stmt::Talk { .. } => 2,
+                Stmt::Never { what: Never::Byte | Never::Readiness } => 1,
+                _ => 0,
+            };
+            count += body.stmts.iter().map(waits).max().unwrap_or(0);
+        });
         count
     }
 

@@ -3,10 +3,10 @@
 use super::Never;
 use super::env::{Env, Stop};
 use crate::driver::sim::Checker;
-use crate::fiber;
 use crate::fs::File;
 use crate::io::Interest;
 use crate::sim::stream_pair;
+use crate::{cancel, fiber};
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -26,6 +26,32 @@ impl Presence {
 impl Drop for Presence {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Has closures called at the scope's end: last in, first out, when its fibers have ended, and nothing
+/// is cancelled there.
+pub(super) fn on_exits<'scope>(
+    env: &'scope Arc<Env>,
+    s: &'scope fiber::Scope<'scope, '_>,
+    exits: usize,
+    inside: &'scope Arc<AtomicUsize>,
+) {
+    let next = Arc::new(AtomicUsize::new(exits));
+    for number in 0..exits {
+        let next = Arc::clone(&next);
+        s.on_exit(move || {
+            if next.fetch_sub(1, Ordering::AcqRel) != number + 1 {
+                env.fail(Checker::Scopes, "what is to be called at a scope's end is out of order");
+            }
+            if inside.load(Ordering::Acquire) > 0 {
+                env.fail(Checker::Scopes, "a scope's end has come before its fibers'");
+            }
+            fiber::sleep(Duration::from_micros(5));
+            if cancel::check().is_err() {
+                env.fail(Checker::Outcome, "a scope's end was cancelled");
+            }
+        });
     }
 }
 
@@ -59,7 +85,8 @@ pub(super) fn park(yields: u64) {
     let said = Arc::new(AtomicBool::new(false));
     let (says, sleeper) = (Arc::clone(&said), fiber::current());
     fiber::spawn(move || {
-        (0..yields).for_each(|_| fiber::yield_now());
+        // Who parks may be in a protected call when the run ends.
+        fiber::protect(|| (0..yields).for_each(|_| fiber::yield_now()));
         says.store(true, Ordering::Release);
         sleeper.unpark();
     });
@@ -79,7 +106,8 @@ pub(super) fn talk(bytes: Vec<u8>, socket: bool, ready: bool) -> io::Result<Vec<
     };
     let mut heard = vec![0; bytes.len()];
     let sender = fiber::spawn(move || {
-        let sent = writer.write_all(&bytes);
+        // It ends with the reader, if not before.
+        let sent = fiber::protect(|| writer.write_all(&bytes));
         drop(writer);
         sent
     });

@@ -1,22 +1,51 @@
 //! Doing what a program says, with the library.
 
 use super::env::{Env, Stop};
-use super::peers::{OnDrop, Presence, never, park, talk};
+use super::expect::alone;
+use super::frames::Frame;
+use super::peers::{OnDrop, Presence, never, on_exits, park, talk};
 use super::{
-    Body, End, REGION_BYTES, Span, Stmt, Way, bytes_of, fold, fold_bytes, own_name, transfer,
+    Body, Combine, End, REGION_BYTES, Span, Stmt, Way, bytes_of, combine, cut, fold, fold_bytes,
+    own_name, share, transfer,
 };
 use crate::driver::sim::Checker;
 use crate::fiber::{self, JoinHandle};
 use crate::fs::File;
+use std::cell::Cell;
 use std::io::{self, Read, Seek, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-type Digest = Result<u64, Stop>;
+pub(super) type Digest = Result<u64, Stop>;
 
 /// The whole of one fiber: what it has seen, as a number.
 pub(super) fn run_body(env: &Arc<Env>, body: &Arc<Body>, parents: Option<&File>) -> Digest {
+    env.count_body(true);
+    let unwound = Cell::new(true);
+    let _ends = OnDrop(|| {
+        if unwound.get() {
+            env.cut_short();
+        }
+        env.count_body(false);
+    });
+    let digest = run_stmts(env, body, parents);
+    unwound.set(false);
+    digest
+}
+
+/// What a body that may be cut short came to: nothing, or what it does in any case.
+pub(super) fn finished(env: &Env, body: &Body, digest: Digest) -> Digest {
+    match digest {
+        Ok(digest) if digest != alone(body) => {
+            Err(env.fail(Checker::Outcome, "what was not cut short came to something else"))
+        }
+        Err(Stop) => Err(env.cut_short()),
+        digest => digest,
+    }
+}
+
+fn run_stmts(env: &Arc<Env>, body: &Arc<Body>, parents: Option<&File>) -> Digest {
     let own;
     let file = match parents {
         Some(file) => file,
@@ -103,13 +132,36 @@ impl Running<'_> {
                     End::Detached => drop(handle),
                 }
             }
-            Stmt::Scope { children } => self.scope(children)?,
+            Stmt::Scope { children, daemons, exits } => self.scope(children, daemons, *exits)?,
+            Stmt::Cut { how, delay, children, exits } => {
+                cut::cut(env, self.file, *how, *delay, children, *exits)?;
+                self.digest = fold(self.digest, 1);
+            }
+            Stmt::Timeout { limit, body } => {
+                cut::timeout(env, self.file, *limit, body)?;
+                self.digest = fold(self.digest, 1);
+            }
+            Stmt::Protect { cancelled, body } => {
+                let child = cut::protect(env, self.file, *cancelled, body)?;
+                self.digest = fold(self.digest, child);
+            }
+            Stmt::Combine { by, bodies } => {
+                let digests = combine::combine(env, self.file, *by, bodies)?;
+                match by {
+                    Combine::Race | Combine::Any => self.digest = fold(self.digest, 1),
+                    _ => self.digest = digests.into_iter().fold(self.digest, fold),
+                }
+            }
+            Stmt::Share(share) => {
+                share::share(env, share)?;
+                self.digest = fold(self.digest, 1);
+            }
             Stmt::Panic { payload } => {
                 let payload = *payload;
                 let panics = fiber::spawn(move || std::panic::resume_unwind(Box::new(payload)));
                 let told: u64 = match panics.join() {
                     Err(told) if told.is::<u64>() => *told.downcast().expect("it was asked"),
-                    Err(told) if told.is::<crate::Cancelled>() => return Err(Stop),
+                    Err(told) if told.is::<crate::Cancelled>() => return Err(env.cut_short()),
                     Err(_) | Ok(()) => 0,
                 };
                 self.digest = fold(self.digest, told);
@@ -157,7 +209,7 @@ impl Running<'_> {
     }
 
     fn spawn(&self, local: bool, body: &Arc<Body>) -> JoinHandle<Digest> {
-        let (env, body) = (Arc::clone(self.env), Arc::clone(body));
+        let (env, body) = (self.env.within(Frame::root()), Arc::clone(body));
         let run = move || run_body(&env, &body, None);
         if local { fiber::spawn_local(run) } else { fiber::spawn(run) }
     }
@@ -165,23 +217,43 @@ impl Running<'_> {
     fn joined(&self, result: fiber::Result<Digest>) -> Digest {
         match result {
             Ok(digest) => digest,
-            Err(payload) if payload.is::<crate::Cancelled>() => Err(Stop),
+            Err(payload) if payload.is::<crate::Cancelled>() => Err(self.env.cut_short()),
             Err(_) => Err(self.env.fail(Checker::Panic, "a fiber panicked")),
         }
     }
 
-    fn scope(&mut self, children: &[(bool, Arc<Body>)]) -> Result<(), Stop> {
+    fn scope(
+        &mut self,
+        children: &[(bool, Arc<Body>)],
+        daemons: &[Arc<Body>],
+        exits: usize,
+    ) -> Result<(), Stop> {
         let inside = Arc::new(AtomicUsize::new(0));
         #[cfg(test)]
         self.leave_one_behind(&inside);
+        let others = Arc::new(AtomicUsize::new(0));
+        let serving = self.env.within(Frame::daemon(self.env, &others));
         let results: Vec<_> = fiber::scope(|s| {
+            let _opens = Presence::of(&others);
+            on_exits(self.env, s, exits, &inside);
+            for (number, body) in daemons.iter().enumerate() {
+                let (presence, env, file) = (Presence::of(&inside), &serving, self.file);
+                let serve = move || {
+                    let _presence = presence;
+                    let _ = finished(env, body, run_body(env, body, Some(file)));
+                };
+                match number {
+                    0 => s.spawn_daemon(serve),
+                    _ => s.spawn_daemon_local(serve),
+                }
+            }
             let handles: Vec<_> = children
                 .iter()
                 .map(|(local, body)| {
-                    let presence = Presence::of(&inside);
+                    let presences = [Presence::of(&inside), Presence::of(&others)];
                     let (env, file) = (self.env, self.file);
                     let run = move || {
-                        let _presence = presence;
+                        let _presences = presences;
                         run_body(env, body, Some(file))
                     };
                     if *local { s.spawn_local(run) } else { s.spawn(run) }

@@ -31,7 +31,7 @@ pub(super) fn write(env: &Env, file: &File, way: Way, bytes: &[u8], at: u64) -> 
             bufs[0].copy_from_slice(bytes);
             let mut batch = Batch::new();
             batch.write_fixed(&file, &bufs[0], at);
-            whole(batch.submit().into_iter(), [bytes.len()]).map_err(of_registered)
+            whole(batch.submit().into_iter(), [bytes.len()])
         }
         Way::Cursor => {
             let mut file = file;
@@ -85,7 +85,7 @@ pub(super) fn read(
                 let (file, mut bufs) = (FixedFile::register(file)?, FixedBufs::new(1, there)?);
                 let mut batch = Batch::new();
                 batch.read_fixed(&file, &mut bufs[0], at);
-                whole(batch.submit().into_iter(), [there]).map_err(of_registered)?;
+                whole(batch.submit().into_iter(), [there])?;
                 part.copy_from_slice(&bufs[0]);
             }
             Way::Cursor => {
@@ -102,14 +102,6 @@ fn write_vectored(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
     let (one, other) = bytes.split_at(bytes.len() / 2);
     let count = file.write_vectored_at(&[IoSlice::new(one), IoSlice::new(other)], at)?;
     file.write_all_at(&bytes[count..], at + count as u64)
-}
-
-/// The library cannot have the plain call made for a registered file: the answer stands.
-fn of_registered(e: io::Error) -> io::Error {
-    match e.raw_os_error() {
-        Some(libc::EAGAIN) => Because(&[Fault::WouldBlock]).error(),
-        _ => e,
-    }
 }
 
 /// A short count of a batch is tried again, like an error.

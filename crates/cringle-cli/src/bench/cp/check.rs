@@ -1,0 +1,156 @@
+//! Whether a copy is whole. What a file must hold follows from its number, so that the source is
+//! not read again.
+
+use super::trees::{CHUNK, Shape, file_name, pieces};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+/// How many files, and how many bytes of them together, are read.
+const SAMPLED_FILES: u64 = 500;
+const SAMPLED_BYTES: u64 = 64 << 20;
+
+/// Whether `root` is a whole copy: all directories and files and nothing else, the sizes, and
+/// the content of a sample. The error says what is wrong with which.
+pub(super) fn check(shape: &Shape, root: &Path) -> Result<(), String> {
+    let by_bytes = SAMPLED_BYTES / shape.file_bytes.max(1);
+    let sampled = by_bytes.clamp(1, SAMPLED_FILES);
+    let stride = (shape.files / sampled).max(1);
+    let mut buffers = [vec![0u8; CHUNK as usize], vec![0u8; CHUNK as usize]];
+    for directory in 0..shape.directories() {
+        let below = shape.directory(directory);
+        let path = root.join(&below);
+        let shown = |name: &str| below.join(name).display().to_string();
+        let entries = entries(&path).map_err(|error| match directory {
+            0 => format!("there is no copy ({error})"),
+            _ => format!("{} cannot be read: {error}", below.display()),
+        })?;
+        for number in shape.files_of(directory) {
+            let name = file_name(number);
+            check_file(shape, &path.join(&name))
+                .map_err(|why| format!("{} {why}", shown(&name)))?;
+            if number % stride == 0 {
+                check_content(shape, number, &path.join(&name), &mut buffers)
+                    .map_err(|why| format!("{} {why}", shown(&name)))?;
+            }
+        }
+        let expected = shape.files_of(directory).count() as u64 + shape.children_of(directory);
+        if entries != expected {
+            let mut children = (0..shape.children_of(directory)).map(|child| format!("d{child}"));
+            if let Some(lost) = children.find(|name| !path.join(name).exists()) {
+                return Err(format!("{} is missing", shown(&lost)));
+            }
+            let place = if directory == 0 { "its root".into() } else { shown("") };
+            return Err(format!("{place} has {entries} entries instead of {expected}"));
+        }
+    }
+    Ok(())
+}
+
+/// How many names a directory has; a symbolic link to one is an error.
+fn entries(path: &Path) -> io::Result<u64> {
+    if !fs::symlink_metadata(path)?.is_dir() {
+        return Err(io::Error::other("no directory"));
+    }
+    fs::read_dir(path)?.try_fold(0, |count, entry| entry.map(|_| count + 1))
+}
+
+fn check_file(shape: &Shape, path: &Path) -> Result<(), String> {
+    let metadata = match fs::symlink_metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err("is missing".into()),
+        Err(error) => return Err(format!("cannot be looked at: {error}")),
+    };
+    if !metadata.is_file() {
+        return Err("is no file".into());
+    }
+    if metadata.nlink() != 1 {
+        return Err("is a hard link, no copy".into());
+    }
+    match metadata.len() {
+        length if length == shape.file_bytes => Ok(()),
+        length => Err(format!("has {length} bytes instead of {}", shape.file_bytes)),
+    }
+}
+
+fn check_content(
+    shape: &Shape,
+    number: u64,
+    path: &Path,
+    [expected, read]: &mut [Vec<u8>; 2],
+) -> Result<(), String> {
+    let file = File::open(path).map_err(|error| format!("cannot be opened: {error}"))?;
+    let mut wrong = None;
+    let compared = pieces(shape, number, expected, |offset, piece| {
+        let read = &mut read[..piece.len()];
+        file.read_exact_at(read, offset)?;
+        if let (None, Some(at)) = (wrong, piece.iter().zip(&*read).position(|(a, b)| a != b)) {
+            wrong = Some(offset + at as u64);
+        }
+        Ok(())
+    });
+    match (compared, wrong) {
+        (Err(error), _) => Err(format!("cannot be read: {error}")),
+        (Ok(()), Some(at)) => Err(format!("differs from the source at byte {at}")),
+        (Ok(()), None) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::trees::{empty, make};
+    use super::*;
+    use std::path::PathBuf;
+
+    fn made(shape: &Shape) -> (tempfile::TempDir, PathBuf) {
+        let place = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let root = place.path().join("tree");
+        make(shape, &root, |_| Ok(())).unwrap();
+        (place, root)
+    }
+
+    #[test]
+    fn a_tree_is_a_whole_copy_of_itself() {
+        for (files, bytes) in [(1, 0), (7, 10), (40, 4096), (3, (1 << 20) + 9)] {
+            let shape = Shape::new(files, bytes, 1);
+            let (_place, root) = made(&shape);
+            assert_eq!(check(&shape, &root), Ok(()));
+        }
+    }
+
+    #[test]
+    fn the_check_names_what_is_wrong() {
+        let shape = Shape::new(40, 100, 1);
+        let broken = |harm: &dyn Fn(&Path)| {
+            let (_place, root) = made(&shape);
+            harm(&root);
+            check(&shape, &root).unwrap_err()
+        };
+        let says = |text: String, part: &str| assert!(text.contains(part), "{text}");
+        says(broken(&|root| fs::remove_file(root.join("d0/f2")).unwrap()), "d0/f2 is missing");
+        says(broken(&|root| fs::write(root.join("f1"), "short").unwrap()), "f1 has 5 bytes");
+        says(broken(&|root| fs::write(root.join("f1"), [0; 100]).unwrap()), "f1 differs");
+        says(broken(&|root| fs::write(root.join("d1/x"), "").unwrap()), "d1/ has");
+        says(broken(&|root| fs::create_dir(root.join("x")).unwrap()), "its root has");
+        says(broken(&|root| fs::remove_dir_all(root.join("d1")).unwrap()), "d1 is missing");
+        let linked = broken(&|root| {
+            fs::remove_file(root.join("f0")).unwrap();
+            fs::hard_link(root.join("f1"), root.join("f0")).unwrap();
+        });
+        says(linked, "hard link");
+        let symbolic = broken(&|root| {
+            fs::remove_file(root.join("f0")).unwrap();
+            std::os::unix::fs::symlink("f1", root.join("f0")).unwrap();
+        });
+        says(symbolic, "no file");
+    }
+
+    #[test]
+    fn an_emptied_copy_keeps_its_files() {
+        let shape = Shape::new(12, 1000, 1);
+        let (_place, root) = made(&shape);
+        empty(&shape, &root).unwrap();
+        assert!(check(&shape, &root).unwrap_err().contains("has 0 bytes"));
+    }
+}

@@ -1,0 +1,121 @@
+//! Changing names in a [`Dir`]: the directory of the name is found first, see
+//! [`resolve`](super::resolve).
+
+use super::Dir;
+use super::call::c_path;
+use super::create::make_dir;
+use super::names::{link_at, read_link_at, rename_at, symlink_at, unlink};
+use super::remove::remove_tree;
+use super::resolve::Place;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+impl Dir {
+    /// Makes a directory in it.
+    ///
+    /// # Errors
+    ///
+    /// See [`Dir`].
+    pub fn create_dir<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
+        let place = self.place(path.as_ref())?;
+        make_dir(place.dir(), &place.name, 0o777)
+    }
+
+    /// Removes a name of a file in it.
+    ///
+    /// # Errors
+    ///
+    /// See [`Dir`].
+    pub fn remove_file<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
+        let place = self.place(path.as_ref())?;
+        unlink(place.dir(), place.a_file()?, 0)
+    }
+
+    /// Removes an empty directory in it.
+    ///
+    /// # Errors
+    ///
+    /// See [`Dir`].
+    pub fn remove_dir<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
+        let place = self.place(path.as_ref())?;
+        unlink(place.dir(), &place.name, libc::AT_REMOVEDIR)
+    }
+
+    /// Removes a directory in it with all that it has: see [`remove_dir_all`](crate::fs::remove_dir_all).
+    ///
+    /// # Errors
+    ///
+    /// See [`Dir`].
+    pub fn remove_dir_all<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
+        let place = self.place(path.as_ref())?;
+        remove_tree(place.dir(), &place.name)
+    }
+
+    /// Gives a file in it another name, in `to_dir`.
+    ///
+    /// ```
+    /// use cringle::fs::{Dir, File};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// let dir = Dir::open(directory.path())?;
+    /// dir.open_file_with("draft", File::options().write(true).create_new(true))?.sync_all()?;
+    /// dir.rename("draft", &dir, "text")?;
+    /// dir.sync_all()?;
+    /// assert!(dir.exists("text")? && !dir.exists("draft")?);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// See [`Dir`].
+    pub fn rename<P: AsRef<Path>, Q: AsRef<Path>>(
+        &self,
+        from: P,
+        to_dir: &Dir,
+        to: Q,
+    ) -> io::Result<()> {
+        let (from, to) = (self.place(from.as_ref())?, to_dir.place(to.as_ref())?);
+        rename_at((from.dir(), &from.with_slash()), (to.dir(), &to.with_slash()))
+    }
+
+    /// Gives a file in it one more name, in `link_dir`.
+    ///
+    /// # Errors
+    ///
+    /// See [`Dir`].
+    pub fn hard_link<P: AsRef<Path>, Q: AsRef<Path>>(
+        &self,
+        original: P,
+        link_dir: &Dir,
+        link: Q,
+    ) -> io::Result<()> {
+        let original = self.place(original.as_ref())?;
+        let link = link_dir.place(link.as_ref())?;
+        link_at((original.dir(), original.a_file()?), (link.dir(), link.a_file()?))
+    }
+
+    /// Makes a symbolic link in it, which may say anything: it is looked at when it is followed.
+    ///
+    /// # Errors
+    ///
+    /// See [`Dir`].
+    pub fn symlink<P: AsRef<Path>, Q: AsRef<Path>>(&self, original: P, link: Q) -> io::Result<()> {
+        let place = self.place(link.as_ref())?;
+        symlink_at(&c_path(original.as_ref())?, (place.dir(), place.a_file()?))
+    }
+
+    /// What a symbolic link in it says.
+    ///
+    /// # Errors
+    ///
+    /// See [`Dir`].
+    pub fn read_link<P: AsRef<Path>>(&self, path: P) -> io::Result<PathBuf> {
+        let place = self.place(path.as_ref())?;
+        read_link_at((place.dir(), place.a_file()?))
+    }
+
+    fn place(&self, path: &Path) -> io::Result<Place<'_>> {
+        Place::of(self.as_fd(), path)
+    }
+}
