@@ -60,10 +60,9 @@ pub(super) fn same_file(
         }
         return go_if(never || !is_link(&source) || is_link(&target));
     }
-    if options.remove_first {
-        if is_link(&target) || same_itself && target.st_nlink > 1 && !same_name(item) {
-            return Verdict::Go;
-        }
+    let gone_first = is_link(&target) || same_itself && target.st_nlink > 1 && !same_name(item);
+    if options.remove_first && gone_first {
+        return Verdict::Go;
     }
     if !is_link(&source) && !is_link(&target) && !same_itself {
         return Verdict::Go;

@@ -208,6 +208,7 @@ pub(super) fn copy_range(from: RawFd, to: RawFd, length: usize) -> io::Result<us
     use std::ptr::null_mut;
     // SAFETY: no offsets are given: the kernel uses the cursors.
     retry(|| {
+        // SAFETY: no pointers but null ones; the descriptors are the caller's.
         check_size(unsafe { libc::copy_file_range(from, null_mut(), to, null_mut(), length, 0) })
     })
 }
