@@ -255,6 +255,21 @@ impl Op {
         }
     }
 
+    /// Whether somebody else decides when it ends: a peer, or whoever has the other end. Such an op does
+    /// not count against the limit of ops in flight, or those that wait would keep out what ends their
+    /// wait. (An append counts among them: the kernel is told of it by the same offset.)
+    #[inline(always)]
+    pub(crate) fn waits_for_peer(&self) -> bool {
+        match *self {
+            Op::Read { offset, .. }
+            | Op::Write { offset, .. }
+            | Op::ReadVectored { offset, .. }
+            | Op::WriteVectored { offset, .. } => offset == AT_CURSOR,
+            Op::Poll { .. } => true,
+            _ => false,
+        }
+    }
+
     #[inline]
     pub(crate) fn name(&self) -> OpName {
         match self {

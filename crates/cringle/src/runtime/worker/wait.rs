@@ -153,7 +153,7 @@ impl Worker {
     ) {
         // SAFETY: I1. The callers' frames hold all of it until nothing is owed to the waiter, and
         // cannot unwind before.
-        let pushed = self.in_line.get() == 0
+        let pushed = (self.in_line.get() == 0 || op.waits_for_peer())
             && unsafe { self.driver.borrow_mut().push(op, completion, waiter) }.is_ok();
         if !pushed {
             // A copy: the op itself need not exist in memory on the way above.
