@@ -42,6 +42,7 @@
 //! | start and size a runtime | [`run`], [`Builder`] |
 //! | spawn, join, sleep, park, borrow | [`fiber`], as `std::thread` |
 //! | use files | [`fs`], as `std::fs` |
+//! | use sockets | [`net`], as `std::net` |
 //! | lock, send, wait for each other | [`sync`], as `std::sync` |
 //! | read or write many blocks at once | [`block::Batch`]; without fibers [`block::BlockIo`] |
 //! | wait for any other descriptor | [`io::ready`] |
@@ -76,6 +77,7 @@ mod driver;
 pub mod fiber;
 pub mod fs;
 pub mod io;
+pub mod net;
 pub mod os;
 #[cfg(feature = "raw")]
 pub mod ring;

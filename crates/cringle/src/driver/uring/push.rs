@@ -44,6 +44,14 @@ impl Uring {
                 let op = Op::ReadFixed { target, buf, len, offset, index };
                 self.push_entry(|| encode::entry(&op).user_data(user_data))
             }
+            Op::Recv { fd, buf, len, flags } => {
+                let op = Op::Recv { fd, buf, len, flags };
+                self.push_entry(|| encode::entry(&op).user_data(user_data))
+            }
+            Op::Send { fd, buf, len, flags } => {
+                let op = Op::Send { fd, buf, len, flags };
+                self.push_entry(|| encode::entry(&op).user_data(user_data))
+            }
             ref op => self.push_any(op, user_data),
         }?;
         completion.start(op, waiter);
