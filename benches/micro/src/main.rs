@@ -3,6 +3,7 @@
 
 mod batches;
 mod channels;
+mod copies;
 mod memory;
 mod mutexes;
 mod parks;
@@ -29,7 +30,7 @@ struct Options {
     /// Fibers that `million` parks
     #[arg(long, default_value_t = 1_000_000)]
     million: u64,
-    /// Where `batch` makes its file; not on tmpfs
+    /// Where `batch` and `copy` make their files; not on tmpfs
     #[arg(long, default_value = ".")]
     directory: PathBuf,
     /// Print JSON, with all samples
@@ -55,6 +56,8 @@ enum Benchmark {
     ChannelAcross,
     /// Batches of cached reads
     Batch,
+    /// Small files are copied, with the ring and without
+    Copy,
     /// Cached reads under a deadline
     Timeout,
     /// What an idle fiber takes
@@ -88,6 +91,7 @@ fn run(which: Benchmark, options: &Options) -> Vec<Report> {
         Benchmark::Channel => vec![channels::run(rounds)],
         Benchmark::ChannelAcross => channels::run_across(rounds),
         Benchmark::Batch => vec![batches::run(rounds, &options.directory)],
+        Benchmark::Copy => vec![copies::run(rounds, &options.directory)],
         Benchmark::Timeout => vec![timeouts::run(rounds, &options.directory)],
         Benchmark::Memory => vec![memory::run("memory of idle fibers", options.fibers)],
         Benchmark::Million => vec![memory::run("a million fibers at once", options.million)],

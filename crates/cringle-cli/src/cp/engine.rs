@@ -117,6 +117,13 @@ impl Shared {
     }
 }
 
+/// The directory that was finished last, by which the one above is found: where it had to be open.
+#[derive(Default)]
+struct Below {
+    source: Option<Arc<OwnedFd>>,
+    target: Option<Arc<OwnedFd>>,
+}
+
 pub(super) struct Worker<'a> {
     pub(super) shared: &'a Shared,
     index: usize,
@@ -277,12 +284,11 @@ impl<'a> Worker<'a> {
 
     /// A part of the directory is done; with the last one the directory is, and so on upwards.
     pub(super) fn part_done(&mut self, dir: Arc<Dir>) {
-        let mut below: Option<Arc<OwnedFd>> = None;
+        let mut below = Below::default();
         let mut dir = dir;
         while one_less(&dir) {
-            let target = self.finish_dir(&dir, below.as_deref());
+            below = self.finish_dir(&dir, &below);
             dir.close();
-            below = target;
             match &dir.parent {
                 Some(parent) => dir = Arc::clone(parent),
                 None => {
@@ -293,26 +299,22 @@ impl<'a> Worker<'a> {
         }
     }
 
-    fn finish_dir(&mut self, dir: &Arc<Dir>, below: Option<&OwnedFd>) -> Option<Arc<OwnedFd>> {
+    fn finish_dir(&mut self, dir: &Arc<Dir>, below: &Below) -> Below {
         let options = &self.shared.options;
         let keeps = options.preserve;
         let attributes = keeps.mode || keeps.ownership || keeps.timestamps || keeps.xattr;
         if !attributes && dir.final_mode.is_none() && !options.fsync {
-            return None;
+            return Below::default();
         }
-        let target = dir.target_from(below);
-        let target = target.map_or_else(|| dir.fd(Side::Target, &self.shared.open), Ok);
-        let target = match target {
+        let target = match dir.fd_from(Side::Target, below.target.as_deref(), &self.shared.open) {
             Ok(target) => target,
             Err(e) => {
                 let path = messages::quote(dir.path(Side::Target));
                 complain_of(&format!("preserving permissions for {path}"), &e);
-                return None;
+                return Below::default();
             }
         };
-        if attributes {
-            self.dir_attributes(dir, &target);
-        }
+        let source = if attributes { self.dir_attributes(dir, &target, below) } else { None };
         if !keeps.mode
             && let Some(mode) = dir.final_mode
             && let Err(e) = sys::chmod_fd(target.as_raw_fd(), mode)
@@ -323,17 +325,24 @@ impl<'a> Worker<'a> {
         if self.shared.options.fsync {
             self.sync_later(Unsynced::directory(Arc::clone(&target), dir));
         }
-        Some(target)
+        Below { source, target: Some(target) }
     }
 
-    fn dir_attributes(&self, dir: &Arc<Dir>, target: &OwnedFd) {
+    /// Returns the source, which had to be open.
+    fn dir_attributes(
+        &self,
+        dir: &Arc<Dir>,
+        target: &OwnedFd,
+        below: &Below,
+    ) -> Option<Arc<OwnedFd>> {
         let options = &self.shared.options;
         // Only extended attributes and ACLs have to be read.
-        let source = match dir.fd(Side::Source, &self.shared.open) {
+        let source = match dir.fd_from(Side::Source, below.source.as_deref(), &self.shared.open) {
             Ok(source) => source,
             Err(e) => {
                 let path = messages::quote(dir.path(Side::Source));
-                return complain_of(&format!("cannot access {path}"), &e);
+                complain_of(&format!("cannot access {path}"), &e);
+                return None;
             }
         };
         let name = sys::c_string(std::os::unix::ffi::OsStrExt::as_bytes(
@@ -356,5 +365,6 @@ impl<'a> Worker<'a> {
         if !attributes::apply(options, &copied) {
             messages::fail_quietly();
         }
+        Some(source)
     }
 }

@@ -157,14 +157,22 @@ impl Dir {
         Ok(Arc::new(fd))
     }
 
-    /// The target of the directory above, found through this one if need be: a deep tree is finished
-    /// from the bottom up, and each step is one lookup.
-    pub(super) fn target_from(&self, below: Option<&OwnedFd>) -> Option<Arc<OwnedFd>> {
-        if let Some(fd) = self.target.get() {
-            return Some(fd);
+    /// The same for a directory above, found through this one if need be: a deep tree is finished from
+    /// the bottom up, and each step is one lookup.
+    pub(super) fn fd_from(
+        self: &Arc<Dir>,
+        side: Side,
+        below: Option<&OwnedFd>,
+        open: &OpenDirs,
+    ) -> io::Result<Arc<OwnedFd>> {
+        if let Some(fd) = self.handle(side).get() {
+            return Ok(fd);
         }
-        let fd = open_dir(below?.as_raw_fd(), c"..", false).ok()?;
-        self.adopt(Side::Target, fd).ok()
+        let above = below.and_then(|below| open_dir(below.as_raw_fd(), c"..", false).ok());
+        match above.and_then(|fd| self.adopt(side, fd).ok()) {
+            Some(fd) => Ok(fd),
+            None => self.fd(side, open),
+        }
     }
 
     pub(super) fn path(&self, side: Side) -> OsString {
