@@ -5,10 +5,12 @@
 //! threads that make files in one directory wait for its lock). Memory stays bounded: a directory is
 //! listed piece by piece, and the rest of its listing lies beneath what the piece brought.
 //!
-//! The calls are plain ones, on a thread per core, not the ring's: `openat` with `O_CREAT`, `mkdirat`
-//! and buffered writes on ext4 are all handed to kernel threads there, which costs more than the work of
-//! a small file. What waits for the disk goes together: cold files are read ahead, 32 at a time (see
-//! [`regular`](super::regular)), and `--fsync`'s syncs are fibers (see [`durable`](super::durable)).
+//! The calls are plain ones, on threads, not the ring's: `openat` with `O_CREAT`, `mkdirat` and buffered
+//! writes on ext4 are all handed to kernel threads there (`micro -- copy` of benches/ measures it). There
+//! are more threads than cores: making a file waits for the disk now and then, for the block of the new
+//! inode, and a cold directory or inode is read by whoever needs it. Contents of cold files are read
+//! ahead, 32 at a time (see [`regular`](super::regular)), and `--fsync`'s syncs are fibers (see
+//! [`durable`](super::durable)).
 
 use super::durable::Unsynced;
 use super::links::Links;

@@ -79,7 +79,7 @@ pub(super) const FLAGS: &[Flag] = &[
     flag('Z', "\0Z", "Ignored with a note where the kernel has no SELinux"),
     long("context", Possible("CTX"), "Likewise"),
     long("fsync", Value::None, "End with 0 only when data and directories are on the disk"),
-    long("jobs", Needed("N"), "So many threads [default: the cores, at most 8]"),
+    long("jobs", Needed("N"), "So many threads [default: 4 for each core, at most 16]"),
     long("block-size", Needed("SIZE"), "Bytes of one read and write of a large file [default: 128k]"),
     long("progress", Value::None, "Show bytes, files, rate, time left [default: on a terminal, for long copies]"),
     long("no-progress", Value::None, "Never show it"),

@@ -183,7 +183,7 @@ impl Options {
             attributes_only: false,
             posix: std::env::var_os("POSIXLY_CORRECT").is_some(),
             fsync: false,
-            jobs: cores.min(8),
+            jobs: (4 * cores).min(16),
             block_bytes: 128 << 10,
             progress: None,
             verify: false,
