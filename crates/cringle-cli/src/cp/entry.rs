@@ -341,7 +341,7 @@ impl Worker<'_> {
         }
         let as_regular = kind == libc::S_IFREG || options.as_regular && kind != libc::S_IFLNK;
         let regular = as_regular && !options.hard_link && !options.symbolic_link;
-        if options.verbose && (!regular || backup.is_some()) {
+        if options.verbose {
             self.say_copied(item, backup);
         }
         let keeps_link = options.preserve.links
@@ -351,16 +351,13 @@ impl Worker<'_> {
                 || options.follow == Follow::Always
                 || options.follow == Follow::CommandLine && item.is_top());
         if !keeps_link {
-            return self.copy_content(item, stat, new, regular, backup.is_some(), existing);
+            return self.copy_content(item, stat, new, regular, existing);
         }
         let id = sys::id(stat);
         if let Some(made) = self.shared.links.begin(id) {
-            if options.verbose && regular && backup.is_none() {
-                self.say_copied(item, None);
-            }
             return self.link_to(item, &made);
         }
-        let good = self.copy_content(item, stat, new, regular, backup.is_some(), existing);
+        let good = self.copy_content(item, stat, new, regular, existing);
         let made = Made { dir: item.dir.cloned(), name: item.target.to_owned() };
         self.shared.links.done(id, good.then_some(made));
         good
@@ -383,7 +380,6 @@ impl Worker<'_> {
         stat: &Stat,
         new: bool,
         regular: bool,
-        said: bool,
         existing: Option<Stat>,
     ) -> bool {
         let options = &self.shared.options;
@@ -394,7 +390,7 @@ impl Worker<'_> {
             return self.make_hard_link(item, existing.is_some());
         }
         if regular {
-            return self.copy_file(item, stat, new, said);
+            return self.copy_file(item, stat, new);
         }
         if sys::kind(stat) == libc::S_IFLNK {
             self.copy_link(item, stat)
@@ -403,7 +399,7 @@ impl Worker<'_> {
         }
     }
 
-    fn copy_file(&mut self, item: &Item<'_>, stat: &Stat, new: bool, said: bool) -> bool {
+    fn copy_file(&mut self, item: &Item<'_>, stat: &Stat, new: bool) -> bool {
         let follow = self.shared.options.follows(item.is_top());
         let wait = sys::kind(stat) != libc::S_IFREG;
         let opened = if wait {
@@ -416,9 +412,6 @@ impl Worker<'_> {
         let source = match opened {
             Ok(source) => source,
             Err(e) => {
-                if self.shared.options.verbose && !said {
-                    self.say_copied(item, None);
-                }
                 complain_of(&format!("cannot open {} for reading", item.quoted(Side::Source)), &e);
                 return false;
             }

@@ -47,7 +47,9 @@ pub(super) fn plan(options: &Options) -> Result<Vec<Copy>, Wrong> {
     }
     if options.no_target_directory {
         if options.target_directory.is_some() {
-            return usage("cannot combine --target-directory (-t) and --no-target-directory (-T)");
+            return Err(Wrong::Other(
+                "cannot combine --target-directory (-t) and --no-target-directory (-T)".into(),
+            ));
         }
         if names.len() > 2 {
             return usage(format!("extra operand {}", quote(&names[2])));
@@ -78,10 +80,8 @@ fn single(options: &Options, names: Vec<OsString>) -> Result<Vec<Copy>, Wrong> {
     if options.parents {
         return usage("with --parents, the destination must be a directory");
     }
-    let strip = |name: &OsString| {
-        if options.strip_slashes { without_slashes(name) } else { name.clone() }
-    };
-    Ok(vec![Copy { source: strip(&names[0]), target: names[1].clone(), below: None }])
+    // (`--strip-trailing-slashes` is for what goes into a directory, GNU's too.)
+    Ok(vec![Copy { source: names[0].clone(), target: names[1].clone(), below: None }])
 }
 
 fn into(options: &Options, names: Vec<OsString>, directory: &OsStr) -> Vec<Copy> {

@@ -152,6 +152,7 @@ impl Worker<'_> {
         target: Target,
         read: Option<usize>,
     ) -> Ended {
+        let likely = matches!(target, Target::LikelyNew);
         let opened = match target {
             Target::LikelyNew => self.make_new(item, stat, true),
             Target::New => self.make_new(item, stat, false),
@@ -162,7 +163,7 @@ impl Worker<'_> {
             Ok(None) => return Ended::Exists,
             Err(()) => return Ended::Failed,
         };
-        if self.shared.options.verbose {
+        if likely && self.shared.options.verbose {
             self.say_copied(item, None);
         }
         let (from, to) = (source.as_raw_fd(), destination.file.as_raw_fd());

@@ -1,0 +1,13 @@
+//! `cringle cp` beside GNU's `cp`: the same trees, the same words, the same status; and what it promises
+//! beyond that.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod bounds;
+mod gnu;
+mod interrupted;
+mod small;
+mod support;
+mod told;
+mod trees;
