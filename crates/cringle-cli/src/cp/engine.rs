@@ -296,7 +296,11 @@ impl<'a> Worker<'a> {
     fn finish_dir(&mut self, dir: &Arc<Dir>, below: Option<&OwnedFd>) -> Option<Arc<OwnedFd>> {
         let options = &self.shared.options;
         let keeps = options.preserve;
-        let attributes = keeps.mode || keeps.ownership || keeps.timestamps || keeps.xattr;
+        let attributes = keeps.mode
+            || keeps.ownership
+            || keeps.timestamps
+            || keeps.xattr
+            || options.no_preserve_mode;
         if !attributes && dir.final_mode.is_none() && !options.fsync {
             return None;
         }
@@ -352,6 +356,7 @@ impl<'a> Worker<'a> {
             target: target.as_raw_fd(),
             stat: &dir.stat,
             made: dir.made,
+            may_have_acl: !dir.made || dir.parent.as_ref().is_none_or(|parent| parent.gives_acl),
         };
         if !attributes::apply(options, &copied) {
             messages::fail_quietly();

@@ -598,7 +598,8 @@ impl Worker<'_> {
         } else if keeps.mode || keeps.ownership {
             0o700
         } else {
-            stat.st_mode & 0o1777
+            // The umask does not count where a default ACL does: without these bits, either way.
+            stat.st_mode & 0o1777 & !(options.umask & 0o022)
         };
         if let Err(e) = sys::mkdir_at(item.target_dir, item.target, mode) {
             complain_of(&format!("cannot create directory {}", item.quoted(Side::Target)), &e);
@@ -610,6 +611,7 @@ impl Worker<'_> {
     fn open_both(&self, item: &Item<'_>, stat: &Stat, new: bool, follow: bool) -> Option<Opened> {
         let options = &self.shared.options;
         // What we have made may lack what we need to fill it (mode 0555, a hard umask).
+        let keeps = options.preserve;
         let mut final_mode = None;
         if new && let Ok(made) = sys::stat_at(item.target_dir, item.target, false) {
             let mode = made.st_mode & 0o7777;
@@ -617,7 +619,13 @@ impl Worker<'_> {
                 final_mode = Some(mode);
                 let _ = sys::chmod_at(item.target_dir, item.target, mode | 0o700);
             }
-            if options.preserve.ownership && !options.preserve.mode && !options.no_preserve_mode {
+            if !keeps.ownership && !keeps.mode && !options.no_preserve_mode {
+                // What the mask of a default ACL took away is given back.
+                let missing = stat.st_mode & 0o022 & !options.umask & !mode;
+                if missing != 0 {
+                    final_mode = Some(mode | missing);
+                }
+            } else if keeps.ownership && !keeps.mode && !options.no_preserve_mode {
                 let wanted = stat.st_mode & 0o1777 & !options.umask;
                 final_mode = Some(wanted | mode & 0o2000);
             }
@@ -642,6 +650,8 @@ impl Worker<'_> {
         };
         let ids = (sys::stat_of(source.as_raw_fd()), sys::stat_of(target.as_raw_fd()));
         let (Ok(now), Ok(there)) = ids else { return None };
+        let gives_acl =
+            (keeps.mode || options.no_preserve_mode) && attributes::gives_acl(target.as_raw_fd());
         Some(Opened {
             source,
             target_id: sys::id(&there),
@@ -649,6 +659,7 @@ impl Worker<'_> {
             stat: now,
             made: new,
             final_mode,
+            gives_acl,
         })
     }
 }

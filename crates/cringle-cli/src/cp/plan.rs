@@ -109,7 +109,6 @@ fn into(options: &Options, names: Vec<OsString>, directory: &OsStr) -> Vec<Copy>
 pub(super) struct Parent {
     source: OsString,
     target: OsString,
-    made: bool,
     final_mode: Option<u32>,
 }
 
@@ -139,7 +138,7 @@ pub(super) fn make_parents(options: &Options, copy: &Copy) -> Option<Vec<Parent>
             return None;
         }
         let path = sys::c_string(to.as_bytes());
-        let mut parent = Parent { source: from, target: to, made: false, final_mode: None };
+        let mut parent = Parent { source: from, target: to, final_mode: None };
         match sys::stat_at(sys::CWD, &path, true) {
             Ok(there) if sys::kind(&there) == libc::S_IFDIR => {}
             Ok(_) => {
@@ -147,14 +146,22 @@ pub(super) fn make_parents(options: &Options, copy: &Copy) -> Option<Vec<Parent>
                 return None;
             }
             Err(_) => {
-                let mode = if options.no_preserve_mode { 0o777 } else { stat.st_mode & 0o1777 };
+                let keeps = options.preserve;
+                let omitted = match (keeps.ownership, keeps.mode) {
+                    (true, _) => stat.st_mode & 0o077,
+                    (false, true) => stat.st_mode & 0o022,
+                    (false, false) => 0,
+                };
+                let all = if options.no_preserve_mode { 0o777 } else { stat.st_mode & 0o1777 };
+                let mode = all & !omitted;
                 if let Err(e) = sys::mkdir_at(sys::CWD, &path, mode | 0o700) {
                     complain_of(&format!("cannot make directory {}", quote(&parent.target)), &e);
                     return None;
                 }
-                parent.made = true;
-                if mode & 0o700 != 0o700 {
-                    parent.final_mode = Some(mode & !options.umask);
+                let made = sys::stat_at(sys::CWD, &path, true).map_or(mode, |stat| stat.st_mode);
+                let wanted = made & 0o7777 & (mode | !0o700) | omitted & !options.umask;
+                if wanted != made & 0o7777 {
+                    parent.final_mode = Some(wanted);
                 }
                 if options.verbose {
                     say(&format!(
@@ -196,7 +203,9 @@ pub(super) fn finish_parents(options: &Options, parents: &[Parent]) -> bool {
                     source: source.as_raw_fd(),
                     target: target.as_raw_fd(),
                     stat: &stat,
-                    made: parent.made,
+                    // (It has its final mode below.)
+                    made: false,
+                    may_have_acl: true,
                 },
             );
         }

@@ -190,7 +190,9 @@ impl Worker<'_> {
                 }
             }
         }
-        let copied = Copied { item, source: from, target: to, stat, made: destination.made };
+        let made = destination.made;
+        let may_have_acl = !made || item.dir.is_none_or(|dir| dir.gives_acl);
+        let copied = Copied { item, source: from, target: to, stat, made, may_have_acl };
         good &= attributes::apply(&self.shared.options, &copied);
         good &= self.complete(item, destination, stat);
         if good {

@@ -290,6 +290,24 @@ pub(super) fn set_xattr(fd: RawFd, name: &CStr, value: &[u8]) -> io::Result<()> 
         .map(drop)
 }
 
+/// It is well where there is none.
+fn gone(result: io::Result<i32>) -> io::Result<()> {
+    match result {
+        Err(e) if matches!(e.raw_os_error(), Some(libc::ENODATA | libc::EOPNOTSUPP)) => Ok(()),
+        answer => answer.map(drop),
+    }
+}
+
+pub(super) fn remove_xattr(fd: RawFd, name: &CStr) -> io::Result<()> {
+    // SAFETY: the name outlives the call.
+    gone(check(unsafe { libc::fremovexattr(fd, name.as_ptr()) }))
+}
+
+pub(super) fn lremove_xattr(path: &CStr, name: &CStr) -> io::Result<()> {
+    // SAFETY: path and name outlive the call.
+    gone(check(unsafe { libc::lremovexattr(path.as_ptr(), name.as_ptr()) }))
+}
+
 pub(super) fn lset_xattr(path: &CStr, name: &CStr, value: &[u8]) -> io::Result<()> {
     // SAFETY: path, name and value outlive the call.
     check(unsafe {

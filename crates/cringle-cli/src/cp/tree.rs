@@ -66,6 +66,8 @@ pub(super) struct Dir {
     pub(super) made: bool,
     /// What it has to have in the end, where it was made with more.
     pub(super) final_mode: Option<u32>,
+    /// What is made in it gets an ACL by that alone.
+    pub(super) gives_acl: bool,
     pub(super) pending: AtomicUsize,
 }
 
@@ -76,6 +78,7 @@ pub(super) struct Opened {
     pub(super) stat: Stat,
     pub(super) made: bool,
     pub(super) final_mode: Option<u32>,
+    pub(super) gives_acl: bool,
 }
 
 impl Dir {
@@ -97,6 +100,7 @@ impl Dir {
             stat: opened.stat,
             made: opened.made,
             final_mode: opened.final_mode,
+            gives_acl: opened.gives_acl,
             pending: AtomicUsize::new(1),
         });
         // A root is kept open: there is nothing above it to open it from.

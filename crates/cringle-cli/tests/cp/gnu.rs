@@ -2,7 +2,9 @@
 
 use crate::common::*;
 use crate::support::*;
-use crate::trees::{describe, random_tree};
+use crate::trees::{ACCESS, DEFAULT, acl, describe, random_tree, set_xattr};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
@@ -42,6 +44,28 @@ fn archives_of_random_trees_are_the_same_in_full() {
         assert_eq!(of("durable"), of("gnu"), "seed {seed}");
         rsync_finds_nothing(base.path());
     }
+}
+
+#[test]
+fn what_was_there_gets_the_mode_and_the_acls_of_its_source_and_no_others() {
+    let place = place("cp-exact");
+    for (tree, mode) in [("tree", 0o700), ("there", 0o7777)] {
+        fs::create_dir_all(place.join(tree).join("sub")).unwrap();
+        fs::write(place.join(tree).join("sub/file"), tree).unwrap();
+        for name in ["", "sub", "sub/file"] {
+            let path = place.join(tree).join(name);
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+    }
+    for name in ["there", "there/sub", "there/sub/file"] {
+        set_xattr(&place.join(name), ACCESS, &acl(7, 7, 7, 7, 7));
+    }
+    set_xattr(&place.join("there/sub"), DEFAULT, &acl(7, 7, 7, 7, 7));
+    // Older than what is there, for -u: directories are met all the same.
+    copies(&place, &["-aTu", "tree", "there"]);
+    assert_eq!(fs::metadata(place.join("there")).unwrap().mode(), 0o40700);
+    copies(&place, &["-aT", "tree", "there"]);
+    assert_eq!(describe(&place.join("there"), true), describe(&place.join("tree"), true));
 }
 
 fn rsync_finds_nothing(place: &Path) {
@@ -119,7 +143,9 @@ fn a_tree_onto_a_tree_is_the_same_with_each_flag() {
     .enumerate()
     {
         let arguments = [flags, &["tree", "there"][..]].concat();
-        told += &compare("onto", &arguments, b"", Compared::Trees, |place| {
+        let keeps_mode = flags.iter().any(|flag| flag.starts_with("-a"));
+        let compared = if keeps_mode { Compared::TreesOnto } else { Compared::Trees };
+        told += &compare("onto", &arguments, b"", compared, |place| {
             random_tree(&place.join("tree"), 300 + seed as u64);
             random_tree(&place.join("there"), 300 + seed as u64 / 2);
         });

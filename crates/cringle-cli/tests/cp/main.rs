@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod acl;
 mod bounds;
 mod gnu;
 mod interrupted;

@@ -56,6 +56,31 @@ pub(crate) fn is_gnu() -> bool {
     gnu
 }
 
+/// GNU's before 9.2 sets the ACL that belongs to a mode instead of the mode, and so leaves the set-id and
+/// sticky bits that a target had and its source has not. What the later ones do is done here.
+fn keeps_old_bits() -> bool {
+    let version = Command::new("cp").arg("--version").output().unwrap().stdout;
+    let version = String::from_utf8_lossy(&version).into_owned();
+    let number = version.lines().next().unwrap_or_default().rsplit(' ').next().unwrap_or_default();
+    let mut parts = number.split('.').map(|part| part.parse().unwrap_or(0u32));
+    let version = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
+    version < (9, 2)
+}
+
+/// The same but for bits of [`keeps_old_bits`].
+fn same_but_old_bits(mine: &str, theirs: &str) -> bool {
+    let parts = |text: &str| {
+        let (mode, rest) = text.split_once(' ')?;
+        Some((u32::from_str_radix(mode, 8).ok()?, rest.to_owned()))
+    };
+    match (parts(mine), parts(theirs)) {
+        (Some((mine, rest)), Some((theirs, same))) => {
+            rest == same && theirs & !0o7000 == mine & !0o7000 && theirs & mine == mine
+        }
+        _ => false,
+    }
+}
+
 /// Whether the program is there; says so where it is not.
 pub(crate) fn has(program: &str) -> bool {
     let there = Command::new(program)
@@ -132,6 +157,8 @@ pub(crate) enum Compared {
     Words,
     /// All that is there in the end, too.
     Trees,
+    /// That, where modes are preserved onto what is there: see [`keeps_old_bits`].
+    TreesOnto,
 }
 
 /// Both on a place of their own that `make` prepared; tells what is not the same.
@@ -180,8 +207,14 @@ pub(crate) fn compare_in(
         return told;
     }
     let (mine, theirs) = (describe(&mine, false), describe(&theirs, false));
+    let old = compared == Compared::TreesOnto && keeps_old_bits();
     let names: BTreeSet<_> = mine.keys().chain(theirs.keys()).collect();
     for name in names {
+        if let (true, Some(mine), Some(theirs)) = (old, mine.get(name), theirs.get(name))
+            && same_but_old_bits(mine, theirs)
+        {
+            continue;
+        }
         let text = |tree: &BTreeMap<OsString, String>| format!("{:?}", tree.get(name));
         differ(&format!("{name:?}"), text(&mine), text(&theirs));
     }
