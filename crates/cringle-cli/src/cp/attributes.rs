@@ -160,6 +160,22 @@ fn plain_mode(options: &Options, copied: &Copied<'_>) -> bool {
     done.is_ok()
 }
 
+/// What only means something where it is: other spellings of ACLs (xfs lists its own), signatures over an
+/// inode. GNU's has the list from `/etc/xattr.conf`, which is made of these.
+fn is_for_others(name: &CStr) -> bool {
+    const BEGINNINGS: [&[u8]; 8] = [
+        b"system.nfs4",
+        b"trusted.SGI_",
+        b"xfsroot.",
+        b"user.Beagle.",
+        b"security.evm",
+        b"security.selinux",
+        b"afs.",
+        b"system.posix_acl_",
+    ];
+    BEGINNINGS.iter().any(|beginning| name.to_bytes().starts_with(beginning))
+}
+
 /// All but ACLs, which belong to the mode; whether there are any.
 fn copy_xattrs(source: RawFd, target: RawFd) -> Result<bool, (String, io::Error)> {
     let text = |name: &CStr| name.to_string_lossy().into_owned();
@@ -175,7 +191,7 @@ fn copy_xattrs(source: RawFd, target: RawFd) -> Result<bool, (String, io::Error)
             acl = true;
             continue;
         }
-        if name.to_bytes().starts_with(b"security.selinux") {
+        if is_for_others(name) {
             continue;
         }
         let copied =
@@ -258,8 +274,7 @@ fn xattrs_by_name(item: &Item<'_>) {
     let Ok(names) = sys::llist_xattrs(&source) else { return };
     for name in names.split_inclusive(|&byte| byte == 0) {
         let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
-        if name != ACCESS
-            && name != DEFAULT
+        if !is_for_others(name)
             && let Ok(value) = sys::lget_xattr(&source, name)
         {
             let _ = sys::lset_xattr(&target, name, &value);

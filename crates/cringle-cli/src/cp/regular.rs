@@ -36,6 +36,8 @@ pub(super) enum Target {
     LikelyNew,
     New,
     Existing,
+    /// The same, and there is no room for another beside it.
+    InPlace,
 }
 
 /// How it ended.
@@ -55,6 +57,19 @@ pub(super) enum Trouble {
     Grew,
     Differs,
     Stopped,
+}
+
+impl Trouble {
+    /// As with GNU's, what was written stays.
+    fn leaves_a_part(&self) -> bool {
+        !matches!(self, Trouble::Clone(_) | Trouble::Stopped)
+    }
+
+    /// The copy is what the source was, and gets its attributes. Any other is not to look like it to who
+    /// goes by times.
+    fn is_the_sources(&self) -> bool {
+        matches!(self, Trouble::Shrank | Trouble::Grew)
+    }
 }
 
 struct Destination {
@@ -156,7 +171,8 @@ impl Worker<'_> {
         let opened = match target {
             Target::LikelyNew => self.make_new(item, stat, true),
             Target::New => self.make_new(item, stat, false),
-            Target::Existing => self.open_existing(item, stat),
+            Target::Existing => self.open_existing(item, stat, true),
+            Target::InPlace => self.open_existing(item, stat, false),
         };
         let destination = match opened {
             Ok(Some(destination)) => destination,
@@ -182,10 +198,18 @@ impl Worker<'_> {
         let mut good = true;
         match data {
             Ok(bytes) => Counters::add(&self.shared.counters.bytes, bytes),
+            Err(trouble) if self.fits_in_place(&trouble, &destination) => {
+                self.give_up(item, destination);
+                return self.copy_in_place(item, source, stat);
+            }
             Err(trouble) => {
                 good = false;
-                if !self.tell(item, trouble) || destination.rename.is_some() {
+                self.tell(item, &trouble);
+                if !trouble.leaves_a_part() || destination.rename.is_some() {
                     self.give_up(item, destination);
+                    return Ended::Failed;
+                }
+                if !trouble.is_the_sources() {
                     return Ended::Failed;
                 }
             }
@@ -203,16 +227,30 @@ impl Worker<'_> {
         }
     }
 
-    /// Says what went wrong; false if what was written is not to stay.
-    fn tell(&self, item: &Item<'_>, trouble: Trouble) -> bool {
+    /// No room beside the old file: there is more without it.
+    fn fits_in_place(&self, trouble: &Trouble, destination: &Destination) -> bool {
+        let Trouble::Write(e) = trouble else { return false };
+        matches!(e.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
+            && destination.rename.as_ref().is_some_and(|rename| !rename.keep_existing)
+            && !self.shared.options.fsync
+    }
+
+    fn copy_in_place(&mut self, item: &Item<'_>, source: OwnedFd, stat: &Stat) -> Ended {
+        if let Err(e) = sys::seek(source.as_raw_fd(), 0, libc::SEEK_SET) {
+            self.tell(item, &Trouble::Read(e));
+            return Ended::Failed;
+        }
+        self.copy_regular(item, source, stat, Target::InPlace, None)
+    }
+
+    fn tell(&self, item: &Item<'_>, trouble: &Trouble) {
         let source = || item.quoted(Side::Source);
         let target = || item.quoted(Side::Target);
         match trouble {
-            Trouble::Read(e) => complain_of(&format!("error reading {}", source()), &e),
-            Trouble::Write(e) => complain_of(&format!("error writing {}", target()), &e),
+            Trouble::Read(e) => complain_of(&format!("error reading {}", source()), e),
+            Trouble::Write(e) => complain_of(&format!("error writing {}", target()), e),
             Trouble::Clone(e) => {
-                complain_of(&format!("failed to clone {} from {}", target(), source()), &e);
-                return false;
+                complain_of(&format!("failed to clone {} from {}", target(), source()), e);
             }
             Trouble::Shrank => complain(&format!("{} shrank while it was copied", source())),
             Trouble::Grew => complain(&format!(
@@ -220,9 +258,8 @@ impl Worker<'_> {
                 source()
             )),
             Trouble::Differs => complain(&format!("{} differs from {}", target(), source())),
-            Trouble::Stopped => return false,
+            Trouble::Stopped => {}
         }
-        true
     }
 
     fn give_up(&self, item: &Item<'_>, destination: Destination) {
@@ -289,7 +326,12 @@ impl Worker<'_> {
         }
     }
 
-    fn open_existing(&self, item: &Item<'_>, stat: &Stat) -> Result<Option<Destination>, ()> {
+    fn open_existing(
+        &self,
+        item: &Item<'_>,
+        stat: &Stat,
+        beside: bool,
+    ) -> Result<Option<Destination>, ()> {
         let options = &self.shared.options;
         let access = if options.verify { libc::O_RDWR } else { libc::O_WRONLY };
         let file = match sys::open_at(item.target_dir, item.target, access, 0) {
@@ -312,7 +354,7 @@ impl Worker<'_> {
         if options.attributes_only {
             return Ok(Some(Destination { file, rename: None, made: false }));
         }
-        if let Some(destination) = self.make_replacement(item, &file) {
+        if beside && let Some(destination) = self.make_replacement(item, &file) {
             return Ok(Some(destination));
         }
         // As `O_TRUNC` does: what is no regular file has no length.

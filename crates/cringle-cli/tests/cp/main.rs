@@ -8,6 +8,7 @@ mod acl;
 mod bounds;
 mod gnu;
 mod interrupted;
+mod mounts;
 mod small;
 mod support;
 mod told;
