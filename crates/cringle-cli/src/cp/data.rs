@@ -132,6 +132,16 @@ impl Transfer<'_, '_> {
         Ok(copied)
     }
 
+    /// It shrank, or it is one of those that say a page and have a line (`/sys`).
+    fn ended_early(&self, size: u64, end: u64) -> Result<u64, Trouble> {
+        let now = sys::stat_of(self.from).map_err(Trouble::Read)?.st_size as u64;
+        if now < size {
+            return Err(Trouble::Shrank);
+        }
+        sys::truncate(self.to, end).map_err(Trouble::Write)?;
+        Ok(end)
+    }
+
     /// Extent by extent.
     fn extents(&mut self, size: u64, zeros_to_holes: bool) -> Result<u64, Trouble> {
         let mut at = 0;
@@ -150,7 +160,7 @@ impl Transfer<'_, '_> {
             let copied =
                 if zeros_to_holes { self.blocks(length, true)?.0 } else { self.range(length)? };
             if copied < length {
-                return Err(Trouble::Shrank);
+                return self.ended_early(size, data + copied);
             }
             at = end;
         }

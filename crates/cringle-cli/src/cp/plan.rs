@@ -2,9 +2,10 @@
 
 use super::attributes::{self, Copied};
 use super::messages::{complain, complain_of, quote, reason, say};
-use super::options::{Options, without_slashes};
+use super::options::{Options, Replace, without_slashes};
 use super::sys;
 use super::tree::{Item, join, open_dir};
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -74,6 +75,20 @@ pub(super) fn plan(options: &Options) -> Result<Vec<Copy>, Wrong> {
         }
         Some(_) => single(options, names),
     }
+}
+
+/// So few are not worth a thread.
+const FEW: usize = 64;
+
+/// Whether the sources can be copied in any order, by several threads: nothing is asked or listed, and no
+/// two of them have one target (where the first would win).
+pub(super) fn in_any_order(options: &Options, copies: &[Copy]) -> bool {
+    let plain = !options.verbose
+        && !options.parents
+        && options.backup.is_none()
+        && options.replace != Replace::Ask;
+    let mut targets = HashSet::new();
+    plain && copies.len() >= FEW && copies.iter().all(|copy| targets.insert(&copy.target))
 }
 
 fn single(options: &Options, names: Vec<OsString>) -> Result<Vec<Copy>, Wrong> {

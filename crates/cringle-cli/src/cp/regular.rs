@@ -9,7 +9,7 @@ use super::attributes::{self, Copied};
 use super::durable::{Rename, Unsynced, put_in_place};
 use super::engine::{Counters, Worker};
 use super::messages::{complain, complain_of, say};
-use super::options::When;
+use super::options::{Follow, When};
 use super::sys::{self, Stat};
 use super::tree::{Dir, Item, Side};
 use std::ffi::CString;
@@ -85,7 +85,9 @@ impl Worker<'_> {
         let options = &self.shared.options;
         let file = open_source(item, options.follows(false)).ok()?;
         let stat = sys::stat_of(file.as_raw_fd()).ok()?;
-        let linked = options.preserve.links && stat.st_nlink > 1;
+        // Through links, a file with one name is met twice.
+        let linked =
+            options.preserve.links && (stat.st_nlink > 1 || options.follow == Follow::Always);
         if sys::kind(&stat) != libc::S_IFREG || linked {
             return None;
         }
@@ -448,8 +450,11 @@ impl Worker<'_> {
         super::data::Transfer { worker: self, from, to, stat, devices }.run()
     }
 
-    /// Reads both again from the beginning.
+    /// Reads both again from the beginning; the target from its disk, where that can be: what is written
+    /// and clean leaves the page cache.
     fn verify(&mut self, from: RawFd, to: RawFd) -> Result<(), Trouble> {
+        sys::sync_data(to).map_err(Trouble::Write)?;
+        sys::forget_cached(to);
         sys::seek(from, 0, libc::SEEK_SET).map_err(Trouble::Read)?;
         sys::seek(to, 0, libc::SEEK_SET).map_err(Trouble::Read)?;
         let half = self.buffer.len() / 2;

@@ -125,9 +125,12 @@ pub(super) fn chmod_fd(fd: RawFd, mode: u32) -> io::Result<()> {
     check(unsafe { libc::fchmod(fd, mode) }).map(drop)
 }
 
+/// Not through a symbolic link, should it be one by now: that is an error.
 pub(super) fn chmod_at(dir: RawFd, name: &CStr, mode: u32) -> io::Result<()> {
+    let file = open_at(dir, name, libc::O_PATH | libc::O_NOFOLLOW, 0)?;
+    let way = c_string(format!("/proc/self/fd/{}", file.as_raw_fd()).as_bytes());
     // SAFETY: the name outlives the call.
-    check(unsafe { libc::fchmodat(dir, name.as_ptr(), mode, 0) }).map(drop)
+    check(unsafe { libc::chmod(way.as_ptr(), mode) }).map(drop)
 }
 
 pub(super) fn chown_fd(fd: RawFd, uid: u32, gid: u32) -> io::Result<()> {
@@ -223,6 +226,21 @@ pub(super) fn clone_file(from: RawFd, to: RawFd) -> io::Result<()> {
 pub(super) fn sync_fd(fd: RawFd) -> io::Result<()> {
     // SAFETY: no pointers.
     check(unsafe { libc::fsync(fd) }).map(drop)
+}
+
+/// What cannot be synced (a device, a pipe) need not be.
+pub(super) fn sync_data(fd: RawFd) -> io::Result<()> {
+    // SAFETY: no pointers.
+    match check(unsafe { libc::fdatasync(fd) }) {
+        Err(e) if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::EROFS)) => Ok(()),
+        answer => answer.map(drop),
+    }
+}
+
+/// Has the kernel let go of the file's clean pages, so that the next read asks the disk.
+pub(super) fn forget_cached(fd: RawFd) {
+    // SAFETY: no pointers; a hint that may fail.
+    unsafe { libc::posix_fadvise(fd, 0, 0, libc::POSIX_FADV_DONTNEED) };
 }
 
 pub(super) fn close(fd: OwnedFd) -> io::Result<()> {

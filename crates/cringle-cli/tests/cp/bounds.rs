@@ -3,7 +3,7 @@
 use crate::common::*;
 use crate::support::*;
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::process::Command;
 
 #[test]
@@ -48,4 +48,37 @@ fn a_deep_tree_and_a_wide_directory_are_bounded() {
         (dir, levels) = (below, levels + 1);
     }
     assert_eq!(levels, 2000);
+}
+
+#[test]
+fn many_names_on_the_command_line_are_all_copied_and_the_first_of_two_wins() {
+    let place = place("cp-many");
+    for directory in ["in", "other", "out", "again"] {
+        fs::create_dir(place.join(directory)).unwrap();
+    }
+    let names: Vec<_> = (0..500).map(|number| format!("in/{number}")).collect();
+    for name in &names {
+        fs::write(place.join(name), name).unwrap();
+    }
+    fs::create_dir_all(place.join("in/tree/below")).unwrap();
+    fs::write(place.join("in/tree/below/file"), "in a tree").unwrap();
+    fs::hard_link(place.join("in/3"), place.join("in/same")).unwrap();
+    let mut arguments = vec!["-a", "-t", "out", "in/tree", "in/same"];
+    arguments.extend(names.iter().map(String::as_str));
+    copies(&place, &arguments);
+    for name in &names {
+        let copy = place.join(name.replace("in/", "out/"));
+        assert_eq!(&fs::read_to_string(copy).unwrap(), name);
+    }
+    assert!(place.join("out/tree/below/file").exists());
+    let inode = |name: &str| fs::metadata(place.join(name)).unwrap().ino();
+    assert_eq!(inode("out/3"), inode("out/same"));
+    // Two of one name: in turn, whoever else there is.
+    fs::write(place.join("other/7"), "too late").unwrap();
+    arguments[2] = "again";
+    arguments.push("other/7");
+    let (status, _, told) = run(&place, &arguments);
+    assert_eq!(told, "cringle cp: will not overwrite just-created 'again/7' with 'other/7'\n");
+    assert_eq!(status, Some(1));
+    assert_eq!(fs::read_to_string(place.join("again/7")).unwrap(), "in/7");
 }

@@ -7,6 +7,7 @@ mod common;
 mod acl;
 mod bounds;
 mod gnu;
+mod hostile;
 mod interrupted;
 mod mounts;
 mod small;

@@ -242,6 +242,16 @@ fn every_small_case_ends_as_gnus() {
         "-vf a dangling",
         "-v nosuch c",
         "-rv d/sub nosuch e",
+        "-rL --preserve=links a a2 la e",
+        "-rH --preserve=links la a a2 e",
+        "-aH la a a2 e",
+        "-aL la a a2 e",
+        "-aH ld la d e",
+        "-aL ld la d/sub e",
+        "-dL a a2 la e",
+        "-L --preserve=links a la e",
+        "-H --preserve=links a la a2 e",
+        "-P --preserve=links a la a2 e",
     ] {
         let arguments: Vec<_> = case.split_whitespace().collect();
         told += &compare("small", &arguments, b"", Compared::Trees, little);

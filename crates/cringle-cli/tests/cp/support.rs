@@ -8,6 +8,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -97,7 +98,10 @@ pub(crate) fn has(program: &str) -> bool {
 }
 
 /// Waits until the child has ended; false if it did not within the limit.
-fn ends(child: &Child) -> bool {
+fn ends(child: &mut Child) -> bool {
+    if child.try_wait().unwrap().is_some() {
+        return true;
+    }
     // SAFETY: no pointers; the child is not waited for yet, so that the number is its.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) };
     assert!(fd >= 0, "pidfd_open: {}", std::io::Error::last_os_error());
@@ -120,7 +124,7 @@ pub(crate) fn finish(mut child: Child, what: &str) -> Output {
         })
     }
     let (out, err) = (read(child.stdout.take()), read(child.stderr.take()));
-    let ended = ends(&child);
+    let ended = ends(&mut child);
     if !ended {
         child.kill().unwrap();
     }
@@ -170,11 +174,13 @@ pub(crate) fn compare(
     make: impl Fn(&Path),
 ) -> String {
     let base = tempfile::tempdir_in(place(&format!("cp-{test}"))).unwrap();
-    compare_in(base.path(), arguments, input, compared, make)
+    compare_in(base.path(), None, arguments, input, compared, make)
 }
 
+/// `who`: the user that they run as.
 pub(crate) fn compare_in(
     base: &Path,
+    who: Option<u32>,
     arguments: &[&str],
     input: &[u8],
     compared: Compared,
@@ -187,6 +193,9 @@ pub(crate) fn compare_in(
     }
     let run = |mut command: Command, place: &Path| {
         command.args(arguments);
+        if let Some(user) = who {
+            command.uid(user).gid(user);
+        }
         output_of(command, place, input)
     };
     let (theirs_said, mine_said) = (run(gnu(), &theirs), run(ours(), &mine));
