@@ -10,6 +10,7 @@
 //! a small file. What waits for the disk goes together: cold files are read ahead, 32 at a time (see
 //! [`regular`](super::regular)), and `--fsync`'s syncs are fibers (see [`durable`](super::durable)).
 
+use super::data::How;
 use super::durable::Unsynced;
 use super::links::Links;
 use super::messages::complain_of;
@@ -128,6 +129,8 @@ pub(super) struct Worker<'a> {
     /// Pairs of devices between which nothing can be cloned, or copied within the kernel.
     pub(super) no_clone: Vec<(u64, u64)>,
     pub(super) no_range: Vec<(u64, u64)>,
+    /// How the last file was copied.
+    pub(super) how: How,
 }
 
 impl<'a> Worker<'a> {
@@ -141,6 +144,7 @@ impl<'a> Worker<'a> {
             unsynced: Vec::new(),
             no_clone: Vec::new(),
             no_range: Vec::new(),
+            how: How::default(),
         }
     }
 

@@ -673,7 +673,7 @@ fn shown(path: &OsStr) -> String {
     if plain { path.to_string_lossy().into_owned() } else { quote(path) }
 }
 
-fn is_newer(stat: &Stat, than: &Stat) -> bool {
+pub(super) fn is_newer(stat: &Stat, than: &Stat) -> bool {
     (stat.st_mtime, stat.st_mtime_nsec) > (than.st_mtime, than.st_mtime_nsec)
 }
 

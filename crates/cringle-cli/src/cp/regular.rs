@@ -6,6 +6,7 @@
 //! over, as GNU's does. A new file is written under its name, and removed if Ctrl-C comes before its end.
 
 use super::attributes::{self, Copied};
+use super::data::How;
 use super::durable::{Rename, Unsynced, put_in_place};
 use super::engine::{Counters, Worker};
 use super::messages::{complain, complain_of, say};
@@ -198,6 +199,12 @@ impl Worker<'_> {
             }
         });
         let mut good = true;
+        if self.shared.options.debug && !self.shared.options.attributes_only && data.is_ok() {
+            let How { offload, reflink, sparse } = self.how;
+            say(&format!(
+                "copy offload: {offload}, reflink: {reflink}, sparse detection: {sparse}"
+            ));
+        }
         match data {
             Ok(bytes) => Counters::add(&self.shared.counters.bytes, bytes),
             Err(trouble) if self.fits_in_place(&trouble, &destination) => {
@@ -427,7 +434,14 @@ impl Worker<'_> {
     ) -> Result<u64, Trouble> {
         let options = &self.shared.options;
         let devices = devices(item, stat);
+        self.how = How::default();
+        if options.reflink == When::Never {
+            self.how.reflink = "no";
+        } else if self.no_clone.contains(&devices) {
+            self.how.reflink = "unsupported";
+        }
         if let Some(length) = read {
+            (self.how.offload, self.how.sparse) = ("avoided", "no");
             sys::write_all(to, &self.buffer[..length]).map_err(Trouble::Write)?;
             return Ok(length as u64);
         }
@@ -440,11 +454,16 @@ impl Worker<'_> {
             match sys::clone_file(from, to) {
                 Ok(()) => {
                     Counters::add(&self.shared.counters.cloned, 1);
+                    self.how.reflink = "yes";
                     return Ok(stat.st_size as u64);
                 }
                 Err(e) if options.reflink == When::Always => return Err(Trouble::Clone(e)),
-                Err(_) if item.dir.is_some() => self.no_clone.push(devices),
-                Err(_) => {}
+                Err(_) => {
+                    self.how.reflink = "unsupported";
+                    if item.dir.is_some() {
+                        self.no_clone.push(devices);
+                    }
+                }
             }
         }
         super::data::Transfer { worker: self, from, to, stat, devices }.run()

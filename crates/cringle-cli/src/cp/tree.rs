@@ -136,7 +136,11 @@ impl Dir {
         let mut way = vec![self];
         let mut above = self.parent.as_ref();
         let mut fd = loop {
-            let Some(dir) = above else { return Err(stale()) };
+            let Some(dir) = above else {
+                // A root that is finished: a link to what is in it is to be made.
+                let Some(root) = way.pop() else { return Err(stale()) };
+                break root.adopt(side, open_dir(sys::CWD, root.name(side), true)?)?;
+            };
             if let Some(fd) = dir.handle(side).get() {
                 break fd;
             }
@@ -148,8 +152,10 @@ impl Dir {
             let opened = open_dir(fd.as_raw_fd(), dir.name(side), follow)?;
             fd = dir.adopt(side, opened)?;
         }
-        self.handle(side).set(Some(Arc::clone(&fd)));
-        open.add(self);
+        if self.parent.is_some() {
+            self.handle(side).set(Some(Arc::clone(&fd)));
+            open.add(self);
+        }
         Ok(fd)
     }
 

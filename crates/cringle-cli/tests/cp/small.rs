@@ -21,6 +21,7 @@ fn little(place: &Path) {
     fs::write(at("d/a"), "a in d").unwrap();
     fs::create_dir(at("e")).unwrap();
     fs::create_dir(at("locked")).unwrap();
+    fs::hard_link(at("d/sub/f"), at("locked/f")).unwrap();
     symlink("a", at("la")).unwrap();
     symlink("d", at("ld")).unwrap();
     symlink("nowhere", at("dangling")).unwrap();
@@ -251,6 +252,9 @@ fn every_small_case_ends_as_gnus() {
         "-dL a a2 la e",
         "-L --preserve=links a la e",
         "-H --preserve=links a la a2 e",
+        "-a d locked e",
+        "-a locked d e",
+        "-r --preserve=links locked d/sub/f d e",
         "-P --preserve=links a la a2 e",
     ] {
         let arguments: Vec<_> = case.split_whitespace().collect();
