@@ -413,3 +413,25 @@ pub(super) fn seek_by(fd: RawFd, bytes: i64) -> io::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn a_mode_is_not_set_through_a_link() {
+        let place = tempfile::tempdir().unwrap_or_else(|e| panic!("{e}"));
+        let (file, link) = (place.path().join("file"), place.path().join("link"));
+        let mode = || std::fs::metadata(&file).map(|found| found.permissions().mode() & 0o7777);
+        std::fs::write(&file, "").unwrap_or_else(|e| panic!("{e}"));
+        symlink(&file, &link).unwrap_or_else(|e| panic!("{e}"));
+        let set = |path: &std::path::Path, mode| {
+            chmod_at(CWD, &c_string(path.as_os_str().as_bytes()), mode)
+        };
+        assert!(set(&file, 0o640).is_ok());
+        assert!(set(&link, 0o777).is_err());
+        assert_eq!(mode().ok(), Some(0o640));
+    }
+}

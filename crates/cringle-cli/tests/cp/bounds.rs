@@ -73,12 +73,23 @@ fn many_names_on_the_command_line_are_all_copied_and_the_first_of_two_wins() {
     assert!(place.join("out/tree/below/file").exists());
     let inode = |name: &str| fs::metadata(place.join(name)).unwrap().ino();
     assert_eq!(inode("out/3"), inode("out/same"));
-    // Two of one name: in turn, whoever else there is.
-    fs::write(place.join("other/7"), "too late").unwrap();
-    arguments[2] = "again";
-    arguments.push("other/7");
-    let (status, _, told) = run(&place, &arguments);
-    assert_eq!(told, "cringle cp: will not overwrite just-created 'again/7' with 'other/7'\n");
+    // Two of one name, side by side: the first wins each time, whoever else there is.
+    let mut pairs = vec!["-a".to_owned(), "-t".to_owned(), "again".to_owned()];
+    let mut refused = Vec::new();
+    for number in 0..300 {
+        let other = format!("other/{number}");
+        fs::write(place.join(&other), "too late").unwrap();
+        pairs.extend([format!("in/{number}"), other]);
+        refused.push(format!(
+            "cp: will not overwrite just-created 'again/{number}' with 'other/{number}'"
+        ));
+    }
+    refused.sort();
+    let (status, _, told) = run(&place, &pairs.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(lines(told.as_bytes()), refused);
     assert_eq!(status, Some(1));
-    assert_eq!(fs::read_to_string(place.join("again/7")).unwrap(), "in/7");
+    for number in 0..300 {
+        let copy = fs::read_to_string(place.join(format!("again/{number}"))).unwrap();
+        assert_eq!(copy, format!("in/{number}"));
+    }
 }
