@@ -1,13 +1,14 @@
 //! Mode, ownership, times and extended attributes of what was copied.
 //!
 //! In an order that lets none undo another: times, then ownership (which drops set-uid bits), then
-//! extended attributes (ACLs among them), then the mode.
+//! extended attributes, then the mode with the ACLs, which are a part of it: a target that keeps the mode
+//! has the ACLs of its source and no others, also where the directory above would give it some.
 
 use super::messages::{complain_of, quote};
 use super::options::Options;
 use super::sys::{self, Stat};
 use super::tree::{Item, Side};
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::RawFd;
 
@@ -35,12 +36,19 @@ pub(super) struct Copied<'a> {
     pub(super) stat: &'a Stat,
     /// The target was made by this copy.
     pub(super) made: bool,
+    /// It was there before, or the directory above gave it one.
+    pub(super) may_have_acl: bool,
+}
+
+/// Whether what is made in this directory gets an ACL by that.
+pub(super) fn gives_acl(directory: RawFd) -> bool {
+    sys::get_xattr(directory, DEFAULT).is_ok_and(|value| !value.is_empty())
 }
 
 /// Of a file or directory that is open on both sides. False if something is to be a failure.
 pub(super) fn apply(options: &Options, copied: &Copied<'_>) -> bool {
     let keeps = options.preserve;
-    let Copied { item, source, target, stat, made } = *copied;
+    let Copied { item, source, target, stat, made, may_have_acl } = *copied;
     let name = || item.quoted(Side::Target);
     let mut good = true;
     if keeps.timestamps
@@ -79,10 +87,12 @@ pub(super) fn apply(options: &Options, copied: &Copied<'_>) -> bool {
     if keeps.mode {
         // Set-uid bits are for the owner that they were given by.
         let mode = if owner { stat.st_mode & 0o7777 } else { stat.st_mode & 0o1777 };
-        if let Err(e) = set_mode(target, mode, has_acl.then_some(source), stat) {
+        if let Err(e) = set_mode(copied, mode, has_acl) {
             complain_of(&format!("preserving permissions for {}", name()), &e);
             good &= !options.must_preserve;
         }
+    } else if made && options.no_preserve_mode && may_have_acl {
+        good &= plain_mode(options, copied);
     } else if made && keeps.ownership && !options.no_preserve_mode && is_file(stat) {
         // It was made with less until it had its owner.
         let _ = sys::chmod_fd(target, stat.st_mode & 0o777 & !options.umask);
@@ -116,20 +126,54 @@ fn set_owner(
     if options.must_preserve { None } else { Some(false) }
 }
 
-fn set_mode(target: RawFd, mode: u32, acl_of: Option<RawFd>, stat: &Stat) -> io::Result<()> {
-    sys::chmod_fd(target, mode)?;
-    let Some(source) = acl_of else { return Ok(()) };
-    let mut names = vec![ACCESS];
-    if sys::kind(stat) == libc::S_IFDIR {
-        names.push(DEFAULT);
+fn set_mode(copied: &Copied<'_>, mode: u32, has_acl: bool) -> io::Result<()> {
+    let Copied { source, target, stat, may_have_acl, .. } = *copied;
+    let names: &[&CStr] = if is_file(stat) { &[ACCESS] } else { &[ACCESS, DEFAULT] };
+    let acl_of_source = |name| match has_acl.then(|| sys::get_xattr(source, name)) {
+        Some(Ok(value)) if !value.is_empty() => Some(value),
+        _ => None,
+    };
+    let acls = names.iter().map(|name| (*name, acl_of_source(*name))).collect::<Vec<_>>();
+    for (name, value) in &acls {
+        if value.is_none() && may_have_acl {
+            sys::remove_xattr(target, name)?;
+        }
     }
-    for name in names {
-        match sys::get_xattr(source, name) {
-            Ok(value) if !value.is_empty() => sys::set_xattr(target, name, &value)?,
-            _ => {}
+    sys::chmod_fd(target, mode)?;
+    for (name, value) in acls {
+        if let Some(value) = value {
+            sys::set_xattr(target, name, &value)?;
         }
     }
     Ok(())
+}
+
+/// `--no-preserve=mode` where the directory above gave an ACL: the mode is the umask's all the same.
+fn plain_mode(options: &Options, copied: &Copied<'_>) -> bool {
+    let Copied { item, target, stat, .. } = *copied;
+    let all = if is_file(stat) { 0o666 } else { 0o777 | stat.st_mode & 0o1000 };
+    let done = sys::remove_xattr(target, ACCESS)
+        .and_then(|()| sys::chmod_fd(target, all & !options.umask));
+    if let Err(e) = &done {
+        complain_of(&format!("preserving permissions for {}", item.quoted(Side::Target)), e);
+    }
+    done.is_ok()
+}
+
+/// What only means something where it is: other spellings of ACLs (xfs lists its own), signatures over an
+/// inode. GNU's has the list from `/etc/xattr.conf`, which is made of these.
+fn is_for_others(name: &CStr) -> bool {
+    const BEGINNINGS: [&[u8]; 8] = [
+        b"system.nfs4",
+        b"trusted.SGI_",
+        b"xfsroot.",
+        b"user.Beagle.",
+        b"security.evm",
+        b"security.selinux",
+        b"afs.",
+        b"system.posix_acl_",
+    ];
+    BEGINNINGS.iter().any(|beginning| name.to_bytes().starts_with(beginning))
 }
 
 /// All but ACLs, which belong to the mode; whether there are any.
@@ -147,7 +191,7 @@ fn copy_xattrs(source: RawFd, target: RawFd) -> Result<bool, (String, io::Error)
             acl = true;
             continue;
         }
-        if name.to_bytes().starts_with(b"security.selinux") {
+        if is_for_others(name) {
             continue;
         }
         let copied =
@@ -189,7 +233,9 @@ pub(super) fn apply_by_name(options: &Options, item: &Item<'_>, stat: &Stat) -> 
             (_, true, _) => 0o666 & !options.umask,
             _ => stat.st_mode & 0o777 & !options.umask,
         };
-        if let Err(e) = sys::chmod_at(item.target_dir, item.target, mode) {
+        let chmod = || sys::chmod_at(item.target_dir, item.target, mode);
+        let acl = keeps.mode || options.no_preserve_mode;
+        if let Err(e) = if acl { with_acl(keeps.mode, item, chmod) } else { chmod() } {
             complain_of(&format!("preserving permissions for {}", name()), &e);
             good &= !options.must_preserve;
         }
@@ -197,22 +243,38 @@ pub(super) fn apply_by_name(options: &Options, item: &Item<'_>, stat: &Stat) -> 
     good
 }
 
-/// Best effort: links and devices have `trusted.` and `security.` ones at most. The way leads through
-/// `/proc`, since these calls know no directory handles.
-fn xattrs_by_name(item: &Item<'_>) {
-    let path = |dir: RawFd, name: &CStr| {
-        if dir == sys::CWD {
-            return name.to_owned();
-        }
-        let way = [format!("/proc/self/fd/{dir}/").as_bytes(), name.to_bytes()].concat();
-        sys::c_string(&way)
+/// The way to a name, for calls that know no directory handles: through `/proc`.
+fn way(dir: RawFd, name: &CStr) -> CString {
+    if dir == sys::CWD {
+        return name.to_owned();
+    }
+    sys::c_string(&[format!("/proc/self/fd/{dir}/").as_bytes(), name.to_bytes()].concat())
+}
+
+/// The ACL of the source, or none, and the mode.
+fn with_acl(keeps: bool, item: &Item<'_>, chmod: impl Fn() -> io::Result<()>) -> io::Result<()> {
+    let target = way(item.target_dir, item.target);
+    let value = if keeps {
+        sys::lget_xattr(&way(item.source_dir, item.source), ACCESS).unwrap_or_default()
+    } else {
+        Vec::new()
     };
-    let (source, target) = (path(item.source_dir, item.source), path(item.target_dir, item.target));
+    if value.is_empty() {
+        sys::lremove_xattr(&target, ACCESS)?;
+        return chmod();
+    }
+    chmod()?;
+    sys::lset_xattr(&target, ACCESS, &value)
+}
+
+/// Best effort: links and devices have `trusted.` and `security.` ones at most.
+fn xattrs_by_name(item: &Item<'_>) {
+    let source = way(item.source_dir, item.source);
+    let target = way(item.target_dir, item.target);
     let Ok(names) = sys::llist_xattrs(&source) else { return };
     for name in names.split_inclusive(|&byte| byte == 0) {
         let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
-        if name != ACCESS
-            && name != DEFAULT
+        if !is_for_others(name)
             && let Ok(value) = sys::lget_xattr(&source, name)
         {
             let _ = sys::lset_xattr(&target, name, &value);

@@ -78,7 +78,7 @@ pub(super) fn name_for(
 ) -> io::Result<CString> {
     let path = name.to_bytes();
     let (parent, base) = split(path);
-    let simple = || sys::c_string(&[path, suffix.as_bytes()].concat());
+    let simple = || with_suffix(path, suffix.as_bytes());
     if kind == Kind::Simple {
         return Ok(simple());
     }
@@ -86,7 +86,18 @@ pub(super) fn name_for(
     if kind == Kind::Existing && highest == 0 {
         return Ok(simple());
     }
-    Ok(sys::c_string(&[path, format!(".~{}~", highest + 1).as_bytes()].concat()))
+    Ok(with_suffix(path, format!(".~{}~", highest + 1).as_bytes()))
+}
+
+/// A name that would be too long by that is cut, and gets `~` alone: as GNU's does it.
+fn with_suffix(path: &[u8], suffix: &[u8]) -> CString {
+    const LONGEST: usize = 254;
+    let (_, base) = split(path);
+    if base.len() + suffix.len() <= LONGEST {
+        return sys::c_string(&[path, suffix].concat());
+    }
+    let cut = base.len().saturating_sub(LONGEST - 1);
+    sys::c_string(&[&path[..path.len() - cut], b"~"].concat())
 }
 
 /// Gives the file its backup's name, which is returned; `None` if it is gone.
@@ -97,8 +108,11 @@ pub(super) fn make(
 ) -> io::Result<Option<CString>> {
     loop {
         let backup = name_for(kind, suffix, (dir, name))?;
-        // A numbered one replaces nothing; where another took the number, the next is tried.
-        let numbered = backup.to_bytes() != [name.to_bytes(), suffix.as_bytes()].concat();
+        // A numbered one replaces nothing; where another took the number, the next is tried. (A name
+        // that had to be cut is none.)
+        let numbered = backup.to_bytes()
+            != with_suffix(name.to_bytes(), suffix.as_bytes()).to_bytes()
+            && backup.to_bytes().starts_with(&[name.to_bytes(), b".~"].concat());
         match sys::rename_at((dir, name), (dir, &backup), numbered) {
             Ok(()) => return Ok(Some(backup)),
             Err(e) if e.raw_os_error() == Some(libc::EEXIST) && numbered => {}

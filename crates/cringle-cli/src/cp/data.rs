@@ -10,6 +10,20 @@ use super::regular::{Trouble, is_sparse, range_bytes};
 use super::sys::{self, Stat};
 use std::os::fd::RawFd;
 
+/// How the data of one file were copied, in the words of GNU's `--debug`.
+#[derive(Clone, Copy)]
+pub(super) struct How {
+    pub(super) offload: &'static str,
+    pub(super) reflink: &'static str,
+    pub(super) sparse: &'static str,
+}
+
+impl Default for How {
+    fn default() -> How {
+        How { offload: "unknown", reflink: "unknown", sparse: "unknown" }
+    }
+}
+
 /// Zeros in a row that become a hole.
 const HOLE_BYTES: usize = 4096;
 
@@ -27,11 +41,15 @@ impl Transfer<'_, '_> {
         let size = self.stat.st_size as u64;
         if sys::kind(self.stat) != libc::S_IFREG || size == 0 {
             // A device, or a file that the kernel makes up: it is as long as it is.
+            self.worker.how.sparse = if sparse == When::Always { "zeros" } else { "no" };
             return self.blocks(u64::MAX, sparse == When::Always).map(|(bytes, _)| bytes);
         }
         if sparse != When::Never && is_sparse(self.stat) {
+            let zeros = sparse == When::Always;
+            self.worker.how.sparse = if zeros { "SEEK_HOLE + zeros" } else { "SEEK_HOLE" };
             return self.extents(size, sparse == When::Always);
         }
+        self.worker.how.sparse = if sparse == When::Always { "zeros" } else { "no" };
         let copied = if sparse == When::Always {
             self.punched(size)?
         } else if size < self.worker.buffer.len() as u64 {
@@ -71,13 +89,17 @@ impl Transfer<'_, '_> {
             match sys::copy_range(self.from, self.to, part) {
                 // Some kernels say 0 of what they cannot copy: reading decides.
                 Ok(0) => break,
-                Ok(n) => copied += n as u64,
+                Ok(n) => {
+                    copied += n as u64;
+                    self.worker.how.offload = "yes";
+                }
                 Err(e) => match e.raw_os_error() {
                     Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => {
                         return Err(Trouble::Write(e));
                     }
                     Some(libc::EIO) => return Err(Trouble::Read(e)),
                     Some(libc::EXDEV | libc::ENOSYS | libc::EOPNOTSUPP) => {
+                        self.worker.how.offload = "unsupported";
                         self.worker.no_range.push(self.devices);
                     }
                     _ => break,
@@ -94,6 +116,10 @@ impl Transfer<'_, '_> {
     /// were left out as a hole.
     fn blocks(&mut self, most: u64, zeros_to_holes: bool) -> Result<(u64, u64), Trouble> {
         let (mut copied, mut hole) = (0, 0);
+        let how = &mut self.worker.how;
+        if how.offload == "unknown" {
+            how.offload = "avoided";
+        }
         while copied < most {
             self.look()?;
             let room = self.worker.buffer.len();
@@ -132,6 +158,16 @@ impl Transfer<'_, '_> {
         Ok(copied)
     }
 
+    /// It shrank, or it is one of those that say a page and have a line (`/sys`).
+    fn ended_early(&self, size: u64, end: u64) -> Result<u64, Trouble> {
+        let now = sys::stat_of(self.from).map_err(Trouble::Read)?.st_size as u64;
+        if now < size {
+            return Err(Trouble::Shrank);
+        }
+        sys::truncate(self.to, end).map_err(Trouble::Write)?;
+        Ok(end)
+    }
+
     /// Extent by extent.
     fn extents(&mut self, size: u64, zeros_to_holes: bool) -> Result<u64, Trouble> {
         let mut at = 0;
@@ -150,7 +186,7 @@ impl Transfer<'_, '_> {
             let copied =
                 if zeros_to_holes { self.blocks(length, true)?.0 } else { self.range(length)? };
             if copied < length {
-                return Err(Trouble::Shrank);
+                return self.ended_early(size, data + copied);
             }
             at = end;
         }

@@ -12,6 +12,7 @@
 //! ahead, 32 at a time (see [`regular`](super::regular)), and `--fsync`'s syncs are fibers (see
 //! [`durable`](super::durable)).
 
+use super::data::How;
 use super::durable::Unsynced;
 use super::links::Links;
 use super::messages::complain_of;
@@ -137,6 +138,8 @@ pub(super) struct Worker<'a> {
     /// Pairs of devices between which nothing can be cloned, or copied within the kernel.
     pub(super) no_clone: Vec<(u64, u64)>,
     pub(super) no_range: Vec<(u64, u64)>,
+    /// How the last file was copied.
+    pub(super) how: How,
 }
 
 impl<'a> Worker<'a> {
@@ -150,6 +153,7 @@ impl<'a> Worker<'a> {
             unsynced: Vec::new(),
             no_clone: Vec::new(),
             no_range: Vec::new(),
+            how: How::default(),
         }
     }
 
@@ -304,7 +308,11 @@ impl<'a> Worker<'a> {
     fn finish_dir(&mut self, dir: &Arc<Dir>, below: &Below) -> Below {
         let options = &self.shared.options;
         let keeps = options.preserve;
-        let attributes = keeps.mode || keeps.ownership || keeps.timestamps || keeps.xattr;
+        let attributes = keeps.mode
+            || keeps.ownership
+            || keeps.timestamps
+            || keeps.xattr
+            || options.no_preserve_mode;
         if !attributes && dir.final_mode.is_none() && !options.fsync {
             return Below::default();
         }
@@ -363,6 +371,7 @@ impl<'a> Worker<'a> {
             target: target.as_raw_fd(),
             stat: &dir.stat,
             made: dir.made,
+            may_have_acl: !dir.made || dir.parent.as_ref().is_none_or(|parent| parent.gives_acl),
         };
         if !attributes::apply(options, &copied) {
             messages::fail_quietly();

@@ -341,7 +341,7 @@ impl Worker<'_> {
         }
         let as_regular = kind == libc::S_IFREG || options.as_regular && kind != libc::S_IFLNK;
         let regular = as_regular && !options.hard_link && !options.symbolic_link;
-        if options.verbose && (!regular || backup.is_some()) {
+        if options.verbose {
             self.say_copied(item, backup);
         }
         let keeps_link = options.preserve.links
@@ -351,16 +351,13 @@ impl Worker<'_> {
                 || options.follow == Follow::Always
                 || options.follow == Follow::CommandLine && item.is_top());
         if !keeps_link {
-            return self.copy_content(item, stat, new, regular, backup.is_some(), existing);
+            return self.copy_content(item, stat, new, regular, existing);
         }
         let id = sys::id(stat);
         if let Some(made) = self.shared.links.begin(id) {
-            if options.verbose && regular && backup.is_none() {
-                self.say_copied(item, None);
-            }
             return self.link_to(item, &made);
         }
-        let good = self.copy_content(item, stat, new, regular, backup.is_some(), existing);
+        let good = self.copy_content(item, stat, new, regular, existing);
         let made = Made { dir: item.dir.cloned(), name: item.target.to_owned() };
         self.shared.links.done(id, good.then_some(made));
         good
@@ -383,7 +380,6 @@ impl Worker<'_> {
         stat: &Stat,
         new: bool,
         regular: bool,
-        said: bool,
         existing: Option<Stat>,
     ) -> bool {
         let options = &self.shared.options;
@@ -394,7 +390,7 @@ impl Worker<'_> {
             return self.make_hard_link(item, existing.is_some());
         }
         if regular {
-            return self.copy_file(item, stat, new, said);
+            return self.copy_file(item, stat, new);
         }
         if sys::kind(stat) == libc::S_IFLNK {
             self.copy_link(item, stat)
@@ -403,7 +399,7 @@ impl Worker<'_> {
         }
     }
 
-    fn copy_file(&mut self, item: &Item<'_>, stat: &Stat, new: bool, said: bool) -> bool {
+    fn copy_file(&mut self, item: &Item<'_>, stat: &Stat, new: bool) -> bool {
         let follow = self.shared.options.follows(item.is_top());
         let wait = sys::kind(stat) != libc::S_IFREG;
         let opened = if wait {
@@ -416,9 +412,6 @@ impl Worker<'_> {
         let source = match opened {
             Ok(source) => source,
             Err(e) => {
-                if self.shared.options.verbose && !said {
-                    self.say_copied(item, None);
-                }
                 complain_of(&format!("cannot open {} for reading", item.quoted(Side::Source)), &e);
                 return false;
             }
@@ -605,7 +598,8 @@ impl Worker<'_> {
         } else if keeps.mode || keeps.ownership {
             0o700
         } else {
-            stat.st_mode & 0o1777
+            // The umask does not count where a default ACL does: without these bits, either way.
+            stat.st_mode & 0o1777 & !(options.umask & 0o022)
         };
         if let Err(e) = sys::mkdir_at(item.target_dir, item.target, mode) {
             complain_of(&format!("cannot create directory {}", item.quoted(Side::Target)), &e);
@@ -617,6 +611,7 @@ impl Worker<'_> {
     fn open_both(&self, item: &Item<'_>, stat: &Stat, new: bool, follow: bool) -> Option<Opened> {
         let options = &self.shared.options;
         // What we have made may lack what we need to fill it (mode 0555, a hard umask).
+        let keeps = options.preserve;
         let mut final_mode = None;
         if new && let Ok(made) = sys::stat_at(item.target_dir, item.target, false) {
             let mode = made.st_mode & 0o7777;
@@ -624,7 +619,13 @@ impl Worker<'_> {
                 final_mode = Some(mode);
                 let _ = sys::chmod_at(item.target_dir, item.target, mode | 0o700);
             }
-            if options.preserve.ownership && !options.preserve.mode && !options.no_preserve_mode {
+            if !keeps.ownership && !keeps.mode && !options.no_preserve_mode {
+                // What the mask of a default ACL took away is given back.
+                let missing = stat.st_mode & 0o022 & !options.umask & !mode;
+                if missing != 0 {
+                    final_mode = Some(mode | missing);
+                }
+            } else if keeps.ownership && !keeps.mode && !options.no_preserve_mode {
                 let wanted = stat.st_mode & 0o1777 & !options.umask;
                 final_mode = Some(wanted | mode & 0o2000);
             }
@@ -649,6 +650,8 @@ impl Worker<'_> {
         };
         let ids = (sys::stat_of(source.as_raw_fd()), sys::stat_of(target.as_raw_fd()));
         let (Ok(now), Ok(there)) = ids else { return None };
+        let gives_acl =
+            (keeps.mode || options.no_preserve_mode) && attributes::gives_acl(target.as_raw_fd());
         Some(Opened {
             source,
             target_id: sys::id(&there),
@@ -656,6 +659,7 @@ impl Worker<'_> {
             stat: now,
             made: new,
             final_mode,
+            gives_acl,
         })
     }
 }
@@ -669,7 +673,7 @@ fn shown(path: &OsStr) -> String {
     if plain { path.to_string_lossy().into_owned() } else { quote(path) }
 }
 
-fn is_newer(stat: &Stat, than: &Stat) -> bool {
+pub(super) fn is_newer(stat: &Stat, than: &Stat) -> bool {
     (stat.st_mtime, stat.st_mtime_nsec) > (than.st_mtime, than.st_mtime_nsec)
 }
 

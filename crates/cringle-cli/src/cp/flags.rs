@@ -7,12 +7,18 @@ use std::path::PathBuf;
 const AFTER: &str = "\
 Examples:
   cringle cp -a photos /mnt/backup            a tree as it is: modes, times, links, attributes
+  cringle cp -a --dry-run photos /mnt/backup  what would be copied, overwritten, refused
+  cringle cp -au photos /mnt/backup           only what is newer than what is there
   cringle cp -r --fsync db /mnt/safe          on the disk, directories too, before it ends with 0
   cringle cp -r --verify --json - a b | jq .bytes
   ln -s $(which cringle) ~/bin/cp             called as cp, it is cp
 
 ATTRIBUTES: mode, ownership, timestamps, links, context, xattr, all.
 Backups: none, simple, existing, numbered; VERSION_CONTROL and SIMPLE_BACKUP_SUFFIX are heeded.
+
+Ctrl-C: a file that was there is the old one or the new one, a new one that is half done is removed, and
+the last line says how far it came. A second Ctrl-C ends it at once.
+Full disk: what could not be written is told by name, the rest is tried, and the status is 1.
 
 Exit status: 0 all copied, 1 something was not, or wrong usage, 130 interrupted.";
 
@@ -50,7 +56,7 @@ pub(super) const FLAGS: &[Flag] = &[
     flag('b', "\0b", "As --backup, without a value"),
     long("copy-contents", Value::None, "With -r, read special files as if they were regular ones"),
     flag('d', "\0d", "As --no-dereference --preserve=links"),
-    long("debug", Value::None, "Say how each file was copied; implies -v"),
+    long("debug", Value::None, "Say how each file was copied (offload, reflink, sparse); implies -v"),
     flag('f', "force", "Where a target cannot be opened, remove it and try again"),
     flag('H', "\0H", "Follow symbolic links of the command line"),
     flag('i', "interactive", "Ask before replacing"),
@@ -78,14 +84,14 @@ pub(super) const FLAGS: &[Flag] = &[
     flag('x', "one-file-system", "Stay on the file system of SOURCE"),
     flag('Z', "\0Z", "Ignored with a note where the kernel has no SELinux"),
     long("context", Possible("CTX"), "Likewise"),
-    long("fsync", Value::None, "End with 0 only when data and directories are on the disk"),
+    long("fsync", Value::None, "End with 0 only when data and directories are on the disk; no name before its data"),
     long("jobs", Needed("N"), "So many threads [default: 4 for each core, at most 16]"),
     long("block-size", Needed("SIZE"), "Bytes of one read and write of a large file [default: 128k]"),
     long("progress", Value::None, "Show bytes, files, rate, time left [default: on a terminal, for long copies]"),
     long("no-progress", Value::None, "Never show it"),
-    long("verify", Value::None, "Read back what was written, and compare"),
+    long("verify", Value::None, "Compare each copy with its source: read from the disk, not the cache, where the file system lets go of it"),
     long("json", Needed("FILE"), "A summary as JSON; - is standard output"),
-    long("dry-run", Value::None, "Say what would be copied, change nothing"),
+    long("dry-run", Value::None, "Say what would be copied, and what becomes of what is there; change nothing"),
     long("help", Value::None, "Print this help"),
     long("version", Value::None, "Print the version"),
 ];

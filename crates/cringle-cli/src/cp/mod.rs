@@ -41,7 +41,8 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Instant;
 use tree::Item;
 
@@ -181,34 +182,18 @@ fn watch(stop: &Arc<AtomicBool>) -> io::Result<()> {
 }
 
 fn with_workers(shared: &Shared, copies: &[Copy]) -> io::Result<()> {
+    let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
-        let first =
-            std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, || {
-                in_runtime(shared, || {
-                    let mut worker = Worker::new(shared, 0);
-                    let mut helped = false;
-                    for copy in copies {
-                        if shared.stopped() {
-                            break;
-                        }
-                        top(&mut worker, copy, &mut || {
-                            if std::mem::replace(&mut helped, true) {
-                                return;
-                            }
-                            for index in 1..shared.options.jobs {
-                                let help = move || {
-                                    in_runtime(shared, || Worker::new(shared, index).help())
-                                };
-                                let builder = std::thread::Builder::new().stack_size(STACK_BYTES);
-                                // One fewer is slower, not wrong.
-                                let _ = builder.spawn_scoped(scope, help);
-                            }
-                        });
-                    }
-                    worker.settle();
-                    shared.finish();
-                })
-            })?;
+        let first = if plan::in_any_order(&shared.options, copies) {
+            let next = &next;
+            for index in 1..shared.options.jobs {
+                // One fewer is slower, not wrong.
+                let _ = spawn(scope, shared, move || several(shared, index, copies, next));
+            }
+            spawn(scope, shared, move || several(shared, 0, copies, next))?
+        } else {
+            spawn(scope, shared, move || in_turn(shared, copies, scope))?
+        };
         // A panic has been told; the status must not be 0.
         if first.join().is_err() {
             shared.finish();
@@ -216,6 +201,49 @@ fn with_workers(shared: &Shared, copies: &[Copy]) -> io::Result<()> {
         }
         Ok(())
     })
+}
+
+fn spawn<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    shared: &'scope Shared,
+    work: impl FnOnce() + Send + 'scope,
+) -> io::Result<ScopedJoinHandle<'scope, ()>> {
+    let builder = std::thread::Builder::new().stack_size(STACK_BYTES);
+    builder.spawn_scoped(scope, move || in_runtime(shared, work))
+}
+
+/// Takes the next source that nobody has, until there is none.
+fn several(shared: &Shared, index: usize, copies: &[Copy], next: &AtomicUsize) {
+    let mut worker = Worker::new(shared, index);
+    while let Some(copy) = copies.get(next.fetch_add(1, Ordering::Relaxed))
+        && !shared.stopped()
+    {
+        top(&mut worker, copy, &mut || {});
+    }
+    worker.finish_roots();
+    worker.settle();
+}
+
+/// One source after the other; the others help with the directories.
+fn in_turn<'scope>(shared: &'scope Shared, copies: &[Copy], scope: &'scope Scope<'scope, '_>) {
+    let mut worker = Worker::new(shared, 0);
+    let mut helped = false;
+    for copy in copies {
+        if shared.stopped() {
+            break;
+        }
+        top(&mut worker, copy, &mut || {
+            if std::mem::replace(&mut helped, true) {
+                return;
+            }
+            for index in 1..shared.options.jobs {
+                // One fewer is slower, not wrong.
+                let _ = spawn(scope, shared, move || Worker::new(shared, index).help());
+            }
+        });
+    }
+    worker.settle();
+    shared.finish();
 }
 
 /// With `--fsync` the worker is a fiber, so that its syncs can be.

@@ -2,9 +2,10 @@
 
 use super::attributes::{self, Copied};
 use super::messages::{complain, complain_of, quote, reason, say};
-use super::options::{Options, without_slashes};
+use super::options::{Options, Replace, without_slashes};
 use super::sys;
 use super::tree::{Item, join, open_dir};
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -47,7 +48,9 @@ pub(super) fn plan(options: &Options) -> Result<Vec<Copy>, Wrong> {
     }
     if options.no_target_directory {
         if options.target_directory.is_some() {
-            return usage("cannot combine --target-directory (-t) and --no-target-directory (-T)");
+            return Err(Wrong::Other(
+                "cannot combine --target-directory (-t) and --no-target-directory (-T)".into(),
+            ));
         }
         if names.len() > 2 {
             return usage(format!("extra operand {}", quote(&names[2])));
@@ -74,14 +77,26 @@ pub(super) fn plan(options: &Options) -> Result<Vec<Copy>, Wrong> {
     }
 }
 
+/// So few are not worth a thread.
+const FEW: usize = 64;
+
+/// Whether the sources can be copied in any order, by several threads: nothing is asked or listed, and no
+/// two of them have one target (where the first would win).
+pub(super) fn in_any_order(options: &Options, copies: &[Copy]) -> bool {
+    let plain = !options.verbose
+        && !options.parents
+        && options.backup.is_none()
+        && options.replace != Replace::Ask;
+    let mut targets = HashSet::new();
+    plain && copies.len() >= FEW && copies.iter().all(|copy| targets.insert(&copy.target))
+}
+
 fn single(options: &Options, names: Vec<OsString>) -> Result<Vec<Copy>, Wrong> {
     if options.parents {
         return usage("with --parents, the destination must be a directory");
     }
-    let strip = |name: &OsString| {
-        if options.strip_slashes { without_slashes(name) } else { name.clone() }
-    };
-    Ok(vec![Copy { source: strip(&names[0]), target: names[1].clone(), below: None }])
+    // (`--strip-trailing-slashes` is for what goes into a directory, GNU's too.)
+    Ok(vec![Copy { source: names[0].clone(), target: names[1].clone(), below: None }])
 }
 
 fn into(options: &Options, names: Vec<OsString>, directory: &OsStr) -> Vec<Copy> {
@@ -109,7 +124,6 @@ fn into(options: &Options, names: Vec<OsString>, directory: &OsStr) -> Vec<Copy>
 pub(super) struct Parent {
     source: OsString,
     target: OsString,
-    made: bool,
     final_mode: Option<u32>,
 }
 
@@ -139,7 +153,7 @@ pub(super) fn make_parents(options: &Options, copy: &Copy) -> Option<Vec<Parent>
             return None;
         }
         let path = sys::c_string(to.as_bytes());
-        let mut parent = Parent { source: from, target: to, made: false, final_mode: None };
+        let mut parent = Parent { source: from, target: to, final_mode: None };
         match sys::stat_at(sys::CWD, &path, true) {
             Ok(there) if sys::kind(&there) == libc::S_IFDIR => {}
             Ok(_) => {
@@ -147,14 +161,22 @@ pub(super) fn make_parents(options: &Options, copy: &Copy) -> Option<Vec<Parent>
                 return None;
             }
             Err(_) => {
-                let mode = if options.no_preserve_mode { 0o777 } else { stat.st_mode & 0o1777 };
+                let keeps = options.preserve;
+                let omitted = match (keeps.ownership, keeps.mode) {
+                    (true, _) => stat.st_mode & 0o077,
+                    (false, true) => stat.st_mode & 0o022,
+                    (false, false) => 0,
+                };
+                let all = if options.no_preserve_mode { 0o777 } else { stat.st_mode & 0o1777 };
+                let mode = all & !omitted;
                 if let Err(e) = sys::mkdir_at(sys::CWD, &path, mode | 0o700) {
                     complain_of(&format!("cannot make directory {}", quote(&parent.target)), &e);
                     return None;
                 }
-                parent.made = true;
-                if mode & 0o700 != 0o700 {
-                    parent.final_mode = Some(mode & !options.umask);
+                let made = sys::stat_at(sys::CWD, &path, true).map_or(mode, |stat| stat.st_mode);
+                let wanted = made & 0o7777 & (mode | !0o700) | omitted & !options.umask;
+                if wanted != made & 0o7777 {
+                    parent.final_mode = Some(wanted);
                 }
                 if options.verbose {
                     say(&format!(
@@ -196,7 +218,9 @@ pub(super) fn finish_parents(options: &Options, parents: &[Parent]) -> bool {
                     source: source.as_raw_fd(),
                     target: target.as_raw_fd(),
                     stat: &stat,
-                    made: parent.made,
+                    // (It has its final mode below.)
+                    made: false,
+                    may_have_acl: true,
                 },
             );
         }

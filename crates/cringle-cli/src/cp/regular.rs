@@ -6,10 +6,11 @@
 //! over, as GNU's does. A new file is written under its name, and removed if Ctrl-C comes before its end.
 
 use super::attributes::{self, Copied};
+use super::data::How;
 use super::durable::{Rename, Unsynced, put_in_place};
 use super::engine::{Counters, Worker};
 use super::messages::{complain, complain_of, say};
-use super::options::When;
+use super::options::{Follow, When};
 use super::sys::{self, Stat};
 use super::tree::{Dir, Item, Side};
 use std::ffi::CString;
@@ -36,6 +37,8 @@ pub(super) enum Target {
     LikelyNew,
     New,
     Existing,
+    /// The same, and there is no room for another beside it.
+    InPlace,
 }
 
 /// How it ended.
@@ -57,6 +60,19 @@ pub(super) enum Trouble {
     Stopped,
 }
 
+impl Trouble {
+    /// As with GNU's, what was written stays.
+    fn leaves_a_part(&self) -> bool {
+        !matches!(self, Trouble::Clone(_) | Trouble::Stopped)
+    }
+
+    /// The copy is what the source was, and gets its attributes. Any other is not to look like it to who
+    /// goes by times.
+    fn is_the_sources(&self) -> bool {
+        matches!(self, Trouble::Shrank | Trouble::Grew)
+    }
+}
+
 struct Destination {
     file: OwnedFd,
     rename: Option<Rename>,
@@ -70,7 +86,9 @@ impl Worker<'_> {
         let options = &self.shared.options;
         let file = open_source(item, options.follows(false)).ok()?;
         let stat = sys::stat_of(file.as_raw_fd()).ok()?;
-        let linked = options.preserve.links && stat.st_nlink > 1;
+        // Through links, a file with one name is met twice.
+        let linked =
+            options.preserve.links && (stat.st_nlink > 1 || options.follow == Follow::Always);
         if sys::kind(&stat) != libc::S_IFREG || linked {
             return None;
         }
@@ -152,17 +170,19 @@ impl Worker<'_> {
         target: Target,
         read: Option<usize>,
     ) -> Ended {
+        let likely = matches!(target, Target::LikelyNew);
         let opened = match target {
             Target::LikelyNew => self.make_new(item, stat, true),
             Target::New => self.make_new(item, stat, false),
-            Target::Existing => self.open_existing(item, stat),
+            Target::Existing => self.open_existing(item, stat, true),
+            Target::InPlace => self.open_existing(item, stat, false),
         };
         let destination = match opened {
             Ok(Some(destination)) => destination,
             Ok(None) => return Ended::Exists,
             Err(()) => return Ended::Failed,
         };
-        if self.shared.options.verbose {
+        if likely && self.shared.options.verbose {
             self.say_copied(item, None);
         }
         let (from, to) = (source.as_raw_fd(), destination.file.as_raw_fd());
@@ -179,17 +199,33 @@ impl Worker<'_> {
             }
         });
         let mut good = true;
+        if self.shared.options.debug && !self.shared.options.attributes_only && data.is_ok() {
+            let How { offload, reflink, sparse } = self.how;
+            say(&format!(
+                "copy offload: {offload}, reflink: {reflink}, sparse detection: {sparse}"
+            ));
+        }
         match data {
             Ok(bytes) => Counters::add(&self.shared.counters.bytes, bytes),
+            Err(trouble) if self.fits_in_place(&trouble, &destination) => {
+                self.give_up(item, destination);
+                return self.copy_in_place(item, source, stat);
+            }
             Err(trouble) => {
                 good = false;
-                if !self.tell(item, trouble) || destination.rename.is_some() {
+                self.tell(item, &trouble);
+                if !trouble.leaves_a_part() || destination.rename.is_some() {
                     self.give_up(item, destination);
+                    return Ended::Failed;
+                }
+                if !trouble.is_the_sources() {
                     return Ended::Failed;
                 }
             }
         }
-        let copied = Copied { item, source: from, target: to, stat, made: destination.made };
+        let made = destination.made;
+        let may_have_acl = !made || item.dir.is_none_or(|dir| dir.gives_acl);
+        let copied = Copied { item, source: from, target: to, stat, made, may_have_acl };
         good &= attributes::apply(&self.shared.options, &copied);
         good &= self.complete(item, destination, stat);
         if good {
@@ -200,16 +236,30 @@ impl Worker<'_> {
         }
     }
 
-    /// Says what went wrong; false if what was written is not to stay.
-    fn tell(&self, item: &Item<'_>, trouble: Trouble) -> bool {
+    /// No room beside the old file: there is more without it.
+    fn fits_in_place(&self, trouble: &Trouble, destination: &Destination) -> bool {
+        let Trouble::Write(e) = trouble else { return false };
+        matches!(e.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
+            && destination.rename.as_ref().is_some_and(|rename| !rename.keep_existing)
+            && !self.shared.options.fsync
+    }
+
+    fn copy_in_place(&mut self, item: &Item<'_>, source: OwnedFd, stat: &Stat) -> Ended {
+        if let Err(e) = sys::seek(source.as_raw_fd(), 0, libc::SEEK_SET) {
+            self.tell(item, &Trouble::Read(e));
+            return Ended::Failed;
+        }
+        self.copy_regular(item, source, stat, Target::InPlace, None)
+    }
+
+    fn tell(&self, item: &Item<'_>, trouble: &Trouble) {
         let source = || item.quoted(Side::Source);
         let target = || item.quoted(Side::Target);
         match trouble {
-            Trouble::Read(e) => complain_of(&format!("error reading {}", source()), &e),
-            Trouble::Write(e) => complain_of(&format!("error writing {}", target()), &e),
+            Trouble::Read(e) => complain_of(&format!("error reading {}", source()), e),
+            Trouble::Write(e) => complain_of(&format!("error writing {}", target()), e),
             Trouble::Clone(e) => {
-                complain_of(&format!("failed to clone {} from {}", target(), source()), &e);
-                return false;
+                complain_of(&format!("failed to clone {} from {}", target(), source()), e);
             }
             Trouble::Shrank => complain(&format!("{} shrank while it was copied", source())),
             Trouble::Grew => complain(&format!(
@@ -217,9 +267,8 @@ impl Worker<'_> {
                 source()
             )),
             Trouble::Differs => complain(&format!("{} differs from {}", target(), source())),
-            Trouble::Stopped => return false,
+            Trouble::Stopped => {}
         }
-        true
     }
 
     fn give_up(&self, item: &Item<'_>, destination: Destination) {
@@ -286,7 +335,12 @@ impl Worker<'_> {
         }
     }
 
-    fn open_existing(&self, item: &Item<'_>, stat: &Stat) -> Result<Option<Destination>, ()> {
+    fn open_existing(
+        &self,
+        item: &Item<'_>,
+        stat: &Stat,
+        beside: bool,
+    ) -> Result<Option<Destination>, ()> {
         let options = &self.shared.options;
         let access = if options.verify { libc::O_RDWR } else { libc::O_WRONLY };
         let file = match sys::open_at(item.target_dir, item.target, access, 0) {
@@ -309,7 +363,7 @@ impl Worker<'_> {
         if options.attributes_only {
             return Ok(Some(Destination { file, rename: None, made: false }));
         }
-        if let Some(destination) = self.make_replacement(item, &file) {
+        if beside && let Some(destination) = self.make_replacement(item, &file) {
             return Ok(Some(destination));
         }
         // As `O_TRUNC` does: what is no regular file has no length.
@@ -380,7 +434,14 @@ impl Worker<'_> {
     ) -> Result<u64, Trouble> {
         let options = &self.shared.options;
         let devices = devices(item, stat);
+        self.how = How::default();
+        if options.reflink == When::Never {
+            self.how.reflink = "no";
+        } else if self.no_clone.contains(&devices) {
+            self.how.reflink = "unsupported";
+        }
         if let Some(length) = read {
+            (self.how.offload, self.how.sparse) = ("avoided", "no");
             sys::write_all(to, &self.buffer[..length]).map_err(Trouble::Write)?;
             return Ok(length as u64);
         }
@@ -393,18 +454,26 @@ impl Worker<'_> {
             match sys::clone_file(from, to) {
                 Ok(()) => {
                     Counters::add(&self.shared.counters.cloned, 1);
+                    self.how.reflink = "yes";
                     return Ok(stat.st_size as u64);
                 }
                 Err(e) if options.reflink == When::Always => return Err(Trouble::Clone(e)),
-                Err(_) if item.dir.is_some() => self.no_clone.push(devices),
-                Err(_) => {}
+                Err(_) => {
+                    self.how.reflink = "unsupported";
+                    if item.dir.is_some() {
+                        self.no_clone.push(devices);
+                    }
+                }
             }
         }
         super::data::Transfer { worker: self, from, to, stat, devices }.run()
     }
 
-    /// Reads both again from the beginning.
+    /// Reads both again from the beginning; the target from its disk, where that can be: what is written
+    /// and clean leaves the page cache.
     fn verify(&mut self, from: RawFd, to: RawFd) -> Result<(), Trouble> {
+        sys::sync_data(to).map_err(Trouble::Write)?;
+        sys::forget_cached(to);
         sys::seek(from, 0, libc::SEEK_SET).map_err(Trouble::Read)?;
         sys::seek(to, 0, libc::SEEK_SET).map_err(Trouble::Read)?;
         let half = self.buffer.len() / 2;

@@ -125,9 +125,12 @@ pub(super) fn chmod_fd(fd: RawFd, mode: u32) -> io::Result<()> {
     check(unsafe { libc::fchmod(fd, mode) }).map(drop)
 }
 
+/// Not through a symbolic link, should it be one by now: that is an error.
 pub(super) fn chmod_at(dir: RawFd, name: &CStr, mode: u32) -> io::Result<()> {
+    let file = open_at(dir, name, libc::O_PATH | libc::O_NOFOLLOW, 0)?;
+    let way = c_string(format!("/proc/self/fd/{}", file.as_raw_fd()).as_bytes());
     // SAFETY: the name outlives the call.
-    check(unsafe { libc::fchmodat(dir, name.as_ptr(), mode, 0) }).map(drop)
+    check(unsafe { libc::chmod(way.as_ptr(), mode) }).map(drop)
 }
 
 pub(super) fn chown_fd(fd: RawFd, uid: u32, gid: u32) -> io::Result<()> {
@@ -225,6 +228,21 @@ pub(super) fn sync_fd(fd: RawFd) -> io::Result<()> {
     check(unsafe { libc::fsync(fd) }).map(drop)
 }
 
+/// What cannot be synced (a device, a pipe) need not be.
+pub(super) fn sync_data(fd: RawFd) -> io::Result<()> {
+    // SAFETY: no pointers.
+    match check(unsafe { libc::fdatasync(fd) }) {
+        Err(e) if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::EROFS)) => Ok(()),
+        answer => answer.map(drop),
+    }
+}
+
+/// Has the kernel let go of the file's clean pages, so that the next read asks the disk.
+pub(super) fn forget_cached(fd: RawFd) {
+    // SAFETY: no pointers; a hint that may fail.
+    unsafe { libc::posix_fadvise(fd, 0, 0, libc::POSIX_FADV_DONTNEED) };
+}
+
 pub(super) fn close(fd: OwnedFd) -> io::Result<()> {
     use std::os::fd::IntoRawFd;
     // SAFETY: the number was owned, and is given up here.
@@ -252,6 +270,11 @@ pub(super) fn effective_user() -> u32 {
 pub(super) fn writable_at(dir: RawFd, name: &CStr) -> bool {
     // SAFETY: the name outlives the call.
     unsafe { libc::faccessat(dir, name.as_ptr(), libc::W_OK, libc::AT_EACCESS) == 0 }
+}
+
+pub(super) fn accessible(path: &CStr, how: i32) -> bool {
+    // SAFETY: the path outlives the call.
+    unsafe { libc::faccessat(CWD, path.as_ptr(), how, libc::AT_EACCESS) == 0 }
 }
 
 /// The names of the extended attributes, each ended by a zero byte.
@@ -288,6 +311,24 @@ pub(super) fn set_xattr(fd: RawFd, name: &CStr, value: &[u8]) -> io::Result<()> 
     // SAFETY: name and value outlive the call.
     check(unsafe { libc::fsetxattr(fd, name.as_ptr(), value.as_ptr().cast(), value.len(), 0) })
         .map(drop)
+}
+
+/// It is well where there is none.
+fn gone(result: io::Result<i32>) -> io::Result<()> {
+    match result {
+        Err(e) if matches!(e.raw_os_error(), Some(libc::ENODATA | libc::EOPNOTSUPP)) => Ok(()),
+        answer => answer.map(drop),
+    }
+}
+
+pub(super) fn remove_xattr(fd: RawFd, name: &CStr) -> io::Result<()> {
+    // SAFETY: the name outlives the call.
+    gone(check(unsafe { libc::fremovexattr(fd, name.as_ptr()) }))
+}
+
+pub(super) fn lremove_xattr(path: &CStr, name: &CStr) -> io::Result<()> {
+    // SAFETY: path and name outlive the call.
+    gone(check(unsafe { libc::lremovexattr(path.as_ptr(), name.as_ptr()) }))
 }
 
 pub(super) fn lset_xattr(path: &CStr, name: &CStr, value: &[u8]) -> io::Result<()> {
@@ -371,4 +412,26 @@ pub(super) fn seek_by(fd: RawFd, bytes: i64) -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn a_mode_is_not_set_through_a_link() {
+        let place = tempfile::tempdir().unwrap_or_else(|e| panic!("{e}"));
+        let (file, link) = (place.path().join("file"), place.path().join("link"));
+        let mode = || std::fs::metadata(&file).map(|found| found.permissions().mode() & 0o7777);
+        std::fs::write(&file, "").unwrap_or_else(|e| panic!("{e}"));
+        symlink(&file, &link).unwrap_or_else(|e| panic!("{e}"));
+        let set = |path: &std::path::Path, mode| {
+            chmod_at(CWD, &c_string(path.as_os_str().as_bytes()), mode)
+        };
+        assert!(set(&file, 0o640).is_ok());
+        assert!(set(&link, 0o777).is_err());
+        assert_eq!(mode().ok(), Some(0o640));
+    }
 }

@@ -66,6 +66,8 @@ pub(super) struct Dir {
     pub(super) made: bool,
     /// What it has to have in the end, where it was made with more.
     pub(super) final_mode: Option<u32>,
+    /// What is made in it gets an ACL by that alone.
+    pub(super) gives_acl: bool,
     pub(super) pending: AtomicUsize,
 }
 
@@ -76,6 +78,7 @@ pub(super) struct Opened {
     pub(super) stat: Stat,
     pub(super) made: bool,
     pub(super) final_mode: Option<u32>,
+    pub(super) gives_acl: bool,
 }
 
 impl Dir {
@@ -97,6 +100,7 @@ impl Dir {
             stat: opened.stat,
             made: opened.made,
             final_mode: opened.final_mode,
+            gives_acl: opened.gives_acl,
             pending: AtomicUsize::new(1),
         });
         // A root is kept open: there is nothing above it to open it from.
@@ -132,7 +136,11 @@ impl Dir {
         let mut way = vec![self];
         let mut above = self.parent.as_ref();
         let mut fd = loop {
-            let Some(dir) = above else { return Err(stale()) };
+            let Some(dir) = above else {
+                // A root that is finished: a link to what is in it is to be made.
+                let Some(root) = way.pop() else { return Err(stale()) };
+                break root.adopt(side, open_dir(sys::CWD, root.name(side), true)?)?;
+            };
             if let Some(fd) = dir.handle(side).get() {
                 break fd;
             }
@@ -144,8 +152,10 @@ impl Dir {
             let opened = open_dir(fd.as_raw_fd(), dir.name(side), follow)?;
             fd = dir.adopt(side, opened)?;
         }
-        self.handle(side).set(Some(Arc::clone(&fd)));
-        open.add(self);
+        if self.parent.is_some() {
+            self.handle(side).set(Some(Arc::clone(&fd)));
+            open.add(self);
+        }
         Ok(fd)
     }
 

@@ -1,0 +1,76 @@
+//! ACLs: those of the source where the mode is preserved, those that the directory gives where it is not.
+
+use crate::support::*;
+use crate::trees::{ACCESS, DEFAULT, acl, describe, mkfifo, set_xattr};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// A tree, and a directory that gives ACLs to what is made in it. False where there are no ACLs.
+fn with_default_acl(place: &Path) -> bool {
+    for tree in ["tree", "there"] {
+        fs::create_dir_all(place.join(tree).join("sub/below")).unwrap();
+    }
+    for (name, mode) in
+        [("open", 0o666), ("closed", 0o600), ("sub/run", 0o4755), ("sub/below/read", 0o444)]
+    {
+        let path = place.join("tree").join(name);
+        fs::write(&path, name).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    for (name, mode) in [("sub", 0o1777), ("sub/below", 0o770)] {
+        let path = place.join("tree").join(name);
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    mkfifo(&place.join("tree/sub/fifo"));
+    fs::write(place.join("tree/with"), "an ACL of its own").unwrap();
+    fs::write(place.join("there/closed"), "there before").unwrap();
+    set_xattr(&place.join("tree/with"), ACCESS, &acl(6, 4, 2, 6, 1));
+    set_xattr(&place.join("there/closed"), ACCESS, &acl(6, 7, 7, 7, 7));
+    set_xattr(&place.join("there/sub"), DEFAULT, &acl(7, 5, 4, 5, 1));
+    set_xattr(&place.join("there"), DEFAULT, &acl(7, 6, 5, 7, 0))
+}
+
+#[test]
+fn a_directory_that_gives_acls_gives_what_it_gives_gnus_copies() {
+    let probe = tempfile::tempdir_in(crate::common::place("cp-acl-probe")).unwrap();
+    if !is_gnu() || !with_default_acl(probe.path()) {
+        eprintln!("skipped: no ACLs here");
+        return;
+    }
+    let mut told = String::new();
+    for flags in [
+        &["-r"][..],
+        &["-rp"],
+        &["-a"],
+        &["-r", "--preserve=mode"],
+        &["-r", "--preserve=ownership"],
+        &["-r", "--preserve=xattr"],
+        &["-r", "--no-preserve=mode"],
+        &["-a", "--no-preserve=mode"],
+        &["-r", "--remove-destination"],
+        &["-a", "--remove-destination"],
+    ] {
+        for names in
+            [&["-T", "tree", "there"][..], &["tree", "there"], &["--parents", "tree/sub", "there"]]
+        {
+            let arguments = [flags, names].concat();
+            told += &compare("acl", &arguments, b"", Compared::TreesOnto, |place| {
+                with_default_acl(place);
+            });
+        }
+    }
+    assert_same(told);
+}
+
+#[test]
+fn an_archive_has_no_acl_that_its_source_has_not() {
+    let base = tempfile::tempdir_in(crate::common::place("cp-acl-exact")).unwrap();
+    if !with_default_acl(base.path()) {
+        eprintln!("skipped: no ACLs here");
+        return;
+    }
+    copies(base.path(), &["-a", "tree", "there"]);
+    let of = |name: &str| describe(&base.path().join(name), true);
+    assert_eq!(of("there/tree"), of("tree"));
+}

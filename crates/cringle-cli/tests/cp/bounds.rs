@@ -1,0 +1,95 @@
+//! Deep, wide and hostile trees: bounded, and never outside of what was named.
+
+use crate::common::*;
+use crate::support::*;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::process::Command;
+
+#[test]
+fn a_swapped_directory_leads_nowhere() {
+    let place = place("cp-swapped");
+    fs::create_dir_all(place.join("tree/sub")).unwrap();
+    fs::write(place.join("tree/sub/secret"), "x").unwrap();
+    fs::create_dir_all(place.join("copy")).unwrap();
+    fs::create_dir_all(place.join("elsewhere")).unwrap();
+    symlink("../elsewhere", place.join("copy/sub")).unwrap();
+    let mut command = ours();
+    command.args(["-rT", "tree", "copy"]);
+    let said = output_of(command, &place, b"");
+    assert_eq!(said.status.code(), Some(1));
+    assert!(is_empty(&place.join("elsewhere")));
+}
+
+#[test]
+fn a_deep_tree_and_a_wide_directory_are_bounded() {
+    let place = place("cp-bounds");
+    let deep = place.join("deep");
+    fs::create_dir(&deep).unwrap();
+    let mut dir = cringle::fs::Dir::open(&deep).unwrap();
+    for _ in 0..2000 {
+        dir.create_dir("d").unwrap();
+        dir = dir.open_dir("d").unwrap();
+    }
+    fs::create_dir(place.join("wide")).unwrap();
+    for number in 0..5000 {
+        fs::write(place.join(format!("wide/{number}")), "").unwrap();
+    }
+    let mut command = Command::new("sh");
+    let program = env!("CARGO_BIN_EXE_cringle");
+    command.args(["-c", &format!("ulimit -n 256; exec {program} cp -a deep wide out")]);
+    fs::create_dir(place.join("out")).unwrap();
+    let said = output_of(command, &place, b"");
+    assert_eq!(texts(&said), (String::new(), String::new()));
+    assert_eq!(fs::read_dir(place.join("out/wide")).unwrap().count(), 5000);
+    let mut levels = 0;
+    let mut dir = cringle::fs::Dir::open(place.join("out/deep")).unwrap();
+    while let Ok(below) = dir.open_dir("d") {
+        (dir, levels) = (below, levels + 1);
+    }
+    assert_eq!(levels, 2000);
+}
+
+#[test]
+fn many_names_on_the_command_line_are_all_copied_and_the_first_of_two_wins() {
+    let place = place("cp-many");
+    for directory in ["in", "other", "out", "again"] {
+        fs::create_dir(place.join(directory)).unwrap();
+    }
+    let names: Vec<_> = (0..500).map(|number| format!("in/{number}")).collect();
+    for name in &names {
+        fs::write(place.join(name), name).unwrap();
+    }
+    fs::create_dir_all(place.join("in/tree/below")).unwrap();
+    fs::write(place.join("in/tree/below/file"), "in a tree").unwrap();
+    fs::hard_link(place.join("in/3"), place.join("in/same")).unwrap();
+    let mut arguments = vec!["-a", "-t", "out", "in/tree", "in/same"];
+    arguments.extend(names.iter().map(String::as_str));
+    copies(&place, &arguments);
+    for name in &names {
+        let copy = place.join(name.replace("in/", "out/"));
+        assert_eq!(&fs::read_to_string(copy).unwrap(), name);
+    }
+    assert!(place.join("out/tree/below/file").exists());
+    let inode = |name: &str| fs::metadata(place.join(name)).unwrap().ino();
+    assert_eq!(inode("out/3"), inode("out/same"));
+    // Two of one name, side by side: the first wins each time, whoever else there is.
+    let mut pairs = vec!["-a".to_owned(), "-t".to_owned(), "again".to_owned()];
+    let mut refused = Vec::new();
+    for number in 0..300 {
+        let other = format!("other/{number}");
+        fs::write(place.join(&other), "too late").unwrap();
+        pairs.extend([format!("in/{number}"), other]);
+        refused.push(format!(
+            "cp: will not overwrite just-created 'again/{number}' with 'other/{number}'"
+        ));
+    }
+    refused.sort();
+    let (status, _, told) = run(&place, &pairs.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(lines(told.as_bytes()), refused);
+    assert_eq!(status, Some(1));
+    for number in 0..300 {
+        let copy = fs::read_to_string(place.join(format!("again/{number}"))).unwrap();
+        assert_eq!(copy, format!("in/{number}"));
+    }
+}

@@ -1,0 +1,299 @@
+//! Sources that change under the copy, names that cannot be, what is not permitted, and a target that is
+//! swapped for a way out.
+
+use crate::common::*;
+use crate::support::*;
+use crate::trees::set_times;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[test]
+fn files_that_the_kernel_makes_up_are_as_long_as_they_are() {
+    let place = place("cp-made-up");
+    // The first say that they have no bytes, the others a page.
+    for (number, path) in [
+        "/proc/version",
+        "/proc/filesystems",
+        "/sys/kernel/mm/transparent_hugepage/enabled",
+        "/sys/devices/system/cpu/online",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let Ok(content) = fs::read(path) else { continue };
+        let copy = number.to_string();
+        copies(&place, &[path, &copy]);
+        copies(&place, &["-r", path, &format!("{copy}-r")]);
+        assert_eq!(fs::read(place.join(&copy)).unwrap(), content, "{path}");
+        assert_eq!(fs::read(place.join(format!("{copy}-r"))).unwrap(), content, "{path}");
+    }
+}
+
+/// Waits until the child has read so much, or has ended.
+fn has_read(child: &mut Child, bytes: u64) {
+    while child.try_wait().unwrap().is_none() {
+        let io = fs::read_to_string(format!("/proc/{}/io", child.id())).unwrap_or_default();
+        let read = io.lines().find_map(|line| line.strip_prefix("rchar: ")?.parse::<u64>().ok());
+        if read.is_some_and(|read| read > bytes) {
+            return;
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// A hole of this length is read, byte for byte, and becomes so long meanwhile.
+fn becomes(place: &Path, length: u64, then: u64) -> Output {
+    let big = fs::File::create(place.join("big")).unwrap();
+    big.set_len(length).unwrap();
+    let mut command = ours();
+    command.args(["--sparse=never", "big", "/dev/null"]).current_dir(place);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    has_read(&mut child, 8 << 20);
+    big.set_len(then).unwrap();
+    finish(child, "a copy of a file that changes")
+}
+
+#[test]
+fn a_source_that_shrinks_or_grows_is_told_of() {
+    let place = place("cp-changes");
+    let said = becomes(&place, 64 << 30, 1 << 20);
+    assert_eq!(texts(&said).1, "cringle cp: 'big' shrank while it was copied\n");
+    assert_eq!(said.status.code(), Some(1));
+    let said = becomes(&place, 2 << 30, 4 << 30);
+    let told = texts(&said).1;
+    assert!(told.starts_with("cringle cp: 'big' grew while it was copied: "), "{told}");
+    assert_eq!(said.status.code(), Some(1));
+}
+
+#[test]
+fn files_that_vanish_are_told_of_and_the_others_copied() {
+    let place = place("cp-vanish");
+    let tree = place.join("tree");
+    fs::create_dir(&tree).unwrap();
+    for number in 0..400 {
+        fs::write(tree.join(format!("stays-{number}")), "stays").unwrap();
+    }
+    for round in 0..10 {
+        for number in 0..400 {
+            fs::write(tree.join(format!("goes-{number}")), "goes").unwrap();
+        }
+        let copy = format!("copy-{round}");
+        let said = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in 0..400 {
+                    fs::remove_file(tree.join(format!("goes-{number}"))).unwrap();
+                }
+            });
+            run(&place, &["-r", "tree", &copy])
+        });
+        let (status, _, told) = said;
+        assert_eq!(status, Some(i32::from(!told.is_empty())), "{told}");
+        for line in told.lines() {
+            assert!(line.starts_with("cringle cp: cannot stat 'tree/goes-"), "{line}");
+            assert!(line.ends_with(": No such file or directory"), "{line}");
+        }
+        for entry in fs::read_dir(place.join(&copy)).unwrap() {
+            let path = entry.unwrap().path();
+            let text = fs::read_to_string(&path).unwrap();
+            assert!(path.file_name().unwrap().to_str().unwrap().starts_with(&text), "{path:?}");
+        }
+        for number in 0..400 {
+            assert!(place.join(&copy).join(format!("stays-{number}")).exists());
+        }
+    }
+}
+
+#[test]
+fn names_that_are_too_long_are_told_of_as_gnus() {
+    if !is_gnu() {
+        return;
+    }
+    let name = "n".repeat(300);
+    let path = "./".repeat(3000);
+    let mut told = String::new();
+    for arguments in [
+        &["a", &name][..],
+        &["-r", "d", &name],
+        &["a", &format!("d/{name}")],
+        &["a", &format!("{path}c")],
+        &[&format!("{path}a"), "c"],
+        &[&name, "c"],
+        &["-s", "a", &name],
+        &["-l", "a", &name],
+        &["-t", &name, "a"],
+        &["-S", &name, "-b", "a", "b"],
+        &["-b", "a", &name[..255]],
+        &["-bv", "a", &name[..254]],
+        &["-b", "-S.old", "a", &name[..253]],
+        &["--backup=numbered", "a", &name[..252]],
+        &["--backup=numbered", "a", &name[..250]],
+    ] {
+        told += &compare("long", arguments, b"", Compared::Trees, |place| {
+            fs::create_dir(place.join("d")).unwrap();
+            fs::write(place.join("a"), "a").unwrap();
+            fs::write(place.join("b"), "b").unwrap();
+            for length in [250, 252, 253, 254, 255] {
+                fs::write(place.join(&name[..length]), "long").unwrap();
+            }
+        });
+    }
+    assert_same(told);
+}
+
+const NOBODY: u32 = 65_534;
+
+/// What belongs to nobody, and what to root, in several modes.
+fn guarded(place: &Path) {
+    let set = |name: &str, mode, owner: u32| {
+        let path = place.join(name);
+        chown(&path, Some(owner), Some(owner)).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    set("", 0o755, NOBODY);
+    for (name, mode, owner) in [
+        ("own", 0o644, NOBODY),
+        ("roots", 0o644, 0),
+        ("secret", 0o600, 0),
+        ("setuid", 0o6755, 0),
+        ("own-setuid", 0o6755, NOBODY),
+        ("read-only", 0o444, NOBODY),
+    ] {
+        fs::write(place.join(name), name).unwrap();
+        set_times(&place.join(name), 1_000_000_000, 7);
+        set(name, mode, owner);
+    }
+    for (name, mode, owner) in [
+        ("tree", 0o755, 0),
+        ("tree/closed", 0o700, 0),
+        ("tree/open", 0o1777, 0),
+        ("tree/own", 0o500, NOBODY),
+        ("roots-dir", 0o755, 0),
+        ("no-search", 0o644, NOBODY),
+        ("no-write", 0o555, NOBODY),
+    ] {
+        fs::create_dir(place.join(name)).unwrap();
+        if name != "tree" {
+            fs::write(place.join(name).join("file"), name).unwrap();
+        }
+        set(name, mode, owner);
+    }
+}
+
+#[test]
+fn what_is_not_permitted_is_told_of_as_gnus() {
+    if !is_gnu() || !is_root() {
+        eprintln!("skipped: only root becomes another");
+        return;
+    }
+    let base = tempfile::tempdir().unwrap();
+    fs::set_permissions(base.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let mut can = ours();
+    if !can.arg("--version").uid(NOBODY).gid(NOBODY).output().is_ok_and(|o| o.status.success()) {
+        eprintln!("skipped: the command cannot be reached by another user");
+        return;
+    }
+    let mut told = String::new();
+    for (number, (case, answer)) in [
+        ("secret c", ""),
+        ("own roots", ""),
+        ("-f own roots", ""),
+        ("own read-only", ""),
+        ("-f own read-only", ""),
+        ("-fv own read-only", ""),
+        ("-i own read-only", "n\n"),
+        ("-i own read-only", "y\n"),
+        ("-if own read-only", "y\n"),
+        ("-i own roots", "y\n"),
+        ("--remove-destination own read-only", ""),
+        ("own roots-dir", ""),
+        ("own roots-dir/new", ""),
+        ("own no-search/new", ""),
+        ("no-search/file c", ""),
+        ("-r no-search c", ""),
+        ("own no-write", ""),
+        ("own no-write/file", ""),
+        ("-b own roots-dir/file", ""),
+        ("-r tree c", ""),
+        ("-a tree c", ""),
+        ("-rp tree c", ""),
+        ("-r tree no-write", ""),
+        ("-a tree roots-dir", ""),
+        ("-p setuid c", ""),
+        ("-a setuid c", ""),
+        ("setuid c", ""),
+        ("-p own-setuid c", ""),
+        ("--preserve=mode setuid c", ""),
+        ("--preserve=ownership setuid c", ""),
+        ("-p own roots", ""),
+        ("--attributes-only -p own-setuid own", ""),
+        ("-l secret c", ""),
+        ("-s secret c", ""),
+        ("-t no-search own", ""),
+        ("--parents tree/open/file c", ""),
+        ("--parents tree/open/file no-write", ""),
+        ("-u roots own", ""),
+    ]
+    .iter()
+    .enumerate()
+    {
+        let place = base.path().join(number.to_string());
+        fs::create_dir(&place).unwrap();
+        let arguments: Vec<_> = case.split_whitespace().collect();
+        let who = Some(NOBODY);
+        let answer = answer.as_bytes();
+        told += &compare_in(&place, who, &arguments, answer, Compared::TreesOnto, guarded);
+    }
+    assert_same(told);
+}
+
+#[test]
+fn a_directory_that_is_swapped_for_a_link_leads_nowhere() {
+    let place = place("cp-swap");
+    let tree = place.join("tree");
+    for number in 0..40 {
+        fs::create_dir_all(tree.join(format!("sub/{number}"))).unwrap();
+        fs::write(tree.join(format!("sub/{number}/file")), "data").unwrap();
+        fs::set_permissions(tree.join(format!("sub/{number}")), fs::Permissions::from_mode(0o555))
+            .unwrap();
+    }
+    fs::create_dir(place.join("outside")).unwrap();
+    fs::set_permissions(place.join("outside"), fs::Permissions::from_mode(0o711)).unwrap();
+    let mut refused = 0;
+    for round in 0..30 {
+        let copy = place.join(format!("copy-{round}"));
+        fs::create_dir_all(copy.join("sub")).unwrap();
+        symlink(place.join("outside"), copy.join("way-out")).unwrap();
+        let over = AtomicBool::new(false);
+        let (status, _, told) = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (sub, out) = (c_path(&copy.join("sub")), c_path(&copy.join("way-out")));
+                while !over.load(Ordering::Relaxed) {
+                    // SAFETY: both paths outlive the call.
+                    let swapped = unsafe {
+                        libc::renameat2(
+                            libc::AT_FDCWD,
+                            sub.as_ptr(),
+                            libc::AT_FDCWD,
+                            out.as_ptr(),
+                            libc::RENAME_EXCHANGE,
+                        )
+                    };
+                    assert_eq!(swapped, 0);
+                }
+            });
+            let said = run(&place, &["-aT", "tree", copy.to_str().unwrap()]);
+            over.store(true, Ordering::Relaxed);
+            said
+        });
+        assert_eq!(status, Some(i32::from(!told.is_empty())), "{told}");
+        refused += u32::from(!told.is_empty());
+        assert!(is_empty(&place.join("outside")), "{told}");
+        let mode = fs::metadata(place.join("outside")).unwrap().permissions().mode();
+        assert_eq!(mode, 0o40711);
+    }
+    assert!(refused > 0, "nothing was ever swapped in time");
+}

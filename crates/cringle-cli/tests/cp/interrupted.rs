@@ -1,0 +1,129 @@
+//! Ctrl-C: in order, and nothing half written under a final name.
+
+use crate::common::*;
+use crate::support::*;
+use crate::trees::{Random, mkfifo};
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+fn interrupt(child: &Child) {
+    // SAFETY: a plain system call; the child is not waited for yet, so the number is its.
+    assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
+}
+
+#[test]
+fn an_interruption_leaves_no_half_written_file() {
+    let place = place("cp-interrupt");
+    mkfifo(&place.join("source"));
+    // With both ends, so that nothing waits for the other side.
+    let source = fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(place.join("source"))
+        .unwrap();
+    let write = || (&source).write(&[b'x'; 4096]).unwrap_or(0);
+    assert_eq!(write(), 4096);
+    let mut command = ours();
+    command.args(["-r", "--copy-contents", "source", "copy"]).current_dir(&place);
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    while !fs::metadata(place.join("copy")).is_ok_and(|copy| copy.len() > 0) {
+        assert!(child.try_wait().unwrap().is_none());
+        std::thread::yield_now();
+    }
+    interrupt(&child);
+    // There is always more to read: it does not end by itself.
+    while child.try_wait().unwrap().is_none() {
+        write();
+        std::thread::yield_now();
+    }
+    let said = finish(child, "an interrupted cp");
+    let told = texts(&said).1;
+    assert_eq!(said.status.code(), Some(130));
+    assert_eq!(told, "cringle cp: interrupted; 0 files, 0 directories, 0 bytes were copied\n");
+    assert!(!place.join("copy").exists());
+}
+
+const FILES: u64 = 100;
+
+fn old(number: u64) -> Vec<u8> {
+    format!("old {number}").into_bytes()
+}
+
+fn new(number: u64) -> Vec<u8> {
+    noise(8 * (1 + (number as usize * 977) % 6_000))
+}
+
+fn file(tree: &Path, number: u64) -> std::path::PathBuf {
+    tree.join(format!("{}", number % 7)).join(number.to_string())
+}
+
+/// Files that are there are replaced, as far as it comes: each is the old one or the new one.
+fn replaced_until_interrupted(flags: &[&str], seed: u64) -> bool {
+    let base = tempfile::tempdir_in(place(&format!("cp-interrupt-{seed}"))).unwrap();
+    let (tree, copy) = (base.path().join("tree"), base.path().join("copy"));
+    for number in 0..FILES {
+        for (tree, content) in [(&tree, new(number)), (&copy, old(number))] {
+            let path = file(tree, number);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        }
+    }
+    let mut command = ours();
+    command.args(flags).args(["-rT", "tree", "copy"]).current_dir(base.path());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // When this one is new.
+    let last = file(&copy, Random(seed + 1).pick(FILES));
+    let length = fs::metadata(&last).unwrap().len();
+    while fs::metadata(&last).unwrap().len() == length && child.try_wait().unwrap().is_none() {
+        std::thread::yield_now();
+    }
+    if child.try_wait().unwrap().is_none() {
+        interrupt(&child);
+    }
+    let said = finish(child, "an interrupted cp");
+    let told = texts(&said).1;
+    let interrupted = said.status.code() == Some(130);
+    if interrupted {
+        assert!(told.starts_with("cringle cp: interrupted; "), "{told}");
+        assert!(told.contains(" files, "), "{told}");
+    } else {
+        assert_eq!((said.status.code(), told.as_str()), (Some(0), ""));
+    }
+    let mut whole = 0;
+    for number in 0..FILES {
+        let content = fs::read(file(&copy, number)).unwrap();
+        let is_new = content == new(number);
+        assert!(is_new || content == old(number), "{number} is neither the old nor the new one");
+        whole += u64::from(is_new);
+    }
+    assert!(interrupted || whole == FILES);
+    for directory in fs::read_dir(&copy).unwrap() {
+        for entry in fs::read_dir(directory.unwrap().path()).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            assert!(!name.contains("cringle"), "{name} is left");
+        }
+    }
+    interrupted
+}
+
+#[test]
+fn a_file_that_was_there_is_the_old_one_or_the_new_one() {
+    let mut interrupted = 0;
+    for seed in 0..10 {
+        interrupted += u32::from(replaced_until_interrupted(&[], seed));
+    }
+    assert!(interrupted > 0, "no copy was interrupted");
+}
+
+#[test]
+fn with_fsync_too_and_nothing_has_a_name_before_it_is_on_the_disk() {
+    let mut interrupted = 0;
+    for seed in 20..26 {
+        interrupted += u32::from(replaced_until_interrupted(&["--fsync"], seed));
+    }
+    assert!(interrupted > 0, "no copy was interrupted");
+}

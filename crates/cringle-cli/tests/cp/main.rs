@@ -1,0 +1,16 @@
+//! `cringle cp` beside GNU's `cp`: the same trees, the same words, the same status; and what it promises
+//! beyond that.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod acl;
+mod bounds;
+mod gnu;
+mod hostile;
+mod interrupted;
+mod mounts;
+mod small;
+mod support;
+mod told;
+mod trees;

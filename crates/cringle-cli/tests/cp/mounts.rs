@@ -1,0 +1,237 @@
+//! Several file systems, each on a small image of its own: copies within and between them, shared blocks,
+//! a mount point within a tree, a disk that is full.
+
+use crate::common::*;
+use crate::support::*;
+use crate::trees::{describe, random_tree};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// A file system that is unmounted in the end, its loop device with it.
+struct Mount(PathBuf);
+
+fn done_by(program: &str, arguments: &[&str]) -> Result<(), String> {
+    let output =
+        Command::new(program).args(arguments).output().map_err(|e| format!("{program}: {e}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr).trim()))
+}
+
+impl Mount {
+    /// `None` where this machine cannot, or may not, which is said.
+    fn new(base: &Path, kind: &str, mebibytes: u64) -> Option<Mount> {
+        Mount::try_new(base, kind, mebibytes)
+            .inspect_err(|why| eprintln!("skipped: no {kind} here: {why}"))
+            .ok()
+    }
+
+    fn try_new(base: &Path, kind: &str, mebibytes: u64) -> Result<Mount, String> {
+        let place = base.join(kind);
+        fs::create_dir(&place).unwrap();
+        let at = place.to_str().unwrap();
+        if kind == "tmpfs" {
+            let size = format!("size={mebibytes}m");
+            done_by("mount", &["-t", "tmpfs", "-o", &size, "cringle-test", at])?;
+            return Ok(Mount(place));
+        }
+        let image = base.join(format!("{kind}.image"));
+        fs::File::create(&image).unwrap().set_len(mebibytes << 20).unwrap();
+        let image = image.to_str().unwrap();
+        let force = if kind == "ext4" { "-F" } else { "-f" };
+        done_by(&format!("mkfs.{kind}"), &["-q", force, image])?;
+        done_by("mount", &["-o", "loop", image, at])?;
+        Ok(Mount(place))
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let at = self.0.to_str().unwrap();
+        if let Err(why) = done_by("umount", &[at]).or_else(|_| done_by("umount", &["-l", at])) {
+            eprintln!("still mounted: {why}");
+        }
+    }
+}
+
+/// The least that each can be made with.
+const KINDS: [(&str, u64); 4] = [("ext4", 64), ("xfs", 300), ("btrfs", 256), ("tmpfs", 64)];
+
+/// All that can be had here. The directory is to be dropped last.
+fn mounts(test: &str) -> (TempDir, Vec<Mount>) {
+    let base = tempfile::tempdir_in(place(test)).unwrap();
+    if !is_root() {
+        eprintln!("skipped: only root mounts file systems");
+        return (base, Vec::new());
+    }
+    let mounts = KINDS.iter().filter_map(|(kind, size)| Mount::new(base.path(), kind, *size));
+    let mounts = mounts.collect();
+    (base, mounts)
+}
+
+fn gnu_copies(place: &Path, arguments: &[&str]) {
+    let mut command = gnu();
+    command.args(arguments);
+    let said = output_of(command, place, b"");
+    assert!(said.status.success(), "{said:?}");
+}
+
+#[test]
+fn archives_within_and_between_file_systems_are_the_same() {
+    let (base, mounts) = mounts("cp-mounts");
+    if !is_gnu() {
+        return;
+    }
+    let path = |mount: &Mount, name: &str| mount.0.join(name).to_str().unwrap().to_owned();
+    for (seed, from) in mounts.iter().enumerate() {
+        random_tree(&from.0.join("tree"), 500 + seed as u64);
+        for to in &mounts {
+            let tree = path(from, "tree");
+            gnu_copies(base.path(), &["-a", &tree, &path(to, "gnu")]);
+            copies(base.path(), &["-a", &tree, &path(to, "ours")]);
+            copies(base.path(), &["-a", "--fsync", "--verify", &tree, &path(to, "safe")]);
+            let of = |name: &str| describe(&to.0.join(name), true);
+            assert_eq!(of("ours"), of("gnu"), "from {:?} to {:?}", from.0, to.0);
+            assert_eq!(of("safe"), of("gnu"), "from {:?} to {:?}", from.0, to.0);
+            for name in ["gnu", "ours", "safe"] {
+                fs::remove_dir_all(to.0.join(name)).unwrap();
+            }
+        }
+    }
+}
+
+/// How many files of a copy within `mount` share their blocks.
+fn cloned(mount: &Mount, flag: &str, target: &str) -> u64 {
+    let mut command = ours();
+    command.args(["-a", flag, "tree", target]).current_dir(&mount.0);
+    json(&mut command)["cloned_files"].as_u64().unwrap()
+}
+
+#[test]
+fn blocks_are_shared_where_that_can_be_and_was_not_refused() {
+    let (_base, mounts) = mounts("cp-reflink");
+    for mount in &mounts {
+        let tree = mount.0.join("tree");
+        fs::create_dir(&tree).unwrap();
+        for name in ["one", "two"] {
+            fs::write(tree.join(name), noise(1 << 20)).unwrap();
+        }
+        let can = mount.0.ends_with("xfs") || mount.0.ends_with("btrfs");
+        assert_eq!(cloned(mount, "--reflink=auto", "auto"), if can { 2 } else { 0 }, "{can}");
+        assert_eq!(cloned(mount, "--reflink=never", "never"), 0);
+        let (status, out, err) = run(&mount.0, &["-r", "--reflink=always", "tree", "always"]);
+        if can {
+            assert_eq!((status, out, err), (Some(0), String::new(), String::new()));
+            assert_eq!(fs::read(mount.0.join("always/one")).unwrap(), noise(1 << 20));
+        } else {
+            assert_eq!(status, Some(1));
+            assert!(err.contains("failed to clone 'always/one' from 'tree/one': "), "{err}");
+            // Nothing was copied: nothing is left that looks like it.
+            assert!(is_empty(&mount.0.join("always")));
+        }
+        for name in ["auto", "never"] {
+            assert_eq!(describe(&mount.0.join(name), true), describe(&tree, true));
+        }
+    }
+}
+
+#[test]
+fn one_file_system_ends_at_a_mount_point() {
+    let base = tempfile::tempdir_in(place("cp-one")).unwrap();
+    if !is_root() || !is_gnu() {
+        eprintln!("skipped: only root mounts file systems");
+        return;
+    }
+    let tree = base.path().join("tree");
+    fs::create_dir_all(tree.join("below")).unwrap();
+    fs::write(tree.join("here"), "copied").unwrap();
+    let Some(mount) = Mount::new(&tree.join("below"), "tmpfs", 4) else { return };
+    fs::write(mount.0.join("elsewhere"), "not copied with -x").unwrap();
+    for (flags, gnu, ours) in [("-ax", "gnu-x", "ours-x"), ("-a", "gnu-all", "ours-all")] {
+        gnu_copies(base.path(), &[flags, "tree", gnu]);
+        copies(base.path(), &[flags, "tree", ours]);
+        let of = |name: &str| describe(&base.path().join(name), true);
+        assert_eq!(of(ours), of(gnu));
+    }
+    assert!(is_empty(&base.path().join("ours-x/below/tmpfs")));
+    assert!(base.path().join("ours-all/below/tmpfs/elsewhere").exists());
+}
+
+/// Small files around one that no file system of these can hold.
+fn too_much(tree: &Path) -> Vec<String> {
+    fs::create_dir_all(tree.join("sub")).unwrap();
+    let mut names = vec!["big".to_owned()];
+    let big = fs::File::create(tree.join("big")).unwrap();
+    big.set_len(400 << 20).unwrap();
+    for number in 0..20 {
+        let name = format!("sub/{number}");
+        fs::write(tree.join(&name), noise(64 << 10)).unwrap();
+        names.push(name);
+    }
+    names
+}
+
+#[test]
+fn on_a_full_disk_each_file_is_whole_or_told_of() {
+    let (base, mounts) = mounts("cp-full");
+    let tree = base.path().join("source");
+    let names = too_much(&tree);
+    for mount in &mounts {
+        for flags in [&["-a"][..], &["-r"], &["-a", "--fsync"]] {
+            let copy = mount.0.join("copy");
+            let arguments =
+                [flags, &["--sparse=never", tree.to_str().unwrap(), copy.to_str().unwrap()]]
+                    .concat();
+            let (status, _, told) = run(base.path(), &arguments);
+            assert_eq!(status, Some(1), "{arguments:?}: {told}");
+            assert!(told.contains("No space left on device"), "{told}");
+            for name in &names {
+                let there = fs::read(copy.join(name)).ok();
+                let whole = there.as_ref() == Some(&fs::read(tree.join(name)).unwrap());
+                let path = copy.join(name);
+                let is_told = told.contains(&format!("'{}'", path.display()));
+                assert!(whole || is_told, "{arguments:?}: {name} is not whole: {told}");
+                assert!(!(whole && is_told), "{arguments:?}: {name} is whole: {told}");
+                if let (false, Ok(half)) = (whole, fs::metadata(&path)) {
+                    // Not taken for the source's by who goes by times: `cp -u` copies it again.
+                    let source = fs::metadata(tree.join(name)).unwrap();
+                    assert_ne!(half.modified().unwrap(), source.modified().unwrap());
+                }
+            }
+            fs::remove_dir_all(&copy).unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_fits_only_in_the_place_of_the_old_one_is_written_there() {
+    let (base, mounts) = mounts("cp-fits");
+    fs::write(base.path().join("new"), noise(40 << 20)).unwrap();
+    for mount in
+        mounts.iter().filter(|mount| mount.0.ends_with("ext4") || mount.0.ends_with("tmpfs"))
+    {
+        let target = mount.0.join("target");
+        fs::write(&target, noise(39 << 20)).unwrap();
+        let arguments = ["new", target.to_str().unwrap()];
+        copies(base.path(), &arguments);
+        assert!(fs::read(&target).unwrap() == noise(40 << 20));
+        // Who asks for --fsync keeps the old one until the new one is safe.
+        fs::write(base.path().join("newer"), noise(41 << 20)).unwrap();
+        let (status, _, told) = run(base.path(), &["--fsync", "newer", arguments[1]]);
+        assert_eq!(status, Some(1));
+        assert!(told.contains("No space left on device"), "{told}");
+        assert!(fs::read(&target).unwrap() == noise(40 << 20));
+        assert_eq!(
+            fs::read_dir(&mount.0)
+                .unwrap()
+                .filter(|entry| {
+                    entry.as_ref().unwrap().file_name().to_string_lossy().contains("cringle")
+                })
+                .count(),
+            0
+        );
+    }
+}

@@ -1,0 +1,236 @@
+//! Running both, each for a limited time, and comparing all that they said and left.
+
+use crate::common::*;
+use crate::trees::describe;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{CString, OsString};
+use std::fs;
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+/// No copy of a test takes nearly as long: who does hangs, and is killed, so that the test ends.
+const LONGEST_MS: i32 = 120_000;
+
+pub(crate) fn c_path(path: &Path) -> CString {
+    CString::new(path.as_os_str().as_bytes()).unwrap()
+}
+
+pub(crate) fn is_root() -> bool {
+    // SAFETY: no arguments.
+    unsafe { libc::geteuid() == 0 }
+}
+
+pub(crate) fn gnu() -> Command {
+    Command::new("cp")
+}
+
+pub(crate) fn ours() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cringle"));
+    command.arg("cp");
+    command
+}
+
+/// Our `cp` in this place, which must say nothing and end well.
+pub(crate) fn copies(place: &Path, arguments: &[&str]) {
+    assert_eq!(run(place, arguments), (Some(0), String::new(), String::new()), "{arguments:?}");
+}
+
+/// Our `cp` in this place: its status, standard output and standard error.
+pub(crate) fn run(place: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = ours();
+    command.args(arguments);
+    let said = output_of(command, place, b"");
+    let (out, err) = texts(&said);
+    (said.status.code(), out, err)
+}
+
+pub(crate) fn is_gnu() -> bool {
+    let version = Command::new("cp").arg("--version").output();
+    let gnu = version.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("GNU"));
+    if !gnu {
+        eprintln!("skipped: no GNU cp on this machine");
+    }
+    gnu
+}
+
+/// GNU's before 9.2 sets the ACL that belongs to a mode instead of the mode, and so leaves the set-id and
+/// sticky bits that a target had and its source has not. What the later ones do is done here.
+fn keeps_old_bits() -> bool {
+    let version = Command::new("cp").arg("--version").output().unwrap().stdout;
+    let version = String::from_utf8_lossy(&version).into_owned();
+    let number = version.lines().next().unwrap_or_default().rsplit(' ').next().unwrap_or_default();
+    let mut parts = number.split('.').map(|part| part.parse().unwrap_or(0u32));
+    let version = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
+    version < (9, 2)
+}
+
+/// The same but for bits of [`keeps_old_bits`].
+fn same_but_old_bits(mine: &str, theirs: &str) -> bool {
+    let parts = |text: &str| {
+        let (mode, rest) = text.split_once(' ')?;
+        Some((u32::from_str_radix(mode, 8).ok()?, rest.to_owned()))
+    };
+    match (parts(mine), parts(theirs)) {
+        (Some((mine, rest)), Some((theirs, same))) => {
+            rest == same && theirs & !0o7000 == mine & !0o7000 && theirs & mine == mine
+        }
+        _ => false,
+    }
+}
+
+/// Whether the program is there; says so where it is not.
+pub(crate) fn has(program: &str) -> bool {
+    let there = Command::new(program)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok();
+    if !there {
+        eprintln!("skipped: no {program} on this machine");
+    }
+    there
+}
+
+/// Waits until the child has ended; false if it did not within the limit.
+fn ends(child: &mut Child) -> bool {
+    if child.try_wait().unwrap().is_some() {
+        return true;
+    }
+    // SAFETY: no pointers; the child is not waited for yet, so that the number is its.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) };
+    assert!(fd >= 0, "pidfd_open: {}", std::io::Error::last_os_error());
+    // SAFETY: a new descriptor that nobody else has.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
+    let mut wait = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one entry, that outlives the call.
+    unsafe { libc::poll(&mut wait, 1, LONGEST_MS) == 1 }
+}
+
+/// What the child said and how it ended; one that hangs is killed and fails the test by its name.
+pub(crate) fn finish(mut child: Child, what: &str) -> Output {
+    fn read(from: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<Vec<u8>> {
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            if let Some(mut from) = from {
+                let _ = from.read_to_end(&mut bytes);
+            }
+            bytes
+        })
+    }
+    let (out, err) = (read(child.stdout.take()), read(child.stderr.take()));
+    let ended = ends(&mut child);
+    if !ended {
+        child.kill().unwrap();
+    }
+    let status = child.wait().unwrap();
+    let (stdout, stderr) = (out.join().unwrap(), err.join().unwrap());
+    assert!(ended, "hangs: {what}; it said {:?}", lines(&stderr));
+    Output { status, stdout, stderr }
+}
+
+pub(crate) fn output_of(mut command: Command, place: &Path, input: &[u8]) -> Output {
+    let mut child = command
+        .current_dir(place)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let _ = child.stdin.take().unwrap().write_all(input);
+    finish(child, &format!("{command:?}"))
+}
+
+/// What was said, in an order of its own: ours copies in another.
+pub(crate) fn lines(bytes: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(bytes).replace("cringle cp", "cp");
+    let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+/// What has to be the same.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Compared {
+    /// What was said, and the status: how far it came before depends on the order.
+    Words,
+    /// All that is there in the end, too.
+    Trees,
+    /// That, where modes are preserved onto what is there: see [`keeps_old_bits`].
+    TreesOnto,
+}
+
+/// Both on a place of their own that `make` prepared; tells what is not the same.
+pub(crate) fn compare(
+    test: &str,
+    arguments: &[&str],
+    input: &[u8],
+    compared: Compared,
+    make: impl Fn(&Path),
+) -> String {
+    let base = tempfile::tempdir_in(place(&format!("cp-{test}"))).unwrap();
+    compare_in(base.path(), None, arguments, input, compared, make)
+}
+
+/// `who`: the user that they run as.
+pub(crate) fn compare_in(
+    base: &Path,
+    who: Option<u32>,
+    arguments: &[&str],
+    input: &[u8],
+    compared: Compared,
+    make: impl Fn(&Path),
+) -> String {
+    let (theirs, mine) = (base.join("gnu"), base.join("ours"));
+    for place in [&theirs, &mine] {
+        fs::create_dir(place).unwrap();
+        make(place);
+    }
+    let run = |mut command: Command, place: &Path| {
+        command.args(arguments);
+        if let Some(user) = who {
+            command.uid(user).gid(user);
+        }
+        output_of(command, place, input)
+    };
+    let (theirs_said, mine_said) = (run(gnu(), &theirs), run(ours(), &mine));
+    let mut told = String::new();
+    let mut differ = |what: &str, mine: String, theirs: String| {
+        if mine != theirs {
+            told.push_str(&format!(
+                "cp {arguments:?}: {what}: {mine:.600} but GNU {theirs:.600}\n"
+            ));
+        }
+    };
+    let text = |bytes: &[u8]| format!("{:?}", lines(bytes));
+    differ("standard error", text(&mine_said.stderr), text(&theirs_said.stderr));
+    differ("standard output", text(&mine_said.stdout), text(&theirs_said.stdout));
+    let code = |output: &Output| format!("{:?}", output.status.code());
+    differ("status", code(&mine_said), code(&theirs_said));
+    if compared == Compared::Words {
+        return told;
+    }
+    let (mine, theirs) = (describe(&mine, false), describe(&theirs, false));
+    let old = compared == Compared::TreesOnto && keeps_old_bits();
+    let names: BTreeSet<_> = mine.keys().chain(theirs.keys()).collect();
+    for name in names {
+        if let (true, Some(mine), Some(theirs)) = (old, mine.get(name), theirs.get(name))
+            && same_but_old_bits(mine, theirs)
+        {
+            continue;
+        }
+        let text = |tree: &BTreeMap<OsString, String>| format!("{:?}", tree.get(name));
+        differ(&format!("{name:?}"), text(&mine), text(&theirs));
+    }
+    told
+}
+
+/// Nothing may differ; what does is told, all of it.
+pub(crate) fn assert_same(told: String) {
+    assert!(told.is_empty(), "\n{told}");
+}

@@ -1,0 +1,227 @@
+//! Trees with something of everything, the same for the same seed; and what a tree is, in full.
+
+use crate::support::{c_path, is_root};
+use std::collections::BTreeMap;
+use std::ffi::{CStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// A generator of its own: the same tree for the same seed.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn pick(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % limit
+    }
+
+    fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.pick(all.len() as u64) as usize]
+    }
+}
+
+pub(crate) fn set_times(path: &Path, seconds: i64, nanoseconds: i64) {
+    let time = |s| libc::timespec { tv_sec: s, tv_nsec: nanoseconds };
+    let times = [time(seconds), time(seconds + 1)];
+    let path = c_path(path);
+    // SAFETY: the path and two times, as the call wants.
+    let done = unsafe {
+        libc::utimensat(libc::AT_FDCWD, path.as_ptr(), times.as_ptr(), libc::AT_SYMLINK_NOFOLLOW)
+    };
+    assert_eq!(done, 0);
+}
+
+/// False where the file system has none of these.
+pub(crate) fn set_xattr(path: &Path, name: &CStr, value: &[u8]) -> bool {
+    let path = c_path(path);
+    // SAFETY: path, name and value live through the call.
+    let done = unsafe {
+        libc::lsetxattr(path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), value.len(), 0)
+    };
+    done == 0
+}
+
+/// All extended attributes, ACLs too, as text.
+pub(crate) fn xattrs(path: &Path) -> String {
+    let path = c_path(path);
+    let mut names = vec![0u8; 4096];
+    // SAFETY: the buffer is as long as is said.
+    let length = unsafe { libc::llistxattr(path.as_ptr(), names.as_mut_ptr().cast(), names.len()) };
+    names.truncate(usize::try_from(length).unwrap_or(0));
+    let mut all = BTreeMap::new();
+    for name in names.split_inclusive(|&byte| byte == 0) {
+        let name = CStr::from_bytes_with_nul(name).unwrap();
+        let mut value = vec![0u8; 4096];
+        // SAFETY: as above; the name ends in a zero byte.
+        let length = unsafe {
+            libc::lgetxattr(path.as_ptr(), name.as_ptr(), value.as_mut_ptr().cast(), value.len())
+        };
+        value.truncate(usize::try_from(length).unwrap());
+        let is_acl = name.to_bytes().starts_with(b"system.posix_acl");
+        let text = if is_acl { acl_text(&value) } else { value.escape_ascii().to_string() };
+        all.insert(name.to_owned(), text);
+    }
+    format!("{all:?}")
+}
+
+/// Tag and permissions of each entry, in hexadecimal.
+fn acl_text(value: &[u8]) -> String {
+    let entry = |entry: &[u8]| format!("{:x}:{}", entry[0], entry[2]);
+    value[4..].chunks(8).map(entry).collect::<Vec<_>>().join(" ")
+}
+
+/// An ACL as the kernel takes it: the owner, user 1234, the group, the mask, others.
+pub(crate) fn acl(owner: u16, user: u16, group: u16, mask: u16, others: u16) -> Vec<u8> {
+    let mut bytes = 2u32.to_le_bytes().to_vec();
+    let nobody = u32::MAX;
+    for (tag, permissions, id) in [
+        (1u16, owner, nobody),
+        (2, user, 1234),
+        (4, group, nobody),
+        (0x10, mask, nobody),
+        (0x20, others, nobody),
+    ] {
+        bytes.extend_from_slice(&tag.to_le_bytes());
+        bytes.extend_from_slice(&permissions.to_le_bytes());
+        bytes.extend_from_slice(&id.to_le_bytes());
+    }
+    bytes
+}
+
+pub(crate) const ACCESS: &CStr = c"system.posix_acl_access";
+pub(crate) const DEFAULT: &CStr = c"system.posix_acl_default";
+
+pub(crate) fn mkfifo(path: &Path) {
+    let path = c_path(path);
+    // SAFETY: the path lives through the call.
+    assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o640) }, 0);
+}
+
+/// A device with the numbers of `/dev/null`.
+fn mknod(path: &Path) {
+    let path = c_path(path);
+    // SAFETY: the path lives through the call.
+    let made = unsafe { libc::mknod(path.as_ptr(), libc::S_IFCHR | 0o620, libc::makedev(1, 3)) };
+    assert_eq!(made, 0);
+}
+
+fn name(random: &mut Random, number: u64) -> OsString {
+    let odd: &[&[u8]] =
+        &[b"plain", b"with space", b"\xff\xfe", b"new\nline", b"it's", "é".as_bytes(), b"-r"];
+    let mut bytes = random.one_of(odd).to_vec();
+    bytes.extend_from_slice(number.to_string().as_bytes());
+    OsString::from_vec(bytes)
+}
+
+fn regular_file(random: &mut Random, path: &Path, number: u64) {
+    if random.pick(6) == 0 {
+        let file = fs::File::create(path).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, b"data", 1 << 20).unwrap();
+        file.set_len(3 << 20).unwrap();
+        return;
+    }
+    let bytes = random.one_of(&[0, 1, 4096, 5000, 131_072, 131_073, 400_000]);
+    let content: Vec<u8> = (0..bytes).map(|i: u64| ((i * (number + 3)) >> 3) as u8).collect();
+    fs::write(path, content).unwrap();
+}
+
+fn attributes(random: &mut Random, path: &Path, modes: &[u32], seconds: i64) {
+    fs::set_permissions(path, fs::Permissions::from_mode(random.one_of(modes))).unwrap();
+    if random.pick(3) == 0 {
+        let value = format!("value {}", random.pick(1000));
+        set_xattr(path, c"user.cringle", value.as_bytes());
+    }
+    if random.pick(5) == 0 {
+        set_xattr(path, ACCESS, &acl(7, 5, random.pick(8) as u16, 7, 0));
+    }
+    if path.is_dir() && random.pick(5) == 0 {
+        set_xattr(path, DEFAULT, &acl(7, 6, 5, 7, random.pick(8) as u16));
+    }
+    set_times(path, seconds + random.pick(1000) as i64, random.pick(999_999_999) as i64);
+}
+
+/// A tree with something of everything.
+pub(crate) fn random_tree(root: &Path, seed: u64) {
+    let mut random = Random(seed.wrapping_mul(0x9E37_79B9).wrapping_add(1));
+    let mut directories = vec![root.to_path_buf()];
+    let mut files: Vec<PathBuf> = Vec::new();
+    fs::create_dir(root).unwrap();
+    for number in 0..60 {
+        let parent = directories[random.pick(directories.len() as u64) as usize].clone();
+        let path = parent.join(name(&mut random, number));
+        match random.pick(12) {
+            0..=2 => {
+                fs::create_dir(&path).unwrap();
+                directories.push(path);
+            }
+            3 => {
+                symlink(if number % 2 == 0 { "nowhere" } else { "../plain1" }, &path).unwrap();
+                set_times(&path, 1_200_000_000, random.pick(999_999_999) as i64);
+            }
+            4 if !files.is_empty() => {
+                let first = &files[random.pick(files.len() as u64) as usize];
+                fs::hard_link(first, &path).unwrap();
+            }
+            5 => mkfifo(&path),
+            6 if is_root() => mknod(&path),
+            _ => {
+                regular_file(&mut random, &path, number);
+                files.push(path);
+            }
+        }
+    }
+    let modes = [0o644, 0o600, 0o755, 0o444, 0o4755, 0o666, 0o2711, 0o6755, 0o1644];
+    for path in &files {
+        attributes(&mut random, path, &modes, 1_000_000_000);
+    }
+    for path in directories.iter().rev() {
+        attributes(&mut random, path, &[0o755, 0o700, 0o555, 0o1777, 0o2755], 1_100_000_000);
+    }
+}
+
+/// What a tree is, in full: a line for each name. `times` where they are to be the same.
+pub(crate) fn describe(root: &Path, times: bool) -> BTreeMap<OsString, String> {
+    let mut all = BTreeMap::new();
+    let mut inodes: BTreeMap<(u64, u64), OsString> = BTreeMap::new();
+    let mut stack = vec![OsString::new()];
+    while let Some(relative) = stack.pop() {
+        let path = if relative.is_empty() { root.to_owned() } else { root.join(&relative) };
+        let Ok(stat) = fs::symlink_metadata(&path) else { continue };
+        let kind = stat.file_type();
+        let mut text = format!("{:o} {}:{}", stat.mode(), stat.uid(), stat.gid());
+        if times {
+            text.push_str(&format!(" mtime {}.{}", stat.mtime(), stat.mtime_nsec()));
+        }
+        if kind.is_dir() {
+            let mut names: Vec<_> =
+                fs::read_dir(&path).unwrap().map(|e| e.unwrap().file_name()).collect();
+            names.sort();
+            stack.extend(
+                names.into_iter().map(|name| Path::new(&relative).join(name).into_os_string()),
+            );
+        } else if kind.is_symlink() {
+            text.push_str(&format!(" -> {:?}", fs::read_link(&path).unwrap()));
+        } else if kind.is_file() {
+            let content = fs::read(&path).unwrap();
+            let sum = content
+                .iter()
+                .fold(7u64, |sum, &byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+            let holes = stat.blocks() * 512 + 65_536 < stat.size();
+            text.push_str(&format!(" {} bytes {sum:x} holes {holes}", content.len()));
+        } else {
+            text.push_str(&format!(" fifo {} device {}", kind.is_fifo(), stat.rdev()));
+        }
+        text.push_str(&format!(" xattr {}", xattrs(&path)));
+        if stat.nlink() > 1 && !kind.is_dir() {
+            // The first of its names, in order, stands for the group.
+            let first = inodes.entry((stat.dev(), stat.ino())).or_insert_with(|| relative.clone());
+            text.push_str(&format!(" links {} group {first:?}", stat.nlink()));
+        }
+        all.insert(relative, text);
+    }
+    all
+}
