@@ -19,9 +19,20 @@ pub mod unix {
         };
     }
 
+    /// Processes. The traits that std has sealed are ours, under their names.
+    pub mod process {
+        pub use crate::process::unix::{ChildExt, CommandExt};
+        pub use std::os::unix::process::{ExitStatusExt, parent_id};
+    }
+
     /// All of the traits, to be imported at once.
     pub mod prelude {
-        pub use std::os::unix::prelude::*;
+        pub use super::process::{ChildExt, CommandExt};
+        pub use std::os::unix::prelude::{
+            AsFd, AsRawFd, BorrowedFd, DirEntryExt, ExitStatusExt, FileExt, FileTypeExt, FromRawFd,
+            IntoRawFd, JoinHandleExt, MetadataExt, OpenOptionsExt, OsStrExt, OsStringExt, OwnedFd,
+            PermissionsExt, RawFd,
+        };
     }
 }
 

@@ -29,13 +29,13 @@ const LONGEST_PATIENCE: Duration = Duration::from_millis(500);
 
 /// The pauses of one wait, each longer than the one before.
 #[derive(Default)]
-pub(super) struct Pauses {
+pub(crate) struct Pauses {
     rounds: u32,
 }
 
 impl Pauses {
     /// Waits for a while. Fails if the fiber is cancelled.
-    pub(super) fn pause(&mut self, worker: Here, fiber: FiberRef) -> io::Result<()> {
+    pub(crate) fn pause(&mut self, worker: Here, fiber: FiberRef) -> io::Result<()> {
         if worker.refuses(fiber) {
             return Err(fiber.cancel_error());
         }

@@ -35,9 +35,11 @@ mod times;
 mod whole;
 mod xattr;
 
+pub(crate) use copy::{RANGE_BYTES, is_refused};
 pub use copy::{copy, copy_range};
 pub use create::{DirBuilder, create_dir, create_dir_all};
 pub use dir::Dir;
+pub(crate) use fifo::Pauses;
 pub use file::File;
 pub(crate) use file::perform_aside;
 pub use lock::TryLockError;
