@@ -42,6 +42,7 @@
 //! | start and size a runtime | [`run`], [`Builder`] |
 //! | spawn, join, sleep, park, borrow | [`fiber`], as `std::thread` |
 //! | use files | [`fs`], as `std::fs` |
+//! | use sockets | [`net`], as `std::net` |
 //! | lock, send, wait for each other | [`sync`], as `std::sync` |
 //! | read or write many blocks at once | [`block::Batch`]; without fibers [`block::BlockIo`] |
 //! | read and write pipes and the standard streams | [`io`], as `std::io` |
@@ -79,6 +80,7 @@ mod driver;
 pub mod fiber;
 pub mod fs;
 pub mod io;
+pub mod net;
 pub mod os;
 pub mod process;
 #[cfg(feature = "raw")]

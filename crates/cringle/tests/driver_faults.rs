@@ -58,16 +58,6 @@ fn pipe() -> (File, File) {
 
 /// Reads, batches, pipes, timers, the pool and wake-ups between workers, all at once.
 fn a_bit_of_everything(builder: Builder) {
-    work_on(builder, true);
-}
-
-/// The same without the pipes: where few operations may be in flight, reads that wait for others'
-/// writes would take the room that those writes need.
-fn a_bit_of_everything_but_pipes(builder: Builder) {
-    work_on(builder, false);
-}
-
-fn work_on(builder: Builder, pipes: bool) {
     let blocks = Blocks::new();
     let done = AtomicUsize::new(0);
     let run = builder.run(|| {
@@ -80,7 +70,7 @@ fn work_on(builder: Builder, pipes: bool) {
                         0 => (0..10).for_each(|k| read_block(direct, (n * 7 + k) % BLOCKS)),
                         1 => (0..10).for_each(|k| read_block(cached, (n * 7 + k) % BLOCKS)),
                         2 => read_in_batches(direct, n),
-                        3 if pipes => pass_through_a_pipe(),
+                        3 => pass_through_a_pipe(),
                         4 => fiber::sleep(Duration::from_millis(n as u64 % 7)),
                         _ => assert_eq!(fiber::unblock(|| n), n),
                     }
@@ -135,18 +125,18 @@ fn a_ring_of_one_entry_serves_all() {
 
 #[test]
 fn a_limit_of_one_operation_serves_all() {
-    a_bit_of_everything_but_pipes(Builder::new().workers(2).in_flight_limit(1));
+    a_bit_of_everything(Builder::new().workers(2).in_flight_limit(1));
 }
 
 #[test]
 fn a_limit_of_two_operations_serves_all() {
-    a_bit_of_everything_but_pipes(Builder::new().workers(2).in_flight_limit(2));
+    a_bit_of_everything(Builder::new().workers(2).in_flight_limit(2));
 }
 
 /// The queues of entries and completions have one and two places.
 #[test]
 fn the_smallest_ring_there_is_serves_all() {
-    a_bit_of_everything_but_pipes(Builder::new().workers(2).ring_entries(1).in_flight_limit(1));
+    a_bit_of_everything(Builder::new().workers(2).ring_entries(1).in_flight_limit(1));
 }
 
 #[test]
@@ -265,7 +255,7 @@ fn all_features_can_be_missing_at_once() {
     });
     assert_eq!(features.unwrap(), 0);
     a_bit_of_everything(bare.clone().workers(2));
-    a_bit_of_everything_but_pipes(bare.workers(2).ring_entries(1).in_flight_limit(2));
+    a_bit_of_everything(bare.workers(2).ring_entries(1).in_flight_limit(2));
 }
 
 #[test]
@@ -273,7 +263,7 @@ fn a_polling_kernel_thread_serves_all() {
     // Asleep after a millisecond: it has to be woken now and then.
     let polled = Builder::new().sqpoll(Duration::from_millis(1));
     a_bit_of_everything(polled.clone().workers(2));
-    a_bit_of_everything_but_pipes(polled.clone().workers(1).ring_entries(1).in_flight_limit(2));
+    a_bit_of_everything(polled.clone().workers(1).ring_entries(1).in_flight_limit(2));
     polled
         .workers(1)
         .run(|| {
@@ -332,9 +322,7 @@ fn a_storm_of_signals_disturbs_nothing() {
         assert!(begin.elapsed() >= Duration::from_millis(50), "a signal does not end a sleep");
         for _ in 0..3 {
             a_bit_of_everything(Builder::new().workers(2));
-            a_bit_of_everything_but_pipes(
-                Builder::new().workers(1).ring_entries(1).in_flight_limit(2),
-            );
+            a_bit_of_everything(Builder::new().workers(1).ring_entries(1).in_flight_limit(2));
             syncs();
         }
         drop(storm);

@@ -98,6 +98,14 @@ unsafe fn attempt(op: &Op) -> i32 {
             }
             Op::GetXattr(call) => (*call).get(),
             Op::SetXattr(call) => (*call).set(),
+            Op::Recv { fd, buf, len, flags } => libc::recv(fd, buf.cast(), len as usize, flags),
+            Op::Send { fd, buf, len, flags } => libc::send(fd, buf.cast(), len as usize, flags),
+            Op::RecvMsg { fd, message, flags } => libc::recvmsg(fd, message, flags),
+            Op::SendMsg { fd, message, flags } => libc::sendmsg(fd, message, flags),
+            Op::Accept { fd, addr, addr_len } => {
+                libc::accept4(fd, addr.cast(), addr_len, libc::SOCK_CLOEXEC) as isize
+            }
+            Op::Connect { fd, addr, addr_len } => libc::connect(fd, addr.cast(), addr_len) as isize,
             Op::Plain(plain) => plain.attempt(),
             // A raw entry means something to a ring only.
             Op::Raw(_) => return -libc::EOPNOTSUPP,

@@ -77,6 +77,8 @@ pub(crate) struct Completion {
     pub(super) cancel: Cell<CancelState>,
     pub(super) cancel_tries: Cell<u8>,
     op_name: Cell<OpName>,
+    /// It takes one of the places that the limit is about.
+    takes_place: Cell<bool>,
 }
 
 impl Completion {
@@ -88,6 +90,7 @@ impl Completion {
             cancel: Cell::new(CancelState::No),
             cancel_tries: Cell::new(0),
             op_name: Cell::new(OpName::Nop),
+            takes_place: Cell::new(true),
         }
     }
 
@@ -114,10 +117,11 @@ impl Completion {
     }
 
     #[inline]
-    pub(super) fn start(&self, op_name: OpName, waiter: *const Waiter) {
+    pub(super) fn start(&self, op: &Op, waiter: *const Waiter) {
         debug_assert_eq!(self.state.get(), OpState::New);
         self.waiter.set(waiter);
-        self.op_name.set(op_name);
+        self.op_name.set(op.name());
+        self.takes_place.set(!op.waits_for_peer());
         self.state.set(OpState::InFlight);
         self.waiter_ref().owe();
     }
@@ -126,6 +130,12 @@ impl Completion {
         debug_assert_eq!(self.state.get(), OpState::InFlight, "one cqe too many for an op");
         self.result.set(result);
         self.state.set(OpState::Done);
+    }
+
+    /// Whether it counts against the limit of ops in flight.
+    #[inline]
+    pub(super) fn takes_place(&self) -> bool {
+        self.takes_place.get()
     }
 
     /// An entry that is not the op's last: its result counts, the frame stays.

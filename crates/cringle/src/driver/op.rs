@@ -179,6 +179,42 @@ pub(crate) enum Op {
     },
     GetXattr(*const XattrCall),
     SetXattr(*const XattrCall),
+    /// From a socket.
+    Recv {
+        fd: RawFd,
+        buf: *mut u8,
+        len: u32,
+        /// `MSG_…`.
+        flags: c_int,
+    },
+    /// To a connected socket.
+    Send {
+        fd: RawFd,
+        buf: *const u8,
+        len: u32,
+        flags: c_int,
+    },
+    RecvMsg {
+        fd: RawFd,
+        message: *mut libc::msghdr,
+        flags: c_int,
+    },
+    SendMsg {
+        fd: RawFd,
+        message: *const libc::msghdr,
+        flags: c_int,
+    },
+    /// A connection of a listener; its descriptor is closed on `exec`. The address may be null.
+    Accept {
+        fd: RawFd,
+        addr: *mut libc::sockaddr_storage,
+        addr_len: *mut libc::socklen_t,
+    },
+    Connect {
+        fd: RawFd,
+        addr: *const libc::sockaddr_storage,
+        addr_len: libc::socklen_t,
+    },
     /// What no ring can do: on a thread of the pool.
     Plain(Plain),
     /// An entry that the caller filled in, minus its `user_data`.
@@ -208,6 +244,10 @@ pub(crate) enum OpName {
     SyncRange,
     GetXattr,
     SetXattr,
+    Receive,
+    Send,
+    Accept,
+    Connect,
     Plain,
     Raw,
 }
@@ -234,6 +274,10 @@ impl OpName {
             OpName::SyncRange => "a sync_file_range",
             OpName::GetXattr => "a getxattr",
             OpName::SetXattr => "a setxattr",
+            OpName::Receive => "data of a peer",
+            OpName::Send => "a peer to take data",
+            OpName::Accept => "a connection of a peer",
+            OpName::Connect => "a connection to a peer",
             OpName::Plain => "a plain call",
             OpName::Raw => "a raw entry",
         }
@@ -251,6 +295,27 @@ impl Op {
             | Op::WriteFixed { offset, .. }
             | Op::ReadVectored { offset, .. }
             | Op::WriteVectored { offset, .. } => offset != AT_CURSOR,
+            _ => false,
+        }
+    }
+
+    /// Whether somebody else decides when it ends: a peer, or whoever has the other end. Such an op does
+    /// not count against the limit of ops in flight, or those that wait would keep out what ends their
+    /// wait. (An append counts among them: the kernel is told of it by the same offset.)
+    #[inline(always)]
+    pub(crate) fn waits_for_peer(&self) -> bool {
+        match *self {
+            Op::Read { offset, .. }
+            | Op::Write { offset, .. }
+            | Op::ReadVectored { offset, .. }
+            | Op::WriteVectored { offset, .. } => offset == AT_CURSOR,
+            Op::Poll { .. }
+            | Op::Recv { .. }
+            | Op::Send { .. }
+            | Op::RecvMsg { .. }
+            | Op::SendMsg { .. }
+            | Op::Accept { .. }
+            | Op::Connect { .. } => true,
             _ => false,
         }
     }
@@ -277,6 +342,10 @@ impl Op {
             Op::SyncRange { .. } => OpName::SyncRange,
             Op::GetXattr(_) => OpName::GetXattr,
             Op::SetXattr(_) => OpName::SetXattr,
+            Op::Recv { .. } | Op::RecvMsg { .. } => OpName::Receive,
+            Op::Send { .. } | Op::SendMsg { .. } => OpName::Send,
+            Op::Accept { .. } => OpName::Accept,
+            Op::Connect { .. } => OpName::Connect,
             Op::Plain(_) => OpName::Plain,
             Op::Raw(_) => OpName::Raw,
         }

@@ -6,6 +6,7 @@ use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::{Here, Worker};
 use crate::sys;
 use std::io;
+use std::time::Duration;
 
 /// Has the kernel perform `op` while the fiber waits. What was done wins over a cancel that came
 /// late; one that came before refuses the op.
@@ -15,6 +16,32 @@ pub(crate) fn perform(worker: Here, fiber: FiberRef, op: Op) -> io::Result<usize
         return Err(fiber.cancel_error());
     }
     outcome(worker, fiber, perform_to_the_end(worker, fiber, op))
+}
+
+/// The same for an op that waits for a peer, and for so long at most; `None` where the time was up.
+#[cold]
+pub(crate) fn perform_within(
+    worker: Here,
+    fiber: FiberRef,
+    op: Op,
+    limit: Duration,
+) -> io::Result<Option<usize>> {
+    let Some(at) = worker.now().checked_add(limit) else {
+        return perform(worker, fiber, op).map(Some);
+    };
+    if worker.refuses(fiber) {
+        return Err(fiber.cancel_error());
+    }
+    loop {
+        let result = worker.perform_one_until(fiber, op, at);
+        if !was_dropped(worker, fiber, result) {
+            return outcome(worker, fiber, result).map(Some);
+        }
+        if worker.now() >= at {
+            return Ok(None);
+        }
+        worker.yield_now(fiber);
+    }
 }
 
 /// Has the kernel perform `op`, again if it was dropped: the op's result.

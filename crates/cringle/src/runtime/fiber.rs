@@ -351,9 +351,14 @@ impl Fiber {
 
     /// The completions to cancel, if it waits for ops and may be disturbed.
     pub(super) fn cancellable_ops(&self) -> Option<impl Iterator<Item = &Completion>> {
+        self.waited_ops().filter(|_| !self.unwinding.get())
+    }
+
+    /// The ops it waits for.
+    pub(super) fn waited_ops(&self) -> Option<impl Iterator<Item = &Completion>> {
         let waits = self.state.get() == State::Waiting(Wait::Ops);
         let ops = self.ops.get();
-        (waits && !self.unwinding.get()).then(|| {
+        waits.then(|| {
             // SAFETY: I1. While the fiber waits for its ops, their completions lie in its suspended
             // frame, at this distance from each other.
             (0..ops.count).map(move |n| unsafe { &*ops.first.byte_add(n * ops.stride) })

@@ -111,7 +111,8 @@ impl Builder {
     }
 
     /// Operations that each worker may have in the kernel at once, 1 to 65535 (default: 4032). A
-    /// fiber that asks for more waits its turn. The completion queue is sized to hold them all.
+    /// fiber that asks for more waits its turn. The completion queue is sized to hold them all. What waits
+    /// for a peer (a read of a pipe or a socket, [`io::ready`](crate::io::ready)) does not count.
     pub fn in_flight_limit(mut self, operations: u32) -> Builder {
         self.ring.in_flight_limit = operations;
         self

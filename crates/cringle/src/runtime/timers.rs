@@ -19,6 +19,8 @@ pub(crate) enum Alarm {
     /// A region of the fiber is cancelled; it lies in the fiber's frame, which takes the timer back
     /// before it goes.
     Expire(FiberRef, NonNull<Region>),
+    /// The ops that the fiber waits for are given up, if they are still under way.
+    GiveUp(FiberRef),
     /// Cancelled fibers that still wait are looked for.
     ReportStubborn,
 }

@@ -150,7 +150,13 @@ unsafe fn pieces_of(op: &Op) -> (Vec<Piece>, bool) {
         Op::Symlink { target, path, .. } => {
             (of_path(target.cast()).into_iter().chain(of_path(path.cast())).collect(), false)
         }
+        Op::Recv { buf, len, .. } => (vec![Piece::new(buf, len as usize)], true),
+        Op::Send { buf, len, .. } => (vec![Piece::new(buf, len as usize)], false),
         Op::Nop
+        | Op::RecvMsg { .. }
+        | Op::SendMsg { .. }
+        | Op::Accept { .. }
+        | Op::Connect { .. }
         | Op::Allocate { .. }
         | Op::Advise { .. }
         | Op::SyncRange { .. }

@@ -37,6 +37,8 @@ impl Core {
         }
         let (fd, events) = match *op {
             Op::Poll { fd, events } => (fd, events as i16),
+            Op::Recv { fd, .. } | Op::RecvMsg { fd, .. } => (fd, libc::POLLIN),
+            Op::Send { fd, .. } | Op::SendMsg { fd, .. } => (fd, libc::POLLOUT),
             _ => match transfer_of(op, fixed) {
                 Some(transfer) if !transfer.is_regular => {
                     (transfer.fd, if transfer.is_write { libc::POLLOUT } else { libc::POLLIN })
@@ -168,6 +170,8 @@ impl Core {
             // Directories are there by themselves.
             Op::MakeDir { .. } => 0,
             _ if names_a_path(op) => -libc::ENOSYS,
+            // Who comes when is the machine's to say: no run would be like the other.
+            Op::Accept { .. } | Op::Connect { .. } => -libc::ENOSYS,
             _ => {
                 // SAFETY: I1. The op's memory is its frame's until it has ended.
                 let result = unsafe { blocking::perform(op) };

@@ -19,7 +19,8 @@ impl Sim {
         waiter: &Waiter,
     ) -> Result<(), Full> {
         let mut core = lock(&self.core);
-        if self.in_flight >= self.limit || core.draw(Fault::QueueFull) {
+        let waits_for_peer = op.waits_for_peer();
+        if !waits_for_peer && (self.in_flight >= self.limit || core.draw(Fault::QueueFull)) {
             return Err(Full);
         }
         let number = self.next_flight;
@@ -30,13 +31,13 @@ impl Sim {
             let text = format!("the frame of {} is used again before its end", op.name().as_str());
             core.fail(super::Checker::Completions, text);
         }
-        completion.start(op.name(), waiter);
+        completion.start(op, waiter);
         // SAFETY: I1. Handed on to the caller.
         let lent = unsafe { Lent::take(op) };
         let flight = Flight { op: *op, completion, stage: Stage::Queued, lent };
         self.flights.insert(number, flight);
         self.queued.push_back(number);
-        self.in_flight += 1;
+        self.in_flight += u32::from(!waits_for_peer);
         Ok(())
     }
 

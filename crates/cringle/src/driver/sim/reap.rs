@@ -46,7 +46,7 @@ impl Sim {
         // The number of a descriptor says nothing.
         let told = if name == crate::driver::op::OpName::Open { result.min(0) } else { result };
         core.note(3, number, told.into());
-        self.in_flight -= 1;
+        self.in_flight -= u32::from(completion.takes_place());
         self.withdraw_cancel(completion);
         completion.finish(result);
         #[cfg(test)]

@@ -69,6 +69,24 @@ pub(super) fn entry(op: &Op) -> Entry {
         }
         Op::GetXattr(call) => get_xattr(call),
         Op::SetXattr(call) => set_xattr(call),
+        Op::Recv { fd, buf, len, flags } => {
+            opcode::Recv::new(Fd(fd), buf, len).flags(flags).build()
+        }
+        Op::Send { fd, buf, len, flags } => {
+            opcode::Send::new(Fd(fd), buf, len).flags(flags).build()
+        }
+        Op::RecvMsg { fd, message, flags } => {
+            opcode::RecvMsg::new(Fd(fd), message).flags(flags as u32).build()
+        }
+        Op::SendMsg { fd, message, flags } => {
+            opcode::SendMsg::new(Fd(fd), message).flags(flags as u32).build()
+        }
+        Op::Accept { fd, addr, addr_len } => {
+            opcode::Accept::new(Fd(fd), addr.cast(), addr_len).flags(libc::SOCK_CLOEXEC).build()
+        }
+        Op::Connect { fd, addr, addr_len } => {
+            opcode::Connect::new(Fd(fd), addr.cast(), addr_len).build()
+        }
         Op::Plain(_) => unreachable!("what no ring can do goes to the pool"),
         // SAFETY: I1. The pointer is to an entry in the frame that waits for this op.
         Op::Raw(entry) => unsafe { (*entry).clone() },

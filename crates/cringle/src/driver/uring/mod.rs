@@ -7,8 +7,10 @@
 //!   `io_uring_enter` did not consume stay queued and are submitted by the next one; a short
 //!   submission, `EINTR`, `EAGAIN` and `EBUSY` are dealt with here; `F_MORE` and `F_NOTIF` keep a
 //!   frame until its last entry;
-//! - at most `in_flight_limit` ops are in the kernel, and the completion queue has room for all of
-//!   them, for cancels and for wake-ups (**I7**);
+//! - at most `in_flight_limit` ops that end by themselves are in the kernel, and the completion queue
+//!   has room for all of them, for cancels and for wake-ups (**I7**). Those that wait for a peer are not
+//!   bounded, but by the fibers that wait: should they all end at once, the kernel keeps what the queue
+//!   has no room for (`NODROP`), and hands it over when it is next entered, which the ring asks for;
 //! - a disk is not left idle while requests for it are being written down: see
 //!   `DISK_GROUP`;
 //! - it is closed only when nothing is in flight: closing a ring does not wait for disk reads
@@ -86,7 +88,10 @@ pub(crate) struct Uring {
     enter_flags: u32,
     features: Features,
     sqpoll: bool,
+    /// Ops in flight that end by themselves: those that the limit is about.
     in_flight: u32,
+    /// Ops in flight that end when a peer does something.
+    waiting: u32,
     limit: u32,
     /// Entries queued since the last submission.
     unsubmitted: u32,
@@ -143,6 +148,7 @@ impl Uring {
             features,
             sqpoll: options.sqpoll.is_some(),
             in_flight: 0,
+            waiting: 0,
             limit: options.in_flight_limit,
             unsubmitted: 0,
             unsubmitted_disk: 0,
@@ -180,7 +186,7 @@ impl Uring {
 
     #[cfg_attr(not(feature = "raw"), allow(dead_code))]
     pub(crate) fn in_flight(&self) -> u32 {
-        self.in_flight
+        self.in_flight + self.waiting
     }
 
     /// Asks the kernel to give up an op. Its completion comes all the same (**I1**).
@@ -239,7 +245,7 @@ impl Uring {
     /// Whether nothing is in the kernel or on the way there.
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
-        self.in_flight == 0 && self.cancels.is_idle()
+        self.in_flight == 0 && self.waiting == 0 && self.cancels.is_idle()
     }
 
     /// Whether entries wait for the next submission.
@@ -279,10 +285,10 @@ impl Drop for Uring {
     /// Ends the ring: gives up the wake-up read, waits for its last entry, and closes. Aborts the
     /// process if a frame is still owed something: the kernel would write into it later.
     fn drop(&mut self) {
-        if self.in_flight > 0 || !self.cancels.is_idle() {
+        if !self.is_idle() {
             crate::sys::report(format_args!(
                 "a ring was closed with {} ops in flight; aborting",
-                self.in_flight
+                self.in_flight + self.waiting
             ));
             std::process::abort();
         }

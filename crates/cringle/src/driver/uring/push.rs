@@ -29,7 +29,8 @@ impl Uring {
         completion: &Completion,
         waiter: &Waiter,
     ) -> Result<(), Full> {
-        if self.in_flight >= self.limit {
+        let waits_for_peer = op.waits_for_peer();
+        if !waits_for_peer && self.in_flight >= self.limit {
             return Err(Full);
         }
         let user_data = std::ptr::from_ref(completion) as u64;
@@ -43,10 +44,18 @@ impl Uring {
                 let op = Op::ReadFixed { target, buf, len, offset, index };
                 self.push_entry(|| encode::entry(&op).user_data(user_data))
             }
+            Op::Recv { fd, buf, len, flags } => {
+                let op = Op::Recv { fd, buf, len, flags };
+                self.push_entry(|| encode::entry(&op).user_data(user_data))
+            }
+            Op::Send { fd, buf, len, flags } => {
+                let op = Op::Send { fd, buf, len, flags };
+                self.push_entry(|| encode::entry(&op).user_data(user_data))
+            }
             ref op => self.push_any(op, user_data),
         }?;
-        completion.start(op.name(), waiter);
-        self.in_flight += 1;
+        completion.start(op, waiter);
+        self.count_in(waits_for_peer);
         if op.is_positioned_transfer() {
             self.unsubmitted_disk += 1;
             if self.disk_answers && self.unsubmitted_disk >= DISK_GROUP {
@@ -115,12 +124,22 @@ impl Uring {
                 }
             };
             debug_assert!(pushed.is_ok(), "there was room");
-            completion.start(op.name(), waiter);
+            completion.start(op, waiter);
+            let waits_for_peer = op.waits_for_peer();
+            self.in_flight += u32::from(!waits_for_peer);
+            self.waiting += u32::from(waits_for_peer);
             self.unsubmitted_disk += u32::from(op.is_positioned_transfer());
         }
         drop(queue);
-        self.in_flight += slots.len() as u32;
         self.unsubmitted += slots.len() as u32;
+    }
+
+    #[inline(always)]
+    fn count_in(&mut self, waits_for_peer: bool) {
+        match waits_for_peer {
+            true => self.waiting += 1,
+            false => self.in_flight += 1,
+        }
     }
 
     #[inline(never)]

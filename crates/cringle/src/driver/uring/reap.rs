@@ -44,7 +44,10 @@ impl Uring {
                 true => completion.noted(),
                 false => cqe.result(),
             };
-            self.in_flight -= 1;
+            match completion.takes_place() {
+                true => self.in_flight -= 1,
+                false => self.waiting -= 1,
+            }
             if completion.cancel.get() != CancelState::No {
                 self.cancels.withdraw(completion);
             }

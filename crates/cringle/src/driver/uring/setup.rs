@@ -232,7 +232,7 @@ fn require(made: &Made) -> io::Result<()> {
 
 fn without_missing_ops(probe: io_uring::Probe, features: Features) -> io::Result<Features> {
     use io_uring::opcode;
-    const NEEDED: [(u8, &str); 8] = [
+    const NEEDED: [(u8, &str); 14] = [
         (opcode::Read::CODE, "read"),
         (opcode::Write::CODE, "write"),
         (opcode::Fsync::CODE, "fsync"),
@@ -241,6 +241,12 @@ fn without_missing_ops(probe: io_uring::Probe, features: Features) -> io::Result
         (opcode::Statx::CODE, "statx"),
         (opcode::PollAdd::CODE, "poll"),
         (opcode::AsyncCancel::CODE, "cancel"),
+        (opcode::Recv::CODE, "recv"),
+        (opcode::Send::CODE, "send"),
+        (opcode::RecvMsg::CODE, "recvmsg"),
+        (opcode::SendMsg::CODE, "sendmsg"),
+        (opcode::Accept::CODE, "accept"),
+        (opcode::Connect::CODE, "connect"),
     ];
     if let Some((_, name)) = NEEDED.iter().find(|(code, _)| !probe.is_supported(*code)) {
         return Err(io::Error::new(

@@ -4,6 +4,7 @@ use super::enter::*;
 use super::reap::special;
 use super::*;
 use crate::driver::completion::OpState;
+use crate::driver::op::AT_CURSOR;
 use crate::driver::{Full, Op, Target, Waiter};
 use crate::sys;
 use std::cell::RefCell;
@@ -60,7 +61,13 @@ impl Rig {
 
     fn read(&mut self, fd: &impl AsFd) -> Result<usize, Full> {
         let target = Target::fd(fd.as_fd().as_raw_fd());
-        self.push(|buf| Op::Read { target, buf, len: 1, offset: super::super::op::AT_CURSOR })
+        self.push(|buf| Op::Read { target, buf, len: 1, offset: 0 })
+    }
+
+    /// A read that the limit is not about.
+    fn read_of_peer(&mut self, fd: &impl AsFd) -> Result<usize, Full> {
+        let target = Target::fd(fd.as_fd().as_raw_fd());
+        self.push(|buf| Op::Read { target, buf, len: 1, offset: AT_CURSOR })
     }
 
     fn cancel(&mut self, frame: usize) {
@@ -163,6 +170,25 @@ fn the_limit_holds_whatever_the_kernel_has_room_for() {
     assert_eq!(rig.uring.room(), 3);
     rig.nop().unwrap();
     rig.settle();
+}
+
+#[test]
+fn who_waits_for_a_peer_takes_no_place_and_needs_none() {
+    let mut rig = Rig::new(4, 2);
+    let (reader, mut writer) = io::pipe().unwrap();
+    // Many more than the completion queue holds.
+    const WAITING: usize = 1000;
+    (0..WAITING).for_each(|n| assert_eq!(rig.read_of_peer(&reader).unwrap(), n));
+    assert_eq!((rig.uring.room(), rig.uring.in_flight()), (2, WAITING as u32));
+    rig.read(&reader).unwrap();
+    rig.read(&reader).unwrap();
+    assert!(rig.nop().is_err(), "the limit is reached");
+    rig.read_of_peer(&reader).unwrap();
+    // All of them end at once: the queue overflows, and nothing is lost.
+    writer.write_all(&[0; WAITING + 3]).unwrap();
+    rig.settle();
+    assert!((0..WAITING + 3).all(|frame| rig.result(frame) == 1));
+    assert_eq!(rig.uring.room(), 2);
 }
 
 #[test]

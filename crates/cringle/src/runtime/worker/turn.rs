@@ -143,6 +143,7 @@ impl Worker {
             match due {
                 Some(Alarm::Wake(fiber)) => self.make_ready(fiber),
                 Some(Alarm::Expire(fiber, region)) => self.expire(fiber, region),
+                Some(Alarm::GiveUp(fiber)) => self.give_up_ops(fiber),
                 Some(Alarm::ReportStubborn) => self.report_stubborn(),
                 None => break,
             }

@@ -109,6 +109,34 @@ impl Worker {
         completion.result()
     }
 
+    /// The same for an op that waits for a peer, and has until then: after that the kernel is asked to
+    /// give it up. Not by a cancel of the fiber: nobody else is told.
+    #[cold]
+    pub(crate) fn perform_one_until(&self, fiber: FiberRef, op: Op, at: Instant) -> i32 {
+        debug_assert!(op.waits_for_peer(), "it needs no place, and so waits for none");
+        let waiter = Waiter::new(fiber.token());
+        let completion = Completion::new();
+        // SAFETY: I1. All of it stays in this frame until nothing is owed to the waiter.
+        while unsafe { self.driver.borrow_mut().push(&op, &completion, &waiter) }.is_err() {
+            if self.is_interrupted(fiber) || self.now() >= at {
+                return -libc::ECANCELED;
+            }
+            self.yield_now(fiber);
+        }
+        let timer = self.set_alarm(at, Alarm::GiveUp(fiber));
+        self.settle(fiber, &waiter, WaitedOps::one(&completion));
+        self.take_back_timer(timer);
+        completion.result()
+    }
+
+    /// Asks the kernel to give up what a fiber waits for.
+    #[cold]
+    pub(super) fn give_up_ops(&self, fiber: FiberRef) {
+        let Some(ops) = fiber.waited_ops() else { return };
+        let mut driver = self.driver.borrow_mut();
+        ops.for_each(|completion| driver.cancel(completion));
+    }
+
     /// Has the kernel perform these ops, and returns when all of them have ended (**I1**).
     pub(crate) fn perform(&self, fiber: FiberRef, slots: &[OpSlot]) {
         let waiter = Waiter::new(fiber.token());
@@ -153,7 +181,7 @@ impl Worker {
     ) {
         // SAFETY: I1. The callers' frames hold all of it until nothing is owed to the waiter, and
         // cannot unwind before.
-        let pushed = self.in_line.get() == 0
+        let pushed = (self.in_line.get() == 0 || op.waits_for_peer())
             && unsafe { self.driver.borrow_mut().push(op, completion, waiter) }.is_ok();
         if !pushed {
             // A copy: the op itself need not exist in memory on the way above.

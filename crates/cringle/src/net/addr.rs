@@ -1,0 +1,183 @@
+//! Addresses: from names, off the worker, and in the kernel's form.
+
+use crate::runtime::worker::Worker;
+use crate::sync::oneshot;
+use socket2::{SockAddr, SockAddrStorage};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+
+/// What names one or more addresses: std's trait, for the same types. Asking what a host's name means
+/// (`getaddrinfo`) is done on a thread of the pool; only the calling fiber waits.
+///
+/// ```
+/// use cringle::net::ToSocketAddrs;
+///
+/// cringle::run(|| {
+///     let mut literal = "127.0.0.1:80".to_socket_addrs()?;
+///     assert_eq!(literal.next(), Some(([127, 0, 0, 1], 80).into()));
+///     let named = ("localhost", 80).to_socket_addrs()?;
+///     assert!(named.into_iter().all(|addr| addr.port() == 80 && addr.ip().is_loopback()));
+///     Ok::<(), std::io::Error>(())
+/// })
+/// # ?; Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Cancellation
+///
+/// The fiber goes on at once; the thread ends when the resolver answers it, and
+/// [`run`](crate::run) with it.
+pub trait ToSocketAddrs {
+    /// The addresses.
+    type Iter: Iterator<Item = SocketAddr>;
+
+    /// The addresses of this name.
+    ///
+    /// # Errors
+    ///
+    /// As std's; and [`Cancelled`](crate::Cancelled).
+    fn to_socket_addrs(&self) -> io::Result<Self::Iter>;
+}
+
+macro_rules! one_address {
+    ($($kind:ty),*) => {$(
+        impl ToSocketAddrs for $kind {
+            type Iter = std::option::IntoIter<SocketAddr>;
+
+            fn to_socket_addrs(&self) -> io::Result<Self::Iter> {
+                std::net::ToSocketAddrs::to_socket_addrs(self)
+            }
+        }
+    )*};
+}
+
+one_address!(
+    SocketAddr,
+    SocketAddrV4,
+    SocketAddrV6,
+    (IpAddr, u16),
+    (Ipv4Addr, u16),
+    (Ipv6Addr, u16)
+);
+
+impl ToSocketAddrs for (&str, u16) {
+    type Iter = std::vec::IntoIter<SocketAddr>;
+
+    fn to_socket_addrs(&self) -> io::Result<Self::Iter> {
+        let &(host, port) = self;
+        match host.parse::<IpAddr>() {
+            Ok(ip) => Ok(vec![SocketAddr::new(ip, port)].into_iter()),
+            Err(_) => resolve((host.to_owned(), port)),
+        }
+    }
+}
+
+impl ToSocketAddrs for (String, u16) {
+    type Iter = std::vec::IntoIter<SocketAddr>;
+
+    fn to_socket_addrs(&self) -> io::Result<Self::Iter> {
+        (&*self.0, self.1).to_socket_addrs()
+    }
+}
+
+impl ToSocketAddrs for str {
+    type Iter = std::vec::IntoIter<SocketAddr>;
+
+    fn to_socket_addrs(&self) -> io::Result<Self::Iter> {
+        match self.parse::<SocketAddr>() {
+            Ok(addr) => Ok(vec![addr].into_iter()),
+            Err(_) => resolve(self.to_owned()),
+        }
+    }
+}
+
+impl ToSocketAddrs for String {
+    type Iter = std::vec::IntoIter<SocketAddr>;
+
+    fn to_socket_addrs(&self) -> io::Result<Self::Iter> {
+        (**self).to_socket_addrs()
+    }
+}
+
+impl<'a> ToSocketAddrs for &'a [SocketAddr] {
+    type Iter = std::iter::Cloned<std::slice::Iter<'a, SocketAddr>>;
+
+    fn to_socket_addrs(&self) -> io::Result<Self::Iter> {
+        Ok(self.iter().cloned())
+    }
+}
+
+impl<T: ToSocketAddrs + ?Sized> ToSocketAddrs for &T {
+    type Iter = T::Iter;
+
+    fn to_socket_addrs(&self) -> io::Result<T::Iter> {
+        (**self).to_socket_addrs()
+    }
+}
+
+/// Asks std, where it may take its time.
+fn resolve<N>(name: N) -> io::Result<std::vec::IntoIter<SocketAddr>>
+where
+    N: std::net::ToSocketAddrs<Iter = std::vec::IntoIter<SocketAddr>> + Send + 'static,
+{
+    let worker = Worker::current().map(|(worker, _)| worker);
+    let Some(worker) = worker.filter(|worker| !worker.is_simulated()) else {
+        return name.to_socket_addrs();
+    };
+    let (sender, receiver) = oneshot::channel();
+    let job = Box::new(move || drop(sender.send(name.to_socket_addrs())));
+    // Of the pool that grows: a resolver that does not answer holds a thread for long.
+    if let Err((e, _)) = worker.shared().unblock_pool.run(job) {
+        return Err(io::Error::new(e.kind(), format!("cannot start a thread to resolve: {e}")));
+    }
+    let answer = receiver.recv_cancellable()?;
+    answer.unwrap_or_else(|_| Err(io::Error::other("the resolver panicked")))
+}
+
+/// The first of the addresses that `f` succeeds with; its last error otherwise. As std's.
+pub(super) fn first_of<A: ToSocketAddrs, T>(
+    addr: A,
+    mut f: impl FnMut(&SocketAddr) -> io::Result<T>,
+) -> io::Result<T> {
+    let mut last = None;
+    for addr in addr.to_socket_addrs()? {
+        match f(&addr) {
+            Err(e) if crate::cancel::reason(&e).is_some() => return Err(e),
+            Err(e) => last = Some(e),
+            done => return done,
+        }
+    }
+    Err(last.unwrap_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidInput, "could not resolve to any addresses")
+    }))
+}
+
+/// Room for an address that the kernel fills in.
+pub(super) struct AddrBuf {
+    storage: SockAddrStorage,
+    len: libc::socklen_t,
+}
+
+impl AddrBuf {
+    pub(super) fn new() -> AddrBuf {
+        let storage = SockAddrStorage::zeroed();
+        let len = storage.size_of();
+        AddrBuf { storage, len }
+    }
+
+    /// Where the kernel writes the address, and its length.
+    pub(super) fn parts(&mut self) -> (*mut libc::sockaddr_storage, *mut libc::socklen_t) {
+        ((&raw mut self.storage).cast(), &raw mut self.len)
+    }
+
+    /// What the kernel has filled in.
+    pub(super) fn get(self) -> SockAddr {
+        // SAFETY: the kernel has written an address of this length, over zeros.
+        unsafe { SockAddr::new(self.storage, self.len) }
+    }
+
+    /// The same as an internet address.
+    pub(super) fn internet(self) -> io::Result<SocketAddr> {
+        let invalid = || io::Error::new(io::ErrorKind::InvalidInput, "invalid argument");
+        self.get().as_socket().ok_or_else(invalid)
+    }
+}

@@ -1,0 +1,17 @@
+//! Sockets: `std::net`'s names and semantics; only the calling fiber waits.
+//!
+//! Outside of [`run`](crate::run) the same calls are std's blocking ones. Unix sockets are in
+//! [`os::unix::net`](crate::os::unix::net), as std's. Addresses are std's own types, and so is their
+//! parsing; [`ToSocketAddrs`] is a trait of its own, because std's resolves names on the calling thread.
+
+mod addr;
+mod socket;
+mod tcp_listener;
+mod tcp_stream;
+
+pub use addr::ToSocketAddrs;
+pub use std::net::{
+    AddrParseError, IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, SocketAddrV4, SocketAddrV6,
+};
+pub use tcp_listener::{Incoming, TcpListener};
+pub use tcp_stream::TcpStream;

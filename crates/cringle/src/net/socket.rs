@@ -1,0 +1,361 @@
+//! What all sockets are: std's socket, and whether a call on it is the ring's or the plain one.
+//!
+//! | who asks | is served by |
+//! |---|---|
+//! | no fiber | std's call |
+//! | a fiber, of a socket that does not block | std's call, which says `WouldBlock` |
+//! | any other fiber | the ring; with the timeout that the socket has, by a timer |
+//!
+//! The ring knows nothing of `SO_RCVTIMEO`, `SO_SNDTIMEO` and `O_NONBLOCK`, which belong to the socket
+//! and not to the descriptor: clones share what is known of them. Of a foreign socket they are asked
+//! for once, when it is first used. What another library changes after that is not seen.
+
+use crate::driver::Op;
+use crate::fiber::op::{perform, perform_within};
+use crate::runtime::fiber::FiberRef;
+use crate::runtime::worker::{Here, Worker};
+use socket2::SockRef;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// Nobody has asked yet.
+const UNKNOWN: u8 = 0;
+/// It blocks, for as long as it takes, and closing it does not wait.
+const SIMPLE: u8 = 1;
+/// See `modes`.
+const SHARED: u8 = 2;
+
+/// See the module.
+pub(crate) struct Socket<S: AsFd + AsRawFd + Send> {
+    std: ManuallyDrop<S>,
+    state: AtomicU8,
+    modes: OnceLock<Arc<Modes>>,
+}
+
+/// What belongs to a socket and not to a descriptor of it.
+#[derive(Default)]
+struct Modes {
+    nonblocking: AtomicBool,
+    /// Closing it waits until the peer has everything.
+    lingers: AtomicBool,
+    read_limit: Limit,
+    write_limit: Limit,
+}
+
+/// A timeout, in nanoseconds; 0 means none.
+#[derive(Default)]
+struct Limit(AtomicU64);
+
+impl Limit {
+    fn new(limit: Option<Duration>) -> Limit {
+        let new = Limit::default();
+        new.set(limit);
+        new
+    }
+
+    fn set(&self, limit: Option<Duration>) {
+        let nanos = limit.map_or(0, |limit| u64::try_from(limit.as_nanos()).unwrap_or(0));
+        self.0.store(nanos, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Option<Duration> {
+        match self.0.load(Ordering::Relaxed) {
+            0 => None,
+            nanos => Some(Duration::from_nanos(nanos)),
+        }
+    }
+}
+
+/// Which of a socket's two timeouts a call has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    In,
+    Out,
+}
+
+impl<S: AsFd + AsRawFd + Send> Socket<S> {
+    /// One of which nothing is known.
+    pub(crate) fn foreign(std: S) -> Socket<S> {
+        Socket::new(std, UNKNOWN)
+    }
+
+    /// One that was just made, and is as the kernel makes them.
+    pub(crate) fn fresh(std: S) -> Socket<S> {
+        Socket::new(std, SIMPLE)
+    }
+
+    fn new(std: S, state: u8) -> Socket<S> {
+        Socket { std: ManuallyDrop::new(std), state: state.into(), modes: OnceLock::new() }
+    }
+
+    /// A connection of this listener, whose timeouts it has inherited.
+    pub(super) fn accepted<T: AsFd + AsRawFd + Send>(&self, std: T) -> Socket<T> {
+        match self.state.load(Ordering::Relaxed) {
+            SIMPLE => Socket::fresh(std),
+            _ => Socket::foreign(std),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn std(&self) -> &S {
+        &self.std
+    }
+
+    #[inline]
+    pub(super) fn fd(&self) -> RawFd {
+        self.std.as_raw_fd()
+    }
+
+    pub(crate) fn into_std(self) -> S {
+        let mut this = ManuallyDrop::new(self);
+        drop(std::mem::take(&mut this.modes));
+        // SAFETY: it is taken once: `this` is not dropped, nor used again.
+        unsafe { ManuallyDrop::take(&mut this.std) }
+    }
+
+    /// Another handle to the same socket, which std's has made.
+    pub(super) fn clone_with(&self, std: S) -> Socket<S> {
+        let clone = Socket::new(std, SHARED);
+        let _ = clone.modes.set(Arc::clone(self.modes()));
+        self.state.store(SHARED, Ordering::Relaxed);
+        clone
+    }
+
+    /// The ring, for a call that may wait so long; `None` where std's call is the right one: see the
+    /// module. Fails where the fiber is cancelled, and would not hear of it from std.
+    #[inline(always)]
+    pub(super) fn ring(&self, way: Way) -> io::Result<Option<Ring>> {
+        let Some((worker, fiber)) = Worker::current() else { return Ok(None) };
+        match self.state.load(Ordering::Relaxed) {
+            SIMPLE => Ok(Some(Ring { worker, fiber, limit: None })),
+            _ => self.ring_by_modes(worker, fiber, way),
+        }
+    }
+
+    #[cold]
+    fn ring_by_modes(&self, worker: Here, fiber: FiberRef, way: Way) -> io::Result<Option<Ring>> {
+        if self.state.load(Ordering::Relaxed) == UNKNOWN {
+            self.learn();
+        }
+        if self.state.load(Ordering::Relaxed) == SIMPLE {
+            return Ok(Some(Ring { worker, fiber, limit: None }));
+        }
+        let modes = self.modes();
+        if modes.nonblocking.load(Ordering::Relaxed) {
+            return match worker.refuses(fiber) {
+                true => Err(fiber.cancel_error()),
+                false => Ok(None),
+            };
+        }
+        let limit = match way {
+            Way::In => modes.read_limit.get(),
+            Way::Out => modes.write_limit.get(),
+        };
+        Ok(Some(Ring { worker, fiber, limit }))
+    }
+
+    fn modes(&self) -> &Arc<Modes> {
+        self.modes.get_or_init(|| {
+            Arc::new(match self.state.load(Ordering::Relaxed) {
+                UNKNOWN => Modes::of(&*self.std),
+                _ => Modes::default(),
+            })
+        })
+    }
+
+    /// Asks what a foreign socket is like. What is simple needs no memory.
+    #[cold]
+    fn learn(&self) {
+        let state = match Modes::of(&*self.std).are_default() {
+            true => SIMPLE,
+            false => {
+                self.modes();
+                SHARED
+            }
+        };
+        // Unless somebody has changed or cloned it meanwhile.
+        let (now, then) = (Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.state.compare_exchange(UNKNOWN, state, now, then);
+    }
+
+    fn change(&self, change: impl FnOnce(&Modes)) {
+        change(self.modes());
+        self.state.store(SHARED, Ordering::Relaxed);
+    }
+
+    /// After std's call of the same name.
+    pub(super) fn note_nonblocking(&self, nonblocking: bool) {
+        self.change(|modes| modes.nonblocking.store(nonblocking, Ordering::Relaxed));
+    }
+
+    pub(super) fn note_timeout(&self, way: Way, limit: Option<Duration>) {
+        self.change(|modes| match way {
+            Way::In => modes.read_limit.set(limit),
+            Way::Out => modes.write_limit.set(limit),
+        });
+    }
+
+    pub(super) fn note_linger(&self, linger: Option<Duration>) {
+        let lingers = linger.is_some_and(|linger| !linger.is_zero());
+        self.change(|modes| modes.lingers.store(lingers, Ordering::Relaxed));
+    }
+
+    fn lingers(&self) -> bool {
+        match self.state.load(Ordering::Relaxed) {
+            SIMPLE => false,
+            UNKNOWN => Worker::current().is_some() && lingers(&*self.std),
+            _ => self.modes().lingers.load(Ordering::Relaxed),
+        }
+    }
+}
+
+fn lingers(std: &impl AsFd) -> bool {
+    // What is no socket says so when it is used.
+    let linger = SockRef::from(std).linger().ok().flatten();
+    linger.is_some_and(|linger| !linger.is_zero())
+}
+
+impl Modes {
+    fn of(std: &impl AsFd) -> Modes {
+        let socket = SockRef::from(std);
+        Modes {
+            nonblocking: socket.nonblocking().unwrap_or(false).into(),
+            lingers: lingers(std).into(),
+            read_limit: Limit::new(socket.read_timeout().ok().flatten()),
+            write_limit: Limit::new(socket.write_timeout().ok().flatten()),
+        }
+    }
+
+    fn are_default(&self) -> bool {
+        !self.nonblocking.load(Ordering::Relaxed)
+            && !self.lingers.load(Ordering::Relaxed)
+            && self.read_limit.get().is_none()
+            && self.write_limit.get().is_none()
+    }
+}
+
+/// The ring of the calling fiber, and for how long an op may wait there.
+#[derive(Clone, Copy)]
+pub(super) struct Ring {
+    pub(super) worker: Here,
+    pub(super) fiber: FiberRef,
+    pub(super) limit: Option<Duration>,
+}
+
+impl Ring {
+    /// What came of the op; where the time is up, the error that the kernel has for it.
+    #[inline(always)]
+    pub(super) fn perform(self, op: Op) -> io::Result<usize> {
+        match self.limit {
+            None => perform(self.worker, self.fiber, op),
+            Some(limit) => self.perform_within(op, limit),
+        }
+    }
+
+    /// The same for one that std asks for again after a signal.
+    pub(super) fn accept(self, op: Op) -> io::Result<usize> {
+        loop {
+            match self.perform(op) {
+                Err(e) if e.raw_os_error() == Some(libc::EINTR) => {}
+                result => return result,
+            }
+        }
+    }
+
+    #[cold]
+    fn perform_within(self, op: Op, limit: Duration) -> io::Result<usize> {
+        let done = perform_within(self.worker, self.fiber, op, limit)?;
+        done.ok_or_else(|| io::Error::from_raw_os_error(libc::EAGAIN))
+    }
+}
+
+impl<S: AsFd + AsRawFd + Send> Drop for Socket<S> {
+    /// Closes it, as std does on this thread: that does not wait, but for a socket that lingers.
+    fn drop(&mut self) {
+        let lingers = self.lingers();
+        // SAFETY: it is taken once: nothing uses it after its drop.
+        let std = unsafe { ManuallyDrop::take(&mut self.std) };
+        match lingers {
+            true => crate::fiber::unblock(|| drop(std)),
+            false => drop(std),
+        }
+    }
+}
+
+/// From and to descriptors and std's type.
+macro_rules! descriptors {
+    ($ours:ident, $std:ty) => {
+        impl std::fmt::Debug for $ours {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                self.socket.std().fmt(f)
+            }
+        }
+
+        impl std::os::fd::AsFd for $ours {
+            fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+                self.socket.std().as_fd()
+            }
+        }
+
+        impl std::os::fd::AsRawFd for $ours {
+            fn as_raw_fd(&self) -> std::os::fd::RawFd {
+                self.socket.std().as_raw_fd()
+            }
+        }
+
+        impl std::os::fd::IntoRawFd for $ours {
+            fn into_raw_fd(self) -> std::os::fd::RawFd {
+                self.socket.into_std().into_raw_fd()
+            }
+        }
+
+        impl std::os::fd::FromRawFd for $ours {
+            unsafe fn from_raw_fd(fd: std::os::fd::RawFd) -> $ours {
+                // SAFETY: the caller owns the descriptor, as std's function asks.
+                unsafe { <$std>::from_raw_fd(fd) }.into()
+            }
+        }
+
+        impl From<std::os::fd::OwnedFd> for $ours {
+            fn from(fd: std::os::fd::OwnedFd) -> $ours {
+                <$std>::from(fd).into()
+            }
+        }
+
+        impl From<$ours> for std::os::fd::OwnedFd {
+            fn from(socket: $ours) -> std::os::fd::OwnedFd {
+                socket.socket.into_std().into()
+            }
+        }
+
+        impl From<$std> for $ours {
+            fn from(std: $std) -> $ours {
+                $ours { socket: $crate::net::socket::Socket::foreign(std) }
+            }
+        }
+
+        impl From<$ours> for $std {
+            fn from(socket: $ours) -> $std {
+                socket.socket.into_std()
+            }
+        }
+
+        /// A descriptor is a descriptor: as for std's types.
+        impl From<$ours> for socket2::Socket {
+            fn from(socket: $ours) -> socket2::Socket {
+                socket.socket.into_std().into()
+            }
+        }
+
+        impl From<socket2::Socket> for $ours {
+            fn from(socket: socket2::Socket) -> $ours {
+                <$std>::from(socket).into()
+            }
+        }
+    };
+}
+pub(super) use descriptors;

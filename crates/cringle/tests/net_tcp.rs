@@ -1,0 +1,448 @@
+//! What a TCP socket of a fiber does beyond std's: others go on while one waits, and every wait ends
+//! when it is cancelled.
+
+mod child;
+
+use cringle::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use cringle::{Builder, Cancelled, cancel, fiber, time};
+use std::cell::Cell;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+const LONG: Duration = Duration::from_secs(3600);
+/// The kernel keeps timeouts in ticks, of which this is a multiple.
+const SHORT: Duration = Duration::from_millis(20);
+
+fn on_one_worker<T>(f: impl FnOnce() -> T) -> T {
+    Builder::new().workers(1).run(f).unwrap()
+}
+
+fn listener() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap();
+    (listener, addr)
+}
+
+fn pair() -> (TcpStream, TcpStream) {
+    let (listener, addr) = listener();
+    let ours = TcpStream::connect(addr).unwrap();
+    (ours, listener.accept().unwrap().0)
+}
+
+/// Writes until there is no more room for it.
+fn fill(stream: &TcpStream) {
+    stream.set_nonblocking(true).unwrap();
+    let mut stream_ref = stream;
+    while stream_ref.write(&[0; 1 << 16]).is_ok() {}
+    stream.set_nonblocking(false).unwrap();
+}
+
+/// A listener with no room left for connections: who connects to it waits.
+fn crowded_listener() -> (socket2::Socket, SocketAddr, Vec<socket2::Socket>) {
+    let new = || socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    let listener = new();
+    listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    listener.listen(0).unwrap();
+    let addr = listener.local_addr().unwrap();
+    let crowd = (0..4).map(|_| {
+        let client = new();
+        client.set_nonblocking(true).unwrap();
+        let _ = client.connect(&addr);
+        client
+    });
+    let crowd = crowd.collect();
+    (listener, addr.as_socket().unwrap(), crowd)
+}
+
+fn is_cancelled<T>(result: io::Result<T>) -> bool {
+    result.err().and_then(|e| cancel::reason(&e)) == Some(cancel::Reason::Cancelled)
+}
+
+/// The call waits, others run meanwhile, and it ends when it is cancelled.
+fn ends_when_cancelled<T>(call: impl FnOnce() -> io::Result<T>) {
+    fiber::scope(|s| {
+        let waits = s.spawn_local(|| assert!(is_cancelled(call())));
+        (0..5).for_each(|_| fiber::yield_now());
+        assert!(!waits.is_finished());
+        s.cancel();
+        waits.join().unwrap();
+    });
+}
+
+#[test]
+fn every_wait_ends_when_it_is_cancelled() {
+    on_one_worker(|| {
+        let (listener, _) = listener();
+        ends_when_cancelled(|| listener.accept());
+        let (mut ours, theirs) = pair();
+        ends_when_cancelled(|| (&ours).read(&mut [0; 8]));
+        ends_when_cancelled(|| (&ours).read_vectored(&mut [io::IoSliceMut::new(&mut [0; 8])]));
+        ends_when_cancelled(|| ours.peek(&mut [0; 8]));
+        // It goes on afterwards, and nothing was lost.
+        (&theirs).write_all(b"after").unwrap();
+        let mut text = [0; 5];
+        ours.read_exact(&mut text).unwrap();
+        assert_eq!(&text, b"after");
+        fill(&ours);
+        ends_when_cancelled(|| (&ours).write(&[0; 1 << 16]));
+        ends_when_cancelled(|| (&ours).write_vectored(&[io::IoSlice::new(&[0; 1 << 16])]));
+        let (_listener, addr, _crowd) = crowded_listener();
+        ends_when_cancelled(|| TcpStream::connect(addr));
+        ends_when_cancelled(|| TcpStream::connect_timeout(&addr, LONG));
+        ours.set_read_timeout(Some(LONG)).unwrap();
+        ends_when_cancelled(|| (&ours).read(&mut [0; 8]));
+    });
+}
+
+#[test]
+fn a_cancelled_fiber_is_refused_whether_its_socket_blocks_or_not() {
+    on_one_worker(|| {
+        let (mut ours, theirs) = pair();
+        let (listener, addr) = listener();
+        (&theirs).write_all(b"x").unwrap();
+        fiber::scope(|s| {
+            s.cancel();
+            for nonblocking in [false, true] {
+                ours.set_nonblocking(nonblocking).unwrap();
+                listener.set_nonblocking(nonblocking).unwrap();
+                assert!(is_cancelled(ours.read(&mut [0; 8])));
+                assert!(is_cancelled(ours.write(b"x")));
+                assert!(is_cancelled(listener.accept()));
+                assert!(is_cancelled(TcpStream::connect(addr)));
+            }
+        });
+        ours.set_nonblocking(false).unwrap();
+        assert_eq!(ours.read(&mut [0; 8]).unwrap(), 1);
+    });
+}
+
+#[test]
+fn a_deadline_ends_a_read_and_says_so() {
+    on_one_worker(|| {
+        let (mut ours, _theirs) = pair();
+        let error = time::timeout(SHORT, || ours.read(&mut [0; 8])).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        // The socket's own timeout, which passes first, is another error; and the other way round.
+        ours.set_read_timeout(Some(SHORT)).unwrap();
+        let error = time::timeout(LONG, || ours.read(&mut [0; 8])).unwrap_err();
+        assert_eq!((error.kind(), error.raw_os_error()), (io::ErrorKind::WouldBlock, Some(11)));
+        ours.set_read_timeout(Some(LONG)).unwrap();
+        let error = time::timeout(SHORT, || ours.read(&mut [0; 8])).unwrap_err();
+        assert!(matches!(cancel::reason(&error), Some(cancel::Reason::Elapsed(_))));
+    });
+}
+
+#[test]
+fn connecting_has_the_time_it_is_given() {
+    on_one_worker(|| {
+        let (_listener, addr, _crowd) = crowded_listener();
+        let error = TcpStream::connect_timeout(&addr, SHORT).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        let wanted = std::net::TcpStream::connect_timeout(&addr, SHORT).unwrap_err();
+        assert_eq!(error.to_string(), wanted.to_string());
+        assert_eq!(cancel::reason(&error), None);
+    });
+}
+
+/// Nothing is cancelled while a fiber unwinds; a timeout of the socket is no cancel.
+#[test]
+fn a_timeout_holds_in_a_destructor_of_a_fiber_that_unwinds() {
+    struct Reads<'a>(&'a TcpStream, &'a Cell<Option<io::ErrorKind>>);
+    impl Drop for Reads<'_> {
+        fn drop(&mut self) {
+            self.1.set(self.0.read(&mut [0; 8]).err().map(|e| e.kind()));
+        }
+    }
+    let seen = Cell::new(None);
+    on_one_worker(|| {
+        let (ours, _theirs) = pair();
+        ours.set_read_timeout(Some(SHORT)).unwrap();
+        fiber::scope(|s| {
+            let unwinds = s.spawn_local(|| {
+                let _reads = Reads(&ours, &seen);
+                std::panic::resume_unwind(Box::new("unwound"));
+            });
+            assert!(unwinds.join().is_err());
+        });
+    });
+    assert_eq!(seen.get(), Some(io::ErrorKind::WouldBlock));
+}
+
+#[test]
+fn a_peer_that_never_reads_keeps_only_its_writer_waiting() {
+    on_one_worker(|| {
+        let (ours, theirs) = pair();
+        fiber::scope(|s| {
+            let writes = s.spawn_local(|| (&ours).write_all(&vec![7; 64 << 20]));
+            // Whole conversations on other connections.
+            for _ in 0..20 {
+                let (mut a, mut b) = pair();
+                let echo = s.spawn_local(move || -> io::Result<()> {
+                    let mut byte = [0];
+                    b.read_exact(&mut byte)?;
+                    b.write_all(&byte)
+                });
+                a.write_all(b"!").unwrap();
+                a.read_exact(&mut [0]).unwrap();
+                echo.join().unwrap().unwrap();
+            }
+            assert!(!writes.is_finished());
+            drop(theirs);
+            let kind = writes.join().unwrap().unwrap_err().kind();
+            let gone = [io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe];
+            assert!(gone.contains(&kind), "{kind:?}");
+        });
+    });
+}
+
+#[test]
+fn much_is_written_by_one_call_and_arrives_whole() {
+    const LEN: usize = 16 << 20;
+    let sent: Vec<u8> = (0..LEN).map(|n| (n * 31 % 251) as u8).collect();
+    on_one_worker(|| {
+        let (ours, mut theirs) = pair();
+        let mut got = vec![0; LEN];
+        fiber::scope(|s| {
+            // As a socket that blocks: all of it.
+            let writes = s.spawn_local(|| (&ours).write(&sent));
+            theirs.read_exact(&mut got).unwrap();
+            assert_eq!(writes.join().unwrap().unwrap(), LEN);
+        });
+        assert!(got == sent);
+    });
+}
+
+#[test]
+fn a_shutdown_wakes_who_reads_on_a_clone() {
+    on_one_worker(|| {
+        let (ours, _theirs) = pair();
+        let clone = ours.try_clone().unwrap();
+        fiber::scope(|s| {
+            let reads = s.spawn_local(|| (&clone).read(&mut [0; 8]));
+            (0..5).for_each(|_| fiber::yield_now());
+            assert!(!reads.is_finished());
+            ours.shutdown(Shutdown::Both).unwrap();
+            assert_eq!(reads.join().unwrap().unwrap(), 0);
+        });
+    });
+}
+
+/// Reader and writer on different workers, over a stream that both borrow.
+#[test]
+fn a_stream_is_read_and_written_at_once() {
+    const ROUNDS: usize = 500;
+    Builder::new()
+        .workers(2)
+        .run(|| {
+            let (ours, theirs) = pair();
+            fiber::scope(|s| {
+                s.spawn(|| {
+                    io::copy(&mut &theirs, &mut &theirs).unwrap();
+                    theirs.shutdown(Shutdown::Write).unwrap();
+                });
+                let writes = s.spawn(|| {
+                    for round in 0..ROUNDS {
+                        (&ours).write_all(&[round as u8; 997]).unwrap();
+                    }
+                    ours.shutdown(Shutdown::Write).unwrap();
+                });
+                let mut all = Vec::new();
+                (&ours).read_to_end(&mut all).unwrap();
+                writes.join().unwrap();
+                let wanted = (0..ROUNDS).flat_map(|round| [round as u8; 997]);
+                assert!(all.into_iter().eq(wanted));
+            });
+        })
+        .unwrap();
+}
+
+/// The kernel keeps 4096 connections for a listener (`somaxconn`): more are lost if they are not taken
+/// as fast as they come.
+#[test]
+fn ten_thousand_connect_at_once() {
+    const CLIENTS: usize = 10_000;
+    const ACCEPTORS: usize = 200;
+    let run = Builder::new().workers(2).run(|| {
+        let (listener, addr) = listener();
+        socket2::SockRef::from(&listener).listen(4096).unwrap();
+        let serve = || -> io::Result<()> {
+            for _ in 0..CLIENTS / ACCEPTORS {
+                let (mut stream, _) = listener.accept()?;
+                let mut byte = [0];
+                stream.read_exact(&mut byte)?;
+                stream.write_all(&byte)?;
+            }
+            Ok(())
+        };
+        fiber::scope(|s| {
+            let servers: Vec<_> = (0..ACCEPTORS).map(|_| s.spawn_local(serve)).collect();
+            let ask = move |n: usize| -> io::Result<()> {
+                let mut stream = TcpStream::connect(addr)?;
+                stream.write_all(&[n as u8])?;
+                let mut answer = Vec::new();
+                stream.read_to_end(&mut answer)?;
+                assert_eq!(answer, [n as u8]);
+                Ok(())
+            };
+            let clients: Vec<_> = (0..CLIENTS).map(|n| s.spawn(move || ask(n))).collect();
+            for end in clients {
+                end.join().unwrap().unwrap();
+            }
+            for end in servers {
+                end.join().unwrap().unwrap();
+            }
+        });
+    });
+    run.unwrap();
+}
+
+/// Connections that win against the cancel of their `accept` are delivered and closed by who asked.
+#[test]
+fn accepts_that_are_cancelled_leak_no_descriptor() {
+    child::must_succeed("accepts_that_are_cancelled_leak_no_descriptor", || {
+        let before = child::Footprint::now();
+        for turns in 0..100 {
+            on_one_worker(|| {
+                let (listener, addr) = listener();
+                fiber::scope(|s| {
+                    let accepts: Vec<_> =
+                        (0..8).map(|_| s.spawn_local(|| listener.accept())).collect();
+                    for _ in 0..8 {
+                        s.spawn_local(|| TcpStream::connect(addr));
+                    }
+                    (0..turns % 5).for_each(|_| fiber::yield_now());
+                    s.cancel();
+                    for accept in accepts {
+                        if let Err(e) = accept.join().unwrap() {
+                            assert!(e.get_ref().unwrap().is::<Cancelled>(), "{e}");
+                        }
+                    }
+                });
+            });
+        }
+        assert_eq!(child::Footprint::now().descriptors, before.descriptors);
+    });
+}
+
+#[test]
+fn a_listener_survives_that_no_descriptor_is_left() {
+    child::must_succeed("a_listener_survives_that_no_descriptor_is_left", || {
+        on_one_worker(|| {
+            let (listener, addr) = listener();
+            let mut client = TcpStream::connect(addr).unwrap();
+            // All numbers that are left.
+            let mut hoard: Vec<OwnedFd> = Vec::new();
+            child::limit(libc::RLIMIT_NOFILE, 100).unwrap();
+            while let Ok(fd) = client.try_clone() {
+                hoard.push(fd.into());
+            }
+            let error = listener.accept().map(drop).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::EMFILE));
+            let error = TcpStream::connect(addr).map(drop).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::EMFILE));
+            hoard.clear();
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.write_all(b"!").unwrap();
+            client.read_exact(&mut [0]).unwrap();
+        });
+    });
+}
+
+/// A client that sends a byte now and then is cut off by a deadline over the whole request.
+#[test]
+fn who_dribbles_is_cut_off_by_a_deadline() {
+    on_one_worker(|| {
+        let (mut ours, theirs) = pair();
+        fiber::scope(|s| {
+            s.spawn_local(move || {
+                while (&theirs).write_all(b"x").is_ok() {
+                    fiber::sleep(Duration::from_millis(1));
+                }
+            });
+            // No single read takes long.
+            ours.set_read_timeout(Some(LONG)).unwrap();
+            let mut request = vec![0; 1 << 20];
+            let request = time::timeout(SHORT * 5, || ours.read_exact(&mut request));
+            assert_eq!(request.unwrap_err().kind(), io::ErrorKind::TimedOut);
+            drop(ours);
+        });
+    });
+}
+
+#[test]
+fn who_closes_a_stream_that_lingers_waits_alone() {
+    on_one_worker(|| {
+        let (ours, mut theirs) = pair();
+        fill(&ours);
+        ours.set_linger(Some(LONG)).unwrap();
+        assert_eq!(ours.linger().unwrap(), Some(Duration::from_secs(3600)));
+        fiber::scope(|s| {
+            let closes = s.spawn_local(|| drop(ours));
+            (0..100).for_each(|_| fiber::yield_now());
+            assert!(!closes.is_finished());
+            io::copy(&mut theirs, &mut io::sink()).unwrap();
+            closes.join().unwrap();
+        });
+    });
+}
+
+#[test]
+fn a_foreign_socket_is_used_as_it_is() {
+    on_one_worker(|| {
+        let (std_listener, addr) = {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let addr = listener.local_addr().unwrap();
+            (listener, addr)
+        };
+        let client = std::net::TcpStream::connect(addr).unwrap();
+        client.set_read_timeout(Some(SHORT)).unwrap();
+        let mut client = TcpStream::from(client);
+        assert_eq!(client.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        std_listener.set_nonblocking(true).unwrap();
+        let listener = TcpListener::from(std_listener);
+        drop(listener.accept().unwrap());
+        assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        // What a listener has, its connections inherit: but for that.
+        let socket: socket2::Socket = listener.into();
+        socket.set_nonblocking(false).unwrap();
+        socket.set_read_timeout(Some(SHORT)).unwrap();
+        let listener = TcpListener::from(socket);
+        assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let _client = TcpStream::connect(addr).unwrap();
+        let (mut stream, _) = listener.accept().unwrap();
+        assert_eq!(stream.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let std: std::net::TcpStream = stream.into();
+        assert_eq!(std.read_timeout().unwrap(), Some(SHORT));
+    });
+}
+
+#[test]
+fn a_stream_outlives_the_runtime() {
+    let (ours, theirs) = on_one_worker(pair);
+    ours.set_read_timeout(Some(LONG)).unwrap();
+    let thread = std::thread::spawn(move || (&ours).read(&mut [0; 8]).unwrap());
+    (&theirs).write_all(b"later").unwrap();
+    assert_eq!(thread.join().unwrap(), 5);
+}
+
+#[test]
+fn names_are_resolved_while_others_run() {
+    on_one_worker(|| {
+        let listener = TcpListener::bind("localhost:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(TcpStream::connect(("localhost", port)).unwrap());
+        let has_run = Cell::new(false);
+        fiber::scope(|s| {
+            s.spawn_local(|| has_run.set(true));
+            // (The answer may be there before the fiber would wait for it.)
+            while !has_run.get() {
+                assert!(("localhost", port).to_socket_addrs().unwrap().len() > 0);
+            }
+        });
+        fiber::scope(|s| {
+            s.cancel();
+            assert!(is_cancelled(TcpStream::connect(("localhost", port))));
+        });
+    });
+}

@@ -1,0 +1,71 @@
+//! Operations that wait for a peer stand in nobody's way: they do not count against the limit of
+//! operations in flight.
+
+use cringle::fs::File;
+use cringle::{Builder, fiber};
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+
+fn pipe() -> (File, File) {
+    let (reader, writer) = io::pipe().unwrap();
+    (OwnedFd::from(reader).into(), OwnedFd::from(writer).into())
+}
+
+#[test]
+fn a_writer_is_not_kept_out_by_readers_that_wait_for_it() {
+    for limit in [1, 2] {
+        let builder = Builder::new().workers(1).in_flight_limit(limit);
+        let text = builder.run(|| {
+            let pipes: Vec<_> = (0..8).map(|_| pipe()).collect();
+            fiber::scope(|s| {
+                let readers: Vec<_> = pipes
+                    .iter()
+                    .map(|(reader, _)| {
+                        s.spawn_local(move || {
+                            let mut byte = [0];
+                            (&*reader).read_exact(&mut byte).unwrap();
+                            byte[0]
+                        })
+                    })
+                    .collect();
+                // All of them wait before the first byte is written.
+                (0..4).for_each(|_| fiber::yield_now());
+                for ((_, writer), byte) in pipes.iter().zip(b'a'..) {
+                    (&*writer).write_all(&[byte]).unwrap();
+                }
+                readers.into_iter().map(|reader| reader.join().unwrap()).collect::<Vec<u8>>()
+            })
+        });
+        assert_eq!(text.unwrap(), b"abcdefgh", "limit {limit}");
+    }
+}
+
+#[test]
+fn a_file_is_read_beside_ten_thousand_reads_that_wait() {
+    const READERS: usize = 10_000;
+    const PIPES: usize = 200;
+    let exe = File::open("/proc/self/exe").unwrap();
+    let builder = Builder::new().workers(1).in_flight_limit(2);
+    let woken = builder.run(|| {
+        let pipes: Vec<_> = (0..PIPES).map(|_| pipe()).collect();
+        fiber::scope(|s| {
+            let readers: Vec<_> = (0..READERS)
+                .map(|n| {
+                    let reader = &pipes[n % PIPES].0;
+                    s.spawn_local(move || (&*reader).read(&mut [0]).unwrap())
+                })
+                .collect();
+            fiber::yield_now();
+            let mut magic = [0; 4];
+            exe.read_exact_at(&mut magic, 0).unwrap();
+            assert_eq!(&magic, b"\x7fELF");
+            assert!(readers.iter().all(|reader| !reader.is_finished()));
+            for (_, writer) in &pipes {
+                (&*writer).write_all(&[0; READERS / PIPES]).unwrap();
+            }
+            readers.into_iter().map(|reader| reader.join().unwrap()).sum::<usize>()
+        })
+    });
+    assert_eq!(woken.unwrap(), READERS);
+}
