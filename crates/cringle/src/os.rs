@@ -19,6 +19,13 @@ pub mod unix {
         };
     }
 
+    /// Unix sockets, as std's; only the calling fiber waits.
+    pub mod net {
+        pub use crate::net::unix::{
+            Incoming, SocketAddr, UCred, UnixDatagram, UnixListener, UnixStream,
+        };
+    }
+
     /// All of the traits, to be imported at once.
     pub mod prelude {
         pub use std::os::unix::prelude::*;
