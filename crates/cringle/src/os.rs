@@ -19,6 +19,13 @@ pub mod unix {
         };
     }
 
+    /// Unix sockets, as std's; only the calling fiber waits.
+    pub mod net {
+        pub use crate::net::unix::{
+            Incoming, SocketAddr, UCred, UnixDatagram, UnixListener, UnixStream,
+        };
+    }
+
     /// Processes. The traits that std has sealed are ours, under their names.
     pub mod process {
         pub use crate::process::unix::{ChildExt, CommandExt};
@@ -28,11 +35,7 @@ pub mod unix {
     /// All of the traits, to be imported at once.
     pub mod prelude {
         pub use super::process::{ChildExt, CommandExt};
-        pub use std::os::unix::prelude::{
-            AsFd, AsRawFd, BorrowedFd, DirEntryExt, ExitStatusExt, FileExt, FileTypeExt, FromRawFd,
-            IntoRawFd, JoinHandleExt, MetadataExt, OpenOptionsExt, OsStrExt, OsStringExt, OwnedFd,
-            PermissionsExt, RawFd,
-        };
+        pub use std::os::unix::prelude::*;
     }
 }
 

@@ -311,3 +311,13 @@ pub(crate) fn direct_alignment(fd: RawFd) -> Option<(u32, u32)> {
     let known = out.stx_mask & libc::STATX_DIOALIGN != 0 && out.stx_dio_offset_align > 0;
     known.then_some((out.stx_dio_mem_align, out.stx_dio_offset_align))
 }
+
+/// Who is at the other side of a Unix socket.
+pub(crate) fn peer_credentials(fd: RawFd) -> io::Result<libc::ucred> {
+    let mut out = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_PEERCRED);
+    // SAFETY: the kernel writes at most `len` bytes of the structure it is given.
+    check(unsafe { libc::getsockopt(fd, level, name, (&raw mut out).cast(), &raw mut len) })?;
+    Ok(out)
+}

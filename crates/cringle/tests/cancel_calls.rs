@@ -9,7 +9,7 @@ use cringle::fs::{File, OpenOptions};
 use cringle::io::{Interest, ready};
 use cringle::{Builder, fiber, time};
 use std::io::{self, IoSlice, IoSliceMut, Read, Seek, Write};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,9 +38,9 @@ struct Place {
     /// Full until the release.
     full: File,
     out_of_full: File,
-    /// The only operation that may be in flight is a read of this.
+    /// The only operation that may be in flight is a read of this: an event counter, from which one is
+    /// taken by each read at a place. (One of a pipe waits for a peer, and takes no place.)
     blocker: File,
-    into_blocker: File,
     /// Its cursor is held by somebody who waits for room.
     held: File,
     disk: tempfile::TempDir,
@@ -56,7 +56,7 @@ impl Place {
         let (empty, into_empty) = pipe();
         let (out_of_full, full) = pipe();
         fill(&full);
-        let (blocker, into_blocker) = pipe();
+        let blocker = counter();
         let disk = disk::directory();
         std::fs::write(disk.path().join("held"), disk::pattern(1 << 16)).unwrap();
         std::fs::write(disk.path().join("file"), disk::pattern(1 << 16)).unwrap();
@@ -73,7 +73,6 @@ impl Place {
             full,
             out_of_full,
             blocker,
-            into_blocker,
             held,
             disk,
             sleep,
@@ -97,7 +96,7 @@ impl Place {
         }
         // Plain calls: there is room for what they write, and something to read.
         plain(&self.into_empty).write_all(&[7; 8]).unwrap();
-        plain(&self.into_blocker).write_all(&[7; 8]).unwrap();
+        plain(&self.blocker).write_all(&7u64.to_ne_bytes()).unwrap();
         assert!(plain(&self.out_of_full).read(&mut vec![0; 1 << 16]).unwrap() > 0);
         self.parked.lock().unwrap().iter().for_each(fiber::Thread::unpark);
     }
@@ -124,6 +123,16 @@ impl Place {
 /// The same file with std's calls.
 fn plain(file: &File) -> std::fs::File {
     file.as_fd().try_clone_to_owned().unwrap().into()
+}
+
+/// An event counter that gives one to each who reads it.
+fn counter() -> File {
+    // SAFETY: no pointers; the descriptor is new.
+    unsafe {
+        let fd = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_SEMAPHORE);
+        assert!(fd >= 0);
+        OwnedFd::from_raw_fd(fd).into()
+    }
 }
 
 fn fill(pipe: &File) {
@@ -192,7 +201,6 @@ const CALLS: &[Call] = &[
     crowded("set_len", |p| p.file().set_len(1 << 16)),
     crowded("metadata", |p| p.file().metadata().map(drop)),
     crowded("open", |p| File::open(p.disk.path().join("file")).map(drop)),
-    crowded("ready in line", |p| ready(&p.into_empty, Interest::WRITABLE).map(drop)),
     crowded("a batch", |p| {
         let (file, mut bytes) = (p.file(), [0; 8]);
         let mut batch = Batch::new();
@@ -367,7 +375,7 @@ fn at(call: Call, place: &Place, workers: usize, f: impl FnOnce()) {
                 // On each worker, so that each is crowded; and somebody is always ready, so that
                 // nothing is done inline.
                 for worker in 0..workers {
-                    spawn_on(worker, s, || (&place.blocker).read(&mut [0]).unwrap());
+                    spawn_on(worker, s, || place.blocker.read_at(&mut [0; 8], 0).unwrap());
                     spawn_on(worker, s, || until_released(place));
                 }
                 let_others_wait();

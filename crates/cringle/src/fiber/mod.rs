@@ -25,6 +25,7 @@ pub(crate) mod lock;
 pub(crate) mod op;
 mod packet;
 mod park;
+pub(crate) mod pauses;
 mod protect;
 mod scope;
 mod spawn;

@@ -39,7 +39,6 @@ pub(crate) use copy::{RANGE_BYTES, is_refused};
 pub use copy::{copy, copy_range};
 pub use create::{DirBuilder, create_dir, create_dir_all};
 pub use dir::Dir;
-pub(crate) use fifo::Pauses;
 pub use file::File;
 pub(crate) use file::perform_aside;
 pub use lock::TryLockError;

@@ -5,7 +5,7 @@
 //! without a wait. (`IORING_OP_WAITID` would take one descriptor less, but Linux 6.7; and this one is
 //! closed again when the wait ends.)
 
-use crate::fs::Pauses;
+use crate::fiber::pauses::Pauses;
 use crate::io::{Interest, ready};
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::Here;
