@@ -1,5 +1,6 @@
 //! What can be asked.
 
+use super::BUFFER_BYTES;
 use crate::failure::Failure;
 use crate::units;
 use clap::{Args, ValueEnum};
@@ -12,6 +13,8 @@ Examples:
   cringle bench sum --cache warm,cold --sizes 64m,2g /mnt/nvme
   cringle bench sum --tcp --sizes 1g          a connection that another process feeds
   cringle bench sum --tcp --message 64        … in small pieces
+  cringle bench sum --udp --message 64 --sizes 16m
+                                              datagrams, one for each read
   cringle bench sum --json - | jq '.runs[] | {strategy, seconds}'
 
 Without PATH, or with a directory, the file is temporary and nameless: it is gone when the command
@@ -42,10 +45,14 @@ pub(crate) struct SumArgs {
     #[arg(long)]
     pub(super) tcp: bool,
 
-    /// Bytes that the other process sends at a time, without delay [default: 256KiB].
-    #[arg(long, value_parser = units::parse_size, default_value = "256KiB", hide_default_value = true,
-          value_name = "BYTES")]
-    pub(super) message: u64,
+    /// Sum the datagrams of a UDP socket over the loopback. None gets lost: now and then the reader
+    /// tells the sender how far it is.
+    #[arg(long, conflicts_with_all = ["tcp", "cache"])]
+    pub(super) udp: bool,
+
+    /// Bytes that the other process sends at a time, without delay [default: 256KiB; --udp: 1KiB].
+    #[arg(long, value_parser = units::parse_size, value_name = "BYTES")]
+    message: Option<u64>,
 
     /// Rounds; the figures are medians over them.
     #[arg(long, alias = "runs", default_value_t = 5, value_name = "N")]
@@ -140,15 +147,23 @@ impl SumArgs {
         distinct(&self.sizes)
     }
 
+    pub(super) fn message(&self) -> u64 {
+        self.message.unwrap_or(if self.udp { 1 << 10 } else { 256 << 10 })
+    }
+
     /// What clap cannot check alone.
     pub(super) fn validate(&self) -> Result<(), Failure> {
-        const MOST: u64 = 1 << 30;
+        // A datagram that is longer than the buffer would be cut.
+        let (most, words) = match self.udp {
+            true => (BUFFER_BYTES as u64, "32 KiB at most for --udp"),
+            false => (1 << 30, "1 GiB at most"),
+        };
         if self.repeat == 0 || self.sizes.contains(&0) {
             return Err(Failure::usage("--repeat and --sizes count from 1"));
         }
-        match (1..=MOST).contains(&self.message) {
+        match (1..=most).contains(&self.message()) {
             true => Ok(()),
-            false => Err(Failure::usage("--message is 1 byte at least, and 1 GiB at most")),
+            false => Err(Failure::usage(format!("--message is 1 byte at least, and {words}"))),
         }
     }
 }

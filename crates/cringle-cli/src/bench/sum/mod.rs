@@ -83,7 +83,8 @@ struct Findings {
 
 pub(crate) fn run(args: &SumArgs, verbose: bool) -> Result<(), Failure> {
     if let Some(bytes) = args.feed {
-        return Ok(feed::feed(bytes, args.message)?);
+        let feed = if args.udp { feed::feed_datagrams } else { feed::feed };
+        return feed(bytes, args.message()).map_err(Failure::from);
     }
     args.validate()?;
     if verbose {
@@ -93,24 +94,27 @@ pub(crate) fn run(args: &SumArgs, verbose: bool) -> Result<(), Failure> {
         Failure::failed(format!("cannot look at {}: {error}", args.path.display()))
     })?;
     let mut notes = Notes::default();
-    if let Some(memory) = storage.in_memory().filter(|_| !args.tcp) {
+    if let Some(memory) = storage.in_memory().filter(|_| !args.tcp && !args.udp) {
         notes.say(format!("{} is {memory}: a cold read reads no disk", args.path.display()));
     }
     let progress = Progress::new(!args.quiet && !crate::report::is_stdout(args.json.as_deref()));
     let mut blocks = Vec::new();
     for bytes in args.sizes() {
-        match args.tcp {
-            true => {
-                let mut source = Source::Tcp { bytes, message: args.message };
-                let cell = Cell { kind: Kind::Tcp, cache: None, bytes };
-                blocks.push(measure(args, cell, &mut source, &progress, &mut notes)?);
+        let message = args.message();
+        let (kind, mut source) = match (args.tcp, args.udp) {
+            (true, _) => (Kind::Tcp, Source::Tcp { bytes, message }),
+            (_, true) => (Kind::Udp, Source::Udp { bytes, message }),
+            _ => {
+                blocks.extend(files(args, bytes, &progress, &mut notes)?);
+                continue;
             }
-            false => blocks.extend(files(args, bytes, &progress, &mut notes)?),
-        }
+        };
+        let cell = Cell { kind, cache: None, bytes };
+        blocks.push(measure(args, cell, &mut source, &progress, &mut notes)?);
     }
     let findings = Findings {
         machine: Machine::of(&storage),
-        message_bytes: args.message,
+        message_bytes: args.message(),
         blocks,
         notes: notes.all().to_vec(),
     };

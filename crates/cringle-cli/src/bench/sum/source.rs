@@ -1,19 +1,20 @@
 //! Where the bytes come from.
 
 use super::args::Cache;
-use super::feed::Feeder;
+use super::feed::{Feeder, window};
 use crate::bench::checks::Notes;
 use crate::bench::file::Target;
 use crate::failure::Failure;
 use crate::machine::cache;
 use std::fs::File;
-use std::io::{self, Write};
-use std::net::TcpStream;
+use std::io;
+use std::net::{TcpStream, UdpSocket};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     File,
     Tcp,
+    Udp,
 }
 
 impl Kind {
@@ -21,6 +22,7 @@ impl Kind {
         match self {
             Kind::File => "file",
             Kind::Tcp => "tcp",
+            Kind::Udp => "udp",
         }
     }
 }
@@ -28,13 +30,35 @@ impl Kind {
 pub(super) enum Source {
     File(Target),
     Tcp { bytes: u64, message: u64 },
+    Udp { bytes: u64, message: u64 },
 }
 
 /// A source that is open, at its beginning.
 pub(super) enum Open {
     File(File),
     Tcp(TcpStream, Feeder),
+    Udp(UdpSocket, Credits, Feeder),
 }
+
+/// When the reader of datagrams is to tell that it has read them.
+#[derive(Clone, Copy)]
+pub(super) struct Credits {
+    window: u64,
+    read: u64,
+}
+
+impl Credits {
+    /// One more was read: whether it is time.
+    pub(super) fn are_due(&mut self) -> bool {
+        self.read += 1;
+        self.read.is_multiple_of(self.window)
+    }
+}
+
+/// What has the other process begin, and what gives it credit.
+pub(super) const GO: &[u8] = &[1];
+/// What says that all datagrams were read: until then the sender's socket must stay.
+pub(super) const END: &[u8] = &[0];
 
 /// A rest of pages in the cache that no one can get rid of does not count.
 const NEGLIGIBLE: f64 = 0.01;
@@ -46,6 +70,10 @@ impl Source {
             Source::Tcp { bytes, message } => {
                 let (stream, feeder) = Feeder::start(*bytes, *message)?;
                 Open::Tcp(stream, feeder)
+            }
+            Source::Udp { bytes, message } => {
+                let (socket, feeder) = Feeder::start_datagrams(*bytes, *message)?;
+                Open::Udp(socket, Credits { window: window(*message), read: 0 }, feeder)
             }
         })
     }
@@ -80,9 +108,4 @@ impl Source {
         }
         Ok(())
     }
-}
-
-/// Has the other process begin. The clock runs.
-pub(super) fn go(stream: &mut impl Write) -> io::Result<()> {
-    stream.write_all(&[1])
 }

@@ -1,10 +1,10 @@
 //! The same loop in three ways.
 
 use super::args::Strategy;
-use super::source::{Open, Source, go};
+use super::source::{Credits, END, GO, Open, Source};
 use super::{BUFFER_BYTES, Sample};
 use crate::bench::meter::Meter;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
 /// One pass over the source.
@@ -55,6 +55,27 @@ fn buffer() -> Vec<u8> {
     vec![1; BUFFER_BYTES]
 }
 
+/// A socket that gives a datagram for each read, and credit to who sends them.
+struct Datagrams<R, S> {
+    receive: R,
+    send: S,
+    credits: Credits,
+}
+
+impl<R, S> Read for Datagrams<R, S>
+where
+    R: FnMut(&mut [u8]) -> io::Result<usize>,
+    S: FnMut(&[u8]) -> io::Result<usize>,
+{
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let count = (self.receive)(buf)?;
+        if self.credits.are_due() {
+            (self.send)(GO)?;
+        }
+        Ok(count)
+    }
+}
+
 /// What `sync` and `fibers` have in common: everything. Only the types differ.
 fn sum_up(mut source: impl Read, buffer: &mut [u8], bytes: u64) -> io::Result<u64> {
     let mut sum = Sum::of(bytes);
@@ -78,9 +99,20 @@ fn sync(open: Open, bytes: u64) -> io::Result<Sample> {
         }
         Open::Tcp(mut stream, feeder) => {
             let meter = Meter::start();
-            go(&mut stream)?;
+            stream.write_all(GO)?;
             let sum = sum_up(&stream, &mut buffer, bytes)?;
             let usage = meter.stop();
+            feeder.end()?;
+            Ok(Sample { usage, sum })
+        }
+        Open::Udp(socket, credits, feeder) => {
+            let meter = Meter::start();
+            socket.send(GO)?;
+            let (receive, send) =
+                (|buf: &mut [u8]| socket.recv(buf), |buf: &[u8]| socket.send(buf));
+            let sum = sum_up(Datagrams { receive, send, credits }, &mut buffer, bytes)?;
+            let usage = meter.stop();
+            socket.send(END)?;
             feeder.end()?;
             Ok(Sample { usage, sum })
         }
@@ -100,9 +132,21 @@ fn with_fibers(open: Open, bytes: u64) -> io::Result<Sample> {
             Open::Tcp(stream, feeder) => {
                 let mut stream = cringle::net::TcpStream::from(stream);
                 let meter = Meter::start();
-                go(&mut stream)?;
+                stream.write_all(GO)?;
                 let sum = sum_up(&stream, &mut buffer, bytes)?;
                 let usage = meter.stop();
+                feeder.end()?;
+                Ok(Sample { usage, sum })
+            }
+            Open::Udp(socket, credits, feeder) => {
+                let socket = cringle::net::UdpSocket::from(socket);
+                let meter = Meter::start();
+                socket.send(GO)?;
+                let (receive, send) =
+                    (|buf: &mut [u8]| socket.recv(buf), |buf: &[u8]| socket.send(buf));
+                let sum = sum_up(Datagrams { receive, send, credits }, &mut buffer, bytes)?;
+                let usage = meter.stop();
+                socket.send(END)?;
                 feeder.end()?;
                 Ok(Sample { usage, sum })
             }
@@ -143,11 +187,30 @@ fn with_tokio(open: Open, bytes: u64) -> io::Result<Sample> {
                 stream.set_nonblocking(true)?;
                 let mut stream = tokio::net::TcpStream::from_std(stream)?;
                 let meter = Meter::start();
-                stream.write_all(&[1]).await?;
+                stream.write_all(GO).await?;
                 let sum = sum_up_async(&mut stream, &mut buffer, bytes).await?;
                 let usage = meter.stop();
                 feeder.end()?;
                 Ok(Sample { usage, sum })
+            }
+            Open::Udp(socket, mut credits, feeder) => {
+                socket.set_nonblocking(true)?;
+                let socket = tokio::net::UdpSocket::from_std(socket)?;
+                let meter = Meter::start();
+                socket.send(GO).await?;
+                let mut sum = Sum::of(bytes);
+                while sum.left > 0 {
+                    let want = sum.want();
+                    let count = socket.recv(&mut buffer[..want]).await?;
+                    if credits.are_due() {
+                        socket.send(GO).await?;
+                    }
+                    sum.add(&buffer[..count])?;
+                }
+                let usage = meter.stop();
+                socket.send(END).await?;
+                feeder.end()?;
+                Ok(Sample { usage, sum: sum.sum })
             }
         }
     })

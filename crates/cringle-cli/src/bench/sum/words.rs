@@ -11,6 +11,9 @@ pub(super) fn title(block: &Block, findings: &Findings) -> String {
             "{what} of a TCP connection, sent {} at a time, read {from} at a time",
             size(findings.message_bytes)
         ),
+        (Kind::Udp, _) => {
+            format!("{what} of datagrams of {}, one for each read", size(findings.message_bytes))
+        }
         (Kind::File, cache) => {
             format!("{what} of a {} file, read {from} at a time", cache.map_or("", |c| c.name()))
         }
