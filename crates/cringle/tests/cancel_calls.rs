@@ -6,13 +6,15 @@ mod tools;
 
 use cringle::block::{AlignedBuf, Batch, BlockIo};
 use cringle::fs::{File, OpenOptions};
-use cringle::io::{Interest, ready};
+use cringle::io::{self, Interest, ready};
+use cringle::process::{Command, Stdio};
 use cringle::{Builder, fiber, time};
-use std::io::{self, IoSlice, IoSliceMut, Read, Seek, Write};
+use std::io::{IoSlice, IoSliceMut, Read, Seek, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 use tools::*;
 
@@ -254,6 +256,28 @@ const CALLS: &[Call] = &[
         }
         Ok(())
     }),
+    call("block_on", Unwinds, |p| {
+        fiber::block_on(release_of(p));
+        Ok(())
+    }),
+    call("block_on_cancellable", Fails, |p| fiber::block_on_cancellable(release_of(p))),
+    call("a child's wait", Fails, |p| {
+        let mut head = Command::new("head");
+        let mut child =
+            head.arg("-c1").stdin(p.empty.try_clone()?).stdout(Stdio::null()).spawn()?;
+        let waited = child.wait();
+        if waited.is_err() {
+            child.kill()?;
+            fiber::protect(|| child.wait())?;
+        }
+        waited.map(drop)
+    }),
+    call("a child's output", Fails, |p| {
+        Command::new("head").arg("-c1").stdin(p.empty.try_clone()?).output().map(drop)
+    }),
+    call("io::copy from a pipe", Fails, |p| {
+        io::copy(&mut (&p.empty).take(1), &mut io::sink()).map(drop)
+    }),
     call("join", Unwinds, |p| {
         detached(p).join().unwrap();
         Ok(())
@@ -299,6 +323,14 @@ const CALLS: &[Call] = &[
         Ok(())
     }),
 ];
+
+/// A future that looks for the release.
+fn release_of(place: &Place) -> impl Future<Output = ()> {
+    std::future::poll_fn(|context| {
+        context.waker().wake_by_ref();
+        if place.is_released() { Poll::Ready(()) } else { Poll::Pending }
+    })
+}
 
 /// A detached fiber that ends by the release.
 fn detached(place: &Place) -> fiber::JoinHandle<()> {
