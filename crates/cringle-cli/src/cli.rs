@@ -4,6 +4,7 @@ use crate::bench::cp::CpArgs;
 use crate::bench::job::Profile;
 use crate::bench::plan::Direction;
 use crate::bench::strategies::{ALL, Strategy};
+use crate::bench::sum::SumArgs;
 use crate::failure::Failure;
 use crate::units;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -62,6 +63,8 @@ pub(crate) enum Bench {
     Batch(BatchArgs),
     /// Copy trees of files with every copy command there is, and compare them.
     Cp(Box<CpArgs>),
+    /// Sum a file's or a connection's bytes, read by read: what a runtime costs where it cannot win.
+    Sum(Box<SumArgs>),
 }
 
 const DISK_EXAMPLES: &str = "\

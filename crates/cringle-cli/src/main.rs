@@ -67,6 +67,7 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
                 Bench::Disk(args) => bench::disk::run(args, cli.verbose),
                 Bench::Batch(args) => bench::batch::run(args, cli.verbose),
                 Bench::Cp(args) => bench::cp::run(args, cli.verbose),
+                Bench::Sum(args) => bench::sum::run(args, cli.verbose),
             }
         }
         Command::Sim(args) => {

@@ -45,7 +45,10 @@
 //! | use sockets | [`net`], as `std::net` |
 //! | lock, send, wait for each other | [`sync`], as `std::sync` |
 //! | read or write many blocks at once | [`block::Batch`]; without fibers [`block::BlockIo`] |
+//! | read and write pipes and the standard streams | [`io`], as `std::io` |
 //! | wait for any other descriptor | [`io::ready`] |
+//! | start other programs | [`process`], as `std::process` |
+//! | await a future | [`fiber::block_on`] |
 //! | bound how long something takes, stop it | [`time::timeout`], [`cancel`], [`fiber::try_scope`] |
 //! | end on Ctrl-C, wait for signals | [`signal`] |
 //! | call what blocks | [`fiber::unblock`] |
@@ -79,6 +82,7 @@ pub mod fs;
 pub mod io;
 pub mod net;
 pub mod os;
+pub mod process;
 #[cfg(feature = "raw")]
 pub mod ring;
 pub mod runtime;

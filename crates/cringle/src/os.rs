@@ -19,8 +19,22 @@ pub mod unix {
         };
     }
 
+    /// Unix sockets, as std's; only the calling fiber waits.
+    pub mod net {
+        pub use crate::net::unix::{
+            Incoming, SocketAddr, UCred, UnixDatagram, UnixListener, UnixStream,
+        };
+    }
+
+    /// Processes. The traits that std has sealed are ours, under their names.
+    pub mod process {
+        pub use crate::process::unix::{ChildExt, CommandExt};
+        pub use std::os::unix::process::{ExitStatusExt, parent_id};
+    }
+
     /// All of the traits, to be imported at once.
     pub mod prelude {
+        pub use super::process::{ChildExt, CommandExt};
         pub use std::os::unix::prelude::*;
     }
 }

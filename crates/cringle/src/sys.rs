@@ -170,6 +170,12 @@ pub(crate) fn pwritev(fd: RawFd, bufs: &[IoSlice<'_>], offset: u64) -> io::Resul
     usize::try_from(n).map_err(|_| io::Error::last_os_error())
 }
 
+/// Whether it is a terminal.
+pub(crate) fn is_terminal(fd: RawFd) -> bool {
+    // SAFETY: no pointers.
+    unsafe { libc::isatty(fd) == 1 }
+}
+
 /// `fcntl(F_GETFL)`; 0 where it fails.
 pub(crate) fn status_flags(fd: RawFd) -> c_int {
     // SAFETY: F_GETFL takes no pointer.
@@ -195,6 +201,33 @@ pub(crate) fn tee_byte(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> io::Result<u
     // SAFETY: no pointers.
     let n = unsafe { libc::tee(from, to, 1, libc::SPLICE_F_NONBLOCK) };
     usize::try_from(n).map_err(|_| io::Error::last_os_error())
+}
+
+/// A descriptor of a process; close-on-exec. It is readable when the process has ended.
+pub(crate) fn pidfd(id: u32) -> io::Result<OwnedFd> {
+    // SAFETY: no pointers; the descriptor it returns is new and ours.
+    unsafe {
+        let fd = check(libc::syscall(libc::SYS_pidfd_open, id as libc::pid_t, 0) as c_int)?;
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+/// Whether a child has ended; its status stays to be taken.
+pub(crate) fn has_ended(id: u32) -> io::Result<bool> {
+    let how = libc::WEXITED | libc::WNOWAIT | libc::WNOHANG;
+    // SAFETY: the call fills the structure it is given; an all-zero one is valid, and says that nothing
+    // has ended.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        check(libc::waitid(libc::P_PID, id, &mut info, how))?;
+        Ok(info.si_pid() != 0)
+    }
+}
+
+/// `kill`.
+pub(crate) fn kill(id: u32, signal: c_int) -> io::Result<()> {
+    // SAFETY: no pointers.
+    check(unsafe { libc::kill(id as libc::pid_t, signal) }).map(drop)
 }
 
 /// A new close-on-exec event counter.
@@ -277,4 +310,14 @@ pub(crate) fn direct_alignment(fd: RawFd) -> Option<(u32, u32)> {
     let out = unsafe { out.assume_init() };
     let known = out.stx_mask & libc::STATX_DIOALIGN != 0 && out.stx_dio_offset_align > 0;
     known.then_some((out.stx_dio_mem_align, out.stx_dio_offset_align))
+}
+
+/// Who is at the other side of a Unix socket.
+pub(crate) fn peer_credentials(fd: RawFd) -> io::Result<libc::ucred> {
+    let mut out = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_PEERCRED);
+    // SAFETY: the kernel writes at most `len` bytes of the structure it is given.
+    check(unsafe { libc::getsockopt(fd, level, name, (&raw mut out).cast(), &raw mut len) })?;
+    Ok(out)
 }

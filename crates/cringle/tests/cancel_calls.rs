@@ -6,13 +6,15 @@ mod tools;
 
 use cringle::block::{AlignedBuf, Batch, BlockIo};
 use cringle::fs::{File, OpenOptions};
-use cringle::io::{Interest, ready};
+use cringle::io::{self, Interest, ready};
+use cringle::process::{Command, Stdio};
 use cringle::{Builder, fiber, time};
-use std::io::{self, IoSlice, IoSliceMut, Read, Seek, Write};
-use std::os::fd::{AsFd, AsRawFd};
+use std::io::{IoSlice, IoSliceMut, Read, Seek, Write};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 use tools::*;
 
@@ -38,9 +40,9 @@ struct Place {
     /// Full until the release.
     full: File,
     out_of_full: File,
-    /// The only operation that may be in flight is a read of this.
+    /// The only operation that may be in flight is a read of this: an event counter, from which one is
+    /// taken by each read at a place. (One of a pipe waits for a peer, and takes no place.)
     blocker: File,
-    into_blocker: File,
     /// Its cursor is held by somebody who waits for room.
     held: File,
     disk: tempfile::TempDir,
@@ -56,7 +58,7 @@ impl Place {
         let (empty, into_empty) = pipe();
         let (out_of_full, full) = pipe();
         fill(&full);
-        let (blocker, into_blocker) = pipe();
+        let blocker = counter();
         let disk = disk::directory();
         std::fs::write(disk.path().join("held"), disk::pattern(1 << 16)).unwrap();
         std::fs::write(disk.path().join("file"), disk::pattern(1 << 16)).unwrap();
@@ -73,7 +75,6 @@ impl Place {
             full,
             out_of_full,
             blocker,
-            into_blocker,
             held,
             disk,
             sleep,
@@ -97,7 +98,7 @@ impl Place {
         }
         // Plain calls: there is room for what they write, and something to read.
         plain(&self.into_empty).write_all(&[7; 8]).unwrap();
-        plain(&self.into_blocker).write_all(&[7; 8]).unwrap();
+        plain(&self.blocker).write_all(&7u64.to_ne_bytes()).unwrap();
         assert!(plain(&self.out_of_full).read(&mut vec![0; 1 << 16]).unwrap() > 0);
         self.parked.lock().unwrap().iter().for_each(fiber::Thread::unpark);
     }
@@ -124,6 +125,16 @@ impl Place {
 /// The same file with std's calls.
 fn plain(file: &File) -> std::fs::File {
     file.as_fd().try_clone_to_owned().unwrap().into()
+}
+
+/// An event counter that gives one to each who reads it.
+fn counter() -> File {
+    // SAFETY: no pointers; the descriptor is new.
+    unsafe {
+        let fd = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_SEMAPHORE);
+        assert!(fd >= 0);
+        OwnedFd::from_raw_fd(fd).into()
+    }
 }
 
 fn fill(pipe: &File) {
@@ -192,7 +203,6 @@ const CALLS: &[Call] = &[
     crowded("set_len", |p| p.file().set_len(1 << 16)),
     crowded("metadata", |p| p.file().metadata().map(drop)),
     crowded("open", |p| File::open(p.disk.path().join("file")).map(drop)),
-    crowded("ready in line", |p| ready(&p.into_empty, Interest::WRITABLE).map(drop)),
     crowded("a batch", |p| {
         let (file, mut bytes) = (p.file(), [0; 8]);
         let mut batch = Batch::new();
@@ -246,6 +256,28 @@ const CALLS: &[Call] = &[
         }
         Ok(())
     }),
+    call("block_on", Unwinds, |p| {
+        fiber::block_on(release_of(p));
+        Ok(())
+    }),
+    call("block_on_cancellable", Fails, |p| fiber::block_on_cancellable(release_of(p))),
+    call("a child's wait", Fails, |p| {
+        let mut head = Command::new("head");
+        let mut child =
+            head.arg("-c1").stdin(p.empty.try_clone()?).stdout(Stdio::null()).spawn()?;
+        let waited = child.wait();
+        if waited.is_err() {
+            child.kill()?;
+            fiber::protect(|| child.wait())?;
+        }
+        waited.map(drop)
+    }),
+    call("a child's output", Fails, |p| {
+        Command::new("head").arg("-c1").stdin(p.empty.try_clone()?).output().map(drop)
+    }),
+    call("io::copy from a pipe", Fails, |p| {
+        io::copy(&mut (&p.empty).take(1), &mut io::sink()).map(drop)
+    }),
     call("join", Unwinds, |p| {
         detached(p).join().unwrap();
         Ok(())
@@ -291,6 +323,14 @@ const CALLS: &[Call] = &[
         Ok(())
     }),
 ];
+
+/// A future that looks for the release.
+fn release_of(place: &Place) -> impl Future<Output = ()> {
+    std::future::poll_fn(|context| {
+        context.waker().wake_by_ref();
+        if place.is_released() { Poll::Ready(()) } else { Poll::Pending }
+    })
+}
 
 /// A detached fiber that ends by the release.
 fn detached(place: &Place) -> fiber::JoinHandle<()> {
@@ -367,7 +407,7 @@ fn at(call: Call, place: &Place, workers: usize, f: impl FnOnce()) {
                 // On each worker, so that each is crowded; and somebody is always ready, so that
                 // nothing is done inline.
                 for worker in 0..workers {
-                    spawn_on(worker, s, || (&place.blocker).read(&mut [0]).unwrap());
+                    spawn_on(worker, s, || place.blocker.read_at(&mut [0; 8], 0).unwrap());
                     spawn_on(worker, s, || until_released(place));
                 }
                 let_others_wait();

@@ -4,6 +4,8 @@ mod disk;
 
 #[path = "../examples/copy.rs"]
 mod copy;
+#[path = "../examples/from_tokio.rs"]
+mod from_tokio;
 #[path = "../examples/grep.rs"]
 mod grep;
 #[path = "../examples/hello.rs"]
@@ -80,6 +82,16 @@ fn lookup_finds_what_is_there() {
     for keys in [1, 16, 17, 5000] {
         let (one_by_one, batched) = lookup::run(keys, directory.path()).unwrap();
         assert!(one_by_one > 0.0 && batched > 0.0);
+    }
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn from_tokio_sums_all_records() {
+    let directory = directory();
+    for (tasks, reads) in [(1, 1), (10, 30), (30, 10)] {
+        let all = tasks * reads;
+        assert_eq!(from_tokio::run(directory.path(), tasks, reads).unwrap(), (0..all).sum());
     }
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }

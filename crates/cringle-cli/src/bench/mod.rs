@@ -14,6 +14,7 @@ mod progress;
 pub(crate) mod results;
 mod schedule;
 pub(crate) mod strategies;
+pub(crate) mod sum;
 mod verify;
 mod wal;
 

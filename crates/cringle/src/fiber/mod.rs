@@ -16,6 +16,7 @@
 //! them and goes on. Timers that are due come before completions, and completions come in the
 //! order in which the kernel reports them.
 
+mod block_on;
 mod combine;
 mod enclosure;
 mod handle;
@@ -24,12 +25,14 @@ pub(crate) mod lock;
 pub(crate) mod op;
 mod packet;
 mod park;
+pub(crate) mod pauses;
 mod protect;
 mod scope;
 mod spawn;
 mod try_scope;
 pub(crate) mod unblock;
 
+pub use block_on::{block_on, block_on_cancellable};
 pub use combine::{
     any, join, join_all, par_for_each, par_map, race, race_with, try_par_for_each, try_par_map,
 };

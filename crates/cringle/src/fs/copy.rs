@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// Bytes for one call of the kernel: a copied file system block may be shared instead of copied, the
 /// more of them the better; but a cancel is noticed, and a thread of the pool given back, in between.
-const RANGE_BYTES: u32 = 64 << 20;
+pub(crate) const RANGE_BYTES: u32 = 64 << 20;
 /// Bytes for one read and write by hand.
 const BUFFER_BYTES: usize = 256 << 10;
 
@@ -83,7 +83,7 @@ fn copy_all(mut reader: File, mut writer: File, known: &Metadata) -> io::Result<
 }
 
 /// Whether the kernel copies nothing between these two files, and reading and writing may.
-fn is_refused(e: &io::Error) -> bool {
+pub(crate) fn is_refused(e: &io::Error) -> bool {
     use libc::{EBADF, EINVAL, ENOSYS, EOPNOTSUPP, EOVERFLOW, EPERM, EXDEV};
     let refusals = [EBADF, EINVAL, ENOSYS, EOPNOTSUPP, EOVERFLOW, EPERM, EXDEV];
     e.raw_os_error().is_some_and(|code| refusals.contains(&code))

@@ -8,6 +8,7 @@
 //! an appending write has no use for one.
 
 use super::File;
+use super::copy::copy_range;
 use super::file::Inline;
 use crate::driver::op::AT_CURSOR;
 use crate::fiber::lock::{Lock, LockGuard};
@@ -33,6 +34,25 @@ impl File {
             self.std().seek(SeekFrom::Start(position + count as u64))?;
         }
         Ok(count)
+    }
+
+    /// Copies bytes from this file's cursor to the other's, within the kernel, and moves both: how many.
+    /// `None` where that cannot be done: the cursor is the same one, or a file has none, or appends.
+    pub(crate) fn copy_at_cursors(&self, to: &File, len: usize) -> io::Result<Option<usize>> {
+        let (ours, theirs) = (self.cursor_lock(), to.cursor_lock());
+        let seekable = self.is_seekable() && to.is_seekable() && !to.appends();
+        if !seekable || Arc::ptr_eq(ours, theirs) {
+            return Ok(None);
+        }
+        // In one order for all, so that two who copy in opposite directions do not wait for each other.
+        let _held = match Arc::as_ptr(ours) < Arc::as_ptr(theirs) {
+            true => (self.hold_cursor()?, to.hold_cursor()?),
+            false => (to.hold_cursor()?, self.hold_cursor()?),
+        };
+        let target = to.std().stream_position()?;
+        let copied = self.at_cursor(|source| copy_range(self, source, to, target, len))?;
+        to.std().seek(SeekFrom::Start(target + copied as u64))?;
+        Ok(Some(copied))
     }
 
     /// Explains an error of the plain call at the cursor; the lock is held.

@@ -12,46 +12,18 @@
 //! The kernel does not tell when a writer opens and writes nothing, so both look again after a
 //! pause.
 
+use crate::fiber::pauses::Pauses;
 use crate::runtime::cancelled::Reason;
-use crate::runtime::fiber::{FiberRef, Wait};
+use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::Here;
 use crate::sys;
 use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// Rounds in which only the other fibers, of which one may be the peer, have their turn.
-const YIELDS: u32 = 8;
-const FIRST_PAUSE: Duration = Duration::from_micros(100);
 const LONGEST_PAUSE: Duration = Duration::from_millis(10);
 /// Between two looks for the end of a FIFO.
 const LONGEST_PATIENCE: Duration = Duration::from_millis(500);
-
-/// The pauses of one wait, each longer than the one before.
-#[derive(Default)]
-pub(super) struct Pauses {
-    rounds: u32,
-}
-
-impl Pauses {
-    /// Waits for a while. Fails if the fiber is cancelled.
-    pub(super) fn pause(&mut self, worker: Here, fiber: FiberRef) -> io::Result<()> {
-        if worker.refuses(fiber) {
-            return Err(fiber.cancel_error());
-        }
-        if self.rounds < YIELDS {
-            worker.yield_now(fiber);
-        } else {
-            let doublings = (self.rounds - YIELDS).min(16);
-            let pause = (FIRST_PAUSE * (1 << doublings)).min(LONGEST_PAUSE);
-            let timer = worker.set_timer(worker.now() + pause, fiber);
-            worker.suspend(fiber, Wait::Sleep);
-            worker.take_back_timer(timer);
-        }
-        self.rounds += 1;
-        Ok(())
-    }
-}
 
 /// Waits until the FIFO of this reading end has a writer, or had one since it was opened.
 pub(super) fn wait_for_writer(worker: Here, fiber: FiberRef, reader: &impl AsFd) -> io::Result<()> {

@@ -14,10 +14,10 @@
 
 use super::File;
 use super::call::ask;
-use super::fifo::Pauses;
 use crate::driver::plain::Plain;
 use crate::driver::{Op, blocking};
 use crate::fiber::lock::Lock;
+use crate::fiber::pauses::Pauses;
 use crate::fiber::protect;
 use crate::runtime::worker::Worker;
 use crate::sys;

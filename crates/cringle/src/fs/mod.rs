@@ -35,6 +35,7 @@ mod times;
 mod whole;
 mod xattr;
 
+pub(crate) use copy::{RANGE_BYTES, is_refused};
 pub use copy::{copy, copy_range};
 pub use create::{DirBuilder, create_dir, create_dir_all};
 pub use dir::Dir;

@@ -2,9 +2,10 @@
 
 use super::File;
 use super::call::c_path;
-use super::fifo::{self, Pauses};
+use super::fifo;
 use super::resolve::{Base, open};
 use super::stat::{self, stat, stat_open};
+use crate::fiber::pauses::Pauses;
 use crate::fiber::protect;
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::{Here, Worker};

@@ -5,9 +5,13 @@
 //! parsing; [`ToSocketAddrs`] is a trait of its own, because std's resolves names on the calling thread.
 
 mod addr;
+mod calls;
 mod socket;
 mod tcp_listener;
 mod tcp_stream;
+mod transfer;
+mod udp_socket;
+pub(crate) mod unix;
 
 pub use addr::ToSocketAddrs;
 pub use std::net::{
@@ -15,3 +19,4 @@ pub use std::net::{
 };
 pub use tcp_listener::{Incoming, TcpListener};
 pub use tcp_stream::TcpStream;
+pub use udp_socket::UdpSocket;

@@ -1,7 +1,8 @@
 //! Waiting for connections.
 
 use super::addr::AddrBuf;
-use super::socket::{Socket, Way, descriptors};
+use super::calls::{all_sockets, descriptors, std_calls};
+use super::socket::{Socket, Way};
 use super::{TcpStream, ToSocketAddrs};
 use crate::driver::Op;
 use std::io;
@@ -33,6 +34,7 @@ pub struct TcpListener {
 }
 
 descriptors!(TcpListener, std::net::TcpListener);
+all_sockets!(TcpListener);
 
 impl TcpListener {
     /// Listens at the first of the addresses that is free; port 0 has the kernel choose one.
@@ -68,66 +70,18 @@ impl TcpListener {
         Ok((TcpStream { socket: self.socket.accepted(std) }, addr))
     }
 
+    std_calls! {
+        /// Where it listens.
+        fn local_addr() -> SocketAddr;
+        /// The `IP_TTL` of what its connections send.
+        fn set_ttl(ttl: u32) -> ();
+        /// The `IP_TTL` of what its connections send.
+        fn ttl() -> u32;
+    }
+
     /// The connections one after the other, without an end: each as [`accept`](Self::accept) has it.
     pub fn incoming(&self) -> Incoming<'_> {
         Incoming { listener: self }
-    }
-
-    /// Where it listens.
-    ///
-    /// # Errors
-    ///
-    /// As std's.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.socket.std().local_addr()
-    }
-
-    /// Another handle to the same listener.
-    ///
-    /// # Errors
-    ///
-    /// As std's.
-    pub fn try_clone(&self) -> io::Result<TcpListener> {
-        let std = self.socket.std().try_clone()?;
-        Ok(TcpListener { socket: self.socket.clone_with(std) })
-    }
-
-    /// The `IP_TTL` of what its connections send.
-    ///
-    /// # Errors
-    ///
-    /// As std's.
-    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
-        self.socket.std().set_ttl(ttl)
-    }
-
-    /// The `IP_TTL` of what its connections send.
-    ///
-    /// # Errors
-    ///
-    /// As std's.
-    pub fn ttl(&self) -> io::Result<u32> {
-        self.socket.std().ttl()
-    }
-
-    /// The error that waits on the socket, which is cleared (`SO_ERROR`).
-    ///
-    /// # Errors
-    ///
-    /// As std's.
-    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
-        self.socket.std().take_error()
-    }
-
-    /// Whether `accept` fails with `WouldBlock` where it would wait. Its connections block all the same.
-    ///
-    /// # Errors
-    ///
-    /// As std's.
-    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
-        self.socket.std().set_nonblocking(nonblocking)?;
-        self.socket.note_nonblocking(nonblocking);
-        Ok(())
     }
 }
 

@@ -2,15 +2,16 @@
 
 use super::ToSocketAddrs;
 use super::addr::first_of;
-use super::socket::{Socket, Way, descriptors};
+use super::calls::{all_sockets, descriptors, std_calls, timeouts};
+use super::socket::{Socket, Way};
+use super::transfer::{reads_and_writes, receive};
 use crate::driver::Op;
 use crate::fiber::op::{perform, perform_within};
 use crate::runtime::worker::Worker;
-use crate::sys::{MAX_RW_BYTES, MAX_SLICES};
 use socket2::{Domain, SockAddr, SockRef, Type};
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::io;
 use std::net::{Shutdown, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 /// A TCP connection, as `std::net::TcpStream`: `Read` and `Write` for it and for references to it. Only
@@ -50,6 +51,9 @@ pub struct TcpStream {
 }
 
 descriptors!(TcpStream, std::net::TcpStream);
+all_sockets!(TcpStream);
+timeouts!(TcpStream);
+reads_and_writes!(TcpStream);
 
 impl TcpStream {
     /// Connects to the first of the addresses that answers.
@@ -74,82 +78,21 @@ impl TcpStream {
         }
     }
 
-    /// The address of the other side.
-    ///
-    /// # Errors
-    ///
-    /// As std's.
-    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.socket.std().peer_addr()
-    }
-
-    /// The address of this side.
-    ///
-    /// # Errors
-    ///
-    /// As std's.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.socket.std().local_addr()
-    }
-
-    /// Ends reading, writing or both. Who waits in a read, of a clone too, is woken and finds the end.
-    ///
-    /// # Errors
-    ///
-    /// As std's.
-    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-        self.socket.std().shutdown(how)
-    }
-
-    /// Another handle to the same connection, with the same timeouts.
-    ///
-    /// # Errors
-    ///
-    /// As std's.
-    pub fn try_clone(&self) -> io::Result<TcpStream> {
-        let std = self.socket.std().try_clone()?;
-        Ok(TcpStream { socket: self.socket.clone_with(std) })
-    }
-
-    /// How long a read may wait: it fails with `WouldBlock` then, as std's on Linux. For more than one
-    /// call there is [`time::timeout`](crate::time::timeout).
-    ///
-    /// # Errors
-    ///
-    /// As std's: `InvalidInput` for no time at all.
-    pub fn set_read_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
-        self.socket.std().set_read_timeout(limit)?;
-        self.socket.note_timeout(Way::In, limit);
-        Ok(())
-    }
-
-    /// How long a write may wait.
-    ///
-    /// # Errors
-    ///
-    /// As std's: `InvalidInput` for no time at all.
-    pub fn set_write_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
-        self.socket.std().set_write_timeout(limit)?;
-        self.socket.note_timeout(Way::Out, limit);
-        Ok(())
-    }
-
-    /// How long a read may wait.
-    ///
-    /// # Errors
-    ///
-    /// As std's.
-    pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
-        self.socket.std().read_timeout()
-    }
-
-    /// How long a write may wait.
-    ///
-    /// # Errors
-    ///
-    /// As std's.
-    pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
-        self.socket.std().write_timeout()
+    std_calls! {
+        /// The address of the other side.
+        fn peer_addr() -> SocketAddr;
+        /// The address of this side.
+        fn local_addr() -> SocketAddr;
+        /// Ends reading, writing or both. Who waits in a read, of a clone too, is woken and finds the end.
+        fn shutdown(how: Shutdown) -> ();
+        /// Whether small writes are sent at once.
+        fn set_nodelay(nodelay: bool) -> ();
+        /// Whether small writes are sent at once.
+        fn nodelay() -> bool;
+        /// The `IP_TTL` of what is sent.
+        fn set_ttl(ttl: u32) -> ();
+        /// The `IP_TTL` of what is sent.
+        fn ttl() -> u32;
     }
 
     /// Reads, and leaves what was read to be read again.
@@ -162,24 +105,6 @@ impl TcpStream {
             Some(ring) => ring.perform(receive(&self.socket, buf, libc::MSG_PEEK)),
             None => self.socket.std().peek(buf),
         }
-    }
-
-    /// Whether small writes are sent at once.
-    ///
-    /// # Errors
-    ///
-    /// As std's.
-    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
-        self.socket.std().set_nodelay(nodelay)
-    }
-
-    /// Whether small writes are sent at once.
-    ///
-    /// # Errors
-    ///
-    /// As std's.
-    pub fn nodelay(&self) -> io::Result<bool> {
-        self.socket.std().nodelay()
     }
 
     /// How long closing the connection waits for the peer to take what was written. Only the fiber
@@ -201,44 +126,6 @@ impl TcpStream {
     /// What `getsockopt` says.
     pub fn linger(&self) -> io::Result<Option<Duration>> {
         SockRef::from(self).linger()
-    }
-
-    /// The `IP_TTL` of what is sent.
-    ///
-    /// # Errors
-    ///
-    /// As std's.
-    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
-        self.socket.std().set_ttl(ttl)
-    }
-
-    /// The `IP_TTL` of what is sent.
-    ///
-    /// # Errors
-    ///
-    /// As std's.
-    pub fn ttl(&self) -> io::Result<u32> {
-        self.socket.std().ttl()
-    }
-
-    /// The error that waits on the socket, which is cleared (`SO_ERROR`).
-    ///
-    /// # Errors
-    ///
-    /// As std's.
-    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
-        self.socket.std().take_error()
-    }
-
-    /// Whether calls that would wait fail with `WouldBlock` instead.
-    ///
-    /// # Errors
-    ///
-    /// As std's.
-    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
-        self.socket.std().set_nonblocking(nonblocking)?;
-        self.socket.note_nonblocking(nonblocking);
-        Ok(())
     }
 }
 
@@ -263,130 +150,3 @@ fn connect(addr: &SocketAddr, limit: Option<Duration>) -> io::Result<TcpStream> 
     }
     Ok(TcpStream { socket: Socket::fresh(socket.into()) })
 }
-
-// ----- reading and writing, which Unix streams do too -----
-
-/// What is lent: the caller's buffer, until the call is over (I1).
-#[inline(always)]
-pub(super) fn receive<S: AsFd + AsRawFd + Send>(
-    socket: &Socket<S>,
-    buf: &mut [u8],
-    flags: libc::c_int,
-) -> Op {
-    let len = buf.len().min(MAX_RW_BYTES) as u32;
-    Op::Recv { fd: socket.fd(), buf: buf.as_mut_ptr(), len, flags }
-}
-
-/// All of it, as a socket that blocks takes it; a broken connection is an error and no signal.
-const SEND_FLAGS: libc::c_int = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
-
-#[inline(always)]
-pub(super) fn send<S: AsFd + AsRawFd + Send>(socket: &Socket<S>, buf: &[u8]) -> Op {
-    let len = buf.len().min(MAX_RW_BYTES) as u32;
-    Op::Send { fd: socket.fd(), buf: buf.as_ptr(), len, flags: SEND_FLAGS }
-}
-
-pub(super) fn read_vectored<S>(socket: &Socket<S>, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize>
-where
-    S: AsFd + AsRawFd + Send,
-    for<'a> &'a S: Read,
-{
-    let Some(ring) = socket.ring(Way::In)? else { return (&mut socket.std()).read_vectored(bufs) };
-    // `IoSliceMut` is guaranteed to have the layout of `iovec`.
-    let mut message = message(bufs.as_mut_ptr().cast(), bufs.len());
-    ring.perform(Op::RecvMsg { fd: socket.fd(), message: &raw mut message, flags: 0 })
-}
-
-pub(super) fn write_vectored<S>(socket: &Socket<S>, bufs: &[IoSlice<'_>]) -> io::Result<usize>
-where
-    S: AsFd + AsRawFd + Send,
-    for<'a> &'a S: Write,
-{
-    let Some(ring) = socket.ring(Way::Out)? else {
-        return (&mut socket.std()).write_vectored(bufs);
-    };
-    let message = message(bufs.as_ptr().cast_mut().cast(), bufs.len());
-    ring.perform(Op::SendMsg { fd: socket.fd(), message: &raw const message, flags: SEND_FLAGS })
-}
-
-fn message(slices: *mut libc::iovec, count: usize) -> libc::msghdr {
-    // SAFETY: all of it may be zero.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_iov = slices;
-    message.msg_iovlen = count.min(MAX_SLICES);
-    message
-}
-
-/// `Read` and `Write` for a stream and for references to it.
-macro_rules! reads_and_writes {
-    ($ours:ident) => {
-        impl std::io::Read for &$ours {
-            #[inline]
-            fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
-                match self.socket.ring($crate::net::socket::Way::In)? {
-                    Some(ring) => {
-                        ring.perform($crate::net::tcp_stream::receive(&self.socket, buf, 0))
-                    }
-                    None => std::io::Read::read(&mut self.socket.std(), buf),
-                }
-            }
-
-            fn read_vectored(
-                &mut self,
-                bufs: &mut [std::io::IoSliceMut<'_>],
-            ) -> std::io::Result<usize> {
-                $crate::net::tcp_stream::read_vectored(&self.socket, bufs)
-            }
-        }
-
-        impl std::io::Write for &$ours {
-            #[inline]
-            fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
-                match self.socket.ring($crate::net::socket::Way::Out)? {
-                    Some(ring) => ring.perform($crate::net::tcp_stream::send(&self.socket, buf)),
-                    None => std::io::Write::write(&mut self.socket.std(), buf),
-                }
-            }
-
-            fn write_vectored(&mut self, bufs: &[std::io::IoSlice<'_>]) -> std::io::Result<usize> {
-                $crate::net::tcp_stream::write_vectored(&self.socket, bufs)
-            }
-
-            /// Nothing is buffered: does nothing.
-            fn flush(&mut self) -> std::io::Result<()> {
-                Ok(())
-            }
-        }
-
-        impl std::io::Read for $ours {
-            #[inline]
-            fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
-                (&*self).read(buf)
-            }
-
-            fn read_vectored(
-                &mut self,
-                bufs: &mut [std::io::IoSliceMut<'_>],
-            ) -> std::io::Result<usize> {
-                (&*self).read_vectored(bufs)
-            }
-        }
-
-        impl std::io::Write for $ours {
-            #[inline]
-            fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
-                (&*self).write(buf)
-            }
-
-            fn write_vectored(&mut self, bufs: &[std::io::IoSlice<'_>]) -> std::io::Result<usize> {
-                (&*self).write_vectored(bufs)
-            }
-
-            fn flush(&mut self) -> std::io::Result<()> {
-                Ok(())
-            }
-        }
-    };
-}
-
-reads_and_writes!(TcpStream);

@@ -90,6 +90,8 @@ pub(crate) enum Wait {
     Once,
     Group,
     Watch,
+    /// Whatever a future waits for.
+    Future,
 }
 
 impl Wait {
@@ -98,7 +100,7 @@ impl Wait {
         match self {
             Wait::Room | Wait::Park | Wait::Sleep | Wait::Join | Wait::Lock => true,
             Wait::Permit | Wait::Channel | Wait::Condvar | Wait::Barrier => true,
-            Wait::Once | Wait::Group | Wait::Watch => true,
+            Wait::Once | Wait::Group | Wait::Watch | Wait::Future => true,
             Wait::Ops | Wait::Scope | Wait::Unblock => false,
         }
     }
@@ -121,6 +123,7 @@ impl Wait {
             Wait::Once => "an initialisation",
             Wait::Group => "the members of a wait group",
             Wait::Watch => "a new value",
+            Wait::Future => "a future",
         }
     }
 }

@@ -56,6 +56,7 @@ mod once_lock;
 pub mod oneshot;
 mod poison;
 mod queue;
+pub(crate) mod reentrant;
 mod rwlock;
 mod semaphore;
 mod unsent;

@@ -1,0 +1,78 @@
+//! Batches of reads from tokio's tasks: the words of a table, looked up by their places.
+//!
+//!     cargo run --example from_tokio
+//!
+//! A task that reads a file by `tokio::fs` occupies a thread for each read. Here each task submits all of
+//! its reads at once to a [`BlockIo`], whose worker has them in the kernel together, and awaits a future.
+
+use cringle::block::{BlockIo, OwnedBatch};
+use cringle::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+const RECORD_BYTES: usize = 64;
+
+/// What `main` does, with the table in this directory: the sum of the records that the tasks have read.
+pub(crate) fn run(directory: &Path, tasks: u64, reads_each: u64) -> io::Result<u64> {
+    let path = directory.join("table");
+    let records = tasks * reads_each;
+    std::fs::write(&path, (0..records).flat_map(record).collect::<Vec<u8>>())?;
+    let file = Arc::new(File::open(&path)?);
+    let io = Arc::new(BlockIo::builder().build()?);
+
+    let tokio = tokio::runtime::Builder::new_multi_thread().build()?;
+    let sum = tokio.block_on(async {
+        let tasks: Vec<_> = (0..tasks)
+            .map(|task| {
+                let (io, file) = (Arc::clone(&io), Arc::clone(&file));
+                tokio::spawn(async move {
+                    let places = (0..reads_each).map(|n| n * tasks + task);
+                    sum_of_records(&io, &file, places).await
+                })
+            })
+            .collect();
+        let mut sum = 0;
+        for task in tasks {
+            sum += task.await.expect("no task panics")?;
+        }
+        io::Result::Ok(sum)
+    })?;
+    io.close()?;
+    std::fs::remove_file(path)?;
+    Ok(sum)
+}
+
+/// The buffers belong to the batch while the kernel has them, and come back with the results: a task that
+/// is dropped in the middle of its `await` leaves nothing dangling.
+async fn sum_of_records(
+    io: &BlockIo,
+    file: &Arc<File>,
+    places: impl Iterator<Item = u64>,
+) -> io::Result<u64> {
+    let mut batch = OwnedBatch::new();
+    for place in places {
+        batch.read(file, vec![0; RECORD_BYTES], place * RECORD_BYTES as u64);
+    }
+    let mut sum = 0;
+    for (count, record) in io.submit_async(batch)?.await {
+        if count? < RECORD_BYTES {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        sum += u64::from_le_bytes(record[..8].try_into().expect("eight bytes"));
+    }
+    Ok(sum)
+}
+
+fn record(number: u64) -> [u8; RECORD_BYTES] {
+    let mut record = [0; RECORD_BYTES];
+    record[..8].copy_from_slice(&number.to_le_bytes());
+    record
+}
+
+#[allow(dead_code, reason = "the tests call `run`")]
+fn main() -> io::Result<()> {
+    let sum = run(&std::env::temp_dir(), 100, 50)?;
+    println!("100 tasks have read 50 records each: their sum is {sum}");
+    Ok(())
+}

@@ -1,0 +1,223 @@
+//! Anonymous pipes, and what all types have in common that are one end of a pipe.
+
+use crate::fs::File;
+use std::io;
+
+/// A pipe: what is written to one end is read from the other. Both are closed in children, but for
+/// those that they are handed to as a [`Stdio`](crate::process::Stdio).
+///
+/// ```
+/// use cringle::{fiber, io};
+/// use std::io::{Read, Write};
+///
+/// cringle::run(|| -> io::Result<()> {
+///     let (mut reader, mut writer) = io::pipe()?;
+///     let sum = fiber::scope(|s| {
+///         let sum = s.spawn_local(move || {
+///             let mut bytes = Vec::new();
+///             reader.read_to_end(&mut bytes).map(|_| bytes.iter().map(|&b| u64::from(b)).sum::<u64>())
+///         });
+///         // More than a pipe holds: the two take turns.
+///         writer.write_all(&vec![1; 1 << 20])?;
+///         drop(writer);
+///         sum.join().unwrap()
+///     })?;
+///     assert_eq!(sum, 1 << 20);
+///     Ok(())
+/// })
+/// # ?; Ok::<(), io::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// As std's: no descriptor is left.
+pub fn pipe() -> io::Result<(PipeReader, PipeWriter)> {
+    let (reader, writer) = io::pipe()?;
+    Ok((reader.into(), writer.into()))
+}
+
+/// The reading end of a pipe, as `std::io::PipeReader`. Only the calling fiber waits; a cancel ends the
+/// wait, and no byte is lost.
+#[derive(Debug)]
+pub struct PipeReader(File);
+
+/// The writing end of a pipe, as `std::io::PipeWriter`. Only the calling fiber waits; a cancel ends the
+/// wait. What is written to a pipe that nobody reads any more fails with `BrokenPipe`.
+#[derive(Debug)]
+pub struct PipeWriter(File);
+
+impl PipeReader {
+    /// Another handle to the same end.
+    ///
+    /// # Errors
+    ///
+    /// As std's: no descriptor is left.
+    pub fn try_clone(&self) -> io::Result<PipeReader> {
+        self.0.try_clone().map(PipeReader)
+    }
+}
+
+impl PipeWriter {
+    /// Another handle to the same end. Who reads comes to the end when all of them are dropped.
+    ///
+    /// ```
+    /// use std::io::{Read, Write};
+    ///
+    /// cringle::run(|| -> std::io::Result<()> {
+    ///     let (mut reader, mut first) = cringle::io::pipe()?;
+    ///     let mut second = first.try_clone()?;
+    ///     first.write_all(b"a ")?;
+    ///     second.write_all(b"rope")?;
+    ///     drop((first, second));
+    ///     assert_eq!(std::io::read_to_string(&mut reader)?, "a rope");
+    ///     Ok(())
+    /// })
+    /// # ?; Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As std's: no descriptor is left.
+    pub fn try_clone(&self) -> io::Result<PipeWriter> {
+        self.0.try_clone().map(PipeWriter)
+    }
+}
+
+end_of_pipe!(PipeReader, std::io::PipeReader);
+reads!(PipeReader);
+end_of_pipe!(PipeWriter, std::io::PipeWriter);
+writes!(PipeWriter);
+
+/// What std's ends of pipes convert to and from; each of ours is a tuple of a [`File`].
+macro_rules! end_of_pipe {
+    ($name:ident, $std:ty) => {
+        impl $name {
+            pub(crate) fn file(&self) -> &$crate::fs::File {
+                &self.0
+            }
+        }
+
+        impl From<std::os::fd::OwnedFd> for $name {
+            fn from(fd: std::os::fd::OwnedFd) -> $name {
+                $name(fd.into())
+            }
+        }
+
+        impl From<$name> for std::os::fd::OwnedFd {
+            fn from(end: $name) -> std::os::fd::OwnedFd {
+                end.0.into()
+            }
+        }
+
+        impl From<$std> for $name {
+            fn from(std: $std) -> $name {
+                std::os::fd::OwnedFd::from(std).into()
+            }
+        }
+
+        impl From<$name> for $std {
+            fn from(end: $name) -> $std {
+                std::os::fd::OwnedFd::from(end).into()
+            }
+        }
+
+        /// A child process's standard stream.
+        impl From<$name> for std::process::Stdio {
+            fn from(end: $name) -> std::process::Stdio {
+                end.0.into()
+            }
+        }
+
+        impl std::os::fd::AsFd for $name {
+            fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+                self.0.as_fd()
+            }
+        }
+
+        impl std::os::fd::AsRawFd for $name {
+            fn as_raw_fd(&self) -> std::os::fd::RawFd {
+                self.0.as_raw_fd()
+            }
+        }
+
+        impl std::os::fd::IntoRawFd for $name {
+            fn into_raw_fd(self) -> std::os::fd::RawFd {
+                self.0.into_raw_fd()
+            }
+        }
+
+        impl std::os::fd::FromRawFd for $name {
+            unsafe fn from_raw_fd(fd: std::os::fd::RawFd) -> $name {
+                // SAFETY: the caller owns the descriptor, as std's function asks.
+                unsafe { std::os::fd::OwnedFd::from_raw_fd(fd) }.into()
+            }
+        }
+    };
+}
+pub(crate) use end_of_pipe;
+
+/// One end is read from.
+macro_rules! reads {
+    ($name:ident) => {
+        impl std::io::Read for &$name {
+            fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+                (&self.0).read(buf)
+            }
+
+            fn read_vectored(
+                &mut self,
+                bufs: &mut [std::io::IoSliceMut<'_>],
+            ) -> std::io::Result<usize> {
+                (&self.0).read_vectored(bufs)
+            }
+        }
+
+        impl std::io::Read for $name {
+            fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+                (&*self).read(buf)
+            }
+
+            fn read_vectored(
+                &mut self,
+                bufs: &mut [std::io::IoSliceMut<'_>],
+            ) -> std::io::Result<usize> {
+                (&*self).read_vectored(bufs)
+            }
+        }
+    };
+}
+pub(crate) use reads;
+
+/// The other is written to.
+macro_rules! writes {
+    ($name:ident) => {
+        impl std::io::Write for &$name {
+            fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
+                (&self.0).write(buf)
+            }
+
+            fn write_vectored(&mut self, bufs: &[std::io::IoSlice<'_>]) -> std::io::Result<usize> {
+                (&self.0).write_vectored(bufs)
+            }
+
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+
+        impl std::io::Write for $name {
+            fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
+                (&*self).write(buf)
+            }
+
+            fn write_vectored(&mut self, bufs: &[std::io::IoSlice<'_>]) -> std::io::Result<usize> {
+                (&*self).write_vectored(bufs)
+            }
+
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+    };
+}
+pub(crate) use writes;

@@ -1,0 +1,125 @@
+//! Descriptors 0, 1 and 2, of which nothing may be assumed: they are shared with other processes, which
+//! share the cursor and the status flags too, may be any kind of file, and another one at each call.
+//!
+//! So nothing is remembered of them, and of a file with a cursor the plain call is made, whose use of
+//! the cursor is one step for all who share it (**I11**): on the pool, as it may wait for a disk.
+
+use super::super::ready::{Interest, ready};
+use crate::driver::op::AT_CURSOR;
+use crate::driver::{Op, Target, blocking};
+use crate::fiber::op::perform;
+use crate::fs::perform_aside;
+use crate::runtime::worker::Worker;
+use crate::sys::{self, MAX_RW_BYTES, MAX_SLICES};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A standard stream without a buffer.
+#[derive(Debug)]
+pub(super) struct Raw(RawFd);
+
+pub(super) const STDIN: Raw = Raw(libc::STDIN_FILENO);
+pub(super) const STDOUT: Raw = Raw(libc::STDOUT_FILENO);
+pub(super) const STDERR: Raw = Raw(libc::STDERR_FILENO);
+
+/// The process ends: nobody will come back to a fiber that waits.
+static ENDING: AtomicBool = AtomicBool::new(false);
+
+/// From now on all calls are plain ones.
+pub(super) fn end() {
+    ENDING.store(true, Ordering::Relaxed);
+}
+
+impl Raw {
+    /// # Safety
+    ///
+    /// The op's pointers are valid until this returns.
+    unsafe fn perform(&self, op: Op) -> io::Result<usize> {
+        // SAFETY: by the contract.
+        let plainly = || sys::result_of(unsafe { blocking::perform(&op) });
+        let Some((worker, fiber)) = Worker::current().filter(|_| !ENDING.load(Ordering::Relaxed))
+        else {
+            return plainly();
+        };
+        if worker.refuses(fiber) {
+            return Err(fiber.cancel_error());
+        }
+        let flags = sys::status_flags(self.0);
+        let kind = sys::file_kind_with(self.0, flags);
+        if worker.is_simulated() || flags & libc::O_NONBLOCK != 0 {
+            return plainly();
+        }
+        if kind.seekable {
+            return match worker.is_unwinding(fiber) || worker.is_solitary(fiber) {
+                true => plainly(),
+                // SAFETY: by the contract.
+                false => sys::result_of(unsafe { perform_aside(op) }),
+            };
+        }
+        if matches!(op, Op::Read { .. } | Op::ReadVectored { .. }) && sys::is_terminal(self.0) {
+            // The call is made by this thread: the kernel stops a process in the background for it, and
+            // would answer an error to one of its own threads.
+            ready(self, Interest::READABLE)?;
+            return plainly();
+        }
+        perform(worker, fiber, op)
+    }
+}
+
+/// A stream that is closed is an empty one, and one that takes everything, as std has it.
+fn or_closed(result: io::Result<usize>, count: usize) -> io::Result<usize> {
+    match result {
+        Err(e) if e.raw_os_error() == Some(libc::EBADF) => Ok(count),
+        result => result,
+    }
+}
+
+fn slice_count(len: usize) -> u32 {
+    len.min(MAX_SLICES) as u32
+}
+
+impl Read for Raw {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let (start, len) = (buf.as_mut_ptr(), buf.len().min(MAX_RW_BYTES) as u32);
+        let op = Op::Read { target: Target::fd(self.0), buf: start, len, offset: AT_CURSOR };
+        // SAFETY: I1. The buffer is borrowed until this returns.
+        or_closed(unsafe { self.perform(op) }, 0)
+    }
+
+    fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        // `IoSliceMut` is guaranteed to have the layout of `iovec`.
+        let (slices, count) = (bufs.as_ptr().cast(), slice_count(bufs.len()));
+        let op = Op::ReadVectored { fd: self.0, slices, count, offset: AT_CURSOR };
+        // SAFETY: I1. The buffers are borrowed until this returns.
+        or_closed(unsafe { self.perform(op) }, 0)
+    }
+}
+
+impl Write for Raw {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        let (start, len) = (buf.as_ptr(), buf.len().min(MAX_RW_BYTES) as u32);
+        let op = Op::Write { target: Target::fd(self.0), buf: start, len, offset: AT_CURSOR };
+        // SAFETY: I1. The buffer is borrowed until this returns.
+        or_closed(unsafe { self.perform(op) }, buf.len())
+    }
+
+    fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        let (slices, count) = (bufs.as_ptr().cast(), slice_count(bufs.len()));
+        let op = Op::WriteVectored { fd: self.0, slices, count, offset: AT_CURSOR };
+        // SAFETY: I1. The buffers are borrowed until this returns.
+        or_closed(unsafe { self.perform(op) }, bufs.iter().map(|buf| buf.len()).sum())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl AsFd for Raw {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: std takes the standard streams to be open for ever; one that is not is reported by
+        // the kernel.
+        unsafe { BorrowedFd::borrow_raw(self.0) }
+    }
+}

@@ -1,0 +1,183 @@
+//! Bytes and messages, in and out.
+//!
+//! What an op is lent are the caller's buffers and what lies in its frame, until the call is over (I1).
+
+use super::addr::AddrBuf;
+use super::socket::{Ring, Socket, Way};
+use crate::driver::Op;
+use crate::sys::{MAX_RW_BYTES, MAX_SLICES};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
+
+#[inline(always)]
+pub(super) fn receive<S: AsFd + AsRawFd + Send>(
+    socket: &Socket<S>,
+    buf: &mut [u8],
+    flags: libc::c_int,
+) -> Op {
+    let len = buf.len().min(MAX_RW_BYTES) as u32;
+    Op::Recv { fd: socket.fd(), buf: buf.as_mut_ptr(), len, flags }
+}
+
+/// All of it, as a socket that blocks takes it; a broken connection is an error and no signal.
+pub(super) const SEND_FLAGS: libc::c_int = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
+
+#[inline(always)]
+pub(super) fn send<S: AsFd + AsRawFd + Send>(socket: &Socket<S>, buf: &[u8]) -> Op {
+    let len = buf.len().min(MAX_RW_BYTES) as u32;
+    Op::Send { fd: socket.fd(), buf: buf.as_ptr(), len, flags: SEND_FLAGS }
+}
+
+pub(super) fn read_vectored<S>(socket: &Socket<S>, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize>
+where
+    S: AsFd + AsRawFd + Send,
+    for<'a> &'a S: Read,
+{
+    let Some(ring) = socket.ring(Way::In)? else { return (&mut socket.std()).read_vectored(bufs) };
+    // `IoSliceMut` is guaranteed to have the layout of `iovec`.
+    let mut message = message(bufs.as_mut_ptr().cast(), bufs.len());
+    ring.perform(Op::RecvMsg { fd: socket.fd(), message: &raw mut message, flags: 0 })
+}
+
+pub(super) fn write_vectored<S>(socket: &Socket<S>, bufs: &[IoSlice<'_>]) -> io::Result<usize>
+where
+    S: AsFd + AsRawFd + Send,
+    for<'a> &'a S: Write,
+{
+    let Some(ring) = socket.ring(Way::Out)? else {
+        return (&mut socket.std()).write_vectored(bufs);
+    };
+    let message = message(bufs.as_ptr().cast_mut().cast(), bufs.len());
+    ring.perform(Op::SendMsg { fd: socket.fd(), message: &raw const message, flags: SEND_FLAGS })
+}
+
+fn message(slices: *mut libc::iovec, count: usize) -> libc::msghdr {
+    // SAFETY: all of it may be zero.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = slices;
+    message.msg_iovlen = count.min(MAX_SLICES);
+    message
+}
+
+/// `Read` and `Write` for a stream and for references to it.
+macro_rules! reads_and_writes {
+    ($ours:ident) => {
+        impl std::io::Read for &$ours {
+            #[inline]
+            fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+                match self.socket.ring($crate::net::socket::Way::In)? {
+                    Some(ring) => {
+                        ring.perform($crate::net::transfer::receive(&self.socket, buf, 0))
+                    }
+                    None => std::io::Read::read(&mut self.socket.std(), buf),
+                }
+            }
+
+            fn read_vectored(
+                &mut self,
+                bufs: &mut [std::io::IoSliceMut<'_>],
+            ) -> std::io::Result<usize> {
+                $crate::net::transfer::read_vectored(&self.socket, bufs)
+            }
+        }
+
+        impl std::io::Write for &$ours {
+            #[inline]
+            fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
+                match self.socket.ring($crate::net::socket::Way::Out)? {
+                    Some(ring) => ring.perform($crate::net::transfer::send(&self.socket, buf)),
+                    None => std::io::Write::write(&mut self.socket.std(), buf),
+                }
+            }
+
+            fn write_vectored(&mut self, bufs: &[std::io::IoSlice<'_>]) -> std::io::Result<usize> {
+                $crate::net::transfer::write_vectored(&self.socket, bufs)
+            }
+
+            /// Nothing is buffered: does nothing.
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+
+        impl std::io::Read for $ours {
+            #[inline]
+            fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+                (&*self).read(buf)
+            }
+
+            fn read_vectored(
+                &mut self,
+                bufs: &mut [std::io::IoSliceMut<'_>],
+            ) -> std::io::Result<usize> {
+                (&*self).read_vectored(bufs)
+            }
+        }
+
+        impl std::io::Write for $ours {
+            #[inline]
+            fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
+                (&*self).write(buf)
+            }
+
+            fn write_vectored(&mut self, bufs: &[std::io::IoSlice<'_>]) -> std::io::Result<usize> {
+                (&*self).write_vectored(bufs)
+            }
+
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+    };
+}
+pub(super) use reads_and_writes;
+
+/// Receives a message, and says how long it is and who it is from.
+pub(super) fn receive_from<S: AsFd + AsRawFd + Send>(
+    socket: &Socket<S>,
+    ring: Ring,
+    buf: &mut [u8],
+    flags: libc::c_int,
+) -> io::Result<(usize, AddrBuf)> {
+    let mut addr = AddrBuf::new();
+    let mut slice = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
+    let mut message = message(&raw mut slice, 1);
+    let (name, name_len) = addr.parts();
+    message.msg_name = name.cast();
+    message.msg_namelen = size_of::<libc::sockaddr_storage>() as u32;
+    let count = ring.perform(Op::RecvMsg { fd: socket.fd(), message: &raw mut message, flags })?;
+    // SAFETY: it points into `addr`, which nothing else uses here.
+    unsafe { *name_len = message.msg_namelen };
+    Ok((count, addr))
+}
+
+/// Sends a message to an address.
+pub(super) fn send_to<S: AsFd + AsRawFd + Send>(
+    socket: &Socket<S>,
+    ring: Ring,
+    buf: &[u8],
+    addr: &socket2::SockAddr,
+) -> io::Result<usize> {
+    let mut slice = libc::iovec { iov_base: buf.as_ptr().cast_mut().cast(), iov_len: buf.len() };
+    let mut message = message(&raw mut slice, 1);
+    message.msg_name = addr.as_ptr().cast_mut().cast();
+    message.msg_namelen = addr.len();
+    let message = &raw const message;
+    ring.perform(Op::SendMsg { fd: socket.fd(), message, flags: libc::MSG_NOSIGNAL })
+}
+
+/// Sends a message to whom the socket is connected.
+pub(super) fn send_message<S: AsFd + AsRawFd + Send>(socket: &Socket<S>, buf: &[u8]) -> Op {
+    let len = buf.len().min(MAX_RW_BYTES) as u32;
+    Op::Send { fd: socket.fd(), buf: buf.as_ptr(), len, flags: libc::MSG_NOSIGNAL }
+}
+
+/// `recv(MSG_PEEK)` as the plain call, where std has none.
+pub(super) fn peek_plainly<S: AsFd + AsRawFd + Send>(
+    socket: &Socket<S>,
+    buf: &mut [u8],
+) -> io::Result<usize> {
+    let op = receive(socket, buf, libc::MSG_PEEK);
+    // SAFETY: the buffer is borrowed for the call.
+    crate::sys::result_of(unsafe { crate::driver::blocking::perform(&op) })
+}

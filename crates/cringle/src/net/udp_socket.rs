@@ -1,0 +1,171 @@
+//! Datagrams.
+
+use super::ToSocketAddrs;
+use super::addr::first_of;
+use super::calls::{all_sockets, descriptors, std_calls, timeouts};
+use super::socket::{Socket, Way};
+use super::transfer::{receive, receive_from, send_message, send_to};
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// A UDP socket, as `std::net::UdpSocket`. Only the calling fiber waits.
+///
+/// ```
+/// use cringle::net::UdpSocket;
+///
+/// cringle::run(|| {
+///     let ours = UdpSocket::bind("127.0.0.1:0")?;
+///     let theirs = UdpSocket::bind("127.0.0.1:0")?;
+///     ours.send_to(b"ahoy", theirs.local_addr()?)?;
+///     let mut text = [0; 16];
+///     let (count, from) = theirs.recv_from(&mut text)?;
+///     assert_eq!((&text[..count], from), (&b"ahoy"[..], ours.local_addr()?));
+///     Ok::<(), std::io::Error>(())
+/// })
+/// # ?; Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Cancellation
+///
+/// A call that waits is given up; no message is taken then.
+pub struct UdpSocket {
+    pub(super) socket: Socket<std::net::UdpSocket>,
+}
+
+descriptors!(UdpSocket, std::net::UdpSocket);
+all_sockets!(UdpSocket);
+timeouts!(UdpSocket);
+
+impl UdpSocket {
+    /// A socket at the first of the addresses that is free; port 0 has the kernel choose one.
+    ///
+    /// # Errors
+    ///
+    /// As std's; and [`Cancelled`](crate::Cancelled) where a name had to be resolved.
+    pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<UdpSocket> {
+        let std = first_of(addr, |addr| std::net::UdpSocket::bind(addr))?;
+        Ok(UdpSocket { socket: Socket::fresh(std) })
+    }
+
+    /// From now on it sends to this address, and receives from there alone.
+    ///
+    /// # Errors
+    ///
+    /// As std's; and [`Cancelled`](crate::Cancelled) where a name had to be resolved.
+    pub fn connect<A: ToSocketAddrs>(&self, addr: A) -> io::Result<()> {
+        first_of(addr, |addr| self.socket.std().connect(addr))
+    }
+
+    /// Receives a message: its length, and who it is from. What of it does not fit is lost.
+    ///
+    /// # Errors
+    ///
+    /// As std's; and [`Cancelled`](crate::Cancelled).
+    pub fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        let Some(ring) = self.socket.ring(Way::In)? else {
+            return self.socket.std().recv_from(buf);
+        };
+        let (count, addr) = receive_from(&self.socket, ring, buf, 0)?;
+        Ok((count, addr.internet()?))
+    }
+
+    /// Receives a message, and leaves it to be received again.
+    ///
+    /// # Errors
+    ///
+    /// As std's; and [`Cancelled`](crate::Cancelled).
+    pub fn peek_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        let Some(ring) = self.socket.ring(Way::In)? else {
+            return self.socket.std().peek_from(buf);
+        };
+        let (count, addr) = receive_from(&self.socket, ring, buf, libc::MSG_PEEK)?;
+        Ok((count, addr.internet()?))
+    }
+
+    /// Sends a message to the first of the addresses.
+    ///
+    /// # Errors
+    ///
+    /// As std's; and [`Cancelled`](crate::Cancelled).
+    pub fn send_to<A: ToSocketAddrs>(&self, buf: &[u8], addr: A) -> io::Result<usize> {
+        let Some(addr) = addr.to_socket_addrs()?.next() else {
+            let text = "no addresses to send data to";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        };
+        match self.socket.ring(Way::Out)? {
+            Some(ring) => send_to(&self.socket, ring, buf, &addr.into()),
+            None => self.socket.std().send_to(buf, addr),
+        }
+    }
+
+    /// Receives a message from whom it is connected to.
+    ///
+    /// # Errors
+    ///
+    /// As std's; and [`Cancelled`](crate::Cancelled).
+    pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
+        match self.socket.ring(Way::In)? {
+            Some(ring) => ring.perform(receive(&self.socket, buf, 0)),
+            None => self.socket.std().recv(buf),
+        }
+    }
+
+    /// Receives a message from whom it is connected to, and leaves it to be received again.
+    ///
+    /// # Errors
+    ///
+    /// As std's; and [`Cancelled`](crate::Cancelled).
+    pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
+        match self.socket.ring(Way::In)? {
+            Some(ring) => ring.perform(receive(&self.socket, buf, libc::MSG_PEEK)),
+            None => self.socket.std().peek(buf),
+        }
+    }
+
+    /// Sends a message to whom it is connected to.
+    ///
+    /// # Errors
+    ///
+    /// As std's; and [`Cancelled`](crate::Cancelled).
+    pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
+        match self.socket.ring(Way::Out)? {
+            Some(ring) => ring.perform(send_message(&self.socket, buf)),
+            None => self.socket.std().send(buf),
+        }
+    }
+
+    std_calls! {
+        /// The address that it is connected to.
+        fn peer_addr() -> SocketAddr;
+        /// Its own address.
+        fn local_addr() -> SocketAddr;
+        /// Whether it may send to broadcast addresses.
+        fn set_broadcast(broadcast: bool) -> ();
+        /// Whether it may send to broadcast addresses.
+        fn broadcast() -> bool;
+        /// Whether it receives what it sends to a group itself.
+        fn set_multicast_loop_v4(multicast_loop: bool) -> ();
+        /// Whether it receives what it sends to a group itself.
+        fn multicast_loop_v4() -> bool;
+        /// How many networks away its messages to groups go.
+        fn set_multicast_ttl_v4(ttl: u32) -> ();
+        /// How many networks away its messages to groups go.
+        fn multicast_ttl_v4() -> u32;
+        /// Whether it receives what it sends to a group itself.
+        fn set_multicast_loop_v6(multicast_loop: bool) -> ();
+        /// Whether it receives what it sends to a group itself.
+        fn multicast_loop_v6() -> bool;
+        /// The `IP_TTL` of what is sent.
+        fn set_ttl(ttl: u32) -> ();
+        /// The `IP_TTL` of what is sent.
+        fn ttl() -> u32;
+        /// Joins a group, at the interface with this address.
+        fn join_multicast_v4(group: &Ipv4Addr, interface: &Ipv4Addr) -> ();
+        /// Joins a group, at the interface of this index.
+        fn join_multicast_v6(group: &Ipv6Addr, interface: u32) -> ();
+        /// Leaves a group.
+        fn leave_multicast_v4(group: &Ipv4Addr, interface: &Ipv4Addr) -> ();
+        /// Leaves a group.
+        fn leave_multicast_v6(group: &Ipv6Addr, interface: u32) -> ();
+    }
+}

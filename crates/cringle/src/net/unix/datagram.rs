@@ -1,0 +1,200 @@
+//! Messages within this machine.
+
+use super::{SocketAddr, addr};
+use crate::fiber::pauses::Pauses;
+use crate::net::calls::{all_sockets, descriptors, std_calls, timeouts};
+use crate::net::socket::{Ring, Socket, Way};
+use crate::net::transfer::{peek_plainly, receive, receive_from, send_message};
+use socket2::{SockAddr, SockRef};
+use std::io;
+use std::net::Shutdown;
+use std::os::unix::net;
+use std::path::Path;
+
+/// A Unix datagram socket, as `std::os::unix::net::UnixDatagram`. Only the calling fiber waits.
+///
+/// ```
+/// use cringle::os::unix::net::UnixDatagram;
+///
+/// cringle::run(|| {
+///     let (ours, theirs) = UnixDatagram::pair()?;
+///     ours.send(b"ahoy")?;
+///     let mut text = [0; 16];
+///     assert_eq!(theirs.recv(&mut text)?, 4);
+///     Ok::<(), std::io::Error>(())
+/// })
+/// # ?; Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Cancellation
+///
+/// A call that waits is given up; no message is taken then.
+pub struct UnixDatagram {
+    pub(super) socket: Socket<net::UnixDatagram>,
+}
+
+descriptors!(UnixDatagram, net::UnixDatagram);
+all_sockets!(UnixDatagram);
+timeouts!(UnixDatagram);
+
+impl UnixDatagram {
+    fn fresh(std: net::UnixDatagram) -> UnixDatagram {
+        UnixDatagram { socket: Socket::fresh(std) }
+    }
+
+    /// A socket at a path, where there must be nothing.
+    ///
+    /// # Errors
+    ///
+    /// As std's.
+    pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<UnixDatagram> {
+        net::UnixDatagram::bind(path).map(UnixDatagram::fresh)
+    }
+
+    /// A socket at an address, which may be an abstract one.
+    ///
+    /// # Errors
+    ///
+    /// As std's.
+    pub fn bind_addr(addr: &SocketAddr) -> io::Result<UnixDatagram> {
+        net::UnixDatagram::bind_addr(addr).map(UnixDatagram::fresh)
+    }
+
+    /// A socket without a name.
+    ///
+    /// # Errors
+    ///
+    /// As std's.
+    pub fn unbound() -> io::Result<UnixDatagram> {
+        net::UnixDatagram::unbound().map(UnixDatagram::fresh)
+    }
+
+    /// Two that are connected to each other.
+    ///
+    /// # Errors
+    ///
+    /// As std's.
+    pub fn pair() -> io::Result<(UnixDatagram, UnixDatagram)> {
+        let (a, b) = net::UnixDatagram::pair()?;
+        Ok((UnixDatagram::fresh(a), UnixDatagram::fresh(b)))
+    }
+
+    /// From now on it sends to this path, and receives from there alone.
+    ///
+    /// # Errors
+    ///
+    /// As std's.
+    pub fn connect<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
+        self.socket.std().connect(path)
+    }
+
+    /// Receives a message: its length, and who it is from. What of it does not fit is lost.
+    ///
+    /// # Errors
+    ///
+    /// As std's; and [`Cancelled`](crate::Cancelled).
+    pub fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        let Some(ring) = self.socket.ring(Way::In)? else {
+            return self.socket.std().recv_from(buf);
+        };
+        let (count, from) = receive_from(&self.socket, ring, buf, 0)?;
+        Ok((count, addr::of_raw(&from.get())?))
+    }
+
+    /// Receives a message.
+    ///
+    /// # Errors
+    ///
+    /// As std's; and [`Cancelled`](crate::Cancelled).
+    pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
+        match self.socket.ring(Way::In)? {
+            Some(ring) => ring.perform(receive(&self.socket, buf, 0)),
+            None => self.socket.std().recv(buf),
+        }
+    }
+
+    /// Receives a message, and leaves it to be received again.
+    ///
+    /// # Errors
+    ///
+    /// As [`recv`](Self::recv).
+    pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
+        match self.socket.ring(Way::In)? {
+            Some(ring) => ring.perform(receive(&self.socket, buf, libc::MSG_PEEK)),
+            None => peek_plainly(&self.socket, buf),
+        }
+    }
+
+    /// Sends a message to a socket at a path.
+    ///
+    /// # Errors
+    ///
+    /// As std's; and [`Cancelled`](crate::Cancelled).
+    pub fn send_to<P: AsRef<Path>>(&self, buf: &[u8], path: P) -> io::Result<usize> {
+        let path = path.as_ref();
+        match self.socket.ring(Way::Out)? {
+            Some(ring) => self.send_patiently(ring, buf, &addr::of_path(path)?),
+            None => self.socket.std().send_to(buf, path),
+        }
+    }
+
+    /// Sends a message to a socket at an address, which may be an abstract one.
+    ///
+    /// # Errors
+    ///
+    /// As std's; and [`Cancelled`](crate::Cancelled).
+    pub fn send_to_addr(&self, buf: &[u8], addr: &SocketAddr) -> io::Result<usize> {
+        if let Some(ring) = self.socket.ring(Way::Out)?
+            && let Some(addr) = addr::to_raw(addr)?
+        {
+            return self.send_patiently(ring, buf, &addr);
+        }
+        // Also to what has no name, which is an error.
+        self.socket.std().send_to_addr(buf, addr)
+    }
+
+    /// Sends a message to whom it is connected to.
+    ///
+    /// # Errors
+    ///
+    /// As std's; and [`Cancelled`](crate::Cancelled).
+    pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
+        match self.socket.ring(Way::Out)? {
+            Some(ring) => ring.perform(send_message(&self.socket, buf)),
+            None => self.socket.std().send(buf),
+        }
+    }
+
+    /// The queue that it goes to may be full, and its owner's: nothing tells when there is room.
+    fn send_patiently(&self, ring: Ring, buf: &[u8], addr: &SockAddr) -> io::Result<usize> {
+        let Ring { worker, fiber, limit } = ring;
+        if worker.refuses(fiber) {
+            return Err(fiber.cancel_error());
+        }
+        let deadline = limit.and_then(|limit| worker.now().checked_add(limit));
+        let mut pauses = Pauses::default();
+        let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+        loop {
+            match SockRef::from(&self.socket.std()).send_to_with_flags(buf, addr, flags) {
+                Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => {
+                    if deadline.is_some_and(|deadline| deadline <= worker.now()) {
+                        return Err(e);
+                    }
+                    pauses.pause(worker, fiber)?;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    std_calls! {
+        /// From now on it sends to this address, and receives from there alone.
+        fn connect_addr(addr: &SocketAddr) -> ();
+        /// Its own address.
+        fn local_addr() -> SocketAddr;
+        /// The address that it is connected to.
+        fn peer_addr() -> SocketAddr;
+        /// Ends reading, writing or both.
+        fn shutdown(how: Shutdown) -> ();
+    }
+}

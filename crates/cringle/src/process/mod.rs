@@ -1,0 +1,22 @@
+//! Other programs: `std::process`'s names and semantics; only the calling fiber waits.
+//!
+//! - [`Command::spawn`] waits until the program has been started, on the pool;
+//! - [`Child::wait`] waits for the child's end through the ring, by a descriptor of the process
+//!   (`pidfd`, Linux 5.3); a cancel ends the wait, and the child can be waited for again;
+//! - the child's streams are pipes, as those of [`io::pipe`](crate::io::pipe).
+//!
+//! A [`Child`] that is dropped is neither killed nor waited for, as std's: it goes on, and when it has
+//! ended the kernel keeps its status for as long as this process lives.
+//!
+//! In a simulation there are no other programs: starting one is `Unsupported`.
+
+mod child;
+mod command;
+mod end;
+pub(crate) mod unix;
+
+pub use child::{Child, ChildStderr, ChildStdin, ChildStdout};
+pub use command::Command;
+pub use std::process::{
+    CommandArgs, CommandEnvs, ExitCode, ExitStatus, Output, Stdio, Termination, abort, exit, id,
+};

@@ -1,0 +1,267 @@
+//! Pipes, `io::copy`, and a module that is std's but for what waits.
+
+mod disk;
+mod tools;
+
+use cringle::fs::File;
+use cringle::io::{self, IsTerminal, PipeReader, PipeWriter, copy, pipe};
+use cringle::{fiber, time};
+use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+use tools::{assert_elapsed, let_others_wait, on_one_worker, on_two_workers, spawn_on};
+
+/// More than a pipe holds.
+const MUCH: usize = 300_000;
+
+#[test]
+fn only_the_fiber_waits_at_either_end() {
+    on_one_worker(|| {
+        let (mut reader, mut writer) = pipe().unwrap();
+        let bytes = disk::pattern(MUCH);
+        fiber::scope(|s| {
+            let reads = s.spawn_local(|| {
+                let mut all = Vec::new();
+                reader.read_to_end(&mut all).unwrap();
+                all
+            });
+            let_others_wait();
+            assert!(!reads.is_finished());
+            let bytes = &bytes;
+            let writes = s.spawn_local(move || writer.write_all(bytes).unwrap());
+            assert!(reads.join().unwrap() == *bytes);
+            writes.join().unwrap();
+        });
+    });
+}
+
+#[test]
+fn it_behaves_as_stds() {
+    let inside = |in_fiber: bool| {
+        let (mut reader, mut writer) = pipe().unwrap();
+        let mut second = writer.try_clone().unwrap();
+        assert_eq!(
+            writer.write_vectored(&[IoSlice::new(b"a "), IoSlice::new(b"rope")]).unwrap(),
+            6
+        );
+        second.write_all(b"!").unwrap();
+        drop(writer);
+        let (mut left, mut right) = ([0; 2], [0; 9]);
+        let mut slices = [IoSliceMut::new(&mut left), IoSliceMut::new(&mut right)];
+        assert_eq!(reader.read_vectored(&mut slices).unwrap(), 7);
+        assert_eq!((&left, &right[..5]), (b"a ", b"rope!".as_slice()));
+        drop(second);
+        let mut other = reader.try_clone().unwrap();
+        assert_eq!(other.read(&mut right).unwrap(), 0);
+        assert_eq!((&reader).read(&mut right).unwrap(), 0);
+
+        let (reader, mut writer) = pipe().unwrap();
+        drop(reader);
+        assert_eq!(writer.write(b"!").unwrap_err().kind(), ErrorKind::BrokenPipe);
+        assert!(!writer.is_terminal() && !io::stdin().lock().is_terminal() || !in_fiber);
+    };
+    inside(false);
+    on_one_worker(|| inside(true));
+}
+
+#[test]
+fn ends_become_stds_and_come_from_them() {
+    let (reader, writer) = pipe().unwrap();
+    let reader: std::io::PipeReader = reader.into();
+    let writer: OwnedFd = writer.into();
+    let mut writer = PipeWriter::from(writer);
+    writer
+        .as_fd()
+        .try_clone_to_owned()
+        .map(std::fs::File::from)
+        .unwrap()
+        .write_all(b"rope")
+        .unwrap();
+    writer.write_all(b"!").unwrap();
+    drop(writer);
+    assert_eq!(io::read_to_string(PipeReader::from(reader)).unwrap(), "rope!");
+}
+
+#[test]
+fn a_wait_given_up_loses_no_byte() {
+    on_one_worker(|| {
+        let (mut reader, mut writer) = pipe().unwrap();
+        let limit = Duration::from_millis(1);
+        let mut buf = [0; 100];
+        for n in 0..20 {
+            assert_elapsed(&time::timeout(limit, || reader.read(&mut buf)).unwrap_err(), limit);
+            writer.write_all(&[n]).unwrap();
+            assert_eq!((reader.read(&mut buf).unwrap(), buf[0]), (1, n));
+        }
+        let full = || time::timeout(limit, || writer.write(&[7; 4096]));
+        let written: usize = std::iter::repeat_with(full).map_while(Result::ok).sum();
+        drop(writer);
+        assert_eq!(copy(&mut reader, &mut io::sink()).unwrap(), written as u64);
+    });
+}
+
+fn file_with(path: &Path, bytes: &[u8]) -> File {
+    std::fs::write(path, bytes).unwrap();
+    File::options().read(true).write(true).open(path).unwrap()
+}
+
+/// Twice on a fiber: as one that is alone and as one among others; and as a thread.
+fn everywhere(f: impl Fn() + Sync) {
+    f();
+    on_one_worker(&f);
+    on_two_workers(|| fiber::scope(|s| spawn_on(1, s, &f).join().unwrap()));
+}
+
+#[test]
+fn files_are_copied_from_cursor_to_cursor() {
+    let directory = disk::directory();
+    let (from, to) = (directory.path().join("from"), directory.path().join("to"));
+    let bytes = disk::pattern(MUCH);
+    everywhere(|| {
+        let (mut from, mut to) = (file_with(&from, &bytes), file_with(&to, &[b'.'; 1000]));
+        from.seek(SeekFrom::Start(100)).unwrap();
+        to.seek(SeekFrom::Start(10)).unwrap();
+        assert_eq!(copy(&mut from, &mut to).unwrap(), MUCH as u64 - 100);
+        assert_eq!(from.stream_position().unwrap(), MUCH as u64);
+        assert_eq!(to.stream_position().unwrap(), MUCH as u64 - 90);
+        assert_eq!(copy(&mut from, &mut to).unwrap(), 0);
+        to.rewind().unwrap();
+        let mut found = Vec::new();
+        (&to).read_to_end(&mut found).unwrap();
+        assert!(found[..10] == [b'.'; 10] && found[10..] == bytes[100..]);
+
+        // By references, which is what is left of a file that others use too.
+        from.rewind().unwrap();
+        to.rewind().unwrap();
+        assert_eq!(copy(&mut &from, &mut &to).unwrap(), MUCH as u64);
+        assert_eq!((&to).stream_position().unwrap(), MUCH as u64);
+    });
+}
+
+#[test]
+fn what_the_kernel_does_not_copy_is_copied_by_hand() {
+    let directory = disk::directory();
+    let (from, to) = (directory.path().join("from"), directory.path().join("to"));
+    let bytes = disk::pattern(MUCH);
+    everywhere(|| {
+        // To the end of a file that is appended to.
+        drop(file_with(&to, b"before"));
+        let mut appends = File::options().append(true).open(&to).unwrap();
+        let copied = copy(&mut file_with(&from, &bytes), &mut appends).unwrap();
+        let found = std::fs::read(&to).unwrap();
+        assert!(copied == MUCH as u64 && found[..6] == *b"before" && found[6..] == bytes);
+
+        // From one that says that it is empty.
+        let mut to = file_with(&to, b"");
+        let copied = copy(&mut File::open("/proc/self/status").unwrap(), &mut to).unwrap();
+        assert!(copied > 100);
+
+        // A file to its own clone: what std's loop would do.
+        let mut file = file_with(&from, b"");
+        let mut clone = file.try_clone().unwrap();
+        assert_eq!(copy(&mut file, &mut clone).unwrap(), 0);
+
+        // From what cannot be read, and to what cannot be written.
+        let mut read_only = File::open(&from).unwrap();
+        let e = copy(&mut file_with(&from, b"x"), &mut read_only).unwrap_err();
+        assert_eq!(e.raw_os_error(), Some(libc::EBADF));
+        let mut folder = File::open(directory.path()).unwrap();
+        assert_eq!(copy(&mut folder, &mut to).unwrap_err().kind(), ErrorKind::IsADirectory);
+    });
+}
+
+#[test]
+fn anything_is_copied_to_anything() {
+    let directory = disk::directory();
+    let path = directory.path().join("file");
+    let bytes = disk::pattern(MUCH);
+    on_one_worker(|| {
+        let (reader, writer) = pipe().unwrap();
+        let (second_reader, mut second_writer) = pipe().unwrap();
+        fiber::scope(|s| {
+            let (path, bytes) = (&path, &bytes);
+            s.spawn_local(move || {
+                let mut writer = writer;
+                assert_eq!(copy(&mut file_with(path, bytes), &mut writer).unwrap(), MUCH as u64);
+            });
+            s.spawn_local(move || {
+                let mut reader = reader;
+                assert_eq!(copy(&mut reader, &mut second_writer).unwrap(), MUCH as u64);
+            });
+            let mut found = Vec::new();
+            let mut reader: &mut dyn Read = &mut io::BufReader::new(second_reader).take(1 << 20);
+            assert_eq!(copy(&mut reader, &mut found).unwrap(), MUCH as u64);
+            assert!(found == *bytes);
+        });
+    });
+}
+
+#[test]
+fn copies_in_opposite_directions_do_not_wait_for_each_other() {
+    let directory = disk::directory();
+    on_two_workers(|| {
+        // Both are at their ends, where there is nothing to copy: else each would feed the other.
+        let empty = |n| file_with(&directory.path().join(format!("{n}")), b"");
+        let files: [File; 2] = std::array::from_fn(empty);
+        fiber::scope(|s| {
+            for n in 0..2 {
+                let files = &files;
+                spawn_on(n, s, move || {
+                    for _ in 0..2000 {
+                        assert_eq!(copy(&mut &files[n], &mut &files[1 - n]).unwrap(), 0);
+                    }
+                });
+            }
+        });
+    });
+}
+
+#[test]
+fn an_interrupted_reader_is_asked_again_and_errors_end_it() {
+    struct Stumbles(u32);
+    impl Read for Stumbles {
+        fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+            self.0 += 1;
+            match self.0 {
+                1 | 3 => Err(ErrorKind::Interrupted.into()),
+                2 | 4 => {
+                    buf[..10].fill(7);
+                    Ok(10)
+                }
+                _ => Err(ErrorKind::TimedOut.into()),
+            }
+        }
+    }
+    let mut found = Vec::new();
+    assert_eq!(copy(&mut Stumbles(0), &mut found).unwrap_err().kind(), ErrorKind::TimedOut);
+    assert_eq!(found, [7; 20]);
+}
+
+/// A program of std's, with its imports changed.
+mod ported {
+    use cringle::io::prelude::*;
+    use cringle::io::{self, BufReader, BufWriter, Cursor, Error, ErrorKind, LineWriter, SeekFrom};
+
+    pub(super) fn works() -> io::Result<String> {
+        let (reader, writer) = io::pipe()?;
+        let mut writer = BufWriter::new(LineWriter::new(writer));
+        writeln!(writer, "a rope")?;
+        drop(writer);
+        let mut lines = BufReader::new(reader).lines();
+        let mut cursor = Cursor::new(lines.next().unwrap()?.into_bytes());
+        cursor.seek(SeekFrom::Start(2))?;
+        io::copy(&mut io::repeat(0).take(3), &mut io::sink())?;
+        let text = io::read_to_string(cursor)?;
+        match lines.next() {
+            None => Ok(text),
+            Some(_) => Err(Error::new(ErrorKind::InvalidData, "one line was written")),
+        }
+    }
+}
+
+#[test]
+fn a_program_of_stds_needs_other_imports_only() {
+    assert_eq!(ported::works().unwrap(), "rope");
+    assert_eq!(on_one_worker(ported::works).unwrap(), "rope");
+}

@@ -1,0 +1,337 @@
+//! The standard streams. Each test has a process of its own, whose descriptors it replaces.
+
+mod child;
+mod disk;
+mod tools;
+
+use cringle::io::{self, BufRead, IsTerminal, PipeReader, PipeWriter, Read, Write};
+use cringle::{fiber, time};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+use tools::{assert_elapsed, let_others_wait, on_one_worker};
+
+const SHORT: Duration = Duration::from_millis(1);
+
+/// One of the standard streams is another file until this is dropped: the test's report is not its own.
+struct Replaced {
+    number: i32,
+    before: OwnedFd,
+}
+
+impl Replaced {
+    fn new(number: i32, by: &impl AsRawFd) -> Replaced {
+        // SAFETY: no pointers; the descriptor of `dup` is new and ours.
+        unsafe {
+            let before = OwnedFd::from_raw_fd(libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3));
+            assert_eq!(libc::dup2(by.as_raw_fd(), number), number);
+            Replaced { number, before }
+        }
+    }
+}
+
+impl Drop for Replaced {
+    fn drop(&mut self) {
+        // SAFETY: no pointers.
+        assert_eq!(unsafe { libc::dup2(self.before.as_raw_fd(), self.number) }, self.number);
+    }
+}
+
+/// Standard input is the end of a pipe, whose other end is returned.
+fn input() -> (Replaced, PipeWriter) {
+    let (reader, writer) = io::pipe().unwrap();
+    (Replaced::new(0, &reader), writer)
+}
+
+fn output(number: i32) -> (Replaced, PipeReader) {
+    let (reader, writer) = io::pipe().unwrap();
+    (Replaced::new(number, &writer), reader)
+}
+
+/// What is in the pipe now.
+fn visible(reader: &mut PipeReader) -> String {
+    let mut found = Vec::new();
+    let mut buf = [0; 1000];
+    while let Ok(count @ 1..) = time::timeout(SHORT, || reader.read(&mut buf)) {
+        found.extend(&buf[..count]);
+    }
+    String::from_utf8(found).unwrap()
+}
+
+#[test]
+fn only_the_fiber_waits_for_input() {
+    child::must_succeed("only_the_fiber_waits_for_input", || {
+        let (_replaced, mut writer) = input();
+        on_one_worker(|| {
+            fiber::scope(|s| {
+                let reads = s.spawn_local(|| {
+                    let mut line = String::new();
+                    assert_eq!(io::stdin().read_line(&mut line).unwrap(), 7);
+                    line
+                });
+                let next = s.spawn_local(|| {
+                    let mut lines = io::stdin().lines();
+                    lines.next().unwrap().unwrap()
+                });
+                let_others_wait();
+                assert!(!reads.is_finished() && !next.is_finished());
+                writer.write_all(b"a rope\nits strands\nand more").unwrap();
+                // The lock is fair: the first has the first.
+                assert_eq!(reads.join().unwrap(), "a rope\n");
+                assert_eq!(next.join().unwrap(), "its strands");
+            });
+            drop(writer);
+            assert_eq!(io::read_to_string(io::stdin()).unwrap(), "and more");
+            assert_eq!(io::stdin().read_line(&mut String::new()).unwrap(), 0);
+        });
+    });
+}
+
+#[test]
+fn a_wait_for_input_given_up_loses_no_byte() {
+    child::must_succeed("a_wait_for_input_given_up_loses_no_byte", || {
+        let (_replaced, mut writer) = input();
+        on_one_worker(|| {
+            let mut line = String::new();
+            writer.write_all(b"a ro").unwrap();
+            let error = time::timeout(SHORT, || io::stdin().read_line(&mut line)).unwrap_err();
+            assert_elapsed(&error, SHORT);
+            assert_eq!(line, "a ro");
+            writer.write_all(b"pe\nx").unwrap();
+            assert_eq!(io::stdin().read_line(&mut line).unwrap(), 3);
+            assert_eq!(line, "a rope\n");
+            let mut locked = io::stdin().lock();
+            assert_eq!(locked.fill_buf().unwrap(), b"x");
+            locked.consume(1);
+            drop(writer);
+            assert_eq!(locked.read(&mut [0; 9]).unwrap(), 0);
+        });
+    });
+}
+
+#[test]
+fn input_may_be_a_file_whose_cursor_others_share() {
+    child::must_succeed("input_may_be_a_file_whose_cursor_others_share", || {
+        let directory = disk::directory();
+        let path = directory.path().join("file");
+        std::fs::write(&path, disk::pattern(100_000)).unwrap();
+        let file = std::fs::File::open(&path).unwrap();
+        let _replaced = Replaced::new(0, &file);
+        let read = || {
+            let mut found = Vec::new();
+            fiber::scope(|s| {
+                // Somebody to share the worker with.
+                s.spawn_local(|| (0..100).for_each(|_| fiber::yield_now()));
+                io::stdin().read_to_end(&mut found).unwrap();
+            });
+            found
+        };
+        assert!(on_one_worker(read) == disk::pattern(100_000));
+        // The buffer read ahead no more than there was, and moved the cursor that a child would have.
+        assert_eq!(std::io::Seek::stream_position(&mut &file).unwrap(), 100_000);
+    });
+}
+
+#[test]
+fn closed_streams_are_empty_and_take_everything() {
+    child::must_succeed("closed_streams_are_empty_and_take_everything", || {
+        let works = || {
+            let null = std::fs::File::open("/dev/null").unwrap();
+            let _replaced: [_; 3] =
+                std::array::from_fn(|number| Replaced::new(number as i32, &null));
+            // SAFETY: no pointers; nothing is opened, and given these numbers, before they are put back.
+            (0..3).for_each(|number| unsafe { assert_eq!(libc::close(number), 0) });
+            let read = io::stdin().read(&mut [0; 10]).map_err(|e| e.kind());
+            let written =
+                [writeln!(io::stdout(), "to nobody"), writeln!(io::stderr(), "to nobody")];
+            (read, written.map(|result| result.map_err(|e| e.kind())))
+        };
+        assert_eq!(works(), (Ok(0), [Ok(()); 2]));
+        assert_eq!(on_one_worker(works), (Ok(0), [Ok(()); 2]));
+    });
+}
+
+#[test]
+fn output_goes_out_in_lines() {
+    child::must_succeed("output_goes_out_in_lines", || {
+        // In both: the pipes that the runtime reads them from know nothing of the test's own output.
+        let (replaced, mut reader) = output(1);
+        on_one_worker(|| {
+            let mut out = io::stdout();
+            write!(out, "a ").unwrap();
+            assert_eq!(visible(&mut reader), "");
+            write!(out, "rope\nand").unwrap();
+            assert_eq!(visible(&mut reader), "a rope\n");
+            out.flush().unwrap();
+            assert_eq!(visible(&mut reader), "and");
+            assert_eq!(out.write_vectored(&[io::IoSlice::new(b"x\n")]).unwrap(), 2);
+            assert_eq!(visible(&mut reader), "x\n");
+        });
+        drop(replaced);
+        let (_replaced, mut reader) = output(2);
+        on_one_worker(|| {
+            write!(io::stderr(), "at once").unwrap();
+            assert_eq!(visible(&mut reader), "at once");
+        });
+    });
+}
+
+#[test]
+fn only_the_fiber_waits_for_a_slow_reader() {
+    child::must_succeed("only_the_fiber_waits_for_a_slow_reader", || {
+        let (replaced, mut reader) = output(1);
+        on_one_worker(|| {
+            let text = "a line of text\n".repeat(100_000);
+            fiber::scope(|s| {
+                let writes = s.spawn_local(|| {
+                    io::stdout().write_all(text.as_bytes()).unwrap();
+                    io::stdout().flush().unwrap();
+                });
+                let_others_wait();
+                assert!(!writes.is_finished());
+                let mut found = vec![0; text.len()];
+                reader.read_exact(&mut found).unwrap();
+                assert!(found == text.as_bytes());
+                writes.join().unwrap();
+            });
+            // Nobody reads: the wait is given up.
+            let floods = || (0..100).try_for_each(|_| io::stdout().write_all(text.as_bytes()));
+            assert_elapsed(&time::timeout(SHORT, floods).unwrap_err(), SHORT);
+            fiber::scope(|s| {
+                s.spawn_local(|| io::copy(&mut reader, &mut io::sink()));
+                io::stdout().flush().unwrap();
+                drop(replaced);
+            });
+        });
+    });
+}
+
+#[test]
+fn the_lock_keeps_others_out_and_its_holder_in() {
+    child::must_succeed("the_lock_keeps_others_out_and_its_holder_in", || {
+        let (_replaced, mut reader) = output(2);
+        on_one_worker(|| {
+            fiber::scope(|s| {
+                let mut locked = io::stderr().lock();
+                let others: Vec<_> =
+                    (0..3).map(|n| s.spawn_local(move || writeln!(io::stderr(), "{n}"))).collect();
+                let thread = std::thread::spawn(|| writeln!(io::stderr(), "a thread").unwrap());
+                let_others_wait();
+                assert!(others.iter().all(|other| !other.is_finished()));
+                struct Prints;
+                impl std::fmt::Display for Prints {
+                    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        write!(io::stderr(), "inner ").unwrap();
+                        f.write_str("outer")
+                    }
+                }
+                write!(locked, "first ").unwrap();
+                let again = io::stderr().lock();
+                writeln!(locked, "{Prints}").unwrap();
+                drop(locked);
+                let_others_wait();
+                assert!(others.iter().all(|other| !other.is_finished()));
+                drop(again);
+                others.into_iter().for_each(|other| other.join().unwrap().unwrap());
+                fiber::unblock(|| thread.join().unwrap());
+                let said = visible(&mut reader);
+                let mut lines: Vec<_> = said.lines().collect();
+                assert_eq!(lines.remove(0), "first inner outer");
+                lines.sort_unstable();
+                assert_eq!(lines, ["0", "1", "2", "a thread"]);
+            });
+        });
+    });
+}
+
+#[test]
+fn output_to_a_file_has_its_place_among_childrens() {
+    child::must_succeed("output_to_a_file_has_its_place_among_childrens", || {
+        let directory = disk::directory();
+        let path = directory.path().join("file");
+        let file = std::fs::File::create(&path).unwrap();
+        let replaced = Replaced::new(1, &file);
+        on_one_worker(|| {
+            fiber::scope(|s| {
+                s.spawn_local(|| (0..100).for_each(|_| fiber::yield_now()));
+                for n in 0..20 {
+                    writeln!(io::stdout(), "{n} ours").unwrap();
+                    let mut echo = cringle::process::Command::new("echo");
+                    echo.args([&n.to_string(), "a child's"]).stdout(io::stdout());
+                    assert!(echo.status().unwrap().success());
+                }
+            });
+        });
+        drop(replaced);
+        let expected: String = (0..20).map(|n| format!("{n} ours\n{n} a child's\n")).collect();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), expected);
+    });
+}
+
+#[test]
+fn a_line_that_was_begun_is_written_when_the_process_ends() {
+    let test = "a_line_that_was_begun_is_written_when_the_process_ends";
+    let endings: [fn(); 4] = [
+        || drop(write!(io::stdout(), "the last words").map(|()| std::process::exit(0))),
+        || {
+            on_one_worker(|| {
+                let mut locked = io::stdout().lock();
+                write!(locked, "the last words").unwrap();
+                std::process::exit(0);
+            })
+        },
+        || {
+            on_one_worker(|| write!(io::stdout(), "the last words").unwrap());
+            std::process::exit(0);
+        },
+        || {
+            on_one_worker(|| {
+                write!(io::stdout(), "the last words").unwrap();
+                fiber::unblock(|| std::process::exit(0));
+            })
+        },
+    ];
+    for (number, ending) in endings.into_iter().enumerate() {
+        let which = number.to_string();
+        match child::run_with(test, |c| c.env("CRINGLE_TEST_ENDING", &which)) {
+            None if std::env::var("CRINGLE_TEST_ENDING").unwrap() == which => ending(),
+            None => {}
+            Some(output) => {
+                assert!(output.status.success());
+                assert!(output.stdout.ends_with(b"the last words"), "{number}: {output:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_terminal_is_read_line_by_line() {
+    child::must_succeed("a_terminal_is_read_line_by_line", || {
+        let (mut ours, mut theirs) = (0, 0);
+        let null = std::ptr::null_mut();
+        // SAFETY: the call writes two descriptors, which are new and ours; the others may be null.
+        let (ours, theirs) = unsafe {
+            assert_eq!(libc::openpty(&mut ours, &mut theirs, null, null.cast(), null.cast()), 0);
+            (OwnedFd::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs))
+        };
+        let mut ours = cringle::fs::File::from(ours);
+        let _replaced = Replaced::new(0, &theirs);
+        assert!(io::stdin().is_terminal() && !ours.metadata().unwrap().is_file());
+        on_one_worker(|| {
+            fiber::scope(|s| {
+                let reads = s.spawn_local(|| {
+                    let mut line = String::new();
+                    io::stdin().read_line(&mut line).unwrap();
+                    line
+                });
+                let_others_wait();
+                ours.write_all(b"typed ").unwrap();
+                let_others_wait();
+                assert!(!reads.is_finished());
+                ours.write_all(b"at last\n").unwrap();
+                assert_eq!(reads.join().unwrap(), "typed at last\n");
+            });
+            let nobody_types = || io::stdin().read_line(&mut String::new());
+            assert_elapsed(&time::timeout(SHORT, nobody_types).unwrap_err(), SHORT);
+        });
+    });
+}
