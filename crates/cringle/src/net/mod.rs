@@ -5,7 +5,9 @@
 //! parsing; [`ToSocketAddrs`] is a trait of its own, because std's resolves names on the calling thread.
 
 mod addr;
+mod builder;
 mod calls;
+mod server;
 mod socket;
 mod tcp_listener;
 mod tcp_stream;
@@ -14,6 +16,8 @@ mod udp_socket;
 pub(crate) mod unix;
 
 pub use addr::ToSocketAddrs;
+pub use builder::TcpListenerBuilder;
+pub use server::{Served, Server, Stopper};
 pub use std::net::{
     AddrParseError, IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, SocketAddrV4, SocketAddrV6,
 };

@@ -1,0 +1,139 @@
+//! One worker's part: it takes connections and starts their fibers, until it is stopped.
+
+use super::Stopper;
+use super::served::{Counts, count};
+use crate::cancel;
+use crate::fiber::{self, Scope};
+use crate::net::{SocketAddr, TcpListener, TcpStream};
+use crate::runtime::cancelled::Cancelled;
+use crate::sync::{Permit, Semaphore};
+use crate::time;
+use std::io;
+use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::time::Duration;
+
+/// When the kernel has no descriptor or memory for another connection.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// What all workers have in common.
+pub(super) struct Acceptor<'a, F> {
+    pub(super) handler: &'a F,
+    pub(super) counts: &'a Counts,
+    pub(super) limit: Option<&'a Semaphore>,
+    pub(super) grace: Duration,
+    pub(super) stopper: &'a Stopper,
+}
+
+impl<F> Acceptor<'_, F>
+where
+    F: Fn(TcpStream, SocketAddr) -> io::Result<()> + Sync,
+{
+    /// Serves until it is stopped, and then for as long as its connections and the grace last.
+    pub(super) fn serve(&self, listener: TcpListener) -> io::Result<()> {
+        fiber::scope(|connections| {
+            let end = self.accept_until_stopped(&listener, connections);
+            // Who comes now is told that nobody listens.
+            drop(listener);
+            if end.is_err() {
+                // The other workers end as well.
+                self.stopper.stop();
+            }
+            connections.spawn_daemon_local(|| {
+                if time::sleep(self.grace).is_ok() {
+                    connections.cancel();
+                }
+            });
+            end
+        })
+    }
+
+    fn accept_until_stopped<'scope>(
+        &'scope self,
+        listener: &TcpListener,
+        connections: &'scope Scope<'scope, '_>,
+    ) -> io::Result<()> {
+        let end = fiber::scope(|accepting| {
+            accepting.spawn_daemon_local(|| {
+                if self.stopper.wait().is_ok() {
+                    accepting.cancel();
+                }
+            });
+            self.accept_all(listener, connections)
+        });
+        match end {
+            Err(e) if cancel::reason(&e).is_some() && self.stopper.is_stopped() => cancel::check(),
+            end => end,
+        }
+    }
+
+    /// Takes connections until an error ends it, the cancel's perhaps.
+    fn accept_all<'scope>(
+        &'scope self,
+        listener: &TcpListener,
+        connections: &'scope Scope<'scope, '_>,
+    ) -> io::Result<()> {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let permit = self.limit.map(Semaphore::acquire_cancellable).transpose()?;
+            let accepted = listener.accept();
+            let started = accepted.and_then(|(stream, peer)| {
+                fiber::Builder::new()
+                    .spawn_scoped_local(connections, move || self.handle(stream, peer, permit))
+                    .map(drop)
+            });
+            match started {
+                Ok(()) => pause = FIRST_PAUSE,
+                Err(e) if ends_accepting(&e) => return Err(e),
+                Err(e) if is_of_one_connection(&e) => {}
+                Err(_) => {
+                    count(&self.counts.refused);
+                    time::sleep(pause)?;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+            }
+        }
+    }
+
+    fn handle(&self, stream: TcpStream, peer: SocketAddr, permit: Option<Permit<'_>>) {
+        count(&self.counts.connections);
+        let end = fiber::catch_unwind(AssertUnwindSafe(|| (self.handler)(stream, peer)));
+        drop(permit);
+        match end {
+            Ok(Ok(())) => {}
+            Ok(Err(e)) if cancel::reason(&e) == Some(cancel::Reason::Cancelled) => {
+                count(&self.counts.cut_off);
+            }
+            Ok(Err(_)) => count(&self.counts.failed),
+            Err(payload) if payload.is::<Cancelled>() => {
+                count(&self.counts.cut_off);
+                resume_unwind(payload);
+            }
+            Err(_) => count(&self.counts.panicked),
+        }
+    }
+}
+
+/// The listener is none, or it is cancelled.
+fn ends_accepting(e: &io::Error) -> bool {
+    let broken = [libc::EBADF, libc::EINVAL, libc::ENOTSOCK, libc::EOPNOTSUPP, libc::EFAULT];
+    cancel::reason(e).is_some() || e.raw_os_error().is_some_and(|errno| broken.contains(&errno))
+}
+
+/// The connection was gone, or broken, before it was taken: the next one may be well.
+fn is_of_one_connection(e: &io::Error) -> bool {
+    let errnos = [
+        libc::ECONNABORTED,
+        libc::ECONNRESET,
+        libc::EPERM,
+        libc::EPROTO,
+        libc::ETIMEDOUT,
+        libc::ENETDOWN,
+        libc::ENETUNREACH,
+        libc::EHOSTDOWN,
+        libc::EHOSTUNREACH,
+        libc::ENONET,
+        libc::ENOPROTOOPT,
+    ];
+    e.raw_os_error().is_some_and(|errno| errnos.contains(&errno))
+}

@@ -1,0 +1,320 @@
+//! `net::Server`: who connects is served, whatever the others do.
+
+mod child;
+
+use cringle::fiber;
+use cringle::net::{Served, Server, SocketAddr, Stopper, TcpListener, TcpStream};
+use cringle::sync::Barrier;
+use cringle::{Builder, cancel};
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::io::{self, Read, Write};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+const LONG: Duration = Duration::from_secs(3600);
+
+fn on_workers<T>(workers: usize, f: impl FnOnce() -> T) -> T {
+    Builder::new().workers(workers).run(f).unwrap()
+}
+
+/// Serves by this handler while `clients` runs, then stops.
+fn serve(
+    server: Server,
+    handler: impl Fn(TcpStream, SocketAddr) -> io::Result<()> + Sync,
+    clients: impl FnOnce(SocketAddr, &Stopper),
+) -> io::Result<Served> {
+    let (addr, stopper) = (server.local_addr().unwrap(), server.stopper());
+    fiber::scope(|s| {
+        let serves = s.spawn_local(|| server.run(handler));
+        clients(addr, &stopper);
+        stopper.stop();
+        serves.join().unwrap()
+    })
+}
+
+fn echo(mut stream: TcpStream, _peer: SocketAddr) -> io::Result<()> {
+    io::copy(&mut stream.try_clone()?, &mut stream).map(drop)
+}
+
+/// Says something and hears it again.
+fn converse(addr: SocketAddr) -> TcpStream {
+    let mut stream = TcpStream::connect(addr).unwrap();
+    talk(&mut stream);
+    stream
+}
+
+fn talk(stream: &mut TcpStream) {
+    let mut word = [0; 4];
+    stream.write_all(b"ahoy").unwrap();
+    stream.read_exact(&mut word).unwrap();
+    assert_eq!(&word, b"ahoy");
+}
+
+/// Whether the other side has ended the connection.
+fn is_over(mut stream: TcpStream) -> bool {
+    !matches!(stream.read(&mut [0]), Ok(1))
+}
+
+#[test]
+fn each_worker_serves_with_a_listener_of_its_own() {
+    for workers in [1, 2, 3] {
+        let seen = Mutex::new(HashSet::new());
+        let served = on_workers(workers, || {
+            let server = Server::bind("127.0.0.1:0").unwrap();
+            let handler = |stream, peer: SocketAddr| {
+                assert!(peer.ip().is_loopback());
+                seen.lock().unwrap().insert(cringle::runtime::worker().unwrap());
+                echo(stream, peer)
+            };
+            serve(server, handler, |addr, _| {
+                // The kernel chooses the worker by the client's port.
+                while seen.lock().unwrap().len() < workers {
+                    drop(converse(addr));
+                }
+            })
+        });
+        let served = served.unwrap();
+        assert!(served.connections >= workers as u64);
+        assert_eq!((served.failed, served.panicked, served.cut_off, served.refused), (0, 0, 0, 0));
+    }
+}
+
+#[test]
+fn a_port_that_is_taken_is_refused() {
+    for workers in [1, 2] {
+        on_workers(workers, || {
+            let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+            let error = Server::bind(taken.local_addr().unwrap()).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+            let server = Server::bind("127.0.0.1:0").unwrap();
+            let addr = server.local_addr().unwrap();
+            assert_eq!(Server::bind(addr).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+            assert_eq!(TcpListener::bind(addr).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        });
+    }
+}
+
+#[test]
+fn errors_and_panics_of_a_handler_end_one_connection_and_are_counted() {
+    let served = on_workers(2, || {
+        let server = Server::bind("127.0.0.1:0").unwrap();
+        let handler = |mut stream: TcpStream, _| {
+            let mut what = [0];
+            stream.read_exact(&mut what)?;
+            match &what {
+                b"e" => Err(io::Error::other("as it was asked to")),
+                b"p" => std::panic::resume_unwind(Box::new("as it was asked to")),
+                _ => stream.write_all(&what),
+            }
+        };
+        serve(server, handler, |addr, _| {
+            for what in [b"e", b"p", b"p", b"!"] {
+                let mut stream = TcpStream::connect(addr).unwrap();
+                stream.write_all(what).unwrap();
+                let mut answer = Vec::new();
+                stream.read_to_end(&mut answer).unwrap();
+                assert_eq!(answer == b"!", what == b"!");
+            }
+        })
+    });
+    let served = served.unwrap();
+    let Served { connections, failed, panicked, cut_off, refused, .. } = served;
+    assert_eq!((connections, failed, panicked, cut_off, refused), (4, 1, 2, 0, 0));
+}
+
+#[test]
+fn no_more_are_served_at_once_than_it_was_told() {
+    const LIMIT: usize = 3;
+    let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let served = on_workers(2, || {
+        let server = Server::bind("127.0.0.1:0").unwrap().max_connections(LIMIT);
+        let handler = |stream, peer| {
+            most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            let end = echo(stream, peer);
+            now.fetch_sub(1, Ordering::SeqCst);
+            end
+        };
+        serve(server, handler, |addr, _| {
+            fiber::scope(|s| {
+                for _ in 0..40 {
+                    s.spawn(move || drop(converse(addr)));
+                }
+            });
+        })
+    });
+    assert_eq!((served.unwrap().connections, most.into_inner()), (40, LIMIT));
+}
+
+#[test]
+fn who_is_served_when_it_is_stopped_may_end_and_who_comes_later_is_refused() {
+    let served = on_workers(2, || {
+        let server = Server::bind("127.0.0.1:0").unwrap().grace(LONG);
+        let (addr, stopper) = (server.local_addr().unwrap(), server.stopper());
+        assert!(!stopper.is_stopped());
+        fiber::scope(|s| {
+            let serves = s.spawn(|| server.run(echo));
+            let mut streams = [converse(addr), converse(addr), converse(addr)];
+            stopper.stop();
+            stopper.stop();
+            // Each worker closes its listener when it hears of it.
+            while TcpStream::connect(addr).is_ok() {
+                fiber::yield_now();
+            }
+            streams.iter_mut().for_each(talk);
+            assert!(!serves.is_finished());
+            drop(streams);
+            serves.join().unwrap()
+        })
+    });
+    assert_eq!((served.as_ref().unwrap().failed, served.unwrap().cut_off), (0, 0));
+}
+
+#[test]
+fn who_takes_longer_than_the_grace_is_cancelled() {
+    let served = on_workers(2, || {
+        let server = Server::bind("127.0.0.1:0").unwrap().grace(Duration::from_millis(20));
+        let handler = |mut stream: TcpStream, _| {
+            stream.write_all(b"!")?;
+            let mut byte = [0];
+            // One unwinds, the other has an error.
+            match stream.read(&mut byte)? {
+                1 if &byte == b"u" => {
+                    stream.write_all(b"!")?;
+                    fiber::sleep(LONG);
+                }
+                _ => stream.read_exact(&mut byte)?,
+            }
+            Ok(())
+        };
+        let mut streams = Vec::new();
+        let served = serve(server, handler, |addr, _| {
+            for how in [b"u", b"e"] {
+                let mut stream = TcpStream::connect(addr).unwrap();
+                stream.read_exact(&mut [0]).unwrap();
+                stream.write_all(how).unwrap();
+                if how == b"u" {
+                    stream.read_exact(&mut [0]).unwrap();
+                }
+                streams.push(stream);
+            }
+        });
+        assert!(streams.into_iter().all(is_over));
+        served
+    });
+    assert_eq!((served.as_ref().unwrap().cut_off, served.unwrap().panicked), (2, 0));
+}
+
+#[test]
+fn a_server_that_is_cancelled_ends_at_once() {
+    on_workers(2, || {
+        let server = Server::bind("127.0.0.1:0").unwrap().grace(LONG);
+        let addr = server.local_addr().unwrap();
+        fiber::scope(|s| {
+            let serves = s.spawn(|| server.run(echo));
+            let stream = converse(addr);
+            s.cancel();
+            let error = serves.join().unwrap().unwrap_err();
+            assert_eq!(cancel::reason(&error), Some(cancel::Reason::Cancelled));
+            assert!(fiber::protect(|| is_over(stream)));
+        });
+    });
+}
+
+#[test]
+fn a_server_that_is_stopped_before_it_runs_serves_nobody() {
+    on_workers(2, || {
+        let server = Server::bind("127.0.0.1:0").unwrap();
+        server.stopper().stop();
+        assert_eq!(server.run(echo).unwrap(), Served::default());
+    });
+}
+
+#[test]
+fn a_server_outside_of_a_runtime_says_what_it_needs() {
+    let server = Server::bind("127.0.0.1:0").unwrap();
+    let error = server.run(echo).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::Unsupported);
+    assert!(error.to_string().contains("cringle::run"), "{error}");
+}
+
+#[test]
+fn a_listener_with_options_is_shared_by_the_workers() {
+    let served = on_workers(2, || {
+        let builder = TcpListener::builder().backlog(16).nodelay(true);
+        let server = Server::from(builder.bind("127.0.0.1:0").unwrap());
+        let handler = |stream: TcpStream, peer| {
+            assert!(stream.nodelay()?);
+            echo(stream, peer)
+        };
+        serve(server, handler, |addr, _| (0..10).for_each(|_| drop(converse(addr))))
+    });
+    assert_eq!((served.as_ref().unwrap().connections, served.unwrap().panicked), (10, 0));
+}
+
+/// A handler that borrows and computes together with others of its kind.
+#[test]
+fn handlers_may_borrow_and_wait_for_each_other() {
+    let (barrier, done) = (Barrier::new(4), AtomicUsize::new(0));
+    on_workers(2, || {
+        let server = Server::bind("127.0.0.1:0").unwrap();
+        let handler = |mut stream: TcpStream, _| {
+            barrier.wait();
+            done.fetch_add(1, Ordering::Relaxed);
+            stream.write_all(b"!")
+        };
+        serve(server, handler, |addr, _| {
+            let clients = (0..4).map(|_| TcpStream::connect(addr).unwrap()).collect::<Vec<_>>();
+            for mut client in clients {
+                client.read_exact(&mut [0]).unwrap();
+            }
+        })
+        .unwrap();
+    });
+    assert_eq!(done.into_inner(), 4);
+}
+
+#[test]
+fn a_server_survives_that_no_descriptor_is_left() {
+    child::must_succeed("a_server_survives_that_no_descriptor_is_left", || {
+        let served = on_workers(2, || {
+            let server = Server::bind("127.0.0.1:0").unwrap();
+            let hoard = Cell::new(Vec::new());
+            // Its client has what it needs before the numbers run out.
+            let new = || {
+                let kind = socket2::Type::STREAM;
+                socket2::Socket::new(socket2::Domain::IPV4, kind, None).unwrap()
+            };
+            let clients: Vec<_> = (0..4).map(|_| new()).collect();
+            // A handler needs no descriptor of its own.
+            let handler = |mut stream: TcpStream, _| {
+                let mut word = [0; 4];
+                stream.read_exact(&mut word)?;
+                stream.write_all(&word)
+            };
+            serve(server, handler, |addr, stopper| {
+                drop(converse(addr));
+                child::limit(libc::RLIMIT_NOFILE, 100).unwrap();
+                let mut taken = Vec::new();
+                while let Ok(fd) = clients[0].try_clone() {
+                    taken.push(fd);
+                }
+                hoard.set(taken);
+                let mut clients = clients.into_iter().map(|client| {
+                    client.connect(&addr.into()).unwrap();
+                    TcpStream::from(client)
+                });
+                let mut all: Vec<_> = clients.by_ref().collect();
+                while stopper.served().refused == 0 {
+                    fiber::yield_now();
+                }
+                hoard.take();
+                all.iter_mut().for_each(talk);
+            })
+        });
+        let served = served.unwrap();
+        assert_eq!(served.connections, 5);
+        assert!(served.refused > 0);
+    });
+}
