@@ -121,7 +121,8 @@ fn onto_file(options: &Options, name: &Name, stat: &Stat, existing: &Stat) -> bo
         target_dir: sys::CWD,
         target: &name.target,
     };
-    match same_file(options, &item, stat, existing) {
+    let stays = matches!(options.replace, Replace::Skip | Replace::Refuse);
+    match if stays { Verdict::Go } else { same_file(options, &item, stat, existing) } {
         Verdict::Refuse => {
             complain(&format!("{source} and {target} are the same file"));
             return false;

@@ -20,8 +20,8 @@ use super::options::Options;
 use super::regular::Deferred;
 use super::sys::{self, Entry};
 use super::tree::{Dir, Item, OpenDirs, Side, one_less};
-use super::{attributes, messages};
-use std::collections::{HashSet, VecDeque};
+use super::{attributes, messages, same};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -62,8 +62,10 @@ pub(super) struct Shared {
     /// Ctrl-C: nothing more is begun, and what is half done is given up.
     pub(super) stop: Arc<AtomicBool>,
     /// The names of the command line that were copied, and those that were made.
-    pub(super) sources: Mutex<HashSet<(OsString, (u64, u64))>>,
+    pub(super) sources: Mutex<HashSet<(same::Entry, (u64, u64))>>,
     pub(super) targets: Mutex<HashSet<(OsString, (u64, u64))>>,
+    /// Directories of the command line, and where they went.
+    pub(super) directories: Mutex<HashMap<(u64, u64), OsString>>,
     stacks: Vec<Mutex<VecDeque<Task>>>,
     sleepers: AtomicUsize,
     bell: (Mutex<()>, Condvar),
@@ -84,6 +86,7 @@ impl Shared {
             stop: Arc::default(),
             sources: Mutex::default(),
             targets: Mutex::default(),
+            directories: Mutex::default(),
             sleepers: AtomicUsize::new(0),
             bell: (Mutex::new(()), Condvar::new()),
             roots: AtomicUsize::new(0),

@@ -9,10 +9,10 @@ use super::messages::{
 };
 use super::options::{Follow, Replace};
 use super::regular::{Ended, Target, open_source};
-use super::same::{Verdict, same_file};
+use super::same::{Verdict, entry, same_file};
 use super::sys::{self, Stat};
 use super::tree::{Dir, Item, Opened, Root, Side, open_dir};
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
@@ -66,7 +66,7 @@ impl Worker<'_> {
             ));
             return false;
         }
-        if item.is_top() && self.is_repeated(item, &stat) {
+        if item.is_top() && !is_dir && self.is_repeated(item, &stat) {
             return true;
         }
         match self.look_at_target(item, &stat) {
@@ -87,14 +87,13 @@ impl Worker<'_> {
     /// A file that is named twice is copied once.
     fn is_repeated(&self, item: &Item<'_>, stat: &Stat) -> bool {
         let mut seen = self.shared.sources.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = seen.insert((item.path(Side::Source), sys::id(stat)));
+        let first = seen.insert((entry(&item.path(Side::Source)), sys::id(stat)));
         let repeated = !first && self.shared.options.backup.is_none();
         if !repeated {
             return false;
         }
-        let what = if sys::kind(stat) == libc::S_IFDIR { "directory" } else { "file" };
         let name = item.quoted(Side::Source);
-        note(&format!("warning: source {what} {name} specified more than once"));
+        note(&format!("warning: source file {name} specified more than once"));
         true
     }
 
@@ -169,7 +168,9 @@ impl Worker<'_> {
         let is_dir = sys::kind(stat) == libc::S_IFDIR;
         let onto_dir = sys::kind(&existing) == libc::S_IFDIR;
         let (source, target) = (|| item.quoted(Side::Source), || item.quoted(Side::Target));
-        let verdict = same_file(options, item, stat, &existing);
+        // What stays anyway may be the source.
+        let stays = matches!(options.replace, Replace::Skip | Replace::Refuse);
+        let verdict = if stays { Verdict::Go } else { same_file(options, item, stat, &existing) };
         if verdict == Verdict::Refuse {
             complain(&format!("{} and {} are the same file", source(), target()));
             return Step::Done(false);
@@ -458,10 +459,7 @@ impl Worker<'_> {
         let follow = options.follows(item.is_top());
         let from = (item.source_dir, item.source);
         let linked = if exists
-            && (options.force
-                || options.remove_first
-                || options.only_newer
-                || options.replace == Replace::Ask)
+            && (options.force || options.remove_first || options.replace == Replace::Ask)
         {
             link_replacing(from, item, follow)
         } else {
@@ -478,9 +476,7 @@ impl Worker<'_> {
 
     fn make_symbolic_link(&self, item: &Item<'_>) -> bool {
         let (source, target) = (item.path(Side::Source), item.path(Side::Target));
-        let here = target.as_bytes().rsplit(|&byte| byte == b'/').count() == 1
-            || target.as_bytes().strip_prefix(b"./").is_some_and(|rest| !rest.contains(&b'/'));
-        if !source.as_bytes().starts_with(b"/") && !here {
+        if !source.as_bytes().starts_with(b"/") && !is_here(&target) {
             complain(&format!(
                 "{}: can make relative symbolic links only in current directory",
                 shown(&target)
@@ -488,7 +484,10 @@ impl Worker<'_> {
             return false;
         }
         let text = sys::c_string(source.as_bytes());
-        if let Err(e) = sys::symlink_at(&text, item.target_dir, item.target) {
+        let make = |name: &CStr| sys::symlink_at(&text, item.target_dir, name);
+        let made =
+            if self.shared.options.force { replacing(item, make) } else { make(item.target) };
+        if let Err(e) = made {
             complain_of(
                 &format!("cannot create symbolic link {} to {}", quote(&target), quote(&source)),
                 &e,
@@ -545,6 +544,9 @@ impl Worker<'_> {
             into_itself(root);
             return false;
         }
+        if let Some(good) = self.went_elsewhere(item, stat) {
+            return good;
+        }
         let follow = options.follows(item.is_top());
         if let Some(dir) = item.dir
             && follow
@@ -588,6 +590,31 @@ impl Worker<'_> {
             self.push_counted(Task::List { dir, position: 0 });
         }
         true
+    }
+
+    /// A directory that the command line names and that is met again: GNU's takes the second for a hard
+    /// link, and makes none. `None`: it is the first time, or links are followed.
+    fn went_elsewhere(&self, item: &Item<'_>, stat: &Stat) -> Option<bool> {
+        let directories = &self.shared.directories;
+        let mut directories = directories.lock().unwrap_or_else(PoisonError::into_inner);
+        let target = item.path(Side::Target);
+        let Some(earlier) = directories.get(&sys::id(stat)) else {
+            if item.is_top() {
+                directories.insert(sys::id(stat), target);
+            }
+            return None;
+        };
+        if *earlier == target {
+            let name = item.quoted(Side::Source);
+            note(&format!("warning: source directory {name} specified more than once"));
+            return Some(true);
+        }
+        if self.shared.options.follows(item.is_top()) {
+            return None;
+        }
+        let (new, old) = (item.quoted(Side::Target), quote(earlier));
+        complain(&format!("will not create hard link {new} to directory {old}"));
+        Some(false)
     }
 
     fn make_dir(&self, item: &Item<'_>, stat: &Stat) -> bool {
@@ -664,6 +691,18 @@ impl Worker<'_> {
     }
 }
 
+/// Whether the name is one of the current directory, as far as can be seen: else making it fails anyway.
+fn is_here(path: &OsStr) -> bool {
+    let bytes = path.as_bytes();
+    let end = bytes.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1);
+    let Some(slash) = bytes[..end].iter().rposition(|&byte| byte == b'/') else { return true };
+    let id = |path: &[u8]| sys::stat_at(sys::CWD, &sys::c_string(path), true).map(|s| sys::id(&s));
+    match (id(b"."), id(&bytes[..slash.max(1)])) {
+        (Ok(here), Ok(parent)) => here == parent,
+        _ => true,
+    }
+}
+
 /// A path in a message of GNU's that quotes only what needs it.
 fn shown(path: &OsStr) -> String {
     let plain = path
@@ -677,16 +716,21 @@ pub(super) fn is_newer(stat: &Stat, than: &Stat) -> bool {
     (stat.st_mtime, stat.st_mtime_nsec) > (than.st_mtime, than.st_mtime_nsec)
 }
 
-/// Links under a name that may be taken: by a temporary one that is renamed onto it.
-fn link_replacing(from: (i32, &std::ffi::CStr), item: &Item<'_>, follow: bool) -> io::Result<()> {
-    let to = (item.target_dir, item.target);
-    match sys::link_at(from, to, follow) {
+/// Links under a name that may be taken.
+fn link_replacing(from: (i32, &CStr), item: &Item<'_>, follow: bool) -> io::Result<()> {
+    replacing(item, |name| sys::link_at(from, (item.target_dir, name), follow))
+}
+
+/// Makes what may be there: by a temporary name that is renamed onto it.
+fn replacing(item: &Item<'_>, make: impl Fn(&CStr) -> io::Result<()>) -> io::Result<()> {
+    match make(item.target) {
         Err(e) if e.raw_os_error() == Some(libc::EEXIST) => {
             let name = item.target.to_bytes();
             let end = name.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
             let own = format!(".cringle-cp.{}.link", std::process::id());
             let temporary = sys::c_string(&[&name[..end], own.as_bytes()].concat());
-            sys::link_at(from, (item.target_dir, &temporary), follow)?;
+            make(&temporary)?;
+            let to = (item.target_dir, item.target);
             let renamed = sys::rename_at((item.target_dir, &temporary), to, false);
             // Where both are the same file, renaming does nothing and leaves the temporary name.
             let _ = sys::unlink_at(item.target_dir, &temporary);

@@ -144,6 +144,7 @@ fn back_up_itself(options: &mut Options, copies: &mut [Copy]) {
     let regular =
         sys::stat_at(sys::CWD, &path, true).is_ok_and(|stat| sys::kind(&stat) == libc::S_IFREG);
     if copy.source == copy.target
+        && options.names.last() == Some(&copy.target)
         && regular
         && let Ok(name) = backup::name_for(kind, &options.suffix, (sys::CWD, &path))
     {

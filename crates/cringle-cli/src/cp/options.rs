@@ -377,9 +377,6 @@ impl Options {
         if self.recursive {
             self.as_regular = reading.copy_contents;
         }
-        if self.force && (self.hard_link || self.symbolic_link) {
-            self.remove_first = true;
-        }
         if self.replace == Replace::Ask {
             // One question at a time, in an order.
             self.jobs = 1;

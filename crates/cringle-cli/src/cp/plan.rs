@@ -80,15 +80,19 @@ pub(super) fn plan(options: &Options) -> Result<Vec<Copy>, Wrong> {
 /// So few are not worth a thread.
 const FEW: usize = 64;
 
-/// Whether the sources can be copied in any order, by several threads: nothing is asked or listed, and no
-/// two of them have one target (where the first would win).
+/// Whether the sources can be copied in any order, by several threads: nothing is asked or listed, they are
+/// no directories (which have threads of their own), and no two have one target (where the first wins).
 pub(super) fn in_any_order(options: &Options, copies: &[Copy]) -> bool {
     let plain = !options.verbose
         && !options.parents
         && options.backup.is_none()
         && options.replace != Replace::Ask;
     let mut targets = HashSet::new();
-    plain && copies.len() >= FEW && copies.iter().all(|copy| targets.insert(&copy.target))
+    let is_dir = |copy: &Copy| not_a_directory(&copy.source).is_none();
+    plain
+        && copies.len() >= FEW
+        && copies.iter().all(|copy| targets.insert(&copy.target))
+        && !(options.recursive && copies.iter().any(is_dir))
 }
 
 fn single(options: &Options, names: Vec<OsString>) -> Result<Vec<Copy>, Wrong> {

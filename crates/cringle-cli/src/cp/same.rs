@@ -3,7 +3,7 @@
 use super::options::{Follow, Options};
 use super::sys::{self, Stat};
 use super::tree::{Item, Side};
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,16 +88,18 @@ pub(super) fn same_file(
     Verdict::Refuse
 }
 
-/// The same entry of the same directory, however it is spelled.
+/// An entry of a directory, however it is spelled: its name, and which directory that is.
+pub(super) type Entry = (Vec<u8>, Option<(u64, u64)>);
+
+pub(super) fn entry(path: &OsStr) -> Entry {
+    let bytes = path.as_bytes();
+    let end = bytes.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1);
+    let start = bytes[..end].iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
+    let parent: CString = sys::c_string(if start == 0 { b"." } else { &bytes[..start] });
+    let parent = sys::stat_at(sys::CWD, &parent, true).ok().map(|stat| sys::id(&stat));
+    (bytes[start..end].to_vec(), parent)
+}
+
 fn same_name(item: &Item<'_>) -> bool {
-    let place = |side| {
-        let path = item.path(side);
-        let bytes = path.as_bytes();
-        let end = bytes.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1);
-        let start = bytes[..end].iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
-        let parent: CString = sys::c_string(if start == 0 { b"." } else { &bytes[..start] });
-        let parent = sys::stat_at(sys::CWD, &parent, true).ok().map(|stat| sys::id(&stat));
-        (bytes[start..end].to_vec(), parent)
-    };
-    place(Side::Source) == place(Side::Target)
+    entry(&item.path(Side::Source)) == entry(&item.path(Side::Target))
 }

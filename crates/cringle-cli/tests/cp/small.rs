@@ -222,7 +222,6 @@ fn every_small_case_ends_as_gnus() {
         "-s /a c",
         "-rT ld e",
         "-aT d ld",
-        "-r d ld",
         "-r d/sub la",
         "-i a c",
         "-fi a c",
@@ -252,6 +251,32 @@ fn every_small_case_ends_as_gnus() {
         "-dL a a2 la e",
         "-L --preserve=links a la e",
         "-H --preserve=links a la a2 e",
+        "a ./a e",
+        "-sfR d e",
+        "-sf a nosuch/b",
+        "-sfv a b",
+        "-lfv a b",
+        "-lfv a la",
+        "-sfv a la",
+        "-sf a a",
+        "-sf a dangling",
+        "-lf a dangling",
+        "-lf a a2",
+        "-lu old b",
+        "-lu a old",
+        "-su a old",
+        "-fb ./a .",
+        "-r d/ d e/x",
+        "-R e d/ e .",
+        "-r d/sub d e",
+        "-r d d/sub e",
+        "-r d ./d e",
+        "-a ld/ d e",
+        "-s d/a new/x",
+        "-s a ./d/../x",
+        "-n a a",
+        "-rn d d",
+        "-n a a2",
         "-a d locked e",
         "-a locked d e",
         "-r --preserve=links locked d/sub/f d e",
@@ -269,7 +294,9 @@ fn a_directory_is_not_copied_into_itself() {
         return;
     }
     let mut told = String::new();
-    for case in ["-r d d", "-r d d/new", "-r d d/sub", "-rT d d/sub", "-r d/.. e/x", "-r . e"] {
+    for case in
+        ["-r d d", "-r d ld", "-r d d/new", "-r d d/sub", "-rT d d/sub", "-r d/.. e/x", "-r . e"]
+    {
         let arguments: Vec<_> = case.split_whitespace().collect();
         told += &compare("itself", &arguments, b"", Compared::Words, little);
     }

@@ -207,9 +207,13 @@ pub(crate) fn describe(root: &Path, times: bool) -> BTreeMap<OsString, String> {
             text.push_str(&format!(" -> {:?}", fs::read_link(&path).unwrap()));
         } else if kind.is_file() {
             let content = fs::read(&path).unwrap();
-            let sum = content
-                .iter()
-                .fold(7u64, |sum, &byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+            let sum = content.chunks(8).fold(7u64, |sum, part| {
+                let mut bytes = [0; 8];
+                bytes[..part.len()].copy_from_slice(part);
+                (sum ^ u64::from_le_bytes(bytes))
+                    .wrapping_mul(0x9E37_79B9_7F4A_7C15)
+                    .rotate_left(31)
+            });
             let holes = stat.blocks() * 512 + 65_536 < stat.size();
             text.push_str(&format!(" {} bytes {sum:x} holes {holes}", content.len()));
         } else {
