@@ -135,7 +135,7 @@ impl Command {
     ///
     /// # Cancellation
     ///
-    /// Once it has begun it is waited for, a few hundred microseconds.
+    /// Once it has begun it is waited for.
     pub fn spawn(&mut self) -> io::Result<Child> {
         match Worker::current() {
             None => self.std.spawn().map(Child::new),
