@@ -12,6 +12,9 @@ use tools::*;
 
 const FOREVER: Duration = Duration::MAX;
 const HOUR: Duration = Duration::from_secs(3600);
+const MINUTE: Duration = Duration::from_secs(60);
+/// Long enough that the machine may pause in between.
+const SECOND: Duration = Duration::from_secs(1);
 const SHORT: Duration = Duration::from_millis(2);
 const LONGER: Duration = Duration::from_millis(6);
 
@@ -20,7 +23,7 @@ const LONGER: Duration = Duration::from_millis(6);
 #[test]
 fn of_nested_deadlines_the_tighter_one_ends_the_wait_and_names_itself() {
     on_one_worker(|| {
-        for (outer, inner) in [(SHORT, HOUR), (HOUR, SHORT), (SHORT, LONGER), (LONGER, SHORT)] {
+        for (outer, inner) in [(SHORT, HOUR), (HOUR, SHORT), (SHORT, MINUTE), (MINUTE, SHORT)] {
             let begin = Instant::now();
             let tighter = outer.min(inner);
             for unwinds in [false, true] {
@@ -53,12 +56,12 @@ fn of_nested_deadlines_the_tighter_one_ends_the_wait_and_names_itself() {
 #[test]
 fn after_an_inner_deadline_the_outer_one_still_counts() {
     on_one_worker(|| {
-        let result = time::timeout(LONGER, || {
+        let result = time::timeout(SECOND, || {
             let error = time::timeout(SHORT, || time::sleep(FOREVER)).unwrap_err();
             assert_elapsed(&error, SHORT);
             time::sleep(FOREVER)
         });
-        assert_elapsed(&result.unwrap_err(), LONGER);
+        assert_elapsed(&result.unwrap_err(), SECOND);
     });
 }
 
@@ -67,7 +70,6 @@ fn where_several_have_passed_the_outermost_is_named() {
     on_one_worker(|| {
         let result = time::timeout(LONGER, || {
             time::timeout(SHORT, || {
-                assert_elapsed(&time::sleep(FOREVER).unwrap_err(), SHORT);
                 fiber::protect(|| time::sleep(LONGER)).unwrap();
                 cancel::check()
             })
