@@ -108,6 +108,8 @@ mod pages {
     struct Hazards;
     #[doc = include_str!("../../../docs/structure.md")]
     struct Structure;
+    #[doc = include_str!("../../../docs/net.md")]
+    struct Net;
     #[cfg(feature = "sim")]
     #[doc = include_str!("../../../docs/simulation.md")]
     struct Simulation;

@@ -22,7 +22,7 @@ pub mod unix {
     /// Unix sockets, as std's; only the calling fiber waits.
     pub mod net {
         pub use crate::net::unix::{
-            Incoming, SocketAddr, UCred, UnixDatagram, UnixListener, UnixStream,
+            Incoming, ReceivedFds, SocketAddr, UCred, UnixDatagram, UnixListener, UnixStream,
         };
     }
 

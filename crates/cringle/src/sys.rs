@@ -66,6 +66,15 @@ pub(crate) fn write_nowait(fd: RawFd, buf: &[u8], offset: i64) -> i32 {
     if n < 0 { -errno() } else { n as i32 }
 }
 
+/// `send(MSG_DONTWAIT)`: a count, or `-errno` (`-EAGAIN` where it would have to wait).
+#[inline]
+pub(crate) fn send_nowait(fd: RawFd, buf: &[u8]) -> i32 {
+    let (len, flags) = (buf.len().min(MAX_RW_BYTES), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
+    // SAFETY: the call reads `buf`.
+    let n = unsafe { libc::send(fd, buf.as_ptr().cast(), len, flags) };
+    if n < 0 { -errno() } else { n as i32 }
+}
+
 /// What kind of file this is, as far as the library's choices care.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileKind {

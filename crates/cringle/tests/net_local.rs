@@ -5,6 +5,7 @@ use cringle::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream}
 use cringle::{Builder, cancel, fiber};
 use std::fmt::Debug;
 use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::time::Duration;
 
@@ -355,5 +356,44 @@ fn the_peer_says_who_it_is() {
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
         let stream = UnixStream::from(std::os::fd::OwnedFd::from(udp));
         assert_eq!(stream.peer_cred().unwrap().pid, None);
+    });
+}
+
+#[test]
+fn descriptors_are_passed_whole_and_closed_on_exec() {
+    let passes = || {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (mut reader, writer) = io::pipe().unwrap();
+        let many = vec![writer.as_fd(); 253];
+        assert_eq!(ours.send_with_fds(b"take these", &many).unwrap(), 10);
+        drop(writer);
+        let mut text = [0; 16];
+        let received = theirs.recv_with_fds(&mut text).unwrap();
+        assert_eq!((received.len, received.fds.len(), received.lost_some), (10, 253, false));
+        for fd in &received.fds {
+            // SAFETY: F_GETFD takes no pointer.
+            let flags = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFD) };
+            assert_eq!(flags & libc::FD_CLOEXEC, libc::FD_CLOEXEC);
+        }
+        std::fs::File::from(received.fds.into_iter().next().unwrap()).write_all(b"!").unwrap();
+        // All of them are closed: that was the last one.
+        let mut rest = String::new();
+        reader.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "!");
+        // Without any, and at the end.
+        ours.send_with_fds(b"none", &[]).unwrap();
+        assert_eq!(theirs.recv_with_fds(&mut text).unwrap().fds.len(), 0);
+        let refused = ours.send_with_fds(b"", &[reader.as_fd()]).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+        let refused = ours.send_with_fds(b"x", &vec![reader.as_fd(); 254]).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+        drop(ours);
+        assert_eq!(theirs.recv_with_fds(&mut text).unwrap().len, 0);
+    };
+    on_one_worker(passes);
+    passes();
+    on_one_worker(|| {
+        let (ours, _theirs) = UnixDatagram::pair().unwrap();
+        ends_when_cancelled(|| ours.recv_with_fds(&mut [0; 8]));
     });
 }

@@ -4,6 +4,7 @@
 use cringle::block::{Batch, FixedBufs, FixedFile};
 use cringle::fs::{File, OpenOptions};
 use cringle::io::Interest;
+use cringle::os::unix::net::UnixStream;
 use cringle::sim::program::{self, Program};
 use cringle::sim::{self, Checker, Fault, Faults, Options, Stats, World};
 use cringle::{fiber, runtime, time};
@@ -268,6 +269,33 @@ fn pipes_and_readiness_wait_in_virtual_time() {
             reader.read_to_end(&mut read).unwrap();
             assert_eq!(read.len(), 300_000);
             late.join().unwrap();
+        })
+        .unwrap();
+    }
+}
+
+/// Sockets that are connected: more than one has room for, and a timeout that takes no time.
+#[test]
+fn sockets_wait_in_virtual_time() {
+    const LEN: usize = 1 << 20;
+    for seed in 0..20 {
+        sim::run(seed, &Options::new().faults(Faults::hidden()), || {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            fiber::scope(|s| {
+                s.spawn_local(|| {
+                    fiber::sleep(Duration::from_secs(60));
+                    (&ours).write_all(&vec![7; LEN]).unwrap();
+                    ours.shutdown(std::net::Shutdown::Write).unwrap();
+                });
+                let begin = time::now();
+                let mut all = Vec::new();
+                (&theirs).read_to_end(&mut all).unwrap();
+                assert!(time::now() - begin >= Duration::from_secs(60));
+                assert!(all == vec![7; LEN]);
+            });
+            ours.set_read_timeout(Some(Duration::from_secs(3600))).unwrap();
+            let error = (&ours).read_exact(&mut [0]).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
         })
         .unwrap();
     }

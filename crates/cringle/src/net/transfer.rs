@@ -28,6 +28,34 @@ pub(super) fn send<S: AsFd + AsRawFd + Send>(socket: &Socket<S>, buf: &[u8]) -> 
     Op::Send { fd: socket.fd(), buf: buf.as_ptr(), len, flags: SEND_FLAGS }
 }
 
+/// A socket mostly has room: the plain call tells, and costs less than a trip through the ring, alone or
+/// among others. (What it costs, and that a read is another matter, is in ARCHITECTURE.md.)
+#[inline(always)]
+pub(super) fn write<S: AsFd + AsRawFd + Send>(
+    socket: &Socket<S>,
+    ring: Ring,
+    buf: &[u8],
+) -> io::Result<usize> {
+    if ring.worker.refuses(ring.fiber) {
+        return Err(ring.fiber.cancel_error());
+    }
+    let mut done = 0;
+    if !ring.worker.is_simulated() && ring.fiber.spend_inline() {
+        match crate::sys::send_nowait(socket.fd(), buf) {
+            count if count as usize == buf.len() => return Ok(buf.len()),
+            count if count >= 0 => done = count as usize,
+            error if error == -libc::EAGAIN => {}
+            error => return crate::sys::result_of(error),
+        }
+    }
+    match ring.perform(send(socket, &buf[done..])) {
+        Ok(count) => Ok(done + count),
+        // What was sent counts; the error comes again with the next write.
+        Err(_) if done > 0 => Ok(done),
+        Err(e) => Err(e),
+    }
+}
+
 pub(super) fn read_vectored<S>(socket: &Socket<S>, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize>
 where
     S: AsFd + AsRawFd + Send,
@@ -51,7 +79,7 @@ where
     ring.perform(Op::SendMsg { fd: socket.fd(), message: &raw const message, flags: SEND_FLAGS })
 }
 
-fn message(slices: *mut libc::iovec, count: usize) -> libc::msghdr {
+pub(super) fn message(slices: *mut libc::iovec, count: usize) -> libc::msghdr {
     // SAFETY: all of it may be zero.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = slices;
@@ -85,7 +113,7 @@ macro_rules! reads_and_writes {
             #[inline]
             fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
                 match self.socket.ring($crate::net::socket::Way::Out)? {
-                    Some(ring) => ring.perform($crate::net::transfer::send(&self.socket, buf)),
+                    Some(ring) => $crate::net::transfer::write(&self.socket, ring, buf),
                     None => std::io::Write::write(&mut self.socket.std(), buf),
                 }
             }

@@ -37,8 +37,6 @@ impl Core {
         }
         let (fd, events) = match *op {
             Op::Poll { fd, events } => (fd, events as i16),
-            Op::Recv { fd, .. } | Op::RecvMsg { fd, .. } => (fd, libc::POLLIN),
-            Op::Send { fd, .. } | Op::SendMsg { fd, .. } => (fd, libc::POLLOUT),
             _ => match transfer_of(op, fixed) {
                 Some(transfer) if !transfer.is_regular => {
                     (transfer.fd, if transfer.is_write { libc::POLLOUT } else { libc::POLLIN })
@@ -258,6 +256,11 @@ fn transfer_of(op: &Op, fixed: &Fixed) -> Option<Transfer> {
         }
         Op::ReadVectored { fd, slices, count, .. } => (fd, total(slices, count), false),
         Op::WriteVectored { fd, slices, count, .. } => (fd, total(slices, count), true),
+        Op::Recv { fd, len, .. } => (fd, len as usize, false),
+        Op::Send { fd, len, .. } => (fd, len as usize, true),
+        // A message is not cut.
+        Op::RecvMsg { fd, .. } => (fd, 0, false),
+        Op::SendMsg { fd, .. } => (fd, 0, true),
         _ => return None,
     };
     let kind = sys::mode(fd) & libc::S_IFMT;
@@ -309,6 +312,8 @@ unsafe fn move_bytes(op: &Op, fd: RawFd, most: usize, is_regular: bool) -> i32 {
             cut.extend(cut_to(slices_of(slices, count), most));
             Op::WriteVectored { fd, slices: cut.as_ptr(), count: cut.len() as u32, offset }
         }
+        Op::Recv { buf, flags, .. } => Op::Recv { fd, buf, len: most as u32, flags },
+        Op::Send { buf, flags, .. } => Op::Send { fd, buf, len: most as u32, flags },
         other => other,
     };
     // SAFETY: by the contract; what was cut is shorter.

@@ -62,15 +62,17 @@ impl Uring {
 
     /// Submits what is queued, runs the kernel's deferred work, and waits if asked to.
     ///
-    /// Submitting and waiting are two calls: what ends within the first needs no second, and while
-    /// the second sleeps the disk already works.
+    /// Where something is read from a disk or written to one, submitting and waiting are two calls: what
+    /// ends within the first needs no second, and tells what is behind it ([`submit`](Self::submit)).
     pub(crate) fn enter(&mut self, wait: Wait) {
         self.arm_wake();
         self.queue_cancels();
-        if wait == Wait::No || self.unsubmitted > 0 {
+        let Wait::Until(deadline) = wait else { return self.submit() };
+        // Unless something is there already, or a disk's answer is to be looked at first.
+        let at_once = self.unsubmitted_disk == 0 && self.ring.completion().is_empty();
+        if self.unsubmitted > 0 && !at_once {
             self.submit();
         }
-        let Wait::Until(deadline) = wait else { return };
         if !self.ring.completion().is_empty() {
             return;
         }

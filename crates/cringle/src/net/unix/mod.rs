@@ -5,10 +5,12 @@
 
 mod addr;
 mod datagram;
+mod fds;
 mod listener;
 mod stream;
 
 pub use datagram::UnixDatagram;
+pub use fds::ReceivedFds;
 pub use listener::{Incoming, UnixListener};
 pub use std::os::unix::net::SocketAddr;
 pub use stream::{UCred, UnixStream};
