@@ -1,26 +1,40 @@
 //! `--fsync`: what was written reaches the disk before it has its name, many files at once.
 //!
-//! Each sync is a fiber's, so that those of up to 64 files are in the kernel together and the journal
-//! commits them in groups: one disk flush for many files instead of one each. A file has a temporary name
-//! until then; a directory is synced after what is in it has its names.
+//! A file has a temporary name until then; a directory is synced after what is in it has its names. On
+//! file systems where `syncfs(2)` does all that `fsync(2)` of each file would, one call serves some
+//! hundred files, and they need not stay open. It writes out what others have left to be written, too, and
+//! reports their errors: where that is much, and on any other file system, each file has its own fsync,
+//! and those of several files are in the kernel together, each a fiber's.
 
 use super::engine::Worker;
 use super::messages::{complain_of, quote};
 use super::sys;
 use super::tree::{Dir, Item, Side};
 use cringle::fiber;
+use std::collections::HashMap;
 use std::ffi::{CString, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::{Arc, Mutex};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// In flight together, of one worker.
-const TOGETHER: usize = 64;
+/// Files of one worker that wait for a `syncfs`.
+const OF_A_WHOLE: usize = 512;
+/// Files that wait for their own fsync, of all workers: they are open.
+const OPEN: usize = 64;
+/// So much that others have left to be written is written for them.
+const OF_OTHERS: u64 = 512 << 20;
 
 pub(super) struct Unsynced {
-    file: Arc<OwnedFd>,
+    /// Open where it is to have a fsync of its own.
+    file: Option<Arc<OwnedFd>>,
+    device: u64,
     /// The directory that waits for it.
     dir: Option<Arc<Dir>>,
+    /// Or it is a directory itself.
+    itself: Option<Arc<Dir>>,
     rename: Option<Rename>,
     path: OsString,
 }
@@ -32,24 +46,71 @@ pub(super) struct Rename {
     pub(super) keep_existing: bool,
 }
 
-impl Unsynced {
-    pub(super) fn directory(file: Arc<OwnedFd>, dir: &Arc<Dir>) -> Unsynced {
-        Unsynced { file, dir: None, rename: None, path: dir.path(Side::Target) }
-    }
-
-    pub(super) fn file(file: OwnedFd, item: &Item<'_>, rename: Option<Rename>) -> Unsynced {
-        if let Some(dir) = item.dir {
-            dir.pending.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        }
-        let path = item.path(Side::Target);
-        Unsynced { file: Arc::new(file), dir: item.dir.cloned(), rename, path }
-    }
-}
-
 impl Worker<'_> {
-    pub(super) fn sync_later(&mut self, unsynced: Unsynced) {
+    pub(super) fn sync_dir_later(&mut self, file: &Arc<OwnedFd>, dir: &Arc<Dir>) {
+        let device = dir.target_device();
+        let open = || sys::open_at(file.as_raw_fd(), c".", libc::O_RDONLY | libc::O_DIRECTORY, 0);
+        let file = (!self.syncs_whole(device, open)).then(|| Arc::clone(file));
+        let (itself, path) = (Some(Arc::clone(dir)), dir.path(Side::Target));
+        self.sync_later(Unsynced { file, device, dir: None, itself, rename: None, path });
+    }
+
+    /// False if the file could not even be closed; that was told.
+    pub(super) fn sync_file_later(
+        &mut self,
+        file: OwnedFd,
+        item: &Item<'_>,
+        rename: Option<Rename>,
+        others_link_to_it: bool,
+    ) -> bool {
+        let path = item.path(Side::Target);
+        let device = match item.dir {
+            Some(dir) => dir.target_device(),
+            None => sys::stat_of(file.as_raw_fd()).map_or(0, |stat| stat.st_dev),
+        };
+        let whole = !others_link_to_it && self.syncs_whole(device, || file.try_clone());
+        let file = if whole {
+            if let Err(e) = sys::close(file) {
+                complain_of(&format!("failed to close {}", quote(&path)), &e);
+                if let Some(rename) = rename {
+                    let _ = sys::unlink_at(item.target_dir, &rename.temporary);
+                }
+                return false;
+            }
+            None
+        } else {
+            Some(Arc::new(file))
+        };
+        if let Some(dir) = item.dir {
+            dir.pending.fetch_add(1, Ordering::Relaxed);
+        }
+        let unsynced =
+            Unsynced { file, device, dir: item.dir.cloned(), itself: None, rename, path };
+        if others_link_to_it {
+            self.sync_these(vec![unsynced]);
+        } else {
+            self.sync_later(unsynced);
+        }
+        true
+    }
+
+    /// Whether one call can sync the whole file system. Each worker has a descriptor for that, opened
+    /// before any data of it can have failed: the kernel tells of an error once by each.
+    fn syncs_whole(&mut self, device: u64, open: impl FnOnce() -> io::Result<OwnedFd>) -> bool {
+        if let Some((_, whole)) = self.wholes.iter().find(|(of, _)| *of == device) {
+            return whole.is_some();
+        }
+        let whole = open().ok().filter(|fd| sys::syncs_all_of_it(fd.as_raw_fd()));
+        let can = whole.is_some();
+        self.wholes.push((device, whole));
+        can
+    }
+
+    fn sync_later(&mut self, unsynced: Unsynced) {
+        let open = unsynced.file.is_some();
         self.unsynced.push(unsynced);
-        if self.unsynced.len() >= TOGETHER {
+        let most = if open { self.open_together() } else { OF_A_WHOLE };
+        if self.unsynced.len() >= most {
             self.sync_all();
         }
     }
@@ -58,19 +119,92 @@ impl Worker<'_> {
     pub(super) fn sync_all(&mut self) {
         while !self.unsynced.is_empty() {
             let all = std::mem::take(&mut self.unsynced);
-            let failed: Mutex<Vec<(usize, io::Error)>> = Mutex::default();
-            fiber::par_for_each(all.iter().enumerate(), TOGETHER, |(at, unsynced)| {
-                if let Err(e) = sync_one(&unsynced.file) {
-                    failed.lock().unwrap_or_else(|e| e.into_inner()).push((at, e));
-                }
-            });
-            let mut failed = failed.into_inner().unwrap_or_else(|e| e.into_inner());
-            for (at, unsynced) in all.into_iter().enumerate() {
-                let error = failed.iter().position(|(which, _)| *which == at);
-                let error = error.map(|position| failed.swap_remove(position).1);
-                self.synced(unsynced, error);
-            }
+            self.sync_these(all);
         }
+    }
+
+    fn sync_these(&mut self, all: Vec<Unsynced>) {
+        let each = self.others_left_much();
+        let (whole, each): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|unsynced| unsynced.file.is_none() && !each);
+        let mut failed: HashMap<u64, Option<i32>> = HashMap::new();
+        for Unsynced { device, .. } in &whole {
+            failed.entry(*device).or_insert_with(|| self.sync_whole(*device).err().map(code));
+        }
+        for unsynced in whole {
+            let error = failed[&unsynced.device].map(io::Error::from_raw_os_error);
+            self.synced(unsynced, error);
+        }
+        let mut each = each.into_iter();
+        loop {
+            let part: Vec<_> = each.by_ref().take(self.open_together()).collect();
+            if part.is_empty() {
+                break;
+            }
+            let errors = self.sync_each(&part);
+            part.into_iter().zip(errors).for_each(|(unsynced, error)| self.synced(unsynced, error));
+        }
+    }
+
+    /// This worker's share of the files that may be open for their fsync.
+    fn open_together(&self) -> usize {
+        (OPEN / self.shared.options.jobs).max(4)
+    }
+
+    fn others_left_much(&self) -> bool {
+        let ours = self.shared.counters.bytes.load(Ordering::Relaxed);
+        sys::dirty_bytes().is_none_or(|dirty| dirty > ours.saturating_add(OF_OTHERS))
+    }
+
+    fn sync_whole(&self, device: u64) -> io::Result<()> {
+        let whole = self.wholes.iter().find_map(|(of, whole)| (*of == device).then_some(whole));
+        match whole {
+            Some(Some(fd)) => sys::sync_file_system(fd.as_raw_fd()),
+            _ => Err(io::Error::from_raw_os_error(libc::ENODEV)),
+        }
+    }
+
+    fn sync_each(&self, part: &[Unsynced]) -> Vec<Option<io::Error>> {
+        let files: Vec<_> = part.iter().map(|unsynced| self.open_again(unsynced)).collect();
+        let failed: Vec<Mutex<Option<io::Error>>> = part.iter().map(|_| Mutex::default()).collect();
+        fiber::par_for_each(files.iter().zip(&failed), OPEN, |(file, failed)| {
+            if let Ok(file) = file
+                && let Err(e) = sync_one(file)
+            {
+                *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(e);
+            }
+        });
+        let failed =
+            failed.into_iter().map(|e| e.into_inner().unwrap_or_else(PoisonError::into_inner));
+        let ends = part.iter().zip(&files).zip(failed);
+        ends.map(|((unsynced, file), failed)| match file {
+            Ok(_) => failed,
+            // A file that we may write and not read, for one.
+            Err(_) => self.sync_whole(unsynced.device).err(),
+        })
+        .collect()
+    }
+
+    fn open_again(&self, unsynced: &Unsynced) -> io::Result<Arc<OwnedFd>> {
+        if let Some(file) = &unsynced.file {
+            return Ok(Arc::clone(file));
+        }
+        if let Some(dir) = &unsynced.itself {
+            return dir.fd(Side::Target, &self.shared.open);
+        }
+        let above = unsynced.dir.as_ref().map(|dir| dir.fd(Side::Target, &self.shared.open));
+        let above = above.transpose()?;
+        let written = match (&unsynced.rename, &above) {
+            (Some(rename), _) => rename.temporary.clone(),
+            (None, None) => sys::c_string(unsynced.path.as_bytes()),
+            (None, Some(_)) => {
+                let name = Path::new(&unsynced.path).file_name().unwrap_or_default();
+                sys::c_string(name.as_bytes())
+            }
+        };
+        let above = above.as_ref().map_or(sys::CWD, |fd| fd.as_raw_fd());
+        let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOFOLLOW;
+        sys::open_at(above, &written, flags, 0).map(Arc::new)
     }
 
     fn synced(&mut self, unsynced: Unsynced, error: Option<io::Error>) {
@@ -116,6 +250,10 @@ pub(super) fn put_in_place(dir: i32, rename: &Rename, path: &OsString) -> bool {
         let _ = sys::unlink_at(dir, &rename.temporary);
     }
     named.is_ok()
+}
+
+fn code(error: io::Error) -> i32 {
+    error.raw_os_error().unwrap_or(libc::EIO)
 }
 
 fn sync_one(file: &OwnedFd) -> io::Result<()> {

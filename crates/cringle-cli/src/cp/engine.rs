@@ -9,7 +9,7 @@
 //! writes on ext4 are all handed to kernel threads there (`micro -- copy` of benches/ measures it). There
 //! are more threads than cores: making a file waits for the disk now and then, for the block of the new
 //! inode, and a cold directory or inode is read by whoever needs it. Contents of cold files are read
-//! ahead, 32 at a time (see [`regular`](super::regular)), and `--fsync`'s syncs are fibers (see
+//! ahead, some at a time (see [`regular`](super::regular)), and `--fsync`'s syncs are fibers (see
 //! [`durable`](super::durable)).
 
 use super::data::How;
@@ -138,6 +138,8 @@ pub(super) struct Worker<'a> {
     listing: Vec<u8>,
     pub(super) deferred: Vec<Deferred>,
     pub(super) unsynced: Vec<Unsynced>,
+    /// By which a whole file system is synced, where that can be; by device.
+    pub(super) wholes: Vec<(u64, Option<OwnedFd>)>,
     /// Pairs of devices between which nothing can be cloned, or copied within the kernel.
     pub(super) no_clone: Vec<(u64, u64)>,
     pub(super) no_range: Vec<(u64, u64)>,
@@ -154,6 +156,7 @@ impl<'a> Worker<'a> {
             listing: vec![0; LISTING_BYTES],
             deferred: Vec::new(),
             unsynced: Vec::new(),
+            wholes: Vec::new(),
             no_clone: Vec::new(),
             no_range: Vec::new(),
             how: How::default(),
@@ -336,7 +339,7 @@ impl<'a> Worker<'a> {
             complain_of(&format!("preserving permissions for {path}"), &e);
         }
         if self.shared.options.fsync {
-            self.sync_later(Unsynced::directory(Arc::clone(&target), dir));
+            self.sync_dir_later(&target, dir);
         }
         Below { source, target: Some(target) }
     }

@@ -7,7 +7,7 @@
 
 use super::attributes::{self, Copied};
 use super::data::How;
-use super::durable::{Rename, Unsynced, put_in_place};
+use super::durable::{Rename, put_in_place};
 use super::engine::{Counters, Worker};
 use super::messages::{complain, complain_of, say};
 use super::options::{Follow, When};
@@ -18,8 +18,8 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
-/// Cold files that are read ahead together.
-const READ_AHEAD: usize = 32;
+/// Cold files that are read ahead together, of all workers: they are open.
+const READ_AHEAD: usize = 128;
 /// Bytes that are copied within the kernel by one call: Ctrl-C is looked for in between.
 const RANGE_BYTES: usize = 16 << 20;
 
@@ -127,7 +127,7 @@ impl Worker<'_> {
         dir.pending.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let name = item.source.to_owned();
         self.deferred.push(Deferred { dir: Arc::clone(dir), name, file, stat });
-        if self.deferred.len() >= READ_AHEAD {
+        if self.deferred.len() >= (READ_AHEAD / self.shared.options.jobs).clamp(4, 32) {
             self.copy_deferred();
         }
     }
@@ -408,12 +408,8 @@ impl Worker<'_> {
     fn complete(&mut self, item: &Item<'_>, destination: Destination, stat: &Stat) -> bool {
         let Destination { file, rename, .. } = destination;
         if self.shared.options.fsync {
-            self.sync_later(Unsynced::file(file, item, rename));
-            if self.shared.options.preserve.links && stat.st_nlink > 1 {
-                // Others are about to link to it.
-                self.sync_all();
-            }
-            return true;
+            let others_link_to_it = self.shared.options.preserve.links && stat.st_nlink > 1;
+            return self.sync_file_later(file, item, rename, others_link_to_it);
         }
         if let Err(e) = sys::close(file) {
             complain_of(&format!("failed to close {}", item.quoted(Side::Target)), &e);

@@ -228,6 +228,32 @@ pub(super) fn sync_fd(fd: RawFd) -> io::Result<()> {
     check(unsafe { libc::fsync(fd) }).map(drop)
 }
 
+/// All of the file system that this is on; with the errors since the descriptor was opened.
+pub(super) fn sync_file_system(fd: RawFd) -> io::Result<()> {
+    // SAFETY: no pointers.
+    check(unsafe { libc::syncfs(fd) }).map(drop)
+}
+
+/// Whether [`sync_file_system`] makes durable what a fsync of each file would. (FUSE asks its server
+/// nothing, others may do nothing: these are known to.)
+pub(super) fn syncs_all_of_it(fd: RawFd) -> bool {
+    const F2FS: libc::__fsword_t = 0xf2f5_2010;
+    // SAFETY: a record of integers, for which zeros are a value.
+    let mut of: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the record outlives the call.
+    let asked = check(unsafe { libc::fstatfs(fd, &mut of) });
+    asked.is_ok()
+        && [libc::EXT4_SUPER_MAGIC, libc::XFS_SUPER_MAGIC, libc::BTRFS_SUPER_MAGIC, F2FS]
+            .contains(&of.f_type)
+}
+
+/// What the whole machine has yet to write to its disks.
+pub(super) fn dirty_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Dirty:"))?;
+    Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
+}
+
 /// What cannot be synced (a device, a pipe) need not be.
 pub(super) fn sync_data(fd: RawFd) -> io::Result<()> {
     // SAFETY: no pointers.
