@@ -265,6 +265,15 @@ fn a_server_outside_of_a_runtime_says_what_it_needs() {
     assert!(error.to_string().contains("cringle::run"), "{error}");
 }
 
+#[cfg(feature = "sim")]
+#[test]
+fn a_server_in_a_simulation_ends_with_an_error() {
+    let report = cringle::sim::run(1, &cringle::sim::Options::new(), || {
+        Server::bind("127.0.0.1:0").unwrap().run(echo).unwrap_err().kind()
+    });
+    assert_eq!(report.unwrap().value, io::ErrorKind::Unsupported);
+}
+
 #[test]
 fn a_listener_with_options_is_shared_by_the_workers() {
     let served = on_workers(2, || {

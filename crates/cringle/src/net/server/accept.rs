@@ -123,9 +123,10 @@ where
     }
 }
 
-/// The listener is none, or it is cancelled.
+/// The listener is none (a simulation has none that is served), or it is cancelled.
 fn ends_accepting(e: &io::Error) -> bool {
-    let broken = [libc::EBADF, libc::EINVAL, libc::ENOTSOCK, libc::EOPNOTSUPP, libc::EFAULT];
+    let broken =
+        [libc::EBADF, libc::EINVAL, libc::ENOTSOCK, libc::EOPNOTSUPP, libc::EFAULT, libc::ENOSYS];
     cancel::reason(e).is_some() || e.raw_os_error().is_some_and(|errno| broken.contains(&errno))
 }
 
