@@ -148,6 +148,29 @@ fn no_more_are_served_at_once_than_it_was_told() {
 }
 
 #[test]
+fn as_many_are_served_at_once_as_it_was_told() {
+    for limit in [1, 2] {
+        let barrier = Barrier::new(limit);
+        let served = on_workers(2, || {
+            let server = Server::bind("127.0.0.1:0").unwrap().max_connections(limit);
+            let handler = |mut stream: TcpStream, _| {
+                barrier.wait();
+                stream.write_all(b"!")
+            };
+            // Wherever they come to: the other worker waits for one, too.
+            serve(server, handler, |addr, _| {
+                for _ in 0..20 {
+                    let mut clients: Vec<_> =
+                        (0..limit).map(|_| TcpStream::connect(addr).unwrap()).collect();
+                    clients.iter_mut().for_each(|client| client.read_exact(&mut [0]).unwrap());
+                }
+            })
+        });
+        assert_eq!(served.unwrap().connections, 20 * limit as u64);
+    }
+}
+
+#[test]
 fn who_is_served_when_it_is_stopped_may_end_and_who_comes_later_is_refused() {
     let served = on_workers(2, || {
         let server = Server::bind("127.0.0.1:0").unwrap().grace(LONG);
@@ -226,8 +249,11 @@ fn a_server_that_is_cancelled_ends_at_once() {
 fn a_server_that_is_stopped_before_it_runs_serves_nobody() {
     on_workers(2, || {
         let server = Server::bind("127.0.0.1:0").unwrap();
+        let addr = server.local_addr().unwrap();
+        let too_early = TcpStream::connect(addr).unwrap();
         server.stopper().stop();
         assert_eq!(server.run(echo).unwrap(), Served::default());
+        assert!(is_over(too_early));
     });
 }
 
@@ -237,6 +263,15 @@ fn a_server_outside_of_a_runtime_says_what_it_needs() {
     let error = server.run(echo).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::Unsupported);
     assert!(error.to_string().contains("cringle::run"), "{error}");
+}
+
+#[cfg(feature = "sim")]
+#[test]
+fn a_server_in_a_simulation_ends_with_an_error() {
+    let report = cringle::sim::run(1, &cringle::sim::Options::new(), || {
+        Server::bind("127.0.0.1:0").unwrap().run(echo).unwrap_err().kind()
+    });
+    assert_eq!(report.unwrap().value, io::ErrorKind::Unsupported);
 }
 
 #[test]
@@ -251,6 +286,17 @@ fn a_listener_with_options_is_shared_by_the_workers() {
         serve(server, handler, |addr, _| (0..10).for_each(|_| drop(converse(addr))))
     });
     assert_eq!((served.as_ref().unwrap().connections, served.unwrap().panicked), (10, 0));
+}
+
+#[test]
+fn a_listener_that_does_not_block_is_waited_for() {
+    let served = on_workers(2, || {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        serve(Server::from(listener), echo, |addr, _| (0..10).for_each(|_| drop(converse(addr))))
+    });
+    let served = served.unwrap();
+    assert_eq!((served.connections, served.refused), (10, 0));
 }
 
 /// A handler that borrows and computes together with others of its kind.

@@ -101,6 +101,9 @@ programs! {
             });
             let mut stream = TcpStream::connect(addr).unwrap();
             log.saw(stream.peer_addr().unwrap() == addr);
+            // There is nothing to read, and nothing is asked for.
+            log.came(stream.read_vectored(&mut []));
+            log.came(stream.read_vectored(&mut [IoSliceMut::new(&mut [])]));
             let parts = [IoSlice::new(b"ropes "), IoSlice::new(b""), IoSlice::new(b"and sails")];
             log.came(stream.write_vectored(&parts));
             log.came(stream.write(b""));

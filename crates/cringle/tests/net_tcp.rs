@@ -388,6 +388,22 @@ fn who_closes_a_stream_that_lingers_waits_alone() {
 }
 
 #[test]
+fn a_stream_that_lingers_is_closed_though_no_thread_can_be_started() {
+    let test = "a_stream_that_lingers_is_closed_though_no_thread_can_be_started";
+    child::must_succeed(test, || {
+        on_one_worker(|| {
+            let (ours, mut theirs) = pair();
+            ours.set_linger(Some(LONG)).unwrap();
+            let now = child::status_kib("VmSize:") * 1024;
+            child::limit(libc::RLIMIT_AS, now + (1 << 20)).unwrap();
+            assert!(std::thread::Builder::new().spawn(|| ()).is_err());
+            drop(ours);
+            assert_eq!(theirs.read(&mut [0]).unwrap(), 0);
+        });
+    });
+}
+
+#[test]
 fn a_foreign_socket_is_used_as_it_is() {
     on_one_worker(|| {
         let (std_listener, addr) = {

@@ -172,7 +172,7 @@ fn who_cannot_be_waited_for_any_more_is_killed_and_reaped() {
         on_one_worker(|| {
             let limit = Duration::from_millis(5);
             let elapsed = |result: io::Result<()>| assert_elapsed(&result.unwrap_err(), limit);
-            elapsed(time::timeout(limit, || shell("sleep 3600").status().map(drop)));
+            elapsed(time::timeout(limit, || shell("exec sleep 3600").status().map(drop)));
             elapsed(time::timeout(limit, || shell("exec sleep 3600").output().map(drop)));
             elapsed(time::timeout(limit, || shell("exec cat /dev/zero >&2").output().map(drop)));
             elapsed(time::timeout(limit, || {
@@ -356,6 +356,8 @@ fn a_child_whose_status_the_kernel_drops_is_an_error_as_std_has_it() {
         on_one_worker(|| {
             let mut child = waits_for_us();
             assert_eq!(child.wait().unwrap_err().raw_os_error(), Some(libc::ECHILD));
+            let error = Command::new("true").status().unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::ECHILD));
         });
     });
 }

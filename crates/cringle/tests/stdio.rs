@@ -244,6 +244,29 @@ fn the_lock_keeps_others_out_and_its_holder_in() {
 }
 
 #[test]
+fn the_holder_may_print_while_its_child_writes_by_the_lock() {
+    child::must_succeed("the_holder_may_print_while_its_child_writes_by_the_lock", || {
+        // More than the pipe holds.
+        const LINES: usize = 1 << 18;
+        let (_replaced, mut reader) = output(1);
+        let mut said = vec![0; LINES + 5];
+        on_one_worker(|| {
+            let mut locked = io::stdout().lock();
+            fiber::scope(|s| {
+                let writes = s.spawn_local(|| locked.write_all(&[b'\n'; LINES]));
+                let_others_wait();
+                assert!(!writes.is_finished());
+                let reads = s.spawn_local(|| reader.read_exact(&mut said));
+                writeln!(io::stdout(), "mine").unwrap();
+                writes.join().unwrap().unwrap();
+                reads.join().unwrap().unwrap();
+            });
+        });
+        assert_eq!(&said[LINES..], b"mine\n");
+    });
+}
+
+#[test]
 fn output_to_a_file_has_its_place_among_childrens() {
     child::must_succeed("output_to_a_file_has_its_place_among_childrens", || {
         let directory = disk::directory();

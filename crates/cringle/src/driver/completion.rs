@@ -76,6 +76,8 @@ pub(crate) struct Completion {
     state: Cell<OpState>,
     pub(super) cancel: Cell<CancelState>,
     pub(super) cancel_tries: Cell<u8>,
+    /// Which place of the driver's backlog is its cancel's, while that is queued there.
+    pub(super) cancel_place: Cell<u64>,
     op_name: Cell<OpName>,
     /// It takes one of the places that the limit is about.
     takes_place: Cell<bool>,
@@ -89,6 +91,7 @@ impl Completion {
             state: Cell::new(OpState::New),
             cancel: Cell::new(CancelState::No),
             cancel_tries: Cell::new(0),
+            cancel_place: Cell::new(0),
             op_name: Cell::new(OpName::Nop),
             takes_place: Cell::new(true),
         }

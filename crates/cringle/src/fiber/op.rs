@@ -81,12 +81,12 @@ pub(crate) fn outcome(worker: Here, fiber: FiberRef, result: i32) -> io::Result<
     sys::result_of(result)
 }
 
-/// Calls what the ring has no op for on the library's small pool. `f` does not wait for other
-/// processes or fibers.
+/// Calls what the ring has no op for on the library's small pool, or here where that can have no thread.
+/// `f` does not wait for other processes or fibers.
 pub(crate) fn call<T: Send>(f: impl FnOnce() -> T + Send) -> T {
     let pool = Worker::here().map(|worker| std::sync::Arc::clone(&worker.shared().call_pool));
     match pool {
-        Some(pool) => super::unblock::call_on(&pool, f),
+        Some(pool) => super::unblock::call_on_or_here(&pool, f),
         None => f(),
     }
 }

@@ -52,13 +52,45 @@ where
     F: FnOnce() -> T + Send,
     T: Send,
 {
+    call_on_or_else(pool, f, |e, _| panic!("cannot start a thread for a blocking call: {e}"))
+}
+
+/// As [`call_on`]; where no thread can be started and none runs, `f` runs here and keeps the worker.
+pub(super) fn call_on_or_here<F, T>(pool: &Arc<Pool>, f: F) -> T
+where
+    F: FnOnce() -> T + Send,
+    T: Send,
+{
+    call_on_or_else(pool, f, |_, job| job())
+}
+
+/// [`unblock`] for what must be done, in a destructor too: here, where no thread can be started.
+pub(crate) fn unblock_or_here<F, T>(f: F) -> T
+where
+    F: FnOnce() -> T + Send,
+    T: Send,
+{
+    match Worker::here() {
+        Some(worker) => call_on_or_here(&worker.shared().unblock_pool, f),
+        None => f(),
+    }
+}
+
+/// `otherwise` is given the job that no thread is there for: it runs it, or panics.
+#[track_caller]
+fn call_on_or_else<F, T>(pool: &Arc<Pool>, f: F, otherwise: fn(std::io::Error, Job)) -> T
+where
+    F: FnOnce() -> T + Send,
+    T: Send,
+{
     if Worker::here().is_some_and(|worker| worker.is_simulated()) {
         // Another thread would run at its own pace.
         return f();
     }
-    let run = |job| match pool.run(job) {
-        Ok(()) => {}
-        Err((e, _)) => panic!("cannot start a thread for a blocking call: {e}"),
+    let run = |job| {
+        if let Err((e, job)) = pool.run(job) {
+            otherwise(e, job);
+        }
     };
     call_by(run, f)
 }

@@ -280,7 +280,7 @@ impl<S: AsFd + AsRawFd + Send> Drop for Socket<S> {
         // SAFETY: it is taken once: nothing uses it after its drop.
         let std = unsafe { ManuallyDrop::take(&mut self.std) };
         match lingers {
-            true => crate::fiber::unblock(|| drop(std)),
+            true => crate::fiber::unblock::unblock_or_here(|| drop(std)),
             false => drop(std),
         }
     }

@@ -61,7 +61,11 @@ where
     S: AsFd + AsRawFd + Send,
     for<'a> &'a S: Read,
 {
-    let Some(ring) = socket.ring(Way::In)? else { return (&mut socket.std()).read_vectored(bufs) };
+    let wants_none = bufs.iter().all(|buf| buf.is_empty());
+    let Some(ring) = socket.ring(Way::In)?.filter(|_| !wants_none) else {
+        // `readv` of no room does not wait, where `recvmsg` does.
+        return (&mut socket.std()).read_vectored(bufs);
+    };
     // `IoSliceMut` is guaranteed to have the layout of `iovec`.
     let mut message = message(bufs.as_mut_ptr().cast(), bufs.len());
     ring.perform(Op::RecvMsg { fd: socket.fd(), message: &raw mut message, flags: 0 })

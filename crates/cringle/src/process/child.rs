@@ -5,6 +5,7 @@ use crate::fiber::protect;
 use crate::fs::File;
 use crate::io::{end_of_pipe, reads, writes};
 use crate::runtime::worker::Worker;
+use crate::sys;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::process::{ExitStatus, Output};
@@ -167,7 +168,9 @@ impl Child {
     /// For a child that nobody can wait for any more, and a wait that may have been given up: it is not
     /// left to become a zombie.
     pub(super) fn finished<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
-        if result.is_err() && !self.is_reaped && self.kill().is_ok() {
+        // Where the kernel keeps no status (SIGCHLD is ignored), its number may be another's by now.
+        let is_ours = || !self.is_reaped && sys::has_ended(self.id()).is_ok();
+        if result.is_err() && is_ours() && self.kill().is_ok() {
             // What was refused is reported, not how the child came to its end.
             let _ = protect(|| self.wait());
         }

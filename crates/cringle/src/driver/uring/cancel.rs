@@ -16,7 +16,13 @@ const MAX_TRIES: u8 = 10;
 
 #[derive(Debug, Default)]
 pub(super) struct Cancels {
+    /// Null in the place of one that was withdrawn: any number of ops may end while theirs wait here, and
+    /// none is looked for.
     backlog: VecDeque<*const Completion>,
+    /// The number of the first place; a completion knows its own.
+    first_place: u64,
+    /// Those in the backlog that were not withdrawn.
+    queued: usize,
     again: Vec<(Instant, *const Completion)>,
     /// Cancels whose cqe has not come: they have a part of the completion queue to themselves.
     pub(super) in_flight: u32,
@@ -26,16 +32,29 @@ impl Cancels {
     /// Remembers that this op is to be cancelled. Asking twice is asking once.
     pub(super) fn want(&mut self, completion: &Completion) {
         if completion.state() == OpState::InFlight && completion.cancel.get() == CancelState::No {
-            completion.cancel.set(CancelState::Queued);
-            self.backlog.push_back(completion);
+            self.queue(completion);
         }
+    }
+
+    fn queue(&mut self, completion: &Completion) {
+        completion.cancel.set(CancelState::Queued);
+        completion.cancel_place.set(self.first_place + self.backlog.len() as u64);
+        self.backlog.push_back(completion);
+        self.queued += 1;
+    }
+
+    fn unqueue(&mut self, completion: &Completion) {
+        let place = (completion.cancel_place.get() - self.first_place) as usize;
+        debug_assert!(std::ptr::eq(self.backlog[place], completion));
+        self.backlog[place] = std::ptr::null();
+        self.queued -= 1;
     }
 
     /// The op has ended: it is no longer asked for.
     pub(super) fn withdraw(&mut self, completion: &Completion) {
         match completion.cancel.get() {
             CancelState::No | CancelState::InFlight => return,
-            CancelState::Queued => self.backlog.retain(|&queued| !std::ptr::eq(queued, completion)),
+            CancelState::Queued => self.unqueue(completion),
             CancelState::Again => self.again.retain(|(_, waits)| !std::ptr::eq(*waits, completion)),
         }
         completion.cancel.set(CancelState::No);
@@ -43,12 +62,21 @@ impl Cancels {
 
     /// The next op to ask the kernel about.
     pub(super) fn next(&mut self) -> Option<*const Completion> {
-        self.backlog.pop_front()
+        loop {
+            let completion = self.backlog.pop_front()?;
+            self.first_place += 1;
+            if !completion.is_null() {
+                self.queued -= 1;
+                return Some(completion);
+            }
+        }
     }
 
     /// There was no room for what [`next`](Self::next) gave.
     pub(super) fn put_back(&mut self, completion: *const Completion) {
+        self.first_place -= 1;
         self.backlog.push_front(completion);
+        self.queued += 1;
     }
 
     /// Plans to ask again about an op that the kernel did not give up.
@@ -65,17 +93,14 @@ impl Cancels {
             return;
         }
         let now = Instant::now();
-        let backlog = &mut self.backlog;
-        self.again.retain(|&(at, completion)| {
-            if at > now {
-                return true;
-            }
+        let all = std::mem::take(&mut self.again);
+        let (due, later): (Vec<_>, _) = all.into_iter().partition(|&(at, _)| at <= now);
+        self.again = later;
+        for (_, completion) in due {
             // SAFETY: I1. The op's cqe has not come (else it would have been withdrawn), so its
             // frame still holds the completion.
-            unsafe { (*completion).cancel.set(CancelState::Queued) };
-            backlog.push_back(completion);
-            false
-        });
+            self.queue(unsafe { &*completion });
+        }
     }
 
     /// When [`take_due`](Self::take_due) has something to do.
@@ -84,16 +109,16 @@ impl Cancels {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.backlog.is_empty() && self.again.is_empty() && self.in_flight == 0
+        self.queued == 0 && self.again.is_empty() && self.in_flight == 0
     }
 
     /// Whether some wait to be asked for, or to be asked for again now.
     #[inline]
     pub(super) fn wants_enter(&self) -> bool {
-        !self.backlog.is_empty() || self.next_due().is_some_and(|due| due <= Instant::now())
+        self.queued > 0 || self.next_due().is_some_and(|due| due <= Instant::now())
     }
 
     pub(super) fn has_backlog(&self) -> bool {
-        !self.backlog.is_empty()
+        self.queued > 0
     }
 }

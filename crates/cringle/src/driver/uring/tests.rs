@@ -273,6 +273,26 @@ fn a_cancel_that_still_waits_when_its_op_ends_is_not_given_to_the_kernel() {
     rig.settle();
 }
 
+#[test]
+fn a_cancel_that_is_withdrawn_leaves_the_others_in_their_places() {
+    let many = 4 * setup::RESERVED_CQES as usize;
+    let mut rig = Rig::new(8, 8);
+    let (fed, mut writer) = io::pipe().unwrap();
+    let (reader, _writer) = io::pipe().unwrap();
+    let mut read = |fd| rig.read_of_peer(fd).unwrap();
+    let (ends, waits): (Vec<_>, Vec<_>) =
+        (0..many / 2).map(|_| (read(&fed), read(&reader))).unzip();
+    rig.enter(Wait::No);
+    (0..many).for_each(|frame| rig.cancel(frame));
+    // Some of them are given to the kernel; then ops end whose cancels are still behind those.
+    rig.enter(Wait::No);
+    writer.write_all(&vec![0; many]).unwrap();
+    rig.settle();
+    assert!(waits.iter().all(|&read| means_cancelled(rig.result(read))));
+    let ended = ends.iter().filter(|&&read| rig.result(read) == 1).count();
+    assert!(ended > 0, "none of them could be withdrawn");
+}
+
 /// What the kernel answers while one of its threads is about to run the op, which then stays armed.
 #[test]
 fn a_cancel_that_was_not_answered_by_0_is_asked_again() {

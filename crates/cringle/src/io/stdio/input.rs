@@ -33,8 +33,9 @@ pub struct StdinLock<'a>(MutexGuard<'a, BufReader<Raw>>);
 ///
 /// # Cancellation
 ///
-/// A wait for input is given up with an error; no byte is lost to it. A cancelled fiber that waits for
-/// the lock unwinds.
+/// A wait for input is given up with an error; no byte is lost to it, but the beginning of a line that
+/// [`lines`](Stdin::lines) had not returned yet ([`read_line`](Stdin::read_line) leaves it in its buffer). A
+/// cancelled fiber that waits for the lock unwinds.
 pub fn stdin() -> Stdin {
     Stdin(())
 }

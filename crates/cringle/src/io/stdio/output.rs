@@ -2,27 +2,29 @@
 
 use super::raw::{self, Raw};
 use crate::sync::reentrant::{ReentrantGuard, ReentrantLock};
-use std::cell::{RefCell, RefMut};
+use crate::sync::{Mutex, MutexGuard};
 use std::fmt;
 use std::io::{self, IoSlice, LineWriter, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::process::Stdio;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, PoisonError};
 
-type Shared<W> = ReentrantLock<RefCell<W>>;
+/// The holder of the outer lock may be several fibers: its local children, that were lent a guard. One of
+/// them writes at a time.
+type Shared<W> = ReentrantLock<Mutex<W>>;
 
 static OUT: LazyLock<Shared<LineWriter<Raw>>> = LazyLock::new(|| {
     // SAFETY: the function takes nothing, and never unwinds.
     unsafe { libc::atexit(flush_at_exit) };
-    ReentrantLock::new(RefCell::new(LineWriter::new(raw::STDOUT)))
+    ReentrantLock::new(Mutex::new(LineWriter::new(raw::STDOUT)))
 });
-static ERR: LazyLock<Shared<Raw>> = LazyLock::new(|| ReentrantLock::new(RefCell::new(raw::STDERR)));
+static ERR: LazyLock<Shared<Raw>> = LazyLock::new(|| ReentrantLock::new(Mutex::new(raw::STDERR)));
 
 /// A line that was begun is written when the process ends, as std does. An error has nobody to be told.
 extern "C" fn flush_at_exit() {
     raw::end();
     OUT.at_exit(|out| {
-        if let Ok(mut out) = out.try_borrow_mut() {
+        if let Ok(mut out) = out.try_lock() {
             let _ = out.flush();
         }
     });
@@ -34,7 +36,7 @@ extern "C" fn flush_at_exit() {
 pub struct Stdout(());
 
 /// Standard output, locked until this is dropped. It stays with its fiber.
-pub struct StdoutLock<'a>(ReentrantGuard<'a, RefCell<LineWriter<Raw>>>);
+pub struct StdoutLock<'a>(ReentrantGuard<'a, Mutex<LineWriter<Raw>>>);
 
 /// The process's standard error, as `std::io::Stderr`: unbuffered, behind a lock that its holder may take
 /// again.
@@ -42,7 +44,7 @@ pub struct StdoutLock<'a>(ReentrantGuard<'a, RefCell<LineWriter<Raw>>>);
 pub struct Stderr(());
 
 /// Standard error, locked until this is dropped. It stays with its fiber.
-pub struct StderrLock<'a>(ReentrantGuard<'a, RefCell<Raw>>);
+pub struct StderrLock<'a>(ReentrantGuard<'a, Mutex<Raw>>);
 
 /// The process's standard output. Where the other end of a pipe reads slowly, only the calling fiber
 /// waits; `println!` would keep all of its worker waiting.
@@ -97,14 +99,14 @@ impl Stderr {
 }
 
 impl StdoutLock<'_> {
-    fn writer(&self) -> RefMut<'_, impl Write> {
-        self.0.borrow_mut()
+    fn writer(&self) -> MutexGuard<'_, LineWriter<Raw>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl StderrLock<'_> {
-    fn writer(&self) -> RefMut<'_, impl Write> {
-        self.0.borrow_mut()
+    fn writer(&self) -> MutexGuard<'_, Raw> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,6 +4,7 @@ use super::Stopper;
 use super::served::{Counts, count};
 use crate::cancel;
 use crate::fiber::{self, Scope};
+use crate::io::{Interest, ready};
 use crate::net::{SocketAddr, TcpListener, TcpStream};
 use crate::runtime::cancelled::Cancelled;
 use crate::sync::{Permit, Semaphore};
@@ -53,6 +54,10 @@ where
         listener: &TcpListener,
         connections: &'scope Scope<'scope, '_>,
     ) -> io::Result<()> {
+        if self.stopper.is_stopped() {
+            // Who has come already would be quicker than the cancel.
+            return cancel::check();
+        }
         let end = fiber::scope(|accepting| {
             accepting.spawn_daemon_local(|| {
                 if self.stopper.wait().is_ok() {
@@ -75,9 +80,9 @@ where
     ) -> io::Result<()> {
         let mut pause = FIRST_PAUSE;
         loop {
-            let permit = self.limit.map(Semaphore::acquire_cancellable).transpose()?;
-            let accepted = listener.accept();
-            let started = accepted.and_then(|(stream, peer)| {
+            let started = listener.accept().and_then(|(stream, peer)| {
+                // Not before: a worker to which nobody comes would keep it from one to which many do.
+                let permit = self.limit.map(Semaphore::acquire_cancellable).transpose()?;
                 fiber::Builder::new()
                     .spawn_scoped_local(connections, move || self.handle(stream, peer, permit))
                     .map(drop)
@@ -86,6 +91,10 @@ where
                 Ok(()) => pause = FIRST_PAUSE,
                 Err(e) if ends_accepting(&e) => return Err(e),
                 Err(e) if is_of_one_connection(&e) => {}
+                // It was given to us as one that does not block, or has a timeout.
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    ready(listener, Interest::READABLE)?;
+                }
                 Err(_) => {
                     count(&self.counts.refused);
                     time::sleep(pause)?;
@@ -114,9 +123,10 @@ where
     }
 }
 
-/// The listener is none, or it is cancelled.
+/// The listener is none (a simulation has none that is served), or it is cancelled.
 fn ends_accepting(e: &io::Error) -> bool {
-    let broken = [libc::EBADF, libc::EINVAL, libc::ENOTSOCK, libc::EOPNOTSUPP, libc::EFAULT];
+    let broken =
+        [libc::EBADF, libc::EINVAL, libc::ENOTSOCK, libc::EOPNOTSUPP, libc::EFAULT, libc::ENOSYS];
     cancel::reason(e).is_some() || e.raw_os_error().is_some_and(|errno| broken.contains(&errno))
 }
 

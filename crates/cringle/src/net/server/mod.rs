@@ -104,7 +104,8 @@ impl Server {
         Server { source, max_connections: None, grace: DEFAULT_GRACE, stopper }
     }
 
-    /// Connections served at the same time, at most: others wait in the kernel. (Default: any number.)
+    /// Connections served at the same time, at most: others wait, most of them in the kernel. (Default: any
+    /// number.)
     pub fn max_connections(mut self, connections: usize) -> Server {
         self.max_connections = Some(connections.clamp(1, Semaphore::MAX_PERMITS));
         self
