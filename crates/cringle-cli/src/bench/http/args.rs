@@ -305,6 +305,12 @@ impl HttpArgs {
         if self.client != Client::Own && self.svg.is_some() {
             return bad("--svg needs the latency of each request, which --client own has".into());
         }
+        if self.client == Client::Wrk && self.requests.is_some() {
+            return bad("--client wrk runs for a time: use --seconds instead of --requests".into());
+        }
+        if self.client != Client::Own && self.target.is_some() {
+            return bad("--target is for the own client: ab and wrk need no help there".into());
+        }
         let ablations = self.ablations()?;
         if let Some(one) = ablations.iter().find(|one| !self.servers().contains(&one.server())) {
             let (name, server) = (one.name(), one.server().name());
@@ -330,4 +336,50 @@ fn distinct(all: &[usize]) -> Vec<usize> {
         }
     }
     distinct
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Bench, Cli, Command};
+    use clap::Parser;
+
+    fn http(arguments: &[&str]) -> HttpArgs {
+        let all = ["cringle", "bench", "http"].iter().chain(arguments);
+        match Cli::try_parse_from(all).unwrap_or_else(|error| panic!("{error}")).command {
+            Command::Bench(Bench::Http(args)) => *args,
+            _ => unreachable!("it is bench http"),
+        }
+    }
+
+    fn cell(connections: usize, keepalive: bool) -> Cell {
+        Cell { workers: 1, connections, keepalive }
+    }
+
+    #[test]
+    fn one_request_per_connection_is_measured_with_the_fewest() {
+        let cells = http(&["--connections", "500,50"]).cells();
+        assert_eq!(cells, [cell(500, true), cell(50, true), cell(50, false)]);
+        let cells = http(&["--connections", "500,50", "--no-keepalive"]).cells();
+        assert_eq!(cells, [cell(500, false), cell(50, false)]);
+        assert_eq!(http(&["--connections", "5", "--keepalive"]).cells(), [cell(5, true)]);
+    }
+
+    #[test]
+    fn a_server_of_one_thread_is_measured_with_one_worker() {
+        let args = http(&["--servers", "fibers,epoll,threads"]);
+        let names = |workers| {
+            let all = args.variants(workers).unwrap();
+            all.iter().map(|one| one.label()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(1), ["threads", "epoll", "fibers"]);
+        assert_eq!(names(2), ["fibers"]);
+    }
+
+    #[test]
+    fn an_ablated_server_stands_below_the_whole_one() {
+        let all = http(&["--ablate", "multishot"]).variants(2).unwrap();
+        let labels: Vec<_> = all.iter().map(|one| one.label()).collect();
+        assert_eq!(labels, ["tokio-mt", "uring", "uring without multishot", "fibers"]);
+    }
 }

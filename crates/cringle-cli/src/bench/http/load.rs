@@ -82,7 +82,7 @@ pub(super) fn drive<T>(
                     Some(quota) if !failed.load(Relaxed) => load.go(quota, &mut tally)?,
                     _ => {}
                 }
-                Ok(tally)
+                Ok((tally, load))
             }
         };
         let all: Vec<_> = (0..threads).map(|thread| s.spawn(worker(thread))).collect();
@@ -91,14 +91,15 @@ pub(super) fn drive<T>(
         let _ = quota.set(Quota::new(plan.extent));
         failed.fetch_or(begun.is_err(), Relaxed);
         gate.wait();
-        let results: Vec<io::Result<Tally>> = all
+        // The connections stay until the server's use was asked for: their end is work, too.
+        let results: Vec<io::Result<(Tally, Load<'_>)>> = all
             .into_iter()
             .map(|one| one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             .collect();
         ended(begun?)?;
         let mut sum = Tally::new();
         for result in results {
-            let tally = result?;
+            let (tally, _load) = result?;
             sum.requests += tally.requests;
             sum.errors += tally.errors;
             sum.latencies.merge(&tally.latencies);

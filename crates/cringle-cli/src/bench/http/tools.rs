@@ -47,11 +47,11 @@ pub(super) fn drive(
     let mut command = Command::new("taskset");
     command.args(["-c", &list.join(",")]);
     match client {
-        Client::Wrk => wrk(&mut command, cell, extent, cpus.len())?,
+        Client::Wrk => wrk(&mut command, cell, extent, cpus.len()),
         _ => ab(&mut command, cell, extent),
     }
     command.arg(format!("http://{addr}/"));
-    let output = interrupt_child(&mut command)?;
+    let output = output_of(&mut command)?;
     let said = match client {
         Client::Wrk => parse_wrk(&output),
         _ => parse_ab(&output),
@@ -62,7 +62,7 @@ pub(super) fn drive(
     })
 }
 
-fn interrupt_child(command: &mut Command) -> io::Result<String> {
+fn output_of(command: &mut Command) -> io::Result<String> {
     let output = interrupt::output_of(command)?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match output.status.success() {
@@ -73,16 +73,17 @@ fn interrupt_child(command: &mut Command) -> io::Result<String> {
     }
 }
 
-fn wrk(command: &mut Command, cell: &Cell, extent: Extent, threads: usize) -> io::Result<()> {
-    let Extent::Time(time) = extent else {
-        return Err(io::Error::other("wrk runs for a time: use --seconds"));
+fn wrk(command: &mut Command, cell: &Cell, extent: Extent, threads: usize) {
+    let seconds = match extent {
+        Extent::Time(time) => time.as_secs().max(1),
+        // It is refused before: wrk knows no number of requests.
+        Extent::Requests(_) => 1,
     };
     command.args(["wrk", "--latency", &format!("-t{}", threads.min(cell.connections))]);
-    command.args([format!("-c{}", cell.connections), format!("-d{}s", time.as_secs().max(1))]);
+    command.args([format!("-c{}", cell.connections), format!("-d{seconds}s")]);
     if !cell.keepalive {
         command.args(["-H", "Connection: close"]);
     }
-    Ok(())
 }
 
 fn ab(command: &mut Command, cell: &Cell, extent: Extent) {
