@@ -1,6 +1,7 @@
 //! The command line: what can be asked, and the help that teaches it.
 
 use crate::bench::cp::CpArgs;
+use crate::bench::http::HttpArgs;
 use crate::bench::job::Profile;
 use crate::bench::plan::Direction;
 use crate::bench::strategies::{ALL, Strategy};
@@ -65,6 +66,8 @@ pub(crate) enum Bench {
     Cp(Box<CpArgs>),
     /// Sum a file's or a connection's bytes, read by read: what a runtime costs where it cannot win.
     Sum(Box<SumArgs>),
+    /// Serve a small page in six ways, and compare what a request costs: threads, epoll, tokio, …
+    Http(Box<HttpArgs>),
 }
 
 const DISK_EXAMPLES: &str = "\

@@ -68,6 +68,7 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
                 Bench::Batch(args) => bench::batch::run(args, cli.verbose),
                 Bench::Cp(args) => bench::cp::run(args, cli.verbose),
                 Bench::Sum(args) => bench::sum::run(args, cli.verbose),
+                Bench::Http(args) => bench::http::run(args, cli.verbose),
             }
         }
         Command::Sim(args) => {

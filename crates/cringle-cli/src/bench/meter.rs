@@ -51,7 +51,7 @@ impl Meter {
     }
 }
 
-fn process_usage() -> Usage {
+pub(crate) fn process_usage() -> Usage {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the pointer is to a whole `rusage`, which the call only writes.
     let usage = unsafe {

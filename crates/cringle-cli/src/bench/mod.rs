@@ -6,6 +6,7 @@ mod content;
 pub(crate) mod cp;
 pub(crate) mod disk;
 pub(crate) mod file;
+pub(crate) mod http;
 pub(crate) mod job;
 pub(crate) mod latency;
 pub(crate) mod meter;

@@ -23,11 +23,16 @@ pub(crate) fn allowed() -> Vec<usize> {
 
 /// Ties the calling thread to one processor. Threads it starts inherit that.
 pub(crate) fn pin_to(cpu: usize) -> io::Result<()> {
+    tie_to(&[cpu])
+}
+
+/// Ties the calling thread to these. Threads it starts inherit that.
+pub(crate) fn tie_to(cpus: &[usize]) -> io::Result<()> {
     // SAFETY: an all-zero `cpu_set_t` is the empty set; `CPU_SET` ignores an index that is
     // too large; the set outlives the call, which only reads it.
     let result = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpu, &mut set);
+        cpus.iter().for_each(|&cpu| libc::CPU_SET(cpu, &mut set));
         libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }

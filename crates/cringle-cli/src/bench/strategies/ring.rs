@@ -1,6 +1,6 @@
 //! The bare ring: set-up with the best flags that this kernel takes.
 
-use io_uring::{IoUring, squeue};
+use io_uring::{IoUring, Submitter, squeue};
 use std::io;
 
 type Configure = fn(&mut io_uring::Builder);
@@ -57,4 +57,20 @@ fn explained(error: io::Error) -> io::Error {
         _ => return error,
     };
     io::Error::new(error.kind(), format!("no io_uring: {error}; {remedy}"))
+}
+
+/// Submits what is queued and waits for a completion.
+#[inline]
+pub(crate) fn wait_for_one(submitter: &Submitter<'_>) -> io::Result<()> {
+    loop {
+        match submitter.submit_and_wait(1) {
+            Ok(_) => return Ok(()),
+            Err(error) => match error.raw_os_error() {
+                // Some completions must be taken before more can be submitted.
+                Some(libc::EBUSY | libc::EAGAIN) => return Ok(()),
+                Some(libc::EINTR) => {}
+                _ => return Err(error),
+            },
+        }
+    }
 }

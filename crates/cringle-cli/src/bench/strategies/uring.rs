@@ -118,7 +118,7 @@ impl<'a> Loop<'a> {
                 break;
             }
             submissions.sync();
-            if let Err(error) = wait_for_one(&submitter) {
+            if let Err(error) = ring::wait_for_one(&submitter) {
                 // Operations that cannot be waited for may still write to their buffers:
                 // those must never be used for anything else.
                 std::mem::forget(self.area);
@@ -251,21 +251,5 @@ impl<'a> Loop<'a> {
         debug_assert!(slot < self.slots.len());
         // SAFETY: `area` has a block for each slot.
         unsafe { self.base.add(slot * self.job.plan.block) }
-    }
-}
-
-/// Submits what is queued and waits for a completion.
-#[inline]
-fn wait_for_one(submitter: &Submitter<'_>) -> io::Result<()> {
-    loop {
-        match submitter.submit_and_wait(1) {
-            Ok(_) => return Ok(()),
-            Err(error) => match error.raw_os_error() {
-                // Some completions must be taken before more can be submitted.
-                Some(libc::EBUSY | libc::EAGAIN) => return Ok(()),
-                Some(libc::EINTR) => {}
-                _ => return Err(error),
-            },
-        }
     }
 }

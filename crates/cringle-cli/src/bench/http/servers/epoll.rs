@@ -1,0 +1,110 @@
+//! `epoll`: readiness by hand. One thread, a table of connections, each registered once and told of
+//! every change; nothing is allocated but the table.
+
+use super::{Heads, READ_BYTES, Site};
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token};
+use std::io::{self, ErrorKind, Read, Write};
+
+const LISTENER: Token = Token(usize::MAX);
+
+struct Connection {
+    stream: TcpStream,
+    heads: Heads,
+    /// Answers that are not all sent, and how much of the first one is.
+    owed: usize,
+    sent: usize,
+}
+
+struct Table<'a> {
+    site: &'a Site,
+    poll: Poll,
+    connections: Vec<Option<Connection>>,
+    free: Vec<usize>,
+    buffer: [u8; READ_BYTES],
+}
+
+pub(super) fn run(listener: std::net::TcpListener, site: &Site) -> io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let mut listener = TcpListener::from_std(listener);
+    let poll = Poll::new()?;
+    poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+    let (connections, free) = (Vec::new(), Vec::new());
+    let mut table = Table { site, poll, connections, free, buffer: [0; READ_BYTES] };
+    let mut events = Events::with_capacity(1024);
+    loop {
+        match table.poll.poll(&mut events, None) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            polled => polled?,
+        }
+        for event in &events {
+            match event.token() {
+                LISTENER => table.accept_all(&listener)?,
+                // What was closed by an earlier event of this round has no connection.
+                Token(index) => table.go_on(index, event.is_read_closed()),
+            }
+        }
+    }
+}
+
+impl Table<'_> {
+    fn accept_all(&mut self, listener: &TcpListener) -> io::Result<()> {
+        loop {
+            let mut stream = match listener.accept() {
+                Ok((stream, _peer)) => stream,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            let index = self.free.pop().unwrap_or(self.connections.len());
+            let both = Interest::READABLE | Interest::WRITABLE;
+            self.poll.registry().register(&mut stream, Token(index), both)?;
+            let connection = Connection { stream, heads: Heads::default(), owed: 0, sent: 0 };
+            match self.connections.get_mut(index) {
+                Some(place) => *place = Some(connection),
+                None => self.connections.push(Some(connection)),
+            }
+        }
+    }
+
+    fn go_on(&mut self, index: usize, closed: bool) {
+        let Some(Some(connection)) = self.connections.get_mut(index) else { return };
+        // Whatever else a connection says, it has ended.
+        if !connection.converse(self.site, &mut self.buffer, closed).unwrap_or(false) {
+            self.connections[index] = None;
+            self.free.push(index);
+        }
+    }
+}
+
+impl Connection {
+    /// Does what can be done without waiting. Whether there will be more.
+    fn converse(&mut self, site: &Site, buffer: &mut [u8], closed: bool) -> io::Result<bool> {
+        loop {
+            while self.owed > 0 {
+                match self.stream.write(&site.response[self.sent..]) {
+                    Ok(count) => self.sent += count,
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(true),
+                    Err(error) => return Err(error),
+                }
+                if self.sent == site.response.len() {
+                    (self.owed, self.sent) = (self.owed - 1, 0);
+                    if site.close {
+                        return Ok(false);
+                    }
+                }
+            }
+            match self.stream.read(buffer) {
+                Ok(0) => return Ok(false),
+                Ok(count) => {
+                    self.owed = self.heads.count(&buffer[..count]);
+                    // A short read has emptied the socket: what comes next makes an event.
+                    if self.owed == 0 && count < buffer.len() && !closed {
+                        return Ok(true);
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(true),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The servers: the same answer in six ways.
+
+mod epoll;
+mod fibers;
+mod threads;
+mod tokio;
+mod uring;
+
+use super::args::{Ablation, Server, Variant};
+use super::site::{Heads, READ_BYTES, Site};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::thread;
+
+/// What a server is told.
+pub(super) struct Orders {
+    pub(super) variant: Variant,
+    pub(super) addr: SocketAddr,
+    pub(super) workers: usize,
+    /// It lives as long as the process.
+    pub(super) site: &'static Site,
+}
+
+/// Serves until the process ends; calls `ready` when it listens.
+pub(super) fn run(orders: &Orders, ready: &dyn Fn(SocketAddr)) -> io::Result<()> {
+    let without = |ablation| orders.variant.ablated == Some(ablation);
+    let site = orders.site;
+    match orders.variant.server {
+        Server::Threads => threads::run(listener(orders, ready)?, site),
+        Server::Epoll => epoll::run(listener(orders, ready)?, site),
+        Server::Tokio => tokio::run(listener(orders, ready)?, site, None),
+        Server::TokioMt => tokio::run(listener(orders, ready)?, site, Some(orders.workers)),
+        Server::Uring => {
+            let multishot = !without(Ablation::Multishot);
+            on_each(orders, ready, move |listener| uring::run(&listener, site, multishot))
+        }
+        Server::Fibers => fibers::run(orders, ready, without(Ablation::Defer)),
+    }
+}
+
+fn bind(addr: SocketAddr, shared: bool) -> io::Result<TcpListener> {
+    let listener = cringle::net::TcpListener::builder().reuse_port(shared).bind(addr);
+    listener.map(TcpListener::from)
+}
+
+fn listener(orders: &Orders, ready: &dyn Fn(SocketAddr)) -> io::Result<TcpListener> {
+    let listener = bind(orders.addr, false)?;
+    ready(listener.local_addr()?);
+    Ok(listener)
+}
+
+/// A thread for each worker, with a listener of its own.
+fn on_each(
+    orders: &Orders,
+    ready: &dyn Fn(SocketAddr),
+    work: impl Fn(TcpListener) -> io::Result<()> + Copy + Send,
+) -> io::Result<()> {
+    let first = bind(orders.addr, orders.workers > 1)?;
+    let addr = first.local_addr()?;
+    let others = (1..orders.workers).map(|_| bind(addr, true)).collect::<io::Result<Vec<_>>>()?;
+    thread::scope(|s| {
+        let spawn = |listener| s.spawn(move || fatal(work(listener)));
+        others.into_iter().map(spawn).for_each(drop);
+        ready(addr);
+        work(first)
+    })
+}
+
+/// A server of which a part has failed measures nothing: the process ends.
+fn fatal(result: io::Result<()>) {
+    if let Err(error) = result {
+        crate::report::complain(&format!("cringle: {error}"));
+        std::process::exit(i32::from(crate::failure::FAILED));
+    }
+}
+
+/// What `threads` and `fibers` have in common: everything. Only the types differ.
+#[inline]
+fn converse(mut stream: impl Read + Write, site: &Site) -> io::Result<()> {
+    let (mut buffer, mut heads) = ([0; READ_BYTES], Heads::default());
+    loop {
+        let count = stream.read(&mut buffer)?;
+        if count == 0 {
+            return Ok(());
+        }
+        for _ in 0..heads.count(&buffer[..count]) {
+            stream.write_all(&site.response)?;
+            if site.close {
+                return Ok(());
+            }
+        }
+    }
+}

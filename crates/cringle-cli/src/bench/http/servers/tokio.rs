@@ -1,0 +1,49 @@
+//! `tokio` and `tokio-mt`: a task for each connection.
+
+use super::{Heads, READ_BYTES, Site};
+use std::io;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Builder;
+
+/// On so many threads, or on this one.
+pub(super) fn run(
+    listener: std::net::TcpListener,
+    site: &'static Site,
+    threads: Option<usize>,
+) -> io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let runtime = match threads {
+        None => Builder::new_current_thread().enable_io().build()?,
+        Some(threads) => Builder::new_multi_thread().worker_threads(threads).enable_io().build()?,
+    };
+    let accept = async move {
+        let listener = TcpListener::from_std(listener)?;
+        loop {
+            let (stream, _peer) = listener.accept().await?;
+            // The end of a connection, however it comes, is that of its task.
+            tokio::spawn(converse(stream, site));
+        }
+    };
+    match threads {
+        None => runtime.block_on(accept),
+        // As a task: what `block_on` is given runs on no worker.
+        Some(_) => runtime.block_on(async { tokio::spawn(accept).await })?,
+    }
+}
+
+async fn converse(mut stream: TcpStream, site: &Site) -> io::Result<()> {
+    let (mut buffer, mut heads) = ([0; READ_BYTES], Heads::default());
+    loop {
+        let count = stream.read(&mut buffer).await?;
+        if count == 0 {
+            return Ok(());
+        }
+        for _ in 0..heads.count(&buffer[..count]) {
+            stream.write_all(&site.response).await?;
+            if site.close {
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! `cringle bench http` as a user runs it.
+
+mod common;
+
+use common::*;
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const SERVERS: [&str; 6] = ["threads", "epoll", "tokio", "tokio-mt", "uring", "fibers"];
+
+fn http(place: &Path, arguments: &[&str]) -> Command {
+    let mut command = cringle(place);
+    command.args(["bench", "http"]).args(arguments);
+    command
+}
+
+fn small(place: &Path, arguments: &[&str]) -> Command {
+    let mut command = http(place, &["--repeat", "2", "--requests", "300"]);
+    if !arguments.contains(&"--connections") {
+        command.args(["--connections", "3,20"]);
+    }
+    command.args(arguments);
+    command
+}
+
+fn named<'r>(report: &'r Value, server: &str) -> Vec<&'r Value> {
+    runs(report).iter().filter(|run| run["server"] == server).collect()
+}
+
+#[test]
+fn every_server_answers_every_request() {
+    let place = place("http-all");
+    let report = json(&mut small(&place, &[]));
+    assert_eq!((&report["schema"], &report["benchmark"]), (&1.into(), &"http".into()));
+    // Keep-alive with 3 and with 20 connections, and one request per connection with 3.
+    assert_eq!(runs(&report).len(), SERVERS.len() * 3 * 2);
+    for server in SERVERS {
+        let runs = named(&report, server);
+        assert_eq!(runs.len(), 6, "{server}");
+        for run in &runs {
+            assert_eq!((&run["errors"], &run["requests"]), (&0.into(), &300.into()), "{run}");
+            assert_eq!(run["workers"], 1);
+            assert!(run["cpu_us_per_request"].as_f64().unwrap() > 0.0, "{run}");
+            assert!(run["context_switches_per_request"].as_f64().unwrap() >= 0.0, "{run}");
+            let [p50, p99, p999] =
+                ["p50_us", "p99_us", "p999_us"].map(|field| run[field].as_f64().unwrap());
+            assert!(0.0 < p50 && p50 <= p99 && p99 <= p999, "{run}");
+        }
+        let closing = |run: &&&Value| run["keepalive"] == false && run["connections"] == 3;
+        assert_eq!(runs.iter().filter(closing).count(), 2, "{server}");
+    }
+    for median in report["medians"].as_array().unwrap() {
+        assert!(median["ratios"]["cpu_to_uring"].as_f64().unwrap() > 0.0, "{median}");
+    }
+}
+
+#[test]
+fn system_calls_are_counted_or_it_is_said_why_not() {
+    let place = place("http-calls");
+    let arguments = ["--servers", "threads,uring", "--keepalive", "--connections", "20"];
+    let report = json(&mut small(&place, &arguments));
+    let calls = |n: usize| report["medians"][n]["syscalls_per_request"].as_f64();
+    match (calls(0), calls(1)) {
+        // A thread reads and writes for each request, and its start and end are not counted; a round of
+        // the ring is for many.
+        (Some(threads), Some(uring)) => {
+            assert!((2.0..2.5).contains(&threads) && uring < threads, "{threads} {uring}");
+        }
+        (None, None) => assert!(notes(&report).contains("system calls are not counted")),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn workers_share_the_connections() {
+    let place = place("http-workers");
+    let servers = ["--servers", "epoll,uring,fibers,tokio-mt", "--workers", "1,2"];
+    let report = json(small(&place, &servers).args(["--svg", "drawn", "--no-keepalive"]));
+    let of_two = |run: &&Value| run["workers"] == 2;
+    for (server, expected) in [("epoll", 0), ("uring", 4), ("fibers", 4), ("tokio-mt", 4)] {
+        let runs = named(&report, server);
+        assert_eq!(runs.iter().copied().filter(of_two).count(), expected, "{server}");
+        assert!(runs.iter().all(|run| run["errors"] == 0 && run["keepalive"] == false));
+    }
+    for name in ["latency-closing-3-workers-2", "workers-closing-20", "latency-closing-3-fibers"] {
+        let drawing = std::fs::read_to_string(place.join(format!("drawn/{name}.svg"))).unwrap();
+        assert!(drawing.starts_with("<svg") && drawing.trim_end().ends_with("</svg>"), "{name}");
+        assert!(drawing.contains("<polyline"), "{name} has no line");
+    }
+}
+
+#[test]
+fn a_feature_is_left_out_by_name() {
+    let place = place("http-ablate");
+    let arguments = ["--servers", "uring,fibers", "--ablate", "multishot,defer"];
+    let load = ["--no-keepalive", "--connections", "5"];
+    let report = json(&mut small(&place, &[&arguments[..], &load].concat()));
+    for label in ["uring", "uring without multishot", "fibers", "fibers without defer"] {
+        let runs = named(&report, label);
+        assert!(runs.len() == 2 && runs.iter().all(|run| run["errors"] == 0), "{label}");
+    }
+}
+
+#[test]
+fn pages_of_any_size_arrive_whole() {
+    let place = place("http-pages");
+    for bytes in ["0", "1", "1m"] {
+        let arguments = ["--response-bytes", bytes, "--requests", "10", "--connections", "2"];
+        let report = json(&mut http(&place, &[&arguments[..], &["--repeat", "1"]].concat()));
+        assert!(runs(&report).iter().all(|run| run["errors"] == 0), "{bytes}");
+    }
+}
+
+/// One that listens by itself, as on another machine.
+struct Listening {
+    child: std::process::Child,
+    addr: String,
+}
+
+impl Listening {
+    fn start(place: &Path, server: &str) -> Listening {
+        let arguments = ["--listen", "127.0.0.1:0", "--servers", server];
+        let mut child = http(place, &arguments).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        let addr = line.split_once("listens at ").and_then(|(_, rest)| rest.split_once(';'));
+        Listening { addr: addr.unwrap_or_else(|| panic!("{line}")).0.into(), child }
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+#[test]
+fn the_two_sides_may_be_started_apart() {
+    let place = place("http-apart");
+    for server in SERVERS {
+        let listening = Listening::start(&place, server);
+        let report = json(&mut small(&place, &["--target", &listening.addr, "--keepalive"]));
+        let runs = named(&report, "target");
+        assert_eq!(runs.len(), 4, "{server}");
+        assert!(runs.iter().all(|run| run["errors"] == 0 && run["cpu_us_per_request"].is_null()));
+    }
+}
+
+#[test]
+fn requests_may_come_together_or_in_pieces() {
+    let place = place("http-pieces");
+    let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    for server in SERVERS {
+        let listening = Listening::start(&place, server);
+        let mut stream = TcpStream::connect(&listening.addr).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.write_all(&request.repeat(3)).unwrap();
+        request.iter().for_each(|byte| stream.write_all(&[*byte]).unwrap());
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut answers = String::new();
+        stream.read_to_string(&mut answers).unwrap();
+        assert_eq!(answers.matches("200 OK").count(), 4, "{server}");
+    }
+}
+
+#[test]
+fn a_table_compares_with_the_bare_ring() {
+    let place = place("http-table");
+    let output = small(&place, &["--servers", "uring,fibers"]).output().unwrap();
+    let (out, err) = texts(&output);
+    assert!(output.status.success(), "{err}");
+    assert!(out.contains("with the bare ring") && out.contains("with fibers"), "{out}");
+    assert!(!out.contains("tokio"));
+}
+
+#[test]
+fn a_wrong_answer_is_no_result() {
+    let place = place("http-wrong");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap().to_string();
+    // As many as the load has connections; it gives up at the first answer.
+    let server = std::thread::spawn(move || {
+        for stream in listener.incoming().take(1) {
+            let mut stream = stream.unwrap();
+            stream.read_exact(&mut [0; 8]).unwrap();
+            stream.write_all(b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n").unwrap();
+        }
+    });
+    let arguments = ["--target", &addr, "--connections", "1", "--keepalive"];
+    let output = http(&place, &arguments).output().unwrap();
+    server.join().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(texts(&output).1.contains("target"), "{}", texts(&output).1);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let place = place("http-refused");
+    for (arguments, status, word) in [
+        (&["--servers", "apache"][..], 2, "apache"),
+        (&["--connections", "0"], 2, "--connections"),
+        (&["--workers", "0"], 2, "--workers"),
+        (&["--servers", "epoll", "--workers", "2"], 2, "--workers 2"),
+        (&["--requests", "0"], 2, "--requests"),
+        (&["--requests", "5", "--seconds", "1"], 2, "--seconds"),
+        (&["--seconds", "0"], 2, "--seconds"),
+        (&["--repeat", "0"], 2, "--repeat"),
+        (&["--keepalive", "--no-keepalive"], 2, "--no-keepalive"),
+        (&["--response-bytes", "1g"], 2, "--response-bytes"),
+        (&["--ablate", "sqpoll"], 2, "sqpoll"),
+        (&["--ablate", "fixed"], 2, "fixed"),
+        (&["--ablate", "bufring"], 2, "bufring"),
+        (&["--ablate", "luck"], 2, "no such feature"),
+        (&["--servers", "fibers", "--ablate", "multishot"], 2, "uring"),
+        (&["--listen", "127.0.0.1:0"], 2, "--servers"),
+        (&["--listen", "nowhere", "--servers", "fibers"], 2, "nowhere"),
+        (&["--listen", "127.0.0.1:0", "--target", "127.0.0.1:1"], 2, "--target"),
+        (&["--target", "127.0.0.1:1", "--servers", "fibers"], 2, "--servers"),
+        (&["--target", "127.0.0.1:1"], 1, "refused"),
+        (&["--client", "wrk", "--svg", "drawn"], 2, "--svg"),
+        (&["--client", "wrk", "--requests", "5"], 2, "--seconds"),
+        (&["--client", "ab", "--target", "127.0.0.1:1"], 2, "--target"),
+        (&["--svg", "/proc/nothing"], 1, "/proc/nothing"),
+    ] {
+        let output = http(&place, arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(status), "{arguments:?}: {}", texts(&output).1);
+        assert!(texts(&output).1.contains(word), "{arguments:?}: {}", texts(&output).1);
+    }
+}
+
+#[test]
+fn a_limit_of_open_files_is_named() {
+    let place = place("http-limit");
+    // Without the right to raise the limit, which root has.
+    let script = "ulimit -n 100; exec \"$0\" bench http --connections 3000 --requests 1";
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set=-sys_resource", "--inh-caps=-sys_resource", "sh", "-c", script]);
+    let output = command.arg(env!("CARGO_BIN_EXE_cringle")).current_dir(&place).output();
+    let Ok(output) = output else { return eprintln!("skipped: there is no setpriv") };
+    let (_, err) = texts(&output);
+    if err.starts_with("setpriv") {
+        return eprintln!("skipped: {err}");
+    }
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    assert!(err.contains("3000 connections") && err.contains("ulimit -n"), "{err}");
+}

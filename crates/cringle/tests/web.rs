@@ -1,0 +1,328 @@
+//! The web server of `examples/`, by peers that are good, odd and slow.
+
+mod disk;
+
+#[path = "../examples/web.rs"]
+mod web;
+
+use cringle::net::{Served, Stopper};
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::Command;
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use web::Limits;
+
+/// A server that runs until this is dropped.
+struct Running {
+    addr: SocketAddr,
+    stopper: Stopper,
+    thread: Option<JoinHandle<std::io::Result<Served>>>,
+    _files: tempfile::TempDir,
+}
+
+impl Running {
+    fn start(limits: Limits) -> Running {
+        let files = disk::directory();
+        fill(files.path());
+        let site = files.path().join("site");
+        let (tell, told) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            web::run(&site, "127.0.0.1:0", limits, |addr, stopper| {
+                tell.send((addr, stopper)).unwrap()
+            })
+        });
+        let (addr, stopper) = told.recv().unwrap();
+        Running { addr, stopper, thread: Some(thread), _files: files }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.addr).unwrap();
+        // A server that hangs fails the test, and does not stop it.
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream
+    }
+
+    /// What comes for these bytes, until the server ends the connection or there is no more to say.
+    fn exchange(&self, bytes: &[u8]) -> String {
+        let mut stream = self.connect();
+        stream.write_all(bytes).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        rest(&mut stream)
+    }
+
+    fn get(&self, path: &str) -> String {
+        self.exchange(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes())
+    }
+
+    fn stop(mut self) -> Served {
+        self.stopper.stop();
+        self.thread.take().unwrap().join().unwrap().unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stopper.stop();
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            assert!(thread::panicking() || matches!(ended, Ok(Ok(_))), "{ended:?}");
+        }
+    }
+}
+
+fn fill(directory: &Path) {
+    let site = directory.join("site");
+    std::fs::create_dir_all(site.join("below")).unwrap();
+    std::fs::write(directory.join("secret"), "not for you").unwrap();
+    std::fs::write(site.join("index.html"), "<p>home").unwrap();
+    std::fs::write(site.join("a file"), "with a blank").unwrap();
+    std::fs::write(site.join("large"), large()).unwrap();
+    std::os::unix::fs::symlink("../secret", site.join("link")).unwrap();
+    std::os::unix::fs::symlink("loop", site.join("loop")).unwrap();
+    assert!(Command::new("mkfifo").arg(site.join("pipe")).status().unwrap().success());
+}
+
+fn large() -> Vec<u8> {
+    disk::pattern(3_000_001)
+}
+
+fn rest(stream: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn statuses(text: &str) -> Vec<u16> {
+    let after = |part: &str| part[..3].parse().unwrap();
+    text.split("HTTP/1.1 ").skip(1).map(after).collect()
+}
+
+/// Patient, but not for long where it is the server that waits.
+fn quick() -> Limits {
+    Limits { request: Duration::from_millis(300), ..Limits::default() }
+}
+
+#[test]
+fn files_are_given_and_nothing_else() {
+    let server = Running::start(Limits::default());
+    assert!(server.get("/").ends_with("\r\n\r\n<p>home"));
+    assert!(server.get("/?query").ends_with("\r\n\r\n<p>home"));
+    assert!(server.get("/a%20file").ends_with("with a blank"));
+    for path in [
+        "/nothing",
+        "/below",
+        "/pipe",
+        "/loop",
+        "/link",
+        "/../secret",
+        "/%2e%2e/secret",
+        "//etc/passwd/x",
+    ] {
+        let answer = server.get(path);
+        assert_eq!(statuses(&answer), [404], "{path}: {answer}");
+        assert!(!answer.contains("not for you"));
+    }
+    for path in ["/%zz", "/%", "/a%00b", "nothing"] {
+        assert_eq!(statuses(&server.get(path)), [400], "{path}");
+    }
+    let mut stream = server.connect();
+    stream.write_all(b"GET /large HTTP/1.0\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    assert!(answer.ends_with(&large()) && answer.starts_with(b"HTTP/1.1 200 OK\r\n"));
+}
+
+#[test]
+fn head_is_get_without_the_body_and_other_methods_are_refused() {
+    let server = Running::start(Limits::default());
+    let answer =
+        server.exchange(b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\nHEAD /no HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(statuses(&answer), [200, 404]);
+    assert!(answer.contains("Content-Length: 7") && !answer.contains("home"), "{answer}");
+    let answer = server.exchange(b"DELETE / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(statuses(&answer) == [405] && answer.contains("Allow: GET, HEAD"), "{answer}");
+}
+
+#[test]
+fn requests_may_come_together_or_byte_by_byte() {
+    let server = Running::start(Limits::default());
+    let all = b"GET / HTTP/1.1\r\nHost: a\r\n\r\nPOST /length HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n\
+        12345GET /nothing HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\nConnection: Close\r\n\r\nGET / ";
+    let expected = [200, 200, 404, 200];
+    assert_eq!(statuses(&server.exchange(all)), expected);
+    let mut stream = server.connect();
+    stream.set_nodelay(true).unwrap();
+    let end = all.len() - b"GET / ".len();
+    all[..end].iter().for_each(|byte| stream.write_all(&[*byte]).unwrap());
+    assert_eq!(statuses(&rest(&mut stream)), expected);
+}
+
+#[test]
+fn a_connection_lasts_as_long_as_both_want() {
+    let server = Running::start(Limits::default());
+    for (head, lasts) in [
+        ("GET / HTTP/1.1\r\nHost: a\r\n\r\n", true),
+        ("GET / HTTP/1.1\r\nHost: a\r\nConnection: foo, close\r\n\r\n", false),
+        ("GET / HTTP/1.0\r\n\r\n", false),
+        ("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", true),
+    ] {
+        let answers = statuses(&server.exchange(head.repeat(2).as_bytes()));
+        assert_eq!(answers.len(), if lasts { 2 } else { 1 }, "{head}");
+    }
+}
+
+#[test]
+fn chunks_are_one_body() {
+    let server = Running::start(Limits::default());
+    let post = |body: &str| {
+        let head = "POST /length HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+        server.exchange(format!("{head}{body}GET / HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes())
+    };
+    let answer = post("3\r\nabc\r\nA;name=value\r\n0123456789\r\n0\r\nTrailer: x\r\n\r\n");
+    assert!(answer.contains("\r\n\r\n13HTTP/1.1 200") && answer.ends_with("home"), "{answer}");
+    for wrong in ["x\r\n", "3\r\nabcd\r\n", "-1\r\n", "fffffffffffffffff\r\n"] {
+        assert_eq!(statuses(&post(wrong)), [400], "{wrong}");
+    }
+}
+
+#[test]
+fn a_body_is_asked_for_where_that_is_expected() {
+    let server = Running::start(Limits::default());
+    let mut stream = server.connect();
+    let head =
+        "POST /length HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut go = [0; b"HTTP/1.1 100 Continue\r\n\r\n".len()];
+    stream.read_exact(&mut go).unwrap();
+    assert!(go.starts_with(b"HTTP/1.1 100 "));
+    stream.write_all(b"four").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    assert!(rest(&mut stream).ends_with("\r\n\r\n4"));
+    // One that is refused is not asked for.
+    let head = head.replace("Content-Length: 4", "Content-Length: 9999999");
+    assert_eq!(statuses(&server.exchange(head.as_bytes())), [413]);
+}
+
+#[test]
+fn what_could_be_read_in_two_ways_is_refused() {
+    let server = Running::start(Limits::default());
+    for headers in [
+        "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n",
+        "Content-Length: 3\r\nContent-Length: 4\r\n",
+        "Content-Length: +3\r\n",
+        "Content-Length: 99999999999999999999\r\n",
+        "Transfer-Encoding: gzip, chunked\r\n",
+        "Host: b\r\n",
+        "Na me: x\r\n",
+    ] {
+        let answer = server
+            .exchange(format!("POST /length HTTP/1.1\r\nHost: a\r\n{headers}\r\nabc").as_bytes());
+        assert_eq!(statuses(&answer), [400], "{headers}: {answer}");
+    }
+    for text in ["GET / HTTP/1.1\r\n\r\n", "hello\r\n\r\n", "\0\0\0\0", "GET / HTTP/3.0\r\n\r\n"] {
+        assert_eq!(statuses(&server.exchange(text.as_bytes())), [400], "{text:?}");
+    }
+}
+
+#[test]
+fn too_much_is_refused_and_the_answer_arrives() {
+    let server = Running::start(Limits { body_bytes: 1000, ..Limits::default() });
+    let long = format!("GET / HTTP/1.1\r\nHost: a\r\nLong: {}\r\n\r\n", "x".repeat(100_000));
+    assert_eq!(statuses(&server.exchange(long.as_bytes())), [431]);
+    let many = format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "a: b\r\n".repeat(100));
+    assert_eq!(statuses(&server.exchange(many.as_bytes())), [431]);
+    let body = |length: usize| {
+        let head = format!("POST /length HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
+        [head.into_bytes(), vec![b'x'; length]].concat()
+    };
+    assert_eq!(statuses(&server.exchange(&body(1000))), [200]);
+    assert_eq!(statuses(&server.exchange(&body(100_000))), [413]);
+    let chunk = format!("{:x}\r\n{}\r\n", 600, "x".repeat(600));
+    let head = "POST /length HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    assert_eq!(statuses(&server.exchange(format!("{head}{}", chunk.repeat(2)).as_bytes())), [413]);
+}
+
+#[test]
+fn who_is_slow_is_told_and_let_go() {
+    let server = Running::start(quick());
+    for begun in [
+        "G",
+        "GET / HTTP/1.1\r\nHost:",
+        "POST /length HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nabc",
+        "POST /length HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nab",
+    ] {
+        let mut stream = server.connect();
+        stream.write_all(begun.as_bytes()).unwrap();
+        assert_eq!(statuses(&rest(&mut stream)), [408], "{begun}");
+    }
+}
+
+#[test]
+fn who_says_nothing_is_let_go_without_a_word() {
+    let server = Running::start(Limits { idle: Duration::from_millis(50), ..quick() });
+    assert_eq!(rest(&mut server.connect()), "");
+    let mut stream = server.connect();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    assert_eq!(statuses(&rest(&mut stream)), [200]);
+}
+
+#[test]
+fn a_peer_that_goes_away_takes_nobody_with_it() {
+    let server = Running::start(Limits::default());
+    for bytes in [&b""[..], b"GET /", b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n"] {
+        server.connect().write_all(bytes).unwrap();
+    }
+    assert_eq!(statuses(&server.exchange(b"GET / HTT")), [400]);
+    assert_eq!(statuses(&server.get("/")), [200]);
+    let served = server.stop();
+    assert_eq!((served.connections, served.panicked), (5, 0), "{served:?}");
+}
+
+#[test]
+fn what_is_under_way_is_still_answered_after_a_stop() {
+    let server = Running::start(Limits::default());
+    let mut stream = server.connect();
+    stream.write_all(b"POST /length HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n").unwrap();
+    stream.read_exact(&mut [0; b"HTTP/1.1 100 Continue\r\n\r\n".len()]).unwrap();
+    let (addr, stopper) = (server.addr, server.stopper.clone());
+    stopper.stop();
+    // Once it takes no more connections, it has been told.
+    while TcpStream::connect(addr).is_ok() {
+        thread::yield_now();
+    }
+    stream.write_all(b"hi").unwrap();
+    let answer = rest(&mut stream);
+    assert!(answer.ends_with("\r\n\r\n2") && answer.contains("Connection: close"), "{answer}");
+    let served = server.stop();
+    assert_eq!((served.cut_off, served.failed), (0, 0), "{served:?}");
+}
+
+#[test]
+fn curl_is_content() {
+    let server = Running::start(Limits::default());
+    let url = format!("http://{}", server.addr);
+    let curl = |arguments: &[&str]| {
+        Command::new("curl").args(["-sS", "--max-time", "30"]).args(arguments).output()
+    };
+    let Ok(output) = curl(&[&format!("{url}/large"), &format!("{url}/")]) else {
+        return eprintln!("skipped: there is no curl");
+    };
+    assert!(output.status.success() && output.stdout == [large(), b"<p>home".to_vec()].concat());
+    let body = "x".repeat(5000);
+    for how in [&["-H", "Transfer-Encoding: chunked"][..], &["-H", "Expect: 100-continue"], &[]] {
+        let output = curl(&[how, &["-d", &body, &format!("{url}/length")]].concat()).unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "5000", "{how:?}");
+    }
+    let output = curl(&[
+        "-o",
+        "/dev/null",
+        "-w",
+        "%{http_code}",
+        "--path-as-is",
+        &format!("{url}/../secret"),
+    ]);
+    assert_eq!(output.unwrap().stdout, b"404");
+}
