@@ -1,5 +1,6 @@
 //! The command line: what can be asked, and the help that teaches it.
 
+use crate::bench::all::AllArgs;
 use crate::bench::cp::CpArgs;
 use crate::bench::job::Profile;
 use crate::bench::plan::Direction;
@@ -65,6 +66,8 @@ pub(crate) enum Bench {
     Cp(Box<CpArgs>),
     /// Sum a file's or a connection's bytes, read by read: what a runtime costs where it cannot win.
     Sum(Box<SumArgs>),
+    /// All of these in turn, with modest sizes: who wins here, by how much, and why.
+    All(AllArgs),
 }
 
 const DISK_EXAMPLES: &str = "\

@@ -68,6 +68,7 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
                 Bench::Batch(args) => bench::batch::run(args, cli.verbose),
                 Bench::Cp(args) => bench::cp::run(args, cli.verbose),
                 Bench::Sum(args) => bench::sum::run(args, cli.verbose),
+                Bench::All(args) => bench::all::run(args, cli.verbose),
             }
         }
         Command::Sim(args) => {
