@@ -108,6 +108,10 @@ mod pages {
     struct Hazards;
     #[doc = include_str!("../../../docs/structure.md")]
     struct Structure;
+    #[doc = include_str!("../../../docs/futures.md")]
+    struct Futures;
+    #[doc = include_str!("../../../docs/process.md")]
+    struct Process;
     #[cfg(feature = "sim")]
     #[doc = include_str!("../../../docs/simulation.md")]
     struct Simulation;
