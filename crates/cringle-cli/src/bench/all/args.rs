@@ -20,8 +20,8 @@ Questions:
   copies   many small files, and some large ones          bench cp
 
 Each is asked by the command that is shown, in a process of its own, with sizes that take about three
-minutes together and 3 GB of disk (less where fewer copy commands are installed: what is needed is
-found out before, and nothing begins where it is not free). The data is removed after each, also after
+minutes together, and 2 to 3 GB of disk, by how many copy commands are installed: what is needed is
+found out before, and nothing begins where it is not free. The data is removed after each, also after
 Ctrl-C. An experiment that fails is told, and the others still run.
 
 Exit status: 0 done, 1 an experiment failed, 2 wrong usage, 130 interrupted.";

@@ -47,7 +47,14 @@ fn try_run(experiment: &Experiment, args: &AllArgs) -> io::Result<Outcome> {
     interrupt::set_orderly(child.id());
     let (status, _) = wait(child.id() as libc::pid_t)?;
     let error = (!status.success()).then(|| why(status, &mut errors));
-    Ok(Outcome { report: read(&mut results)?, error })
+    Ok(match read(&mut results) {
+        Ok(None) => Outcome { report: None, error: error.or(Some("it left no results".into())) },
+        Ok(report) => Outcome { report, error },
+        Err(bad) => {
+            let text = || format!("its results cannot be read: {bad}");
+            Outcome { report: None, error: error.or_else(|| Some(text())) }
+        }
+    })
 }
 
 fn read(results: &mut File) -> io::Result<Option<Value>> {

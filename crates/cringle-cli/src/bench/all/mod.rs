@@ -58,21 +58,17 @@ pub(crate) fn run(args: &AllArgs, verbose: bool) -> Result<(), Failure> {
 }
 
 fn all(args: &AllArgs) -> Result<(), Failure> {
-    let chosen = experiments::chosen(args);
+    let (chosen, absent): (Vec<_>, Vec<_>) =
+        experiments::chosen(args).into_iter().partition(Experiment::exists);
     experiments::check_room(&chosen, args)?;
     let mut findings = Findings {
         machine: Machine::of(&Storage::under(&args.directory)?),
         quick: args.quick,
         done: Vec::new(),
-        notes: notes(args),
+        notes: notes(args, &absent),
     };
     let count = chosen.len();
     for (number, experiment) in chosen.into_iter().enumerate() {
-        if !experiment.exists() {
-            let command = experiment.words[0].as_str();
-            findings.notes.push(format!("left out: this build has no `bench {command}`"));
-            continue;
-        }
         announce(args, &format!("{} of {count}: {}", number + 1, experiment.command()))?;
         findings.done.push(perform(experiment, args));
         if interrupt::asked() {
@@ -83,8 +79,9 @@ fn all(args: &AllArgs) -> Result<(), Failure> {
     outcome(&findings)
 }
 
-fn notes(args: &AllArgs) -> Vec<String> {
-    let mut notes = Vec::new();
+fn notes(args: &AllArgs, absent: &[Experiment]) -> Vec<String> {
+    let of = |one: &Experiment| format!("left out: this build has no `bench {}`", one.words[0]);
+    let mut notes: Vec<String> = absent.iter().map(of).collect();
     if args.quick {
         notes.push("--quick: the sizes are too small for the figures to mean anything".into());
     }

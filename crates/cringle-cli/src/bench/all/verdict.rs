@@ -66,27 +66,28 @@ fn why(case: &Case, winner: &Line) -> String {
         return "Nobody else took part.".into();
     }
     let ratio = winner.rate() / other.rate();
-    let mut text = format!("{} does {} × {}", winner.name, figure(ratio), other.name);
+    let mut text = format!("`{}` does {} × `{}`", winner.name, figure(ratio), other.name);
     for fact in [limits(winner, other), cost(case, winner, other), switches(winner, other)] {
         text += &fact.unwrap_or_default();
     }
     text + "."
 }
 
-/// What each of them waits for.
+/// Which of them the processor limits. (Who keeps none busy waits: for the device, for a peer, or on a
+/// machine that is not idle for a processor.)
 fn limits(winner: &Line, other: &Line) -> Option<String> {
     let (mine, theirs) = (winner.busy?, other.busy?);
     let (w, o) = (&winner.name, &other.name);
     let busy = format!("{} and {} cores busy", figure(mine), figure(theirs));
     Some(match (mine >= BUSY, theirs >= BUSY) {
         (true, true) => format!(": both are limited by the processor ({busy})"),
-        (true, false) => format!(": {w} keeps a processor busy where {o} waits ({busy})"),
-        (false, true) => format!(": {o} is limited by the processor, {w} is not ({busy})"),
+        (true, false) => format!(": `{w}` keeps a processor busy, `{o}` does not ({busy})"),
+        (false, true) => format!(": `{o}` is limited by the processor, `{w}` is not ({busy})"),
         (false, false) => match (winner.in_flight, other.in_flight) {
             (Some(w), Some(o)) if w != o => {
-                format!(": both mostly wait ({busy}), with {w} and {o} in flight")
+                format!(": neither keeps a processor busy ({busy}), with {w} and {o} in flight")
             }
-            _ => format!(": both mostly wait ({busy})"),
+            _ => format!(": neither keeps a processor busy ({busy})"),
         },
     })
 }
@@ -147,7 +148,7 @@ mod tests {
         assert!(!verdict.overlap);
         let why = &verdict.why;
         assert!(
-            why.contains("uring keeps a processor busy where sync waits (0.95 and 0.10"),
+            why.contains("`uring` keeps a processor busy, `sync` does not (0.95 and 0.10"),
             "{why}"
         );
         assert!(why.contains("a read costs 2.00 µs of CPU, beside 8.00"), "{why}");
@@ -163,7 +164,10 @@ mod tests {
         .unwrap();
         assert_eq!(verdict.winner, "sync");
         assert!(verdict.overlap);
-        assert!(verdict.why.contains("sync does 1.01 × fibers: both are limited"), "{verdict:?}");
+        assert!(
+            verdict.why.contains("`sync` does 1.01 × `fibers`: both are limited"),
+            "{verdict:?}"
+        );
         assert!(verdict.why.contains("about the same CPU"), "{verdict:?}");
         assert!(!verdict.why.contains("switches"), "{verdict:?}");
     }
