@@ -1,5 +1,6 @@
 //! The command line: what can be asked, and the help that teaches it.
 
+use crate::bench::all::AllArgs;
 use crate::bench::cp::CpArgs;
 use crate::bench::http::HttpArgs;
 use crate::bench::job::Profile;
@@ -68,6 +69,8 @@ pub(crate) enum Bench {
     Sum(Box<SumArgs>),
     /// Serve a small page in six ways, and compare what a request costs: threads, epoll, tokio, …
     Http(Box<HttpArgs>),
+    /// All of these in turn, with modest sizes: who wins here, by how much, and why.
+    All(AllArgs),
 }
 
 const DISK_EXAMPLES: &str = "\

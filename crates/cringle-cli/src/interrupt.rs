@@ -12,8 +12,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const INTERRUPTED: i32 = crate::failure::INTERRUPTED as i32;
 
-/// The child that is running, negative if it is a process group; 0 when none is.
-static CHILD: Mutex<i32> = Mutex::new(0);
+/// The child that is running, negative if it is a process group, and the signal that ends it; the
+/// number is 0 when none is.
+static CHILD: Mutex<(i32, i32)> = Mutex::new((0, libc::SIGKILL));
 /// The first signal only kills the child and is left to [`asked`].
 static GENTLY: AtomicBool = AtomicBool::new(false);
 static ASKED: AtomicBool = AtomicBool::new(false);
@@ -35,23 +36,28 @@ pub(crate) fn asked() -> bool {
 /// signal's side sets `ASKED` and then reads `CHILD`, this one writes `CHILD` and then reads
 /// `ASKED`: one of them sees the other.)
 pub(crate) fn set_group(leader: u32) {
-    set_child(-(leader as i32));
+    set_child(-(leader as i32), libc::SIGKILL);
 }
 
-fn set_child(pid: i32) {
-    *child() = pid;
+/// The same for a child that has things to remove before it ends, as this process has: it is asked to.
+pub(crate) fn set_orderly(child: u32) {
+    set_child(child as i32, libc::SIGTERM);
+}
+
+fn set_child(pid: i32, signal: i32) {
+    *child() = (pid, signal);
     if asked() {
         kill_child();
     }
 }
 
-fn child() -> MutexGuard<'static, i32> {
+fn child() -> MutexGuard<'static, (i32, i32)> {
     CHILD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Call it before the child is reaped: afterwards its number may be another's.
 pub(crate) fn clear_child() {
-    *child() = 0;
+    child().0 = 0;
 }
 
 /// Starts to listen. Call it once, early. (Not by `signal::cancel_on`: most strategies are no fibers,
@@ -79,12 +85,13 @@ pub(crate) fn watch() -> io::Result<()> {
 }
 
 fn kill_child() {
-    let pid = child();
-    if *pid != 0 {
+    let child = child();
+    let (pid, signal) = *child;
+    if pid != 0 {
         // SAFETY: a plain system call. The number is our child's, or that of a group it leads:
         // it is stored after the child was made and cleared before it is reaped, for which it
         // takes the lock that is held here; so it cannot have been reused.
-        unsafe { libc::kill(*pid, libc::SIGKILL) };
+        unsafe { libc::kill(pid, signal) };
     }
 }
 
@@ -94,7 +101,7 @@ pub(crate) fn output_of(command: &mut Command) -> io::Result<Output> {
     use std::process::Stdio;
     let mut child: Child =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    set_child(child.id() as i32);
+    set_child(child.id() as i32, libc::SIGKILL);
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let (mut out, mut err) = (child.stdout.take(), child.stderr.take());
     // Both pipes are emptied at once: a child that fills one must not wait for the other.

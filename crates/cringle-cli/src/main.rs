@@ -69,6 +69,7 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
                 Bench::Cp(args) => bench::cp::run(args, cli.verbose),
                 Bench::Sum(args) => bench::sum::run(args, cli.verbose),
                 Bench::Http(args) => bench::http::run(args, cli.verbose),
+                Bench::All(args) => bench::all::run(args, cli.verbose),
             }
         }
         Command::Sim(args) => {

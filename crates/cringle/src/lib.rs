@@ -110,6 +110,10 @@ mod pages {
     struct Structure;
     #[doc = include_str!("../../../docs/net.md")]
     struct Net;
+    #[doc = include_str!("../../../docs/futures.md")]
+    struct Futures;
+    #[doc = include_str!("../../../docs/process.md")]
+    struct Process;
     #[cfg(feature = "sim")]
     #[doc = include_str!("../../../docs/simulation.md")]
     struct Simulation;

@@ -290,6 +290,48 @@ fn output_to_a_file_has_its_place_among_childrens() {
     });
 }
 
+/// Writes to a file whose cursor another process shares are one step for both: what the ring writes at
+/// the cursor is not.
+#[test]
+fn output_to_a_file_and_a_childs_at_the_same_time_lose_no_byte() {
+    const LINES: usize = 20_000;
+    const OURS: &str = "a strand of ours\n";
+    const THEIRS: &str = "a childs strand\n";
+    child::must_succeed("output_to_a_file_and_a_childs_at_the_same_time_lose_no_byte", || {
+        let directory = disk::directory();
+        let path = directory.path().join("file");
+        // Not to append: then the place of each write would be the end of the file, not the cursor.
+        let file = std::fs::File::create(&path).unwrap();
+        let replaced = Replaced::new(1, &file);
+        on_one_worker(|| {
+            let mut shell = cringle::process::Command::new("sh");
+            let script =
+                format!("i=0; while [ $i -lt {LINES} ]; do printf '{THEIRS}'; i=$((i+1)); done");
+            let mut child = shell.args(["-c", &script]).stdout(io::stdout()).spawn().unwrap();
+            fiber::scope(|s| {
+                // Somebody to share the worker with: alone, a fiber would make the plain call anyway.
+                s.spawn_daemon(|| {
+                    loop {
+                        fiber::yield_now();
+                    }
+                });
+                let mut written = 0;
+                while written < LINES || child.try_wait().unwrap().is_none() {
+                    io::stdout().write_all(OURS.as_bytes()).unwrap();
+                    written += 1;
+                }
+                assert!(child.wait().unwrap().success());
+                let bytes = (written * OURS.len() + LINES * THEIRS.len()) as u64;
+                assert_eq!(file.metadata().unwrap().len(), bytes);
+                let text = std::fs::read_to_string(&path).unwrap();
+                let count = |line: &str| text.split_inclusive('\n').filter(|l| *l == line).count();
+                assert_eq!((count(OURS), count(THEIRS)), (written, LINES));
+            });
+        });
+        drop(replaced);
+    });
+}
+
 #[test]
 fn a_line_that_was_begun_is_written_when_the_process_ends() {
     let test = "a_line_that_was_begun_is_written_when_the_process_ends";

@@ -1,5 +1,6 @@
 //! `cringle bench`: measurements that say what they measure.
 
+pub(crate) mod all;
 pub(crate) mod batch;
 mod checks;
 mod content;

@@ -41,7 +41,7 @@ pub(super) fn time(command: &mut Command, sync: Option<&File>) -> Result<Sample,
 
 /// Waits in two steps: until the child has ended, and then for its figures. Between them an
 /// interruption is told that the number is no longer ours.
-fn wait(pid: libc::pid_t) -> io::Result<(ExitStatus, libc::rusage)> {
+pub(in crate::bench) fn wait(pid: libc::pid_t) -> io::Result<(ExitStatus, libc::rusage)> {
     let mut ended = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
     let flags = libc::WEXITED | libc::WNOWAIT;
     // SAFETY: the pointer is to a whole `siginfo_t`, which the call only writes.
@@ -73,7 +73,8 @@ pub(super) fn sync_filesystem(file: &File) -> io::Result<()> {
     retried(|| unsafe { libc::syncfs(file.as_raw_fd()) })
 }
 
-fn why(status: ExitStatus, errors: &mut File) -> String {
+/// The status, and the first line that was said of it.
+pub(in crate::bench) fn why(status: ExitStatus, errors: &mut File) -> String {
     let mut text = Vec::new();
     let _ = errors.rewind().and_then(|()| errors.take(64 << 10).read_to_end(&mut text));
     let text = String::from_utf8_lossy(&text);

@@ -7,7 +7,7 @@
 //! the command ends, short of SIGKILL.
 
 mod check;
-mod child;
+pub(super) mod child;
 mod expect;
 mod plan;
 mod report;
@@ -92,6 +92,12 @@ pub(crate) fn run(args: &CpArgs, verbose: bool) -> Result<(), Failure> {
         true => Err(Failure::interrupted("interrupted; what was made is removed")),
         false => ended,
     }
+}
+
+/// Bytes that the trees and their copies take.
+pub(crate) fn room(args: &CpArgs) -> Result<u64, Failure> {
+    let tools = tools::chosen(args, &mut Notes::default())?;
+    Ok(workspace::needed(args, &run::blocks(args, &tools)).0)
 }
 
 fn benchmark(args: &CpArgs) -> Result<(), Failure> {

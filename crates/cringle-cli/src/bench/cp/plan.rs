@@ -68,6 +68,10 @@ pub(crate) struct CpArgs {
     #[arg(long, value_name = "N")]
     pub(crate) files: Option<u64>,
 
+    /// Only this part of the usual number of files: 10 is a tenth.
+    #[arg(long, default_value_t = 1, value_name = "N", conflicts_with = "files")]
+    pub(crate) part: u64,
+
     /// Bytes of each file [default: 4k in tree a, 1m in tree b].
     #[arg(long, value_parser = units::parse_size, value_name = "SIZE")]
     pub(crate) file_size: Option<u64>,
@@ -170,8 +174,8 @@ impl CpArgs {
     /// What clap cannot check alone.
     pub(crate) fn validate(&self) -> Result<(), Failure> {
         let bad = |text: &str| Err(Failure::usage(text));
-        if self.repeat == 0 || self.files == Some(0) {
-            return bad("--repeat and --files count from 1");
+        if self.repeat == 0 || self.files == Some(0) || self.part == 0 {
+            return bad("--repeat, --files and --part count from 1");
         }
         if self.files.is_some_and(|files| files > u64::from(u32::MAX)) {
             return bad("--files may be 4,294,967,295 at most");
@@ -200,7 +204,8 @@ impl CpArgs {
             Tree::A => (97_655, 4 << 10),
             Tree::B => (780, 1 << 20),
         };
-        Shape::new(self.files.unwrap_or(files), self.file_size.unwrap_or(bytes), self.seed)
+        let files = self.files.unwrap_or((files / self.part).max(1));
+        Shape::new(files, self.file_size.unwrap_or(bytes), self.seed)
     }
 
     pub(crate) fn rounds(&self) -> usize {

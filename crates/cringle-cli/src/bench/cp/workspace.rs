@@ -117,7 +117,7 @@ pub(super) fn check_room(args: &CpArgs, blocks: &[Block]) -> Result<(), Failure>
     }
 }
 
-fn needed(args: &CpArgs, blocks: &[Block]) -> (u64, u64) {
+pub(super) fn needed(args: &CpArgs, blocks: &[Block]) -> (u64, u64) {
     let (mut bytes, mut inodes) = (FIO_FILE, 0u64);
     for block in blocks {
         let shape = &block.cell.shape;

@@ -143,7 +143,7 @@ impl SumArgs {
         distinct(&self.cache)
     }
 
-    pub(super) fn sizes(&self) -> Vec<u64> {
+    pub(crate) fn sizes(&self) -> Vec<u64> {
         distinct(&self.sizes)
     }
 

@@ -1,0 +1,66 @@
+//! One experiment: a child process that is this program again, and the JSON that it leaves.
+
+use super::AllArgs;
+use super::experiments::Experiment;
+use crate::bench::cp::child::{wait, why};
+use crate::interrupt;
+use crate::report;
+use serde_json::Value;
+use std::fs::File;
+use std::io::{self, IsTerminal, Seek};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+/// What came of it. Both may be there: a tool of several failed.
+pub(super) struct Outcome {
+    pub(super) report: Option<Value>,
+    pub(super) error: Option<String>,
+}
+
+pub(super) fn run(experiment: &Experiment, args: &AllArgs) -> Outcome {
+    match try_run(experiment, args) {
+        Ok(outcome) => outcome,
+        Err(error) => Outcome { report: None, error: Some(format!("it cannot be run: {error}")) },
+    }
+}
+
+fn try_run(experiment: &Experiment, args: &AllArgs) -> io::Result<Outcome> {
+    // Without names: gone when this process is. The child opens ours.
+    let (mut results, mut errors) = (tempfile::tempfile()?, tempfile::tempfile()?);
+    let path = format!("/proc/{}/fd/{}", std::process::id(), results.as_raw_fd());
+    let shown = !args.quiet && io::stderr().is_terminal();
+    let color = if report::colored() { "always" } else { "never" };
+    let flags = ["--json", &path, "--color", color, "--quiet"];
+    let flags = if shown { &flags[..4] } else { &flags };
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(experiment.arguments(args, flags));
+    let tables = if args.quiet || report::is_stdout(args.json.as_deref()) {
+        Stdio::null()
+    } else {
+        Stdio::inherit()
+    };
+    let told = if shown { Stdio::inherit() } else { errors.try_clone()?.into() };
+    // In a group of its own, so that Ctrl-C comes to it once: from us.
+    command.stdin(Stdio::null()).stdout(tables).stderr(told).process_group(0);
+    let child = command.spawn()?;
+    interrupt::set_orderly(child.id());
+    let (status, _) = wait(child.id() as libc::pid_t)?;
+    let error = (!status.success()).then(|| why(status, &mut errors));
+    Ok(match read(&mut results) {
+        Ok(None) => Outcome { report: None, error: error.or(Some("it left no results".into())) },
+        Ok(report) => Outcome { report, error },
+        Err(bad) => {
+            let text = || format!("its results cannot be read: {bad}");
+            Outcome { report: None, error: error.or_else(|| Some(text())) }
+        }
+    })
+}
+
+fn read(results: &mut File) -> io::Result<Option<Value>> {
+    if results.metadata()?.len() == 0 {
+        return Ok(None);
+    }
+    results.rewind()?;
+    Ok(Some(serde_json::from_reader(io::BufReader::new(results))?))
+}
