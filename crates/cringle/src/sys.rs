@@ -321,6 +321,14 @@ pub(crate) fn direct_alignment(fd: RawFd) -> Option<(u32, u32)> {
     known.then_some((out.stx_dio_mem_align, out.stx_dio_offset_align))
 }
 
+/// Whether it is a socket that has a stream of bytes.
+#[cfg(feature = "sim")]
+pub(crate) fn is_stream_socket(fd: RawFd) -> bool {
+    // SAFETY: the caller's op borrows the descriptor.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    matches!(socket2::SockRef::from(&fd).r#type(), Ok(socket2::Type::STREAM))
+}
+
 /// Who is at the other side of a Unix socket.
 pub(crate) fn peer_credentials(fd: RawFd) -> io::Result<libc::ucred> {
     let mut out = libc::ucred { pid: 0, uid: 0, gid: 0 };

@@ -4,7 +4,7 @@
 use cringle::block::{Batch, FixedBufs, FixedFile};
 use cringle::fs::{File, OpenOptions};
 use cringle::io::Interest;
-use cringle::os::unix::net::UnixStream;
+use cringle::os::unix::net::{UnixDatagram, UnixStream};
 use cringle::sim::program::{self, Program};
 use cringle::sim::{self, Checker, Fault, Faults, Options, Stats, World};
 use cringle::{fiber, runtime, time};
@@ -296,6 +296,28 @@ fn sockets_wait_in_virtual_time() {
             ours.set_read_timeout(Some(Duration::from_secs(3600))).unwrap();
             let error = (&ours).read_exact(&mut [0]).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        })
+        .unwrap();
+    }
+}
+
+#[test]
+fn a_message_is_whole_or_not_there() {
+    for seed in 0..20 {
+        sim::run(seed, &Options::new().faults(Faults::hidden()), || {
+            let (ours, theirs) = UnixDatagram::pair().unwrap();
+            let mut buf = [0; 16];
+            for text in [&b"a rope of strands"[..16], b"knot", b""] {
+                let patient = |mut call: Box<dyn FnMut() -> io::Result<usize> + '_>| loop {
+                    match call() {
+                        Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                        count => return count.unwrap(),
+                    }
+                };
+                assert_eq!(patient(Box::new(|| ours.send(text))), text.len());
+                assert_eq!(patient(Box::new(|| theirs.recv(&mut buf))), text.len());
+                assert_eq!(&buf[..text.len()], text);
+            }
         })
         .unwrap();
     }

@@ -256,9 +256,11 @@ fn transfer_of(op: &Op, fixed: &Fixed) -> Option<Transfer> {
         }
         Op::ReadVectored { fd, slices, count, .. } => (fd, total(slices, count), false),
         Op::WriteVectored { fd, slices, count, .. } => (fd, total(slices, count), true),
+        // A message is not cut.
+        Op::Recv { fd, .. } if !sys::is_stream_socket(fd) => (fd, 0, false),
+        Op::Send { fd, .. } if !sys::is_stream_socket(fd) => (fd, 0, true),
         Op::Recv { fd, len, .. } => (fd, len as usize, false),
         Op::Send { fd, len, .. } => (fd, len as usize, true),
-        // A message is not cut.
         Op::RecvMsg { fd, .. } => (fd, 0, false),
         Op::SendMsg { fd, .. } => (fd, 0, true),
         _ => return None,
@@ -312,8 +314,8 @@ unsafe fn move_bytes(op: &Op, fd: RawFd, most: usize, is_regular: bool) -> i32 {
             cut.extend(cut_to(slices_of(slices, count), most));
             Op::WriteVectored { fd, slices: cut.as_ptr(), count: cut.len() as u32, offset }
         }
-        Op::Recv { buf, flags, .. } => Op::Recv { fd, buf, len: most as u32, flags },
-        Op::Send { buf, flags, .. } => Op::Send { fd, buf, len: most as u32, flags },
+        Op::Recv { buf, flags, .. } if most > 0 => Op::Recv { fd, buf, len: most as u32, flags },
+        Op::Send { buf, flags, .. } if most > 0 => Op::Send { fd, buf, len: most as u32, flags },
         other => other,
     };
     // SAFETY: by the contract; what was cut is shorter.
