@@ -8,6 +8,7 @@ mod memory;
 mod mutexes;
 mod parks;
 mod report;
+mod sends;
 mod spawns;
 mod timeouts;
 mod yields;
@@ -30,7 +31,7 @@ struct Options {
     /// Fibers that `million` parks
     #[arg(long, default_value_t = 1_000_000)]
     million: u64,
-    /// Where `batch` and `copy` make their files; not on tmpfs
+    /// Where `batch`, `copy` and `send` make their files; not on tmpfs
     #[arg(long, default_value = ".")]
     directory: PathBuf,
     /// Print JSON, with all samples
@@ -58,6 +59,8 @@ enum Benchmark {
     Batch,
     /// Small files are copied, with the ring and without
     Copy,
+    /// A file is sent to a connection, through a buffer and without
+    Send,
     /// Cached reads under a deadline
     Timeout,
     /// What an idle fiber takes
@@ -92,6 +95,7 @@ fn run(which: Benchmark, options: &Options) -> Vec<Report> {
         Benchmark::ChannelAcross => channels::run_across(rounds),
         Benchmark::Batch => vec![batches::run(rounds, &options.directory)],
         Benchmark::Copy => vec![copies::run(rounds, &options.directory)],
+        Benchmark::Send => sends::run(rounds, &options.directory),
         Benchmark::Timeout => vec![timeouts::run(rounds, &options.directory)],
         Benchmark::Memory => vec![memory::run("memory of idle fibers", options.fibers)],
         Benchmark::Million => vec![memory::run("a million fibers at once", options.million)],

@@ -5,6 +5,7 @@ mod tools;
 
 use cringle::fs::File;
 use cringle::io::{self, IsTerminal, PipeReader, PipeWriter, copy, pipe};
+use cringle::net::{TcpListener, TcpStream};
 use cringle::{fiber, time};
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -264,4 +265,31 @@ mod ported {
 fn a_program_of_stds_needs_other_imports_only() {
     assert_eq!(ported::works().unwrap(), "rope");
     assert_eq!(on_one_worker(ported::works).unwrap(), "rope");
+}
+
+#[test]
+fn a_copy_to_a_peer_that_stops_reading_is_given_up_and_what_came_is_the_beginning() {
+    const BUFFER_BYTES: u64 = 64 << 10;
+    let directory = disk::directory();
+    let path = directory.path().join("file");
+    // More than a socket's buffers hold.
+    let bytes = disk::pattern(64 << 20);
+    std::fs::write(&path, &bytes).unwrap();
+    on_one_worker(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut theirs = listener.accept().unwrap().0;
+        let mut file = File::open(&path).unwrap();
+        // The copy is cancelled as soon as something has come.
+        let copies = || io::copy(&mut file, &mut ours).map(|_| "the copy");
+        let first = fiber::race(copies, || theirs.peek(&mut [0]).map(|_| "the peer"));
+        assert_eq!(first.unwrap(), "the peer");
+        drop(ours);
+        let mut came = Vec::new();
+        theirs.read_to_end(&mut came).unwrap();
+        assert!(!came.is_empty() && came.len() < bytes.len());
+        assert!(bytes.starts_with(&came));
+        let (came, read) = (came.len() as u64, file.stream_position().unwrap());
+        assert!((came..=came + BUFFER_BYTES).contains(&read), "{came} came, {read} were read");
+    });
 }

@@ -15,7 +15,8 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// Copies all that the reader has to the writer; how many bytes. As `std::io::copy`.
 ///
 /// Between two [`File`]s the bytes do not leave the kernel (`copy_file_range`: on some file systems
-/// nothing is copied but references), where it can; the cursors move as if they had.
+/// nothing is copied but references), where it can; the cursors move as if they had. All else, a socket
+/// or a pipe at one end included, goes through a buffer of 64 KiB: splices by the ring cost more.
 ///
 /// ```
 /// use cringle::{fs::File, io};
@@ -34,7 +35,8 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// # Errors
 ///
 /// The reader's and the writer's, except `Interrupted`, after which it goes on; what was copied before is
-/// copied. [`Cancelled`](crate::Cancelled) among them.
+/// copied. [`Cancelled`](crate::Cancelled) among them. After an error of the writer, up to a buffer of
+/// bytes that were read may not have been written: the position of a file that was read does not tell.
 pub fn copy<R, W>(reader: &mut R, writer: &mut W) -> io::Result<u64>
 where
     R: ?Sized + Read,

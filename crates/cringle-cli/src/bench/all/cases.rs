@@ -256,6 +256,30 @@ mod tests {
     }
 
     #[test]
+    fn connections_that_are_kept_are_another_contest() {
+        let run = |server: &str, keepalive: bool, rate: f64| {
+            json!({
+                "server": server, "workers": 1, "connections": 50, "keepalive": keepalive,
+                "requests_per_second": rate, "cpu_us_per_request": 10.0,
+                "context_switches_per_request": 0.5,
+            })
+        };
+        let runs = [
+            run("threads", true, 1e4),
+            run("fibers", true, 3e4),
+            run("fibers", true, 5e4),
+            run("fibers", false, 1e4),
+        ];
+        let cases = of(Question::Web, &json!({ "runs": runs }));
+        let titles: Vec<_> = cases.iter().map(|case| case.title.as_str()).collect();
+        assert_eq!(titles, ["50 connections, kept alive", "50 connections, a request each"]);
+        let fibers = cases[0].line("fibers").unwrap();
+        assert_eq!((fibers.rate(), fibers.switches), (4e4, Some(0.5)));
+        assert!((fibers.busy.unwrap() - 0.4).abs() < 1e-9);
+        assert_eq!(fibers.figure(Question::Web), "40,000 requests/s");
+    }
+
+    #[test]
     fn a_tool_that_failed_takes_no_part() {
         let run = json!({
             "tree": "a", "regime": "warm", "tool": "cp", "files": 5, "then_sync": false,

@@ -1,0 +1,124 @@
+//! (f) A cached file sent to a TCP connection: through a buffer, as `io::copy` does, and without one.
+//!
+//! The ring splices on a kernel thread, twice for each pipe of bytes. `sendfile` takes a thread until the
+//! peer has room, and cannot be cancelled: it is here to say what a buffer costs. What is compared is
+//! the CPU of both sides of the connection, the kernel's threads included.
+
+use crate::report::{Contest, Report};
+use common::clock::Meter;
+use common::file::Scratch;
+use cringle::fs::File;
+use cringle::net::TcpStream;
+use cringle::ring::{self, opcode, types::Fd};
+use cringle::{fiber, io};
+use std::io::Read;
+use std::net::TcpListener;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::thread;
+
+const SIZES: [(&str, u64); 3] = [
+    ("16 KiB of a cached file sent: CPU", 16 << 10),
+    ("1 MiB of a cached file sent: CPU", 1 << 20),
+    ("64 MiB of a cached file sent: CPU", 64 << 20),
+];
+/// In each round, on each side.
+const TOTAL: u64 = 128 << 20;
+/// More would not be a few files' time.
+const MOST_FILES: u64 = 1000;
+const PIPES: [(&str, usize); 2] =
+    [("ring: splices, a pipe of 64 KiB", 64 << 10), ("ring: splices, a pipe of 1 MiB", 1 << 20)];
+
+pub(crate) fn run(rounds: usize, directory: &Path) -> Vec<Report> {
+    SIZES.map(|(title, bytes)| of_size(title, bytes, rounds, directory)).into()
+}
+
+fn of_size(title: &'static str, bytes: u64, rounds: usize, directory: &Path) -> Report {
+    let scratch = Scratch::new(directory, bytes).expect("a file can be made");
+    let path = scratch.path();
+    let (buffer, pool) = ("cringle: io::copy, through a buffer", "sendfile on a thread of a pool");
+    let mut contest = Contest::new(title)
+        .side(buffer, || {
+            on_connection(bytes, path, &|file, peer| {
+                io::copy(&mut &*file, &mut &*peer).expect("a file can be sent")
+            })
+        })
+        .side(pool, || on_connection(bytes, path, &|file, peer| send(file, peer, bytes)));
+    for (name, pipe) in PIPES {
+        let spliced = move |file: &File, peer: &TcpStream| splice(file, peer, bytes, pipe);
+        contest = contest.side(name, move || on_connection(bytes, path, &spliced));
+    }
+    let report = contest.run(rounds).ratio(pool, &[buffer], None);
+    PIPES.into_iter().fold(report, |report, (name, _)| report.ratio(name, &[buffer], None))
+}
+
+/// Nanoseconds of CPU for each file, by both sides of a connection.
+fn on_connection(bytes: u64, path: &Path, send: &dyn Fn(&File, &TcpStream) -> u64) -> f64 {
+    let files = (TOTAL / bytes).min(MOST_FILES);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback is there");
+    let addr = listener.local_addr().expect("it is bound");
+    let peer = thread::spawn(move || receive(&listener));
+    let meter = Meter::start();
+    crate::on_one_worker(|| {
+        let stream = TcpStream::connect(addr).expect("somebody listens");
+        for _ in 0..files {
+            let file = File::open(path).expect("the file is there");
+            assert_eq!(send(&file, &stream), bytes);
+        }
+    });
+    assert_eq!(peer.join().expect("it only reads"), files * bytes);
+    let usage = meter.stop();
+    (usage.user_seconds + usage.system_seconds) * 1e9 / files as f64
+}
+
+fn receive(listener: &TcpListener) -> u64 {
+    let (mut stream, _) = listener.accept().expect("somebody connects");
+    let (mut buf, mut done) = (vec![0; 256 << 10], 0);
+    loop {
+        match stream.read(&mut buf).expect("a connection") {
+            0 => return done,
+            count => done += count as u64,
+        }
+    }
+}
+
+fn send(file: &File, peer: &TcpStream, bytes: u64) -> u64 {
+    let (from, to) = (file.as_raw_fd(), peer.as_raw_fd());
+    let call = |done: u64| {
+        let mut offset = done as libc::off_t;
+        // SAFETY: the offset outlives the call, and the descriptors are open for as long.
+        fiber::unblock(move || unsafe { libc::sendfile(to, from, &raw mut offset, 1 << 20) })
+    };
+    let mut done = 0;
+    while done < bytes {
+        let count = call(done);
+        assert!(count > 0, "{}", std::io::Error::last_os_error());
+        done += count as u64;
+    }
+    done
+}
+
+fn splice(file: &File, peer: &TcpStream, bytes: u64, pipe: usize) -> u64 {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    // SAFETY: no pointers.
+    let room = unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETPIPE_SZ, pipe) };
+    assert!(room >= pipe as i32, "a pipe of {pipe} bytes");
+    let fd = |file: &dyn AsRawFd| Fd(file.as_raw_fd());
+    let mut done = 0;
+    while done < bytes {
+        let from = done as i64;
+        let filled = perform(opcode::Splice::new(fd(file), from, fd(&writer), -1, pipe as u32));
+        let mut left = filled;
+        while left > 0 {
+            let some = opcode::Splice::new(fd(&reader), -1, fd(peer), -1, left as u32);
+            left -= perform(some);
+        }
+        done += filled as u64;
+    }
+    done
+}
+
+fn perform(splice: opcode::Splice) -> usize {
+    // SAFETY: no pointers, one completion; the callers hold what the descriptors belong to.
+    unsafe { ring::submit(&splice.build()) }.expect("a splice")
+}
