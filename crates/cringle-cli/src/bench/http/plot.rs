@@ -14,7 +14,7 @@ type Points = Vec<(f64, f64)>;
 /// A file for each table, and more where there are several numbers of workers.
 pub(super) fn all(blocks: &[Block], directory: &Path) -> Result<(), Failure> {
     for block in blocks {
-        let title = format!("Latency: {}, {} workers", words(&block.cell), block.cell.workers);
+        let title = format!("Latency: {}, {}", words(&block.cell), workers(block.cell.workers));
         let of = |line: &Line| (line.label(), distribution(line));
         let name = format!("latency-{}-workers-{}", name(&block.cell), block.cell.workers);
         latencies(&directory.join(name + ".svg"), &title, block.lines.iter().map(of).collect())?;
@@ -25,7 +25,7 @@ pub(super) fn all(blocks: &[Block], directory: &Path) -> Result<(), Failure> {
         for label in labels(&same) {
             let of = |block: &&Block| {
                 let line = block.lines.iter().find(|line| line.label() == label)?;
-                Some((format!("{} workers", block.cell.workers), distribution(line)))
+                Some((workers(block.cell.workers), distribution(line)))
             };
             let file = format!("latency-{}-{}.svg", name(&cell), label.replace(' ', "-"));
             let title = format!("Latency of {label}: {}", words(&cell));
@@ -43,6 +43,10 @@ fn name(cell: &Cell) -> String {
 fn words(cell: &Cell) -> String {
     let manner = if cell.keepalive { "used again" } else { "one request each" };
     format!("{} connections, {manner}", cell.connections)
+}
+
+fn workers(count: usize) -> String {
+    if count == 1 { "1 worker".into() } else { format!("{count} workers") }
 }
 
 /// Blocks that differ in their workers alone.

@@ -16,13 +16,14 @@ pub(super) fn title(block: &Block, findings: &Findings) -> String {
     let page = findings.response_bytes.map(|bytes| format!(", {bytes} bytes a page"));
     let rounds = block.lines.first().map_or(0, |line| line.samples.len());
     format!(
-        "{} connections {manner}; {}{}; medians of {rounds} rounds",
+        "{} connections {manner}; {}{}; medians of {rounds} round{}",
         count(cell.connections as f64),
         match cell.workers {
             1 => "1 worker".into(),
             workers => format!("{workers} workers"),
         },
-        page.unwrap_or_default()
+        page.unwrap_or_default(),
+        if rounds == 1 { "" } else { "s" }
     )
 }
 
