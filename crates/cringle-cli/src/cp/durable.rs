@@ -124,7 +124,7 @@ impl Worker<'_> {
     }
 
     fn sync_these(&mut self, all: Vec<Unsynced>) {
-        let each = self.others_left_much();
+        let each = all.iter().any(|unsynced| unsynced.file.is_none()) && self.others_left_much();
         let (whole, each): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|unsynced| unsynced.file.is_none() && !each);
         let mut failed: HashMap<u64, Option<i32>> = HashMap::new();
@@ -266,4 +266,36 @@ fn borrowed(file: &OwnedFd) -> cringle::fs::File {
     use std::os::fd::FromRawFd;
     // SAFETY: the caller never drops it, so the descriptor has one owner still.
     unsafe { cringle::fs::File::from_raw_fd(file.as_raw_fd()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::engine::Shared;
+    use super::super::getopt;
+    use super::super::options::Options;
+    use super::*;
+
+    /// What a worker finished last waits for its sync when the others are done.
+    #[test]
+    fn a_worker_that_goes_home_has_synced_what_it_finished() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name| sys::c_string(directory.path().join(name).as_os_str().as_bytes());
+        let (temporary, name) = (at("temporary"), at("name"));
+        let file = std::fs::File::create(directory.path().join("temporary")).unwrap();
+        let line = getopt::read(vec!["--fsync".into(), "a".into(), "b".into()], false);
+        let options = line.and_then(Options::of).unwrap_or_else(|e| panic!("{e}"));
+        let shared = Shared::new(options);
+        cringle::run(|| {
+            let mut worker = Worker::new(&shared, 0);
+            let cwd = sys::CWD;
+            let item =
+                Item { dir: None, source_dir: cwd, source: &name, target_dir: cwd, target: &name };
+            let rename =
+                Rename { temporary: temporary.clone(), name: name.clone(), keep_existing: true };
+            assert!(worker.sync_file_later(file.into(), &item, Some(rename), false));
+            shared.finish();
+            worker.help();
+        });
+        assert!(directory.path().join("name").exists());
+    }
 }

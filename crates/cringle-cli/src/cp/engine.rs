@@ -164,11 +164,13 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Until all is over.
+    /// Until all is over. Directories that this worker finished last wait for their sync still: nothing
+    /// else waits for them.
     pub(super) fn help(&mut self) {
         while !self.shared.over.load(Ordering::Acquire) {
             self.step();
         }
+        self.settle();
     }
 
     /// Until the directories of the command line so far are finished.
