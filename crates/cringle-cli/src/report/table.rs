@@ -92,6 +92,18 @@ pub(crate) fn plain(header: &[&str]) -> Table {
     table
 }
 
+/// Rows of a name and figures.
+pub(crate) fn figures(header: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    let mut table = plain(header);
+    for row in rows {
+        table.add_row(row.into_iter().enumerate().map(|(column, text)| {
+            let cell = Cell::new(text);
+            if column == 0 { cell } else { cell.set_alignment(CellAlignment::Right) }
+        }));
+    }
+    format!("{}\n", table.trim_fmt())
+}
+
 /// The header and the figures of blockio-uring's benchmark, and what it does not tell.
 pub(super) fn batch(comparison: &Comparison) -> String {
     let measured = &comparison.median();

@@ -4,7 +4,6 @@ use super::{Block, Findings, Line, Sample, words};
 use crate::failure::Failure;
 use crate::report::{self, json, table};
 use crate::units::{count, figure};
-use comfy_table::{Cell, CellAlignment};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -44,14 +43,7 @@ fn text(findings: &Findings) -> String {
 }
 
 fn lines(block: &Block) -> String {
-    let mut table = table::plain(&HEADER);
-    for line in &block.lines {
-        table.add_row(cells(block, line).into_iter().enumerate().map(|(column, text)| {
-            let cell = Cell::new(text);
-            if column == 0 { cell } else { cell.set_alignment(CellAlignment::Right) }
-        }));
-    }
-    format!("{}\n", table.trim_fmt())
+    table::figures(&HEADER, block.lines.iter().map(|line| cells(block, line)))
 }
 
 fn cells(block: &Block, line: &Line) -> Vec<String> {

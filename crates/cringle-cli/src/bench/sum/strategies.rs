@@ -1,6 +1,7 @@
 //! The same loop in three ways.
 
 use super::args::Strategy;
+use super::feed::Feeder;
 use super::source::{Credits, END, GO, Open, Source};
 use super::{BUFFER_BYTES, Sample};
 use crate::bench::meter::Meter;
@@ -89,67 +90,69 @@ fn sum_up(mut source: impl Read, buffer: &mut [u8], bytes: u64) -> io::Result<u6
     Ok(sum.sum)
 }
 
-fn sync(open: Open, bytes: u64) -> io::Result<Sample> {
+fn of_file(file: impl Read, bytes: u64) -> io::Result<Sample> {
     let mut buffer = buffer();
+    let meter = Meter::start();
+    let sum = sum_up(file, &mut buffer, bytes)?;
+    Ok(Sample { usage: meter.stop(), sum })
+}
+
+fn of_stream(mut stream: impl Read + Write, feeder: Feeder, bytes: u64) -> io::Result<Sample> {
+    let mut buffer = buffer();
+    let meter = Meter::start();
+    stream.write_all(GO)?;
+    let sum = sum_up(&mut stream, &mut buffer, bytes)?;
+    let usage = meter.stop();
+    feeder.end()?;
+    Ok(Sample { usage, sum })
+}
+
+fn of_datagrams(
+    receive: impl FnMut(&mut [u8]) -> io::Result<usize>,
+    send: impl Fn(&[u8]) -> io::Result<usize>,
+    credits: Credits,
+    feeder: Feeder,
+    bytes: u64,
+) -> io::Result<Sample> {
+    let mut buffer = buffer();
+    let meter = Meter::start();
+    send(GO)?;
+    let sum = sum_up(Datagrams { receive, send: &send, credits }, &mut buffer, bytes)?;
+    let usage = meter.stop();
+    send(END)?;
+    feeder.end()?;
+    Ok(Sample { usage, sum })
+}
+
+fn sync(open: Open, bytes: u64) -> io::Result<Sample> {
     match open {
-        Open::File(file) => {
-            let meter = Meter::start();
-            let sum = sum_up(file, &mut buffer, bytes)?;
-            Ok(Sample { usage: meter.stop(), sum })
-        }
-        Open::Tcp(mut stream, feeder) => {
-            let meter = Meter::start();
-            stream.write_all(GO)?;
-            let sum = sum_up(&stream, &mut buffer, bytes)?;
-            let usage = meter.stop();
-            feeder.end()?;
-            Ok(Sample { usage, sum })
-        }
-        Open::Udp(socket, credits, feeder) => {
-            let meter = Meter::start();
-            socket.send(GO)?;
-            let (receive, send) =
-                (|buf: &mut [u8]| socket.recv(buf), |buf: &[u8]| socket.send(buf));
-            let sum = sum_up(Datagrams { receive, send, credits }, &mut buffer, bytes)?;
-            let usage = meter.stop();
-            socket.send(END)?;
-            feeder.end()?;
-            Ok(Sample { usage, sum })
-        }
+        Open::File(file) => of_file(file, bytes),
+        Open::Tcp(stream, feeder) => of_stream(stream, feeder, bytes),
+        Open::Udp(socket, credits, feeder) => of_datagrams(
+            |buf: &mut [u8]| socket.recv(buf),
+            |buf: &[u8]| socket.send(buf),
+            credits,
+            feeder,
+            bytes,
+        ),
     }
 }
 
 fn with_fibers(open: Open, bytes: u64) -> io::Result<Sample> {
-    cringle::Builder::new().workers(1).run(|| {
-        let mut buffer = buffer();
-        match open {
-            Open::File(file) => {
-                let file = cringle::fs::File::from(file);
-                let meter = Meter::start();
-                let sum = sum_up(&file, &mut buffer, bytes)?;
-                Ok(Sample { usage: meter.stop(), sum })
-            }
-            Open::Tcp(stream, feeder) => {
-                let mut stream = cringle::net::TcpStream::from(stream);
-                let meter = Meter::start();
-                stream.write_all(GO)?;
-                let sum = sum_up(&stream, &mut buffer, bytes)?;
-                let usage = meter.stop();
-                feeder.end()?;
-                Ok(Sample { usage, sum })
-            }
-            Open::Udp(socket, credits, feeder) => {
-                let socket = cringle::net::UdpSocket::from(socket);
-                let meter = Meter::start();
-                socket.send(GO)?;
-                let (receive, send) =
-                    (|buf: &mut [u8]| socket.recv(buf), |buf: &[u8]| socket.send(buf));
-                let sum = sum_up(Datagrams { receive, send, credits }, &mut buffer, bytes)?;
-                let usage = meter.stop();
-                socket.send(END)?;
-                feeder.end()?;
-                Ok(Sample { usage, sum })
-            }
+    cringle::Builder::new().workers(1).run(|| match open {
+        Open::File(file) => of_file(cringle::fs::File::from(file), bytes),
+        Open::Tcp(stream, feeder) => {
+            of_stream(cringle::net::TcpStream::from(stream), feeder, bytes)
+        }
+        Open::Udp(socket, credits, feeder) => {
+            let socket = cringle::net::UdpSocket::from(socket);
+            of_datagrams(
+                |buf: &mut [u8]| socket.recv(buf),
+                |buf: &[u8]| socket.send(buf),
+                credits,
+                feeder,
+                bytes,
+            )
         }
     })?
 }
