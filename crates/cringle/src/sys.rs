@@ -66,6 +66,14 @@ pub(crate) fn write_nowait(fd: RawFd, buf: &[u8], offset: i64) -> i32 {
     if n < 0 { -errno() } else { n as i32 }
 }
 
+/// `recv` of what is there; `-EAGAIN` where nothing is.
+pub(crate) fn recv_nowait(fd: RawFd, buf: &mut [u8]) -> i32 {
+    let len = buf.len().min(MAX_RW_BYTES);
+    // SAFETY: the call writes into `buf`.
+    let n = unsafe { libc::recv(fd, buf.as_mut_ptr().cast(), len, libc::MSG_DONTWAIT) };
+    if n < 0 { -errno() } else { n as i32 }
+}
+
 /// `send(MSG_DONTWAIT)`: a count, or `-errno` (`-EAGAIN` where it would have to wait).
 #[inline]
 pub(crate) fn send_nowait(fd: RawFd, buf: &[u8]) -> i32 {

@@ -213,6 +213,40 @@ fn much_is_written_by_one_call_and_arrives_whole() {
     });
 }
 
+/// Reads that fill their buffer are followed by plain ones: not for ever, and not past a cancel.
+#[test]
+fn who_reads_what_is_there_lets_others_run_and_hears_of_a_cancel() {
+    const BYTES: usize = 4096;
+    on_one_worker(|| {
+        let (mut ours, mut theirs) = pair();
+        theirs.write_all(&[7; BYTES]).unwrap();
+        let read = Cell::new(0);
+        let before = fiber::scope(|s| {
+            let reads = s.spawn_local(|| {
+                loop {
+                    match ours.read(&mut [0]) {
+                        Ok(count) => read.set(read.get() + count),
+                        failed => return assert!(is_cancelled(failed)),
+                    }
+                }
+            });
+            while read.get() == 0 {
+                fiber::yield_now();
+            }
+            let before = read.get();
+            s.cancel();
+            reads.join().unwrap();
+            before
+        });
+        assert!(before < BYTES, "nobody else ran before the last byte");
+        // An op may have had its byte before the cancel came.
+        assert!(read.get() <= before + 1, "it read on after the cancel");
+        let mut left = vec![0; BYTES - read.get()];
+        ours.read_exact(&mut left).unwrap();
+        assert!(!left.is_empty() && left.iter().all(|&byte| byte == 7));
+    });
+}
+
 #[test]
 fn a_shutdown_wakes_who_reads_on_a_clone() {
     on_one_worker(|| {

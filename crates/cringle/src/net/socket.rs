@@ -33,6 +33,8 @@ const SHARED: u8 = 2;
 pub(crate) struct Socket<S: AsFd + AsRawFd + Send> {
     std: ManuallyDrop<S>,
     state: AtomicU8,
+    /// The last read filled its buffer, so that there may be more.
+    more: AtomicBool,
     modes: OnceLock<Arc<Modes>>,
 }
 
@@ -89,7 +91,12 @@ impl<S: AsFd + AsRawFd + Send> Socket<S> {
     }
 
     fn new(std: S, state: u8) -> Socket<S> {
-        Socket { std: ManuallyDrop::new(std), state: state.into(), modes: OnceLock::new() }
+        Socket {
+            std: ManuallyDrop::new(std),
+            state: state.into(),
+            more: false.into(),
+            modes: OnceLock::new(),
+        }
     }
 
     /// A connection of this listener, whose timeouts it has inherited.
@@ -108,6 +115,19 @@ impl<S: AsFd + AsRawFd + Send> Socket<S> {
     #[inline]
     pub(super) fn fd(&self) -> RawFd {
         self.std.as_raw_fd()
+    }
+
+    /// Whether the next read will probably find something.
+    #[inline(always)]
+    pub(super) fn has_more(&self) -> bool {
+        self.more.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    pub(super) fn note_read(&self, filled: bool) {
+        if self.has_more() != filled {
+            self.more.store(filled, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn into_std(self) -> S {

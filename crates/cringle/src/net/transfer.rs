@@ -19,6 +19,41 @@ pub(super) fn receive<S: AsFd + AsRawFd + Send>(
     Op::Recv { fd: socket.fd(), buf: buf.as_mut_ptr(), len, flags }
 }
 
+/// Where the last read filled its buffer there is mostly more to read: the plain call tells, and costs less
+/// than a trip through the ring. After a read that did not, the ring waits.
+#[inline(always)]
+pub(super) fn read<S: AsFd + AsRawFd + Send>(
+    socket: &Socket<S>,
+    ring: Ring,
+    buf: &mut [u8],
+) -> io::Result<usize> {
+    if socket.has_more()
+        && let Some(result) = read_at_once(socket, ring, buf)
+    {
+        return result;
+    }
+    let count = ring.perform(receive(socket, buf, 0))?;
+    socket.note_read(count == buf.len());
+    Ok(count)
+}
+
+/// What is there; `None` where nothing is, or where it is somebody else's turn.
+fn read_at_once<S: AsFd + AsRawFd + Send>(
+    socket: &Socket<S>,
+    ring: Ring,
+    buf: &mut [u8],
+) -> Option<io::Result<usize>> {
+    if ring.worker.refuses(ring.fiber) {
+        return Some(Err(ring.fiber.cancel_error()));
+    }
+    if ring.worker.is_simulated() || !ring.fiber.spend_inline() {
+        return None;
+    }
+    let count = crate::sys::recv_nowait(socket.fd(), buf);
+    socket.note_read(count == buf.len() as i32);
+    (count != -libc::EAGAIN).then(|| crate::sys::result_of(count))
+}
+
 /// All of it, as a socket that blocks takes it; a broken connection is an error and no signal.
 pub(super) const SEND_FLAGS: libc::c_int = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
 
@@ -98,9 +133,7 @@ macro_rules! reads_and_writes {
             #[inline]
             fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
                 match self.socket.ring($crate::net::socket::Way::In)? {
-                    Some(ring) => {
-                        ring.perform($crate::net::transfer::receive(&self.socket, buf, 0))
-                    }
+                    Some(ring) => $crate::net::transfer::read(&self.socket, ring, buf),
                     None => std::io::Read::read(&mut self.socket.std(), buf),
                 }
             }
