@@ -18,7 +18,7 @@ pub(crate) mod uring;
 pub(crate) use any::Driver;
 pub(crate) use completion::{Completion, OpSlot, Token, Waiter};
 pub(crate) use op::{Op, Target};
-pub(crate) use uring::{Uring, UringOptions, Wait};
+pub(crate) use uring::{Uring, UringOptions, Wait, prefetch};
 
 /// There is no room for another op: the limit is reached, or the kernel takes no more now.
 #[derive(Debug)]

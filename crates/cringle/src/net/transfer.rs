@@ -63,8 +63,9 @@ pub(super) fn send<S: AsFd + AsRawFd + Send>(socket: &Socket<S>, buf: &[u8]) -> 
     Op::Send { fd: socket.fd(), buf: buf.as_ptr(), len, flags: SEND_FLAGS }
 }
 
-/// A socket mostly has room: the plain call tells, and costs less than a trip through the ring, alone or
-/// among others. (What it costs, and that a read is another matter, is in ARCHITECTURE.md.)
+/// A socket mostly has room: where nothing else is to be done, the plain call tells, and costs less than a
+/// trip through the ring. Among others the ring takes all writes of a turn at once. (What either costs is
+/// in ARCHITECTURE.md.)
 #[inline(always)]
 pub(super) fn write<S: AsFd + AsRawFd + Send>(
     socket: &Socket<S>,
@@ -75,7 +76,8 @@ pub(super) fn write<S: AsFd + AsRawFd + Send>(
         return Err(ring.fiber.cancel_error());
     }
     let mut done = 0;
-    if !ring.worker.is_simulated() && ring.fiber.spend_inline() {
+    let at_once = ring.worker.is_alone() && !ring.worker.is_simulated();
+    if at_once && ring.fiber.spend_inline() {
         match crate::sys::send_nowait(socket.fd(), buf) {
             count if count as usize == buf.len() => return Ok(buf.len()),
             count if count >= 0 => done = count as usize,

@@ -61,7 +61,7 @@ impl Uring {
 
 /// Has the processor fetch what lies at this address, which may be none.
 #[inline(always)]
-fn prefetch(address: u64) {
+pub(crate) fn prefetch(address: u64) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch reads nothing that the program could see, and faults at no address.
     unsafe {

@@ -22,6 +22,9 @@ impl Worker {
             while let Some(fiber) = next {
                 next = fiber.unlink();
                 self.more_to_run.set(next.is_some());
+                if let Some(next) = next {
+                    next.fetch();
+                }
                 self.resume(fiber);
             }
             self.running.set(None);
