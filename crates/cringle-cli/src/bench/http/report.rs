@@ -78,6 +78,9 @@ fn value(findings: &Findings) -> Value {
         "machine": findings.machine,
         "client": findings.client,
         "response_bytes": findings.response_bytes,
+        "commands": findings.programs.iter().map(|program| {
+            json!({ "server": program.name, "command": program.text() })
+        }).collect::<Vec<_>>(),
         "runs": of_lines(|block, line| {
             line.samples.iter().map(|sample| run(block, line, sample)).collect()
         }),

@@ -39,8 +39,7 @@ pub(super) fn to_ring(block: &Block, line: &Line) -> Option<f64> {
 
 /// "Beside the bare ring, a request takes 1.04 × its CPU with fibers, 1.80 × with tokio, …"
 fn against_ring(block: &Block) -> Option<String> {
-    let others =
-        block.lines.iter().filter(|line| line.variant.map(|one| one.server) != Some(Server::Uring));
+    let others = block.lines.iter().filter(|line| !line.subject.is(Server::Uring));
     let mut ratios: Vec<(f64, String)> =
         others.filter_map(|line| Some((to_ring(block, line)?, line.label()))).collect();
     ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
