@@ -29,6 +29,14 @@ processors; the load comes from the others: each connection sends a request, wai
 answer, and sends the next one. CPU and context switches are the server's. Work that the kernel does
 for a connection when a packet comes is mostly the sender's: over the loopback, both sides'.
 
+What limits: the own load is one thread for each of its processors, with two system calls a request and a
+share of an epoll_wait; JSON tells its CPU for a request (load_cpu_us_per_request). Where that is as much
+as the server's, the load is the limit on two processors, and the table says so: compare CPU then. It is a
+closed loop: an answer that is late delays the next request of its connection, so that a pause of the
+server is one late answer for each connection, and not one for each request that would have come
+meanwhile. Latencies are of every request, in an HdrHistogram of three digits, from the write of the
+request to the read of the answer's last byte, what the load keeps waiting included.
+
 Exit status: 0 done, 1 failed (a wrong answer, an I/O error), 2 wrong usage, 130 interrupted.";
 
 #[derive(Args)]

@@ -50,14 +50,25 @@ struct Sample {
     requests_per_second: f64,
     /// The server's, where it is here.
     used: Option<Used>,
-    /// Of a processor's time, what the load took of those it has; where it is made here.
-    load_busy: Option<f64>,
+    /// The load's, where it is made here.
+    load: Option<LoadUse>,
     p50_us: Option<f64>,
     p99_us: Option<f64>,
     p999_us: Option<f64>,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct LoadUse {
+    /// Of the time of its processors.
+    busy: f64,
+    cpu_us_per_request: f64,
+}
+
 impl Sample {
+    fn load_busy(&self) -> Option<f64> {
+        self.load.map(|load| load.busy)
+    }
+
     fn per_request(&self, of: impl Fn(&Used) -> f64) -> Option<f64> {
         self.used.as_ref().map(|used| of(used) / self.requests.max(1) as f64)
     }
@@ -311,9 +322,8 @@ impl Bench<'_> {
             used = server.borrow_mut().used()?.since(before);
             Ok(())
         })?;
-        let busy = mine.cpu_seconds() / mine.seconds / plan.cpus.len().max(1) as f64;
         line.latencies.merge(&tally.latencies);
-        line.samples.push(sample(&tally, mine.seconds, Some(used), busy));
+        line.samples.push(sample(&tally, &plan, &mine, Some(used)));
         Ok(())
     }
 
@@ -332,7 +342,7 @@ impl Bench<'_> {
             errors: said.errors,
             requests_per_second: said.requests_per_second,
             used: Some(server.used()?.since(before)),
-            load_busy: None,
+            load: None,
             p50_us: said.p50_us,
             p99_us: said.p99_us,
             p999_us: None,
@@ -353,9 +363,8 @@ impl Bench<'_> {
             },
         );
         let tally = tally.map_err(|error| failed(line, &cell, error, None))?;
-        let busy = mine.cpu_seconds() / mine.seconds / plan.cpus.len().max(1) as f64;
         line.latencies.merge(&tally.latencies);
-        line.samples.push(sample(&tally, mine.seconds, None, busy));
+        line.samples.push(sample(&tally, &plan, &mine, None));
         Ok(())
     }
 
@@ -386,13 +395,17 @@ impl Bench<'_> {
     }
 }
 
-fn sample(tally: &load::Tally, seconds: f64, used: Option<Used>, busy: f64) -> Sample {
+fn sample(tally: &load::Tally, plan: &load::Plan, load: &Usage, used: Option<Used>) -> Sample {
+    let load_cpu = load.cpu_seconds();
     Sample {
         requests: tally.requests,
         errors: tally.errors,
-        requests_per_second: tally.requests as f64 / seconds,
+        requests_per_second: tally.requests as f64 / load.seconds,
         used,
-        load_busy: Some(busy),
+        load: Some(LoadUse {
+            busy: load_cpu / load.seconds / plan.cpus.len().max(1) as f64,
+            cpu_us_per_request: load_cpu * 1e6 / tally.requests.max(1) as f64,
+        }),
         p50_us: tally.latencies.quantile_us(0.50),
         p99_us: tally.latencies.quantile_us(0.99),
         p999_us: tally.latencies.quantile_us(0.999),

@@ -103,7 +103,8 @@ fn run(block: &Block, line: &Line, sample: &Sample) -> Value {
         "p99_us": sample.p99_us,
         "p999_us": sample.p999_us,
         "context_switches_per_request": sample.context_switches(),
-        "load_busy": sample.load_busy,
+        "load_busy": sample.load_busy(),
+        "load_cpu_us_per_request": sample.load.map(|load| load.cpu_us_per_request),
         "errors": sample.errors,
     })
 }

@@ -57,7 +57,7 @@ fn against_ring(block: &Block) -> Option<String> {
 
 /// Where the load is the limit, rates say nothing of servers.
 fn limit(block: &Block) -> Option<String> {
-    let saturated = |line: &&Line| line.median(|sample| sample.load_busy).is_some_and(|b| b > BUSY);
+    let saturated = |line: &&Line| line.median(super::Sample::load_busy).is_some_and(|b| b > BUSY);
     let all: Vec<String> = block.lines.iter().filter(saturated).map(Line::label).collect();
     (!all.is_empty()).then(|| {
         format!(

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicU16, Ordering::Release};
 pub(super) const GROUP: u16 = 0;
 /// From one buffer to the next: at a power of two all beginnings would share a few sets of the cache.
 const STRIDE: usize = READ_BYTES + 64;
-/// What the kernel takes at most.
-const MOST: usize = 1 << 15;
+/// They are used in turn, so that all are touched: more would cost memory, and too few are survived.
+const MOST: usize = 1 << 12;
 
 /// It lives as long as the process, and so does its memory.
 pub(super) struct Buffers {
@@ -26,7 +26,7 @@ pub(super) struct Buffers {
 }
 
 impl Buffers {
-    /// One for each connection, if there can be so many: if all have asked, none is left without.
+    /// One for each connection, within reason: if all have asked, none is left without.
     pub(super) fn register(submitter: &Submitter<'_>, connections: usize) -> io::Result<Buffers> {
         let count = connections.next_power_of_two().clamp(64, MOST);
         let entries = lasting::<BufRingEntry>(count * size_of::<BufRingEntry>());
