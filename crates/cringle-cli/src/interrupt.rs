@@ -95,6 +95,24 @@ fn kill_child() {
     }
 }
 
+/// Kills a process group that a child of ours leads, which has not been reaped.
+pub(crate) fn kill_group(leader: u32) {
+    // SAFETY: a plain system call; the number cannot be another's while the leader is not reaped.
+    unsafe { libc::kill(-(leader as i32), libc::SIGKILL) };
+}
+
+/// Whether a child of ours has ended; it stays to be reaped.
+pub(crate) fn has_ended(child: u32) -> bool {
+    let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
+    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: the call writes the one value that it is lent; zeroes are a valid one, and what it leaves
+    // while the child runs.
+    unsafe {
+        libc::waitid(libc::P_PID, child, info.as_mut_ptr(), flags) == 0
+            && info.assume_init_ref().si_pid() != 0
+    }
+}
+
 /// Runs a child to its end; an interruption ends it too.
 pub(crate) fn output_of(command: &mut Command) -> io::Result<Output> {
     use std::io::Read;

@@ -95,12 +95,19 @@ fn workers_share_the_connections() {
 #[test]
 fn a_feature_is_left_out_by_name() {
     let place = place("http-ablate");
-    let arguments = ["--servers", "uring,fibers", "--ablate", "multishot,defer"];
-    let load = ["--no-keepalive", "--connections", "5"];
-    let report = json(&mut small(&place, &[&arguments[..], &load].concat()));
-    for label in ["uring", "uring without multishot", "fibers", "fibers without defer"] {
+    let all = "multishot,fixed,bufring,sqpoll,defer";
+    let report = json(&mut small(&place, &["--servers", "uring,fibers", "--ablate", all]));
+    for label in [
+        "uring",
+        "uring without multishot",
+        "uring without fixed",
+        "uring without bufring",
+        "uring with sqpoll",
+        "fibers",
+        "fibers without defer",
+    ] {
         let runs = named(&report, label);
-        assert!(runs.len() == 2 && runs.iter().all(|run| run["errors"] == 0), "{label}");
+        assert!(runs.len() == 6 && runs.iter().all(|run| run["errors"] == 0), "{label}");
     }
 }
 
@@ -112,6 +119,31 @@ fn pages_of_any_size_arrive_whole() {
         let report = json(&mut http(&place, &[&arguments[..], &["--repeat", "1"]].concat()));
         assert!(runs(&report).iter().all(|run| run["errors"] == 0), "{bytes}");
     }
+}
+
+#[test]
+fn a_crowd_that_was_idle_is_served_again() {
+    let place = place("http-idle");
+    // More than one address of the loopback is needed.
+    let report = json(&mut http(&place, &["--idle", "10100", "--servers", "epoll,uring,fibers"]));
+    assert_eq!(report["benchmark"], "http-idle");
+    assert_eq!(runs(&report).len(), 3);
+    for run in runs(&report) {
+        assert_eq!((&run["workers"], &run["connections"]), (&1.into(), &10100.into()), "{run}");
+        // A connection is at least an entry of a table, and at most what a thread would take.
+        let resident = run["resident_kib_each"].as_f64().unwrap();
+        assert!(0.02 < resident && resident < 100.0, "{run}");
+        for field in ["opened_seconds", "served_again_seconds", "served_again_cpu_seconds"] {
+            assert!(run[field].as_f64().unwrap() > 0.0, "{field}: {run}");
+        }
+    }
+    let output = http(&place, &["--idle", "50", "--servers", "fibers,threads"]).output().unwrap();
+    let (out, err) = texts(&output);
+    assert!(output.status.success(), "{err}");
+    assert!(
+        out.contains("50 connections that are kept and idle") && out.contains("threads"),
+        "{out}"
+    );
 }
 
 /// One that listens by itself, as on another machine.
@@ -168,6 +200,42 @@ fn requests_may_come_together_or_in_pieces() {
 }
 
 #[test]
+fn more_requests_at_once_than_the_ring_has_buffers_are_answered() {
+    let place = place("http-buffers");
+    // Each fills ten buffers. The server is told of 50 connections and has 64; the kernel hands out those of
+    // some twenty connections at a time.
+    let request = format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "a".repeat(40_000)).into_bytes();
+    let listening = Listening::start(&place, "uring");
+    let connect = |_| TcpStream::connect(&listening.addr).unwrap();
+    let mut streams: Vec<TcpStream> = (0..50).map(connect).collect();
+    let signal = |signal: &str| {
+        let id = listening.child.id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+    };
+    for _ in 0..3 {
+        signal("-STOP");
+        streams.iter_mut().for_each(|stream| stream.write_all(&request).unwrap());
+        signal("-CONT");
+        for stream in &mut streams {
+            stream.set_read_timeout(Some(std::time::Duration::from_secs(30))).unwrap();
+            let mut answer = Vec::new();
+            let body = |answer: &[u8]| {
+                let head = answer.windows(4).position(|four| four == b"\r\n\r\n")?;
+                Some(answer.len() - head - 4)
+            };
+            while body(&answer).is_none_or(|bytes| bytes < 151) {
+                let mut buffer = [0; 4096];
+                match stream.read(&mut buffer).unwrap() {
+                    0 => panic!("the connection has ended"),
+                    count => answer.extend_from_slice(&buffer[..count]),
+                }
+            }
+            assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n") && body(&answer) == Some(151));
+        }
+    }
+}
+
+#[test]
 fn a_table_compares_with_the_bare_ring() {
     let place = place("http-table");
     let output = small(&place, &["--servers", "uring,fibers"]).output().unwrap();
@@ -175,6 +243,46 @@ fn a_table_compares_with_the_bare_ring() {
     assert!(output.status.success(), "{err}");
     assert!(out.contains("with the bare ring") && out.contains("with fibers"), "{out}");
     assert!(!out.contains("tokio"));
+}
+
+#[test]
+fn any_program_is_measured_beside_ours() {
+    let place = place("http-command");
+    let this = env!("CARGO_BIN_EXE_cringle");
+    let command = |server| format!("{this} bench http --servers {server} --listen {{address}} -q");
+    let [there, shell] = [
+        format!("there={}", command("epoll")),
+        // Its server is a child of what is started.
+        format!("shell=sh -c '{}; :'", command("uring")),
+    ];
+    let arguments = ["--servers", "uring", "--keepalive", "--command", &there, "--command", &shell];
+    let report = json(&mut small(&place, &arguments));
+    for server in ["uring", "there", "shell"] {
+        let runs = named(&report, server);
+        assert_eq!(runs.len(), 4, "{server}");
+        for run in runs {
+            assert_eq!((&run["errors"], &run["requests"]), (&0.into(), &300.into()), "{run}");
+            assert!(run["cpu_us_per_request"].as_f64().unwrap() > 0.0, "{run}");
+            assert!(run["context_switches_per_request"].as_f64().unwrap() > 0.0, "{run}");
+        }
+    }
+    let commands = report["commands"].as_array().unwrap();
+    assert_eq!(commands.len(), 2);
+    assert!(commands[0]["server"] == "there" && commands[0]["command"].as_str().is_some());
+}
+
+#[test]
+fn a_program_that_does_not_serve_is_no_result() {
+    let place = place("http-command-fails");
+    for (command, word) in [
+        ("a=/nowhere/program {port}", "/nowhere/program"),
+        ("a=sh -c 'echo out of luck {port} >&2; exit 3'", "exit status: 3: out of luck"),
+    ] {
+        let output = http(&place, &["--servers", "uring", "--command", command]).output().unwrap();
+        let (_, err) = texts(&output);
+        assert_eq!(output.status.code(), Some(1), "{err}");
+        assert!(err.contains("the server `a` did not start") && err.contains(word), "{err}");
+    }
 }
 
 #[test]
@@ -211,11 +319,17 @@ fn what_makes_no_sense_is_refused() {
         (&["--repeat", "0"], 2, "--repeat"),
         (&["--keepalive", "--no-keepalive"], 2, "--no-keepalive"),
         (&["--response-bytes", "1g"], 2, "--response-bytes"),
-        (&["--ablate", "sqpoll"], 2, "sqpoll"),
-        (&["--ablate", "fixed"], 2, "fixed"),
-        (&["--ablate", "bufring"], 2, "bufring"),
         (&["--ablate", "luck"], 2, "no such feature"),
         (&["--servers", "fibers", "--ablate", "multishot"], 2, "uring"),
+        (&["--idle", "0"], 2, "--idle"),
+        (&["--idle", "5", "--connections", "5"], 2, "--connections"),
+        (&["--idle", "5", "--workers", "1,2"], 2, "--workers"),
+        (&["--command", "nginx"], 2, "NAME="),
+        (&["--command", "a=nginx"], 2, "{address}"),
+        (&["--command", "uring=nginx {port}"], 2, "that name is taken"),
+        (&["--command", "a=b {port}", "--command", "a=c {port}"], 2, "that name is taken"),
+        (&["--servers", "epoll", "--command", "a=b {port}", "--workers", "2"], 2, "--workers 2"),
+        (&["--command", "a=b {port}", "--target", "127.0.0.1:1"], 2, "--target"),
         (&["--listen", "127.0.0.1:0"], 2, "--servers"),
         (&["--listen", "nowhere", "--servers", "fibers"], 2, "nowhere"),
         (&["--listen", "127.0.0.1:0", "--target", "127.0.0.1:1"], 2, "--target"),

@@ -1,6 +1,11 @@
-//! What the load's side makes of the bytes that come.
+//! What the load's side asks, and what it makes of the bytes that come.
 
 use std::io;
+
+/// A connection's, but for its last one.
+pub(super) const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: cringle\r\n\r\n";
+pub(super) const LAST_REQUEST: &[u8] =
+    b"GET / HTTP/1.1\r\nHost: cringle\r\nConnection: close\r\n\r\n";
 
 /// What an answer must be.
 pub(super) enum Expected {

@@ -1,5 +1,6 @@
 //! What can be asked.
 
+use super::program::Program;
 use crate::failure::Failure;
 use crate::units;
 use clap::{Args, ValueEnum};
@@ -15,7 +16,10 @@ Examples:
                                               as in the papers on MIO and URingManager
   cringle bench http --servers fibers,uring --connections 50 --repeat 9
   cringle bench http --servers fibers,tokio-mt --workers 1,2,4,8 --svg plots
-  cringle bench http --servers uring --ablate multishot
+  cringle bench http --servers uring --ablate multishot,fixed,bufring,sqpoll
+  cringle bench http --command 'monoio=benches/target/release/servers monoio {address}'
+                                              beside any server (benches/README.md has some)
+  cringle bench http --idle 100000 --servers epoll,tokio,uring,fibers
   cringle bench http --listen 0.0.0.0:8080 --servers fibers      on one machine, and on the other
   cringle bench http --target server:8080
   cringle bench http --json - | jq '.runs[] | {server, connections, cpu_us_per_request}'
@@ -25,6 +29,14 @@ processors; the load comes from the others: each connection sends a request, wai
 answer, and sends the next one. CPU and context switches are the server's. Work that the kernel does
 for a connection when a packet comes is mostly the sender's: over the loopback, both sides'.
 
+What limits: the own load is one thread for each of its processors, with two system calls a request and a
+share of an epoll_wait; JSON tells its CPU for a request (load_cpu_us_per_request). Where that is as much
+as the server's, the load is the limit on two processors, and the table says so: compare CPU then. It is a
+closed loop: an answer that is late delays the next request of its connection, so that a pause of the
+server is one late answer for each connection, and not one for each request that would have come
+meanwhile. Latencies are of every request, in an HdrHistogram of three digits, from the write of the
+request to the read of the answer's last byte, what the load keeps waiting included.
+
 Exit status: 0 done, 1 failed (a wrong answer, an I/O error), 2 wrong usage, 130 interrupted.";
 
 #[derive(Args)]
@@ -33,6 +45,12 @@ pub(crate) struct HttpArgs {
     /// Which servers to compare, as a comma list [default: all].
     #[arg(long, value_delimiter = ',', value_enum)]
     servers: Vec<Server>,
+
+    /// Another server to compare with, once for each: a program that listens where it is told,
+    /// {address} or {port} in its words, and answers GET / with status 200. {workers} is how many threads it
+    /// may have (without it: measured with one), {connection} is keep-alive or close.
+    #[arg(long = "command", value_name = "NAME=COMMAND", conflicts_with_all = ["listen", "target"])]
+    commands: Vec<String>,
 
     /// Connections at the same time, as a comma list.
     #[arg(long, value_delimiter = ',', default_value = "50,500,10000", value_name = "N")]
@@ -51,6 +69,14 @@ pub(crate) struct HttpArgs {
     #[arg(long)]
     no_keepalive: bool,
 
+    /// Instead of all that: so many connections, kept and idle. What does each cost the server's memory, and
+    /// how soon has every one been served again? (Without `threads`, unless --servers names it.)
+    #[arg(long, value_name = "N", conflicts_with_all = [
+        "connections", "keepalive", "no_keepalive", "requests", "seconds", "ablate", "client", "svg",
+        "listen", "target",
+    ])]
+    pub(super) idle: Option<usize>,
+
     /// Requests of a run, instead of a time.
     #[arg(long, value_name = "N", conflicts_with = "seconds")]
     requests: Option<u64>,
@@ -67,7 +93,8 @@ pub(crate) struct HttpArgs {
     #[arg(long, value_enum, default_value = "own")]
     pub(super) client: Client,
 
-    /// Measure also without a feature, as a comma list.
+    /// Measure also without a feature, as a comma list: multishot (accept), fixed (descriptors) and bufring
+    /// (and multishot receives) of uring, defer of fibers; and uring with sqpoll, which it is best without.
     #[arg(long, value_delimiter = ',', value_name = "FEATURE")]
     ablate: Vec<String>,
 
@@ -79,9 +106,9 @@ pub(crate) struct HttpArgs {
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["servers", "ablate", "workers"])]
     pub(super) target: Option<String>,
 
-    /// Rounds; the figures are medians over them.
-    #[arg(long, alias = "runs", default_value_t = 5, value_name = "N")]
-    pub(super) repeat: usize,
+    /// Rounds; the figures are medians over them [default: 5; with --idle 1].
+    #[arg(long, alias = "runs", value_name = "N")]
+    repeat: Option<usize>,
 
     /// Write the results as JSON; `-` is standard output, and nothing else on it.
     #[arg(long, value_name = "FILE")]
@@ -152,59 +179,73 @@ pub(super) enum Client {
     Wrk,
 }
 
-/// A server, perhaps without one of its features.
+/// A server, perhaps without one of its features, or with one that it does better without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Variant {
     pub(super) server: Server,
-    pub(super) ablated: Option<Ablation>,
+    pub(super) changed: Option<Feature>,
 }
 
 impl Variant {
     pub(super) fn label(self) -> String {
-        match self.ablated {
+        match self.changed {
             None => self.server.name().into(),
-            Some(ablation) => format!("{} without {}", self.server.name(), ablation.name()),
+            Some(feature) => {
+                let how = if feature.is_on() { "without" } else { "with" };
+                format!("{} {how} {}", self.server.name(), feature.name())
+            }
         }
     }
 }
 
-/// A feature that a server can do without.
+/// What a server can do with and without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ablation {
+pub(super) enum Feature {
     /// One submission for all connections that come.
     Multishot,
+    /// Connections in the ring's table of files.
+    Fixed,
+    /// Buffers that the kernel chooses, and one submission for all that a connection receives.
+    Bufring,
+    /// A thread of the kernel that submits.
+    Sqpoll,
     /// Completions run when the ring is entered, and no earlier.
     Defer,
 }
 
-impl Ablation {
+impl Feature {
+    const ALL: [Feature; 5] =
+        [Feature::Multishot, Feature::Fixed, Feature::Bufring, Feature::Sqpoll, Feature::Defer];
+
     pub(super) fn name(self) -> &'static str {
         match self {
-            Ablation::Multishot => "multishot",
-            Ablation::Defer => "defer",
+            Feature::Multishot => "multishot",
+            Feature::Fixed => "fixed",
+            Feature::Bufring => "bufring",
+            Feature::Sqpoll => "sqpoll",
+            Feature::Defer => "defer",
         }
+    }
+
+    /// Whether its server has it: what measures best.
+    pub(super) fn is_on(self) -> bool {
+        self != Feature::Sqpoll
     }
 
     fn server(self) -> Server {
         match self {
-            Ablation::Multishot => Server::Uring,
-            Ablation::Defer => Server::Fibers,
+            Feature::Defer => Server::Fibers,
+            _ => Server::Uring,
         }
     }
 
-    fn parse(name: &str) -> Result<Ablation, Failure> {
-        let absent = |what| {
-            let have = "`multishot` (of uring) and `defer` (of fibers) can be left out";
-            Err(Failure::usage(format!("--ablate {name}: {what}; {have}")))
-        };
-        match name {
-            "multishot" => Ok(Ablation::Multishot),
-            "defer" => Ok(Ablation::Defer),
-            "fixed" => absent("no server here registers its sockets"),
-            "bufring" => absent("no server here receives into provided buffers"),
-            "sqpoll" => absent("no server here has the kernel poll its submissions"),
-            _ => absent("no such feature"),
-        }
+    fn parse(name: &str) -> Result<Feature, Failure> {
+        let found = Feature::ALL.into_iter().find(|feature| feature.name() == name);
+        found.ok_or_else(|| {
+            let have =
+                "there are multishot, fixed, bufring and sqpoll (of uring), and defer (of fibers)";
+            Failure::usage(format!("--ablate {name}: no such feature; {have}"))
+        })
     }
 }
 
@@ -228,26 +269,35 @@ const MOST_WORKERS: usize = 1024;
 
 impl HttpArgs {
     pub(super) fn servers(&self) -> Vec<Server> {
-        let chosen = if self.servers.is_empty() { &ALL[..] } else { &self.servers[..] };
+        let chosen = match (self.servers.is_empty(), self.idle) {
+            (true, None) => &ALL[..],
+            // A hundred thousand threads are more than most systems allow.
+            (true, Some(_)) => &ALL[1..],
+            (false, _) => &self.servers[..],
+        };
         // In the order of the table, whatever the order that they were named in.
         ALL.into_iter().filter(|server| chosen.contains(server)).collect()
+    }
+
+    pub(super) fn programs(&self) -> Result<Vec<Program>, Failure> {
+        self.commands.iter().map(|text| Program::parse(text)).collect()
     }
 
     pub(super) fn variants(&self, workers: usize) -> Result<Vec<Variant>, Failure> {
         let mut all = Vec::new();
         for server in self.servers().into_iter().filter(|server| server.takes(workers)) {
-            all.push(Variant { server, ablated: None });
-            for ablation in self.ablations()? {
-                if ablation.server() == server {
-                    all.push(Variant { server, ablated: Some(ablation) });
+            all.push(Variant { server, changed: None });
+            for feature in self.features()? {
+                if feature.server() == server {
+                    all.push(Variant { server, changed: Some(feature) });
                 }
             }
         }
         Ok(all)
     }
 
-    pub(super) fn ablations(&self) -> Result<Vec<Ablation>, Failure> {
-        self.ablate.iter().map(|name| Ablation::parse(name)).collect()
+    pub(super) fn features(&self) -> Result<Vec<Feature>, Failure> {
+        self.ablate.iter().map(|name| Feature::parse(name)).collect()
     }
 
     pub(super) fn cells(&self) -> Vec<Cell> {
@@ -269,6 +319,15 @@ impl HttpArgs {
         cells
     }
 
+    pub(super) fn repeat(&self) -> usize {
+        self.repeat.unwrap_or(if self.idle.is_some() { 1 } else { 5 })
+    }
+
+    /// The experiment has one table.
+    pub(super) fn idle_workers(&self) -> usize {
+        self.workers[0]
+    }
+
     pub(super) fn extent(&self) -> Extent {
         match self.requests {
             Some(requests) => Extent::Requests(requests),
@@ -287,10 +346,16 @@ impl HttpArgs {
         if !within(&self.connections, MOST_CONNECTIONS) {
             return bad(format!("--connections are 1 to {MOST_CONNECTIONS}"));
         }
+        if self.idle.is_some_and(|idle| !within(&[idle], MOST_CONNECTIONS)) {
+            return bad(format!("--idle is 1 to {MOST_CONNECTIONS}"));
+        }
+        if self.idle.is_some() && self.workers.len() > 1 {
+            return bad("--idle is for one number of --workers".into());
+        }
         if !within(&self.workers, MOST_WORKERS) {
             return bad(format!("--workers are 1 to {MOST_WORKERS}"));
         }
-        if self.repeat == 0 || self.requests == Some(0) {
+        if self.repeat == Some(0) || self.requests == Some(0) {
             return bad("--repeat and --requests count from 1".into());
         }
         if !self.seconds.is_finite() || self.seconds <= 0.0 || self.seconds > 86_400.0 {
@@ -311,13 +376,23 @@ impl HttpArgs {
         if self.client != Client::Own && self.target.is_some() {
             return bad("--target is for the own client: ab and wrk need no help there".into());
         }
-        let ablations = self.ablations()?;
-        if let Some(one) = ablations.iter().find(|one| !self.servers().contains(&one.server())) {
+        let features = self.features()?;
+        if let Some(one) = features.iter().find(|one| !self.servers().contains(&one.server())) {
             let (name, server) = (one.name(), one.server().name());
             return bad(format!("--ablate {name} is of {server}, which --servers leaves out"));
         }
+        let programs = self.programs()?;
+        for (n, one) in programs.iter().enumerate() {
+            let taken = ALL.iter().any(|server| server.name() == one.name)
+                || programs[..n].iter().any(|other| other.name == one.name);
+            if taken {
+                return bad(format!("--command {}=…: that name is taken", one.name));
+            }
+        }
         for &workers in &self.workers {
-            if self.target.is_none() && !self.servers().iter().any(|one| one.takes(workers)) {
+            let ours = self.servers().iter().any(|one| one.takes(workers));
+            let others = programs.iter().any(|one| one.takes(workers));
+            if self.target.is_none() && !ours && !others {
                 return bad(format!(
                     "none of --servers has more than one thread: --workers {workers}"
                 ));
@@ -378,8 +453,9 @@ mod tests {
 
     #[test]
     fn an_ablated_server_stands_below_the_whole_one() {
-        let all = http(&["--ablate", "multishot"]).variants(2).unwrap();
+        let all = http(&["--ablate", "multishot,sqpoll"]).variants(2).unwrap();
         let labels: Vec<_> = all.iter().map(|one| one.label()).collect();
-        assert_eq!(labels, ["tokio-mt", "uring", "uring without multishot", "fibers"]);
+        let of_ring = ["uring", "uring without multishot", "uring with sqpoll"];
+        assert_eq!(labels, [&["tokio-mt"][..], &of_ring, &["fibers"]].concat());
     }
 }

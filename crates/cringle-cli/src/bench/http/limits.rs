@@ -20,10 +20,15 @@ pub(super) fn allow(connections: usize) -> Result<(), Failure> {
         Ok(()) => Ok(()),
         Err(error) => fail(format!(
             "{connections} connections need {needed} open files, and only {} are allowed, at most {} \
-             ({error}): raise the limit (`ulimit -n {needed}`), or ask for fewer --connections",
+             ({error}): raise the limit (`ulimit -n {needed}`), or ask for fewer",
             before.0, before.1
         )),
     }
+}
+
+/// How many open files this process may have.
+pub(super) fn allowed() -> io::Result<u64> {
+    get().map(|limit| limit.rlim_cur)
 }
 
 fn get() -> io::Result<libc::rlimit> {

@@ -4,7 +4,7 @@
 //! There is a thread for each processor that the load has, and each has its part of the connections.
 //! The clock starts when all of them have connected and some requests are done that do not count.
 
-use super::answer::{Answer, Expected};
+use super::answer::{self, Answer, Expected};
 use super::args::Extent;
 use crate::bench::latency::Latencies;
 use mio::net::TcpStream;
@@ -177,8 +177,8 @@ impl Load<'_> {
             answered: false,
         };
         let request: &[u8] = match plan.keepalive {
-            true => b"GET / HTTP/1.1\r\nHost: cringle\r\n\r\n",
-            false => b"GET / HTTP/1.1\r\nHost: cringle\r\nConnection: close\r\n\r\n",
+            true => answer::REQUEST,
+            false => answer::LAST_REQUEST,
         };
         let mut load = Load {
             plan,

@@ -8,16 +8,19 @@
 mod answer;
 mod args;
 mod child;
+mod idle;
 mod limits;
 mod load;
 mod place;
 mod plot;
+mod program;
 mod report;
 mod serve;
 mod servers;
 mod site;
 mod syscalls;
 mod tools;
+mod tree;
 mod words;
 
 pub(crate) use args::HttpArgs;
@@ -30,9 +33,10 @@ use crate::failure::{Failure, fail};
 use crate::machine::{Machine, cpus, storage::Storage};
 use answer::Expected;
 use args::{Cell, Client, Variant};
-use child::Process;
+use child::{Child, Process, Used};
 use indicatif::ProgressBar;
 use place::Places;
+use program::Program;
 use site::Site;
 use std::io;
 use std::net::SocketAddr;
@@ -45,32 +49,66 @@ struct Sample {
     errors: u64,
     requests_per_second: f64,
     /// The server's, where it is here.
-    usage: Option<Usage>,
-    /// Of a processor's time, what the load took of those it has; where it is made here.
-    load_busy: Option<f64>,
+    used: Option<Used>,
+    /// The load's, where it is made here.
+    load: Option<LoadUse>,
     p50_us: Option<f64>,
     p99_us: Option<f64>,
     p999_us: Option<f64>,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct LoadUse {
+    /// Of the time of its processors.
+    busy: f64,
+    cpu_us_per_request: f64,
+}
+
 impl Sample {
-    fn per_request(&self, of: impl Fn(&Usage) -> f64) -> Option<f64> {
-        self.usage.as_ref().map(|usage| of(usage) / self.requests.max(1) as f64)
+    fn load_busy(&self) -> Option<f64> {
+        self.load.map(|load| load.busy)
+    }
+
+    fn per_request(&self, of: impl Fn(&Used) -> f64) -> Option<f64> {
+        self.used.as_ref().map(|used| of(used) / self.requests.max(1) as f64)
     }
 
     fn cpu_us(&self) -> Option<f64> {
-        self.per_request(|usage| usage.cpu_seconds() * 1e6)
+        self.per_request(|used| used.cpu_seconds * 1e6)
     }
 
     fn context_switches(&self) -> Option<f64> {
-        self.per_request(|usage| usage.context_switches as f64)
+        self.per_request(|used| used.context_switches as f64)
+    }
+}
+
+/// What is measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Subject {
+    Ours(Variant),
+    /// Somebody else's, which is started here.
+    Program(Program),
+    /// One that somebody else has started.
+    Target,
+}
+
+impl Subject {
+    fn label(&self) -> String {
+        match self {
+            Subject::Ours(variant) => variant.label(),
+            Subject::Program(program) => program.name.clone(),
+            Subject::Target => "target".into(),
+        }
+    }
+
+    fn is(&self, server: args::Server) -> bool {
+        matches!(self, Subject::Ours(variant) if variant.server == server)
     }
 }
 
 /// A line of a table.
 struct Line {
-    /// `None` is a server that somebody else has started.
-    variant: Option<Variant>,
+    subject: Subject,
     /// In the order of the rounds.
     samples: Vec<Sample>,
     /// Of all samples together.
@@ -79,12 +117,12 @@ struct Line {
 }
 
 impl Line {
-    fn new(variant: Option<Variant>) -> Line {
-        Line { variant, samples: Vec::new(), latencies: Latencies::new(), syscalls: None }
+    fn new(subject: Subject) -> Line {
+        Line { subject, samples: Vec::new(), latencies: Latencies::new(), syscalls: None }
     }
 
     fn label(&self) -> String {
-        self.variant.map_or_else(|| "target".into(), Variant::label)
+        self.subject.label()
     }
 
     fn median(&self, of: impl Fn(&Sample) -> Option<f64>) -> Option<f64> {
@@ -103,13 +141,14 @@ struct Block {
 
 impl Block {
     fn line(&self, server: args::Server) -> Option<&Line> {
-        let whole = Some(Variant { server, ablated: None });
-        self.lines.iter().find(|line| line.variant == whole)
+        let whole = Subject::Ours(Variant { server, changed: None });
+        self.lines.iter().find(|line| line.subject == whole)
     }
 }
 
 struct Findings {
     machine: Machine,
+    programs: Vec<Program>,
     response_bytes: Option<usize>,
     client: Client,
     blocks: Vec<Block>,
@@ -128,6 +167,9 @@ pub(crate) fn run(args: &HttpArgs, verbose: bool) -> Result<(), Failure> {
     if verbose {
         crate::report::complain(&super::driver_words());
     }
+    if let Some(connections) = args.idle {
+        return idle::run(args, connections);
+    }
     if let Some(directory) = &args.svg {
         std::fs::create_dir_all(directory).map_err(|error| {
             Failure::failed(format!("cannot make {}: {error}", directory.display()))
@@ -135,7 +177,7 @@ pub(crate) fn run(args: &HttpArgs, verbose: bool) -> Result<(), Failure> {
     }
     let progress = Progress::new(!args.quiet && !crate::report::is_stdout(args.json.as_deref()));
     let mut blocks = blocks(args)?;
-    let runs = blocks.iter().map(|block| block.lines.len() * (args.repeat + 1)).sum::<usize>();
+    let runs = blocks.iter().map(|block| block.lines.len() * (args.repeat() + 1)).sum::<usize>();
     let bar = progress.runs(runs as u64);
     let mut bench = Bench { args, cpus: cpus::allowed(), bar, notes: Notes::default() };
     for block in &mut blocks {
@@ -145,6 +187,7 @@ pub(crate) fn run(args: &HttpArgs, verbose: bool) -> Result<(), Failure> {
     let storage = Storage::under(Path::new(".")).map_err(Failure::from)?;
     let findings = Findings {
         machine: Machine::of(&storage),
+        programs: args.programs()?,
         response_bytes: args.target.is_none().then(|| args.response_bytes()),
         client: args.client,
         notes: bench.notes.all().to_vec(),
@@ -160,15 +203,57 @@ pub(crate) fn run(args: &HttpArgs, verbose: bool) -> Result<(), Failure> {
 fn blocks(args: &HttpArgs) -> Result<Vec<Block>, Failure> {
     let block = |cell: Cell| {
         let lines = match args.target {
-            Some(_) => vec![Line::new(None)],
-            None => {
-                let variants = args.variants(cell.workers)?.into_iter();
-                variants.map(|variant| Line::new(Some(variant))).collect()
-            }
+            Some(_) => vec![Line::new(Subject::Target)],
+            None => subjects(args, &cell)?.into_iter().map(Line::new).collect(),
         };
         Ok(Block { cell, lines })
     };
     args.cells().into_iter().map(block).collect()
+}
+
+/// All that is started here.
+fn subjects(args: &HttpArgs, cell: &Cell) -> Result<Vec<Subject>, Failure> {
+    let ours = args.variants(cell.workers)?.into_iter().map(Subject::Ours);
+    let others = args.programs()?.into_iter().filter(|one| one.takes(cell.workers));
+    Ok(ours.chain(others.map(Subject::Program)).collect())
+}
+
+fn start(
+    args: &HttpArgs,
+    cell: Cell,
+    subject: &Subject,
+    cpus: &[usize],
+) -> Result<Box<dyn Child>, Failure> {
+    let started = match subject {
+        Subject::Ours(variant) => Process::start(args, &cell, *variant, cpus),
+        Subject::Program(program) => program.start(&cell, cpus),
+        Subject::Target => unreachable!("nobody starts it"),
+    };
+    started.map_err(|error| {
+        Failure::failed(format!("the server `{}` did not start: {error}", subject.label()))
+    })
+}
+
+/// What the load is told.
+fn plan(
+    args: &HttpArgs,
+    cell: Cell,
+    addr: SocketAddr,
+    places: &Places,
+    subject: &Subject,
+) -> load::Plan {
+    let page = || Site::new(args.response_bytes(), !cell.keepalive).response;
+    load::Plan {
+        addr,
+        connections: cell.connections,
+        keepalive: cell.keepalive,
+        extent: args.extent(),
+        expected: match subject {
+            Subject::Ours(_) => Expected::Exactly(page()),
+            Subject::Program(_) | Subject::Target => Expected::Good,
+        },
+        cpus: places.load.clone(),
+    }
 }
 
 struct Bench<'a> {
@@ -182,7 +267,7 @@ impl Bench<'_> {
     /// All servers in turns, round by round, and a last round that counts system calls.
     fn measure(&mut self, block: &mut Block) -> Result<(), Failure> {
         limits::allow(block.cell.connections)?;
-        for round in 0..=self.args.repeat {
+        for round in 0..=self.args.repeat() {
             let mut order: Vec<usize> = (0..block.lines.len()).collect();
             // Every second round goes backwards, so that a drift within a round does not always
             // favour the same one.
@@ -192,7 +277,7 @@ impl Bench<'_> {
             for index in order {
                 let line = &mut block.lines[index];
                 self.bar.set_message(line.label());
-                if round < self.args.repeat {
+                if round < self.args.repeat() {
                     self.turn(block.cell, line)?;
                 } else {
                     self.count_syscalls(block.cell, line)?;
@@ -204,49 +289,41 @@ impl Bench<'_> {
     }
 
     fn turn(&mut self, cell: Cell, line: &mut Line) -> Result<(), Failure> {
-        let Some(variant) = line.variant else {
+        if line.subject == Subject::Target {
             let addr = serve::resolve(self.args.target.as_deref().unwrap_or_default())?;
             return self.load_alone(cell, addr, line);
-        };
+        }
         let places = Places::of(&self.cpus, cell.workers, &mut self.notes);
-        let mut server = self.start(cell, variant, &places)?;
+        let mut server = start(self.args, cell, &line.subject, &places.server)?;
         let result = match self.args.client {
-            Client::Own => self.own(cell, &mut server, &places, line),
-            client => self.others(client, cell, &mut server, &places, line),
+            Client::Own => self.own(cell, &mut *server, &places, line),
+            client => self.others(client, cell, &mut *server, &places, line),
         };
         result.map_err(|error| failed(line, &cell, error, server.complaint()))
-    }
-
-    fn start(&self, cell: Cell, variant: Variant, places: &Places) -> Result<Process, Failure> {
-        Process::start(self.args, &cell, variant, &places.server).map_err(|error| {
-            Failure::failed(format!("the server `{}` did not start: {error}", variant.label()))
-        })
     }
 
     fn own(
         &self,
         cell: Cell,
-        server: &mut Process,
+        server: &mut dyn Child,
         places: &Places,
         line: &mut Line,
     ) -> io::Result<()> {
-        let plan = self.plan(cell, server.addr, places, false);
+        let plan = plan(self.args, cell, server.addr(), places, &line.subject);
         let server = std::cell::RefCell::new(server);
-        let mut used = Usage::default();
+        let mut used = Used::default();
         let started = || {
-            let before = server.borrow_mut().usage()?;
+            let before = server.borrow_mut().used()?;
             Ok((before, Meter::start()))
         };
         let mut mine = Usage::default();
         let tally = load::drive(&plan, started, |(before, meter)| {
             mine = meter.stop();
-            used = since(server.borrow_mut().usage()?, before);
+            used = server.borrow_mut().used()?.since(before);
             Ok(())
         })?;
-        used.seconds = mine.seconds;
-        let busy = mine.cpu_seconds() / mine.seconds / plan.cpus.len().max(1) as f64;
         line.latencies.merge(&tally.latencies);
-        line.samples.push(sample(&tally, mine.seconds, Some(used), busy));
+        line.samples.push(sample(&tally, &plan, &mine, Some(used)));
         Ok(())
     }
 
@@ -254,18 +331,18 @@ impl Bench<'_> {
         &self,
         client: Client,
         cell: Cell,
-        server: &mut Process,
+        server: &mut dyn Child,
         places: &Places,
         line: &mut Line,
     ) -> io::Result<()> {
-        let before = server.usage()?;
-        let said = tools::drive(client, server.addr, &cell, self.args.extent(), &places.load)?;
+        let before = server.used()?;
+        let said = tools::drive(client, server.addr(), &cell, self.args.extent(), &places.load)?;
         line.samples.push(Sample {
             requests: said.requests,
             errors: said.errors,
             requests_per_second: said.requests_per_second,
-            usage: Some(since(server.usage()?, before)),
-            load_busy: None,
+            used: Some(server.used()?.since(before)),
+            load: None,
             p50_us: said.p50_us,
             p99_us: said.p99_us,
             p999_us: None,
@@ -275,7 +352,7 @@ impl Bench<'_> {
 
     fn load_alone(&self, cell: Cell, addr: SocketAddr, line: &mut Line) -> Result<(), Failure> {
         let places = Places { server: Vec::new(), load: self.cpus.clone() };
-        let plan = self.plan(cell, addr, &places, true);
+        let plan = plan(self.args, cell, addr, &places, &line.subject);
         let mut mine = Usage::default();
         let tally = load::drive(
             &plan,
@@ -286,29 +363,18 @@ impl Bench<'_> {
             },
         );
         let tally = tally.map_err(|error| failed(line, &cell, error, None))?;
-        let busy = mine.cpu_seconds() / mine.seconds / plan.cpus.len().max(1) as f64;
         line.latencies.merge(&tally.latencies);
-        line.samples.push(sample(&tally, mine.seconds, None, busy));
+        line.samples.push(sample(&tally, &plan, &mine, None));
         Ok(())
     }
 
-    fn plan(&self, cell: Cell, addr: SocketAddr, places: &Places, any: bool) -> load::Plan {
-        let page = || Site::new(self.args.response_bytes(), !cell.keepalive).response;
-        load::Plan {
-            addr,
-            connections: cell.connections,
-            keepalive: cell.keepalive,
-            extent: self.args.extent(),
-            expected: if any { Expected::Good } else { Expected::Exactly(page()) },
-            cpus: places.load.clone(),
-        }
-    }
-
     fn count_syscalls(&mut self, cell: Cell, line: &mut Line) -> Result<(), Failure> {
-        let Some(variant) = line.variant else { return Ok(()) };
+        if line.subject == Subject::Target {
+            return Ok(());
+        }
         let places = Places::of(&self.cpus, cell.workers, &mut self.notes);
-        let mut server = self.start(cell, variant, &places)?;
-        let counter = match syscalls::Counter::of(server.id()) {
+        let mut server = start(self.args, cell, &line.subject, &places.server)?;
+        let counter = match syscalls::Counter::of(&server.ids()) {
             Ok(counter) => std::cell::RefCell::new(counter),
             Err(error) => {
                 self.notes
@@ -316,7 +382,7 @@ impl Bench<'_> {
                 return Ok(());
             }
         };
-        let plan = self.plan(cell, server.addr, &places, false);
+        let plan = plan(self.args, cell, server.addr(), &places, &line.subject);
         let read = || counter.borrow_mut().read();
         let mut calls = 0;
         let tally = load::drive(&plan, read, |before| {
@@ -329,25 +395,20 @@ impl Bench<'_> {
     }
 }
 
-fn sample(tally: &load::Tally, seconds: f64, usage: Option<Usage>, busy: f64) -> Sample {
+fn sample(tally: &load::Tally, plan: &load::Plan, load: &Usage, used: Option<Used>) -> Sample {
+    let load_cpu = load.cpu_seconds();
     Sample {
         requests: tally.requests,
         errors: tally.errors,
-        requests_per_second: tally.requests as f64 / seconds,
-        usage,
-        load_busy: Some(busy),
+        requests_per_second: tally.requests as f64 / load.seconds,
+        used,
+        load: Some(LoadUse {
+            busy: load_cpu / load.seconds / plan.cpus.len().max(1) as f64,
+            cpu_us_per_request: load_cpu * 1e6 / tally.requests.max(1) as f64,
+        }),
         p50_us: tally.latencies.quantile_us(0.50),
         p99_us: tally.latencies.quantile_us(0.99),
         p999_us: tally.latencies.quantile_us(0.999),
-    }
-}
-
-fn since(now: Usage, before: Usage) -> Usage {
-    Usage {
-        seconds: 0.0,
-        user_seconds: now.user_seconds - before.user_seconds,
-        system_seconds: now.system_seconds - before.system_seconds,
-        context_switches: now.context_switches - before.context_switches,
     }
 }
 

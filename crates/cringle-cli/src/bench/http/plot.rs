@@ -3,11 +3,25 @@
 use super::args::Cell;
 use super::{Block, Line};
 use crate::failure::Failure;
+use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, ValueFormatter};
+use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use std::ops::Range;
 use std::path::Path;
 
 const SIZE: (u32, u32) = (960, 600);
+
+/// Those of Okabe and Ito, which most people can tell apart; yellow on white nobody could.
+const COLORS: [RGBColor; 8] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(86, 180, 233),
+    RGBColor(230, 159, 0),
+    RGBColor(0, 0, 0),
+    RGBColor(140, 140, 140),
+];
 
 type Points = Vec<(f64, f64)>;
 
@@ -87,15 +101,28 @@ fn latencies(path: &Path, title: &str, mut curves: Vec<(String, Points)>) -> Res
         points.iter_mut().for_each(|point| point.0 = point.0.log10());
     }
     let times = || curves.iter().flat_map(|(_, points)| points.iter().map(|point| point.0));
-    let first = times().fold(f64::INFINITY, f64::min);
-    let last = times().fold(first + 0.1, f64::max);
+    let (first, last) =
+        (times().fold(f64::INFINITY, f64::min), times().fold(f64::NEG_INFINITY, f64::max));
+    let x = match first.is_finite() {
+        true => first - 0.05..last + 0.05,
+        false => 0.0..1.0,
+    };
     let axes = Axes {
-        names: ["µs until the answer", "% of the requests"],
-        x: first..last,
+        names: ["latency in µs, logarithmic", "requests answered within it, %"],
+        x_ticks: round_logarithms(&x),
+        x,
         y: 0.0..100.0,
-        x_label: |x| crate::units::figure(10f64.powf(*x)),
+        x_label: |x| crate::units::count(10f64.powf(*x)),
     };
     draw(path, title, &axes, &curves)
+}
+
+/// Of 1, 2, 5, 10, 20, 50 and so on; over many decades of their beginnings alone.
+fn round_logarithms(range: &Range<f64>) -> Vec<f64> {
+    let steps: &[f64] = if range.end - range.start > 3.5 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+    let decades = range.start.floor() as i32..=range.end.ceil() as i32;
+    let ticks = decades.flat_map(|ten| steps.iter().map(move |step| f64::from(ten) + step.log10()));
+    ticks.filter(|tick| range.contains(tick)).collect()
 }
 
 fn rates(path: &Path, title: &str, blocks: &[&Block]) -> Result<(), Failure> {
@@ -108,9 +135,11 @@ fn rates(path: &Path, title: &str, blocks: &[&Block]) -> Result<(), Failure> {
     };
     let curves: Vec<_> = labels(blocks).into_iter().map(curve).collect();
     let points = || curves.iter().flat_map(|(_, points)| points);
+    let most = points().map(|point| point.0).fold(2.0, f64::max);
     let axes = Axes {
-        names: ["workers", "requests/s"],
-        x: 1.0..points().map(|point| point.0).fold(2.0, f64::max),
+        names: ["workers", "requests per second"],
+        x_ticks: blocks.iter().map(|block| block.cell.workers as f64).collect(),
+        x: 1.0 - most / 50.0..most * 1.02,
         y: 0.0..points().map(|point| point.1 * 1.05).fold(1.0, f64::max),
         x_label: |x| crate::units::count(*x),
     };
@@ -120,9 +149,38 @@ fn rates(path: &Path, title: &str, blocks: &[&Block]) -> Result<(), Failure> {
 struct Axes {
     names: [&'static str; 2],
     x: Range<f64>,
+    x_ticks: Vec<f64>,
     y: Range<f64>,
     x_label: fn(&f64) -> String,
 }
+
+/// An axis with these ticks and no others.
+struct Ticked {
+    inner: RangedCoordf64,
+    ticks: Vec<f64>,
+}
+
+impl Ranged for Ticked {
+    type FormatOption = NoDefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
+        self.inner.map(value, limit)
+    }
+
+    fn key_points<H: KeyPointHint>(&self, hint: H) -> Vec<f64> {
+        match hint.weight() {
+            plotters::coord::ranged1d::KeyPointWeight::Bold => self.ticks.clone(),
+            plotters::coord::ranged1d::KeyPointWeight::Any => Vec::new(),
+        }
+    }
+
+    fn range(&self) -> Range<f64> {
+        self.inner.range()
+    }
+}
+
+impl ValueFormatter<f64> for Ticked {}
 
 fn draw(path: &Path, title: &str, axes: &Axes, curves: &[(String, Points)]) -> Result<(), Failure> {
     try_draw(path, title, axes, curves)
@@ -139,34 +197,122 @@ fn try_draw(
     {
         let area = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
         area.fill(&WHITE)?;
-        let mut chart = ChartBuilder::on(&area)
+        let widest = curves.iter().map(|(label, _)| label.chars().count()).max().unwrap_or(0);
+        let (area_of_chart, legend) = area.split_horizontally(SIZE.0 - 60 - 9 * widest as u32);
+        let x = Ticked { inner: axes.x.clone().into(), ticks: axes.x_ticks.clone() };
+        let mut chart = ChartBuilder::on(&area_of_chart)
             .caption(title, ("sans-serif", 20))
             .margin(16)
-            .x_label_area_size(44)
-            .y_label_area_size(80)
-            .build_cartesian_2d(axes.x.clone(), axes.y.clone())?;
+            .x_label_area_size(52)
+            .y_label_area_size(84)
+            .build_cartesian_2d(x, axes.y.clone())?;
         chart
             .configure_mesh()
+            .light_line_style(TRANSPARENT)
+            .label_style(("sans-serif", 14))
+            .axis_desc_style(("sans-serif", 15))
             .x_desc(axes.names[0])
             .y_desc(axes.names[1])
             .x_label_formatter(&axes.x_label)
             .y_label_formatter(&|y| crate::units::count(*y))
             .draw()?;
         for (n, (label, points)) in curves.iter().enumerate() {
-            let color = Palette99::pick(n).stroke_width(2);
-            chart
-                .draw_series(LineSeries::new(points.iter().copied(), color))?
-                .label(label)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], color));
+            let color = COLORS[n % COLORS.len()];
+            chart.draw_series(LineSeries::new(points.iter().copied(), color.stroke_width(2)))?;
+            // A few points are measured ones; what has one point only has no line.
+            if points.len() <= axes.x_ticks.len() {
+                let dot = |&point| Circle::new(point, 4, color.filled());
+                chart.draw_series(points.iter().map(dot))?;
+            }
+            let y = 60 + 22 * n as i32;
+            legend.draw(&PathElement::new([(4, y), (28, y)], color.stroke_width(3)))?;
+            legend.draw(&Text::new(label.as_str(), (36, y - 7), ("sans-serif", 14)))?;
         }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::LowerRight)
-            .background_style(WHITE.mix(0.8))
-            .border_style(BLACK)
-            .draw()?;
         area.present()?;
     }
     std::fs::write(path, text)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::args::{Cell, Server, Variant};
+    use super::super::{Sample, Subject};
+    use super::*;
+
+    fn line(server: Server, workers: usize) -> Line {
+        let mut line = Line::new(Subject::Ours(Variant { server, changed: None }));
+        line.latencies.record((1..5000).map(|n| n * 1000 / workers as u64));
+        line.samples.push(Sample {
+            requests: 1,
+            errors: 0,
+            requests_per_second: 1e5 * workers as f64,
+            used: None,
+            load: None,
+            p50_us: None,
+            p99_us: None,
+            p999_us: None,
+        });
+        line
+    }
+
+    fn blocks() -> Vec<Block> {
+        let servers = |workers| match workers {
+            1 => &[Server::Epoll, Server::TokioMt, Server::Fibers][..],
+            _ => &[Server::TokioMt, Server::Fibers],
+        };
+        let block = |workers: usize| Block {
+            cell: Cell { workers, connections: 50, keepalive: true },
+            lines: servers(workers).iter().map(|&server| line(server, workers)).collect(),
+        };
+        [1, 2, 8].map(block).into()
+    }
+
+    #[test]
+    fn a_drawing_is_xml_and_nothing_lies_outside() {
+        let place = tempfile::tempdir().unwrap();
+        all(&blocks(), place.path()).unwrap();
+        let files: Vec<_> = std::fs::read_dir(place.path()).unwrap().map(Result::unwrap).collect();
+        // A table's latencies each, rates by workers, and each server's latencies by workers.
+        assert_eq!(files.len(), 3 + 1 + 3);
+        for file in files {
+            let text = std::fs::read_to_string(file.path()).unwrap();
+            let document = roxmltree::Document::parse(&text).unwrap();
+            let number = |node: roxmltree::Node<'_, '_>, name: &str| {
+                node.attribute(name).unwrap().parse::<f64>().unwrap()
+            };
+            let texts = document.descendants().filter(|node| node.has_tag_name("text"));
+            let mut said = Vec::new();
+            for node in texts {
+                let letters = node.text().unwrap().trim();
+                let half = 4.5 * letters.chars().count() as f64;
+                let (x, y) = (number(node, "x"), number(node, "y"));
+                let turned = node.attribute("transform").is_some();
+                let (left, right) = match node.attribute("text-anchor") {
+                    _ if turned => (0.0, 0.0),
+                    Some("middle") => (half, half),
+                    Some("end") => (2.0 * half, 0.0),
+                    _ => (0.0, 2.0 * half),
+                };
+                let inside = x - left >= 0.0 && x + right <= f64::from(SIZE.0);
+                assert!(inside && (0.0..f64::from(SIZE.1)).contains(&y), "{letters} at {x}, {y}");
+                said.push(letters.to_owned());
+            }
+            assert!(said.iter().any(|one| one.contains("50 connections")), "{said:?}");
+            assert!(
+                said.iter().any(|one| one.contains("µs") || one.contains("second")),
+                "{said:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn ticks_are_round() {
+        let values = |range| {
+            let ticks = round_logarithms(&range).into_iter();
+            ticks.map(|tick| 10f64.powf(tick).round() as u64).collect::<Vec<_>>()
+        };
+        assert_eq!(values(1.2..2.8), [20, 50, 100, 200, 500]);
+        assert_eq!(values(0.0..4.1), [1, 10, 100, 1000, 10000]);
+    }
 }

@@ -78,6 +78,9 @@ fn value(findings: &Findings) -> Value {
         "machine": findings.machine,
         "client": findings.client,
         "response_bytes": findings.response_bytes,
+        "commands": findings.programs.iter().map(|program| {
+            json!({ "server": program.name, "command": program.text() })
+        }).collect::<Vec<_>>(),
         "runs": of_lines(|block, line| {
             line.samples.iter().map(|sample| run(block, line, sample)).collect()
         }),
@@ -100,7 +103,8 @@ fn run(block: &Block, line: &Line, sample: &Sample) -> Value {
         "p99_us": sample.p99_us,
         "p999_us": sample.p999_us,
         "context_switches_per_request": sample.context_switches(),
-        "load_busy": sample.load_busy,
+        "load_busy": sample.load_busy(),
+        "load_cpu_us_per_request": sample.load.map(|load| load.cpu_us_per_request),
         "errors": sample.errors,
     })
 }

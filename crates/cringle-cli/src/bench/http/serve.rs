@@ -13,7 +13,7 @@ use std::thread;
 pub(super) fn run(args: &HttpArgs, addr: &str) -> Result<(), Failure> {
     let cell = args.cells()[0];
     let variants = args.variants(cell.workers)?;
-    // An ablated one comes after the whole one.
+    // A changed one comes after the whole one.
     let Some(&variant) = variants.last() else {
         return fail(format!("no server for --workers {}", cell.workers));
     };
@@ -23,7 +23,8 @@ pub(super) fn run(args: &HttpArgs, addr: &str) -> Result<(), Failure> {
     }
     let addr = resolve(addr)?;
     let site = Box::leak(Box::new(Site::new(args.response_bytes(), !cell.keepalive)));
-    let orders = servers::Orders { variant, addr, workers: cell.workers, site };
+    let (workers, connections) = (cell.workers, cell.connections);
+    let orders = servers::Orders { variant, addr, workers, connections, site };
     let controlled = args.controlled;
     let ready = move |addr| if controlled { be_controlled(addr) } else { tell(variant, addr) };
     servers::run(&orders, &ready).map_err(|error| {
@@ -51,8 +52,8 @@ fn be_controlled(addr: SocketAddr) {
         let mut byte = [0];
         while io::stdin().read_exact(&mut byte).is_ok() {
             let usage = meter::process_usage();
-            let (user, system) = (usage.user_seconds, usage.system_seconds);
-            if say(&format!("{user} {system} {}", usage.context_switches)).is_err() {
+            let (cpu, switches) = (usage.cpu_seconds(), usage.context_switches);
+            if say(&format!("{cpu} {switches}")).is_err() {
                 break;
             }
         }

@@ -28,19 +28,23 @@ const TRACEPOINT: u32 = 2;
 /// Threads that are started later count, too.
 const INHERIT: u64 = 1 << 1;
 
-/// A counter for each thread that the process has.
+/// A counter for each thread that the processes have.
 pub(super) struct Counter(Vec<File>);
 
 impl Counter {
-    pub(super) fn of(pid: u32) -> io::Result<Counter> {
+    pub(super) fn of(pids: &[u32]) -> io::Result<Counter> {
         let config = tracepoint()?;
         let counter = |entry: io::Result<fs::DirEntry>| {
             let name = entry?.file_name();
             let thread = name.to_str().and_then(|name| name.parse().ok());
             open(thread.ok_or(io::ErrorKind::InvalidData)?, config)
         };
-        let all = fs::read_dir(format!("/proc/{pid}/task"))?.map(counter);
-        all.collect::<io::Result<_>>().map(Counter)
+        let mut all = Vec::new();
+        for pid in pids {
+            let threads = fs::read_dir(format!("/proc/{pid}/task"))?;
+            all.extend(threads.map(counter).collect::<io::Result<Vec<_>>>()?);
+        }
+        Ok(Counter(all))
     }
 
     pub(super) fn read(&mut self) -> io::Result<u64> {
@@ -94,7 +98,7 @@ mod tests {
 
     #[test]
     fn calls_are_counted_where_that_is_allowed() {
-        let mut counter = match Counter::of(std::process::id()) {
+        let mut counter = match Counter::of(&[std::process::id()]) {
             Ok(counter) => counter,
             Err(error) => return eprintln!("skipped: {error}"),
         };

@@ -39,8 +39,7 @@ pub(super) fn to_ring(block: &Block, line: &Line) -> Option<f64> {
 
 /// "Beside the bare ring, a request takes 1.04 × its CPU with fibers, 1.80 × with tokio, …"
 fn against_ring(block: &Block) -> Option<String> {
-    let others =
-        block.lines.iter().filter(|line| line.variant.map(|one| one.server) != Some(Server::Uring));
+    let others = block.lines.iter().filter(|line| !line.subject.is(Server::Uring));
     let mut ratios: Vec<(f64, String)> =
         others.filter_map(|line| Some((to_ring(block, line)?, line.label()))).collect();
     ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -58,7 +57,7 @@ fn against_ring(block: &Block) -> Option<String> {
 
 /// Where the load is the limit, rates say nothing of servers.
 fn limit(block: &Block) -> Option<String> {
-    let saturated = |line: &&Line| line.median(|sample| sample.load_busy).is_some_and(|b| b > BUSY);
+    let saturated = |line: &&Line| line.median(super::Sample::load_busy).is_some_and(|b| b > BUSY);
     let all: Vec<String> = block.lines.iter().filter(saturated).map(Line::label).collect();
     (!all.is_empty()).then(|| {
         format!(

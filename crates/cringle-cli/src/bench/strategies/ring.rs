@@ -22,6 +22,18 @@ const CONFIGURATIONS: [Configure; 4] = [
     |_| {},
 ];
 
+const IDLE_MS: u32 = 100;
+
+/// The kernel runs completions on its thread: to defer them is refused.
+const POLLED: [Configure; 2] = [
+    |b| {
+        b.setup_sqpoll(IDLE_MS).setup_single_issuer().setup_submit_all().setup_no_sqarray();
+    },
+    |b| {
+        b.setup_sqpoll(IDLE_MS).setup_submit_all();
+    },
+];
+
 /// A ring with room for `entries` submissions. It belongs to the calling thread.
 pub(crate) fn build(entries: usize) -> io::Result<IoUring> {
     build_with(entries, 2 * entries)
@@ -29,10 +41,19 @@ pub(crate) fn build(entries: usize) -> io::Result<IoUring> {
 
 /// With room for so many completions that nobody has taken yet.
 pub(crate) fn build_with(entries: usize, completions: usize) -> io::Result<IoUring> {
+    first_of(&CONFIGURATIONS, entries, completions)
+}
+
+/// With a thread of the kernel that submits. It looks for [`IDLE_MS`] before it sleeps.
+pub(crate) fn build_polled(entries: usize, completions: usize) -> io::Result<IoUring> {
+    first_of(&POLLED, entries, completions)
+}
+
+fn first_of(all: &[Configure], entries: usize, completions: usize) -> io::Result<IoUring> {
     let entries = entries.next_power_of_two() as u32;
     let completions = (completions.next_power_of_two() as u32).max(2 * entries);
     let mut refused = None;
-    for configure in CONFIGURATIONS {
+    for configure in all {
         let mut builder = IoUring::<squeue::Entry>::builder();
         configure(&mut builder);
         builder.setup_cqsize(completions);

@@ -6,7 +6,7 @@ mod threads;
 mod tokio;
 mod uring;
 
-use super::args::{Ablation, Server, Variant};
+use super::args::{Feature, Server, Variant};
 use super::site::{Heads, READ_BYTES, Site};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -17,24 +17,32 @@ pub(super) struct Orders {
     pub(super) variant: Variant,
     pub(super) addr: SocketAddr,
     pub(super) workers: usize,
+    /// At the same time, as far as it is known.
+    pub(super) connections: usize,
     /// It lives as long as the process.
     pub(super) site: &'static Site,
 }
 
 /// Serves until the process ends; calls `ready` when it listens.
 pub(super) fn run(orders: &Orders, ready: &dyn Fn(SocketAddr)) -> io::Result<()> {
-    let without = |ablation| orders.variant.ablated == Some(ablation);
-    let site = orders.site;
+    let (site, connections) = (orders.site, orders.connections);
+    let on = |feature: Feature| feature.is_on() != (orders.variant.changed == Some(feature));
     match orders.variant.server {
         Server::Threads => threads::run(listener(orders, ready)?, site),
         Server::Epoll => epoll::run(listener(orders, ready)?, site),
         Server::Tokio => tokio::run(listener(orders, ready)?, site, None),
         Server::TokioMt => tokio::run(listener(orders, ready)?, site, Some(orders.workers)),
         Server::Uring => {
-            let multishot = !without(Ablation::Multishot);
-            on_each(orders, ready, move |listener| uring::run(&listener, site, multishot))
+            let features = uring::Features {
+                multishot: on(Feature::Multishot),
+                fixed: on(Feature::Fixed),
+                bufring: on(Feature::Bufring),
+                sqpoll: on(Feature::Sqpoll),
+            };
+            let run = move |listener| uring::run(&listener, site, connections, features);
+            on_each(orders, ready, run)
         }
-        Server::Fibers => fibers::run(orders, ready, without(Ablation::Defer)),
+        Server::Fibers => fibers::run(orders, ready, !on(Feature::Defer)),
     }
 }
 

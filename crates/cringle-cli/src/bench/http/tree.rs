@@ -1,0 +1,157 @@
+//! What a process and all that it has made have used, as it is seen from outside.
+
+use super::child::Used;
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::time::Duration;
+
+pub(super) struct Tree {
+    root: u32,
+    /// Context switches of each thread, by its process and its own number: the last count that was seen
+    /// of one that has ended.
+    switches: HashMap<(u32, u32), u64>,
+}
+
+/// A line of `/proc/N/stat`, as far as it matters.
+struct Stat {
+    id: u32,
+    parent: u32,
+    group: u32,
+    /// CPU time of children that have ended and were waited for.
+    reaped: Duration,
+}
+
+impl Tree {
+    pub(super) fn of(root: u32) -> Tree {
+        Tree { root, switches: HashMap::new() }
+    }
+
+    /// All processes that are there now.
+    pub(super) fn ids(&self) -> Vec<u32> {
+        self.members().iter().map(|one| one.id).collect()
+    }
+
+    /// Since they began. CPU time is exact but for what has ended, which the kernel tells in ticks.
+    pub(super) fn used(&mut self) -> io::Result<Used> {
+        let mut cpu = Duration::ZERO;
+        for one in self.members() {
+            // One that has just ended has become its parent's, or nobody's.
+            cpu += cpu_time(one.id).unwrap_or_default() + one.reaped;
+            self.see_switches(one.id);
+        }
+        let context_switches = self.switches.values().sum();
+        Ok(Used { cpu_seconds: cpu.as_secs_f64(), context_switches })
+    }
+
+    fn members(&self) -> Vec<Stat> {
+        let all: Vec<Stat> = numbers("/proc").filter_map(stat).collect();
+        let mut members = vec![self.root];
+        let mut at = 0;
+        while let Some(&id) = members.get(at) {
+            at += 1;
+            let below = |one: &&Stat| one.parent == id || (one.group == self.root && at == 1);
+            for one in all.iter().filter(below) {
+                if !members.contains(&one.id) {
+                    members.push(one.id);
+                }
+            }
+        }
+        all.into_iter().filter(|one| members.contains(&one.id)).collect()
+    }
+
+    fn see_switches(&mut self, id: u32) {
+        for thread in numbers(&format!("/proc/{id}/task")) {
+            if let Some(count) = switches(id, thread) {
+                let seen = self.switches.entry((id, thread)).or_default();
+                *seen = count.max(*seen);
+            }
+        }
+    }
+}
+
+fn numbers(directory: &str) -> impl Iterator<Item = u32> + use<> {
+    let entries = fs::read_dir(directory).into_iter().flatten();
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+}
+
+fn stat(id: u32) -> Option<Stat> {
+    parse(&fs::read_to_string(format!("/proc/{id}/stat")).ok()?)
+}
+
+fn parse(line: &str) -> Option<Stat> {
+    let (id, rest) = line.split_once(' ')?;
+    // A name may contain anything.
+    let fields: Vec<&str> = rest.rsplit_once(')')?.1.split_whitespace().collect();
+    let number = |n: usize| fields.get(n)?.parse::<u64>().ok();
+    Some(Stat {
+        id: id.parse().ok()?,
+        parent: number(1)? as u32,
+        group: number(2)? as u32,
+        reaped: Duration::from_millis((number(13)? + number(14)?) * 1000 / ticks()),
+    })
+}
+
+/// A second's.
+fn ticks() -> u64 {
+    // SAFETY: a plain system call.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).unwrap_or(100)
+}
+
+fn switches(id: u32, thread: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{id}/task/{thread}/status")).ok()?;
+    let count = |line: &str| line.split_once("ctxt_switches:")?.1.trim().parse::<u64>().ok();
+    Some(text.lines().filter_map(count).sum())
+}
+
+/// Of all its threads, those included that have ended.
+fn cpu_time(id: u32) -> io::Result<Duration> {
+    let mut clock: libc::clockid_t = 0;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: both calls write the one value that they are lent, and nothing else.
+    unsafe {
+        match libc::clock_getcpuclockid(id as libc::pid_t, &raw mut clock) {
+            0 => {}
+            error => return Err(io::Error::from_raw_os_error(error)),
+        }
+        if libc::clock_gettime(clock, &raw mut time) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn children_of_children_count() {
+        let script = "sh -c 'i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done; echo; read _; :'; :";
+        let mut child = Command::new("sh")
+            .args(["-c", script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut byte = [0];
+        io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut byte).unwrap();
+        let mut tree = Tree::of(child.id());
+        assert_eq!(tree.ids().len(), 2);
+        let (all, alone) = (tree.used().unwrap(), cpu_time(child.id()).unwrap().as_secs_f64());
+        assert!(alone > 0.0 && all.cpu_seconds > 2.0 * alone, "{all:?} {alone}");
+        assert!(all.context_switches > 0);
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert!(tree.ids().is_empty());
+    }
+
+    #[test]
+    fn a_name_may_contain_anything() {
+        let line = "12 (a) b) S 3 4 5 0 -1 0 1 2 3 4 5 6 200 100 20 0 1 0 9";
+        let stat = parse(line).unwrap();
+        assert_eq!((stat.id, stat.parent, stat.group), (12, 3, 4));
+        assert_eq!(stat.reaped, Duration::from_millis(300 * 1000 / ticks()));
+    }
+}

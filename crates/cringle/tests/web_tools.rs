@@ -1,0 +1,178 @@
+//! The web server of `examples/`, by the programs that others measure and use servers with: `curl`, `wrk`,
+//! `ab` and `h2load`. Where one is missing its test says so; with `CRINGLE_TOOLS=required` it fails.
+
+mod disk;
+
+#[path = "../examples/web.rs"]
+mod web;
+
+use cringle::net::{Served, Stopper};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+use web::Limits;
+
+const LARGE: usize = 40_000_003;
+
+/// A server that runs until this is dropped.
+struct Running {
+    addr: SocketAddr,
+    stopper: Stopper,
+    thread: Option<JoinHandle<std::io::Result<Served>>>,
+    files: tempfile::TempDir,
+}
+
+impl Running {
+    fn start() -> Running {
+        let files = disk::directory();
+        std::fs::write(files.path().join("index.html"), "<p>home").unwrap();
+        std::fs::write(files.path().join("large"), disk::pattern(LARGE)).unwrap();
+        std::fs::write(files.path().join("body"), disk::pattern(900_001)).unwrap();
+        let site: PathBuf = files.path().into();
+        let (tell, told) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            web::run(&site, "127.0.0.1:0", Limits::default(), |addr, stopper| {
+                tell.send((addr, stopper)).unwrap()
+            })
+        });
+        let (addr, stopper) = told.recv().unwrap();
+        Running { addr, stopper, thread: Some(thread), files }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.addr)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.files.path().join(name)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stopper.stop();
+        let ended = self.thread.take().map(JoinHandle::join);
+        assert!(thread::panicking() || matches!(ended, Some(Ok(Ok(_)))), "{ended:?}");
+    }
+}
+
+/// What it prints, to either stream; `None` where it is not installed and need not be.
+fn run(program: &str, arguments: &[&str]) -> Option<String> {
+    if Command::new(program).arg("--version").output().is_err() {
+        let required = std::env::var_os("CRINGLE_TOOLS").is_some_and(|value| value == "required");
+        assert!(!required, "`{program}` is not installed");
+        eprintln!("skipped: `{program}` is not installed");
+        return None;
+    }
+    // A server that hangs fails the test, and does not stop it.
+    let output = Command::new("timeout").args(["60", program]).args(arguments).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let said = text(&output.stdout) + &text(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments:?}: {}: {said}", output.status);
+    Some(said)
+}
+
+/// The number after these words.
+fn number(said: &str, words: &str) -> u64 {
+    let after = said.split_once(words).unwrap_or_else(|| panic!("no `{words}`: {said}")).1;
+    let digits = after.trim_start().split(|c: char| !c.is_ascii_digit()).next().unwrap();
+    digits.parse().unwrap_or_else(|error| panic!("`{words}`: {error}: {said}"))
+}
+
+#[test]
+fn curl_uses_a_connection_again() {
+    let server = Running::start();
+    let url = server.url("/");
+    let arguments = ["-sS", "-w", " %{http_code} %{num_connects}\n", &url, &url, &url];
+    let Some(said) = run("curl", &arguments) else { return };
+    assert_eq!(said, "<p>home 200 1\n<p>home 200 0\n<p>home 200 0\n");
+    let head = run("curl", &["-sS", "-I", &server.url("/large")]).unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+    assert_eq!(number(&head, "Content-Length:"), LARGE as u64);
+    // The old protocol has one request a connection, unless both ask for more.
+    let old = ["-sS", "-0", "-w", " %{num_connects}\n", &url, &url];
+    assert_eq!(run("curl", &old).unwrap(), "<p>home 1\n<p>home 1\n");
+}
+
+#[test]
+fn curl_gets_large_files_whole_beside_each_other() {
+    let server = Running::start();
+    let url = server.url("/large");
+    let copies: Vec<PathBuf> = (0..4).map(|n| server.path(&format!("copy{n}"))).collect();
+    let mut arguments = vec!["-sS", "--parallel", "--parallel-immediate"];
+    for copy in &copies {
+        arguments.extend(["-o", copy.to_str().unwrap(), &url]);
+    }
+    if run("curl", &arguments).is_none() {
+        return;
+    }
+    let original = std::fs::read(server.path("large")).unwrap();
+    let same = |copy: &PathBuf| std::fs::read(copy).unwrap() == original;
+    assert!(copies.iter().all(same));
+}
+
+fn at(path: &Path) -> String {
+    format!("@{}", path.display())
+}
+
+#[test]
+fn curl_sends_bodies_in_chunks_and_when_asked_to_continue() {
+    let server = Running::start();
+    let (url, body) = (server.url("/length"), at(&server.path("body")));
+    let chunked = ["-sS", "-H", "Transfer-Encoding: chunked", "--data-binary", &body, &url, &url];
+    let Some(said) = run("curl", &chunked) else { return };
+    assert_eq!(said, "900001900001");
+    let continued = ["-sSv", "-H", "Expect: 100-continue", "--data-binary", &body, &url];
+    let said = run("curl", &continued).unwrap();
+    assert!(said.contains("< HTTP/1.1 100 Continue") && said.contains("900001"), "{said}");
+    // What is too long is refused before it is sent.
+    let (large, count) = (at(&server.path("large")), "%{http_code} %{size_upload}");
+    let refused = ["-sS", "-o", "/dev/null", "-w", count, "-H", "Expect: 100-continue"];
+    let said = run("curl", &[&refused[..], &["--data-binary", &large, &url]].concat()).unwrap();
+    assert_eq!(said, "413 0");
+}
+
+#[test]
+fn ab_is_answered_with_and_without_keep_alive() {
+    let server = Running::start();
+    let url = server.url("/");
+    for (keep, kept) in [(&["-k"][..], 2000), (&[], 0)] {
+        let arguments = [&["-q", "-n", "2000", "-c", "20"], keep, &[&url]].concat();
+        let Some(said) = run("ab", &arguments) else { return };
+        assert_eq!(number(&said, "Complete requests:"), 2000);
+        assert_eq!(number(&said, "Failed requests:"), 0, "{said}");
+        assert!(!said.contains("Non-2xx"), "{said}");
+        assert!(kept == 0 || number(&said, "Keep-Alive requests:") == kept, "{said}");
+    }
+}
+
+#[test]
+fn wrk_has_no_errors_one_by_one_and_pipelined() {
+    let server = Running::start();
+    let script = server.path("pipeline.lua");
+    let eight = "init = function() local r = {} for i = 1, 8 do r[i] = wrk.format('GET', '/') end \
+                 all = table.concat(r) end request = function() return all end";
+    std::fs::write(&script, eight).unwrap();
+    let url = server.url("/");
+    for extra in [&[][..], &["-s", script.to_str().unwrap()]] {
+        let arguments = [&["-t1", "-c20", "-d1s"], extra, &[&url]].concat();
+        let Some(said) = run("wrk", &arguments) else { return };
+        assert!(!said.contains("Socket errors") && !said.contains("Non-2xx"), "{said}");
+        let line = said.lines().find(|line| line.contains(" requests in ")).unwrap();
+        assert!(line.trim().split(' ').next().unwrap().parse::<u64>().unwrap() > 0, "{said}");
+    }
+}
+
+#[test]
+fn h2load_is_answered_in_order_when_it_pipelines() {
+    let server = Running::start();
+    for path in ["/", "/body"] {
+        let arguments = ["--h1", "-n", "400", "-c", "10", "-m", "8", &server.url(path)];
+        let Some(said) = run("h2load", &arguments) else { return };
+        let line = said.lines().find(|line| line.starts_with("requests:")).unwrap();
+        assert!(line.contains("400 succeeded, 0 failed, 0 errored"), "{said}");
+        assert!(said.contains("status codes: 400 2xx"), "{said}");
+    }
+}
