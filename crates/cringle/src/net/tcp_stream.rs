@@ -3,6 +3,7 @@
 use super::ToSocketAddrs;
 use super::addr::first_of;
 use super::calls::{all_sockets, descriptors, std_calls, timeouts};
+use super::message::messages_of_streams;
 use super::socket::{Socket, Way};
 use super::transfer::{reads_and_writes, receive};
 use crate::driver::Op;
@@ -54,6 +55,7 @@ descriptors!(TcpStream, std::net::TcpStream);
 all_sockets!(TcpStream);
 timeouts!(TcpStream);
 reads_and_writes!(TcpStream);
+messages_of_streams!(TcpStream);
 
 impl TcpStream {
     /// Connects to the first of the addresses that answers.
