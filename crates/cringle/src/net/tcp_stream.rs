@@ -5,7 +5,7 @@ use super::addr::first_of;
 use super::calls::{all_sockets, descriptors, std_calls, timeouts};
 use super::message::messages_of_streams;
 use super::socket::{Socket, Way};
-use super::transfer::{reads_and_writes, receive};
+use super::transfer::{reads_and_writes, receive, sends_without_copy};
 use crate::driver::Op;
 use crate::fiber::op::{perform, perform_within};
 use crate::runtime::worker::Worker;
@@ -56,6 +56,7 @@ all_sockets!(TcpStream);
 timeouts!(TcpStream);
 reads_and_writes!(TcpStream);
 messages_of_streams!(TcpStream);
+sends_without_copy!(TcpStream);
 
 impl TcpStream {
     /// Connects to the first of the addresses that answers.

@@ -4,7 +4,7 @@ use super::addr::{AddrBuf, first_of};
 use super::calls::{all_sockets, descriptors, std_calls, timeouts};
 use super::message;
 use super::socket::{Socket, Way};
-use super::transfer::{receive, receive_from, send_message, send_to};
+use super::transfer::{receive, receive_from, send_message, send_to, send_zc};
 use super::{MsgFlags, Received, RecvAncillary, SendAncillary, ToSocketAddrs};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -131,6 +131,21 @@ impl UdpSocket {
     pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
         match self.socket.ring(Way::Out)? {
             Some(ring) => ring.perform(send_message(&self.socket, buf)),
+            None => self.socket.std().send(buf),
+        }
+    }
+
+    /// Sends a message without copying it to whom it is connected to (`IORING_OP_SEND_ZC`, Linux 6.0):
+    /// returns when the network has let go of the buffer. When that pays, and what a cancel does, is told
+    /// by [`TcpStream::send_zc`](crate::net::TcpStream::send_zc); here nobody acknowledges, so that the
+    /// wait is for the card. Where the kernel cannot, it is a plain send.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send).
+    pub fn send_zc(&self, buf: &[u8]) -> io::Result<usize> {
+        match self.socket.ring(Way::Out)? {
+            Some(ring) => send_zc(&self.socket, ring, buf, libc::MSG_NOSIGNAL),
             None => self.socket.std().send(buf),
         }
     }

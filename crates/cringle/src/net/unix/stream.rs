@@ -5,7 +5,7 @@ use crate::fiber::pauses::Pauses;
 use crate::net::calls::{all_sockets, descriptors, std_calls, timeouts};
 use crate::net::message::messages_of_streams;
 use crate::net::socket::{Socket, Way};
-use crate::net::transfer::{reads_and_writes, receive};
+use crate::net::transfer::{reads_and_writes, receive, sends_without_copy};
 use crate::runtime::worker::Worker;
 use socket2::{Domain, SockAddr, Type};
 use std::io;
@@ -44,6 +44,7 @@ all_sockets!(UnixStream);
 timeouts!(UnixStream);
 reads_and_writes!(UnixStream);
 messages_of_streams!(UnixStream);
+sends_without_copy!(UnixStream);
 
 /// Who is at the other side of a Unix socket: as it was when the connection was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
