@@ -3,15 +3,17 @@
 //! The ring splices on a kernel thread, twice for each pipe of bytes. `sendfile` takes a thread until the
 //! peer has room, and cannot be cancelled: it is here to say what a buffer costs. What is compared is
 //! the CPU of both sides of the connection, the kernel's threads included.
+//!
+//! And bytes in memory, by `write` and by `send_zc`.
 
 use crate::report::{Contest, Report};
-use common::clock::Meter;
+use common::clock::{Meter, Usage};
 use common::file::Scratch;
 use cringle::fs::File;
 use cringle::net::TcpStream;
 use cringle::ring::{self, opcode, types::Fd};
 use cringle::{fiber, io};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::fd::AsRawFd;
 use std::path::Path;
@@ -30,7 +32,9 @@ const PIPES: [(&str, usize); 2] =
     [("ring: splices, a pipe of 64 KiB", 64 << 10), ("ring: splices, a pipe of 1 MiB", 1 << 20)];
 
 pub(crate) fn run(rounds: usize, directory: &Path) -> Vec<Report> {
-    SIZES.map(|(title, bytes)| of_size(title, bytes, rounds, directory)).into()
+    let files = SIZES.map(|(title, bytes)| of_size(title, bytes, rounds, directory));
+    let memory = [16 << 10, 128 << 10, 1 << 20].map(|bytes| without_copy(bytes, rounds));
+    files.into_iter().chain(memory).collect()
 }
 
 fn of_size(title: &'static str, bytes: u64, rounds: usize, directory: &Path) -> Report {
@@ -55,20 +59,52 @@ fn of_size(title: &'static str, bytes: u64, rounds: usize, directory: &Path) -> 
 /// Nanoseconds of CPU for each file, by both sides of a connection.
 fn on_connection(bytes: u64, path: &Path, send: &dyn Fn(&File, &TcpStream) -> u64) -> f64 {
     let files = (TOTAL / bytes).min(MOST_FILES);
+    let usage = to_peer(bytes, files, &|stream| {
+        let file = File::open(path).expect("the file is there");
+        send(&file, stream)
+    });
+    (usage.user_seconds + usage.system_seconds) * 1e9 / files as f64
+}
+
+/// What both sides of a connection use while so many bytes are sent as often as that.
+fn to_peer(bytes: u64, times: u64, send: &dyn Fn(&TcpStream) -> u64) -> Usage {
     let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback is there");
     let addr = listener.local_addr().expect("it is bound");
     let peer = thread::spawn(move || receive(&listener));
     let meter = Meter::start();
     crate::on_one_worker(|| {
         let stream = TcpStream::connect(addr).expect("somebody listens");
-        for _ in 0..files {
-            let file = File::open(path).expect("the file is there");
-            assert_eq!(send(&file, &stream), bytes);
-        }
+        (0..times).for_each(|_| assert_eq!(send(&stream), bytes));
     });
-    assert_eq!(peer.join().expect("it only reads"), files * bytes);
-    let usage = meter.stop();
-    (usage.user_seconds + usage.system_seconds) * 1e9 / files as f64
+    assert_eq!(peer.join().expect("it only reads"), times * bytes);
+    meter.stop()
+}
+
+/// Bytes in memory: with a copy, and without, where the loopback copies them when they arrive.
+fn without_copy(bytes: usize, rounds: usize) -> Report {
+    let title = match bytes >> 10 {
+        16 => "16 KiB of memory sent: CPU",
+        128 => "128 KiB of memory sent: CPU",
+        _ => "1 MiB of memory sent: CPU",
+    };
+    let buf = vec![7; bytes];
+    let times = TOTAL / bytes as u64;
+    let cpu = |send: &dyn Fn(&TcpStream) -> u64| {
+        let usage = to_peer(bytes as u64, times, send);
+        (usage.user_seconds + usage.system_seconds) * 1e9 / times as f64
+    };
+    let (write, zc) = ("cringle: write", "cringle: send_zc");
+    let whole = |send: &dyn Fn(&[u8]) -> std::io::Result<usize>| {
+        let mut rest = &buf[..];
+        while !rest.is_empty() {
+            rest = &rest[send(rest).expect("a connection")..];
+        }
+        bytes as u64
+    };
+    let contest = Contest::new(title)
+        .side(write, || cpu(&|stream| whole(&|rest| (&mut &*stream).write(rest))))
+        .side(zc, || cpu(&|stream| whole(&|rest| stream.send_zc(rest))));
+    contest.run(rounds).ratio(zc, &[write], None)
 }
 
 fn receive(listener: &TcpListener) -> u64 {

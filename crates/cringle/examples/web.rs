@@ -3,7 +3,8 @@
 //!     cargo run --release --example web -- [DIRECTORY] [ADDRESS]
 //!
 //! serves DIRECTORY (default: here) at ADDRESS (default: 127.0.0.1:8080) until Ctrl-C; then requests that
-//! are under way are still answered. GET and HEAD give files, `index.html` for a directory; no path and
+//! are under way are still answered, and who has connected may ask once, while kept connections on which
+//! nothing is asked end at once. GET and HEAD give files, `index.html` for a directory; no path and
 //! no link leads out of it. `POST /length` answers how many bytes came, chunked or not.
 //!
 //! Each connection is a fiber that reads like a blocking program. A peer that is slow, or sends too much,
@@ -11,7 +12,7 @@
 
 use cringle::fs::Dir;
 use cringle::net::{Served, Server, Shutdown, Stopper, TcpStream};
-use cringle::signal::{self, Signal};
+use cringle::signal::{Signal, Signals};
 use cringle::{fiber, time};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -54,19 +55,24 @@ pub(crate) fn run(
         let dir = Dir::open(directory)?;
         let server = Server::bind(addr)?.grace(limits.grace);
         let stopper = server.stopper();
-        started(server.local_addr()?, stopper.clone());
+        let interrupts = Signals::new(&[Signal::Interrupt])?;
         let interrupted = stopper.clone();
-        let _until_the_end = fiber::spawn(move || {
-            if signal::wait(Signal::Interrupt).is_ok() {
-                interrupted.stop();
-            }
-        });
+        // Until the end; a second Ctrl-C ends the process, as nobody listens any more.
+        let _ = fiber::spawn(move || interrupts.wait().map(|_| interrupted.stop()));
+        started(server.local_addr()?, stopper.clone());
         server.run(|stream, _peer| {
             // A head and a file are two writes.
             stream.set_nodelay(true)?;
             stream.set_write_timeout(Some(limits.request))?;
-            Connection { stream: &stream, dir: &dir, limits, stopper: &stopper, ahead: Vec::new() }
-                .serve()
+            let connection = Connection {
+                stream: &stream,
+                dir: &dir,
+                limits,
+                stopper: &stopper,
+                ahead: Vec::new(),
+                kept: false,
+            };
+            connection.serve()
         })
     })
 }
@@ -105,13 +111,15 @@ struct Connection<'a> {
     stopper: &'a Stopper,
     /// What was read and not used yet: the rest of a request, or more requests.
     ahead: Vec<u8>,
+    /// A request was answered.
+    kept: bool,
 }
 
 impl Connection<'_> {
     fn serve(mut self) -> io::Result<()> {
         loop {
             match self.next_request().and_then(|request| self.answer(request)) {
-                Ok(true) => {}
+                Ok(true) => self.kept = true,
                 Ok(false) => return self.part(),
                 Err(Refusal::Broken(error)) if error.kind() == ErrorKind::UnexpectedEof => {
                     return Ok(());
@@ -150,10 +158,18 @@ impl Connection<'_> {
         if count == 0 { Err(ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
     }
 
+    /// For the first bytes of a request, which a server that ends no longer waits for.
+    fn fill_unless_stopped(&mut self) -> io::Result<()> {
+        if !self.kept {
+            return self.fill();
+        }
+        let filled = self.stopper.until_stopped(|| self.fill())?;
+        filled.ok_or_else(|| ErrorKind::UnexpectedEof.into())
+    }
+
     fn next_request(&mut self) -> Result<Request, Refusal> {
         if self.ahead.is_empty() {
-            let idle = self.limits.idle;
-            match time::timeout(idle, || self.fill()) {
+            match time::timeout(self.limits.idle, || self.fill_unless_stopped()) {
                 // Nothing was asked, and nothing is owed.
                 Err(error) if error.kind() == ErrorKind::TimedOut => {
                     return Err(io::Error::from(ErrorKind::UnexpectedEof).into());

@@ -364,3 +364,141 @@ fn a_server_survives_that_no_descriptor_is_left() {
         assert!(served.refused > 0);
     });
 }
+
+/// Answers words; between them it ends with the server.
+fn kept(
+    stopper: &Stopper,
+    begun: &AtomicUsize,
+) -> impl Fn(TcpStream, SocketAddr) -> io::Result<()> + Sync {
+    move |mut stream, _| {
+        let mut word = [0; 4];
+        while let Some(count @ 1..) = stopper.until_stopped(|| stream.read(&mut word))? {
+            begun.fetch_add(1, Ordering::SeqCst);
+            stream.read_exact(&mut word[count..])?;
+            stream.write_all(&word)?;
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn handlers_that_wait_for_a_request_end_with_the_stop() {
+    for workers in [1, 2] {
+        let served = on_workers(workers, || {
+            let server = Server::bind("127.0.0.1:0").unwrap().grace(LONG);
+            let (stopper, begun) = (server.stopper(), AtomicUsize::new(0));
+            let handler = kept(&stopper, &begun);
+            serve(server, handler, |addr, stopper| {
+                let idle: Vec<_> = (0..20).map(|_| converse(addr)).collect();
+                stopper.stop();
+                assert!(idle.into_iter().all(is_over));
+            })
+        });
+        let served = served.unwrap();
+        assert_eq!((served.connections, served.cut_off, served.failed), (20, 0, 0));
+    }
+}
+
+#[test]
+fn a_request_that_has_begun_is_answered_after_the_stop() {
+    for workers in [1, 2] {
+        let served = on_workers(workers, || {
+            let server = Server::bind("127.0.0.1:0").unwrap().grace(LONG);
+            let (stopper, begun) = (server.stopper(), AtomicUsize::new(0));
+            let handler = kept(&stopper, &begun);
+            serve(server, handler, |addr, stopper| {
+                let mut stream = TcpStream::connect(addr).unwrap();
+                stream.write_all(b"a").unwrap();
+                while begun.load(Ordering::SeqCst) == 0 {
+                    fiber::yield_now();
+                }
+                stopper.stop();
+                let mut word = [0; 4];
+                stream.write_all(b"hoy").unwrap();
+                stream.read_exact(&mut word).unwrap();
+                assert_eq!(&word, b"ahoy");
+                assert!(is_over(stream));
+            })
+        });
+        let served = served.unwrap();
+        assert_eq!((served.connections, served.cut_off, served.failed), (1, 0, 0));
+    }
+}
+
+/// A server's stopper, of a server that need not run.
+fn stopper() -> Stopper {
+    Server::bind("127.0.0.1:0").unwrap().stopper()
+}
+
+#[test]
+fn what_ends_with_the_stop_is_what_it_calls_and_nothing_else() {
+    on_workers(2, || {
+        let stopper = stopper();
+        assert_eq!(stopper.until_stopped(|| Ok(1)).unwrap(), Some(1));
+        let error = stopper.until_stopped(|| Err::<(), _>(io::Error::other("own"))).unwrap_err();
+        assert_eq!(error.to_string(), "own");
+        let payload = fiber::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            stopper.until_stopped::<()>(|| std::panic::resume_unwind(Box::new("own")))
+        }));
+        assert_eq!(payload.unwrap_err().downcast_ref(), Some(&"own"));
+        // A deadline within has its own error, and a cancel from outside is no stop.
+        let slow = || cringle::time::sleep(LONG);
+        let limit = Duration::from_millis(1);
+        let error = stopper.until_stopped(|| cringle::time::timeout(limit, slow)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        let error = cringle::time::timeout(limit, || stopper.until_stopped(slow)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        fiber::scope(|s| {
+            let waits = s.spawn(|| stopper.until_stopped(slow));
+            s.cancel();
+            let error = waits.join().unwrap().unwrap_err();
+            assert_eq!(cancel::reason(&error), Some(cancel::Reason::Cancelled));
+        });
+        // By an error, by unwinding, and in the fibers of a scope; what was done wins.
+        let begun = AtomicUsize::new(0);
+        let sleeps = || {
+            begun.fetch_add(1, Ordering::SeqCst);
+            slow()
+        };
+        let unwinds = || {
+            let _ = sleeps();
+            fiber::sleep(LONG);
+            Ok(())
+        };
+        let below = || fiber::scope(|s| s.spawn(sleeps).join().unwrap());
+        fiber::scope(|s| {
+            let waits = [
+                s.spawn(|| stopper.until_stopped(sleeps)),
+                s.spawn(|| stopper.until_stopped(unwinds)),
+                s.spawn(|| stopper.until_stopped(below)),
+            ];
+            let done = s.spawn(|| stopper.until_stopped(|| sleeps().or(Ok(()))));
+            let told = s.spawn(|| stopper.wait());
+            while begun.load(Ordering::SeqCst) < 4 {
+                fiber::yield_now();
+            }
+            stopper.stop();
+            for wait in waits {
+                assert_eq!(wait.join().unwrap().unwrap(), None);
+            }
+            assert_eq!(done.join().unwrap().unwrap(), Some(()));
+            told.join().unwrap().unwrap();
+        });
+        let refused = stopper.until_stopped(|| -> io::Result<()> { panic!("it is too late") });
+        assert_eq!(refused.unwrap(), None);
+        cancel::check().unwrap();
+    });
+}
+
+#[test]
+fn threads_hear_of_the_stop() {
+    let stopper = stopper();
+    assert_eq!(stopper.until_stopped(|| Ok(1)).unwrap(), Some(1));
+    let waits = [(); 3].map(|()| {
+        let stopper = stopper.clone();
+        std::thread::spawn(move || stopper.wait())
+    });
+    on_workers(1, || stopper.stop());
+    waits.into_iter().for_each(|wait| wait.join().unwrap().unwrap());
+    assert_eq!(stopper.until_stopped(|| Ok(1)).unwrap(), None);
+}

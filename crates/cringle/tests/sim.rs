@@ -432,3 +432,36 @@ fn random_programs_come_to_the_same_on_the_ring() {
         std::fs::remove_dir_all(&place).unwrap();
     }
 }
+
+/// What is sent without a copy is lent for longer than the send lasts, whatever goes wrong meanwhile.
+#[test]
+fn a_send_without_a_copy_ends_when_its_memory_is_free() {
+    let options = Options::new().faults(Faults::hidden()).swarm(true);
+    for seed in 0..300 {
+        let report = sim::run(seed, &options, || {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            fiber::scope(|s| {
+                s.spawn_local(|| {
+                    let ours = ours;
+                    let mut sent = 0;
+                    while sent < 5000 {
+                        let mut buf = vec![7; 5000 - sent];
+                        sent += ours.send_zc(&buf).unwrap();
+                        buf.fill(8);
+                    }
+                });
+                let mut all = Vec::new();
+                theirs.read_to_end(&mut all).unwrap();
+                assert_eq!(all, [7; 5000]);
+            });
+            // One that is cancelled meanwhile.
+            let (ours, _theirs) = UnixStream::pair().unwrap();
+            fiber::scope(|s| {
+                s.spawn_local(|| ours.send_zc(&[7; 100]).map(drop));
+                fiber::yield_now();
+                s.cancel();
+            });
+        });
+        report.unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}

@@ -1,12 +1,13 @@
 //! The web server of `examples/`, by peers that are good, odd and slow.
 
+mod child;
 mod disk;
 
 #[path = "../examples/web.rs"]
 mod web;
 
 use cringle::net::{Served, Stopper};
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::Command;
@@ -298,6 +299,73 @@ fn what_is_under_way_is_still_answered_after_a_stop() {
     assert!(answer.ends_with("\r\n\r\n2") && answer.contains("Connection: close"), "{answer}");
     let served = server.stop();
     assert_eq!((served.cut_off, served.failed), (0, 0), "{served:?}");
+}
+
+/// One that asks and is answered, and may ask again.
+fn keeps(addr: SocketAddr) -> TcpStream {
+    let mut stream = TcpStream::connect(addr).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream.write_all(b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        answer.push(byte[0]);
+    }
+    stream
+}
+
+/// One whose request has begun: its body is asked for, and not sent.
+fn begins(addr: SocketAddr) -> TcpStream {
+    let mut stream = keeps(addr);
+    let head =
+        "POST /length HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.read_exact(&mut [0; b"HTTP/1.1 100 Continue\r\n\r\n".len()]).unwrap();
+    stream
+}
+
+/// A grace that would fail the test: nobody is to need it.
+fn endless() -> Limits {
+    let long = Duration::from_secs(3600);
+    Limits { idle: long, request: long, grace: long, ..Limits::default() }
+}
+
+#[test]
+fn kept_connections_end_with_the_server_and_what_is_asked_is_answered() {
+    let server = Running::start(endless());
+    let (kept, mut asks) = ([(); 3].map(|()| keeps(server.addr)), begins(server.addr));
+    server.stopper.stop();
+    kept.into_iter().for_each(|mut stream| assert_eq!(rest(&mut stream), ""));
+    asks.write_all(b"hi").unwrap();
+    assert!(rest(&mut asks).ends_with("\r\n\r\n2"));
+    let served = server.stop();
+    assert_eq!((served.connections, served.cut_off, served.failed), (4, 0, 0), "{served:?}");
+}
+
+#[test]
+fn an_interrupt_ends_the_program_in_order() {
+    const TEST: &str = "an_interrupt_ends_the_program_in_order";
+    let Some(mut command) = child::command(TEST) else {
+        let files = disk::directory();
+        fill(files.path());
+        let say = |addr, _| eprintln!("listens at {addr}");
+        let served = web::run(&files.path().join("site"), "127.0.0.1:0", endless(), say).unwrap();
+        assert_eq!((served.connections, served.cut_off, served.failed), (2, 0, 0), "{served:?}");
+        return;
+    };
+    let mut program = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(program.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let line = lines.find(|line| line.contains("listens at ")).expect("it says where");
+    let addr = line.rsplit(' ').next().unwrap().parse().unwrap();
+    let (mut kept, mut asks) = (keeps(addr), begins(addr));
+    // SAFETY: no pointers; it is a child that was not waited for.
+    assert_eq!(unsafe { libc::kill(program.id() as i32, libc::SIGINT) }, 0);
+    assert_eq!(rest(&mut kept), "");
+    asks.write_all(b"hi").unwrap();
+    assert!(rest(&mut asks).ends_with("\r\n\r\n2"));
+    let said: Vec<String> = lines.collect();
+    assert_eq!(program.wait().unwrap().code(), Some(0), "{said:?}");
 }
 
 #[test]

@@ -99,7 +99,9 @@ unsafe fn attempt(op: &Op) -> i32 {
             Op::GetXattr(call) => (*call).get(),
             Op::SetXattr(call) => (*call).set(),
             Op::Recv { fd, buf, len, flags } => libc::recv(fd, buf.cast(), len as usize, flags),
-            Op::Send { fd, buf, len, flags } => libc::send(fd, buf.cast(), len as usize, flags),
+            Op::Send { fd, buf, len, flags } | Op::SendZc { fd, buf, len, flags } => {
+                libc::send(fd, buf.cast(), len as usize, flags)
+            }
             Op::RecvMsg { fd, message, flags } => libc::recvmsg(fd, message, flags),
             Op::SendMsg { fd, message, flags } => libc::sendmsg(fd, message, flags),
             Op::Accept { fd, addr, addr_len } => {

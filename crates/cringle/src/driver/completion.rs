@@ -81,6 +81,8 @@ pub(crate) struct Completion {
     op_name: Cell<OpName>,
     /// It takes one of the places that the limit is about.
     takes_place: Cell<bool>,
+    /// The result is in; the kernel has yet to let go of the memory.
+    noted: Cell<bool>,
 }
 
 impl Completion {
@@ -94,6 +96,7 @@ impl Completion {
             cancel_place: Cell::new(0),
             op_name: Cell::new(OpName::Nop),
             takes_place: Cell::new(true),
+            noted: Cell::new(false),
         }
     }
 
@@ -144,6 +147,12 @@ impl Completion {
     /// An entry that is not the op's last: its result counts, the frame stays.
     pub(super) fn note(&self, result: i32) {
         self.result.set(result);
+        self.noted.set(true);
+    }
+
+    /// Whether only the last entry is still to come. Nobody can hasten it.
+    pub(super) fn is_noted(&self) -> bool {
+        self.noted.get()
     }
 
     /// The result that came before the last entry.

@@ -194,6 +194,14 @@ pub(crate) enum Op {
         len: u32,
         flags: c_int,
     },
+    /// The same without a copy (Linux 6.0): the memory is the kernel's until the second entry of the
+    /// completion queue, which ends the op.
+    SendZc {
+        fd: RawFd,
+        buf: *const u8,
+        len: u32,
+        flags: c_int,
+    },
     RecvMsg {
         fd: RawFd,
         message: *mut libc::msghdr,
@@ -246,6 +254,7 @@ pub(crate) enum OpName {
     SetXattr,
     Receive,
     Send,
+    SendZc,
     Accept,
     Connect,
     Plain,
@@ -276,6 +285,7 @@ impl OpName {
             OpName::SetXattr => "a setxattr",
             OpName::Receive => "data of a peer",
             OpName::Send => "a peer to take data",
+            OpName::SendZc => "a peer to have taken data that is not copied",
             OpName::Accept => "a connection of a peer",
             OpName::Connect => "a connection to a peer",
             OpName::Plain => "a plain call",
@@ -312,6 +322,7 @@ impl Op {
             Op::Poll { .. }
             | Op::Recv { .. }
             | Op::Send { .. }
+            | Op::SendZc { .. }
             | Op::RecvMsg { .. }
             | Op::SendMsg { .. }
             | Op::Accept { .. }
@@ -344,6 +355,7 @@ impl Op {
             Op::SetXattr(_) => OpName::SetXattr,
             Op::Recv { .. } | Op::RecvMsg { .. } => OpName::Receive,
             Op::Send { .. } | Op::SendMsg { .. } => OpName::Send,
+            Op::SendZc { .. } => OpName::SendZc,
             Op::Accept { .. } => OpName::Accept,
             Op::Connect { .. } => OpName::Connect,
             Op::Plain(_) => OpName::Plain,
@@ -356,6 +368,7 @@ impl Op {
         match *self {
             Op::Plain(_) => false,
             Op::SetLen { .. } => features.has(Feature::Ftruncate),
+            Op::SendZc { .. } => features.has(Feature::SendZc),
             Op::Advise { len, .. } | Op::SyncRange { len, .. } => {
                 features.has(Feature::FileSystem) && u32::try_from(len).is_ok()
             }

@@ -7,6 +7,7 @@
 mod addr;
 mod builder;
 mod calls;
+mod message;
 mod server;
 mod socket;
 mod tcp_listener;
@@ -17,6 +18,7 @@ pub(crate) mod unix;
 
 pub use addr::ToSocketAddrs;
 pub use builder::TcpListenerBuilder;
+pub use message::{AncillaryMessage, MsgFlags, Received, RecvAncillary, SendAncillary};
 pub use server::{Served, Server, Stopper};
 pub use std::net::{
     AddrParseError, IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, SocketAddrV4, SocketAddrV6,

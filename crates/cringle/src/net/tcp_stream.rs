@@ -3,8 +3,9 @@
 use super::ToSocketAddrs;
 use super::addr::first_of;
 use super::calls::{all_sockets, descriptors, std_calls, timeouts};
+use super::message::messages_of_streams;
 use super::socket::{Socket, Way};
-use super::transfer::{reads_and_writes, receive};
+use super::transfer::{reads_and_writes, receive, sends_without_copy};
 use crate::driver::Op;
 use crate::fiber::op::{perform, perform_within};
 use crate::runtime::worker::Worker;
@@ -54,6 +55,8 @@ descriptors!(TcpStream, std::net::TcpStream);
 all_sockets!(TcpStream);
 timeouts!(TcpStream);
 reads_and_writes!(TcpStream);
+messages_of_streams!(TcpStream);
+sends_without_copy!(TcpStream);
 
 impl TcpStream {
     /// Connects to the first of the addresses that answers.
@@ -114,9 +117,7 @@ impl TcpStream {
     ///
     /// What `setsockopt` says.
     pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
-        SockRef::from(self).set_linger(linger)?;
-        self.socket.note_linger(linger);
-        Ok(())
+        self.socket.set_linger(linger)
     }
 
     /// How long closing the connection waits.

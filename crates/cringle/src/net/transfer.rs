@@ -93,6 +93,99 @@ pub(super) fn write<S: AsFd + AsRawFd + Send>(
     }
 }
 
+/// Errors by which the kernel says that it cannot spare the copy: not on this kind of socket, or not with
+/// the memory that may be locked.
+const NOT_WITHOUT_COPY: [i32; 3] = [libc::EOPNOTSUPP, libc::ENOMEM, libc::ENOBUFS];
+
+/// Sends without a copy where that can be, else with one.
+pub(super) fn send_zc<S: AsFd + AsRawFd + Send>(
+    socket: &Socket<S>,
+    ring: Ring,
+    buf: &[u8],
+    flags: libc::c_int,
+) -> io::Result<usize> {
+    let len = buf.len().min(MAX_RW_BYTES) as u32;
+    let (fd, buf) = (socket.fd(), buf.as_ptr());
+    let op = Op::SendZc { fd, buf, len, flags };
+    let fits = len > 0 && op.fits_ring(ring.worker.driver().borrow().features());
+    if fits {
+        match ring.perform(op) {
+            Err(e) if e.raw_os_error().is_some_and(|errno| NOT_WITHOUT_COPY.contains(&errno)) => {}
+            result => return result,
+        }
+    }
+    ring.perform(Op::Send { fd, buf, len, flags })
+}
+
+/// For a stream.
+macro_rules! sends_without_copy {
+    ($ours:ident) => {
+        impl $ours {
+            /// Writes without copying the bytes (`IORING_OP_SEND_ZC`, Linux 6.0): returns when the peer has
+            /// them and the kernel has let go of the buffer. For large ones over a real network: see below.
+            ///
+            /// ```
+            #[doc = $crate::net::transfer::example!($ours)]
+            /// ```
+            ///
+            /// Over the loopback, and to Unix sockets, the kernel copies all the same; and each call waits
+            /// for the peer to acknowledge, which costs a trip over the network. So it pays for buffers of
+            /// some hundred KiB and more, over a network card that can send from anywhere, and with other
+            /// fibers that have something to do meanwhile. Where the kernel cannot, or may lock no more
+            /// memory (`RLIMIT_MEMLOCK`), it is a plain send. Outside of a fiber it is a `write`.
+            ///
+            /// # Errors
+            ///
+            /// As a write; and [`Cancelled`](crate::Cancelled).
+            ///
+            /// # Cancellation
+            ///
+            /// What was not sent yet is given up, and the count says what was. What was sent is lent to the
+            /// network until the peer has it, or the connection ends: the call waits for that, cancelled or
+            /// not, and so it does after a timeout of the socket. A peer that answers nothing holds it for
+            /// as long as the connection lasts ([`shutdown`](Self::shutdown) does not end that, TCP's
+            /// `TCP_USER_TIMEOUT` does).
+            pub fn send_zc(&self, buf: &[u8]) -> std::io::Result<usize> {
+                use $crate::net::transfer::{SEND_FLAGS, send_zc};
+                match self.socket.ring($crate::net::socket::Way::Out)? {
+                    Some(ring) => send_zc(&self.socket, ring, buf, SEND_FLAGS),
+                    None => std::io::Write::write(&mut self.socket.std(), buf),
+                }
+            }
+        }
+    };
+}
+pub(super) use sends_without_copy;
+
+macro_rules! example {
+    (TcpStream) => {
+        "use cringle::net::{TcpListener, TcpStream};
+use std::io::{self, Read};
+
+cringle::run(|| {
+    let listener = TcpListener::bind(\"127.0.0.1:0\")?;
+    let ours = TcpStream::connect(listener.local_addr()?)?;
+    let (mut theirs, _) = listener.accept()?;
+    let page = vec![7; 64 << 10];
+    let count = ours.send_zc(&page)?;
+    theirs.read_exact(&mut vec![0; count])?;
+    Ok::<(), io::Error>(())
+})
+# ?; Ok::<(), std::io::Error>(())"
+    };
+    (UnixStream) => {
+        "use cringle::os::unix::net::UnixStream;
+
+cringle::run(|| {
+    let (ours, _theirs) = UnixStream::pair()?;
+    assert_eq!(ours.send_zc(b\"copied\")?, 6);
+    Ok::<(), std::io::Error>(())
+})
+# ?; Ok::<(), std::io::Error>(())"
+    };
+}
+pub(super) use example;
+
 pub(super) fn read_vectored<S>(socket: &Socket<S>, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize>
 where
     S: AsFd + AsRawFd + Send,

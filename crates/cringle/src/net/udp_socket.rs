@@ -1,11 +1,12 @@
 //! Datagrams.
 
-use super::ToSocketAddrs;
-use super::addr::first_of;
+use super::addr::{AddrBuf, first_of};
 use super::calls::{all_sockets, descriptors, std_calls, timeouts};
+use super::message;
 use super::socket::{Socket, Way};
-use super::transfer::{receive, receive_from, send_message, send_to};
-use std::io;
+use super::transfer::{receive, receive_from, send_message, send_to, send_zc};
+use super::{MsgFlags, Received, RecvAncillary, SendAncillary, ToSocketAddrs};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// A UDP socket, as `std::net::UdpSocket`. Only the calling fiber waits.
@@ -132,6 +133,55 @@ impl UdpSocket {
             Some(ring) => ring.perform(send_message(&self.socket, buf)),
             None => self.socket.std().send(buf),
         }
+    }
+
+    /// Sends a message without copying it to whom it is connected to (`IORING_OP_SEND_ZC`, Linux 6.0):
+    /// returns when the network has let go of the buffer. When that pays, and what a cancel does, is told
+    /// by [`TcpStream::send_zc`](crate::net::TcpStream::send_zc); here nobody acknowledges, so that the
+    /// wait is for the card. Where the kernel cannot, it is a plain send.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send).
+    pub fn send_zc(&self, buf: &[u8]) -> io::Result<usize> {
+        match self.socket.ring(Way::Out)? {
+            Some(ring) => send_zc(&self.socket, ring, buf, libc::MSG_NOSIGNAL),
+            None => self.socket.std().send(buf),
+        }
+    }
+
+    /// Sends the slices as one message, and what goes beside it (`sendmsg`): to an address, or to whom it
+    /// is connected to.
+    ///
+    /// # Errors
+    ///
+    /// As [`send_to`](Self::send_to); and what the kernel says of the ancillary data.
+    pub fn sendmsg(
+        &self,
+        slices: &[IoSlice<'_>],
+        addr: Option<SocketAddr>,
+        ancillary: &SendAncillary<'_>,
+        flags: MsgFlags,
+    ) -> io::Result<usize> {
+        let addr = addr.map(socket2::SockAddr::from);
+        message::send(&self.socket, slices, addr.as_ref(), ancillary, flags)
+    }
+
+    /// Receives a message into the slices, one after the other, and what came beside it (`recvmsg`); says
+    /// who it is from, where it is from somebody.
+    ///
+    /// # Errors
+    ///
+    /// As [`recv_from`](Self::recv_from).
+    pub fn recvmsg(
+        &self,
+        slices: &mut [IoSliceMut<'_>],
+        ancillary: &mut RecvAncillary,
+        flags: MsgFlags,
+    ) -> io::Result<(Received, Option<SocketAddr>)> {
+        let mut from = AddrBuf::new();
+        let received = message::receive(&self.socket, slices, Some(&mut from), ancillary, flags)?;
+        Ok((received, from.get().as_socket()))
     }
 
     std_calls! {

@@ -47,8 +47,8 @@
 //! fiber. OS threads that you start run at their own pace, so that a seed does not decide what they
 //! do; a fiber that waits for one of them looks like a deadlock. `std::fs` is the machine's.
 //! [`BlockIo`](crate::block::BlockIo) has rings and threads of its own and is refused; a raw ring
-//! entry has no meaning here (`EOPNOTSUPP`). Operations with several completions (multishot,
-//! zero-copy) and linked ones do not exist in the library yet, so their faults do not either.
+//! entry has no meaning here (`EOPNOTSUPP`). Multishot operations
+//! and linked ones do not exist in the library yet, so their faults do not either.
 
 mod each;
 pub mod program;

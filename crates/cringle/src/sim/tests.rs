@@ -5,6 +5,7 @@ use super::{Checker, Failure, Options, World, run};
 use crate::driver::sim::Sabotage;
 use crate::fiber;
 use crate::fs::OpenOptions;
+use crate::os::unix::net::UnixStream;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
@@ -41,6 +42,18 @@ fn memory_that_is_touched_while_it_is_lent_is_found() {
     for by in [Sabotage::TouchedBefore, Sabotage::TouchedAfter, Sabotage::WriteChanged] {
         assert_eq!(found(by).checker, Checker::Buffers, "{by:?}");
     }
+}
+
+#[test]
+fn memory_that_is_touched_while_the_network_has_it_is_found() {
+    let mut world = World::new(5, &Options::new());
+    world.sabotage(Sabotage::SentChanged);
+    let send = || {
+        let (ours, _theirs) = UnixStream::pair()?;
+        let bytes = [7; 64];
+        ours.send_zc(&bytes)
+    };
+    assert_eq!(world.run(send).unwrap_err().checker, Checker::Buffers);
 }
 
 #[test]

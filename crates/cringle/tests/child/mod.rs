@@ -16,13 +16,18 @@ pub(crate) fn run_with(
     test: &str,
     prepare: impl FnOnce(&mut Command) -> &mut Command,
 ) -> Option<Output> {
+    Some(prepare(&mut command(test)?).output().unwrap())
+}
+
+/// `None` in the child; else what runs it.
+pub(crate) fn command(test: &str) -> Option<Command> {
     if std::env::var(WHO).is_ok_and(|who| who == test) {
         return None;
     }
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
     command.env(WHO, test).env_remove("RUST_BACKTRACE").env_remove("RUST_MIN_STACK");
-    Some(prepare(&mut command).output().unwrap())
+    Some(command)
 }
 
 /// Runs the body in a child that must succeed.

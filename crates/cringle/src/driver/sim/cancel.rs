@@ -24,7 +24,8 @@ pub(super) struct Ask {
 impl Sim {
     /// Asks for an op to be given up. Its completion comes all the same (**I1**).
     pub(crate) fn cancel(&mut self, completion: &Completion) {
-        if completion.state() != OpState::InFlight || completion.cancel.get() != CancelState::No {
+        let under_way = completion.state() == OpState::InFlight && !completion.is_noted();
+        if !under_way || completion.cancel.get() != CancelState::No {
             return;
         }
         let mut flights = self.flights.iter();
@@ -56,7 +57,9 @@ impl Sim {
         }
         let stage = self.flights.get(&ask.flight).map(|flight| flight.stage);
         let result = match stage {
-            None | Some(Stage::Done | Stage::Queued) => self.cancel_missed(core, ask),
+            None | Some(Stage::Done | Stage::Noted | Stage::Queued) => {
+                self.cancel_missed(core, ask)
+            }
             // A thread of the kernel's has it.
             Some(Stage::Armed(_)) if core.draw(Fault::CancelRace) => -libc::EALREADY,
             Some(Stage::Armed(key)) => {
@@ -105,7 +108,8 @@ impl Sim {
         // SAFETY: I1. A cancel that was asked is owed to its op's frame.
         let completion = unsafe { &*ask.completion };
         completion.cancel.set(CancelState::No);
-        if completion.state() == OpState::InFlight && result != 0 {
+        let under_way = completion.state() == OpState::InFlight && !completion.is_noted();
+        if under_way && result != 0 {
             let tries = completion.cancel_tries.get().min(MAX_TRIES);
             completion.cancel_tries.set(tries + 1);
             completion.cancel.set(CancelState::Again);
@@ -120,7 +124,7 @@ impl Sim {
         if completion.cancel.get() == CancelState::Again {
             self.timeline.retain(|_, event| match event {
                 Event::Cancel(ask) => !(ask.again && std::ptr::eq(ask.completion, completion)),
-                Event::Perform(_) => true,
+                Event::Perform(_) | Event::LetGo(..) => true,
             });
             completion.cancel.set(CancelState::No);
         }

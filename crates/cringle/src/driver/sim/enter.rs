@@ -4,7 +4,7 @@
 use super::options::Fault;
 use super::perform::Outcome;
 use super::{Checker, Core, Cqe, Event, Sim, Stage, Verdict, lock};
-use crate::driver::Wait;
+use crate::driver::{Op, Wait};
 use std::sync::Arc;
 
 /// Completions that the queue holds when it may overflow.
@@ -100,6 +100,7 @@ impl Sim {
                 moved = true;
                 match first.remove() {
                     Event::Perform(number) => drop(self.attempt(core, number)),
+                    Event::LetGo(number, result) => self.end(core, number, result),
                     Event::Cancel(ask) => self.cancel_arrives(core, ask),
                 }
             }
@@ -132,6 +133,10 @@ impl Sim {
             core.fail(Checker::Buffers, text);
         }
         match core.perform(&flight.op, &self.fixed) {
+            Outcome::Ended(result) if matches!(flight.op, Op::SendZc { .. }) => {
+                self.note(core, number, result);
+                true
+            }
             Outcome::Ended(result) => {
                 self.complete(core, number, result);
                 true
@@ -149,10 +154,28 @@ impl Sim {
     /// The op has this result: its completion goes into the queue.
     pub(super) fn complete(&mut self, core: &mut Core, number: u64, result: i32) {
         let flight = self.flights.get_mut(&number).expect("it is under way");
-        flight.stage = Stage::Done;
         #[cfg(test)]
         super::sabotage::performed(core, flight);
         flight.lent.seal();
+        self.end(core, number, result);
+    }
+
+    /// The op has this result, and keeps its memory for a while.
+    fn note(&mut self, core: &mut Core, number: u64, result: i32) {
+        let flight = self.flights.get_mut(&number).expect("it is under way");
+        flight.stage = Stage::Noted;
+        flight.lent.seal();
+        #[cfg(test)]
+        super::sabotage::noted(core, flight);
+        self.post(core, Cqe::Noted { flight: number, result });
+        let latency = core.latency_ns().unwrap_or_else(|| core.any_latency_ns());
+        self.plan(core.now_ns.saturating_add(latency), Event::LetGo(number, result));
+    }
+
+    /// Nobody but its caller has the op's memory any more.
+    fn end(&mut self, core: &mut Core, number: u64, result: i32) {
+        let flight = self.flights.get_mut(&number).expect("it is under way");
+        flight.stage = Stage::Done;
         #[cfg(test)]
         if super::sabotage::after(core, flight) {
             return;

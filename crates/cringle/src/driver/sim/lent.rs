@@ -151,7 +151,9 @@ unsafe fn pieces_of(op: &Op) -> (Vec<Piece>, bool) {
             (of_path(target.cast()).into_iter().chain(of_path(path.cast())).collect(), false)
         }
         Op::Recv { buf, len, .. } => (vec![Piece::new(buf, len as usize)], true),
-        Op::Send { buf, len, .. } => (vec![Piece::new(buf, len as usize)], false),
+        Op::Send { buf, len, .. } | Op::SendZc { buf, len, .. } => {
+            (vec![Piece::new(buf, len as usize)], false)
+        }
         Op::Nop
         | Op::RecvMsg { .. }
         | Op::SendMsg { .. }

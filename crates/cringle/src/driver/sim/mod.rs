@@ -101,20 +101,35 @@ enum Stage {
     Armed((u64, u64)),
     /// It was tried, and waits for a peer.
     Blocked,
+    /// It has its result, and its memory is still lent.
+    Noted,
     /// Its completion is in the queue.
     Done,
 }
 
 enum Event {
     Perform(u64),
+    /// The memory of an op with this result is let go of.
+    LetGo(u64, i32),
     Cancel(Ask),
 }
 
 /// An entry of the completion queue.
 #[derive(Clone, Copy)]
 enum Cqe {
-    Op { flight: u64, result: i32 },
-    Cancel { ask: Ask, result: i32 },
+    Op {
+        flight: u64,
+        result: i32,
+    },
+    /// The result of an op that another entry will end.
+    Noted {
+        flight: u64,
+        result: i32,
+    },
+    Cancel {
+        ask: Ask,
+        result: i32,
+    },
 }
 
 impl Sim {

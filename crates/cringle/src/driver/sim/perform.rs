@@ -1,8 +1,8 @@
 //! One op at its moment: performed for real, in part, or answered by an error.
 //!
-//! What an op may meet is decided here, in one place for each kind of op. (Ops with more than one
-//! completion, multishot and zero-copy ones, and linked ones do not exist in the library yet; their
-//! faults, an end without `F_MORE` and a broken link, belong here too.)
+//! What an op may meet is decided here, in one place for each kind of op. (Multishot ops and linked ones
+//! do not exist in the library yet; their faults, an end without `F_MORE` and a broken link, belong here
+//! too.)
 
 use super::check::Checker;
 use super::core::Core;
@@ -258,9 +258,9 @@ fn transfer_of(op: &Op, fixed: &Fixed) -> Option<Transfer> {
         Op::WriteVectored { fd, slices, count, .. } => (fd, total(slices, count), true),
         // A message is not cut.
         Op::Recv { fd, .. } if !sys::is_stream_socket(fd) => (fd, 0, false),
-        Op::Send { fd, .. } if !sys::is_stream_socket(fd) => (fd, 0, true),
+        Op::Send { fd, .. } | Op::SendZc { fd, .. } if !sys::is_stream_socket(fd) => (fd, 0, true),
         Op::Recv { fd, len, .. } => (fd, len as usize, false),
-        Op::Send { fd, len, .. } => (fd, len as usize, true),
+        Op::Send { fd, len, .. } | Op::SendZc { fd, len, .. } => (fd, len as usize, true),
         Op::RecvMsg { fd, .. } => (fd, 0, false),
         Op::SendMsg { fd, .. } => (fd, 0, true),
         _ => return None,
@@ -315,7 +315,9 @@ unsafe fn move_bytes(op: &Op, fd: RawFd, most: usize, is_regular: bool) -> i32 {
             Op::WriteVectored { fd, slices: cut.as_ptr(), count: cut.len() as u32, offset }
         }
         Op::Recv { buf, flags, .. } if most > 0 => Op::Recv { fd, buf, len: most as u32, flags },
-        Op::Send { buf, flags, .. } if most > 0 => Op::Send { fd, buf, len: most as u32, flags },
+        Op::Send { buf, flags, .. } | Op::SendZc { buf, flags, .. } if most > 0 => {
+            Op::Send { fd, buf, len: most as u32, flags }
+        }
         other => other,
     };
     // SAFETY: by the contract; what was cut is shorter.

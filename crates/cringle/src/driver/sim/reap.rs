@@ -14,10 +14,21 @@ impl Sim {
         while let Some(cqe) = self.completions.pop_front() {
             let settled = match cqe {
                 Cqe::Op { flight, result } => self.op_ended(core, flight, result),
+                Cqe::Noted { flight, result } => self.op_noted(core, flight, result),
                 Cqe::Cancel { ask, result } => self.cancel_answered(core, ask, result),
             };
             settled.map(&mut sink);
         }
+    }
+
+    fn op_noted(&mut self, core: &mut Core, number: u64, result: i32) -> Option<Token> {
+        core.note(8, number, result.into());
+        // Its end, which comes after this, has not been taken.
+        let flight = self.flights.get(&number).expect("it is under way");
+        // SAFETY: I1. `push` stored the address of a completion that its frame keeps until nothing is
+        // owed to it, and the entry that ends the op is.
+        unsafe { &*flight.completion }.note(result);
+        None
     }
 
     fn op_ended(&mut self, core: &mut Core, number: u64, result: i32) -> Option<Token> {

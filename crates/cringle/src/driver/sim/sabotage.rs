@@ -24,6 +24,8 @@ pub(crate) enum Sabotage {
     ScopeNotJoined,
     /// A read returns another file's bytes.
     WrongBytes,
+    /// Somebody writes to what a send without a copy has sent, while the network has it.
+    SentChanged,
 }
 
 /// Before an op is performed.
@@ -51,6 +53,13 @@ pub(super) fn after(core: &mut Core, flight: &Flight) -> bool {
         flight.lent.touch();
     }
     reads && core.is_sabotaged(Sabotage::NeverCompleted)
+}
+
+/// An op has its result, and its memory is still lent.
+pub(super) fn noted(core: &mut Core, flight: &Flight) {
+    if core.is_sabotaged(Sabotage::SentChanged) {
+        flight.lent.touch();
+    }
 }
 
 /// A completion was taken.

@@ -5,7 +5,8 @@
 //! missing, because the kernel answers `EALREADY` for an op that a kernel thread is about to run,
 //! and leaves it armed. A cancel still in the backlog when its op's cqe comes is withdrawn; one
 //! already given to the kernel is owed to the op's frame like the op itself, so that no later op
-//! in the same frame can be hit by it (**I1**, **I5**, **I9**).
+//! in the same frame can be hit by it (**I1**, **I5**, **I9**). An op whose result has come, and whose
+//! memory the kernel still reads (a send without a copy), is not asked for: that ends when the peer has it.
 
 use crate::driver::completion::{CancelState, Completion, OpState};
 use std::collections::VecDeque;
@@ -31,7 +32,8 @@ pub(super) struct Cancels {
 impl Cancels {
     /// Remembers that this op is to be cancelled. Asking twice is asking once.
     pub(super) fn want(&mut self, completion: &Completion) {
-        if completion.state() == OpState::InFlight && completion.cancel.get() == CancelState::No {
+        let under_way = completion.state() == OpState::InFlight && !completion.is_noted();
+        if under_way && completion.cancel.get() == CancelState::No {
             self.queue(completion);
         }
     }

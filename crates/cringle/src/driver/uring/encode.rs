@@ -75,6 +75,9 @@ pub(super) fn entry(op: &Op) -> Entry {
         Op::Send { fd, buf, len, flags } => {
             opcode::Send::new(Fd(fd), buf, len).flags(flags).build()
         }
+        Op::SendZc { fd, buf, len, flags } => {
+            opcode::SendZc::new(Fd(fd), buf, len).flags(flags).build()
+        }
         Op::RecvMsg { fd, message, flags } => {
             opcode::RecvMsg::new(Fd(fd), message).flags(flags as u32).build()
         }

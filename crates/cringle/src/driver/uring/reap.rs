@@ -89,7 +89,8 @@ pub(super) fn special(
             let completion = unsafe { &*((user_data & !CANCEL_TAG) as *const Completion) };
             cancels.in_flight -= 1;
             completion.cancel.set(CancelState::No);
-            if completion.state() == OpState::InFlight && result != 0 {
+            let under_way = completion.state() == OpState::InFlight && !completion.is_noted();
+            if under_way && result != 0 {
                 cancels.retry_later(completion);
             }
             return completion.waiter_ref().settle_one();

@@ -37,11 +37,13 @@ pub enum Feature {
     /// `UNLINKAT`, `RENAMEAT` (5.11), `MKDIRAT`, `SYMLINKAT`, `LINKAT` (5.15), `FALLOCATE`, `FADVISE`,
     /// `SYNC_FILE_RANGE` (5.6), `[F]GETXATTR`, `[F]SETXATTR` (5.19). Without it the pool does them.
     FileSystem,
+    /// `IORING_OP_SEND_ZC` (6.0): large sends that are not copied. Without it they are.
+    SendZc,
 }
 
 impl Feature {
     /// All of them, those first that others need.
-    pub const ALL: [Feature; 10] = [
+    pub const ALL: [Feature; 11] = [
         Feature::SubmitAll,
         Feature::SingleIssuer,
         Feature::DeferTaskrun,
@@ -52,6 +54,7 @@ impl Feature {
         Feature::MsgRing,
         Feature::Ftruncate,
         Feature::FileSystem,
+        Feature::SendZc,
     ];
 }
 
@@ -276,6 +279,7 @@ fn without_missing_ops(probe: io_uring::Probe, features: Features) -> io::Result
     for (feature, code) in [
         (Feature::MsgRing, opcode::MsgRingData::CODE),
         (Feature::Ftruncate, opcode::Ftruncate::CODE),
+        (Feature::SendZc, opcode::SendZc::CODE),
     ] {
         if !probe.is_supported(code) {
             features = features.without(feature);

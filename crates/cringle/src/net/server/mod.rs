@@ -5,9 +5,11 @@
 //! | opens a listener for each worker, ends when all of them have | [`Server::run`] |
 //! | takes connections, starts their fibers, ends them | [`accept`](accept) |
 //! | says when it is to end | [`Stopper`] |
+//! | ends what waits for the next request then | [`idle`](idle) |
 //! | what came of the connections | [`Served`] |
 
 mod accept;
+mod idle;
 mod served;
 mod stopper;
 
@@ -112,7 +114,7 @@ impl Server {
     }
 
     /// How long connections may go on after [`Stopper::stop`] before they are cancelled. (Default: 10
-    /// seconds.)
+    /// seconds.) A handler in [`Stopper::until_stopped`] ends at once.
     pub fn grace(mut self, grace: Duration) -> Server {
         self.grace = grace;
         self

@@ -2,11 +2,13 @@
 
 use super::{SocketAddr, addr};
 use crate::fiber::pauses::Pauses;
+use crate::net::addr::AddrBuf;
 use crate::net::calls::{all_sockets, descriptors, std_calls, timeouts};
 use crate::net::socket::{Ring, Socket, Way};
 use crate::net::transfer::{peek_plainly, receive, receive_from, send_message};
+use crate::net::{MsgFlags, Received, RecvAncillary, SendAncillary, message};
 use socket2::{SockAddr, SockRef};
-use std::io;
+use std::io::{self, IoSlice, IoSliceMut};
 use std::net::Shutdown;
 use std::os::unix::net;
 use std::path::Path;
@@ -165,26 +167,58 @@ impl UnixDatagram {
         }
     }
 
-    /// The queue that it goes to may be full, and its owner's: nothing tells when there is room.
+    /// Sends the slices as one message, and what goes beside it (`sendmsg`): to an address, or to whom it
+    /// is connected to.
+    ///
+    /// # Errors
+    ///
+    /// As [`send_to_addr`](Self::send_to_addr); and what the kernel says of the ancillary data.
+    pub fn sendmsg(
+        &self,
+        slices: &[IoSlice<'_>],
+        addr: Option<&SocketAddr>,
+        ancillary: &SendAncillary<'_>,
+        flags: MsgFlags,
+    ) -> io::Result<usize> {
+        let Some(to) = addr else {
+            return message::send(&self.socket, slices, None, ancillary, flags);
+        };
+        let Some(to) = addr::to_raw(to)? else {
+            let text = "a socket without a name cannot be sent to";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        };
+        match self.socket.ring(Way::Out)?.filter(|_| !flags.contains(MsgFlags::DONTWAIT)) {
+            Some(ring) => patiently(ring, || {
+                message::send_nowait(&self.socket, slices, &to, ancillary, flags)
+            }),
+            None => message::send(&self.socket, slices, Some(&to), ancillary, flags),
+        }
+    }
+
+    /// Receives a message into the slices, one after the other, and what came beside it (`recvmsg`); says
+    /// who it is from.
+    ///
+    /// # Errors
+    ///
+    /// As [`recv_from`](Self::recv_from).
+    ///
+    /// # Cancellation
+    ///
+    /// What has come before the cancel is returned, descriptors included: none is lost or leaked.
+    pub fn recvmsg(
+        &self,
+        slices: &mut [IoSliceMut<'_>],
+        ancillary: &mut RecvAncillary,
+        flags: MsgFlags,
+    ) -> io::Result<(Received, SocketAddr)> {
+        let mut from = AddrBuf::new();
+        let received = message::receive(&self.socket, slices, Some(&mut from), ancillary, flags)?;
+        Ok((received, addr::of_raw(&from.get())?))
+    }
+
     fn send_patiently(&self, ring: Ring, buf: &[u8], addr: &SockAddr) -> io::Result<usize> {
-        let Ring { worker, fiber, limit } = ring;
-        if worker.refuses(fiber) {
-            return Err(fiber.cancel_error());
-        }
-        let deadline = limit.and_then(|limit| worker.now().checked_add(limit));
-        let mut pauses = Pauses::default();
         let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
-        loop {
-            match SockRef::from(&self.socket.std()).send_to_with_flags(buf, addr, flags) {
-                Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => {
-                    if deadline.is_some_and(|deadline| deadline <= worker.now()) {
-                        return Err(e);
-                    }
-                    pauses.pause(worker, fiber)?;
-                }
-                result => return result,
-            }
-        }
+        patiently(ring, || SockRef::from(&self.socket.std()).send_to_with_flags(buf, addr, flags))
     }
 
     std_calls! {
@@ -196,5 +230,26 @@ impl UnixDatagram {
         fn peer_addr() -> SocketAddr;
         /// Ends reading, writing or both.
         fn shutdown(how: Shutdown) -> ();
+    }
+}
+
+/// The queue that a message goes to may be full, and its owner's: nothing tells when there is room.
+fn patiently(ring: Ring, mut send: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    let Ring { worker, fiber, limit } = ring;
+    if worker.refuses(fiber) {
+        return Err(fiber.cancel_error());
+    }
+    let deadline = limit.and_then(|limit| worker.now().checked_add(limit));
+    let mut pauses = Pauses::default();
+    loop {
+        match send() {
+            Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => {
+                if deadline.is_some_and(|deadline| deadline <= worker.now()) {
+                    return Err(e);
+                }
+                pauses.pause(worker, fiber)?;
+            }
+            result => return result,
+        }
     }
 }

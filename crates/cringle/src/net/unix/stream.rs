@@ -3,8 +3,9 @@
 use super::{SocketAddr, addr};
 use crate::fiber::pauses::Pauses;
 use crate::net::calls::{all_sockets, descriptors, std_calls, timeouts};
+use crate::net::message::messages_of_streams;
 use crate::net::socket::{Socket, Way};
-use crate::net::transfer::{reads_and_writes, receive};
+use crate::net::transfer::{reads_and_writes, receive, sends_without_copy};
 use crate::runtime::worker::Worker;
 use socket2::{Domain, SockAddr, Type};
 use std::io;
@@ -42,6 +43,8 @@ descriptors!(UnixStream, net::UnixStream);
 all_sockets!(UnixStream);
 timeouts!(UnixStream);
 reads_and_writes!(UnixStream);
+messages_of_streams!(UnixStream);
+sends_without_copy!(UnixStream);
 
 /// Who is at the other side of a Unix socket: as it was when the connection was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
