@@ -15,6 +15,10 @@ const INTERRUPTED: i32 = crate::failure::INTERRUPTED as i32;
 /// The child that is running, negative if it is a process group, and the signal that ends it; the
 /// number is 0 when none is.
 static CHILD: Mutex<(i32, i32)> = Mutex::new((0, libc::SIGKILL));
+/// Who started this process has gone, and asked for this signal then. It comes once for each of its
+/// threads, so that a second one says no more than the first.
+pub(crate) const STARTER_GONE: Signal = Signal::User1;
+
 /// The first signal only kills the child and is left to [`asked`].
 static GENTLY: AtomicBool = AtomicBool::new(false);
 static ASKED: AtomicBool = AtomicBool::new(false);
@@ -63,14 +67,17 @@ pub(crate) fn clear_child() {
 /// Starts to listen. Call it once, early. (Not by `signal::cancel_on`: most strategies are no fibers,
 /// and nobody wants the rest of a measurement that was interrupted.)
 pub(crate) fn watch() -> io::Result<()> {
-    let signals = Signals::new(&[Signal::Interrupt, Signal::Terminate])?;
+    let signals = Signals::new(&[Signal::Interrupt, Signal::Terminate, STARTER_GONE])?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
-        while signals.wait().is_ok() {
+        while let Ok(signal) = signals.wait() {
             let first = !ASKED.swap(true, SeqCst);
             kill_child();
             if GENTLY.load(SeqCst) {
                 if first {
                     crate::report::complain("\ncringle: interrupted; removing what was made");
+                    continue;
+                }
+                if signal == STARTER_GONE {
                     continue;
                 }
                 crate::report::complain("cringle: interrupted again; the rest is left in place");

@@ -5,6 +5,7 @@ mod common;
 use common::*;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -101,6 +102,23 @@ fn an_interruption_removes_what_an_experiment_has_made() {
     assert_eq!(unsafe { libc::kill(pid, libc::SIGINT) }, 0);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", texts(&output).1);
+    assert!(is_empty(&place));
+}
+
+/// One that cannot answer: its experiment hears of it, removes what it has made, and ends.
+#[test]
+fn an_experiment_ends_with_the_program_that_is_killed() {
+    let place = place("all-killed");
+    let mut command = all(&place, &["--only", "copies", "--repeat", "1000"]);
+    // The experiment has the same pipe, for its tables.
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    while is_empty(&place) {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it was killed");
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.signal(), Some(libc::SIGKILL));
     assert!(is_empty(&place));
 }
 

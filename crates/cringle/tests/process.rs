@@ -413,3 +413,20 @@ fn a_simulation_has_no_other_programs() {
     });
     assert_eq!(report.unwrap().value, ErrorKind::Unsupported);
 }
+
+/// Where no stack can be had for the fiber that reads the second pipe, the child is not left behind.
+#[test]
+fn output_that_cannot_be_read_for_want_of_memory_leaves_no_zombie() {
+    let test = "output_that_cannot_be_read_for_want_of_memory_leaves_no_zombie";
+    child::must_succeed(test, || {
+        on_one_worker(|| {
+            let mut command = shell("echo out; echo err >&2; exec sleep 3600");
+            let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            let now = child::status_kib("VmSize:") * 1024;
+            child::limit(libc::RLIMIT_AS, now + (1 << 20)).unwrap();
+            let error = child.wait_with_output().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
+            assert!(!has_children());
+        });
+    });
+}

@@ -109,9 +109,7 @@ macro_rules! all_sockets {
             ///
             /// As std's.
             pub fn set_nonblocking(&self, nonblocking: bool) -> std::io::Result<()> {
-                self.socket.std().set_nonblocking(nonblocking)?;
-                self.socket.note_nonblocking(nonblocking);
-                Ok(())
+                self.socket.set_nonblocking(nonblocking, |std| std.set_nonblocking(nonblocking))
             }
 
             $crate::net::calls::std_calls! {
@@ -137,9 +135,8 @@ macro_rules! timeouts {
                 &self,
                 limit: Option<std::time::Duration>,
             ) -> std::io::Result<()> {
-                self.socket.std().set_read_timeout(limit)?;
-                self.socket.note_timeout($crate::net::socket::Way::In, limit);
-                Ok(())
+                let way = $crate::net::socket::Way::In;
+                self.socket.set_timeout(way, limit, |std| std.set_read_timeout(limit))
             }
 
             /// How long a write may wait.
@@ -151,9 +148,8 @@ macro_rules! timeouts {
                 &self,
                 limit: Option<std::time::Duration>,
             ) -> std::io::Result<()> {
-                self.socket.std().set_write_timeout(limit)?;
-                self.socket.note_timeout($crate::net::socket::Way::Out, limit);
-                Ok(())
+                let way = $crate::net::socket::Way::Out;
+                self.socket.set_timeout(way, limit, |std| std.set_write_timeout(limit))
             }
 
             $crate::net::calls::std_calls! {

@@ -19,7 +19,7 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 /// Nobody has asked yet.
@@ -39,6 +39,9 @@ pub(crate) struct Socket<S: AsFd + AsRawFd + Send> {
 /// What belongs to a socket and not to a descriptor of it.
 #[derive(Default)]
 struct Modes {
+    /// Held while one of them is set, so that of two who do it at once the same one is last for the
+    /// kernel and here. (I6: the call under it does not wait.)
+    setting: Mutex<()>,
     nonblocking: AtomicBool,
     /// Closing it waits until the peer has everything.
     lingers: AtomicBool,
@@ -182,26 +185,45 @@ impl<S: AsFd + AsRawFd + Send> Socket<S> {
         let _ = self.state.compare_exchange(UNKNOWN, state, now, then);
     }
 
-    fn change(&self, change: impl FnOnce(&Modes)) {
-        change(self.modes());
+    /// Has the kernel set something, and takes note of it: one step.
+    fn set(
+        &self,
+        call: impl FnOnce(&S) -> io::Result<()>,
+        note: impl FnOnce(&Modes),
+    ) -> io::Result<()> {
+        let modes = self.modes();
+        let _one_step = modes.setting.lock().expect("no code panics under this lock");
+        call(&self.std)?;
+        note(modes);
         self.state.store(SHARED, Ordering::Relaxed);
+        Ok(())
     }
 
-    /// After std's call of the same name.
-    pub(super) fn note_nonblocking(&self, nonblocking: bool) {
-        self.change(|modes| modes.nonblocking.store(nonblocking, Ordering::Relaxed));
+    /// With std's call of the same name.
+    pub(super) fn set_nonblocking(
+        &self,
+        nonblocking: bool,
+        call: impl FnOnce(&S) -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.set(call, |modes| modes.nonblocking.store(nonblocking, Ordering::Relaxed))
     }
 
-    pub(super) fn note_timeout(&self, way: Way, limit: Option<Duration>) {
-        self.change(|modes| match way {
+    pub(super) fn set_timeout(
+        &self,
+        way: Way,
+        limit: Option<Duration>,
+        call: impl FnOnce(&S) -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.set(call, |modes| match way {
             Way::In => modes.read_limit.set(limit),
             Way::Out => modes.write_limit.set(limit),
-        });
+        })
     }
 
-    pub(super) fn note_linger(&self, linger: Option<Duration>) {
+    pub(super) fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
         let lingers = linger.is_some_and(|linger| !linger.is_zero());
-        self.change(|modes| modes.lingers.store(lingers, Ordering::Relaxed));
+        let call = |std: &S| SockRef::from(std).set_linger(linger);
+        self.set(call, |modes| modes.lingers.store(lingers, Ordering::Relaxed))
     }
 
     fn lingers(&self) -> bool {
@@ -223,6 +245,7 @@ impl Modes {
     fn of(std: &impl AsFd) -> Modes {
         let socket = SockRef::from(std);
         Modes {
+            setting: Mutex::default(),
             nonblocking: socket.nonblocking().unwrap_or(false).into(),
             lingers: lingers(std).into(),
             read_limit: Limit::new(socket.read_timeout().ok().flatten()),
@@ -283,5 +306,52 @@ impl<S: AsFd + AsRawFd + Send> Drop for Socket<S> {
             true => crate::fiber::unblock::unblock_or_here(|| drop(std)),
             false => drop(std),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+    use std::sync::atomic::AtomicU32;
+
+    /// Without the lock, a few dozen of them go wrong.
+    const ROUNDS: u32 = 20_000;
+
+    /// Whoever is last for the kernel is last for us.
+    #[test]
+    fn what_two_threads_set_at_once_is_what_is_known_of_it() {
+        let ours = Socket::fresh(UdpSocket::bind("127.0.0.1:0").unwrap());
+        let theirs = ours.clone_with(ours.std().try_clone().unwrap());
+        let mut differ = 0;
+        let set = |socket: &Socket<UdpSocket>, on: bool| {
+            socket.set_nonblocking(on, |std| std.set_nonblocking(on)).unwrap();
+        };
+        let (begun, done) = (AtomicU32::new(0), AtomicU32::new(0));
+        let await_round = |counter: &AtomicU32, round| {
+            while counter.load(Ordering::Acquire) != round {
+                std::hint::spin_loop();
+            }
+        };
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                for round in 1..=ROUNDS {
+                    await_round(&begun, round);
+                    set(&theirs, false);
+                    done.store(round, Ordering::Release);
+                }
+            });
+            for round in 1..=ROUNDS {
+                begun.store(round, Ordering::Release);
+                // Sooner and later than the other.
+                (0..round % 100).for_each(|_| std::hint::spin_loop());
+                set(&ours, true);
+                await_round(&done, round);
+                let kernels = SockRef::from(ours.std()).nonblocking().unwrap();
+                let known = ours.modes().nonblocking.load(Ordering::Relaxed);
+                differ += u32::from(known != kernels);
+            }
+        });
+        assert_eq!(differ, 0, "of {ROUNDS}");
     }
 }

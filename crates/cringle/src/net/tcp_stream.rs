@@ -117,9 +117,7 @@ impl TcpStream {
     ///
     /// What `setsockopt` says.
     pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
-        SockRef::from(self).set_linger(linger)?;
-        self.socket.note_linger(linger);
-        Ok(())
+        self.socket.set_linger(linger)
     }
 
     /// How long closing the connection waits.

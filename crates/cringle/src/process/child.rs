@@ -1,13 +1,14 @@
 //! A program that was started.
 
 use super::end::wait_for_end;
-use crate::fiber::protect;
+use crate::fiber::{self, protect};
 use crate::fs::File;
 use crate::io::{end_of_pipe, reads, writes};
 use crate::runtime::worker::Worker;
 use crate::sys;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
+use std::panic::resume_unwind;
 use std::process::{ExitStatus, Output};
 
 /// A child process, as `std::process::Child`. Dropping it neither kills it nor waits for it.
@@ -139,11 +140,13 @@ impl Child {
     ///
     /// # Errors
     ///
-    /// Those of reading and waiting; and [`Cancelled`](crate::Cancelled).
+    /// Those of reading and waiting; of two pipes, that no stack can be had for a fiber that reads the
+    /// other; and [`Cancelled`](crate::Cancelled). The child, which nobody else could wait for, is killed
+    /// and waited for then.
     ///
     /// # Cancellation
     ///
-    /// The child, which nobody else could wait for, is killed and waited for.
+    /// As for any error.
     pub fn wait_with_output(mut self) -> io::Result<Output> {
         drop(self.stdin.take());
         if Worker::current().is_none() {
@@ -153,10 +156,7 @@ impl Child {
             (None, None) => Ok((Vec::new(), Vec::new())),
             (Some(out), None) => read_all(out).map(|out| (out, Vec::new())),
             (None, Some(err)) => read_all(err).map(|err| (Vec::new(), err)),
-            (Some(out), Some(err)) => {
-                let (out, err) = crate::fiber::join(|| read_all(out), || read_all(err));
-                out.and_then(|out| Ok((out, err?)))
-            }
+            (Some(out), Some(err)) => read_both(out, err),
         };
         let finished = read.and_then(|(stdout, stderr)| {
             let status = self.wait()?;
@@ -183,6 +183,16 @@ impl Child {
         std.stderr = stderr.map(Into::into);
         std
     }
+}
+
+/// Beside each other: a child that has filled one pipe writes nothing to the other until it is read.
+fn read_both(out: ChildStdout, err: ChildStderr) -> io::Result<(Vec<u8>, Vec<u8>)> {
+    fiber::scope(|s| {
+        let other = fiber::Builder::new().spawn_scoped_local(s, || read_all(err))?;
+        let out = read_all(out);
+        let err = other.join_cancellable()?.unwrap_or_else(|payload| resume_unwind(payload));
+        Ok((out?, err?))
+    })
 }
 
 fn read_all(stream: impl Read + Into<OwnedFd>) -> io::Result<Vec<u8>> {

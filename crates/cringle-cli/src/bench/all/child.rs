@@ -43,6 +43,7 @@ fn try_run(experiment: &Experiment, args: &AllArgs) -> io::Result<Outcome> {
     let told = if shown { Stdio::inherit() } else { errors.try_clone()?.into() };
     // In a group of its own, so that Ctrl-C comes to it once: from us.
     command.stdin(Stdio::null()).stdout(tables).stderr(told).process_group(0);
+    end_with_us(&mut command);
     let child = command.spawn()?;
     interrupt::set_orderly(child.id());
     let (status, _) = wait(child.id() as libc::pid_t)?;
@@ -55,6 +56,25 @@ fn try_run(experiment: &Experiment, args: &AllArgs) -> io::Result<Outcome> {
             Outcome { report: None, error: error.or_else(|| Some(text())) }
         }
     })
+}
+
+/// It is told to end, in order, when this process does by what it cannot answer: it has data to remove.
+fn end_with_us(command: &mut Command) {
+    let us = std::process::id() as libc::pid_t;
+    let signal = interrupt::STARTER_GONE.number();
+    // SAFETY: between `fork` and `exec` it makes system calls without pointers, and allocates nothing.
+    unsafe {
+        command.pre_exec(move || {
+            if libc::prctl(libc::PR_SET_PDEATHSIG, signal) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            // We may have ended before that.
+            match libc::getppid() == us {
+                true => Ok(()),
+                false => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+            }
+        });
+    }
 }
 
 fn read(results: &mut File) -> io::Result<Option<Value>> {
