@@ -337,6 +337,14 @@ pub(crate) fn is_stream_socket(fd: RawFd) -> bool {
     matches!(socket2::SockRef::from(&fd).r#type(), Ok(socket2::Type::STREAM))
 }
 
+/// Whether it is a socket of this machine alone.
+#[cfg(feature = "sim")]
+pub(crate) fn is_unix_socket(fd: RawFd) -> bool {
+    // SAFETY: the caller's op borrows the descriptor.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    matches!(socket2::SockRef::from(&fd).domain(), Ok(socket2::Domain::UNIX))
+}
+
 /// Who is at the other side of a Unix socket.
 pub(crate) fn peer_credentials(fd: RawFd) -> io::Result<libc::ucred> {
     let mut out = libc::ucred { pid: 0, uid: 0, gid: 0 };

@@ -4,14 +4,16 @@
 use cringle::block::{Batch, FixedBufs, FixedFile};
 use cringle::fs::{File, OpenOptions};
 use cringle::io::Interest;
-use cringle::os::unix::net::{UnixDatagram, UnixStream};
+use cringle::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
 use cringle::sim::program::{self, Program};
 use cringle::sim::{self, Checker, Fault, Faults, Options, Stats, World};
 use cringle::{fiber, runtime, time};
 use std::cell::{Cell, RefCell};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::fd::OwnedFd;
+use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
 /// Fibers that sleep, write, read, sync and talk.
@@ -464,4 +466,69 @@ fn a_send_without_a_copy_ends_when_its_memory_is_free() {
         });
         report.unwrap_or_else(|failure| panic!("{failure}"));
     }
+}
+
+/// Answers each of some clients on a fiber of its own; how many words were heard, and how many cut off.
+fn serve_words(clients: usize) -> (usize, usize) {
+    static NAMES: AtomicU32 = AtomicU32::new(0);
+    let number = NAMES.fetch_add(1, Ordering::Relaxed);
+    let name = format!("cringle-sim-{}-{number}", std::process::id());
+    let addr = SocketAddr::from_abstract_name(name).unwrap();
+    let listener = UnixListener::bind_addr(&addr).unwrap();
+    let heard = Cell::new(0);
+    let answers = fiber::scope(|s| {
+        s.spawn_daemon_local(|| {
+            fiber::scope(|connections| {
+                while let Ok((mut stream, _)) = listener.accept() {
+                    connections.spawn_local(move || {
+                        let mut word = [0; 100];
+                        stream.read_exact(&mut word)?;
+                        stream.write_all(&word)
+                    });
+                }
+            });
+        });
+        let ask = |n: usize| {
+            let mut stream = UnixStream::connect_addr(&addr)?;
+            stream.write_all(&[n as u8; 100])?;
+            let mut word = [0; 100];
+            stream.read_exact(&mut word)?;
+            assert_eq!(word, [n as u8; 100]);
+            heard.set(heard.get() + 1);
+            io::Result::Ok(())
+        };
+        let asks: Vec<_> = (0..clients).map(|n| s.spawn_local(move || ask(n))).collect();
+        asks.into_iter().map(|asks| asks.join().unwrap()).collect::<Vec<_>>()
+    });
+    let errors: Vec<_> = answers.into_iter().filter_map(Result::err).collect();
+    for error in &errors {
+        let cuts = [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe, ErrorKind::UnexpectedEof];
+        assert!(cuts.contains(&error.kind()), "{error}");
+    }
+    (heard.get(), errors.len())
+}
+
+#[test]
+fn a_server_and_its_clients_are_simulated() {
+    let options = Options::new().faults(Faults::hidden().with(Fault::Interrupted)).swarm(true);
+    for seed in 0..100 {
+        let report = sim::run(seed, &options, || serve_words(7)).unwrap();
+        assert_eq!(report.value, (7, 0), "seed {seed}");
+        // Where and when each came is the seed's to say.
+        let again = sim::run(seed, &options, || serve_words(7)).unwrap();
+        assert_eq!(report.stats, again.stats, "seed {seed}");
+    }
+}
+
+#[test]
+fn connections_of_a_simulated_server_are_cut_and_it_goes_on() {
+    let options = Options::new().faults(Faults::hidden().with(Fault::ConnectionReset));
+    let (mut heard, mut cut) = (0, 0);
+    for seed in 0..100 {
+        let report = sim::run(seed, &options, || serve_words(7)).unwrap();
+        assert_eq!(report.value.0 + report.value.1, 7);
+        heard += report.value.0;
+        cut += report.value.1;
+    }
+    assert!(heard > 0 && cut > 0, "{heard} heard and {cut} cut");
 }

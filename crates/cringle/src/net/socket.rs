@@ -333,25 +333,45 @@ impl<S: AsFd + AsRawFd + Send> Drop for Socket<S> {
 mod tests {
     use super::*;
     use std::net::UdpSocket;
+    use std::sync::atomic::AtomicU32;
+
+    /// Without the lock, a few dozen of them go wrong.
+    const ROUNDS: u32 = 20_000;
 
     /// Whoever is last for the kernel is last for us.
     #[test]
     fn what_two_threads_set_at_once_is_what_is_known_of_it() {
         let ours = Socket::fresh(UdpSocket::bind("127.0.0.1:0").unwrap());
         let theirs = ours.clone_with(ours.std().try_clone().unwrap());
-        let toggle = |socket: &Socket<UdpSocket>, times: u32| {
-            for n in 0..times {
-                let on = n % 2 == 0;
-                socket.set_nonblocking(on, |std| std.set_nonblocking(on)).unwrap();
+        let mut differ = 0;
+        let set = |socket: &Socket<UdpSocket>, on: bool| {
+            socket.set_nonblocking(on, |std| std.set_nonblocking(on)).unwrap();
+        };
+        let (begun, done) = (AtomicU32::new(0), AtomicU32::new(0));
+        let await_round = |counter: &AtomicU32, round| {
+            while counter.load(Ordering::Acquire) != round {
+                std::thread::yield_now();
             }
         };
-        for round in 0..2000 {
-            std::thread::scope(|s| {
-                s.spawn(|| toggle(&ours, 10 + round % 3));
-                toggle(&theirs, 11);
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                for round in 1..=ROUNDS {
+                    await_round(&begun, round);
+                    set(&theirs, false);
+                    done.store(round, Ordering::Release);
+                }
             });
-            let kernels = SockRef::from(ours.std()).nonblocking().unwrap();
-            assert_eq!(ours.modes().nonblocking.load(Ordering::Relaxed), kernels, "{round}");
-        }
+            for round in 1..=ROUNDS {
+                begun.store(round, Ordering::Release);
+                // Sooner and later than the other.
+                (0..round % 100).for_each(|_| std::hint::spin_loop());
+                set(&ours, true);
+                await_round(&done, round);
+                let kernels = SockRef::from(ours.std()).nonblocking().unwrap();
+                let known = ours.modes().nonblocking.load(Ordering::Relaxed);
+                differ += u32::from(known != kernels);
+            }
+        });
+        assert_eq!(differ, 0, "of {ROUNDS}");
     }
 }

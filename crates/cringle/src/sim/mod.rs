@@ -37,8 +37,10 @@
 //! - **Time**: [`fiber::sleep`](crate::fiber::sleep), timeouts, [`time::now`](crate::time::now). Not
 //!   `std::time::Instant::now`, nor `SystemTime::now`.
 //! - **Streams**: [`stream_pair`], `std::io::pipe` and `UnixStream::pair` made into a `File`, and
-//!   [`io::ready`](crate::io::ready). There are no simulated sockets with addresses: the library has
-//!   no network module yet.
+//!   [`io::ready`](crate::io::ready).
+//! - **Servers**: Unix sockets with their listeners, best at abstract addresses, as paths are the machine's
+//!   ([`os::unix::net`](crate::os::unix::net)). Connecting and accepting take their time, and connections
+//!   are cut. TCP's are refused (`ENOSYS`): when they come is the machine's to say.
 //! - **Loss of power**: [`World::crash`] and [`World::run_until_power_loss`].
 //!
 //! # What is not

@@ -151,13 +151,16 @@ unsafe fn pieces_of(op: &Op) -> (Vec<Piece>, bool) {
             (of_path(target.cast()).into_iter().chain(of_path(path.cast())).collect(), false)
         }
         Op::Recv { buf, len, .. } => (vec![Piece::new(buf, len as usize)], true),
+        Op::Accept { addr, .. } => {
+            let len = if addr.is_null() { 0 } else { size_of::<libc::sockaddr_storage>() };
+            (vec![Piece::new(addr.cast(), len)], true)
+        }
         Op::Send { buf, len, .. } | Op::SendZc { buf, len, .. } => {
             (vec![Piece::new(buf, len as usize)], false)
         }
         Op::Nop
         | Op::RecvMsg { .. }
         | Op::SendMsg { .. }
-        | Op::Accept { .. }
         | Op::Connect { .. }
         | Op::Allocate { .. }
         | Op::Advise { .. }

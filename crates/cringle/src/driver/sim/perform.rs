@@ -37,6 +37,7 @@ impl Core {
         }
         let (fd, events) = match *op {
             Op::Poll { fd, events } => (fd, events as i16),
+            Op::Accept { fd, .. } if sys::is_unix_socket(fd) => (fd, libc::POLLIN),
             _ => match transfer_of(op, fixed) {
                 Some(transfer) if !transfer.is_regular => {
                     (transfer.fd, if transfer.is_write { libc::POLLOUT } else { libc::POLLIN })
@@ -59,6 +60,7 @@ impl Core {
         }
         match transfer_of(op, fixed) {
             Some(transfer) => self.transfer(op, &transfer),
+            None if matches!(op, Op::Accept { .. }) => self.accept(op),
             None => Outcome::Ended(self.perform_other(op)),
         }
     }
@@ -97,6 +99,24 @@ impl Core {
             self.written(op, fd, result as usize);
         }
         Outcome::Ended(if fails { -libc::EIO } else { result })
+    }
+
+    /// Takes a connection of this machine's, which has come at the moment that its client's fiber made it.
+    fn accept(&mut self, op: &Op) -> Outcome {
+        match *op {
+            Op::Accept { fd, .. } if sys::is_unix_socket(fd) => {
+                if self.draw(Fault::Interrupted) {
+                    return Outcome::Ended(-libc::EINTR);
+                }
+                // SAFETY: I1. The op's memory is its frame's until it has ended.
+                match without_waiting(fd, || unsafe { blocking::perform(op) }) {
+                    error if error == -libc::EAGAIN => Outcome::WouldBlock,
+                    result => Outcome::Ended(result),
+                }
+            }
+            // Who comes over a network when is the machine's to say: no run would be like the other.
+            _ => Outcome::Ended(-libc::ENOSYS),
+        }
     }
 
     /// Some bytes are new: when, and whether the disk has some of them early.
@@ -168,8 +188,8 @@ impl Core {
             // Directories are there by themselves.
             Op::MakeDir { .. } => 0,
             _ if names_a_path(op) => -libc::ENOSYS,
-            // Who comes when is the machine's to say: no run would be like the other.
-            Op::Accept { .. } | Op::Connect { .. } => -libc::ENOSYS,
+            // As for what is accepted.
+            Op::Connect { .. } => -libc::ENOSYS,
             _ => {
                 // SAFETY: I1. The op's memory is its frame's until it has ended.
                 let result = unsafe { blocking::perform(op) };
@@ -325,10 +345,15 @@ unsafe fn move_bytes(op: &Op, fd: RawFd, most: usize, is_regular: bool) -> i32 {
     if is_regular {
         return perform();
     }
+    without_waiting(fd, perform)
+}
+
+/// A call on this descriptor that answers `EAGAIN` where it would wait.
+fn without_waiting(fd: RawFd, call: impl FnOnce() -> i32) -> i32 {
     let flags = sys::status_flags(fd);
     let set = |flags| sys::set_status_flags(fd, flags).is_ok();
     let changed = flags & libc::O_NONBLOCK == 0 && set(flags | libc::O_NONBLOCK);
-    let result = perform();
+    let result = call();
     if changed {
         set(flags);
     }

@@ -3,6 +3,7 @@
 use super::{Checker, Core, Cqe, Sim, Stage, lock};
 use crate::driver::Token;
 use crate::driver::completion::{Completion, OpState};
+use crate::driver::op::OpName;
 use std::sync::Arc;
 
 impl Sim {
@@ -55,7 +56,10 @@ impl Sim {
             return None;
         }
         // The number of a descriptor says nothing.
-        let told = if name == crate::driver::op::OpName::Open { result.min(0) } else { result };
+        let told = match name {
+            OpName::Open | OpName::Accept => result.min(0),
+            _ => result,
+        };
         core.note(3, number, told.into());
         self.in_flight -= u32::from(completion.takes_place());
         self.withdraw_cancel(completion);

@@ -1,6 +1,7 @@
 //! A connection within this machine.
 
 use super::{SocketAddr, addr};
+use crate::driver::Op;
 use crate::fiber::pauses::Pauses;
 use crate::net::calls::{all_sockets, descriptors, std_calls, timeouts};
 use crate::net::message::messages_of_streams;
@@ -138,6 +139,10 @@ fn connect(
     // What has no name cannot be connected to: std's call says so, and does not wait.
     let Some(addr) = addr()? else { return plain().map(UnixStream::from) };
     let socket = socket2::Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
+    if worker.is_simulated() {
+        // The call takes no time; here it does.
+        crate::fiber::op::perform(worker, fiber, Op::Nop)?;
+    }
     let mut pauses = Pauses::default();
     // The listener may have no room for another one.
     while let Err(e) = socket.connect(&addr) {

@@ -1,7 +1,8 @@
 //! Drawing a program.
 
 use super::{
-    Body, Combine, Cut, Delay, End, Never, Program, REGION_BYTES, Share, Shared, Span, Stmt, Way,
+    Body, Combine, Cut, Delay, End, Never, Over, Program, REGION_BYTES, Share, Shared, Span, Stmt,
+    Way,
 };
 use crate::driver::sim::Rng;
 use std::sync::Arc;
@@ -108,7 +109,7 @@ impl Draw {
             14 => Stmt::Talk {
                 len: self.rng.magnitude(1, 200_000) as usize,
                 salt: self.rng.next(),
-                socket: self.rng.one_in(2),
+                over: [Over::Pipe, Over::SocketPair, Over::Connection][self.rng.below(3) as usize],
                 ready: self.rng.one_in(2),
             },
             15 => Stmt::Unwind { span: self.span(), salt: self.rng.next() },

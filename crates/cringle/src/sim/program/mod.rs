@@ -49,7 +49,7 @@ pub use expect::Outcome;
 
 use crate::driver::sim::Rng;
 use std::sync::Arc;
-use stmt::{Body, Combine, Cut, Delay, End, Never, Share, Shared, Span, Stmt, Way};
+use stmt::{Body, Combine, Cut, Delay, End, Never, Over, Share, Shared, Span, Stmt, Way};
 
 /// Bytes of a file that belong to one fiber.
 const REGION_BYTES: usize = 2048;

@@ -1,16 +1,18 @@
 //! What a statement needs besides its own fiber: partners that unpark, talk or stay silent, and guards.
 
-use super::Never;
 use super::env::{Env, Stop};
+use super::{Never, Over};
 use crate::driver::sim::Checker;
 use crate::fs::File;
 use crate::io::Interest;
+use crate::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use crate::sim::stream_pair;
 use crate::{cancel, fiber};
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::linux::net::SocketAddrExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// A fiber's place in a scope, as the interpreter counts it by itself.
@@ -96,28 +98,64 @@ pub(super) fn park(yields: u64) {
 }
 
 /// Sends bytes from another fiber to this one.
-pub(super) fn talk(bytes: Vec<u8>, socket: bool, ready: bool) -> io::Result<Vec<u8>> {
-    let (mut reader, mut writer) = match socket {
-        true => stream_pair()?,
-        false => {
+pub(super) fn talk(bytes: Vec<u8>, over: Over, ready: bool) -> io::Result<Vec<u8>> {
+    let (reader, writer) = match over {
+        Over::Connection => return talk_to_listener(bytes, ready),
+        Over::SocketPair => stream_pair()?,
+        Over::Pipe => {
             let (reader, writer) = io::pipe()?;
             (File::from(OwnedFd::from(reader)), File::from(OwnedFd::from(writer)))
         }
     };
-    let mut heard = vec![0; bytes.len()];
-    let sender = fiber::spawn(move || {
-        // It ends with the reader, if not before.
-        let sent = fiber::protect(|| writer.write_all(&bytes));
-        drop(writer);
-        sent
-    });
+    let len = bytes.len();
+    let sender = send(bytes, move || Ok(writer));
+    let heard = hear(reader, len, ready);
+    finish(sender, heard)
+}
+
+/// The sender connects, at an address that is nobody else's.
+fn talk_to_listener(bytes: Vec<u8>, ready: bool) -> io::Result<Vec<u8>> {
+    static NAMES: AtomicU64 = AtomicU64::new(0);
+    let number = NAMES.fetch_add(1, Ordering::Relaxed);
+    let addr = SocketAddr::from_abstract_name(format!("cringle-{}-{number}", std::process::id()))?;
+    let listener = UnixListener::bind_addr(&addr)?;
+    let len = bytes.len();
+    let sender = send(bytes, move || UnixStream::connect_addr(&addr).map(into_file));
+    let accepted = listener.accept();
+    // Without it a sender that comes too late is refused, and ends.
+    drop(listener);
+    let heard = accepted.and_then(|(reader, _)| hear(into_file(reader), len, ready));
+    finish(sender, heard)
+}
+
+fn into_file(stream: UnixStream) -> File {
+    File::from(OwnedFd::from(stream))
+}
+
+fn send(
+    bytes: Vec<u8>,
+    writer: impl FnOnce() -> io::Result<File> + Send + 'static,
+) -> fiber::JoinHandle<io::Result<()>> {
+    // It ends with the reader, if not before.
+    fiber::spawn(move || fiber::protect(|| writer()?.write_all(&bytes)))
+}
+
+fn hear(mut reader: File, len: usize, ready: bool) -> io::Result<Vec<u8>> {
+    let mut heard = vec![0; len];
     if ready {
         crate::io::ready(&reader, Interest::READABLE)?;
     }
-    let read = reader.read_exact(&mut heard);
-    drop(reader);
+    reader.read_exact(&mut heard).map(|()| heard)
+}
+
+/// What was heard, when the sender has ended; its own error, where that is why there was no more.
+fn finish(
+    sender: fiber::JoinHandle<io::Result<()>>,
+    heard: io::Result<Vec<u8>>,
+) -> io::Result<Vec<u8>> {
     match sender.join() {
-        Ok(sent) => sent.and(read).map(|()| heard),
+        Ok(Err(e)) if heard.as_ref().is_err_and(|e| e.kind() == ErrorKind::UnexpectedEof) => Err(e),
+        Ok(_) => heard,
         Err(payload) => std::panic::resume_unwind(payload),
     }
 }

@@ -175,10 +175,10 @@ impl Running<'_> {
             Stmt::Unblock { value } => {
                 self.digest = fold(self.digest, fiber::unblock(|| value.wrapping_mul(3)));
             }
-            Stmt::Talk { len, salt, socket, ready } => {
+            Stmt::Talk { len, salt, over, ready } => {
                 let bytes = bytes_of(*salt, *len);
                 // A connection that was reset is made again.
-                let heard = env.persist(|| talk(bytes.clone(), *socket, *ready))?;
+                let heard = env.persist(|| talk(bytes.clone(), *over, *ready))?;
                 self.digest = fold_bytes(self.digest, &heard);
             }
         }

@@ -97,13 +97,22 @@ pub(super) enum Stmt {
     Unblock {
         value: u64,
     },
-    /// Bytes through a pipe or a pair of sockets, from a fiber to this one.
+    /// Bytes from a fiber to this one.
     Talk {
         len: usize,
         salt: u64,
-        socket: bool,
+        over: Over,
         ready: bool,
     },
+}
+
+/// What bytes go through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Over {
+    Pipe,
+    SocketPair,
+    /// A socket that has come to a listener.
+    Connection,
 }
 
 /// Who cancels a scope.
