@@ -64,9 +64,9 @@ struct Loop<'a> {
     site: &'static Site,
     listener: i32,
     features: Features,
-    /// A receive goes on until the connection's end: only where a connection has more than one request. An
-    /// operation that still receives would keep the connection from ending.
-    endless: bool,
+    /// Where they are, a receive goes on until the connection's end. So only where a connection has more than
+    /// one request: what still receives keeps it open. (A single receive into one of these costs more than one
+    /// into the connection's own.)
     buffers: Option<Buffers>,
     submitter: Submitter<'a>,
     queue: squeue::SubmissionQueue<'a>,
@@ -87,13 +87,12 @@ pub(super) fn run(
     if features.fixed {
         submitter.register_files_sparse(table_size(connections)?)?;
     }
-    let buffers =
-        features.bufring.then(|| Buffers::register(&submitter, connections)).transpose()?;
+    let chosen = features.bufring && !site.close;
+    let buffers = chosen.then(|| Buffers::register(&submitter, connections)).transpose()?;
     let mut work = Loop {
         site,
         listener: listener.as_raw_fd(),
         features,
-        endless: features.bufring && !site.close,
         buffers,
         submitter,
         queue,
@@ -223,11 +222,8 @@ impl Loop<'_> {
         let connection = connection(&mut self.slots, number);
         connection.receiving = true;
         let fd = Fd(connection.fd);
-        let entry = if self.endless {
+        let entry = if self.buffers.is_some() {
             opcode::RecvMulti::new(fd, GROUP).build()
-        } else if self.features.bufring {
-            let recv = opcode::Recv::new(fd, null_mut(), READ_BYTES as u32).buf_group(GROUP);
-            recv.build().flags(Flags::BUFFER_SELECT)
         } else {
             let buffer = &mut self.slots[number].buffer;
             let buffer = buffer.get_or_insert_with(|| Box::leak(Box::new([0; READ_BYTES])).into());
