@@ -251,10 +251,7 @@ impl<S: AsFd + AsRawFd + Send> Socket<S> {
 
     /// std's `accept`, where it is the right one. While a fiber waits in one on epoll, the socket does not
     /// block: then this waits for it, for as long as it would have.
-    pub(super) fn accept_plainly<T>(
-        &self,
-        accept: impl Fn(&S) -> io::Result<T>,
-    ) -> io::Result<T> {
+    pub(super) fn accept_plainly<T>(&self, accept: impl Fn(&S) -> io::Result<T>) -> io::Result<T> {
         let begun = Instant::now();
         loop {
             match accept(&self.std) {

@@ -20,6 +20,7 @@ use super::waits::Way;
 use crate::driver::op::AT_CURSOR;
 use crate::driver::{Op, Target};
 use crate::sys;
+use std::ffi::c_char;
 use std::os::fd::RawFd;
 use std::sync::{Mutex, PoisonError};
 
@@ -40,6 +41,8 @@ pub(super) enum Tried {
 const WOULD_WAIT: i32 = -libc::EAGAIN;
 /// It cannot be asked not to wait.
 const NOT_KNOWN: i32 = -libc::EOPNOTSUPP;
+/// It is no file with places to read at.
+const NO_PLACES: i32 = -libc::ESPIPE;
 const IN_PROGRESS: i32 = -libc::EINPROGRESS;
 
 /// A write of so many bytes to a pipe that is ready does not wait.
@@ -89,14 +92,14 @@ impl Flight {
                 }
                 Op::WriteVectored { fd, offset: AT_CURSOR, .. } => self.write_stream(fd, told),
                 Op::Read { target, .. } | Op::ReadFixed { target, .. } => {
-                    self.move_at(target.number(), last)
+                    self.read_at(target.number(), last)
                 }
                 Op::Write { target, .. } | Op::WriteFixed { target, .. } => {
-                    self.move_at(target.number(), last)
+                    self.write_at(target.number())
                 }
-                Op::ReadVectored { fd, .. } | Op::WriteVectored { fd, .. } => {
-                    self.move_at(fd, last)
-                }
+                Op::ReadVectored { fd, .. } => self.read_at(fd, last),
+                Op::WriteVectored { fd, .. } => self.write_at(fd),
+                Op::Open { dir, path, flags, .. } => open_cached(dir, path, flags),
                 Op::Recv { fd, flags, .. } | Op::RecvMsg { fd, flags, .. } => {
                     self.transfer(fd, flags, Way::In)
                 }
@@ -116,10 +119,10 @@ impl Flight {
         }
     }
 
-    /// A place in a file: what the page cache has, and the rest aside.
-    unsafe fn move_at(&mut self, fd: RawFd, last: &mut LastFile) -> Tried {
-        // These wait for the disk, `RWF_NOWAIT` or not.
-        if last.flags(fd) & (libc::O_DIRECT | libc::O_DSYNC) != 0 {
+    /// What the page cache has, and the rest aside.
+    unsafe fn read_at(&mut self, fd: RawFd, last: &mut LastFile) -> Tried {
+        // It waits for the disk, `RWF_NOWAIT` or not.
+        if last.flags(fd) & libc::O_DIRECT != 0 {
             return Tried::Aside;
         }
         loop {
@@ -131,9 +134,43 @@ impl Flight {
             match result {
                 _ if more => {}
                 WOULD_WAIT | NOT_KNOWN => return Tried::Aside,
+                NO_PLACES => {
+                    self.forget_place();
+                    // SAFETY: by the caller's contract.
+                    return unsafe { self.read_stream(fd, false) };
+                }
                 error if error < 0 => return Tried::Ended(self.total(error)),
                 _ => return Tried::Ended(self.total(0)),
             }
+        }
+    }
+
+    /// To a file: aside, as most file systems do not know how not to wait, and all wait while they are
+    /// frozen.
+    unsafe fn write_at(&mut self, fd: RawFd) -> Tried {
+        if waits_for_storage(fd) {
+            return Tried::Aside;
+        }
+        // SAFETY: by the caller's contract.
+        match unsafe { self.call_nowait() } {
+            WOULD_WAIT | NOT_KNOWN => Tried::Aside,
+            NO_PLACES => {
+                self.forget_place();
+                // SAFETY: by the caller's contract.
+                unsafe { self.write_stream(fd, false) }
+            }
+            result => Tried::Ended(result),
+        }
+    }
+
+    /// A ring reads and writes what has no places (an event counter) wherever it is told to.
+    fn forget_place(&mut self) {
+        if let Op::Read { offset, .. }
+        | Op::Write { offset, .. }
+        | Op::ReadVectored { offset, .. }
+        | Op::WriteVectored { offset, .. } = &mut self.op
+        {
+            *offset = AT_CURSOR;
         }
     }
 
@@ -374,6 +411,30 @@ fn poll_now(fd: RawFd, events: i16) -> i32 {
     match retry(|| unsafe { libc::poll(&mut poll, 1, 0) as isize }) {
         error if error < 0 => error,
         _ => poll.revents.into(),
+    }
+}
+
+/// A file whose name is in the kernel's memory is opened at once. What is made or emptied waits for the disk.
+///
+/// # Safety
+///
+/// The path is a C string.
+unsafe fn open_cached(dir: RawFd, path: *const c_char, flags: i32) -> Tried {
+    let makes = flags & libc::O_TMPFILE == libc::O_TMPFILE;
+    if makes || flags & (libc::O_CREAT | libc::O_TRUNC) != 0 {
+        return Tried::Aside;
+    }
+    // SAFETY: all of it may be zero.
+    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
+    (how.flags, how.resolve) = (flags as u64, libc::RESOLVE_CACHED);
+    let size = size_of::<libc::open_how>();
+    // SAFETY: by the contract; the structure lives through the call.
+    match retry(|| unsafe {
+        libc::syscall(libc::SYS_openat2, dir, path, &raw const how, size) as isize
+    }) {
+        fd if fd >= 0 => Tried::Ended(fd),
+        // It waits, or is not to be had this way: the plain call has the last word.
+        _ => Tried::Aside,
     }
 }
 

@@ -74,7 +74,7 @@ impl Epoll {
         if let Some((fd, way)) = flight.op.waits_for()
             && self.waits.first(fd, way).is_some()
         {
-            return self.wait_for(number, fd, way);
+            return self.settle(number, Tried::Wait(fd, way));
         }
         // SAFETY: I1, by `push`'s contract: it is not over.
         let tried = unsafe { flight.attempt(&mut self.last_file, false) };
@@ -84,6 +84,10 @@ impl Epoll {
     fn settle(&mut self, number: u32, tried: Tried) {
         match tried {
             Tried::Ended(result) => self.end(number, result),
+            _ if self.flights.get(number).given_up => {
+                let result = self.flights.get(number).total(-libc::ECANCELED);
+                self.end(number, result);
+            }
             Tried::Wait(fd, way) => self.wait_for(number, fd, way),
             Tried::Later => self.put_off(number),
             Tried::Aside => self.start_aside(number, false),

@@ -23,6 +23,8 @@ pub(super) struct Flight {
     pub(super) hold: Option<Hold>,
     /// It was begun to connect: how that went is to be asked.
     pub(super) connecting: bool,
+    /// It was given up before it was tried: it may be done if that does not wait.
+    pub(super) given_up: bool,
     /// Times it was told that it could go on, and could not.
     pub(super) in_vain: u8,
     pub(super) link: Link,
@@ -62,6 +64,7 @@ impl Flights {
             control_room: 0,
             hold: None,
             connecting: false,
+            given_up: false,
             in_vain: 0,
             link: Link { before: NONE, next: NONE },
         };

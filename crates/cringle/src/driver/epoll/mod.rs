@@ -61,7 +61,7 @@ pub(crate) struct Epoll {
     /// Ops under way that end by themselves: those that the limit is about.
     in_flight: u32,
     flights: Flights,
-    /// Pushed and not tried; one that was cancelled meanwhile is skipped.
+    /// Pushed and not tried.
     queued: VecDeque<u32>,
     waits: Table,
     /// To be tried again after a pause. They are few.
