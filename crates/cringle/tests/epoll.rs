@@ -439,35 +439,45 @@ fn a_full_fifo_keeps_its_writer_waiting() {
 /// Those that no thread has begun are given up at once, and what was lent for them is not touched.
 #[test]
 fn jobs_in_line_for_a_thread_can_be_given_up() {
+    const MINE: u8 = 0xee;
+    let mut bufs = vec![vec![0u8; 16 << 10]; 500];
+    let mut ends = [0, 0];
     on_epoll(1, || {
-        let file = File::from(tempfile::tempfile().unwrap());
-        let mut bufs = vec![vec![1u8; 64 << 10]; 500];
-        let mut ends = [0, 0];
+        // The kernel cannot be asked for this one without waiting: threads read it.
+        let file = File::open("/proc/self/maps").unwrap();
         for round in 0..20 {
-            fiber::scope(|s| {
+            let outcomes: Vec<_> = fiber::scope(|s| {
                 let file = &file;
-                let writers: Vec<_> = bufs
-                    .iter()
-                    .map(|buf| s.spawn_local(move || file.write_at(buf, 0).map(drop)))
+                let readers: Vec<_> = bufs
+                    .iter_mut()
+                    .map(|buf| {
+                        s.spawn_local(move || {
+                            let result = file.read_at(buf, 0);
+                            buf.fill(MINE);
+                            result
+                        })
+                    })
                     .collect();
                 (0..2 + round % 3).for_each(|_| fiber::yield_now());
                 s.cancel();
                 fiber::protect(|| {
-                    for writer in writers {
-                        match writer.join().unwrap() {
-                            Ok(()) => ends[0] += 1,
-                            Err(e) => {
-                                assert_eq!(cancel::reason(&e), Some(cancel::Reason::Cancelled));
-                                ends[1] += 1;
-                            }
-                        }
-                    }
-                });
+                    readers.into_iter().map(|reader| reader.join().unwrap()).collect()
+                })
             });
-            bufs.iter_mut().for_each(|buf| buf.fill(round));
+            for outcome in outcomes {
+                match outcome {
+                    Ok(count) => ends[usize::from(count == 0)] += 1,
+                    Err(e) => {
+                        assert_eq!(cancel::reason(&e), Some(cancel::Reason::Cancelled));
+                        ends[1] += 1;
+                    }
+                }
+            }
         }
-        assert!(ends[0] > 0 && ends[1] > 0, "{ends:?}");
     });
+    assert!(ends[0] > 0 && ends[1] > 0, "{ends:?}");
+    // The pool has ended, and with it what was in line.
+    assert!(bufs.iter().flatten().all(|&byte| byte == MINE), "it was read into after its end");
 }
 
 #[test]

@@ -297,13 +297,9 @@ impl Flight {
 
     /// What came beside a message is not to be lost by what comes after it.
     fn has_received_control(&self) -> bool {
-        match self.op {
-            // SAFETY: I1. The message is lent for the op.
-            Op::RecvMsg { message, .. } => {
-                self.control_room > 0 && unsafe { (*message).msg_controllen > 0 }
-            }
-            _ => false,
-        }
+        let Op::RecvMsg { message, .. } = self.op else { return false };
+        // SAFETY: I1. The message is lent for the op.
+        self.control_room > 0 && unsafe { (*message).msg_controllen } > 0
     }
 
     unsafe fn call_socket(&mut self) -> i32 {

@@ -107,9 +107,10 @@ impl Rest {
     ///
     /// There are so many slices.
     unsafe fn of(slices: *const libc::iovec, count: usize, mut moved: usize) -> Rest {
-        // SAFETY: by the contract; none at all may be named by a null pointer.
         let all = match count {
+            // They may be named by a null pointer.
             0 => &[],
+            // SAFETY: by the contract.
             _ => unsafe { std::slice::from_raw_parts(slices, count) },
         };
         let mut slices = Vec::with_capacity(count);
