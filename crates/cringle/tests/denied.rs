@@ -29,8 +29,8 @@ fn a_bit_of_everything() -> Driver {
     let driver = Builder::new().workers(2).run(|| {
         let path = std::env::temp_dir().join(format!("cringle-denied-{}", std::process::id()));
         fiber::scope(|s| {
-            s.spawn(|| talks_over_a_socket());
-            s.spawn(|| talks_through_a_pipe());
+            s.spawn(talks_over_a_socket);
+            s.spawn(talks_through_a_pipe);
             s.spawn(|| writes_and_reads(&path));
             s.spawn(|| fiber::sleep(Duration::from_millis(1)));
             assert_eq!(fiber::unblock(|| 6 * 7), 42);
