@@ -64,13 +64,16 @@
 //!
 //! # Requirements
 //!
-//! Linux 6.1 or newer with `io_uring` allowed; x86-64 or aarch64. Newer kernels bring more, each
-//! [`Feature`](runtime::Feature) probed alone.
+//! Linux; x86-64 or aarch64. From 6.1 on, and with `io_uring` allowed, each worker has a ring; newer kernels
+//! bring more, each [`Feature`](runtime::Feature) probed alone. Where rings are denied (Docker's default
+//! seccomp profile, `sysctl kernel.io_uring_disabled`) the same is done by `epoll` and threads, and
+//! [`runtime::driver`] says why. The environment variable `CRINGLE_DRIVER`, `uring` or `epoll`, chooses
+//! where [`Builder::driver`] does not.
 
 #![deny(missing_docs)]
 
 #[cfg(not(target_os = "linux"))]
-compile_error!("cringle stands on io_uring: it is for Linux only");
+compile_error!("cringle stands on io_uring and epoll: it is for Linux only");
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("cringle needs a 64-bit address space: fibers' stacks are mapped by the mebibyte");
 

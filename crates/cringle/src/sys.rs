@@ -124,18 +124,15 @@ pub(crate) fn file_kind_with(fd: RawFd, flags: c_int) -> FileKind {
 }
 
 /// `st_mode`; 0 where the descriptor is none.
-#[cfg(feature = "sim")]
 pub(crate) fn mode(fd: RawFd) -> u32 {
     fstat(fd).map_or(0, |stat| stat.st_mode)
 }
 
 /// The number of the file behind a descriptor.
-#[cfg(feature = "sim")]
 pub(crate) fn inode_number(fd: RawFd) -> Option<u64> {
     fstat(fd).map(|stat| stat.st_ino)
 }
 
-#[cfg(feature = "sim")]
 fn fstat(fd: RawFd) -> Option<libc::stat> {
     let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
     // SAFETY: `fstat` fills the structure it is given, and it is read only when the call succeeded.
@@ -199,6 +196,18 @@ pub(crate) fn status_flags(fd: RawFd) -> c_int {
     unsafe { libc::fcntl(fd, libc::F_GETFL) }.max(0)
 }
 
+/// Whether it is a pipe.
+pub(crate) fn is_fifo(fd: RawFd) -> bool {
+    mode(fd) & libc::S_IFMT == libc::S_IFIFO
+}
+
+/// `ioctl(FIONBIO)`, which leaves the other flags alone. It fails for no socket.
+pub(crate) fn make_nonblocking(fd: RawFd, nonblocking: bool) {
+    let mut on = i32::from(nonblocking);
+    // SAFETY: the kernel reads the number.
+    unsafe { libc::ioctl(fd, libc::FIONBIO, &raw mut on) };
+}
+
 /// `fcntl(F_SETFL)`.
 pub(crate) fn set_status_flags(fd: RawFd, flags: c_int) -> io::Result<()> {
     // SAFETY: F_SETFL takes no pointer.
@@ -210,6 +219,25 @@ pub(crate) fn poll_now(fd: BorrowedFd<'_>, events: i16) -> io::Result<i16> {
     let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 };
     // SAFETY: one structure is given, and it lives through the call.
     check(unsafe { libc::poll(&mut poll, 1, 0) }).map(|_| poll.revents)
+}
+
+/// Blocks the thread until a descriptor is ready, for so long at most (`None`: for as long as it takes).
+pub(crate) fn wait_for(
+    fd: BorrowedFd<'_>,
+    events: i16,
+    limit: Option<std::time::Duration>,
+) -> io::Result<()> {
+    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 };
+    let spec = limit.map(|limit| libc::timespec {
+        tv_sec: limit.as_secs().min(i64::MAX as u64) as i64,
+        tv_nsec: i64::from(limit.subsec_nanos()),
+    });
+    let spec = spec.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: the structures live through the call.
+    match check(unsafe { libc::ppoll(&mut poll, 1, spec, std::ptr::null()) }) {
+        Err(e) if e.kind() != io::ErrorKind::Interrupted => Err(e),
+        _ => Ok(()),
+    }
 }
 
 /// `tee`: copies a byte from one pipe to another without taking it, or waiting for it.
@@ -330,7 +358,6 @@ pub(crate) fn direct_alignment(fd: RawFd) -> Option<(u32, u32)> {
 }
 
 /// Whether it is a socket that has a stream of bytes.
-#[cfg(feature = "sim")]
 pub(crate) fn is_stream_socket(fd: RawFd) -> bool {
     // SAFETY: the caller's op borrows the descriptor.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };

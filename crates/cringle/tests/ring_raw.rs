@@ -2,13 +2,15 @@
 #![cfg(feature = "raw")]
 
 use cringle::ring::{self, opcode, squeue, types};
+use cringle::runtime::DriverChoice;
 use cringle::{Builder, Cancelled, fiber, time};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
+/// With a ring, whatever the environment says: this file is about rings.
 fn on_one_worker<T>(f: impl FnOnce() -> T) -> T {
-    Builder::new().workers(1).run(f).unwrap()
+    Builder::new().workers(1).driver(DriverChoice::Uring).run(f).unwrap()
 }
 
 /// For entries that point to nothing, or to what outlives the call.
@@ -97,6 +99,14 @@ fn entries_with_more_or_less_than_one_completion_are_refused() {
             assert_eq!(submit(&entry).unwrap_err().kind(), ErrorKind::InvalidInput, "{entry:?}");
         }
     });
+}
+
+#[test]
+fn it_is_unsupported_on_epoll_and_says_why() {
+    let builder = Builder::new().workers(1).driver(DriverChoice::Epoll);
+    let error = builder.run(|| submit(&opcode::Nop::new().build())).unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("epoll was chosen"), "{error}");
 }
 
 #[test]

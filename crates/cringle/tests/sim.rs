@@ -5,6 +5,7 @@ use cringle::block::{Batch, FixedBufs, FixedFile};
 use cringle::fs::{File, OpenOptions};
 use cringle::io::Interest;
 use cringle::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
+use cringle::runtime::DriverChoice;
 use cringle::sim::program::{self, Program};
 use cringle::sim::{self, Checker, Fault, Faults, Options, Stats, World};
 use cringle::{fiber, runtime, time};
@@ -423,13 +424,24 @@ fn random_programs_come_to_their_outcome_under_all_faults() {
 
 #[test]
 fn random_programs_come_to_the_same_on_the_ring() {
+    come_to_the_same_on(DriverChoice::Auto);
+}
+
+#[test]
+fn random_programs_come_to_the_same_on_epoll() {
+    come_to_the_same_on(DriverChoice::Epoll);
+}
+
+/// `CRINGLE_PROGRAMS=10000` runs so many.
+fn come_to_the_same_on(driver: DriverChoice) {
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    for seed in 0..300 {
+    let count = std::env::var("CRINGLE_PROGRAMS").map_or(300, |count| count.parse().unwrap());
+    for seed in 0..count {
         let program = Program::new(seed);
         let place = place.path().join(seed.to_string());
         std::fs::create_dir(&place).unwrap();
         let workers = 1 + seed as usize % 2;
-        let outcome = program.run_on_ring(workers, &place).unwrap();
+        let outcome = program.run_on(driver, workers, &place).unwrap();
         assert!(outcome == program.expected(), "seed {seed} on {workers} workers");
         std::fs::remove_dir_all(&place).unwrap();
     }

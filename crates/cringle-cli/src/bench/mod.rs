@@ -35,6 +35,7 @@ fn driver_words() -> String {
                 some => format!("driver: io_uring, with {there}; this kernel refuses {some}"),
             }
         }
+        Ok(Driver::Epoll(why)) => format!("driver: epoll and threads; {why}"),
         Ok(other) => format!("driver: {other:?}"),
         Err(error) => format!("driver: none; {error}"),
     }

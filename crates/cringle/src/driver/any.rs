@@ -1,23 +1,21 @@
 //! The driver of one worker, whichever it is.
 //!
-//! Every call is handed on, inlined. Without the feature `sim` there is one variant and nothing to
-//! ask; with it, a worker asks a question whose answer never changes while it lives.
+//! Every call is handed on, inlined: a worker asks a question whose answer never changes while it lives,
+//! and the ring's part is where the others' are not.
 
 #[cfg(feature = "sim")]
 use super::sim::{Sim, Verdict};
 use super::uring::{Features, RingId};
-use super::{Completion, Full, Op, OpSlot, Token, Uring, Wait, Waiter};
+use super::{Completion, Epoll, Full, Op, OpSlot, Token, Uring, Wait, Waiter};
 use std::io;
 use std::os::fd::RawFd;
 use std::time::Instant;
 
 /// See the module.
-#[cfg_attr(
-    feature = "sim",
-    expect(clippy::large_enum_variant, reason = "the frequent one is here")
-)]
+#[expect(clippy::large_enum_variant, reason = "the frequent one is here")]
 pub(crate) enum Driver {
     Uring(Uring),
+    Epoll(Box<Epoll>),
     #[cfg(feature = "sim")]
     Sim(Box<Sim>),
 }
@@ -27,6 +25,7 @@ macro_rules! on {
     ($self:ident, $driver:ident => $call:expr) => {
         match $self {
             Driver::Uring($driver) => $call,
+            Driver::Epoll($driver) => $call,
             #[cfg(feature = "sim")]
             Driver::Sim($driver) => $call,
         }
@@ -113,6 +112,7 @@ impl Driver {
     pub(crate) fn send_wake(&mut self, ring_fd: RawFd, worker: u32) -> bool {
         match self {
             Driver::Uring(driver) => driver.send_wake(ring_fd, worker),
+            Driver::Epoll(_) => false,
             #[cfg(feature = "sim")]
             Driver::Sim(_) => false,
         }
@@ -123,6 +123,7 @@ impl Driver {
     pub(crate) fn take_undelivered(&mut self) -> Option<u32> {
         match self {
             Driver::Uring(driver) => driver.take_undelivered(),
+            Driver::Epoll(_) => None,
             #[cfg(feature = "sim")]
             Driver::Sim(_) => None,
         }
@@ -132,15 +133,17 @@ impl Driver {
     pub(crate) fn ring_fd(&self) -> RawFd {
         match self {
             Driver::Uring(driver) => driver.ring_fd(),
+            Driver::Epoll(_) => -1,
             #[cfg(feature = "sim")]
             Driver::Sim(_) => -1,
         }
     }
 
-    /// What it can do. A simulation can do all.
+    /// What it can do. Without a ring, everything: what has no better way is a plain call of the pool.
     pub(crate) fn features(&self) -> Features {
         match self {
             Driver::Uring(driver) => driver.features(),
+            Driver::Epoll(_) => Features::all(),
             #[cfg(feature = "sim")]
             Driver::Sim(_) => Features::all(),
         }
@@ -170,6 +173,7 @@ impl Driver {
         match self {
             // SAFETY: I4. Handed on to the caller.
             Driver::Uring(driver) => unsafe { driver.register_buffer(buf, len) },
+            Driver::Epoll(driver) => driver.register_buffer(),
             #[cfg(feature = "sim")]
             Driver::Sim(driver) => driver.register_buffer(),
         }
@@ -183,7 +187,7 @@ impl Driver {
     #[inline(always)]
     pub(crate) fn now(&self) -> Instant {
         match self {
-            Driver::Uring(_) => Instant::now(),
+            Driver::Uring(_) | Driver::Epoll(_) => Instant::now(),
             #[cfg(feature = "sim")]
             Driver::Sim(driver) => driver.now(),
         }
@@ -193,7 +197,7 @@ impl Driver {
     #[inline(always)]
     pub(crate) fn is_simulated(&self) -> bool {
         match self {
-            Driver::Uring(_) => false,
+            Driver::Uring(_) | Driver::Epoll(_) => false,
             #[cfg(feature = "sim")]
             Driver::Sim(_) => true,
         }
@@ -203,7 +207,7 @@ impl Driver {
     #[cfg(feature = "sim")]
     pub(crate) fn take_verdict(&mut self) -> Option<Verdict> {
         match self {
-            Driver::Uring(_) => None,
+            Driver::Uring(_) | Driver::Epoll(_) => None,
             Driver::Sim(driver) => driver.take_verdict(),
         }
     }
@@ -212,7 +216,7 @@ impl Driver {
     #[cfg(feature = "sim")]
     pub(crate) fn simulation(&self) -> Option<&Sim> {
         match self {
-            Driver::Uring(_) => None,
+            Driver::Uring(_) | Driver::Epoll(_) => None,
             Driver::Sim(driver) => Some(driver),
         }
     }

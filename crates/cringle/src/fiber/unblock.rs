@@ -1,7 +1,7 @@
 //! Calling what blocks: on a thread of the pool, while only the fiber waits.
 
+use crate::driver::pool::{Job, Pool};
 use crate::runtime::fiber::Wait;
-use crate::runtime::pool::{Job, Pool};
 use crate::runtime::unwinding;
 use crate::runtime::waker::Waker;
 use crate::runtime::worker::Worker;

@@ -11,16 +11,18 @@
 //! for once, when it is first used. What another library changes after that is not seen.
 
 use crate::driver::Op;
+use crate::driver::epoll::nonblocking;
 use crate::fiber::op::{perform, perform_within};
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::{Here, Worker};
+use crate::sys;
 use socket2::SockRef;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Nobody has asked yet.
 const UNKNOWN: u8 = 0;
@@ -222,10 +224,11 @@ impl<S: AsFd + AsRawFd + Send> Socket<S> {
     /// With std's call of the same name.
     pub(super) fn set_nonblocking(
         &self,
-        nonblocking: bool,
+        on: bool,
         call: impl FnOnce(&S) -> io::Result<()>,
     ) -> io::Result<()> {
-        self.set(call, |modes| modes.nonblocking.store(nonblocking, Ordering::Relaxed))
+        let call = |std: &S| nonblocking::set(std.as_raw_fd(), on, || call(std));
+        self.set(call, |modes| modes.nonblocking.store(on, Ordering::Relaxed))
     }
 
     pub(super) fn set_timeout(
@@ -244,6 +247,35 @@ impl<S: AsFd + AsRawFd + Send> Socket<S> {
         let lingers = linger.is_some_and(|linger| !linger.is_zero());
         let call = |std: &S| SockRef::from(std).set_linger(linger);
         self.set(call, |modes| modes.lingers.store(lingers, Ordering::Relaxed))
+    }
+
+    /// std's `accept`, where it is the right one. While a fiber waits in one on epoll, the socket does not
+    /// block: then this waits for it, for as long as it would have.
+    pub(super) fn accept_plainly<T>(&self, accept: impl Fn(&S) -> io::Result<T>) -> io::Result<T> {
+        let begun = Instant::now();
+        loop {
+            match accept(&self.std) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    let Some(patience) = self.patience(begun) else { return Err(e) };
+                    sys::wait_for(self.std.as_fd(), libc::POLLIN, patience)?;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// How much longer a plain call may wait (`Some(None)`: without a limit) that began then; `None` if it
+    /// may not wait.
+    #[cold]
+    fn patience(&self, begun: Instant) -> Option<Option<Duration>> {
+        let modes = self.modes();
+        if modes.nonblocking.load(Ordering::Relaxed) {
+            return None;
+        }
+        match modes.read_limit.get() {
+            None => Some(None),
+            Some(limit) => limit.checked_sub(begun.elapsed()).map(Some),
+        }
     }
 
     fn lingers(&self) -> bool {
@@ -266,7 +298,7 @@ impl Modes {
         let socket = SockRef::from(std);
         Modes {
             setting: Mutex::default(),
-            nonblocking: socket.nonblocking().unwrap_or(false).into(),
+            nonblocking: nonblocking::is_set_by_program(std.as_fd().as_raw_fd()).into(),
             lingers: lingers(std).into(),
             read_limit: Limit::new(socket.read_timeout().ok().flatten()),
             write_limit: Limit::new(socket.write_timeout().ok().flatten()),

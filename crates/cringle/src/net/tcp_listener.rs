@@ -66,7 +66,7 @@ impl TcpListener {
     }
 
     fn accept_plainly(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        let (std, addr) = self.socket.std().accept()?;
+        let (std, addr) = self.socket.accept_plainly(std::net::TcpListener::accept)?;
         Ok((TcpStream { socket: self.socket.accepted(std) }, addr))
     }
 

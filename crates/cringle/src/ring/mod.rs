@@ -5,6 +5,7 @@ mod bare;
 use crate::driver::Op;
 use crate::fiber::op::perform;
 use crate::runtime::worker::Worker;
+use crate::runtime::{Driver, driver};
 use std::io;
 
 pub use bare::BareRing;
@@ -51,6 +52,10 @@ pub unsafe fn submit(entry: &squeue::Entry) -> io::Result<usize> {
     if parts.is_multishot() {
         let text = "multishot entries cannot be used with ring::submit: one entry has one result";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    if let Driver::Epoll(why) = driver() {
+        let text = format!("a raw entry needs the ring of a worker, and there is none: {why}");
+        return Err(io::Error::new(io::ErrorKind::Unsupported, text));
     }
     perform(worker, fiber, Op::Raw(entry))
 }

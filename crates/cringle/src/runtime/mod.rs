@@ -6,6 +6,7 @@
 
 pub(crate) mod cancelled;
 mod census;
+mod choice;
 pub(crate) mod fiber;
 pub(crate) mod identity;
 pub(crate) mod inbox;
@@ -13,7 +14,6 @@ pub(crate) mod inbox;
 mod loom_tests;
 pub(crate) mod members;
 mod overflow;
-pub(crate) mod pool;
 pub(crate) mod region;
 pub(crate) mod run;
 pub(crate) mod shared;
@@ -25,13 +25,17 @@ pub(crate) mod waker;
 pub(crate) mod worker;
 
 pub use crate::driver::uring::{Feature, Features};
+pub use choice::{DriverChoice, NoRing};
 
 /// How operations reach the kernel here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Driver {
     /// Through the `io_uring` of this worker, with these features.
     Uring(Features),
+    /// By plain system calls where they do not wait, readiness (`epoll`) where they wait for a peer, and
+    /// threads where they wait for a disk; and why. What operations do is the same.
+    Epoll(NoRing),
     /// By a [simulation](crate::sim), in virtual time.
     #[cfg(feature = "sim")]
     Simulation,
@@ -54,13 +58,20 @@ pub(crate) fn now() -> std::time::Instant {
 /// use cringle::runtime::{self, Driver};
 ///
 /// assert_eq!(runtime::driver(), Driver::Blocking);
-/// cringle::run(|| assert!(matches!(runtime::driver(), Driver::Uring(_))));
+/// cringle::run(|| match runtime::driver() {
+///     Driver::Uring(features) => println!("a ring for each worker, with {features:?}"),
+///     Driver::Epoll(why) => println!("epoll and threads: {why}"),
+///     other => unreachable!("{other:?}"),
+/// });
 /// ```
 pub fn driver() -> Driver {
     worker::Worker::with(|worker| match worker {
         #[cfg(feature = "sim")]
         Some(worker) if worker.is_simulated() => Driver::Simulation,
-        Some(worker) => Driver::Uring(worker.driver().borrow().features()),
+        Some(worker) => match worker.shared().no_ring() {
+            Some(why) => Driver::Epoll(why.clone()),
+            None => Driver::Uring(worker.driver().borrow().features()),
+        },
         None => Driver::Blocking,
     })
 }

@@ -1,11 +1,13 @@
 //! `run`: from the caller's thread to workers and back, leaving nothing behind.
 
+use super::choice::{DriverChoice, NoRing, Plan};
 use super::overflow;
 use super::shared::{Shared, Unstarted};
 use super::stack::{DEFAULT_STACK_BYTES, MAIN_STACK_BYTES};
 use super::worker::Worker;
+use crate::driver::epoll::Pools;
 use crate::driver::uring::{Feature, Features};
-use crate::driver::{Driver, Uring, UringOptions};
+use crate::driver::{Driver, Epoll, Uring, UringOptions};
 use crate::sys;
 use crossbeam_deque::Worker as Deque;
 use std::cell::Cell;
@@ -56,6 +58,7 @@ impl std::fmt::Debug for World {
 pub struct Builder {
     workers: Option<usize>,
     pin: bool,
+    driver: DriverChoice,
     ring: UringOptions,
     overflow_handler: bool,
     is_open: bool,
@@ -81,6 +84,7 @@ impl Builder {
         Builder {
             workers: None,
             pin: false,
+            driver: DriverChoice::Auto,
             ring,
             overflow_handler: true,
             is_open: false,
@@ -100,6 +104,22 @@ impl Builder {
     /// `run` returns.
     pub fn pin(mut self, pin: bool) -> Builder {
         self.pin = pin;
+        self
+    }
+
+    /// By what operations reach the kernel (default: [`DriverChoice::Auto`]). What they do is the same: it
+    /// matters for speed, and to test with. [`runtime::driver`](crate::runtime::driver) tells which one it
+    /// is, and why.
+    ///
+    /// ```
+    /// use cringle::runtime::{self, Driver, DriverChoice};
+    ///
+    /// let builder = cringle::Builder::new().driver(DriverChoice::Epoll);
+    /// builder.run(|| assert!(matches!(runtime::driver(), Driver::Epoll(why) if why.was_chosen())))?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn driver(mut self, driver: DriverChoice) -> Builder {
+        self.driver = driver;
         self
     }
 
@@ -163,8 +183,9 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` for a limit that is out of its range; else what the system refused (a ring,
-    /// a thread, a stack), with the remedy. `f` has not run then.
+    /// `InvalidInput` for a limit that is out of its range, and for a `CRINGLE_DRIVER` in the environment
+    /// that names no driver; else what the system refused (a thread, a stack, a ring where nothing else
+    /// will do), with the remedy. `f` has not run then.
     ///
     /// # Panics
     ///
@@ -183,11 +204,42 @@ impl Builder {
             overflow::install_handler();
         }
         let cpus = sys::allowed_cpus();
+        let _affinity = self.pin.then(|| RestoreAffinity(cpus.clone()));
+        let mut f = Some(f);
+        let result = match self.plan()? {
+            Plan::Epoll(why) => self.run_on(&cpus, Some(why), &mut f),
+            Plan::Rings { or_epoll } => match self.run_on(&cpus, None, &mut f) {
+                Err(Refused::Ring(e)) if or_epoll => {
+                    self.run_on(&cpus, Some(NoRing::refused(&e)), &mut f)
+                }
+                result => result,
+            },
+        };
+        Ok(result?)
+    }
+
+    fn plan(&self) -> io::Result<Plan> {
+        #[cfg(feature = "sim")]
+        if self.world.0.is_some() {
+            return Ok(Plan::Rings { or_epoll: false });
+        }
+        self.driver.plan()
+    }
+
+    /// One attempt, with rings or without. What `f` is, is taken when all workers are there.
+    fn run_on<F, T>(
+        &self,
+        cpus: &[usize],
+        no_ring: Option<NoRing>,
+        f: &mut Option<F>,
+    ) -> Result<T, Refused>
+    where
+        F: FnOnce() -> T,
+    {
         let count = self.workers.unwrap_or(cpus.len()).clamp(1, MAX_WORKERS);
         let deques: Vec<Deque<Unstarted>> = (0..count).map(|_| Deque::new_fifo()).collect();
-        let _affinity = self.pin.then(|| RestoreAffinity(cpus.clone()));
-        let (shared, bells) =
-            Shared::new(deques.iter().map(Deque::stealer).collect(), &cpus, self.is_open)?;
+        let stealers = deques.iter().map(Deque::stealer).collect();
+        let (shared, bells) = Shared::new(stealers, cpus, self.is_open, no_ring)?;
         let shared = Arc::new(shared);
         let mut seats = (0u32..).zip(deques).zip(bells).map(|((index, deque), bell)| Seat {
             index,
@@ -264,6 +316,27 @@ impl Drop for RestoreAffinity {
     }
 }
 
+/// What kept a run from starting.
+enum Refused {
+    /// There may be another way.
+    Ring(io::Error),
+    Start(io::Error),
+}
+
+impl From<io::Error> for Refused {
+    fn from(e: io::Error) -> Refused {
+        Refused::Start(e)
+    }
+}
+
+impl From<Refused> for io::Error {
+    fn from(refused: Refused) -> io::Error {
+        match refused {
+            Refused::Ring(e) | Refused::Start(e) => e,
+        }
+    }
+}
+
 /// What one worker is made of, on the way to its thread.
 struct Seat {
     index: u32,
@@ -278,7 +351,7 @@ struct Seat {
 
 impl Seat {
     /// The worker, on the thread that will be it: a ring has one submitter.
-    fn take(self) -> io::Result<Worker> {
+    fn take(self) -> Result<Worker, Refused> {
         if let Some(cpu) = self.cpu {
             sys::set_affinity(&[cpu])?;
         }
@@ -286,25 +359,32 @@ impl Seat {
         Ok(Worker::new(self.index, self.shared, driver, self.deque))
     }
 
-    fn driver(&self) -> io::Result<Driver> {
+    fn driver(&self) -> Result<Driver, Refused> {
         #[cfg(feature = "sim")]
         if let World(Some(core)) = &self.world {
             return Ok(Driver::Sim(Box::new(crate::driver::sim::Sim::new(Arc::clone(core)))));
         }
-        Uring::new(&self.options, self.bell).map(Driver::Uring)
+        if self.shared.no_ring().is_none() {
+            return Uring::new(&self.options, self.bell).map(Driver::Uring).map_err(Refused::Ring);
+        }
+        let (storage, unbounded) = (&self.shared.call_pool, &self.shared.unblock_pool);
+        let pools = Pools { storage: Arc::clone(storage), unbounded: Arc::clone(unbounded) };
+        let epoll = Epoll::new(self.bell, self.options.in_flight_limit, pools)?;
+        Ok(Driver::Epoll(Box::new(epoll)))
     }
 
     /// Worker 0, on the caller's thread: runs `f`, then ends the runtime.
     fn run_main<F, T>(
         self,
         mut started: Started<'_, '_>,
-        f: F,
-    ) -> io::Result<std::thread::Result<T>>
+        f: &mut Option<F>,
+    ) -> Result<std::thread::Result<T>, Refused>
     where
         F: FnOnce() -> T,
     {
         let shared = Arc::clone(&self.shared);
         let worker = self.take()?;
+        let f = f.take().expect("a run starts once");
         let stack_bytes = MAIN_STACK_BYTES.max(min_stack_bytes());
         let outcome: Cell<Option<std::thread::Result<T>>> = Cell::new(None);
         let body = || {
@@ -325,7 +405,7 @@ impl Seat {
     }
 
     /// Another worker, on its own thread.
-    fn run_thread(self, told: std::sync::mpsc::Sender<io::Result<()>>) {
+    fn run_thread(self, told: std::sync::mpsc::Sender<Result<(), Refused>>) {
         let shared = Arc::clone(&self.shared);
         let worker = match self.take() {
             Ok(worker) => worker,
@@ -369,7 +449,7 @@ impl<'s, 'scope> Started<'s, 'scope> {
         &mut self,
         scope: &'scope std::thread::Scope<'scope, '_>,
         seat: Seat,
-    ) -> io::Result<()> {
+    ) -> Result<(), Refused> {
         let (told, hear) = std::sync::mpsc::channel();
         let name = format!("cringle-{}", seat.index);
         let thread = std::thread::Builder::new()

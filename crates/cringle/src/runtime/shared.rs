@@ -12,11 +12,12 @@
 
 use super::cancelled::Reason;
 use super::census::{self, Count, Idlers};
+use super::choice::NoRing;
 use super::fiber::FiberId;
 use super::inbox::{Bell, Inbox, Posted};
 use super::members::Members;
-use super::pool::Pool;
 use super::sync::{AtomicBool, AtomicU64, Ordering};
+use crate::driver::pool::Pool;
 use crate::sys;
 use crossbeam_deque::Stealer;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -102,6 +103,8 @@ pub(crate) struct Shared {
     pub(super) peers: Box<[Peer]>,
     /// Threads outside may start fibers here.
     is_open: bool,
+    /// The workers have epolls.
+    no_ring: Option<NoRing>,
     /// Fibers made by threads outside.
     made_outside: AtomicU64,
     idlers: Idlers,
@@ -120,6 +123,8 @@ pub(crate) struct Shared {
 
 /// Threads for the library's own blocking calls.
 const CALL_THREADS: usize = 4;
+/// The same where there is no ring: as many requests as keep a disk busy.
+const CALL_THREADS_FOR_ALL: usize = 32;
 
 impl Shared {
     /// The shared state for workers with these queues, and the wake-up descriptor of each.
@@ -127,6 +132,7 @@ impl Shared {
         stealers: Vec<Stealer<Unstarted>>,
         cpus: &[usize],
         is_open: bool,
+        no_ring: Option<NoRing>,
     ) -> std::io::Result<(Shared, Vec<RawFd>)> {
         let count = stealers.len();
         let mut peers = Vec::with_capacity(count);
@@ -136,9 +142,11 @@ impl Shared {
             peers.push(Peer { mailbox, stealer, made: Count::default(), ended: Count::default() });
             bells.push(bell);
         }
+        let call_threads = if no_ring.is_some() { CALL_THREADS_FOR_ALL } else { CALL_THREADS };
         let shared = Shared {
             peers: peers.into(),
             is_open,
+            no_ring,
             made_outside: AtomicU64::new(0),
             idlers: Idlers::default(),
             cancelled: AtomicBool::new(false),
@@ -147,7 +155,7 @@ impl Shared {
             abandoned: AtomicBool::new(false),
             barrier: Barrier::new(count),
             unblock_pool: Arc::new(Pool::new("cringle-unblock", usize::MAX, cpus)),
-            call_pool: Arc::new(Pool::new("cringle-call", CALL_THREADS, cpus)),
+            call_pool: Arc::new(Pool::new("cringle-call", call_threads, cpus)),
         };
         Ok((shared, bells))
     }
@@ -164,6 +172,11 @@ impl Shared {
             Err(Mail::Start(unstarted)) => Err(unstarted),
             Err(_) => unreachable!("a start was sent"),
         }
+    }
+
+    /// Why there is none, where there is none.
+    pub(super) fn no_ring(&self) -> Option<&NoRing> {
+        self.no_ring.as_ref()
     }
 
     pub(crate) fn workers(&self) -> usize {

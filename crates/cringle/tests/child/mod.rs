@@ -32,7 +32,16 @@ pub(crate) fn command(test: &str) -> Option<Command> {
 
 /// Runs the body in a child that must succeed.
 pub(crate) fn must_succeed(test: &str, body: impl FnOnce()) {
-    match run(test) {
+    must_succeed_with(test, |command| command, body);
+}
+
+/// As [`must_succeed`], with something more said to the child's command.
+pub(crate) fn must_succeed_with(
+    test: &str,
+    prepare: impl FnOnce(&mut Command) -> &mut Command,
+    body: impl FnOnce(),
+) {
+    match run_with(test, prepare) {
         None => body(),
         Some(output) => {
             println!("{}", said(&output));

@@ -20,7 +20,6 @@ mod check;
 mod core;
 mod enter;
 mod files;
-mod fixed;
 mod lent;
 mod node;
 mod options;
@@ -32,9 +31,9 @@ mod rng;
 mod sabotage;
 
 use super::{Completion, Op};
+use crate::driver::slots::Slots;
 use crate::driver::uring::RingId;
 use cancel::Ask;
-use fixed::Fixed;
 use lent::Lent;
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::RawFd;
@@ -83,7 +82,7 @@ pub(crate) struct Sim {
     /// Completions for which the queue had no room: they need an enter.
     overflow: VecDeque<Cqe>,
     verdict: Option<Verdict>,
-    fixed: Fixed,
+    fixed: Slots,
 }
 
 /// An op between its push and its completion.
@@ -156,7 +155,7 @@ impl Sim {
             completions: VecDeque::new(),
             overflow: VecDeque::new(),
             verdict: None,
-            fixed: Fixed::default(),
+            fixed: Slots::default(),
         }
     }
 

@@ -6,10 +6,10 @@
 
 use super::check::Checker;
 use super::core::Core;
-use super::fixed::Fixed;
 use super::options::Fault;
 use crate::driver::op::AT_CURSOR;
 use crate::driver::plain::{Plain, XattrCall};
+use crate::driver::slots::Slots;
 use crate::driver::{Op, Target, blocking};
 use crate::sys;
 use std::os::fd::{BorrowedFd, RawFd};
@@ -31,7 +31,7 @@ struct Transfer {
 
 impl Core {
     /// Whether the op waits for a peer now.
-    pub(super) fn would_block(&mut self, op: &Op, fixed: &Fixed) -> bool {
+    pub(super) fn would_block(&mut self, op: &Op, fixed: &Slots) -> bool {
         if !self.has_power() {
             return false;
         }
@@ -51,7 +51,7 @@ impl Core {
     }
 
     /// Performs the op, which would not block, unless something goes wrong.
-    pub(super) fn perform(&mut self, op: &Op, fixed: &Fixed) -> Outcome {
+    pub(super) fn perform(&mut self, op: &Op, fixed: &Slots) -> Outcome {
         if !self.has_power() && !matches!(op, Op::Close { .. }) {
             return Outcome::Ended(-libc::EIO);
         }
@@ -262,7 +262,7 @@ fn written_by(op: &Op) -> Option<RawFd> {
 }
 
 /// The op as a transfer, if it is one.
-fn transfer_of(op: &Op, fixed: &Fixed) -> Option<Transfer> {
+fn transfer_of(op: &Op, fixed: &Slots) -> Option<Transfer> {
     let number = |target: Target| match target.as_fd() {
         Some(fd) => fd,
         None => fixed.file(target.number()).unwrap_or(-1),

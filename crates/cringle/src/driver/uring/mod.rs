@@ -20,6 +20,7 @@ mod cancel;
 mod encode;
 mod enter;
 mod fixed;
+mod probe;
 mod push;
 mod reap;
 mod register;

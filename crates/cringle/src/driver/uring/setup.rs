@@ -125,6 +125,7 @@ impl UringOptions {
 
 /// Makes the ring, and says which of the wanted features it has.
 pub(super) fn make(options: &UringOptions) -> io::Result<(IoUring, Features)> {
+    super::probe::survive_seccomp()?;
     let mut features = compatible(options.features, options.sqpoll.is_some());
     let (sq, cq) = (options.entries, options.cq_entries());
     let ring = match make_when_freed(sq, cq, features, options.sqpoll) {
@@ -186,6 +187,9 @@ fn try_make(sq: u32, cq: u32, has: Features, sqpoll: Option<Duration>) -> io::Re
     let ring = builder.build(sq)?;
     let mut probe = io_uring::Probe::new();
     ring.submitter().register_probe(&mut probe)?;
+    // A filter may allow a ring that cannot be used: it is found out now.
+    // SAFETY: nothing is submitted, and there is no argument.
+    unsafe { ring.submitter().enter::<()>(0, 0, 0, None) }?;
     Ok((ring, probe))
 }
 

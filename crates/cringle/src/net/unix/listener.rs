@@ -64,7 +64,7 @@ impl UnixListener {
     /// returned.
     pub fn accept(&self) -> io::Result<(UnixStream, SocketAddr)> {
         let Some(ring) = self.socket.ring(Way::In)? else {
-            let (std, addr) = self.socket.std().accept()?;
+            let (std, addr) = self.socket.accept_plainly(net::UnixListener::accept)?;
             return Ok((UnixStream { socket: self.socket.accepted(std) }, addr));
         };
         let (addr, addr_len) = (std::ptr::null_mut(), std::ptr::null_mut());

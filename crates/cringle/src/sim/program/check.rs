@@ -4,6 +4,7 @@ use super::env::Env;
 use super::{Outcome, Program, perform};
 use crate::Builder;
 use crate::driver::sim::{Checker, Failure, Faults, Options, Rng, Stats};
+use crate::runtime::DriverChoice;
 use crate::sim::World;
 use std::collections::BTreeMap;
 use std::io;
@@ -165,20 +166,34 @@ impl Program {
         Outcome { digest, files }
     }
 
-    /// Runs it on the ring, with its files in this directory: its outcome must be the
-    /// [expected](Self::expected) one, as in every simulation.
+    /// Runs it on the driver that a run has by default, with its files in this directory: its outcome must
+    /// be the [expected](Self::expected) one, as in every simulation.
     ///
     /// # Errors
     ///
     /// What the system says where the runtime cannot start; `Other` with what a fiber found wrong.
     pub fn run_on_ring(&self, workers: usize, place: &Path) -> io::Result<Outcome> {
+        self.run_on(DriverChoice::Auto, workers, place)
+    }
+
+    /// The same on this driver.
+    ///
+    /// # Errors
+    ///
+    /// As [`run_on_ring`](Self::run_on_ring).
+    pub fn run_on(
+        &self,
+        driver: DriverChoice,
+        workers: usize,
+        place: &Path,
+    ) -> io::Result<Outcome> {
         let env = Arc::new(Env::new(place, Faults::none(), false));
         let run = || {
             let digest = perform::run_body(&env, &self.root, None);
             env.has_ended();
             digest
         };
-        let digest = Builder::new().workers(workers).run(run)?;
+        let digest = Builder::new().workers(workers).driver(driver).run(run)?;
         let wrong = env.wrong().take().or_else(|| env.afterwards());
         match (wrong, digest) {
             (None, Ok(digest)) => {

@@ -9,12 +9,12 @@ const FILE_SLOTS: usize = 1024;
 const BUFFER_SLOTS: usize = 4096;
 
 #[derive(Default)]
-pub(super) struct Fixed {
+pub(super) struct Slots {
     files: Vec<Option<OwnedFd>>,
     buffers: Vec<bool>,
 }
 
-impl Fixed {
+impl Slots {
     pub(super) fn add_file(&mut self, fd: RawFd) -> io::Result<u32> {
         // SAFETY: the caller's file is open for the length of the call.
         let file = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()?;
@@ -54,7 +54,9 @@ fn free_slot<T: Default>(
         return Ok(slot);
     }
     if slots.len() == most {
-        let text = format!("all {most} slots for registered {what} of this simulation are taken");
+        let text = format!(
+            "all {most} slots for registered {what} of this worker are taken: drop some, or use plain {what} for the rest"
+        );
         return Err(io::Error::other(text));
     }
     slots.push(T::default());

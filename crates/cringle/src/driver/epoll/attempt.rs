@@ -1,0 +1,467 @@
+//! Trying an op without waiting. Descriptors are blocking ones, so each call needs a way to say that it is
+//! not to wait:
+//!
+//! | what | how |
+//! |---|---|
+//! | sockets | `MSG_DONTWAIT` |
+//! | `accept`, `connect` | `O_NONBLOCK` for a while: see [`nonblocking`](super::nonblocking) |
+//! | pipes, files in the page cache, much else | `RWF_NOWAIT` |
+//! | FIFOs with a name, terminals, inotify | they know no `RWF_NOWAIT`: `poll(2)`, and then the call |
+//! | what only waits for its storage | the pool |
+//!
+//! Between `poll(2)` and the call, somebody else may take what was there, and the call waits after all. So
+//! the two are one step for all workers of the process. Against another *process* that reads from the same
+//! terminal or FIFO nothing helps: the worker waits for the next line then, as it does on the ring for a
+//! terminal.
+
+use super::flight::Flight;
+use super::nonblocking::Hold;
+use super::waits::Way;
+use crate::driver::op::AT_CURSOR;
+use crate::driver::{Op, Target};
+use crate::sys;
+use std::ffi::c_char;
+use std::os::fd::RawFd;
+use std::sync::{Mutex, PoisonError};
+
+/// What came of a try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tried {
+    Ended(i32),
+    /// Not before the descriptor is ready.
+    Wait(RawFd, Way),
+    /// It waits for what no descriptor tells of: it is asked again after a pause.
+    Later,
+    /// For a thread of the pool: it waits for its storage.
+    Aside,
+    /// The same, for as long as it takes.
+    AsideForLong,
+}
+
+const WOULD_WAIT: i32 = -libc::EAGAIN;
+/// It cannot be asked not to wait.
+const NOT_KNOWN: i32 = -libc::EOPNOTSUPP;
+/// It is no file with places to read at.
+const NO_PLACES: i32 = -libc::ESPIPE;
+const IN_PROGRESS: i32 = -libc::EINPROGRESS;
+
+/// A write of so many bytes to a pipe that is ready does not wait.
+const PIPE_BUF: usize = 4096;
+
+/// Held between the question whether a call would wait and the call.
+static ONE_STEP: Mutex<()> = Mutex::new(());
+
+/// What is known of the file that was tried last: ops of a batch are on the same.
+#[derive(Default)]
+pub(super) struct LastFile(Option<(RawFd, i32)>);
+
+impl LastFile {
+    pub(super) fn forget(&mut self) {
+        self.0 = None;
+    }
+
+    fn flags(&mut self, fd: RawFd) -> i32 {
+        match self.0 {
+            Some((last, flags)) if last == fd => flags,
+            _ => {
+                let flags = sys::status_flags(fd);
+                self.0 = Some((fd, flags));
+                flags
+            }
+        }
+    }
+}
+
+impl Flight {
+    /// Tries it. `told`: the kernel has said that it would not wait now.
+    ///
+    /// # Safety
+    ///
+    /// I1: what the op points to is there.
+    pub(super) unsafe fn attempt(&mut self, last: &mut LastFile, told: bool) -> Tried {
+        // SAFETY: by the contract, handed on to each.
+        unsafe {
+            match self.op {
+                Op::Nop => Tried::Ended(0),
+                Op::Read { target, offset: AT_CURSOR, .. } => {
+                    self.read_stream(target.number(), told)
+                }
+                Op::ReadVectored { fd, offset: AT_CURSOR, .. } => self.read_stream(fd, told),
+                Op::Write { target, offset: AT_CURSOR, .. } => {
+                    self.write_stream(target.number(), told)
+                }
+                Op::WriteVectored { fd, offset: AT_CURSOR, .. } => self.write_stream(fd, told),
+                Op::Read { target, .. } | Op::ReadFixed { target, .. } => {
+                    self.read_at(target.number(), last)
+                }
+                Op::Write { target, .. } | Op::WriteFixed { target, .. } => {
+                    self.write_at(target.number())
+                }
+                Op::ReadVectored { fd, .. } => self.read_at(fd, last),
+                Op::WriteVectored { fd, .. } => self.write_at(fd),
+                Op::Open { dir, path, flags, .. } => open_cached(dir, path, flags),
+                Op::Recv { fd, flags, .. } | Op::RecvMsg { fd, flags, .. } => {
+                    self.transfer(fd, flags, Way::In)
+                }
+                Op::Send { fd, flags, .. }
+                | Op::SendZc { fd, flags, .. }
+                | Op::SendMsg { fd, flags, .. } => self.transfer(fd, flags, Way::Out),
+                Op::Accept { fd, .. } => self.accept(fd),
+                Op::Connect { fd, .. } => self.connect(fd),
+                Op::Poll { fd, events } => match poll_now(fd, events as i16) {
+                    0 => Tried::Wait(fd, Way::Events),
+                    ready => Tried::Ended(ready),
+                },
+                // A raw entry means something to a ring only.
+                Op::Raw(_) => Tried::Ended(-libc::EOPNOTSUPP),
+                _ => Tried::Aside,
+            }
+        }
+    }
+
+    /// What the page cache has, and the rest aside.
+    unsafe fn read_at(&mut self, fd: RawFd, last: &mut LastFile) -> Tried {
+        // It waits for the disk, `RWF_NOWAIT` or not.
+        if last.flags(fd) & libc::O_DIRECT != 0 {
+            return Tried::Aside;
+        }
+        loop {
+            // SAFETY: by the caller's contract; the call has moved so many bytes.
+            let (result, more) = unsafe {
+                let result = self.call_nowait();
+                (result, result > 0 && self.advance(result as u32))
+            };
+            match result {
+                _ if more => {}
+                WOULD_WAIT | NOT_KNOWN => return Tried::Aside,
+                NO_PLACES => {
+                    self.forget_place();
+                    // SAFETY: by the caller's contract.
+                    return unsafe { self.read_stream(fd, false) };
+                }
+                error if error < 0 => return Tried::Ended(self.total(error)),
+                _ => return Tried::Ended(self.total(0)),
+            }
+        }
+    }
+
+    /// To a file: aside, as most file systems do not know how not to wait, and all wait while they are
+    /// frozen.
+    unsafe fn write_at(&mut self, fd: RawFd) -> Tried {
+        if waits_for_storage(fd) {
+            return Tried::Aside;
+        }
+        // SAFETY: by the caller's contract.
+        match unsafe { self.call_nowait() } {
+            WOULD_WAIT | NOT_KNOWN => Tried::Aside,
+            NO_PLACES => {
+                self.forget_place();
+                // SAFETY: by the caller's contract.
+                unsafe { self.write_stream(fd, false) }
+            }
+            result => Tried::Ended(result),
+        }
+    }
+
+    /// A ring reads and writes what has no places (an event counter) wherever it is told to.
+    fn forget_place(&mut self) {
+        if let Op::Read { offset, .. }
+        | Op::Write { offset, .. }
+        | Op::ReadVectored { offset, .. }
+        | Op::WriteVectored { offset, .. } = &mut self.op
+        {
+            *offset = AT_CURSOR;
+        }
+    }
+
+    unsafe fn read_stream(&mut self, fd: RawFd, told: bool) -> Tried {
+        // SAFETY: by the caller's contract.
+        match unsafe { self.call_nowait() } {
+            WOULD_WAIT => return Tried::Wait(fd, Way::In),
+            NOT_KNOWN => {}
+            result => return Tried::Ended(result),
+        }
+        if waits_for_storage(fd) {
+            return Tried::Aside;
+        }
+        // SAFETY: by the caller's contract.
+        if told { unsafe { self.call_if_ready(fd, Way::In) } } else { Tried::Wait(fd, Way::In) }
+    }
+
+    unsafe fn write_stream(&mut self, fd: RawFd, told: bool) -> Tried {
+        if waits_for_storage(fd) {
+            // In one piece, where it is at the file's end that others write to, too.
+            return Tried::Aside;
+        }
+        // SAFETY: by the caller's contract.
+        match unsafe { self.call_nowait() } {
+            WOULD_WAIT => return Tried::Wait(fd, Way::Out),
+            NOT_KNOWN if sys::is_fifo(fd) => {}
+            // A terminal that is ready may not have room for all.
+            NOT_KNOWN => return Tried::AsideForLong,
+            result => return Tried::Ended(result),
+        }
+        // SAFETY: by the caller's contract.
+        if told { unsafe { self.call_if_ready(fd, Way::Out) } } else { Tried::Wait(fd, Way::Out) }
+    }
+
+    unsafe fn call_if_ready(&mut self, fd: RawFd, way: Way) -> Tried {
+        let _one_step = ONE_STEP.lock().unwrap_or_else(PoisonError::into_inner);
+        let events = if way == Way::In { libc::POLLIN } else { libc::POLLOUT };
+        if poll_now(fd, events) == 0 {
+            return Tried::Wait(fd, way);
+        }
+        // SAFETY: by the caller's contract.
+        Tried::Ended(unsafe { self.call_briefly() })
+    }
+
+    /// `preadv2` or `pwritev2` that does not wait.
+    unsafe fn call_nowait(&self) -> i32 {
+        let one =
+            |buf: *mut u8, len: u32| libc::iovec { iov_base: buf.cast(), iov_len: len as usize };
+        // At the cursor: −1, the same bits.
+        // SAFETY: by the caller's contract, the slices name memory that is lent for the op.
+        retry(|| unsafe {
+            match self.op {
+                Op::Read { target, buf, len, offset }
+                | Op::ReadFixed { target, buf, len, offset, .. } => libc::preadv2(
+                    target.number(),
+                    &one(buf, len),
+                    1,
+                    offset as i64,
+                    libc::RWF_NOWAIT,
+                ),
+                Op::Write { target, buf, len, offset }
+                | Op::WriteFixed { target, buf, len, offset, .. } => {
+                    let slice = one(buf.cast_mut(), len);
+                    libc::pwritev2(target.number(), &slice, 1, offset as i64, libc::RWF_NOWAIT)
+                }
+                Op::ReadVectored { fd, slices, count, offset } => {
+                    libc::preadv2(fd, slices, count as i32, offset as i64, libc::RWF_NOWAIT)
+                }
+                Op::WriteVectored { fd, slices, count, offset } => {
+                    libc::pwritev2(fd, slices, count as i32, offset as i64, libc::RWF_NOWAIT)
+                }
+                _ => unreachable!("a read or a write"),
+            }
+        })
+    }
+
+    /// The plain call, for no more bytes than a pipe takes at once.
+    unsafe fn call_briefly(&self) -> i32 {
+        // SAFETY: by the caller's contract, the slices name memory that is lent for the op.
+        retry(|| unsafe {
+            match self.op {
+                Op::Read { target, buf, len, .. } => {
+                    libc::read(target.number(), buf.cast(), len as usize)
+                }
+                Op::ReadVectored { fd, slices, count, .. } => libc::readv(fd, slices, count as i32),
+                Op::Write { target, buf, len, .. } => {
+                    libc::write(target.number(), buf.cast(), (len as usize).min(PIPE_BUF))
+                }
+                Op::WriteVectored { fd, slices, count, .. } => {
+                    let all = std::slice::from_raw_parts(slices, count as usize);
+                    if all.iter().map(|slice| slice.iov_len).sum::<usize>() <= PIPE_BUF {
+                        return libc::writev(fd, slices, count as i32);
+                    }
+                    let first =
+                        all.iter().find(|slice| slice.iov_len > 0).expect("more than nothing");
+                    libc::write(fd, first.iov_base, first.iov_len.min(PIPE_BUF))
+                }
+                _ => unreachable!("a read or a write"),
+            }
+        })
+    }
+
+    /// A send or receive; of a stream with `MSG_WAITALL`, until everything is moved.
+    unsafe fn transfer(&mut self, fd: RawFd, flags: i32, way: Way) -> Tried {
+        loop {
+            // SAFETY: by the caller's contract.
+            let result = unsafe { self.call_socket() };
+            if result == WOULD_WAIT && flags & libc::MSG_DONTWAIT == 0 {
+                return Tried::Wait(fd, way);
+            }
+            let goes_on = flags & (libc::MSG_WAITALL | libc::MSG_PEEK) == libc::MSG_WAITALL
+                && result > 0
+                && !self.has_received_control();
+            // SAFETY: by the caller's contract; the call has moved so many bytes.
+            if !goes_on || !unsafe { self.advance(result as u32) } {
+                let more = if goes_on { 0 } else { result };
+                return Tried::Ended(self.total(more));
+            }
+            if !sys::is_stream_socket(fd) {
+                return Tried::Ended(self.total(0));
+            }
+        }
+    }
+
+    /// What came beside a message is not to be lost by what comes after it.
+    fn has_received_control(&self) -> bool {
+        let Op::RecvMsg { message, .. } = self.op else { return false };
+        // SAFETY: I1. The message is lent for the op.
+        self.control_room > 0 && unsafe { (*message).msg_controllen } > 0
+    }
+
+    unsafe fn call_socket(&mut self) -> i32 {
+        const NOW: i32 = libc::MSG_DONTWAIT;
+        if let Op::RecvMsg { message, .. } = self.op
+            && self.rest.is_none()
+        {
+            // SAFETY: by the caller's contract.
+            self.control_room = unsafe { (*message).msg_controllen };
+        }
+        // SAFETY: by the caller's contract.
+        let result = retry(|| unsafe {
+            match self.op {
+                Op::Recv { fd, buf, len, flags } => {
+                    libc::recv(fd, buf.cast(), len as usize, flags | NOW)
+                }
+                Op::Send { fd, buf, len, flags } | Op::SendZc { fd, buf, len, flags } => {
+                    libc::send(fd, buf.cast(), len as usize, flags | NOW)
+                }
+                Op::RecvMsg { fd, message, flags } => libc::recvmsg(fd, message, flags | NOW),
+                Op::SendMsg { fd, message, flags } => libc::sendmsg(fd, message, flags | NOW),
+                _ => unreachable!("an op on a socket"),
+            }
+        });
+        if let (0.., Some(rest)) = (result, &self.rest) {
+            // SAFETY: by the caller's contract.
+            unsafe { rest.tell_first() };
+        }
+        result
+    }
+
+    unsafe fn accept(&mut self, fd: RawFd) -> Tried {
+        self.hold(fd);
+        let Op::Accept { addr, addr_len, .. } = self.op else { unreachable!("an accept") };
+        // SAFETY: by the caller's contract.
+        match retry(|| unsafe {
+            libc::accept4(fd, addr.cast(), addr_len, libc::SOCK_CLOEXEC) as isize
+        }) {
+            WOULD_WAIT if self.hold.is_some() => Tried::Wait(fd, Way::In),
+            // The program's own wish, or it is no socket.
+            result => Tried::Ended(result),
+        }
+    }
+
+    unsafe fn connect(&mut self, fd: RawFd) -> Tried {
+        if self.connecting {
+            return connected(fd).map_or(Tried::Wait(fd, Way::Out), Tried::Ended);
+        }
+        self.hold(fd);
+        let Op::Connect { addr, addr_len, .. } = self.op else { unreachable!("a connect") };
+        // SAFETY: by the caller's contract.
+        match retry(|| unsafe { libc::connect(fd, addr.cast(), addr_len) as isize }) {
+            IN_PROGRESS => {
+                self.connecting = true;
+                Tried::Wait(fd, Way::Out)
+            }
+            // Too many wait for a Unix listener, and nothing tells when they are fewer.
+            WOULD_WAIT => Tried::Later,
+            result => Tried::Ended(result),
+        }
+    }
+
+    fn hold(&mut self, fd: RawFd) {
+        if self.hold.is_none() {
+            self.hold = Hold::take(fd);
+        }
+    }
+
+    /// What has come of it, where the last call came to this.
+    pub(super) fn total(&self, result: i32) -> i32 {
+        match self.done {
+            0 => result,
+            // What was moved counts; the error comes again with the next one.
+            done => done as i32 + result.max(0),
+        }
+    }
+}
+
+/// How connecting went; `None` where it goes on.
+fn connected(fd: RawFd) -> Option<i32> {
+    if poll_now(fd, libc::POLLOUT) == 0 {
+        return None;
+    }
+    let (mut error, mut len) = (0i32, size_of::<i32>() as libc::socklen_t);
+    // SAFETY: the kernel writes at most so many bytes of the number.
+    let asked = unsafe {
+        libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_ERROR, (&raw mut error).cast(), &mut len)
+    };
+    Some(if asked < 0 { -sys::errno() } else { -error })
+}
+
+/// Whether a descriptor says that it is ready for what could not be done just now: it will do so again.
+pub(super) fn lies(fd: RawFd, way: Way) -> bool {
+    match way {
+        Way::In => poll_now(fd, libc::POLLIN) != 0,
+        Way::Out => poll_now(fd, libc::POLLOUT) != 0,
+        Way::Events => false,
+    }
+}
+
+/// `poll(2)` that does not wait: what is ready.
+fn poll_now(fd: RawFd, events: i16) -> i32 {
+    let mut poll = libc::pollfd { fd, events, revents: 0 };
+    // SAFETY: one structure is given, and it lives through the call.
+    match retry(|| unsafe { libc::poll(&mut poll, 1, 0) as isize }) {
+        error if error < 0 => error,
+        _ => poll.revents.into(),
+    }
+}
+
+/// A file whose name is in the kernel's memory is opened at once. What is made or emptied waits for the disk.
+///
+/// # Safety
+///
+/// The path is a C string.
+unsafe fn open_cached(dir: RawFd, path: *const c_char, flags: i32) -> Tried {
+    let makes = flags & libc::O_TMPFILE == libc::O_TMPFILE;
+    if makes || flags & (libc::O_CREAT | libc::O_TRUNC) != 0 {
+        return Tried::Aside;
+    }
+    // SAFETY: all of it may be zero.
+    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
+    (how.flags, how.resolve) = (flags as u64, libc::RESOLVE_CACHED);
+    let size = size_of::<libc::open_how>();
+    // SAFETY: by the contract; the structure lives through the call.
+    match retry(|| unsafe {
+        libc::syscall(libc::SYS_openat2, dir, path, &raw const how, size) as isize
+    }) {
+        fd if fd >= 0 => Tried::Ended(fd),
+        // It waits, or is not to be had this way: the plain call has the last word.
+        _ => Tried::Aside,
+    }
+}
+
+fn waits_for_storage(fd: RawFd) -> bool {
+    matches!(sys::mode(fd) & libc::S_IFMT, libc::S_IFREG | libc::S_IFBLK | libc::S_IFDIR)
+}
+
+/// The call, again after a signal; its count, or a negated errno.
+fn retry(mut call: impl FnMut() -> isize) -> i32 {
+    loop {
+        let result = call();
+        if result >= 0 {
+            return result as i32;
+        }
+        let errno = sys::errno();
+        if errno != libc::EINTR {
+            return -errno;
+        }
+    }
+}
+
+/// The op with the descriptor of a registered file in place of its number.
+pub(super) fn with_descriptor(op: &Op, find: impl Fn(i32) -> Option<RawFd>) -> Op {
+    let mut op = *op;
+    if let Op::Read { target, .. }
+    | Op::ReadFixed { target, .. }
+    | Op::Write { target, .. }
+    | Op::WriteFixed { target, .. } = &mut op
+        && target.is_fixed()
+    {
+        *target = Target::fd(find(target.number()).unwrap_or(-1));
+    }
+    op
+}

@@ -1,0 +1,44 @@
+//! Taking ops from fibers.
+
+use super::{Epoll, attempt};
+use crate::driver::{Completion, Full, Op, OpSlot, Waiter};
+
+impl Epoll {
+    /// Takes one op. It is tried by the next [`enter`](Self::enter).
+    ///
+    /// # Safety
+    ///
+    /// I1: the completion, the waiter and everything the op points to stay where they are until
+    /// nothing is owed to the waiter.
+    pub(crate) unsafe fn push(
+        &mut self,
+        op: &Op,
+        completion: &Completion,
+        waiter: &Waiter,
+    ) -> Result<(), Full> {
+        let waits_for_peer = op.waits_for_peer();
+        if !waits_for_peer && self.in_flight >= self.limit {
+            return Err(Full);
+        }
+        completion.start(op, waiter);
+        let op = attempt::with_descriptor(op, |slot| self.slots.file(slot));
+        let flight = self.flights.add(op, completion);
+        completion.cancel_place.set(flight.into());
+        self.queued.push_back(flight);
+        self.in_flight += u32::from(!waits_for_peer);
+        Ok(())
+    }
+
+    /// Takes ops from the front as long as there is room; how many.
+    ///
+    /// # Safety
+    ///
+    /// As for [`push`](Self::push), for each.
+    pub(crate) unsafe fn push_many(&mut self, slots: &[OpSlot], waiter: &Waiter) -> usize {
+        let pushed = slots.iter().take_while(|slot| {
+            // SAFETY: I1. Handed on to the caller.
+            unsafe { self.push(&slot.op, &slot.completion, waiter) }.is_ok()
+        });
+        pushed.count()
+    }
+}

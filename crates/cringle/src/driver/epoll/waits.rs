@@ -1,0 +1,103 @@
+//! Who waits for which descriptor: three rows for each, first come, first served.
+//!
+//! The rows are links in the flights themselves, so that one that is cancelled leaves from the middle.
+
+use super::flight::{Flights, Link};
+use super::poller::{IN, OUT};
+use crate::driver::Op;
+use std::os::fd::RawFd;
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    In,
+    Out,
+    /// What a [`Poll`](Op::Poll) names.
+    Events,
+}
+
+/// No flight.
+pub(super) const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Copy)]
+struct Row {
+    first: u32,
+    last: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Waits {
+    rows: [Row; 3],
+    /// The kernel was asked about this number before.
+    known: bool,
+}
+
+const NOBODY: Waits = Waits { rows: [Row { first: NONE, last: NONE }; 3], known: false };
+
+/// By descriptor: numbers are small.
+#[derive(Default)]
+pub(super) struct Table {
+    waits: Vec<Waits>,
+    /// Flights in it.
+    pub(super) count: usize,
+}
+
+impl Table {
+    pub(super) fn first(&self, fd: RawFd, way: Way) -> Option<u32> {
+        let waits = self.waits.get(usize::try_from(fd).ok()?)?;
+        Some(waits.rows[way as usize].first).filter(|&first| first != NONE)
+    }
+
+    pub(super) fn append(&mut self, flights: &mut Flights, fd: RawFd, way: Way, flight: u32) {
+        let index = fd as usize;
+        if index >= self.waits.len() {
+            self.waits.resize(index + 1, NOBODY);
+        }
+        let row = &mut self.waits[index].rows[way as usize];
+        let before = std::mem::replace(&mut row.last, flight);
+        match before {
+            NONE => row.first = flight,
+            before => flights.get_mut(before).link.next = flight,
+        }
+        flights.get_mut(flight).link = Link { before, next: NONE };
+        self.count += 1;
+    }
+
+    pub(super) fn remove(&mut self, flights: &mut Flights, fd: RawFd, way: Way, flight: u32) {
+        let Link { before, next } = flights.get_mut(flight).link;
+        let row = &mut self.waits[fd as usize].rows[way as usize];
+        match before {
+            NONE => row.first = next,
+            before => flights.get_mut(before).link.next = next,
+        }
+        match next {
+            NONE => row.last = before,
+            next => flights.get_mut(next).link.before = before,
+        }
+        self.count -= 1;
+    }
+
+    /// What all who wait for it wait for together.
+    pub(super) fn interest(&self, flights: &Flights, fd: RawFd) -> u32 {
+        let of = |way, events| if self.first(fd, way).is_some() { events } else { 0 };
+        let mut interest = of(Way::In, IN) | of(Way::Out, OUT);
+        let mut next = self.first(fd, Way::Events).unwrap_or(NONE);
+        while next != NONE {
+            let flight = flights.get(next);
+            if let Op::Poll { events, .. } = flight.op {
+                interest |= events;
+            }
+            next = flight.link.next;
+        }
+        interest
+    }
+
+    pub(super) fn has_any(&self, fd: RawFd) -> bool {
+        [Way::In, Way::Out, Way::Events].iter().any(|&way| self.first(fd, way).is_some())
+    }
+
+    /// Whether the kernel probably knows it already; from now on it does.
+    pub(super) fn make_known(&mut self, fd: RawFd) -> bool {
+        std::mem::replace(&mut self.waits[fd as usize].known, true)
+    }
+}

@@ -1,0 +1,315 @@
+//! Random programs of calls on files, pipes and sockets, by a ring and by epoll: each call comes to the
+//! same on both, errors and waits without an end included.
+//!
+//! `CRINGLE_PROGRAMS=10000` runs so many.
+
+use cringle::fs::{File, OpenOptions};
+use cringle::net::{MsgFlags, RecvAncillary, SendAncillary, Shutdown, TcpListener, TcpStream};
+use cringle::os::unix::net::{UnixDatagram, UnixStream};
+use cringle::runtime::{self, Driver, DriverChoice};
+use cringle::{Builder, cancel, fiber, io, time};
+use std::io::{IoSlice, IoSliceMut, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::Duration;
+
+const CALLS: usize = 60;
+/// After this a call that waits for what will never come is given up.
+const NEVER: Duration = Duration::from_millis(1);
+
+fn programs() -> u64 {
+    std::env::var("CRINGLE_PROGRAMS").map_or(50, |count| count.parse().expect("a number"))
+}
+
+#[test]
+fn a_ring_and_epoll_come_to_the_same() {
+    let driver = Builder::new().workers(1).driver(DriverChoice::Uring).run(runtime::driver);
+    let Ok(Driver::Uring(_)) = driver else { return println!("skipped: there are no rings") };
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    for seed in 0..programs() {
+        let [ring, epoll] = [DriverChoice::Uring, DriverChoice::Epoll]
+            .map(|driver| log_of(seed, driver, &directory.path().join("file")));
+        for (ring, epoll) in ring.iter().zip(&epoll) {
+            assert_eq!(ring, epoll, "seed {seed}");
+        }
+        assert_eq!(ring.len(), epoll.len(), "seed {seed}");
+    }
+}
+
+/// What each call of this program came to.
+fn log_of(seed: u64, driver: DriverChoice, path: &Path) -> Vec<String> {
+    let builder = Builder::new().workers(1).driver(driver);
+    let run = builder.run(|| {
+        let mut world = World::new(seed, path).unwrap();
+        let mut log: Vec<String> = (0..CALLS).map(|_| world.call()).collect();
+        log.push(format!("{:?}", std::fs::read(path).unwrap()));
+        std::fs::remove_file(path).unwrap();
+        log
+    });
+    run.unwrap()
+}
+
+/// splitmix64.
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ z >> 31) % n
+    }
+
+    fn bytes(&mut self, most: u64) -> Vec<u8> {
+        (0..self.below(most + 1)).map(|_| self.below(256) as u8).collect()
+    }
+}
+
+/// Something with two ends, of which one is written to and the other is read from.
+struct Channel {
+    name: &'static str,
+    writer: Writer,
+    reader: Reader,
+    /// What was written and not read, in messages where it has such.
+    under_way: Vec<usize>,
+    has_messages: bool,
+    shut: bool,
+}
+
+enum Writer {
+    File(File),
+    Tcp(TcpStream),
+    Unix(UnixStream),
+    Datagram(UnixDatagram),
+}
+
+type Reader = Writer;
+
+struct World {
+    rng: Rng,
+    file: File,
+    append: File,
+    channels: Vec<Channel>,
+}
+
+impl World {
+    fn new(seed: u64, path: &Path) -> io::Result<World> {
+        let file = File::options().read(true).write(true).create_new(true).open(path)?;
+        let append = OpenOptions::new().append(true).open(path)?;
+        Ok(World { rng: Rng(seed), file, append, channels: channels()? })
+    }
+
+    fn call(&mut self) -> String {
+        // Others that are ready have the call go to the driver.
+        let company = (self.rng.below(2) == 0).then(|| fiber::spawn_local(fiber::yield_now));
+        let said = match self.rng.below(3) {
+            0 => self.call_on_file(),
+            _ => self.call_on_channel(),
+        };
+        drop(company.map(fiber::JoinHandle::join));
+        said
+    }
+
+    fn call_on_file(&mut self) -> String {
+        let offset = self.offset();
+        let bytes = self.rng.bytes(5000);
+        let mut buf = vec![0; self.rng.below(6000) as usize];
+        let file = &self.file;
+        match self.rng.below(10) {
+            0 => say("write_at", file.write_at(&bytes, offset)),
+            1 => say_read("read_at", file.read_at(&mut buf, offset), &buf),
+            2 => say("append", (&mut &self.append).write(&bytes)),
+            3 => say("write", (&mut &self.file).write(&bytes)),
+            4 => say_read("read", (&mut &self.file).read(&mut buf), &buf),
+            5 => {
+                let slices = [IoSlice::new(&bytes), IoSlice::new(&[]), IoSlice::new(&bytes)];
+                say("write_vectored_at", file.write_vectored_at(&slices, offset))
+            }
+            6 => {
+                let middle = buf.len() / 3;
+                let (first, second) = buf.split_at_mut(middle);
+                let slices = &mut [IoSliceMut::new(first), IoSliceMut::new(second)];
+                let count = file.read_vectored_at(slices, offset);
+                say_read("read_vectored_at", count, &buf)
+            }
+            7 => say("set_len", file.set_len(offset.min(20_000)).map(|()| 0)),
+            8 => say("sync", file.sync_data().map(|()| 0)),
+            _ => say("metadata", file.metadata().map(|metadata| metadata.len() as usize)),
+        }
+    }
+
+    fn offset(&mut self) -> u64 {
+        match self.rng.below(10) {
+            0 => u64::MAX,
+            1 => i64::MAX as u64,
+            _ => self.rng.below(10_000),
+        }
+    }
+
+    fn call_on_channel(&mut self) -> String {
+        let index = self.rng.below(self.channels.len() as u64) as usize;
+        let channel = &mut self.channels[index];
+        let full = channel.under_way.iter().sum::<usize>() > 4000 || channel.under_way.len() > 5;
+        let said = match self.rng.below(20) {
+            0 => channel.shut(),
+            1..10 if !full => channel.write(&mut self.rng),
+            _ => channel.read(&mut self.rng),
+        };
+        format!("{}: {said}", self.channels[index].name)
+    }
+}
+
+fn channels() -> io::Result<Vec<Channel>> {
+    let (pipe_reader, pipe_writer) = io::pipe()?;
+    let [pipe_reader, pipe_writer] =
+        [OwnedFd::from(pipe_reader), pipe_writer.into()].map(File::from);
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let tcp = TcpStream::connect(listener.local_addr()?)?;
+    tcp.set_nodelay(true)?;
+    let (tcp_peer, _) = listener.accept()?;
+    let (unix, unix_peer) = UnixStream::pair()?;
+    let (datagram, datagram_peer) = UnixDatagram::pair()?;
+    let new = |name, writer, reader, has_messages| {
+        let under_way = Vec::new();
+        Channel { name, writer, reader, under_way, has_messages, shut: false }
+    };
+    Ok(vec![
+        new("pipe", Writer::File(pipe_writer), Writer::File(pipe_reader), false),
+        new("tcp", Writer::Tcp(tcp), Writer::Tcp(tcp_peer), false),
+        new("unix", Writer::Unix(unix), Writer::Unix(unix_peer), false),
+        new("datagram", Writer::Datagram(datagram), Writer::Datagram(datagram_peer), true),
+    ])
+}
+
+impl Channel {
+    fn shut(&mut self) -> String {
+        let result = match &self.writer {
+            Writer::File(_) => return String::from("stays open"),
+            Writer::Tcp(stream) => stream.shutdown(Shutdown::Write),
+            Writer::Unix(stream) => stream.shutdown(Shutdown::Write),
+            // It would be told by an empty message, for ever.
+            Writer::Datagram(_) => return String::from("stays open"),
+        };
+        self.shut = true;
+        say("shutdown", result.map(|()| 0))
+    }
+
+    fn write(&mut self, rng: &mut Rng) -> String {
+        let bytes = rng.bytes(1000);
+        let slices = [IoSlice::new(&bytes), IoSlice::new(b"!")];
+        let way = rng.below(4);
+        let none = SendAncillary::default();
+        let result = match (&self.writer, way) {
+            (Writer::File(file), 0) => (&mut &*file).write_vectored(&slices),
+            (Writer::File(file), 1) => file.write_at(&bytes, 0),
+            (Writer::File(file), _) => (&mut &*file).write(&bytes),
+            (Writer::Tcp(stream), 0) => (&mut &*stream).write_vectored(&slices),
+            (Writer::Tcp(stream), 1) => stream.sendmsg(&slices, &none, MsgFlags::WAITALL),
+            (Writer::Tcp(stream), 2) => stream.send_zc(&bytes),
+            (Writer::Tcp(stream), _) => (&mut &*stream).write(&bytes),
+            (Writer::Unix(stream), 0) => (&mut &*stream).write_vectored(&slices),
+            (Writer::Unix(stream), 1) => stream.sendmsg(&slices, &none, MsgFlags::DONTWAIT),
+            (Writer::Unix(stream), 2) => stream.send_zc(&bytes),
+            (Writer::Unix(stream), _) => (&mut &*stream).write(&bytes),
+            (Writer::Datagram(socket), _) => socket.send(&bytes),
+        };
+        if let Ok(count) = result
+            && (count > 0 || self.has_messages)
+        {
+            self.under_way.push(count);
+        }
+        say("write", result)
+    }
+
+    fn read(&mut self, rng: &mut Rng) -> String {
+        let mut buf = vec![0; rng.below(2000) as usize];
+        let (way, comes) = (rng.below(5), self.comes());
+        if comes > 0 && !self.has_messages {
+            // Over the loopback bytes come soon, and not always at once.
+            self.settle(comes);
+        }
+        let none = &mut RecvAncillary::default();
+        let all = way == 2 && buf.len() <= comes;
+        let mut read = |buf: &mut Vec<u8>| match (&self.reader, way) {
+            (Writer::File(file), 0) => file.read_at(buf, 0),
+            (Writer::File(file), _) => (&mut &*file).read(buf),
+            (Writer::Tcp(stream), 0) => stream.peek(buf),
+            (Writer::Tcp(stream), 1) => {
+                stream.recvmsg(&mut [IoSliceMut::new(buf)], none, MsgFlags::DONTWAIT).map(|r| r.len)
+            }
+            (Writer::Tcp(stream), 2) if all => {
+                stream.recvmsg(&mut [IoSliceMut::new(buf)], none, MsgFlags::WAITALL).map(|r| r.len)
+            }
+            (Writer::Tcp(stream), _) => (&mut &*stream).read(buf),
+            (Writer::Unix(stream), 0) => {
+                stream.recvmsg(&mut [IoSliceMut::new(buf)], none, MsgFlags::PEEK).map(|r| r.len)
+            }
+            (Writer::Unix(stream), 2) => {
+                stream.recvmsg(&mut [IoSliceMut::new(buf)], none, MsgFlags::DONTWAIT).map(|r| r.len)
+            }
+            (Writer::Unix(stream), _) => (&mut &*stream).read(buf),
+            (Writer::Datagram(socket), _) => socket.recv(buf),
+        };
+        let waits_for_ever = self.under_way.is_empty() && !self.shut;
+        let result = match waits_for_ever {
+            true => time::timeout(NEVER, || read(&mut buf)),
+            false => read(&mut buf),
+        };
+        let peeked = way == 0 && matches!(self.reader, Writer::Tcp(_) | Writer::Unix(_));
+        if let (Ok(count), false) = (&result, peeked) {
+            self.take(*count);
+        }
+        say_read("read", result, &buf)
+    }
+
+    /// Bytes that are there to be read.
+    fn comes(&self) -> usize {
+        self.under_way.iter().sum()
+    }
+
+    fn settle(&self, bytes: usize) {
+        let reader = match &self.reader {
+            Writer::File(file) => file.as_fd(),
+            Writer::Tcp(stream) => stream.as_fd(),
+            Writer::Unix(stream) => stream.as_fd(),
+            Writer::Datagram(socket) => socket.as_fd(),
+        };
+        let mut there = 0i32;
+        while (there as usize) < bytes {
+            use std::os::fd::AsRawFd;
+            // SAFETY: the kernel writes the number it is given.
+            assert_eq!(unsafe { libc::ioctl(reader.as_raw_fd(), libc::FIONREAD, &mut there) }, 0);
+        }
+    }
+
+    fn take(&mut self, mut count: usize) {
+        if self.has_messages {
+            self.under_way.remove(0);
+        }
+        while !self.has_messages && count > 0 {
+            let part = count.min(self.under_way[0]);
+            count -= part;
+            self.under_way[0] -= part;
+            if self.under_way[0] == 0 {
+                self.under_way.remove(0);
+            }
+        }
+    }
+}
+
+fn say(what: &str, result: io::Result<usize>) -> String {
+    match result {
+        Ok(count) => format!("{what}: {count}"),
+        Err(e) => match cancel::reason(&e) {
+            Some(_) => format!("{what}: it waits"),
+            None => format!("{what}: {:?} {:?}", e.kind(), e.raw_os_error()),
+        },
+    }
+}
+
+fn say_read(what: &str, result: io::Result<usize>, buf: &[u8]) -> String {
+    let count = *result.as_ref().unwrap_or(&0);
+    format!("{} {:?}", say(what, result), &buf[..count])
+}

@@ -1,0 +1,539 @@
+//! What is particular to epoll: several who wait for one descriptor, sockets that are made non-blocking
+//! for a while, files that cannot be asked not to wait, jobs of the pool that are given up.
+
+mod child;
+
+use cringle::fs::File;
+use cringle::net::{TcpListener, TcpStream};
+use cringle::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use cringle::runtime::DriverChoice;
+use cringle::{Builder, cancel, fiber, io, time};
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+fn on_epoll<T>(workers: usize, f: impl FnOnce() -> T) -> T {
+    Builder::new().workers(workers).driver(DriverChoice::Epoll).run(f).unwrap()
+}
+
+fn is_nonblocking(fd: &impl AsRawFd) -> bool {
+    // SAFETY: no pointers.
+    unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) & libc::O_NONBLOCK != 0 }
+}
+
+fn let_others_wait() {
+    (0..8).for_each(|_| fiber::yield_now());
+}
+
+// ----- many who wait for one descriptor -----
+
+#[test]
+fn readers_of_one_pipe_are_served_in_the_order_they_came() {
+    on_epoll(1, || {
+        let (reader, mut writer) = io::pipe().unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        fiber::scope(|s| {
+            for n in 0..20 {
+                let (reader, tell) = (&reader, tell.clone());
+                s.spawn_local(move || {
+                    let mut byte = [0];
+                    (&mut &*reader).read_exact(&mut byte).unwrap();
+                    tell.send((n, byte[0])).unwrap();
+                });
+                let_others_wait();
+            }
+            // One by one, and then many at once.
+            for byte in 0..5 {
+                writer.write_all(&[byte]).unwrap();
+                let_others_wait();
+            }
+            writer.write_all(&(5..20).collect::<Vec<u8>>()).unwrap();
+        });
+        let order: Vec<_> = told.try_iter().collect();
+        assert_eq!(order, (0..20u8).map(|n| (n, n)).collect::<Vec<_>>());
+    });
+}
+
+#[test]
+fn readers_and_writers_of_one_socket_do_not_disturb_each_other() {
+    const BYTES: usize = 1 << 20;
+    on_epoll(1, || {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let sum = |stream: &UnixStream| {
+            let mut piece = vec![0; 5000];
+            let mut sum = 0;
+            loop {
+                match (&mut &*stream).read(&mut piece).unwrap() {
+                    0 => return sum,
+                    count => sum += piece[..count].iter().map(|&byte| u64::from(byte)).sum::<u64>(),
+                }
+            }
+        };
+        fiber::scope(|s| {
+            let readers = [&ours, &ours, &theirs].map(|stream| s.spawn_local(move || sum(stream)));
+            let writers = [(&ours, 1), (&theirs, 1), (&theirs, 2)].map(|(stream, byte)| {
+                s.spawn_local(move || (&mut &*stream).write_all(&vec![byte; BYTES]).unwrap())
+            });
+            writers.into_iter().for_each(|writer| writer.join().unwrap());
+            ours.shutdown(cringle::net::Shutdown::Write).unwrap();
+            theirs.shutdown(cringle::net::Shutdown::Write).unwrap();
+            let [first, second, third] = readers.map(|reader| reader.join().unwrap());
+            assert_eq!((first + second, third), (3 * BYTES as u64, BYTES as u64));
+        });
+    });
+}
+
+#[test]
+fn one_in_the_middle_of_a_row_may_leave_it() {
+    on_epoll(1, || {
+        let (reader, mut writer) = io::pipe().unwrap();
+        let read = || {
+            let mut byte = [0];
+            (&mut &reader).read_exact(&mut byte).map(|()| byte[0])
+        };
+        fiber::scope(|s| {
+            let first = s.spawn_local(read);
+            let_others_wait();
+            let leaves = s.spawn_local(|| time::timeout(Duration::from_millis(5), read));
+            let_others_wait();
+            let last = s.spawn_local(read);
+            assert_eq!(leaves.join().unwrap().unwrap_err().kind(), ErrorKind::TimedOut);
+            writer.write_all(&[1, 2]).unwrap();
+            assert_eq!(first.join().unwrap().unwrap(), 1);
+            assert_eq!(last.join().unwrap().unwrap(), 2);
+        });
+    });
+}
+
+/// The number means another file, for which the kernel was not asked yet.
+#[test]
+fn a_number_that_is_used_again_is_waited_for_anew() {
+    on_epoll(1, || {
+        let mut numbers = std::collections::BTreeSet::<RawFd>::new();
+        for round in 0..50u8 {
+            let (reader, mut writer) = io::pipe().unwrap();
+            numbers.insert(reader.as_raw_fd());
+            let read = || {
+                let mut byte = [0];
+                (&mut &reader).read_exact(&mut byte).map(|()| byte[0])
+            };
+            // The kernel goes on watching the descriptor that nobody waits for any more.
+            time::timeout(Duration::from_micros(200), read).unwrap_err();
+            fiber::scope(|s| {
+                let reads = s.spawn_local(read);
+                let_others_wait();
+                writer.write_all(&[round]).unwrap();
+                assert_eq!(reads.join().unwrap().unwrap(), round);
+            });
+        }
+        assert!(numbers.len() < 50, "numbers are used again");
+    });
+}
+
+/// Unsafe code closes a descriptor under a fiber that waits for it. Who uses the number after that is
+/// not kept from its own file.
+#[test]
+fn a_descriptor_closed_under_a_fiber_keeps_nobody_else_waiting() {
+    on_epoll(1, || {
+        let (doomed, _writer) = std::io::pipe().unwrap();
+        let fd = OwnedFd::from(doomed).into_raw();
+        // SAFETY: not kept: the number is closed below, which is what is tried.
+        let stale = std::mem::ManuallyDrop::new(unsafe { File::from_raw_fd(fd) });
+        fiber::scope(|s| {
+            let robbed = s.spawn_local(|| (&*stale).read(&mut [0; 8]));
+            let_others_wait();
+            let (reader, mut writer) = std::io::pipe().unwrap();
+            // SAFETY: both are open; the copy has the old number from now on, and is ours.
+            let reader = unsafe {
+                assert_eq!(libc::dup2(reader.as_raw_fd(), fd), fd);
+                File::from_raw_fd(fd)
+            };
+            let served = s.spawn_local(move || (&mut &reader).read(&mut [0; 8]));
+            let_others_wait();
+            // For the one that waits for the wrong file, and the one that waits for this one.
+            for _ in 0..2 {
+                writer.write_all(&[1]).unwrap();
+                let_others_wait();
+                fiber::sleep(Duration::from_millis(1));
+            }
+            assert_eq!(robbed.join().unwrap().unwrap(), 1);
+            assert_eq!(served.join().unwrap().unwrap(), 1);
+        });
+    });
+}
+
+trait IntoRaw {
+    fn into_raw(self) -> RawFd;
+}
+
+impl IntoRaw for OwnedFd {
+    fn into_raw(self) -> RawFd {
+        std::os::fd::IntoRawFd::into_raw_fd(self)
+    }
+}
+
+// ----- sockets that do not block for a while -----
+
+#[test]
+fn a_listener_blocks_again_when_nobody_waits_for_it() {
+    let listener = on_epoll(1, || {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        fiber::scope(|s| {
+            let waits = s.spawn_local(|| listener.accept().unwrap());
+            let_others_wait();
+            assert!(is_nonblocking(&listener));
+            drop(TcpStream::connect(addr).unwrap());
+            let (accepted, _) = waits.join().unwrap();
+            assert!(!is_nonblocking(&accepted));
+            assert!(!is_nonblocking(&listener));
+            // Given up.
+            time::timeout(Duration::from_millis(1), || listener.accept()).unwrap_err();
+            assert!(!is_nonblocking(&listener));
+        });
+        listener
+    });
+    assert!(!is_nonblocking(&listener));
+}
+
+#[test]
+fn connections_and_what_was_not_one_block() {
+    on_epoll(1, || {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert!(!is_nonblocking(&stream));
+        let path = std::env::temp_dir().join(format!("cringle-epoll-{}", std::process::id()));
+        assert_eq!(UnixStream::connect(&path).unwrap_err().kind(), ErrorKind::NotFound);
+    });
+}
+
+/// A thread without a fiber waits in `accept` as ever, while a fiber does.
+#[test]
+fn a_plain_accept_beside_a_fibers_does_not_hear_that_it_would_block() {
+    on_epoll(1, || {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        std::thread::scope(|threads| {
+            fiber::scope(|s| {
+                let fiber = s.spawn_local(|| listener.accept().map(drop));
+                let_others_wait();
+                assert!(is_nonblocking(&listener));
+                let thread = threads.spawn(|| listener.accept().map(drop));
+                // Until it has been told that there is nothing, mostly; it may also be late.
+                fiber::sleep(Duration::from_millis(20));
+                let _both = [addr; 2].map(|addr| TcpStream::connect(addr).unwrap());
+                fiber.join().unwrap().unwrap();
+                fiber::unblock(|| thread.join().unwrap()).unwrap();
+            });
+        });
+    });
+}
+
+/// What is made of a descriptor of the same listener meanwhile is not taken to be non-blocking.
+#[test]
+fn clones_that_are_made_while_a_fiber_waits_wait_too() {
+    on_epoll(2, || {
+        let std = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let clone = std.try_clone().unwrap();
+        let (ours, addr) = (TcpListener::from(std), clone.local_addr().unwrap());
+        fiber::scope(|s| {
+            let first = s.spawn_local(|| ours.accept().map(drop));
+            let_others_wait();
+            assert!(is_nonblocking(&ours));
+            let second = fiber::Builder::new().worker(1);
+            let second =
+                second.spawn_scoped(s, move || TcpListener::from(clone).accept().map(drop));
+            fiber::sleep(Duration::from_millis(5));
+            let _both = [addr; 2].map(|addr| TcpStream::connect(addr).unwrap());
+            first.join().unwrap().unwrap();
+            second.unwrap().join().unwrap().unwrap();
+        });
+        assert!(!is_nonblocking(&ours));
+    });
+}
+
+#[test]
+fn what_the_program_sets_meanwhile_holds_afterwards() {
+    on_epoll(1, || {
+        let listener = UnixListener::bind_addr(&abstract_addr("sets")).unwrap();
+        fiber::scope(|s| {
+            let waits = s.spawn_local(|| listener.accept().map(drop));
+            let_others_wait();
+            listener.set_nonblocking(true).unwrap();
+            drop(UnixStream::connect_addr(&abstract_addr("sets")).unwrap());
+            waits.join().unwrap().unwrap();
+        });
+        assert!(is_nonblocking(&listener));
+        assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+        listener.set_nonblocking(false).unwrap();
+        assert!(!is_nonblocking(&listener));
+    });
+}
+
+fn abstract_addr(name: &str) -> cringle::os::unix::net::SocketAddr {
+    use std::os::linux::net::SocketAddrExt;
+    let name = format!("cringle-epoll-{name}-{}", std::process::id());
+    cringle::os::unix::net::SocketAddr::from_abstract_name(name).unwrap()
+}
+
+/// Any number of acceptors on several workers, and nobody is caught in a call.
+#[test]
+fn workers_that_race_for_connections_are_not_caught_in_accept() {
+    const CONNECTIONS: usize = 300;
+    on_epoll(3, || {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        let accepted = std::sync::atomic::AtomicUsize::new(0);
+        fiber::scope(|s| {
+            for n in 0..9 {
+                let (listener, accepted) = (listener.try_clone().unwrap(), &accepted);
+                let acceptor = fiber::Builder::new().worker(n % 3);
+                let accept_all = move || {
+                    while let Ok((mut stream, _)) = listener.accept() {
+                        stream.write_all(b"!").unwrap();
+                        if accepted.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1
+                            == CONNECTIONS
+                        {
+                            s.cancel();
+                        }
+                    }
+                };
+                acceptor.spawn_scoped(s, accept_all).unwrap();
+            }
+            fiber::protect(|| {
+                for _ in 0..CONNECTIONS {
+                    TcpStream::connect(addr).unwrap().read_exact(&mut [0]).unwrap();
+                }
+            });
+        });
+        assert_eq!(accepted.into_inner(), CONNECTIONS);
+        assert!(!is_nonblocking(&listener));
+    });
+}
+
+// ----- what no descriptor tells of -----
+
+/// A Unix listener whose queue is full is connected to when there is room, and no event says so.
+#[test]
+fn a_full_unix_listener_is_waited_for() {
+    on_epoll(1, || {
+        let addr = abstract_addr("full");
+        let socket =
+            socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None).unwrap();
+        let raw = std::os::linux::net::SocketAddrExt::as_abstract_name(&addr).unwrap();
+        let path = std::ffi::OsStr::new(std::str::from_utf8(raw).unwrap());
+        let mut name = std::ffi::OsString::from("\0");
+        name.push(path);
+        socket.bind(&socket2::SockAddr::unix(name).unwrap()).unwrap();
+        socket.listen(1).unwrap();
+        let listener = UnixListener::from(OwnedFd::from(socket));
+        fiber::scope(|s| {
+            let all: Vec<_> =
+                (0..6).map(|_| s.spawn_local(|| UnixStream::connect_addr(&addr))).collect();
+            let_others_wait();
+            let late = time::timeout(Duration::from_millis(10), || UnixStream::connect_addr(&addr));
+            assert_eq!(late.unwrap_err().kind(), ErrorKind::TimedOut);
+            assert!(all.iter().any(|connects| !connects.is_finished()), "there is no room for all");
+            let _accepted = (0..6).map(|_| listener.accept().unwrap()).collect::<Vec<_>>();
+            all.into_iter().for_each(|connects| drop(connects.join().unwrap().unwrap()));
+        });
+    });
+}
+
+/// The sender's socket always says that it has room.
+#[test]
+fn a_datagram_for_a_full_receiver_is_sent_when_it_has_room() {
+    on_epoll(1, || {
+        let addr = abstract_addr("datagrams");
+        let receiver = UnixDatagram::bind_addr(&addr).unwrap();
+        let sender = UnixDatagram::unbound().unwrap();
+        fiber::scope(|s| {
+            let sends = s.spawn_local(|| {
+                (0..100u8).for_each(|n| assert_eq!(sender.send_to_addr(&[n], &addr).unwrap(), 1));
+            });
+            fiber::sleep(Duration::from_millis(5));
+            assert!(!sends.is_finished(), "it has no room for all");
+            for n in 0..100 {
+                let mut byte = [0];
+                receiver.recv(&mut byte).unwrap();
+                assert_eq!(byte[0], n);
+            }
+        });
+    });
+}
+
+/// They cannot be asked not to wait: the kernel is asked first whether they would.
+#[test]
+fn fifos_and_terminals_keep_only_the_fiber_waiting() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("fifo");
+    let name = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
+    // SAFETY: the path is a C string.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    let both = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+    let (master, slave) = terminal();
+    on_epoll(1, || {
+        talk(File::from(both.try_clone().unwrap()), File::from(both));
+        // What is typed is read as a line, and the other way about.
+        talk(File::from(slave.try_clone().unwrap()), File::from(master.try_clone().unwrap()));
+    });
+}
+
+fn talk(reader: File, writer: File) {
+    fiber::scope(|s| {
+        let reads = s.spawn_local(|| {
+            let mut line = [0; 5];
+            (&mut &reader).read_exact(&mut line).map(|()| line)
+        });
+        let given_up = time::timeout(Duration::from_millis(2), || {
+            fiber::scope(|inner| {
+                inner.spawn_local(|| (&mut &reader).read(&mut [0; 5])).join().unwrap()
+            })
+        });
+        assert_eq!(given_up.unwrap_err().kind(), ErrorKind::TimedOut);
+        assert!(!reads.is_finished());
+        (&mut &writer).write_all(b"ahoy\n").unwrap();
+        assert_eq!(&reads.join().unwrap().unwrap(), b"ahoy\n");
+    });
+}
+
+fn terminal() -> (OwnedFd, OwnedFd) {
+    let (mut master, mut slave) = (-1, -1);
+    let none = std::ptr::null_mut::<libc::c_char>();
+    // SAFETY: the kernel's library writes the two numbers, which are new and ours.
+    unsafe {
+        assert_eq!(
+            libc::openpty(&mut master, &mut slave, none.cast(), none.cast(), none.cast()),
+            0
+        );
+        (OwnedFd::from_raw_fd(master), OwnedFd::from_raw_fd(slave))
+    }
+}
+
+/// A writer of a FIFO that is full waits, and what it wrote comes in order.
+#[test]
+fn a_full_fifo_keeps_its_writer_waiting() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("fifo");
+    let name = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
+    // SAFETY: the path is a C string.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    let both = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+    let bytes: Vec<u8> = (0..300_000u32).map(|n| (n % 251) as u8).collect();
+    on_epoll(1, || {
+        let (reader, writer) = (File::from(both.try_clone().unwrap()), File::from(both));
+        fiber::scope(|s| {
+            let writes = s.spawn_local(|| (&mut &writer).write_all(&bytes).unwrap());
+            fiber::sleep(Duration::from_millis(2));
+            assert!(!writes.is_finished(), "it does not hold all");
+            let mut read = vec![0; bytes.len()];
+            (&mut &reader).read_exact(&mut read).unwrap();
+            assert!(read == bytes);
+        });
+    });
+}
+
+// ----- jobs of the pool -----
+
+/// Those that no thread has begun are given up at once, and what was lent for them is not touched.
+#[test]
+fn jobs_in_line_for_a_thread_can_be_given_up() {
+    const MINE: u8 = 0xee;
+    let mut bufs = vec![vec![0u8; 16 << 10]; 500];
+    let mut ends = [0, 0];
+    on_epoll(1, || {
+        // The kernel cannot be asked for this one without waiting: threads read it.
+        let file = File::open("/proc/self/maps").unwrap();
+        for round in 0..20 {
+            let outcomes: Vec<_> = fiber::scope(|s| {
+                let file = &file;
+                let readers: Vec<_> = bufs
+                    .iter_mut()
+                    .map(|buf| {
+                        s.spawn_local(move || {
+                            let result = file.read_at(buf, 0);
+                            buf.fill(MINE);
+                            result
+                        })
+                    })
+                    .collect();
+                (0..2 + round % 3).for_each(|_| fiber::yield_now());
+                s.cancel();
+                fiber::protect(|| {
+                    readers.into_iter().map(|reader| reader.join().unwrap()).collect()
+                })
+            });
+            for outcome in outcomes {
+                match outcome {
+                    Ok(count) => ends[usize::from(count == 0)] += 1,
+                    Err(e) => {
+                        assert_eq!(cancel::reason(&e), Some(cancel::Reason::Cancelled));
+                        ends[1] += 1;
+                    }
+                }
+            }
+        }
+    });
+    assert!(ends[0] > 0 && ends[1] > 0, "{ends:?}");
+    // The pool has ended, and with it what was in line.
+    assert!(bufs.iter().flatten().all(|&byte| byte == MINE), "it was read into after its end");
+}
+
+#[test]
+fn a_limit_bounds_what_is_with_the_pool_and_not_who_waits_for_a_peer() {
+    for limit in [1, 2, 5] {
+        let builder = Builder::new().workers(1).driver(DriverChoice::Epoll).in_flight_limit(limit);
+        builder
+            .run(|| {
+                let file = File::from(tempfile::tempfile().unwrap());
+                let (reader, mut writer) = io::pipe().unwrap();
+                fiber::scope(|s| {
+                    let reads: Vec<_> = (0..10)
+                        .map(|_| s.spawn_local(|| (&mut &reader).read_exact(&mut [0]).unwrap()))
+                        .collect();
+                    for n in 0..30u8 {
+                        let file = &file;
+                        s.spawn_local(move || {
+                            file.write_all_at(&[n; 100], u64::from(n) * 100).unwrap();
+                            file.sync_data().unwrap();
+                        });
+                    }
+                    let_others_wait();
+                    writer.write_all(&[0; 10]).unwrap();
+                    reads.into_iter().for_each(|reads| reads.join().unwrap());
+                });
+                let mut all = vec![0; 3000];
+                file.read_exact_at(&mut all, 0).unwrap();
+                assert!(all.chunks(100).zip(0u8..).all(|(chunk, n)| chunk == [n; 100]));
+            })
+            .unwrap();
+    }
+}
+
+/// The pool's threads cannot be started: the worker does it itself.
+#[test]
+fn without_threads_the_worker_does_their_work() {
+    child::must_succeed("without_threads_the_worker_does_their_work", || {
+        on_epoll(1, || {
+            // For users other than root: their number of threads.
+            // SAFETY: no pointers.
+            let is_bound = unsafe { libc::setuid(65_533) == 0 || libc::getuid() != 0 };
+            if !is_bound {
+                return println!("skipped: root may have any number of threads");
+            }
+            child::limit(libc::RLIMIT_NPROC, 0).unwrap();
+            std::thread::Builder::new().spawn(|| ()).unwrap_err();
+            let file = File::from(tempfile::tempfile().unwrap());
+            fiber::scope(|s| {
+                for n in 0..10u8 {
+                    let file = &file;
+                    s.spawn_local(move || file.write_all_at(&[n], n.into()).unwrap());
+                }
+            });
+            let mut all = [0; 10];
+            file.read_exact_at(&mut all, 0).unwrap();
+            assert_eq!(all, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        });
+    });
+}
