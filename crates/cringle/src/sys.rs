@@ -128,7 +128,14 @@ pub(crate) fn mode(fd: RawFd) -> u32 {
     fstat(fd).map_or(0, |stat| stat.st_mode)
 }
 
+/// The number of the socket behind a descriptor, by which all its clones are known; `None` where it is no
+/// socket.
+pub(crate) fn socket_number(fd: RawFd) -> Option<u64> {
+    fstat(fd).filter(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFSOCK).map(|stat| stat.st_ino)
+}
+
 /// The number of the file behind a descriptor.
+#[cfg(feature = "sim")]
 pub(crate) fn inode_number(fd: RawFd) -> Option<u64> {
     fstat(fd).map(|stat| stat.st_ino)
 }

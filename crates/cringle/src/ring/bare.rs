@@ -1,6 +1,6 @@
 //! The driver by itself: a ring, its limits and its completions, with no fiber and no runtime.
 
-use crate::driver::uring::{Features, UringOptions};
+use crate::driver::uring::{Features, UringOptions, survive_seccomp};
 use crate::driver::{Completion, Op, Target, Token, Uring, Wait, Waiter};
 use crate::sys;
 use std::io;
@@ -43,6 +43,7 @@ impl BareRing {
     ///
     /// What the system refused, with the remedy.
     pub fn new(entries: u32, slots: u32) -> io::Result<BareRing> {
+        survive_seccomp()?;
         let bell = sys::eventfd()?;
         let features = Features::all();
         let options = UringOptions { entries, in_flight_limit: slots, sqpoll: None, features };

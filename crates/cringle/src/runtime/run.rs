@@ -6,7 +6,7 @@ use super::shared::{Shared, Unstarted};
 use super::stack::{DEFAULT_STACK_BYTES, MAIN_STACK_BYTES};
 use super::worker::Worker;
 use crate::driver::epoll::Pools;
-use crate::driver::uring::{Feature, Features};
+use crate::driver::uring::{Feature, Features, survive_seccomp};
 use crate::driver::{Driver, Epoll, Uring, UringOptions};
 use crate::sys;
 use crossbeam_deque::Worker as Deque;
@@ -208,7 +208,7 @@ impl Builder {
         let mut f = Some(f);
         let result = match self.plan()? {
             Plan::Epoll(why) => self.run_on(&cpus, Some(why), &mut f),
-            Plan::Rings { or_epoll } => match self.run_on(&cpus, None, &mut f) {
+            Plan::Rings { or_epoll } => match self.run_on_rings(&cpus, &mut f) {
                 Err(Refused::Ring(e)) if or_epoll => {
                     self.run_on(&cpus, Some(NoRing::refused(&e)), &mut f)
                 }
@@ -219,11 +219,27 @@ impl Builder {
     }
 
     fn plan(&self) -> io::Result<Plan> {
-        #[cfg(feature = "sim")]
-        if self.world.0.is_some() {
-            return Ok(Plan::Rings { or_epoll: false });
+        match self.is_simulated() {
+            true => Ok(Plan::Rings { or_epoll: false }),
+            false => self.driver.plan(),
         }
-        self.driver.plan()
+    }
+
+    fn run_on_rings<F, T>(&self, cpus: &[usize], f: &mut Option<F>) -> Result<T, Refused>
+    where
+        F: FnOnce() -> T,
+    {
+        if !self.is_simulated() {
+            survive_seccomp().map_err(Refused::Ring)?;
+        }
+        self.run_on(cpus, None, f)
+    }
+
+    fn is_simulated(&self) -> bool {
+        #[cfg(feature = "sim")]
+        return self.world.0.is_some();
+        #[cfg(not(feature = "sim"))]
+        return false;
     }
 
     /// One attempt, with rings or without. What `f` is, is taken when all workers are there.

@@ -25,6 +25,8 @@ mod partial;
 mod poller;
 mod push;
 mod reap;
+#[cfg(test)]
+mod tests;
 mod waits;
 
 use super::pool::Pool;

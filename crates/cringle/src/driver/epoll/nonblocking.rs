@@ -35,9 +35,9 @@ struct Held {
 pub(super) struct Hold(u64);
 
 impl Hold {
-    /// `None` where the program has made it so, and where it is no file at all.
+    /// `None` where the program has made it so, and where it is no socket.
     pub(super) fn take(fd: RawFd) -> Option<Hold> {
-        let inode = sys::inode_number(fd)?;
+        let inode = sys::socket_number(fd)?;
         let mut held = lock();
         if let Some(held) = held.get_mut(&inode) {
             held.holds += 1;
@@ -62,7 +62,7 @@ impl Hold {
         let stays = found.stays;
         held.remove(&inode);
         // A descriptor that somebody has closed meanwhile may be another file.
-        if !stays && sys::inode_number(fd) == Some(inode) {
+        if !stays && sys::socket_number(fd) == Some(inode) {
             sys::make_nonblocking(fd, false);
         }
     }
@@ -71,7 +71,7 @@ impl Hold {
 /// Whether a socket does not block because the program wants it so.
 pub(crate) fn is_set_by_program(fd: RawFd) -> bool {
     let held = lock();
-    match sys::inode_number(fd).and_then(|inode| held.get(&inode)) {
+    match sys::socket_number(fd).and_then(|inode| held.get(&inode)) {
         Some(held) => held.stays,
         None => sys::status_flags(fd) & libc::O_NONBLOCK != 0,
     }
@@ -84,7 +84,7 @@ pub(crate) fn set(
     otherwise: impl FnOnce() -> std::io::Result<()>,
 ) -> std::io::Result<()> {
     let mut held = lock();
-    match sys::inode_number(fd).and_then(|inode| held.get_mut(&inode)) {
+    match sys::socket_number(fd).and_then(|inode| held.get_mut(&inode)) {
         Some(held) => {
             held.stays = nonblocking;
             Ok(())

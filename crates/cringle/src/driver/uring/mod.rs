@@ -39,6 +39,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+pub(crate) use probe::survive_seccomp;
 pub(crate) use reap::prefetch;
 pub(crate) use setup::UringOptions;
 pub use setup::{Feature, Features};

@@ -2,7 +2,7 @@
 //!
 //! Most filters answer with an error, which making a ring meets by itself. Some end the process instead, and
 //! some let a ring be made and not be entered. So where this thread has a filter, and only there, a child
-//! process tries all three calls first. It shares nothing with this one, makes only those calls, and no
+//! process tries all three calls first, once for a run: threads inherit their filters. It shares nothing with this one, makes only those calls, and no
 //! `SIGCHLD` tells of its end, so that the program, which may wait for children of its own, does not notice.
 
 use crate::sys;
@@ -14,7 +14,7 @@ const FILTERED: i32 = 2;
 const REGISTER_PROBE: i32 = 8;
 
 /// Fails where a ring is denied by this thread's filter: says how.
-pub(super) fn survive_seccomp() -> io::Result<()> {
+pub(crate) fn survive_seccomp() -> io::Result<()> {
     // SAFETY: no pointers.
     if unsafe { libc::prctl(libc::PR_GET_SECCOMP) } != FILTERED {
         return Ok(());

@@ -125,7 +125,6 @@ impl UringOptions {
 
 /// Makes the ring, and says which of the wanted features it has.
 pub(super) fn make(options: &UringOptions) -> io::Result<(IoUring, Features)> {
-    super::probe::survive_seccomp()?;
     let mut features = compatible(options.features, options.sqpoll.is_some());
     let (sq, cq) = (options.entries, options.cq_entries());
     let ring = match make_when_freed(sq, cq, features, options.sqpoll) {

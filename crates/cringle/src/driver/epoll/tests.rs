@@ -1,0 +1,173 @@
+//! The driver by itself, with no fiber.
+
+use super::*;
+use crate::driver::completion::Completion;
+use crate::driver::op::AT_CURSOR;
+use crate::driver::{Full, Op, Target, Wait, Waiter};
+use crate::sys;
+use std::io::Write;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::pin::Pin;
+use std::ptr::NonNull;
+
+/// Tokens point to the place with their frame's number.
+static SOMEWHERE: [u8; 64] = [0; 64];
+
+/// A frame that waits for one op.
+struct Frame {
+    completion: Completion,
+    waiter: Waiter,
+    byte: u8,
+}
+
+/// A driver with the frames it owes to, which stay where they are until it is done with them.
+struct Rig {
+    epoll: Epoll,
+    frames: Vec<Pin<Box<Frame>>>,
+    settled: Vec<usize>,
+    bell: OwnedFd,
+}
+
+impl Rig {
+    fn new(limit: u32) -> Rig {
+        let bell = sys::eventfd().unwrap();
+        let pool = |threads| Arc::new(Pool::new("test", threads, &sys::allowed_cpus()));
+        let pools = Pools { storage: pool(2), unbounded: pool(usize::MAX) };
+        let epoll = Epoll::new(bell.as_raw_fd(), limit, pools).unwrap();
+        Rig { epoll, frames: Vec::new(), settled: Vec::new(), bell }
+    }
+
+    fn push(&mut self, op: impl FnOnce(*mut u8) -> Op) -> Result<usize, Full> {
+        let number = self.frames.len();
+        let token = NonNull::from(&SOMEWHERE[number]).cast();
+        let mut frame =
+            Box::pin(Frame { completion: Completion::new(), waiter: Waiter::new(token), byte: 0 });
+        let op = op(&raw mut frame.byte);
+        // SAFETY: I1. The rig keeps the frame in place until it is dropped, after the driver.
+        unsafe { self.epoll.push(&op, &frame.completion, &frame.waiter) }?;
+        self.frames.push(frame);
+        Ok(number)
+    }
+
+    fn read(&mut self, fd: &impl AsRawFd) -> usize {
+        let target = Target::fd(fd.as_raw_fd());
+        self.push(|buf| Op::Read { target, buf, len: 1, offset: AT_CURSOR }).unwrap()
+    }
+
+    fn reap(&mut self) {
+        let settled = &mut self.settled;
+        self.epoll.reap(|token| settled.push(token.addr().get() - SOMEWHERE.as_ptr().addr()));
+    }
+
+    fn until_idle(&mut self) {
+        while !self.epoll.is_idle() {
+            self.epoll.enter(Wait::Until(None));
+            self.reap();
+        }
+    }
+
+    fn result(&self, number: usize) -> i32 {
+        self.frames[number].completion.result()
+    }
+}
+
+#[test]
+fn each_op_is_answered_once_whatever_it_waits_for() {
+    let mut rig = Rig::new(8);
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let waits = rig.read(&reader);
+    let nothing = rig.push(|_| Op::Nop).unwrap();
+    let aside = rig.push(|_| Op::Sync { fd: reader.as_raw_fd(), data_only: true }).unwrap();
+    rig.epoll.enter(Wait::No);
+    rig.reap();
+    assert_eq!(rig.result(nothing), 0);
+    writer.write_all(&[7]).unwrap();
+    rig.until_idle();
+    assert_eq!(rig.result(waits), 1);
+    assert_eq!(rig.frames[waits].byte, 7);
+    assert_eq!(rig.result(aside), -libc::EINVAL);
+    rig.settled.sort_unstable();
+    assert_eq!(rig.settled, [waits, nothing, aside]);
+}
+
+#[test]
+fn a_cancel_is_immediate_for_what_waits_and_asking_twice_is_asking_once() {
+    let mut rig = Rig::new(8);
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let [first, second] = [rig.read(&reader), rig.read(&reader)];
+    rig.epoll.enter(Wait::No);
+    let frame = &rig.frames[first];
+    rig.epoll.cancel(&frame.completion);
+    rig.epoll.cancel(&frame.completion);
+    assert_eq!(rig.epoll.attention(), (true, true));
+    rig.reap();
+    assert_eq!(rig.result(first), -libc::ECANCELED);
+    // The other one has moved up.
+    writer.write_all(&[7]).unwrap();
+    rig.until_idle();
+    assert_eq!(rig.result(second), 1);
+    assert_eq!(rig.frames[first].byte, 0);
+}
+
+/// As on a ring, which takes the op before its cancel.
+#[test]
+fn what_was_given_up_before_it_was_tried_is_done_if_that_does_not_wait() {
+    let mut rig = Rig::new(8);
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    writer.write_all(&[7]).unwrap();
+    let [there, not_there] = [rig.read(&reader), rig.read(&reader)];
+    for number in [there, not_there] {
+        rig.epoll.cancel(&rig.frames[number].completion);
+    }
+    rig.until_idle();
+    assert_eq!((rig.result(there), rig.result(not_there)), (1, -libc::ECANCELED));
+}
+
+#[test]
+fn the_limit_is_about_what_ends_by_itself() {
+    let mut rig = Rig::new(1);
+    let (reader, _writer) = std::io::pipe().unwrap();
+    let waits = [rig.read(&reader), rig.read(&reader)];
+    rig.push(|_| Op::Nop).unwrap();
+    assert_eq!(rig.epoll.room(), 0);
+    rig.push(|_| Op::Nop).unwrap_err();
+    rig.epoll.enter(Wait::No);
+    rig.reap();
+    assert_eq!(rig.epoll.room(), 1);
+    rig.push(|_| Op::Nop).unwrap();
+    for number in waits {
+        rig.epoll.cancel(&rig.frames[number].completion);
+    }
+    rig.until_idle();
+}
+
+#[test]
+fn the_bell_wakes_a_sleeper_once() {
+    let mut rig = Rig::new(1);
+    sys::eventfd_signal(rig.bell.as_fd());
+    rig.epoll.enter(Wait::Until(None));
+    let begun = Instant::now();
+    let later = begun + Duration::from_millis(3);
+    rig.epoll.enter(Wait::Until(Some(later)));
+    assert!(Instant::now() >= later, "it is silent again");
+}
+
+/// A thread of the pool, or a fiber that waits, would find its frame gone.
+#[test]
+fn a_driver_that_is_closed_under_an_op_aborts() {
+    const WHO: &str = "CRINGLE_TEST_CHILD";
+    let name = "driver::epoll::tests::a_driver_that_is_closed_under_an_op_aborts";
+    if std::env::var(WHO).is_ok_and(|who| who == name) {
+        let mut rig = Rig::new(1);
+        let (reader, _writer) = std::io::pipe().unwrap();
+        rig.read(&reader);
+        return drop(rig);
+    }
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", name, "--nocapture"]).env(WHO, name);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("closed with 1 ops in flight"), "{said}");
+}
