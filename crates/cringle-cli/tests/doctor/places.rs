@@ -46,7 +46,15 @@ fn file_systems_are_told_apart_by_what_they_do() {
         assert!(path["direct_alignment"]["offset_bytes"].as_u64().unwrap() >= 512, "{path}");
         assert!(said.joined().contains(&format!(", {kind} device loop")), "{}", said.text);
         assert!(is_empty_but_lost_and_found(&mount.0), "{kind}");
+        a_device_is_only_read(&place, path["device"].as_str().unwrap());
     }
+}
+
+fn a_device_is_only_read(place: &Path, name: &str) {
+    let said = at(place, &Path::new("/dev").join(name));
+    let path = &said.json["paths"][0];
+    assert_eq!((&path["filesystem"], &path["device"]), (&"block device".into(), &name.into()));
+    assert_eq!(states(&said), ["yes", "yes", "unknown", "unknown"], "{}", said.text);
 }
 
 fn is_empty_but_lost_and_found(place: &Path) -> bool {

@@ -74,10 +74,13 @@ impl Tried {
     }
 }
 
+/// Of what is unknown where none can be made; why not is told beside it.
+const NEEDS_A_FILE: &str = "it needs a temporary file";
+
 /// What is tried on.
 struct Subject {
     /// To read from: the path itself, or the temporary file.
-    file: Option<File>,
+    file: io::Result<File>,
     /// To write to, and another to share its blocks.
     temporary: io::Result<(File, File)>,
 }
@@ -102,10 +105,17 @@ impl Subject {
     fn of(path: &Path, directory: Option<&Path>, readable: bool) -> Subject {
         let temporary = match directory {
             Some(directory) => tries::temporary(directory),
-            None => Err(io::Error::other("it is no directory, so that nothing is written there")),
+            None => Err(io::Error::other("it is no directory, so nothing is written")),
         };
-        let own = || temporary.as_ref().ok()?.0.try_clone().ok();
-        let file = if readable { File::open(path).ok() } else { own() };
+        let own = || match &temporary {
+            Ok((file, _)) => file.try_clone(),
+            Err(_) => Err(io::Error::other(NEEDS_A_FILE)),
+        };
+        let opened = || {
+            let named = |error| io::Error::other(format!("it cannot be opened: {error}"));
+            File::open(path).map_err(named)
+        };
+        let file = if readable { opened() } else { own() };
         Subject { file, temporary }
     }
 }
@@ -116,7 +126,7 @@ fn described(path: &Path, storage: &Storage, subject: &Subject) -> Place {
     let (direct, direct_alignment) = direct(storage, subject);
     let written = |attempt: fn(&File, &File) -> Tried| match &subject.temporary {
         Ok((file, other)) => attempt(file, other),
-        Err(error) => Tried::unknown(format!("no temporary file can be made there: {error}")),
+        Err(_) => Tried::unknown(NEEDS_A_FILE),
     };
     Place {
         path: path.into(),
@@ -139,10 +149,9 @@ fn described(path: &Path, storage: &Storage, subject: &Subject) -> Place {
 }
 
 fn readable(subject: &Subject, attempt: impl FnOnce(&File) -> Tried) -> Tried {
-    match (&subject.file, &subject.temporary) {
-        (Some(file), _) => attempt(file),
-        (None, Err(error)) => Tried::unknown(format!("there is no file to read: {error}")),
-        (None, Ok(_)) => Tried::unknown("the file cannot be opened"),
+    match &subject.file {
+        Ok(file) => attempt(file),
+        Err(error) => Tried::unknown(error.to_string()),
     }
 }
 
@@ -155,7 +164,7 @@ fn direct(storage: &Storage, subject: &Subject) -> (Tried, Option<Alignment>) {
     });
     match (storage.in_memory(), direct.state) {
         (Some(memory), State::Yes) => {
-            (Tried::yes(format!("accepted, and it goes to memory: this is {memory}")), alignment)
+            (Tried::yes(format!("accepted, but this is {memory}")), alignment)
         }
         _ => (direct, alignment),
     }
