@@ -3,7 +3,7 @@
 //! The kernel asks in this order: seccomp's filter, at each of the three calls; then, where a ring is
 //! made, `kernel.io_uring_disabled`, the security module, and limits. So a refused `io_uring_enter` is
 //! seccomp's, whatever else there is; and where only the making is refused, a sysctl that would refuse
-//! it hides what a filter would say.
+//! it hides what a filter would say. No security module is asked at the other two calls.
 
 use super::calls::{Call, Fate, Name};
 use super::facts::{CAP_SYS_ADMIN, Facts, is_before_io_uring};
@@ -53,6 +53,10 @@ pub(crate) fn of(calls: &[Call], facts: &Facts, kernel: &Kernel) -> Vec<Cause> {
         causes.push(kills(calls, &killed, kernel, facts));
     }
     let mut denied = names(&|fate| matches!(fate, Fate::Denied(libc::EPERM)));
+    let refused = names(&|fate| matches!(fate, Fate::Denied(libc::EACCES)));
+    if !by_a_module(&refused) {
+        denied.extend(&refused);
+    }
     if denied.contains(&Name::Setup)
         && let Some(sysctl) = by_sysctl(facts)
     {
@@ -66,8 +70,15 @@ pub(crate) fn of(calls: &[Call], facts: &Facts, kernel: &Kernel) -> Vec<Cause> {
     if !missing.is_empty() {
         causes.push(lacks(&missing, calls.len(), kernel, facts));
     }
-    causes.extend(calls.iter().filter_map(|call| other(call, facts)));
+    if by_a_module(&refused) {
+        causes.push(security_module(facts));
+    }
+    causes.extend(calls.iter().filter_map(other));
     causes
+}
+
+fn by_a_module(refused: &[Name]) -> bool {
+    refused == [Name::Setup]
 }
 
 fn listed(names: &[Name]) -> String {
@@ -211,8 +222,23 @@ fn audit() -> String {
     "ausearch -m avc -ts recent (SELinux) or dmesg | grep -i apparmor (as root)".into()
 }
 
+/// It answers `EACCES`; so may a filter, which is said where there is one.
+fn security_module(facts: &Facts) -> Cause {
+    let modules = facts.security_modules.as_deref().unwrap_or("which one is unknown");
+    let label = match &facts.security_label {
+        Some(label) => format!("; it calls this process {label}"),
+        None => String::new(),
+    };
+    let filter = match facts.is_filtered() {
+        Some(true) => ", or the seccomp filter that is there",
+        _ => "",
+    };
+    let what = format!("a security module denies io_uring_setup ({modules}{label}){filter}");
+    Cause::new(Kind::SecurityModule, what, vec![audit()])
+}
+
 /// What only the making of a ring meets, and what could not be asked.
-fn other(call: &Call, facts: &Facts) -> Option<Cause> {
+fn other(call: &Call) -> Option<Cause> {
     let name = call.name.text();
     match &call.fate {
         Fate::Allowed | Fate::Killed(_) => None,
@@ -220,16 +246,7 @@ fn other(call: &Call, facts: &Facts) -> Option<Cause> {
             let what = format!("whether {name} is allowed could not be found out ({why})");
             Some(Cause::new(Kind::Unknown, what, vec!["cringle doctor (once more)".into()]))
         }
-        Fate::Denied(libc::EPERM | libc::ENOSYS) => None,
-        Fate::Denied(libc::EACCES) => {
-            let modules = facts.security_modules.as_deref().unwrap_or("which one is unknown");
-            let label = match &facts.security_label {
-                Some(label) => format!("; it calls this process {label}"),
-                None => String::new(),
-            };
-            let what = format!("a security module denies {name} ({modules}{label})");
-            Some(Cause::new(Kind::SecurityModule, what, vec![audit()]))
-        }
+        Fate::Denied(libc::EPERM | libc::EACCES | libc::ENOSYS) => None,
         Fate::Denied(libc::ENOMEM) => Some(locked_memory(&format!("{name} may lock no memory"))),
         Fate::Denied(libc::EMFILE | libc::ENFILE) => {
             let what = "no file descriptor is left for a ring";

@@ -16,6 +16,9 @@ pub(crate) struct Facts {
     pub(crate) seccomp_filters: Option<u32>,
     /// The set of capabilities in force.
     pub(crate) capabilities: Option<u64>,
+    /// Whether this is the machine's own user namespace. Capabilities of another one (a rootless
+    /// container's) are none where the kernel asks for those of the machine, as it does for rings.
+    pub(crate) initial_user_namespace: Option<bool>,
     /// `kernel.io_uring_disabled`; kernels before 6.6 have none.
     pub(crate) io_uring_disabled: Option<u32>,
     /// `kernel.io_uring_group`; -1 is nobody.
@@ -40,6 +43,7 @@ impl Facts {
             seccomp_filters: number("Seccomp_filters"),
             capabilities: line(&status, "CapEff")
                 .and_then(|text| u64::from_str_radix(text, 16).ok()),
+            initial_user_namespace: read("/proc/self/uid_map").map(|map| maps_everyone(&map)),
             io_uring_disabled: setting("io_uring_disabled"),
             io_uring_group: setting("io_uring_group"),
             groups: groups(&status),
@@ -63,10 +67,18 @@ impl Facts {
     }
 
     pub(crate) fn can(&self, capability: u32) -> Option<bool> {
-        self.capabilities.map(|set| set & 1 << capability != 0)
+        let set = match self.initial_user_namespace {
+            Some(false) => 0,
+            _ => self.capabilities?,
+        };
+        Some(set & 1 << capability != 0)
     }
 
     pub(crate) fn in_io_uring_group(&self) -> bool {
+        if self.initial_user_namespace == Some(false) {
+            // What the numbers of its groups are outside is not told.
+            return false;
+        }
         let group = self.io_uring_group.and_then(|group| u32::try_from(group).ok());
         group.is_some_and(|group| self.groups.contains(&group))
     }
@@ -80,6 +92,11 @@ fn setting<T: std::str::FromStr>(name: &str) -> Option<T> {
 fn line<'t>(status: &'t str, name: &str) -> Option<&'t str> {
     let mut lines = status.lines().filter_map(|line| line.split_once(':'));
     lines.find(|(key, _)| *key == name).map(|(_, value)| value.trim())
+}
+
+/// The map of the first user namespace: every number is itself.
+fn maps_everyone(map: &str) -> bool {
+    map.split_whitespace().eq(["0", "0", "4294967295"])
 }
 
 /// The effective group and the supplementary ones.
@@ -142,6 +159,16 @@ mod tests {
         let status = "Gid:\t5\t7\t7\t7\nGroups:\t7 24 100 \nSeccomp:\t2\nSeccomp_filters:\t1\n";
         assert_eq!(line(status, "Seccomp"), Some("2"));
         assert_eq!(groups(status), [7, 7, 24, 100]);
+    }
+
+    #[test]
+    fn capabilities_of_a_user_namespace_are_none_of_the_machine() {
+        assert!(maps_everyone("         0          0 4294967295"));
+        assert!(!maps_everyone("0 1000 1\n1 100000 65536"));
+        let root = Facts { capabilities: Some(u64::MAX), ..Facts::default() };
+        assert_eq!(root.can(CAP_SYS_ADMIN), Some(true));
+        let rootless = Facts { initial_user_namespace: Some(false), ..root };
+        assert_eq!(rootless.can(CAP_SYS_ADMIN), Some(false));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Which kernel this is, and what is wrapped around the process: container, virtual machine.
 
+use crate::machine::cpus;
 use serde::Serialize;
 use std::ffi::CStr;
 use std::fs;
@@ -10,6 +11,8 @@ use std::path::Path;
 pub(crate) struct Kernel {
     pub(crate) release: String,
     pub(crate) architecture: String,
+    /// That this process may use.
+    pub(crate) processors: usize,
     /// `docker`, `podman`, `kubernetes`, …; `null` where no trace of one was seen.
     pub(crate) container: Option<String>,
     /// The hypervisor, or `unknown` where the processor says that there is one.
@@ -23,6 +26,7 @@ pub(crate) fn look() -> Kernel {
     Kernel {
         release,
         architecture,
+        processors: cpus::allowed().len(),
         container: container(),
         virtual_machine: virtual_machine(),
         proc_is_readable: fs::read_to_string("/proc/self/status").is_ok(),

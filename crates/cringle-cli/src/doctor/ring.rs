@@ -102,7 +102,7 @@ fn lacking(features: &Features, nothing_else: bool, kernel: &Kernel) -> Option<C
 fn start() -> Start {
     let answer = ask(|mouth| {
         silence();
-        let driver = cringle::Builder::new().workers(1).run(runtime::driver);
+        let driver = cringle::Builder::new().run(runtime::driver);
         mouth.tell(match driver {
             Ok(Driver::Uring(_)) => 0,
             Ok(_) => 1,

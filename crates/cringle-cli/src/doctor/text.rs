@@ -86,6 +86,7 @@ impl Page {
 fn kernel(page: &mut Page, kernel: &Kernel) {
     page.heading("Kernel");
     page.row("release", &format!("Linux {}, {}", kernel.release, kernel.architecture));
+    page.row("processors", &format!("{} that this process may use", kernel.processors));
     let container = kernel.container.as_deref().map_or("no trace of one".into(), str::to_owned);
     page.row("container", &container);
     let machine = match kernel.virtual_machine.as_deref() {

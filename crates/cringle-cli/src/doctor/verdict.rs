@@ -73,7 +73,7 @@ fn denied(ring: &Ring) -> String {
         Start::Fallback => "Cringle will run on epoll and threads",
         Start::Refuses => "Cringle will not start on the ring",
         Start::Killed => "A program on Cringle is killed when it starts",
-        Start::Ring => "Cringle starts on the ring, and will not get far",
+        Start::Ring => "Cringle starts on the ring, but cannot be relied on",
         Start::Unknown => "Cringle has no ring here",
     };
     let whats: Vec<_> = ring.causes.iter().map(|cause| cause.what.as_str()).collect();

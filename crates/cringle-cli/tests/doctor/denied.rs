@@ -41,6 +41,17 @@ fn a_filter_that_denies_all_three_is_named() {
 }
 
 #[test]
+fn a_filter_that_refuses_access_is_no_security_module() {
+    let refuse = SeccompAction::Errno(libc::EACCES as u32);
+    let said = under("doctor-eacces", &[SETUP, ENTER, REGISTER], refuse.clone());
+    assert_eq!((said.status, said.cause_kinds()), (3, vec!["seccomp-denies"]));
+    // Of the one call that a module may refuse, too, both are named.
+    let said = under("doctor-eacces-setup", &[SETUP], refuse);
+    assert_eq!((said.status, said.cause_kinds()), (3, vec!["security-module"]));
+    assert!(said.joined().contains("or the seccomp filter that is there"), "{}", said.text);
+}
+
+#[test]
 fn a_filter_that_kills_is_met_by_a_child() {
     let said = under("doctor-kills", &[SETUP], SeccompAction::KillProcess);
     assert_eq!(said.status, 3);

@@ -43,6 +43,15 @@ fn everything_fits_into_80_columns() {
 }
 
 #[test]
+fn colours_are_there_when_asked_for() {
+    let place = place("doctor-colours");
+    let plain = texts(&doctor(&place).output().unwrap()).0;
+    let coloured = texts(&doctor(&place).args(["--color", "always"]).output().unwrap()).0;
+    assert!(coloured.contains("\u{1b}[1mVerdict\u{1b}[0m"), "{coloured}");
+    assert_eq!(coloured.matches('\n').count(), plain.matches('\n').count());
+}
+
+#[test]
 fn the_verdict_of_a_machine_with_a_ring_is_status_0() {
     let place = place("doctor-usable");
     let said = surely_said(|| doctor(&place));

@@ -12,6 +12,7 @@ fn kernel(release: &str) -> Kernel {
     Kernel {
         release: release.into(),
         architecture: "x86_64".into(),
+        processors: 2,
         container: None,
         virtual_machine: None,
         proc_is_readable: true,
@@ -88,6 +89,10 @@ fn limits_and_security_modules_are_named() {
     let module = of(&with(libc::EACCES), &facts, &kernel("6.16.0"));
     assert_eq!(module[0].kind, Kind::SecurityModule);
     assert!(module[0].what.contains("selinux"));
+    // No module is asked where a ring is used.
+    let filter = Facts { seccomp_mode: Some(2), ..Facts::default() };
+    let refused = || Fate::Denied(libc::EACCES);
+    assert_eq!(kinds(&calls(refused(), refused(), refused()), &filter), [Kind::SeccompDenies]);
 }
 
 #[test]
