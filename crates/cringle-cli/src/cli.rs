@@ -42,6 +42,8 @@ pub(crate) enum Command {
     Bench(Bench),
     /// Copy files and directories: GNU's cp, on all cores.
     Cp(crate::cp::flags::Documented),
+    /// Examine this machine: what it gives, what it lacks, who denies it, and what to do.
+    Doctor(crate::doctor::args::DoctorArgs),
     /// Test the library itself: random programs in a simulation with faults, a seed each.
     Sim(SimArgs),
     /// Print a completion script for a shell.

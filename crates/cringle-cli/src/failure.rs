@@ -6,6 +6,8 @@ use std::io;
 /// 0 is done.
 pub(crate) const FAILED: u8 = 1;
 pub(crate) const USAGE: u8 = 2;
+/// `doctor`: there is no ring for a program on Cringle here.
+pub(crate) const FALLBACK: u8 = 3;
 /// Mostly [`crate::interrupt`] ends the process with it; a command with files to remove returns it.
 pub(crate) const INTERRUPTED: u8 = 130;
 

@@ -1,7 +1,8 @@
 //! `cringle`: which way of doing I/O wins on this machine, and why.
 //!
 //! This file only dispatches. The command line is in [`cli`], the measurements in [`bench`],
-//! what is printed in [`report`]; [`sim`] tests the library in simulations.
+//! what is printed in [`report`]; [`doctor`] examines the machine, [`sim`] tests the library in
+//! simulations.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("cringle is for Linux: it stands on io_uring");
@@ -10,6 +11,7 @@ mod alloc;
 mod bench;
 mod cli;
 mod cp;
+mod doctor;
 mod failure;
 mod interrupt;
 mod machine;
@@ -32,7 +34,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     report::set_color(cli.color);
     match dispatch(&cli) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => status,
         Err(failure) => {
             report::complain(&format!("cringle: {failure}"));
             ExitCode::from(failure.status)
@@ -59,8 +61,9 @@ fn called_as_cp(arguments: Vec<OsString>) -> Option<(&'static str, Vec<OsString>
     }
 }
 
-fn dispatch(cli: &Cli) -> Result<(), Failure> {
+fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
     match &cli.command {
+        Command::Doctor(args) => return doctor::run(args),
         Command::Bench(which) => {
             interrupt::watch()?;
             match which {
@@ -89,7 +92,8 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
             report::print_bytes(&page)
         }
         Command::Man { all: Some(directory) } => manual_pages(directory),
-    }
+    }?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// `cringle.1`, `cringle-bench.1`, `cringle-bench-disk.1`, …

@@ -39,12 +39,15 @@ pub(crate) fn run(args: &DiskArgs, verbose: bool) -> Result<(), Failure> {
     if verbose {
         report::complain(&super::driver_words());
     }
+    report::disk(&measure(args)?, args.json.as_deref())
+}
+
+pub(crate) fn measure(args: &DiskArgs) -> Result<Findings, Failure> {
     let mut bench = Bench::new(args)?;
     for profile in args.profiles() {
         bench.profile(profile)?;
     }
-    let findings = bench.finish();
-    report::disk(&findings, args.json.as_deref())
+    Ok(bench.finish())
 }
 
 struct Bench<'a> {

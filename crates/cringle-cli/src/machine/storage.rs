@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Storage {
     /// `ext4`, `xfs`, `tmpfs`, …; `block device` for one.
     pub(crate) filesystem: String,
+    /// `None` where the table of mounts cannot be read, and for a device.
+    pub(crate) mount_point: Option<PathBuf>,
     pub(crate) device: Option<Device>,
 }
 
@@ -23,6 +25,8 @@ pub(crate) struct Device {
     pub(crate) scheduler: Option<String>,
     pub(crate) rotational: Option<bool>,
     pub(crate) logical_block: Option<u64>,
+    /// Whether its driver has queues that are polled.
+    pub(crate) polled: Option<bool>,
 }
 
 /// What an unprivileged user may still write to the file system of `path`.
@@ -53,7 +57,7 @@ impl Storage {
         let metadata = fs::metadata(path)?;
         if metadata.file_type().is_block_device() {
             let device = Device::numbered(metadata.rdev());
-            return Ok(Storage { filesystem: "block device".into(), device });
+            return Ok(Storage { filesystem: "block device".into(), mount_point: None, device });
         }
         let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let mount = mount_of(&table, &fs::canonicalize(path)?);
@@ -62,8 +66,11 @@ impl Storage {
             let source = fs::metadata(&mount.as_ref()?.source).ok()?;
             Device::numbered(source.rdev())
         });
-        let filesystem = mount.map_or_else(|| "unknown".into(), |mount| mount.kind);
-        Ok(Storage { filesystem, device })
+        let (filesystem, mount_point) = match mount {
+            Some(mount) => (mount.kind, Some(mount.point)),
+            None => ("unknown".into(), None),
+        };
+        Ok(Storage { filesystem, mount_point, device })
     }
 
     /// Why this is no disk, in the middle of a sentence.
@@ -119,6 +126,7 @@ impl Device {
                 .map(|text| text == "1")
                 .filter(|_| !disk.to_string_lossy().contains("/virtio")),
             logical_block: text("queue/logical_block_size").and_then(|text| text.parse().ok()),
+            polled: text("queue/io_poll").map(|text| text == "1"),
         })
     }
 }
@@ -132,6 +140,7 @@ fn selected(schedulers: &str) -> String {
 }
 
 struct Mount {
+    point: PathBuf,
     kind: String,
     source: PathBuf,
 }
@@ -147,7 +156,8 @@ fn mount_of(table: &str, path: &Path) -> Option<Mount> {
         let length = point.len();
         // Later lines are mounted over earlier ones.
         if path.starts_with(&point) && best.as_ref().is_none_or(|(other, _)| length >= *other) {
-            let mount = Mount { kind: kind.into(), source: unescape(source).into() };
+            let source = unescape(source).into();
+            let mount = Mount { point: point.into(), kind: kind.into(), source };
             best = Some((length, mount));
         }
     }
@@ -183,12 +193,14 @@ mod tests {
     fn memory_is_recognised() {
         let on = |filesystem: &str, name: &str| Storage {
             filesystem: filesystem.into(),
+            mount_point: None,
             device: Some(Device {
                 name: name.into(),
                 model: None,
                 scheduler: None,
                 rotational: None,
                 logical_block: None,
+                polled: None,
             }),
         };
         assert!(on("tmpfs", "x").in_memory().is_some());

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub(crate) mod mounts;
+
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -52,6 +54,11 @@ pub(crate) fn notes(report: &Value) -> String {
 
 pub(crate) fn is_empty(place: &Path) -> bool {
     std::fs::read_dir(place).unwrap().next().is_none()
+}
+
+pub(crate) fn is_root() -> bool {
+    // SAFETY: no arguments.
+    unsafe { libc::geteuid() == 0 }
 }
 
 /// Bytes that all differ from block to block.

@@ -1,61 +1,13 @@
 //! Several file systems, each on a small image of its own: copies within and between them, shared blocks,
 //! a mount point within a tree, a disk that is full.
 
+use crate::common::mounts::Mount;
 use crate::common::*;
 use crate::support::*;
 use crate::trees::{describe, random_tree};
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use tempfile::TempDir;
-
-/// A file system that is unmounted in the end, its loop device with it.
-struct Mount(PathBuf);
-
-fn done_by(program: &str, arguments: &[&str]) -> Result<(), String> {
-    let output =
-        Command::new(program).args(arguments).output().map_err(|e| format!("{program}: {e}"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(format!("{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr).trim()))
-}
-
-impl Mount {
-    /// `None` where this machine cannot, or may not, which is said.
-    fn new(base: &Path, kind: &str, mebibytes: u64) -> Option<Mount> {
-        Mount::try_new(base, kind, mebibytes)
-            .inspect_err(|why| eprintln!("skipped: no {kind} here: {why}"))
-            .ok()
-    }
-
-    fn try_new(base: &Path, kind: &str, mebibytes: u64) -> Result<Mount, String> {
-        let place = base.join(kind);
-        fs::create_dir(&place).unwrap();
-        let at = place.to_str().unwrap();
-        if kind == "tmpfs" {
-            let size = format!("size={mebibytes}m");
-            done_by("mount", &["-t", "tmpfs", "-o", &size, "cringle-test", at])?;
-            return Ok(Mount(place));
-        }
-        let image = base.join(format!("{kind}.image"));
-        fs::File::create(&image).unwrap().set_len(mebibytes << 20).unwrap();
-        let image = image.to_str().unwrap();
-        let force = if kind == "ext4" { "-F" } else { "-f" };
-        done_by(&format!("mkfs.{kind}"), &["-q", force, image])?;
-        done_by("mount", &["-o", "loop", image, at])?;
-        Ok(Mount(place))
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        let at = self.0.to_str().unwrap();
-        if let Err(why) = done_by("umount", &[at]).or_else(|_| done_by("umount", &["-l", at])) {
-            eprintln!("still mounted: {why}");
-        }
-    }
-}
 
 /// The least that each can be made with.
 const KINDS: [(&str, u64); 4] = [("ext4", 64), ("xfs", 300), ("btrfs", 256), ("tmpfs", 64)];

@@ -19,11 +19,6 @@ pub(crate) fn c_path(path: &Path) -> CString {
     CString::new(path.as_os_str().as_bytes()).unwrap()
 }
 
-pub(crate) fn is_root() -> bool {
-    // SAFETY: no arguments.
-    unsafe { libc::geteuid() == 0 }
-}
-
 pub(crate) fn gnu() -> Command {
     Command::new("cp")
 }

@@ -1,6 +1,7 @@
 //! Trees with something of everything, the same for the same seed; and what a tree is, in full.
 
-use crate::support::{c_path, is_root};
+use crate::common::is_root;
+use crate::support::c_path;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, OsString};
 use std::fs;

@@ -1,0 +1,107 @@
+use super::*;
+
+fn calls(setup: Fate, enter: Fate, register: Fate) -> Vec<Call> {
+    Name::ALL
+        .into_iter()
+        .zip([setup, enter, register])
+        .map(|(name, fate)| Call { name, fate })
+        .collect()
+}
+
+fn kernel(release: &str) -> Kernel {
+    Kernel {
+        release: release.into(),
+        architecture: "x86_64".into(),
+        processors: 2,
+        container: None,
+        virtual_machine: None,
+        proc_is_readable: true,
+    }
+}
+
+fn kinds(calls: &[Call], facts: &Facts) -> Vec<Kind> {
+    of(calls, facts, &kernel("6.8.0")).iter().map(|cause| cause.kind).collect()
+}
+
+const DENIED: Fate = Fate::Denied(libc::EPERM);
+const ABSENT: Fate = Fate::Denied(libc::ENOSYS);
+
+#[test]
+fn a_sysctl_is_told_from_a_filter() {
+    let only_setup = calls(DENIED, Fate::Allowed, Fate::Allowed);
+    let two = Facts { io_uring_disabled: Some(2), seccomp_mode: Some(0), ..Facts::default() };
+    assert_eq!(kinds(&only_setup, &two), [Kind::SysctlDisabled]);
+    let filter = Facts { io_uring_disabled: Some(0), seccomp_mode: Some(2), ..Facts::default() };
+    assert_eq!(kinds(&only_setup, &filter), [Kind::SeccompDenies]);
+    // Both at once: the sysctl has the making, the filter the rest.
+    let both = Facts { io_uring_disabled: Some(2), seccomp_mode: Some(2), ..Facts::default() };
+    let all = calls(DENIED, DENIED, DENIED);
+    assert_eq!(kinds(&all, &both), [Kind::SysctlDisabled, Kind::SeccompDenies]);
+}
+
+#[test]
+fn a_sysctl_of_1_asks_for_a_capability_or_the_group() {
+    let only_setup = calls(DENIED, Fate::Allowed, Fate::Allowed);
+    let one = Facts {
+        io_uring_disabled: Some(1),
+        io_uring_group: Some(7),
+        capabilities: Some(0),
+        seccomp_mode: Some(2),
+        ..Facts::default()
+    };
+    assert_eq!(kinds(&only_setup, &one), [Kind::SysctlUnprivileged]);
+    let in_the_group = Facts { groups: vec![7], ..one.clone() };
+    assert_eq!(kinds(&only_setup, &in_the_group), [Kind::SeccompDenies]);
+    let administrator = Facts { capabilities: Some(1 << CAP_SYS_ADMIN), ..one };
+    assert_eq!(kinds(&only_setup, &administrator), [Kind::SeccompDenies]);
+}
+
+#[test]
+fn a_kernel_without_io_uring_is_told_from_a_filter_that_hides_it() {
+    let facts =
+        |built| Facts { built_with_io_uring: built, seccomp_mode: Some(2), ..Facts::default() };
+    let none = calls(ABSENT, ABSENT, ABSENT);
+    assert_eq!(kinds(&none, &facts(Some(false))), [Kind::NotBuilt]);
+    assert_eq!(kinds(&none, &facts(Some(true))), [Kind::SeccompDenies]);
+    assert_eq!(kinds(&none, &facts(None)), [Kind::Unknown]);
+    // A kernel has all three or none.
+    let some = calls(ABSENT, Fate::Allowed, Fate::Allowed);
+    assert_eq!(kinds(&some, &facts(None)), [Kind::SeccompDenies]);
+    let old = of(&none, &facts(Some(false)), &kernel("4.18.0"));
+    assert_eq!(old[0].kind, Kind::KernelTooOld);
+}
+
+#[test]
+fn what_nobody_told_is_unknown() {
+    let only_setup = calls(DENIED, Fate::Allowed, Fate::Allowed);
+    assert_eq!(kinds(&only_setup, &Facts::default()), [Kind::Unknown]);
+    let no_filter = Facts { seccomp_mode: Some(0), ..Facts::default() };
+    assert_eq!(kinds(&only_setup, &no_filter), [Kind::Unknown]);
+    assert_eq!(kinds(&calls(Fate::Allowed, Fate::Allowed, Fate::Allowed), &no_filter), []);
+}
+
+#[test]
+fn limits_and_security_modules_are_named() {
+    let with = |error| calls(Fate::Denied(error), Fate::Allowed, Fate::Allowed);
+    let facts = Facts { security_modules: Some("selinux".into()), ..Facts::default() };
+    assert_eq!(kinds(&with(libc::ENOMEM), &facts), [Kind::LockedMemory]);
+    assert_eq!(kinds(&with(libc::EMFILE), &facts), [Kind::Descriptors]);
+    let module = of(&with(libc::EACCES), &facts, &kernel("6.16.0"));
+    assert_eq!(module[0].kind, Kind::SecurityModule);
+    assert!(module[0].what.contains("selinux"));
+    // No module is asked where a ring is used.
+    let filter = Facts { seccomp_mode: Some(2), ..Facts::default() };
+    let refused = || Fate::Denied(libc::EACCES);
+    assert_eq!(kinds(&calls(refused(), refused(), refused()), &filter), [Kind::SeccompDenies]);
+}
+
+#[test]
+fn the_remedy_is_for_the_place_where_it_runs() {
+    let all = calls(DENIED, DENIED, DENIED);
+    let filter = Facts { seccomp_mode: Some(2), ..Facts::default() };
+    let remedy = |kernel: &Kernel, facts: &Facts| of(&all, facts, kernel)[0].remedies[0].clone();
+    let docker = Kernel { container: Some("docker".into()), ..kernel("6.8.0") };
+    assert!(remedy(&docker, &filter).contains("docker run --security-opt seccomp="));
+    let unit = Facts { service: Some("db.service".into()), ..filter };
+    assert!(remedy(&kernel("6.8.0"), &unit).starts_with("systemctl edit db.service"));
+}

@@ -1,0 +1,188 @@
+//! What a path gives: its mount, its device, and what its file system lets be done with a file.
+//!
+//! The file is a temporary one without a name, so that it is gone when the process is.
+
+mod tries;
+
+use super::kernel::read;
+use crate::failure::Failure;
+use crate::machine::storage::Storage;
+use serde::Serialize;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Place {
+    pub(crate) path: PathBuf,
+    pub(crate) mount_point: Option<PathBuf>,
+    pub(crate) filesystem: String,
+    /// Why it is memory and no disk.
+    pub(crate) in_memory: Option<String>,
+    pub(crate) device: Option<String>,
+    pub(crate) model: Option<String>,
+    pub(crate) scheduler: Option<String>,
+    pub(crate) rotational: Option<bool>,
+    /// Whether a temporary file could be made there, and why not.
+    pub(crate) writable: bool,
+    pub(crate) not_writable_because: Option<String>,
+    pub(crate) direct: Tried,
+    pub(crate) direct_alignment: Option<Alignment>,
+    pub(crate) nowait_reads: Tried,
+    pub(crate) nowait_writes: Tried,
+    pub(crate) reflink: Tried,
+    pub(crate) polled: Tried,
+}
+
+/// Whether something can be done, by having done it.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Tried {
+    pub(crate) state: State,
+    /// What that means, or why it is unknown.
+    pub(crate) words: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum State {
+    Yes,
+    No,
+    Unknown,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Alignment {
+    /// Of the buffer.
+    pub(crate) memory_bytes: Option<u64>,
+    pub(crate) offset_bytes: u64,
+    /// `statx`, or `tried`.
+    pub(crate) by: &'static str,
+}
+
+impl Tried {
+    fn yes(words: impl Into<String>) -> Tried {
+        Tried { state: State::Yes, words: words.into() }
+    }
+
+    fn no(words: impl Into<String>) -> Tried {
+        Tried { state: State::No, words: words.into() }
+    }
+
+    fn unknown(words: impl Into<String>) -> Tried {
+        Tried { state: State::Unknown, words: words.into() }
+    }
+}
+
+/// Of what is unknown where none can be made; why not is told beside it.
+const NEEDS_A_FILE: &str = "it needs a temporary file";
+
+/// What is tried on.
+struct Subject {
+    /// To read from: the path itself, or the temporary file.
+    file: io::Result<File>,
+    /// To write to, and another to share its blocks.
+    temporary: io::Result<(File, File)>,
+}
+
+pub(crate) fn look(path: &Path) -> Result<Place, Failure> {
+    let refused = |error: io::Error| {
+        let remedy = match error.kind() {
+            io::ErrorKind::NotFound => "; give a directory, a file or a block device that is there",
+            _ => "",
+        };
+        Failure::failed(format!("cannot look at {}: {error}{remedy}", path.display()))
+    };
+    let metadata = fs::metadata(path).map_err(refused)?;
+    let storage = Storage::under(path).map_err(refused)?;
+    let kind = metadata.file_type();
+    let directory = if metadata.is_dir() { Some(path) } else { None };
+    let subject = Subject::of(path, directory, metadata.is_file() || kind.is_block_device());
+    Ok(described(path, &storage, &subject))
+}
+
+impl Subject {
+    fn of(path: &Path, directory: Option<&Path>, readable: bool) -> Subject {
+        let temporary = match directory {
+            Some(directory) => tries::temporary(directory),
+            None => Err(io::Error::other("it is no directory, so nothing is written")),
+        };
+        let own = || match &temporary {
+            Ok((file, _)) => file.try_clone(),
+            Err(_) => Err(io::Error::other(NEEDS_A_FILE)),
+        };
+        let opened = || {
+            let named = |error| io::Error::other(format!("it cannot be opened: {error}"));
+            File::open(path).map_err(named)
+        };
+        let file = if readable { opened() } else { own() };
+        Subject { file, temporary }
+    }
+}
+
+fn described(path: &Path, storage: &Storage, subject: &Subject) -> Place {
+    let device = storage.device.as_ref();
+    let why = subject.temporary.as_ref().err().map(io::Error::to_string);
+    let (direct, direct_alignment) = direct(storage, subject);
+    let written = |attempt: fn(&File, &File) -> Tried| match &subject.temporary {
+        Ok((file, other)) => attempt(file, other),
+        Err(_) => Tried::unknown(NEEDS_A_FILE),
+    };
+    Place {
+        path: path.into(),
+        mount_point: storage.mount_point.clone(),
+        filesystem: storage.filesystem.clone(),
+        in_memory: storage.in_memory(),
+        device: device.map(|device| device.name.clone()),
+        model: device.and_then(|device| device.model.clone()),
+        scheduler: device.and_then(|device| device.scheduler.clone()),
+        rotational: device.and_then(|device| device.rotational),
+        writable: why.is_none(),
+        not_writable_because: why,
+        direct,
+        direct_alignment,
+        nowait_reads: readable(subject, tries::nowait_read),
+        nowait_writes: written(|file, _| tries::nowait_write(file)),
+        reflink: written(tries::reflink),
+        polled: polled(storage),
+    }
+}
+
+fn readable(subject: &Subject, attempt: impl FnOnce(&File) -> Tried) -> Tried {
+    match &subject.file {
+        Ok(file) => attempt(file),
+        Err(error) => Tried::unknown(error.to_string()),
+    }
+}
+
+fn direct(storage: &Storage, subject: &Subject) -> (Tried, Option<Alignment>) {
+    let mut alignment = None;
+    let direct = readable(subject, |file| {
+        let (tried, found) = tries::direct(file);
+        alignment = found;
+        tried
+    });
+    match (storage.in_memory(), direct.state) {
+        (Some(memory), State::Yes) => {
+            (Tried::yes(format!("accepted, but this is {memory}")), alignment)
+        }
+        _ => (direct, alignment),
+    }
+}
+
+/// Queues that are polled instead of interrupting: only NVMe's driver makes them, when it is asked to.
+fn polled(storage: &Storage) -> Tried {
+    let Some(device) = &storage.device else { return Tried::unknown("no device is known") };
+    match device.polled {
+        Some(true) => Tried::yes("the device has poll queues"),
+        None => Tried::unknown("the kernel does not say"),
+        Some(false) if device.name.starts_with("nvme") => {
+            let now = read("/sys/module/nvme/parameters/poll_queues");
+            Tried::no(format!(
+                "nvme.poll_queues is {}; boot with nvme.poll_queues=N, a few for each NVMe device",
+                now.as_deref().unwrap_or("unknown")
+            ))
+        }
+        Some(false) => Tried::no("no poll queues; NVMe devices can have them (nvme.poll_queues)"),
+    }
+}

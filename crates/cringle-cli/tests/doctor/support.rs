@@ -1,0 +1,166 @@
+//! The command, looking only, and what its child's world is changed by.
+
+use crate::common::*;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule,
+};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+pub(crate) fn doctor(place: &Path) -> Command {
+    let mut command = cringle(place);
+    command.args(["doctor", "--no-measure"]);
+    // Where the tests run must not decide which remedy is told.
+    command.env_remove("KUBERNETES_SERVICE_HOST").env_remove("container");
+    command
+}
+
+/// What is said for a person, for a program, and the status, which is the same for both.
+pub(crate) struct Said {
+    pub(crate) text: String,
+    pub(crate) json: Value,
+    pub(crate) status: i32,
+}
+
+impl Said {
+    pub(crate) fn verdict(&self) -> &str {
+        self.json["verdict"]["sentence"].as_str().unwrap()
+    }
+
+    pub(crate) fn cause_kinds(&self) -> Vec<&str> {
+        let causes = self.json["io_uring"]["causes"].as_array().unwrap();
+        causes.iter().map(|cause| cause["kind"].as_str().unwrap()).collect()
+    }
+
+    /// What becomes of the three calls: setup, enter, register.
+    pub(crate) fn calls(&self) -> Vec<&str> {
+        let calls = self.json["io_uring"]["calls"].as_array().unwrap();
+        calls.iter().map(|call| call["state"].as_str().unwrap()).collect()
+    }
+
+    pub(crate) fn features(&self) -> BTreeMap<&str, &str> {
+        let features = self.json["io_uring"]["features"].as_array().unwrap().iter();
+        features
+            .map(|one| (one["name"].as_str().unwrap(), one["state"].as_str().unwrap()))
+            .collect()
+    }
+
+    pub(crate) fn limit(&self, name: &str) -> &Value {
+        let mut limits = self.json["limits"].as_array().unwrap().iter();
+        limits.find(|limit| limit["name"] == name).unwrap()
+    }
+
+    /// The text with its lines joined, so that a sentence is found wherever it was broken.
+    pub(crate) fn joined(&self) -> String {
+        self.text.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Runs it twice. `None` if its world could not be changed so, which is said, loudly.
+pub(crate) fn said(what: &str, make: impl Fn() -> Command) -> Option<Said> {
+    let run = |json: bool| -> io::Result<Output> {
+        let mut command = make();
+        if json {
+            command.args(["--json", "-"]);
+        }
+        command.output()
+    };
+    let (text, json) = match (run(false), run(true)) {
+        (Ok(text), Ok(json)) => (text, json),
+        (Err(error), _) | (_, Err(error)) => {
+            eprintln!("SKIPPED, NOTHING WAS TESTED: {what}: {error} (root can)");
+            return None;
+        }
+    };
+    let ((text_out, text_err), (json_out, json_err)) = (texts(&text), texts(&json));
+    assert_eq!((text_err, json_err), (String::new(), String::new()));
+    assert_eq!(text.status.code(), json.status.code());
+    let status = text.status.code().unwrap_or_else(|| panic!("{}", text.status));
+    let json =
+        serde_json::from_str(&json_out).unwrap_or_else(|error| panic!("{error}: {json_out}"));
+    Some(Said { text: text_out, json, status })
+}
+
+/// As [`said`], of a change that every user may make.
+pub(crate) fn surely_said(make: impl Fn() -> Command) -> Said {
+    said("it", make).expect("everyone may do that")
+}
+
+pub(crate) const SETUP: i64 = libc::SYS_io_uring_setup;
+pub(crate) const ENTER: i64 = libc::SYS_io_uring_enter;
+pub(crate) const REGISTER: i64 = libc::SYS_io_uring_register;
+
+pub(crate) fn filter(calls: &[i64], action: SeccompAction) -> BpfProgram {
+    program(calls.iter().map(|call| (*call, Vec::new())).collect(), action)
+}
+
+/// `io_uring_register` of these opcodes is not known.
+pub(crate) fn forget(opcodes: &[u32]) -> BpfProgram {
+    let rule = |opcode: &u32| {
+        let is = SeccompCmpOp::Eq;
+        let one = SeccompCondition::new(1, SeccompCmpArgLen::Dword, is, u64::from(*opcode));
+        SeccompRule::new(vec![one.unwrap()]).unwrap()
+    };
+    let rules = opcodes.iter().map(rule).collect();
+    program(BTreeMap::from([(REGISTER, rules)]), SeccompAction::Errno(libc::EINVAL as u32))
+}
+
+fn program(rules: BTreeMap<i64, Vec<SeccompRule>>, action: SeccompAction) -> BpfProgram {
+    let architecture = std::env::consts::ARCH.try_into().unwrap();
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, architecture).unwrap();
+    filter.try_into().unwrap()
+}
+
+/// The child's world is changed between fork and exec.
+fn change(command: &mut Command, change: impl FnMut() -> io::Result<()> + Send + Sync + 'static) {
+    // SAFETY: the closures of this file make system calls and allocate nothing.
+    unsafe { command.pre_exec(change) };
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+pub(crate) fn filtered(command: &mut Command, program: BpfProgram) {
+    change(command, move || {
+        seccompiler::apply_filter(&program).map_err(|_| io::Error::from_raw_os_error(libc::EPERM))
+    });
+}
+
+pub(crate) fn limited(command: &mut Command, which: libc::__rlimit_resource_t, limit: u64) {
+    let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
+    // SAFETY: the structure is only read.
+    change(command, move || check(unsafe { libc::setrlimit(which, &limit) }));
+}
+
+/// Without the capability, also where root runs the tests.
+pub(crate) fn without_capability(command: &mut Command, number: libc::c_ulong) {
+    change(command, move || {
+        // SAFETY: no pointers. It fails for who has no such capability to lose.
+        unsafe { libc::prctl(libc::PR_CAPBSET_DROP, number, 0, 0, 0) };
+        Ok(())
+    });
+}
+
+/// An empty memory file system is mounted there, for the child alone.
+pub(crate) fn with_tmpfs(command: &mut Command, at: &Path, flags: libc::c_ulong) {
+    let at = CString::new(at.as_os_str().as_bytes()).unwrap();
+    change(command, move || {
+        let nothing = std::ptr::null();
+        let private = libc::MS_REC | libc::MS_PRIVATE;
+        // SAFETY: the strings end with a zero byte and outlive the calls, which only read them.
+        unsafe {
+            check(libc::unshare(libc::CLONE_NEWNS))?;
+            check(libc::mount(nothing, c"/".as_ptr(), nothing, private, nothing.cast()))?;
+            let kind = c"tmpfs".as_ptr();
+            check(libc::mount(kind, at.as_ptr(), kind, flags, nothing.cast()))
+        }
+    });
+}

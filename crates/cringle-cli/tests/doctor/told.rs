@@ -1,0 +1,143 @@
+//! How it is told: the shape of the JSON, 80 columns, statuses, features.
+
+use crate::common::*;
+use crate::support::*;
+use cringle::runtime::{self, Driver, Feature};
+
+#[test]
+fn the_json_has_the_documented_shape() {
+    let place = place("doctor-shape");
+    let said = surely_said(|| doctor(&place));
+    let keys = |value: &serde_json::Value| -> Vec<String> {
+        value.as_object().unwrap().keys().cloned().collect()
+    };
+    let all = [
+        "schema", "command", "version", "kernel", "io_uring", "paths", "limits", "measured",
+        "verdict",
+    ];
+    assert_eq!(keys(&said.json), all);
+    assert_eq!((&said.json["schema"], &said.json["command"]), (&1.into(), &"doctor".into()));
+    let ring = ["usable", "calls", "causes", "runtime", "features", "note", "facts"];
+    assert_eq!(keys(&said.json["io_uring"]), ring);
+    assert_eq!(keys(&said.json["verdict"]), ["driver", "missing", "sentence"]);
+    assert_eq!(keys(&said.json["limits"][0]), ["name", "value", "enough", "meaning", "remedy"]);
+    assert_eq!(said.json["measured"], serde_json::Value::Null);
+    let page = include_str!("../../../../docs/doctor.md");
+    for key in all.iter().chain(&ring).chain(&["driver", "missing", "sentence"]) {
+        assert!(page.contains(&format!("`{key}`")), "docs/doctor.md says nothing of {key}");
+    }
+}
+
+#[test]
+fn everything_fits_into_80_columns() {
+    let place = place("doctor-width");
+    let mut command = doctor(&place);
+    filtered(&mut command, filter(&[SETUP], seccompiler::SeccompAction::Errno(1)));
+    for output in [doctor(&place).output().unwrap(), command.output().unwrap()] {
+        let (out, _) = texts(&output);
+        assert!(out.lines().count() > 20, "{out}");
+        let wide: Vec<_> = out.lines().filter(|line| line.chars().count() > 80).collect();
+        assert!(wide.is_empty(), "{wide:#?}");
+        assert!(!out.contains('\u{1b}'), "colours, and nobody asked for them");
+    }
+}
+
+#[test]
+fn colours_are_there_when_asked_for() {
+    let place = place("doctor-colours");
+    let plain = texts(&doctor(&place).output().unwrap()).0;
+    let coloured = texts(&doctor(&place).args(["--color", "always"]).output().unwrap()).0;
+    assert!(coloured.contains("\u{1b}[1mVerdict\u{1b}[0m"), "{coloured}");
+    assert_eq!(coloured.matches('\n').count(), plain.matches('\n').count());
+}
+
+#[test]
+fn the_verdict_of_a_machine_with_a_ring_is_status_0() {
+    let place = place("doctor-usable");
+    let said = surely_said(|| doctor(&place));
+    assert_eq!((said.status, said.calls()), (0, vec!["allowed"; 3]), "{}", said.text);
+    assert_eq!(said.json["io_uring"]["runtime"], "ring");
+    assert!(said.verdict().starts_with("The ring is usable"), "{}", said.verdict());
+    assert!(said.joined().ends_with(said.verdict()), "{}", said.text);
+    assert!(is_empty(&place));
+}
+
+#[test]
+fn what_it_says_of_features_is_what_the_driver_takes() {
+    let place = place("doctor-features");
+    let said = surely_said(|| doctor(&place));
+    let Driver::Uring(features) = cringle::run(runtime::driver) else { panic!("no ring") };
+    for feature in Feature::ALL {
+        let state = if features.has(feature) { "present" } else { "missing" };
+        assert_eq!(said.features()[&*format!("{feature:?}")], state, "{feature:?}");
+    }
+}
+
+/// What is tried by a request of `io_uring_register`, with the number of that.
+const REQUESTS: [(&str, u32); 13] = [
+    ("SPARSE_FILES", 13),
+    ("RegisteredRing", 20),
+    ("PBUF_RING", 22),
+    ("PBUF_RING_INC", 22),
+    ("SYNC_CANCEL", 24),
+    ("PBUF_STATUS", 26),
+    ("NAPI", 27),
+    ("REGISTER_CLOCK", 29),
+    ("CLONE_BUFFERS", 30),
+    ("SEND_MSG_RING", 31),
+    ("RESIZE_RINGS", 33),
+    ("MEM_REGION", 34),
+    ("REGISTER_QUERY", 35),
+];
+
+#[test]
+fn a_kernel_that_knows_no_such_request_lacks_the_feature() {
+    let place = place("doctor-forgets");
+    let before = surely_said(|| doctor(&place));
+    let after = surely_said(|| {
+        let mut command = doctor(&place);
+        let opcodes: Vec<_> = REQUESTS.iter().map(|(_, opcode)| *opcode).collect();
+        filtered(&mut command, forget(&opcodes));
+        command
+    });
+    assert_eq!(before.features()["RegisteredRing"], "present");
+    for (name, state) in after.features() {
+        let forgotten = REQUESTS.iter().any(|(request, _)| *request == name);
+        assert_eq!(state, if forgotten { "missing" } else { before.features()[name] }, "{name}");
+    }
+    assert_eq!(after.json["verdict"]["missing"][0], "RegisteredRing (Linux 5.18)");
+    assert!(
+        after.verdict().contains("it lacks RegisteredRing (Linux 5.18)"),
+        "{}",
+        after.verdict()
+    );
+    assert!(after.joined().contains("no 5.18 RegisteredRing a descriptor look-up for each call"));
+}
+
+#[test]
+fn wrong_usage_is_status_2() {
+    let place = place("doctor-usage");
+    for arguments in [&["--seconds", "0"][..], &["--seconds", "1", "--no-measure"], &["--strange"]]
+    {
+        let output = cringle(&place).arg("doctor").args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert_eq!(texts(&output).0, "");
+    }
+}
+
+#[test]
+fn help_teaches_by_examples() {
+    let place = place("doctor-help");
+    let (out, _) = texts(&cringle(&place).args(["doctor", "--help"]).output().unwrap());
+    assert!(out.contains("Examples:") && out.contains("Exit status:"), "{out}");
+}
+
+#[test]
+fn the_json_goes_to_a_file_beside_the_text() {
+    let place = place("doctor-json-file");
+    let output = doctor(&place).args(["--json", "found.json"]).output().unwrap();
+    assert!(texts(&output).0.contains("Verdict"));
+    let found = std::fs::read_to_string(place.join("found.json")).unwrap();
+    let found: serde_json::Value = serde_json::from_str(&found).unwrap();
+    assert_eq!(found["command"], "doctor");
+}
