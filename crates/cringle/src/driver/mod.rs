@@ -11,6 +11,7 @@ pub(crate) mod blocking;
 pub(crate) mod completion;
 pub(crate) mod op;
 pub(crate) mod plain;
+pub(crate) mod polled;
 #[cfg(feature = "sim")]
 pub(crate) mod sim;
 pub(crate) mod uring;
