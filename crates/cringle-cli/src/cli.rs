@@ -171,6 +171,12 @@ pub(crate) struct DiskArgs {
     #[arg(long)]
     pub(crate) fixed: bool,
 
+    /// Poll the device for completions in `uring` and `batch` (IORING_SETUP_IOPOLL); `batch` goes
+    /// through a BlockIo then. Where the device has no queues for it, says how to get them. For
+    /// `--profile direct`.
+    #[arg(long, conflicts_with = "fixed")]
+    pub(crate) iopoll: bool,
+
     /// Tie each thread or worker to a core of its own, while there are enough. Not by default:
     /// a thread on another core than the device's interrupts was measured at two thirds of the
     /// rate.
@@ -240,6 +246,10 @@ impl DiskArgs {
         }
         if self.repeat == 0 || self.files == 0 || self.ops == Some(0) {
             return bad("--repeat, --files and --ops count from 1".into());
+        }
+        if self.iopoll && self.profiles() != [Profile::Direct] {
+            let text = "--iopoll polls the device, which only O_DIRECT asks: use --profile direct";
+            return bad(text.into());
         }
         if self.seconds.is_some_and(|seconds| !seconds.is_finite() || seconds <= 0.0) {
             return bad("--seconds must be more than 0".into());

@@ -106,6 +106,21 @@ fn registered_files_and_buffers_read_the_same() {
 }
 
 #[test]
+fn polled_completions_read_the_same_and_a_device_without_queues_is_named() {
+    let place = place("polled");
+    let args = ["--iopoll", "--strategies", "sync,uring,batch", "--qd", "4", "--threads", "1,2"];
+    let report = json(small_disk(&place).args(args));
+    check_runs(&report);
+    let notes = notes(&report);
+    let polled = notes.contains("completions are polled for at");
+    assert!(polled || notes.contains("no queues to be polled"), "{notes}");
+
+    let refused = small_disk(&place).args(["--iopoll", "--profile", "cached"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("--profile direct"));
+}
+
+#[test]
 fn two_workers_share_the_same_reads() {
     let place = place("workers");
     let args = ["--strategies", OURS, "--threads", "1,2", "--profile", "cached", "--pin"];

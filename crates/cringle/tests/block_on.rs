@@ -280,6 +280,27 @@ fn fibers_and_tokios_tasks_wait_for_each_other() {
     });
 }
 
+/// To tokio it is a call that blocks: in its place on `spawn_blocking`, and a mistake in a task, though
+/// a harmless one here.
+#[test]
+fn a_run_within_tokio_is_a_call_that_blocks() {
+    fn work() -> usize {
+        cringle::Builder::new()
+            .workers(2)
+            .run(|| {
+                let handles: Vec<_> = (0..10).map(|n| fiber::spawn(move || n)).collect();
+                handles.into_iter().map(|handle| handle.join().unwrap()).sum()
+            })
+            .unwrap()
+    }
+    tokio().block_on(async {
+        assert_eq!(tokio::task::spawn_blocking(work).await.unwrap(), 45);
+        assert_eq!(tokio::spawn(async { tokio::task::block_in_place(work) }).await.unwrap(), 45);
+        assert_eq!(tokio::spawn(async { work() }).await.unwrap(), 45);
+        assert_eq!(work(), 45);
+    });
+}
+
 #[test]
 fn a_tokio_task_submits_batches_and_may_lose_interest() {
     let directory = disk::directory();

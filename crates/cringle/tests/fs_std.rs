@@ -4,7 +4,9 @@
 mod disk;
 
 use cringle::runtime::Feature;
-use disk::{alone, directory, essence, in_company, make_fifo, outside, solitary, unwinding};
+use disk::{
+    alone, directory, essence, everywhere, in_company, make_fifo, outside, solitary, unwinding,
+};
 use proptest::prelude::*;
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind, Read};
@@ -291,6 +293,33 @@ proptest! {
         prop_assert_eq!(&play(|root| in_company(|| execute_cringle(&program, root))), &expected, "company");
         prop_assert_eq!(&play(|root| unwinding(|| execute_cringle(&program, root))), &expected, "unwinding");
         prop_assert_eq!(&play(|root| pooled(|| execute_cringle(&program, root))), &expected, "pool");
+    }
+}
+
+/// Done, or what the error is.
+type Answer = Result<(), (ErrorKind, Option<i32>)>;
+
+/// A ring takes both paths before it looks at either, where `linkat` and `renameat` follow the first.
+#[test]
+fn a_second_path_that_is_no_path_does_not_hide_what_is_wrong_with_the_first() {
+    for second in ["".to_owned(), "d/".repeat(2500)] {
+        let (from, to) = (Path::new("circle/a"), Path::new(&second));
+        let run = |execute: fn(&Path, &Path) -> io::Result<()>| {
+            move |root: &Path| vec![execute(&root.join(from), to).map_err(|e| essence(&e))]
+        };
+        for (ours, stds) in [
+            (run(|a, b| cringle::fs::hard_link(a, b)), run(|a, b| std::fs::hard_link(a, b))),
+            (run(|a, b| cringle::fs::rename(a, b)), run(|a, b| std::fs::rename(a, b))),
+        ] {
+            let results = |run: &dyn Fn(&Path) -> Vec<Answer>| {
+                let holder = directory();
+                std::os::unix::fs::symlink("circle", holder.path().join("circle")).unwrap();
+                run(holder.path())
+            };
+            let expected = results(&stds);
+            assert_eq!(expected[0].unwrap_err().1, Some(libc::ELOOP));
+            everywhere(|| assert_eq!(results(&ours), expected, "{second:.9}"));
+        }
     }
 }
 

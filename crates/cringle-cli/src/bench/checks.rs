@@ -9,6 +9,7 @@ use super::strategies::Strategy;
 use crate::failure::{Failure, fail};
 use crate::machine::{cache, storage::Storage};
 use crate::units;
+use cringle::block::Polling;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
@@ -73,6 +74,13 @@ pub(crate) fn content(target: &Target, words: &[u64], notes: &mut Notes) {
             target.path.display()
         ));
     }
+}
+
+/// Whether completions can be polled for; if not, why, and how to get there.
+pub(crate) fn polled(target: &Target, notes: &mut Notes) -> Result<bool, Failure> {
+    let polling = Polling::of(&target.files[0].open(true, false)?)?;
+    notes.say(format!("--iopoll: {polling}"));
+    Ok(matches!(polling, Polling::Polled(_)))
 }
 
 /// Opens with `O_DIRECT` and looks whether the flag is there.

@@ -59,6 +59,8 @@ struct Bench<'a> {
     notes: Notes,
     /// The file of the reading profiles, which they share.
     data: Option<Arc<Target>>,
+    /// It was asked for, and the device can.
+    iopoll: bool,
     runs: Vec<Run>,
     /// Counts the runs; writes bear it.
     generation: u64,
@@ -79,6 +81,7 @@ impl<'a> Bench<'a> {
             progress: Progress::new(!args.quiet),
             notes,
             data: None,
+            iopoll: false,
             runs: Vec::new(),
             generation: 0,
         })
@@ -100,6 +103,7 @@ impl<'a> Bench<'a> {
         let block = self.args.block_of(profile);
         if profile.direct() {
             checks::direct(&target, block, &self.storage)?;
+            self.iopoll = self.args.iopoll && checks::polled(&target, &mut self.notes)?;
         }
         let cells =
             schedule::cells(self.args, &self.strategies, profile, direction, &mut self.notes);
@@ -192,6 +196,7 @@ impl<'a> Bench<'a> {
             queue_depth: cell.queue_depth,
             threads: cell.threads,
             fixed: cell.fixed,
+            iopoll: self.iopoll,
             writes,
             pinning: self.pinning.clone(),
             sampling: schedule::sampling(cell.profile),

@@ -54,6 +54,8 @@ pub(crate) struct Job {
     pub(crate) threads: usize,
     /// Registered files and buffers, for those who can.
     pub(crate) fixed: bool,
+    /// Completions are polled for, by those who can.
+    pub(crate) iopoll: bool,
     pub(crate) writes: bool,
     pub(crate) pinning: Pinning,
     pub(crate) sampling: Sampling,

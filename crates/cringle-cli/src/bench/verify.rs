@@ -157,6 +157,7 @@ mod tests {
             queue_depth: 4,
             threads: 1,
             fixed: false,
+            iopoll: false,
             writes: false,
             pinning: Pinning::new(false),
             sampling: Sampling::EVERY,

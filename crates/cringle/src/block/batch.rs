@@ -6,6 +6,7 @@
 
 use super::results::{Results, Verdict};
 use super::{FixedBuf, FixedFile};
+use crate::driver::polled::NOT_POLLED;
 use crate::driver::uring::RingId;
 use crate::driver::{Op, OpSlot, Target, blocking};
 use crate::fiber::op::perform_to_the_end;
@@ -225,11 +226,15 @@ impl<'b> Batch<'b> {
         }
     }
 
-    fn perform(self, worker: Here, fiber: FiberRef) -> Results {
+    fn perform(mut self, worker: Here, fiber: FiberRef) -> Results {
         if worker.refuses(fiber) {
             self.slots.iter().for_each(|slot| slot.completion.refuse(-libc::ECANCELED));
         } else {
+            let polled = worker.driver().borrow_mut().choose_polled(&mut self.slots);
             worker.perform(fiber, &self.slots);
+            if polled {
+                self.end_polling(worker, fiber);
+            }
         }
         let again = |op: Op| match worker.refuses(fiber) {
             true => -libc::ECANCELED,
@@ -241,6 +246,25 @@ impl<'b> Batch<'b> {
         results.finish(again, |slot| worker.driver().borrow().regular_file(slot));
         results.note_cancelled(cause());
         results
+    }
+
+    /// What the kernel would not poll for is done as usual, together; as is what else is to be done.
+    #[cold]
+    fn end_polling(&mut self, worker: Here, fiber: FiberRef) {
+        let refused = |slot: &OpSlot| slot.op.is_polled() && slot.completion.result() == NOT_POLLED;
+        let again: Vec<usize> =
+            (0..self.slots.len()).filter(|&at| refused(&self.slots[at])).collect();
+        self.slots.iter_mut().for_each(|slot| slot.op = slot.op.unpolled());
+        if again.is_empty() {
+            return;
+        }
+        let slots: Vec<_> = again.iter().map(|&at| OpSlot::new(self.slots[at].op)).collect();
+        if worker.refuses(fiber) {
+            slots.iter().for_each(|slot| slot.completion.refuse(-libc::ECANCELED));
+        } else {
+            worker.perform(fiber, &slots);
+        }
+        again.into_iter().zip(slots).for_each(|(at, slot)| self.slots[at] = slot);
     }
 
     fn perform_blocking(self) -> Results {

@@ -14,6 +14,7 @@ mod batch;
 mod block_io;
 mod fixed;
 mod owned;
+mod polling;
 mod results;
 
 pub use aligned::AlignedBuf;
@@ -21,4 +22,5 @@ pub use batch::{Batch, OpId};
 pub use block_io::{BlockIo, BlockIoBuilder};
 pub use fixed::{FixedBuf, FixedBufs, FixedFile};
 pub use owned::{OwnedBatch, OwnedResults, Submission};
+pub use polling::Polling;
 pub use results::Results;

@@ -79,7 +79,9 @@ unsafe fn attempt(op: &Op) -> i32 {
                 libc::renameat(from_dir, from, to_dir, to) as isize
             }
             Op::Rename { from_dir, from, to_dir, to, flags } => {
-                libc::renameat2(from_dir, from, to_dir, to, flags) as isize
+                // musl has no function for it.
+                let number = libc::SYS_renameat2;
+                libc::syscall(number, from_dir, from, to_dir, to, flags) as isize
             }
             Op::MakeDir { dir, path, mode } => libc::mkdirat(dir, path, mode) as isize,
             Op::Symlink { target, dir, path } => libc::symlinkat(target, dir, path) as isize,

@@ -12,6 +12,7 @@ pub(crate) mod completion;
 pub(crate) mod epoll;
 pub(crate) mod op;
 pub(crate) mod plain;
+pub(crate) mod polled;
 pub(crate) mod pool;
 #[cfg(feature = "sim")]
 pub(crate) mod sim;

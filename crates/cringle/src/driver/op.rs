@@ -15,6 +15,7 @@ pub(crate) struct Target(u64);
 
 impl Target {
     const FIXED: u64 = 1 << 32;
+    const POLLED: u64 = 1 << 33;
 
     #[inline]
     pub(crate) fn fd(fd: RawFd) -> Target {
@@ -29,6 +30,21 @@ impl Target {
     #[inline]
     pub(crate) fn is_fixed(self) -> bool {
         self.0 & Target::FIXED != 0
+    }
+
+    /// The same, with completions to be looked for at the device where the driver can.
+    pub(crate) fn polled(self) -> Target {
+        Target(self.0 | Target::POLLED)
+    }
+
+    /// The same, with completions as usual.
+    pub(crate) fn unpolled(self) -> Target {
+        Target(self.0 & !Target::POLLED)
+    }
+
+    #[inline]
+    fn is_polled(self) -> bool {
+        self.0 & Target::POLLED != 0
     }
 
     /// The descriptor or the index, as the kernel takes it.
@@ -295,6 +311,20 @@ impl OpName {
 }
 
 impl Op {
+    /// Whether its completion is to be looked for at the device.
+    #[inline]
+    pub(crate) fn is_polled(&self) -> bool {
+        matches!(self, Op::Read { target, .. } | Op::Write { target, .. } if target.is_polled())
+    }
+
+    /// The same op with its completion as usual.
+    pub(crate) fn unpolled(mut self) -> Op {
+        if let Op::Read { target, .. } | Op::Write { target, .. } = &mut self {
+            *target = target.unpolled();
+        }
+        self
+    }
+
     /// Whether it moves bytes from or to a place in a file: what a disk or the page cache answers.
     #[inline]
     pub(crate) fn is_positioned_transfer(&self) -> bool {

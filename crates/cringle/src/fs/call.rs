@@ -35,7 +35,7 @@ pub(super) unsafe fn ask(op: Op) -> io::Result<usize> {
 }
 
 /// The same for an op on two paths. The ring takes both into the kernel before it looks at the first:
-/// where the second is longer than any path, and the first is wrong too, the plain call's answer is
+/// where the second is empty or longer than any path, and the first is wrong too, the plain call's answer is
 /// the first one's, and so is this.
 ///
 /// # Safety
@@ -43,7 +43,7 @@ pub(super) unsafe fn ask(op: Op) -> io::Result<usize> {
 /// As [`ask`].
 pub(super) unsafe fn ask_both(op: Op, second: &CStr) -> io::Result<usize> {
     // SAFETY: by the contract.
-    unsafe { ask_with(op, second.count_bytes() < libc::PATH_MAX as usize) }
+    unsafe { ask_with(op, (1..libc::PATH_MAX as usize).contains(&second.count_bytes())) }
 }
 
 unsafe fn ask_with(op: Op, on_ring: bool) -> io::Result<usize> {

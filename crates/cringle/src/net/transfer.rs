@@ -217,7 +217,8 @@ pub(super) fn message(slices: *mut libc::iovec, count: usize) -> libc::msghdr {
     // SAFETY: all of it may be zero.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = slices;
-    message.msg_iovlen = count.min(MAX_SLICES);
+    // musl's counts are narrower than glibc's; the rest of their words is zero.
+    message.msg_iovlen = count.min(MAX_SLICES) as _;
     message
 }
 

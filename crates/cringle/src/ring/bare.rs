@@ -46,7 +46,8 @@ impl BareRing {
         survive_seccomp()?;
         let bell = sys::eventfd()?;
         let features = Features::all();
-        let options = UringOptions { entries, in_flight_limit: slots, sqpoll: None, features };
+        let options =
+            UringOptions { entries, in_flight_limit: slots, sqpoll: None, iopoll: false, features };
         Ok(BareRing {
             driver: Uring::new(&options, bell.as_raw_fd())?,
             slots: (0..slots as usize).map(Slot::new).collect(),

@@ -79,6 +79,7 @@ impl Builder {
             entries: DEFAULT_RING_ENTRIES,
             in_flight_limit: DEFAULT_IN_FLIGHT,
             sqpoll: None,
+            iopoll: false,
             features: Features::all(),
         };
         Builder {
@@ -156,6 +157,12 @@ impl Builder {
     /// the one before it. Without it an overflow still ends the process, by a bare `SIGSEGV`.
     pub fn overflow_handler(mut self, install: bool) -> Builder {
         self.overflow_handler = install;
+        self
+    }
+
+    /// Has direct reads and writes of batches polled for, where the device can.
+    pub(crate) fn iopoll(mut self, poll: bool) -> Builder {
+        self.ring.iopoll = poll;
         self
     }
 

@@ -21,13 +21,13 @@ pub(crate) struct ReentrantLock<T> {
 struct Owner {
     who: ThreadId,
     /// The OS thread that it is on, and stays on (**I3**).
-    thread: libc::pthread_t,
+    thread: usize,
     depth: usize,
 }
 
-fn this_thread() -> libc::pthread_t {
+fn this_thread() -> usize {
     // SAFETY: it takes nothing and cannot fail.
-    unsafe { libc::pthread_self() }
+    unsafe { libc::pthread_self() as usize }
 }
 
 // SAFETY: one fiber or thread at a time has access to the value, which may so come to another thread.

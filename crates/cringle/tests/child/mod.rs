@@ -56,8 +56,13 @@ pub(crate) fn said(output: &Output) -> String {
     format!("{}\n{out}\n{err}", output.status)
 }
 
+#[cfg(target_env = "musl")]
+type Resource = libc::c_int;
+#[cfg(not(target_env = "musl"))]
+type Resource = libc::__rlimit_resource_t;
+
 /// Lowers a limit of this process: in a child, where it cannot hurt others.
-pub(crate) fn limit(resource: u32, to: u64) -> io::Result<()> {
+pub(crate) fn limit(resource: Resource, to: u64) -> io::Result<()> {
     let limit = libc::rlimit { rlim_cur: to, rlim_max: to };
     // SAFETY: the call reads the structure it is given.
     match unsafe { libc::setrlimit(resource, &limit) } {

@@ -7,31 +7,59 @@ use super::fibers::on_workers;
 use crate::bench::job::{Job, Tally};
 use crate::bench::meter::Party;
 use crate::bench::plan::{Access, Lane};
-use cringle::block::{Batch, FixedBufs, FixedFile, Results};
+use cringle::block::{Batch, BlockIo, FixedBufs, FixedFile, Results};
 use cringle::fs::File;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 pub(super) fn run(job: &Job) -> io::Result<Vec<Tally>> {
-    on_workers(job, work)
+    if job.iopoll {
+        return polled(job);
+    }
+    on_workers(job, |job, worker, party| {
+        work(job, worker, party, &|batch: Batch<'_>| Ok(batch.submit()))
+    })
 }
 
-fn work(job: &Job, worker: usize, mut party: Party<'_>) -> io::Result<Vec<Tally>> {
+/// Through a [`BlockIo`] with a worker for each thread: it is what polls for completions.
+fn polled(job: &Job) -> io::Result<Vec<Tally>> {
+    let depth = job.queue_depth as u32;
+    let pin = job.pinning.on() && job.threads <= job.pinning.cpus().len();
+    let builder = BlockIo::builder().workers(job.threads).pin(pin);
+    let block_io = builder.batch_limit(depth).in_flight_limit(depth).iopoll(true).build()?;
+    let submit = |batch: Batch<'_>| block_io.submit(batch);
+    super::on_threads(job, |thread, party| work(job, thread, party, &submit))
+}
+
+/// Has a batch performed and returns when it is.
+type Submit<'a> = dyn Fn(Batch<'_>) -> io::Result<Results> + 'a;
+
+fn work(
+    job: &Job,
+    worker: usize,
+    mut party: Party<'_>,
+    submit: &Submit<'_>,
+) -> io::Result<Vec<Tally>> {
     let lane = job.plan.lane(worker, job.threads, 0, 1);
     let files: Vec<File> = job.open_files()?.into_iter().map(File::from).collect();
     let mut rounds = Rounds::new(job, lane);
     let result = if job.fixed {
         registered(&mut rounds, &files, &mut party)
     } else {
-        plain(&mut rounds, &files, &mut party)
+        plain(&mut rounds, &files, &mut party, submit)
     };
     drop(party);
     result.inspect_err(|_| job.stop.store(true, Relaxed))?;
     Ok(vec![rounds.tally])
 }
 
-fn plain(rounds: &mut Rounds<'_>, files: &[File], party: &mut Party<'_>) -> io::Result<()> {
+fn plain(
+    rounds: &mut Rounds<'_>,
+    files: &[File],
+    party: &mut Party<'_>,
+    submit: &Submit<'_>,
+) -> io::Result<()> {
     let job = rounds.job;
     let mut area = job.buffers(job.queue_depth)?;
     let mut spare = Batch::with_capacity(job.queue_depth);
@@ -47,7 +75,7 @@ fn plain(rounds: &mut Rounds<'_>, files: &[File], party: &mut Party<'_>) -> io::
                 batch.read(file, block, access.offset);
             }
         }
-        let results = batch.submit();
+        let results = submit(batch)?;
         rounds.commit(files)?;
         rounds.finish(&results, area.chunks(job.plan.block))?;
         spare = results.recycle();

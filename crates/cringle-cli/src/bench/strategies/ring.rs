@@ -22,6 +22,16 @@ const CONFIGURATIONS: [Configure; 4] = [
     |_| {},
 ];
 
+/// With completions that are polled for at the device.
+const IOPOLL: [Configure; 2] = [
+    |b| {
+        b.setup_iopoll().setup_single_issuer().setup_submit_all().setup_no_sqarray();
+    },
+    |b| {
+        b.setup_iopoll().setup_single_issuer().setup_submit_all();
+    },
+];
+
 const IDLE_MS: u32 = 100;
 
 /// The kernel runs completions on its thread: to defer them is refused.
@@ -42,6 +52,11 @@ pub(crate) fn build(entries: usize) -> io::Result<IoUring> {
 /// With room for so many completions that nobody has taken yet.
 pub(crate) fn build_with(entries: usize, completions: usize) -> io::Result<IoUring> {
     first_of(&CONFIGURATIONS, entries, completions)
+}
+
+/// For direct reads and writes alone, whose completions come when they are waited for.
+pub(crate) fn build_iopoll(entries: usize) -> io::Result<IoUring> {
+    first_of(&IOPOLL, entries, 2 * entries)
 }
 
 /// With a thread of the kernel that submits. It looks for [`IDLE_MS`] before it sleeps.

@@ -22,7 +22,8 @@ use std::time::Instant;
 
 pub(super) fn run(job: &Job) -> io::Result<Vec<Tally>> {
     super::on_threads(job, |thread, mut party| {
-        let mut ring = ring::build(entries(job))?;
+        let build = if job.iopoll { ring::build_iopoll } else { ring::build };
+        let mut ring = build(entries(job))?;
         let loops = Loop::prepare(job, thread)?;
         if job.fixed {
             loops.register(&ring)?;

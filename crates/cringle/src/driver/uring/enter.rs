@@ -23,6 +23,9 @@ impl Uring {
     /// whether something waits for [`enter`](Self::enter).
     #[inline]
     pub(crate) fn attention(&mut self) -> (bool, bool) {
+        if self.is_polling() {
+            return (true, true);
+        }
         // Where completions are deferred, they come into the queue only while the kernel is
         // entered, and the ring says when it should be.
         let reap = self.unreaped || !self.features.has(Feature::DeferTaskrun);
@@ -67,6 +70,9 @@ impl Uring {
     pub(crate) fn enter(&mut self, wait: Wait) {
         self.arm_wake();
         self.queue_cancels();
+        if self.is_polling() {
+            return self.enter_polling(wait);
+        }
         let Wait::Until(deadline) = wait else { return self.submit() };
         // Unless something is there already, or a disk's answer is to be looked at first.
         let at_once = self.unsubmitted_disk == 0 && self.ring.completion().is_empty();
@@ -198,7 +204,7 @@ fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
 /// `io_uring_enter` gave an answer that only a bug, or a ring that something else destroyed, can
 /// cause. Fibers cannot be unwound: the kernel may still write into their frames.
 #[cold]
-fn broken_ring(errno: i32) -> ! {
+pub(super) fn broken_ring(errno: i32) -> ! {
     let error = io::Error::from_raw_os_error(errno);
     crate::sys::report(format_args!(
         "io_uring_enter failed: {error}. The worker's ring is unusable (was its descriptor \

@@ -13,6 +13,7 @@
 //!   has no room for (`NODROP`), and hands it over when it is next entered, which the ring asks for;
 //! - a disk is not left idle while requests for it are being written down: see
 //!   `DISK_GROUP`;
+//! - a second ring for polled completions, where there is one, is looked at with the first;
 //! - it is closed only when nothing is in flight: closing a ring does not wait for disk reads
 //!   (**I1**, **I2**).
 
@@ -20,6 +21,7 @@ mod cancel;
 mod encode;
 mod enter;
 mod fixed;
+mod polled;
 mod probe;
 mod push;
 mod reap;
@@ -33,6 +35,7 @@ use cancel::Cancels;
 use enter::ENTER_REGISTERED_RING;
 use fixed::Fixed;
 use io_uring::{IoUring, opcode, types};
+use polled::Polled;
 use register::{register_ring_fd, unregister_ring_fd};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -108,6 +111,8 @@ pub(crate) struct Uring {
     turns_unseen: u32,
     cancels: Cancels,
     fixed: Fixed,
+    /// For direct reads and writes, if that was asked for.
+    polled: Option<Box<Polled>>,
     wake: WakeRead,
     /// Workers that a message of ours did not reach.
     undelivered: Vec<u32>,
@@ -143,6 +148,8 @@ impl Uring {
         if !ring.params().is_feature_no_iowait() {
             features = features.without(Feature::NoIowait);
         }
+        let polled = options.iopoll.then(|| Polled::make(options)).transpose();
+        let polled = polled.map_err(setup::explain)?.map(Box::new);
         let mut uring = Uring {
             ring,
             id: RingId::new(),
@@ -160,6 +167,7 @@ impl Uring {
             turns_unseen: 0,
             cancels: Cancels::default(),
             fixed: Fixed::default(),
+            polled,
             wake: WakeRead { fd: wake_fd, count: Box::new(0), armed: false, closing: false },
             undelivered: Vec::new(),
             #[cfg(test)]

@@ -33,6 +33,10 @@ impl Uring {
         if !waits_for_peer && self.in_flight >= self.limit {
             return Err(Full);
         }
+        if self.polled.is_some() && op.is_polled() {
+            // SAFETY: handed on to the caller.
+            return unsafe { self.push_polled(op, completion, waiter) };
+        }
         let user_data = std::ptr::from_ref(completion) as u64;
         // The frequent kinds have a path of their own, on which the kind is known.
         match *op {
@@ -72,6 +76,10 @@ impl Uring {
     ///
     /// As for [`push`](Self::push), for each.
     pub(crate) unsafe fn push_many(&mut self, slots: &[OpSlot], waiter: &Waiter) -> usize {
+        if self.polled.is_some() {
+            // SAFETY: handed on to the caller.
+            return unsafe { self.push_each(slots, waiter) };
+        }
         let mut pushed = 0;
         while pushed < slots.len() && self.room() > 0 {
             let space = self.space();

@@ -12,6 +12,9 @@ impl Uring {
     #[inline]
     pub(crate) fn reap(&mut self, mut sink: impl FnMut(Token)) {
         self.unreaped = false;
+        if self.is_polling() {
+            self.reap_polled(&mut sink);
+        }
         let mut queue = self.ring.completion();
         let mut next = queue.next();
         while let Some(cqe) = next {

@@ -105,6 +105,8 @@ pub(crate) struct UringOptions {
     pub(crate) in_flight_limit: u32,
     /// A kernel thread polls the submission queue, and sleeps when idle for so long.
     pub(crate) sqpoll: Option<Duration>,
+    /// Direct reads and writes have a ring of their own, whose completions are polled for.
+    pub(crate) iopoll: bool,
     /// What may be used where it is there.
     pub(crate) features: Features,
 }
@@ -292,7 +294,7 @@ fn without_missing_ops(probe: io_uring::Probe, features: Features) -> io::Result
 }
 
 /// Says what was refused, probably by whom, and what to do about it.
-fn explain(error: io::Error) -> io::Error {
+pub(super) fn explain(error: io::Error) -> io::Error {
     let disabled = || {
         std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled")
             .map(|text| text.trim().to_owned())

@@ -36,7 +36,8 @@ impl Rig {
     fn new(entries: u32, in_flight_limit: u32) -> Rig {
         let bell = sys::eventfd().unwrap();
         let features = Features::all();
-        let options = UringOptions { entries, in_flight_limit, sqpoll: None, features };
+        let options =
+            UringOptions { entries, in_flight_limit, sqpoll: None, iopoll: false, features };
         let uring = Uring::new(&options, bell.as_raw_fd()).unwrap();
         Rig { uring, frames: Vec::new(), settled: RefCell::default(), bell }
     }
@@ -431,7 +432,13 @@ fn closing_a_ring_with_an_op_in_flight_aborts() {
 fn the_completion_queue_has_room_for_all_that_may_be_in_flight() {
     for limit in [1, 2, 63, 64, 100, 4032, 65_535] {
         let features = Features::all();
-        let options = UringOptions { entries: 1, in_flight_limit: limit, sqpoll: None, features };
+        let options = UringOptions {
+            entries: 1,
+            in_flight_limit: limit,
+            sqpoll: None,
+            iopoll: false,
+            features,
+        };
         let entries = options.cq_entries();
         assert!(entries.is_power_of_two() && entries > limit, "{limit}: {entries}");
     }

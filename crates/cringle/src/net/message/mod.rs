@@ -82,7 +82,7 @@ fn with_outgoing<R>(
     let control = ancillary.bytes();
     if !control.is_empty() {
         message.msg_control = control.as_ptr().cast_mut().cast();
-        message.msg_controllen = control.len();
+        message.msg_controllen = control.len() as _;
     }
     perform(&raw const message)
 }
@@ -104,14 +104,14 @@ pub(super) fn receive<S: AsFd + AsRawFd + Send>(
     let (control, control_len) = ancillary.lend();
     if control_len > 0 {
         message.msg_control = control.cast();
-        message.msg_controllen = control_len;
+        message.msg_controllen = control_len as _;
     }
     let pointer = &raw mut message;
     let flags = flags.bits() | libc::MSG_CMSG_CLOEXEC;
     let len = perform(socket, Way::In, Op::RecvMsg { fd: socket.fd(), message: pointer, flags })?;
     // SAFETY: the kernel has filled in so many bytes of what it was lent; the descriptors among them are
     // new, and nobody has looked at them.
-    unsafe { ancillary.take(message.msg_controllen) };
+    unsafe { ancillary.take(message.msg_controllen as _) };
     if let Some(name_len) = name_len {
         // SAFETY: it points into the caller's `AddrBuf`, which nothing else uses here.
         unsafe { *name_len = message.msg_namelen };

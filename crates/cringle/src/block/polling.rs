@@ -1,0 +1,86 @@
+//! Whether completions can be polled for, and what to do where they cannot.
+
+use crate::driver::polled::{device_of, poll_queues};
+use crate::sys;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// What [`BlockIoBuilder::iopoll`](super::BlockIoBuilder::iopoll) does for a file. Its text says what
+/// would have to be done for more.
+///
+/// ```
+/// use cringle::block::Polling;
+///
+/// // Through the page cache nothing is polled for.
+/// let file = cringle::fs::File::open("/proc/self/exe")?;
+/// assert!(matches!(Polling::of(&file)?, Polling::Buffered));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Polling {
+    /// Completions of reads and writes are looked for at this device.
+    Polled(String),
+    /// The file was opened without `O_DIRECT`.
+    Buffered,
+    /// This device has no queues to be polled.
+    NoQueues(String),
+    /// The file is on no single block device (`tmpfs`, `btrfs`, a network).
+    NoDevice,
+}
+
+impl Polling {
+    /// Looks at how the file was opened and at the device below it.
+    ///
+    /// # Errors
+    ///
+    /// What `fstat` answers.
+    pub fn of(file: &impl AsFd) -> io::Result<Polling> {
+        let fd = file.as_fd().as_raw_fd();
+        if sys::status_flags(fd) & libc::O_DIRECT == 0 {
+            return Ok(Polling::Buffered);
+        }
+        Ok(match poll_queues(device_of(fd)?) {
+            None => Polling::NoDevice,
+            Some((name, true)) => Polling::Polled(name),
+            Some((name, false)) => Polling::NoQueues(name),
+        })
+    }
+}
+
+impl fmt::Display for Polling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Polling::Polled(name) => write!(f, "completions are polled for at {name}"),
+            Polling::Buffered => {
+                f.write_str("completions are not polled for: open the file with O_DIRECT")
+            }
+            Polling::NoQueues(name) => write!(
+                f,
+                "{name} interrupts for each completion, as it has no queues to be polled: {} \
+                 /sys/block/{name}/queue/io_poll then says 1",
+                remedy(name)
+            ),
+            Polling::NoDevice => {
+                f.write_str("completions are not polled for: the file is on no single block device")
+            }
+        }
+    }
+}
+
+fn remedy(name: &str) -> String {
+    let module = match name {
+        name if name.starts_with("nvme") => "nvme",
+        name if name.starts_with("vd") => "virtio_blk",
+        _ => {
+            return "its driver would have to offer them, as those of NVMe and virtio do."
+                .to_owned();
+        }
+    };
+    format!(
+        "start the kernel with {module}.poll_queues=N on its command line, one for each processor \
+         that polls; or put `options {module} poll_queues=N` into a file in /etc/modprobe.d, have the \
+         initramfs rebuilt (`update-initramfs -u`, `dracut -f`), and restart."
+    )
+}

@@ -1,0 +1,137 @@
+//! A child after `fork` without `exec`: it cannot touch its parent's rings, and the parent goes on.
+//!
+//! The children call nothing but what is safe after a `fork` in a program with threads, and `_exit`.
+
+mod child;
+mod disk;
+
+use cringle::block::BlockIo;
+use cringle::fiber;
+use cringle::fs::File;
+use disk::in_company;
+use std::os::unix::fs::FileExt;
+
+/// Forks, has the child do this, and returns how it ended.
+fn forked(in_child: impl FnOnce() -> i32) -> libc::c_int {
+    // SAFETY: the child calls what is safe after a fork, and ends without running any destructor.
+    unsafe {
+        match libc::fork() {
+            -1 => panic!("no child: {}", std::io::Error::last_os_error()),
+            0 => libc::_exit(in_child()),
+            child => {
+                let mut status = 0;
+                assert_eq!(libc::waitpid(child, &mut status, 0), child);
+                status
+            }
+        }
+    }
+}
+
+/// The process's mappings of rings, by plain calls and with no memory but the stack.
+fn mapped_rings() -> i32 {
+    const NAME: &[u8] = b"[io_uring]";
+    let mut count = 0;
+    let mut matched = 0;
+    let mut buf = [0u8; 4096];
+    // SAFETY: the path is a C string and the buffer as long as the call is told.
+    unsafe {
+        let maps = libc::open(c"/proc/self/maps".as_ptr(), libc::O_RDONLY);
+        assert!(maps >= 0);
+        loop {
+            let n = libc::read(maps, buf.as_mut_ptr().cast(), buf.len());
+            let Ok(n @ 1..) = usize::try_from(n) else { break };
+            for &byte in &buf[..n] {
+                matched =
+                    if byte == NAME[matched] { matched + 1 } else { usize::from(byte == b'[') };
+                if matched == NAME.len() {
+                    (count, matched) = (count + 1, 0);
+                }
+            }
+        }
+        libc::close(maps);
+    }
+    count
+}
+
+fn reads(file: &File) -> std::io::Result<[u8; 4]> {
+    let mut magic = [0; 4];
+    file.read_exact_at(&mut magic, 0)?;
+    Ok(magic)
+}
+
+#[test]
+fn the_rings_are_not_mapped_in_a_child() {
+    child::must_succeed("the_rings_are_not_mapped_in_a_child", || {
+        // A second ring for polled completions, too.
+        let io = BlockIo::builder().iopoll(true).build().unwrap();
+        cringle::Builder::new()
+            .workers(2)
+            .run(|| {
+                assert!(mapped_rings() >= 4, "the parent has {} mappings", mapped_rings());
+                let status = forked(mapped_rings);
+                assert!(libc::WIFEXITED(status));
+                assert_eq!(libc::WEXITSTATUS(status), 0, "mappings that the child has");
+            })
+            .unwrap();
+        io.close().unwrap();
+    });
+}
+
+/// It would have submitted for its parent, into buffers that are not the parent's.
+#[test]
+fn a_child_that_uses_the_ring_dies_and_the_parent_goes_on() {
+    child::must_succeed("a_child_that_uses_the_ring_dies_and_the_parent_goes_on", || {
+        let builder = cringle::Builder::new().workers(1).overflow_handler(false);
+        builder
+            .run(|| {
+                let file = File::open("/proc/self/exe").unwrap();
+                fiber::scope(|s| {
+                    // With others ready to run, a read goes to the ring.
+                    let other = s.spawn_local(|| (0..1000).for_each(|_| fiber::yield_now()));
+                    fiber::yield_now();
+                    let status = forked(|| {
+                        fiber::yield_now();
+                        i32::from(reads(&file).is_ok())
+                    });
+                    assert!(libc::WIFSIGNALED(status), "{status:#x}");
+                    assert_eq!(libc::WTERMSIG(status), libc::SIGSEGV);
+                    assert_eq!(&reads(&file).unwrap(), b"\x7fELF");
+                    other.join().unwrap();
+                });
+            })
+            .unwrap();
+    });
+}
+
+/// Its end closes its copies of the descriptors, and no op of the parent ends with them.
+#[test]
+fn what_is_in_flight_outlives_a_child() {
+    child::must_succeed("what_is_in_flight_outlives_a_child", || {
+        in_company(|| {
+            let (mut reader, mut writer) = cringle::io::pipe().unwrap();
+            fiber::scope(|s| {
+                let read = s.spawn_local(move || {
+                    let mut buf = [0; 4];
+                    std::io::Read::read_exact(&mut reader, &mut buf).map(|()| buf)
+                });
+                fiber::yield_now();
+                assert_eq!(forked(|| 0), 0);
+                std::io::Write::write_all(&mut writer, b"more").unwrap();
+                assert_eq!(&read.join().unwrap().unwrap(), b"more");
+            });
+        });
+    });
+}
+
+#[test]
+fn a_child_that_is_forked_outside_has_runs_of_its_own() {
+    child::must_succeed("a_child_that_is_forked_outside_has_runs_of_its_own", || {
+        assert_eq!(cringle::run(|| 1), 1);
+        let status = forked(|| {
+            let run = || reads(&File::open("/proc/self/exe")?);
+            i32::from(cringle::Builder::new().workers(2).run(run).unwrap().unwrap() != *b"\x7fELF")
+        });
+        assert_eq!(status, 0);
+        assert_eq!(cringle::run(|| 2), 2);
+    });
+}
