@@ -14,7 +14,6 @@ impl Driver {
     /// Marks those of the ops that a ring of its own can poll for; whether there are any.
     #[inline]
     pub(crate) fn choose_polled(&mut self, slots: &mut [OpSlot]) -> bool {
-        #[allow(unreachable_patterns, reason = "which drivers there are hangs on features")]
         match self {
             Driver::Uring(driver) => driver.choose_polled(slots),
             _ => false,
