@@ -73,7 +73,7 @@ pub(crate) fn of(calls: &[Call], facts: &Facts, kernel: &Kernel) -> Vec<Cause> {
     if by_a_module(&refused) {
         causes.push(security_module(facts));
     }
-    causes.extend(calls.iter().filter_map(other));
+    causes.extend(calls.iter().filter_map(|call| other(call, facts)));
     causes
 }
 
@@ -238,12 +238,17 @@ fn security_module(facts: &Facts) -> Cause {
 }
 
 /// What only the making of a ring meets, and what could not be asked.
-fn other(call: &Call) -> Option<Cause> {
+fn other(call: &Call, facts: &Facts) -> Option<Cause> {
     let name = call.name.text();
     match &call.fate {
         Fate::Allowed | Fate::Killed(_) => None,
         Fate::Unknown(why) => {
-            let what = format!("whether {name} is allowed could not be found out ({why})");
+            let supervisor = match facts.is_filtered() {
+                Some(true) => "; the seccomp filter that is there may ask a supervisor",
+                _ => "",
+            };
+            let what =
+                format!("whether {name} is allowed could not be found out ({why}{supervisor})");
             Some(Cause::new(Kind::Unknown, what, vec!["cringle doctor (once more)".into()]))
         }
         Fate::Denied(libc::EPERM | libc::EACCES | libc::ENOSYS) => None,

@@ -4,6 +4,7 @@ use super::child::ask;
 use super::facts::{CAP_IPC_LOCK, Facts};
 use super::kernel::read;
 use super::raw::{self, Params};
+use crate::machine::cache::page_bytes;
 use crate::machine::cpus;
 use crate::units::{count, size};
 use serde::Serialize;
@@ -135,10 +136,11 @@ fn mappings() -> Limit {
 const MADV_GUARD_INSTALL: libc::c_int = 102;
 
 fn guards_need_no_mapping() -> Option<bool> {
-    let pages = memmap2::MmapMut::map_anon(4096).ok()?;
+    let page = page_bytes() as usize;
+    let pages = memmap2::MmapMut::map_anon(page).ok()?;
     let address = pages.as_ptr().cast_mut().cast();
     // SAFETY: the range is this mapping, which nobody reads or writes before it is given back.
-    Some(unsafe { libc::madvise(address, 4096, MADV_GUARD_INSTALL) } == 0)
+    Some(unsafe { libc::madvise(address, page, MADV_GUARD_INSTALL) } == 0)
 }
 
 fn overcommit() -> Limit {

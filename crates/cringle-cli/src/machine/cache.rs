@@ -59,7 +59,7 @@ fn count_window(file: &File, offset: u64, length: u64) -> io::Result<(u64, u64)>
     Ok((states.len() as u64, present as u64))
 }
 
-fn page_bytes() -> u64 {
+pub(crate) fn page_bytes() -> u64 {
     // SAFETY: `sysconf` has no preconditions.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     u64::try_from(bytes).unwrap_or(4096)

@@ -5,6 +5,7 @@
 
 use super::Presence;
 use crate::doctor::raw::{self, Params};
+use crate::machine::cache::page_bytes;
 use io_uring::{IoUring, opcode, squeue, types};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -35,7 +36,6 @@ const BLIND: RawFd = -1;
 const NONE: RawFd = i32::MAX;
 /// An address that is none.
 const NOWHERE: u64 = 0;
-const PAGE: usize = 4096;
 
 /// Asks a fresh ring, or the one named. `argument` has all that any kernel reads or writes of it.
 fn asked<T>(ring: Option<RawFd>, opcode: u32, mut argument: T, count: u32) -> io::Result<()> {
@@ -89,7 +89,7 @@ struct BufferRing {
 fn buffers(flags: u16) -> Presence {
     let attempt = || {
         // The pages are the kernel's until the ring is closed, which is before they are given back.
-        let pages = memmap2::MmapMut::map_anon(PAGE)?;
+        let pages = memmap2::MmapMut::map_anon(page_bytes() as usize)?;
         let ring = plain(0)?;
         let address = pages.as_ptr() as u64;
         let request = BufferRing { address, entries: 1, group: 0, flags, reserved: [0; 3] };
@@ -209,10 +209,11 @@ pub(super) fn absolute_timer() -> Presence {
 /// One page for the entries, one for the queues.
 pub(super) fn no_mmap() -> Presence {
     let attempt = || {
-        let pages = memmap2::MmapMut::map_anon(2 * PAGE)?;
+        let page = page_bytes();
+        let pages = memmap2::MmapMut::map_anon(2 * page as usize)?;
         let mut params = Params::with_flags(raw::SETUP_NO_MMAP);
         params.cq_off.user_addr = pages.as_ptr() as u64;
-        params.sq_off.user_addr = pages.as_ptr() as u64 + PAGE as u64;
+        params.sq_off.user_addr = pages.as_ptr() as u64 + page;
         // Closed before the pages are given back.
         raw::setup(1, &mut params).map(drop)
     };
@@ -222,29 +223,30 @@ pub(super) fn no_mmap() -> Presence {
 /// What becomes of one op.
 fn op(entry: &squeue::Entry) -> io::Result<i32> {
     let mut ring = IoUring::new(1)?;
-    // SAFETY: the op names no descriptor that is open, or lends memory that outlives this call, which
-    // ends with the op's completion.
+    // SAFETY: what the op names or lends outlives this call, which ends with the op's completion.
     unsafe { ring.submission().push(entry).map_err(io::Error::other)? };
     ring.submit_and_wait(1)?;
     let result = ring.completion().next().map(|cqe| cqe.result());
     result.ok_or_else(|| io::Error::other("no completion"))
 }
 
-/// A descriptor that is none is `EBADF` to who knows the flag, and the flag `EINVAL` to who does not.
-fn flagged(entry: &squeue::Entry) -> Presence {
-    match op(entry) {
-        Ok(result) if result == -libc::EBADF => Presence::Present,
+/// Of a pipe who knows the flag says that it is no socket, and who does not, that the flag is `EINVAL`. (Of
+/// a descriptor that is none, kernels before 5.18 would say so first.)
+fn flagged(entry: impl FnOnce(types::Fd) -> squeue::Entry) -> Presence {
+    let Ok((pipe, _writer)) = io::pipe() else { return Presence::Unknown };
+    match op(&entry(types::Fd(pipe.as_raw_fd()))) {
+        Ok(result) if result == -libc::ENOTSOCK => Presence::Present,
         Ok(result) if result == -libc::EINVAL => Presence::Missing,
         _ => Presence::Unknown,
     }
 }
 
 pub(super) fn multishot_accept() -> Presence {
-    flagged(&opcode::AcceptMulti::new(types::Fd(NONE)).build())
+    flagged(|pipe| opcode::AcceptMulti::new(pipe).build())
 }
 
 pub(super) fn multishot_recv() -> Presence {
-    flagged(&opcode::RecvMulti::new(types::Fd(NONE), 0).build())
+    flagged(|pipe| opcode::RecvMulti::new(pipe, 0).build())
 }
 
 pub(super) fn socket_options() -> Presence {
