@@ -660,14 +660,14 @@ fn signals_do_not_disturb_a_fiber_that_reads() {
     let worker = unsafe {
         (*action.as_mut_ptr()).sa_sigaction = nothing as *const () as usize;
         assert_eq!(libc::sigaction(libc::SIGUSR1, action.as_ptr(), std::ptr::null_mut()), 0);
-        libc::pthread_self()
+        libc::pthread_self() as usize
     };
     let over = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|threads| {
         threads.spawn(|| {
             while !over.load(std::sync::atomic::Ordering::Relaxed) {
                 // SAFETY: the scope keeps the thread alive.
-                unsafe { libc::pthread_kill(worker, libc::SIGUSR1) };
+                unsafe { libc::pthread_kill(worker as libc::pthread_t, libc::SIGUSR1) };
                 std::thread::yield_now();
             }
         });

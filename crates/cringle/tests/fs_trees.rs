@@ -104,7 +104,8 @@ fn exchange(one: &Path, other: &Path) {
     let [one, other] = [one, other].map(|path| CString::new(path.as_os_str().as_bytes()).unwrap());
     // SAFETY: the paths are C strings. It fails where one is missing at the moment, as it may.
     unsafe {
-        libc::renameat2(
+        libc::syscall(
+            libc::SYS_renameat2,
             libc::AT_FDCWD,
             one.as_ptr(),
             libc::AT_FDCWD,

@@ -37,6 +37,8 @@ impl Uring {
         if self.is_idle() && self.unsubmitted == 0 {
             return (reap, false);
         }
+        // Linux 6.1 puts what a thread of its own has done into the queue at any time, and no flag says so.
+        let reap = reap || !self.ring.completion().is_empty();
         let queue = self.ring.submission();
         let flagged = queue.taskrun() || queue.cq_overflow();
         let asleep = self.sqpoll && self.unsubmitted > 0 && queue.need_wakeup();

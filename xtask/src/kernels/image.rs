@@ -1,0 +1,100 @@
+//! The machine's disk: an ext4 file system with the tests, what they need, and the init that runs them.
+
+use super::Args;
+use super::suite::Suite;
+use super::tools::{command, find, libraries, output};
+use crate::Result;
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+const INIT: &str = include_str!("init.sh");
+
+/// Of the disk; it is sparse.
+const DISK: &str = "6G";
+
+const FILES: [(&str, &str); 4] = [
+    ("etc/passwd", "root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n"),
+    ("etc/group", "root:x:0:\nnogroup:x:65534:\n"),
+    ("etc/hosts", "127.0.0.1 localhost\n::1 localhost\n"),
+    ("etc/nsswitch.conf", "hosts: files\n"),
+];
+
+/// Makes the image below `work` and returns its path.
+pub(super) fn make(work: &Path, suite: &Suite, args: &Args) -> Result<PathBuf> {
+    let root = work.join("root");
+    for name in ["bin", "etc", "dev", "proc", "sys", "tmp", "run", "root", "tests"] {
+        fs::create_dir_all(root.join(name))?;
+    }
+    for (name, text) in FILES {
+        fs::write(root.join(name), text)?;
+    }
+    fs::set_permissions(root.join("tmp"), fs::Permissions::from_mode(0o1777))?;
+    symlink("../proc/mounts", root.join("etc/mtab"))?;
+    programs(&root, suite)?;
+    sources(&root, suite)?;
+    init(&root, suite, args)?;
+    let image = work.join("disk.ext4");
+    output(command("mkfs.ext4").args(["-q", "-F", "-d"]).arg(&root).arg(&image).arg(DISK))?;
+    Ok(image)
+}
+
+fn programs(root: &Path, suite: &Suite) -> Result<()> {
+    let busybox = find("busybox").ok_or("busybox has gone")?;
+    if !libraries(&busybox)?.is_empty() {
+        return Err("this busybox is linked with libraries; apt-get install busybox-static".into());
+    }
+    fs::copy(busybox, root.join("bin/busybox"))?;
+    symlink("busybox", root.join("bin/sh"))?;
+    let mut shared = BTreeSet::new();
+    for program in &suite.programs {
+        let name = program.file_name().ok_or("a program without a name")?;
+        strip(program, &root.join("bin").join(name))?;
+        shared.extend(libraries(program)?);
+    }
+    for test in &suite.tests {
+        strip(&test.path, &root.join("tests").join(&test.name))?;
+        shared.extend(libraries(&test.path)?);
+    }
+    for library in shared {
+        let to = root.join(library.strip_prefix("/")?);
+        fs::create_dir_all(to.parent().ok_or("a library in the root")?)?;
+        fs::copy(library, to)?;
+    }
+    Ok(())
+}
+
+/// Copies a program without what only a debugger reads: a tenth of the bytes.
+fn strip(from: &Path, to: &Path) -> Result<()> {
+    output(command("strip").arg("--strip-debug").arg("-o").arg(to).arg(from)).map(drop)
+}
+
+/// The tests run where cargo runs them and write where they were told to when they were compiled.
+fn sources(root: &Path, suite: &Suite) -> Result<()> {
+    let inside = |path: &Path| path.strip_prefix("/").map(|path| root.join(path));
+    fs::create_dir_all(inside(&suite.target_directory)?.join("tmp"))?;
+    let package = inside(&suite.package)?;
+    fs::create_dir_all(package.parent().ok_or("a package in the root")?)?;
+    output(command("cp").arg("-r").arg(&suite.package).arg(package)).map(drop)
+}
+
+fn init(root: &Path, suite: &Suite, args: &Args) -> Result<()> {
+    let names: Vec<_> = suite.tests.iter().map(|test| test.name.as_str()).collect();
+    let words = args.command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+    let package = quoted(&suite.package.to_string_lossy());
+    let settings =
+        format!("TESTS={}\nBOUND={}\nPACKAGE={package}\n", quoted(&names.join(" ")), args.bound);
+    fs::write(root.join("settings"), settings)?;
+    if !words.is_empty() {
+        fs::write(root.join("command"), words + "\n")?;
+    }
+    fs::write(root.join("init"), INIT)?;
+    fs::set_permissions(root.join("init"), fs::Permissions::from_mode(0o755))?;
+    Ok(())
+}
+
+/// As one word of the shell.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}

@@ -1,0 +1,71 @@
+//! What must be on this machine, and how to get it.
+
+use crate::Result;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Programs and the Debian packages that have them.
+const NEEDED: [(&str, &str); 7] = [
+    ("qemu-system-x86_64", "qemu-system-x86"),
+    ("busybox", "busybox-static"),
+    ("mkfs.ext4", "e2fsprogs"),
+    ("apt-get", "apt"),
+    ("dpkg-deb", "dpkg"),
+    ("strip", "binutils"),
+    ("ldd", "libc-bin"),
+];
+
+/// # Errors
+///
+/// The sentence with which to install what is missing.
+pub(super) fn require() -> Result<()> {
+    if !cfg!(target_arch = "x86_64") {
+        return Err("the machines are x86-64, and so must be the tests that are built here".into());
+    }
+    let missing: Vec<_> = NEEDED.into_iter().filter(|(tool, _)| find(tool).is_none()).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let (tools, packages): (Vec<_>, Vec<_>) = missing.into_iter().unzip();
+    let (tools, packages) = (tools.join(", "), packages.join(" "));
+    Err(format!(
+        "{tools} cannot be found; on Debian and its relatives:\n  \
+         apt-get install --no-install-recommends {packages}"
+    )
+    .into())
+}
+
+/// Where a program is, also one that only root has in its path.
+pub(super) fn find(tool: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+    let places = std::env::split_paths(&path).chain(system);
+    places.map(|place| place.join(tool)).find(|file| file.is_file())
+}
+
+pub(super) fn command(tool: &str) -> Command {
+    Command::new(find(tool).unwrap_or_else(|| tool.into()))
+}
+
+/// Runs it to its end and returns what it printed.
+///
+/// # Errors
+///
+/// Its own words, if it did not succeed.
+pub(super) fn output(command: &mut Command) -> Result<String> {
+    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8(output.stdout)?);
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{command:?}: {}\n{said}", output.status).into())
+}
+
+/// The shared libraries that a program is linked with, the loader among them; none for a static one.
+pub(super) fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
+    let listed = command("ldd").arg(program).output()?;
+    let listed = String::from_utf8(listed.stdout)?;
+    let path =
+        |line: &str| line.split_whitespace().find(|word| word.starts_with('/')).map(Into::into);
+    Ok(listed.lines().filter_map(path).collect())
+}

@@ -1,0 +1,39 @@
+//! What is done to Cringle by hand, now and then: `cargo xtask --help`.
+
+mod kernels;
+mod ring;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about)]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Run the tests of the library on other kernels, in virtual machines.
+    Kernels(kernels::Args),
+    /// Say which features of the ring this kernel lacks, or why there is no ring.
+    Ring,
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().task {
+        Task::Kernels(args) => kernels::run(&args),
+        Task::Ring => ring::describe(),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
