@@ -127,7 +127,11 @@ fn all_are_cancelled(
     turns: usize,
     entry: impl Fn() -> squeue::Entry + Copy + 'static,
 ) {
-    let builder = Builder::new().workers(1).ring_entries(8).in_flight_limit(count as u32);
+    let builder = Builder::new()
+        .driver(DriverChoice::Uring)
+        .workers(1)
+        .ring_entries(8)
+        .in_flight_limit(count as u32);
     let handles = builder.run(|| {
         let wait = move || submit(&entry().flags(squeue::Flags::ASYNC)).unwrap_err();
         let handles: Vec<_> = (0..count).map(|_| fiber::spawn_local(wait)).collect();
