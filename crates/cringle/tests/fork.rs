@@ -8,6 +8,7 @@ mod disk;
 use cringle::block::BlockIo;
 use cringle::fiber;
 use cringle::fs::File;
+use cringle::runtime::DriverChoice;
 use disk::in_company;
 use std::os::unix::fs::FileExt;
 
@@ -65,6 +66,7 @@ fn the_rings_are_not_mapped_in_a_child() {
         // A second ring for polled completions, too.
         let io = BlockIo::builder().iopoll(true).build().unwrap();
         cringle::Builder::new()
+            .driver(DriverChoice::Uring)
             .workers(2)
             .run(|| {
                 assert!(mapped_rings() >= 4, "the parent has {} mappings", mapped_rings());
@@ -83,6 +85,7 @@ fn a_child_that_uses_the_ring_dies_and_the_parent_goes_on() {
     child::must_succeed("a_child_that_uses_the_ring_dies_and_the_parent_goes_on", || {
         let builder = cringle::Builder::new().workers(1).overflow_handler(false);
         builder
+            .driver(DriverChoice::Uring)
             .run(|| {
                 let file = File::open("/proc/self/exe").unwrap();
                 fiber::scope(|s| {
