@@ -292,8 +292,8 @@ fn a_stream_is_read_and_written_at_once() {
 }
 
 /// The kernel keeps 4096 connections for a listener (`somaxconn`): more are lost if they are not taken
-/// as fast as they come. It then answers with SYN cookies, and a late segment that bears one may open a
-/// connection that no client has (`SyncookiesRecv` is more than `SyncookiesSent` in `nstat`): who serves it
+/// as fast as they come. A connection was seen here that no client had: probably by a SYN cookie, with which
+/// the kernel answers then (`nstat` had more `SyncookiesRecv` than `SyncookiesSent`). Who serves such a one
 /// waits until the end.
 #[test]
 fn ten_thousand_connect_at_once() {
