@@ -103,14 +103,7 @@ pub(crate) fn file_kind(fd: RawFd) -> FileKind {
 
 /// The same for who knows the file's status flags.
 pub(crate) fn file_kind_with(fd: RawFd, flags: c_int) -> FileKind {
-    let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: `fstat` fills the structure it is given, and it is read only when the call succeeded.
-    let mode = unsafe {
-        match libc::fstat(fd, stat.as_mut_ptr()) {
-            0 => stat.assume_init().st_mode & libc::S_IFMT,
-            _ => 0,
-        }
-    };
+    let mode = mode(fd) & libc::S_IFMT;
     // SAFETY: no pointers; asking where the cursor is does not move it.
     let stream = unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) } < 0 && errno() == libc::ESPIPE;
     FileKind {
@@ -140,7 +133,8 @@ pub(crate) fn inode_number(fd: RawFd) -> Option<u64> {
     fstat(fd).map(|stat| stat.st_ino)
 }
 
-fn fstat(fd: RawFd) -> Option<libc::stat> {
+/// `fstat`; where it fails, `errno` says why.
+pub(crate) fn fstat(fd: RawFd) -> Option<libc::stat> {
     let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
     // SAFETY: `fstat` fills the structure it is given, and it is read only when the call succeeded.
     unsafe { (libc::fstat(fd, stat.as_mut_ptr()) == 0).then(|| stat.assume_init()) }
@@ -228,6 +222,14 @@ pub(crate) fn poll_now(fd: BorrowedFd<'_>, events: i16) -> io::Result<i16> {
     check(unsafe { libc::poll(&mut poll, 1, 0) }).map(|_| poll.revents)
 }
 
+/// A length of time as the kernel takes it; the longest there is for one that is longer.
+pub(crate) fn timespec(duration: std::time::Duration) -> libc::timespec {
+    libc::timespec {
+        tv_sec: duration.as_secs().min(i64::MAX as u64) as i64,
+        tv_nsec: i64::from(duration.subsec_nanos()),
+    }
+}
+
 /// Blocks the thread until a descriptor is ready, for so long at most (`None`: for as long as it takes).
 pub(crate) fn wait_for(
     fd: BorrowedFd<'_>,
@@ -235,10 +237,7 @@ pub(crate) fn wait_for(
     limit: Option<std::time::Duration>,
 ) -> io::Result<()> {
     let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 };
-    let spec = limit.map(|limit| libc::timespec {
-        tv_sec: limit.as_secs().min(i64::MAX as u64) as i64,
-        tv_nsec: i64::from(limit.subsec_nanos()),
-    });
+    let spec = limit.map(timespec);
     let spec = spec.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: the structures live through the call.
     match check(unsafe { libc::ppoll(&mut poll, 1, spec, std::ptr::null()) }) {

@@ -23,14 +23,7 @@ impl Driver {
 
 /// The number of the device that a file is on, or that it is.
 pub(crate) fn device_of(fd: RawFd) -> io::Result<u64> {
-    let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: `fstat` fills the structure it is given, and it is read only when the call succeeded.
-    let stat = unsafe {
-        if libc::fstat(fd, stat.as_mut_ptr()) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        stat.assume_init()
-    };
+    let stat = crate::sys::fstat(fd).ok_or_else(io::Error::last_os_error)?;
     let is_device = stat.st_mode & libc::S_IFMT == libc::S_IFBLK;
     Ok(if is_device { stat.st_rdev } else { stat.st_dev })
 }

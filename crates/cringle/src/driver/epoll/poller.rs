@@ -95,7 +95,7 @@ impl Poller {
     }
 
     fn wait_precisely(&mut self, timeout: Option<Duration>) -> i32 {
-        let spec = timeout.map(timespec);
+        let spec = timeout.map(sys::timespec);
         let spec = spec.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         let (events, most) = (self.events.as_mut_ptr(), EVENTS);
         // SAFETY: the kernel writes at most so many events and reads the time, if there is one.
@@ -113,7 +113,7 @@ impl Poller {
 
     /// `epoll_wait` counts in milliseconds: a timer would be late.
     fn sleep(&self, timeout: Option<Duration>) {
-        let spec = timeout.map(timespec);
+        let spec = timeout.map(sys::timespec);
         let spec = spec.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         let mut poll =
             libc::pollfd { fd: self.epoll.as_raw_fd(), events: libc::POLLIN, revents: 0 };
@@ -130,13 +130,6 @@ impl Poller {
             return None;
         }
         Some(Told { fd: key as RawFd, events })
-    }
-}
-
-fn timespec(duration: Duration) -> libc::timespec {
-    libc::timespec {
-        tv_sec: duration.as_secs().min(i64::MAX as u64) as i64,
-        tv_nsec: i64::from(duration.subsec_nanos()),
     }
 }
 

@@ -157,10 +157,7 @@ impl Uring {
         let (flags, pointer, size) = match timeout {
             None => (flags, std::ptr::null(), 0),
             Some(timeout) => {
-                spec = libc::timespec {
-                    tv_sec: timeout.as_secs().min(i64::MAX as u64) as i64,
-                    tv_nsec: i64::from(timeout.subsec_nanos()),
-                };
+                spec = sys::timespec(timeout);
                 arg = EnterArg {
                     sigmask: 0,
                     sigmask_size: 0,
