@@ -28,7 +28,7 @@ impl Epoll {
         (ended, ended || !self.queued.is_empty())
     }
 
-    fn is_look_due(&self) -> bool {
+    pub(super) fn is_look_due(&self) -> bool {
         (self.waits.count > 0 || !self.later.is_empty()) && self.looked.elapsed() >= LOOK_EVERY
     }
 
@@ -42,10 +42,13 @@ impl Epoll {
             self.begin(number);
         }
         self.take_results();
-        if self.is_look_due() {
-            self.look(Some(Duration::ZERO));
-        }
-        let Wait::Until(deadline) = wait else { return };
+        let Wait::Until(deadline) = wait else {
+            if self.is_look_due() {
+                self.look(Some(Duration::ZERO));
+            }
+            return;
+        };
+        // One look, which sleeps: one before it could silence the bell that was to end the sleep.
         if !self.ended.is_empty() || !self.results.fall_asleep() {
             return self.take_results();
         }

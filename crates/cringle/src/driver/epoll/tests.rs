@@ -153,6 +153,24 @@ fn the_bell_wakes_a_sleeper_once() {
     assert!(Instant::now() >= later, "it is silent again");
 }
 
+/// A message comes when the worker has said that it sleeps and has not yet done so.
+#[test]
+fn the_bell_wakes_a_sleeper_that_is_due_to_look() {
+    let mut rig = Rig::new(1);
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    rig.read(&reader);
+    rig.epoll.enter(Wait::No);
+    while !rig.epoll.is_look_due() {
+        std::hint::spin_loop();
+    }
+    sys::eventfd_signal(rig.bell.as_fd());
+    let for_ever = Instant::now() + Duration::from_secs(60);
+    rig.epoll.enter(Wait::Until(Some(for_ever)));
+    assert!(Instant::now() < for_ever, "it slept on");
+    writer.write_all(&[7]).unwrap();
+    rig.until_idle();
+}
+
 /// A thread of the pool, or a fiber that waits, would find its frame gone.
 #[test]
 fn a_driver_that_is_closed_under_an_op_aborts() {
