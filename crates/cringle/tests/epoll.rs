@@ -56,29 +56,6 @@ fn readers_of_one_pipe_are_served_in_the_order_they_came() {
 }
 
 #[test]
-fn who_comes_when_something_is_there_stands_behind_those_who_wait() {
-    on_epoll(1, || {
-        let (reader, mut writer) = io::pipe().unwrap();
-        let read_byte = || {
-            let mut byte = [0];
-            (&reader).read_exact(&mut byte).unwrap();
-            byte[0]
-        };
-        fiber::scope(|s| {
-            let first = s.spawn_local(read_byte);
-            let_others_wait();
-            // In one turn: a byte that the worker was not told of yet, and one more who wants it.
-            // SAFETY: one byte that is there.
-            assert_eq!(unsafe { libc::write(writer.as_raw_fd(), c"a".as_ptr().cast(), 1) }, 1);
-            let second = s.spawn_local(read_byte);
-            fiber::yield_now();
-            writer.write_all(b"b").unwrap();
-            assert_eq!([first.join().unwrap(), second.join().unwrap()], *b"ab");
-        });
-    });
-}
-
-#[test]
 fn readers_and_writers_of_one_socket_do_not_disturb_each_other() {
     const BYTES: usize = 1 << 20;
     on_epoll(1, || {

@@ -110,6 +110,20 @@ fn a_cancel_is_immediate_for_what_waits_and_asking_twice_is_asking_once() {
     assert_eq!(rig.frames[first].byte, 0);
 }
 
+#[test]
+fn who_comes_when_something_is_there_stands_behind_those_who_wait() {
+    let mut rig = Rig::new(8);
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let first = rig.read(&reader);
+    rig.epoll.enter(Wait::No);
+    writer.write_all(b"a").unwrap();
+    let second = rig.read(&reader);
+    rig.epoll.enter(Wait::No);
+    writer.write_all(b"b").unwrap();
+    rig.until_idle();
+    assert_eq!([first, second].map(|number| rig.frames[number].byte), *b"ab");
+}
+
 /// As on a ring, which takes the op before its cancel.
 #[test]
 fn what_was_given_up_before_it_was_tried_is_done_if_that_does_not_wait() {
