@@ -57,8 +57,15 @@ impl Driver {
     /// As for [`push`](Self::push), for each.
     #[inline(always)]
     pub(crate) unsafe fn push_many(&mut self, slots: &[OpSlot], waiter: &Waiter) -> usize {
-        // SAFETY: I1. Handed on to the caller.
-        on!(self, driver => unsafe { driver.push_many(slots, waiter) })
+        if let Driver::Uring(driver) = self {
+            // SAFETY: I1. Handed on to the caller.
+            return unsafe { driver.push_many(slots, waiter) };
+        }
+        let pushed = slots.iter().take_while(|slot| {
+            // SAFETY: I1. Handed on to the caller.
+            unsafe { self.push(&slot.op, &slot.completion, waiter) }.is_ok()
+        });
+        pushed.count()
     }
 
     /// What a turn has to do with the driver: reap, enter.

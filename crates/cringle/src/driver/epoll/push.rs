@@ -1,7 +1,7 @@
 //! Taking ops from fibers.
 
 use super::{Epoll, attempt};
-use crate::driver::{Completion, Full, Op, OpSlot, Waiter};
+use crate::driver::{Completion, Full, Op, Waiter};
 
 impl Epoll {
     /// Takes one op. It is tried by the next [`enter`](Self::enter).
@@ -27,18 +27,5 @@ impl Epoll {
         self.queued.push_back(flight);
         self.in_flight += u32::from(!waits_for_peer);
         Ok(())
-    }
-
-    /// Takes ops from the front as long as there is room; how many.
-    ///
-    /// # Safety
-    ///
-    /// As for [`push`](Self::push), for each.
-    pub(crate) unsafe fn push_many(&mut self, slots: &[OpSlot], waiter: &Waiter) -> usize {
-        let pushed = slots.iter().take_while(|slot| {
-            // SAFETY: I1. Handed on to the caller.
-            unsafe { self.push(&slot.op, &slot.completion, waiter) }.is_ok()
-        });
-        pushed.count()
     }
 }

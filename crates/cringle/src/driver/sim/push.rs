@@ -3,7 +3,7 @@
 use super::lent::Lent;
 use super::options::Fault;
 use super::{Flight, Sim, Stage, lock};
-use crate::driver::{Completion, Full, Op, OpSlot, Waiter};
+use crate::driver::{Completion, Full, Op, Waiter};
 
 impl Sim {
     /// Takes one op. It is submitted by the next [`enter`](Self::enter).
@@ -39,18 +39,5 @@ impl Sim {
         self.queued.push_back(number);
         self.in_flight += u32::from(!waits_for_peer);
         Ok(())
-    }
-
-    /// Takes ops from the front as long as there is room; how many.
-    ///
-    /// # Safety
-    ///
-    /// As for [`push`](Self::push), for each.
-    pub(crate) unsafe fn push_many(&mut self, slots: &[OpSlot], waiter: &Waiter) -> usize {
-        let pushed = slots.iter().take_while(|slot| {
-            // SAFETY: I1. Handed on to the caller.
-            unsafe { self.push(&slot.op, &slot.completion, waiter) }.is_ok()
-        });
-        pushed.count()
     }
 }
