@@ -124,6 +124,22 @@ fn who_comes_when_something_is_there_stands_behind_those_who_wait() {
     assert_eq!([first, second].map(|number| rig.frames[number].byte), *b"ab");
 }
 
+#[test]
+fn a_writer_to_a_full_pipe_hears_that_nobody_reads_any_more() {
+    let mut rig = Rig::new(8);
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let fd = writer.as_raw_fd();
+    // SAFETY: no pointers.
+    let capacity = unsafe { libc::fcntl(fd, libc::F_GETPIPE_SZ) };
+    writer.write_all(&vec![0; capacity as usize]).unwrap();
+    let target = Target::fd(fd);
+    let waits = rig.push(|buf| Op::Write { target, buf, len: 1, offset: AT_CURSOR }).unwrap();
+    rig.epoll.enter(Wait::No);
+    drop(reader);
+    rig.until_idle();
+    assert_eq!(rig.result(waits), -libc::EPIPE);
+}
+
 /// As on a ring, which takes the op before its cancel.
 #[test]
 fn what_was_given_up_before_it_was_tried_is_done_if_that_does_not_wait() {
