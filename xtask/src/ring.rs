@@ -13,6 +13,7 @@ pub(crate) fn describe() -> Result<bool> {
             let words = if missing.is_empty() { "none".to_owned() } else { missing.join(", ") };
             println!("ring features missing: {words}");
         }
+        Ok(Driver::Epoll(why)) => println!("epoll: {why}"),
         Ok(other) => println!("no ring; driver: {other:?}"),
         Err(error) => println!("no ring: {error}"),
     }

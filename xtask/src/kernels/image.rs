@@ -1,8 +1,9 @@
 //! The machine's disk: an ext4 file system with the tests, what they need, and the init that runs them.
 
-use super::Args;
+use super::steps::Step;
 use super::suite::Suite;
 use super::tools::{command, find, libraries, output};
+use super::{Args, partition};
 use crate::Result;
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,9 +11,10 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 const INIT: &str = include_str!("init.sh");
+const WITHOUT_RINGS: &str = include_str!("without-rings.sh");
 
-/// Of the disk; it is sparse.
-const DISK: &str = "6G";
+/// It is sparse.
+const DISK_MIB: u32 = 6 << 10;
 
 const FILES: [(&str, &str); 4] = [
     ("etc/passwd", "root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n"),
@@ -21,10 +23,17 @@ const FILES: [(&str, &str); 4] = [
     ("etc/nsswitch.conf", "hosts: files\n"),
 ];
 
-/// Makes the image below `work` and returns its path.
-pub(super) fn make(work: &Path, suite: &Suite, args: &Args) -> Result<PathBuf> {
+/// Both disks of the machine.
+pub(super) struct Disks {
+    pub(super) root: PathBuf,
+    /// Empty; its device has no queue to be polled.
+    pub(super) plain: PathBuf,
+}
+
+/// Makes the images below `work`.
+pub(super) fn make(work: &Path, suite: &Suite, args: &Args) -> Result<Disks> {
     let root = work.join("root");
-    for name in ["bin", "etc", "dev", "proc", "sys", "tmp", "run", "root", "tests"] {
+    for name in ["bin", "etc", "dev", "proc", "sys", "tmp", "run", "root", "tests", "plain"] {
         fs::create_dir_all(root.join(name))?;
     }
     for (name, text) in FILES {
@@ -35,9 +44,13 @@ pub(super) fn make(work: &Path, suite: &Suite, args: &Args) -> Result<PathBuf> {
     programs(&root, suite)?;
     sources(&root, suite)?;
     init(&root, suite, args)?;
-    let image = work.join("disk.ext4");
-    output(command("mkfs.ext4").args(["-q", "-F", "-d"]).arg(&root).arg(&image).arg(DISK))?;
-    Ok(image)
+    let disks = Disks { root: work.join("root.disk"), plain: work.join("plain.disk") };
+    partition::table(&disks.root, DISK_MIB)?;
+    let mut filled = command("mkfs.ext4");
+    filled.args(["-q", "-F", "-E", &format!("offset={}", partition::START), "-d"]);
+    output(filled.arg(&root).arg(&disks.root).arg(format!("{DISK_MIB}M")))?;
+    output(command("mkfs.ext4").args(["-q", "-F"]).arg(&disks.plain).arg("256M"))?;
+    Ok(disks)
 }
 
 fn programs(root: &Path, suite: &Suite) -> Result<()> {
@@ -51,9 +64,13 @@ fn programs(root: &Path, suite: &Suite) -> Result<()> {
     for program in &suite.programs {
         let name = program.file_name().ok_or("a program without a name")?;
         strip(program, &root.join("bin").join(name))?;
+        // Tests of the command call it by the path that cargo told them.
+        let called = root.join(program.strip_prefix("/")?);
+        fs::create_dir_all(called.parent().ok_or("a program in the root")?)?;
+        symlink(Path::new("/bin").join(name), called)?;
         shared.extend(libraries(program)?);
     }
-    for test in &suite.tests {
+    for test in &suite.binaries {
         strip(&test.path, &root.join("tests").join(&test.name))?;
         shared.extend(libraries(&test.path)?);
     }
@@ -80,18 +97,22 @@ fn sources(root: &Path, suite: &Suite) -> Result<()> {
 }
 
 fn init(root: &Path, suite: &Suite, args: &Args) -> Result<()> {
-    let names: Vec<_> = suite.tests.iter().map(|test| test.name.as_str()).collect();
-    let words = args.command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
     let package = quoted(&suite.package.to_string_lossy());
-    let settings =
-        format!("TESTS={}\nBOUND={}\nPACKAGE={package}\n", quoted(&names.join(" ")), args.bound);
-    fs::write(root.join("settings"), settings)?;
+    fs::write(root.join("settings"), format!("BOUND={}\nPACKAGE={package}\n", args.bound))?;
+    let line =
+        |step: &Step| format!("{}\t{}\t{}\n", step.name, step.needs.unwrap_or("/"), step.words);
+    fs::write(root.join("steps"), suite.steps.iter().map(line).collect::<String>())?;
+    let words = args.command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
     if !words.is_empty() {
         fs::write(root.join("command"), words + "\n")?;
     }
-    fs::write(root.join("init"), INIT)?;
-    fs::set_permissions(root.join("init"), fs::Permissions::from_mode(0o755))?;
-    Ok(())
+    script(&root.join("init"), INIT)?;
+    script(&root.join("bin/without-rings"), WITHOUT_RINGS)
+}
+
+fn script(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text)?;
+    Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o755))?)
 }
 
 /// As one word of the shell.

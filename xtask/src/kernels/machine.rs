@@ -1,10 +1,12 @@
 //! One virtual machine, from its start to its end.
 
+use super::image::Disks;
+use super::partition;
 use super::tools::command;
 use crate::Result;
 use std::fmt;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
@@ -39,9 +41,11 @@ impl Accel {
 /// Polled queues of its NVMe disk.
 const POLL_QUEUES: u32 = 2;
 
-pub(super) struct Machine {
+pub(super) struct Machine<'d> {
     pub(super) vmlinuz: PathBuf,
-    pub(super) disk: PathBuf,
+    pub(super) disks: &'d Disks,
+    /// Steps that have a result.
+    pub(super) done: Vec<String>,
     /// Where the kernel's own messages go.
     pub(super) console: PathBuf,
     pub(super) accel: Accel,
@@ -68,20 +72,29 @@ impl fmt::Display for Ended {
     }
 }
 
-impl Machine {
+impl Machine<'_> {
     fn command(&self) -> Command {
-        // A timer that comes late, as it may from a busy emulator, is no reason not to boot.
+        // A timer that comes late, as it may from a busy emulator, is no reason not to boot. What the
+        // kernel does not know, it puts into the environment of the init.
         let kernel = format!(
-            "root=/dev/nvme0n1 rw init=/init console=ttyS0 panic=-1 oops=panic loglevel=5 \
-             no_timer_check nvme.poll_queues={POLL_QUEUES}"
+            "root=PARTUUID={} rw init=/init console=ttyS0 panic=-1 oops=panic loglevel=5 \
+             no_timer_check nvme.poll_queues={POLL_QUEUES} DONE={}",
+            partition::UUID,
+            self.done.join(",")
         );
-        let disk = format!("file={},if=none,id=disk,format=raw,cache=unsafe", self.disk.display());
+        let drive = |id: &str, path: &Path| {
+            format!("file={},if=none,id={id},format=raw,cache=unsafe", path.display())
+        };
         let mut command = command("qemu-system-x86_64");
         command.args(self.accel.words()).args(["-smp", "2", "-m", &self.memory_mib.to_string()]);
         command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
         // What a machine writes is thrown away with it: each kernel finds the disk as it was made.
-        command.args(["-snapshot", "-drive", &disk]);
-        command.args(["-device", "nvme,drive=disk,serial=cringle"]);
+        command.arg("-snapshot");
+        command.args(["-drive", &drive("root", &self.disks.root)]);
+        command.args(["-device", "nvme,drive=root,serial=root"]);
+        command.args(["-drive", &drive("plain", &self.disks.plain)]);
+        // Its one queue is needed for interrupts.
+        command.args(["-device", "nvme,drive=plain,serial=plain,max_ioqpairs=1"]);
         command.args(["-serial", &format!("file:{}", self.console.display()), "-serial", "stdio"]);
         command.arg("-kernel").arg(&self.vmlinuz).args(["-append", &kernel]);
         command

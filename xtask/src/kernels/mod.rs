@@ -7,14 +7,16 @@
 mod image;
 mod machine;
 mod packages;
+mod partition;
 mod report;
+mod results;
+mod steps;
 mod suite;
 mod tools;
 
 use crate::Result;
 use machine::{Accel, Machine};
 use packages::Kernel;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -24,6 +26,7 @@ Examples:
   cargo xtask kernels                                the newest kernel of each series
   cargo xtask kernels --list
   cargo xtask kernels --kernel 6.1 --tests files,run
+  cargo xtask kernels --kernel 6.1 --resume          after a run that was broken off
   cargo xtask kernels --kernel 6.12 -- cringle bench disk --help
 
 docs/kernels.md says what must be installed and what was seen.")]
@@ -36,9 +39,14 @@ pub(crate) struct Args {
     #[arg(long)]
     list: bool,
 
-    /// Only these test binaries, without their directory and ending; `lib` is the unit tests.
+    /// Only these, in this order: test binaries of the library, without their directory and ending (`lib`
+    /// is the unit tests), or `doctor`, `iopoll`, `switch`, `switch_doctor`, `switch_epoll`.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     tests: Vec<String>,
+
+    /// Run only what has no result from an earlier run, and sum up both.
+    #[arg(long)]
+    resume: bool,
 
     /// Seconds that one test binary may take in the machine.
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
@@ -80,15 +88,15 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     }
     let chosen = packages::choose(&known, &args.kernels)?;
     let with_tests = args.command.is_empty() || !args.tests.is_empty();
-    let suite = suite::build(args.target.as_deref(), with_tests.then_some(&args.tests))?;
+    let suite = suite::build(args.target.as_deref(), with_tests.then_some(&args.tests[..]))?;
     let place = Place::new(suite.target_directory.join("kernels"), args.keep)?;
-    let disk = image::make(&place.work(), &suite, args)?;
+    let disks = image::make(&place.work(), &suite, args)?;
     let queue = Mutex::new(chosen.iter());
     let next = || queue.lock().expect("no code panics under this lock").next();
     let work = || -> Result<bool> {
         let mut all_passed = true;
         while let Some(kernel) = next() {
-            all_passed &= test(kernel, &disk, &place, &suite, args)?;
+            all_passed &= test(kernel, &disks, &place, &suite, args)?;
         }
         Ok(all_passed)
     };
@@ -101,15 +109,20 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
 
 fn test(
     kernel: &Kernel,
-    disk: &Path,
+    disks: &image::Disks,
     place: &Place,
     suite: &suite::Suite,
     args: &Args,
 ) -> Result<bool> {
+    let mut report = report::Report::new(&suite.steps);
+    let mut results = results::Results::new(place.results(kernel, args), &suite.build)?;
+    let is_command = !args.command.is_empty();
+    let done = if is_command { Vec::new() } else { recall(&results, suite, args, &mut report)? };
     let unpacked = packages::unpack(kernel, &place.packages())?;
     let machine = Machine {
         vmlinuz: unpacked,
-        disk: disk.to_owned(),
+        disks,
+        done,
         console: place.work().join(format!("{}.console", kernel.version)),
         accel: args.accel.unwrap_or_else(Accel::best),
         memory_mib: args.memory,
@@ -118,15 +131,23 @@ fn test(
     if args.keep {
         println!("{}", machine.command_words());
     }
-    let mut report = report::Report::new(suite);
-    let mut log = std::fs::File::create(place.work().join(format!("{}.log", kernel.version)))?;
-    let ended = machine.run(|line| {
-        writeln!(log, "{line}")?;
-        report.hear(line);
-        Ok(())
-    })?;
+    let all_done = !is_command && machine.done.len() == suite.steps.len();
+    let ended = if all_done {
+        results
+            .of("kernel")
+            .iter()
+            .flat_map(|said| said.lines())
+            .for_each(|line| report.hear(line));
+        machine::Ended::Well
+    } else {
+        report.hear(&format!("@@ build {}", suite.build));
+        machine.run(|line| {
+            report.hear(line);
+            if is_command { Ok(()) } else { results.hear(line) }
+        })?
+    };
     let kernel = &kernel.version;
-    if !args.command.is_empty() {
+    if is_command {
         println!("{kernel}{ended}");
         return Ok(report.command_succeeded());
     }
@@ -135,7 +156,27 @@ fn test(
     Ok(report.all_passed())
 }
 
-/// Where things are: packages are kept from run to run; what a process makes beside them is kept until
+/// Has the report hear what earlier runs heard; which steps these were. The others' results are removed.
+fn recall(
+    results: &results::Results,
+    suite: &suite::Suite,
+    args: &Args,
+    report: &mut report::Report,
+) -> Result<Vec<String>> {
+    let mut done = Vec::new();
+    for step in suite.steps.iter().map(|step| &step.name) {
+        match results.of(step) {
+            Some(lines) if args.resume => {
+                lines.lines().for_each(|line| report.hear(line));
+                done.push(step.clone());
+            }
+            _ => results.forget(step)?,
+        }
+    }
+    Ok(done)
+}
+
+/// Where things are: packages and results are kept from run to run; what a process makes beside them is kept until
 /// the next one begins, and only if that was asked for.
 struct Place {
     root: PathBuf,
@@ -153,6 +194,12 @@ impl Place {
 
     fn packages(&self) -> PathBuf {
         self.root.join("packages")
+    }
+
+    fn results(&self, kernel: &Kernel, args: &Args) -> PathBuf {
+        let target = args.target.iter().map(|triple| format!("-{triple}"));
+        let name = std::iter::once(kernel.version.clone()).chain(target).collect::<String>();
+        self.root.join("results").join(name)
     }
 
     fn work(&self) -> PathBuf {

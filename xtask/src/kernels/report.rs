@@ -1,7 +1,7 @@
 //! What the machine's init says, summed up.
 
-use super::suite::Suite;
-use std::collections::BTreeMap;
+use super::steps::Step;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,21 +22,23 @@ pub(super) struct Report {
     notes: Vec<String>,
     /// Binaries that did not end by themselves.
     ended: Vec<String>,
+    /// What the steps were built of.
+    builds: BTreeSet<String>,
     command_status: Option<String>,
     loud: bool,
 }
 
 impl Report {
-    pub(super) fn new(suite: &Suite) -> Report {
-        let all = suite
-            .tests
+    pub(super) fn new(steps: &[Step]) -> Report {
+        let all = steps
             .iter()
-            .flat_map(|binary| binary.tests.iter().map(|test| (binary.name.clone(), test.clone())));
+            .flat_map(|step| step.tests.iter().map(|test| (step.name.clone(), test.clone())));
         Report {
             outcomes: all.map(|name| (name, Outcome::Unheard)).collect(),
             said: BTreeMap::new(),
             notes: Vec::new(),
             ended: Vec::new(),
+            builds: BTreeSet::new(),
             command_status: None,
             loud: std::io::IsTerminal::is_terminal(&std::io::stderr()),
         }
@@ -66,7 +68,9 @@ impl Report {
             Some(("polled", words)) => self.notes.push(format!("polled queues: {words}")),
             Some(("denied", words)) => self.notes.push(format!("io_uring_disabled={words}")),
             Some(("status", status)) => self.command_status = Some(status.to_owned()),
+            Some(("build", build)) => drop(self.builds.insert(build.to_owned())),
             Some(("end", words)) => self.hear_end(words),
+            Some(("skip", words)) => self.hear_skip(words),
             _ => {}
         }
     }
@@ -86,6 +90,12 @@ impl Report {
             "137" => self.ended.push(format!("{name} at the bound of {seconds} s")),
             other => self.ended.push(format!("{name} with status {other}")),
         }
+    }
+
+    fn hear_skip(&mut self, words: &str) {
+        let Some((name, needs)) = words.split_once(' ') else { return };
+        self.outcomes.retain(|(step, _), _| step != name);
+        self.notes.push(format!("{name} left out, as there is no {needs}"));
     }
 
     fn of(&self, outcome: Outcome) -> Vec<String> {
@@ -142,6 +152,10 @@ impl fmt::Display for Report {
         if count(Outcome::Unheard) > 0 {
             write!(f, ", {} without an outcome", count(Outcome::Unheard))?;
             names(f, self.of(Outcome::Unheard))?;
+        }
+        if !self.builds.is_empty() {
+            let builds: Vec<_> = self.builds.iter().map(String::as_str).collect();
+            write!(f, "; built of {}", builds.join(", "))?;
         }
         for words in
             self.ended.iter().map(|name| format!("ended: {name}")).chain(self.notes.clone())

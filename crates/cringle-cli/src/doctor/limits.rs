@@ -233,7 +233,13 @@ fn setting(path: impl AsRef<Path>) -> Option<u64> {
     read(path)?.parse().ok()
 }
 
-fn limit(which: libc::__rlimit_resource_t) -> io::Result<(u64, u64)> {
+// The two C libraries name its type differently.
+#[cfg(target_env = "musl")]
+type Resource = libc::c_int;
+#[cfg(not(target_env = "musl"))]
+type Resource = libc::__rlimit_resource_t;
+
+fn limit(which: Resource) -> io::Result<(u64, u64)> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the call writes this one structure.
     match unsafe { libc::getrlimit(which, &mut limit) } {

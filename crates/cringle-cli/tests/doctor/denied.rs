@@ -3,6 +3,8 @@
 use crate::common::*;
 use crate::support::*;
 use seccompiler::SeccompAction;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 
 const EPERM: SeccompAction = SeccompAction::Errno(libc::EPERM as u32);
 const ENOSYS: SeccompAction = SeccompAction::Errno(libc::ENOSYS as u32);
@@ -140,4 +142,64 @@ fn without_proc_a_ring_is_still_usable() {
     });
     let Some(said) = changed else { return };
     assert_eq!((said.status, said.cause_kinds()), (0, vec![]));
+}
+
+const SWITCH: &str = "/proc/sys/kernel/io_uring_disabled";
+
+/// Puts the machine's switch back.
+struct Switch(String);
+
+impl Switch {
+    fn set(to: &str) -> Switch {
+        let before = std::fs::read_to_string(SWITCH).unwrap();
+        std::fs::write(SWITCH, to).expect("this test is for root");
+        Switch(before)
+    }
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        std::fs::write(SWITCH, &self.0).unwrap();
+    }
+}
+
+/// As root, and as somebody without its privileges.
+fn with_the_switch_at(to: &str) -> [Said; 2] {
+    let place = place("doctor-switch");
+    std::fs::set_permissions(&place, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let _switched = Switch::set(to);
+    let privileged = surely_said(|| doctor(&place));
+    let unprivileged = surely_said(|| {
+        let mut command = doctor(&place);
+        command.uid(65_534).gid(65_534);
+        command
+    });
+    [privileged, unprivileged]
+}
+
+fn assert_switched_off(said: &Said, kind: &str, value: &str) {
+    assert_eq!((said.status, said.cause_kinds()), (3, vec![kind]), "{}", said.text);
+    assert_eq!(said.calls(), ["denied", "allowed", "allowed"]);
+    assert_eq!(said.json["io_uring"]["runtime"], "fallback");
+    assert_eq!(said.json["verdict"]["driver"], "fallback");
+    for words in [value, "what to do: sysctl kernel.io_uring_disabled=0"] {
+        assert!(said.verdict().contains(words), "{}", said.verdict());
+        assert!(said.joined().contains(words), "{}", said.text);
+    }
+}
+
+#[test]
+#[ignore = "switches io_uring off for the whole machine: as root, where nobody else needs it"]
+fn the_kernels_switch_is_the_cause() {
+    let [privileged, unprivileged] = with_the_switch_at("1");
+    assert_eq!((privileged.status, privileged.cause_kinds()), (0, vec![]), "{}", privileged.text);
+    assert_switched_off(
+        &unprivileged,
+        "sysctl-unprivileged",
+        "kernel.io_uring_disabled is 1, and this process has no CAP_SYS_ADMIN",
+    );
+    for said in with_the_switch_at("2") {
+        let value = "kernel.io_uring_disabled is 2: nobody may make a ring";
+        assert_switched_off(&said, "sysctl-disabled", value);
+    }
 }

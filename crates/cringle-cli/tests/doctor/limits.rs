@@ -16,7 +16,10 @@ fn few_descriptors_are_told() {
     assert_eq!((&limit["value"], &limit["enough"]), (&"64 (hard 64)".into(), &false.into()));
     assert!(limit["remedy"].as_str().unwrap().contains("LimitNOFILE="));
     assert!(said.joined().contains("open files 64 (hard 64), TOO LOW"), "{}", said.text);
-    assert!(said.verdict().contains("it lacks more open files than 64"), "{}", said.verdict());
+    // An older kernel lacks features, too, which come before.
+    let verdict = said.verdict();
+    let lack = verdict.split_once("it lacks ").map_or("", |(_, lack)| lack);
+    assert!(lack.contains("more open files than 64"), "{verdict}");
 }
 
 #[test]
@@ -24,6 +27,7 @@ fn no_descriptor_at_all_for_a_ring_is_told() {
     let place = place("doctor-no-descriptor");
     let said = surely_said(|| {
         let mut command = doctor(&place);
+        without_inherited_files(&mut command);
         // Standard streams and a pipe; a ring would be the sixth.
         limited(&mut command, libc::RLIMIT_NOFILE, 5);
         command

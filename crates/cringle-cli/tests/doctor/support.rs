@@ -134,7 +134,24 @@ pub(crate) fn filtered(command: &mut Command, program: BpfProgram) {
     });
 }
 
-pub(crate) fn limited(command: &mut Command, which: libc::__rlimit_resource_t, limit: u64) {
+/// Whoever started the tests may have left descriptors open that all below have, too.
+pub(crate) fn without_inherited_files(command: &mut Command) {
+    change(command, || {
+        // SAFETY: no pointers; the flag closes them at `exec`, so that none is closed that is in use.
+        let marked = unsafe {
+            libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC)
+        };
+        check(marked as libc::c_int)
+    });
+}
+
+// The two C libraries name its type differently.
+#[cfg(target_env = "musl")]
+type Resource = libc::c_int;
+#[cfg(not(target_env = "musl"))]
+type Resource = libc::__rlimit_resource_t;
+
+pub(crate) fn limited(command: &mut Command, which: Resource, limit: u64) {
     let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
     // SAFETY: the structure is only read.
     change(command, move || check(unsafe { libc::setrlimit(which, &limit) }));

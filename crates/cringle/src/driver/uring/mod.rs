@@ -25,6 +25,7 @@ mod polled;
 mod probe;
 mod push;
 mod reap;
+mod refused;
 mod register;
 mod setup;
 #[cfg(test)]
@@ -149,7 +150,7 @@ impl Uring {
             features = features.without(Feature::NoIowait);
         }
         let polled = options.iopoll.then(|| Polled::make(options)).transpose();
-        let polled = polled.map_err(setup::explain)?.map(Box::new);
+        let polled = polled.map_err(refused::explain)?.map(Box::new);
         let mut uring = Uring {
             ring,
             id: RingId::new(),

@@ -13,10 +13,14 @@ const FILTERED: i32 = 2;
 /// `IORING_REGISTER_PROBE`.
 const REGISTER_PROBE: i32 = 8;
 
+pub(super) fn is_filtered() -> bool {
+    // SAFETY: no pointers.
+    unsafe { libc::prctl(libc::PR_GET_SECCOMP) == FILTERED }
+}
+
 /// Fails where a ring is denied by this thread's filter: says how.
 pub(crate) fn survive_seccomp() -> io::Result<()> {
-    // SAFETY: no pointers.
-    if unsafe { libc::prctl(libc::PR_GET_SECCOMP) } != FILTERED {
+    if !is_filtered() {
         return Ok(());
     }
     let status = try_in_child()?;

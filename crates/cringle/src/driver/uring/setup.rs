@@ -136,7 +136,7 @@ pub(super) fn make(options: &UringOptions) -> io::Result<(IoUring, Features)> {
         }
         other => other,
     }
-    .map_err(explain)?;
+    .map_err(super::refused::explain)?;
     require(&ring)?;
     Ok((ring.0, without_missing_ops(ring.1, features)?))
 }
@@ -291,37 +291,4 @@ fn without_missing_ops(probe: io_uring::Probe, features: Features) -> io::Result
         }
     }
     Ok(features)
-}
-
-/// Says what was refused, probably by whom, and what to do about it.
-pub(super) fn explain(error: io::Error) -> io::Error {
-    let disabled = || {
-        std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled")
-            .map(|text| text.trim().to_owned())
-            .unwrap_or_else(|_| "unknown".to_owned())
-    };
-    let remedy = match error.raw_os_error() {
-        Some(libc::ENOSYS) => {
-            "the kernel has no io_uring, or a seccomp filter hides it: use Linux 6.1 or newer, and \
-             allow io_uring_setup, io_uring_enter and io_uring_register"
-                .to_owned()
-        }
-        Some(libc::EPERM | libc::EACCES) => format!(
-            "io_uring is denied: by a seccomp filter (Docker's default profile: run with one that \
-             allows the three io_uring calls) or by `sysctl kernel.io_uring_disabled` (here: {}; 0 \
-             allows it)",
-            disabled()
-        ),
-        Some(libc::ENOMEM) => "not enough memory may be locked for a ring: raise RLIMIT_MEMLOCK \
-             (`ulimit -l`), or ask for fewer workers or a smaller Builder::in_flight_limit"
-            .to_owned(),
-        Some(libc::EMFILE | libc::ENFILE) => {
-            "no file descriptor is left for a ring: raise RLIMIT_NOFILE (`ulimit -n`)".to_owned()
-        }
-        Some(libc::EINVAL) => "the kernel refuses these ring sizes: Builder::ring_entries is at \
-             most 32768 and Builder::in_flight_limit at most 65535"
-            .to_owned(),
-        _ => return error,
-    };
-    io::Error::new(error.kind(), format!("cannot make an io_uring: {error}; {remedy}"))
 }

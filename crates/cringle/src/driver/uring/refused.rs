@@ -1,0 +1,95 @@
+//! Why a ring was refused, and what to do about it.
+
+use std::io;
+use std::path::Path;
+
+/// Says what was refused, probably by whom, and what to do about it.
+pub(super) fn explain(error: io::Error) -> io::Error {
+    let remedy = match error.raw_os_error() {
+        Some(libc::ENOSYS) => {
+            "the kernel has no io_uring, or a seccomp filter hides it: use Linux 6.1 or newer, and \
+             allow io_uring_setup, io_uring_enter and io_uring_register"
+                .to_owned()
+        }
+        Some(libc::EPERM | libc::EACCES) => {
+            let by = who_denies(super::probe::is_filtered(), &Switch::look());
+            format!("io_uring is denied: by {by}")
+        }
+        Some(libc::ENOMEM) => "not enough memory may be locked for a ring: raise RLIMIT_MEMLOCK \
+             (`ulimit -l`), or ask for fewer workers or a smaller Builder::in_flight_limit"
+            .to_owned(),
+        Some(libc::EMFILE | libc::ENFILE) => {
+            "no file descriptor is left for a ring: raise RLIMIT_NOFILE (`ulimit -n`)".to_owned()
+        }
+        Some(libc::EINVAL) => "the kernel refuses these ring sizes: Builder::ring_entries is at \
+             most 32768 and Builder::in_flight_limit at most 65535"
+            .to_owned(),
+        _ => return error,
+    };
+    io::Error::new(error.kind(), format!("cannot make an io_uring: {error}; {remedy}"))
+}
+
+/// `kernel.io_uring_disabled`.
+#[derive(Debug, PartialEq)]
+enum Switch {
+    /// This kernel has none (before Linux 6.6), or it is 0.
+    Allows,
+    /// At 1 only to those without privileges.
+    Denies(String),
+    Unknown,
+}
+
+impl Switch {
+    fn look() -> Switch {
+        let settings = Path::new("/proc/sys/kernel");
+        match std::fs::read_to_string(settings.join("io_uring_disabled")) {
+            Ok(text) if text.trim() == "0" => Switch::Allows,
+            Ok(text) => Switch::Denies(text.trim().to_owned()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && settings.exists() => {
+                Switch::Allows
+            }
+            Err(_) => Switch::Unknown,
+        }
+    }
+}
+
+fn who_denies(is_filtered: bool, switch: &Switch) -> String {
+    let filter = "a seccomp filter (Docker's default profile: run with one that allows the three \
+                  io_uring calls)";
+    let sysctl = match switch {
+        Switch::Allows => None,
+        Switch::Denies(value) => Some(value.as_str()),
+        Switch::Unknown => Some("unknown"),
+    };
+    let sysctl =
+        sysctl.map(|here| format!("`sysctl kernel.io_uring_disabled` (here: {here}; 0 allows it)"));
+    match (is_filtered, sysctl) {
+        (true, Some(sysctl)) => format!("{filter} or by {sysctl}"),
+        (true, None) => filter.to_owned(),
+        (false, Some(sysctl)) => sysctl,
+        (false, None) => "a security module, as there is neither a seccomp filter nor \
+                          `sysctl kernel.io_uring_disabled`"
+            .to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_cannot_have_denied_it_is_not_named() {
+        let off = Switch::Denies("2".into());
+        let names = |is_filtered, switch| {
+            let text = who_denies(is_filtered, switch);
+            ["Docker", "(here: 2; 0 allows it)", "here: unknown", "security module"]
+                .map(|words| text.contains(words))
+        };
+        assert_eq!(names(true, &Switch::Allows), [true, false, false, false]);
+        assert_eq!(names(true, &off), [true, true, false, false]);
+        assert_eq!(names(true, &Switch::Unknown), [true, false, true, false]);
+        assert_eq!(names(false, &off), [false, true, false, false]);
+        assert_eq!(names(false, &Switch::Unknown), [false, false, true, false]);
+        assert_eq!(names(false, &Switch::Allows), [false, false, false, true]);
+    }
+}
