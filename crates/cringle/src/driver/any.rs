@@ -6,9 +6,10 @@
 #[cfg(feature = "sim")]
 use super::sim::{Sim, Verdict};
 use super::uring::{Features, RingId};
-use super::{Completion, Epoll, Full, Op, OpSlot, Token, Uring, Wait, Waiter};
+use super::{Completion, Counts, Epoll, Full, Op, OpSlot, Token, Uring, Wait, Waiter};
 use std::io;
 use std::os::fd::RawFd;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// See the module.
@@ -89,6 +90,11 @@ impl Driver {
     #[inline(always)]
     pub(crate) fn room(&self) -> u32 {
         on!(self, driver => driver.room())
+    }
+
+    /// What it counts.
+    pub(crate) fn counts(&self) -> &Arc<Counts> {
+        on!(self, driver => driver.counts())
     }
 
     /// Whether nothing is in the kernel or on the way there.

@@ -165,6 +165,7 @@ impl WaitedOps {
 pub(super) struct Row {
     first: Cell<Option<FiberRef>>,
     last: Cell<Option<FiberRef>>,
+    len: Cell<u32>,
 }
 
 impl Row {
@@ -174,8 +175,14 @@ impl Row {
     }
 
     #[inline]
+    pub(super) fn len(&self) -> u32 {
+        self.len.get()
+    }
+
+    #[inline]
     pub(super) fn push(&self, fiber: FiberRef) {
         debug_assert!(fiber.next.get().is_none());
+        self.len.set(self.len.get() + 1);
         match self.last.replace(Some(fiber)) {
             Some(last) => last.next.set(Some(fiber)),
             None => self.first.set(Some(fiber)),
@@ -185,6 +192,7 @@ impl Row {
     /// Takes the whole row, which is then empty: its first fiber, with the others behind it.
     #[inline]
     pub(super) fn take_all(&self) -> Option<FiberRef> {
+        self.len.set(0);
         self.last.set(None);
         self.first.take()
     }

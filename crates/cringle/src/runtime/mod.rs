@@ -18,7 +18,9 @@ pub(crate) mod region;
 pub(crate) mod run;
 pub(crate) mod shared;
 mod stack;
+mod stats;
 pub(crate) mod sync;
+mod tally;
 pub(crate) mod timers;
 pub(crate) mod unwinding;
 pub(crate) mod waker;
@@ -26,6 +28,7 @@ pub(crate) mod worker;
 
 pub use crate::driver::uring::{Feature, Features};
 pub use choice::{DriverChoice, NoRing};
+pub use stats::{EntryCounts, PoolStats, Stats, WorkerStats, stats};
 
 /// How operations reach the kernel here.
 #[derive(Clone, Debug, PartialEq, Eq)]

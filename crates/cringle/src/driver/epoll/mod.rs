@@ -29,6 +29,7 @@ mod reap;
 mod tests;
 mod waits;
 
+use super::counts::Counts;
 use super::pool::Pool;
 use super::slots::Slots;
 use super::uring::RingId;
@@ -76,6 +77,7 @@ pub(crate) struct Epoll {
     looked: Instant,
     last_file: LastFile,
     slots: Slots,
+    counts: Arc<Counts>,
 }
 
 impl Epoll {
@@ -97,11 +99,16 @@ impl Epoll {
             looked: Instant::now(),
             last_file: LastFile::default(),
             slots: Slots::default(),
+            counts: Arc::default(),
         })
     }
 
     pub(crate) fn id(&self) -> RingId {
         self.id
+    }
+
+    pub(crate) fn counts(&self) -> &Arc<Counts> {
+        &self.counts
     }
 
     #[inline]

@@ -16,6 +16,7 @@
 mod cancel;
 mod linger;
 mod make;
+mod seen;
 #[cfg(feature = "sim")]
 mod simulated;
 mod table;
@@ -30,6 +31,7 @@ use super::fiber::{FiberRef, Row};
 use super::members::Address;
 use super::shared::{Mail, MailBox, Peer, Shared, Unstarted};
 use super::stack::StackPool;
+use super::tally::Tally;
 use super::timers::{TimerId, Timers};
 use super::waker::Waker;
 use crate::driver::Driver;
@@ -50,6 +52,7 @@ thread_local! {
 pub(crate) struct Worker {
     index: u32,
     shared: Arc<Shared>,
+    tally: Arc<Tally>,
     mailbox: Arc<MailBox>,
     driver: RefCell<Driver>,
     /// The fiber that runs now.
@@ -118,8 +121,11 @@ impl Worker {
         driver: Driver,
         unstarted: Deque<Unstarted>,
     ) -> Worker {
+        let me = &shared.peers[index as usize];
+        me.tell_counts(driver.counts());
         Worker {
             index,
+            tally: Arc::clone(&me.tally),
             mailbox: Arc::clone(&shared.peers[index as usize].mailbox),
             shared,
             driver: RefCell::new(driver),

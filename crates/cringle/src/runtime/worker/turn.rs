@@ -18,6 +18,7 @@ impl Worker {
         self.mailbox().set_ring(self.driver.borrow().ring_fd());
         self.see_state();
         while !self.stopped.get() {
+            self.seen_turn();
             let mut next = self.ready.take_all();
             while let Some(fiber) = next {
                 next = fiber.unlink();
@@ -116,7 +117,9 @@ impl Worker {
     }
 
     pub(super) fn enter(&self, wait: driver::Wait) {
+        self.seen_enter(wait);
         self.driver.borrow_mut().enter(wait);
+        self.seen_entered();
         self.reap();
         #[cfg(feature = "sim")]
         self.heed_simulation();
@@ -158,6 +161,7 @@ impl Worker {
     pub(super) fn read_mail(&self) {
         let mut mail = self.mail.take();
         self.mailbox().inbox.take(&mut mail);
+        self.seen_mail(mail.len());
         mail.drain(..).for_each(|message| self.read(message));
         self.mail.replace(mail);
         self.see_state();
@@ -189,6 +193,7 @@ impl Worker {
         // From here on a fiber that is made elsewhere, and a message, wake this worker.
         let asleep = self.mailbox().inbox.fall_asleep();
         if asleep && !self.shared.has_loot(self.index) {
+            self.seen_asleep();
             let deadline = self.timers.borrow().next();
             self.enter(driver::Wait::Until(deadline));
             self.patience.learn(self.now() - begun, self.mailbox().inbox.has_messages());
@@ -208,6 +213,7 @@ impl Worker {
             loop {
                 match victim.stealer.steal() {
                     Steal::Success(unstarted) => {
+                        self.seen_steal();
                         self.start_or_postpone(unstarted);
                         return true;
                     }

@@ -203,6 +203,7 @@ impl Worker {
             if self.is_interrupted(fiber) {
                 return completion.refuse(-libc::ECANCELED);
             }
+            self.seen_room_wait();
             self.in_line.set(self.in_line.get() + 1);
             self.room_queue.borrow_mut().push_back(fiber);
             self.suspend(fiber, Wait::Room);
