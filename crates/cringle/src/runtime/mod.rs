@@ -4,9 +4,11 @@
 //! it is suspended (**I3**), and ends with nothing left (**I9**). What a fiber may *call* is one
 //! level up, in `fiber`, `fs`, `block` and `io`.
 
+pub(crate) mod about;
 pub(crate) mod cancelled;
 mod census;
 mod choice;
+mod dump;
 pub(crate) mod fiber;
 pub(crate) mod identity;
 pub(crate) mod inbox;
@@ -28,6 +30,10 @@ pub(crate) mod worker;
 
 pub use crate::driver::uring::{Feature, Features};
 pub use choice::{DriverChoice, NoRing};
+pub use dump::{
+    Dump, FiberReport, FiberState, Holder, OpenedScope, SilentWorker, WaitsFor, Who, dump,
+    dump_all, dump_with_backtraces,
+};
 pub use stats::{EntryCounts, PoolStats, Stats, WorkerStats, stats};
 
 /// How operations reach the kernel here.

@@ -264,6 +264,7 @@ impl Builder {
         let stealers = deques.iter().map(Deque::stealer).collect();
         let (shared, bells) = Shared::new(stealers, cpus, self.is_open, no_ring)?;
         let shared = Arc::new(shared);
+        let _listed = super::dump::list(&shared);
         let mut seats = (0u32..).zip(deques).zip(bells).map(|((index, deque), bell)| Seat {
             index,
             deque,

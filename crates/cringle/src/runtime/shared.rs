@@ -10,9 +10,11 @@
 //! 3. All workers meet at a barrier: nobody sends any more.
 //! 4. Each closes its ring and then its mailbox (**I9**).
 
+use super::about::Roster;
 use super::cancelled::Reason;
 use super::census::{self, Count, Idlers};
 use super::choice::NoRing;
+use super::dump::Question;
 use super::fiber::FiberId;
 use super::inbox::{Bell, Inbox, Posted};
 use super::members::Members;
@@ -42,6 +44,8 @@ pub(crate) enum Mail {
     Cancel(FiberId, Reason),
     /// A scope is cancelled that this fiber has opened.
     CancelScope(FiberId, Arc<Members>, Reason),
+    /// Who waits for what?
+    Tell(Question),
 }
 
 /// The descriptor by which a foreign thread wakes a worker.
@@ -101,6 +105,7 @@ pub(super) struct Peer {
     pub(super) tally: Arc<Tally>,
     /// What its driver counts, once there is one.
     driver: OnceLock<Arc<Counts>>,
+    pub(super) roster: Roster,
 }
 
 impl Peer {
@@ -112,6 +117,7 @@ impl Peer {
             ended: Count::default(),
             tally: Arc::default(),
             driver: OnceLock::new(),
+            roster: Roster::default(),
         }
     }
 

@@ -1,6 +1,8 @@
 //! What a worker counts of itself. It alone writes; whoever asks for [`stats`](super::stats) reads.
 
+use super::about::Label;
 use crate::driver::Counter;
+use std::sync::atomic::AtomicPtr;
 
 /// See the module. (On cache lines of its own: what others read must not be written beside it.)
 #[derive(Debug, Default)]
@@ -27,4 +29,6 @@ pub(crate) struct Tally {
     pub(super) wakes: Counter,
     /// Messages of other threads that it has read.
     pub(super) messages: Counter,
+    /// The fiber that runs; null between turns.
+    pub(super) running: AtomicPtr<Label>,
 }

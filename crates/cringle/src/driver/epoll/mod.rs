@@ -29,7 +29,9 @@ mod reap;
 mod tests;
 mod waits;
 
+use super::completion::Completion;
 use super::counts::Counts;
+use super::op::About;
 use super::pool::Pool;
 use super::slots::Slots;
 use super::uring::RingId;
@@ -105,6 +107,11 @@ impl Epoll {
 
     pub(crate) fn id(&self) -> RingId {
         self.id
+    }
+
+    /// What an op under way is about.
+    pub(crate) fn about(&self, completion: &Completion) -> About {
+        self.flights.get(completion.cancel_place.get() as u32).op.about()
     }
 
     pub(crate) fn counts(&self) -> &Arc<Counts> {

@@ -17,6 +17,7 @@ mod cancel;
 mod linger;
 mod make;
 mod seen;
+mod sight;
 #[cfg(feature = "sim")]
 mod simulated;
 mod table;
@@ -25,6 +26,7 @@ mod wait;
 mod wake;
 
 pub(crate) use cancel::Within;
+pub(super) use sight::{Doing, OpsSeen, Sight};
 
 use super::cancelled::Reason;
 use super::fiber::{FiberRef, Row};
@@ -93,6 +95,8 @@ pub(crate) struct Worker {
     stopped: Cell<bool>,
     /// An alarm is set to look for cancelled fibers that still wait.
     watches_stubborn: Cell<Option<TimerId>>,
+    /// The time that fibers which are suspended now are told.
+    clock_ns: Cell<u64>,
     /// Started fibers that have not ended.
     alive: Cell<u32>,
     /// Fibers that wait for others of this runtime to end.
@@ -123,6 +127,7 @@ impl Worker {
     ) -> Worker {
         let me = &shared.peers[index as usize];
         me.tell_counts(driver.counts());
+        let clock_ns = Cell::new(driver.coarse_ns());
         Worker {
             index,
             tally: Arc::clone(&me.tally),
@@ -152,6 +157,7 @@ impl Worker {
             stopping_since: Cell::new(None),
             stopped: Cell::new(false),
             watches_stubborn: Cell::new(None),
+            clock_ns,
             alive: Cell::new(0),
             waiting_for_fibers: Cell::new(0),
         }

@@ -4,15 +4,29 @@
 
 use super::Worker;
 use crate::driver;
-use crate::runtime::fiber::FiberRef;
+use crate::runtime::fiber::{FiberRef, Wait};
 use crate::runtime::shared::MailBox;
+use std::sync::atomic::Ordering;
+
+/// What the fibers are told for the time they were suspended at is read when the driver was entered, and
+/// after so many turns without that.
+const TURNS_BY_ONE_CLOCK: u64 = 256;
 
 impl Worker {
+    /// A clock that takes 5 ns and goes by the kernel's ticks, of which there are 100 to 1000 a second.
+    #[cold]
+    pub(super) fn read_clock(&self) {
+        self.clock_ns.set(self.driver.borrow().coarse_ns());
+    }
+
     /// A turn begins with the fibers that are ready now.
     #[inline(always)]
     pub(super) fn seen_turn(&self) {
         let ready = u64::from(self.ready.len());
         self.tally.turns.bump();
+        if self.tally.turns.get().is_multiple_of(TURNS_BY_ONE_CLOCK) {
+            self.read_clock();
+        }
         self.tally.ready.set(ready);
         self.tally.resumed.add(ready);
     }
@@ -33,13 +47,38 @@ impl Worker {
         self.tally.ended.bump();
     }
 
+    /// A fiber is suspended, and waits.
+    #[inline(always)]
+    pub(super) fn seen_suspend(&self, fiber: FiberRef, _wait: Wait) {
+        fiber.set_since_ns(self.clock_ns.get());
+    }
+
+    /// A fiber runs now, until it is suspended or ends.
+    #[inline(always)]
+    pub(super) fn seen_resume(&self, fiber: FiberRef) {
+        self.tally.running.store(std::ptr::from_ref(fiber.label()).cast_mut(), Ordering::Relaxed);
+    }
+
+    /// All that were ready have run.
+    #[inline(always)]
+    pub(super) fn seen_all_resumed(&self) {
+        self.tally.running.store(std::ptr::null_mut(), Ordering::Relaxed);
+    }
+
+    /// The worker's last fiber has ended.
+    pub(super) fn seen_end(&self) {
+        self.me().roster.close();
+    }
+
     /// The driver is about to be entered.
     #[inline(always)]
     pub(super) fn seen_enter(&self, _wait: driver::Wait) {}
 
     /// The driver was entered.
     #[inline(always)]
-    pub(super) fn seen_entered(&self) {}
+    pub(super) fn seen_entered(&self) {
+        self.read_clock();
+    }
 
     /// It sleeps until something comes.
     #[inline(always)]

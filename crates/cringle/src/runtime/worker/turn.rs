@@ -29,6 +29,7 @@ impl Worker {
                 self.resume(fiber);
             }
             self.running.set(None);
+            self.seen_all_resumed();
             if !self.unstarted.is_empty() {
                 self.start_some();
             }
@@ -36,6 +37,7 @@ impl Worker {
         }
         self.driver.borrow_mut().flush();
         CURRENT.set(None);
+        self.seen_end();
         if let Some(watch) = self.watches_stubborn.take() {
             self.take_back_timer(watch);
         }
@@ -46,6 +48,7 @@ impl Worker {
     #[inline(always)]
     pub(super) fn resume(&self, fiber: FiberRef) {
         self.running.set(Some(fiber));
+        self.seen_resume(fiber);
         let ended = fiber.resume();
         if let Some(stack) = ended {
             self.bury(fiber, stack);
@@ -174,6 +177,7 @@ impl Worker {
             Mail::Start(unstarted) => self.start_or_postpone(unstarted),
             Mail::Cancel(id, reason) => self.cancel_fiber(id, reason),
             Mail::CancelScope(id, members, reason) => self.cancel_in_scope(id, &members, reason),
+            Mail::Tell(question) => question.answer(self),
         }
     }
 
