@@ -83,6 +83,12 @@ pub(crate) fn send_nowait(fd: RawFd, buf: &[u8]) -> i32 {
     if n < 0 { -errno() } else { n as i32 }
 }
 
+/// The kernel's number of the calling thread.
+pub(crate) fn thread_number() -> c_int {
+    // SAFETY: it takes nothing and cannot fail.
+    unsafe { libc::gettid() }
+}
+
 /// The time since the machine was started, to the kernel's last tick.
 pub(crate) fn coarse_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

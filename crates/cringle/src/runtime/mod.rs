@@ -26,6 +26,7 @@ mod tally;
 pub(crate) mod timers;
 pub(crate) mod unwinding;
 pub(crate) mod waker;
+mod watchdog;
 pub(crate) mod worker;
 
 pub use crate::driver::uring::{Feature, Features};

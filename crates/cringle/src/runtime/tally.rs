@@ -2,7 +2,8 @@
 
 use super::about::Label;
 use crate::driver::Counter;
-use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
+use std::time::Duration;
 
 /// See the module. (On cache lines of its own: what others read must not be written beside it.)
 #[derive(Debug, Default)]
@@ -31,4 +32,36 @@ pub(crate) struct Tally {
     pub(super) messages: Counter,
     /// The fiber that runs; null between turns.
     pub(super) running: AtomicPtr<Label>,
+    /// The kernel's number of the worker's thread; 0 before it runs.
+    thread: AtomicI32,
+}
+
+impl Tally {
+    /// For the worker.
+    pub(super) fn tell_thread(&self) {
+        self.thread.store(crate::sys::thread_number(), Ordering::Relaxed);
+    }
+
+    /// What the kernel says of its thread; `None` where it says nothing, or the worker has ended.
+    pub(super) fn thread_times(&self) -> Option<ThreadTimes> {
+        let thread = self.thread.load(Ordering::Relaxed);
+        let read = |file| std::fs::read_to_string(format!("/proc/self/task/{thread}/{file}")).ok();
+        let (stat, times) = (read("stat")?, read("schedstat")?);
+        let (_, after_name) = stat.rsplit_once(") ")?;
+        let mut times =
+            times.split_whitespace().map(|field| field.parse().map(Duration::from_nanos));
+        let (ran, waited) = (times.next()?.ok()?, times.next()?.ok()?);
+        Some(ThreadTimes { sleeps: !after_name.starts_with('R'), ran, waited })
+    }
+}
+
+/// See [`Tally::thread_times`].
+#[derive(Clone, Copy)]
+pub(super) struct ThreadTimes {
+    /// It waits in a call.
+    pub(super) sleeps: bool,
+    /// For how long it has had a processor.
+    pub(super) ran: Duration,
+    /// For how long it had to wait for one, up to when it last got it.
+    pub(super) waited: Duration,
 }

@@ -10,7 +10,7 @@
 
 use super::report::{self, Who};
 use super::{Dump, SilentWorker};
-use crate::runtime::about::{Label, Origins};
+use crate::runtime::about::Label;
 use crate::runtime::fiber::{FiberRef, Wait};
 use crate::runtime::shared::{Mail, Peer, Shared};
 use crate::runtime::waker::Waker;
@@ -168,7 +168,7 @@ fn silent_worker(worker: usize, peer: &Peer, before: Outside) -> SilentWorker {
         worker,
         is_stuck: now == before && runs.is_some(),
         others: alive.saturating_sub(u64::from(runs.is_some())),
-        runs: runs.map(|Origins { name, spawned }| Who { name, spawned }),
+        runs: runs.as_ref().map(Who::of),
         silent_for: PATIENCE,
     }
 }

@@ -21,7 +21,7 @@ pub struct Who {
 }
 
 impl Who {
-    fn of(origins: &Origins) -> Who {
+    pub(in crate::runtime) fn of(origins: &Origins) -> Who {
         Who { name: origins.name.clone(), spawned: origins.spawned }
     }
 }

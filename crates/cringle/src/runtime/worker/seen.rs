@@ -19,6 +19,11 @@ impl Worker {
         self.clock_ns.set(self.driver.borrow().coarse_ns());
     }
 
+    /// The worker begins, on its thread.
+    pub(super) fn seen_begin(&self) {
+        self.tally.tell_thread();
+    }
+
     /// A turn begins with the fibers that are ready now.
     #[inline(always)]
     pub(super) fn seen_turn(&self) {

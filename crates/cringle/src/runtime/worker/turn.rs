@@ -15,6 +15,7 @@ impl Worker {
     /// Works until the runtime has ended.
     pub(in crate::runtime) fn run(&self) {
         CURRENT.set(Some(NonNull::from(self)));
+        self.seen_begin();
         self.mailbox().set_ring(self.driver.borrow().ring_fd());
         self.see_state();
         while !self.stopped.get() {
