@@ -4,7 +4,7 @@
 //! files with names asks to be let end by itself ([`end_gently`]). SIGHUP is left as it is: under
 //! `nohup` it must stay ignored.
 
-use cringle::signal::{Signal, Signals};
+use cringle::signal::{self, Signal, Signals};
 use std::io;
 use std::process::{Child, Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -17,7 +17,7 @@ const INTERRUPTED: i32 = crate::failure::INTERRUPTED as i32;
 static CHILD: Mutex<(i32, i32)> = Mutex::new((0, libc::SIGKILL));
 /// Who started this process has gone, and asked for this signal then. It comes once for each of its
 /// threads, so that a second one says no more than the first.
-pub(crate) const STARTER_GONE: Signal = Signal::User1;
+pub(crate) const STARTER_GONE: Signal = Signal::User2;
 
 /// The first signal only kills the child and is left to [`asked`].
 static GENTLY: AtomicBool = AtomicBool::new(false);
@@ -67,6 +67,7 @@ pub(crate) fn clear_child() {
 /// Starts to listen. Call it once, early. (Not by `signal::cancel_on`: most strategies are no fibers,
 /// and nobody wants the rest of a measurement that was interrupted.)
 pub(crate) fn watch() -> io::Result<()> {
+    dump_when_asked()?;
     let signals = Signals::new(&[Signal::Interrupt, Signal::Terminate, STARTER_GONE])?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         while let Ok(signal) = signals.wait() {
@@ -89,6 +90,11 @@ pub(crate) fn watch() -> io::Result<()> {
         }
     })?;
     Ok(())
+}
+
+/// SIGUSR1 has it said on standard error who waits for what, until the end.
+pub(crate) fn dump_when_asked() -> io::Result<()> {
+    signal::dump_on(&[Signal::User1]).map(std::mem::forget)
 }
 
 fn kill_child() {

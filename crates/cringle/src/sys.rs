@@ -83,6 +83,20 @@ pub(crate) fn send_nowait(fd: RawFd, buf: &[u8]) -> i32 {
     if n < 0 { -errno() } else { n as i32 }
 }
 
+/// The kernel's number of the calling thread.
+pub(crate) fn thread_number() -> c_int {
+    // SAFETY: it takes nothing and cannot fail.
+    unsafe { libc::gettid() }
+}
+
+/// The time since the machine was started, to the kernel's last tick.
+pub(crate) fn coarse_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call fills the structure; this clock is always there.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
 /// What kind of file this is, as far as the library's choices care.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileKind {
@@ -386,4 +400,35 @@ pub(crate) fn peer_credentials(fd: RawFd) -> io::Result<libc::ucred> {
     // SAFETY: the kernel writes at most `len` bytes of the structure it is given.
     check(unsafe { libc::getsockopt(fd, level, name, (&raw mut out).cast(), &raw mut len) })?;
     Ok(out)
+}
+
+/// The addresses of a socket, as a person writes them; `None` where it is none.
+pub(crate) fn describe_socket(fd: RawFd) -> Option<String> {
+    let address =
+        |call: unsafe extern "C" fn(c_int, *mut libc::sockaddr, *mut libc::socklen_t) -> c_int| {
+            // SAFETY: the call fills the storage, and says how much of it. A descriptor that is none is told.
+            let result = unsafe {
+                socket2::SockAddr::try_init(|storage, len| match call(fd, storage.cast(), len) {
+                    0 => Ok(()),
+                    _ => Err(io::Error::last_os_error()),
+                })
+            };
+            result.ok().map(|((), address)| describe_address(&address))
+        };
+    let local = address(libc::getsockname)?;
+    match address(libc::getpeername) {
+        Some(peer) => Some(format!("socket {local}, peer {peer}")),
+        None => Some(format!("socket {local}")),
+    }
+}
+
+fn describe_address(address: &socket2::SockAddr) -> String {
+    if let Some(address) = address.as_socket() {
+        return address.to_string();
+    }
+    match address.as_pathname() {
+        Some(path) => path.display().to_string(),
+        None if address.is_unix() => "unnamed".to_owned(),
+        None => "of another family".to_owned(),
+    }
 }

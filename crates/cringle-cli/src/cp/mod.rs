@@ -170,6 +170,7 @@ fn perform(shared: &Shared, copies: &[Copy]) -> io::Result<()> {
 
 /// Ctrl-C ends it in order; a second one at once.
 fn watch(stop: &Arc<AtomicBool>) -> io::Result<()> {
+    crate::interrupt::dump_when_asked()?;
     let signals = Signals::new(&[Signal::Interrupt, Signal::Terminate])?;
     let stop = Arc::clone(stop);
     std::thread::Builder::new().name("signals".into()).spawn(move || {

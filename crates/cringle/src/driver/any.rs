@@ -6,9 +6,10 @@
 #[cfg(feature = "sim")]
 use super::sim::{Sim, Verdict};
 use super::uring::{Features, RingId};
-use super::{Completion, Epoll, Full, Op, OpSlot, Token, Uring, Wait, Waiter};
+use super::{About, Completion, Counts, Epoll, Full, Op, OpSlot, Token, Uring, Wait, Waiter};
 use std::io;
 use std::os::fd::RawFd;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// See the module.
@@ -96,6 +97,21 @@ impl Driver {
     #[inline(always)]
     pub(crate) fn room(&self) -> u32 {
         on!(self, driver => driver.room())
+    }
+
+    /// What an op under way is about.
+    pub(crate) fn about(&self, completion: &Completion) -> About {
+        match self {
+            Driver::Uring(_) => completion.about(),
+            Driver::Epoll(driver) => driver.about(completion),
+            #[cfg(feature = "sim")]
+            Driver::Sim(driver) => driver.about(completion),
+        }
+    }
+
+    /// What it counts.
+    pub(crate) fn counts(&self) -> &Arc<Counts> {
+        on!(self, driver => driver.counts())
     }
 
     /// Whether nothing is in the kernel or on the way there.
@@ -197,6 +213,16 @@ impl Driver {
             Driver::Uring(_) | Driver::Epoll(_) => Instant::now(),
             #[cfg(feature = "sim")]
             Driver::Sim(driver) => driver.now(),
+        }
+    }
+
+    /// The same to the kernel's tick, as a number: the machine's since it was started, or the simulation's.
+    #[inline]
+    pub(crate) fn coarse_ns(&self) -> u64 {
+        match self {
+            Driver::Uring(_) | Driver::Epoll(_) => crate::sys::coarse_ns(),
+            #[cfg(feature = "sim")]
+            Driver::Sim(driver) => driver.now_ns(),
         }
     }
 

@@ -5,7 +5,7 @@
 //! from `push` until the waiter's count is back to zero, and the frame's owner must not move,
 //! free or reuse them before (**I1**).
 
-use super::op::{Op, OpName};
+use super::op::{About, Op, OpName};
 use std::cell::Cell;
 use std::ptr::NonNull;
 
@@ -79,6 +79,10 @@ pub(crate) struct Completion {
     /// Which place of the driver's backlog is its cancel's, while that is queued there.
     pub(super) cancel_place: Cell<u64>,
     op_name: Cell<OpName>,
+    /// The file that the op is about, as [`Op::file`] says.
+    file: Cell<i32>,
+    /// `cancel_place` is not needed for a cancel yet, and says where in the file, or what else.
+    placed: Cell<bool>,
     /// It takes one of the places that the limit is about.
     takes_place: Cell<bool>,
     /// The result is in; the kernel has yet to let go of the memory.
@@ -95,6 +99,8 @@ impl Completion {
             cancel_tries: Cell::new(0),
             cancel_place: Cell::new(0),
             op_name: Cell::new(OpName::Nop),
+            file: Cell::new(-1),
+            placed: Cell::new(false),
             takes_place: Cell::new(true),
             noted: Cell::new(false),
         }
@@ -109,6 +115,27 @@ impl Completion {
     /// What a person calls the op.
     pub(crate) fn op_name(&self) -> &'static str {
         self.op_name.get().as_str()
+    }
+
+    /// What is still known of the op here.
+    pub(super) fn about(&self) -> About {
+        let place = self.placed.get().then(|| self.cancel_place.get());
+        About { name: self.op_name.get(), file: self.file.get(), place }
+    }
+
+    /// Keeps what the op is about: the op itself need not outlive its push. It costs two stores, into
+    /// memory that is not used before a cancel.
+    #[inline(always)]
+    pub(super) fn keep(&self, op: &Op) {
+        self.file.set(op.file());
+        self.cancel_place.set(op.place());
+        self.placed.set(true);
+    }
+
+    /// For a cancel, which needs the memory.
+    pub(super) fn set_cancel_place(&self, place: u64) {
+        self.placed.set(false);
+        self.cancel_place.set(place);
     }
 
     pub(crate) fn state(&self) -> OpState {
@@ -180,6 +207,20 @@ impl OpSlot {
     pub(crate) fn new(op: Op) -> OpSlot {
         OpSlot { op, completion: Completion::new() }
     }
+
+    /// The slot that a completion is in.
+    ///
+    /// # Safety
+    ///
+    /// It is in one, and the address comes from there.
+    pub(crate) unsafe fn of(completion: *const Completion) -> NonNull<OpSlot> {
+        // SAFETY: by the contract.
+        unsafe {
+            let slot = completion.byte_sub(std::mem::offset_of!(OpSlot, completion));
+            NonNull::new_unchecked(slot.cast::<OpSlot>().cast_mut())
+        }
+    }
 }
 
+const _: () = assert!(size_of::<Completion>() == 32 && size_of::<OpSlot>() == 64);
 const _: () = assert!(align_of::<Completion>() >= 16, "the low bits of user_data are tags");

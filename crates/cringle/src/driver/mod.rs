@@ -9,6 +9,7 @@
 mod any;
 pub(crate) mod blocking;
 pub(crate) mod completion;
+mod counts;
 pub(crate) mod epoll;
 pub(crate) mod op;
 pub(crate) mod plain;
@@ -21,8 +22,9 @@ pub(crate) mod uring;
 
 pub(crate) use any::Driver;
 pub(crate) use completion::{Completion, OpSlot, Token, Waiter};
+pub(crate) use counts::{BUCKETS, Counter, Counts};
 pub(crate) use epoll::Epoll;
-pub(crate) use op::{Op, Target};
+pub(crate) use op::{About, Op, Target};
 pub(crate) use uring::{Uring, UringOptions, Wait, prefetch};
 
 /// There is no room for another op: the limit is reached, or the kernel takes no more now.

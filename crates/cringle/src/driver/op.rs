@@ -310,6 +310,70 @@ impl OpName {
     }
 }
 
+/// What a report says of an op.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct About {
+    pub(crate) name: OpName,
+    /// See [`Op::file`].
+    pub(crate) file: i32,
+    /// See [`Op::place`]; `None` where it is not known any more.
+    pub(crate) place: Option<u64>,
+}
+
+impl About {
+    /// The index of a registered file, if it is one.
+    pub(crate) fn fixed(&self) -> Option<u32> {
+        (self.file < -1).then(|| (-2 - self.file) as u32)
+    }
+
+    /// Where in the file.
+    pub(crate) fn offset(&self) -> Option<u64> {
+        let place = self.place.filter(|&offset| offset != AT_CURSOR);
+        match self.name {
+            OpName::Read | OpName::Write | OpName::Allocate | OpName::Advise => place,
+            OpName::SyncRange => place,
+            _ => None,
+        }
+    }
+
+    /// The path that it is about.
+    ///
+    /// # Safety
+    ///
+    /// I1: the op is under way.
+    pub(crate) unsafe fn path(&self) -> Option<std::ffi::CString> {
+        let names_path = matches!(
+            self.name,
+            OpName::Open
+                | OpName::Stat
+                | OpName::Unlink
+                | OpName::Rename
+                | OpName::MakeDir
+                | OpName::Symlink
+                | OpName::Link
+        );
+        let address = self.place.filter(|&address| names_path && address != 0)?;
+        // SAFETY: I1. What an op points to stays until its last cqe, and these ops point to a string.
+        Some(unsafe { std::ffi::CStr::from_ptr(address as *const c_char) }.to_owned())
+    }
+
+    /// The address that it connects to.
+    ///
+    /// # Safety
+    ///
+    /// I1: the op is under way.
+    pub(crate) unsafe fn peer(&self) -> Option<std::net::SocketAddr> {
+        let connects = self.name == OpName::Connect;
+        let address = self.place.filter(|&address| connects && address != 0)?;
+        // SAFETY: I1. What an op points to stays until its last cqe, and this one to an address with room
+        // for any kind.
+        let storage = unsafe { std::ptr::read(address as *const socket2::SockAddrStorage) };
+        let len = size_of::<socket2::SockAddrStorage>() as socket2::socklen_t;
+        // SAFETY: all of the storage can be read, whatever family it names.
+        unsafe { socket2::SockAddr::new(storage, len) }.as_socket()
+    }
+}
+
 impl Op {
     /// Whether its completion is to be looked for at the device.
     #[inline]
@@ -391,6 +455,80 @@ impl Op {
             Op::Plain(_) => OpName::Plain,
             Op::Raw(_) => OpName::Raw,
         }
+    }
+
+    /// The file that it is about: a descriptor; −1 for none; the others are [registered](About::fixed).
+    #[inline(always)]
+    pub(crate) fn file(&self) -> i32 {
+        match *self {
+            Op::Read { target, .. }
+            | Op::Write { target, .. }
+            | Op::ReadFixed { target, .. }
+            | Op::WriteFixed { target, .. } => match target.is_fixed() {
+                false => target.number(),
+                true => -2 - target.number(),
+            },
+            Op::Recv { fd, .. } | Op::Send { fd, .. } => fd,
+            ref other => other.rare_file(),
+        }
+    }
+
+    fn rare_file(&self) -> i32 {
+        match *self {
+            Op::ReadVectored { fd, .. }
+            | Op::WriteVectored { fd, .. }
+            | Op::Sync { fd, .. }
+            | Op::Close { fd }
+            | Op::SetLen { fd, .. }
+            | Op::Poll { fd, .. }
+            | Op::Allocate { fd, .. }
+            | Op::Advise { fd, .. }
+            | Op::SyncRange { fd, .. }
+            | Op::SendZc { fd, .. }
+            | Op::RecvMsg { fd, .. }
+            | Op::SendMsg { fd, .. }
+            | Op::Accept { fd, .. }
+            | Op::Connect { fd, .. } => fd,
+            _ => -1,
+        }
+    }
+
+    /// Where in the file, or the address of the path that it is about: what that is tells the name.
+    #[inline(always)]
+    pub(crate) fn place(&self) -> u64 {
+        match *self {
+            Op::Read { offset, .. }
+            | Op::Write { offset, .. }
+            | Op::ReadFixed { offset, .. }
+            | Op::WriteFixed { offset, .. } => offset,
+            Op::Recv { .. } | Op::Send { .. } => 0,
+            ref other => other.rare_place(),
+        }
+    }
+
+    fn rare_place(&self) -> u64 {
+        match *self {
+            Op::ReadVectored { offset, .. }
+            | Op::WriteVectored { offset, .. }
+            | Op::Allocate { offset, .. }
+            | Op::Advise { offset, .. }
+            | Op::SyncRange { offset, .. } => offset,
+            Op::SetLen { len, .. } => len,
+            Op::Open { path, .. }
+            | Op::OpenHow { path, .. }
+            | Op::Stat { path, .. }
+            | Op::Unlink { path, .. }
+            | Op::Rename { from: path, .. }
+            | Op::MakeDir { path, .. }
+            | Op::Symlink { path, .. }
+            | Op::Link { from: path, .. } => path as u64,
+            Op::Connect { addr, .. } => addr as u64,
+            _ => 0,
+        }
+    }
+
+    pub(crate) fn about(&self) -> About {
+        About { name: self.name(), file: self.file(), place: Some(self.place()) }
     }
 
     /// Whether a ring with these features performs it.

@@ -89,6 +89,12 @@ impl Pool {
         state.running -= 1;
     }
 
+    /// Jobs that wait for a thread, threads, and those among them that wait for a job.
+    pub(crate) fn census(&self) -> (usize, usize, usize) {
+        let state = self.lock();
+        (state.jobs.len(), state.running, state.idle)
+    }
+
     /// Ends all threads and waits for them. The jobs are done: their fibers have ended.
     pub(crate) fn close(&self) {
         let threads = {

@@ -4,6 +4,7 @@
 use super::packet::Packet;
 use super::protect::protect;
 use super::spawn::{Builder, current_or_panic};
+use crate::runtime::about::{Subject, Told};
 use crate::runtime::cancelled::{Cancelled, Reason};
 use crate::runtime::fiber::{FiberRef, Wait};
 use crate::runtime::members::{Members, Place};
@@ -45,6 +46,7 @@ unsafe impl Send for Exit {}
 
 impl Enclosure {
     /// For a scope that the caller opens.
+    #[track_caller]
     pub(super) fn new() -> Arc<Enclosure> {
         let current = Worker::current();
         let members = match current {
@@ -173,7 +175,7 @@ impl Enclosure {
         let wait_for = |count: &AtomicUsize| {
             while count.load(Ordering::Acquire) > 0 {
                 match current {
-                    Some((worker, fiber)) => worker.suspend_for_fibers(fiber, Wait::Scope),
+                    Some((worker, fiber)) => worker.suspend_for_fibers(fiber, Wait::Scope, self),
                     None => std::thread::park(),
                 }
             }
@@ -193,6 +195,12 @@ impl Enclosure {
             let Some(exit) = self.exits().pop() else { return outcome };
             outcome = outcome.and(exit.perform(current));
         }
+    }
+}
+
+impl Subject for Enclosure {
+    fn tell(&self) -> Told {
+        Told::Members(self.running())
     }
 }
 

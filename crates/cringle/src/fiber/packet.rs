@@ -36,6 +36,7 @@ unsafe impl<T: Send> Sync for Packet<T> {}
 unsafe impl<T: Send> Send for Packet<T> {}
 
 impl<T> Packet<T> {
+    #[track_caller]
     pub(super) fn new(name: Option<Arc<str>>) -> Arc<Packet<T>> {
         Arc::new(Packet {
             meta: Meta::new(name),
@@ -83,7 +84,7 @@ impl<T> Packet<T> {
                     if interrupted() {
                         return self.take_back_waker();
                     }
-                    worker.suspend_for_fibers(fiber, Wait::Join);
+                    worker.suspend_for_fibers(fiber, Wait::Join, &self.meta);
                 }
                 None => std::thread::park(),
             }

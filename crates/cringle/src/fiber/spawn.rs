@@ -394,6 +394,7 @@ fn as_fiber<R>(meta: &Meta, f: impl FnOnce() -> R) -> R {
 }
 
 /// Runs code of the user's on a fiber that has no handle: with a name, an identity and locals.
+#[track_caller]
 pub(crate) fn run_as_fiber<T>(name: &str, f: impl FnOnce() -> T) -> std::thread::Result<T> {
     let (worker, fiber) = Worker::current().expect("called on a fiber");
     worker.enter_root(fiber);

@@ -50,6 +50,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// # Cancellation
 ///
 /// As [`scope`](super::scope()): a cancelled caller's fibers are cancelled, and waited for.
+#[track_caller]
 pub fn try_scope<'env, F, T, E>(f: F) -> Result<T, E>
 where
     F: for<'scope> FnOnce(&'scope TryScope<'scope, 'env, E>) -> Result<T, E>,

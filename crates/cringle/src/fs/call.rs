@@ -83,11 +83,14 @@ fn is_solitary(worker: Here, fiber: FiberRef) -> bool {
     if !worker.is_solitary(fiber) {
         return false;
     }
-    if fiber.spend_inline() {
-        return true;
+    if !fiber.spend_inline() {
+        worker.refresh_budget(fiber);
+        if !worker.is_solitary(fiber) {
+            return false;
+        }
     }
-    worker.refresh_budget(fiber);
-    worker.is_solitary(fiber)
+    worker.seen_inline(true);
+    true
 }
 
 /// The path for the kernel. One with a NUL is refused in std's words.

@@ -277,11 +277,14 @@ impl File {
     /// worker look first.
     #[inline]
     fn spends(&self, worker: Here, fiber: FiberRef) -> bool {
-        if fiber.spend_inline() {
-            return true;
+        if !fiber.spend_inline() {
+            worker.refresh_budget(fiber);
+            if !worker.is_solitary(fiber) {
+                return false;
+            }
         }
-        worker.refresh_budget(fiber);
-        worker.is_solitary(fiber)
+        worker.seen_inline(true);
+        true
     }
 
     pub(super) fn is_plain(&self) -> bool {
@@ -365,9 +368,13 @@ impl File {
             let at = if offset < 0 { offset } else { offset + done as i64 };
             match sys::read_nowait(self.fd(), &mut buf[done..], at) {
                 // The end of the file, or nothing was asked for.
-                0 => return Inline::All(done),
+                0 => {
+                    worker.seen_inline(true);
+                    return Inline::All(done);
+                }
                 count if count > 0 => done += count as usize,
                 error => {
+                    worker.seen_inline(false);
                     if error == -libc::EOPNOTSUPP {
                         self.facts.fetch_or(NO_INLINE_READ, Ordering::Relaxed);
                     }
@@ -375,6 +382,7 @@ impl File {
                 }
             }
             if done == buf.len() {
+                worker.seen_inline(true);
                 return Inline::All(done);
             }
         }
@@ -395,6 +403,7 @@ impl File {
         if result == -libc::EOPNOTSUPP {
             self.facts.fetch_or(NO_INLINE_WRITE, Ordering::Relaxed);
         }
+        worker.seen_inline(result >= 0);
         (result >= 0).then_some(result as usize)
     }
 

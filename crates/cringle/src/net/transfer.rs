@@ -51,6 +51,7 @@ fn read_at_once<S: AsFd + AsRawFd + Send>(
     }
     let count = crate::sys::recv_nowait(socket.fd(), buf);
     socket.note_read(count == buf.len() as i32);
+    ring.worker.seen_inline(count != -libc::EAGAIN);
     (count != -libc::EAGAIN).then(|| crate::sys::result_of(count))
 }
 
@@ -78,7 +79,9 @@ pub(super) fn write<S: AsFd + AsRawFd + Send>(
     let mut done = 0;
     let at_once = ring.worker.is_alone() && !ring.worker.is_simulated();
     if at_once && ring.fiber.spend_inline() {
-        match crate::sys::send_nowait(socket.fd(), buf) {
+        let sent = crate::sys::send_nowait(socket.fd(), buf);
+        ring.worker.seen_inline(usize::try_from(sent) == Ok(buf.len()));
+        match sent {
             count if count as usize == buf.len() => return Ok(buf.len()),
             count if count >= 0 => done = count as usize,
             error if error == -libc::EAGAIN => {}

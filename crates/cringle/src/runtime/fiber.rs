@@ -4,14 +4,18 @@
 //! a new tenant from an old one, so that a message that comes late wakes nobody (**I9**). All of it
 //! is touched by the fiber's own worker alone (**I3**).
 
+use super::about::{Label, ScopeOrigin, Subject, Tag};
 use super::cancelled::Reason;
 use super::identity::Meta;
 use super::region::Regions;
 use super::stack::Stack;
-use crate::driver::{Completion, OpSlot};
+use crate::driver::completion::OpState;
+use crate::driver::{About, Completion, Driver, OpSlot};
 use corosensei::{Coroutine, Yielder};
 use std::any::Any;
+use std::backtrace::Backtrace;
 use std::cell::{Cell, RefCell, UnsafeCell};
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::rc::Rc;
 use std::time::Instant;
@@ -29,6 +33,12 @@ pub(crate) struct FiberId {
 pub(crate) struct FiberRef(NonNull<Fiber>);
 
 impl FiberRef {
+    /// As others know it who do not look into it.
+    #[inline]
+    pub(crate) fn tag(self) -> Tag {
+        Tag::of_block(self.0.as_ptr() as usize, self.generation.get())
+    }
+
     pub(super) fn new(block: NonNull<Fiber>) -> FiberRef {
         FiberRef(block)
     }
@@ -92,6 +102,8 @@ pub(crate) enum Wait {
     Watch,
     /// Whatever a future waits for.
     Future,
+    /// What other workers say of their fibers.
+    Answers,
 }
 
 impl Wait {
@@ -101,7 +113,7 @@ impl Wait {
             Wait::Room | Wait::Park | Wait::Sleep | Wait::Join | Wait::Lock => true,
             Wait::Permit | Wait::Channel | Wait::Condvar | Wait::Barrier => true,
             Wait::Once | Wait::Group | Wait::Watch | Wait::Future => true,
-            Wait::Ops | Wait::Scope | Wait::Unblock => false,
+            Wait::Ops | Wait::Scope | Wait::Unblock | Wait::Answers => false,
         }
     }
 
@@ -124,6 +136,7 @@ impl Wait {
             Wait::Group => "the members of a wait group",
             Wait::Watch => "a new value",
             Wait::Future => "a future",
+            Wait::Answers => "what other workers say of their fibers",
         }
     }
 }
@@ -149,12 +162,38 @@ impl WaitedOps {
     #[inline]
     pub(super) fn slots(slots: &[OpSlot]) -> WaitedOps {
         match slots.first() {
-            Some(first) => WaitedOps {
-                first: &first.completion,
+            Some(_) => WaitedOps {
+                first: slots
+                    .as_ptr()
+                    .wrapping_byte_add(std::mem::offset_of!(OpSlot, completion))
+                    .cast(),
                 count: slots.len(),
                 stride: size_of::<OpSlot>(),
             },
             None => WaitedOps::none(),
+        }
+    }
+}
+
+/// An op that is under way.
+pub(super) struct OpRef<'a> {
+    completion: *const Completion,
+    /// The op itself lies beside it.
+    batched: bool,
+    frame: PhantomData<&'a Completion>,
+}
+
+impl OpRef<'_> {
+    fn completion(&self) -> &Completion {
+        // SAFETY: I1. The fiber waits for it, so that it lies in its suspended frame.
+        unsafe { &*self.completion }
+    }
+
+    pub(super) fn about(&self, driver: &Driver) -> About {
+        match self.batched {
+            // SAFETY: I1. The completion is that of a slot, which stays with it.
+            true => unsafe { OpSlot::of(self.completion).as_ref() }.op.about(),
+            false => driver.about(self.completion()),
         }
     }
 }
@@ -165,6 +204,7 @@ impl WaitedOps {
 pub(super) struct Row {
     first: Cell<Option<FiberRef>>,
     last: Cell<Option<FiberRef>>,
+    len: Cell<u32>,
 }
 
 impl Row {
@@ -174,8 +214,14 @@ impl Row {
     }
 
     #[inline]
+    pub(super) fn len(&self) -> u32 {
+        self.len.get()
+    }
+
+    #[inline]
     pub(super) fn push(&self, fiber: FiberRef) {
         debug_assert!(fiber.next.get().is_none());
+        self.len.set(self.len.get() + 1);
         match self.last.replace(Some(fiber)) {
             Some(last) => last.next.set(Some(fiber)),
             None => self.first.set(Some(fiber)),
@@ -185,6 +231,7 @@ impl Row {
     /// Takes the whole row, which is then empty: its first fiber, with the others behind it.
     #[inline]
     pub(super) fn take_all(&self) -> Option<FiberRef> {
+        self.len.set(0);
         self.last.set(None);
         self.first.take()
     }
@@ -224,6 +271,12 @@ pub(crate) struct Fiber {
     unwinding: Cell<bool>,
     /// A cancelled wait has unwound it, and it was not seen to do anything but unwind since.
     unwound_by_cancel: Cell<bool>,
+    /// It is resumed to say where it is, and not to go on.
+    probed: Cell<bool>,
+    /// By its worker's clock: when it was last suspended.
+    since_ns: Cell<u64>,
+    /// What it waits for, if that has more to say. It lies in the fiber's suspended frame.
+    subject: Cell<Option<NonNull<dyn Subject>>>,
     cold: Cold,
 }
 
@@ -239,6 +292,9 @@ struct Cold {
     /// When it was cancelled in a wait that does not end at once, while it still is.
     asked_to_end: Cell<Option<Instant>>,
     locals: RefCell<Locals>,
+    label: Label,
+    scope: Cell<Option<ScopeOrigin>>,
+    backtrace: RefCell<Option<Backtrace>>,
 }
 
 /// A fiber's locals by key, in the order they were made.
@@ -246,6 +302,9 @@ pub(crate) type Locals = Vec<(usize, Rc<dyn Any>)>;
 
 /// Inline reads in a row, at most, before other fibers and the kernel get their turn.
 pub(crate) const INLINE_BUDGET: u32 = 64;
+
+/// Stack that a backtrace takes, and more.
+const BACKTRACE_BYTES: usize = 32 << 10;
 
 /// What a fiber touches when its ops have ended: so many lines of the cache, the first ones
 /// below its completion.
@@ -268,6 +327,9 @@ impl Fiber {
             refusals: Cell::new(0),
             unwinding: Cell::new(false),
             unwound_by_cancel: Cell::new(false),
+            probed: Cell::new(false),
+            since_ns: Cell::new(0),
+            subject: Cell::new(None),
             cold: Cold {
                 meta: Cell::default(),
                 stack: Cell::default(),
@@ -275,6 +337,9 @@ impl Fiber {
                 regions: Regions::new(),
                 asked_to_end: Cell::new(None),
                 locals: RefCell::default(),
+                label: Label::default(),
+                scope: Cell::new(None),
+                backtrace: RefCell::default(),
             },
         }
     }
@@ -284,10 +349,12 @@ impl Fiber {
         debug_assert_eq!(self.state.get(), State::Vacant);
         // SAFETY: I3. The block is vacant, so no coroutine runs in it and nothing refers to it.
         unsafe { *self.coroutine.get() = Some(coroutine) };
+        self.yielder.set(std::ptr::null());
         self.inline_budget.set(INLINE_BUDGET);
         self.cancelled.set(false);
         self.cold.root.set(false);
         self.cold.asked_to_end.set(None);
+        self.cold.scope.set(None);
         self.cold.regions.reset();
         self.refusals.set(0);
         self.unwinding.set(false);
@@ -336,9 +403,46 @@ impl Fiber {
     /// Switches to the scheduler.
     #[inline(always)]
     pub(super) fn switch_out(&self) {
-        // SAFETY: I3. The yielder lies on this fiber's stack for as long as it lives, and the
-        // caller runs on that stack.
-        unsafe { (*self.yielder.get()).suspend(()) };
+        loop {
+            // SAFETY: I3. The yielder lies on this fiber's stack for as long as it lives, and the
+            // caller runs on that stack.
+            unsafe { (*self.yielder.get()).suspend(()) };
+            if !self.probed.get() {
+                return;
+            }
+            self.tell_backtrace();
+        }
+    }
+
+    /// On the fiber's own stack, which is as it was when it was suspended.
+    #[cold]
+    #[inline(never)]
+    fn tell_backtrace(&self) {
+        let here = 0u8;
+        let (guard, bytes) = self.cold.stack.get();
+        let left = (&raw const here as usize).saturating_sub(guard + super::stack::GUARD_BYTES);
+        debug_assert!(left <= bytes + (1 << 12), "it runs on its own stack");
+        if left >= BACKTRACE_BYTES {
+            *self.cold.backtrace.borrow_mut() = Some(Backtrace::force_capture());
+        }
+    }
+
+    /// Where the suspended fiber is. It runs for that, on its own stack, but only this module's code,
+    /// which suspends it again: what it waits for does not go on (**I1**). `None` where there is no room
+    /// on its stack, and for one that has not begun.
+    pub(super) fn probe(&self) -> Option<Backtrace> {
+        debug_assert!(!matches!(self.state.get(), State::Vacant));
+        // SAFETY: I3. As in `resume`; it is suspended.
+        let body = unsafe { &mut *self.coroutine.get() }.as_mut()?;
+        if self.yielder.get().is_null() {
+            // It has not begun, and to resume it would have it begin.
+            return None;
+        }
+        self.probed.set(true);
+        let result = body.resume(());
+        self.probed.set(false);
+        debug_assert!(matches!(result, corosensei::CoroutineResult::Yield(())));
+        self.cold.backtrace.borrow_mut().take()
     }
 
     pub(crate) fn id(&self) -> FiberId {
@@ -383,6 +487,18 @@ impl Fiber {
     #[inline]
     pub(super) fn set_ops(&self, ops: WaitedOps) {
         self.ops.set(ops);
+    }
+
+    /// The ops that it waits for and that are under way, and how many it has asked for together.
+    pub(super) fn ops_under_way(&self) -> Option<(impl Iterator<Item = OpRef<'_>>, usize)> {
+        let ops = self.ops.get();
+        let waits = self.state.get() == State::Waiting(Wait::Ops);
+        let all = (0..ops.count).map(move |n| OpRef {
+            completion: ops.first.wrapping_byte_add(n * ops.stride),
+            batched: ops.stride != 0,
+            frame: PhantomData,
+        });
+        waits.then(|| (all.filter(|op| op.completion().state() == OpState::InFlight), ops.count))
     }
 
     /// What it waits for in the kernel, as a person calls it.
@@ -496,6 +612,49 @@ impl Fiber {
         self.unwound_by_cancel.set(by_cancel);
     }
 
+    /// When it was last suspended in a wait, by its worker's clock.
+    pub(super) fn since_ns(&self) -> u64 {
+        self.since_ns.get()
+    }
+
+    #[inline(always)]
+    pub(super) fn set_since_ns(&self, ns: u64) {
+        self.since_ns.set(ns);
+    }
+
+    /// Tells what the fiber will wait for.
+    ///
+    /// # Safety
+    ///
+    /// It stays where it is until the caller takes it back (`None`), on this fiber.
+    #[inline(always)]
+    pub(super) unsafe fn set_subject<'a>(&self, subject: Option<&'a (dyn Subject + 'a)>) {
+        // SAFETY: only the lifetime changes, and the caller vouches for that.
+        let subject = subject.map(|subject| unsafe {
+            std::mem::transmute::<NonNull<dyn Subject + 'a>, NonNull<dyn Subject>>(subject.into())
+        });
+        self.subject.set(subject);
+    }
+
+    /// What it waits for, if it waits for something that says so.
+    pub(super) fn subject(&self) -> Option<&dyn Subject> {
+        let waits = matches!(self.state.get(), State::Waiting(_));
+        // SAFETY: I2. It lies in the frame that waits, which takes it back before it goes on.
+        self.subject.get().filter(|_| waits).map(|subject| unsafe { subject.as_ref() })
+    }
+
+    pub(super) fn label(&self) -> &Label {
+        &self.cold.label
+    }
+
+    pub(super) fn scope(&self) -> Option<ScopeOrigin> {
+        self.cold.scope.get()
+    }
+
+    pub(super) fn set_scope(&self, scope: ScopeOrigin) {
+        self.cold.scope.set(Some(scope));
+    }
+
     /// Its name and identity; `None` before and after its body runs.
     pub(crate) fn meta(&self) -> Option<&Meta> {
         // SAFETY: the body sets the pointer to what it keeps alive, and clears it first.
@@ -508,7 +667,13 @@ impl Fiber {
     ///
     /// The caller clears it (`None`) before the value goes away.
     pub(crate) unsafe fn set_meta(&self, meta: Option<NonNull<Meta>>) {
+        if let Some(before) = self.meta() {
+            self.cold.label.clear(before);
+        }
         self.cold.meta.set(meta);
+        if let Some(meta) = self.meta() {
+            self.cold.label.set(meta);
+        }
     }
 
     /// The lowest address of its guard and the size of its stack in bytes.

@@ -1,9 +1,11 @@
 //! Who a fiber is to the rest of the process: its number, its name, its park token, and where it
 //! can be woken. Made when somebody first asks; outlives the fiber and the runtime.
 
+use super::about::{Origin, Origins, Subject, Told};
 use super::sync::{AtomicU8, Ordering};
 use super::waker::Waker;
 use std::num::NonZeroU64;
+use std::panic::Location;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
@@ -101,15 +103,30 @@ impl Token {
 }
 
 /// What a fiber and its handle both know of it.
-#[derive(Default)]
 pub(crate) struct Meta {
     name: Option<Arc<str>>,
+    spawned: Origin,
     identity: OnceLock<Arc<Identity>>,
 }
 
 impl Meta {
+    /// For a fiber that the caller makes.
+    #[track_caller]
     pub(crate) fn new(name: Option<Arc<str>>) -> Meta {
-        Meta { name, identity: OnceLock::new() }
+        Meta { name, spawned: Location::caller(), identity: OnceLock::new() }
+    }
+
+    pub(crate) fn shared_name(&self) -> Option<&Arc<str>> {
+        self.name.as_ref()
+    }
+
+    /// Where it was made.
+    pub(crate) fn spawned(&self) -> Origin {
+        self.spawned
+    }
+
+    pub(crate) fn origins(&self) -> Origins {
+        Origins { name: self.name.clone(), spawned: Some(self.spawned) }
     }
 
     pub(crate) fn name(&self) -> Option<&str> {
@@ -118,6 +135,13 @@ impl Meta {
 
     pub(crate) fn identity(&self) -> &Arc<Identity> {
         self.identity.get_or_init(|| Identity::new(self.name.clone()))
+    }
+}
+
+/// Whoever joins the fiber waits for it.
+impl Subject for Meta {
+    fn tell(&self) -> Told {
+        Told::End(self.origins())
     }
 }
 

@@ -4,16 +4,19 @@
 //! cancels marks the scope and takes the list in one critical section. Whichever comes second sees the
 //! first: a fiber that starts later starts cancelled, one that started before is told.
 
+use super::about::{Origin, ScopeOrigin};
 use super::cancelled::Reason;
 use super::fiber::FiberId;
 use super::shared::{Mail, MailBox};
 use super::worker::Worker;
+use std::panic::Location;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// See the module.
 pub(crate) struct Members {
     /// The fiber that opened the scope; none outside of any.
     owner: Option<Address>,
+    opened: Origin,
     state: Mutex<State>,
 }
 
@@ -45,9 +48,16 @@ pub(crate) struct Place(usize);
 
 impl Members {
     /// The members of a scope that is opened within what is cancelled already, or not.
+    #[track_caller]
     pub(crate) fn new(owner: Option<Address>, cause: Option<Reason>) -> Arc<Members> {
         let state = State { cause, ..State::default() };
-        Arc::new(Members { owner, state: Mutex::new(state) })
+        Arc::new(Members { owner, opened: Location::caller(), state: Mutex::new(state) })
+    }
+
+    /// Where it was opened, and by whom.
+    pub(super) fn origin(&self) -> ScopeOrigin {
+        let owner = self.owner.as_ref().map(|owner| (owner.home.worker, owner.id));
+        ScopeOrigin { opened: self.opened, owner }
     }
 
     /// Where the fiber that opened the scope lives.

@@ -4,9 +4,11 @@
 //! it is suspended (**I3**), and ends with nothing left (**I9**). What a fiber may *call* is one
 //! level up, in `fiber`, `fs`, `block` and `io`.
 
+pub(crate) mod about;
 pub(crate) mod cancelled;
 mod census;
 mod choice;
+mod dump;
 pub(crate) mod fiber;
 pub(crate) mod identity;
 pub(crate) mod inbox;
@@ -18,14 +20,22 @@ pub(crate) mod region;
 pub(crate) mod run;
 pub(crate) mod shared;
 mod stack;
+mod stats;
 pub(crate) mod sync;
+mod tally;
 pub(crate) mod timers;
 pub(crate) mod unwinding;
 pub(crate) mod waker;
+mod watchdog;
 pub(crate) mod worker;
 
 pub use crate::driver::uring::{Feature, Features};
 pub use choice::{DriverChoice, NoRing};
+pub use dump::{
+    Dump, FiberReport, FiberState, Holder, OpenedScope, SilentWorker, WaitsFor, Who, dump,
+    dump_all, dump_with_backtraces,
+};
+pub use stats::{EntryCounts, PoolStats, Stats, WorkerStats, stats};
 
 /// How operations reach the kernel here.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,6 +4,7 @@ use super::choice::{DriverChoice, NoRing, Plan};
 use super::overflow;
 use super::shared::{Shared, Unstarted};
 use super::stack::{DEFAULT_STACK_BYTES, MAIN_STACK_BYTES};
+use super::watchdog::Watchdog;
 use super::worker::Worker;
 use crate::driver::epoll::Pools;
 use crate::driver::uring::{Feature, Features, survive_seccomp};
@@ -23,6 +24,8 @@ const MAX_WORKERS: usize = 1024;
 /// The limits that a worker's ring is given unless the builder says otherwise.
 const DEFAULT_RING_ENTRIES: u32 = 256;
 const DEFAULT_IN_FLIGHT: u32 = 4032;
+/// What a fiber may take at once before it is named.
+const WATCHDOG_LIMIT: Duration = Duration::from_millis(10);
 /// The largest completion queue has one entry more.
 const MAX_IN_FLIGHT: u32 = 65_535;
 
@@ -62,6 +65,7 @@ pub struct Builder {
     ring: UringOptions,
     overflow_handler: bool,
     is_open: bool,
+    watchdog: Option<Duration>,
     #[cfg(feature = "sim")]
     world: World,
 }
@@ -89,6 +93,7 @@ impl Builder {
             ring,
             overflow_handler: true,
             is_open: false,
+            watchdog: cfg!(debug_assertions).then_some(WATCHDOG_LIMIT),
             #[cfg(feature = "sim")]
             world: World(None),
         }
@@ -157,6 +162,26 @@ impl Builder {
     /// the one before it. Without it an overflow still ends the process, by a bare `SIGSEGV`.
     pub fn overflow_handler(mut self, install: bool) -> Builder {
         self.overflow_handler = install;
+        self
+    }
+
+    /// Has a fiber named, once and with where it was spawned, that has run for longer than this without being
+    /// suspended: it keeps the other fibers of its worker waiting. A line on standard error says so; one that
+    /// has ended before twice the time may go unnoticed. `None` watches nobody (default: 10 ms where debug
+    /// assertions are on, else `None`).
+    ///
+    /// It takes a thread, which looks four times in that time while fibers run, and ten times a second while
+    /// none does. Fibers pay nothing. In a simulation there is none.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let builder = cringle::Builder::new().watchdog(Duration::from_millis(50));
+    /// builder.run(|| ())?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn watchdog(mut self, limit: impl Into<Option<Duration>>) -> Builder {
+        self.watchdog = limit.into();
         self
     }
 
@@ -264,6 +289,9 @@ impl Builder {
         let stealers = deques.iter().map(Deque::stealer).collect();
         let (shared, bells) = Shared::new(stealers, cpus, self.is_open, no_ring)?;
         let shared = Arc::new(shared);
+        let _listed = super::dump::list(&shared);
+        let watched = self.watchdog.filter(|_| !self.is_simulated());
+        let _watchdog = watched.and_then(|limit| Watchdog::start(&shared, limit));
         let mut seats = (0u32..).zip(deques).zip(bells).map(|((index, deque), bell)| Seat {
             index,
             deque,

@@ -10,19 +10,23 @@
 //! 3. All workers meet at a barrier: nobody sends any more.
 //! 4. Each closes its ring and then its mailbox (**I9**).
 
+use super::about::Roster;
 use super::cancelled::Reason;
 use super::census::{self, Count, Idlers};
 use super::choice::NoRing;
+use super::dump::Question;
 use super::fiber::FiberId;
 use super::inbox::{Bell, Inbox, Posted};
 use super::members::Members;
 use super::sync::{AtomicBool, AtomicU64, Ordering};
+use super::tally::Tally;
+use crate::driver::Counts;
 use crate::driver::pool::Pool;
 use crate::sys;
 use crossbeam_deque::Stealer;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::AtomicI32;
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, OnceLock};
 
 /// A fiber that was made and not started: it has no stack yet, and any worker may start it.
 pub(crate) struct Unstarted {
@@ -40,6 +44,8 @@ pub(crate) enum Mail {
     Cancel(FiberId, Reason),
     /// A scope is cancelled that this fiber has opened.
     CancelScope(FiberId, Arc<Members>, Reason),
+    /// Who waits for what?
+    Tell(Question),
 }
 
 /// The descriptor by which a foreign thread wakes a worker.
@@ -96,6 +102,32 @@ pub(super) struct Peer {
     pub(super) stealer: Stealer<Unstarted>,
     pub(super) made: Count,
     pub(super) ended: Count,
+    pub(super) tally: Arc<Tally>,
+    /// What its driver counts, once there is one.
+    driver: OnceLock<Arc<Counts>>,
+    pub(super) roster: Roster,
+}
+
+impl Peer {
+    fn new(mailbox: Arc<MailBox>, stealer: Stealer<Unstarted>) -> Peer {
+        Peer {
+            mailbox,
+            stealer,
+            made: Count::default(),
+            ended: Count::default(),
+            tally: Arc::default(),
+            driver: OnceLock::new(),
+            roster: Roster::default(),
+        }
+    }
+
+    pub(super) fn tell_counts(&self, counts: &Arc<Counts>) {
+        self.driver.get_or_init(|| Arc::clone(counts));
+    }
+
+    pub(super) fn driver_counts(&self) -> Option<&Counts> {
+        self.driver.get().map(|counts| &**counts)
+    }
 }
 
 /// See the module.
@@ -139,7 +171,7 @@ impl Shared {
         let mut bells = Vec::with_capacity(count);
         for (worker, stealer) in (0..).zip(stealers) {
             let (mailbox, bell) = MailBox::new(worker)?;
-            peers.push(Peer { mailbox, stealer, made: Count::default(), ended: Count::default() });
+            peers.push(Peer::new(mailbox, stealer));
             bells.push(bell);
         }
         let call_threads = if no_ring.is_some() { CALL_THREADS_FOR_ALL } else { CALL_THREADS };

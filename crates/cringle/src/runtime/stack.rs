@@ -21,7 +21,7 @@ pub(crate) const MAIN_STACK_BYTES: usize = 8 << 20;
 /// Smaller requests are rounded up to this.
 pub(crate) const MIN_STACK_BYTES: usize = 16 << 10;
 /// C code without stack probes can jump over a page; it does not jump over this.
-const GUARD_BYTES: usize = 64 << 10;
+pub(super) const GUARD_BYTES: usize = 64 << 10;
 const PAGE_BYTES: usize = 4096;
 /// Stacks mapped at once.
 const SLAB_STACKS: usize = 64;

@@ -111,6 +111,11 @@ impl Timers {
         self.heap.first().map(|node| node.at)
     }
 
+    /// All that are set and have not fired.
+    pub(super) fn pending(&self) -> impl Iterator<Item = (Instant, Alarm)> {
+        self.heap.iter().map(|node| (node.at, self.places[node.id as usize].alarm))
+    }
+
     /// Takes the earliest timer that is due.
     pub(super) fn pop_due(&mut self, now: Instant) -> Option<Alarm> {
         let first = *self.heap.first()?;

@@ -3,6 +3,7 @@
 //! | to | see |
 //! |---|---|
 //! | end everything on Ctrl-C or `kill`, in order | [`cancel_on`] |
+//! | be told who waits for what at `kill -USR1` | [`dump_on`] |
 //! | do something at each signal (reload at SIGHUP) | [`Signals`] |
 //! | wait for one once | [`wait`] |
 //!
@@ -10,9 +11,11 @@
 //! before is called, too; the last to stop listening puts it, or the default action, back.
 
 mod cancel_on;
+mod dump_on;
 mod handler;
 
 pub use cancel_on::{Guard, cancel_on};
+pub use dump_on::{DumpGuard, dump_on};
 
 use crate::io::{Interest, ready};
 use handler::{Listener, Purpose};
@@ -72,6 +75,21 @@ impl Signal {
             Signal::Child => libc::SIGCHLD,
             Signal::Continue => libc::SIGCONT,
             Signal::WindowChange => libc::SIGWINCH,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Signal::Hangup => "SIGHUP",
+            Signal::Interrupt => "SIGINT",
+            Signal::Quit => "SIGQUIT",
+            Signal::User1 => "SIGUSR1",
+            Signal::User2 => "SIGUSR2",
+            Signal::Alarm => "SIGALRM",
+            Signal::Terminate => "SIGTERM",
+            Signal::Child => "SIGCHLD",
+            Signal::Continue => "SIGCONT",
+            Signal::WindowChange => "SIGWINCH",
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::caller::{Caller, Left, Terms};
 use super::queue::{Guarded, Queue, Waiter, Woken};
+use crate::runtime::about::At;
 use crate::runtime::fiber::Wait;
 use std::fmt;
 use std::io;
@@ -93,7 +94,7 @@ impl Barrier {
             state.arrived -= usize::from(left);
             left
         };
-        waiter.wait(&terms, leave).map(|_| BarrierWaitResult(false))
+        waiter.wait(&terms, &At::of(self), leave).map(|_| BarrierWaitResult(false))
     }
 }
 

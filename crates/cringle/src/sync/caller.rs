@@ -1,6 +1,7 @@
 //! Who calls: a fiber, or a thread outside of any; how it waits, is woken, and is told that it is
 //! cancelled. All that `sync` needs of the runtime is here, and all that the models replace.
 
+use crate::runtime::about::{Subject, Tag};
 use crate::runtime::cancelled;
 use crate::runtime::fiber::{FiberRef, Wait};
 use crate::runtime::worker::{Here, Worker};
@@ -193,6 +194,15 @@ impl Caller {
         self.0.is_some_and(|(worker, fiber)| worker.is_interrupted(fiber))
     }
 
+    /// As others know it.
+    #[inline]
+    pub(super) fn tag(self) -> Tag {
+        match self.0 {
+            Some((_, fiber)) => fiber.tag(),
+            None => Tag::THREAD,
+        }
+    }
+
     /// For calls that may never wait, because the other side is always faster: now and then they
     /// let the worker's other fibers run.
     #[inline]
@@ -212,12 +222,12 @@ impl Caller {
     /// Waits once, until the deadline at most. May end for no reason.
     #[cfg(not(loom))]
     #[inline]
-    pub(super) fn suspend(self, terms: &Terms) {
+    pub(super) fn suspend(self, terms: &Terms, subject: &dyn Subject) {
         match (self.0, terms.deadline) {
-            (Some((worker, fiber)), None) => worker.suspend(fiber, terms.wait),
+            (Some((worker, fiber)), None) => worker.suspend_on(fiber, terms.wait, subject),
             (Some((worker, fiber)), Some(at)) => {
                 let timer = worker.set_timer(at, fiber);
-                worker.suspend(fiber, terms.wait);
+                worker.suspend_on(fiber, terms.wait, subject);
                 worker.take_back_timer(timer);
             }
             (None, None) => std::thread::park(),
@@ -240,7 +250,7 @@ impl Caller {
     }
 
     #[cfg(loom)]
-    pub(super) fn suspend(self, terms: &Terms) {
+    pub(super) fn suspend(self, terms: &Terms, _subject: &dyn Subject) {
         let _ = terms.wait;
         loom::thread::park();
     }

@@ -12,6 +12,7 @@
 
 use super::caller::{Caller, Left, Terms};
 use super::queue::{Guarded, Outcome, Queue, Taken, Waiter, Woken};
+use crate::runtime::about::At;
 use crate::runtime::sync::{AtomicUsize, Ordering};
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
@@ -127,7 +128,9 @@ impl<T> Channel<T> {
             // is out of the queue.
             unsafe { state.waiting_senders.push(&waiter) };
         }
-        let why = match waiter.wait(&terms, || self.state.hold().waiting_senders.remove(&waiter)) {
+        let why = match waiter
+            .wait(&terms, &At::of(self), || self.state.hold().waiting_senders.remove(&waiter))
+        {
             Ok(Outcome::Given) => return Ok(()),
             Ok(Outcome::Refused) => Unsendable::Disconnected,
             Err(left) => Unsendable::Left(left),
@@ -171,7 +174,7 @@ impl<T> Channel<T> {
             unsafe { state.waiting_receivers.push(&waiter) };
         }
         let leave = || self.state.hold().waiting_receivers.remove(&waiter);
-        match waiter.wait(&terms, leave) {
+        match waiter.wait(&terms, &At::of(self), leave) {
             Ok(Outcome::Given) => Ok(slot.0.into_inner().expect("a value was left")),
             Ok(Outcome::Refused) => Err(Missing::Disconnected),
             Err(left) => Err(Missing::Left(left)),

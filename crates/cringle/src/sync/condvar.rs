@@ -3,6 +3,7 @@
 use super::caller::{Caller, Left, Terms, deadline};
 use super::mutex::{Mutex, MutexGuard};
 use super::queue::{Guarded, Queue, Waiter, Woken};
+use crate::runtime::about::At;
 use crate::runtime::fiber::Wait;
 use std::fmt;
 use std::io;
@@ -243,11 +244,12 @@ impl Condvar {
         // out of the queue; letting go of the mutex in between runs no code that could unwind.
         unsafe { self.queue.hold().push(&waiter) };
         drop(guard);
-        let timed_out = match waiter.wait(&terms, || self.queue.hold().remove(&waiter)) {
-            Ok(_) => false,
-            Err(Left::TimedOut) => true,
-            Err(Left::Cancelled) => return Err(Left::Cancelled),
-        };
+        let timed_out =
+            match waiter.wait(&terms, &At::of(self), || self.queue.hold().remove(&waiter)) {
+                Ok(_) => false,
+                Err(Left::TimedOut) => true,
+                Err(Left::Cancelled) => return Err(Left::Cancelled),
+            };
         let result = WaitTimeoutResult(timed_out);
         match mutex.lock_on(terms.until(None)) {
             Ok(locked) => Ok(locked

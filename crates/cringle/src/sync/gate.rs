@@ -16,7 +16,9 @@
 
 use super::caller::{Caller, Left, Terms};
 use super::queue::{Guarded, Queue, Waiter, Woken};
+use crate::runtime::about::{MOST_PERMITS, Subject, Tag, Told};
 use crate::runtime::sync::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicU64;
 
 const QUEUED: usize = 1;
 const ONE: usize = 2;
@@ -24,12 +26,14 @@ const ONE: usize = 2;
 /// See the module.
 pub(super) struct Gate {
     state: AtomicUsize,
+    /// Who says that it has all permits, as a number: for reports, and for nothing else.
+    holder: AtomicU64,
     queue: Guarded<Queue>,
 }
 
 impl Gate {
     /// As many permits as there can be.
-    pub(super) const MAX: usize = usize::MAX >> 3;
+    pub(super) const MAX: usize = MOST_PERMITS;
 
     constructor! {
         /// With this many free permits.
@@ -37,9 +41,22 @@ impl Gate {
             assert!(permits <= Gate::MAX, "a semaphore has at most usize::MAX >> 3 permits");
             Gate {
                 state: AtomicUsize::new(permits * ONE),
+                holder: AtomicU64::new(0),
                 queue: Guarded::new(Queue::new()),
             }
         }
+    }
+
+    /// The caller has all permits.
+    #[inline]
+    pub(super) fn note_holder(&self) {
+        self.holder.store(Caller::current().tag().number(), Ordering::Relaxed);
+    }
+
+    /// It is about to give them back.
+    #[inline]
+    pub(super) fn forget_holder(&self) {
+        self.holder.store(Tag::NOBODY.number(), Ordering::Relaxed);
     }
 
     /// The permits that are free now.
@@ -84,7 +101,7 @@ impl Gate {
             // is out of the queue.
             unsafe { queue.push(&waiter) };
         }
-        waiter.wait(terms, || self.leave(&waiter)).map(drop)
+        waiter.wait(terms, self, || self.leave(&waiter)).map(drop)
     }
 
     /// Gives this many back, and to whom it is due.
@@ -143,5 +160,16 @@ impl Gate {
         };
         woken.wake();
         left
+    }
+}
+
+/// Who waits for permits is asked what it knows of them.
+impl Subject for Gate {
+    fn tell(&self) -> Told {
+        Told::Gate {
+            address: std::ptr::from_ref(self) as usize,
+            holder: Tag::of_number(self.holder.load(Ordering::Relaxed)),
+            free: self.available(),
+        }
     }
 }

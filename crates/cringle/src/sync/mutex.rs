@@ -157,6 +157,7 @@ impl<T: ?Sized> Mutex<T> {
     /// The permit was taken.
     #[inline]
     fn guard(&self) -> LockResult<MutexGuard<'_, T>> {
+        self.gate.note_holder();
         let guard = MutexGuard { mutex: self, before: Before::new(), stays: PhantomData };
         checked(&self.poison, guard)
     }
@@ -173,6 +174,7 @@ impl<T: ?Sized> Drop for MutexGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         self.mutex.poison.note(self.before);
+        self.mutex.gate.forget_holder();
         self.mutex.gate.give(1);
     }
 }

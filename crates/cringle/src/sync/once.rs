@@ -3,6 +3,7 @@
 use super::caller::{Caller, Left, Terms};
 use super::poison;
 use super::queue::{Guarded, Queue, Waiter, Woken};
+use crate::runtime::about::At;
 use crate::runtime::fiber::Wait;
 use crate::runtime::sync::{AtomicU8, Ordering};
 use std::fmt;
@@ -189,7 +190,7 @@ impl Once {
             // is out of the queue.
             unsafe { queue.push(&waiter) };
         }
-        waiter.wait(&terms, || self.queue.hold().remove(&waiter)).map(drop)
+        waiter.wait(&terms, &At::of(self), || self.queue.hold().remove(&waiter)).map(drop)
     }
 
     /// Makes it the caller's turn, if it is nobody's.

@@ -20,6 +20,7 @@
 //! looks again.
 
 use super::caller::{Caller, Left, Lent, Terms, Waker};
+use crate::runtime::about::Subject;
 use crate::runtime::sync::{AtomicU8, Mutex, Ordering};
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::NonNull;
@@ -79,6 +80,7 @@ impl Waiter {
     pub(super) fn wait(
         &self,
         terms: &Terms,
+        subject: &dyn Subject,
         mut leave: impl FnMut() -> bool,
     ) -> Result<Outcome, Left> {
         let result = loop {
@@ -89,7 +91,7 @@ impl Waiter {
                 Some(left) if leave() => break Err(left),
                 // It was taken out meanwhile, and the outcome was stored under the lock.
                 Some(_) => break Ok(self.outcome().expect("out of the queue, so told why")),
-                None => self.caller.suspend(terms),
+                None => self.caller.suspend(terms, subject),
             }
         };
         self.caller.waited();

@@ -85,6 +85,7 @@ impl<T> ReentrantLock<T> {
     }
 
     fn own(&self, who: ThreadId) -> ReentrantGuard<'_, T> {
+        self.gate.note_holder();
         *self.owner() = Some(Owner { who, thread: this_thread(), depth: 1 });
         self.guard()
     }
@@ -106,6 +107,7 @@ impl<T> Drop for ReentrantGuard<'_, T> {
         if owner.depth == 0 {
             *place = None;
             drop(place);
+            self.lock.gate.forget_holder();
             self.lock.gate.give(1);
         }
     }

@@ -203,6 +203,7 @@ impl<T: ?Sized> RwLock<T> {
 
     #[inline]
     fn writing(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
+        self.gate.note_holder();
         let guard = RwLockWriteGuard { lock: self, before: Before::new(), stays: PhantomData };
         checked(&self.poison, guard)
     }
@@ -214,6 +215,7 @@ impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
         let lock = guard.lock;
         // It has not panicked yet: nothing is to be noted.
         std::mem::forget(guard);
+        lock.gate.forget_holder();
         lock.gate.give(Gate::MAX - 1);
         RwLockReadGuard { lock, stays: PhantomData }
     }
@@ -230,6 +232,7 @@ impl<T: ?Sized> Drop for RwLockWriteGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         self.lock.poison.note(self.before);
+        self.lock.gate.forget_holder();
         self.lock.gate.give(Gate::MAX);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::caller::{Caller, Left, Terms};
 use super::queue::{Guarded, Queue, Waiter, Woken};
+use crate::runtime::about::At;
 use crate::runtime::fiber::Wait;
 use std::fmt;
 use std::io;
@@ -74,7 +75,9 @@ impl WaitGroup {
             // is out of the queue.
             unsafe { state.queue.push(&waiter) };
         }
-        waiter.wait(&terms, || group.state.hold().queue.remove(&waiter)).map(drop)
+        waiter
+            .wait(&terms, &At::of(&group.state), || group.state.hold().queue.remove(&waiter))
+            .map(drop)
     }
 }
 

@@ -16,6 +16,7 @@ use super::mutex::ignore_poison;
 use super::queue::{Guarded, Queue, Waiter, Woken};
 use super::rwlock::{RwLock, RwLockReadGuard};
 use super::unsent::Unsent;
+use crate::runtime::about::At;
 use crate::runtime::fiber::Wait;
 use std::fmt;
 use std::io;
@@ -269,7 +270,9 @@ impl<T> Receiver<T> {
                 // waiter is out of the queue.
                 unsafe { state.waiting.push(&waiter) };
             }
-            waiter.wait(&terms, || self.shared.state.hold().waiting.remove(&waiter))?;
+            waiter.wait(&terms, &At::of(&*self.shared), || {
+                self.shared.state.hold().waiting.remove(&waiter)
+            })?;
         }
     }
 }

@@ -38,6 +38,8 @@ impl Epoll {
     /// Tries what was pushed, and sleeps until something has come if it is told to.
     pub(crate) fn enter(&mut self, wait: Wait) {
         self.last_file.forget();
+        self.counts.entered(self.queued.len() as u32);
+        self.counts.in_flight.set(self.flights.len() as u64);
         while let Some(number) = self.queued.pop_front() {
             self.begin(number);
         }

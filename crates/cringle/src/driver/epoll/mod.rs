@@ -29,6 +29,9 @@ mod reap;
 mod tests;
 mod waits;
 
+use super::completion::Completion;
+use super::counts::Counts;
+use super::op::About;
 use super::pool::Pool;
 use super::slots::Slots;
 use super::uring::RingId;
@@ -76,6 +79,7 @@ pub(crate) struct Epoll {
     looked: Instant,
     last_file: LastFile,
     slots: Slots,
+    counts: Arc<Counts>,
 }
 
 impl Epoll {
@@ -97,11 +101,21 @@ impl Epoll {
             looked: Instant::now(),
             last_file: LastFile::default(),
             slots: Slots::default(),
+            counts: Arc::default(),
         })
     }
 
     pub(crate) fn id(&self) -> RingId {
         self.id
+    }
+
+    /// What an op under way is about.
+    pub(crate) fn about(&self, completion: &Completion) -> About {
+        self.flights.get(completion.cancel_place.get() as u32).op.about()
+    }
+
+    pub(crate) fn counts(&self) -> &Arc<Counts> {
+        &self.counts
     }
 
     #[inline]

@@ -28,5 +28,6 @@ impl Epoll {
             completion.finish(result);
             completion.waiter_ref().settle_one().map(&mut sink);
         }
+        self.counts.in_flight.set(self.flights.len() as u64);
     }
 }

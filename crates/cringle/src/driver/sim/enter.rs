@@ -74,6 +74,8 @@ impl Sim {
         if count > 0 && core.draw(Fault::PartialSubmit) {
             count = core.rng.below(count as u64) as usize;
         }
+        self.counts.entered(count as u32);
+        self.counts.in_flight.set(self.flights.len() as u64);
         for _ in 0..count {
             let number = self.queued.pop_front().expect("it was counted");
             let at_ns = match core.latency_ns() {
@@ -87,6 +89,9 @@ impl Sim {
     }
 
     fn flush_overflow(&mut self) {
+        if !self.overflow.is_empty() {
+            self.counts.overflows.bump();
+        }
         self.completions.append(&mut self.overflow);
     }
 

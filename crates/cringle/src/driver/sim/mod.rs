@@ -30,7 +30,7 @@ mod rng;
 #[cfg(test)]
 mod sabotage;
 
-use super::{Completion, Op};
+use super::{About, Completion, Counts, Op};
 use crate::driver::slots::Slots;
 use crate::driver::uring::RingId;
 use cancel::Ask;
@@ -83,6 +83,7 @@ pub(crate) struct Sim {
     overflow: VecDeque<Cqe>,
     verdict: Option<Verdict>,
     fixed: Slots,
+    counts: Arc<Counts>,
 }
 
 /// An op between its push and its completion.
@@ -156,11 +157,27 @@ impl Sim {
             overflow: VecDeque::new(),
             verdict: None,
             fixed: Slots::default(),
+            counts: Arc::default(),
         }
     }
 
     pub(crate) fn id(&self) -> RingId {
         self.id
+    }
+
+    /// What an op under way is about.
+    pub(crate) fn about(&self, completion: &Completion) -> About {
+        let mut flights = self.flights.values();
+        let flight = flights.find(|flight| std::ptr::eq(flight.completion, completion));
+        flight.map_or_else(|| completion.about(), |flight| flight.op.about())
+    }
+
+    pub(crate) fn counts(&self) -> &Arc<Counts> {
+        &self.counts
+    }
+
+    pub(crate) fn now_ns(&self) -> u64 {
+        lock(&self.core).now_ns
     }
 
     pub(crate) fn now(&self) -> Instant {

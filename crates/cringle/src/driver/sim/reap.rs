@@ -20,6 +20,7 @@ impl Sim {
             };
             settled.map(&mut sink);
         }
+        self.counts.in_flight.set(self.flights.len() as u64);
     }
 
     fn op_noted(&mut self, core: &mut Core, number: u64, result: i32) -> Option<Token> {

@@ -40,7 +40,7 @@ impl Cancels {
 
     fn queue(&mut self, completion: &Completion) {
         completion.cancel.set(CancelState::Queued);
-        completion.cancel_place.set(self.first_place + self.backlog.len() as u64);
+        completion.set_cancel_place(self.first_place + self.backlog.len() as u64);
         self.backlog.push_back(completion);
         self.queued += 1;
     }

@@ -119,15 +119,20 @@ impl Uring {
         if self.sqpoll && self.ring.submission().need_wakeup() {
             flags |= ENTER_SQ_WAKEUP;
         }
+        if self.ring.submission().cq_overflow() {
+            self.counts.overflows.bump();
+        }
+        self.counts.in_flight.set(u64::from(self.in_flight + self.waiting));
         self.unreaped = true;
         self.turns_unseen = 0;
         match self.enter_syscall(queued, want, flags, timeout) {
             // A short count leaves the rest queued, in order: the next call takes them.
             Ok(taken) => {
                 self.unsubmitted = queued - taken.min(queued);
+                self.counts.entered(taken);
             }
             // The time is up, or a signal came: whoever waits looks again.
-            Err(libc::ETIME | libc::EINTR) => {}
+            Err(libc::ETIME | libc::EINTR) => self.counts.entered(0),
             // Nothing was taken, everything stays queued. The kernel wants completions to be
             // reaped (EBUSY) or has no memory for requests right now (EAGAIN): the caller reaps
             // after every call, and one that meant to sleep does so, for at most a millisecond.

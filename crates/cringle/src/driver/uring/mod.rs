@@ -32,6 +32,7 @@ mod setup;
 mod tests;
 
 use super::completion::{CancelState, Completion};
+use super::counts::Counts;
 use cancel::Cancels;
 use enter::ENTER_REGISTERED_RING;
 use fixed::Fixed;
@@ -40,6 +41,7 @@ use polled::Polled;
 use register::{register_ring_fd, unregister_ring_fd};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -117,6 +119,7 @@ pub(crate) struct Uring {
     wake: WakeRead,
     /// Workers that a message of ours did not reach.
     undelivered: Vec<u32>,
+    counts: Arc<Counts>,
     /// What the next calls of `io_uring_enter` answer, 0 meaning that the kernel is asked.
     #[cfg(test)]
     pub(crate) injected_errors: std::collections::VecDeque<i32>,
@@ -171,6 +174,7 @@ impl Uring {
             polled,
             wake: WakeRead { fd: wake_fd, count: Box::new(0), armed: false, closing: false },
             undelivered: Vec::new(),
+            counts: Arc::default(),
             #[cfg(test)]
             injected_errors: Default::default(),
         };
@@ -199,6 +203,10 @@ impl Uring {
     #[cfg_attr(not(feature = "raw"), allow(dead_code))]
     pub(crate) fn in_flight(&self) -> u32 {
         self.in_flight + self.waiting
+    }
+
+    pub(crate) fn counts(&self) -> &Arc<Counts> {
+        &self.counts
     }
 
     /// Asks the kernel to give up an op. Its completion comes all the same (**I1**).

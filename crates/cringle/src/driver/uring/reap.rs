@@ -59,6 +59,7 @@ impl Uring {
                 sink(token);
             }
         }
+        self.counts.in_flight.set(u64::from(self.in_flight + self.waiting));
     }
 }
 

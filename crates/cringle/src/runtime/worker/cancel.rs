@@ -98,6 +98,7 @@ impl Worker {
             // The scope was opened outside of this runtime, whose end cancels no owner of it.
             self.enter_root(fiber);
         }
+        fiber.set_scope(members.origin());
         let (place, cause) = members.enter(self.address(fiber), daemon);
         if let Some(reason) = cause {
             fiber.regions().body().set_cause(reason);

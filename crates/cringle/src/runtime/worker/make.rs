@@ -48,6 +48,7 @@ impl Worker {
             })
         };
         fiber.occupy(coroutine, bounds);
+        self.seen_started(fiber);
         self.ready.push(fiber);
         fiber
     }
@@ -73,6 +74,7 @@ impl Worker {
 
     /// A fiber has ended, and its stack is free.
     pub(super) fn bury(&self, fiber: FiberRef, stack: Stack) {
+        self.seen_ended(fiber);
         fiber.vacate();
         self.alive.set(self.alive.get() - 1);
         self.stacks.borrow_mut().give_back(stack);

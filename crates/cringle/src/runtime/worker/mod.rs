@@ -16,6 +16,8 @@
 mod cancel;
 mod linger;
 mod make;
+mod seen;
+mod sight;
 #[cfg(feature = "sim")]
 mod simulated;
 mod table;
@@ -24,12 +26,14 @@ mod wait;
 mod wake;
 
 pub(crate) use cancel::Within;
+pub(super) use sight::{Doing, OpsSeen, Sight};
 
 use super::cancelled::Reason;
 use super::fiber::{FiberRef, Row};
 use super::members::Address;
 use super::shared::{Mail, MailBox, Peer, Shared, Unstarted};
 use super::stack::StackPool;
+use super::tally::Tally;
 use super::timers::{TimerId, Timers};
 use super::waker::Waker;
 use crate::driver::Driver;
@@ -50,6 +54,7 @@ thread_local! {
 pub(crate) struct Worker {
     index: u32,
     shared: Arc<Shared>,
+    tally: Arc<Tally>,
     mailbox: Arc<MailBox>,
     driver: RefCell<Driver>,
     /// The fiber that runs now.
@@ -90,6 +95,8 @@ pub(crate) struct Worker {
     stopped: Cell<bool>,
     /// An alarm is set to look for cancelled fibers that still wait.
     watches_stubborn: Cell<Option<TimerId>>,
+    /// The time that fibers which are suspended now are told.
+    clock_ns: Cell<u64>,
     /// Started fibers that have not ended.
     alive: Cell<u32>,
     /// Fibers that wait for others of this runtime to end.
@@ -118,8 +125,12 @@ impl Worker {
         driver: Driver,
         unstarted: Deque<Unstarted>,
     ) -> Worker {
+        let me = &shared.peers[index as usize];
+        me.tell_counts(driver.counts());
+        let clock_ns = Cell::new(driver.coarse_ns());
         Worker {
             index,
+            tally: Arc::clone(&me.tally),
             mailbox: Arc::clone(&shared.peers[index as usize].mailbox),
             shared,
             driver: RefCell::new(driver),
@@ -146,6 +157,7 @@ impl Worker {
             stopping_since: Cell::new(None),
             stopped: Cell::new(false),
             watches_stubborn: Cell::new(None),
+            clock_ns,
             alive: Cell::new(0),
             waiting_for_fibers: Cell::new(0),
         }

@@ -15,9 +15,11 @@ impl Worker {
     /// Works until the runtime has ended.
     pub(in crate::runtime) fn run(&self) {
         CURRENT.set(Some(NonNull::from(self)));
+        self.seen_begin();
         self.mailbox().set_ring(self.driver.borrow().ring_fd());
         self.see_state();
         while !self.stopped.get() {
+            self.seen_turn();
             let mut next = self.ready.take_all();
             while let Some(fiber) = next {
                 next = fiber.unlink();
@@ -28,6 +30,7 @@ impl Worker {
                 self.resume(fiber);
             }
             self.running.set(None);
+            self.seen_all_resumed();
             if !self.unstarted.is_empty() {
                 self.start_some();
             }
@@ -35,6 +38,7 @@ impl Worker {
         }
         self.driver.borrow_mut().flush();
         CURRENT.set(None);
+        self.seen_end();
         if let Some(watch) = self.watches_stubborn.take() {
             self.take_back_timer(watch);
         }
@@ -45,6 +49,7 @@ impl Worker {
     #[inline(always)]
     pub(super) fn resume(&self, fiber: FiberRef) {
         self.running.set(Some(fiber));
+        self.seen_resume(fiber);
         let ended = fiber.resume();
         if let Some(stack) = ended {
             self.bury(fiber, stack);
@@ -116,7 +121,9 @@ impl Worker {
     }
 
     pub(super) fn enter(&self, wait: driver::Wait) {
+        self.seen_enter(wait);
         self.driver.borrow_mut().enter(wait);
+        self.seen_entered();
         self.reap();
         #[cfg(feature = "sim")]
         self.heed_simulation();
@@ -158,6 +165,7 @@ impl Worker {
     pub(super) fn read_mail(&self) {
         let mut mail = self.mail.take();
         self.mailbox().inbox.take(&mut mail);
+        self.seen_mail(mail.len());
         mail.drain(..).for_each(|message| self.read(message));
         self.mail.replace(mail);
         self.see_state();
@@ -170,6 +178,7 @@ impl Worker {
             Mail::Start(unstarted) => self.start_or_postpone(unstarted),
             Mail::Cancel(id, reason) => self.cancel_fiber(id, reason),
             Mail::CancelScope(id, members, reason) => self.cancel_in_scope(id, &members, reason),
+            Mail::Tell(question) => question.answer(self),
         }
     }
 
@@ -189,6 +198,7 @@ impl Worker {
         // From here on a fiber that is made elsewhere, and a message, wake this worker.
         let asleep = self.mailbox().inbox.fall_asleep();
         if asleep && !self.shared.has_loot(self.index) {
+            self.seen_asleep();
             let deadline = self.timers.borrow().next();
             self.enter(driver::Wait::Until(deadline));
             self.patience.learn(self.now() - begun, self.mailbox().inbox.has_messages());
@@ -208,6 +218,7 @@ impl Worker {
             loop {
                 match victim.stealer.steal() {
                     Steal::Success(unstarted) => {
+                        self.seen_steal();
                         self.start_or_postpone(unstarted);
                         return true;
                     }

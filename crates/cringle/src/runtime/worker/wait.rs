@@ -8,6 +8,7 @@
 
 use super::Worker;
 use crate::driver::{Completion, Op, OpSlot, Waiter};
+use crate::runtime::about::Subject;
 use crate::runtime::fiber::{FiberRef, State, Wait, WaitedOps};
 use crate::runtime::timers::{Alarm, TimerId};
 use std::time::Instant;
@@ -18,13 +19,24 @@ impl Worker {
     pub(crate) fn suspend(&self, fiber: FiberRef, wait: Wait) {
         debug_assert_eq!(self.running.get(), Some(fiber), "only the running fiber suspends itself");
         fiber.set_state(State::Waiting(wait));
+        self.seen_suspend(fiber, wait);
         self.switch_out(fiber);
     }
 
-    /// Suspends the current fiber until others of the runtime have ended.
-    pub(crate) fn suspend_for_fibers(&self, fiber: FiberRef, wait: Wait) {
-        self.waiting_for_fibers.set(self.waiting_for_fibers.get() + 1);
+    /// The same for what has more to say of itself than the kind of the wait.
+    #[inline(always)]
+    pub(crate) fn suspend_on(&self, fiber: FiberRef, wait: Wait, subject: &dyn Subject) {
+        // SAFETY: the caller lends it until this returns, and nothing unwinds in between (I2).
+        unsafe { fiber.set_subject(Some(subject)) };
         self.suspend(fiber, wait);
+        // SAFETY: nothing is told.
+        unsafe { fiber.set_subject(None) };
+    }
+
+    /// Suspends the current fiber until others of the runtime have ended.
+    pub(crate) fn suspend_for_fibers(&self, fiber: FiberRef, wait: Wait, subject: &dyn Subject) {
+        self.waiting_for_fibers.set(self.waiting_for_fibers.get() + 1);
+        self.suspend_on(fiber, wait, subject);
         self.waiting_for_fibers.set(self.waiting_for_fibers.get() - 1);
     }
 
@@ -161,6 +173,7 @@ impl Worker {
         fiber.set_ops(ops);
         fiber.refill_inline();
         fiber.set_state(State::Waiting(Wait::Ops));
+        self.seen_suspend(fiber, Wait::Ops);
         if self.is_interrupted(fiber) {
             // Cancelled while it waited for room: the call that cancelled it saw no ops.
             self.ask_to_end(fiber);
@@ -203,6 +216,7 @@ impl Worker {
             if self.is_interrupted(fiber) {
                 return completion.refuse(-libc::ECANCELED);
             }
+            self.seen_room_wait();
             self.in_line.set(self.in_line.get() + 1);
             self.room_queue.borrow_mut().push_back(fiber);
             self.suspend(fiber, Wait::Room);

@@ -41,6 +41,7 @@ impl Worker {
     /// runtime, else by its bell. The message is submitted at once, since the fiber that sends it
     /// may go on computing.
     pub(super) fn wake_peer(&self, mailbox: &Arc<MailBox>) {
+        self.seen_wake(mailbox);
         let ours = self.shared.has(mailbox);
         let mut driver = self.driver.borrow_mut();
         match mailbox.ring() {

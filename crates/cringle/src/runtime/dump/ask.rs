@@ -1,0 +1,174 @@
+//! Asking the workers, and waiting for what they say.
+//!
+//! A question goes by the worker's mail, so that it is answered between two fibers, by the one thread that
+//! may look at them (**I3**). Each question counts for one answer, given or not: one that is dropped unread,
+//! because its worker has ended, counts as given.
+//!
+//! A worker reads its mail once a turn. One that has not begun to answer after [`PATIENCE`] is in a turn that
+//! goes on for as long, or the machine gives it no time. What can be said of it then is what other threads
+//! may read: which fiber runs, and whether the turn is the same as before.
+
+use super::report::{self, Who};
+use super::{Dump, SilentWorker};
+use crate::runtime::about::Label;
+use crate::runtime::fiber::{FiberRef, Wait};
+use crate::runtime::shared::{Mail, Peer, Shared};
+use crate::runtime::waker::Waker;
+use crate::runtime::worker::{Here, Sight, Worker};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// How long a worker may take to begin with its answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// One dump that is asked for.
+struct Inquiry {
+    backtraces: bool,
+    state: Mutex<State>,
+    asker: Waker,
+}
+
+struct State {
+    answers: Vec<Answer>,
+    sights: Vec<Sight>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Awaited,
+    Begun,
+    Given,
+}
+
+/// The question for one worker.
+pub(crate) struct Question {
+    inquiry: Arc<Inquiry>,
+    worker: usize,
+}
+
+// A sight holds nothing of its worker's thread: names are counted, places in the text are static,
+// backtraces may be sent.
+const _: fn() = || {
+    fn sent<T: Send>() {}
+    sent::<Sight>();
+};
+
+impl Question {
+    /// For the worker that is asked.
+    pub(in crate::runtime) fn answer(self, worker: &Worker) {
+        self.inquiry.state().answers[self.worker] = Answer::Begun;
+        let sights = worker.sights(self.inquiry.backtraces);
+        self.inquiry.state().sights.extend(sights);
+    }
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        self.inquiry.state().answers[self.worker] = Answer::Given;
+        self.inquiry.asker.wake();
+    }
+}
+
+impl Inquiry {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // An allocator that panics may have left it; what is there can be told.
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn any_is(&self, answer: Answer) -> bool {
+        self.state().answers.contains(&answer)
+    }
+
+    /// Whether nothing more is to be waited for, at this time.
+    fn is_over(&self, deadline: Instant, now: Instant) -> bool {
+        !self.any_is(Answer::Begun) && (!self.any_is(Answer::Awaited) || now >= deadline)
+    }
+
+    fn wait(&self, current: Option<(Here, FiberRef)>) {
+        let now = || current.map_or_else(Instant::now, |(worker, _)| worker.now());
+        let deadline = now() + PATIENCE;
+        while !self.is_over(deadline, now()) {
+            // One that has begun ends: it computes, and waits for nobody.
+            let late = now() >= deadline;
+            let until = if late { now() + PATIENCE } else { deadline };
+            match current {
+                Some((worker, fiber)) => {
+                    let timer = worker.set_timer(until, fiber);
+                    worker.suspend(fiber, Wait::Answers);
+                    worker.take_back_timer(timer);
+                }
+                None => std::thread::park_timeout(until.saturating_duration_since(now())),
+            }
+        }
+    }
+}
+
+/// What can be seen of a worker from outside.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Outside {
+    turns: u64,
+    running: *mut Label,
+}
+
+impl Outside {
+    fn of(peer: &Peer) -> Outside {
+        Outside {
+            turns: peer.tally.turns.get(),
+            running: peer.tally.running.load(Ordering::Relaxed),
+        }
+    }
+}
+
+pub(super) fn ask(shared: &Arc<Shared>, backtraces: bool) -> Dump {
+    let current = Worker::current();
+    let here = Worker::here();
+    let count = shared.peers.len();
+    let inquiry = Arc::new(Inquiry {
+        backtraces,
+        state: Mutex::new(State { answers: vec![Answer::Awaited; count], sights: Vec::new() }),
+        asker: match current {
+            Some((worker, fiber)) => worker.waker(fiber),
+            None => Waker::Thread(std::thread::current()),
+        },
+    });
+    let before: Vec<Outside> = shared.peers.iter().map(Outside::of).collect();
+    for (worker, peer) in shared.peers.iter().enumerate() {
+        let question = Question { inquiry: Arc::clone(&inquiry), worker };
+        match here {
+            Some(here) if here.lives_at(&peer.mailbox) => question.answer(&here),
+            Some(here) => here.mail(&peer.mailbox, Mail::Tell(question)),
+            None => drop(peer.mailbox.inbox.send(Mail::Tell(question))),
+        }
+    }
+    inquiry.wait(current);
+    if current.is_none() {
+        // A token may have been taken that was meant for a `park` of the thread's own.
+        std::thread::current().unpark();
+    }
+    let mut state = inquiry.state();
+    let silent = (0..count).filter(|&worker| state.answers[worker] == Answer::Awaited);
+    let silent = silent.map(|worker| silent_worker(worker, &shared.peers[worker], before[worker]));
+    let silent = silent.collect();
+    let sights = std::mem::take(&mut state.sights);
+    drop(state);
+    Dump {
+        fibers: report::reports(sights),
+        silent,
+        unstarted: shared.peers.iter().map(|peer| peer.stealer.len()).sum(),
+        workers: count,
+    }
+}
+
+fn silent_worker(worker: usize, peer: &Peer, before: Outside) -> SilentWorker {
+    let now = Outside::of(peer);
+    let runs = peer.roster.look(&peer.tally.running, Label::read);
+    let alive = peer.tally.started.get().saturating_sub(peer.tally.ended.get());
+    SilentWorker {
+        worker,
+        is_stuck: now == before && runs.is_some(),
+        others: alive.saturating_sub(u64::from(runs.is_some())),
+        runs: runs.as_ref().map(Who::of),
+        silent_for: PATIENCE,
+    }
+}

@@ -1,0 +1,29 @@
+//! The runtimes of the process.
+
+use crate::runtime::shared::Shared;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+static RUNTIMES: Mutex<Vec<Arc<Shared>>> = Mutex::new(Vec::new());
+
+fn runtimes() -> MutexGuard<'static, Vec<Arc<Shared>>> {
+    RUNTIMES.lock().expect("no code panics under this lock")
+}
+
+/// A runtime is found by [`all`] until this is dropped.
+pub(in crate::runtime) struct Listed(Arc<Shared>);
+
+/// Lists a runtime.
+pub(in crate::runtime) fn list(shared: &Arc<Shared>) -> Listed {
+    runtimes().push(Arc::clone(shared));
+    Listed(Arc::clone(shared))
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        runtimes().retain(|shared| !Arc::ptr_eq(shared, &self.0));
+    }
+}
+
+pub(super) fn all() -> Vec<Arc<Shared>> {
+    runtimes().clone()
+}

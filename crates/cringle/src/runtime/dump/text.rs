@@ -1,0 +1,223 @@
+//! A dump for a person, 80 columns wide.
+
+use super::report::Holder;
+use super::{Dump, FiberReport, FiberState, SilentWorker, WaitsFor, Who};
+use std::fmt::{self, Display, Formatter};
+use std::time::Duration;
+
+const COLUMNS: usize = 80;
+const INDENT: &str = "    ";
+
+impl Display for Dump {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let waiting = |fiber: &&FiberReport| matches!(fiber.state, FiberState::Waiting { .. });
+        let waiting = self.fibers.iter().filter(waiting).count();
+        let (fibers, workers) = (self.fibers.len(), self.workers);
+        let mut head = format!(
+            "{fibers} fiber{} on {workers} worker{}, of which {waiting} wait{}",
+            plural(fibers),
+            plural(workers),
+            if waiting == 1 { "s" } else { "" },
+        );
+        if self.unstarted > 0 {
+            head += &format!("; {} not started yet", self.unstarted);
+        }
+        paragraph(f, "", &head)?;
+        for silent in &self.silent {
+            paragraph(f, "", &silent.to_string())?;
+        }
+        for cycle in self.cycles() {
+            self.write_cycle(f, &cycle)?;
+        }
+        for fiber in &self.fibers {
+            write!(f, "{fiber}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Dump {
+    fn write_cycle(&self, f: &mut Formatter<'_>, cycle: &[usize]) -> fmt::Result {
+        let names: Vec<String> = cycle.iter().map(|&at| self.fibers[at].who.to_string()).collect();
+        let text = match &names[..] {
+            [one] => format!("DEADLOCK: {one} waits for a lock that it holds itself"),
+            many => format!(
+                "DEADLOCK: {}: each waits for a lock that the next one holds, the last one for a lock \
+                 of the first",
+                many.join(", ")
+            ),
+        };
+        paragraph(f, "", &text)
+    }
+}
+
+impl Display for SilentWorker {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let SilentWorker { worker, runs, is_stuck, silent_for, others } = self;
+        write!(f, "STUCK: worker {worker} has not answered for {}: ", Age(*silent_for))?;
+        match (runs, is_stuck) {
+            (Some(who), true) => write!(f, "it is in {}, which is not suspended", who.in_full())?,
+            (Some(who), false) => {
+                write!(f, "it goes through a long turn, now in {}", who.in_full())?
+            }
+            (None, _) => write!(f, "no fiber runs there, and it gets no time")?,
+        }
+        write!(f, "; its {others} other fiber{} cannot be told of", plural(*others as usize))
+    }
+}
+
+impl Display for FiberReport {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let state = match &self.state {
+            FiberState::Running => "asks for this".to_owned(),
+            FiberState::Ready => "is ready".to_owned(),
+            FiberState::Waiting { age, .. } => format!("waits for {}", Age(*age)),
+        };
+        paragraph(f, "", &format!("{}  worker {}, {state}", self.who, self.worker))?;
+        if let FiberState::Waiting { for_what, timer, .. } = &self.state {
+            let mut text = for_what.to_string();
+            if let Some(timer) = timer {
+                text += &format!("; a timer in {}", Age(*timer));
+            }
+            paragraph(f, INDENT, &text)?;
+        }
+        if self.cancelled {
+            paragraph(f, INDENT, "it is cancelled")?;
+        }
+        if let Some(deadline) = self.deadline {
+            paragraph(f, INDENT, &format!("a deadline in {}", Age(deadline)))?;
+        }
+        if let Some(spawned) = self.who.spawned {
+            paragraph(f, INDENT, &format!("spawned at {spawned}"))?;
+        }
+        if let Some(scope) = &self.scope {
+            let owner = scope.owner.as_ref().map_or(String::new(), |who| format!(" of {who}"));
+            paragraph(f, INDENT, &format!("in the scope{owner} at {}", scope.opened))?;
+        }
+        if let Some(backtrace) = &self.backtrace {
+            // Not wrapped: lines of functions' names are for tools, too.
+            for line in backtrace.to_string().lines() {
+                writeln!(f, "{INDENT}{line}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Display for Who {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match (&self.name, self.spawned) {
+            (Some(name), _) => write!(f, "'{name}'"),
+            (None, Some(spawned)) => write!(f, "<of {}:{}>", spawned.file(), spawned.line()),
+            (None, None) => f.write_str("<not begun>"),
+        }
+    }
+}
+
+impl Who {
+    /// With where it was spawned, too.
+    pub(in crate::runtime) fn in_full(&self) -> String {
+        match (&self.name, self.spawned) {
+            (Some(name), Some(spawned)) => format!("fiber '{name}' (spawned at {spawned})"),
+            (None, Some(spawned)) => format!("a fiber (spawned at {spawned})"),
+            _ => format!("fiber {self}"),
+        }
+    }
+}
+
+impl Display for WaitsFor {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            WaitsFor::Operation { name, fd, file, offset, path, peer, batch } => {
+                if let Some((under_way, count)) = batch {
+                    write!(f, "{under_way} of a batch of {count}, the first: ")?;
+                }
+                f.write_str(name)?;
+                match (fd, file) {
+                    (Some(fd), Some(file)) => write!(f, ", fd {fd} ({file})")?,
+                    (Some(fd), None) => write!(f, ", fd {fd}")?,
+                    (None, _) => {}
+                }
+                offset.map_or(Ok(()), |offset| write!(f, ", offset {offset}"))?;
+                path.as_ref().map_or(Ok(()), |path| write!(f, ", \"{}\"", path.display()))?;
+                peer.map_or(Ok(()), |peer| write!(f, ", {peer}"))
+            }
+            WaitsFor::Lock { address, holder } => {
+                write!(f, "the lock at {address:#x}, ")?;
+                match holder {
+                    Holder::Fiber(_, who) => write!(f, "which {who} holds"),
+                    Holder::Readers(count) => {
+                        write!(f, "which {count} reader{} hold", plural(*count))
+                    }
+                    Holder::Thread => f.write_str("which a thread holds that is no fiber"),
+                    Holder::Unknown => {
+                        f.write_str("held by a fiber that has ended or cannot be told of")
+                    }
+                    Holder::Nobody => f.write_str("which was let go of"),
+                }
+            }
+            WaitsFor::Permits { address, free } => {
+                write!(f, "permits of the semaphore at {address:#x}, which has {free} free")
+            }
+            WaitsFor::Join(who) => write!(f, "the end of {}", who.in_full()),
+            WaitsFor::Scope(1) => f.write_str("the last fiber of a scope"),
+            WaitsFor::Scope(left) => write!(f, "{left} fibers of a scope"),
+            WaitsFor::Timer => f.write_str("a timer"),
+            WaitsFor::Unpark => f.write_str("an unpark"),
+            WaitsFor::Other { what, address: Some(address) } => {
+                write!(f, "{what}, at {address:#x}")
+            }
+            WaitsFor::Other { what, address: None } => f.write_str(what),
+        }
+    }
+}
+
+/// A time as a person says it.
+struct Age(Duration);
+
+impl Display for Age {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.as_secs();
+        match seconds {
+            0 => write!(f, "{} ms", self.0.as_millis()),
+            1..60 => write!(f, "{:.1} s", self.0.as_secs_f64()),
+            60..3600 => write!(f, "{} min {} s", seconds / 60, seconds % 60),
+            _ => write!(f, "{} h {} min", seconds / 3600, seconds / 60 % 60),
+        }
+    }
+}
+
+fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
+/// Writes text in lines that are at most [`COLUMNS`] wide; those after the first are indented further.
+fn paragraph(f: &mut Formatter<'_>, indent: &str, text: &str) -> fmt::Result {
+    f.write_str(indent)?;
+    let mut column = indent.len();
+    let further = indent.len() + INDENT.len();
+    let mut first = true;
+    for word in text.split(' ') {
+        let mut word = word;
+        let width = word.chars().count();
+        if !first && column + 1 + width > COLUMNS {
+            write!(f, "\n{:further$}", "")?;
+            column = further;
+        } else if !first {
+            f.write_str(" ")?;
+            column += 1;
+        }
+        // What is too long for a line of its own (a path) goes on in the next.
+        while column + word.chars().count() > COLUMNS {
+            let room = COLUMNS - column;
+            let end = word.char_indices().nth(room).map_or(word.len(), |(at, _)| at);
+            write!(f, "{}\n{:further$}", &word[..end], "")?;
+            word = &word[end..];
+            column = further;
+        }
+        f.write_str(word)?;
+        column += word.chars().count();
+        first = false;
+    }
+    writeln!(f)
+}

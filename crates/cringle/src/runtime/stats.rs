@@ -1,0 +1,342 @@
+//! The counters of a runtime, as numbers and as text.
+
+use super::shared::{Peer, Shared};
+use super::worker::Worker;
+use crate::driver::pool::Pool;
+use crate::driver::{BUCKETS, Counter};
+use std::fmt;
+
+/// The counters of the calling fiber's runtime; `None` outside of [`run`](crate::run).
+///
+/// They are always on, and cost next to nothing: each worker adds to its own. They are read one after
+/// the other while the workers go on, so that those of other workers may be a moment apart.
+///
+/// ```
+/// use cringle::{fiber, runtime};
+///
+/// cringle::run(|| {
+///     fiber::spawn(|| ()).join().unwrap();
+///     let stats = runtime::stats().expect("there is a runtime here");
+///     assert!(stats.total().started >= 2 && stats.total().ended >= 1);
+///     println!("{stats}");
+/// });
+/// ```
+pub fn stats() -> Option<Stats> {
+    Worker::with(|worker| worker.map(|worker| Stats::of(worker.shared())))
+}
+
+/// What a runtime has counted: see [`stats`]. Its `Display` is a table at most 80 columns wide.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Each worker's, by its number.
+    pub workers: Vec<WorkerStats>,
+    /// The threads for closures that may block ([`unblock`](crate::fiber::unblock)).
+    pub unblock_pool: PoolStats,
+    /// The threads for the library's own calls that no ring has an operation for.
+    pub call_pool: PoolStats,
+}
+
+/// What one worker has counted since it began. Those of fibers that are there now say so; all others
+/// only grow.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WorkerStats {
+    /// Turns: in each, every ready fiber ran once.
+    pub turns: u64,
+    /// Times that a fiber was resumed, but for those of the turn under way.
+    pub resumed: u64,
+    /// Fibers that got a stack here.
+    pub started: u64,
+    /// Fibers that ended here.
+    pub ended: u64,
+    /// Now: fibers that were ready when the turn began; none while the worker sleeps.
+    pub ready: u64,
+    /// Now: fibers that wait.
+    pub waiting: u64,
+    /// Now: fibers made here that no worker has started.
+    pub unstarted: u64,
+    /// Calls of the driver into the kernel: to submit, to wait, or both.
+    pub enters: u64,
+    /// How many entries each of them submitted. Wake-ups and cancels are entries, too.
+    pub entries: EntryCounts,
+    /// Now: operations under way when the worker last looked.
+    pub in_flight: u64,
+    /// Calls that were tried without waiting, and did what was asked for.
+    pub inline_hits: u64,
+    /// Calls that were tried so in vain.
+    pub inline_misses: u64,
+    /// Times that a fiber waited for room among the operations in flight.
+    pub room_waits: u64,
+    /// Fibers taken from other workers that had not started them.
+    pub steals: u64,
+    /// Times that the worker went to sleep.
+    pub sleeps: u64,
+    /// Sleeping workers that this one has woken.
+    pub wakes: u64,
+    /// Messages of other threads that it has read.
+    pub messages: u64,
+    /// Calls into the kernel that found the completion queue overflowed. Nothing is lost by it.
+    pub overflows: u64,
+    /// Now: stacks that fibers have.
+    pub stacks: u64,
+    /// The most stacks that fibers had at once.
+    pub most_stacks: u64,
+}
+
+/// How many calls submitted how many entries, by powers of two.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EntryCounts {
+    buckets: [u64; BUCKETS],
+    sum: u64,
+}
+
+/// The threads of a pool, now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PoolStats {
+    /// Jobs that wait for a thread.
+    pub queued: usize,
+    /// Threads.
+    pub threads: usize,
+    /// Those among them that wait for a job.
+    pub idle: usize,
+}
+
+impl Stats {
+    pub(super) fn of(shared: &Shared) -> Stats {
+        Stats {
+            workers: shared.peers.iter().map(WorkerStats::of).collect(),
+            unblock_pool: PoolStats::of(&shared.unblock_pool),
+            call_pool: PoolStats::of(&shared.call_pool),
+        }
+    }
+
+    /// All workers' numbers added up. (Of [`most_stacks`](WorkerStats::most_stacks), too: each worker may
+    /// have had its most at another time.)
+    pub fn total(&self) -> WorkerStats {
+        let mut total = WorkerStats::default();
+        for worker in &self.workers {
+            total.add(worker);
+        }
+        total
+    }
+}
+
+/// The counters that are numbers: what they are called, for text and for a program, and the fields.
+macro_rules! numbers {
+    ($($field:ident: $label:literal),* $(,)?) => {
+        impl WorkerStats {
+            fn add(&mut self, other: &WorkerStats) {
+                $(self.$field += other.$field;)*
+                self.entries.add(&other.entries);
+            }
+
+            /// Every number by its name, in the order of the table: to hand them to other tools.
+            /// ([`entries`](Self::entries) is a histogram and none of them.)
+            pub fn numbers(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($field), self.$field)),*].into_iter()
+            }
+        }
+
+        const LABELS: &[(&str, fn(&WorkerStats) -> u64)] = &[$(($label, |stats| stats.$field)),*];
+    };
+}
+
+numbers! {
+    turns: "turns",
+    resumed: "fibers resumed",
+    started: "fibers started",
+    ended: "fibers ended",
+    ready: "  ready now",
+    waiting: "  waiting now",
+    unstarted: "  not started yet",
+    enters: "calls into the kernel",
+    in_flight: "operations in flight",
+    inline_hits: "inline hits",
+    inline_misses: "inline misses",
+    room_waits: "waits for a free slot",
+    steals: "fibers stolen",
+    sleeps: "sleeps",
+    wakes: "workers woken",
+    messages: "messages read",
+    overflows: "overflows",
+    stacks: "stacks in use",
+    most_stacks: "  at most",
+}
+
+impl WorkerStats {
+    fn of(peer: &Peer) -> WorkerStats {
+        let tally = &peer.tally;
+        // In this order: a fiber that ends meanwhile is counted among the started ones.
+        let ended = tally.ended.get();
+        let ready = tally.ready.get();
+        let started = tally.started.get();
+        let stacks = started.saturating_sub(ended);
+        let mut stats = WorkerStats {
+            turns: tally.turns.get(),
+            resumed: tally.resumed.get().saturating_sub(ready),
+            started,
+            ended,
+            ready: ready.min(stacks),
+            waiting: stacks.saturating_sub(ready),
+            unstarted: peer.stealer.len() as u64,
+            inline_hits: tally.inline_hits.get(),
+            inline_misses: tally.inline_misses.get(),
+            room_waits: tally.room_waits.get(),
+            steals: tally.steals.get(),
+            sleeps: tally.sleeps.get(),
+            wakes: tally.wakes.get(),
+            messages: tally.messages.get(),
+            stacks,
+            most_stacks: tally.most.get(),
+            ..WorkerStats::default()
+        };
+        if let Some(driver) = peer.driver_counts() {
+            stats.enters = driver.enters.get();
+            stats.in_flight = driver.in_flight.get();
+            stats.overflows = driver.overflows.get();
+            stats.entries = EntryCounts {
+                buckets: driver.entries.each_ref().map(Counter::get),
+                sum: driver.submitted.get(),
+            };
+        }
+        stats
+    }
+}
+
+impl EntryCounts {
+    /// The largest number of entries that each bucket holds, and how many calls are in it: of 0, 1,
+    /// 2 to 3, 4 to 7 entries and so on.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
+        (0u32..).map(|bits| (1u64 << bits) - 1).zip(self.buckets)
+    }
+
+    /// All calls.
+    pub fn calls(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+
+    /// All entries.
+    pub fn sum(&self) -> u64 {
+        self.sum
+    }
+
+    fn add(&mut self, other: &EntryCounts) {
+        self.sum += other.sum;
+        self.buckets.iter_mut().zip(other.buckets).for_each(|(mine, theirs)| *mine += theirs);
+    }
+}
+
+impl PoolStats {
+    fn of(pool: &Pool) -> PoolStats {
+        let (queued, threads, idle) = pool.census();
+        PoolStats { queued, threads, idle }
+    }
+}
+
+/// Columns of numbers beside each other.
+const COLUMNS: usize = 6;
+
+impl fmt::Display for Stats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let total = self.total();
+        let mut columns = vec![("all".to_owned(), &total)];
+        if self.workers.len() > 1 {
+            let workers = self.workers.iter().enumerate();
+            columns.extend(workers.map(|(index, stats)| (format!("worker {index}"), stats)));
+        }
+        for block in columns.chunks(COLUMNS) {
+            write_block(f, block)?;
+        }
+        write!(f, "entries a call:")?;
+        let mut column = 15;
+        for (range, calls) in total.entries.ranges() {
+            let text = format!("  {range}: {}", Short(calls));
+            if column + text.len() > 80 {
+                write!(f, "\n              ")?;
+                column = 14;
+            }
+            column += text.len();
+            f.write_str(&text)?;
+        }
+        let pools = [("blocking closures", &self.unblock_pool), ("calls", &self.call_pool)];
+        for (name, pool) in pools {
+            let PoolStats { queued, threads, idle } = pool;
+            write!(
+                f,
+                "\npool for {name}: {queued} queued, {threads} threads, {idle} of them idle"
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn write_block(f: &mut fmt::Formatter<'_>, block: &[(String, &WorkerStats)]) -> fmt::Result {
+    write!(f, "{:22}", "")?;
+    for (name, _) in block {
+        write!(f, "{name:>9}")?;
+    }
+    for (label, number) in LABELS {
+        write!(f, "\n{label:22}")?;
+        for (_, stats) in block {
+            write!(f, "{:>9}", Short(number(stats)).to_string())?;
+        }
+    }
+    writeln!(f)
+}
+
+impl EntryCounts {
+    /// The buckets that are not empty, as a person calls them.
+    fn ranges(&self) -> impl Iterator<Item = (String, u64)> {
+        let buckets = self.buckets().filter(|&(_, calls)| calls > 0);
+        buckets.map(|(most, calls)| match most {
+            0 | 1 => (most.to_string(), calls),
+            most => (format!("{}-{most}", most / 2 + 1), calls),
+        })
+    }
+}
+
+/// A number in at most eight characters.
+struct Short(u64);
+
+impl fmt::Display for Short {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            n @ ..=99_999_999 => write!(f, "{n}"),
+            n @ ..=99_999_999_999 => write!(f, "{}k", n / 1000),
+            n @ ..=99_999_999_999_999 => write!(f, "{}M", n / 1_000_000),
+            n @ ..=99_999_999_999_999_999 => write!(f, "{}G", n / 1_000_000_000),
+            n => write!(f, "{}T", n / 1_000_000_000_000),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_80_columns_wide_whatever_the_numbers() {
+        let mut worker =
+            WorkerStats { turns: u64::MAX / 64, started: 99_999_999, ..Default::default() };
+        worker.entries.buckets = [12_345_678; BUCKETS];
+        for count in [1, 2, 5, 6, 17] {
+            let stats = Stats { workers: vec![worker.clone(); count], ..Stats::default() };
+            let text = stats.to_string();
+            assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+            let blocks = text.lines().filter(|line| line.starts_with("turns ")).count();
+            assert_eq!(blocks, if count == 1 { 1 } else { (count + 1).div_ceil(COLUMNS) });
+        }
+    }
+
+    #[test]
+    fn a_bucket_says_what_it_holds() {
+        let mut entries = EntryCounts::default();
+        entries.buckets[..4].copy_from_slice(&[1, 2, 0, 4]);
+        let ranges: Vec<_> = entries.ranges().collect();
+        assert_eq!(ranges, [("0".into(), 1), ("1".into(), 2), ("4-7".into(), 4)]);
+        let bounds: Vec<u64> = entries.buckets().map(|(most, _)| most).collect();
+        assert_eq!((bounds[..4].to_vec(), bounds[16]), (vec![0, 1, 3, 7], 65_535));
+    }
+}

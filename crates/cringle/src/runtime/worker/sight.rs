@@ -1,0 +1,137 @@
+//! What a worker sees of its own fibers, for a dump.
+//!
+//! Fibers are seen by their own worker alone (**I3**), between two of them or while one asks; so each is
+//! either suspended, and all that it has lent stays as it is meanwhile (**I1**, **I2**), or the one that
+//! asks.
+
+use super::Worker;
+use crate::driver::{About, Driver};
+use crate::runtime::about::{Origins, ScopeOrigin, Tag, Told};
+use crate::runtime::fiber::{FiberId, FiberRef, State, Wait};
+use crate::runtime::timers::Alarm;
+use std::backtrace::Backtrace;
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// A fiber as its worker sees it.
+pub(in crate::runtime) struct Sight {
+    pub(in crate::runtime) tag: Tag,
+    pub(in crate::runtime) id: FiberId,
+    pub(in crate::runtime) worker: u32,
+    pub(in crate::runtime) origins: Origins,
+    pub(in crate::runtime) scope: Option<ScopeOrigin>,
+    pub(in crate::runtime) doing: Doing,
+    /// It is cancelled where it is.
+    pub(in crate::runtime) cancelled: bool,
+    /// A timer ends its wait, or a deadline cancels it, in so long.
+    pub(in crate::runtime) timer: Option<Duration>,
+    pub(in crate::runtime) deadline: Option<Duration>,
+    pub(in crate::runtime) backtrace: Option<Backtrace>,
+}
+
+pub(in crate::runtime) enum Doing {
+    Runs,
+    Ready,
+    Waits { wait: Wait, told: Option<Told>, ops: Option<OpsSeen>, age: Duration },
+}
+
+/// The ops that a fiber waits for: the first of them that is under way, and how many there are.
+pub(in crate::runtime) struct OpsSeen {
+    pub(in crate::runtime) first: About,
+    /// Its file, if that is a registered one whose descriptor is known.
+    pub(in crate::runtime) registered: Option<i32>,
+    pub(in crate::runtime) path: Option<CString>,
+    pub(in crate::runtime) peer: Option<SocketAddr>,
+    pub(in crate::runtime) under_way: usize,
+    pub(in crate::runtime) count: usize,
+}
+
+/// The nearest timer and deadline of each fiber that has one.
+type Times = HashMap<Tag, (Option<Duration>, Option<Duration>)>;
+
+impl Worker {
+    /// All of this worker's fibers.
+    pub(in crate::runtime) fn sights(&self, backtraces: bool) -> Vec<Sight> {
+        let fibers: Vec<FiberRef> = self.table.borrow().occupied().collect();
+        let times = self.times();
+        self.read_clock();
+        // A backtrace takes memory, and an allocator may be the program's: nothing is borrowed.
+        let sight = |&fiber: &FiberRef| {
+            let mut sight = self.sight(fiber, &times);
+            sight.backtrace = if backtraces { self.backtrace_of(fiber) } else { None };
+            sight
+        };
+        fibers.iter().map(sight).collect()
+    }
+
+    fn sight(&self, fiber: FiberRef, times: &Times) -> Sight {
+        let doing = match fiber.state() {
+            State::Waiting(wait) => Doing::Waits {
+                wait,
+                told: fiber.subject().map(|subject| subject.tell()),
+                ops: ops_seen(&self.driver.borrow(), fiber),
+                age: Duration::from_nanos(self.clock_ns.get().saturating_sub(fiber.since_ns())),
+            },
+            _ if self.running.get() == Some(fiber) => Doing::Runs,
+            _ => Doing::Ready,
+        };
+        let (timer, deadline) = times.get(&fiber.tag()).copied().unwrap_or_default();
+        Sight {
+            tag: fiber.tag(),
+            id: fiber.id(),
+            worker: self.index,
+            origins: fiber.meta().map(|meta| meta.origins()).unwrap_or_default(),
+            scope: fiber.scope(),
+            doing,
+            cancelled: fiber.is_cancelled(),
+            timer,
+            deadline,
+            backtrace: None,
+        }
+    }
+
+    fn times(&self) -> Times {
+        let now = self.now();
+        let mut times = Times::new();
+        let nearer = |place: &mut Option<Duration>, time: Duration| {
+            *place = Some(place.map_or(time, |other| other.min(time)));
+        };
+        for (at, alarm) in self.timers.borrow().pending() {
+            let left = at.saturating_duration_since(now);
+            match alarm {
+                Alarm::Wake(fiber) | Alarm::GiveUp(fiber) => {
+                    nearer(&mut times.entry(fiber.tag()).or_default().0, left);
+                }
+                Alarm::Expire(fiber, _) => {
+                    nearer(&mut times.entry(fiber.tag()).or_default().1, left);
+                }
+                Alarm::ReportStubborn => {}
+            }
+        }
+        times
+    }
+
+    fn backtrace_of(&self, fiber: FiberRef) -> Option<Backtrace> {
+        let running = self.running.get();
+        if running == Some(fiber) {
+            return Some(Backtrace::force_capture());
+        }
+        // Whatever is called meanwhile is called by that fiber.
+        self.running.set(Some(fiber));
+        let backtrace = fiber.probe();
+        self.running.set(running);
+        backtrace
+    }
+}
+
+fn ops_seen(driver: &Driver, fiber: FiberRef) -> Option<OpsSeen> {
+    let (ops, count) = fiber.ops_under_way()?;
+    let mut ops = ops.peekable();
+    let first = ops.peek()?.about(driver);
+    // SAFETY: I1. The op is under way: its last cqe has not been taken, which this worker does.
+    let (path, peer) = unsafe { (first.path(), first.peer()) };
+    let registered = first.fixed().and_then(|slot| driver.regular_file(slot));
+    Some(OpsSeen { first, registered, path, peer, under_way: ops.count(), count })
+}

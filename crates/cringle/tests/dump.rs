@@ -1,0 +1,561 @@
+//! A dump says who waits for what, and nobody is disturbed by it.
+
+mod disk;
+
+use cringle::runtime::{self, Dump, FiberReport, FiberState, Holder, WaitsFor};
+use cringle::{Builder, fiber, fs, io, net, process, sync, time};
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+fn on_one_worker<T>(f: impl FnOnce() -> T) -> T {
+    Builder::new().workers(1).run(f).unwrap()
+}
+
+fn named(name: &str) -> fiber::Builder {
+    fiber::Builder::new().name(name.into())
+}
+
+fn dump() -> Dump {
+    let dump = runtime::dump().expect("called within a run");
+    let text = dump.to_string();
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    dump
+}
+
+/// What the fiber of this name waits for.
+fn what(dump: &Dump, name: &str) -> WaitsFor {
+    let fiber = dump.fiber(name).unwrap_or_else(|| panic!("no '{name}' in:\n{dump}"));
+    match &fiber.state {
+        FiberState::Waiting { for_what, .. } => for_what.clone(),
+        state => panic!("'{name}' is {state:?}"),
+    }
+}
+
+fn age(dump: &Dump, name: &str) -> Duration {
+    match dump.fiber(name).expect("it is there").state {
+        FiberState::Waiting { age, .. } => age,
+        ref state => panic!("'{name}' is {state:?}"),
+    }
+}
+
+/// Lets all that are ready run until they wait.
+fn settle() {
+    for _ in 0..4 {
+        fiber::yield_now();
+    }
+}
+
+#[test]
+fn outside_of_a_run_there_is_none() {
+    assert!(runtime::dump().is_none());
+}
+
+/// Two fibers that take two locks in opposite orders.
+#[test]
+fn a_deadlock_is_named_in_full() {
+    on_one_worker(|| {
+        let (first, second) = (sync::Mutex::new(1), sync::Mutex::new(2));
+        fiber::scope(|s| {
+            let take = |a: &sync::Mutex<i32>, b: &sync::Mutex<i32>| {
+                let _a = a.lock().unwrap();
+                fiber::yield_now();
+                let _b = b.lock().unwrap();
+            };
+            let (first, second) = (&first, &second);
+            let line = line!() + 1;
+            let left = named("left").spawn_scoped_local(s, move || take(first, second)).unwrap();
+            let right = named("right").spawn_scoped_local(s, move || take(second, first)).unwrap();
+            settle();
+            let dump = dump();
+            for (who, whom) in [("left", "right"), ("right", "left")] {
+                let WaitsFor::Lock { holder: Holder::Fiber(at, holder), address, .. } =
+                    what(&dump, who)
+                else {
+                    panic!("{dump}");
+                };
+                assert_eq!(holder.name.as_deref(), Some(whom));
+                assert_eq!(dump.fibers[at].who, holder);
+                assert!(address != 0);
+            }
+            let cycles = dump.cycles();
+            assert_eq!(cycles.len(), 1, "{dump}");
+            let mut names: Vec<_> =
+                cycles[0].iter().map(|&at| dump.fibers[at].who.name.as_deref().unwrap()).collect();
+            names.sort_unstable();
+            assert_eq!(names, ["left", "right"]);
+            let text = dump.to_string();
+            assert!(text.contains("DEADLOCK: 'left', 'right'"), "{text}");
+            assert!(text.contains("which 'right' holds") && text.contains("which 'left' holds"));
+            assert!(text.contains(&format!("tests/dump.rs:{line}:")), "{text}");
+            s.cancel();
+            drop((left.join(), right.join()));
+        });
+        assert!(dump().cycles().is_empty());
+    });
+}
+
+#[test]
+fn a_lost_unpark_is_named_in_full() {
+    on_one_worker(|| {
+        let line = line!() + 1;
+        let forgotten = named("forgotten").spawn_local(fiber::park).unwrap();
+        settle();
+        let before = age(&dump(), "forgotten");
+        fiber::sleep(Duration::from_millis(60));
+        let dump = dump();
+        assert!(matches!(what(&dump, "forgotten"), WaitsFor::Unpark));
+        let fiber = dump.fiber("forgotten").unwrap();
+        assert_eq!(fiber.who.spawned.unwrap().line(), line);
+        // The clock that tells it goes by the kernel's ticks, of up to 10 ms.
+        assert!(age(&dump, "forgotten") >= before + Duration::from_millis(40));
+        assert_eq!(dump.fibers[0].who.name.as_deref(), Some("forgotten"), "the oldest is first");
+        let text = dump.to_string();
+        assert!(text.contains("'forgotten'  worker 0, waits for"), "{text}");
+        assert!(text.contains("an unpark") && text.contains(&format!("tests/dump.rs:{line}:")));
+        forgotten.thread().unpark();
+        forgotten.join().unwrap();
+    });
+}
+
+/// One worker is stuck, another one asks.
+#[test]
+fn a_spinning_fiber_is_named_in_full() {
+    let spins = Arc::new(AtomicBool::new(true));
+    Builder::new()
+        .workers(2)
+        .run(|| {
+            let (theirs, started) = (Arc::clone(&spins), Arc::new(AtomicBool::new(false)));
+            let told = Arc::clone(&started);
+            let line = line!() + 1;
+            let spinner = named("spinner").worker(1).spawn(move || {
+                told.store(true, Ordering::Release);
+                while theirs.load(Ordering::Acquire) {
+                    std::hint::spin_loop();
+                }
+            });
+            let spinner = spinner.unwrap();
+            while !started.load(Ordering::Acquire) {
+                fiber::yield_now();
+            }
+            let dump = dump();
+            assert!(dump.fiber("main").is_some() && dump.fiber("spinner").is_none());
+            let [silent] = &dump.silent[..] else { panic!("{dump}") };
+            assert!(silent.worker == 1 && silent.is_stuck && silent.others == 0, "{silent:?}");
+            let who = silent.runs.as_ref().unwrap();
+            assert_eq!(who.name.as_deref(), Some("spinner"));
+            assert_eq!(who.spawned.unwrap().line(), line);
+            let text = dump.to_string();
+            assert!(text.contains("STUCK: worker 1") && text.contains("'spinner'"), "{text}");
+            spins.store(false, Ordering::Release);
+            spinner.join().unwrap();
+            assert!(runtime::dump().unwrap().silent.is_empty());
+        })
+        .unwrap();
+}
+
+/// The only worker is stuck, and a thread asks.
+#[test]
+fn a_lone_stuck_worker_is_told_of_from_outside() {
+    static SPINS: AtomicBool = AtomicBool::new(true);
+    static STARTED: AtomicBool = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        let (spins, started) = (&SPINS, &STARTED);
+        let asker = threads.spawn(move || {
+            while !started.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+            let dumps = runtime::dump_all();
+            spins.store(false, Ordering::Release);
+            dumps
+        });
+        on_one_worker(|| {
+            let other = named("other").spawn_local(fiber::park).unwrap();
+            let spinner = named("lone spinner").spawn_local(move || {
+                started.store(true, Ordering::Release);
+                while spins.load(Ordering::Acquire) {
+                    std::hint::spin_loop();
+                }
+            });
+            spinner.unwrap().join().unwrap();
+            other.thread().unpark();
+        });
+        let dumps = asker.join().unwrap();
+        let name = |dump: &Dump| -> Option<String> {
+            Some(dump.silent.first()?.runs.as_ref()?.name.as_ref()?.to_string())
+        };
+        let found = dumps.iter().find(|dump| name(dump).as_deref() == Some("lone spinner"));
+        let found = found.expect("other tests have runtimes of their own").silent.first().unwrap();
+        assert!(found.is_stuck && found.others == 2, "{found:?}");
+    });
+}
+
+#[test]
+fn operations_are_told_with_their_files() {
+    let directory = disk::directory();
+    let path = directory.path().join("data");
+    std::fs::write(&path, vec![7; 16384]).unwrap();
+    on_one_worker(|| {
+        let file = fs::File::open(&path).unwrap();
+        let (reader, mut writer) = io::pipe().unwrap();
+        let listener = net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let missing = directory.path().join("missing");
+        let spawned = std::cell::Cell::new(false);
+        let seen = fiber::scope(|s| {
+            let pipe = named("pipe").spawn_scoped_local(s, || (&mut &reader).read(&mut [0]));
+            let accept = named("accept").spawn_scoped_local(s, || listener.accept().map(drop));
+            let child = named("child").spawn_scoped_local(s, || {
+                let mut cat = process::Command::new("cat");
+                let mut child = cat.stdin(std::process::Stdio::piped()).spawn()?;
+                // It ends when this is dropped.
+                let _stdin = child.stdin.take();
+                spawned.set(true);
+                child.wait()
+            });
+            // It is started by a thread of the pool.
+            while !spawned.get() {
+                fiber::yield_now();
+            }
+            settle();
+            // These are suspended in the turn in which the last one asks: nothing is submitted yet.
+            s.spawn_local(|| ());
+            named("read").spawn_scoped_local(s, || file.read_at(&mut [0; 100], 4096)).unwrap();
+            named("open").spawn_scoped_local(s, || fs::File::open(&missing).map(drop)).unwrap();
+            let asker = named("asker").spawn_scoped_local(s, dump).unwrap();
+            let seen = asker.join().unwrap();
+            writer.write_all(&[1]).unwrap();
+            assert_eq!(pipe.unwrap().join().unwrap().unwrap(), 1);
+            drop(net::TcpStream::connect(address).unwrap());
+            accept.unwrap().join().unwrap().unwrap();
+            s.cancel();
+            drop(child.unwrap().join());
+            seen
+        });
+        let WaitsFor::Operation { name: "a read", fd: Some(fd), file: Some(pipe), .. } =
+            what(&seen, "pipe")
+        else {
+            panic!("{seen}");
+        };
+        assert!(fd == reader.as_raw_fd() && pipe.starts_with("pipe:"), "{seen}");
+        let WaitsFor::Operation { file: Some(socket), .. } = what(&seen, "accept") else {
+            panic!("{seen}");
+        };
+        assert!(socket.contains(&address.to_string()), "{socket}");
+        let WaitsFor::Operation { file: Some(name), offset, fd, .. } = what(&seen, "read") else {
+            panic!("{seen}");
+        };
+        assert_eq!((name.as_str(), offset), (path.to_str().unwrap(), Some(4096)), "{seen}");
+        assert_eq!(fd, Some(file.as_raw_fd()));
+        let WaitsFor::Operation { path: Some(opened), .. } = what(&seen, "open") else {
+            panic!("{seen}");
+        };
+        assert_eq!(opened, missing);
+        let WaitsFor::Operation { file: Some(child), .. } = what(&seen, "child") else {
+            panic!("{seen}");
+        };
+        assert!(child.starts_with("child process "), "{child}");
+    });
+}
+
+#[test]
+fn a_batch_is_told_by_its_first_operation() {
+    let directory = disk::directory();
+    let path = directory.path().join("data");
+    std::fs::write(&path, vec![7; 16384]).unwrap();
+    on_one_worker(|| {
+        let file = fs::File::open(&path).unwrap();
+        let seen = fiber::scope(|s| {
+            named("batch")
+                .spawn_scoped_local(s, || {
+                    let mut pages = vec![0; 4 * 512];
+                    let mut batch = cringle::block::Batch::new();
+                    for (page, offset) in pages.chunks_mut(512).zip((512..).step_by(512)) {
+                        batch.read(&file, page, offset);
+                    }
+                    batch.submit().into_iter().count()
+                })
+                .unwrap();
+            s.spawn_local(dump).join().unwrap()
+        });
+        let WaitsFor::Operation { batch, offset, file, .. } = what(&seen, "batch") else {
+            panic!("{seen}");
+        };
+        assert_eq!((batch, offset), (Some((4, 4)), Some(512)), "{seen}");
+        assert_eq!(file.as_deref(), path.to_str());
+    });
+}
+
+#[test]
+fn every_other_wait_is_told() {
+    on_one_worker(|| {
+        let (sender, receiver) = sync::mpsc::channel::<()>();
+        let semaphore = sync::Semaphore::new(1);
+        let shared = sync::RwLock::new(0);
+        let (mutex, condvar) = (sync::Mutex::new(()), sync::Condvar::new());
+        let held = semaphore.acquire();
+        let reading = shared.read().unwrap();
+        let again = shared.read().unwrap();
+        let line = line!() + 1;
+        fiber::scope(|s| {
+            let sleeper = named("sleeper").spawn_scoped_local(s, || {
+                fiber::sleep(Duration::from_secs(3600));
+            });
+            named("channel").spawn_scoped_local(s, move || receiver.recv()).unwrap();
+            named("permit").spawn_scoped_local(s, || drop(semaphore.acquire())).unwrap();
+            named("writer").spawn_scoped_local(s, || drop(shared.write())).unwrap();
+            named("condvar")
+                .spawn_scoped_local(s, || drop(condvar.wait(mutex.lock().unwrap())))
+                .unwrap();
+            let sleeper = sleeper.unwrap();
+            named("joiner").spawn_scoped_local(s, || drop(sleeper.join())).unwrap();
+            named("parent")
+                .spawn_scoped_local(s, || {
+                    fiber::scope(|s| {
+                        named("child").spawn_scoped_local(s, fiber::park).unwrap();
+                        s.spawn_local(fiber::park);
+                    });
+                })
+                .unwrap();
+            named("hurried")
+                .spawn_scoped_local(s, || {
+                    let _ = time::timeout(Duration::from_secs(1800), || {
+                        fiber::park();
+                        Ok::<(), std::io::Error>(())
+                    });
+                })
+                .unwrap();
+            settle();
+            let dump = dump();
+            let FiberState::Waiting { timer: Some(timer), .. } =
+                dump.fiber("sleeper").unwrap().state
+            else {
+                panic!("{dump}");
+            };
+            assert!(timer > Duration::from_secs(3000) && timer <= Duration::from_secs(3600));
+            assert!(matches!(what(&dump, "sleeper"), WaitsFor::Timer));
+            let WaitsFor::Other { what: text, address: Some(_), .. } = what(&dump, "channel")
+            else {
+                panic!("{dump}");
+            };
+            assert!(text.contains("channel"));
+            assert!(matches!(what(&dump, "permit"), WaitsFor::Permits { free: 0, .. }));
+            let WaitsFor::Lock { holder: Holder::Readers(2), .. } = what(&dump, "writer") else {
+                panic!("{dump}");
+            };
+            let WaitsFor::Other { what: text, .. } = what(&dump, "condvar") else {
+                panic!("{dump}")
+            };
+            assert!(text.contains("notification"));
+            let WaitsFor::Join(joined) = what(&dump, "joiner") else { panic!("{dump}") };
+            assert_eq!(joined.name.as_deref(), Some("sleeper"));
+            assert!(matches!(what(&dump, "parent"), WaitsFor::Scope(2)));
+            let scope = dump.fiber("child").unwrap().scope.clone().unwrap();
+            assert_eq!(scope.owner.unwrap().name.as_deref(), Some("parent"));
+            assert!(scope.opened.file().ends_with("tests/dump.rs"));
+            let scope = dump.fiber("sleeper").unwrap().scope.clone().unwrap();
+            assert_eq!(scope.owner.unwrap().name.as_deref(), Some("main"));
+            assert_eq!(scope.opened.line(), line);
+            let deadline = dump.fiber("hurried").unwrap().deadline.unwrap();
+            assert!(deadline > Duration::from_secs(1000) && deadline <= Duration::from_secs(1800));
+            assert!(matches!(dump.fiber("main").unwrap().state, FiberState::Running));
+            drop((held, reading, again, sender));
+            s.cancel();
+        });
+    });
+}
+
+#[test]
+fn a_lock_that_a_fiber_left_locked_names_nobody_else() {
+    on_one_worker(|| {
+        let mutex = sync::Mutex::new(());
+        fiber::scope(|s| {
+            s.spawn_local(|| std::mem::forget(mutex.lock().unwrap())).join().unwrap();
+            // It may have the block and the stack of the one that has ended.
+            named("innocent").spawn_scoped_local(s, fiber::park).unwrap();
+            named("waiter").spawn_scoped_local(s, || drop(mutex.lock())).unwrap();
+            settle();
+            let dump = dump();
+            let WaitsFor::Lock { holder, .. } = what(&dump, "waiter") else { panic!("{dump}") };
+            assert!(matches!(holder, Holder::Unknown), "{holder:?}");
+            s.cancel();
+        });
+        let held = sync::Mutex::new(());
+        let (locked, done) = (AtomicBool::new(false), AtomicBool::new(false));
+        std::thread::scope(|threads| {
+            let (held, locked, done) = (&held, &locked, &done);
+            threads.spawn(move || {
+                let _held = held.lock().unwrap();
+                locked.store(true, Ordering::Release);
+                while !done.load(Ordering::Acquire) {
+                    std::thread::yield_now();
+                }
+            });
+            while !locked.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+            fiber::scope(|s| {
+                named("waiter").spawn_scoped_local(s, || drop(held.lock())).unwrap();
+                settle();
+                let WaitsFor::Lock { holder, .. } = what(&dump(), "waiter") else { panic!() };
+                assert!(matches!(holder, Holder::Thread), "{holder:?}");
+                done.store(true, Ordering::Release);
+            });
+        });
+    });
+}
+
+#[inline(never)]
+fn a_function_that_parks(done: &AtomicUsize) {
+    fiber::park();
+    done.fetch_add(1, Ordering::Relaxed);
+}
+
+#[test]
+fn backtraces_show_where_fibers_wait_and_let_them_wait_on() {
+    Builder::new()
+        .workers(2)
+        .run(|| {
+            let done = Arc::new(AtomicUsize::new(0));
+            let fibers: Vec<_> = (0..20)
+                .map(|n| {
+                    let done = Arc::clone(&done);
+                    let place = fiber::Builder::new().name(format!("fiber {n}")).worker(n % 2);
+                    place.spawn(move || a_function_that_parks(&done)).unwrap()
+                })
+                .collect();
+            // One has too little stack to look at it.
+            let small = named("small").stack_size(16 << 10).spawn_local(fiber::park).unwrap();
+            let waits = |dump: &Dump| {
+                let parked = |fiber: &&FiberReport| {
+                    matches!(fiber.state, FiberState::Waiting { for_what: WaitsFor::Unpark, .. })
+                };
+                dump.fibers.iter().filter(parked).count()
+            };
+            while waits(&dump()) < 21 {
+                fiber::yield_now();
+            }
+            for _ in 0..3 {
+                let dump = runtime::dump_with_backtraces().unwrap();
+                assert_eq!(waits(&dump), 21);
+                for n in 0..20 {
+                    let fiber = dump.fiber(&format!("fiber {n}")).unwrap();
+                    let text = fiber.backtrace.as_ref().unwrap().to_string();
+                    assert!(text.contains("a_function_that_parks"), "{text}");
+                }
+                assert!(dump.fiber("small").unwrap().backtrace.is_none());
+                let own = dump.fiber("main").unwrap().backtrace.as_ref().unwrap().to_string();
+                assert!(own.contains("dump_with_backtraces"), "{own}");
+            }
+            assert_eq!(done.load(Ordering::Relaxed), 0, "nobody went on for being looked at");
+            for fiber in fibers {
+                fiber.thread().unpark();
+                fiber.join().unwrap();
+            }
+            small.thread().unpark();
+            small.join().unwrap();
+            assert_eq!(done.load(Ordering::Relaxed), 20);
+        })
+        .unwrap();
+}
+
+/// A fiber that was made and has not run yet must not begin because somebody wants its backtrace.
+#[test]
+fn a_fiber_that_has_not_begun_does_not_begin_for_a_backtrace() {
+    on_one_worker(|| {
+        // So that blocks and stacks of fibers that have ended are used again.
+        (0..10).for_each(|_| fiber::spawn_local(fiber::yield_now).join().unwrap());
+        let begun = std::rc::Rc::new(std::cell::Cell::new(0));
+        let handles: Vec<_> = (0..10)
+            .map(|_| {
+                let begun = std::rc::Rc::clone(&begun);
+                fiber::spawn_local(move || begun.set(begun.get() + 1))
+            })
+            .collect();
+        let dump = runtime::dump_with_backtraces().unwrap();
+        assert_eq!(begun.get(), 0);
+        let ready = dump.fibers.iter().filter(|fiber| matches!(fiber.state, FiberState::Ready));
+        assert_eq!(ready.count(), 10);
+        handles.into_iter().for_each(|handle| handle.join().unwrap());
+        assert_eq!(begun.get(), 10);
+    });
+}
+
+/// Fibers of two workers pass each other messages while they are looked at again and again.
+#[test]
+fn a_dump_is_complete_and_the_fibers_go_on() {
+    const PAIRS: usize = 400;
+    Builder::new()
+        .workers(2)
+        .run(|| {
+            let rounds = Arc::new(AtomicUsize::new(0));
+            let stop = Arc::new(AtomicBool::new(false));
+            let mut fibers = Vec::new();
+            for n in 0..PAIRS {
+                let (there, from_there) = sync::mpsc::channel();
+                let (back, from_back) = sync::mpsc::channel();
+                let (rounds, stop) = (Arc::clone(&rounds), Arc::clone(&stop));
+                let echo = named(&format!("echo {n}")).worker(0).spawn(move || {
+                    while let Ok(value) = from_there.recv() {
+                        if back.send(value).is_err() {
+                            break;
+                        }
+                    }
+                });
+                let asks = named(&format!("asks {n}")).worker(1).spawn(move || {
+                    while !stop.load(Ordering::Relaxed) {
+                        there.send(n).unwrap();
+                        assert_eq!(from_back.recv().unwrap(), n);
+                        rounds.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+                fibers.extend([echo.unwrap(), asks.unwrap()]);
+            }
+            while rounds.load(Ordering::Relaxed) < 2 * PAIRS {
+                fiber::yield_now();
+            }
+            for _ in 0..20 {
+                let before = rounds.load(Ordering::Relaxed);
+                let dump = runtime::dump().unwrap();
+                assert!(dump.silent.is_empty(), "{:?}", dump.silent);
+                let mut names: Vec<_> =
+                    dump.fibers.iter().filter_map(|fiber| fiber.who.name.clone()).collect();
+                names.sort_unstable();
+                names.dedup();
+                assert_eq!((names.len(), dump.fibers.len()), (2 * PAIRS + 1, 2 * PAIRS + 1));
+                while rounds.load(Ordering::Relaxed) == before {
+                    fiber::yield_now();
+                }
+            }
+            stop.store(true, Ordering::Relaxed);
+            fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
+        })
+        .unwrap();
+}
+
+/// Fibers of all workers ask at once, and threads besides.
+#[test]
+fn many_may_ask_at_once() {
+    Builder::new()
+        .workers(2)
+        .run(|| {
+            fiber::scope(|s| {
+                for n in 0..16 {
+                    fiber::Builder::new()
+                        .worker(n % 2)
+                        .spawn_scoped(s, || {
+                            for _ in 0..5 {
+                                let seen = runtime::dump().unwrap();
+                                assert!(seen.silent.is_empty() && seen.fiber("main").is_some());
+                            }
+                        })
+                        .unwrap();
+                }
+                s.spawn(|| fiber::unblock(|| assert!(!runtime::dump_all().is_empty())));
+            });
+        })
+        .unwrap();
+}

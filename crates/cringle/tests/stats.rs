@@ -1,0 +1,204 @@
+//! The counters say what happened.
+
+mod disk;
+
+use cringle::runtime::{self, Stats, WorkerStats};
+use cringle::{Builder, fiber, fs, io, sync};
+use std::io::{Read, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+fn now() -> Stats {
+    runtime::stats().expect("called within a run")
+}
+
+fn total() -> WorkerStats {
+    now().total()
+}
+
+fn on_one_worker<T>(f: impl FnOnce() -> T) -> T {
+    Builder::new().workers(1).run(f).unwrap()
+}
+
+#[test]
+fn outside_of_a_run_there_are_none() {
+    assert_eq!(runtime::stats(), None);
+}
+
+#[test]
+fn fibers_are_counted_from_start_to_end() {
+    on_one_worker(|| {
+        let handles: Vec<_> = (0..100).map(|_| fiber::spawn_local(fiber::park)).collect();
+        let made = total();
+        assert_eq!((made.started, made.ended, made.stacks), (101, 0, 101));
+        fiber::yield_now();
+        fiber::yield_now();
+        let parked = total();
+        assert_eq!((parked.ready, parked.waiting), (1, 100));
+        for handle in handles {
+            handle.thread().unpark();
+            handle.join().unwrap();
+        }
+        let done = total();
+        assert_eq!((done.started, done.ended), (101, 100));
+        assert_eq!((done.stacks, done.most_stacks), (1, 101));
+        assert!(done.turns > made.turns && done.resumed >= made.resumed + 200, "{done:?}");
+    });
+}
+
+#[test]
+fn fibers_that_nobody_has_started_are_counted() {
+    on_one_worker(|| {
+        let handles: Vec<_> = (0..10).map(|_| fiber::spawn(|| ())).collect();
+        let stats = total();
+        assert_eq!((stats.unstarted, stats.started), (10, 1));
+        handles.into_iter().for_each(|handle| handle.join().unwrap());
+        let stats = total();
+        assert_eq!((stats.unstarted, stats.started), (0, 11));
+    });
+}
+
+#[test]
+fn operations_are_counted_while_they_are_in_flight() {
+    on_one_worker(|| {
+        let before = total();
+        let pipes: Vec<_> = (0..8).map(|_| io::pipe().unwrap()).collect();
+        fiber::scope(|s| {
+            for (reader, _) in &pipes {
+                s.spawn_local(move || (&mut &*reader).read_exact(&mut [0]).unwrap());
+            }
+            fiber::yield_now();
+            fiber::yield_now();
+            let stats = total();
+            assert_eq!(stats.in_flight, 8);
+            assert!(stats.enters > before.enters);
+            let submitted = stats.entries.sum() - before.entries.sum();
+            assert!(submitted >= 8, "{submitted}");
+            let full_calls = |stats: &WorkerStats| -> u64 {
+                stats.entries.buckets().filter(|&(most, _)| most >= 8).map(|(_, calls)| calls).sum()
+            };
+            assert_eq!(full_calls(&stats) - full_calls(&before), 1, "all eight went in one call");
+            for (_, writer) in &pipes {
+                (&mut &*writer).write_all(&[1]).unwrap();
+            }
+        });
+        assert_eq!(total().in_flight, 0);
+        let stats = total();
+        assert_eq!(stats.entries.calls(), stats.enters);
+    });
+}
+
+#[test]
+fn waits_for_a_free_slot_are_counted() {
+    let directory = disk::directory();
+    let path = directory.path().join("file");
+    std::fs::write(&path, [7; 4096]).unwrap();
+    let builder = Builder::new().workers(1).in_flight_limit(1);
+    builder
+        .run(|| {
+            let file = fs::File::open(&path).unwrap();
+            assert_eq!(total().room_waits, 0);
+            fiber::scope(|s| {
+                for _ in 0..10 {
+                    s.spawn_local(|| {
+                        use std::os::unix::fs::FileExt;
+                        file.read_exact_at(&mut [0; 64], 0).unwrap();
+                    });
+                }
+            });
+            assert_eq!(total().room_waits, 9, "one at a time has the slot");
+        })
+        .unwrap();
+}
+
+#[test]
+fn calls_that_need_no_wait_are_counted() {
+    let directory = disk::directory();
+    let path = directory.path().join("file");
+    std::fs::write(&path, [7; 4096]).unwrap();
+    on_one_worker(|| {
+        let mut file = fs::File::open(&path).unwrap();
+        let before = total();
+        file.read_exact(&mut [0; 64]).unwrap();
+        let after = total();
+        assert!(after.inline_hits > before.inline_hits, "{after:?}");
+        let (ours, theirs) = cringle::os::unix::net::UnixStream::pair().unwrap();
+        ours.set_nonblocking(false).unwrap();
+        let before = total();
+        // The first write finds room, and one of them none.
+        fiber::scope(|s| {
+            s.spawn_local(|| {
+                (&mut &ours).write_all(&[0; 1 << 20]).unwrap();
+                ours.shutdown(std::net::Shutdown::Write).unwrap();
+            });
+            let mut bytes = Vec::new();
+            (&mut &theirs).read_to_end(&mut bytes).unwrap();
+            assert_eq!(bytes.len(), 1 << 20);
+        });
+        let after = total();
+        assert!(after.inline_misses > before.inline_misses, "{after:?}");
+    });
+}
+
+#[test]
+fn what_workers_do_for_each_other_is_counted() {
+    let stats = Builder::new()
+        .workers(2)
+        .run(|| {
+            // This worker is kept from starting it, so that only the other one can have done so.
+            let started = std::sync::Arc::new(AtomicBool::new(false));
+            let theirs = std::sync::Arc::clone(&started);
+            let handle = fiber::spawn(move || theirs.store(true, Ordering::Release));
+            while !started.load(Ordering::Acquire) {
+                std::hint::spin_loop();
+            }
+            handle.join().unwrap();
+            // And a message to a fiber that was placed there.
+            let (sender, receiver) = sync::mpsc::channel();
+            let far = fiber::Builder::new().worker(1).spawn(move || receiver.recv().unwrap());
+            let far = far.unwrap();
+            sender.send(1).unwrap();
+            assert_eq!(far.join().unwrap(), 1);
+            now()
+        })
+        .unwrap();
+    assert_eq!(stats.workers[1].steals, 1);
+    assert_eq!(stats.workers[0].steals, 0);
+    assert!(stats.workers[1].messages >= 1, "{stats}");
+    assert!(stats.workers[1].sleeps >= 1, "{stats}");
+    assert!(stats.workers[0].wakes >= 1, "{stats}");
+}
+
+#[test]
+fn the_threads_of_the_pool_are_counted() {
+    on_one_worker(|| {
+        let gate = std::sync::Barrier::new(4);
+        fiber::scope(|s| {
+            for _ in 0..3 {
+                s.spawn_local(|| fiber::unblock(|| gate.wait()));
+            }
+            fiber::yield_now();
+            fiber::yield_now();
+            let pool = now().unblock_pool;
+            assert_eq!(pool.threads, 3);
+            fiber::unblock(|| gate.wait());
+        });
+        let pool = now().unblock_pool;
+        assert_eq!((pool.threads, pool.queued), (4, 0));
+    });
+}
+
+#[test]
+fn every_number_has_a_name_and_a_line() {
+    on_one_worker(|| {
+        let stats = now();
+        let text = stats.to_string();
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+        let total = stats.total();
+        assert_eq!(text.lines().filter(|line| line.ends_with("now")).count(), 0);
+        for (name, number) in total.numbers() {
+            assert!(!name.is_empty());
+            let shown = text.lines().any(|line| line.ends_with(&format!(" {number}")));
+            assert!(shown, "{name} = {number}:\n{text}");
+        }
+    });
+}

@@ -1,0 +1,184 @@
+//! What is said on standard error while a program runs: the dump at a signal, and the watchdog's line. Each
+//! test is a process of its own, which reads what it says itself.
+
+mod child;
+
+use cringle::signal::{self, Signal};
+use cringle::{Builder, fiber, sync};
+use std::io::{BufRead, BufReader};
+use std::os::fd::AsRawFd;
+use std::process::Output;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+fn named(name: &str) -> fiber::Builder {
+    fiber::Builder::new().name(name.into())
+}
+
+/// Has the lines of standard error come here, and go on to standard output.
+fn lines_of_stderr() -> Receiver<String> {
+    let (reader, writer) = std::io::pipe().unwrap();
+    // SAFETY: both are open; what was standard error before is nobody's.
+    assert!(unsafe { libc::dup2(writer.as_raw_fd(), 2) } == 2);
+    let (tell, told) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(reader).lines().map_while(Result::ok) {
+            println!("{line}");
+            if tell.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    told
+}
+
+/// The lines up to one that has this in it.
+fn lines_until(lines: &mut Receiver<String>, text: &str) -> String {
+    let mut read = String::new();
+    for line in lines.iter() {
+        read += &line;
+        read.push('\n');
+        if line.contains(text) {
+            return read;
+        }
+    }
+    panic!("it never came, but:\n{read}")
+}
+
+fn kill(signal: Signal) {
+    // SAFETY: no pointers; the process is our own.
+    assert_eq!(unsafe { libc::kill(libc::getpid(), signal.number()) }, 0);
+}
+
+fn finish(output: Output) -> String {
+    let said = child::said(&output);
+    assert!(output.status.success(), "{said}");
+    said
+}
+
+/// All three faults at once, on two workers, of which one is stuck.
+#[test]
+fn a_signal_has_it_said_who_waits_for_what() {
+    let Some(output) = child::run("a_signal_has_it_said_who_waits_for_what") else {
+        return plant_faults();
+    };
+    finish(output);
+}
+
+fn plant_faults() {
+    static SPINS: AtomicBool = AtomicBool::new(true);
+    let mut lines = lines_of_stderr();
+    let guard = signal::dump_on(&[Signal::User1]).unwrap();
+    kill(Signal::User1);
+    lines_until(&mut lines, "no runtime is there");
+    let builder = Builder::new().workers(2).watchdog(None);
+    let run = move || {
+        let (first, second) = (sync::Mutex::new(1), sync::Mutex::new(2));
+        fiber::scope(|s| {
+            let take = |a: &sync::Mutex<i32>, b: &sync::Mutex<i32>| {
+                let _a = a.lock().unwrap();
+                fiber::yield_now();
+                let _b = b.lock().unwrap();
+            };
+            let (first, second) = (&first, &second);
+            named("left").spawn_scoped_local(s, move || take(first, second)).unwrap();
+            named("right").spawn_scoped_local(s, move || take(second, first)).unwrap();
+            named("forgotten").spawn_scoped_local(s, fiber::park).unwrap();
+            let spin = || {
+                while SPINS.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            };
+            named("spinner").worker(1).spawn_scoped(s, spin).unwrap();
+            (0..8).for_each(|_| fiber::yield_now());
+            kill(Signal::User1);
+            // The dump takes a second, for which the spinner is waited for. This worker is not stuck.
+            let said = fiber::unblock(|| {
+                let said = lines_until(&mut lines, "'forgotten'");
+                said + &lines_until(&mut lines, "an unpark")
+            });
+            for text in
+                ["cringle: SIGUSR1", "STUCK: worker 1", "'spinner'", "DEADLOCK: 'left', 'right'"]
+            {
+                assert!(said.contains(text), "no {text} in:\n{said}");
+            }
+            SPINS.store(false, Ordering::Relaxed);
+            s.cancel();
+        });
+    };
+    builder.run(run).unwrap();
+    drop(guard);
+    // SAFETY: the call fills the structure; all-zero is a valid one.
+    let action = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        assert_eq!(libc::sigaction(libc::SIGUSR1, std::ptr::null(), &mut action), 0);
+        action.sa_sigaction
+    };
+    assert_eq!(action, libc::SIG_DFL, "the guard leaves nothing behind");
+}
+
+/// The only worker is stuck: no fiber could tell.
+#[test]
+fn a_signal_is_answered_while_the_only_worker_is_stuck() {
+    let Some(output) = child::run("a_signal_is_answered_while_the_only_worker_is_stuck") else {
+        static SPINS: AtomicBool = AtomicBool::new(true);
+        let mut lines = lines_of_stderr();
+        let _guard = signal::dump_on(&[Signal::User1]).unwrap();
+        std::thread::spawn(move || {
+            lines_until(&mut lines, "'alone'");
+            SPINS.store(false, Ordering::Relaxed);
+        });
+        let spin = || {
+            kill(Signal::User1);
+            while SPINS.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        };
+        let builder = Builder::new().workers(1).watchdog(None);
+        return builder.run(|| named("alone").spawn_local(spin).unwrap().join().unwrap()).unwrap();
+    };
+    let said = finish(output);
+    assert!(said.contains("STUCK: worker 0"), "{said}");
+}
+
+/// A fiber that does not let others run is named while it does so, and once; one that does is not.
+#[test]
+fn the_watchdog_names_who_runs_for_long_once() {
+    let limit = Duration::from_millis(10);
+    let Some(output) = child::run("the_watchdog_names_who_runs_for_long_once") else {
+        static SPINS: AtomicBool = AtomicBool::new(true);
+        let mut lines = lines_of_stderr();
+        std::thread::spawn(move || {
+            lines_until(&mut lines, "'hog'");
+            SPINS.store(false, Ordering::Relaxed);
+            lines_until(&mut lines, "never");
+        });
+        let spend = |time: Duration, step: fn()| {
+            let start = Instant::now();
+            while start.elapsed() < time {
+                step();
+            }
+        };
+        let run = || {
+            let polite = move || spend(limit * 8, fiber::yield_now);
+            named("polite").spawn_local(polite).unwrap().join().unwrap();
+            let hog = move || {
+                while SPINS.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+                // It was named, and goes on; then it does so again in other turns.
+                spend(limit * 5, std::hint::spin_loop);
+                fiber::yield_now();
+                spend(limit * 5, std::hint::spin_loop);
+            };
+            named("hog").spawn_local(hog).unwrap().join().unwrap();
+        };
+        return Builder::new().workers(1).watchdog(limit).run(run).unwrap();
+    };
+    let said = finish(output);
+    let lines = |name: &str| said.lines().filter(|line| line.contains(name)).count();
+    assert_eq!((lines("'hog'"), lines("'polite'")), (1, 0), "{said}");
+    let line = said.lines().find(|line| line.contains("'hog'")).unwrap();
+    assert!(line.contains("tests/told_on_stderr.rs:") && line.contains("without being suspended"));
+}
