@@ -6,6 +6,7 @@
 //! free or reuse them before (**I1**).
 
 use super::op::{Op, OpName};
+use crate::trace::Recorder;
 use std::cell::Cell;
 use std::ptr::NonNull;
 
@@ -83,6 +84,8 @@ pub(crate) struct Completion {
     takes_place: Cell<bool>,
     /// The result is in; the kernel has yet to let go of the memory.
     noted: Cell<bool>,
+    /// Its number in the trace, 0 if it was queued without one.
+    traced: Cell<u32>,
 }
 
 impl Completion {
@@ -97,6 +100,7 @@ impl Completion {
             op_name: Cell::new(OpName::Nop),
             takes_place: Cell::new(true),
             noted: Cell::new(false),
+            traced: Cell::new(0),
         }
     }
 
@@ -130,12 +134,16 @@ impl Completion {
         self.takes_place.set(!op.waits_for_peer());
         self.state.set(OpState::InFlight);
         self.waiter_ref().owe();
+        Recorder::with(|recorder| self.traced.set(recorder.op_pushed(op.name() as u8)));
     }
 
     pub(super) fn finish(&self, result: i32) {
         debug_assert_eq!(self.state.get(), OpState::InFlight, "one cqe too many for an op");
         self.result.set(result);
         self.state.set(OpState::Done);
+        Recorder::with(|recorder| {
+            recorder.op_completed(self.op_name.get() as u8, self.traced.get(), result);
+        });
     }
 
     /// Whether it counts against the limit of ops in flight.
@@ -182,4 +190,6 @@ impl OpSlot {
     }
 }
 
+const _: () =
+    assert!(size_of::<Completion>() == 32, "a completion is written on every call: keep it small");
 const _: () = assert!(align_of::<Completion>() >= 16, "the low bits of user_data are tags");

@@ -13,6 +13,7 @@ use crate::runtime::identity::Meta;
 use crate::runtime::waker::Waker;
 use crate::runtime::worker::Worker;
 use std::cell::UnsafeCell;
+use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -36,9 +37,9 @@ unsafe impl<T: Send> Sync for Packet<T> {}
 unsafe impl<T: Send> Send for Packet<T> {}
 
 impl<T> Packet<T> {
-    pub(super) fn new(name: Option<Arc<str>>) -> Arc<Packet<T>> {
+    pub(super) fn new(name: Option<Arc<str>>, place: &'static Location<'static>) -> Arc<Packet<T>> {
         Arc::new(Packet {
-            meta: Meta::new(name),
+            meta: Meta::new(name, Some(place)),
             state: AtomicU8::new(RUNNING),
             joiner: UnsafeCell::new(None),
             result: UnsafeCell::new(None),

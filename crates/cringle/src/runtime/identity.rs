@@ -4,6 +4,7 @@
 use super::sync::{AtomicU8, Ordering};
 use super::waker::Waker;
 use std::num::NonZeroU64;
+use std::panic::Location;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
@@ -104,12 +105,18 @@ impl Token {
 #[derive(Default)]
 pub(crate) struct Meta {
     name: Option<Arc<str>>,
+    /// Where it was spawned.
+    place: Option<&'static Location<'static>>,
     identity: OnceLock<Arc<Identity>>,
 }
 
 impl Meta {
-    pub(crate) fn new(name: Option<Arc<str>>) -> Meta {
-        Meta { name, identity: OnceLock::new() }
+    pub(crate) fn new(name: Option<Arc<str>>, place: Option<&'static Location<'static>>) -> Meta {
+        Meta { name, place, identity: OnceLock::new() }
+    }
+
+    pub(crate) fn place(&self) -> Option<&'static Location<'static>> {
+        self.place
     }
 
     pub(crate) fn name(&self) -> Option<&str> {

@@ -206,6 +206,7 @@ impl Builder {
             "`cringle::run` was called within a `run`: call the code directly, or spawn a fiber"
         );
         self.validate()?;
+        crate::trace::start_from_environment()?;
         super::unwinding::install_hook();
         if self.overflow_handler {
             overflow::install_handler();
@@ -282,6 +283,7 @@ impl Builder {
             }
             first.run_main(started, f)
         });
+        crate::trace::flush_after_run();
         match result? {
             Ok(value) => Ok(value),
             Err(payload) => resume_unwind(payload),

@@ -28,6 +28,8 @@ use std::sync::{Arc, Barrier};
 pub(crate) struct Unstarted {
     pub(crate) body: Box<dyn FnOnce() + Send>,
     pub(crate) stack_bytes: usize,
+    /// What leads to its making in a trace; 0 without one.
+    pub(crate) origin: u64,
 }
 
 /// What a worker can be told by another thread.

@@ -16,6 +16,7 @@
 mod cancel;
 mod linger;
 mod make;
+mod seen;
 #[cfg(feature = "sim")]
 mod simulated;
 mod table;
@@ -35,6 +36,7 @@ use super::waker::Waker;
 use crate::driver::Driver;
 use crossbeam_deque::Worker as Deque;
 use linger::Patience;
+use seen::Seen;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ptr::NonNull;
@@ -94,6 +96,7 @@ pub(crate) struct Worker {
     alive: Cell<u32>,
     /// Fibers that wait for others of this runtime to end.
     waiting_for_fibers: Cell<u32>,
+    seen: Seen,
 }
 
 /// The worker of the calling thread, for code on one of its fibers. It cannot leave the thread,
@@ -148,6 +151,7 @@ impl Worker {
             watches_stubborn: Cell::new(None),
             alive: Cell::new(0),
             waiting_for_fibers: Cell::new(0),
+            seen: Seen::default(),
         }
     }
 

@@ -5,6 +5,7 @@ use crate::driver;
 use crate::runtime::fiber::{FiberRef, State, Wait};
 use crate::runtime::shared::Mail;
 use crate::runtime::timers::Alarm;
+use crate::trace::Cause;
 use crossbeam_deque::Steal;
 use std::ptr::NonNull;
 
@@ -18,6 +19,7 @@ impl Worker {
         self.mailbox().set_ring(self.driver.borrow().ring_fd());
         self.see_state();
         while !self.stopped.get() {
+            self.seen_turn();
             let mut next = self.ready.take_all();
             while let Some(fiber) = next {
                 next = fiber.unlink();
@@ -34,6 +36,7 @@ impl Worker {
             self.look();
         }
         self.driver.borrow_mut().flush();
+        self.leave_trace();
         CURRENT.set(None);
         if let Some(watch) = self.watches_stubborn.take() {
             self.take_back_timer(watch);
@@ -44,6 +47,7 @@ impl Worker {
 
     #[inline(always)]
     pub(super) fn resume(&self, fiber: FiberRef) {
+        self.seen_resume(fiber);
         self.running.set(Some(fiber));
         let ended = fiber.resume();
         if let Some(stack) = ended {
@@ -116,7 +120,9 @@ impl Worker {
     }
 
     pub(super) fn enter(&self, wait: driver::Wait) {
+        self.seen_enter(wait);
         self.driver.borrow_mut().enter(wait);
+        self.seen_entered();
         self.reap();
         #[cfg(feature = "sim")]
         self.heed_simulation();
@@ -125,6 +131,7 @@ impl Worker {
     /// Makes ready whose last completion is in the queue.
     #[inline]
     pub(super) fn reap(&self) {
+        self.seen_reap();
         let mut driver = self.driver.borrow_mut();
         driver.reap(|token| {
             let fiber = FiberRef::from_token(token);
@@ -132,6 +139,7 @@ impl Worker {
             if fiber.state() == State::Waiting(Wait::Ops) {
                 fiber.set_state(State::Runnable);
                 self.ready.push(fiber);
+                self.seen_ready(fiber, Cause::Ops);
             }
         });
         while let Some(worker) = driver.take_undelivered() {
@@ -143,8 +151,11 @@ impl Worker {
         let now = self.now();
         loop {
             let due = self.timers.borrow_mut().pop_due(now);
+            if due.is_some() {
+                self.seen_timer_fired();
+            }
             match due {
-                Some(Alarm::Wake(fiber)) => self.make_ready(fiber),
+                Some(Alarm::Wake(fiber)) => self.make_ready(fiber, Cause::Timer),
                 Some(Alarm::Expire(fiber, region)) => self.expire(fiber, region),
                 Some(Alarm::GiveUp(fiber)) => self.give_up_ops(fiber),
                 Some(Alarm::ReportStubborn) => self.report_stubborn(),
@@ -166,7 +177,10 @@ impl Worker {
     /// Does what a message says.
     pub(in crate::runtime) fn read(&self, message: Mail) {
         match message {
-            Mail::Wake(id) => self.wake(id),
+            Mail::Wake(id) => {
+                self.seen_message(id);
+                self.wake(id);
+            }
             Mail::Start(unstarted) => self.start_or_postpone(unstarted),
             Mail::Cancel(id, reason) => self.cancel_fiber(id, reason),
             Mail::CancelScope(id, members, reason) => self.cancel_in_scope(id, &members, reason),
@@ -208,6 +222,7 @@ impl Worker {
             loop {
                 match victim.stealer.steal() {
                     Steal::Success(unstarted) => {
+                        self.seen_steal();
                         self.start_or_postpone(unstarted);
                         return true;
                     }

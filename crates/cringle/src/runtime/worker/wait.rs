@@ -10,6 +10,7 @@ use super::Worker;
 use crate::driver::{Completion, Op, OpSlot, Waiter};
 use crate::runtime::fiber::{FiberRef, State, Wait, WaitedOps};
 use crate::runtime::timers::{Alarm, TimerId};
+use crate::trace::Cause;
 use std::time::Instant;
 
 impl Worker {
@@ -17,6 +18,7 @@ impl Worker {
     #[inline(always)]
     pub(crate) fn suspend(&self, fiber: FiberRef, wait: Wait) {
         debug_assert_eq!(self.running.get(), Some(fiber), "only the running fiber suspends itself");
+        self.seen_suspend(fiber, wait);
         fiber.set_state(State::Waiting(wait));
         self.switch_out(fiber);
     }
@@ -31,6 +33,7 @@ impl Worker {
     /// Lets the other ready fibers, and the kernel, have their turn.
     #[inline(always)]
     pub(crate) fn yield_now(&self, fiber: FiberRef) {
+        self.seen_yield(fiber);
         self.ready.push(fiber);
         self.switch_out(fiber);
     }
@@ -165,6 +168,7 @@ impl Worker {
             // Cancelled while it waited for room: the call that cancelled it saw no ops.
             self.ask_to_end(fiber);
         }
+        self.seen_suspend(fiber, Wait::Ops);
         self.switch_out(fiber);
         debug_assert!(waiter.is_settled(), "resumed before the last completion");
     }
@@ -235,6 +239,7 @@ impl Worker {
             fiber.grant();
             fiber.set_state(State::Runnable);
             self.ready.push(fiber);
+            self.seen_ready(fiber, Cause::Room);
         }
     }
 
@@ -244,6 +249,7 @@ impl Worker {
     }
 
     pub(super) fn set_alarm(&self, at: Instant, alarm: Alarm) -> TimerId {
+        self.seen_timer_set(at);
         self.has_timers.set(true);
         self.timers.borrow_mut().insert(at, alarm)
     }
