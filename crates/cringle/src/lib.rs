@@ -96,6 +96,7 @@ pub mod sim;
 pub mod sync;
 mod sys;
 pub mod time;
+mod told;
 pub mod trace;
 
 pub use runtime::cancelled::Cancelled;

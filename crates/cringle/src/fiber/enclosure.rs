@@ -92,6 +92,7 @@ impl Enclosure {
     }
 
     pub(super) fn cancel(&self) {
+        crate::told::debug!("a scope is cancelled");
         self.members.cancel(Reason::Cancelled);
     }
 

@@ -10,6 +10,7 @@ use crate::runtime::run::{check_stack_bytes, default_stack_bytes};
 use crate::runtime::shared::Unstarted;
 use crate::runtime::unwinding;
 use crate::runtime::worker::{Here, Worker};
+use crate::told;
 use std::io;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::ptr::NonNull;
@@ -246,6 +247,7 @@ impl Builder {
         }
         let stack_bytes = self.stack_bytes();
         check_stack_bytes(stack_bytes)?;
+        told::debug!(name = self.name.as_deref(), place = %Location::caller(), "spawn");
         let packet = Packet::new(self.name.map(Arc::from), Location::caller());
         let body: Box<dyn FnOnce() + Send> = Box::new(body(Arc::clone(&packet), place, f));
         // SAFETY: I2. The caller vouches for what the body borrows; the runtime runs every
@@ -284,6 +286,7 @@ impl Builder {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let stack_bytes = self.stack_bytes();
+        told::debug!(name = self.name.as_deref(), place = %Location::caller(), "spawn");
         let packet = Packet::new(self.name.map(Arc::from), Location::caller());
         let body = body(Arc::clone(&packet), place, f);
         // SAFETY: I2. Handed on to the caller.
@@ -398,5 +401,7 @@ fn as_fiber<R>(meta: &Meta, f: impl FnOnce() -> R) -> R {
 pub(crate) fn run_as_fiber<T>(name: &str, f: impl FnOnce() -> T) -> std::thread::Result<T> {
     let (worker, fiber) = Worker::current().expect("called on a fiber");
     worker.enter_root(fiber);
+    #[cfg(feature = "tracing")]
+    worker.enter_outer_spans();
     run_user_code(&Meta::new(Some(name.into()), None), f)
 }

@@ -268,6 +268,7 @@ impl File {
             return None;
         }
         if worker.is_solitary(fiber) && self.facts() & SEEKABLE != 0 && self.spends(worker, fiber) {
+            worker.seen_inline(true);
             return None;
         }
         Some((worker, fiber))
@@ -365,16 +366,21 @@ impl File {
             let at = if offset < 0 { offset } else { offset + done as i64 };
             match sys::read_nowait(self.fd(), &mut buf[done..], at) {
                 // The end of the file, or nothing was asked for.
-                0 => return Inline::All(done),
+                0 => {
+                    worker.seen_inline(true);
+                    return Inline::All(done);
+                }
                 count if count > 0 => done += count as usize,
                 error => {
                     if error == -libc::EOPNOTSUPP {
                         self.facts.fetch_or(NO_INLINE_READ, Ordering::Relaxed);
                     }
+                    worker.seen_inline(false);
                     return Inline::Rest(done);
                 }
             }
             if done == buf.len() {
+                worker.seen_inline(true);
                 return Inline::All(done);
             }
         }
@@ -392,6 +398,7 @@ impl File {
             return None;
         }
         let result = sys::write_nowait(self.fd(), buf, offset);
+        worker.seen_inline(result >= 0);
         if result == -libc::EOPNOTSUPP {
             self.facts.fetch_or(NO_INLINE_WRITE, Ordering::Relaxed);
         }

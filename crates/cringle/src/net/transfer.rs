@@ -50,6 +50,7 @@ fn read_at_once<S: AsFd + AsRawFd + Send>(
         return None;
     }
     let count = crate::sys::recv_nowait(socket.fd(), buf);
+    ring.worker.seen_inline(count >= 0);
     socket.note_read(count == buf.len() as i32);
     (count != -libc::EAGAIN).then(|| crate::sys::result_of(count))
 }
@@ -78,7 +79,9 @@ pub(super) fn write<S: AsFd + AsRawFd + Send>(
     let mut done = 0;
     let at_once = ring.worker.is_alone() && !ring.worker.is_simulated();
     if at_once && ring.fiber.spend_inline() {
-        match crate::sys::send_nowait(socket.fd(), buf) {
+        let count = crate::sys::send_nowait(socket.fd(), buf);
+        ring.worker.seen_inline(count >= 0);
+        match count {
             count if count as usize == buf.len() => return Ok(buf.len()),
             count if count >= 0 => done = count as usize,
             error if error == -libc::EAGAIN => {}

@@ -114,6 +114,11 @@ impl Wait {
         }
     }
 
+    #[cfg(feature = "tracing")]
+    pub(super) fn word(self) -> &'static str {
+        WAIT_WORDS[self as usize]
+    }
+
     /// For the report of who waits for what.
     pub(crate) fn describe(self) -> &'static str {
         match self {

@@ -2,7 +2,7 @@
 
 use super::Written;
 use super::clock::{Anchor, Clock, Scale};
-use super::event::{Event, SLOT, TEXT_SLOTS};
+use super::event::{Event, Kind, SLOT, TEXT_SLOTS};
 use super::perfetto::{Output, Track};
 use super::ring::Ring;
 use super::session::Session;
@@ -77,7 +77,7 @@ impl Writer {
                 text[n * SLOT..][..SLOT].copy_from_slice(&part.as_bytes());
             }
             track.event(&mut sink.out, ns(&event, origin.clock, scale), &event, &text);
-            sink.written.events += 1;
+            sink.written.events += u64::from(event.kind() != Kind::Lost);
             at += 1 + slots;
             if at % GIVE_BACK < 1 + slots {
                 ring.give_back(at);

@@ -79,6 +79,9 @@ impl Worker {
     /// A fiber has ended, and its stack is free.
     pub(super) fn bury(&self, fiber: FiberRef, stack: Stack) {
         self.seen_ended(fiber);
+        // Those that it has forgotten to leave.
+        #[cfg(feature = "tracing")]
+        drop(super::spans::Spans::leave());
         fiber.vacate();
         self.alive.set(self.alive.get() - 1);
         self.stacks.borrow_mut().give_back(stack);

@@ -19,6 +19,8 @@ mod make;
 mod seen;
 #[cfg(feature = "sim")]
 mod simulated;
+#[cfg(feature = "tracing")]
+mod spans;
 mod table;
 mod turn;
 mod wait;
@@ -97,6 +99,8 @@ pub(crate) struct Worker {
     /// Fibers that wait for others of this runtime to end.
     waiting_for_fibers: Cell<u32>,
     seen: Seen,
+    #[cfg(feature = "tracing")]
+    outer_spans: spans::Outer,
 }
 
 /// The worker of the calling thread, for code on one of its fibers. It cannot leave the thread,
@@ -152,6 +156,8 @@ impl Worker {
             alive: Cell::new(0),
             waiting_for_fibers: Cell::new(0),
             seen: Seen::default(),
+            #[cfg(feature = "tracing")]
+            outer_spans: spans::Outer::default(),
         }
     }
 

@@ -15,6 +15,8 @@ const STARTS_PER_TURN: usize = 64;
 impl Worker {
     /// Works until the runtime has ended.
     pub(in crate::runtime) fn run(&self) {
+        #[cfg(feature = "tracing")]
+        self.leave_outer_spans();
         CURRENT.set(Some(NonNull::from(self)));
         self.mailbox().set_ring(self.driver.borrow().ring_fd());
         self.see_state();
@@ -38,6 +40,8 @@ impl Worker {
         self.driver.borrow_mut().flush();
         self.leave_trace();
         CURRENT.set(None);
+        #[cfg(feature = "tracing")]
+        self.enter_outer_spans_again();
         if let Some(watch) = self.watches_stubborn.take() {
             self.take_back_timer(watch);
         }

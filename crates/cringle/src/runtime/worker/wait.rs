@@ -21,6 +21,7 @@ impl Worker {
         self.seen_suspend(fiber, wait);
         fiber.set_state(State::Waiting(wait));
         self.switch_out(fiber);
+        crate::told::trace!(waited_for = wait.word(), "a fiber goes on");
     }
 
     /// Suspends the current fiber until others of the runtime have ended.
@@ -57,7 +58,11 @@ impl Worker {
             }
             true => self.mark_unwinding(fiber),
         };
+        #[cfg(feature = "tracing")]
+        let spans = super::spans::Spans::leave();
         fiber.switch_out();
+        #[cfg(feature = "tracing")]
+        spans.enter_again();
         if marked && fiber.was_unwinding() {
             self.unwinding.set(self.unwinding.get() - 1);
         }
