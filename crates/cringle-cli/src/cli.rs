@@ -22,6 +22,11 @@ pub(crate) struct Cli {
     #[arg(long, global = true, value_enum, default_value = "auto", value_name = "WHEN")]
     pub(crate) color: Color,
 
+    /// Write a trace of what the fibers and operations of this command do: Perfetto opens it, `cringle
+    /// trace` sums it up. A command that starts others has a file for each, with its number in the name.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+
     /// Say which driver the runtime uses here, and why.
     #[arg(short, long, global = true)]
     pub(crate) verbose: bool,
@@ -44,6 +49,8 @@ pub(crate) enum Command {
     Cp(crate::cp::flags::Documented),
     /// Examine this machine: what it gives, what it lacks, who denies it, and what to do.
     Doctor(crate::doctor::args::DoctorArgs),
+    /// Sum up a trace: who waited for what, where the time went; and draw it.
+    Trace(crate::trace::TraceArgs),
     /// Test the library itself: random programs in a simulation with faults, a seed each.
     Sim(SimArgs),
     /// Print a completion script for a shell.

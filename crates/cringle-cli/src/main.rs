@@ -18,6 +18,8 @@ mod machine;
 mod report;
 mod sim;
 mod stats;
+mod trace;
+mod traced;
 mod units;
 
 use clap::{CommandFactory, Parser};
@@ -33,7 +35,16 @@ fn main() -> ExitCode {
     }
     let cli = Cli::parse();
     report::set_color(cli.color);
-    match dispatch(&cli) {
+    let traced = match traced::begin(&cli) {
+        Ok(traced) => traced,
+        Err(failure) => {
+            report::complain(&format!("cringle: {failure}"));
+            return ExitCode::from(failure.status);
+        }
+    };
+    let done = dispatch(&cli);
+    traced.end();
+    match done {
         Ok(status) => status,
         Err(failure) => {
             report::complain(&format!("cringle: {failure}"));
@@ -75,6 +86,7 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
                 Bench::All(args) => bench::all::run(args, cli.verbose),
             }
         }
+        Command::Trace(args) => trace::run(args),
         Command::Sim(args) => {
             interrupt::watch()?;
             sim::run(args)

@@ -53,6 +53,7 @@
 //! | end on Ctrl-C, wait for signals | [`signal`] |
 //! | call what blocks | [`fiber::unblock`] |
 //! | use an opcode that is not wrapped | `ring::submit`, feature `raw` |
+//! | see who waits for what, where the time goes | [`trace`] |
 //! | test in virtual time, with faults | `sim`, feature `sim` |
 //!
 //! # Sound with borrowed buffers
@@ -95,6 +96,8 @@ pub mod sim;
 pub mod sync;
 mod sys;
 pub mod time;
+mod told;
+pub mod trace;
 
 pub use runtime::cancelled::Cancelled;
 pub use runtime::run::{Builder, run};

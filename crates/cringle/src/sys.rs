@@ -236,6 +236,21 @@ pub(crate) fn poll_now(fd: BorrowedFd<'_>, events: i16) -> io::Result<i16> {
     check(unsafe { libc::poll(&mut poll, 1, 0) }).map(|_| poll.revents)
 }
 
+/// Nanoseconds since the machine was started, those asleep included.
+#[inline]
+pub(crate) fn boot_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a live structure; every kernel since 2.6.39 has the clock.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// The number of the calling thread.
+pub(crate) fn thread_id() -> u32 {
+    // SAFETY: no argument, and it cannot fail.
+    unsafe { libc::gettid() as u32 }
+}
+
 /// A length of time as the kernel takes it; the longest there is for one that is longer.
 pub(crate) fn timespec(duration: std::time::Duration) -> libc::timespec {
     libc::timespec {

@@ -251,7 +251,7 @@ impl BlockIo {
             lane
         });
         let lane = crate::runtime::worker().unwrap_or(lane) % self.workers;
-        let unstarted = Unstarted { body: job, stack_bytes: default_stack_bytes() };
+        let unstarted = Unstarted { body: job, stack_bytes: default_stack_bytes(), origin: 0 };
         if self.shared.start_from_outside(lane, unstarted).is_err() {
             unreachable!("the workers stay while a submitter has a pass");
         }

@@ -126,6 +126,11 @@ impl Driver {
         on!(self, driver => driver.has_queued())
     }
 
+    /// How many entries wait for the next submission.
+    pub(crate) fn queued(&self) -> u32 {
+        on!(self, driver => driver.queued())
+    }
+
     /// Has the kernel take everything that is queued.
     pub(crate) fn flush(&mut self) {
         on!(self, driver => driver.flush())

@@ -6,6 +6,7 @@
 //! free or reuse them before (**I1**).
 
 use super::op::{About, Op, OpName};
+use crate::trace::Recorder;
 use std::cell::Cell;
 use std::ptr::NonNull;
 
@@ -72,6 +73,7 @@ pub(super) enum CancelState {
 #[repr(align(16))]
 pub(crate) struct Completion {
     waiter: Cell<*const Waiter>,
+    /// Before there is one: the op's number in the trace, 0 if it was queued without one.
     result: Cell<i32>,
     state: Cell<OpState>,
     pub(super) cancel: Cell<CancelState>,
@@ -157,12 +159,25 @@ impl Completion {
         self.takes_place.set(!op.waits_for_peer());
         self.state.set(OpState::InFlight);
         self.waiter_ref().owe();
+        Recorder::with(|recorder| self.result.set(recorder.op_pushed(op.name() as u8) as i32));
     }
 
     pub(super) fn finish(&self, result: i32) {
         debug_assert_eq!(self.state.get(), OpState::InFlight, "one cqe too many for an op");
+        if !self.noted.get() {
+            self.trace(result);
+        }
         self.result.set(result);
         self.state.set(OpState::Done);
+    }
+
+    /// Its result is here.
+    #[inline]
+    fn trace(&self, result: i32) {
+        Recorder::with(|recorder| {
+            let number = self.result.get() as u32;
+            recorder.op_completed(self.op_name.get() as u8, number, result);
+        });
     }
 
     /// Whether it counts against the limit of ops in flight.
@@ -173,6 +188,7 @@ impl Completion {
 
     /// An entry that is not the op's last: its result counts, the frame stays.
     pub(super) fn note(&self, result: i32) {
+        self.trace(result);
         self.result.set(result);
         self.noted.set(true);
     }
@@ -222,5 +238,6 @@ impl OpSlot {
     }
 }
 
+// A completion is written on every call.
 const _: () = assert!(size_of::<Completion>() == 32 && size_of::<OpSlot>() == 64);
 const _: () = assert!(align_of::<Completion>() >= 16, "the low bits of user_data are tags");

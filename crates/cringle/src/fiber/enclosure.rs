@@ -94,6 +94,7 @@ impl Enclosure {
     }
 
     pub(super) fn cancel(&self) {
+        crate::told::debug!("a scope is cancelled");
         self.members.cancel(Reason::Cancelled);
     }
 
@@ -237,10 +238,12 @@ pub(super) fn enclose<T>(
     // SAFETY: it is dropped below, in this frame, which nothing unwinds before: the body's panic is
     // caught, and so are those of the calls at the end.
     let within = current.map(|(worker, fiber)| unsafe { Within::enter(worker, fiber, &region) });
+    current.inspect(|(worker, _)| worker.seen_scope(true));
     // The fibers must have ended before this frame goes, also when the body panics.
     let result = unwinding::catch(body);
     after(&result);
     let finished = enclosure.finish(current);
+    current.inspect(|(worker, _)| worker.seen_scope(false));
     drop(within);
     result.and_then(|value| finished.map(|()| value))
 }

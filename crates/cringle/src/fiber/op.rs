@@ -15,7 +15,9 @@ pub(crate) fn perform(worker: Here, fiber: FiberRef, op: Op) -> io::Result<usize
     if worker.refuses(fiber) {
         return Err(fiber.cancel_error());
     }
-    outcome(worker, fiber, perform_to_the_end(worker, fiber, op))
+    let result = perform_to_the_end(worker, fiber, op);
+    crate::told::trace!(op = op.name().as_str(), result, "an operation has ended");
+    outcome(worker, fiber, result)
 }
 
 /// The same for an op that waits for a peer, and for so long at most; `None` where the time was up.

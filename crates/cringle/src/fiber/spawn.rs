@@ -10,8 +10,9 @@ use crate::runtime::run::{check_stack_bytes, default_stack_bytes};
 use crate::runtime::shared::Unstarted;
 use crate::runtime::unwinding;
 use crate::runtime::worker::{Here, Worker};
+use crate::told;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -246,6 +247,7 @@ impl Builder {
         }
         let stack_bytes = self.stack_bytes();
         check_stack_bytes(stack_bytes)?;
+        told::debug!(name = self.name.as_deref(), place = %Location::caller(), "spawn");
         let packet = Packet::new(self.name.map(Arc::from));
         let body: Box<dyn FnOnce() + Send> = Box::new(body(Arc::clone(&packet), place, f));
         // SAFETY: I2. The caller vouches for what the body borrows; the runtime runs every
@@ -253,7 +255,7 @@ impl Builder {
         let body = unsafe {
             std::mem::transmute::<Box<dyn FnOnce() + Send + '_>, Box<dyn FnOnce() + Send>>(body)
         };
-        let unstarted = Unstarted { body, stack_bytes };
+        let unstarted = Unstarted { body, stack_bytes, origin: 0 };
         match (outside, self.worker) {
             (Some((shared, home)), index) => {
                 let started = shared.start_from_outside(index.unwrap_or(home), unstarted);
@@ -284,6 +286,7 @@ impl Builder {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let stack_bytes = self.stack_bytes();
+        told::debug!(name = self.name.as_deref(), place = %Location::caller(), "spawn");
         let packet = Packet::new(self.name.map(Arc::from));
         let body = body(Arc::clone(&packet), place, f);
         // SAFETY: I2. Handed on to the caller.
@@ -383,7 +386,8 @@ fn drop_unwanted<T>(packet: Packet<T>) {
 
 /// Runs code of the fiber that this is, and then the destructors of the locals it made.
 fn as_fiber<R>(meta: &Meta, f: impl FnOnce() -> R) -> R {
-    let (_, fiber) = Worker::current().expect("a fiber's body runs on a worker");
+    let (worker, fiber) = Worker::current().expect("a fiber's body runs on a worker");
+    worker.seen_named(fiber, meta);
     // SAFETY: it is cleared below, before what holds it can go.
     unsafe { fiber.set_meta(Some(NonNull::from(meta))) };
     let result = f();
@@ -398,5 +402,7 @@ fn as_fiber<R>(meta: &Meta, f: impl FnOnce() -> R) -> R {
 pub(crate) fn run_as_fiber<T>(name: &str, f: impl FnOnce() -> T) -> std::thread::Result<T> {
     let (worker, fiber) = Worker::current().expect("called on a fiber");
     worker.enter_root(fiber);
+    #[cfg(feature = "tracing")]
+    worker.enter_outer_spans();
     run_user_code(&Meta::new(Some(name.into())), f)
 }

@@ -374,10 +374,10 @@ impl File {
                 }
                 count if count > 0 => done += count as usize,
                 error => {
-                    worker.seen_inline(false);
                     if error == -libc::EOPNOTSUPP {
                         self.facts.fetch_or(NO_INLINE_READ, Ordering::Relaxed);
                     }
+                    worker.seen_inline(false);
                     return Inline::Rest(done);
                 }
             }

@@ -82,6 +82,16 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// By their [codes](Self::code).
+    pub(crate) const WORDS: [&str; 2] = ["cancelled", "deadline"];
+
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Reason::Cancelled => 0,
+            Reason::Elapsed(_) => 1,
+        }
+    }
+
     /// What an operation is answered that is refused or given up for it.
     pub(crate) fn error(self) -> io::Error {
         match self {

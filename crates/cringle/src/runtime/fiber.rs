@@ -78,6 +78,7 @@ pub(crate) enum State {
 /// What a suspended fiber waits for. Everything but [`Wait::Ops`] may also end for no reason: the
 /// waiting code looks again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub(crate) enum Wait {
     /// The last completion of its ops. Nothing else resumes it (**I1**).
     Ops,
@@ -106,6 +107,14 @@ pub(crate) enum Wait {
     Answers,
 }
 
+/// Waits by one word, in the order of [`Wait`]; the last is for a fiber that only lets others run.
+pub(super) const WAIT_WORDS: [&str; 17] = [
+    "ops", "room", "park", "sleep", "join", "scope", "unblock", "lock", "permit", "channel",
+    "condvar", "barrier", "once", "group", "watch", "future", "yield",
+];
+
+const _: () = assert!(WAIT_WORDS.len() == Wait::Future as usize + 2, "a word for each wait");
+
 impl Wait {
     /// Whether a cancel ends the wait. Ops end by their own completion, which a cancel hastens.
     fn is_cancellable(self) -> bool {
@@ -115,6 +124,11 @@ impl Wait {
             Wait::Once | Wait::Group | Wait::Watch | Wait::Future => true,
             Wait::Ops | Wait::Scope | Wait::Unblock | Wait::Answers => false,
         }
+    }
+
+    #[cfg(feature = "tracing")]
+    pub(super) fn word(self) -> &'static str {
+        WAIT_WORDS[self as usize]
     }
 
     /// For the report of who waits for what.

@@ -231,6 +231,7 @@ impl Builder {
             "`cringle::run` was called within a `run`: call the code directly, or spawn a fiber"
         );
         self.validate()?;
+        crate::trace::start_from_environment()?;
         super::unwinding::install_hook();
         if self.overflow_handler {
             overflow::install_handler();
@@ -303,6 +304,7 @@ impl Builder {
             cpu: self.pin.then(|| cpus[index as usize % cpus.len()]),
         });
         let first = seats.next().expect("there is a worker 0");
+        crate::told::debug!(workers = count, rings = shared.no_ring().is_none(), "run");
         let result = std::thread::scope(|scope| {
             let mut started = Started::new(&shared);
             for seat in seats {
@@ -310,6 +312,8 @@ impl Builder {
             }
             first.run_main(started, f)
         });
+        crate::told::debug!("run has ended");
+        crate::trace::flush_after_run();
         match result? {
             Ok(value) => Ok(value),
             Err(payload) => resume_unwind(payload),

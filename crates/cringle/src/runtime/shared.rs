@@ -32,6 +32,8 @@ use std::sync::{Arc, Barrier, OnceLock};
 pub(crate) struct Unstarted {
     pub(crate) body: Box<dyn FnOnce() + Send>,
     pub(crate) stack_bytes: usize,
+    /// What leads to its making in a trace; 0 without one.
+    pub(crate) origin: u64,
 }
 
 /// What a worker can be told by another thread.

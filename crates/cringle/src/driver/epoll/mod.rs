@@ -127,6 +127,10 @@ impl Epoll {
         self.flights.is_empty()
     }
 
+    pub(crate) fn queued(&self) -> u32 {
+        self.queued.len() as u32
+    }
+
     pub(crate) fn has_queued(&self) -> bool {
         !self.queued.is_empty()
     }

@@ -197,6 +197,10 @@ impl Sim {
         self.flights.is_empty() && self.completions.is_empty() && self.overflow.is_empty()
     }
 
+    pub(crate) fn queued(&self) -> u32 {
+        self.queued.len() as u32
+    }
+
     /// Always: a fiber that asks would do a plain call if nothing were queued, which no fault could
     /// reach.
     pub(crate) fn has_queued(&self) -> bool {

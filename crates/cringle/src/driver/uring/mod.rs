@@ -274,6 +274,10 @@ impl Uring {
         self.unsubmitted > 0
     }
 
+    pub(crate) fn queued(&self) -> u32 {
+        self.unsubmitted
+    }
+
     pub(crate) fn register_file(&mut self, fd: RawFd) -> io::Result<u32> {
         self.fixed.add_file(&self.ring.submitter(), fd)
     }

@@ -6,6 +6,7 @@ use crate::runtime::fiber::{FiberId, FiberRef, State};
 use crate::runtime::members::{Address, Members, Place};
 use crate::runtime::region::Region;
 use crate::runtime::timers::{Alarm, TimerId};
+use crate::trace::Cause;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -135,6 +136,7 @@ impl Worker {
         if region.cause().is_some() {
             return;
         }
+        self.seen_cancel(fiber, reason);
         let was_cancelled = fiber.is_cancelled();
         region.set_cause(reason);
         if !was_cancelled {
@@ -169,6 +171,7 @@ impl Worker {
         if fiber.wakes_on_cancel() {
             fiber.set_state(State::Runnable);
             self.ready.push(fiber);
+            self.seen_ready(fiber, Cause::Cancel);
         } else if let State::Waiting(_) = fiber.state() {
             self.ask_to_end(fiber);
         }

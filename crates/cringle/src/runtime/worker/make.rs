@@ -30,7 +30,9 @@ impl Worker {
         let stack = self.stacks.borrow_mut().take(stack_bytes)?;
         self.me().made.bump();
         // SAFETY: handed on to the caller.
-        Ok(unsafe { self.start_on(stack, body) })
+        let fiber = unsafe { self.start_on(stack, body) };
+        self.seen_started(fiber, 0, true);
+        Ok(fiber)
     }
 
     /// # Safety
@@ -48,7 +50,6 @@ impl Worker {
             })
         };
         fiber.occupy(coroutine, bounds);
-        self.seen_started(fiber);
         self.ready.push(fiber);
         fiber
     }
@@ -56,9 +57,12 @@ impl Worker {
     pub(super) fn start_or_postpone(&self, unstarted: Unstarted) {
         let stack = self.stacks.borrow_mut().take(unstarted.stack_bytes);
         match stack {
-            // SAFETY: I2. The body of an unstarted fiber borrows nothing that its maker does not
-            // keep until it has ended.
-            Ok(stack) => drop(unsafe { self.start_on(stack, unstarted.body) }),
+            Ok(stack) => {
+                // SAFETY: I2. The body of an unstarted fiber borrows nothing that its maker does not
+                // keep until it has ended.
+                let fiber = unsafe { self.start_on(stack, unstarted.body) };
+                self.seen_started(fiber, unstarted.origin, false);
+            }
             // An unstarted fiber is never dropped: it waits for another one's stack.
             Err(e) if self.table.borrow().occupied > 0 => {
                 let text = "a fiber waits for another one's stack";
@@ -75,6 +79,9 @@ impl Worker {
     /// A fiber has ended, and its stack is free.
     pub(super) fn bury(&self, fiber: FiberRef, stack: Stack) {
         self.seen_ended(fiber);
+        // Those that it has forgotten to leave.
+        #[cfg(feature = "tracing")]
+        drop(super::spans::Spans::leave());
         fiber.vacate();
         self.alive.set(self.alive.get() - 1);
         self.stacks.borrow_mut().give_back(stack);
@@ -87,7 +94,8 @@ impl Worker {
     }
 
     /// Makes a fiber that any worker may start.
-    pub(crate) fn make_unstarted(&self, unstarted: Unstarted) {
+    pub(crate) fn make_unstarted(&self, mut unstarted: Unstarted) {
+        self.seen_spawn(&mut unstarted);
         self.me().made.bump();
         self.unstarted.push(unstarted);
         if self.workers() > 1
@@ -98,7 +106,8 @@ impl Worker {
     }
 
     /// Makes a fiber that the given worker starts.
-    pub(crate) fn make_placed(&self, worker: usize, unstarted: Unstarted) {
+    pub(crate) fn make_placed(&self, worker: usize, mut unstarted: Unstarted) {
+        self.seen_spawn(&mut unstarted);
         self.me().made.bump();
         let mailbox = &self.shared.peers[worker].mailbox;
         match self.lives_at(mailbox) {

@@ -20,7 +20,10 @@ mod seen;
 mod sight;
 #[cfg(feature = "sim")]
 mod simulated;
+#[cfg(feature = "tracing")]
+mod spans;
 mod table;
+mod traced;
 mod turn;
 mod wait;
 mod wake;
@@ -45,6 +48,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Instant;
 use table::Table;
+use traced::Traced;
 
 thread_local! {
     static CURRENT: Cell<Option<NonNull<Worker>>> = const { Cell::new(None) };
@@ -101,6 +105,9 @@ pub(crate) struct Worker {
     alive: Cell<u32>,
     /// Fibers that wait for others of this runtime to end.
     waiting_for_fibers: Cell<u32>,
+    traced: Traced,
+    #[cfg(feature = "tracing")]
+    outer_spans: spans::Outer,
 }
 
 /// The worker of the calling thread, for code on one of its fibers. It cannot leave the thread,
@@ -160,6 +167,9 @@ impl Worker {
             clock_ns,
             alive: Cell::new(0),
             waiting_for_fibers: Cell::new(0),
+            traced: Traced::default(),
+            #[cfg(feature = "tracing")]
+            outer_spans: spans::Outer::default(),
         }
     }
 

@@ -5,6 +5,7 @@ use crate::driver;
 use crate::runtime::fiber::{FiberRef, State, Wait};
 use crate::runtime::shared::Mail;
 use crate::runtime::timers::Alarm;
+use crate::trace::Cause;
 use crossbeam_deque::Steal;
 use std::ptr::NonNull;
 
@@ -14,6 +15,8 @@ const STARTS_PER_TURN: usize = 64;
 impl Worker {
     /// Works until the runtime has ended.
     pub(in crate::runtime) fn run(&self) {
+        #[cfg(feature = "tracing")]
+        self.leave_outer_spans();
         CURRENT.set(Some(NonNull::from(self)));
         self.seen_begin();
         self.mailbox().set_ring(self.driver.borrow().ring_fd());
@@ -37,8 +40,11 @@ impl Worker {
             self.look();
         }
         self.driver.borrow_mut().flush();
+        self.leave_trace();
         CURRENT.set(None);
         self.seen_end();
+        #[cfg(feature = "tracing")]
+        self.enter_outer_spans_again();
         if let Some(watch) = self.watches_stubborn.take() {
             self.take_back_timer(watch);
         }
@@ -132,6 +138,7 @@ impl Worker {
     /// Makes ready whose last completion is in the queue.
     #[inline]
     pub(super) fn reap(&self) {
+        self.seen_reap();
         let mut driver = self.driver.borrow_mut();
         driver.reap(|token| {
             let fiber = FiberRef::from_token(token);
@@ -139,6 +146,7 @@ impl Worker {
             if fiber.state() == State::Waiting(Wait::Ops) {
                 fiber.set_state(State::Runnable);
                 self.ready.push(fiber);
+                self.seen_ready(fiber, Cause::Ops);
             }
         });
         while let Some(worker) = driver.take_undelivered() {
@@ -150,8 +158,11 @@ impl Worker {
         let now = self.now();
         loop {
             let due = self.timers.borrow_mut().pop_due(now);
+            if due.is_some() {
+                self.seen_timer_fired();
+            }
             match due {
-                Some(Alarm::Wake(fiber)) => self.make_ready(fiber),
+                Some(Alarm::Wake(fiber)) => self.make_ready(fiber, Cause::Timer),
                 Some(Alarm::Expire(fiber, region)) => self.expire(fiber, region),
                 Some(Alarm::GiveUp(fiber)) => self.give_up_ops(fiber),
                 Some(Alarm::ReportStubborn) => self.report_stubborn(),
@@ -174,7 +185,10 @@ impl Worker {
     /// Does what a message says.
     pub(in crate::runtime) fn read(&self, message: Mail) {
         match message {
-            Mail::Wake(id) => self.wake(id),
+            Mail::Wake(id) => {
+                self.seen_message_read(id);
+                self.wake(id);
+            }
             Mail::Start(unstarted) => self.start_or_postpone(unstarted),
             Mail::Cancel(id, reason) => self.cancel_fiber(id, reason),
             Mail::CancelScope(id, members, reason) => self.cancel_in_scope(id, &members, reason),

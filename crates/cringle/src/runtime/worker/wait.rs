@@ -11,6 +11,7 @@ use crate::driver::{Completion, Op, OpSlot, Waiter};
 use crate::runtime::about::Subject;
 use crate::runtime::fiber::{FiberRef, State, Wait, WaitedOps};
 use crate::runtime::timers::{Alarm, TimerId};
+use crate::trace::Cause;
 use std::time::Instant;
 
 impl Worker {
@@ -21,6 +22,7 @@ impl Worker {
         fiber.set_state(State::Waiting(wait));
         self.seen_suspend(fiber, wait);
         self.switch_out(fiber);
+        crate::told::trace!(waited_for = wait.word(), "a fiber goes on");
     }
 
     /// The same for what has more to say of itself than the kind of the wait.
@@ -43,6 +45,7 @@ impl Worker {
     /// Lets the other ready fibers, and the kernel, have their turn.
     #[inline(always)]
     pub(crate) fn yield_now(&self, fiber: FiberRef) {
+        self.seen_yield(fiber);
         self.ready.push(fiber);
         self.switch_out(fiber);
     }
@@ -66,7 +69,11 @@ impl Worker {
             }
             true => self.mark_unwinding(fiber),
         };
+        #[cfg(feature = "tracing")]
+        let spans = super::spans::Spans::leave();
         fiber.switch_out();
+        #[cfg(feature = "tracing")]
+        spans.enter_again();
         if marked && fiber.was_unwinding() {
             self.unwinding.set(self.unwinding.get() - 1);
         }
@@ -173,11 +180,11 @@ impl Worker {
         fiber.set_ops(ops);
         fiber.refill_inline();
         fiber.set_state(State::Waiting(Wait::Ops));
-        self.seen_suspend(fiber, Wait::Ops);
         if self.is_interrupted(fiber) {
             // Cancelled while it waited for room: the call that cancelled it saw no ops.
             self.ask_to_end(fiber);
         }
+        self.seen_suspend(fiber, Wait::Ops);
         self.switch_out(fiber);
         debug_assert!(waiter.is_settled(), "resumed before the last completion");
     }
@@ -249,6 +256,7 @@ impl Worker {
             fiber.grant();
             fiber.set_state(State::Runnable);
             self.ready.push(fiber);
+            self.seen_ready(fiber, Cause::Room);
         }
     }
 
@@ -258,6 +266,7 @@ impl Worker {
     }
 
     pub(super) fn set_alarm(&self, at: Instant, alarm: Alarm) -> TimerId {
+        self.seen_timer_set(at);
         self.has_timers.set(true);
         self.timers.borrow_mut().insert(at, alarm)
     }

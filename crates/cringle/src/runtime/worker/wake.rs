@@ -5,6 +5,7 @@ use crate::driver;
 use crate::runtime::fiber::{FiberId, FiberRef, State, Wait};
 use crate::runtime::inbox::Posted;
 use crate::runtime::shared::{Mail, MailBox};
+use crate::trace::Cause;
 use std::sync::Arc;
 
 impl Worker {
@@ -12,18 +13,19 @@ impl Worker {
     pub(crate) fn wake(&self, id: FiberId) {
         let fiber = self.table.borrow().get(id);
         if let Some(fiber) = fiber {
-            self.make_ready(fiber);
+            self.make_ready(fiber, Cause::Wake);
         }
     }
 
     /// Puts a waiting fiber into the ready list. One that waits for its ops is not touched: only
     /// their last completion resumes it (**I1**).
-    pub(crate) fn make_ready(&self, fiber: FiberRef) {
+    pub(crate) fn make_ready(&self, fiber: FiberRef, cause: Cause) {
         match fiber.state() {
             State::Waiting(Wait::Ops | Wait::Room) => {}
             State::Waiting(_) => {
                 fiber.set_state(State::Runnable);
                 self.ready.push(fiber);
+                self.seen_ready(fiber, cause);
             }
             State::Runnable | State::Vacant => {}
         }
@@ -32,6 +34,9 @@ impl Worker {
     /// Leaves a message for another worker. One for a worker that is gone is for a fiber that is
     /// gone too.
     pub(crate) fn mail(&self, mailbox: &Arc<MailBox>, message: Mail) {
+        if let Mail::Wake(id) = message {
+            self.seen_message_sent(mailbox, id);
+        }
         if let Ok(Posted::MustWake) = mailbox.inbox.post(message) {
             self.wake_peer(mailbox);
         }

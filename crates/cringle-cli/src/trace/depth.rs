@@ -1,0 +1,134 @@
+//! A figure over time, in so many columns whatever the time is: when they do not suffice, two become one.
+
+/// Columns in which it is kept, at most.
+const COLUMNS: usize = 128;
+/// Nanoseconds of a column, at first.
+const FIRST_WIDTH: u64 = 1 << 10;
+
+#[derive(Clone, Default)]
+struct Column {
+    /// The value times the nanoseconds for which it had it.
+    area: f64,
+    most: i64,
+}
+
+/// See the module.
+pub(super) struct Depth {
+    columns: Vec<Column>,
+    width: u64,
+    start: u64,
+    last: u64,
+    value: i64,
+}
+
+impl Depth {
+    pub(super) fn new(start: u64) -> Depth {
+        Depth { columns: Vec::new(), width: FIRST_WIDTH, start, last: start, value: 0 }
+    }
+
+    /// From then on it is this.
+    pub(super) fn set(&mut self, ns: u64, value: i64) {
+        self.advance(ns);
+        self.value = value;
+        let column = self.column(self.last);
+        column.most = column.most.max(value);
+    }
+
+    /// It was until then what it was set to last.
+    pub(super) fn advance(&mut self, ns: u64) {
+        while self.last < ns {
+            let value = self.value;
+            while ((ns - self.start) / self.width) as usize >= COLUMNS {
+                self.halve();
+            }
+            let end = self.start + ((self.last - self.start) / self.width + 1) * self.width;
+            let until = end.min(ns);
+            let took = (until - self.last) as f64;
+            let column = self.column(self.last);
+            column.area += value as f64 * took;
+            column.most = column.most.max(value);
+            self.last = until;
+        }
+    }
+
+    fn column(&mut self, ns: u64) -> &mut Column {
+        while ((ns - self.start) / self.width) as usize >= COLUMNS {
+            self.halve();
+        }
+        let index = ((ns - self.start) / self.width) as usize;
+        if index >= self.columns.len() {
+            self.columns.resize(index + 1, Column::default());
+        }
+        &mut self.columns[index]
+    }
+
+    fn halve(&mut self) {
+        let pairs = self.columns.chunks(2).map(|pair| Column {
+            area: pair.iter().map(|column| column.area).sum(),
+            most: pair.iter().map(|column| column.most).max().unwrap_or(0),
+        });
+        self.columns = pairs.collect();
+        self.width *= 2;
+    }
+
+    pub(super) fn most(&self) -> i64 {
+        self.columns.iter().map(|column| column.most).max().unwrap_or(0)
+    }
+
+    /// The mean over all of the time.
+    pub(super) fn mean(&self) -> f64 {
+        let area: f64 = self.columns.iter().map(|column| column.area).sum();
+        area / (self.last - self.start).max(1) as f64
+    }
+
+    /// The means of so many equal parts of the time until then.
+    pub(super) fn means(&self, parts: usize, end: u64) -> Vec<f64> {
+        let span = (end - self.start).max(1) as f64 / parts as f64;
+        (0..parts)
+            .map(|part| self.area(part as f64 * span, (part + 1) as f64 * span) / span)
+            .collect()
+    }
+
+    /// The area between two times since the start; within a column it is even.
+    fn area(&self, from: f64, to: f64) -> f64 {
+        let width = self.width as f64;
+        let overlap = |index: usize| {
+            let start = index as f64 * width;
+            (to.min(start + width) - from.max(start)).max(0.0) / width
+        };
+        let first = (from / width) as usize;
+        let columns = self.columns.iter().enumerate().skip(first);
+        columns
+            .take_while(|(index, _)| *index as f64 * width < to)
+            .map(|(index, column)| column.area * overlap(index))
+            .sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mean_is_kept_however_long_it_takes() {
+        let mut depth = Depth::new(1_000);
+        for n in 0..10_000 {
+            depth.set(1_000 + n * 1_000_000, (n % 2 * 10) as i64);
+        }
+        depth.advance(1_000 + 10_000 * 1_000_000);
+        assert_eq!(depth.most(), 10);
+        assert!((depth.mean() - 5.0).abs() < 1e-6, "{}", depth.mean());
+        let means = depth.means(7, 1_000 + 10_000 * 1_000_000);
+        assert!(means.iter().all(|mean| (mean - 5.0).abs() < 0.05), "{means:?}");
+    }
+
+    #[test]
+    fn each_part_has_its_own_mean() {
+        let mut depth = Depth::new(0);
+        depth.set(0, 4);
+        depth.set(500_000, 8);
+        depth.advance(1_000_000);
+        let means = depth.means(2, 1_000_000);
+        assert!((means[0] - 4.0).abs() < 0.1 && (means[1] - 8.0).abs() < 0.1, "{means:?}");
+    }
+}

@@ -1,0 +1,86 @@
+//! Protobuf's encoding, as it is read: a message is a row of numbered fields.
+
+/// A field's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Value<'a> {
+    Number(u64),
+    Bytes(&'a [u8]),
+}
+
+impl<'a> Value<'a> {
+    pub(super) fn number(self) -> u64 {
+        match self {
+            Value::Number(number) => number,
+            Value::Bytes(_) => 0,
+        }
+    }
+
+    pub(super) fn fields(self) -> Fields<'a> {
+        match self {
+            Value::Number(_) => Fields { rest: &[] },
+            Value::Bytes(bytes) => Fields { rest: bytes },
+        }
+    }
+
+    pub(super) fn text(self) -> String {
+        match self {
+            Value::Number(number) => number.to_string(),
+            Value::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        }
+    }
+}
+
+/// The fields of a message, by number. What is no message ends early.
+#[derive(Clone)]
+pub(super) struct Fields<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    pub(super) fn new(message: &'a [u8]) -> Fields<'a> {
+        Fields { rest: message }
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = (u32, Value<'a>);
+
+    #[inline]
+    fn next(&mut self) -> Option<(u32, Value<'a>)> {
+        let tag = varint(&mut self.rest)?;
+        let value = match tag & 7 {
+            0 => Value::Number(varint(&mut self.rest)?),
+            1 => Value::Number(u64::from_le_bytes(take(&mut self.rest, 8)?.try_into().ok()?)),
+            2 => {
+                let length = usize::try_from(varint(&mut self.rest)?).ok()?;
+                Value::Bytes(take(&mut self.rest, length)?)
+            }
+            5 => {
+                let bytes = take(&mut self.rest, 4)?.try_into().ok()?;
+                Value::Number(u32::from_le_bytes(bytes).into())
+            }
+            _ => return None,
+        };
+        Some(((tag >> 3) as u32, value))
+    }
+}
+
+#[inline]
+fn take<'a>(rest: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
+    let (taken, left) = rest.split_at_checked(count)?;
+    *rest = left;
+    Some(taken)
+}
+
+#[inline]
+pub(super) fn varint(rest: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for (n, &byte) in rest.iter().enumerate().take(10) {
+        value |= u64::from(byte & 0x7f) << (7 * n as u32).min(63);
+        if byte < 0x80 {
+            *rest = &rest[n + 1..];
+            return Some(value);
+        }
+    }
+    None
+}

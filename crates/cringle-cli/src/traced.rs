@@ -1,0 +1,70 @@
+//! `--trace FILE`, for every subcommand.
+
+use crate::cli::{Bench, Cli, Command};
+use crate::failure::Failure;
+use crate::report;
+use cringle::trace::Trace;
+use std::path::{Path, PathBuf};
+
+/// What the library looks for when a runtime starts, in children too.
+const VARIABLE: &str = "CRINGLE_TRACE";
+
+/// The trace of this command, until it ends.
+pub(crate) struct Traced(Option<(Trace, PathBuf)>);
+
+pub(crate) fn begin(cli: &Cli) -> Result<Traced, Failure> {
+    let Some(path) = &cli.trace else { return Ok(Traced(None)) };
+    match works_in_children(&cli.command) {
+        true => {
+            hand_on(path);
+            Ok(Traced(None))
+        }
+        false => begin_at(path),
+    }
+}
+
+pub(crate) fn begin_at(path: &Path) -> Result<Traced, Failure> {
+    let trace = cringle::trace::start(path)?;
+    Ok(Traced(Some((trace, path.into()))))
+}
+
+/// Whether what is worth seeing happens in processes of their own.
+fn works_in_children(command: &Command) -> bool {
+    match command {
+        Command::Bench(Bench::All(_) | Bench::Cp(_) | Bench::Http(_)) => true,
+        // It asks in forks, whose first thread is alone.
+        Command::Doctor(_) => true,
+        _ => false,
+    }
+}
+
+/// Each child writes a file with its number in the name: `a.pftrace` becomes `a-4711.pftrace`.
+fn hand_on(path: &Path) {
+    let mut name = path.file_stem().unwrap_or_default().to_os_string();
+    name.push("-%p");
+    if let Some(extension) = path.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    // SAFETY: no other thread has been started.
+    unsafe { std::env::set_var(VARIABLE, path.with_file_name(name)) };
+}
+
+impl Traced {
+    /// Ends the trace and says on standard error what came of it.
+    pub(crate) fn end(self) {
+        let Some((trace, path)) = self.0 else { return };
+        let path = path.display();
+        match trace.finish() {
+            Ok(written) if written.lost == 0 => report::complain(&format!(
+                "cringle: {} events in {path}; `cringle trace {path}` sums them up",
+                written.events
+            )),
+            Ok(written) => report::complain(&format!(
+                "cringle: {} events in {path}, and {} lost, which found no room",
+                written.events, written.lost
+            )),
+            Err(e) => report::complain(&format!("cringle: the trace is incomplete: {e}")),
+        }
+    }
+}

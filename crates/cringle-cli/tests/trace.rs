@@ -1,0 +1,178 @@
+//! `cringle trace` and `--trace`, as a user runs them.
+
+mod common;
+
+use common::*;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+const OPS: u64 = 500;
+
+/// A trace of so many reads by eight fibers, and its file.
+fn traced(name: &str) -> (PathBuf, PathBuf) {
+    let place = place(name);
+    let mut command = cringle(&place);
+    command.args(["bench", "disk", "--trace", "reads.pftrace", "--strategies", "fibers"]);
+    command.args(["--size", "16m", "--ops", "500", "--qd", "8", "--repeat", "1", "--warmup", "0"]);
+    let output = command.output().unwrap();
+    let (_, err) = texts(&output);
+    assert!(output.status.success(), "{err}");
+    assert!(err.contains("events in reads.pftrace"), "{err}");
+    let file = place.join("reads.pftrace");
+    (place, file)
+}
+
+fn summary(place: &Path, file: &Path) -> Value {
+    json(cringle(place).arg("trace").arg(file))
+}
+
+fn named<'v>(list: &'v Value, key: &str, name: &str) -> &'v Value {
+    let list = list.as_array().unwrap();
+    list.iter().find(|entry| entry[key] == name).unwrap_or_else(|| panic!("no {name} in {list:?}"))
+}
+
+#[test]
+fn every_read_of_a_benchmark_is_in_its_summary() {
+    let (place, file) = traced("trace-summary");
+    let summary = summary(&place, &file);
+    assert_eq!((&summary["schema"], &summary["command"]), (&1.into(), &"trace".into()));
+    assert_eq!((&summary["lost"], &summary["cut_short"]), (&0.into(), &false.into()));
+    let reads = named(&summary["ops"], "name", "read");
+    assert!(reads["count"].as_u64().unwrap() >= OPS, "{reads}");
+    assert!(reads["p50_ns"].as_u64() <= reads["max_ns"].as_u64());
+    let waits = named(&summary["waits"], "for", "read");
+    assert!(waits["count"].as_u64().unwrap() >= OPS, "{waits}");
+    let longest = waits["longest"].as_array().unwrap();
+    assert!(longest.windows(2).all(|pair| pair[0]["ns"].as_u64() >= pair[1]["ns"].as_u64()));
+    // The readers are called by where they were spawned.
+    let fibers = summary["fibers"].as_array().unwrap();
+    let readers = fibers.iter().find(|fiber| fiber["count"] == 8).expect("eight of one name");
+    assert!(readers["name"].as_str().unwrap().contains(".rs:"), "{readers}");
+    let means = summary["depth"]["means"].as_array().unwrap();
+    assert!(means.iter().all(|mean| (0.0..=8.0).contains(&mean.as_f64().unwrap())), "{means:?}");
+    assert!(means.iter().any(|mean| mean.as_f64().unwrap() > 0.0));
+    assert!(summary["workers"].as_array().unwrap().iter().any(|worker| worker["most_depth"] == 8));
+}
+
+#[test]
+fn the_text_fits_into_80_columns_and_names_the_longest_waits() {
+    let (place, file) = traced("trace-text");
+    let output = cringle(&place).arg("trace").arg(&file).output().unwrap();
+    let (out, err) = texts(&output);
+    assert!(output.status.success(), "{err}");
+    for line in out.lines() {
+        assert!(line.chars().count() <= 80, "{}: {line}", line.chars().count());
+    }
+    for words in ["worker 0", "running", "waits for", "longest", "operations under way"] {
+        assert!(out.contains(words), "{words} is not in:\n{out}");
+    }
+}
+
+#[test]
+fn the_picture_is_svg_and_small() {
+    let (place, file) = traced("trace-svg");
+    let mut command = cringle(&place);
+    command.arg("trace").arg(&file).args(["--svg", "picture.svg", "--title", "a < b & \"c\""]);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", texts(&output).1);
+    let text = std::fs::read_to_string(place.join("picture.svg")).unwrap();
+    assert!(text.len() < 200_000, "{} bytes", text.len());
+    let document = roxmltree::Document::parse(&text).unwrap();
+    assert_eq!(document.root_element().tag_name().name(), "svg");
+    let words: Vec<&str> = document.descendants().filter_map(|node| node.text()).collect();
+    for wanted in ["a < b & \"c\"", "worker 0", "fibers", "operations", "operations under way"] {
+        assert!(words.contains(&wanted), "{wanted} is not in {words:?}");
+    }
+    let empty = cringle(&place)
+        .arg("trace")
+        .arg(&file)
+        .args(["--svg", "none.svg", "--from", "2ms", "--to", "1ms"])
+        .output()
+        .unwrap();
+    assert_eq!(empty.status.code(), Some(2));
+}
+
+#[test]
+fn a_file_that_was_cut_short_is_read_as_far_as_it_goes() {
+    let (place, file) = traced("trace-cut");
+    let whole = std::fs::read(&file).unwrap();
+    let events = summary(&place, &file)["events"].as_u64().unwrap();
+    let mut last = 0;
+    for part in 1..8 {
+        let cut = place.join("cut.pftrace");
+        std::fs::write(&cut, &whole[..whole.len() * part / 8]).unwrap();
+        let summary = summary(&place, &cut);
+        let read = summary["events"].as_u64().unwrap();
+        assert!(last <= read && read < events, "{part}/8: {read} of {events}");
+        last = read;
+    }
+    assert!(last > events / 2);
+    // In the middle of a packet, which the last one is.
+    std::fs::write(place.join("cut.pftrace"), &whole[..whole.len() - 1]).unwrap();
+    let output = cringle(&place).args(["trace", "cut.pftrace"]).output().unwrap();
+    let (out, err) = texts(&output);
+    assert!(output.status.success(), "{err}");
+    assert!(out.contains("ends within a packet"), "{out}");
+}
+
+#[test]
+fn what_is_no_trace_is_told_so() {
+    let place = place("trace-none");
+    std::fs::write(place.join("noise"), noise(1 << 20)).unwrap();
+    std::fs::write(place.join("empty"), b"").unwrap();
+    for file in ["noise", "empty", "missing"] {
+        let output = cringle(&place).args(["trace", file]).output().unwrap();
+        let (_, err) = texts(&output);
+        assert_eq!(output.status.code(), Some(1), "{file}: {err}");
+        assert!(err.contains(file), "{err}");
+    }
+    let output = cringle(&place).args(["trace", "noise", "--svg", "x", "--from", "3"]).output();
+    assert_eq!(output.unwrap().status.code(), Some(2));
+}
+
+#[test]
+fn the_environment_has_any_program_traced() {
+    let place = place("trace-environment");
+    let run = |value: &str| {
+        let mut command = cringle(&place);
+        command
+            .args(["sim", "--seeds", "3", "--threads", "1", "--quiet"])
+            .env("CRINGLE_TRACE", value);
+        command.output().unwrap()
+    };
+    let output = run("sim-%p.pftrace");
+    assert!(output.status.success(), "{}", texts(&output).1);
+    let files: Vec<PathBuf> =
+        std::fs::read_dir(&place).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let [file] = &files[..] else { panic!("{files:?}") };
+    assert!(!file.to_str().unwrap().contains('%'));
+    let summary = summary(&place, file);
+    assert!(summary["events"].as_u64().unwrap() > 0);
+    // Times are virtual there: three programs take no such time for real.
+    assert_eq!(summary["workers"].as_array().unwrap().len(), 3);
+    let output = run("no/such/directory/x");
+    let (out, err) = texts(&output);
+    assert!(!output.status.success(), "{out}");
+    assert!(format!("{out}{err}").contains("CRINGLE_TRACE"), "{out}{err}");
+}
+
+#[test]
+fn children_have_a_file_each() {
+    let place = place("trace-children");
+    let mut command = cringle(&place);
+    command.args(["--trace", "web.pftrace", "bench", "http", "--servers", "fibers"]);
+    command.args(["--repeat", "1", "--requests", "200", "--connections", "4"]);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", texts(&output).1);
+    let files: Vec<PathBuf> = std::fs::read_dir(&place)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "pftrace"))
+        .collect();
+    assert!(
+        !files.is_empty() && files.iter().all(|file| !file.ends_with("web.pftrace")),
+        "{files:?}"
+    );
+    let summary = summary(&place, &files[0]);
+    assert!(named(&summary["ops"], "name", "accept")["count"].as_u64().unwrap() >= 1, "{summary}");
+}

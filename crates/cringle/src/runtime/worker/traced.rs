@@ -1,0 +1,229 @@
+//! The worker's part in a trace: what [`seen`](super::seen) calls where there is one.
+//!
+//! All of it is kept out of the callers' way (`cold`), which lie where every nanosecond counts.
+
+use super::Worker;
+use crate::driver::Wait as Sleep;
+use crate::driver::op::{OP_DONE_WORDS, OP_WORDS};
+use crate::runtime::cancelled::Reason;
+use crate::runtime::fiber::{FiberId, FiberRef, WAIT_WORDS, Wait};
+use crate::runtime::identity::Meta;
+use crate::runtime::shared::{MailBox, Unstarted};
+use crate::trace::{self, Cause, Kind, Recorder, Words};
+use std::cell::{Cell, RefCell};
+use std::time::Instant;
+
+static WORDS: Words = Words {
+    ops: &OP_WORDS,
+    done: &OP_DONE_WORDS,
+    waits: &WAIT_WORDS,
+    wait_for_ops: Wait::Ops as u8,
+    reasons: &Reason::WORDS,
+};
+
+/// A fiber that lets others run waits for nothing: the last of the words.
+const YIELD: u8 = WAIT_WORDS.len() as u8 - 1;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Traced {
+    /// Whether there is a trace: what is asked first.
+    on: Cell<bool>,
+    epoch: Cell<u32>,
+    recorder: RefCell<Option<Box<Recorder>>>,
+    /// Where virtual time began.
+    began: Cell<Option<Instant>>,
+}
+
+// Its begin and its end.
+impl Worker {
+    #[inline(always)]
+    pub(super) fn is_traced(&self) -> bool {
+        self.traced.on.get()
+    }
+
+    /// Looks whether a trace has begun or ended.
+    #[inline(always)]
+    pub(super) fn look_for_trace(&self) {
+        if trace::epoch() != self.traced.epoch.get() {
+            self.change_trace();
+        }
+    }
+
+    #[cold]
+    fn change_trace(&self) {
+        self.traced.epoch.set(trace::epoch());
+        self.leave_trace();
+        let Some(recorder) = trace::attach(self.index, &WORDS, self.is_simulated()) else { return };
+        self.traced.began.set(Some(self.now()));
+        self.traced.recorder.borrow_mut().insert(Box::new(recorder)).enter();
+        self.traced.on.set(true);
+        // Those that are there already.
+        for fiber in self.table.borrow().occupied() {
+            self.trace_started(fiber, 0, false);
+            if let Some(meta) = fiber.meta() {
+                self.trace_name(fiber, meta);
+            }
+        }
+    }
+
+    /// Nothing is noted from now on.
+    pub(super) fn leave_trace(&self) {
+        self.traced.on.set(false);
+        Recorder::leave();
+        drop(self.traced.recorder.take());
+    }
+}
+
+impl Worker {
+    #[cold]
+    pub(super) fn trace_spawn(&self, unstarted: &mut Unstarted) {
+        Recorder::with(|recorder| unstarted.origin = recorder.spawned());
+    }
+
+    #[cold]
+    pub(super) fn trace_started(&self, fiber: FiberRef, origin: u64, at_once: bool) {
+        self.note(Kind::Started, fiber.id().index, origin, u8::from(at_once), 0);
+    }
+
+    #[cold]
+    pub(super) fn trace_name(&self, fiber: FiberRef, meta: &Meta) {
+        let index = fiber.id().index;
+        Recorder::with(|recorder| match meta.name() {
+            Some(name) => recorder.put_name(index, name),
+            None => {
+                let place = std::ptr::from_ref(meta.spawned()) as u64;
+                recorder.put(recorder.event(Kind::Placed, index, place));
+            }
+        });
+    }
+
+    #[cold]
+    pub(super) fn trace_ended(&self, fiber: FiberRef) {
+        self.note(Kind::Ended, fiber.id().index, 0, 0, 0);
+    }
+
+    /// At the time of the last suspension, if nothing was between.
+    #[cold]
+    pub(super) fn trace_resumed(&self, fiber: FiberRef) {
+        let id = fiber.id();
+        Recorder::with(|recorder| {
+            if !recorder.has_just_suspended() {
+                recorder.tick();
+            }
+            recorder.put(recorder.event(Kind::Resumed, id.index, id.generation.into()));
+        });
+    }
+
+    #[cold]
+    pub(super) fn trace_suspended(&self, fiber: FiberRef, wait: Wait) {
+        self.note_suspended(fiber, wait as u8);
+    }
+
+    #[cold]
+    pub(super) fn trace_yield(&self, fiber: FiberRef) {
+        self.note_suspended(fiber, YIELD);
+    }
+
+    fn note_suspended(&self, fiber: FiberRef, wait: u8) {
+        Recorder::with(|recorder| {
+            // An op that was queued just now has the time of that.
+            if wait != Wait::Ops as u8 {
+                recorder.tick();
+            }
+            let event = recorder.event(Kind::Suspended, fiber.id().index, 0);
+            recorder.put_suspended(event.detail(wait));
+        });
+    }
+
+    #[cold]
+    pub(super) fn trace_ready(&self, fiber: FiberRef, cause: Cause) {
+        Recorder::with(|recorder| {
+            if cause != Cause::Ops {
+                recorder.tick();
+            }
+            let event = recorder.event(Kind::Ready, fiber.id().index, 0);
+            recorder.put(event.detail(cause as u8));
+        });
+    }
+
+    #[cold]
+    pub(super) fn trace_cancel(&self, fiber: FiberRef, reason: Reason) {
+        self.note(Kind::Cancelled, fiber.id().index, 0, reason.code(), 0);
+    }
+
+    #[cold]
+    pub(super) fn trace_scope(&self, opened: bool) {
+        let kind = if opened { Kind::ScopeOpened } else { Kind::ScopeClosed };
+        self.note(kind, 0, 0, 0, 0);
+    }
+
+    #[cold]
+    pub(super) fn trace_enter(&self, wait: Sleep) {
+        let queued = self.driver.borrow().queued();
+        let sleeps = u8::from(wait != Sleep::No);
+        self.note(Kind::Enter, 0, 0, sleeps, queued.min(u16::MAX.into()) as u16);
+    }
+
+    #[cold]
+    pub(super) fn trace_entered(&self) {
+        let began = self.traced.began.get();
+        Recorder::with(|recorder| {
+            if let Some(began) = began.filter(|_| recorder.is_virtual()) {
+                recorder.set_virtual((self.now() - began).as_nanos() as u64);
+            }
+        });
+        self.note(Kind::Entered, 0, 0, 0, 0);
+    }
+
+    /// They have this time.
+    #[cold]
+    pub(super) fn trace_reap(&self) {
+        Recorder::with(Recorder::tick);
+    }
+
+    #[cold]
+    pub(super) fn trace_inline(&self, hit: bool) {
+        self.note(Kind::Inline, 0, 0, u8::from(hit), 0);
+    }
+
+    #[cold]
+    pub(super) fn trace_timer_set(&self, at: Instant) {
+        let due = at.saturating_duration_since(self.now()).as_nanos();
+        self.note(Kind::TimerSet, 0, u64::try_from(due).unwrap_or(u64::MAX), 0, 0);
+    }
+
+    #[cold]
+    pub(super) fn trace_timer_fired(&self) {
+        self.note(Kind::TimerFired, 0, 0, 0, 0);
+    }
+
+    #[cold]
+    pub(super) fn trace_message_sent(&self, mailbox: &MailBox, id: FiberId) {
+        let worker = mailbox.worker as u16;
+        self.note(Kind::MessageSent, id.index, id.generation.into(), 0, worker);
+    }
+
+    #[cold]
+    pub(super) fn trace_message_read(&self, id: FiberId) {
+        self.note(Kind::MessageRead, id.index, id.generation.into(), 0, 0);
+    }
+
+    #[cold]
+    pub(super) fn trace_wake(&self, mailbox: &MailBox) {
+        self.note(Kind::Woke, 0, 0, 0, mailbox.worker as u16);
+    }
+
+    #[cold]
+    pub(super) fn trace_steal(&self) {
+        self.note(Kind::Stolen, 0, 0, 0, 0);
+    }
+
+    /// Notes something that happens now.
+    fn note(&self, kind: Kind, index: u32, value: u64, detail: u8, extra: u16) {
+        Recorder::with(|recorder| {
+            recorder.tick();
+            recorder.put(recorder.event(kind, index, value).detail(detail).extra(extra));
+        });
+    }
+}

@@ -1,0 +1,55 @@
+//! What is known of each fiber of a worker while its events are read.
+
+/// See the module. Fibers are found by their place in the worker's table.
+#[derive(Default)]
+pub(super) struct Fibers {
+    known: Vec<Fiber>,
+    next: u64,
+}
+
+#[derive(Clone, Default)]
+pub(super) struct Fiber {
+    /// Tells it from all others of the track; 0 if nothing is known.
+    pub(super) number: u64,
+    pub(super) generation: Option<u32>,
+    /// The number of its name; 0 if it has none yet.
+    pub(super) name: u64,
+    /// When it became ready.
+    pub(super) ready: Option<u64>,
+    /// Flows that lead to its next slice.
+    pub(super) made_by: u64,
+    pub(super) woken_by: u64,
+    /// Scopes and spans that it is in, by the numbers of their names.
+    pub(super) within: Vec<u64>,
+}
+
+impl Fibers {
+    pub(super) fn get(&mut self, index: u32) -> &mut Fiber {
+        let index = index as usize;
+        if index >= self.known.len() {
+            self.known.resize(index + 1, Fiber::default());
+        }
+        let fiber = &mut self.known[index];
+        if fiber.number == 0 {
+            self.next += 1;
+            fiber.number = self.next;
+        }
+        fiber
+    }
+
+    /// Another fiber has the place now.
+    pub(super) fn renew(&mut self, index: u32) -> &mut Fiber {
+        *self.get(index) = Fiber::default();
+        self.get(index)
+    }
+
+    /// Events are missing: who has which place is found out anew, and what each waits for.
+    pub(super) fn forget(&mut self) {
+        for fiber in &mut self.known {
+            fiber.ready = None;
+            fiber.made_by = 0;
+            fiber.woken_by = 0;
+            fiber.within.clear();
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! The packets of one worker: their clock, and the table of names.
+
+use super::fields::{annotation, clock, defaults, event, interned, packet, track};
+use super::output::Output;
+use crate::trace::ring::Origin;
+use std::collections::HashMap;
+
+/// Names of events kept apart; later ones share [`OTHERS`], so that a program which names each of its
+/// fibers differently is bounded.
+const MOST_NAMES: usize = 1 << 16;
+const OTHERS: &str = "(others)";
+
+/// What an annotation says.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+pub(super) enum Note {
+    Fiber = 1,
+    ReadyNs,
+    WaitsFor,
+    Result,
+    Queued,
+    Lost,
+    DueNs,
+    Reason,
+    Of,
+}
+
+const NOTES: [(Note, &str); 9] = [
+    (Note::Fiber, "fiber"),
+    (Note::ReadyNs, "ready_ns"),
+    (Note::WaitsFor, "waits_for"),
+    (Note::Result, "result"),
+    (Note::Queued, "queued"),
+    (Note::Lost, "lost"),
+    (Note::DueNs, "due_ns"),
+    (Note::Reason, "reason"),
+    (Note::Of, "of"),
+];
+
+/// See the module.
+pub(super) struct Sequence {
+    number: u32,
+    last: u64,
+    names: HashMap<Box<str>, u64>,
+    texts: HashMap<Box<str>, u64>,
+}
+
+impl Sequence {
+    /// Declares the worker: its track, its counter, and how what follows is to be read.
+    pub(super) fn new(out: &mut Output, origin: Origin, began: u64) -> Sequence {
+        let number = origin.sequence;
+        let process = std::process::id();
+        let name = format!("worker {}", origin.worker);
+        out.message(super::fields::PACKET, |out| {
+            out.uint(packet::SEQUENCE, number.into());
+            out.message(packet::TRACK, |out| {
+                out.uint(track::UUID, PROCESS);
+                out.message(track::PROCESS, |out| {
+                    out.uint(track::PID, process.into());
+                    out.text(track::PROCESS_NAME, &program());
+                });
+            });
+        });
+        out.message(super::fields::PACKET, |out| {
+            out.uint(packet::SEQUENCE, number.into());
+            out.uint(packet::FLAGS, packet::CLEARED);
+            out.message(packet::CLOCK_SNAPSHOT, |out| {
+                out.message(clock::CLOCKS, |out| {
+                    out.uint(clock::ID, clock::BOOTTIME);
+                    out.uint(clock::TIMESTAMP, began);
+                });
+                out.message(clock::CLOCKS, |out| {
+                    out.uint(clock::ID, clock::OURS);
+                    out.uint(clock::TIMESTAMP, began);
+                    out.uint(clock::IS_INCREMENTAL, 1);
+                });
+            });
+            out.message(packet::DEFAULTS, |out| {
+                out.uint(defaults::CLOCK, clock::OURS);
+                out.message(defaults::TRACK_EVENT, |out| {
+                    out.uint(defaults::TRACK, track_of(number));
+                });
+            });
+        });
+        let mut sequence =
+            Sequence { number, last: began, names: HashMap::new(), texts: HashMap::new() };
+        sequence.packet(out, |out| {
+            out.message(packet::TRACK, |out| {
+                out.uint(track::UUID, track_of(number));
+                out.message(track::THREAD, |out| {
+                    out.uint(track::PID, process.into());
+                    out.uint(track::TID, origin.thread.into());
+                    out.text(track::THREAD_NAME, &name);
+                });
+            });
+        });
+        sequence.packet(out, |out| {
+            out.message(packet::TRACK, |out| {
+                out.uint(track::UUID, counter_of(number));
+                out.uint(track::PARENT, track_of(number));
+                out.text(track::NAME, "ops in flight");
+                out.message(track::COUNTER, |_| ());
+            });
+        });
+        sequence.packet(out, |out| {
+            out.message(packet::INTERNED, |out| {
+                for (note, name) in NOTES {
+                    entry(out, interned::ANNOTATION_NAMES, note as u64, name);
+                }
+            });
+        });
+        sequence
+    }
+
+    /// Not before what was written last: differences have no sign.
+    pub(super) fn after_last(&self, ns: u64) -> u64 {
+        ns.max(self.last)
+    }
+
+    pub(super) fn last(&self) -> u64 {
+        self.last
+    }
+
+    fn packet(&mut self, out: &mut Output, fill: impl FnOnce(&mut Output)) {
+        out.message(super::fields::PACKET, |out| {
+            out.uint(packet::SEQUENCE, self.number.into());
+            out.uint(packet::FLAGS, packet::NEEDED);
+            fill(out);
+        });
+    }
+
+    /// An event of this worker's track.
+    #[inline]
+    pub(super) fn event(
+        &mut self,
+        out: &mut Output,
+        ns: u64,
+        kind: u64,
+        name: Option<u64>,
+        fill: impl FnOnce(&mut Output),
+    ) {
+        let since = ns.saturating_sub(self.last);
+        self.last += since;
+        self.packet(out, |out| {
+            out.uint(packet::TIMESTAMP, since);
+            out.message(packet::TRACK_EVENT, |out| {
+                out.uint(event::TYPE, kind);
+                if let Some(name) = name {
+                    out.uint(event::NAME, name);
+                }
+                fill(out);
+            });
+        });
+    }
+
+    pub(super) fn counter(&mut self, out: &mut Output, ns: u64, value: i64) {
+        let track = counter_of(self.number);
+        self.event(out, ns, event::COUNTER, None, |out| {
+            out.uint(event::TRACK, track);
+            out.int(event::COUNTER_VALUE, value);
+        });
+    }
+
+    /// Packets of this sequence are missing.
+    pub(super) fn gap(&mut self, out: &mut Output) {
+        self.packet(out, |out| out.uint(packet::PREVIOUS_DROPPED, 1));
+    }
+
+    /// The number of an event's name.
+    pub(super) fn name(&mut self, out: &mut Output, name: &str) -> u64 {
+        if let Some(&number) = self.names.get(name) {
+            return number;
+        }
+        let name = if self.names.len() < MOST_NAMES { name } else { OTHERS };
+        if let Some(&number) = self.names.get(name) {
+            return number;
+        }
+        let number = self.names.len() as u64 + 1;
+        self.names.insert(name.into(), number);
+        self.packet(out, |out| {
+            out.message(packet::INTERNED, |out| entry(out, interned::EVENT_NAMES, number, name));
+        });
+        number
+    }
+
+    /// The number of an annotation's text.
+    pub(super) fn text(&mut self, out: &mut Output, text: &str) -> u64 {
+        if let Some(&number) = self.texts.get(text) {
+            return number;
+        }
+        let number = self.texts.len() as u64 + 1;
+        self.texts.insert(text.into(), number);
+        self.packet(out, |out| {
+            out.message(packet::INTERNED, |out| entry(out, interned::TEXTS, number, text));
+        });
+        number
+    }
+}
+
+pub(super) fn note_uint(out: &mut Output, note: Note, value: u64) {
+    out.message(event::ANNOTATION, |out| {
+        out.uint(annotation::NAME, note as u64);
+        out.uint(annotation::UINT, value);
+    });
+}
+
+pub(super) fn note_int(out: &mut Output, note: Note, value: i64) {
+    out.message(event::ANNOTATION, |out| {
+        out.uint(annotation::NAME, note as u64);
+        out.int(annotation::INT, value);
+    });
+}
+
+pub(super) fn note_text(out: &mut Output, note: Note, text: u64) {
+    out.message(event::ANNOTATION, |out| {
+        out.uint(annotation::NAME, note as u64);
+        out.uint(annotation::TEXT, text);
+    });
+}
+
+fn entry(out: &mut Output, table: u32, number: u64, name: &str) {
+    out.message(table, |out| {
+        out.uint(interned::ID, number);
+        out.text(interned::NAME, name);
+    });
+}
+
+/// Tracks have any number but 0 that no other has.
+const PROCESS: u64 = 1;
+
+fn track_of(sequence: u32) -> u64 {
+    u64::from(sequence) * 2
+}
+
+fn counter_of(sequence: u32) -> u64 {
+    u64::from(sequence) * 2 + 1
+}
+
+fn program() -> String {
+    let path = std::env::args_os().next().unwrap_or_default();
+    let name = std::path::Path::new(&path).file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}

@@ -1,0 +1,339 @@
+//! From a worker's events to slices, instants and flows on its track.
+
+use super::fibers::Fibers;
+use super::fields::event::{BEGIN, END, FLOW, INSTANT, LAST_FLOW};
+use super::output::Output;
+use super::sequence::{Note, Sequence, note_int, note_text, note_uint};
+use crate::trace::event::{Cause, Event, Kind, LONGEST_NAME};
+use crate::trace::ring::Origin;
+use crate::trace::{SPAWN_FLOW, WAKE_FLOW, Words};
+use std::panic::Location;
+
+/// Flows of wake-ups and spawns within the worker.
+const LOCAL_FLOW: u64 = 1 << 61;
+
+/// See the module.
+pub(in crate::trace) struct Track {
+    sequence: Sequence,
+    number: u32,
+    worker: u32,
+    words: &'static Words,
+    /// What virtual time is added to.
+    base: u64,
+    fibers: Fibers,
+    /// The fiber whose slice is open.
+    running: Option<u32>,
+    /// One that was resumed, and whose name may be told by the next event.
+    begins: Option<(u32, u64)>,
+    enters: bool,
+    in_flight: i64,
+    /// What the counter was last said to be.
+    counted: i64,
+    /// Ops queued by the running fiber since it was resumed, and the name of the last.
+    ops: (u32, u8),
+    wakes: u64,
+    pub(in crate::trace) lost: u64,
+}
+
+impl Track {
+    pub(in crate::trace) fn new(out: &mut Output, origin: Origin, began: u64) -> Track {
+        let virtually = origin.clock == crate::trace::Clock::Virtual;
+        Track {
+            sequence: Sequence::new(out, origin, began),
+            number: origin.sequence,
+            worker: origin.worker,
+            words: origin.words,
+            base: if virtually { began } else { 0 },
+            fibers: Fibers::default(),
+            running: None,
+            begins: None,
+            enters: false,
+            in_flight: 0,
+            counted: 0,
+            ops: (0, 0),
+            wakes: 0,
+            lost: 0,
+        }
+    }
+
+    /// Writes what an event says.
+    pub(in crate::trace) fn event(
+        &mut self,
+        out: &mut Output,
+        ns: u64,
+        event: &Event,
+        text: &[u8],
+    ) {
+        let ns = self.sequence.after_last(self.base + ns);
+        let (kind, index) = (event.kind(), event.index());
+        let names = matches!(kind, Kind::Named | Kind::Placed);
+        if !names || self.begins.is_some_and(|(begins, _)| begins != index) {
+            self.begin(out);
+        }
+        match kind {
+            Kind::Lost => self.lose(out, event.value),
+            Kind::Started => self.started(out, ns, event),
+            Kind::Named => {
+                let length = (event.value as usize).min(LONGEST_NAME);
+                let name = String::from_utf8_lossy(&text[..length]);
+                self.fibers.get(index).name = self.sequence.name(out, &name);
+            }
+            Kind::Placed => {
+                // SAFETY: a worker wrote the address of a `&'static Location` there.
+                let place = unsafe { &*(event.value as *const Location<'static>) };
+                self.fibers.get(index).name = self.sequence.name(out, &called(place));
+            }
+            Kind::Resumed => self.resumed(out, ns, event),
+            Kind::Suspended => self.suspended(out, ns, index, Some(event.get_detail())),
+            Kind::Ready => self.ready(out, ns, index, event.get_detail()),
+            Kind::Ended => {
+                self.suspended(out, ns, index, None);
+                self.fibers.renew(index);
+            }
+            Kind::Spawned => self.instant(out, ns, "spawn", |out| out.fixed64(FLOW, event.value)),
+            Kind::Pushed => self.pushed(out, ns, event),
+            Kind::Completed => self.completed(out, ns, event),
+            Kind::Enter => self.enter(out, ns, event),
+            Kind::Entered => {
+                if std::mem::take(&mut self.enters) {
+                    self.sequence.event(out, ns, END, None, |_| ());
+                }
+            }
+            Kind::MessageSent => {
+                let flow = message(event.get_extra().into(), index, event.value);
+                self.instant(out, ns, "message", |out| out.fixed64(FLOW, flow));
+            }
+            Kind::MessageRead => {
+                let flow = message(self.worker, index, event.value);
+                self.fibers.get(index).woken_by = flow;
+            }
+            Kind::Stolen => self.instant(out, ns, "steal", |_| ()),
+            Kind::Woke => {
+                let worker = event.get_extra().into();
+                self.instant(out, ns, "wake worker", |out| note_uint(out, Note::Of, worker));
+            }
+            Kind::Cancelled => {
+                let fiber = self.fibers.get(index).number;
+                let reason = word(self.words.reasons, event.get_detail());
+                let reason = self.sequence.text(out, reason);
+                self.instant(out, ns, "cancel", |out| {
+                    note_uint(out, Note::Of, fiber);
+                    note_text(out, Note::Reason, reason);
+                });
+            }
+            Kind::ScopeOpened => self.open(out, ns, "scope"),
+            Kind::SpanOpened => {
+                let (start, length) = (event.value as *const u8, event.get_extra().into());
+                // SAFETY: a worker wrote the address and length of a `&'static str` there.
+                let name = unsafe { std::slice::from_raw_parts(start, length) };
+                self.open(out, ns, &String::from_utf8_lossy(name));
+            }
+            Kind::ScopeClosed | Kind::SpanClosed => self.close(out, ns),
+            Kind::TimerSet => {
+                self.instant(out, ns, "timer set", |out| note_uint(out, Note::DueNs, event.value));
+            }
+            Kind::TimerFired => self.instant(out, ns, "timer", |_| ()),
+            Kind::Inline => {
+                let name = if event.get_detail() == 1 { "inline" } else { "inline, in vain" };
+                self.instant(out, ns, name, |_| ());
+            }
+        }
+    }
+
+    /// Ends what is open: the trace ends, and so many of the last events are missing.
+    pub(in crate::trace) fn end(&mut self, out: &mut Output, lost: u64) {
+        self.begin(out);
+        self.close_all(out);
+        if lost > 0 {
+            self.tell_loss(out, lost);
+        }
+        self.count(out, self.sequence.last());
+    }
+
+    fn instant(&mut self, out: &mut Output, ns: u64, name: &str, fill: impl FnOnce(&mut Output)) {
+        let name = self.sequence.name(out, name);
+        self.sequence.event(out, ns, INSTANT, Some(name), fill);
+    }
+
+    fn lose(&mut self, out: &mut Output, lost: u64) {
+        self.close_all(out);
+        self.fibers.forget();
+        self.in_flight = 0;
+        self.lost += lost;
+        self.tell_loss(out, lost);
+    }
+
+    fn tell_loss(&mut self, out: &mut Output, lost: u64) {
+        self.sequence.gap(out);
+        let ns = self.sequence.last();
+        self.instant(out, ns, "events lost", |out| note_uint(out, Note::Lost, lost));
+    }
+
+    fn close_all(&mut self, out: &mut Output) {
+        let ns = self.sequence.last();
+        if std::mem::take(&mut self.enters) {
+            self.sequence.event(out, ns, END, None, |_| ());
+        }
+        if let Some(index) = self.running.take() {
+            for _ in 0..=self.fibers.get(index).within.len() {
+                self.sequence.event(out, ns, END, None, |_| ());
+            }
+        }
+    }
+
+    fn started(&mut self, out: &mut Output, ns: u64, event: &Event) {
+        let fiber = self.fibers.renew(event.index());
+        fiber.ready = Some(ns);
+        fiber.made_by = event.value;
+        if event.get_detail() == 1 && self.running.is_some() {
+            let flow = SPAWN_FLOW | LOCAL_FLOW | u64::from(self.number) << 40 | fiber.number;
+            fiber.made_by = flow;
+            self.instant(out, ns, "spawn", |out| out.fixed64(FLOW, flow));
+        }
+    }
+
+    fn resumed(&mut self, out: &mut Output, ns: u64, event: &Event) {
+        let generation = event.value as u32;
+        let known = self.fibers.get(event.index());
+        if known.generation.is_some_and(|before| before != generation) {
+            self.fibers.renew(event.index());
+        }
+        self.fibers.get(event.index()).generation = Some(generation);
+        self.count(out, ns);
+        self.begins = Some((event.index(), ns));
+    }
+
+    /// Opens the slice of a fiber that was resumed.
+    fn begin(&mut self, out: &mut Output) {
+        let Some((index, ns)) = self.begins.take() else { return };
+        let unnamed = self.sequence.name(out, "fiber");
+        let fiber = self.fibers.get(index);
+        let name = if fiber.name == 0 { unnamed } else { fiber.name };
+        let (made_by, woken_by) = (fiber.made_by, fiber.woken_by);
+        let ready = fiber.ready.take().map(|since| ns.saturating_sub(since));
+        (fiber.made_by, fiber.woken_by) = (0, 0);
+        self.sequence.event(out, ns, BEGIN, Some(name), |out| {
+            note_uint(out, Note::Fiber, fiber.number);
+            if let Some(ready) = ready {
+                note_uint(out, Note::ReadyNs, ready);
+            }
+            for flow in [made_by, woken_by].into_iter().filter(|&flow| flow != 0) {
+                out.fixed64(LAST_FLOW, flow);
+            }
+        });
+        for &name in &fiber.within {
+            self.sequence.event(out, ns, BEGIN, Some(name), |_| ());
+        }
+        self.running = Some(index);
+        self.ops = (0, 0);
+    }
+
+    /// Closes the slice of the running fiber, which waits for something or has ended.
+    fn suspended(&mut self, out: &mut Output, ns: u64, index: u32, wait: Option<u8>) {
+        if self.running.take() != Some(index) {
+            return;
+        }
+        let what = match wait {
+            None => "end",
+            Some(wait) if wait == self.words.wait_for_ops => match self.ops {
+                (1, name) => word(self.words.ops, name),
+                _ => "ops",
+            },
+            Some(wait) => word(self.words.waits, wait),
+        };
+        let what = self.sequence.text(out, what);
+        let fiber = self.fibers.get(index);
+        for _ in &fiber.within {
+            self.sequence.event(out, ns, END, None, |_| ());
+        }
+        if wait.is_some_and(|wait| usize::from(wait) >= self.words.waits.len() - 1) {
+            // It has only let the others run.
+            fiber.ready = Some(ns);
+        }
+        self.sequence.event(out, ns, END, None, |out| note_text(out, Note::WaitsFor, what));
+    }
+
+    fn ready(&mut self, out: &mut Output, ns: u64, index: u32, cause: u8) {
+        self.fibers.get(index).ready = Some(ns);
+        let woken = cause == Cause::Wake as u8 && self.fibers.get(index).woken_by == 0;
+        if !woken || self.running.is_none_or(|running| running == index) {
+            return;
+        }
+        self.wakes += 1;
+        let flow = WAKE_FLOW | LOCAL_FLOW | u64::from(self.number) << 40 | self.wakes;
+        self.fibers.get(index).woken_by = flow;
+        self.instant(out, ns, "wake", |out| out.fixed64(FLOW, flow));
+    }
+
+    fn pushed(&mut self, out: &mut Output, ns: u64, event: &Event) {
+        self.in_flight += 1;
+        self.ops = (self.ops.0 + 1, event.get_detail());
+        let flow = self.op_flow(event);
+        let name = word(self.words.ops, event.get_detail());
+        self.instant(out, ns, name, |out| out.fixed64(FLOW, flow));
+    }
+
+    fn completed(&mut self, out: &mut Output, ns: u64, event: &Event) {
+        self.in_flight = (self.in_flight - 1).max(0);
+        let flow = self.op_flow(event);
+        let result = (event.value >> 32) as u32 as i32;
+        let name = word(self.words.done, event.get_detail());
+        self.instant(out, ns, name, |out| {
+            out.fixed64(LAST_FLOW, flow);
+            note_int(out, Note::Result, result.into());
+        });
+    }
+
+    fn op_flow(&self, event: &Event) -> u64 {
+        u64::from(self.number) << 32 | u64::from(event.value as u32)
+    }
+
+    fn enter(&mut self, out: &mut Output, ns: u64, event: &Event) {
+        self.count(out, ns);
+        self.enters = true;
+        let name = if event.get_detail() == 1 { "wait" } else { "enter" };
+        let name = self.sequence.name(out, name);
+        let queued = event.get_extra().into();
+        self.sequence.event(out, ns, BEGIN, Some(name), |out| note_uint(out, Note::Queued, queued));
+    }
+
+    fn count(&mut self, out: &mut Output, ns: u64) {
+        if self.counted != self.in_flight {
+            self.counted = self.in_flight;
+            self.sequence.counter(out, ns, self.in_flight);
+        }
+    }
+
+    /// Opens a slice within the running fiber's, which is interrupted with it.
+    fn open(&mut self, out: &mut Output, ns: u64, name: &str) {
+        let Some(index) = self.running else { return };
+        let name = self.sequence.name(out, name);
+        self.fibers.get(index).within.push(name);
+        self.sequence.event(out, ns, BEGIN, Some(name), |_| ());
+    }
+
+    fn close(&mut self, out: &mut Output, ns: u64) {
+        let Some(index) = self.running else { return };
+        // One that was opened before the trace began, or that a gap has hidden, is not open here.
+        if self.fibers.get(index).within.pop().is_some() {
+            self.sequence.event(out, ns, END, None, |_| ());
+        }
+    }
+}
+
+fn word(words: &'static [&'static str], number: u8) -> &'static str {
+    words.get(usize::from(number)).copied().unwrap_or("?")
+}
+
+/// A fiber without a name is called by where it was spawned.
+fn called(place: &Location<'_>) -> String {
+    let file = place.file();
+    let file = file.rsplit('/').next().unwrap_or(file);
+    format!("{file}:{}", place.line())
+}
+
+/// The flow to a fiber that another worker wakes.
+fn message(worker: u32, index: u32, generation: u64) -> u64 {
+    let worker = u64::from(worker & 0x3ff);
+    WAKE_FLOW | worker << 50 | (generation & 0x3ffff) << 32 | u64::from(index)
+}

@@ -1,0 +1,128 @@
+//! The thread that takes the workers' events and writes the file.
+
+use super::Written;
+use super::clock::{Anchor, Clock, Scale};
+use super::event::{Event, Kind, SLOT, TEXT_SLOTS};
+use super::perfetto::{Output, Track};
+use super::ring::Ring;
+use super::session::Session;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// It looks after so long, if no worker's buffer fills up before.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Bytes that are collected before they are written.
+const CHUNK: usize = 1 << 18;
+/// Events after which their slots are given back.
+const GIVE_BACK: usize = 1 << 12;
+
+/// See the module.
+pub(super) struct Writer {
+    session: Arc<Session>,
+    sink: Sink,
+    tracks: HashMap<u32, Track>,
+    began: Anchor,
+    /// When events were last taken.
+    last: Anchor,
+}
+
+impl Writer {
+    pub(super) fn new(file: File, session: Arc<Session>) -> Writer {
+        let began = Anchor::now();
+        let sink = Sink { file, out: Output::new(), written: Written::default(), failed: None };
+        Writer { session, sink, tracks: HashMap::new(), began, last: began }
+    }
+
+    pub(super) fn work(mut self) -> io::Result<Written> {
+        loop {
+            // Before it looks: what came before the end is taken.
+            let last = self.session.is_closed();
+            let (rings, asked) = self.session.rings();
+            let now = Anchor::now();
+            let scale = Scale::from(self.last, self.began, now);
+            for ring in &rings {
+                self.take(ring, &scale, last);
+            }
+            self.last = now;
+            self.sink.drain();
+            self.session.written(asked);
+            if last {
+                self.session.ended();
+                let Sink { written, failed, .. } = self.sink;
+                return failed.map_or(Ok(written), Err);
+            }
+            std::thread::park_timeout(PAUSE);
+        }
+    }
+
+    fn take(&mut self, ring: &Arc<Ring>, scale: &Scale, last: bool) {
+        let sink = &mut self.sink;
+        let origin = ring.origin;
+        let track = self.tracks.entry(origin.sequence);
+        let track = track.or_insert_with(|| Track::new(&mut sink.out, origin, self.last.ns()));
+        // Before its events are taken: there will be no others then.
+        let is_closed = ring.is_closed();
+        let (mut at, tail) = ring.readable();
+        while at < tail {
+            // SAFETY: this thread reads, and `at` is before the tail.
+            let event = unsafe { ring.read(at) };
+            let mut text = [0; TEXT_SLOTS * SLOT];
+            let slots = event.text_slots();
+            for n in 0..slots {
+                // SAFETY: as above: an event and its text are published together.
+                let part = unsafe { ring.read(at + 1 + n) };
+                text[n * SLOT..][..SLOT].copy_from_slice(&part.as_bytes());
+            }
+            track.event(&mut sink.out, ns(&event, origin.clock, scale), &event, &text);
+            sink.written.events += u64::from(event.kind() != Kind::Lost);
+            at += 1 + slots;
+            if at % GIVE_BACK < 1 + slots {
+                ring.give_back(at);
+                if sink.out.len() >= CHUNK {
+                    sink.drain();
+                }
+            }
+        }
+        ring.give_back(at);
+        sink.written.lost += std::mem::take(&mut track.lost);
+        if is_closed || last {
+            let lost = ring.lost();
+            sink.written.lost += lost;
+            track.end(&mut sink.out, lost);
+        }
+        if is_closed {
+            self.session.remove(ring);
+            self.tracks.remove(&origin.sequence);
+        }
+    }
+}
+
+/// When it was; for virtual time, since its worker began.
+fn ns(event: &Event, clock: Clock, scale: &Scale) -> u64 {
+    match clock {
+        Clock::Counter => scale.ns(event.stamp),
+        Clock::Boot | Clock::Virtual => event.stamp,
+    }
+}
+
+/// What is written, and where.
+struct Sink {
+    file: File,
+    out: Output,
+    written: Written,
+    /// The first refusal of the system; nothing is written after it.
+    failed: Option<io::Error>,
+}
+
+impl Sink {
+    fn drain(&mut self) {
+        if self.failed.is_none() {
+            self.failed = self.file.write_all(self.out.bytes()).err();
+            self.written.bytes += self.out.len() as u64;
+        }
+        self.out.clear();
+    }
+}

@@ -1,0 +1,109 @@
+//! How a trace begins and ends, and what it does when there is no room. (What is in the file is tested
+//! with a parser that others made, in `crates/ecosystem`, and by `cringle trace`.)
+
+use cringle::{Builder, fiber, trace};
+use std::io::ErrorKind;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// One process has one trace.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn yields(count: usize) {
+    (0..count).for_each(|_| fiber::yield_now());
+}
+
+fn one_worker<T>(f: impl FnOnce() -> T) -> T {
+    Builder::new().workers(1).run(f).unwrap()
+}
+
+#[test]
+fn events_without_room_are_counted_and_nothing_waits() {
+    let _alone = alone();
+    const YIELDS: usize = 200_000;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("small.pftrace");
+    let trace = trace::Builder::new().events(64).start(&path).unwrap();
+    one_worker(|| yields(YIELDS));
+    let written = trace.finish().unwrap();
+    // A suspension and a resumption each.
+    assert!(written.lost > 0, "a buffer of 64 events has room for all: {written:?}");
+    assert!(written.events + written.lost >= 2 * YIELDS as u64, "{written:?}");
+    assert_eq!(written.bytes, std::fs::metadata(&path).unwrap().len());
+}
+
+#[test]
+fn a_second_trace_is_refused_and_the_first_goes_on() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let first = trace::start(directory.path().join("first")).unwrap();
+    let refused = trace::start(directory.path().join("second")).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ResourceBusy);
+    assert!(refused.to_string().contains("first"), "{refused}");
+    assert!(!directory.path().join("second").exists());
+    one_worker(|| yields(10));
+    assert!(first.finish().unwrap().events >= 20);
+    drop(trace::start(directory.path().join("second")).unwrap());
+}
+
+#[test]
+fn a_file_that_cannot_be_made_is_an_error_that_names_it() {
+    let _alone = alone();
+    let refused = trace::start("/no/such/directory/x.pftrace").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NotFound);
+    assert!(refused.to_string().contains("/no/such/directory/x.pftrace"), "{refused}");
+    let full = trace::start("/dev/full").unwrap();
+    one_worker(|| yields(10));
+    assert_eq!(full.finish().unwrap_err().kind(), ErrorKind::StorageFull);
+}
+
+#[test]
+fn it_may_begin_and_end_while_fibers_run() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let (first, second) = one_worker(|| {
+        yields(10);
+        let traced = |name: &str, count| {
+            let trace = trace::start(directory.path().join(name)).unwrap();
+            yields(count);
+            trace.finish().unwrap()
+        };
+        let both = (traced("first", 100), traced("second", 1_000));
+        yields(10);
+        both
+    });
+    assert!((150..1_000).contains(&first.events), "{first:?}");
+    assert!((1_900..10_000).contains(&second.events), "{second:?}");
+}
+
+#[test]
+fn a_panic_of_the_program_leaves_a_whole_file() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("panic.pftrace");
+    let trace = trace::start(&path).unwrap();
+    let panicked = std::panic::catch_unwind(|| {
+        one_worker(|| {
+            yields(100);
+            std::panic::resume_unwind(Box::new("on purpose"));
+        })
+    });
+    assert!(panicked.is_err());
+    // Before it is finished: `run` has returned.
+    let at_the_end_of_run = std::fs::metadata(&path).unwrap().len();
+    assert!(at_the_end_of_run > 1_000, "{at_the_end_of_run} bytes");
+    drop(trace);
+}
+
+#[test]
+fn spans_outside_of_a_run_and_of_a_trace_are_nothing() {
+    let _alone = alone();
+    drop(trace::span("outside"));
+    let directory = tempfile::tempdir().unwrap();
+    let trace = trace::start(directory.path().join("none")).unwrap();
+    drop(trace::span("outside"));
+    let written = trace.finish().unwrap();
+    assert_eq!((written.events, written.lost), (0, 0));
+}

@@ -1,0 +1,71 @@
+//! An event allocates nothing.
+
+use cringle::fs::File;
+use cringle::{Builder, fiber, trace};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::os::unix::fs::FileExt;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Counts the allocations of each thread: the one that writes the file is another's.
+struct Counting;
+
+// SAFETY: the system's allocator does all of it.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: handed on to the caller.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: handed on to the caller.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// What one round of work allocates, once everything is warm.
+fn round(file: &File) -> u64 {
+    let before = ALLOCATIONS.get();
+    for _ in 0..1_000 {
+        let _span = trace::span("round");
+        let mut buf = [0; 64];
+        file.read_exact_at(&mut buf, 0).unwrap();
+        fiber::yield_now();
+    }
+    ALLOCATIONS.get() - before
+}
+
+#[test]
+fn an_event_allocates_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    Builder::new()
+        .workers(1)
+        .run(|| {
+            let file = File::open("/proc/self/exe").unwrap();
+            fiber::scope(|s| {
+                // Another one, so that reads go through the ring.
+                s.spawn_daemon_local(|| {
+                    loop {
+                        fiber::yield_now();
+                    }
+                });
+                round(&file);
+                let without = round(&file);
+                let trace = trace::start(directory.path().join("memory.pftrace")).unwrap();
+                round(&file);
+                let with = round(&file);
+                let written = trace.finish().unwrap();
+                assert!(written.events > 4_000, "the trace was on: {written:?}");
+                assert_eq!(with, without, "an event allocates nothing");
+                assert_eq!(without, 0, "nor does a read or a yield");
+            });
+        })
+        .unwrap();
+}

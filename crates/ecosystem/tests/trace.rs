@@ -1,0 +1,240 @@
+//! A trace as a parser of Perfetto's format reads it that others made, from Perfetto's own definitions.
+
+use cringle::fs::File;
+use cringle::{Builder, fiber, trace};
+use perfetto_protos::trace::Trace;
+use perfetto_protos::trace_packet::TracePacket;
+use perfetto_protos::track_event::track_event::Type;
+use protobuf::Message;
+use std::collections::{HashMap, HashSet};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// An event with what stands for it elsewhere in the file looked up.
+#[derive(Debug)]
+struct Event {
+    sequence: u32,
+    ns: u64,
+    kind: Type,
+    name: String,
+    flows: Vec<u64>,
+    last_flows: Vec<u64>,
+    notes: HashMap<String, u64>,
+    texts: HashMap<String, String>,
+    counter: Option<i64>,
+}
+
+#[derive(Default)]
+struct Sequence {
+    names: HashMap<u64, String>,
+    notes: HashMap<u64, String>,
+    texts: HashMap<u64, String>,
+    now: u64,
+}
+
+/// Reads a file as Perfetto does: each sequence with its own clock and its own tables.
+fn read(path: &Path) -> (Vec<Event>, Vec<String>) {
+    let trace = Trace::parse_from_bytes(&std::fs::read(path).unwrap()).expect("it is a trace");
+    let mut sequences: HashMap<u32, Sequence> = HashMap::new();
+    let (mut events, mut threads) = (Vec::new(), Vec::new());
+    for packet in &trace.packet {
+        let number = packet.trusted_packet_sequence_id();
+        assert_ne!(number, 0, "every packet belongs to a sequence");
+        let sequence = sequences.entry(number).or_default();
+        learn(sequence, packet);
+        if packet.has_track_descriptor() && packet.track_descriptor().thread.is_some() {
+            threads.push(packet.track_descriptor().thread.thread_name().to_owned());
+        }
+        if packet.has_track_event() {
+            sequence.now += packet.timestamp();
+            events.push(event(number, sequence, packet));
+        }
+    }
+    (events, threads)
+}
+
+fn learn(sequence: &mut Sequence, packet: &TracePacket) {
+    if packet.has_clock_snapshot() {
+        let clocks = &packet.clock_snapshot().clocks;
+        let ours = clocks.iter().find(|clock| clock.is_incremental()).expect("a clock of its own");
+        assert_eq!(packet.trace_packet_defaults.timestamp_clock_id(), ours.clock_id());
+        sequence.now = ours.timestamp();
+    }
+    let data = &packet.interned_data;
+    for entry in &data.event_names {
+        assert!(sequence.names.insert(entry.iid(), entry.name().to_owned()).is_none());
+    }
+    for entry in &data.debug_annotation_names {
+        sequence.notes.insert(entry.iid(), entry.name().to_owned());
+    }
+    for entry in &data.debug_annotation_string_values {
+        let text = String::from_utf8(entry.str().to_vec()).unwrap();
+        sequence.texts.insert(entry.iid(), text);
+    }
+}
+
+fn event(number: u32, sequence: &Sequence, packet: &TracePacket) -> Event {
+    let event = packet.track_event();
+    let mut read = Event {
+        sequence: number,
+        ns: sequence.now,
+        kind: event.type_(),
+        name: String::new(),
+        flows: event.flow_ids.clone(),
+        last_flows: event.terminating_flow_ids.clone(),
+        notes: HashMap::new(),
+        texts: HashMap::new(),
+        counter: event.has_counter_value().then(|| event.counter_value()),
+    };
+    if event.has_name_iid() {
+        read.name = sequence.names[&event.name_iid()].clone();
+    }
+    for note in &event.debug_annotations {
+        let name = sequence.notes[&note.name_iid()].clone();
+        if note.has_string_value_iid() {
+            read.texts.insert(name, sequence.texts[&note.string_value_iid()].clone());
+        } else {
+            let value =
+                if note.has_int_value() { note.int_value() as u64 } else { note.uint_value() };
+            read.notes.insert(name, value);
+        }
+    }
+    read
+}
+
+/// Every slice that begins ends, within the one that it began in; counters are apart.
+fn assert_nested(events: &[Event]) {
+    let mut open: HashMap<u32, i64> = HashMap::new();
+    for event in events {
+        let depth = open.entry(event.sequence).or_default();
+        match event.kind {
+            Type::TYPE_SLICE_BEGIN => *depth += 1,
+            Type::TYPE_SLICE_END => *depth -= 1,
+            _ => {}
+        }
+        assert!(*depth >= 0, "a slice ends that did not begin: {event:?}");
+    }
+    assert!(open.values().all(|&depth| depth == 0), "slices are left open: {open:?}");
+}
+
+fn traced<T>(
+    workers: usize,
+    f: impl FnOnce() -> T,
+) -> (Vec<Event>, Vec<String>, trace::Written, T) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("test.pftrace");
+    let trace = trace::start(&path).unwrap();
+    let value = Builder::new().workers(workers).run(f).unwrap();
+    let written = trace.finish().unwrap();
+    assert_eq!(written.bytes, std::fs::metadata(&path).unwrap().len());
+    let (events, threads) = read(&path);
+    assert_nested(&events);
+    (events, threads, written, value)
+}
+
+/// One process has one trace.
+static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+fn named<'a>(events: &'a [Event], kind: Type, name: &'a str) -> impl Iterator<Item = &'a Event> {
+    events.iter().filter(move |event| event.kind == kind && event.name == name)
+}
+
+#[test]
+fn every_op_has_a_flow_from_its_push_to_its_completion() {
+    let _alone = ALONE.lock();
+    const READS: usize = 100;
+    let (events, _, written, ()) = traced(1, || {
+        let file = File::open("/proc/self/exe").unwrap();
+        fiber::scope(|s| {
+            for _ in 0..READS {
+                s.spawn_local(|| file.read_exact_at(&mut [0; 64], 0).unwrap());
+            }
+        });
+    });
+    assert_eq!(written.lost, 0);
+    let pushed: Vec<u64> =
+        named(&events, Type::TYPE_INSTANT, "read").flat_map(|event| event.flows.clone()).collect();
+    let done: Vec<&Event> = named(&events, Type::TYPE_INSTANT, "read done").collect();
+    let ended: HashSet<u64> = done.iter().flat_map(|event| event.last_flows.clone()).collect();
+    assert!(pushed.len() >= READS - 64, "all but those that were tried inline: {}", pushed.len());
+    assert_eq!(pushed.iter().copied().collect::<HashSet<_>>().len(), pushed.len());
+    assert_eq!(pushed.iter().copied().collect::<HashSet<_>>(), ended);
+    assert!(done.iter().all(|event| event.notes["result"] == 64));
+    let depth = events.iter().filter_map(|event| event.counter).max().unwrap();
+    assert!(depth >= 1 && depth <= READS as i64, "{depth}");
+    let last = events.iter().rev().find_map(|event| event.counter).unwrap();
+    assert_eq!(last, 0, "nothing is under way in the end");
+}
+
+#[test]
+fn fibers_are_slices_on_their_workers_track_and_say_what_they_wait_for() {
+    let _alone = ALONE.lock();
+    let (events, threads, ..) = traced(2, || {
+        let (sender, receiver) = cringle::sync::mpsc::channel();
+        let there = fiber::Builder::new().name("there".into()).worker(1);
+        let there = there.spawn(move || {
+            sender.send(1).unwrap();
+            fiber::sleep(std::time::Duration::from_millis(2));
+        });
+        assert_eq!(receiver.recv(), Ok(1));
+        there.unwrap().join().unwrap();
+    });
+    let mut threads = threads;
+    threads.sort();
+    threads.dedup();
+    assert_eq!(threads, ["worker 0", "worker 1"]);
+    let main: HashSet<u32> =
+        named(&events, Type::TYPE_SLICE_BEGIN, "main").map(|event| event.sequence).collect();
+    let there: HashSet<u32> =
+        named(&events, Type::TYPE_SLICE_BEGIN, "there").map(|event| event.sequence).collect();
+    assert!(main.len() == 1 && there.len() == 1 && main != there, "{main:?} {there:?}");
+    let waits: HashSet<&str> = events
+        .iter()
+        .filter_map(|event| event.texts.get("waits_for"))
+        .map(String::as_str)
+        .collect();
+    assert!(
+        waits.contains("sleep") && waits.contains("join") && waits.contains("end"),
+        "{waits:?}"
+    );
+    let asleep = events
+        .iter()
+        .position(|event| event.texts.get("waits_for").is_some_and(|what| what == "sleep"));
+    let asleep = asleep.unwrap();
+    let awake = events[asleep..].iter().find(|event| event.name == "there").unwrap();
+    assert!(awake.ns - events[asleep].ns >= 1_900_000, "it has slept for 2 ms");
+    // From a spawn to the start, and from who sends to who is woken.
+    let starts: HashSet<u64> = events.iter().flat_map(|event| event.flows.clone()).collect();
+    let begun: Vec<u64> = named(&events, Type::TYPE_SLICE_BEGIN, "there")
+        .chain(named(&events, Type::TYPE_SLICE_BEGIN, "main"))
+        .flat_map(|event| event.last_flows.clone())
+        .collect();
+    assert!(begun.len() >= 2 && begun.iter().all(|flow| starts.contains(flow)), "{begun:?}");
+}
+
+#[test]
+fn spans_scopes_and_cancels_are_there() {
+    let _alone = ALONE.lock();
+    let (events, _, _, spawned) = traced(1, || {
+        let _outer = trace::span("outer");
+        fiber::scope(|s| {
+            let spawned = line!() + 1;
+            s.spawn_local(|| fiber::sleep(std::time::Duration::from_secs(3600)));
+            fiber::yield_now();
+            s.cancel();
+            spawned
+        })
+    });
+    // The main fiber was suspended within both: they are interrupted with it.
+    assert!(named(&events, Type::TYPE_SLICE_BEGIN, "outer").count() >= 2);
+    assert!(named(&events, Type::TYPE_SLICE_BEGIN, "scope").count() >= 2);
+    let cancels: Vec<&Event> = named(&events, Type::TYPE_INSTANT, "cancel").collect();
+    assert!(cancels.iter().any(|event| event.texts["reason"] == "cancelled"), "{cancels:?}");
+    assert!(
+        named(&events, Type::TYPE_INSTANT, "timer set")
+            .any(|event| event.notes["due_ns"] > 1_000_000_000)
+    );
+    // The sleeper has no name, and is called by its place.
+    let place = format!("trace.rs:{spawned}");
+    assert!(named(&events, Type::TYPE_SLICE_BEGIN, &place).next().is_some(), "{place}");
+}
