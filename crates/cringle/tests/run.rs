@@ -294,6 +294,17 @@ fn have_stacks_of_threads() {
     });
 }
 
+/// After so many runs. musl's allocator makes mappings of some pages each, now one more, now one less; what
+/// each run left would be as many as there were runs.
+fn assert_nothing_is_left(since: Footprint, runs: usize) {
+    let mut now = Footprint::now();
+    if cfg!(target_env = "musl") {
+        assert!(now.mappings < since.mappings + runs / 10, "{since:?} became {now:?}");
+        now.mappings = since.mappings;
+    }
+    assert_eq!(now, since);
+}
+
 #[test]
 fn nothing_is_left_after_a_thousand_runs() {
     let name = "nothing_is_left_after_a_thousand_runs";
@@ -307,7 +318,7 @@ fn nothing_is_left_after_a_thousand_runs() {
             let after_ten = Footprint::now();
             let virtual_kib = child::status_kib("VmSize:");
             (10..1000).for_each(a_short_run);
-            assert_eq!(Footprint::now(), after_ten);
+            assert_nothing_is_left(after_ten, 990);
             // Mappings that lie side by side are one to the kernel, so their size is looked at, too.
             let grown = child::status_kib("VmSize:").saturating_sub(virtual_kib);
             assert!(grown < 8 << 10, "{grown} KiB of address space were not given back");
@@ -332,7 +343,7 @@ fn nothing_is_left_after_runs_that_panic_or_fail() {
         (0..10).for_each(fail);
         let after_ten = Footprint::now();
         (0..200).for_each(fail);
-        assert_eq!(Footprint::now(), after_ten);
+        assert_nothing_is_left(after_ten, 200);
     });
 }
 

@@ -69,6 +69,7 @@ fi
 
 echo "@@ start kernel"
 describe
+named kernel cringle doctor --no-measure /tmp /plain
 echo "@@ end kernel 0 0"
 
 export CRINGLE_POLL_QUEUES=required CRINGLE_DISK_WITHOUT_QUEUES=/plain

@@ -22,6 +22,8 @@ pub(super) struct Report {
     notes: Vec<String>,
     /// Binaries that did not end by themselves.
     ended: Vec<String>,
+    /// Steps that were begun.
+    begun: BTreeSet<String>,
     /// What the steps were built of.
     builds: BTreeSet<String>,
     command_status: Option<String>,
@@ -38,6 +40,7 @@ impl Report {
             said: BTreeMap::new(),
             notes: Vec::new(),
             ended: Vec::new(),
+            begun: BTreeSet::new(),
             builds: BTreeSet::new(),
             command_status: None,
             loud: std::io::IsTerminal::is_terminal(&std::io::stderr()),
@@ -63,7 +66,7 @@ impl Report {
 
     fn hear_init(&mut self, words: &str) {
         match words.split_once(' ') {
-            Some(("start", name)) if self.loud => eprintln!("{name} …"),
+            Some(("start", name)) => self.hear_start(name),
             Some(("ring", words)) => self.notes.push(words.to_owned()),
             Some(("polled", words)) => self.notes.push(format!("polled queues: {words}")),
             Some(("denied", words)) => self.notes.push(format!("io_uring_disabled={words}")),
@@ -72,6 +75,13 @@ impl Report {
             Some(("end", words)) => self.hear_end(words),
             Some(("skip", words)) => self.hear_skip(words),
             _ => {}
+        }
+    }
+
+    fn hear_start(&mut self, name: &str) {
+        self.begun.insert(name.to_owned());
+        if self.loud {
+            eprintln!("{name} …");
         }
     }
 
@@ -128,6 +138,10 @@ impl Report {
 /// What a line of libtest says about a test.
 fn outcome(line: &str) -> Option<(&str, Outcome)> {
     let (test, word) = line.strip_prefix("test ")?.split_once(" ... ")?;
+    if word.starts_with("test ") {
+        // A child that a test runs, and that did not live to say its outcome, began the line.
+        return outcome(word);
+    }
     let test = test.strip_suffix(" - should panic").unwrap_or(test);
     let outcome = match word.split([' ', ',']).next()? {
         "ok" => Outcome::Passed,
@@ -149,9 +163,19 @@ impl fmt::Display for Report {
         };
         names(f, self.of(Outcome::Failed))?;
         write!(f, ", {} ignored", count(Outcome::Ignored))?;
-        if count(Outcome::Unheard) > 0 {
-            write!(f, ", {} without an outcome", count(Outcome::Unheard))?;
-            names(f, self.of(Outcome::Unheard))?;
+        let unheard = self.of(Outcome::Unheard).into_iter();
+        let is_begun =
+            |name: &String| name.split("::").next().is_some_and(|step| self.begun.contains(step));
+        let (unheard, not_run): (Vec<_>, Vec<_>) = unheard.partition(is_begun);
+        if !unheard.is_empty() {
+            write!(f, ", {} without an outcome", unheard.len())?;
+            names(f, unheard)?;
+        }
+        if !not_run.is_empty() {
+            let steps = not_run.iter().filter_map(|name| name.split("::").next());
+            let steps: BTreeSet<_> = steps.collect();
+            write!(f, "; {} steps not run, with {} tests", steps.len(), not_run.len())?;
+            names(f, steps.into_iter().map(str::to_owned).collect())?;
         }
         if !self.builds.is_empty() {
             let builds: Vec<_> = self.builds.iter().map(String::as_str).collect();
@@ -163,5 +187,56 @@ impl fmt::Display for Report {
             write!(f, "; {words}")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> Report {
+        let step = |name: &str, tests: [&str; 2]| Step {
+            name: name.into(),
+            words: String::new(),
+            needs: None,
+            tests: tests.map(str::to_owned).into(),
+        };
+        Report::new(&[step("one", ["a", "b"]), step("two", ["c", "d"])])
+    }
+
+    fn hear(report: &mut Report, lines: &[&str]) {
+        lines.iter().for_each(|line| report.hear(line));
+    }
+
+    #[test]
+    fn what_was_not_heard_is_told_from_what_was_not_run() {
+        let mut report = report();
+        hear(&mut report, &["@@ start one", "one| test a ... ok", "@@ end one 137 9"]);
+        assert_eq!(
+            report.to_string(),
+            "1 passed, 0 failed, 0 ignored, 1 without an outcome (one::b); \
+             1 steps not run, with 2 tests (two); ended: one at the bound of 9 s"
+        );
+        assert!(!report.all_passed());
+    }
+
+    #[test]
+    fn a_step_that_is_left_out_is_no_failure() {
+        let mut report = report();
+        let one = ["one| test a ... ok", "one| test b ... ignored, why", "@@ end one 0 9"];
+        hear(&mut report, &one);
+        hear(&mut report, &["@@ start two", "@@ skip two /switch"]);
+        let line = "1 passed, 0 failed, 1 ignored; two left out, as there is no /switch";
+        assert_eq!((report.to_string().as_str(), report.all_passed()), (line, true));
+        report.hear("two| test c ... FAILED");
+        assert!(!report.all_passed());
+    }
+
+    #[test]
+    fn a_child_may_begin_the_line_of_an_outcome() {
+        assert_eq!(outcome("test b ... ok"), Some(("b", Outcome::Passed)));
+        assert_eq!(outcome("test a ... test b ... FAILED"), Some(("b", Outcome::Failed)));
+        assert_eq!(outcome("test a - should panic ... ok"), Some(("a", Outcome::Passed)));
+        assert_eq!(outcome("test a has been running for over 60 seconds"), None);
     }
 }

@@ -101,8 +101,12 @@ pub(super) fn rename_at(
     keep: bool,
 ) -> io::Result<()> {
     let flags = if keep { libc::RENAME_NOREPLACE } else { 0 };
+    // By its number, as not every C library has a name for it.
     // SAFETY: both names outlive the call.
-    check(unsafe { libc::renameat2(from_dir, from.as_ptr(), to_dir, to.as_ptr(), flags) }).map(drop)
+    let renamed = unsafe {
+        libc::syscall(libc::SYS_renameat2, from_dir, from.as_ptr(), to_dir, to.as_ptr(), flags)
+    };
+    check(renamed as libc::c_int).map(drop)
 }
 
 pub(super) fn read_link_at(dir: RawFd, name: &CStr) -> io::Result<CString> {
@@ -237,14 +241,15 @@ pub(super) fn sync_file_system(fd: RawFd) -> io::Result<()> {
 /// Whether [`sync_file_system`] makes durable what a fsync of each file would. (FUSE asks its server
 /// nothing, others may do nothing: these are known to.)
 pub(super) fn syncs_all_of_it(fd: RawFd) -> bool {
-    const F2FS: libc::__fsword_t = 0xf2f5_2010;
+    const F2FS: u32 = 0xf2f5_2010;
     // SAFETY: a record of integers, for which zeros are a value.
     let mut of: libc::statfs = unsafe { std::mem::zeroed() };
     // SAFETY: the record outlives the call.
     let asked = check(unsafe { libc::fstatfs(fd, &mut of) });
-    asked.is_ok()
-        && [libc::EXT4_SUPER_MAGIC, libc::XFS_SUPER_MAGIC, libc::BTRFS_SUPER_MAGIC, F2FS]
-            .contains(&of.f_type)
+    // C libraries differ in the type; the numbers have 32 bits.
+    let known = [libc::EXT4_SUPER_MAGIC, libc::XFS_SUPER_MAGIC, libc::BTRFS_SUPER_MAGIC];
+    let kind = of.f_type as u32;
+    asked.is_ok() && (kind == F2FS || known.iter().any(|known| *known as u32 == kind))
 }
 
 /// What the whole machine has yet to write to its disks.

@@ -274,7 +274,8 @@ fn a_directory_that_is_swapped_for_a_link_leads_nowhere() {
                 while !over.load(Ordering::Relaxed) {
                     // SAFETY: both paths outlive the call.
                     let swapped = unsafe {
-                        libc::renameat2(
+                        libc::syscall(
+                            libc::SYS_renameat2,
                             libc::AT_FDCWD,
                             sub.as_ptr(),
                             libc::AT_FDCWD,

@@ -170,19 +170,52 @@ fn direct(storage: &Storage, subject: &Subject) -> (Tried, Option<Alignment>) {
     }
 }
 
-/// Queues that are polled instead of interrupting: only NVMe's driver makes them, when it is asked to.
+/// Queues that are polled instead of interrupting: some drivers make them, when they are asked to.
 fn polled(storage: &Storage) -> Tried {
     let Some(device) = &storage.device else { return Tried::unknown("no device is known") };
+    let module = match device.name.get(..2) {
+        Some("nv") => "nvme",
+        Some("vd") => "virtio_blk",
+        _ => "",
+    };
     match device.polled {
         Some(true) => Tried::yes("the device has poll queues"),
         None => Tried::unknown("the kernel does not say"),
-        Some(false) if device.name.starts_with("nvme") => {
-            let now = read("/sys/module/nvme/parameters/poll_queues");
-            Tried::no(format!(
-                "nvme.poll_queues is {}; boot with nvme.poll_queues=N, a few for each NVMe device",
-                now.as_deref().unwrap_or("unknown")
-            ))
+        Some(false) if module.is_empty() => {
+            Tried::no("no poll queues; NVMe devices can have them (nvme.poll_queues)")
         }
-        Some(false) => Tried::no("no poll queues; NVMe devices can have them (nvme.poll_queues)"),
+        Some(false) => {
+            let now = read(format!("/sys/module/{module}/parameters/poll_queues"));
+            Tried::no(without_queues(module, now.as_deref()))
+        }
+    }
+}
+
+/// Why there are none though the driver could make them, by what it was asked for.
+fn without_queues(module: &str, asked: Option<&str>) -> String {
+    match asked {
+        Some(some) if some != "0" => format!(
+            "{module}.poll_queues is {some}, but this device has too few queues: one has to \
+             interrupt"
+        ),
+        asked => format!(
+            "{module}.poll_queues is {}; boot with {module}.poll_queues=N, a few for each device",
+            asked.unwrap_or("unknown")
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_that_were_asked_for_are_not_to_be_asked_for_again() {
+        for never_asked in [None, Some("0")] {
+            assert!(without_queues("nvme", never_asked).contains("boot with nvme.poll_queues=N"));
+        }
+        let asked = without_queues("nvme", Some("2"));
+        assert!(asked.contains("is 2, but this device has too few"), "{asked}");
+        assert!(!asked.contains("boot with"), "{asked}");
     }
 }

@@ -308,7 +308,7 @@ impl Flight {
             && self.rest.is_none()
         {
             // SAFETY: by the caller's contract.
-            self.control_room = unsafe { (*message).msg_controllen };
+            self.control_room = unsafe { (*message).msg_controllen } as _;
         }
         // SAFETY: by the caller's contract.
         let result = retry(|| unsafe {

@@ -53,7 +53,7 @@ impl Flight {
                 }
                 Op::SendMsg { message, .. } => {
                     let mut rest =
-                        Box::new(Rest::of((**message).msg_iov, (**message).msg_iovlen, moved));
+                        Box::new(Rest::of((**message).msg_iov, (**message).msg_iovlen as _, moved));
                     rest.name_slices();
                     *message = &raw const rest.message;
                     let left = !rest.slices.is_empty();
@@ -62,12 +62,12 @@ impl Flight {
                 }
                 Op::RecvMsg { message, .. } => {
                     let mut rest =
-                        Box::new(Rest::of((**message).msg_iov, (**message).msg_iovlen, moved));
+                        Box::new(Rest::of((**message).msg_iov, (**message).msg_iovlen as _, moved));
                     rest.name_slices();
                     rest.first = self.rest.as_ref().map_or(*message, |before| before.first);
                     // Nothing has come beside the bytes so far: all of its room is left.
                     rest.message.msg_control = (*rest.first).msg_control;
-                    rest.message.msg_controllen = self.control_room;
+                    rest.message.msg_controllen = self.control_room as _;
                     *message = &raw mut rest.message;
                     let left = !rest.slices.is_empty();
                     self.rest = Some(rest);
@@ -131,6 +131,6 @@ impl Rest {
 
     fn name_slices(&mut self) {
         self.message.msg_iov = self.slices.as_mut_ptr();
-        self.message.msg_iovlen = self.slices.len();
+        self.message.msg_iovlen = self.slices.len() as _;
     }
 }
