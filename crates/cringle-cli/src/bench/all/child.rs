@@ -35,11 +35,8 @@ fn try_run(experiment: &Experiment, args: &AllArgs) -> io::Result<Outcome> {
     let flags = if shown { &flags[..4] } else { &flags };
     let mut command = Command::new(std::env::current_exe()?);
     command.args(experiment.arguments(args, flags));
-    let tables = if args.quiet || report::is_stdout(args.json.as_deref()) {
-        Stdio::null()
-    } else {
-        Stdio::inherit()
-    };
+    let tables =
+        if args.quiet || args.outputs.take_stdout() { Stdio::null() } else { Stdio::inherit() };
     let told = if shown { Stdio::inherit() } else { errors.try_clone()?.into() };
     // In a group of its own, so that Ctrl-C comes to it once: from us.
     command.stdin(Stdio::null()).stdout(tables).stderr(told).process_group(0);

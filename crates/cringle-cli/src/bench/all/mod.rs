@@ -16,6 +16,7 @@ pub(crate) use args::AllArgs;
 use crate::failure::{Failure, fail};
 use crate::interrupt;
 use crate::machine::{Machine, storage::Storage};
+use cases::Case;
 use experiments::Experiment;
 use serde_json::Value;
 use std::time::Instant;
@@ -27,6 +28,7 @@ struct Done {
     seconds: f64,
     report: Option<Value>,
     error: Option<String>,
+    cases: Vec<Case>,
     verdicts: Vec<Verdict>,
 }
 
@@ -45,6 +47,7 @@ impl Findings {
 
 pub(crate) fn run(args: &AllArgs, verbose: bool) -> Result<(), Failure> {
     args.validate()?;
+    args.outputs.check()?;
     if verbose {
         crate::report::complain(&super::driver_words());
     }
@@ -75,7 +78,7 @@ fn all(args: &AllArgs) -> Result<(), Failure> {
             return Ok(());
         }
     }
-    report::tell(&findings, args.json.as_deref())?;
+    report::tell(&findings, &args.outputs)?;
     outcome(&findings)
 }
 
@@ -96,7 +99,7 @@ fn announce(args: &AllArgs, line: &str) -> Result<(), Failure> {
     if args.quiet {
         return Ok(());
     }
-    if crate::report::is_stdout(args.json.as_deref()) {
+    if args.outputs.take_stdout() {
         crate::report::complain(line);
         return Ok(());
     }
@@ -110,9 +113,10 @@ fn perform(experiment: Experiment, args: &AllArgs) -> Done {
     if let Some(error) = error.as_ref().filter(|_| !interrupt::asked()) {
         crate::report::complain(&format!("cringle: {} failed: {error}", experiment.command()));
     }
-    let cases = report.iter().flat_map(|report| cases::of(experiment.question, report));
-    let verdicts = cases.filter_map(|case| verdict::of(&case)).collect();
-    Done { experiment, seconds, report, error, verdicts }
+    let cases: Vec<Case> =
+        report.iter().flat_map(|report| cases::of(experiment.question, report)).collect();
+    let verdicts = cases.iter().filter_map(verdict::of).collect();
+    Done { experiment, seconds, report, error, cases, verdicts }
 }
 
 /// What was found is told all the same, but an experiment that failed is a failure.
