@@ -38,6 +38,10 @@ struct Figure {
     area: Area,
     colors: Vec<String>,
     texts: Vec<Text>,
+    /// Each with its mark.
+    legend: Vec<Area>,
+    /// Label, marks and figure of each row.
+    rows: Vec<[Area; 3]>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -109,6 +113,17 @@ fn every_text_can_be_read(laid: &Laid) {
                 let apart = !one.area.meets(&other.area);
                 assert!(apart, "{}: `{}` lies on `{}`", figure.title, one.text, other.text);
             }
+        }
+        assert!(figure.legend.len().max(figure.rows.len()) > 0, "{}", figure.title);
+        all_apart(&figure.legend, &figure.title);
+        figure.rows.iter().for_each(|row| all_apart(row, &figure.title));
+    }
+}
+
+fn all_apart(areas: &[Area], title: &str) {
+    for (n, one) in areas.iter().enumerate() {
+        for other in &areas[..n] {
+            assert!(!one.meets(other), "{title}: {one:?} lies on {other:?}");
         }
     }
 }

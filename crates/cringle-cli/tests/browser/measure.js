@@ -26,6 +26,12 @@
       area: area(figure),
       colors: [...figure.querySelectorAll('g.series')].map(color),
       texts: [...figure.querySelectorAll('svg text')].map(text),
+      legend: [...figure.querySelectorAll('.legend > g')].map(area),
+      rows: [...figure.querySelectorAll('svg:has(text.label)')].flatMap(svg => {
+        const of = what => [...svg.querySelectorAll(what)].map(area);
+        const values = of('text.value'), series = of('g.series');
+        return of('text.label').map((label, n) => [label, series[n], values[n]]);
+      }),
     })),
   };
 })()

@@ -112,7 +112,10 @@ impl Series {
 
 impl Plot {
     pub(crate) fn lines(title: impl Into<String>, x: Axis, y: Axis, series: Vec<Series>) -> Plot {
-        let series = series.into_iter().filter(|one| !one.points.is_empty()).collect();
+        let mut series: Vec<Series> =
+            series.into_iter().filter(|one| !one.points.is_empty()).collect();
+        // Depths may be named in any order; points at the same place keep theirs.
+        series.iter_mut().for_each(|one| one.points.sort_by(|a, b| a.x.total_cmp(&b.x)));
         Plot { title: title.into(), kind: Kind::Lines(Lines { x, y, series }) }
     }
 

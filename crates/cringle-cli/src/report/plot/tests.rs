@@ -93,6 +93,15 @@ fn everything_drawn_lies_inside() {
 }
 
 #[test]
+fn a_line_goes_from_left_to_right_whatever_the_order_that_was_asked_for() {
+    let (x, y) = (Axis::new("", Scale::Doubling), Axis::new("", Scale::Linear));
+    let one = series("uring", &[(32.0, 5.0), (1.0, 1.0), (4.0, 2.0)]);
+    let Kind::Lines(lines) = Plot::lines("", x, y, vec![one]).kind else { unreachable!() };
+    let places: Vec<_> = lines.series[0].points.iter().map(|point| point.x).collect();
+    assert_eq!(places, [1.0, 4.0, 32.0]);
+}
+
+#[test]
 fn nobody_has_the_colour_and_the_mark_of_another() {
     let plot = over_depth(&LABELS);
     let key = Key::of([&plot]);
