@@ -104,15 +104,16 @@ fn drawings_are_xml(told: &Told) {
 
 /// The cells of the table that has these columns, by the name of the column.
 fn column(told: &Told, table: usize, name: &str) -> Vec<String> {
-    let table = select(&told.html, "table")[table];
-    let inner = |what: &str| {
-        let selector = Selector::parse(what).unwrap();
-        table.select(&selector).map(text).collect::<Vec<_>>()
-    };
-    let header = inner("thead th");
+    let header = all_of(told, table, "thead th");
     let at = header.iter().position(|one| one == name).unwrap_or_else(|| panic!("{header:?}"));
-    let cells = inner("tbody th, tbody td");
+    let cells = all_of(told, table, "tbody th, tbody td");
     cells.chunks(header.len()).map(|row| row[at].clone()).collect()
+}
+
+/// What is in a table.
+fn all_of(told: &Told, table: usize, what: &str) -> Vec<String> {
+    let selector = Selector::parse(what).unwrap();
+    select(&told.html, "table")[table].select(&selector).map(text).collect()
 }
 
 /// The same number but for what three digits leave out.
@@ -274,6 +275,13 @@ fn all_has_a_plot_for_each_contest() {
     for done in told.json["experiments"].as_array().unwrap() {
         let command = done["command"].as_str().unwrap().to_string();
         assert!(all(&told.html, "main h2").contains(&command), "{command}");
+    }
+    // The tables of the experiments follow, with the figures that they told.
+    let sum = &told.json["experiments"][1]["report"]["medians"];
+    let tables = select(&told.html, "table").len();
+    let of_sum = (1..tables).find(|n| all_of(&told, *n, "thead th").contains(&"system s".into()));
+    for (cell, median) in column(&told, of_sum.unwrap(), "s").iter().zip(sum.as_array().unwrap()) {
+        same(cell, &median["seconds"]);
     }
 }
 

@@ -39,7 +39,7 @@ fn page(comparison: &Comparison) -> Page {
         ..Section::default()
     };
     Page {
-        bench: "bench batch",
+        bench: "bench batch".into(),
         title: "Batches of random 4 KiB reads".into(),
         machine: comparison.machine.clone(),
         sections: vec![section],

@@ -24,7 +24,7 @@ fn page(findings: &Findings) -> Page {
     let commits = findings.runs.iter().all(|run| run.cell.profile == Profile::Wal);
     let what = if commits { "committing" } else { findings.direction.gerund() };
     Page {
-        bench: "bench disk",
+        bench: "bench disk".into(),
         title: format!("Which way of {what} wins here"),
         machine: findings.machine.clone(),
         sections: words::groups(findings).into_iter().map(section).collect(),

@@ -17,6 +17,10 @@ pub(crate) struct Outputs {
     /// standard output, and nothing else on it.
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
+
+    /// Write what would be on the page as data: `bench all` makes one page of all.
+    #[arg(long, hide = true, value_name = "FILE")]
+    page: Option<PathBuf>,
 }
 
 impl Outputs {
@@ -57,7 +61,10 @@ impl Outputs {
                 html::file::write(path, &document)
             }
         });
+        let parts = self.page.as_deref().map_or(Ok(()), |path| {
+            save(path, &serde_json::to_value(page).map_err(std::io::Error::from)?)
+        });
         let printed = if self.take_stdout() { Ok(()) } else { print(&text()) };
-        json.and(html).and(printed)
+        json.and(html).and(parts).and(printed)
     }
 }

@@ -4,11 +4,12 @@
 use super::plot::Plot;
 use super::{table, words};
 use crate::machine::Machine;
+use serde::{Deserialize, Serialize};
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Page {
     /// `bench disk`.
-    pub(crate) bench: &'static str,
+    pub(crate) bench: String,
     /// What it asks, in a few words.
     pub(crate) title: String,
     pub(crate) machine: Machine,
@@ -17,7 +18,7 @@ pub(crate) struct Page {
 }
 
 /// A table with what it says.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Section {
     pub(crate) title: String,
     pub(crate) sentences: Vec<String>,
@@ -28,7 +29,7 @@ pub(crate) struct Section {
 }
 
 /// A table's cells, as text reports have them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Rows {
     pub(crate) header: Vec<String>,
     pub(crate) rows: Vec<Vec<String>>,

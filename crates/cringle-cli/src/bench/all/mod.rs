@@ -16,6 +16,7 @@ pub(crate) use args::AllArgs;
 use crate::failure::{Failure, fail};
 use crate::interrupt;
 use crate::machine::{Machine, storage::Storage};
+use crate::report::page::Page;
 use cases::Case;
 use experiments::Experiment;
 use serde_json::Value;
@@ -27,6 +28,7 @@ struct Done {
     experiment: Experiment,
     seconds: f64,
     report: Option<Value>,
+    page: Option<Page>,
     error: Option<String>,
     cases: Vec<Case>,
     verdicts: Vec<Verdict>,
@@ -108,7 +110,7 @@ fn announce(args: &AllArgs, line: &str) -> Result<(), Failure> {
 
 fn perform(experiment: Experiment, args: &AllArgs) -> Done {
     let started = Instant::now();
-    let child::Outcome { report, error } = child::run(&experiment, args);
+    let child::Outcome { report, page, error } = child::run(&experiment, args);
     let seconds = started.elapsed().as_secs_f64();
     if let Some(error) = error.as_ref().filter(|_| !interrupt::asked()) {
         crate::report::complain(&format!("cringle: {} failed: {error}", experiment.command()));
@@ -116,7 +118,7 @@ fn perform(experiment: Experiment, args: &AllArgs) -> Done {
     let cases: Vec<Case> =
         report.iter().flat_map(|report| cases::of(experiment.question, report)).collect();
     let verdicts = cases.iter().filter_map(verdict::of).collect();
-    Done { experiment, seconds, report, error, cases, verdicts }
+    Done { experiment, seconds, report, page, error, cases, verdicts }
 }
 
 /// What was found is told all the same, but an experiment that failed is a failure.

@@ -15,37 +15,43 @@ pub(super) fn tell(findings: &Findings, outputs: &Outputs) -> Result<(), Failure
     outputs.tell_as(&value(findings), &page(findings), || text(findings))
 }
 
+/// The contests first, then what each experiment has to say.
 fn page(findings: &Findings) -> Page {
     let winners = Section {
         title: "Who won".into(),
         sentences: findings.verdicts().map(sentence).chain(errors(findings)).collect(),
+        plots: findings.done.iter().flat_map(|done| &done.cases).map(contest).collect(),
         table: Some(summary(findings)),
         ..Section::default()
     };
-    let others = findings.done.iter().filter(|done| !done.cases.is_empty()).map(section);
+    let mut notes = findings.notes.clone();
+    for note in findings.done.iter().filter_map(|done| done.page.as_ref()).flat_map(|p| &p.notes) {
+        if !notes.contains(note) {
+            notes.push(note.clone());
+        }
+    }
     Page {
-        bench: "bench all",
+        bench: "bench all".into(),
         title: "Who wins here, and why".into(),
         machine: findings.machine.clone(),
-        sections: std::iter::once(winners).chain(others).collect(),
-        notes: findings.notes.clone(),
+        sections: std::iter::once(winners).chain(findings.done.iter().flat_map(sections)).collect(),
+        notes,
     }
 }
 
-/// An experiment: the command, and a plot for each contest.
-fn section(done: &Done) -> Section {
-    let unit = done.experiment.question.unit();
-    let plot = |case: &Case| {
-        let row = |line: &Line| Row { label: line.name.clone(), samples: line.rates.clone() };
-        let axis = Axis::fitting(unit, case.lines.iter().flat_map(|line| line.rates.clone()));
-        let title = format!("{}, {}", case.question.name(), case.title);
-        Plot::rows(title, axis, case.lines.iter().map(row).collect())
-    };
-    Section {
-        title: done.experiment.command(),
-        plots: done.cases.iter().map(plot).collect(),
-        ..Section::default()
-    }
+fn contest(case: &Case) -> Plot {
+    let row = |line: &Line| Row { label: line.name.clone(), samples: line.rates.clone() };
+    let rates = case.lines.iter().flat_map(|line| line.rates.clone());
+    let title = format!("{}, {}", case.question.name(), case.title);
+    let axis = Axis::fitting(case.question.unit(), rates);
+    Plot::rows(title, axis, case.lines.iter().map(row).collect())
+}
+
+/// The command, and what it found.
+fn sections(done: &Done) -> Vec<Section> {
+    let command = Section { title: done.experiment.command(), ..Section::default() };
+    let found = done.page.iter().flat_map(|page| page.sections.clone());
+    std::iter::once(command).chain(found).collect()
 }
 
 fn text(findings: &Findings) -> String {

@@ -17,7 +17,7 @@ pub(super) fn tell(findings: &Findings, outputs: &Outputs) -> Result<(), Failure
 
 fn page(findings: &Findings) -> Page {
     Page {
-        bench: "bench cp",
+        bench: "bench cp".into(),
         title: "Which command copies fastest here".into(),
         machine: findings.machine.clone(),
         sections: findings.blocks.iter().map(|block| section(block, findings)).collect(),

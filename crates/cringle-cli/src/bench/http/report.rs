@@ -31,7 +31,7 @@ fn page(findings: &Findings) -> Page {
     // Where workers are compared, that is the answer.
     sections.splice(0..0, plot::by_workers(&findings.blocks));
     Page {
-        bench: "bench http",
+        bench: "bench http".into(),
         title: "What a request costs, by who serves it".into(),
         machine: findings.machine.clone(),
         sections,

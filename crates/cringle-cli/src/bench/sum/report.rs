@@ -18,7 +18,7 @@ pub(super) fn tell(findings: &Findings, outputs: &Outputs) -> Result<(), Failure
 
 fn page(findings: &Findings) -> Page {
     Page {
-        bench: "bench sum",
+        bench: "bench sum".into(),
         title: "What a runtime costs where it cannot win".into(),
         machine: findings.machine.clone(),
         sections: findings.blocks.iter().map(|block| section(block, findings)).collect(),

@@ -28,7 +28,7 @@ fn page() -> Page {
         ..Section::default()
     };
     Page {
-        bench: "bench disk",
+        bench: "bench disk".into(),
         title: HOSTILE.into(),
         machine,
         sections: vec![section],

@@ -1,14 +1,15 @@
 //! Axes: where a value lies, and which values are written beside it.
 
 use crate::units::count;
+use serde::{Deserialize, Serialize};
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Axis {
     pub(crate) name: String,
     pub(crate) scale: Scale,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Scale {
     /// From zero.
     Linear,

@@ -14,31 +14,32 @@ pub(crate) use axis::{Axis, Scale};
 pub(crate) use key::Key;
 
 use maud::{Markup, html};
+use serde::{Deserialize, Serialize};
 
 /// Of drawings: variables for light and dark, and what each class looks like.
 pub(crate) const STYLE: &str = include_str!("style.css");
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Plot {
     pub(crate) title: String,
     pub(crate) kind: Kind,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Kind {
     Lines(Lines),
     Rows(Rows),
 }
 
 /// Something over something, a line for each.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Lines {
     pub(crate) x: Axis,
     pub(crate) y: Axis,
     pub(crate) series: Vec<Series>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Series {
     pub(crate) label: String,
     /// Whose it is: one colour on a page.
@@ -47,7 +48,7 @@ pub(crate) struct Series {
     pub(crate) points: Vec<Point>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Stroke {
     Solid,
     /// A reference from elsewhere, or a variant of what has the same colour.
@@ -57,7 +58,7 @@ pub(crate) enum Stroke {
     None,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Point {
     pub(crate) x: f64,
     pub(crate) y: f64,
@@ -67,13 +68,13 @@ pub(crate) struct Point {
 }
 
 /// One figure for each, with all rounds.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Rows {
     pub(crate) axis: Axis,
     pub(crate) rows: Vec<Row>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Row {
     pub(crate) label: String,
     /// Of the rounds; who has none has no row.

@@ -40,7 +40,7 @@ fn page(findings: &Findings) -> Page {
         ..Section::default()
     };
     Page {
-        bench: "bench http --idle",
+        bench: "bench http --idle".into(),
         title: "What an idle connection costs".into(),
         machine: findings.machine.clone(),
         sections: vec![section],
