@@ -175,6 +175,17 @@ fn fio_is_a_line_where_it_is_installed() {
 }
 
 #[test]
+fn one_queue_depth_has_rows_and_no_line() {
+    let place = place("html-depth");
+    let mut command = cringle(&place);
+    command.args(["bench", "disk", "--size", "1m", "--ops", "64", "--qd", "4", "--warmup", "0"]);
+    let told = told(command.args(["--strategies", "sync,threads,fibers"]), &place);
+    let labels = all(&told.html, "svg text.label");
+    assert_eq!(labels[..3], ["sync", "threads", "fibers"]);
+    assert_eq!(labels.len(), 3 * 3, "rates, CPU, latencies");
+}
+
+#[test]
 fn every_profile_and_number_of_threads_has_its_place() {
     let place = place("html-profiles");
     let mut command = small_disk(&place);

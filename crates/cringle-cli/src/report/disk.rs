@@ -44,7 +44,7 @@ fn section(group: Group<'_>) -> Section {
         ("CPU for an operation", "µs", |sample| Some(sample.cpu_us_per_op())),
         ("99 of 100 operations done within", "µs", |sample| sample.p99_us),
     ];
-    let draw = if depths.len() > 1 { over_depth } else { bare };
+    let draw = if grows(runs) { over_depth } else { bare };
     let mut plots: Vec<Plot> =
         figures.iter().map(|(title, unit, of)| draw(runs, (*title, *unit), *of)).collect();
     let usual = depths.iter().copied().min_by_key(|depth| depth.abs_diff(USUAL));
@@ -60,7 +60,7 @@ fn section(group: Group<'_>) -> Section {
     }
 }
 
-/// The numbers in flight of those who have a choice.
+/// All numbers in flight.
 fn depths(runs: &[&Run]) -> Vec<usize> {
     let mut depths: Vec<usize> = runs.iter().map(|run| run.cell.in_flight()).collect();
     depths.sort_unstable();
@@ -72,9 +72,18 @@ fn values(run: &Run, of: Figure) -> Vec<f64> {
     run.samples.iter().filter_map(of).collect()
 }
 
+/// Whether anybody was measured with several numbers in flight.
+fn grows(runs: &[&Run]) -> bool {
+    let other = |run: &Run| {
+        let like = |other: &&&Run| label(other, runs) == label(run, runs);
+        runs.iter().filter(like).any(|other| other.cell.in_flight() != run.cell.in_flight())
+    };
+    runs.iter().any(|run| other(run))
+}
+
 /// With one number in flight there is nothing to draw a line over.
 fn bare(runs: &[&Run], (title, unit): (&str, &str), of: Figure) -> Plot {
-    let row = |run: &&Run| Row { label: run.cell.label(), samples: values(run, of) };
+    let row = |run: &&Run| Row { label: label(run, runs), samples: values(run, of) };
     let all = runs.iter().flat_map(|run| values(run, of));
     Plot::rows(title, Axis::fitting(unit, all), runs.iter().map(row).collect())
 }

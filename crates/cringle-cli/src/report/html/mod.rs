@@ -63,8 +63,9 @@ fn head(page: &Page) -> Markup {
 }
 
 fn section(section: &Section, key: &Key) -> Markup {
+    let empty = section.table.is_none() && section.plots.is_empty();
     html! {
-        section {
+        section class=[empty.then_some("chapter")] {
             h2 { (section.title) }
             @if !section.sentences.is_empty() {
                 div class="says" { @for sentence in &section.sentences { p { (prose(sentence)) } } }
