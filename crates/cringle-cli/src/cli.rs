@@ -8,6 +8,7 @@ use crate::bench::plan::Direction;
 use crate::bench::strategies::{ALL, Strategy};
 use crate::bench::sum::SumArgs;
 use crate::failure::Failure;
+use crate::report::Outputs;
 use crate::units;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -92,6 +93,7 @@ Examples:
                                               does a second core help?
   cringle bench disk --profile wal --qd 1,8,64
                                               commits per second of a write-ahead log
+  cringle bench disk --html report.html       tables and plots, for a browser
   cringle bench disk --json - /dev/nvme0n1 | jq '.runs[] | {strategy, queue_depth, iops}'
                                               a whole device, read only
 
@@ -194,9 +196,8 @@ pub(crate) struct DiskArgs {
     #[arg(long)]
     pub(crate) destroy: bool,
 
-    /// Write the results as JSON; `-` is standard output, and nothing else on it.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) outputs: Outputs,
 
     /// No progress bar.
     #[arg(short, long)]
@@ -324,9 +325,8 @@ pub(crate) struct BatchArgs {
     #[arg(long)]
     pub(crate) no_fio: bool,
 
-    /// Write the results as JSON; `-` is standard output, and nothing else on it.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) outputs: Outputs,
 }
 
 const SIM_EXAMPLES: &str = "\

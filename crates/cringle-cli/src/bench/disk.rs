@@ -36,10 +36,11 @@ pub(crate) struct Findings {
 
 pub(crate) fn run(args: &DiskArgs, verbose: bool) -> Result<(), Failure> {
     args.validate()?;
+    args.outputs.check()?;
     if verbose {
         report::complain(&super::driver_words());
     }
-    report::disk(&measure(args)?, args.json.as_deref())
+    report::disk(&measure(args)?, &args.outputs)
 }
 
 pub(crate) fn measure(args: &DiskArgs) -> Result<Findings, Failure> {

@@ -25,6 +25,12 @@ impl Sampling {
     }
 }
 
+/// Closer together where fewer operations are.
+const SHARES: [f64; 25] = [
+    0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.97, 0.98, 0.99, 0.995,
+    0.997, 0.998, 0.999, 0.9995, 0.9998, 0.9999, 0.99995, 0.99999,
+];
+
 /// Merged latencies, in nanoseconds.
 #[derive(Clone)]
 pub(crate) struct Latencies(Histogram<u64>);
@@ -49,6 +55,14 @@ impl Latencies {
     /// Microseconds; `None` when nothing was timed.
     pub(crate) fn quantile_us(&self, quantile: f64) -> Option<f64> {
         (!self.0.is_empty()).then(|| self.0.value_at_quantile(quantile) as f64 / 1e3)
+    }
+
+    /// The distribution: shares of the operations, and within how many microseconds they were done. None
+    /// that fewer than one operation decides.
+    pub(crate) fn quantiles_us(&self) -> Vec<(f64, f64)> {
+        let decided = |share: &&f64| (1.0 - **share) * self.0.len() as f64 >= 1.0 - 1e-6;
+        let at = |share: &f64| Some((*share, self.quantile_us(*share)?));
+        SHARES.iter().filter(decided).filter_map(at).collect()
     }
 
     pub(crate) fn max_us(&self) -> Option<f64> {
@@ -76,6 +90,17 @@ mod tests {
                 assert!(hit, "lane {lane} of {lanes} is never timed");
             }
         }
+    }
+
+    #[test]
+    fn a_distribution_ends_where_operations_do() {
+        assert!(Latencies::new().quantiles_us().is_empty());
+        let mut all = Latencies::new();
+        all.record((1..=1000).map(|i| i * 1000));
+        let told = all.quantiles_us();
+        assert_eq!((told[0].0, told.last().unwrap().0), (0.0, 0.999));
+        assert!(told.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1), "{told:?}");
+        assert_eq!(told.iter().find(|one| one.0 == 0.9).unwrap().1, all.quantile_us(0.9).unwrap());
     }
 
     #[test]

@@ -37,6 +37,14 @@ impl Direction {
     }
 
     /// What the operations are called in a sentence.
+    pub(crate) fn gerund(self) -> &'static str {
+        match self {
+            Direction::Read => "reading",
+            Direction::Write => "writing",
+            Direction::RandRw => "reading and writing",
+        }
+    }
+
     pub(crate) fn noun(self) -> &'static str {
         match self {
             Direction::Read => "reads",

@@ -7,6 +7,7 @@ use super::limits::Limit;
 use super::measure::{Measured, Read};
 use super::place::{Place, State, Tried};
 use super::ring::{Ring, Start};
+use crate::report::page::Rows;
 use crate::report::{colored, table};
 use crate::units::{count, figure, size};
 
@@ -222,7 +223,9 @@ fn measured(page: &mut Page, measured: &Measured) {
         let rows = measured.reads.iter().filter(|read| read.path == *path).map(cells);
         let header = ["reads", "in flight", "pread", "ring", "fibers", "fibers : pread"];
         page.line(&format!("  {}", path.display()));
-        table::figures(&header, rows).lines().for_each(|line| page.line(&format!("  {line}")));
+        table::rows(&Rows::new(&header, rows))
+            .lines()
+            .for_each(|line| page.line(&format!("  {line}")));
     }
     if let Some(ns) = measured.fiber_switch_ns {
         page.paragraph(&format!("A switch of fibers takes {} ns.", figure(ns)), 2);

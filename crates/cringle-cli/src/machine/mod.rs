@@ -7,12 +7,12 @@ pub(crate) mod cache;
 pub(crate) mod cpus;
 pub(crate) mod storage;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
 use storage::Storage;
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Machine {
     pub(crate) kernel: String,
     pub(crate) cpus: usize,

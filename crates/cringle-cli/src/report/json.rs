@@ -2,9 +2,10 @@
 
 use crate::bench::batch::{Comparison, Measured};
 use crate::bench::disk::Findings;
+use crate::bench::latency::Latencies;
 use crate::bench::results::{Run, Sample, beside};
 use crate::bench::strategies::Strategy;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 pub(crate) const SCHEMA: u32 = 1;
 
@@ -41,6 +42,7 @@ fn disk_run(run: &Run, all: &[Run]) -> Value {
         "context_switches_per_op": run.context_switches_per_op(),
         "p50_us": run.p50_us(),
         "p99_us": run.p99_us(),
+        "quantiles_us": quantiles(&run.latencies),
         "checksum": run.checksum().map(hex),
         "ratios": {
             "iops_to_sync": ratio(Strategy::Sync),
@@ -67,6 +69,12 @@ fn disk_sample(sample: &Sample) -> Value {
     })
 }
 
+/// `{"0.5": 380.1, …}`; of nothing that was timed, nothing.
+pub(crate) fn quantiles(latencies: &Latencies) -> Value {
+    let told = latencies.quantiles_us().into_iter();
+    told.map(|(share, us)| (share.to_string(), us.into())).collect::<Map<_, _>>().into()
+}
+
 /// As text: a number of 64 bits would lose its low ones in most readers of JSON.
 fn hex(checksum: u64) -> String {
     format!("{checksum:016x}")
@@ -85,6 +93,7 @@ pub(crate) fn batch(comparison: &Comparison) -> Value {
         "workers": comparison.workers,
         "submitters": comparison.submitters,
         "result": batch_sample(measured),
+        "quantiles_us": quantiles(&comparison.latencies),
         "fio_iops": fio,
         "ratios": { "iops_to_fio": fio.map(|fio| measured.iops() / fio) },
         "samples": comparison.rounds.iter().map(batch_sample).collect::<Vec<_>>(),

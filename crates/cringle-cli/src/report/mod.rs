@@ -3,18 +3,26 @@
 //! Everything is put together first and written at once, so that a closed pipe (`| head`)
 //! ends the command quietly.
 
+mod batch;
+mod disk;
+pub(crate) mod html;
 pub(crate) mod json;
+mod outputs;
+pub(crate) mod page;
+pub(crate) mod plot;
 pub(crate) mod table;
 pub(crate) mod words;
 
-use crate::bench::batch::Comparison;
-use crate::bench::disk::Findings;
 use crate::bench::file::write_text;
 use crate::cli::Color;
 use crate::failure::Failure;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+pub(crate) use batch::batch;
+pub(crate) use disk::disk;
+pub(crate) use outputs::Outputs;
 
 static COLORED: AtomicBool = AtomicBool::new(false);
 
@@ -36,39 +44,8 @@ pub(crate) fn colored() -> bool {
 }
 
 /// Standard output for data alone (`--json -`)?
-pub(crate) fn is_stdout(json: Option<&Path>) -> bool {
-    json == Some(Path::new("-"))
-}
-
-pub(crate) fn disk(findings: &Findings, json: Option<&Path>) -> Result<(), Failure> {
-    if let Some(path) = json {
-        save(path, &json::disk(findings))?;
-    }
-    if is_stdout(json) {
-        return Ok(());
-    }
-    let mut out = table::machine(&findings.machine);
-    for block in words::groups(findings) {
-        out.push('\n');
-        out.push_str(&block.title);
-        out.push('\n');
-        out.push_str(&table::runs(&block.runs));
-        out.push('\n');
-        for sentence in &block.sentences {
-            out.push_str(&words::wrapped(sentence, ""));
-        }
-    }
-    for note in &findings.notes {
-        out.push_str(&words::wrapped(note, "note: "));
-    }
-    print(&out)
-}
-
-pub(crate) fn batch(comparison: &Comparison, json: Option<&Path>) -> Result<(), Failure> {
-    if let Some(path) = json {
-        save(path, &json::batch(comparison))?;
-    }
-    if is_stdout(json) { Ok(()) } else { print(&table::batch(comparison)) }
+pub(crate) fn is_stdout(file: Option<&Path>) -> bool {
+    file == Some(Path::new("-"))
 }
 
 pub(crate) fn save(path: &Path, value: &serde_json::Value) -> Result<(), Failure> {

@@ -1,12 +1,13 @@
 //! Tables.
 
 use super::colored;
+use super::page::Rows;
 use crate::bench::batch::Comparison;
 use crate::bench::job::Profile;
 use crate::bench::results::{Run, beside};
 use crate::bench::strategies::Strategy;
 use crate::machine::Machine;
-use crate::units::{count, figure, mib, size};
+use crate::units::{count, figure, mib};
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table, presets};
 
 pub(crate) fn machine(machine: &Machine) -> String {
@@ -25,7 +26,7 @@ pub(crate) fn machine(machine: &Machine) -> String {
 }
 
 /// One row for each run.
-pub(super) fn runs(runs: &[&Run]) -> String {
+pub(super) fn runs(runs: &[&Run]) -> Rows {
     let wal = runs.iter().any(|run| run.cell.profile == Profile::Wal);
     let rate = if wal { "commits/s" } else { "IOPS" };
     let header = [
@@ -40,23 +41,9 @@ pub(super) fn runs(runs: &[&Run]) -> String {
         "p50 µs",
         "p99 µs",
     ];
-    let mut table = plain(&header);
     let all: Vec<Run> = runs.iter().map(|run| (*run).clone()).collect();
-    let best = runs.iter().map(|run| run.iops()).fold(0.0, f64::max);
-    for run in runs {
-        let cells = row(run, &all).into_iter().enumerate().map(|(column, text)| {
-            let cell = Cell::new(text);
-            match column {
-                0 => cell,
-                _ if colored() && run.iops() == best => {
-                    cell.fg(Color::Green).set_alignment(CellAlignment::Right)
-                }
-                _ => cell.set_alignment(CellAlignment::Right),
-            }
-        });
-        table.add_row(cells);
-    }
-    format!("{}\n", table.trim_fmt())
+    let best = (0..all.len()).max_by(|a, b| all[*a].iops().total_cmp(&all[*b].iops()));
+    Rows { best, ..Rows::new(&header, all.iter().map(|run| row(run, &all))) }
 }
 
 fn row(run: &Run, all: &[Run]) -> Vec<String> {
@@ -76,7 +63,7 @@ fn row(run: &Run, all: &[Run]) -> Vec<String> {
     ]
 }
 
-pub(crate) fn plain(header: &[&str]) -> Table {
+fn plain(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(header.iter().enumerate().map(|(column, name)| {
@@ -92,20 +79,26 @@ pub(crate) fn plain(header: &[&str]) -> Table {
     table
 }
 
-/// Rows of a name and figures.
-pub(crate) fn figures(header: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
-    let mut table = plain(header);
-    for row in rows {
-        table.add_row(row.into_iter().enumerate().map(|(column, text)| {
+/// Words on the left, figures on the right, and the best in green where there are colours.
+pub(crate) fn rows(rows: &Rows) -> String {
+    let header: Vec<&str> = rows.header.iter().map(String::as_str).collect();
+    let mut table = plain(&header);
+    for (number, row) in rows.rows.iter().enumerate() {
+        let best = colored() && rows.best == Some(number);
+        table.add_row(row.iter().enumerate().map(|(column, text)| {
             let cell = Cell::new(text);
-            if column == 0 { cell } else { cell.set_alignment(CellAlignment::Right) }
+            let cell = if best && column > 0 { cell.fg(Color::Green) } else { cell };
+            match column < rows.words {
+                true => cell,
+                false => cell.set_alignment(CellAlignment::Right),
+            }
         }));
     }
     format!("{}\n", table.trim_fmt())
 }
 
-/// The header and the figures of blockio-uring's benchmark, and what it does not tell.
-pub(super) fn batch(comparison: &Comparison) -> String {
+/// The figures of blockio-uring's benchmark, and what it does not tell.
+pub(super) fn batch_lines(comparison: &Comparison) -> Vec<(&'static str, String)> {
     let measured = &comparison.median();
     let per_op = |value: f64| figure(value / measured.ops.max(1) as f64);
     let us =
@@ -150,20 +143,7 @@ pub(super) fn batch(comparison: &Comparison) -> String {
         lines.push(("fio IOPS:", format!("{fio:.0}")));
         lines.push(("Ratio to fio:", format!("{:.3}", measured.iops() / fio)));
     }
-    let mut out = machine(&comparison.machine);
-    out.push_str(&format!("\n{} benchmark\n", comparison.title()));
-    out.push_str(&format!(
-        "File:            {} ({})\n",
-        comparison.file.display(),
-        size(comparison.bytes)
-    ));
-    for (name, value) in lines {
-        out.push_str(&format!("{name:<17}{value}\n"));
-    }
-    for note in &comparison.notes {
-        out.push_str(&super::words::wrapped(note, "note: "));
-    }
-    out
+    lines
 }
 
 fn yes(value: bool) -> String {

@@ -2,6 +2,7 @@
 
 use super::experiments::Question;
 use crate::failure::Failure;
+use crate::report::Outputs;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -9,6 +10,7 @@ const EXAMPLES: &str = "\
 Examples:
   cringle bench all                           under the current directory
   cringle bench all --json results.json /mnt/nvme
+  cringle bench all --html report.html        a page with plots of all of it
   cringle bench all --only reads,sums         these questions and no others
   cringle bench all --json - | jq '.verdicts[] | {question, case, winner, ours_to_winner}'
 
@@ -49,9 +51,8 @@ pub(crate) struct AllArgs {
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(super) seed: u64,
 
-    /// Write all results as JSON; `-` is standard output, and nothing else on it.
-    #[arg(long, value_name = "FILE")]
-    pub(super) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) outputs: Outputs,
 
     /// No progress bars, and no tables but the last.
     #[arg(short, long)]

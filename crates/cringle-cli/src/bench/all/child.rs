@@ -4,7 +4,8 @@ use super::AllArgs;
 use super::experiments::Experiment;
 use crate::bench::cp::child::{wait, why};
 use crate::interrupt;
-use crate::report;
+use crate::report::{self, page::Page};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::fs::File;
 use std::io::{self, IsTerminal, Seek};
@@ -15,31 +16,39 @@ use std::process::{Command, Stdio};
 /// What came of it. Both may be there: a tool of several failed.
 pub(super) struct Outcome {
     pub(super) report: Option<Value>,
+    /// For a page; `None` where none is wanted.
+    pub(super) page: Option<Page>,
     pub(super) error: Option<String>,
 }
 
 pub(super) fn run(experiment: &Experiment, args: &AllArgs) -> Outcome {
     match try_run(experiment, args) {
         Ok(outcome) => outcome,
-        Err(error) => Outcome { report: None, error: Some(format!("it cannot be run: {error}")) },
+        Err(error) => {
+            Outcome { report: None, page: None, error: Some(format!("it cannot be run: {error}")) }
+        }
     }
 }
 
 fn try_run(experiment: &Experiment, args: &AllArgs) -> io::Result<Outcome> {
     // Without names: gone when this process is. The child opens ours.
     let (mut results, mut errors) = (tempfile::tempfile()?, tempfile::tempfile()?);
-    let path = format!("/proc/{}/fd/{}", std::process::id(), results.as_raw_fd());
+    let mut page = tempfile::tempfile()?;
+    let path = |file: &File| format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
     let shown = !args.quiet && io::stderr().is_terminal();
     let color = if report::colored() { "always" } else { "never" };
-    let flags = ["--json", &path, "--color", color, "--quiet"];
-    let flags = if shown { &flags[..4] } else { &flags };
+    let (json, parts) = (path(&results), path(&page));
+    let mut flags = vec!["--json", &json, "--color", color];
+    if !shown {
+        flags.push("--quiet");
+    }
+    if args.outputs.html.is_some() {
+        flags.extend(["--page", &parts]);
+    }
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(experiment.arguments(args, flags));
-    let tables = if args.quiet || report::is_stdout(args.json.as_deref()) {
-        Stdio::null()
-    } else {
-        Stdio::inherit()
-    };
+    command.args(experiment.arguments(args, &flags));
+    let tables =
+        if args.quiet || args.outputs.take_stdout() { Stdio::null() } else { Stdio::inherit() };
     let told = if shown { Stdio::inherit() } else { errors.try_clone()?.into() };
     // In a group of its own, so that Ctrl-C comes to it once: from us.
     command.stdin(Stdio::null()).stdout(tables).stderr(told).process_group(0);
@@ -49,11 +58,15 @@ fn try_run(experiment: &Experiment, args: &AllArgs) -> io::Result<Outcome> {
     let (status, _) = wait(child.id() as libc::pid_t)?;
     let error = (!status.success()).then(|| why(status, &mut errors));
     Ok(match read(&mut results) {
-        Ok(None) => Outcome { report: None, error: error.or(Some("it left no results".into())) },
-        Ok(report) => Outcome { report, error },
+        Ok(None) => {
+            let none = || "it left no results".into();
+            Outcome { report: None, page: None, error: error.or_else(|| Some(none())) }
+        }
+        // The figures are told without it, too.
+        Ok(report) => Outcome { report, page: read(&mut page).ok().flatten(), error },
         Err(bad) => {
             let text = || format!("its results cannot be read: {bad}");
-            Outcome { report: None, error: error.or_else(|| Some(text())) }
+            Outcome { report: None, page: None, error: error.or_else(|| Some(text())) }
         }
     })
 }
@@ -77,7 +90,7 @@ fn end_with_us(command: &mut Command) {
     }
 }
 
-fn read(results: &mut File) -> io::Result<Option<Value>> {
+fn read<T: DeserializeOwned>(results: &mut File) -> io::Result<Option<T>> {
     if results.metadata()?.len() == 0 {
         return Ok(None);
     }

@@ -30,6 +30,16 @@ impl Question {
             Question::Copies => "copies",
         }
     }
+
+    /// What rates are counted in.
+    pub(super) fn unit(self) -> &'static str {
+        match self {
+            Question::Reads | Question::Cached => "IOPS",
+            Question::Web => "requests/s",
+            Question::Sums => "MiB/s",
+            Question::Copies => "files/s",
+        }
+    }
 }
 
 /// One run of one subcommand of `bench`.

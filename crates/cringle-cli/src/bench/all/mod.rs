@@ -16,6 +16,8 @@ pub(crate) use args::AllArgs;
 use crate::failure::{Failure, fail};
 use crate::interrupt;
 use crate::machine::{Machine, storage::Storage};
+use crate::report::page::Page;
+use cases::Case;
 use experiments::Experiment;
 use serde_json::Value;
 use std::time::Instant;
@@ -26,7 +28,9 @@ struct Done {
     experiment: Experiment,
     seconds: f64,
     report: Option<Value>,
+    page: Option<Page>,
     error: Option<String>,
+    cases: Vec<Case>,
     verdicts: Vec<Verdict>,
 }
 
@@ -45,6 +49,7 @@ impl Findings {
 
 pub(crate) fn run(args: &AllArgs, verbose: bool) -> Result<(), Failure> {
     args.validate()?;
+    args.outputs.check()?;
     if verbose {
         crate::report::complain(&super::driver_words());
     }
@@ -75,7 +80,7 @@ fn all(args: &AllArgs) -> Result<(), Failure> {
             return Ok(());
         }
     }
-    report::tell(&findings, args.json.as_deref())?;
+    report::tell(&findings, &args.outputs)?;
     outcome(&findings)
 }
 
@@ -96,7 +101,7 @@ fn announce(args: &AllArgs, line: &str) -> Result<(), Failure> {
     if args.quiet {
         return Ok(());
     }
-    if crate::report::is_stdout(args.json.as_deref()) {
+    if args.outputs.take_stdout() {
         crate::report::complain(line);
         return Ok(());
     }
@@ -105,14 +110,15 @@ fn announce(args: &AllArgs, line: &str) -> Result<(), Failure> {
 
 fn perform(experiment: Experiment, args: &AllArgs) -> Done {
     let started = Instant::now();
-    let child::Outcome { report, error } = child::run(&experiment, args);
+    let child::Outcome { report, page, error } = child::run(&experiment, args);
     let seconds = started.elapsed().as_secs_f64();
     if let Some(error) = error.as_ref().filter(|_| !interrupt::asked()) {
         crate::report::complain(&format!("cringle: {} failed: {error}", experiment.command()));
     }
-    let cases = report.iter().flat_map(|report| cases::of(experiment.question, report));
-    let verdicts = cases.filter_map(|case| verdict::of(&case)).collect();
-    Done { experiment, seconds, report, error, verdicts }
+    let cases: Vec<Case> =
+        report.iter().flat_map(|report| cases::of(experiment.question, report)).collect();
+    let verdicts = cases.iter().filter_map(verdict::of).collect();
+    Done { experiment, seconds, report, page, error, cases, verdicts }
 }
 
 /// What was found is told all the same, but an experiment that failed is a failure.

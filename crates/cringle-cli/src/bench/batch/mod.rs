@@ -57,6 +57,8 @@ pub(crate) struct Comparison {
     pub(crate) submitters: usize,
     /// Never empty.
     pub(crate) rounds: Vec<Measured>,
+    /// Of all rounds together.
+    pub(crate) latencies: Latencies,
     pub(crate) fio: Vec<f64>,
     pub(crate) notes: Vec<String>,
 }
@@ -128,6 +130,7 @@ pub(crate) fn run(args: &BatchArgs, verbose: bool) -> Result<(), Failure> {
     if args.workers == 0 || args.repeat == 0 {
         return Err(Failure::usage("--workers and --repeat count from 1"));
     }
+    args.outputs.check()?;
     if verbose {
         crate::report::complain(&super::driver_words());
     }
@@ -142,10 +145,15 @@ pub(crate) fn run(args: &BatchArgs, verbose: bool) -> Result<(), Failure> {
         notes.push(format!("{} is {memory}: this measures no disk", args.file.display()));
     }
     let (mut rounds, mut fios) = (Vec::new(), Vec::new());
+    let mut latencies = Latencies::new();
     for number in 0..args.warmup + args.repeat {
         let counts = number >= args.warmup;
         drop_caches(&setting, &mut notes)?;
-        rounds.extend(Some(round(args.level, &setting)?).filter(|_| counts));
+        let (measured, theirs) = round(args.level, &setting)?;
+        if counts {
+            rounds.push(measured);
+            latencies.merge(&theirs);
+        }
         if with_fio && counts {
             drop_caches(&setting, &mut notes)?;
             fios.push(fio_iops(&setting)?);
@@ -164,10 +172,11 @@ pub(crate) fn run(args: &BatchArgs, verbose: bool) -> Result<(), Failure> {
                 Level::High => setting.submitters(),
             },
             rounds,
+            latencies,
             fio: fios,
             notes,
         },
-        args.json.as_deref(),
+        &args.outputs,
     )
 }
 
@@ -217,7 +226,7 @@ fn drop_caches(setting: &Setting, notes: &mut Vec<String>) -> Result<(), Failure
     Ok(())
 }
 
-fn round(level: Level, setting: &Setting) -> Result<Measured, Failure> {
+fn round(level: Level, setting: &Setting) -> Result<(Measured, Latencies), Failure> {
     let parties = match level {
         Level::Low => setting.workers,
         Level::High if setting.from_fibers => setting.workers,
@@ -239,7 +248,7 @@ fn round(level: Level, setting: &Setting) -> Result<Measured, Failure> {
         latencies.record(share.latencies_ns);
     }
     let (p999_us, max_us) = (latencies.quantile_us(0.999), latencies.max_us());
-    Ok(Measured { ops, usage, allocated, p999_us, max_us })
+    Ok((Measured { ops, usage, allocated, p999_us, max_us }, latencies))
 }
 
 /// fio's rate with the shipped job file.

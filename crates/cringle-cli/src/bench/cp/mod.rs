@@ -83,6 +83,7 @@ struct Findings {
 
 pub(crate) fn run(args: &CpArgs, verbose: bool) -> Result<(), Failure> {
     args.validate()?;
+    args.outputs.check()?;
     if verbose {
         crate::report::complain(&super::driver_words());
     }
@@ -128,7 +129,7 @@ fn benchmark(args: &CpArgs) -> Result<(), Failure> {
     };
     run::measure(args, &workspace, &mut findings, &mut notes, &progress)?;
     findings.notes = notes.all().to_vec();
-    report::tell(&findings, args.json.as_deref())?;
+    report::tell(&findings, &args.outputs)?;
     workspace.remove(&progress)?;
     verdict(&findings)
 }

@@ -2,6 +2,7 @@
 
 use super::trees::Shape;
 use crate::failure::Failure;
+use crate::report::Outputs;
 use crate::units;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -112,9 +113,8 @@ pub(crate) struct CpArgs {
     #[arg(long)]
     pub(crate) no_fio: bool,
 
-    /// Write the results as JSON; `-` is standard output, and nothing else on it.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) outputs: Outputs,
 
     /// No progress bar.
     #[arg(short, long)]

@@ -1,58 +1,59 @@
 //! The tables, and the same for programs.
 
-use super::{Block, Findings, Line, words};
+use super::{Block, Findings, Line, Sample, words};
 use crate::failure::Failure;
-use crate::report::{self, colored, json, table};
+use crate::report::page::{Page, Rows, Section};
+use crate::report::plot::{Axis, Plot, Row};
+use crate::report::{Outputs, json};
 use crate::units::{count, figure, mib};
-use comfy_table::{Cell, CellAlignment, Color};
 use serde_json::{Value, json};
-use std::path::Path;
 
 const HEADER: [&str; 8] =
     ["tool", "s", "all samples", "× cp", "files/s", "MiB/s", "user s", "system s"];
 
-pub(super) fn tell(findings: &Findings, json: Option<&Path>) -> Result<(), Failure> {
-    if let Some(path) = json {
-        report::save(path, &value(findings))?;
-    }
-    if report::is_stdout(json) { Ok(()) } else { report::print(&text(findings)) }
+pub(super) fn tell(findings: &Findings, outputs: &Outputs) -> Result<(), Failure> {
+    outputs.tell(&value(findings), &page(findings))
 }
 
-fn text(findings: &Findings) -> String {
-    let mut out = table::machine(&findings.machine);
-    for block in &findings.blocks {
-        out.push('\n');
-        out.push_str(&words::title(block));
-        out.push('\n');
-        out.push_str(&lines(block));
-        out.push('\n');
-        for sentence in words::sentences(block, findings) {
-            out.push_str(&report::words::wrapped(&sentence, ""));
-        }
+fn page(findings: &Findings) -> Page {
+    Page {
+        bench: "bench cp".into(),
+        title: "Which command copies fastest here".into(),
+        machine: findings.machine.clone(),
+        sections: findings.blocks.iter().map(|block| section(block, findings)).collect(),
+        notes: findings.notes.clone(),
     }
-    for note in &findings.notes {
-        out.push_str(&report::words::wrapped(note, "note: "));
-    }
-    out
 }
 
-fn lines(block: &Block) -> String {
-    let mut table = table::plain(&HEADER);
+fn section(block: &Block, findings: &Findings) -> Section {
+    Section {
+        title: words::title(block),
+        sentences: words::sentences(block, findings),
+        plots: vec![
+            plot(block, "Time for a copy", |sample| sample.seconds),
+            plot(block, "CPU for a copy", |sample| sample.user_seconds + sample.system_seconds),
+        ],
+        table: Some(lines(block)),
+        ..Section::default()
+    }
+}
+
+/// Who failed has no row.
+fn plot(block: &Block, title: &str, of: fn(&Sample) -> f64) -> Plot {
+    let whole = || block.lines.iter().filter(|line| line.error.is_none());
+    let samples = |line: &Line| line.samples.iter().map(of).collect::<Vec<_>>();
+    let row = |line: &Line| Row { label: line.candidate.label.clone(), samples: samples(line) };
+    let axis = Axis::fitting("s", whole().flat_map(samples));
+    Plot::rows(title, axis, whole().map(row).collect())
+}
+
+fn lines(block: &Block) -> Rows {
     let best = words::best(block, |_| true).and_then(Line::seconds);
-    for line in &block.lines {
-        let is_best = line.seconds().is_some() && line.seconds() == best;
-        table.add_row(cells(block, line).into_iter().enumerate().map(|(column, text)| {
-            let cell = Cell::new(text);
-            match column {
-                0 => cell,
-                _ if colored() && is_best => {
-                    cell.fg(Color::Green).set_alignment(CellAlignment::Right)
-                }
-                _ => cell.set_alignment(CellAlignment::Right),
-            }
-        }));
+    let is_best = |line: &Line| line.seconds().is_some() && line.seconds() == best;
+    Rows {
+        best: block.lines.iter().position(is_best),
+        ..Rows::new(&HEADER, block.lines.iter().map(|line| cells(block, line)))
     }
-    format!("{}\n", table.trim_fmt())
 }
 
 fn cells(block: &Block, line: &Line) -> Vec<String> {

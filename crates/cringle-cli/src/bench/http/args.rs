@@ -2,6 +2,7 @@
 
 use super::program::Program;
 use crate::failure::Failure;
+use crate::report::Outputs;
 use crate::units;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -99,7 +100,7 @@ pub(crate) struct HttpArgs {
     ablate: Vec<String>,
 
     /// Only be the server that --servers names, at this address, until it is interrupted.
-    #[arg(long, value_name = "ADDRESS", conflicts_with = "target")]
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["target", "html"])]
     pub(super) listen: Option<String>,
 
     /// Only make the load, for a server that listens there; any that answers GET / with status 200.
@@ -110,9 +111,8 @@ pub(crate) struct HttpArgs {
     #[arg(long, alias = "runs", value_name = "N")]
     repeat: Option<usize>,
 
-    /// Write the results as JSON; `-` is standard output, and nothing else on it.
-    #[arg(long, value_name = "FILE")]
-    pub(super) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) outputs: Outputs,
 
     /// Draw latencies, and rates by workers, into SVG files in this directory.
     #[arg(long, value_name = "DIRECTORY")]

@@ -73,6 +73,10 @@ impl Sample {
         self.used.as_ref().map(|used| of(used) / self.requests.max(1) as f64)
     }
 
+    fn rate(&self) -> Option<f64> {
+        Some(self.requests_per_second)
+    }
+
     fn cpu_us(&self) -> Option<f64> {
         self.per_request(|used| used.cpu_seconds * 1e6)
     }
@@ -130,7 +134,7 @@ impl Line {
     }
 
     fn rate(&self) -> f64 {
-        self.median(|sample| Some(sample.requests_per_second)).unwrap_or(f64::NAN)
+        self.median(Sample::rate).unwrap_or(f64::NAN)
     }
 }
 
@@ -160,6 +164,7 @@ pub(crate) fn run(args: &HttpArgs, verbose: bool) -> Result<(), Failure> {
     if let Some(addr) = &args.listen {
         return serve::run(args, addr);
     }
+    args.outputs.check()?;
     if !args.client.is_there() {
         let name = args.client.program().unwrap_or_default();
         return fail(format!("`{name}` cannot be run: install it, or leave out --client"));
@@ -175,7 +180,7 @@ pub(crate) fn run(args: &HttpArgs, verbose: bool) -> Result<(), Failure> {
             Failure::failed(format!("cannot make {}: {error}", directory.display()))
         })?;
     }
-    let progress = Progress::new(!args.quiet && !crate::report::is_stdout(args.json.as_deref()));
+    let progress = Progress::new(!args.quiet && !args.outputs.take_stdout());
     let mut blocks = blocks(args)?;
     let runs = blocks.iter().map(|block| block.lines.len() * (args.repeat() + 1)).sum::<usize>();
     let bar = progress.runs(runs as u64);
@@ -194,9 +199,9 @@ pub(crate) fn run(args: &HttpArgs, verbose: bool) -> Result<(), Failure> {
         blocks,
     };
     if let Some(directory) = &args.svg {
-        plot::all(&findings.blocks, directory)?;
+        plot::files(&findings.blocks, directory)?;
     }
-    report::tell(&findings, args.json.as_deref())
+    report::tell(&findings, &args.outputs)
 }
 
 /// The tables, without figures yet.

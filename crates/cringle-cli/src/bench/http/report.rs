@@ -1,11 +1,11 @@
 //! The tables, and the same for programs.
 
-use super::{Block, Findings, Line, Sample, words};
+use super::{Block, Findings, Line, Sample, plot, words};
 use crate::failure::Failure;
-use crate::report::{self, json, table};
+use crate::report::page::{Page, Rows, Section};
+use crate::report::{Outputs, json};
 use crate::units::{count, figure};
 use serde_json::{Value, json};
-use std::path::Path;
 
 const HEADER: [&str; 11] = [
     "server",
@@ -21,29 +21,37 @@ const HEADER: [&str; 11] = [
     "errors",
 ];
 
-pub(super) fn tell(findings: &Findings, json: Option<&Path>) -> Result<(), Failure> {
-    if let Some(path) = json {
-        report::save(path, &value(findings))?;
-    }
-    if report::is_stdout(json) { Ok(()) } else { report::print(&text(findings)) }
+pub(super) fn tell(findings: &Findings, outputs: &Outputs) -> Result<(), Failure> {
+    outputs.tell(&value(findings), &page(findings))
 }
 
-fn text(findings: &Findings) -> String {
-    let mut out = table::machine(&findings.machine);
-    for block in &findings.blocks {
-        out.push_str(&format!("\n{}\n{}\n", words::title(block, findings), lines(block)));
-        for sentence in words::sentences(block) {
-            out.push_str(&report::words::wrapped(&sentence, ""));
-        }
+fn page(findings: &Findings) -> Page {
+    let mut sections: Vec<Section> =
+        findings.blocks.iter().map(|block| section(block, findings)).collect();
+    // Where workers are compared, that is the answer.
+    sections.splice(0..0, plot::by_workers(&findings.blocks));
+    Page {
+        bench: "bench http".into(),
+        title: "What a request costs, by who serves it".into(),
+        machine: findings.machine.clone(),
+        sections,
+        notes: findings.notes.clone(),
     }
-    for note in &findings.notes {
-        out.push_str(&report::words::wrapped(note, "note: "));
-    }
-    out
 }
 
-fn lines(block: &Block) -> String {
-    table::figures(&HEADER, block.lines.iter().map(|line| cells(block, line)))
+fn section(block: &Block, findings: &Findings) -> Section {
+    Section {
+        title: words::title(block, findings),
+        sentences: words::sentences(block),
+        plots: vec![
+            plot::rounds(block, "CPU of the server for a request", "µs", Sample::cpu_us),
+            plot::rounds(block, "Requests a second", "requests/s", Sample::rate),
+            plot::rounds(block, "99 of 100 answered within", "µs", |sample| sample.p99_us),
+            plot::latencies("Latency of a request", block),
+        ],
+        table: Some(Rows::new(&HEADER, block.lines.iter().map(|line| cells(block, line)))),
+        ..Section::default()
+    }
 }
 
 fn cells(block: &Block, line: &Line) -> Vec<String> {
@@ -122,6 +130,7 @@ fn median(block: &Block, line: &Line) -> Value {
         "p999_us": line.median(|sample| sample.p999_us),
         "context_switches_per_request": line.median(Sample::context_switches),
         "syscalls_per_request": line.syscalls,
+        "quantiles_us": json::quantiles(&line.latencies),
         "ratios": { "cpu_to_uring": words::to_ring(block, line) },
     })
 }

@@ -2,6 +2,7 @@
 
 use super::BUFFER_BYTES;
 use crate::failure::Failure;
+use crate::report::Outputs;
 use crate::units;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -66,9 +67,8 @@ pub(crate) struct SumArgs {
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(super) seed: u64,
 
-    /// Write the results as JSON; `-` is standard output, and nothing else on it.
-    #[arg(long, value_name = "FILE")]
-    pub(super) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) outputs: Outputs,
 
     /// No progress bar.
     #[arg(short, long)]

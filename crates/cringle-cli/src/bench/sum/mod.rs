@@ -87,6 +87,7 @@ pub(crate) fn run(args: &SumArgs, verbose: bool) -> Result<(), Failure> {
         return feed(bytes, args.message()).map_err(Failure::from);
     }
     args.validate()?;
+    args.outputs.check()?;
     if verbose {
         crate::report::complain(&super::driver_words());
     }
@@ -97,7 +98,7 @@ pub(crate) fn run(args: &SumArgs, verbose: bool) -> Result<(), Failure> {
     if let Some(memory) = storage.in_memory().filter(|_| !args.tcp && !args.udp) {
         notes.say(format!("{} is {memory}: a cold read reads no disk", args.path.display()));
     }
-    let progress = Progress::new(!args.quiet && !crate::report::is_stdout(args.json.as_deref()));
+    let progress = Progress::new(!args.quiet && !args.outputs.take_stdout());
     let mut blocks = Vec::new();
     for bytes in args.sizes() {
         let message = args.message();
@@ -118,7 +119,7 @@ pub(crate) fn run(args: &SumArgs, verbose: bool) -> Result<(), Failure> {
         blocks,
         notes: notes.all().to_vec(),
     };
-    report::tell(&findings, args.json.as_deref())
+    report::tell(&findings, &args.outputs)
 }
 
 /// A file of this size, in each state of the cache.

@@ -1,38 +1,49 @@
 //! The tables, and the same for programs.
 
 use super::{Block, Findings, Line, Sample, words};
+use crate::bench::meter::Usage;
 use crate::failure::Failure;
-use crate::report::{self, json, table};
+use crate::report::page::{Page, Rows, Section};
+use crate::report::plot::{Axis, Plot, Row};
+use crate::report::{Outputs, json};
 use crate::units::{count, figure, mib};
 use serde_json::{Value, json};
-use std::path::Path;
 
 const HEADER: [&str; 8] =
     ["strategy", "s", "fastest–slowest", "× sync", "MiB/s", "user s", "system s", "ctx"];
 
-pub(super) fn tell(findings: &Findings, json: Option<&Path>) -> Result<(), Failure> {
-    if let Some(path) = json {
-        report::save(path, &value(findings))?;
-    }
-    if report::is_stdout(json) { Ok(()) } else { report::print(&text(findings)) }
+pub(super) fn tell(findings: &Findings, outputs: &Outputs) -> Result<(), Failure> {
+    outputs.tell(&value(findings), &page(findings))
 }
 
-fn text(findings: &Findings) -> String {
-    let mut out = table::machine(&findings.machine);
-    for block in &findings.blocks {
-        out.push_str(&format!("\n{}\n{}\n", words::title(block, findings), lines(block)));
-        for sentence in words::sentences(block) {
-            out.push_str(&report::words::wrapped(&sentence, ""));
-        }
+fn page(findings: &Findings) -> Page {
+    Page {
+        bench: "bench sum".into(),
+        title: "What a runtime costs where it cannot win".into(),
+        machine: findings.machine.clone(),
+        sections: findings.blocks.iter().map(|block| section(block, findings)).collect(),
+        notes: findings.notes.clone(),
     }
-    for note in &findings.notes {
-        out.push_str(&report::words::wrapped(note, "note: "));
-    }
-    out
 }
 
-fn lines(block: &Block) -> String {
-    table::figures(&HEADER, block.lines.iter().map(|line| cells(block, line)))
+fn section(block: &Block, findings: &Findings) -> Section {
+    Section {
+        title: words::title(block, findings),
+        sentences: words::sentences(block),
+        plots: vec![
+            plot(block, "Time for all bytes", |usage| usage.seconds),
+            plot(block, "CPU for all bytes", Usage::cpu_seconds),
+        ],
+        table: Some(Rows::new(&HEADER, block.lines.iter().map(|line| cells(block, line)))),
+        ..Section::default()
+    }
+}
+
+fn plot(block: &Block, title: &str, of: fn(&Usage) -> f64) -> Plot {
+    let samples = |line: &Line| line.samples.iter().map(|one| of(&one.usage)).collect::<Vec<_>>();
+    let row = |line: &Line| Row { label: line.strategy.name().into(), samples: samples(line) };
+    let axis = Axis::fitting("s", block.lines.iter().flat_map(samples));
+    Plot::rows(title, axis, block.lines.iter().map(row).collect())
 }
 
 fn cells(block: &Block, line: &Line) -> Vec<String> {

@@ -55,7 +55,7 @@ pub(super) fn run(args: &HttpArgs, connections: usize) -> Result<(), Failure> {
     let mut rows: Vec<Row> = subjects.into_iter().map(row).collect();
     let mut notes = Notes::default();
     let places = Places::of(&cpus::allowed(), cell.workers, &mut notes);
-    let progress = Progress::new(!args.quiet && !crate::report::is_stdout(args.json.as_deref()));
+    let progress = Progress::new(!args.quiet && !args.outputs.take_stdout());
     let bar = progress.runs((rows.len() * args.repeat()) as u64);
     for _ in 0..args.repeat() {
         for row in &mut rows {
@@ -67,7 +67,7 @@ pub(super) fn run(args: &HttpArgs, connections: usize) -> Result<(), Failure> {
     bar.finish_and_clear();
     let storage = Storage::under(Path::new(".")).map_err(Failure::from)?;
     let (machine, notes) = (Machine::of(&storage), notes.all().to_vec());
-    report::tell(&Findings { machine, cell, rows, notes }, args.json.as_deref())
+    report::tell(&Findings { machine, cell, rows, notes }, &args.outputs)
 }
 
 fn sample(

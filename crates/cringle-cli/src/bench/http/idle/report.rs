@@ -2,10 +2,11 @@
 
 use super::{Findings, Row, Sample};
 use crate::failure::Failure;
-use crate::report::{self, json, table};
+use crate::report::page::{Page, Rows, Section};
+use crate::report::plot::{self, Axis, Plot};
+use crate::report::{Outputs, json};
 use crate::units::{count, figure};
 use serde_json::{Value, json};
-use std::path::Path;
 
 const HEADER: [&str; 7] = [
     "server",
@@ -21,31 +22,52 @@ const MEANING: &str = "KiB each: the server's resident memory for a connection t
     request. Its page tables, and the kernel's objects (the sockets of both ends, and what else the machine \
     did meanwhile), in KiB for each connection, come on top.";
 
-pub(super) fn tell(findings: &Findings, json: Option<&Path>) -> Result<(), Failure> {
-    if let Some(path) = json {
-        report::save(path, &value(findings))?;
-    }
-    if report::is_stdout(json) { Ok(()) } else { report::print(&text(findings)) }
+pub(super) fn tell(findings: &Findings, outputs: &Outputs) -> Result<(), Failure> {
+    outputs.tell(&value(findings), &page(findings))
 }
 
-fn text(findings: &Findings) -> String {
+fn page(findings: &Findings) -> Page {
+    let connections = findings.cell.connections;
+    let rows = findings.rows.iter().map(|row| cells(row, connections));
+    let section = Section {
+        title: title(findings),
+        sentences: vec![MEANING.into()],
+        plots: vec![
+            plot(findings, "Memory of an idle connection", "KiB", |one, all| one.each(all)[0]),
+            plot(findings, "Until all are served again", "s", |one, _| one.served_seconds),
+        ],
+        table: Some(Rows::new(&HEADER, rows)),
+        ..Section::default()
+    };
+    Page {
+        bench: "bench http --idle".into(),
+        title: "What an idle connection costs".into(),
+        machine: findings.machine.clone(),
+        sections: vec![section],
+        notes: findings.notes.clone(),
+    }
+}
+
+fn title(findings: &Findings) -> String {
     let (cell, rows) = (findings.cell, &findings.rows);
     let rounds = rows.first().map_or(0, |row| row.samples.len());
-    let mut out = table::machine(&findings.machine);
-    out.push_str(&format!(
-        "\n{} connections that are kept and idle, then all served again; {} worker{}; medians of {rounds} \
-         round{}\n{}\n",
+    format!(
+        "{} connections that are kept and idle, then all served again; {} worker{}; medians of {rounds} \
+         round{}",
         count(cell.connections as f64),
         cell.workers,
         if cell.workers == 1 { "" } else { "s" },
         if rounds == 1 { "" } else { "s" },
-        table::figures(&HEADER, rows.iter().map(|row| cells(row, cell.connections)))
-    ));
-    out.push_str(&report::words::wrapped(MEANING, ""));
-    for note in &findings.notes {
-        out.push_str(&report::words::wrapped(note, "note: "));
-    }
-    out
+    )
+}
+
+fn plot(findings: &Findings, title: &str, unit: &str, of: fn(&Sample, usize) -> f64) -> Plot {
+    let connections = findings.cell.connections;
+    let samples =
+        |row: &Row| row.samples.iter().map(|one| of(one, connections)).collect::<Vec<_>>();
+    let drawn = |row: &Row| plot::Row { label: row.subject.label(), samples: samples(row) };
+    let axis = Axis::fitting(unit, findings.rows.iter().flat_map(samples));
+    Plot::rows(title, axis, findings.rows.iter().map(drawn).collect())
 }
 
 impl Sample {

@@ -1,0 +1,70 @@
+//! Where results go besides standard output: the flags that every bench has.
+
+use super::page::{self, Page};
+use super::{html, is_stdout, print, save};
+use crate::failure::Failure;
+use clap::Args;
+use serde_json::Value;
+use std::path::PathBuf;
+
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Outputs {
+    /// Write the results as JSON; `-` is standard output, and nothing else on it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// Write a page for a browser: the machine, the command, tables and plots, all in one file; `-` is
+    /// standard output, and nothing else on it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+
+    /// Write what would be on the page as data: `bench all` makes one page of all.
+    #[arg(long, hide = true, value_name = "FILE")]
+    page: Option<PathBuf>,
+}
+
+impl Outputs {
+    /// Standard output is for data alone.
+    pub(crate) fn take_stdout(&self) -> bool {
+        is_stdout(self.json.as_deref()) || is_stdout(self.html.as_deref())
+    }
+
+    /// Before anything is measured: can the page be written?
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        if self.html.is_some() && self.html == self.json {
+            return Err(Failure::usage("--html and --json name the same file"));
+        }
+        match self.html.as_deref() {
+            Some(path) if !is_stdout(Some(path)) => html::file::check(path),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells a person what is on the page, and the files what they are for.
+    pub(crate) fn tell(&self, value: &Value, page: &Page) -> Result<(), Failure> {
+        self.tell_as(value, page, || page::text(page))
+    }
+
+    /// The same with words of its own. What cannot be written keeps nobody else from what was found.
+    pub(crate) fn tell_as(
+        &self,
+        value: &Value,
+        page: &Page,
+        text: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
+        let json = self.json.as_deref().map_or(Ok(()), |path| save(path, value));
+        let html = self.html.as_deref().map_or(Ok(()), |path| {
+            let document = html::document(page, value);
+            if is_stdout(Some(path)) {
+                print(&document)
+            } else {
+                html::file::write(path, &document)
+            }
+        });
+        let parts = self.page.as_deref().map_or(Ok(()), |path| {
+            save(path, &serde_json::to_value(page).map_err(std::io::Error::from)?)
+        });
+        let printed = if self.take_stdout() { Ok(()) } else { print(&text()) };
+        json.and(html).and(parts).and(printed)
+    }
+}

@@ -1,0 +1,157 @@
+//! Drawings of made-up figures, read as XML.
+
+use super::*;
+use roxmltree::{Document, Node};
+
+fn series(label: &str, points: &[(f64, f64)]) -> Series {
+    let point = |&(x, y): &(f64, f64)| Point::of(x, &[y * 0.9, y, y * 1.3]).unwrap();
+    let points = points.iter().map(point).collect();
+    Series { label: label.into(), name: label.into(), stroke: Stroke::Solid, points }
+}
+
+fn over_depth(labels: &[&str]) -> Plot {
+    let depths = [1.0, 4.0, 16.0, 32.0, 64.0, 128.0];
+    let of = |label: &&str| series(label, &depths.map(|depth| (depth, depth * 1000.0)));
+    let (x, y) = (Axis::new("in flight", Scale::Doubling), Axis::new("IOPS", Scale::Linear));
+    Plot::lines("Operations a second", x, y, labels.iter().map(of).collect())
+}
+
+fn rows(labels: &[&str]) -> Plot {
+    let row = |label: &&str| Row { label: (*label).into(), samples: vec![1.0, 2.0, 9.0] };
+    Plot::rows("Time", Axis::new("s", Scale::Linear), labels.iter().map(row).collect())
+}
+
+fn latencies(labels: &[&str]) -> Plot {
+    let quantiles: Vec<_> = [0.0, 0.5, 0.9, 0.99, 0.999].map(|q| (q, 100.0 / (1.001 - q))).into();
+    let of = |label: &&str| Series::distribution((*label).into(), &quantiles);
+    Plot::latencies("Latency", labels.iter().map(of).collect())
+}
+
+const LABELS: [&str; 10] =
+    ["sync", "threads", "mmap", "tokio", "uring", "fibers", "batch", "fio", "a", "b"];
+const LONG: &str = "a server with a name that goes on and on and on, far beyond any need";
+
+/// From where to where a text reaches: its line, and left and right.
+fn reach(node: Node<'_, '_>) -> (f64, f64, f64) {
+    let number = |name: &str| node.attribute(name).unwrap().parse::<f64>().unwrap();
+    let width = text::width(node.text().unwrap());
+    let class = node.attribute("class").unwrap_or_default();
+    let left = match class {
+        _ if class.contains("middle") => number("x") - width / 2.0,
+        _ if class.contains("end") => number("x") - width,
+        _ => number("x"),
+    };
+    (number("y"), left, left + width)
+}
+
+#[test]
+fn no_text_leaves_the_drawing_or_lies_on_another() {
+    let long = [&LABELS[..3], &[LONG]].concat();
+    for labels in [&LABELS[..1], &LABELS, &long] {
+        for plot in [over_depth(labels), rows(labels), latencies(labels)] {
+            let text = svg(&plot, &Key::of([&plot])).into_string();
+            let document = Document::parse(&text).unwrap();
+            let height: f64 = document.root_element().attribute("viewBox").unwrap()
+                ["0 0 420 ".len()..]
+                .parse()
+                .unwrap();
+            let texts: Vec<_> = document
+                .descendants()
+                .filter(|node| node.has_tag_name("text"))
+                .map(reach)
+                .collect();
+            assert!(texts.len() > 5);
+            for (n, (y, left, right)) in texts.iter().enumerate() {
+                assert!((10.0..height).contains(y), "{text}");
+                assert!(*left >= 0.0 && *right <= text::WIDTH + 1.0, "{left} {right}: {text}");
+                for (other, from, to) in &texts[..n] {
+                    let apart = (y - other).abs() >= 11.0 || right <= from || to <= left;
+                    assert!(apart, "{left}..{right} and {from}..{to} at {y}: {text}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn everything_drawn_lies_inside() {
+    for plot in [over_depth(&LABELS), latencies(&LABELS)] {
+        let text = svg(&plot, &Key::of([&plot])).into_string();
+        let document = Document::parse(&text).unwrap();
+        let paths = document.descendants().filter_map(|node| node.attribute("d"));
+        let mut count = 0;
+        for path in paths.filter(|path| !path.contains('h')) {
+            for point in path[1..].trim_end_matches('Z').split('L') {
+                let (x, y) = point.split_once(' ').unwrap();
+                let (x, y): (f64, f64) = (x.parse().unwrap(), y.parse().unwrap());
+                assert!((0.0..=text::WIDTH).contains(&x) && (0.0..=300.0).contains(&y), "{path}");
+                count += 1;
+            }
+        }
+        assert!(count > LABELS.len() * 3);
+    }
+}
+
+#[test]
+fn a_line_goes_from_left_to_right_whatever_the_order_that_was_asked_for() {
+    let (x, y) = (Axis::new("", Scale::Doubling), Axis::new("", Scale::Linear));
+    let one = series("uring", &[(32.0, 5.0), (1.0, 1.0), (4.0, 2.0)]);
+    let Kind::Lines(lines) = Plot::lines("", x, y, vec![one]).kind else { unreachable!() };
+    let places: Vec<_> = lines.series[0].points.iter().map(|point| point.x).collect();
+    assert_eq!(places, [1.0, 4.0, 32.0]);
+}
+
+#[test]
+fn nobody_has_the_colour_and_the_mark_of_another() {
+    let plot = over_depth(&LABELS);
+    let key = Key::of([&plot]);
+    let looks: std::collections::HashSet<_> =
+        LABELS.iter().map(|name| (key.class(name), key.mark(name) % 8)).collect();
+    assert_eq!(looks.len(), LABELS.len());
+}
+
+#[test]
+fn the_median_is_between_its_rounds_and_is_told() {
+    let text = svg(&over_depth(&["uring"]), &Key::default()).into_string();
+    assert!(text.contains("uring at 32: 32,000 (28,800 to 41,600)"), "{text}");
+    let text = svg(&rows(&["cp"]), &Key::default()).into_string();
+    assert!(text.contains("cp: 2.00 (1.00 to 9.00 in 3 rounds)"), "{text}");
+}
+
+#[test]
+fn who_has_no_figures_is_not_drawn() {
+    let empty = Row { label: "failed".into(), samples: Vec::new() };
+    let plot = Plot::rows("Time", Axis::new("s", Scale::Linear), vec![empty]);
+    assert!(plot.is_empty());
+    assert!(Plot::latencies("Latency", vec![Series::distribution("none".into(), &[])]).is_empty());
+}
+
+/// Relative luminance, as WCAG has it.
+fn luminance(color: &str) -> f64 {
+    let part = |at: usize| {
+        let value = f64::from(u8::from_str_radix(&color[at..at + 2], 16).unwrap()) / 255.0;
+        if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+    };
+    0.2126 * part(1) + 0.7152 * part(3) + 0.0722 * part(5)
+}
+
+#[test]
+fn every_colour_stands_out_in_light_and_in_dark() {
+    let values = |name: &str| -> Vec<&str> {
+        let start = format!("{name}: #");
+        let found = STYLE.match_indices(&start).map(|(at, _)| at + start.len() - 1);
+        found.map(|at| &STYLE[at..at + 7]).collect()
+    };
+    let papers = values("--paper");
+    assert_eq!(papers.len(), 2);
+    for (mode, paper) in papers.into_iter().enumerate() {
+        let contrast = |name: &str| {
+            let (a, b) = (luminance(paper), luminance(values(name)[mode]));
+            (a.max(b) + 0.05) / (a.min(b) + 0.05)
+        };
+        for color in 0..key::COLORS {
+            assert!(contrast(&format!("--c{color}")) >= 3.0, "{color} in {mode}");
+        }
+        assert!(contrast("--soft") >= 4.5 && contrast("--ink") >= 7.0, "{mode}");
+    }
+}
