@@ -15,6 +15,9 @@ use std::path::PathBuf;
 
 #[derive(Parser)]
 #[command(name = "cringle", version, about, propagate_version = true, max_term_width = 100)]
+#[command(
+    after_help = "What is it doing? kill -USR1 PID has bench, cp and sim say on standard error which fiber waits for what."
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,

@@ -3,7 +3,8 @@
 mod common;
 
 use common::*;
-use std::process::{Child, Stdio};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
 
 #[test]
 fn wrong_usage_is_status_2_with_a_word_why() {
@@ -127,4 +128,54 @@ fn colours_are_there_when_asked_for() {
     let args = ["--strategies", "sync", "--profile", "cached"];
     let output = small_disk(&place).args(args).args(["--color", "always"]).output().unwrap();
     assert!(texts(&output).0.contains('\u{1b}'));
+}
+
+/// Asks until there is a runtime to tell of: what is said from one header to the end of its first lines.
+#[test]
+fn sigusr1_has_a_benchmark_say_who_waits_for_what_and_go_on() {
+    let place = std::fs::canonicalize(place("dump")).unwrap();
+    let mut child = started(&place, "direct");
+    let pid = i32::try_from(child.id()).unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let ask = || {
+        // SAFETY: a plain system call; the child is not waited for yet, so the number is its.
+        assert_eq!(unsafe { libc::kill(pid, libc::SIGUSR1) }, 0);
+    };
+    ask();
+    let mut main_is_told = false;
+    while !main_is_told {
+        let line = lines.next().expect("it runs for an hour").unwrap();
+        if line.contains("SIGUSR1: no runtime") {
+            ask();
+        }
+        main_is_told = line.contains("'main'");
+    }
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::kill(pid, libc::SIGINT) }, 0);
+    let rest: Vec<String> = lines.map_while(Result::ok).collect();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{rest:?}");
+}
+
+/// Its fiber makes plain calls, and is stuck in one: that is told, too, and it goes on.
+#[test]
+fn sigusr1_has_a_copy_say_what_it_is_stuck_in_and_go_on() {
+    let place = place("dump-cp");
+    let made = Command::new("mkfifo").arg(place.join("from")).status().unwrap();
+    assert!(made.success());
+    let mut command = cringle(&place);
+    command.args(["cp", "--fsync", "from", "to"]).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // It has opened the other end when this returns, and so listens for signals.
+    let mut writer = std::fs::OpenOptions::new().write(true).open(place.join("from")).unwrap();
+    let pid = i32::try_from(child.id()).unwrap();
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::kill(pid, libc::SIGUSR1) }, 0);
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let told = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("STUCK: worker 0")));
+    assert!(told.is_some());
+    writer.write_all(b"bytes").unwrap();
+    drop(writer);
+    let rest: Vec<String> = lines.map_while(Result::ok).collect();
+    assert!(child.wait().unwrap().success(), "{rest:?}");
+    assert_eq!(std::fs::read(place.join("to")).unwrap(), b"bytes");
 }

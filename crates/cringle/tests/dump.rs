@@ -361,7 +361,9 @@ fn every_other_wait_is_told() {
             assert_eq!(scope.opened.line(), line);
             let deadline = dump.fiber("hurried").unwrap().deadline.unwrap();
             assert!(deadline > Duration::from_secs(1000) && deadline <= Duration::from_secs(1800));
-            assert!(matches!(dump.fiber("main").unwrap().state, FiberState::Running));
+            let main = dump.fiber("main").unwrap();
+            assert!(matches!(main.state, FiberState::Running));
+            assert!(main.who.spawned.unwrap().file().ends_with("tests/dump.rs"));
             drop((held, reading, again, sender));
             s.cancel();
         });

@@ -4,6 +4,10 @@ mod disk;
 
 #[path = "../examples/copy.rs"]
 mod copy;
+#[path = "../examples/crowd.rs"]
+mod crowd;
+#[path = "../examples/faults.rs"]
+mod faults;
 #[path = "../examples/from_tokio.rs"]
 mod from_tokio;
 #[path = "../examples/grep.rs"]
@@ -94,4 +98,26 @@ fn from_tokio_sums_all_records() {
         assert_eq!(from_tokio::run(directory.path(), tasks, reads).unwrap(), (0..all).sum());
     }
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn crowd_is_seen_whole_while_it_works() {
+    let found = crowd::run(2_000).unwrap();
+    // Beside them there are `main` and who hands the values around.
+    assert_eq!(found.last.fibers.len(), 2_002);
+    assert!(found.last.silent.is_empty());
+    assert!(found.taken > 0, "the fibers went on");
+}
+
+#[test]
+fn faults_are_named_all_three() {
+    let dump = faults::run().unwrap();
+    let text = dump.to_string();
+    for name in ["'spinner'", "'forgotten'", "DEADLOCK: 'to the left', 'to the right'"] {
+        let other = "DEADLOCK: 'to the right', 'to the left'";
+        assert!(
+            text.contains(name) || (name.starts_with("DEAD") && text.contains(other)),
+            "{text}"
+        );
+    }
 }

@@ -248,12 +248,13 @@ fn in_turn<'scope>(shared: &'scope Shared, copies: &[Copy], scope: &'scope Scope
     shared.finish();
 }
 
-/// With `--fsync` the worker is a fiber, so that its syncs can be.
+/// With `--fsync` the worker is a fiber, so that its syncs can be. All else are plain calls, which may take
+/// long, and nobody else waits for the worker.
 fn in_runtime(shared: &Shared, work: impl FnOnce()) {
     if !shared.options.fsync {
         return work();
     }
-    if let Err(e) = cringle::Builder::new().workers(1).run(work) {
+    if let Err(e) = cringle::Builder::new().workers(1).watchdog(None).run(work) {
         complain_of("cannot start", &e);
     }
 }

@@ -12,6 +12,7 @@ use crate::runtime::shared::{Shared, Unstarted};
 use crate::runtime::worker::Worker;
 use std::cell::Cell;
 use std::io;
+use std::panic::Location;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 
@@ -206,16 +207,20 @@ impl BlockIo {
     /// # Errors
     ///
     /// `NotConnected` when it is closed; `then` is not called.
+    #[track_caller]
     pub fn submit_then<B, F>(&self, batch: OwnedBatch<B>, then: F) -> io::Result<()>
     where
         B: AsMut<[u8]> + Send + 'static,
         F: FnOnce(OwnedResults<B>) + Send + 'static,
     {
         let pass = self.gate.enter_owned()?;
+        let origin = Location::caller();
         self.start(Box::new(move || {
             let pass = pass;
             // A panic of the callback is reported by the hook, and ends with it.
-            drop(crate::fiber::run_as_fiber("cringle-block-callback", || then(batch.perform())));
+            drop(crate::fiber::run_as_fiber("cringle-block-callback", origin, || {
+                then(batch.perform())
+            }));
             drop(pass);
         }));
         Ok(())

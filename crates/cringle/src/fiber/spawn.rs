@@ -4,6 +4,7 @@ use super::enclosure::Membership;
 use super::packet::Packet;
 use super::scope::{Scope, ScopedJoinHandle};
 use super::{JoinHandle, local};
+use crate::runtime::about::Origin;
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::identity::Meta;
 use crate::runtime::run::{check_stack_bytes, default_stack_bytes};
@@ -398,11 +399,14 @@ fn as_fiber<R>(meta: &Meta, f: impl FnOnce() -> R) -> R {
 }
 
 /// Runs code of the user's on a fiber that has no handle: with a name, an identity and locals.
-#[track_caller]
-pub(crate) fn run_as_fiber<T>(name: &str, f: impl FnOnce() -> T) -> std::thread::Result<T> {
+pub(crate) fn run_as_fiber<T>(
+    name: &str,
+    origin: Origin,
+    f: impl FnOnce() -> T,
+) -> std::thread::Result<T> {
     let (worker, fiber) = Worker::current().expect("called on a fiber");
     worker.enter_root(fiber);
     #[cfg(feature = "tracing")]
     worker.enter_outer_spans();
-    run_user_code(&Meta::new(Some(name.into())), f)
+    run_user_code(&Meta::of(Some(name.into()), origin), f)
 }

@@ -113,7 +113,11 @@ impl Meta {
     /// For a fiber that the caller makes.
     #[track_caller]
     pub(crate) fn new(name: Option<Arc<str>>) -> Meta {
-        Meta { name, spawned: Location::caller(), identity: OnceLock::new() }
+        Meta::of(name, Location::caller())
+    }
+
+    pub(crate) fn of(name: Option<Arc<str>>, spawned: Origin) -> Meta {
+        Meta { name, spawned, identity: OnceLock::new() }
     }
 
     pub(crate) fn shared_name(&self) -> Option<&Arc<str>> {

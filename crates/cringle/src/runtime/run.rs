@@ -1,5 +1,6 @@
 //! `run`: from the caller's thread to workers and back, leaving nothing behind.
 
+use super::about::Origin;
 use super::choice::{DriverChoice, NoRing, Plan};
 use super::overflow;
 use super::shared::{Shared, Unstarted};
@@ -14,7 +15,7 @@ use crossbeam_deque::Worker as Deque;
 use std::cell::Cell;
 use std::io;
 use std::os::fd::RawFd;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
@@ -222,6 +223,7 @@ impl Builder {
     /// # Panics
     ///
     /// When called within a `run`; and with `f`'s own panic, once all has ended.
+    #[track_caller]
     pub fn run<F, T>(self, f: F) -> io::Result<T>
     where
         F: FnOnce() -> T,
@@ -238,12 +240,12 @@ impl Builder {
         }
         let cpus = sys::allowed_cpus();
         let _affinity = self.pin.then(|| RestoreAffinity(cpus.clone()));
-        let mut f = Some(f);
+        let (mut f, origin) = (Some(f), Location::caller());
         let result = match self.plan()? {
-            Plan::Epoll(why) => self.run_on(&cpus, Some(why), &mut f),
-            Plan::Rings { or_epoll } => match self.run_on_rings(&cpus, &mut f) {
+            Plan::Epoll(why) => self.run_on(&cpus, Some(why), origin, &mut f),
+            Plan::Rings { or_epoll } => match self.run_on_rings(&cpus, origin, &mut f) {
                 Err(Refused::Ring(e)) if or_epoll => {
-                    self.run_on(&cpus, Some(NoRing::refused(&e)), &mut f)
+                    self.run_on(&cpus, Some(NoRing::refused(&e)), origin, &mut f)
                 }
                 result => result,
             },
@@ -258,14 +260,19 @@ impl Builder {
         }
     }
 
-    fn run_on_rings<F, T>(&self, cpus: &[usize], f: &mut Option<F>) -> Result<T, Refused>
+    fn run_on_rings<F, T>(
+        &self,
+        cpus: &[usize],
+        origin: Origin,
+        f: &mut Option<F>,
+    ) -> Result<T, Refused>
     where
         F: FnOnce() -> T,
     {
         if !self.is_simulated() {
             survive_seccomp().map_err(Refused::Ring)?;
         }
-        self.run_on(cpus, None, f)
+        self.run_on(cpus, None, origin, f)
     }
 
     fn is_simulated(&self) -> bool {
@@ -280,6 +287,7 @@ impl Builder {
         &self,
         cpus: &[usize],
         no_ring: Option<NoRing>,
+        origin: Origin,
         f: &mut Option<F>,
     ) -> Result<T, Refused>
     where
@@ -299,6 +307,7 @@ impl Builder {
             bell,
             shared: Arc::clone(&shared),
             options: self.ring.clone(),
+            origin,
             #[cfg(feature = "sim")]
             world: self.world.clone(),
             cpu: self.pin.then(|| cpus[index as usize % cpus.len()]),
@@ -350,6 +359,7 @@ impl Builder {
 ///
 /// With `f`'s own panic; where the system refuses what the runtime needs, with the remedy, as
 /// `std::thread::spawn` does ([`Builder::run`] reports it instead); and within another `run`.
+#[track_caller]
 pub fn run<F, T>(f: F) -> T
 where
     F: FnOnce() -> T,
@@ -399,6 +409,7 @@ struct Seat {
     bell: RawFd,
     shared: Arc<Shared>,
     options: UringOptions,
+    origin: Origin,
     #[cfg(feature = "sim")]
     world: World,
     cpu: Option<usize>,
@@ -438,12 +449,13 @@ impl Seat {
         F: FnOnce() -> T,
     {
         let shared = Arc::clone(&self.shared);
+        let origin = self.origin;
         let worker = self.take()?;
         let f = f.take().expect("a run starts once");
         let stack_bytes = MAIN_STACK_BYTES.max(min_stack_bytes());
         let outcome: Cell<Option<std::thread::Result<T>>> = Cell::new(None);
         let body = || {
-            outcome.set(Some(crate::fiber::run_as_fiber("main", f)));
+            outcome.set(Some(crate::fiber::run_as_fiber("main", origin, f)));
             shared.stop();
         };
         // SAFETY: I2. `worker.run` below returns only when this fiber has ended.

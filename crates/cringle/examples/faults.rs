@@ -1,0 +1,52 @@
+//! Three faults that hang programs, and how a dump names them: two locks that are taken in opposite
+//! orders, an `unpark` that nobody sends, and a loop that lets nobody else run.
+//!
+//!     cargo run --example faults
+
+use cringle::runtime::{self, Dump};
+use cringle::{Builder, fiber, sync::Mutex};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+fn named(name: &str) -> fiber::Builder {
+    fiber::Builder::new().name(name.into())
+}
+
+fn transfer(from: &Mutex<u32>, to: &Mutex<u32>) {
+    let mut from = from.lock().unwrap();
+    fiber::yield_now();
+    *to.lock().unwrap() += std::mem::take(&mut *from);
+}
+
+pub(crate) fn run() -> io::Result<Dump> {
+    let (begun, spins) = (AtomicBool::new(false), AtomicBool::new(true));
+    Builder::new().workers(2).watchdog(None).run(|| {
+        let (left, right) = (Mutex::new(1), Mutex::new(2));
+        fiber::scope(|s| {
+            named("to the right").spawn_scoped_local(s, || transfer(&left, &right))?;
+            named("to the left").spawn_scoped_local(s, || transfer(&right, &left))?;
+            named("forgotten").spawn_scoped_local(s, fiber::park)?;
+            let spin = || {
+                begun.store(true, Ordering::Relaxed);
+                while spins.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            };
+            named("spinner").worker(1).spawn_scoped(s, spin)?;
+            while !begun.load(Ordering::Relaxed) {
+                fiber::yield_now();
+            }
+            let dump = runtime::dump().expect("there is a runtime here");
+            // The end: the fibers that wait are unwound.
+            spins.store(false, Ordering::Relaxed);
+            s.cancel();
+            Ok(dump)
+        })
+    })?
+}
+
+#[allow(dead_code, reason = "the tests call `run`")]
+fn main() -> io::Result<()> {
+    print!("{}", run()?);
+    Ok(())
+}
