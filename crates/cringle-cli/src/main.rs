@@ -60,12 +60,21 @@ fn called_as_cp(arguments: Vec<OsString>) -> Option<(&'static str, Vec<OsString>
     if Path::new(&name).file_name() == Some(OsStr::new("cp")) {
         return Some(("cp", arguments.collect()));
     }
-    // The flags of `cringle` itself say nothing to it.
+    // The other flags of `cringle` itself say nothing to it.
+    let mut trace = None;
     loop {
         match arguments.next()?.to_str()? {
-            "cp" => return Some(("cringle cp", arguments.collect())),
+            "cp" => {
+                let trace = trace.into_iter().flat_map(|file| ["--trace".into(), file]);
+                return Some(("cringle cp", trace.chain(arguments).collect()));
+            }
             "-v" | "--verbose" => {}
             "--color" => drop(arguments.next()),
+            // `cp` has the same option.
+            "--trace" => trace = Some(arguments.next()?),
+            other if other.starts_with("--trace=") => {
+                trace = other.strip_prefix("--trace=").map(OsString::from);
+            }
             other if other.starts_with("--color=") => {}
             _ => return None,
         }

@@ -157,6 +157,24 @@ fn the_environment_has_any_program_traced() {
 }
 
 #[test]
+fn a_copy_has_the_option_on_either_side() {
+    let place = place("trace-cp");
+    std::fs::write(place.join("from"), noise(100_000)).unwrap();
+    for (args, file) in [
+        (&["cp", "--trace", "a.pftrace", "--fsync", "from", "a"][..], "a.pftrace"),
+        (&["--trace=b.pftrace", "cp", "--fsync", "from", "b"], "b.pftrace"),
+        (&["--trace", "c.pftrace", "cp", "--fsync", "from", "c"], "c.pftrace"),
+    ] {
+        let output = cringle(&place).args(args).output().unwrap();
+        assert!(output.status.success(), "{args:?}: {}", texts(&output).1);
+        let summary = summary(&place, &place.join(file));
+        // `--fsync` syncs by fibers.
+        let main = named(&summary["fibers"], "name", "main");
+        assert!(main["runs"].as_u64().unwrap() >= 1, "{summary}");
+    }
+}
+
+#[test]
 fn children_have_a_file_each() {
     let place = place("trace-children");
     let mut command = cringle(&place);

@@ -118,6 +118,8 @@ mod pages {
     struct Net;
     #[doc = include_str!("../../../docs/futures.md")]
     struct Futures;
+    #[doc = include_str!("../../../docs/trace.md")]
+    struct Trace;
     #[doc = include_str!("../../../docs/process.md")]
     struct Process;
     #[cfg(feature = "sim")]

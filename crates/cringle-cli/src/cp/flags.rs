@@ -92,6 +92,7 @@ pub(super) const FLAGS: &[Flag] = &[
     long("no-progress", Value::None, "Never show it"),
     long("verify", Value::None, "Compare each copy with its source: read from the disk, not the cache, where the file system lets go of it"),
     long("json", Needed("FILE"), "A summary as JSON; - is standard output"),
+    long("trace", Needed("FILE"), "Write a trace of what fibers and operations do, for Perfetto and `cringle trace`"),
     long("dry-run", Value::None, "Say what would be copied, and what becomes of what is there; change nothing"),
     long("help", Value::None, "Print this help"),
     long("version", Value::None, "Print the version"),

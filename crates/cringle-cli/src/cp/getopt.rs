@@ -95,6 +95,7 @@ fn is_gnus(flag: &Flag) -> bool {
             | "no-progress"
             | "verify"
             | "json"
+            | "trace"
             | "dry-run"
     )
 }

@@ -30,7 +30,7 @@ mod summary;
 mod sys;
 mod tree;
 
-use crate::report;
+use crate::{report, traced};
 use cringle::signal::{Signal, Signals};
 use engine::{Shared, Worker};
 use messages::{complain, complain_of, note};
@@ -39,6 +39,7 @@ use plan::{Copy, Wrong};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -104,6 +105,11 @@ fn copy(mut options: Options) -> ExitCode {
         Err(Wrong::Other(text)) => return wrong(&format!("\0{text}")),
     };
     back_up_itself(&mut options, &mut copies);
+    let traced = match options.trace.as_deref().map(|file| traced::begin_at(Path::new(file))) {
+        None => None,
+        Some(Ok(traced)) => Some(traced),
+        Some(Err(failure)) => return wrong(&format!("\0{failure}")),
+    };
     let start = Instant::now();
     let json = options.json.clone();
     let interrupted;
@@ -122,6 +128,9 @@ fn copy(mut options: Options) -> ExitCode {
                 false
             }
         };
+    }
+    if let Some(traced) = traced {
+        traced.end();
     }
     if interrupted {
         note(&format!("interrupted; {}", summary::so_far(&counters)));

@@ -77,6 +77,7 @@ pub(super) struct Options {
     pub(super) progress: Option<bool>,
     pub(super) verify: bool,
     pub(super) json: Option<OsString>,
+    pub(super) trace: Option<OsString>,
     pub(super) dry_run: bool,
     pub(super) names: Vec<OsString>,
     pub(super) umask: u32,
@@ -188,6 +189,7 @@ impl Options {
             progress: None,
             verify: false,
             json: None,
+            trace: None,
             dry_run: false,
             names: Vec::new(),
             umask: super::sys::umask(),
@@ -284,6 +286,7 @@ impl Options {
             "no-progress" => self.progress = Some(false),
             "verify" => self.verify = true,
             "json" => self.json = given.value.clone(),
+            "trace" => self.trace = given.value.clone(),
             "dry-run" => self.dry_run = true,
             other => return Err(format!("unrecognized option '--{other}'")),
         }

@@ -1,0 +1,64 @@
+//! Asks two replicas for the same pages, and takes what is there first: the other one's wait is cancelled.
+//!
+//!     CRINGLE_TRACE=race.pftrace cargo run --example race
+//!     cargo run --release -p cringle-cli -- trace race.pftrace --svg race.svg
+//!
+//! A replica is a fiber at the other end of a pair of sockets. One answers at once, the other after a
+//! while, by turns.
+
+use cringle::os::unix::net::UnixStream;
+use cringle::{fiber, time, trace};
+use std::io::{self, Read, Write};
+use std::time::Duration;
+
+const PAGES: u8 = 4;
+const SLOW: Duration = Duration::from_millis(2);
+
+/// What `main` does: the pages, by who was first.
+pub(crate) fn run() -> io::Result<Vec<&'static str>> {
+    cringle::Builder::new().workers(1).run(|| {
+        fiber::scope(|s| {
+            let mut replica = |name: &str, slow: u8| -> io::Result<UnixStream> {
+                let (near, far) = UnixStream::pair()?;
+                let fiber = fiber::Builder::new().name(name.into());
+                fiber.spawn_scoped_local(s, move || serve(far, slow))?;
+                Ok(near)
+            };
+            let (left, right) = (replica("left", 0)?, replica("right", 1)?);
+            (0..PAGES).map(|page| first(page, &left, &right)).collect()
+        })
+    })?
+}
+
+fn first(page: u8, left: &UnixStream, right: &UnixStream) -> io::Result<&'static str> {
+    let _span = trace::span("page");
+    let ask = |mut replica: &UnixStream, name| {
+        replica.write_all(&[page])?;
+        let mut answer = [0];
+        loop {
+            replica.read_exact(&mut answer)?;
+            // Not what an earlier race has left behind.
+            if answer == [page] {
+                return Ok(name);
+            }
+        }
+    };
+    fiber::race(|| ask(left, "left"), || ask(right, "right"))
+}
+
+/// Answers until nobody asks any more; every second page takes a while.
+fn serve(mut stream: UnixStream, slow: u8) -> io::Result<()> {
+    let mut page = [0];
+    while stream.read(&mut page)? == 1 {
+        if page[0] % 2 == slow {
+            time::sleep(SLOW)?;
+        }
+        stream.write_all(&page)?;
+    }
+    Ok(())
+}
+
+fn main() -> io::Result<()> {
+    println!("{}", run()?.join(", "));
+    Ok(())
+}
