@@ -1,8 +1,13 @@
 //! The summary for a person, in 80 columns.
 
 use super::sum::{Fibers, Summary, Wait};
-use crate::report::table::figures;
+use crate::report::page::Rows;
+use crate::report::table;
 use crate::units::count;
+
+fn figures(header: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    table::rows(&Rows::new(header, rows))
+}
 
 /// Columns of a picture made of characters.
 const COLUMNS: usize = 64;

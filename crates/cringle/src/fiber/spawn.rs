@@ -13,7 +13,7 @@ use crate::runtime::unwinding;
 use crate::runtime::worker::{Here, Worker};
 use crate::told;
 use std::io;
-use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -248,7 +248,7 @@ impl Builder {
         }
         let stack_bytes = self.stack_bytes();
         check_stack_bytes(stack_bytes)?;
-        told::debug!(name = self.name.as_deref(), place = %Location::caller(), "spawn");
+        told::debug!(name = self.name.as_deref(), place = %std::panic::Location::caller(), "spawn");
         let packet = Packet::new(self.name.map(Arc::from));
         let body: Box<dyn FnOnce() + Send> = Box::new(body(Arc::clone(&packet), place, f));
         // SAFETY: I2. The caller vouches for what the body borrows; the runtime runs every
@@ -287,7 +287,7 @@ impl Builder {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let stack_bytes = self.stack_bytes();
-        told::debug!(name = self.name.as_deref(), place = %Location::caller(), "spawn");
+        told::debug!(name = self.name.as_deref(), place = %std::panic::Location::caller(), "spawn");
         let packet = Packet::new(self.name.map(Arc::from));
         let body = body(Arc::clone(&packet), place, f);
         // SAFETY: I2. Handed on to the caller.
