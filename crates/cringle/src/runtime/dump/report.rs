@@ -258,10 +258,10 @@ impl FiberReport {
     /// The place of the fiber that has the lock which this one waits for.
     fn waits_for_fiber(&self) -> Option<usize> {
         match &self.state {
-            FiberState::Waiting { for_what: WaitsFor::Lock { holder, .. }, .. } => match holder {
-                Holder::Fiber(at, _) => Some(*at),
-                _ => None,
-            },
+            FiberState::Waiting {
+                for_what: WaitsFor::Lock { holder: Holder::Fiber(at, _), .. },
+                ..
+            } => Some(*at),
             _ => None,
         }
     }
