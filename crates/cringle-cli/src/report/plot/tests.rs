@@ -126,32 +126,82 @@ fn who_has_no_figures_is_not_drawn() {
     assert!(Plot::latencies("Latency", vec![Series::distribution("none".into(), &[])]).is_empty());
 }
 
-/// Relative luminance, as WCAG has it.
-fn luminance(color: &str) -> f64 {
-    let part = |at: usize| {
+/// Red, green and blue of `#rrggbb`, as light adds up.
+fn linear(color: &str) -> [f64; 3] {
+    [1, 3, 5].map(|at| {
         let value = f64::from(u8::from_str_radix(&color[at..at + 2], 16).unwrap()) / 255.0;
         if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
-    };
-    0.2126 * part(1) + 0.7152 * part(3) + 0.0722 * part(5)
+    })
+}
+
+/// As WCAG has it.
+fn luminance([r, g, b]: [f64; 3]) -> f64 {
+    0.2126 * r + 0.7152 * g + 0.0722 * b
+}
+
+/// In light and in dark.
+fn values(name: &str) -> [[f64; 3]; 2] {
+    let start = format!("{name}: #");
+    let found = STYLE.match_indices(&start).map(|(at, _)| at + start.len() - 1);
+    let all: Vec<_> = found.map(|at| linear(&STYLE[at..at + 7])).collect();
+    all.try_into().unwrap()
 }
 
 #[test]
 fn every_colour_stands_out_in_light_and_in_dark() {
-    let values = |name: &str| -> Vec<&str> {
-        let start = format!("{name}: #");
-        let found = STYLE.match_indices(&start).map(|(at, _)| at + start.len() - 1);
-        found.map(|at| &STYLE[at..at + 7]).collect()
-    };
-    let papers = values("--paper");
-    assert_eq!(papers.len(), 2);
-    for (mode, paper) in papers.into_iter().enumerate() {
+    for (mode, paper) in values("--paper").map(luminance).into_iter().enumerate() {
         let contrast = |name: &str| {
-            let (a, b) = (luminance(paper), luminance(values(name)[mode]));
-            (a.max(b) + 0.05) / (a.min(b) + 0.05)
+            let own = luminance(values(name)[mode]);
+            (own.max(paper) + 0.05) / (own.min(paper) + 0.05)
         };
         for color in 0..key::COLORS {
             assert!(contrast(&format!("--c{color}")) >= 3.0, "{color} in {mode}");
         }
         assert!(contrast("--soft") >= 4.5 && contrast("--ink") >= 7.0, "{mode}");
+    }
+}
+
+/// What an eye without green cones, and one without red ones, makes of colours (Machado, Oliveira and
+/// Fernandes, 2009).
+const EYES: [[[f64; 3]; 3]; 3] = [
+    [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+    [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ],
+    [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+];
+
+fn times(matrix: [[f64; 3]; 3], color: [f64; 3]) -> [f64; 3] {
+    matrix.map(|row| row.iter().zip(color).map(|(a, b)| a * b).sum::<f64>().clamp(0.0, 1.0))
+}
+
+/// CIELAB, in which distances are about as large as they look.
+fn lab(color: [f64; 3]) -> [f64; 3] {
+    const XYZ: [[f64; 3]; 3] =
+        [[0.4339, 0.3762, 0.1899], [0.2126, 0.7152, 0.0722], [0.0177, 0.1095, 0.8728]];
+    let root = |t: f64| if t > 0.008856 { t.cbrt() } else { 7.787 * t + 16.0 / 116.0 };
+    let [x, y, z] = times(XYZ, color).map(root);
+    [116.0 * y - 16.0, 500.0 * (x - y), 200.0 * (y - z)]
+}
+
+#[test]
+fn colours_are_told_apart_by_who_does_not_see_red_or_green() {
+    const CLEAR: f64 = 25.0;
+    let names: Vec<String> = (0..key::COLORS).map(|n| format!("--c{n}")).collect();
+    for (mode, eye) in (0..2).flat_map(|mode| EYES.map(|eye| (mode, eye))) {
+        let seen: Vec<_> = names.iter().map(|name| lab(times(eye, values(name)[mode]))).collect();
+        for (n, one) in seen.iter().enumerate() {
+            for (m, other) in seen[..n].iter().enumerate() {
+                let squares = one.iter().zip(other).map(|(a, b)| (a - b).powi(2));
+                let distance = squares.sum::<f64>().sqrt();
+                assert!(distance > CLEAR, "{n} and {m} in {mode}: {distance:.1}");
+            }
+        }
     }
 }
