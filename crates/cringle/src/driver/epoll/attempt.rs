@@ -5,8 +5,8 @@
 //! |---|---|
 //! | sockets | `MSG_DONTWAIT` |
 //! | `accept`, `connect` | `O_NONBLOCK` for a while: see [`nonblocking`](super::nonblocking) |
-//! | pipes, files in the page cache, much else | `RWF_NOWAIT` |
-//! | FIFOs with a name, terminals, inotify | they know no `RWF_NOWAIT`: `poll(2)`, and then the call |
+//! | pipes (not those of Linux 6.1), files in the page cache, much else | `RWF_NOWAIT` |
+//! | FIFOs with a name, those pipes, terminals, inotify | they know no `RWF_NOWAIT`: `poll(2)`, and then the call |
 //! | what only waits for its storage | the pool |
 //!
 //! Between `poll(2)` and the call, somebody else may take what was there, and the call waits after all. So
@@ -184,8 +184,11 @@ impl Flight {
         if waits_for_storage(fd) {
             return Tried::Aside;
         }
-        // SAFETY: by the caller's contract.
-        if told { unsafe { self.call_if_ready(fd, Way::In) } } else { Tried::Wait(fd, Way::In) }
+        match told || self.given_up {
+            // SAFETY: by the caller's contract.
+            true => unsafe { self.call_if_ready(fd, Way::In) },
+            false => Tried::Wait(fd, Way::In),
+        }
     }
 
     unsafe fn write_stream(&mut self, fd: RawFd, told: bool) -> Tried {
@@ -201,8 +204,11 @@ impl Flight {
             NOT_KNOWN => return Tried::AsideForLong,
             result => return Tried::Ended(result),
         }
-        // SAFETY: by the caller's contract.
-        if told { unsafe { self.call_if_ready(fd, Way::Out) } } else { Tried::Wait(fd, Way::Out) }
+        match told || self.given_up {
+            // SAFETY: by the caller's contract.
+            true => unsafe { self.call_if_ready(fd, Way::Out) },
+            false => Tried::Wait(fd, Way::Out),
+        }
     }
 
     unsafe fn call_if_ready(&mut self, fd: RawFd, way: Way) -> Tried {

@@ -5,8 +5,10 @@ use crate::driver::completion::Completion;
 use crate::driver::op::AT_CURSOR;
 use crate::driver::{Full, Op, Target, Wait, Waiter};
 use crate::sys;
+use std::ffi::CString;
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::pin::Pin;
 use std::ptr::NonNull;
@@ -141,17 +143,29 @@ fn a_writer_to_a_full_pipe_hears_that_nobody_reads_any_more() {
 }
 
 /// As on a ring, which takes the op before its cancel.
-#[test]
-fn what_was_given_up_before_it_was_tried_is_done_if_that_does_not_wait() {
+fn gives_up_two_reads_of_one_byte(reader: &impl AsRawFd, mut writer: impl Write) {
     let mut rig = Rig::new(8);
-    let (reader, mut writer) = std::io::pipe().unwrap();
     writer.write_all(&[7]).unwrap();
-    let [there, not_there] = [rig.read(&reader), rig.read(&reader)];
+    let [there, not_there] = [rig.read(reader), rig.read(reader)];
     for number in [there, not_there] {
         rig.epoll.cancel(&rig.frames[number].completion);
     }
     rig.until_idle();
     assert_eq!((rig.result(there), rig.result(not_there)), (1, -libc::ECANCELED));
+}
+
+#[test]
+fn what_was_given_up_before_it_was_tried_is_done_if_that_does_not_wait() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    gives_up_two_reads_of_one_byte(&reader, writer);
+    // One that cannot be asked not to wait.
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("fifo");
+    let name = CString::new(path.as_os_str().as_bytes()).unwrap();
+    // SAFETY: the path is a C string.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    let fifo = std::fs::File::options().read(true).write(true).open(path).unwrap();
+    gives_up_two_reads_of_one_byte(&fifo, &fifo);
 }
 
 #[test]
