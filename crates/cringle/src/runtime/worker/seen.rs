@@ -156,7 +156,7 @@ impl Worker {
         });
     }
 
-    /// A fiber can go on.
+    /// A fiber can go on, by something else than its last completion, which says so itself.
     #[inline(always)]
     pub(super) fn seen_ready(&self, fiber: FiberRef, cause: Cause) {
         if self.seen.on.get() {
@@ -167,9 +167,7 @@ impl Worker {
     #[cold]
     fn note_ready(&self, fiber: FiberRef, cause: Cause) {
         Recorder::with(|recorder| {
-            if cause != Cause::Ops {
-                recorder.tick();
-            }
+            recorder.tick();
             let event = recorder.event(Kind::Ready, fiber.id().index, 0);
             recorder.put(event.detail(cause as u8));
         });
