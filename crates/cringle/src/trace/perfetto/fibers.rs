@@ -60,8 +60,15 @@ impl Fibers {
 
     /// Another fiber has the place now.
     pub(super) fn renew(&mut self, index: u32) -> &mut Fiber {
-        *self.get(index) = Fiber::default();
+        self.vacate(index);
         self.get(index)
+    }
+
+    /// The fiber has ended.
+    pub(super) fn vacate(&mut self, index: u32) {
+        if let Some(fiber) = self.known.get_mut(index as usize) {
+            *fiber = Fiber::default();
+        }
     }
 
     /// Events are missing: who has which place is found out anew, and what each waits for.

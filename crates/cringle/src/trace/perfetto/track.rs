@@ -90,7 +90,7 @@ impl Track {
             Kind::Ready => self.ready(out, ns, index, event.get_detail()),
             Kind::Ended => {
                 self.suspended(out, ns, index, None);
-                self.fibers.renew(index);
+                self.fibers.vacate(index);
             }
             Kind::Spawned => self.instant(out, ns, "spawn", |out| out.fixed64(FLOW, event.value)),
             Kind::Pushed => self.pushed(out, ns, event),
@@ -341,10 +341,13 @@ fn word(words: &'static [&'static str], number: u8) -> &'static str {
     words.get(usize::from(number)).copied().unwrap_or("?")
 }
 
-/// A fiber without a name is called by where it was spawned.
+/// A fiber without a name is called by where it was spawned: the program's file, or the library's module.
 fn called(place: &Location<'_>) -> String {
     let file = place.file();
-    let file = file.rsplit('/').next().unwrap_or(file);
+    let file = match file.rsplit_once("cringle/src/") {
+        Some((_, module)) => module,
+        None => file.rsplit('/').next().unwrap_or(file),
+    };
     format!("{file}:{}", place.line())
 }
 
