@@ -58,6 +58,7 @@ fn copy_file(from: PathBuf, to: PathBuf, block_bytes: usize) -> io::Result<u64> 
     }
 }
 
+#[allow(dead_code, reason = "the tests call `run`")]
 fn main() -> io::Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let ([from, to] | [from, to, _]) = args.as_slice() else {

@@ -18,7 +18,7 @@ const SLOW: Duration = Duration::from_millis(2);
 pub(crate) fn run() -> io::Result<Vec<&'static str>> {
     cringle::Builder::new().workers(1).run(|| {
         fiber::scope(|s| {
-            let mut replica = |name: &str, slow: u8| -> io::Result<UnixStream> {
+            let replica = |name: &str, slow: u8| -> io::Result<UnixStream> {
                 let (near, far) = UnixStream::pair()?;
                 let fiber = fiber::Builder::new().name(name.into());
                 fiber.spawn_scoped_local(s, move || serve(far, slow))?;
@@ -58,6 +58,7 @@ fn serve(mut stream: UnixStream, slow: u8) -> io::Result<()> {
     Ok(())
 }
 
+#[allow(dead_code, reason = "the tests call `run`")]
 fn main() -> io::Result<()> {
     println!("{}", run()?.join(", "));
     Ok(())

@@ -4,6 +4,8 @@ mod disk;
 
 #[path = "../examples/copy.rs"]
 mod copy;
+#[path = "../examples/copy_tree.rs"]
+mod copy_tree;
 #[path = "../examples/crowd.rs"]
 mod crowd;
 #[path = "../examples/faults.rs"]
@@ -16,6 +18,8 @@ mod grep;
 mod hello;
 #[path = "../examples/lookup.rs"]
 mod lookup;
+#[path = "../examples/race.rs"]
+mod race;
 
 use disk::{directory, pattern};
 use std::path::Path;
@@ -34,6 +38,34 @@ fn hello_counts_lines() {
     assert_eq!(hello::run(&[]).unwrap(), 0);
     let e = hello::run(&["/nowhere".into()]).unwrap_err();
     assert!(e.kind() == std::io::ErrorKind::NotFound && e.to_string().contains("/nowhere"));
+}
+
+#[test]
+fn a_tree_is_copied_whatever_the_blocks() {
+    let directory = directory();
+    let (from, mut bytes) = (directory.path().join("from"), 0);
+    for n in 0..100usize {
+        let folder = from.join(format!("folder{}/below", n % 7));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join(n.to_string()), pattern(n * 100)).unwrap();
+        bytes += n as u64 * 100;
+    }
+    for block_bytes in [512, 1 << 20] {
+        let to = directory.path().join(block_bytes.to_string());
+        assert_eq!(copy_tree::run(&from, &to, block_bytes).unwrap(), bytes);
+        for n in 0..100usize {
+            let copy = std::fs::read(to.join(format!("folder{}/below/{n}", n % 7))).unwrap();
+            assert_eq!(copy, pattern(n * 100), "file {n} in blocks of {block_bytes}");
+        }
+    }
+    assert!(copy_tree::run(Path::new("/nowhere"), &directory.path().join("none"), 4096).is_err());
+}
+
+#[test]
+fn every_race_has_a_winner() {
+    let winners = race::run().unwrap();
+    assert_eq!(winners.len(), 4);
+    assert!(winners.iter().all(|winner| ["left", "right"].contains(winner)), "{winners:?}");
 }
 
 #[test]

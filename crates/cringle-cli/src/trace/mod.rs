@@ -16,9 +16,6 @@ mod text;
 mod window;
 mod wire;
 
-#[cfg(test)]
-mod tests;
-
 use crate::failure::Failure;
 use crate::report;
 use clap::Args;

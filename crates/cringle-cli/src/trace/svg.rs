@@ -1,7 +1,6 @@
 //! The picture. Plain SVG, not by a plotting library: bars on lanes are what it lacks, and pieces of one
 //! colour on a lane are one path here, which keeps a picture of ten thousand slices small.
 
-use super::text::time;
 use super::window::{Row, Span, State, Window};
 use std::fmt::Write;
 
@@ -48,16 +47,27 @@ pub(super) fn of(window: &Window, start: u64, title: &str) -> String {
 }
 
 /// Names and their colours, in the order that they were met.
-#[derive(Default)]
-struct Palette(Vec<String>);
+struct Palette {
+    names: Vec<String>,
+    colors: [&'static str; COLORS.len()],
+}
 
 impl Palette {
+    fn new(colors: [&'static str; COLORS.len()]) -> Palette {
+        Palette { names: Vec::new(), colors }
+    }
+
     fn color(&mut self, name: &str) -> &'static str {
-        let place = self.0.iter().position(|other| other == name).unwrap_or_else(|| {
-            self.0.push(name.into());
-            self.0.len() - 1
+        let place = self.names.iter().position(|other| other == name).unwrap_or_else(|| {
+            self.names.push(name.into());
+            self.names.len() - 1
         });
-        COLORS[place % COLORS.len()]
+        self.colors[place % COLORS.len()]
+    }
+
+    /// The colours with their names, each colour once.
+    fn entries(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.colors.into_iter().zip(self.names.iter().map(String::as_str))
     }
 }
 
@@ -71,7 +81,10 @@ struct Picture {
 
 impl Picture {
     fn new(window: &Window) -> Picture {
-        let (fibers, ops) = (Palette::default(), Palette::default());
+        // From the two ends, so that few of either have a colour in common.
+        let mut colors = COLORS;
+        colors.reverse();
+        let (fibers, ops) = (Palette::new(COLORS), Palette::new(colors));
         Picture { span: window.span, body: String::new(), y: 58.0, fibers, ops }
     }
 
@@ -276,14 +289,12 @@ impl Picture {
     fn legend(&mut self) {
         self.y += 10.0;
         let mut x = 8.0;
-        let fibers =
-            self.fibers.0.iter().enumerate().map(|(n, name)| (COLORS[n % 7], name.clone()));
-        let ops = self.ops.0.iter().enumerate().map(|(n, name)| (COLORS[n % 7], name.clone()));
-        let fixed = [(KERNEL, "kernel".to_owned()), (WAITING, "waiting, asleep".to_owned())];
-        let mut all: Vec<(&str, String)> = fibers.take(COLORS.len()).collect();
-        all.extend(fixed);
-        let ops: Vec<_> = ops.map(|(color, name)| (color, format!("{name} (operation)"))).collect();
-        all.extend(ops);
+        let mut all: Vec<(&str, String)> =
+            self.fibers.entries().map(|(color, name)| (color, name.to_owned())).collect();
+        all.push((KERNEL, "kernel".into()));
+        all.push((WAITING, "waiting, asleep".into()));
+        let ops = self.ops.entries();
+        all.extend(ops.map(|(color, name)| (color, format!("{name} (operation)"))));
         for (color, name) in all {
             let name = shortened(&name, 40);
             let width = name.chars().count() as f64 * CHARACTER + 30.0;
@@ -322,9 +333,10 @@ impl Picture {
         let mut at = first;
         while at + start <= self.span.to {
             let x = self.x(at + start);
+            let anchor = if x > WIDTH - 30.0 { "end" } else { "middle" };
             let _ = writeln!(
                 out,
-                r##"<path stroke="#e4e4e4" d="M{x:.1} 46V{bottom:.1}"/><text class="small" text-anchor="middle" x="{x:.1}" y="42">{}</text>"##,
+                r##"<path stroke="#e4e4e4" d="M{x:.1} 46V{bottom:.1}"/><text class="small" text-anchor="{anchor}" x="{x:.1}" y="42">{}</text>"##,
                 tick(at, step)
             );
             at += step;
@@ -337,15 +349,12 @@ impl Picture {
 
 /// A moment, as exactly as the distance of the marks needs.
 fn tick(ns: u64, step: u64) -> String {
-    let (unit, name) = match step {
-        ..1_000 if ns < 1_000_000 => (1.0, "ns"),
-        ..1_000_000 if ns < 100_000_000 => (1e3, "µs"),
-        ..1_000_000_000 if ns < 100_000_000_000 => (1e6, "ms"),
+    let (unit, name) = match ns {
+        0..1_000 => (1.0, "ns"),
+        1_000..1_000_000 => (1e3, "µs"),
+        1_000_000..1_000_000_000 => (1e6, "ms"),
         _ => (1e9, "s"),
     };
-    if ns == 0 {
-        return time(0);
-    }
     let digits = (unit / step as f64).log10().ceil().max(0.0) as usize;
     format!("{:.digits$} {name}", ns as f64 / unit)
 }
@@ -366,9 +375,8 @@ fn shortened(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.into();
     }
-    let mut short: String = text.chars().take(most - 1).collect();
-    short.push('…');
-    short
+    let skip = text.chars().count() - (most - 1);
+    std::iter::once('…').chain(text.chars().skip(skip)).collect()
 }
 
 fn escaped(text: &str) -> String {

@@ -157,9 +157,9 @@ fn short(name: &str) -> String {
     if name.chars().count() <= LONGEST_NAME {
         return name.into();
     }
-    let mut short: String = name.chars().take(LONGEST_NAME - 1).collect();
-    short.push('…');
-    short
+    // The end tells more: a place in a file.
+    let skip = name.chars().count() - (LONGEST_NAME - 1);
+    std::iter::once('…').chain(name.chars().skip(skip)).collect()
 }
 
 /// Three digits and a unit.

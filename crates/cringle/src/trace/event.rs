@@ -71,7 +71,6 @@ pub(super) const TEXT_SLOTS: usize = LONGEST_NAME.div_ceil(SLOT);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Cause {
-    Ops,
     Timer,
     /// Another fiber, or a message.
     Wake,

@@ -138,7 +138,7 @@ impl Worker {
         }
     }
 
-    /// A fiber can go on.
+    /// A fiber can go on, by something else than its last completion, which says so itself.
     #[inline(always)]
     pub(super) fn seen_ready(&self, fiber: FiberRef, cause: Cause) {
         if self.is_traced() {

@@ -139,9 +139,7 @@ impl Worker {
     #[cold]
     pub(super) fn trace_ready(&self, fiber: FiberRef, cause: Cause) {
         Recorder::with(|recorder| {
-            if cause != Cause::Ops {
-                recorder.tick();
-            }
+            recorder.tick();
             let event = recorder.event(Kind::Ready, fiber.id().index, 0);
             recorder.put(event.detail(cause as u8));
         });

@@ -146,7 +146,6 @@ impl Worker {
             if fiber.state() == State::Waiting(Wait::Ops) {
                 fiber.set_state(State::Runnable);
                 self.ready.push(fiber);
-                self.seen_ready(fiber, Cause::Ops);
             }
         });
         while let Some(worker) = driver.take_undelivered() {

@@ -23,6 +23,27 @@ pub(super) struct Fiber {
     pub(super) within: Vec<u64>,
 }
 
+/// Which fiber waits for an op. Numbers of ops are given in turn, so that those under way have places of
+/// their own; of more than there are places the older ones are forgotten.
+pub(super) struct Owners(Vec<(u32, u32)>);
+
+const MOST_OPS: usize = 1 << 14;
+
+impl Owners {
+    pub(super) fn new() -> Owners {
+        Owners(vec![(0, 0); MOST_OPS])
+    }
+
+    pub(super) fn set(&mut self, op: u32, fiber: u32) {
+        self.0[op as usize % MOST_OPS] = (op, fiber);
+    }
+
+    pub(super) fn take(&mut self, op: u32) -> Option<u32> {
+        let place = &mut self.0[op as usize % MOST_OPS];
+        (place.0 == op && op != 0).then(|| std::mem::take(place).1)
+    }
+}
+
 impl Fibers {
     pub(super) fn get(&mut self, index: u32) -> &mut Fiber {
         let index = index as usize;
@@ -39,8 +60,15 @@ impl Fibers {
 
     /// Another fiber has the place now.
     pub(super) fn renew(&mut self, index: u32) -> &mut Fiber {
-        *self.get(index) = Fiber::default();
+        self.vacate(index);
         self.get(index)
+    }
+
+    /// The fiber has ended.
+    pub(super) fn vacate(&mut self, index: u32) {
+        if let Some(fiber) = self.known.get_mut(index as usize) {
+            *fiber = Fiber::default();
+        }
     }
 
     /// Events are missing: who has which place is found out anew, and what each waits for.

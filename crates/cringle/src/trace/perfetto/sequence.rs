@@ -43,6 +43,32 @@ pub(super) struct Sequence {
     last: u64,
     names: HashMap<Box<str>, u64>,
     texts: HashMap<Box<str>, u64>,
+    known_names: Known,
+    known_texts: Known,
+}
+
+/// Numbers of words that are part of the program, by their addresses: what most events need.
+struct Known([(*const u8, usize, u64); PLACES]);
+
+const PLACES: usize = 128;
+
+// SAFETY: addresses are compared and nothing else.
+unsafe impl Send for Known {}
+
+impl Known {
+    fn new() -> Known {
+        Known([(std::ptr::null(), 0, 0); PLACES])
+    }
+
+    fn place(&mut self, word: &'static str) -> &mut (*const u8, usize, u64) {
+        let spread = (word.as_ptr() as usize).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 57;
+        &mut self.0[spread % PLACES]
+    }
+
+    fn get(&mut self, word: &'static str) -> Option<u64> {
+        let (start, length, number) = *self.place(word);
+        (start == word.as_ptr() && length == word.len()).then_some(number)
+    }
 }
 
 impl Sequence {
@@ -82,8 +108,14 @@ impl Sequence {
                 });
             });
         });
-        let mut sequence =
-            Sequence { number, last: began, names: HashMap::new(), texts: HashMap::new() };
+        let mut sequence = Sequence {
+            number,
+            last: began,
+            names: HashMap::new(),
+            texts: HashMap::new(),
+            known_names: Known::new(),
+            known_texts: Known::new(),
+        };
         sequence.packet(out, |out| {
             out.message(packet::TRACK, |out| {
                 out.uint(track::UUID, track_of(number));
@@ -166,6 +198,17 @@ impl Sequence {
         self.packet(out, |out| out.uint(packet::PREVIOUS_DROPPED, 1));
     }
 
+    /// The number of an event's name that is part of the program.
+    #[inline]
+    pub(super) fn word(&mut self, out: &mut Output, word: &'static str) -> u64 {
+        if let Some(number) = self.known_names.get(word) {
+            return number;
+        }
+        let number = self.name(out, word);
+        *self.known_names.place(word) = (word.as_ptr(), word.len(), number);
+        number
+    }
+
     /// The number of an event's name.
     pub(super) fn name(&mut self, out: &mut Output, name: &str) -> u64 {
         if let Some(&number) = self.names.get(name) {
@@ -184,7 +227,17 @@ impl Sequence {
     }
 
     /// The number of an annotation's text.
-    pub(super) fn text(&mut self, out: &mut Output, text: &str) -> u64 {
+    #[inline]
+    pub(super) fn text(&mut self, out: &mut Output, text: &'static str) -> u64 {
+        if let Some(number) = self.known_texts.get(text) {
+            return number;
+        }
+        let number = self.find_text(out, text);
+        *self.known_texts.place(text) = (text.as_ptr(), text.len(), number);
+        number
+    }
+
+    fn find_text(&mut self, out: &mut Output, text: &str) -> u64 {
         if let Some(&number) = self.texts.get(text) {
             return number;
         }

@@ -1,6 +1,6 @@
 //! From a worker's events to slices, instants and flows on its track.
 
-use super::fibers::Fibers;
+use super::fibers::{Fibers, Owners};
 use super::fields::event::{BEGIN, END, FLOW, INSTANT, LAST_FLOW};
 use super::output::Output;
 use super::sequence::{Note, Sequence, note_int, note_text, note_uint};
@@ -21,6 +21,7 @@ pub(in crate::trace) struct Track {
     /// What virtual time is added to.
     base: u64,
     fibers: Fibers,
+    owners: Owners,
     /// The fiber whose slice is open.
     running: Option<u32>,
     /// One that was resumed, and whose name may be told by the next event.
@@ -45,6 +46,7 @@ impl Track {
             words: origin.words,
             base: if virtually { began } else { 0 },
             fibers: Fibers::default(),
+            owners: Owners::new(),
             running: None,
             begins: None,
             enters: false,
@@ -88,7 +90,7 @@ impl Track {
             Kind::Ready => self.ready(out, ns, index, event.get_detail()),
             Kind::Ended => {
                 self.suspended(out, ns, index, None);
-                self.fibers.renew(index);
+                self.fibers.vacate(index);
             }
             Kind::Spawned => self.instant(out, ns, "spawn", |out| out.fixed64(FLOW, event.value)),
             Kind::Pushed => self.pushed(out, ns, event),
@@ -150,14 +152,21 @@ impl Track {
         self.count(out, self.sequence.last());
     }
 
-    fn instant(&mut self, out: &mut Output, ns: u64, name: &str, fill: impl FnOnce(&mut Output)) {
-        let name = self.sequence.name(out, name);
+    fn instant(
+        &mut self,
+        out: &mut Output,
+        ns: u64,
+        name: &'static str,
+        fill: impl FnOnce(&mut Output),
+    ) {
+        let name = self.sequence.word(out, name);
         self.sequence.event(out, ns, INSTANT, Some(name), fill);
     }
 
     fn lose(&mut self, out: &mut Output, lost: u64) {
         self.close_all(out);
         self.fibers.forget();
+        self.owners = Owners::new();
         self.in_flight = 0;
         self.lost += lost;
         self.tell_loss(out, lost);
@@ -206,7 +215,7 @@ impl Track {
     /// Opens the slice of a fiber that was resumed.
     fn begin(&mut self, out: &mut Output) {
         let Some((index, ns)) = self.begins.take() else { return };
-        let unnamed = self.sequence.name(out, "fiber");
+        let unnamed = self.sequence.word(out, "fiber");
         let fiber = self.fibers.get(index);
         let name = if fiber.name == 0 { unnamed } else { fiber.name };
         let (made_by, woken_by) = (fiber.made_by, fiber.woken_by);
@@ -268,6 +277,9 @@ impl Track {
     fn pushed(&mut self, out: &mut Output, ns: u64, event: &Event) {
         self.in_flight += 1;
         self.ops = (self.ops.0 + 1, event.get_detail());
+        if let Some(fiber) = self.running {
+            self.owners.set(event.value as u32, fiber);
+        }
         let flow = self.op_flow(event);
         let name = word(self.words.ops, event.get_detail());
         self.instant(out, ns, name, |out| out.fixed64(FLOW, flow));
@@ -275,6 +287,10 @@ impl Track {
 
     fn completed(&mut self, out: &mut Output, ns: u64, event: &Event) {
         self.in_flight = (self.in_flight - 1).max(0);
+        // Its fiber can go on after the last of them.
+        if let Some(fiber) = self.owners.take(event.value as u32) {
+            self.fibers.get(fiber).ready = Some(ns);
+        }
         let flow = self.op_flow(event);
         let result = (event.value >> 32) as u32 as i32;
         let name = word(self.words.done, event.get_detail());
@@ -292,7 +308,7 @@ impl Track {
         self.count(out, ns);
         self.enters = true;
         let name = if event.get_detail() == 1 { "wait" } else { "enter" };
-        let name = self.sequence.name(out, name);
+        let name = self.sequence.word(out, name);
         let queued = event.get_extra().into();
         self.sequence.event(out, ns, BEGIN, Some(name), |out| note_uint(out, Note::Queued, queued));
     }
@@ -325,10 +341,13 @@ fn word(words: &'static [&'static str], number: u8) -> &'static str {
     words.get(usize::from(number)).copied().unwrap_or("?")
 }
 
-/// A fiber without a name is called by where it was spawned.
+/// A fiber without a name is called by where it was spawned: the program's file, or the library's module.
 fn called(place: &Location<'_>) -> String {
     let file = place.file();
-    let file = file.rsplit('/').next().unwrap_or(file);
+    let file = match file.rsplit_once("cringle/src/") {
+        Some((_, module)) => module,
+        None => file.rsplit('/').next().unwrap_or(file),
+    };
     format!("{file}:{}", place.line())
 }
 
