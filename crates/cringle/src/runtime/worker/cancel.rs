@@ -167,6 +167,7 @@ impl Worker {
             return;
         }
         if fiber.wakes_on_cancel() {
+            self.seen_ready(fiber);
             fiber.set_state(State::Runnable);
             self.ready.push(fiber);
         } else if let State::Waiting(_) = fiber.state() {

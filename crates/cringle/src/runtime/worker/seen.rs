@@ -6,7 +6,6 @@ use super::Worker;
 use crate::driver;
 use crate::runtime::fiber::{FiberRef, Wait};
 use crate::runtime::shared::MailBox;
-use std::sync::atomic::Ordering;
 
 /// What the fibers are told for the time they were suspended at is read when the driver was entered, and
 /// after so many turns without that.
@@ -22,18 +21,16 @@ impl Worker {
     /// The worker begins, on its thread.
     pub(super) fn seen_begin(&self) {
         self.tally.tell_thread();
+        self.me().roster.open(&self.running);
     }
 
     /// A turn begins with the fibers that are ready now.
     #[inline(always)]
     pub(super) fn seen_turn(&self) {
-        let ready = u64::from(self.ready.len());
         self.tally.turns.bump();
         if self.tally.turns.get().is_multiple_of(TURNS_BY_ONE_CLOCK) {
             self.read_clock();
         }
-        self.tally.ready.set(ready);
-        self.tally.resumed.add(ready);
     }
 
     /// A fiber has got its stack, and is ready for the first time.
@@ -55,19 +52,14 @@ impl Worker {
     /// A fiber is suspended, and waits.
     #[inline(always)]
     pub(super) fn seen_suspend(&self, fiber: FiberRef, _wait: Wait) {
+        self.tally.waiting.bump();
         fiber.set_since_ns(self.clock_ns.get());
     }
 
-    /// A fiber runs now, until it is suspended or ends.
+    /// A fiber's wait has ended, and it is put into the row of those that are ready.
     #[inline(always)]
-    pub(super) fn seen_resume(&self, fiber: FiberRef) {
-        self.tally.running.store(std::ptr::from_ref(fiber.label()).cast_mut(), Ordering::Relaxed);
-    }
-
-    /// All that were ready have run.
-    #[inline(always)]
-    pub(super) fn seen_all_resumed(&self) {
-        self.tally.running.store(std::ptr::null_mut(), Ordering::Relaxed);
+    pub(super) fn seen_ready(&self, _fiber: FiberRef) {
+        self.tally.waiting.take_one();
     }
 
     /// The worker's last fiber has ended.
@@ -89,7 +81,6 @@ impl Worker {
     #[inline(always)]
     pub(super) fn seen_asleep(&self) {
         self.tally.sleeps.bump();
-        self.tally.ready.set(0);
     }
 
     /// So many messages have come from other threads.

@@ -30,7 +30,6 @@ impl Worker {
                 self.resume(fiber);
             }
             self.running.set(None);
-            self.seen_all_resumed();
             if !self.unstarted.is_empty() {
                 self.start_some();
             }
@@ -49,7 +48,6 @@ impl Worker {
     #[inline(always)]
     pub(super) fn resume(&self, fiber: FiberRef) {
         self.running.set(Some(fiber));
-        self.seen_resume(fiber);
         let ended = fiber.resume();
         if let Some(stack) = ended {
             self.bury(fiber, stack);
@@ -137,6 +135,7 @@ impl Worker {
             let fiber = FiberRef::from_token(token);
             // While it still gives ops to the driver, or waits for room to, this is not its cue.
             if fiber.state() == State::Waiting(Wait::Ops) {
+                self.seen_ready(fiber);
                 fiber.set_state(State::Runnable);
                 self.ready.push(fiber);
             }

@@ -246,6 +246,7 @@ impl Worker {
                 continue;
             }
             self.granted.set(self.granted.get() + 1);
+            self.seen_ready(fiber);
             fiber.grant();
             fiber.set_state(State::Runnable);
             self.ready.push(fiber);

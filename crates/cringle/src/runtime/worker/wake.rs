@@ -22,6 +22,7 @@ impl Worker {
         match fiber.state() {
             State::Waiting(Wait::Ops | Wait::Room) => {}
             State::Waiting(_) => {
+                self.seen_ready(fiber);
                 fiber.set_state(State::Runnable);
                 self.ready.push(fiber);
             }
