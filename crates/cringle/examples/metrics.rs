@@ -30,10 +30,9 @@ macro_rules! families {
 /// By custom the name of what only grows ends in `_total`.
 const FAMILIES: &[Family] = families! {
     true "cringle_turns_total" turns "Turns: in each, every ready fiber ran once.";
-    true "cringle_resumptions_total" resumed "Times that a fiber was resumed.";
     true "cringle_fibers_started_total" started "Fibers that got a stack.";
     true "cringle_fibers_ended_total" ended "Fibers that ended.";
-    false "cringle_fibers_ready" ready "Fibers that were ready when the turn began.";
+    false "cringle_fibers_ready" ready "Fibers that are ready, or run.";
     false "cringle_fibers_waiting" waiting "Fibers that wait.";
     false "cringle_fibers_unstarted" unstarted "Fibers that no worker has started.";
     true "cringle_enters_total" enters "Calls of the driver into the kernel.";

@@ -51,6 +51,7 @@
 //! | await a future | [`fiber::block_on`] |
 //! | bound how long something takes, stop it | [`time::timeout`], [`cancel`], [`fiber::try_scope`] |
 //! | end on Ctrl-C, wait for signals | [`signal`] |
+//! | see who waits for what, and how much is done | [`runtime::dump`], [`runtime::stats`] |
 //! | call what blocks | [`fiber::unblock`] |
 //! | use an opcode that is not wrapped | `ring::submit`, feature `raw` |
 //! | see who waits for what, where the time goes | [`trace`] |
@@ -122,6 +123,8 @@ mod pages {
     struct Trace;
     #[doc = include_str!("../../../docs/process.md")]
     struct Process;
+    #[doc = include_str!("../../../docs/seen.md")]
+    struct Seen;
     #[cfg(feature = "sim")]
     #[doc = include_str!("../../../docs/simulation.md")]
     struct Simulation;

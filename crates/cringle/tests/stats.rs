@@ -41,7 +41,7 @@ fn fibers_are_counted_from_start_to_end() {
         let done = total();
         assert_eq!((done.started, done.ended), (101, 100));
         assert_eq!((done.stacks, done.most_stacks), (1, 101));
-        assert!(done.turns > made.turns && done.resumed >= made.resumed + 200, "{done:?}");
+        assert!(done.turns > made.turns, "{done:?}");
     });
 }
 

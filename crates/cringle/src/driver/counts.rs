@@ -25,6 +25,12 @@ impl Counter {
 
     /// For the one thread that writes it.
     #[inline(always)]
+    pub(crate) fn take_one(&self) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_sub(1), Ordering::Relaxed);
+    }
+
+    /// For the one thread that writes it.
+    #[inline(always)]
     pub(crate) fn set(&self, to: u64) {
         self.0.store(to, Ordering::Relaxed);
     }

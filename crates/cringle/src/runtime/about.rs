@@ -1,7 +1,9 @@
 //! What a fiber has to say for itself, when somebody asks who waits for what.
 
+use super::fiber::Running;
 use super::identity::Meta;
 use std::panic::Location;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -63,34 +65,41 @@ impl Label {
     }
 }
 
-/// Whether a worker's blocks are there: who looks into one from another thread holds the lock.
-pub(super) struct Roster(Mutex<bool>);
+/// Where a worker says which fiber it runs, while its blocks are there: who looks into one from another
+/// thread holds the lock.
+#[derive(Default)]
+pub(super) struct Roster(Mutex<Option<Place>>);
 
-impl Default for Roster {
-    fn default() -> Roster {
-        Roster(Mutex::new(true))
-    }
-}
+struct Place(NonNull<Running>);
+
+// SAFETY: what it points to is atomic, and is there while the place is: see `Roster`.
+unsafe impl Send for Place {}
 
 impl Roster {
+    /// The worker begins. It says so by [`close`](Self::close) before what is lent here goes, and its blocks.
+    pub(super) fn open(&self, running: &Running) {
+        *self.place() = Some(Place(NonNull::from(running)));
+    }
+
     /// The worker's blocks are about to go. Who looks is waited for.
     pub(super) fn close(&self) {
-        *self.open() = false;
+        *self.place() = None;
     }
 
-    /// Reads the label that a worker says its fiber has.
-    pub(super) fn look<R>(&self, at: &AtomicPtr<Label>, f: impl FnOnce(&Label) -> R) -> Option<R> {
-        let open = self.open();
-        if !*open {
-            return None;
-        }
-        // SAFETY: I2. It is null or lies in a block of the worker's, which are freed after `close`, and
-        // that waits for this lock. All that is in a label may be read by any thread.
-        let label = unsafe { at.load(Ordering::Relaxed).as_ref() };
-        label.map(f)
+    /// Reads the label of the fiber that the worker runs.
+    pub(super) fn look<R>(&self, f: impl FnOnce(&Label) -> R) -> Option<R> {
+        let place = self.place();
+        let Place(running) = place.as_ref()?;
+        // SAFETY: I2. The worker and its blocks go after `close`, and that waits for this lock.
+        unsafe { running.as_ref().label() }.map(f)
     }
 
-    fn open(&self) -> MutexGuard<'_, bool> {
+    /// Tells the fiber that the worker runs from others: 0 for none.
+    pub(super) fn who_runs(&self) -> usize {
+        self.look(|label| std::ptr::from_ref(label) as usize).unwrap_or(0)
+    }
+
+    fn place(&self) -> MutexGuard<'_, Option<Place>> {
         self.0.lock().expect("no code panics under this lock")
     }
 }

@@ -18,6 +18,7 @@ use std::cell::{Cell, RefCell, UnsafeCell};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::Instant;
 
 /// A fiber as other workers name it: by its place and generation, never by address (**I9**).
@@ -212,13 +213,43 @@ impl OpRef<'_> {
     }
 }
 
+/// The fiber that a worker runs. Written by the worker alone, and read by others, too: who looks whether it
+/// is stuck. (What costs nothing: a plain store.)
+#[derive(Default)]
+pub(super) struct Running(AtomicPtr<Fiber>);
+
+impl Running {
+    /// For the worker itself.
+    #[inline(always)]
+    pub(super) fn get(&self) -> Option<FiberRef> {
+        NonNull::new(self.0.load(Ordering::Relaxed)).map(FiberRef)
+    }
+
+    /// For the worker itself.
+    #[inline(always)]
+    pub(super) fn set(&self, fiber: Option<FiberRef>) {
+        let block = fiber.map_or(std::ptr::null_mut(), |fiber| fiber.0.as_ptr());
+        self.0.store(block, Ordering::Relaxed);
+    }
+
+    /// For others: the label of the fiber that runs now, or did a moment ago.
+    ///
+    /// # Safety
+    ///
+    /// The worker's blocks stay meanwhile.
+    pub(super) unsafe fn label(&self) -> Option<&Label> {
+        let block = NonNull::new(self.0.load(Ordering::Relaxed))?;
+        // SAFETY: by the contract. Nothing but the label is touched, which any thread may read.
+        Some(unsafe { &(*block.as_ptr()).cold.label })
+    }
+}
+
 /// Fibers in a row, first come, first served: linked through their blocks, so that putting one in
 /// allocates nothing. A fiber is in one row at a time.
 #[derive(Default)]
 pub(super) struct Row {
     first: Cell<Option<FiberRef>>,
     last: Cell<Option<FiberRef>>,
-    len: Cell<u32>,
 }
 
 impl Row {
@@ -228,14 +259,8 @@ impl Row {
     }
 
     #[inline]
-    pub(super) fn len(&self) -> u32 {
-        self.len.get()
-    }
-
-    #[inline]
     pub(super) fn push(&self, fiber: FiberRef) {
         debug_assert!(fiber.next.get().is_none());
-        self.len.set(self.len.get() + 1);
         match self.last.replace(Some(fiber)) {
             Some(last) => last.next.set(Some(fiber)),
             None => self.first.set(Some(fiber)),
@@ -245,7 +270,6 @@ impl Row {
     /// Takes the whole row, which is then empty: its first fiber, with the others behind it.
     #[inline]
     pub(super) fn take_all(&self) -> Option<FiberRef> {
-        self.len.set(0);
         self.last.set(None);
         self.first.take()
     }
@@ -655,10 +679,6 @@ impl Fiber {
         let waits = matches!(self.state.get(), State::Waiting(_));
         // SAFETY: I2. It lies in the frame that waits, which takes it back before it goes on.
         self.subject.get().filter(|_| waits).map(|subject| unsafe { subject.as_ref() })
-    }
-
-    pub(super) fn label(&self) -> &Label {
-        &self.cold.label
     }
 
     pub(super) fn scope(&self) -> Option<ScopeOrigin> {

@@ -44,13 +44,11 @@ pub struct Stats {
 pub struct WorkerStats {
     /// Turns: in each, every ready fiber ran once.
     pub turns: u64,
-    /// Times that a fiber was resumed, but for those of the turn under way.
-    pub resumed: u64,
     /// Fibers that got a stack here.
     pub started: u64,
     /// Fibers that ended here.
     pub ended: u64,
-    /// Now: fibers that were ready when the turn began; none while the worker sleeps.
+    /// Now: fibers that are ready, or run.
     pub ready: u64,
     /// Now: fibers that wait.
     pub waiting: u64,
@@ -145,7 +143,6 @@ macro_rules! numbers {
 
 numbers! {
     turns: "turns",
-    resumed: "fibers resumed",
     started: "fibers started",
     ended: "fibers ended",
     ready: "  ready now",
@@ -169,17 +166,15 @@ impl WorkerStats {
     fn of(peer: &Peer) -> WorkerStats {
         let tally = &peer.tally;
         // In this order: a fiber that ends meanwhile is counted among the started ones.
-        let ended = tally.ended.get();
-        let ready = tally.ready.get();
-        let started = tally.started.get();
+        let (waiting, ended, started) =
+            (tally.waiting.get(), tally.ended.get(), tally.started.get());
         let stacks = started.saturating_sub(ended);
         let mut stats = WorkerStats {
             turns: tally.turns.get(),
-            resumed: tally.resumed.get().saturating_sub(ready),
             started,
             ended,
-            ready: ready.min(stacks),
-            waiting: stacks.saturating_sub(ready),
+            ready: stacks.saturating_sub(waiting),
+            waiting,
             unstarted: peer.stealer.len() as u64,
             inline_hits: tally.inline_hits.get(),
             inline_misses: tally.inline_misses.get(),

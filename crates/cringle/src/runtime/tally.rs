@@ -1,8 +1,7 @@
 //! What a worker counts of itself. It alone writes; whoever asks for [`stats`](super::stats) reads.
 
-use super::about::Label;
 use crate::driver::Counter;
-use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 /// See the module. (On cache lines of its own: what others read must not be written beside it.)
@@ -10,10 +9,8 @@ use std::time::Duration;
 #[repr(align(128))]
 pub(crate) struct Tally {
     pub(super) turns: Counter,
-    /// Fibers that were ready when the turn began.
-    pub(super) ready: Counter,
-    /// Resumptions in the turns before.
-    pub(super) resumed: Counter,
+    /// Fibers that wait.
+    pub(super) waiting: Counter,
     pub(super) started: Counter,
     pub(super) ended: Counter,
     /// Fibers there were at once, at most: each has a stack.
@@ -30,8 +27,6 @@ pub(crate) struct Tally {
     pub(super) wakes: Counter,
     /// Messages of other threads that it has read.
     pub(super) messages: Counter,
-    /// The fiber that runs; null between turns.
-    pub(super) running: AtomicPtr<Label>,
     /// The kernel's number of the worker's thread; 0 before it runs.
     thread: AtomicI32,
 }

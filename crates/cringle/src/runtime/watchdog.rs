@@ -12,7 +12,6 @@ use super::about::Label;
 use super::dump::Who;
 use super::shared::{Peer, Shared};
 use super::tally::ThreadTimes;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -104,7 +103,7 @@ impl Seen {
     /// Looks at a worker, and names its fiber if it is time to. Whether one runs.
     fn look(&mut self, peer: &Peer, limit: Duration) -> bool {
         let turns = peer.tally.turns.get();
-        let running = peer.tally.running.load(Ordering::Relaxed) as usize;
+        let running = peer.roster.who_runs();
         if running == 0 || (turns, running) != (self.turns, self.running) {
             *self = Seen { turns, running, ..Seen::default() };
             return running != 0;
@@ -130,7 +129,7 @@ fn name(peer: &Peer, running: usize, ran: Duration) {
         let same = std::ptr::from_ref(label) as usize == running;
         (same && label.is_news()).then(|| label.read())
     };
-    let Some(Some(origins)) = peer.roster.look(&peer.tally.running, read) else { return };
+    let Some(Some(origins)) = peer.roster.look(read) else { return };
     let worker = peer.mailbox.worker;
     crate::sys::report(format_args!(
         "{} has run for {} ms without being suspended, and the others of worker {worker} wait: \

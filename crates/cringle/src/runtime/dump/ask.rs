@@ -15,7 +15,6 @@ use crate::runtime::fiber::{FiberRef, Wait};
 use crate::runtime::shared::{Mail, Peer, Shared};
 use crate::runtime::waker::Waker;
 use crate::runtime::worker::{Here, Sight, Worker};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -108,15 +107,12 @@ impl Inquiry {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Outside {
     turns: u64,
-    running: *mut Label,
+    running: usize,
 }
 
 impl Outside {
     fn of(peer: &Peer) -> Outside {
-        Outside {
-            turns: peer.tally.turns.get(),
-            running: peer.tally.running.load(Ordering::Relaxed),
-        }
+        Outside { turns: peer.tally.turns.get(), running: peer.roster.who_runs() }
     }
 }
 
@@ -162,7 +158,7 @@ pub(super) fn ask(shared: &Arc<Shared>, backtraces: bool) -> Dump {
 
 fn silent_worker(worker: usize, peer: &Peer, before: Outside) -> SilentWorker {
     let now = Outside::of(peer);
-    let runs = peer.roster.look(&peer.tally.running, Label::read);
+    let runs = peer.roster.look(Label::read);
     let alive = peer.tally.started.get().saturating_sub(peer.tally.ended.get());
     SilentWorker {
         worker,

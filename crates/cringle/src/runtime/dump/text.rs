@@ -62,7 +62,11 @@ impl Display for SilentWorker {
             }
             (None, _) => write!(f, "no fiber runs there, and it gets no time")?,
         }
-        write!(f, "; its {others} other fiber{} cannot be told of", plural(*others as usize))
+        match others {
+            0 => Ok(()),
+            1 => f.write_str("; its other fiber cannot be told of"),
+            others => write!(f, "; its {others} other fibers cannot be told of"),
+        }
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) use cancel::Within;
 pub(super) use sight::{Doing, OpsSeen, Sight};
 
 use super::cancelled::Reason;
-use super::fiber::{FiberRef, Row};
+use super::fiber::{FiberRef, Row, Running};
 use super::members::Address;
 use super::shared::{Mail, MailBox, Peer, Shared, Unstarted};
 use super::stack::StackPool;
@@ -62,7 +62,7 @@ pub(crate) struct Worker {
     mailbox: Arc<MailBox>,
     driver: RefCell<Driver>,
     /// The fiber that runs now.
-    running: Cell<Option<FiberRef>>,
+    running: Running,
     ready: Row,
     /// Others will run after it in this turn.
     more_to_run: Cell<bool>,
@@ -141,7 +141,7 @@ impl Worker {
             mailbox: Arc::clone(&shared.peers[index as usize].mailbox),
             shared,
             driver: RefCell::new(driver),
-            running: Cell::new(None),
+            running: Running::default(),
             ready: Row::default(),
             more_to_run: Cell::new(false),
             unstarted,

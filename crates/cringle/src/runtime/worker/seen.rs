@@ -10,7 +10,6 @@ use crate::runtime::fiber::{FiberId, FiberRef, Wait};
 use crate::runtime::identity::Meta;
 use crate::runtime::shared::{MailBox, Unstarted};
 use crate::trace::Cause;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// What the fibers are told for the time they were suspended at is read when the driver was entered, and
@@ -22,6 +21,7 @@ impl Worker {
     /// The worker begins, on its thread.
     pub(super) fn seen_begin(&self) {
         self.tally.tell_thread();
+        self.me().roster.open(&self.running);
     }
 
     /// The worker's last fiber has ended.
@@ -33,19 +33,10 @@ impl Worker {
     #[inline(always)]
     pub(super) fn seen_turn(&self) {
         self.look_for_trace();
-        let ready = u64::from(self.ready.len());
         self.tally.turns.bump();
         if self.tally.turns.get().is_multiple_of(TURNS_BY_ONE_CLOCK) {
             self.read_clock();
         }
-        self.tally.ready.set(ready);
-        self.tally.resumed.add(ready);
-    }
-
-    /// All that were ready have run.
-    #[inline(always)]
-    pub(super) fn seen_all_resumed(&self) {
-        self.tally.running.store(std::ptr::null_mut(), Ordering::Relaxed);
     }
 
     /// A clock that takes 5 ns and goes by the kernel's ticks, of which there are 100 to 1000 a second.
@@ -58,7 +49,6 @@ impl Worker {
     #[inline(always)]
     pub(super) fn seen_asleep(&self) {
         self.tally.sleeps.bump();
-        self.tally.ready.set(0);
     }
 
     /// A fiber that another worker had not started was taken from it.
@@ -115,7 +105,6 @@ impl Worker {
     /// A fiber runs now, until it is suspended or ends.
     #[inline(always)]
     pub(super) fn seen_resume(&self, fiber: FiberRef) {
-        self.tally.running.store(std::ptr::from_ref(fiber.label()).cast_mut(), Ordering::Relaxed);
         if self.is_traced() {
             self.trace_resumed(fiber);
         }
@@ -124,6 +113,7 @@ impl Worker {
     /// The running fiber waits.
     #[inline(always)]
     pub(super) fn seen_suspend(&self, fiber: FiberRef, wait: Wait) {
+        self.tally.waiting.bump();
         fiber.set_since_ns(self.clock_ns.get());
         if self.is_traced() {
             self.trace_suspended(fiber, wait);
@@ -138,9 +128,16 @@ impl Worker {
         }
     }
 
-    /// A fiber can go on, by something else than its last completion, which says so itself.
+    /// A fiber's last completion has come, which says so in a trace itself: it can go on.
+    #[inline(always)]
+    pub(super) fn seen_completed(&self, _fiber: FiberRef) {
+        self.tally.waiting.take_one();
+    }
+
+    /// A fiber's wait has ended by something else: it can go on.
     #[inline(always)]
     pub(super) fn seen_ready(&self, fiber: FiberRef, cause: Cause) {
+        self.tally.waiting.take_one();
         if self.is_traced() {
             self.trace_ready(fiber, cause);
         }

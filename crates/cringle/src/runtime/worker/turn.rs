@@ -33,7 +33,6 @@ impl Worker {
                 self.resume(fiber);
             }
             self.running.set(None);
-            self.seen_all_resumed();
             if !self.unstarted.is_empty() {
                 self.start_some();
             }
@@ -144,6 +143,7 @@ impl Worker {
             let fiber = FiberRef::from_token(token);
             // While it still gives ops to the driver, or waits for room to, this is not its cue.
             if fiber.state() == State::Waiting(Wait::Ops) {
+                self.seen_completed(fiber);
                 fiber.set_state(State::Runnable);
                 self.ready.push(fiber);
             }
