@@ -36,6 +36,8 @@ pub(crate) fn run() -> io::Result<Dump> {
             while !begun.load(Ordering::Relaxed) {
                 fiber::yield_now();
             }
+            // However soon it spins, the others come to where they hang.
+            (0..4).for_each(|_| fiber::yield_now());
             let dump = runtime::dump().expect("there is a runtime here");
             // The end: the fibers that wait are unwound.
             spins.store(false, Ordering::Relaxed);
