@@ -67,7 +67,15 @@ fn a_signal_has_it_said_who_waits_for_what() {
 }
 
 fn plant_faults() {
+    static BEGUN: AtomicBool = AtomicBool::new(false);
     static SPINS: AtomicBool = AtomicBool::new(true);
+    /// A test that fails comes to its end, too.
+    struct Spinning;
+    impl Drop for Spinning {
+        fn drop(&mut self) {
+            SPINS.store(false, Ordering::Relaxed);
+        }
+    }
     let mut lines = lines_of_stderr();
     let guard = signal::dump_on(&[Signal::User1]).unwrap();
     kill(Signal::User1);
@@ -86,11 +94,16 @@ fn plant_faults() {
             named("right").spawn_scoped_local(s, move || take(second, first)).unwrap();
             named("forgotten").spawn_scoped_local(s, fiber::park).unwrap();
             let spin = || {
+                BEGUN.store(true, Ordering::Relaxed);
                 while SPINS.load(Ordering::Relaxed) {
                     std::hint::spin_loop();
                 }
             };
+            let spinning = Spinning;
             named("spinner").worker(1).spawn_scoped(s, spin).unwrap();
+            while !BEGUN.load(Ordering::Relaxed) {
+                fiber::yield_now();
+            }
             (0..8).for_each(|_| fiber::yield_now());
             kill(Signal::User1);
             // The dump takes a second, for which the spinner is waited for. This worker is not stuck.
@@ -103,7 +116,7 @@ fn plant_faults() {
             {
                 assert!(said.contains(text), "no {text} in:\n{said}");
             }
-            SPINS.store(false, Ordering::Relaxed);
+            drop(spinning);
             s.cancel();
         });
     };
