@@ -105,12 +105,11 @@ fn a_kernel_that_knows_no_such_request_lacks_the_feature() {
         let forgotten = REQUESTS.iter().any(|(request, _)| *request == name);
         assert_eq!(state, if forgotten { "missing" } else { before.features()[name] }, "{name}");
     }
-    assert_eq!(after.json["verdict"]["missing"][0], "RegisteredRing (Linux 5.18)");
-    assert!(
-        after.verdict().contains("it lacks RegisteredRing (Linux 5.18)"),
-        "{}",
-        after.verdict()
-    );
+    // An older kernel lacks others, too.
+    let lacks = "RegisteredRing (Linux 5.18)";
+    assert!(after.json["verdict"]["missing"].as_array().unwrap().iter().any(|it| it == lacks));
+    let (_, lack) = after.verdict().split_once("it lacks ").expect("some are missing");
+    assert!(lack.contains(lacks), "{lack}");
     assert!(after.joined().contains("no 5.18 RegisteredRing a descriptor look-up for each call"));
 }
 
