@@ -9,7 +9,7 @@
 use super::Worker;
 use crate::driver::{Completion, Op, OpSlot, Waiter};
 use crate::runtime::about::Subject;
-use crate::runtime::fiber::{FiberRef, State, Wait, WaitedOps};
+use crate::runtime::fiber::{Fiber, FiberRef, State, Wait, WaitedOps};
 use crate::runtime::timers::{Alarm, TimerId};
 use std::time::Instant;
 
@@ -20,7 +20,7 @@ impl Worker {
         debug_assert_eq!(self.running.get(), Some(fiber), "only the running fiber suspends itself");
         fiber.set_state(State::Waiting(wait));
         self.seen_suspend(fiber, wait);
-        self.switch_out(fiber);
+        self.switch_out(fiber, Fiber::switch_out_to_wait);
     }
 
     /// The same for what has more to say of itself than the kind of the wait.
@@ -44,7 +44,7 @@ impl Worker {
     #[inline(always)]
     pub(crate) fn yield_now(&self, fiber: FiberRef) {
         self.ready.push(fiber);
-        self.switch_out(fiber);
+        self.switch_out(fiber, Fiber::switch_out);
     }
 
     /// Lets others have their turn because the fiber has used up its budget of calls that do not
@@ -56,7 +56,7 @@ impl Worker {
     }
 
     #[inline(always)]
-    pub(super) fn switch_out(&self, fiber: FiberRef) {
+    pub(super) fn switch_out(&self, fiber: FiberRef, switch: impl FnOnce(&Fiber)) {
         // std counts panics for each thread: while an unwinding fiber is suspended, others would be
         // told that they unwind. The marks tell them apart (I8).
         let marked = match std::thread::panicking() {
@@ -66,7 +66,7 @@ impl Worker {
             }
             true => self.mark_unwinding(fiber),
         };
-        fiber.switch_out();
+        switch(&fiber);
         if marked && fiber.was_unwinding() {
             self.unwinding.set(self.unwinding.get() - 1);
         }
@@ -178,7 +178,7 @@ impl Worker {
             // Cancelled while it waited for room: the call that cancelled it saw no ops.
             self.ask_to_end(fiber);
         }
-        self.switch_out(fiber);
+        self.switch_out(fiber, Fiber::switch_out_to_wait);
         debug_assert!(waiter.is_settled(), "resumed before the last completion");
     }
 
