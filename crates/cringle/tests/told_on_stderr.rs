@@ -68,6 +68,7 @@ fn a_signal_has_it_said_who_waits_for_what() {
 
 fn plant_faults() {
     static SPINS: AtomicBool = AtomicBool::new(true);
+    static BEGUN: AtomicBool = AtomicBool::new(false);
     let mut lines = lines_of_stderr();
     let guard = signal::dump_on(&[Signal::User1]).unwrap();
     kill(Signal::User1);
@@ -86,28 +87,32 @@ fn plant_faults() {
             named("right").spawn_scoped_local(s, move || take(second, first)).unwrap();
             named("forgotten").spawn_scoped_local(s, fiber::park).unwrap();
             let spin = || {
+                BEGUN.store(true, Ordering::Relaxed);
                 while SPINS.load(Ordering::Relaxed) {
                     std::hint::spin_loop();
                 }
             };
             named("spinner").worker(1).spawn_scoped(s, spin).unwrap();
             (0..8).for_each(|_| fiber::yield_now());
+            while !BEGUN.load(Ordering::Relaxed) {
+                fiber::yield_now();
+            }
             kill(Signal::User1);
             // The dump takes a second, for which the spinner is waited for. This worker is not stuck.
             let said = fiber::unblock(|| {
-                let said = lines_until(&mut lines, "'forgotten'");
+                let said = lines_until(&mut lines, "'forgotten'  worker 0");
                 said + &lines_until(&mut lines, "an unpark")
             });
-            for text in
-                ["cringle: SIGUSR1", "STUCK: worker 1", "'spinner'", "DEADLOCK: 'left', 'right'"]
-            {
-                assert!(said.contains(text), "no {text} in:\n{said}");
-            }
+            // Whatever was said, all of it ends.
             SPINS.store(false, Ordering::Relaxed);
             s.cancel();
-        });
+            said
+        })
     };
-    builder.run(run).unwrap();
+    let said = builder.run(run).unwrap();
+    for text in ["cringle: SIGUSR1", "STUCK: worker 1", "'spinner'", "DEADLOCK: 'left', 'right'"] {
+        assert!(said.contains(text), "no {text} in:\n{said}");
+    }
     drop(guard);
     // SAFETY: the call fills the structure; all-zero is a valid one.
     let action = unsafe {
