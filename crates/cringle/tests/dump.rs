@@ -142,6 +142,7 @@ fn a_spinning_fiber_is_named_in_full() {
                 fiber::yield_now();
             }
             let dump = dump();
+            spins.store(false, Ordering::Release);
             assert!(dump.fiber("main").is_some() && dump.fiber("spinner").is_none());
             let [silent] = &dump.silent[..] else { panic!("{dump}") };
             assert!(silent.worker == 1 && silent.is_stuck && silent.others == 0, "{silent:?}");
@@ -150,7 +151,6 @@ fn a_spinning_fiber_is_named_in_full() {
             assert_eq!(who.spawned.unwrap().line(), line);
             let text = dump.to_string();
             assert!(text.contains("STUCK: worker 1") && text.contains("'spinner'"), "{text}");
-            spins.store(false, Ordering::Release);
             spinner.join().unwrap();
             assert!(runtime::dump().unwrap().silent.is_empty());
         })

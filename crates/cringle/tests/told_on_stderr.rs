@@ -67,15 +67,8 @@ fn a_signal_has_it_said_who_waits_for_what() {
 }
 
 fn plant_faults() {
-    static BEGUN: AtomicBool = AtomicBool::new(false);
     static SPINS: AtomicBool = AtomicBool::new(true);
-    /// A test that fails comes to its end, too.
-    struct Spinning;
-    impl Drop for Spinning {
-        fn drop(&mut self) {
-            SPINS.store(false, Ordering::Relaxed);
-        }
-    }
+    static BEGUN: AtomicBool = AtomicBool::new(false);
     let mut lines = lines_of_stderr();
     let guard = signal::dump_on(&[Signal::User1]).unwrap();
     kill(Signal::User1);
@@ -99,28 +92,27 @@ fn plant_faults() {
                     std::hint::spin_loop();
                 }
             };
-            let spinning = Spinning;
             named("spinner").worker(1).spawn_scoped(s, spin).unwrap();
+            (0..8).for_each(|_| fiber::yield_now());
             while !BEGUN.load(Ordering::Relaxed) {
                 fiber::yield_now();
             }
-            (0..8).for_each(|_| fiber::yield_now());
             kill(Signal::User1);
             // The dump takes a second, for which the spinner is waited for. This worker is not stuck.
             let said = fiber::unblock(|| {
-                let said = lines_until(&mut lines, "'forgotten'");
+                let said = lines_until(&mut lines, "'forgotten'  worker 0");
                 said + &lines_until(&mut lines, "an unpark")
             });
-            for text in
-                ["cringle: SIGUSR1", "STUCK: worker 1", "'spinner'", "DEADLOCK: 'left', 'right'"]
-            {
-                assert!(said.contains(text), "no {text} in:\n{said}");
-            }
-            drop(spinning);
+            // Whatever was said, all of it ends.
+            SPINS.store(false, Ordering::Relaxed);
             s.cancel();
-        });
+            said
+        })
     };
-    builder.run(run).unwrap();
+    let said = builder.run(run).unwrap();
+    for text in ["cringle: SIGUSR1", "STUCK: worker 1", "'spinner'", "DEADLOCK: 'left', 'right'"] {
+        assert!(said.contains(text), "no {text} in:\n{said}");
+    }
     drop(guard);
     // SAFETY: the call fills the structure; all-zero is a valid one.
     let action = unsafe {

@@ -11,16 +11,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// For the one thread that writes it.
+    /// For the one thread that writes it: what it comes to.
     #[inline(always)]
-    pub(crate) fn add(&self, more: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+    pub(crate) fn add(&self, more: u64) -> u64 {
+        let sum = self.0.load(Ordering::Relaxed).wrapping_add(more);
+        self.0.store(sum, Ordering::Relaxed);
+        sum
     }
 
-    /// For the one thread that writes it.
+    /// For the one thread that writes it: what it comes to.
     #[inline(always)]
-    pub(crate) fn bump(&self) {
-        self.add(1);
+    pub(crate) fn bump(&self) -> u64 {
+        self.add(1)
     }
 
     /// For the one thread that writes it.

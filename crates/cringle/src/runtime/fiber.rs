@@ -387,7 +387,6 @@ impl Fiber {
         debug_assert_eq!(self.state.get(), State::Vacant);
         // SAFETY: I3. The block is vacant, so no coroutine runs in it and nothing refers to it.
         unsafe { *self.coroutine.get() = Some(coroutine) };
-        self.yielder.set(std::ptr::null());
         self.inline_budget.set(INLINE_BUDGET);
         self.cancelled.set(false);
         self.cold.root.set(false);
@@ -441,14 +440,18 @@ impl Fiber {
     /// Switches to the scheduler.
     #[inline(always)]
     pub(super) fn switch_out(&self) {
-        loop {
-            // SAFETY: I3. The yielder lies on this fiber's stack for as long as it lives, and the
-            // caller runs on that stack.
-            unsafe { (*self.yielder.get()).suspend(()) };
-            if !self.probed.get() {
-                return;
-            }
+        // SAFETY: I3. The yielder lies on this fiber's stack for as long as it lives, and the
+        // caller runs on that stack.
+        unsafe { (*self.yielder.get()).suspend(()) };
+    }
+
+    /// The same in a wait: whenever it is [probed](Self::probe), it says where it is and waits on.
+    #[inline(always)]
+    pub(super) fn switch_out_to_wait(&self) {
+        self.switch_out();
+        while self.probed.get() {
             self.tell_backtrace();
+            self.switch_out();
         }
     }
 
@@ -467,15 +470,14 @@ impl Fiber {
 
     /// Where the suspended fiber is. It runs for that, on its own stack, but only this module's code,
     /// which suspends it again: what it waits for does not go on (**I1**). `None` where there is no room
-    /// on its stack, and for one that has not begun.
+    /// on its stack, and for one that does not wait.
     pub(super) fn probe(&self) -> Option<Backtrace> {
-        debug_assert!(!matches!(self.state.get(), State::Vacant));
-        // SAFETY: I3. As in `resume`; it is suspended.
-        let body = unsafe { &mut *self.coroutine.get() }.as_mut()?;
-        if self.yielder.get().is_null() {
-            // It has not begun, and to resume it would have it begin.
+        if !matches!(self.state.get(), State::Waiting(_)) {
+            // It has not begun, and would begin; or it let others run, and would go on.
             return None;
         }
+        // SAFETY: I3. As in `resume`; it waits, so it is suspended.
+        let body = unsafe { &mut *self.coroutine.get() }.as_mut()?;
         self.probed.set(true);
         let result = body.resume(());
         self.probed.set(false);

@@ -167,7 +167,7 @@ impl WorkerStats {
         let tally = &peer.tally;
         // In this order: a fiber that ends meanwhile is counted among the started ones.
         let (waiting, ended, started) =
-            (tally.waiting.get(), tally.ended.get(), tally.started.get());
+            (tally.waiting.get(), peer.ended.read(), tally.started.get());
         let stacks = started.saturating_sub(ended);
         let mut stats = WorkerStats {
             turns: tally.turns.get(),

@@ -12,7 +12,6 @@ pub(crate) struct Tally {
     /// Fibers that wait.
     pub(super) waiting: Counter,
     pub(super) started: Counter,
-    pub(super) ended: Counter,
     /// Fibers there were at once, at most: each has a stack.
     pub(super) most: Counter,
     pub(super) inline_hits: Counter,

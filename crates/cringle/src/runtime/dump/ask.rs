@@ -159,7 +159,7 @@ pub(super) fn ask(shared: &Arc<Shared>, backtraces: bool) -> Dump {
 fn silent_worker(worker: usize, peer: &Peer, before: Outside) -> SilentWorker {
     let now = Outside::of(peer);
     let runs = peer.roster.look(Label::read);
-    let alive = peer.tally.started.get().saturating_sub(peer.tally.ended.get());
+    let alive = peer.tally.started.get().saturating_sub(peer.ended.read());
     SilentWorker {
         worker,
         is_stuck: now == before && runs.is_some(),

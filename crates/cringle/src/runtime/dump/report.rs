@@ -257,11 +257,9 @@ impl Names {
 impl FiberReport {
     /// The place of the fiber that has the lock which this one waits for.
     fn waits_for_fiber(&self) -> Option<usize> {
-        match &self.state {
-            FiberState::Waiting {
-                for_what: WaitsFor::Lock { holder: Holder::Fiber(at, _), .. },
-                ..
-            } => Some(*at),
+        let FiberState::Waiting { for_what, .. } = &self.state else { return None };
+        match for_what {
+            WaitsFor::Lock { holder: Holder::Fiber(at, _), .. } => Some(*at),
             _ => None,
         }
     }

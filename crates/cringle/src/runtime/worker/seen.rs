@@ -33,8 +33,7 @@ impl Worker {
     #[inline(always)]
     pub(super) fn seen_turn(&self) {
         self.look_for_trace();
-        self.tally.turns.bump();
-        if self.tally.turns.get().is_multiple_of(TURNS_BY_ONE_CLOCK) {
+        if self.tally.turns.bump().is_multiple_of(TURNS_BY_ONE_CLOCK) {
             self.read_clock();
         }
     }
@@ -93,10 +92,9 @@ impl Worker {
         }
     }
 
-    /// A fiber's body has returned; its block is still its own.
+    /// A fiber's body has returned; its block is still its own. (That it ended is counted for the census.)
     #[inline(always)]
     pub(super) fn seen_ended(&self, fiber: FiberRef) {
-        self.tally.ended.bump();
         if self.is_traced() {
             self.trace_ended(fiber);
         }
@@ -198,7 +196,7 @@ impl Worker {
         match hit {
             true => self.tally.inline_hits.bump(),
             false => self.tally.inline_misses.bump(),
-        }
+        };
         if self.is_traced() {
             self.trace_inline(hit);
         }
