@@ -54,15 +54,19 @@ fn every_read_of_a_benchmark_is_in_its_summary() {
     assert!(summary["workers"].as_array().unwrap().iter().any(|worker| worker["most_depth"] == 8));
 }
 
+fn assert_narrow(text: &str) {
+    for line in text.lines() {
+        assert!(line.chars().count() <= 80, "{}: {line}", line.chars().count());
+    }
+}
+
 #[test]
 fn the_text_fits_into_80_columns_and_names_the_longest_waits() {
     let (place, file) = traced("trace-text");
     let output = cringle(&place).arg("trace").arg(&file).output().unwrap();
     let (out, err) = texts(&output);
     assert!(output.status.success(), "{err}");
-    for line in out.lines() {
-        assert!(line.chars().count() <= 80, "{}: {line}", line.chars().count());
-    }
+    assert_narrow(&out);
     for words in ["worker 0", "running", "waits for", "longest", "operations under way"] {
         assert!(out.contains(words), "{words} is not in:\n{out}");
     }
@@ -179,7 +183,7 @@ fn children_have_a_file_each() {
     let place = place("trace-children");
     let mut command = cringle(&place);
     command.args(["--trace", "web.pftrace", "bench", "http", "--servers", "fibers"]);
-    command.args(["--repeat", "1", "--requests", "200", "--connections", "4"]);
+    command.args(["--repeat", "1", "--requests", "200", "--connections", "4", "--workers", "2"]);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", texts(&output).1);
     let files: Vec<PathBuf> = std::fs::read_dir(&place)
@@ -191,6 +195,8 @@ fn children_have_a_file_each() {
         !files.is_empty() && files.iter().all(|file| !file.ends_with("web.pftrace")),
         "{files:?}"
     );
+    let output = cringle(&place).arg("trace").arg(&files[0]).output().unwrap();
+    assert_narrow(&texts(&output).0);
     let summary = summary(&place, &files[0]);
     assert!(named(&summary["ops"], "name", "accept")["count"].as_u64().unwrap() >= 1, "{summary}");
 }
