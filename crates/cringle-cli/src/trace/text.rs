@@ -113,8 +113,15 @@ fn who(summary: &Summary, wait: &Wait) -> String {
 }
 
 fn ops(summary: &Summary) -> String {
+    let inline = match summary.inline {
+        [0, _] => String::new(),
+        [1, _] => "1 call was answered at once, without the ring\n".into(),
+        [hits, _] => {
+            format!("{} calls were answered at once, without the ring\n", count(hits as f64))
+        }
+    };
     if summary.ops.is_empty() {
-        return String::new();
+        return inline;
     }
     let rows = summary.ops.iter().take(MOST_ROWS).map(|op| {
         let quantile = |q: f64| time(op.ns.value_at_quantile(q));
@@ -126,7 +133,7 @@ fn ops(summary: &Summary) -> String {
             time(op.ns.max()),
         ]
     });
-    figures(&["operations", "count", "p50", "p99", "longest"], rows)
+    figures(&["operations", "count", "p50", "p99", "longest"], rows) + &inline
 }
 
 /// Operations under way, over time.
