@@ -81,14 +81,21 @@ pub(crate) fn watch() -> io::Result<()> {
                     continue;
                 }
                 crate::report::complain("cringle: interrupted again; the rest is left in place");
-                std::process::exit(INTERRUPTED);
+                exit();
             }
             // Past a progress bar's half-drawn line.
             crate::report::complain("\ncringle: interrupted; the temporary files are gone");
-            std::process::exit(INTERRUPTED);
+            exit();
         }
     })?;
     Ok(())
+}
+
+/// C's exit, which has a trace written. Not std's: that also unmaps the stack on which the main thread may
+/// still be in the handler of this very signal.
+fn exit() -> ! {
+    // SAFETY: what is called at exit may be called from any thread.
+    unsafe { libc::exit(INTERRUPTED) }
 }
 
 fn kill_child() {

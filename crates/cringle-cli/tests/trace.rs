@@ -221,7 +221,8 @@ fn an_interruption_leaves_a_whole_trace() {
     assert!(answer.contains("200 OK"), "{answer}");
     let pid = child.id();
     assert!(Command::new("kill").args(["-TERM", &pid.to_string()]).status().unwrap().success());
-    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let status = child.wait().unwrap();
+    assert_eq!(status.code(), Some(130), "{status}");
     let file = place.join(format!("web-{pid}.pftrace"));
     let output = cringle(&place).arg("trace").arg(&file).output().unwrap();
     assert_narrow(&texts(&output).0);
