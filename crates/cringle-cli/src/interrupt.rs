@@ -82,11 +82,11 @@ pub(crate) fn watch() -> io::Result<()> {
                     continue;
                 }
                 crate::report::complain("cringle: interrupted again; the rest is left in place");
-                std::process::exit(INTERRUPTED);
+                exit();
             }
             // Past a progress bar's half-drawn line.
             crate::report::complain("\ncringle: interrupted; the temporary files are gone");
-            std::process::exit(INTERRUPTED);
+            exit();
         }
     })?;
     Ok(())
@@ -95,6 +95,13 @@ pub(crate) fn watch() -> io::Result<()> {
 /// SIGUSR1 has it said on standard error who waits for what, until the end.
 pub(crate) fn dump_when_asked() -> io::Result<()> {
     signal::dump_on(&[Signal::User1]).map(std::mem::forget)
+}
+
+/// C's exit, which has a trace written. Not std's: that also unmaps the stack on which the main thread may
+/// still be in the handler of this very signal.
+fn exit() -> ! {
+    // SAFETY: what is called at exit may be called from any thread.
+    unsafe { libc::exit(INTERRUPTED) }
 }
 
 fn kill_child() {

@@ -3,7 +3,7 @@
 //!     cargo run --release --example copy_tree -- FROM TO [BLOCK_BYTES]
 //!     CRINGLE_TRACE=copy.pftrace cargo run --release --example copy_tree -- FROM TO 4096
 //!
-//! The size of a block (default: 1 MiB) is what the pictures on the page docs/trace.md are about.
+//! The size of a block (default: 64 KiB) is what the pictures on the page docs/trace.md are about.
 
 use cringle::fiber;
 use cringle::fs::{self, File};
@@ -65,7 +65,7 @@ fn main() -> io::Result<()> {
         let usage = "usage: copy_tree FROM TO [BLOCK_BYTES]";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, usage));
     };
-    let block = args.get(2).map_or(Ok(1 << 20), |text| text.parse()).map_err(io::Error::other)?;
+    let block = args.get(2).map_or(Ok(64 << 10), |text| text.parse()).map_err(io::Error::other)?;
     println!("{} bytes", run(from.as_ref(), to.as_ref(), block)?);
     Ok(())
 }

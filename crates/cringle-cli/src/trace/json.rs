@@ -58,6 +58,7 @@ pub(super) fn of(summary: &Summary) -> Value {
         "fibers": fibers.collect::<Vec<_>>(),
         "waits": waits.collect::<Vec<_>>(),
         "ops": ops.collect::<Vec<_>>(),
+        "inline": { "answered": summary.inline[0], "in_vain": summary.inline[1] },
         "depth": {
             "ns": summary.ns() as f64 / PARTS as f64,
             "means": summary.depths(PARTS),

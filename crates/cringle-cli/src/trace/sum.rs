@@ -19,6 +19,8 @@ pub(super) struct Summary {
     pub(super) fibers: Vec<Fibers>,
     pub(super) waits: Vec<Waits>,
     pub(super) ops: Vec<Ops>,
+    /// Calls that were answered at once, without the driver; and that were tried so in vain.
+    pub(super) inline: [u64; 2],
     pub(super) events: u64,
     pub(super) lost: u64,
     pub(super) cut_short: bool,
@@ -145,6 +147,7 @@ struct Sums {
     ops: HashMap<Name, Histogram<u64>>,
     /// Operations under way: which, and since when.
     under_way: HashMap<u64, (Name, u64)>,
+    inline: [u64; 2],
     events: u64,
     lost: u64,
     start: Option<u64>,
@@ -167,7 +170,7 @@ impl Sums {
         match event.kind {
             Kind::Begin => self.begin(event),
             Kind::End => self.end_slice(event, found),
-            Kind::Instant => self.instant(event),
+            Kind::Instant => self.instant(event, found),
             Kind::Counter => {
                 let depth = &mut self.workers[event.worker].depth;
                 depth.set(event.ns.max(start), event.counter);
@@ -227,8 +230,13 @@ impl Sums {
         }
     }
 
-    fn instant(&mut self, event: &Event) {
+    fn instant(&mut self, event: &Event, found: &Found) {
         self.lost += event.lost;
+        match found.names.get(event.name) {
+            "inline" => self.inline[0] += 1,
+            "inline, in vain" => self.inline[1] += 1,
+            _ => {}
+        }
         if event.lost > 0 {
             // What was known of them may be another's by now.
             self.workers[event.worker].suspended.clear();
@@ -299,6 +307,7 @@ impl Sums {
             fibers,
             waits,
             ops,
+            inline: self.inline,
             events: self.events,
             lost: self.lost,
             cut_short: found.cut_short,

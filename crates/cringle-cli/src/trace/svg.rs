@@ -81,9 +81,10 @@ struct Picture {
 
 impl Picture {
     fn new(window: &Window) -> Picture {
-        // From the two ends, so that few of either have a colour in common.
+        // From the other end, so that few of either have a colour in common.
         let mut colors = COLORS;
         colors.reverse();
+        colors.rotate_left(1);
         let (fibers, ops) = (Palette::new(COLORS), Palette::new(colors));
         Picture { span: window.span, body: String::new(), y: 58.0, fibers, ops }
     }

@@ -14,6 +14,8 @@ const COLUMNS: usize = 64;
 /// Rows of a table that may have thousands.
 const MOST_ROWS: usize = 20;
 const LONGEST_NAME: usize = 24;
+/// Where there is less room.
+const LONGEST_NAME_BESIDE: usize = 15;
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 pub(super) fn of(summary: &Summary) -> String {
@@ -69,7 +71,7 @@ fn workers(summary: &Summary) -> String {
 fn fibers(summary: &Summary) -> String {
     let row = |fiber: &Fibers| {
         vec![
-            short(&fiber.name),
+            short(&fiber.name, LONGEST_NAME),
             count(fiber.count as f64),
             count(fiber.runs as f64),
             time(fiber.running_ns),
@@ -87,18 +89,16 @@ fn waits(summary: &Summary) -> String {
         return String::new();
     }
     let rows = summary.waits.iter().take(MOST_ROWS).map(|wait| {
-        let mean = wait.ns / wait.count.max(1);
         let longest = wait.longest.first();
         vec![
             wait.kind.clone(),
             count(wait.count as f64),
             time(wait.ns),
-            time(mean),
             longest.map(|wait| time(wait.ns)).unwrap_or_default(),
             longest.map(|wait| who(summary, wait)).unwrap_or_default(),
         ]
     });
-    figures(&["waits for", "count", "all", "mean", "longest", "whose, when"], rows)
+    figures(&["waits for", "count", "all", "longest", "whose, when"], rows)
         + &more(summary.waits.len(), "kinds")
 }
 
@@ -109,12 +109,24 @@ fn who(summary: &Summary, wait: &Wait) -> String {
         _ => format!(" on {}", wait.worker),
     };
     let open = if wait.open { ", still" } else { "" };
-    format!("{} {}{worker} at {}{open}", short(&wait.name), wait.fiber, time(wait.at))
+    format!(
+        "{} {}{worker} at {}{open}",
+        short(&wait.name, LONGEST_NAME_BESIDE),
+        wait.fiber,
+        time(wait.at)
+    )
 }
 
 fn ops(summary: &Summary) -> String {
+    let inline = match summary.inline {
+        [0, _] => String::new(),
+        [1, _] => "1 call was answered at once, without the ring\n".into(),
+        [hits, _] => {
+            format!("{} calls were answered at once, without the ring\n", count(hits as f64))
+        }
+    };
     if summary.ops.is_empty() {
-        return String::new();
+        return inline;
     }
     let rows = summary.ops.iter().take(MOST_ROWS).map(|op| {
         let quantile = |q: f64| time(op.ns.value_at_quantile(q));
@@ -126,7 +138,7 @@ fn ops(summary: &Summary) -> String {
             time(op.ns.max()),
         ]
     });
-    figures(&["operations", "count", "p50", "p99", "longest"], rows)
+    figures(&["operations", "count", "p50", "p99", "longest"], rows) + &inline
 }
 
 /// Operations under way, over time.
@@ -153,13 +165,13 @@ fn more(rows: usize, what: &str) -> String {
     }
 }
 
-fn short(name: &str) -> String {
-    if name.chars().count() <= LONGEST_NAME {
+fn short(name: &str, most: usize) -> String {
+    let length = name.chars().count();
+    if length <= most {
         return name.into();
     }
     // The end tells more: a place in a file.
-    let skip = name.chars().count() - (LONGEST_NAME - 1);
-    std::iter::once('…').chain(name.chars().skip(skip)).collect()
+    std::iter::once('…').chain(name.chars().skip(length - (most - 1))).collect()
 }
 
 /// Three digits and a unit.
