@@ -121,6 +121,42 @@ fn a_lost_unpark_is_named_in_full() {
     });
 }
 
+/// Those that the library makes for the program: by where it asked for them, not by the library's own line.
+#[test]
+fn fibers_of_combinators_and_connections_are_told_of_by_the_programs_line() {
+    let told_at = |dump: &Dump, line: u32| {
+        let spawned = dump.fibers.iter().filter_map(|fiber| fiber.who.spawned);
+        spawned.filter(|place| place.file() == file!() && place.line() == line).count()
+    };
+    on_one_worker(|| {
+        // All have begun, and none has ended.
+        let dump_amid = || {
+            fiber::yield_now();
+            dump()
+        };
+        let line = line!() + 1;
+        let (dump_of_join, ()) = fiber::join(dump_amid, settle);
+        assert_eq!(told_at(&dump_of_join, line), 1, "{dump_of_join}");
+        let line = line!() + 1;
+        let dumps = fiber::par_map(0..2, 2, |_| dump_amid());
+        assert_eq!(told_at(&dumps[0], line), 1, "{}", dumps[0]);
+
+        let server = net::Server::bind("127.0.0.1:0").unwrap();
+        let (addr, stopper) = (server.local_addr().unwrap(), server.stopper());
+        fiber::scope(|s| {
+            s.spawn_local(|| net::TcpStream::connect(addr).unwrap());
+            let line = line!() + 1;
+            let served = server.run(|_, _| {
+                let dump = dump();
+                assert_eq!(told_at(&dump, line), 1, "{dump}");
+                stopper.stop();
+                Ok(())
+            });
+            assert_eq!(served.unwrap().panicked, 0);
+        });
+    });
+}
+
 /// One worker is stuck, another one asks.
 #[test]
 fn a_spinning_fiber_is_named_in_full() {

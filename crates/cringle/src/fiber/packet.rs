@@ -7,6 +7,7 @@
 //! seen that. The waker is written before `JOINING` is set and taken by whoever replaces that
 //! state. Both sides own a count of the packet, so its memory outlives the last touch (**I10**).
 
+use crate::runtime::about::Origin;
 use crate::runtime::cancelled::Cancelled;
 use crate::runtime::fiber::Wait;
 use crate::runtime::identity::Meta;
@@ -36,10 +37,9 @@ unsafe impl<T: Send> Sync for Packet<T> {}
 unsafe impl<T: Send> Send for Packet<T> {}
 
 impl<T> Packet<T> {
-    #[track_caller]
-    pub(super) fn new(name: Option<Arc<str>>) -> Arc<Packet<T>> {
+    pub(super) fn new(name: Option<Arc<str>>, origin: Origin) -> Arc<Packet<T>> {
         Arc::new(Packet {
-            meta: Meta::new(name),
+            meta: Meta::new(name, origin),
             state: AtomicU8::new(RUNNING),
             joiner: UnsafeCell::new(None),
             result: UnsafeCell::new(None),

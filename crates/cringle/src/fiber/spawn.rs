@@ -13,7 +13,7 @@ use crate::runtime::unwinding;
 use crate::runtime::worker::{Here, Worker};
 use crate::told;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -101,6 +101,7 @@ pub struct Builder {
     name: Option<String>,
     stack_bytes: Option<usize>,
     worker: Option<usize>,
+    origin: Option<Origin>,
 }
 
 impl Builder {
@@ -125,6 +126,12 @@ impl Builder {
     /// Has the given worker run it (counted from 0), as GHC's `forkOn` does. It is not stolen.
     pub fn worker(mut self, worker: usize) -> Builder {
         self.worker = Some(worker);
+        self
+    }
+
+    /// For a fiber that the library makes for somebody: it is told of by where that was asked for.
+    pub(crate) fn origin(mut self, origin: Origin) -> Builder {
+        self.origin = Some(origin);
         self
     }
 
@@ -248,8 +255,9 @@ impl Builder {
         }
         let stack_bytes = self.stack_bytes();
         check_stack_bytes(stack_bytes)?;
-        told::debug!(name = self.name.as_deref(), place = %std::panic::Location::caller(), "spawn");
-        let packet = Packet::new(self.name.map(Arc::from));
+        let origin = self.origin.unwrap_or(Location::caller());
+        told::debug!(name = self.name.as_deref(), place = %origin, "spawn");
+        let packet = Packet::new(self.name.map(Arc::from), origin);
         let body: Box<dyn FnOnce() + Send> = Box::new(body(Arc::clone(&packet), place, f));
         // SAFETY: I2. The caller vouches for what the body borrows; the runtime runs every
         // unstarted fiber to its end.
@@ -287,8 +295,9 @@ impl Builder {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let stack_bytes = self.stack_bytes();
-        told::debug!(name = self.name.as_deref(), place = %std::panic::Location::caller(), "spawn");
-        let packet = Packet::new(self.name.map(Arc::from));
+        let origin = self.origin.unwrap_or(Location::caller());
+        told::debug!(name = self.name.as_deref(), place = %origin, "spawn");
+        let packet = Packet::new(self.name.map(Arc::from), origin);
         let body = body(Arc::clone(&packet), place, f);
         // SAFETY: I2. Handed on to the caller.
         unsafe { worker.start(stack_bytes, body) }?;
@@ -408,5 +417,5 @@ pub(crate) fn run_as_fiber<T>(
     worker.enter_root(fiber);
     #[cfg(feature = "tracing")]
     worker.enter_outer_spans();
-    run_user_code(&Meta::of(Some(name.into()), origin), f)
+    run_user_code(&Meta::new(Some(name.into()), origin), f)
 }

@@ -5,7 +5,6 @@ use super::about::{Origin, Origins, Subject, Told};
 use super::sync::{AtomicU8, Ordering};
 use super::waker::Waker;
 use std::num::NonZeroU64;
-use std::panic::Location;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
@@ -110,13 +109,7 @@ pub(crate) struct Meta {
 }
 
 impl Meta {
-    /// For a fiber that the caller makes.
-    #[track_caller]
-    pub(crate) fn new(name: Option<Arc<str>>) -> Meta {
-        Meta::of(name, Location::caller())
-    }
-
-    pub(crate) fn of(name: Option<Arc<str>>, spawned: Origin) -> Meta {
+    pub(crate) fn new(name: Option<Arc<str>>, spawned: Origin) -> Meta {
         Meta { name, spawned, identity: OnceLock::new() }
     }
 

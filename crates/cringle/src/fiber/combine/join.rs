@@ -44,10 +44,10 @@ where
     G: FnOnce() -> B,
 {
     current_or_panic();
-    let course = &Course::default();
+    let course = &Course::new();
     let second = &Cell::new(None);
     let first = scope(|s| {
-        s.spawn_local(move || second.set(run(course, s, b)));
+        course.spawn(s, move || second.set(run(course, s, b)));
         run(course, s, a)
     });
     course.raise_panic();
@@ -89,12 +89,12 @@ where
     current_or_panic();
     let closures: Vec<F> = closures.into_iter().collect();
     let places: Vec<Cell<Option<T>>> = closures.iter().map(|_| Cell::new(None)).collect();
-    let course = &Course::default();
+    let course = &Course::new();
     scope(|s| {
         // A spawn that fails is a panic like any other: it ends those that run.
         course.run(s, || {
             for (closure, place) in closures.into_iter().zip(&places) {
-                s.spawn_local(move || place.set(run(course, s, closure)));
+                course.spawn(s, move || place.set(run(course, s, closure)));
             }
         });
     });

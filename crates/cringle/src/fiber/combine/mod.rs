@@ -17,14 +17,18 @@ pub use par::{par_for_each, par_map, try_par_for_each, try_par_map};
 pub use race::{any, race, race_with};
 
 use super::scope::Scope;
+use super::spawn::{Builder, expect_spawned};
+use crate::runtime::about::Origin;
 use crate::runtime::cancelled::Cancelled;
 use crate::runtime::unwinding;
 use std::any::Any;
 use std::cell::Cell;
+use std::panic::Location;
 
 /// What the closures of one combinator tell each other. They are fibers of one worker.
-#[derive(Default)]
 struct Course {
+    /// Where the combinator was called: so its fibers are told of.
+    caller: Origin,
     /// Nothing more is begun, and what runs is cancelled.
     decided: Cell<bool>,
     /// The first panic.
@@ -34,6 +38,24 @@ struct Course {
 }
 
 impl Course {
+    #[track_caller]
+    fn new() -> Course {
+        Course {
+            caller: Location::caller(),
+            decided: Cell::default(),
+            panic: Cell::default(),
+            cut_short: Cell::default(),
+        }
+    }
+
+    fn builder(&self) -> Builder {
+        Builder::new().origin(self.caller)
+    }
+
+    fn spawn<'scope>(&self, scope: &'scope Scope<'scope, '_>, f: impl FnOnce() + 'scope) {
+        drop(expect_spawned(self.builder().spawn_scoped_local(scope, f)));
+    }
+
     /// Calls a closure, unless all is decided. `None` if it has no result.
     fn run<T>(&self, scope: &Scope<'_, '_>, f: impl FnOnce() -> T) -> Option<T> {
         if self.decided.get() {

@@ -8,7 +8,7 @@
 use super::{Course, unwind};
 use crate::fiber::lock::Lock;
 use crate::fiber::scope::{Scope, scope};
-use crate::fiber::spawn::{Builder, current_or_panic};
+use crate::fiber::spawn::current_or_panic;
 use crate::runtime::worker::Worker;
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
@@ -228,7 +228,7 @@ where
     current_or_panic();
     let certain = items.size_hint().0;
     let crew = Crew {
-        course: Course::default(),
+        course: Course::new(),
         turn: Lock::default(),
         items: RefCell::new(items.fuse().enumerate()),
         work,
@@ -303,7 +303,7 @@ where
     /// Has so many more fibers take part, or as many as may be.
     fn hire<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, count: usize) {
         for _ in 0..count.min(self.limit.get().saturating_sub(self.hired.get())) {
-            let hired = Builder::new().spawn_scoped_local(scope, || self.take_part(scope));
+            let hired = self.course.builder().spawn_scoped_local(scope, || self.take_part(scope));
             if hired.is_err() {
                 // No stack is to be had: those who are there do it.
                 return self.limit.set(0);

@@ -98,10 +98,10 @@ where
     C: FnOnce(T, T) -> T,
 {
     current_or_panic();
-    let course = &Course::default();
+    let course = &Course::new();
     let results = &RefCell::new(Vec::with_capacity(2));
     scope(|s| {
-        s.spawn_local(move || run(course, s, results, b));
+        course.spawn(s, move || run(course, s, results, b));
         run(course, s, results, a);
     });
     course.raise_panic();
@@ -165,7 +165,7 @@ where
     E: From<io::Error>,
 {
     current_or_panic();
-    let course = &Course::default();
+    let course = &Course::new();
     let (success, last_error) = (&Cell::new(None), &Cell::new(None));
     let attempt = |s: &Scope<'_, '_>, closure: F| match course.run(s, closure) {
         Some(Ok(value)) if !course.is_decided() => {
@@ -180,7 +180,7 @@ where
         // A spawn that fails is a panic like any other: it ends those that run.
         course.run(s, || {
             for closure in closures {
-                s.spawn_local(move || attempt(s, closure));
+                course.spawn(s, move || attempt(s, closure));
             }
         });
     });

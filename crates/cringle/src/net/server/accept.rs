@@ -6,6 +6,7 @@ use crate::cancel;
 use crate::fiber::{self, Scope};
 use crate::io::{Interest, ready};
 use crate::net::{SocketAddr, TcpListener, TcpStream};
+use crate::runtime::about::Origin;
 use crate::runtime::cancelled::Cancelled;
 use crate::sync::{Permit, Semaphore};
 use crate::time;
@@ -24,6 +25,8 @@ pub(super) struct Acceptor<'a, F> {
     pub(super) limit: Option<&'a Semaphore>,
     pub(super) grace: Duration,
     pub(super) stopper: &'a Stopper,
+    /// Where the server is run: so the fibers of its connections are told of.
+    pub(super) caller: Origin,
 }
 
 impl<F> Acceptor<'_, F>
@@ -84,6 +87,7 @@ where
                 // Not before: a worker to which nobody comes would keep it from one to which many do.
                 let permit = self.limit.map(Semaphore::acquire_cancellable).transpose()?;
                 fiber::Builder::new()
+                    .origin(self.caller)
                     .spawn_scoped_local(connections, move || self.handle(stream, peer, permit))
                     .map(drop)
             });

@@ -18,6 +18,7 @@ use crate::fiber;
 use crate::sync::Semaphore;
 use accept::Acceptor;
 use std::io;
+use std::panic::Location;
 use std::time::Duration;
 
 pub use served::Served;
@@ -149,6 +150,7 @@ impl Server {
     /// # Cancellation
     ///
     /// Connections are cancelled with it, without a grace.
+    #[track_caller]
     pub fn run<F>(self, handler: F) -> io::Result<Served>
     where
         F: Fn(TcpStream, SocketAddr) -> io::Result<()> + Sync,
@@ -166,11 +168,13 @@ impl Server {
             limit: limit.as_ref(),
             grace: self.grace,
             stopper: &stopper,
+            caller: Location::caller(),
         };
         fiber::scope(|s| {
             let placed = listeners.into_iter().enumerate().map(|(worker, listener)| {
                 let acceptor = &acceptor;
-                let builder = fiber::Builder::new().worker(worker);
+                let builder =
+                    fiber::Builder::new().name(format!("acceptor {worker}")).worker(worker);
                 builder.spawn_scoped(s, move || acceptor.serve(listener))
             });
             let placed: Vec<_> = placed.collect::<io::Result<_>>().inspect_err(|_| s.cancel())?;
