@@ -40,6 +40,32 @@ fn busy() -> u64 {
     file.metadata().unwrap().len()
 }
 
+/// What a program could be asked, by a fiber of its own.
+#[test]
+fn who_waits_for_what_is_told_in_virtual_time() {
+    let told = |seed| {
+        let run = sim::run(seed, &Options::new(), || {
+            fiber::scope(|s| {
+                let named = |name: &str| fiber::Builder::new().name(name.into());
+                named("parked").spawn_scoped_local(s, fiber::park).unwrap();
+                let sleep = || fiber::sleep(Duration::from_secs(1));
+                named("asleep").spawn_scoped_local(s, sleep).unwrap();
+                fiber::sleep(Duration::from_millis(250));
+                let told =
+                    [runtime::dump().unwrap().to_string(), runtime::stats().unwrap().to_string()];
+                s.cancel();
+                told
+            })
+        });
+        run.unwrap().value
+    };
+    let [dump, stats] = told(1);
+    assert_eq!([dump.clone(), stats], told(1));
+    for told in ["'parked'  worker 0, waits for 250 ms", "an unpark", "a timer, in 750 ms"] {
+        assert!(dump.contains(told), "{told}: {dump}");
+    }
+}
+
 fn stats_of(seed: u64) -> Stats {
     let options = Options::new().faults(Faults::hidden());
     let report = sim::run(seed, &options, busy).unwrap();

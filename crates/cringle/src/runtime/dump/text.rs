@@ -80,8 +80,12 @@ impl Display for FiberReport {
         paragraph(f, "", &format!("{}  worker {}, {state}", self.who, self.worker))?;
         if let FiberState::Waiting { for_what, timer, .. } = &self.state {
             let mut text = for_what.to_string();
-            if let Some(timer) = timer {
-                text += &format!("; a timer in {}", Age(*timer));
+            match timer {
+                Some(timer) if matches!(for_what, WaitsFor::Timer) => {
+                    text += &format!(", in {}", Age(*timer));
+                }
+                Some(timer) => text += &format!("; a timer in {}", Age(*timer)),
+                None => {}
             }
             paragraph(f, INDENT, &text)?;
         }
