@@ -109,12 +109,12 @@ pub(crate) enum Wait {
 }
 
 /// Waits by one word, in the order of [`Wait`]; the last is for a fiber that only lets others run.
-pub(super) const WAIT_WORDS: [&str; 17] = [
+pub(super) const WAIT_WORDS: [&str; 18] = [
     "ops", "room", "park", "sleep", "join", "scope", "unblock", "lock", "permit", "channel",
-    "condvar", "barrier", "once", "group", "watch", "future", "yield",
+    "condvar", "barrier", "once", "group", "watch", "future", "answers", "yield",
 ];
 
-const _: () = assert!(WAIT_WORDS.len() == Wait::Future as usize + 2, "a word for each wait");
+const _: () = assert!(WAIT_WORDS.len() == Wait::Answers as usize + 2, "a word for each wait");
 
 impl Wait {
     /// Whether a cancel ends the wait. Ops end by their own completion, which a cancel hastens.
