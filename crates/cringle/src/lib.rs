@@ -70,7 +70,8 @@
 //! bring more, each [`Feature`](runtime::Feature) probed alone. Where rings are denied (Docker's default
 //! seccomp profile, `sysctl kernel.io_uring_disabled`) the same is done by `epoll` and threads, and
 //! [`runtime::driver`] says why. The environment variable `CRINGLE_DRIVER`, `uring` or `epoll`, chooses
-//! where [`Builder::driver`] does not.
+//! where [`Builder::driver`] does not; `CRINGLE_WATCHDOG` names a limit for [`Builder::watchdog`], and
+//! `CRINGLE_TRACE` a file for a [`trace`].
 
 #![deny(missing_docs)]
 

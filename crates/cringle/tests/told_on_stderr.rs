@@ -187,3 +187,39 @@ fn the_watchdog_names_who_runs_for_long_once() {
     let line = said.lines().find(|line| line.contains("'hog'")).unwrap();
     assert!(line.contains("tests/told_on_stderr.rs:") && line.contains("without being suspended"));
 }
+
+#[test]
+fn the_environment_sets_a_limit_for_the_watchdog() {
+    let name = "the_environment_sets_a_limit_for_the_watchdog";
+    let body = || {
+        static SPINS: AtomicBool = AtomicBool::new(true);
+        let mut lines = lines_of_stderr();
+        std::thread::spawn(move || {
+            lines_until(&mut lines, "without being suspended");
+            SPINS.store(false, Ordering::Relaxed);
+        });
+        let spin = || {
+            while SPINS.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        };
+        Builder::new().workers(1).run(spin).unwrap();
+    };
+    child::must_succeed_with(name, |command| command.env("CRINGLE_WATCHDOG", "5"), body);
+}
+
+#[test]
+fn a_limit_in_the_environment_that_means_nothing_is_refused() {
+    let name = "a_limit_in_the_environment_that_means_nothing_is_refused";
+    child::must_succeed_with(
+        name,
+        |command| command.env("CRINGLE_WATCHDOG", "soon"),
+        || {
+            let refused = Builder::new().run(|| ()).unwrap_err();
+            assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput);
+            assert!(refused.to_string().contains("CRINGLE_WATCHDOG is \"soon\""), "{refused}");
+            // What the program says itself is not asked of it.
+            Builder::new().watchdog(None).run(|| ()).unwrap();
+        },
+    );
+}

@@ -5,7 +5,7 @@ use super::choice::{DriverChoice, NoRing, Plan};
 use super::overflow;
 use super::shared::{Shared, Unstarted};
 use super::stack::{DEFAULT_STACK_BYTES, MAIN_STACK_BYTES};
-use super::watchdog::Watchdog;
+use super::watchdog::{self, Watchdog};
 use super::worker::Worker;
 use crate::driver::epoll::Pools;
 use crate::driver::uring::{Feature, Features, survive_seccomp};
@@ -25,8 +25,6 @@ const MAX_WORKERS: usize = 1024;
 /// The limits that a worker's ring is given unless the builder says otherwise.
 const DEFAULT_RING_ENTRIES: u32 = 256;
 const DEFAULT_IN_FLIGHT: u32 = 4032;
-/// What a fiber may take at once before it is named.
-const WATCHDOG_LIMIT: Duration = Duration::from_millis(10);
 /// The largest completion queue has one entry more.
 const MAX_IN_FLIGHT: u32 = 65_535;
 
@@ -66,7 +64,8 @@ pub struct Builder {
     ring: UringOptions,
     overflow_handler: bool,
     is_open: bool,
-    watchdog: Option<Duration>,
+    /// `None`: as the environment says.
+    watchdog: Option<Option<Duration>>,
     #[cfg(feature = "sim")]
     world: World,
 }
@@ -94,7 +93,7 @@ impl Builder {
             ring,
             overflow_handler: true,
             is_open: false,
-            watchdog: cfg!(debug_assertions).then_some(WATCHDOG_LIMIT),
+            watchdog: None,
             #[cfg(feature = "sim")]
             world: World(None),
         }
@@ -168,8 +167,9 @@ impl Builder {
 
     /// Has a fiber named, once and with where it was spawned, that has run for longer than this without being
     /// suspended: it keeps the other fibers of its worker waiting. A line on standard error says so; one that
-    /// has ended before twice the time may go unnoticed. `None` watches nobody (default: 10 ms where debug
-    /// assertions are on, else `None`).
+    /// has ended before twice the time may go unnoticed. `None` watches nobody. (Default: what
+    /// `CRINGLE_WATCHDOG` in the environment says, so many milliseconds or `off`; without it, 10 ms where
+    /// debug assertions are on, else `None`.)
     ///
     /// It takes a thread, which looks four times in that time while fibers run, and ten times a second while
     /// none does. Fibers pay nothing. In a simulation there is none.
@@ -182,7 +182,7 @@ impl Builder {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn watchdog(mut self, limit: impl Into<Option<Duration>>) -> Builder {
-        self.watchdog = limit.into();
+        self.watchdog = Some(limit.into());
         self
     }
 
@@ -216,8 +216,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` for a limit that is out of its range, and for a `CRINGLE_DRIVER` in the environment
-    /// that names no driver; else what the system refused (a thread, a stack, a ring where nothing else
+    /// `InvalidInput` for a limit that is out of its range, and for a `CRINGLE_DRIVER` or `CRINGLE_WATCHDOG`
+    /// in the environment that means nothing; else what the system refused (a thread, a stack, a ring where nothing else
     /// will do), with the remedy. `f` has not run then.
     ///
     /// # Panics
@@ -241,16 +241,27 @@ impl Builder {
         let cpus = sys::allowed_cpus();
         let _affinity = self.pin.then(|| RestoreAffinity(cpus.clone()));
         let (mut f, origin) = (Some(f), Location::caller());
-        let result = match self.plan()? {
-            Plan::Epoll(why) => self.run_on(&cpus, Some(why), origin, &mut f),
-            Plan::Rings { or_epoll } => match self.run_on_rings(&cpus, origin, &mut f) {
+        let plan = self.plan()?;
+        let mut builder = self;
+        builder.watchdog = Some(builder.watchdog_limit()?);
+        let result = match plan {
+            Plan::Epoll(why) => builder.run_on(&cpus, Some(why), origin, &mut f),
+            Plan::Rings { or_epoll } => match builder.run_on_rings(&cpus, origin, &mut f) {
                 Err(Refused::Ring(e)) if or_epoll => {
-                    self.run_on(&cpus, Some(NoRing::refused(&e)), origin, &mut f)
+                    builder.run_on(&cpus, Some(NoRing::refused(&e)), origin, &mut f)
                 }
                 result => result,
             },
         };
         Ok(result?)
+    }
+
+    fn watchdog_limit(&self) -> io::Result<Option<Duration>> {
+        match self.watchdog {
+            _ if self.is_simulated() => Ok(None),
+            Some(limit) => Ok(limit),
+            None => watchdog::limit_of_environment(),
+        }
     }
 
     fn plan(&self) -> io::Result<Plan> {
@@ -299,8 +310,7 @@ impl Builder {
         let (shared, bells) = Shared::new(stealers, cpus, self.is_open, no_ring)?;
         let shared = Arc::new(shared);
         let _listed = super::dump::list(&shared);
-        let watched = self.watchdog.filter(|_| !self.is_simulated());
-        let _watchdog = watched.and_then(|limit| Watchdog::start(&shared, limit));
+        let _watchdog = self.watchdog.flatten().and_then(|limit| Watchdog::start(&shared, limit));
         let mut seats = (0u32..).zip(deques).zip(bells).map(|((index, deque), bell)| Seat {
             index,
             deque,

@@ -12,15 +12,37 @@ use super::about::Label;
 use super::dump::Who;
 use super::shared::{Peer, Shared};
 use super::tally::ThreadTimes;
+use std::io;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+const VARIABLE: &str = "CRINGLE_WATCHDOG";
+/// What a fiber may take at once before it is named, in debug builds.
+const DEFAULT_LIMIT: Duration = Duration::from_millis(10);
 /// Looks in the time that a fiber may run.
 const LOOKS: u32 = 4;
 /// From one look to the next while nothing runs, at most.
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 const SHORTEST_PAUSE: Duration = Duration::from_micros(250);
+
+/// The limit where the program names none; `None`: nobody is watched.
+pub(super) fn limit_of_environment() -> io::Result<Option<Duration>> {
+    let Some(value) = std::env::var_os(VARIABLE).filter(|value| !value.is_empty()) else {
+        return Ok(cfg!(debug_assertions).then_some(DEFAULT_LIMIT));
+    };
+    match value.to_str().map(|text| (text, text.parse::<u64>())) {
+        Some(("off", _)) => Ok(None),
+        Some((_, Ok(milliseconds @ 1..))) => Ok(Some(Duration::from_millis(milliseconds))),
+        _ => {
+            let text = format!(
+                "{VARIABLE} is {value:?}, must be `off` or how many milliseconds a fiber may run before it \
+                 is named, as in {VARIABLE}=10"
+            );
+            Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+        }
+    }
+}
 
 /// Watches until it is dropped.
 pub(super) struct Watchdog {
