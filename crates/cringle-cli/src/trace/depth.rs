@@ -89,11 +89,13 @@ impl Depth {
             .collect()
     }
 
-    /// The area between two times since the start; within a column it is even.
+    /// The area between two times since the start; within a column it is even, and the last one ends with
+    /// what is known.
     fn area(&self, from: f64, to: f64) -> f64 {
-        let width = self.width as f64;
+        let (width, known) = (self.width as f64, (self.last - self.start) as f64);
         let overlap = |index: usize| {
             let start = index as f64 * width;
+            let width = width.min(known - start).max(1.0);
             (to.min(start + width) - from.max(start)).max(0.0) / width
         };
         let first = (from / width) as usize;
