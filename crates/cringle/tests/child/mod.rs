@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
 const WHO: &str = "CRINGLE_TEST_CHILD";
@@ -29,6 +30,16 @@ pub(crate) fn command(test: &str) -> Option<Command> {
     command.env(WHO, test).env_remove("RUST_BACKTRACE").env_remove("RUST_MIN_STACK");
     // Its thread has a heap, and opens files.
     command.env("CRINGLE_WATCHDOG", "off");
+    let listen = || {
+        for signal in [libc::SIGINT, libc::SIGQUIT] {
+            // SAFETY: no pointers.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
+        Ok(())
+    };
+    // A shell's job in the background ignores them, and so would its children.
+    // SAFETY: `signal` may be called between fork and exec.
+    unsafe { command.pre_exec(listen) };
     Some(command)
 }
 
