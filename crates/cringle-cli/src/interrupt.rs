@@ -99,7 +99,7 @@ pub(crate) fn dump_when_asked() -> io::Result<()> {
 
 /// C's exit, which has a trace written. Not std's: that also unmaps the stack on which the main thread may
 /// still be in the handler of this very signal.
-fn exit() -> ! {
+pub(crate) fn exit() -> ! {
     // SAFETY: what is called at exit may be called from any thread.
     unsafe { libc::exit(INTERRUPTED) }
 }

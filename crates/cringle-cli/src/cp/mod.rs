@@ -30,6 +30,7 @@ mod summary;
 mod sys;
 mod tree;
 
+use crate::failure::{FAILED, INTERRUPTED};
 use crate::{report, traced};
 use cringle::signal::{Signal, Signals};
 use engine::{Shared, Worker};
@@ -47,8 +48,6 @@ use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Instant;
 use tree::Item;
 
-const FAILED: u8 = 1;
-const INTERRUPTED: u8 = 130;
 /// Deep trees are let go of from the bottom up, one frame a level.
 const STACK_BYTES: usize = 8 << 20;
 
@@ -185,7 +184,7 @@ fn watch(stop: &Arc<AtomicBool>) -> io::Result<()> {
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         while signals.wait().is_ok() {
             if stop.swap(true, Ordering::Relaxed) {
-                std::process::exit(i32::from(INTERRUPTED));
+                crate::interrupt::exit();
             }
         }
     })?;
