@@ -29,7 +29,18 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
 
+/// Loops that are measured run for long, and a report on standard error would be in the way: even a debug
+/// build is watched only if it was asked for.
+fn watch_only_if_asked() {
+    const VARIABLE: &str = "CRINGLE_WATCHDOG";
+    if std::env::var_os(VARIABLE).is_none() {
+        // SAFETY: no other thread is there yet that could read the environment.
+        unsafe { std::env::set_var(VARIABLE, "off") };
+    }
+}
+
 fn main() -> ExitCode {
+    watch_only_if_asked();
     if let Some((program, arguments)) = called_as_cp(std::env::args_os().collect()) {
         return cp::run(program, arguments);
     }
