@@ -277,21 +277,20 @@ pub(crate) enum OpName {
     Raw,
 }
 
-/// Ops by one word, in the order of [`OpName`], and what a trace calls their completions.
-#[rustfmt::skip]
-pub(crate) const OP_WORDS: [&str; 26] = [
-    "nop", "read", "write", "fsync", "open", "close", "statx", "ftruncate", "poll", "unlink",
-    "rename", "mkdir", "symlink", "link", "fallocate", "fadvise", "sync_file_range", "getxattr",
-    "setxattr", "recv", "send", "send_zc", "accept", "connect", "call", "raw",
-];
-#[rustfmt::skip]
-pub(crate) const OP_DONE_WORDS: [&str; 26] = [
-    "nop done", "read done", "write done", "fsync done", "open done", "close done", "statx done",
-    "ftruncate done", "poll done", "unlink done", "rename done", "mkdir done", "symlink done",
-    "link done", "fallocate done", "fadvise done", "sync_file_range done", "getxattr done",
-    "setxattr done", "recv done", "send done", "send_zc done", "accept done", "connect done",
-    "call done", "raw done",
-];
+macro_rules! op_words {
+    ($($word:literal)*) => {
+        /// Ops by one word, in the order of [`OpName`].
+        pub(crate) const OP_WORDS: &[&str] = &[$($word),*];
+        /// What a trace calls their completions.
+        pub(crate) const OP_DONE_WORDS: &[&str] = &[$(concat!($word, " done")),*];
+    };
+}
+
+op_words! {
+    "nop" "read" "write" "fsync" "open" "close" "statx" "ftruncate" "poll" "unlink" "rename" "mkdir"
+    "symlink" "link" "fallocate" "fadvise" "sync_file_range" "getxattr" "setxattr" "recv" "send" "send_zc"
+    "accept" "connect" "call" "raw"
+}
 
 const _: () = assert!(OP_WORDS.len() == OpName::Raw as usize + 1, "a word for each op");
 

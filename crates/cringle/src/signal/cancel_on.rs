@@ -3,13 +3,12 @@
 //! A thread waits for the signal, and not a fiber: a fiber would wait for its turn behind one that
 //! computes, and an op in the ring would keep a lone fiber from making plain calls.
 
+use super::Signal;
 use super::handler::{Listener, Purpose};
-use super::{Signal, wait_for_bell};
+use super::watcher::Watcher;
 use crate::runtime::worker::Worker;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 
 /// Has the first of these signals cancel every fiber of the runtime, the closure of
 /// [`run`](crate::run) included: all end by `?`, or are unwound, and `run` returns when they have. What
@@ -46,67 +45,32 @@ pub fn cancel_on(signals: &[Signal]) -> io::Result<Guard> {
         let text = "`signal::cancel_on` is called inside of `cringle::run`: it cancels its fibers";
         return Err(io::Error::new(io::ErrorKind::Unsupported, text));
     };
-    let watch = Arc::new(Watch {
-        listener: Listener::new(signals, Purpose::Cancel)?,
-        leaving: AtomicBool::new(false),
-    });
-    let (theirs, shared) = (Arc::clone(&watch), Arc::clone(worker.shared()));
-    let watcher = std::thread::Builder::new().name("cringle-signal".into());
-    let thread = watcher.spawn(move || {
-        if theirs.wait() {
-            shared.cancel_all();
-            // From now on another one kills.
-            theirs.listener.set_done();
+    let shared = Arc::clone(worker.shared());
+    let listener = Listener::new(signals, Purpose::Cancel)?;
+    let watcher = Watcher::start("cringle-signal", listener, move |watch| {
+        match watch.wait(Listener::first) {
+            Ok(Some(_)) => shared.cancel_all(),
+            Ok(None) => return,
+            // The signal can still kill.
+            Err(_) => {}
         }
+        // From now on another one kills.
+        watch.listener.set_done();
     })?;
-    Ok(Guard { watch, thread: Some(thread) })
+    Ok(Guard { watcher })
 }
 
 /// What [`cancel_on`] returns: while it lives, the signals cancel.
 #[derive(Debug)]
 #[must_use = "the signals cancel while this lives"]
 pub struct Guard {
-    watch: Arc<Watch>,
-    thread: Option<JoinHandle<()>>,
+    watcher: Watcher,
 }
 
 impl Guard {
     /// The signal that has cancelled the runtime, if one has: for the exit status, which by custom is
     /// 128 and the [number](Signal::number).
     pub fn received(&self) -> Option<Signal> {
-        self.watch.listener.first().and_then(Signal::of_number)
-    }
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        self.watch.leaving.store(true, Ordering::Release);
-        self.watch.listener.ring();
-        if let Some(thread) = self.thread.take() {
-            thread.join().expect("the thread that waits for signals does not panic");
-        }
-    }
-}
-
-#[derive(Debug)]
-struct Watch {
-    listener: Listener,
-    leaving: AtomicBool,
-}
-
-impl Watch {
-    /// Waits for a signal. False if the guard goes first.
-    fn wait(&self) -> bool {
-        while !self.leaving.load(Ordering::Acquire) {
-            if self.listener.first().is_some() {
-                return true;
-            }
-            if wait_for_bell(&self.listener).is_err() {
-                // No memory for a `poll`. The signal can still kill.
-                self.listener.set_done();
-                return false;
-            }
-        }
-        false
+        self.watcher.listener().first().and_then(Signal::of_number)
     }
 }

@@ -3,14 +3,12 @@
 //! A thread waits for the signal, and not a fiber: it is when fibers do not get their turn that somebody
 //! wants to know why.
 
+use super::Signal;
 use super::handler::{Listener, Purpose};
-use super::{Signal, wait_for_bell};
+use super::watcher::Watcher;
 use crate::runtime::{Dump, dump_all};
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 
 /// Has each of these signals write a [dump](crate::runtime::dump_all) of every runtime of the process to
 /// standard error: who waits for what, and which worker is stuck. By custom it is [`Signal::User1`], which
@@ -33,51 +31,20 @@ use std::thread::JoinHandle;
 ///
 /// What the system says where a file descriptor or a thread is not to be had (it takes one of each).
 pub fn dump_on(signals: &[Signal]) -> io::Result<DumpGuard> {
-    let watch = Arc::new(Watch {
-        listener: Listener::new(signals, Purpose::Tell)?,
-        leaving: AtomicBool::new(false),
-    });
-    let theirs = Arc::clone(&watch);
-    let thread = std::thread::Builder::new().name("cringle-dump".into());
-    let thread = thread.spawn(move || theirs.serve())?;
-    Ok(DumpGuard { watch, thread: Some(thread) })
+    let listener = Listener::new(signals, Purpose::Tell)?;
+    let watcher = Watcher::start("cringle-dump", listener, |watch| {
+        while let Ok(Some(number)) = watch.wait(Listener::take) {
+            write(number, &dump_all());
+        }
+    })?;
+    Ok(DumpGuard { _watcher: watcher })
 }
 
 /// What [`dump_on`] returns: while it lives, the signals dump.
 #[derive(Debug)]
 #[must_use = "the signals dump while this lives"]
 pub struct DumpGuard {
-    watch: Arc<Watch>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Drop for DumpGuard {
-    fn drop(&mut self) {
-        self.watch.leaving.store(true, Ordering::Release);
-        self.watch.listener.ring();
-        if let Some(thread) = self.thread.take() {
-            thread.join().expect("the thread that waits for signals does not panic");
-        }
-    }
-}
-
-#[derive(Debug)]
-struct Watch {
-    listener: Listener,
-    leaving: AtomicBool,
-}
-
-impl Watch {
-    fn serve(&self) {
-        while !self.leaving.load(Ordering::Acquire) {
-            if let Some(number) = self.listener.take() {
-                write(number, &dump_all());
-            } else if wait_for_bell(&self.listener).is_err() {
-                // No memory for a `poll`.
-                return;
-            }
-        }
-    }
+    _watcher: Watcher,
 }
 
 /// In one piece, so that other threads' lines come before or after it. Standard error may be gone.

@@ -13,6 +13,7 @@
 mod cancel_on;
 mod dump_on;
 mod handler;
+mod watcher;
 
 pub use cancel_on::{Guard, cancel_on};
 pub use dump_on::{DumpGuard, dump_on};

@@ -14,8 +14,8 @@ use std::cell::{Cell, RefCell};
 use std::time::Instant;
 
 static WORDS: Words = Words {
-    ops: &OP_WORDS,
-    done: &OP_DONE_WORDS,
+    ops: OP_WORDS,
+    done: OP_DONE_WORDS,
     waits: &WAIT_WORDS,
     wait_for_ops: Wait::Ops as u8,
     reasons: &Reason::WORDS,

@@ -1,0 +1,64 @@
+//! A thread of its own that waits for signals: whatever the workers do, it hears them.
+
+use super::handler::Listener;
+use super::wait_for_bell;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+/// The thread, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Watcher {
+    watch: Arc<Watch>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What it has.
+#[derive(Debug)]
+pub(super) struct Watch {
+    pub(super) listener: Listener,
+    leaving: AtomicBool,
+}
+
+impl Watcher {
+    pub(super) fn start(
+        name: &str,
+        listener: Listener,
+        work: impl FnOnce(&Watch) + Send + 'static,
+    ) -> io::Result<Watcher> {
+        let watch = Arc::new(Watch { listener, leaving: AtomicBool::new(false) });
+        let theirs = Arc::clone(&watch);
+        let thread = std::thread::Builder::new().name(name.into());
+        let thread = thread.spawn(move || work(&theirs))?;
+        Ok(Watcher { watch, thread: Some(thread) })
+    }
+
+    pub(super) fn listener(&self) -> &Listener {
+        &self.watch.listener
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.watch.leaving.store(true, Ordering::Release);
+        self.watch.listener.ring();
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("the thread that waits for signals does not panic");
+        }
+    }
+}
+
+impl Watch {
+    /// Waits for a signal that `look` finds. `None` if the watcher is dropped first; an error where there is
+    /// no memory for a `poll`.
+    pub(super) fn wait<T>(&self, look: impl Fn(&Listener) -> Option<T>) -> io::Result<Option<T>> {
+        while !self.leaving.load(Ordering::Acquire) {
+            if let Some(found) = look(&self.listener) {
+                return Ok(Some(found));
+            }
+            wait_for_bell(&self.listener)?;
+        }
+        Ok(None)
+    }
+}
