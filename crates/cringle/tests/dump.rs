@@ -522,6 +522,42 @@ fn a_fiber_that_has_not_begun_does_not_begin_for_a_backtrace() {
     });
 }
 
+#[inline(never)]
+fn a_function_that_yields(rounds: &std::cell::Cell<u32>) {
+    fiber::yield_now();
+    rounds.set(rounds.get() + 1);
+}
+
+/// Fibers that let others run, and that were woken, and whose turn has not come.
+#[test]
+fn ready_fibers_have_backtraces_and_keep_their_turn() {
+    on_one_worker(|| {
+        let rounds = std::rc::Rc::new(std::cell::Cell::new(0));
+        let theirs = std::rc::Rc::clone(&rounds);
+        let yields = named("yields").spawn_local(move || a_function_that_yields(&theirs)).unwrap();
+        let done = Arc::new(AtomicUsize::new(0));
+        let counts = Arc::clone(&done);
+        let woken = named("woken").spawn_local(move || a_function_that_parks(&counts)).unwrap();
+        fiber::yield_now();
+        woken.thread().unpark();
+        for _ in 0..3 {
+            let dump = runtime::dump_with_backtraces().unwrap();
+            for (name, function) in
+                [("yields", "a_function_that_yields"), ("woken", "a_function_that_parks")]
+            {
+                let fiber = dump.fiber(name).unwrap();
+                assert!(matches!(fiber.state, FiberState::Ready), "{dump}");
+                let text = fiber.backtrace.as_ref().unwrap().to_string();
+                assert!(text.contains(function), "{text}");
+            }
+        }
+        assert_eq!((rounds.get(), done.load(Ordering::Relaxed)), (0, 0), "nobody has run");
+        yields.join().unwrap();
+        woken.join().unwrap();
+        assert_eq!((rounds.get(), done.load(Ordering::Relaxed)), (1, 1));
+    });
+}
+
 /// Fibers of two workers pass each other messages while they are looked at again and again.
 #[test]
 fn a_dump_is_complete_and_the_fibers_go_on() {

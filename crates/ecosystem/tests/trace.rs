@@ -1,6 +1,8 @@
 //! A trace as a parser of Perfetto's format reads it that others made, from Perfetto's own definitions.
 
+use cringle::block::Batch;
 use cringle::fs::File;
+use cringle::runtime::DriverChoice;
 use cringle::{Builder, fiber, trace};
 use perfetto_protos::trace::Trace;
 use perfetto_protos::trace_packet::TracePacket;
@@ -121,10 +123,17 @@ fn traced<T>(
     workers: usize,
     f: impl FnOnce() -> T,
 ) -> (Vec<Event>, Vec<String>, trace::Written, T) {
+    traced_by(Builder::new().workers(workers), f)
+}
+
+fn traced_by<T>(
+    builder: Builder,
+    f: impl FnOnce() -> T,
+) -> (Vec<Event>, Vec<String>, trace::Written, T) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("test.pftrace");
     let trace = trace::start(&path).unwrap();
-    let value = Builder::new().workers(workers).run(f).unwrap();
+    let value = builder.run(f).unwrap();
     let written = trace.finish().unwrap();
     assert_eq!(written.bytes, std::fs::metadata(&path).unwrap().len());
     let (events, threads) = read(&path);
@@ -164,6 +173,38 @@ fn every_op_has_a_flow_from_its_push_to_its_completion() {
     assert!(depth >= 1 && depth <= READS as i64, "{depth}");
     let last = events.iter().rev().find_map(|event| event.counter).unwrap();
     assert_eq!(last, 0, "nothing is under way in the end");
+}
+
+/// A queue of 8 entries is full 8 times and more: the kernel is entered by who pushes.
+#[test]
+fn what_a_push_submits_is_a_slice_within_the_fibers() {
+    let _alone = ALONE.lock();
+    let ring = Builder::new().workers(1).driver(DriverChoice::Uring).ring_entries(8);
+    let (events, ..) = traced_by(ring, || {
+        let file = File::open("/proc/self/exe").unwrap();
+        let mut bufs = [[0; 64]; 64];
+        let mut batch = Batch::new();
+        for buf in &mut bufs {
+            batch.read(&file, buf, 0);
+        }
+        assert!(batch.submit().iter().all(|read| read.is_ok()));
+    });
+    let (mut depth, mut within, mut submitted) = (0, 0, 0);
+    for event in &events {
+        match event.kind {
+            Type::TYPE_SLICE_BEGIN => {
+                if event.name == "enter" && depth > 0 {
+                    within += 1;
+                    submitted += event.notes["queued"];
+                }
+                depth += 1;
+            }
+            Type::TYPE_SLICE_END => depth -= 1,
+            _ => {}
+        }
+    }
+    assert!(within >= 7, "{within} slices within a fiber's");
+    assert!(submitted >= 56, "{submitted} ops submitted there");
 }
 
 #[test]

@@ -41,6 +41,8 @@ pub(super) struct Event {
     pub(super) lost: u64,
     /// The fiber that it is about.
     pub(super) of: Option<u64>,
+    /// Whether the kernel is entered: with so many entries, which is not kept.
+    pub(super) enters: bool,
 }
 
 /// All names of the file. Number 0 is none.
@@ -84,6 +86,7 @@ enum Note {
     WaitsFor,
     Lost,
     Of,
+    Queued,
     Other,
 }
 
@@ -240,6 +243,7 @@ fn note(name: &str) -> Note {
         "waits_for" => Note::WaitsFor,
         "lost" => Note::Lost,
         "of" => Note::Of,
+        "queued" => Note::Queued,
         _ => Note::Other,
     }
 }
@@ -304,6 +308,7 @@ fn annotate(event: &mut Event, sequence: &Sequence, annotation: Value<'_>) {
         Note::WaitsFor => event.waits_for = Some(text),
         Note::Lost => event.lost = number,
         Note::Of => event.of = Some(number),
+        Note::Queued => event.enters = true,
         Note::Other => {}
     }
 }

@@ -61,7 +61,11 @@ pub(super) struct Worker {
 struct Slice {
     name: Name,
     fiber: Option<u64>,
+    /// Of the kernel.
+    enters: bool,
     ns: u64,
+    /// What of it the kernel took, called from within.
+    kernel_ns: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -183,7 +187,8 @@ impl Sums {
 
     fn begin(&mut self, event: &Event) {
         let worker = &mut self.workers[event.worker];
-        worker.slices.push(Slice { name: event.name, fiber: event.fiber, ns: event.ns });
+        let Event { name, fiber, enters, ns, .. } = *event;
+        worker.slices.push(Slice { name, fiber, enters, ns, kernel_ns: 0 });
         let Some(number) = event.fiber else { return };
         let sum = self.fibers.entry(event.name).or_default();
         sum.runs += 1;
@@ -211,7 +216,7 @@ impl Sums {
         let Some(slice) = worker.slices.pop() else { return };
         let took = event.ns.saturating_sub(slice.ns);
         if let Some(number) = slice.fiber {
-            worker.running_ns += took;
+            worker.running_ns += took.saturating_sub(slice.kernel_ns);
             self.fibers.entry(slice.name).or_default().running_ns += took;
             match event.waits_for {
                 Some(what) if found.names.get(what) == "end" => {}
@@ -221,12 +226,18 @@ impl Sums {
                 }
                 None => {}
             }
-        } else if worker.slices.is_empty() {
+        } else if slice.enters {
             worker.enters += 1;
             match found.names.get(slice.name) {
                 "wait" => worker.asleep_ns += took,
                 _ => worker.kernel_ns += took,
             }
+            // While a fiber pushed more than there was room for.
+            if let Some(around) = worker.slices.last_mut() {
+                around.kernel_ns += took;
+            }
+        } else if let Some(around) = worker.slices.last_mut() {
+            around.kernel_ns += slice.kernel_ns;
         }
     }
 

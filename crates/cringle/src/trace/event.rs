@@ -13,16 +13,18 @@ pub(crate) enum Kind {
     Named,
     /// It is called by the place that it was made at: a `&'static Location` (the value).
     Placed,
-    /// It goes on. The value is its generation.
+    /// It goes on. The high half of the value is its generation.
     Resumed,
-    /// It waits: the detail says for what.
+    /// The one that runs waits: the detail says for what. With [`RESUMES`], another goes on in its place.
     Suspended,
     /// It can go on: the detail is a [`Cause`].
     Ready,
     Ended,
     /// A fiber was made that starts later: the value is the flow to it.
     Spawned,
-    /// An op was queued: its name (detail), its number (low half of the value).
+    /// An op was queued: its name (detail), its number (low half of the value). With [`SUSPENDS`], the fiber
+    /// that runs waits for its ops then, and with [`RESUMES`] another goes on: most ops take this event
+    /// and their completion, and no third.
     Pushed,
     /// Its completion was taken: the same, and its result (high half).
     Completed,
@@ -61,6 +63,11 @@ impl Kind {
         unsafe { std::mem::transmute::<u8, Kind>(code) }
     }
 }
+
+/// What else happened at the time of an event, by its `extra`. Who goes on is told by the index, and by the
+/// high half of the value its generation.
+pub(super) const SUSPENDS: u16 = 1;
+pub(super) const RESUMES: u16 = 2;
 
 /// Text of a name that is kept, in bytes, and the slots that it takes after its event.
 pub(super) const LONGEST_NAME: usize = 96;
@@ -104,6 +111,44 @@ impl Event {
     pub(crate) fn extra(mut self, extra: u16) -> Event {
         self.what |= u64::from(extra) << 16;
         self
+    }
+
+    /// A fiber goes on at the same time.
+    pub(super) fn resumes(self, index: u32, generation: u32) -> Event {
+        let mut event = self.extra(RESUMES);
+        event.what |= u64::from(index) << 32;
+        event.value |= u64::from(generation) << 32;
+        event
+    }
+
+    pub(super) fn is_resumption(&self) -> bool {
+        match self.kind() {
+            Kind::Resumed => true,
+            Kind::Pushed | Kind::Suspended => self.get_extra() & RESUMES != 0,
+            _ => false,
+        }
+    }
+
+    pub(super) fn is_suspension(&self) -> bool {
+        match self.kind() {
+            Kind::Suspended => true,
+            Kind::Pushed => self.get_extra() & SUSPENDS != 0,
+            _ => false,
+        }
+    }
+
+    /// Of a fiber that goes on.
+    pub(super) fn generation(&self) -> u32 {
+        (self.value >> 32) as u32
+    }
+
+    /// How many things it says that happened.
+    pub(super) fn count(&self) -> u64 {
+        match self.kind() {
+            Kind::Lost => 0,
+            Kind::Pushed | Kind::Suspended => 1 + u64::from(self.get_extra().count_ones()),
+            _ => 1,
+        }
     }
 
     pub(super) fn kind(&self) -> Kind {

@@ -4,7 +4,7 @@
 //! place each for all drivers, where its completion is. Without a trace that is a null pointer.
 
 use super::clock::Clock;
-use super::event::{Event, Kind, LONGEST_NAME, SLOT, TEXT_SLOTS};
+use super::event::{Event, Kind, LONGEST_NAME, SLOT, SUSPENDS, TEXT_SLOTS};
 use super::ring::Ring;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -26,8 +26,8 @@ pub(crate) struct Recorder {
     stamp: Cell<u64>,
     next_op: Cell<u32>,
     next_spawn: Cell<u32>,
-    /// The tail after the last suspension.
-    suspended: Cell<usize>,
+    /// The last event, if what follows may become a part of it: it is not written yet.
+    open: Cell<Option<Event>>,
 }
 
 impl Recorder {
@@ -36,8 +36,8 @@ impl Recorder {
         let stamp = Cell::new(if clock == Clock::Virtual { 0 } else { clock.now() });
         let (tail, limit) = (Cell::new(0), Cell::new(ring.capacity()));
         let (lost, next_op, next_spawn) = (Cell::new(0), Cell::new(0), Cell::new(0));
-        let suspended = Cell::new(usize::MAX);
-        Recorder { ring, writer, clock, tail, limit, lost, stamp, next_op, next_spawn, suspended }
+        let open = Cell::new(None);
+        Recorder { ring, writer, clock, tail, limit, lost, stamp, next_op, next_spawn, open }
     }
 
     /// Makes it the calling thread's, until [`leave`](Self::leave): the worker keeps it alive.
@@ -83,6 +83,27 @@ impl Recorder {
     /// Writes an event, or counts it as lost.
     #[inline(always)]
     pub(crate) fn put(&self, event: Event) {
+        self.close();
+        self.write(event);
+    }
+
+    /// Keeps an event open for what follows: a push for the suspension, a suspension for who goes on. One
+    /// of them follows soon, or something else does, which closes it.
+    #[inline(always)]
+    fn put_open(&self, event: Event) {
+        self.close();
+        self.open.set(Some(event));
+    }
+
+    #[inline(always)]
+    fn close(&self) {
+        if let Some(event) = self.open.take() {
+            self.write(event);
+        }
+    }
+
+    #[inline(always)]
+    fn write(&self, event: Event) {
         let tail = self.tail.get();
         if tail == self.limit.get() || self.lost.get() > 0 {
             return self.put_at_the_edge(&[event]);
@@ -111,8 +132,9 @@ impl Recorder {
         let lost = self.lost.get();
         let enough = if lost > 0 { capacity / 4 } else { events.len() };
         if room < enough.max(events.len() + 1) {
-            self.lost.set(lost + 1);
-            self.ring.set_lost(lost + 1);
+            let lost = lost + events[0].count();
+            self.lost.set(lost);
+            self.ring.set_lost(lost);
             self.writer.unpark();
             return;
         }
@@ -141,17 +163,48 @@ impl Recorder {
         for (event, part) in events[1..].iter_mut().zip(name.as_bytes()[..bytes].chunks(SLOT)) {
             *event = Event::from_bytes(part);
         }
+        self.close();
         self.put_at_the_edge(&events[..count]);
     }
 
-    pub(crate) fn put_suspended(&self, event: Event) {
-        self.put(event);
-        self.suspended.set(self.tail.get());
+    /// The fiber that runs waits for ops: at the time of the last one's push, if nothing was between.
+    pub(crate) fn suspended_for_ops(&self, wait: u8) {
+        match self.open.get() {
+            Some(event) if event.kind() == Kind::Pushed => {
+                self.open.set(Some(event.extra(SUSPENDS)));
+            }
+            _ => self.suspended(wait),
+        }
     }
 
-    /// Whether the last event was a suspension, whose time is that of what follows.
-    pub(crate) fn has_just_suspended(&self) -> bool {
-        self.suspended.get() == self.tail.get()
+    pub(crate) fn suspended(&self, wait: u8) {
+        self.tick();
+        self.put_open(self.event(Kind::Suspended, 0, 0).detail(wait));
+    }
+
+    /// A fiber goes on: at the time of the last suspension, if nothing was between.
+    pub(crate) fn resumed(&self, index: u32, generation: u32) {
+        let event = match self.open.take() {
+            Some(event) if event.is_suspension() => event.resumes(index, generation),
+            other => {
+                other.into_iter().for_each(|event| self.write(event));
+                self.tick();
+                self.event(Kind::Resumed, index, u64::from(generation) << 32)
+            }
+        };
+        self.write(event);
+    }
+
+    /// The kernel is entered.
+    pub(crate) fn enters(&self, queued: u32, sleeps: bool) {
+        self.tick();
+        let event = self.event(Kind::Enter, 0, 0).detail(sleeps.into());
+        self.put(event.extra(queued.min(u16::MAX.into()) as u16));
+    }
+
+    pub(crate) fn entered(&self) {
+        self.tick();
+        self.put(self.event(Kind::Entered, 0, 0));
     }
 
     /// The number of an op that is queued now.
@@ -160,7 +213,7 @@ impl Recorder {
         let number = self.next_op.get().wrapping_add(1).max(1);
         self.next_op.set(number);
         self.tick();
-        self.put(self.event(Kind::Pushed, 0, number.into()).detail(name));
+        self.put_open(self.event(Kind::Pushed, 0, number.into()).detail(name));
         number
     }
 
@@ -187,6 +240,7 @@ impl Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
+        self.close();
         self.ring.close();
         self.writer.unpark();
     }

@@ -2,7 +2,7 @@
 
 use super::Written;
 use super::clock::{Anchor, Clock, Scale};
-use super::event::{Event, Kind, SLOT, TEXT_SLOTS};
+use super::event::{Event, SLOT, TEXT_SLOTS};
 use super::perfetto::{Output, Track};
 use super::ring::Ring;
 use super::session::Session;
@@ -66,18 +66,18 @@ impl Writer {
         // Before its events are taken: there will be no others then.
         let is_closed = ring.is_closed();
         let (mut at, tail) = ring.readable();
+        let mut text = [0; TEXT_SLOTS * SLOT];
         while at < tail {
             // SAFETY: this thread reads, and `at` is before the tail.
             let event = unsafe { ring.read(at) };
-            let mut text = [0; TEXT_SLOTS * SLOT];
             let slots = event.text_slots();
-            for n in 0..slots {
+            for (n, place) in text.chunks_mut(SLOT).take(slots).enumerate() {
                 // SAFETY: as above: an event and its text are published together.
                 let part = unsafe { ring.read(at + 1 + n) };
-                text[n * SLOT..][..SLOT].copy_from_slice(&part.as_bytes());
+                place.copy_from_slice(&part.as_bytes());
             }
             track.event(&mut sink.out, ns(&event, origin.clock, scale), &event, &text);
-            sink.written.events += u64::from(event.kind() != Kind::Lost);
+            sink.written.events += event.count();
             at += 1 + slots;
             if at % GIVE_BACK < 1 + slots {
                 ring.give_back(at);

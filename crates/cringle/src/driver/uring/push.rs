@@ -3,6 +3,7 @@
 use super::enter::{ENTER_GETEVENTS, ENTER_SQ_WAIT};
 use super::{Uring, encode};
 use crate::driver::{Completion, Full, Op, OpSlot, Waiter};
+use crate::trace::Recorder;
 use io_uring::squeue::Entry;
 
 /// Where a disk answers (and not the page cache), requests are submitted in groups of so many while
@@ -172,13 +173,20 @@ impl Uring {
     #[cold]
     pub(super) fn keep_disk_busy(&mut self) {
         if self.in_flight.saturating_sub(self.unsubmitted) < DISK_BUSY {
-            self.submit();
+            self.enter_amid(Self::submit);
         }
     }
 
     #[cold]
     pub(super) fn make_space(&mut self) {
         let flags = if self.sqpoll { ENTER_SQ_WAIT } else { ENTER_GETEVENTS };
-        self.call_enter(0, flags, None);
+        self.enter_amid(|uring| uring.call_enter(0, flags, None));
+    }
+
+    /// Enters the kernel while a fiber runs: in a trace, within that fiber's slice.
+    fn enter_amid(&mut self, enter: impl FnOnce(&mut Self)) {
+        Recorder::with(|recorder| recorder.enters(self.queued(), false));
+        enter(self);
+        Recorder::with(Recorder::entered);
     }
 }

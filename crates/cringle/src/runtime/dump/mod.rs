@@ -44,8 +44,8 @@ pub fn dump() -> Option<Dump> {
 /// names of functions are looked for then.
 ///
 /// A suspended fiber is resumed for that on its own stack, into the library's code, which looks at the
-/// stack and suspends it again. One with less than 32 KiB of stack left has none, nor has one that is
-/// ready, or that a silent worker is stuck in.
+/// stack and suspends it again. One with less than 32 KiB of stack left has none, nor has one that has not
+/// begun, or that a silent worker is stuck in.
 pub fn dump_with_backtraces() -> Option<Dump> {
     let shared = Worker::with(|worker| worker.map(|worker| worker.shared().clone()))?;
     Some(ask::ask(&shared, true))

@@ -114,15 +114,15 @@ impl Worker {
         self.tally.waiting.bump();
         fiber.set_since_ns(self.clock_ns.get());
         if self.is_traced() {
-            self.trace_suspended(fiber, wait);
+            self.trace_suspended(wait);
         }
     }
 
     /// The running fiber lets others run.
     #[inline(always)]
-    pub(super) fn seen_yield(&self, fiber: FiberRef) {
+    pub(super) fn seen_yield(&self) {
         if self.is_traced() {
-            self.trace_yield(fiber);
+            self.trace_yield();
         }
     }
 

@@ -103,37 +103,23 @@ impl Worker {
         self.note(Kind::Ended, fiber.id().index, 0, 0, 0);
     }
 
-    /// At the time of the last suspension, if nothing was between.
     #[cold]
     pub(super) fn trace_resumed(&self, fiber: FiberRef) {
         let id = fiber.id();
-        Recorder::with(|recorder| {
-            if !recorder.has_just_suspended() {
-                recorder.tick();
-            }
-            recorder.put(recorder.event(Kind::Resumed, id.index, id.generation.into()));
+        Recorder::with(|recorder| recorder.resumed(id.index, id.generation));
+    }
+
+    #[cold]
+    pub(super) fn trace_suspended(&self, wait: Wait) {
+        Recorder::with(|recorder| match wait {
+            Wait::Ops => recorder.suspended_for_ops(wait as u8),
+            _ => recorder.suspended(wait as u8),
         });
     }
 
     #[cold]
-    pub(super) fn trace_suspended(&self, fiber: FiberRef, wait: Wait) {
-        self.note_suspended(fiber, wait as u8);
-    }
-
-    #[cold]
-    pub(super) fn trace_yield(&self, fiber: FiberRef) {
-        self.note_suspended(fiber, YIELD);
-    }
-
-    fn note_suspended(&self, fiber: FiberRef, wait: u8) {
-        Recorder::with(|recorder| {
-            // An op that was queued just now has the time of that.
-            if wait != Wait::Ops as u8 {
-                recorder.tick();
-            }
-            let event = recorder.event(Kind::Suspended, fiber.id().index, 0);
-            recorder.put_suspended(event.detail(wait));
-        });
+    pub(super) fn trace_yield(&self) {
+        Recorder::with(|recorder| recorder.suspended(YIELD));
     }
 
     #[cold]
@@ -159,8 +145,7 @@ impl Worker {
     #[cold]
     pub(super) fn trace_enter(&self, wait: Sleep) {
         let queued = self.driver.borrow().queued();
-        let sleeps = u8::from(wait != Sleep::No);
-        self.note(Kind::Enter, 0, 0, sleeps, queued.min(u16::MAX.into()) as u16);
+        Recorder::with(|recorder| recorder.enters(queued, wait != Sleep::No));
     }
 
     #[cold]
@@ -170,8 +155,8 @@ impl Worker {
             if let Some(began) = began.filter(|_| recorder.is_virtual()) {
                 recorder.set_virtual((self.now() - began).as_nanos() as u64);
             }
+            recorder.entered();
         });
-        self.note(Kind::Entered, 0, 0, 0, 0);
     }
 
     /// They have this time.

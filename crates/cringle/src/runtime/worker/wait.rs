@@ -9,7 +9,7 @@
 use super::Worker;
 use crate::driver::{Completion, Op, OpSlot, Waiter};
 use crate::runtime::about::Subject;
-use crate::runtime::fiber::{Fiber, FiberRef, State, Wait, WaitedOps};
+use crate::runtime::fiber::{FiberRef, State, Wait, WaitedOps};
 use crate::runtime::timers::{Alarm, TimerId};
 use crate::trace::Cause;
 use std::time::Instant;
@@ -21,7 +21,7 @@ impl Worker {
         debug_assert_eq!(self.running.get(), Some(fiber), "only the running fiber suspends itself");
         fiber.set_state(State::Waiting(wait));
         self.seen_suspend(fiber, wait);
-        self.switch_out(fiber, Fiber::switch_out_to_wait);
+        self.switch_out(fiber);
         crate::told::trace!(waited_for = wait.word(), "a fiber goes on");
     }
 
@@ -45,9 +45,9 @@ impl Worker {
     /// Lets the other ready fibers, and the kernel, have their turn.
     #[inline(always)]
     pub(crate) fn yield_now(&self, fiber: FiberRef) {
-        self.seen_yield(fiber);
+        self.seen_yield();
         self.ready.push(fiber);
-        self.switch_out(fiber, Fiber::switch_out);
+        self.switch_out(fiber);
     }
 
     /// Lets others have their turn because the fiber has used up its budget of calls that do not
@@ -59,7 +59,7 @@ impl Worker {
     }
 
     #[inline(always)]
-    pub(super) fn switch_out(&self, fiber: FiberRef, switch: impl FnOnce(&Fiber)) {
+    pub(super) fn switch_out(&self, fiber: FiberRef) {
         // std counts panics for each thread: while an unwinding fiber is suspended, others would be
         // told that they unwind. The marks tell them apart (I8).
         let marked = match std::thread::panicking() {
@@ -71,7 +71,7 @@ impl Worker {
         };
         #[cfg(feature = "tracing")]
         let spans = super::spans::Spans::leave();
-        switch(&fiber);
+        fiber.switch_out();
         #[cfg(feature = "tracing")]
         spans.enter_again();
         if marked && fiber.was_unwinding() {
@@ -185,7 +185,7 @@ impl Worker {
             self.ask_to_end(fiber);
         }
         self.seen_suspend(fiber, Wait::Ops);
-        self.switch_out(fiber, Fiber::switch_out_to_wait);
+        self.switch_out(fiber);
         debug_assert!(waiter.is_settled(), "resumed before the last completion");
     }
 

@@ -2,8 +2,18 @@
 
 /// Bytes on their way to the file.
 pub(in crate::trace) struct Output {
+    /// Up to `end` they are written; what is behind is room.
     bytes: Vec<u8>,
+    end: usize,
 }
+
+/// A message of less than so many bytes, written without asking for room each time: nearly all of a trace.
+pub(super) struct Short<'a> {
+    bytes: &'a mut [u8; ROOM],
+    end: usize,
+}
+
+const ROOM: usize = 256;
 
 const VARINT: u32 = 0;
 const FIXED64: u32 = 1;
@@ -11,66 +21,55 @@ const BYTES: u32 = 2;
 
 impl Output {
     pub(in crate::trace) fn new() -> Output {
-        Output { bytes: Vec::new() }
+        Output { bytes: Vec::new(), end: 0 }
     }
 
     pub(in crate::trace) fn bytes(&self) -> &[u8] {
-        &self.bytes
+        &self.bytes[..self.end]
     }
 
     pub(in crate::trace) fn len(&self) -> usize {
-        self.bytes.len()
+        self.end
     }
 
     pub(in crate::trace) fn clear(&mut self) {
-        self.bytes.clear();
+        self.end = 0;
     }
 
-    #[inline]
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.bytes.push(value as u8 | 0x80);
-            value >>= 7;
+    fn put(&mut self, bytes: &[u8]) {
+        if self.bytes.len() - self.end < bytes.len() {
+            self.grow(bytes.len());
         }
-        self.bytes.push(value as u8);
+        self.bytes[self.end..][..bytes.len()].copy_from_slice(bytes);
+        self.end += bytes.len();
     }
 
-    #[inline]
-    fn tag(&mut self, field: u32, wire: u32) {
-        self.varint(u64::from(field << 3 | wire));
+    #[cold]
+    fn grow(&mut self, bytes: usize) {
+        self.bytes.resize((self.bytes.len() + bytes.max(ROOM)) * 2, 0);
     }
 
-    #[inline]
+    fn varint(&mut self, value: u64) {
+        self.short(|short| short.varint(value));
+    }
+
     pub(super) fn uint(&mut self, field: u32, value: u64) {
-        self.tag(field, VARINT);
-        self.varint(value);
-    }
-
-    #[inline]
-    pub(super) fn int(&mut self, field: u32, value: i64) {
-        self.uint(field, value as u64);
-    }
-
-    #[inline]
-    pub(super) fn fixed64(&mut self, field: u32, value: u64) {
-        self.tag(field, FIXED64);
-        self.bytes.extend_from_slice(&value.to_le_bytes());
+        self.short(|short| short.uint(field, value));
     }
 
     pub(super) fn text(&mut self, field: u32, text: &str) {
-        self.tag(field, BYTES);
+        self.short(|short| short.tag(field, BYTES));
         self.varint(text.len() as u64);
-        self.bytes.extend_from_slice(text.as_bytes());
+        self.put(text.as_bytes());
     }
 
     /// A message within. Its length comes first, and mostly takes one byte.
-    #[inline]
     pub(super) fn message(&mut self, field: u32, fill: impl FnOnce(&mut Output)) {
-        self.tag(field, BYTES);
-        let at = self.bytes.len();
-        self.bytes.push(0);
+        self.short(|short| short.tag(field, BYTES));
+        let at = self.end;
+        self.put(&[0]);
         fill(self);
-        let length = self.bytes.len() - at - 1;
+        let length = self.end - at - 1;
         match length < 0x80 {
             true => self.bytes[at] = length as u8,
             false => self.set_long_length(at, length),
@@ -79,9 +78,76 @@ impl Output {
 
     #[cold]
     fn set_long_length(&mut self, at: usize, length: usize) {
-        let mut encoded = Output::new();
-        encoded.varint(length as u64);
-        self.bytes.splice(at..=at, encoded.bytes);
+        let rest = self.bytes[at + 1..self.end].to_vec();
+        self.end = at;
+        self.varint(length as u64);
+        self.put(&rest);
+    }
+
+    /// What is written by this goes into the room that there is.
+    #[inline(always)]
+    pub(super) fn short(&mut self, fill: impl FnOnce(&mut Short<'_>)) {
+        if self.bytes.len() - self.end < ROOM {
+            self.grow(ROOM);
+        }
+        let bytes = self.bytes[self.end..].first_chunk_mut().expect("there is room");
+        let mut short = Short { bytes, end: 0 };
+        fill(&mut short);
+        let end = short.end;
+        assert!(end <= ROOM, "a short message is short");
+        self.end += end;
+    }
+}
+
+impl Short<'_> {
+    #[inline(always)]
+    fn byte(&mut self, byte: u8) {
+        // One that is not short is found out when it is whole.
+        self.bytes[self.end % ROOM] = byte;
+        self.end += 1;
+    }
+
+    #[inline(always)]
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.byte(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.byte(value as u8);
+    }
+
+    #[inline(always)]
+    fn tag(&mut self, field: u32, wire: u32) {
+        self.varint(u64::from(field << 3 | wire));
+    }
+
+    #[inline(always)]
+    pub(super) fn uint(&mut self, field: u32, value: u64) {
+        self.tag(field, VARINT);
+        self.varint(value);
+    }
+
+    #[inline(always)]
+    pub(super) fn int(&mut self, field: u32, value: i64) {
+        self.uint(field, value as u64);
+    }
+
+    #[inline(always)]
+    pub(super) fn fixed64(&mut self, field: u32, value: u64) {
+        self.tag(field, FIXED64);
+        value.to_le_bytes().into_iter().for_each(|byte| self.byte(byte));
+    }
+
+    /// A message within, whose length takes one byte.
+    #[inline(always)]
+    pub(super) fn message(&mut self, field: u32, fill: impl FnOnce(&mut Self)) {
+        self.tag(field, BYTES);
+        let at = self.end;
+        self.byte(0);
+        fill(self);
+        let length = self.end - at - 1;
+        assert!(length < 0x80, "a message within a short one is shorter");
+        self.bytes[at % ROOM] = length as u8;
     }
 }
 
@@ -101,7 +167,17 @@ mod tests {
     fn numbers_take_seven_bits_a_byte() {
         let mut out = Output::new();
         out.uint(9, 300);
-        out.fixed64(47, 1);
+        out.short(|out| out.fixed64(47, 1));
         assert_eq!(out.bytes(), [0x48, 0xac, 0x02, 0xf9, 0x02, 1, 0, 0, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_short_message_is_the_same_as_any() {
+        let (mut any, mut short) = (Output::new(), Output::new());
+        for value in [0, 1, 127, 128, 1 << 20, u64::MAX] {
+            any.message(11, |out| out.message(4, |out| out.uint(3, value)));
+            short.short(|out| out.message(11, |out| out.message(4, |out| out.uint(3, value))));
+        }
+        assert_eq!(any.bytes(), short.bytes());
     }
 }

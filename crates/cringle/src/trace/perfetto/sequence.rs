@@ -1,7 +1,7 @@
 //! The packets of one worker: their clock, and the table of names.
 
 use super::fields::{annotation, clock, defaults, event, interned, packet, track};
-use super::output::Output;
+use super::output::{Output, Short};
 use crate::trace::ring::Origin;
 use std::collections::HashMap;
 
@@ -162,25 +162,30 @@ impl Sequence {
     }
 
     /// An event of this worker's track.
-    #[inline]
+    #[inline(always)]
     pub(super) fn event(
         &mut self,
         out: &mut Output,
         ns: u64,
         kind: u64,
         name: Option<u64>,
-        fill: impl FnOnce(&mut Output),
+        fill: impl FnOnce(&mut Short<'_>),
     ) {
         let since = ns.saturating_sub(self.last);
         self.last += since;
-        self.packet(out, |out| {
-            out.uint(packet::TIMESTAMP, since);
-            out.message(packet::TRACK_EVENT, |out| {
-                out.uint(event::TYPE, kind);
-                if let Some(name) = name {
-                    out.uint(event::NAME, name);
-                }
-                fill(out);
+        let number = self.number.into();
+        out.short(|out| {
+            out.message(super::fields::PACKET, |out| {
+                out.uint(packet::SEQUENCE, number);
+                out.uint(packet::FLAGS, packet::NEEDED);
+                out.uint(packet::TIMESTAMP, since);
+                out.message(packet::TRACK_EVENT, |out| {
+                    out.uint(event::TYPE, kind);
+                    if let Some(name) = name {
+                        out.uint(event::NAME, name);
+                    }
+                    fill(out);
+                });
             });
         });
     }
@@ -250,21 +255,24 @@ impl Sequence {
     }
 }
 
-pub(super) fn note_uint(out: &mut Output, note: Note, value: u64) {
+#[inline(always)]
+pub(super) fn note_uint(out: &mut Short<'_>, note: Note, value: u64) {
     out.message(event::ANNOTATION, |out| {
         out.uint(annotation::NAME, note as u64);
         out.uint(annotation::UINT, value);
     });
 }
 
-pub(super) fn note_int(out: &mut Output, note: Note, value: i64) {
+#[inline(always)]
+pub(super) fn note_int(out: &mut Short<'_>, note: Note, value: i64) {
     out.message(event::ANNOTATION, |out| {
         out.uint(annotation::NAME, note as u64);
         out.int(annotation::INT, value);
     });
 }
 
-pub(super) fn note_text(out: &mut Output, note: Note, text: u64) {
+#[inline(always)]
+pub(super) fn note_text(out: &mut Short<'_>, note: Note, text: u64) {
     out.message(event::ANNOTATION, |out| {
         out.uint(annotation::NAME, note as u64);
         out.uint(annotation::TEXT, text);

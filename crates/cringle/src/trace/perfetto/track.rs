@@ -2,7 +2,7 @@
 
 use super::fibers::{Fibers, Owners};
 use super::fields::event::{BEGIN, END, FLOW, INSTANT, LAST_FLOW};
-use super::output::Output;
+use super::output::{Output, Short};
 use super::sequence::{Note, Sequence, note_int, note_text, note_uint};
 use crate::trace::event::{Cause, Event, Kind, LONGEST_NAME};
 use crate::trace::ring::Origin;
@@ -73,6 +73,7 @@ impl Track {
             self.begin(out);
         }
         match kind {
+            Kind::Pushed => self.pushed(out, ns, event),
             Kind::Lost => self.lose(out, event.value),
             Kind::Started => self.started(out, ns, event),
             Kind::Named => {
@@ -85,15 +86,14 @@ impl Track {
                 let place = unsafe { &*(event.value as *const Location<'static>) };
                 self.fibers.get(index).name = self.sequence.name(out, &called(place));
             }
-            Kind::Resumed => self.resumed(out, ns, event),
-            Kind::Suspended => self.suspended(out, ns, index, Some(event.get_detail())),
+            Kind::Resumed => {}
+            Kind::Suspended => self.suspended(out, ns, Some(event.get_detail())),
             Kind::Ready => self.ready(out, ns, index, event.get_detail()),
             Kind::Ended => {
-                self.suspended(out, ns, index, None);
+                self.suspended(out, ns, None);
                 self.fibers.vacate(index);
             }
             Kind::Spawned => self.instant(out, ns, "spawn", |out| out.fixed64(FLOW, event.value)),
-            Kind::Pushed => self.pushed(out, ns, event),
             Kind::Completed => self.completed(out, ns, event),
             Kind::Enter => self.enter(out, ns, event),
             Kind::Entered => {
@@ -140,6 +140,9 @@ impl Track {
                 self.instant(out, ns, name, |_| ());
             }
         }
+        if event.is_resumption() {
+            self.resumed(out, ns, event);
+        }
     }
 
     /// Ends what is open: the trace ends, and so many of the last events are missing.
@@ -157,7 +160,7 @@ impl Track {
         out: &mut Output,
         ns: u64,
         name: &'static str,
-        fill: impl FnOnce(&mut Output),
+        fill: impl FnOnce(&mut Short<'_>),
     ) {
         let name = self.sequence.word(out, name);
         self.sequence.event(out, ns, INSTANT, Some(name), fill);
@@ -202,22 +205,27 @@ impl Track {
     }
 
     fn resumed(&mut self, out: &mut Output, ns: u64, event: &Event) {
-        let generation = event.value as u32;
+        let generation = event.generation();
         let known = self.fibers.get(event.index());
         if known.generation.is_some_and(|before| before != generation) {
             self.fibers.renew(event.index());
         }
         self.fibers.get(event.index()).generation = Some(generation);
-        self.count(out, ns);
+        // Each step would be a fifth of the file; the exact number is told when the kernel is entered.
+        if (self.counted - self.in_flight).abs() * 8 > self.in_flight {
+            self.count(out, ns);
+        }
         self.begins = Some((event.index(), ns));
     }
 
     /// Opens the slice of a fiber that was resumed.
     fn begin(&mut self, out: &mut Output) {
         let Some((index, ns)) = self.begins.take() else { return };
-        let unnamed = self.sequence.word(out, "fiber");
         let fiber = self.fibers.get(index);
-        let name = if fiber.name == 0 { unnamed } else { fiber.name };
+        let name = match fiber.name {
+            0 => self.sequence.word(out, "fiber"),
+            name => name,
+        };
         let (made_by, woken_by) = (fiber.made_by, fiber.woken_by);
         let ready = fiber.ready.take().map(|since| ns.saturating_sub(since));
         (fiber.made_by, fiber.woken_by) = (0, 0);
@@ -238,10 +246,9 @@ impl Track {
     }
 
     /// Closes the slice of the running fiber, which waits for something or has ended.
-    fn suspended(&mut self, out: &mut Output, ns: u64, index: u32, wait: Option<u8>) {
-        if self.running.take() != Some(index) {
-            return;
-        }
+    fn suspended(&mut self, out: &mut Output, ns: u64, wait: Option<u8>) {
+        // It may have begun before what is known.
+        let Some(index) = self.running.take() else { return };
         let what = match wait {
             None => "end",
             Some(wait) if wait == self.words.wait_for_ops => match self.ops {
@@ -283,6 +290,9 @@ impl Track {
         let flow = self.op_flow(event);
         let name = word(self.words.ops, event.get_detail());
         self.instant(out, ns, name, |out| out.fixed64(FLOW, flow));
+        if event.is_suspension() {
+            self.suspended(out, ns, Some(self.words.wait_for_ops));
+        }
     }
 
     fn completed(&mut self, out: &mut Output, ns: u64, event: &Event) {

@@ -4,18 +4,25 @@
 //! a new tenant from an old one, so that a message that comes late wakes nobody (**I9**). All of it
 //! is touched by the fiber's own worker alone (**I3**).
 
+mod ops;
+mod probe;
+mod row;
+mod wait;
+
+pub(super) use ops::WaitedOps;
+pub(super) use row::Row;
+pub(super) use wait::WAIT_WORDS;
+pub(crate) use wait::Wait;
+
 use super::about::{Label, ScopeOrigin, Subject, Tag};
 use super::cancelled::Reason;
 use super::identity::Meta;
 use super::region::Regions;
 use super::stack::Stack;
-use crate::driver::completion::OpState;
-use crate::driver::{About, Completion, Driver, OpSlot};
 use corosensei::{Coroutine, Yielder};
 use std::any::Any;
 use std::backtrace::Backtrace;
 use std::cell::{Cell, RefCell, UnsafeCell};
-use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -76,143 +83,6 @@ pub(crate) enum State {
     Waiting(Wait),
 }
 
-/// What a suspended fiber waits for. Everything but [`Wait::Ops`] may also end for no reason: the
-/// waiting code looks again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Wait {
-    /// The last completion of its ops. Nothing else resumes it (**I1**).
-    Ops,
-    /// Room among the ops in flight.
-    Room,
-    Park,
-    Sleep,
-    Join,
-    /// The fibers of a scope. Cannot be cancelled: they borrow from this fiber's frame.
-    Scope,
-    /// A closure on the pool. Cannot be cancelled: it borrows from this fiber's frame.
-    Unblock,
-    /// A lock of the library.
-    Lock,
-    Permit,
-    Channel,
-    Condvar,
-    Barrier,
-    /// The end of an initialisation that another fiber has begun.
-    Once,
-    Group,
-    Watch,
-    /// Whatever a future waits for.
-    Future,
-    /// What other workers say of their fibers.
-    Answers,
-}
-
-/// Waits by one word, in the order of [`Wait`]; the last is for a fiber that only lets others run.
-pub(super) const WAIT_WORDS: [&str; 18] = [
-    "ops", "room", "park", "sleep", "join", "scope", "unblock", "lock", "permit", "channel",
-    "condvar", "barrier", "once", "group", "watch", "future", "answers", "yield",
-];
-
-const _: () = assert!(WAIT_WORDS.len() == Wait::Answers as usize + 2, "a word for each wait");
-
-impl Wait {
-    /// Whether a cancel ends the wait. Ops end by their own completion, which a cancel hastens.
-    fn is_cancellable(self) -> bool {
-        match self {
-            Wait::Room | Wait::Park | Wait::Sleep | Wait::Join | Wait::Lock => true,
-            Wait::Permit | Wait::Channel | Wait::Condvar | Wait::Barrier => true,
-            Wait::Once | Wait::Group | Wait::Watch | Wait::Future => true,
-            Wait::Ops | Wait::Scope | Wait::Unblock | Wait::Answers => false,
-        }
-    }
-
-    #[cfg(feature = "tracing")]
-    pub(super) fn word(self) -> &'static str {
-        WAIT_WORDS[self as usize]
-    }
-
-    /// For the report of who waits for what.
-    pub(crate) fn describe(self) -> &'static str {
-        match self {
-            Wait::Ops => "an operation in the kernel",
-            Wait::Room => "room among the operations in flight",
-            Wait::Park => "an unpark",
-            Wait::Sleep => "a timer",
-            Wait::Join => "another fiber's end",
-            Wait::Scope => "the fibers of a scope",
-            Wait::Unblock => "a closure on the blocking pool",
-            Wait::Lock => "a lock",
-            Wait::Permit => "a permit of a semaphore",
-            Wait::Channel => "the other side of a channel",
-            Wait::Condvar => "a notification",
-            Wait::Barrier => "the others at a barrier",
-            Wait::Once => "an initialisation",
-            Wait::Group => "the members of a wait group",
-            Wait::Watch => "a new value",
-            Wait::Future => "a future",
-            Wait::Answers => "what other workers say of their fibers",
-        }
-    }
-}
-
-/// Where the completions lie that a fiber waits for.
-#[derive(Clone, Copy)]
-pub(crate) struct WaitedOps {
-    first: *const Completion,
-    count: usize,
-    stride: usize,
-}
-
-impl WaitedOps {
-    fn none() -> WaitedOps {
-        WaitedOps { first: std::ptr::null(), count: 0, stride: 0 }
-    }
-
-    #[inline]
-    pub(super) fn one(completion: &Completion) -> WaitedOps {
-        WaitedOps { first: completion, count: 1, stride: 0 }
-    }
-
-    #[inline]
-    pub(super) fn slots(slots: &[OpSlot]) -> WaitedOps {
-        match slots.first() {
-            Some(_) => WaitedOps {
-                first: slots
-                    .as_ptr()
-                    .wrapping_byte_add(std::mem::offset_of!(OpSlot, completion))
-                    .cast(),
-                count: slots.len(),
-                stride: size_of::<OpSlot>(),
-            },
-            None => WaitedOps::none(),
-        }
-    }
-}
-
-/// An op that is under way.
-pub(super) struct OpRef<'a> {
-    completion: *const Completion,
-    /// The op itself lies beside it.
-    batched: bool,
-    frame: PhantomData<&'a Completion>,
-}
-
-impl OpRef<'_> {
-    fn completion(&self) -> &Completion {
-        // SAFETY: I1. The fiber waits for it, so that it lies in its suspended frame.
-        unsafe { &*self.completion }
-    }
-
-    pub(super) fn about(&self, driver: &Driver) -> About {
-        match self.batched {
-            // SAFETY: I1. The completion is that of a slot, which stays with it.
-            true => unsafe { OpSlot::of(self.completion).as_ref() }.op.about(),
-            false => driver.about(self.completion()),
-        }
-    }
-}
-
 /// The fiber that a worker runs. Written by the worker alone, and read by others, too: who looks whether it
 /// is stuck. (What costs nothing: a plain store.)
 #[derive(Default)]
@@ -241,45 +111,6 @@ impl Running {
         let block = NonNull::new(self.0.load(Ordering::Relaxed))?;
         // SAFETY: by the contract. Nothing but the label is touched, which any thread may read.
         Some(unsafe { &(*block.as_ptr()).cold.label })
-    }
-}
-
-/// Fibers in a row, first come, first served: linked through their blocks, so that putting one in
-/// allocates nothing. A fiber is in one row at a time.
-#[derive(Default)]
-pub(super) struct Row {
-    first: Cell<Option<FiberRef>>,
-    last: Cell<Option<FiberRef>>,
-}
-
-impl Row {
-    #[inline]
-    pub(super) fn is_empty(&self) -> bool {
-        self.first.get().is_none()
-    }
-
-    #[inline]
-    pub(super) fn push(&self, fiber: FiberRef) {
-        debug_assert!(fiber.next.get().is_none());
-        match self.last.replace(Some(fiber)) {
-            Some(last) => last.next.set(Some(fiber)),
-            None => self.first.set(Some(fiber)),
-        }
-    }
-
-    /// Takes the whole row, which is then empty: its first fiber, with the others behind it.
-    #[inline]
-    pub(super) fn take_all(&self) -> Option<FiberRef> {
-        self.last.set(None);
-        self.first.take()
-    }
-}
-
-impl FiberRef {
-    /// Takes a fiber out of a row that was [taken](Row::take_all): the one behind it.
-    #[inline]
-    pub(super) fn unlink(self) -> Option<FiberRef> {
-        self.next.take()
     }
 }
 
@@ -341,14 +172,6 @@ pub(crate) type Locals = Vec<(usize, Rc<dyn Any>)>;
 /// Inline reads in a row, at most, before other fibers and the kernel get their turn.
 pub(crate) const INLINE_BUDGET: u32 = 64;
 
-/// Stack that a backtrace takes, and more.
-const BACKTRACE_BYTES: usize = 32 << 10;
-
-/// What a fiber touches when its ops have ended: so many lines of the cache, the first ones
-/// below its completion.
-const FETCHED_LINES: u64 = 8;
-const FETCHED_BELOW: u64 = 128;
-
 impl Fiber {
     pub(super) fn new(index: u32) -> Fiber {
         Fiber {
@@ -389,6 +212,7 @@ impl Fiber {
         unsafe { *self.coroutine.get() = Some(coroutine) };
         self.inline_budget.set(INLINE_BUDGET);
         self.cancelled.set(false);
+        self.yielder.set(std::ptr::null());
         self.cold.root.set(false);
         self.cold.asked_to_end.set(None);
         self.cold.scope.set(None);
@@ -398,16 +222,6 @@ impl Fiber {
         self.unwound_by_cancel.set(false);
         self.cold.stack.set(stack);
         self.state.set(State::Runnable);
-    }
-
-    /// Has the cache fetch what the fiber will touch first when it is resumed after its ops: with hundreds
-    /// of fibers, the work of the others has pushed that out.
-    #[inline(always)]
-    pub(super) fn fetch(&self) {
-        let first = self.ops.get().first as usize as u64;
-        for line in 0..FETCHED_LINES {
-            crate::driver::prefetch(first.wrapping_sub(FETCHED_BELOW).wrapping_add(line * 64));
-        }
     }
 
     /// Runs the fiber until it suspends; its stack, if it ended.
@@ -437,54 +251,6 @@ impl Fiber {
         self.yielder.set(yielder);
     }
 
-    /// Switches to the scheduler.
-    #[inline(always)]
-    pub(super) fn switch_out(&self) {
-        // SAFETY: I3. The yielder lies on this fiber's stack for as long as it lives, and the
-        // caller runs on that stack.
-        unsafe { (*self.yielder.get()).suspend(()) };
-    }
-
-    /// The same in a wait: whenever it is [probed](Self::probe), it says where it is and waits on.
-    #[inline(always)]
-    pub(super) fn switch_out_to_wait(&self) {
-        self.switch_out();
-        while self.probed.get() {
-            self.tell_backtrace();
-            self.switch_out();
-        }
-    }
-
-    /// On the fiber's own stack, which is as it was when it was suspended.
-    #[cold]
-    #[inline(never)]
-    fn tell_backtrace(&self) {
-        let here = 0u8;
-        let (guard, bytes) = self.cold.stack.get();
-        let left = (&raw const here as usize).saturating_sub(guard + super::stack::GUARD_BYTES);
-        debug_assert!(left <= bytes + (1 << 12), "it runs on its own stack");
-        if left >= BACKTRACE_BYTES {
-            *self.cold.backtrace.borrow_mut() = Some(Backtrace::force_capture());
-        }
-    }
-
-    /// Where the suspended fiber is. It runs for that, on its own stack, but only this module's code,
-    /// which suspends it again: what it waits for does not go on (**I1**). `None` where there is no room
-    /// on its stack, and for one that does not wait.
-    pub(super) fn probe(&self) -> Option<Backtrace> {
-        if !matches!(self.state.get(), State::Waiting(_)) {
-            // It has not begun, and would begin; or it let others run, and would go on.
-            return None;
-        }
-        // SAFETY: I3. As in `resume`; it waits, so it is suspended.
-        let body = unsafe { &mut *self.coroutine.get() }.as_mut()?;
-        self.probed.set(true);
-        let result = body.resume(());
-        self.probed.set(false);
-        debug_assert!(matches!(result, corosensei::CoroutineResult::Yield(())));
-        self.cold.backtrace.borrow_mut().take()
-    }
-
     pub(crate) fn id(&self) -> FiberId {
         FiberId { index: self.index, generation: self.generation.get() }
     }
@@ -506,44 +272,6 @@ impl Fiber {
             _ => false,
         };
         cancellable && !self.unwinding.get()
-    }
-
-    /// The completions to cancel, if it waits for ops and may be disturbed.
-    pub(super) fn cancellable_ops(&self) -> Option<impl Iterator<Item = &Completion>> {
-        self.waited_ops().filter(|_| !self.unwinding.get())
-    }
-
-    /// The ops it waits for.
-    pub(super) fn waited_ops(&self) -> Option<impl Iterator<Item = &Completion>> {
-        let waits = self.state.get() == State::Waiting(Wait::Ops);
-        let ops = self.ops.get();
-        waits.then(|| {
-            // SAFETY: I1. While the fiber waits for its ops, their completions lie in its suspended
-            // frame, at this distance from each other.
-            (0..ops.count).map(move |n| unsafe { &*ops.first.byte_add(n * ops.stride) })
-        })
-    }
-
-    #[inline]
-    pub(super) fn set_ops(&self, ops: WaitedOps) {
-        self.ops.set(ops);
-    }
-
-    /// The ops that it waits for and that are under way, and how many it has asked for together.
-    pub(super) fn ops_under_way(&self) -> Option<(impl Iterator<Item = OpRef<'_>>, usize)> {
-        let ops = self.ops.get();
-        let waits = self.state.get() == State::Waiting(Wait::Ops);
-        let all = (0..ops.count).map(move |n| OpRef {
-            completion: ops.first.wrapping_byte_add(n * ops.stride),
-            batched: ops.stride != 0,
-            frame: PhantomData,
-        });
-        waits.then(|| (all.filter(|op| op.completion().state() == OpState::InFlight), ops.count))
-    }
-
-    /// What it waits for in the kernel, as a person calls it.
-    pub(super) fn op_name(&self) -> Option<&'static str> {
-        self.cancellable_ops()?.next().map(Completion::op_name)
     }
 
     /// Takes one from the budget of inline reads; false when it is used up.
