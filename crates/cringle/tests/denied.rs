@@ -11,6 +11,7 @@ use cringle::{Builder, fiber, io};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::FileExt;
+use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
 const RING_CALLS: [i64; 3] =
@@ -154,6 +155,47 @@ fn a_filter_against_entering_is_found_out_before_the_start() {
             deny(&RING_CALLS[1..2], action);
             is_epoll_because(&a_bit_of_everything(), &["seccomp", "io_uring"]);
         }
+    }
+}
+
+/// A sandbox that is entered after the first ring was made: what comes later does without.
+#[test]
+fn rings_that_are_refused_from_now_on_are_done_without() {
+    in_child("rings_that_are_refused_from_now_on_are_done_without", || {
+        if !matches!(a_bit_of_everything(), Driver::Uring(_)) {
+            return println!("skipped: there are no rings");
+        }
+        deny(&RING_CALLS[..1], SeccompAction::Errno(libc::EPERM as u32));
+        is_epoll_because(&a_bit_of_everything(), &["denied", "seccomp"]);
+    });
+}
+
+/// The kernel may still write into the frames of fibers, so that none of them can be unwound.
+#[test]
+fn a_ring_that_is_taken_away_ends_the_program_with_a_sentence() {
+    let name = "a_ring_that_is_taken_away_ends_the_program_with_a_sentence";
+    let Some(output) = child::run_with(name, |command| command.env_remove("CRINGLE_DRIVER")) else {
+        return Builder::new()
+            .workers(1)
+            .run(|| {
+                if !matches!(runtime::driver(), Driver::Uring(_)) {
+                    return println!("skipped: there are no rings");
+                }
+                deny(&RING_CALLS[1..2], SeccompAction::Errno(libc::EPERM as u32));
+                fiber::sleep(Duration::from_millis(1));
+                println!("it went on");
+            })
+            .unwrap();
+    };
+    let said = child::said(&output);
+    if said.contains("skipped") {
+        return;
+    }
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{said}");
+    assert!(!said.contains("it went on"), "{said}");
+    let sentence = said.lines().find(|line| line.contains("io_uring_enter failed")).expect(&said);
+    for words in ["Operation not permitted", "seccomp", "aborting, because"] {
+        assert!(sentence.contains(words), "{said}");
     }
 }
 
