@@ -160,6 +160,11 @@ fn the_environment_has_any_program_traced() {
     assert!(summary["events"].as_u64().unwrap() > 0);
     // Times are virtual there: three programs take no such time for real.
     assert_eq!(summary["workers"].as_array().unwrap().len(), 3);
+    // Each had one worker, whose number is 0.
+    let output = cringle(&place).arg("trace").arg(file).output().unwrap();
+    let (out, _) = texts(&output);
+    assert!(out.contains(" on 0 at ") && !out.contains(" on 1 at "), "{out}");
+    assert!(!out.contains(" on 2 at "), "{out}");
     let output = run("no/such/directory/x");
     let (out, err) = texts(&output);
     assert!(!output.status.success(), "{out}");

@@ -158,6 +158,10 @@ struct Sums {
     end: u64,
 }
 
+pub(super) fn number(worker: &str) -> &str {
+    worker.strip_prefix("worker ").unwrap_or(worker)
+}
+
 pub(super) fn of(path: &Path) -> Result<Summary, Failure> {
     let mut sums = Sums::default();
     let found = read(path, |event, found| sums.add(event, found))?;
@@ -329,6 +333,11 @@ impl Sums {
 }
 
 impl Worker {
+    /// As its name says, which is not its place among those that the file tells of.
+    pub(super) fn number(&self) -> &str {
+        number(&self.name)
+    }
+
     fn new(name: String, start: u64) -> Worker {
         Worker {
             name,

@@ -53,7 +53,10 @@ fn head(summary: &Summary) -> String {
 fn workers(summary: &Summary) -> String {
     let all = summary.ns().max(1) as f64;
     let share = |ns: u64| format!("{:.1} %", ns as f64 / all * 100.0);
-    let rows = summary.workers.iter().map(|worker| {
+    // As they are numbered, and not as they began.
+    let mut workers: Vec<_> = summary.workers.iter().collect();
+    workers.sort_by_key(|worker| (worker.name.len(), &worker.name));
+    let rows = workers.into_iter().map(|worker| {
         vec![
             worker.name.clone(),
             count(worker.enters as f64),
@@ -106,7 +109,7 @@ fn waits(summary: &Summary) -> String {
 fn who(summary: &Summary, wait: &Wait) -> String {
     let worker = match summary.workers.len() {
         1 => String::new(),
-        _ => format!(" on {}", wait.worker),
+        _ => format!(" on {}", summary.workers[wait.worker].number()),
     };
     let open = if wait.open { ", still" } else { "" };
     format!(

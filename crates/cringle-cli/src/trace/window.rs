@@ -1,6 +1,7 @@
 //! A part of a trace, for a picture: who did what when.
 
 use super::read::{Event, Found, Kind, Name, read};
+use super::sum::number;
 use crate::failure::Failure;
 use std::collections::HashMap;
 use std::path::Path;
@@ -153,8 +154,10 @@ impl Collector {
         let row = match self.of.get(&fiber) {
             Some(&row) => row,
             None if self.rows.len() < self.most_rows => {
-                let worker =
-                    if self.lanes.len() > 1 { format!("{}·", fiber.0) } else { String::new() };
+                let worker = match self.lanes.len() {
+                    1 => String::new(),
+                    _ => format!("{}·", number(&self.lanes[fiber.0].name)),
+                };
                 let name = format!("{} {worker}{}", found.names.get(name), fiber.1);
                 self.rows.push(Row { name, states: Vec::new(), cancels: Vec::new() });
                 self.of.insert(fiber, self.rows.len() - 1);
@@ -201,6 +204,7 @@ impl Collector {
         }
         self.ops.sort_by_key(|(_, span)| (span.from, span.to));
         self.depth.sort_by_key(|(ns, _)| *ns);
+        self.lanes.sort_by(|a, b| (a.name.len(), &a.name).cmp(&(b.name.len(), &b.name)));
         Window {
             span: self.span,
             lanes: self.lanes,
