@@ -159,6 +159,8 @@ impl Picture {
                 None => by_name.push((name, vec![*span])),
             }
         }
+        // The kernel is drawn over a fiber that enters it.
+        by_name.sort_by_key(|(name, _)| name.is_empty());
         for (name, spans) in by_name {
             let color = if name.is_empty() { KERNEL } else { self.fibers.color(name) };
             self.pieces(&spans, color, 1.0, y, LANE);

@@ -57,13 +57,22 @@ struct Collector {
     of: HashMap<Fiber, usize>,
     left_out: std::collections::HashSet<Fiber>,
     /// Slices that are open on each worker.
-    open: Vec<Vec<(Name, Option<u64>, u64)>>,
+    open: Vec<Vec<Open>>,
     /// Since when a fiber waits, and what for.
     waits: HashMap<Fiber, (u64, String)>,
     under_way: HashMap<u64, (Name, u64)>,
     ops: Vec<(String, Span)>,
     counters: Vec<i64>,
     depth: Vec<(u64, i64)>,
+}
+
+/// A slice that has begun.
+struct Open {
+    name: Name,
+    fiber: Option<u64>,
+    /// The kernel, for the worker or from within a fiber.
+    enters: bool,
+    since: u64,
 }
 
 pub(super) fn of(path: &Path, from: u64, to: u64, most_rows: usize) -> Result<Window, Failure> {
@@ -111,8 +120,9 @@ impl Collector {
     }
 
     fn begin(&mut self, event: &Event, found: &Found) {
-        self.open[event.worker].push((event.name, event.fiber, event.ns));
-        let Some(number) = event.fiber else { return };
+        let Event { name, fiber, enters, ns, .. } = *event;
+        self.open[event.worker].push(Open { name, fiber, enters, since: ns });
+        let Some(number) = fiber else { return };
         let fiber = (event.worker, number);
         let ready = event.ns.saturating_sub(event.ready_ns.unwrap_or(0));
         let waited = self.waits.remove(&fiber);
@@ -127,7 +137,8 @@ impl Collector {
     }
 
     fn end(&mut self, event: &Event, found: &Found) {
-        let Some((name, fiber, since)) = self.open[event.worker].pop() else { return };
+        let Some(open) = self.open[event.worker].pop() else { return };
+        let Open { name, fiber, enters, since } = open;
         let span = self.clip(since, event.ns);
         if let Some(number) = fiber {
             let fiber = (event.worker, number);
@@ -139,9 +150,7 @@ impl Collector {
             if let Some(what) = what.filter(|what| *what != "end") {
                 self.waits.insert(fiber, (event.ns, what.into()));
             }
-        } else if self.open[event.worker].is_empty()
-            && let Some(span) = span
-        {
+        } else if enters && let Some(span) = span {
             let lane = &mut self.lanes[event.worker];
             match found.names.get(name) {
                 "wait" => lane.asleep.push(span),
