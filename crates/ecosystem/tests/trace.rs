@@ -2,6 +2,7 @@
 
 use cringle::block::Batch;
 use cringle::fs::File;
+use cringle::os::unix::net::UnixStream;
 use cringle::runtime::DriverChoice;
 use cringle::{Builder, fiber, trace};
 use perfetto_protos::trace::Trace;
@@ -9,6 +10,7 @@ use perfetto_protos::trace_packet::TracePacket;
 use perfetto_protos::track_event::track_event::Type;
 use protobuf::Message;
 use std::collections::{HashMap, HashSet};
+use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -205,6 +207,36 @@ fn what_a_push_submits_is_a_slice_within_the_fibers() {
     }
     assert!(within >= 7, "{within} slices within a fiber's");
     assert!(submitted >= 56, "{submitted} ops submitted there");
+}
+
+/// The driver pushes cancels while the worker enters the kernel, and more than there is room for.
+#[test]
+fn what_an_enter_submits_before_it_is_whole_is_a_part_of_it() {
+    let _alone = ALONE.lock();
+    let ring = Builder::new().workers(1).driver(DriverChoice::Uring).ring_entries(8);
+    let (events, ..) = traced_by(ring, || {
+        let pairs: Vec<_> = (0..64).map(|_| UnixStream::pair().unwrap()).collect();
+        fiber::scope(|s| {
+            for (near, _) in &pairs {
+                s.spawn_local(|| (&*near).read(&mut [0]).unwrap_err());
+            }
+            fiber::yield_now();
+            s.cancel();
+        });
+    });
+    assert!(named(&events, Type::TYPE_INSTANT, "cancel").count() >= 64);
+    let mut open = Vec::new();
+    for event in &events {
+        match event.kind {
+            Type::TYPE_SLICE_BEGIN => {
+                let around = open.last().is_some_and(|name| *name == "enter" || *name == "wait");
+                assert!(!around, "within the kernel: {event:?}");
+                open.push(&event.name[..]);
+            }
+            Type::TYPE_SLICE_END => drop(open.pop()),
+            _ => {}
+        }
+    }
 }
 
 #[test]

@@ -220,8 +220,9 @@ impl Sums {
         let Some(slice) = worker.slices.pop() else { return };
         let took = event.ns.saturating_sub(slice.ns);
         if let Some(number) = slice.fiber {
-            worker.running_ns += took.saturating_sub(slice.kernel_ns);
-            self.fibers.entry(slice.name).or_default().running_ns += took;
+            let running = took.saturating_sub(slice.kernel_ns);
+            worker.running_ns += running;
+            self.fibers.entry(slice.name).or_default().running_ns += running;
             match event.waits_for {
                 Some(what) if found.names.get(what) == "end" => {}
                 Some(waits_for) => {

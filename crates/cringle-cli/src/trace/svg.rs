@@ -159,12 +159,12 @@ impl Picture {
                 None => by_name.push((name, vec![*span])),
             }
         }
-        // The kernel is drawn over a fiber that enters it.
-        by_name.sort_by_key(|(name, _)| name.is_empty());
         for (name, spans) in by_name {
             let color = if name.is_empty() { KERNEL } else { self.fibers.color(name) };
             self.pieces(&spans, color, 1.0, y, LANE);
         }
+        // Over the fiber that enters it.
+        self.pieces(&lane.within, KERNEL, 1.0, y, LANE);
         self.y += STEP;
     }
 

@@ -28,6 +28,8 @@ pub(super) struct Lane {
     /// Fibers by name, and what is in the kernel by an empty one.
     pub(super) slices: Vec<(String, Span)>,
     pub(super) asleep: Vec<Span>,
+    /// The kernel, entered by a fiber.
+    pub(super) within: Vec<Span>,
 }
 
 pub(super) struct Row {
@@ -103,7 +105,8 @@ impl Collector {
     fn add(&mut self, event: &Event, found: &Found) {
         while self.lanes.len() < found.workers.len() {
             let name = found.workers[self.lanes.len()].clone();
-            self.lanes.push(Lane { name, slices: Vec::new(), asleep: Vec::new() });
+            let (slices, asleep, within) = (Vec::new(), Vec::new(), Vec::new());
+            self.lanes.push(Lane { name, slices, asleep, within });
             self.open.push(Vec::new());
             self.counters.push(0);
         }
@@ -153,6 +156,7 @@ impl Collector {
         } else if enters && let Some(span) = span {
             let lane = &mut self.lanes[event.worker];
             match found.names.get(name) {
+                _ if !self.open[event.worker].is_empty() => lane.within.push(span),
                 "wait" => lane.asleep.push(span),
                 _ => lane.slices.push((String::new(), span)),
             }

@@ -28,6 +28,8 @@ pub(crate) struct Recorder {
     next_spawn: Cell<u32>,
     /// The last event, if what follows may become a part of it: it is not written yet.
     open: Cell<Option<Event>>,
+    /// Calls into the kernel that have not returned: a driver may make one within another.
+    within: Cell<u32>,
 }
 
 impl Recorder {
@@ -35,9 +37,22 @@ impl Recorder {
         let clock = ring.origin.clock;
         let stamp = Cell::new(if clock == Clock::Virtual { 0 } else { clock.now() });
         let (tail, limit) = (Cell::new(0), Cell::new(ring.capacity()));
-        let (lost, next_op, next_spawn) = (Cell::new(0), Cell::new(0), Cell::new(0));
-        let open = Cell::new(None);
-        Recorder { ring, writer, clock, tail, limit, lost, stamp, next_op, next_spawn, open }
+        let lost = Cell::new(0);
+        let (open, within) = (Cell::new(None), Cell::new(0));
+        let (next_op, next_spawn) = (Cell::new(0), Cell::new(0));
+        Recorder {
+            ring,
+            writer,
+            clock,
+            tail,
+            limit,
+            lost,
+            stamp,
+            next_op,
+            next_spawn,
+            open,
+            within,
+        }
     }
 
     /// Makes it the calling thread's, until [`leave`](Self::leave): the worker keeps it alive.
@@ -95,8 +110,9 @@ impl Recorder {
         self.open.set(Some(event));
     }
 
+    /// What comes next is no part of the last event.
     #[inline(always)]
-    fn close(&self) {
+    pub(crate) fn close(&self) {
         if let Some(event) = self.open.take() {
             self.write(event);
         }
@@ -195,14 +211,22 @@ impl Recorder {
         self.write(event);
     }
 
-    /// The kernel is entered.
+    /// The kernel is entered, until [`entered`](Self::entered). What is entered within that is a part of it.
     pub(crate) fn enters(&self, queued: u32, sleeps: bool) {
+        self.within.set(self.within.get() + 1);
+        if self.within.get() > 1 {
+            return;
+        }
         self.tick();
         let event = self.event(Kind::Enter, 0, 0).detail(sleeps.into());
         self.put(event.extra(queued.min(u16::MAX.into()) as u16));
     }
 
     pub(crate) fn entered(&self) {
+        self.within.set(self.within.get() - 1);
+        if self.within.get() > 0 {
+            return;
+        }
         self.tick();
         self.put(self.event(Kind::Entered, 0, 0));
     }

@@ -105,6 +105,8 @@ pub(crate) struct Worker {
     alive: Cell<u32>,
     /// Fibers that wait for others of this runtime to end.
     waiting_for_fibers: Cell<u32>,
+    /// A fiber is resumed to say where it is.
+    probes: Cell<bool>,
     traced: Traced,
     #[cfg(feature = "tracing")]
     outer_spans: spans::Outer,
@@ -167,6 +169,7 @@ impl Worker {
             clock_ns,
             alive: Cell::new(0),
             waiting_for_fibers: Cell::new(0),
+            probes: Cell::new(false),
             traced: Traced::default(),
             #[cfg(feature = "tracing")]
             outer_spans: spans::Outer::default(),

@@ -231,6 +231,9 @@ impl Worker {
     #[inline(always)]
     pub(super) fn seen_mail(&self, messages: usize) {
         self.tally.messages.add(messages as u64);
+        if self.is_traced() {
+            self.trace_mail();
+        }
     }
 
     /// Another worker has told that this fiber can go on.

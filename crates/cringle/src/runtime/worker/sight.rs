@@ -118,10 +118,15 @@ impl Worker {
         if running == Some(fiber) {
             return Some(Backtrace::force_capture());
         }
+        // An allocator that asks for this while it serves a backtrace: who runs beneath is not known then.
+        if self.probes.replace(true) {
+            return None;
+        }
         // Whatever is called meanwhile is called by that fiber.
         self.running.set(Some(fiber));
         let backtrace = fiber.probe();
         self.running.set(running);
+        self.probes.set(false);
         backtrace
     }
 }

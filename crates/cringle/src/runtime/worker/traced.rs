@@ -187,6 +187,12 @@ impl Worker {
         self.note(Kind::MessageSent, id.index, id.generation.into(), 0, worker);
     }
 
+    /// They take time that is no fiber's.
+    #[cold]
+    pub(super) fn trace_mail(&self) {
+        Recorder::with(Recorder::close);
+    }
+
     #[cold]
     pub(super) fn trace_message_read(&self, id: FiberId) {
         self.note(Kind::MessageRead, id.index, id.generation.into(), 0, 0);

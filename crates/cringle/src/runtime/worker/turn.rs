@@ -126,12 +126,16 @@ impl Worker {
     }
 
     pub(super) fn enter(&self, wait: driver::Wait) {
-        self.seen_enter(wait);
-        self.driver.borrow_mut().enter(wait);
-        self.seen_entered();
+        self.enter_driver(wait);
         self.reap();
         #[cfg(feature = "sim")]
         self.heed_simulation();
+    }
+
+    pub(super) fn enter_driver(&self, wait: driver::Wait) {
+        self.seen_enter(wait);
+        self.driver.borrow_mut().enter(wait);
+        self.seen_entered();
     }
 
     /// Makes ready whose last completion is in the queue.

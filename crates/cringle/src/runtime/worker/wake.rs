@@ -48,11 +48,9 @@ impl Worker {
     pub(super) fn wake_peer(&self, mailbox: &Arc<MailBox>) {
         self.seen_wake(mailbox);
         let ours = self.shared.has(mailbox);
-        let mut driver = self.driver.borrow_mut();
+        let by_ring = |ring| ours && self.driver.borrow_mut().send_wake(ring, mailbox.worker);
         match mailbox.ring() {
-            Some(ring) if ours && driver.send_wake(ring, mailbox.worker) => {
-                driver.enter(driver::Wait::No);
-            }
+            Some(ring) if by_ring(ring) => self.enter_driver(driver::Wait::No),
             _ => mailbox.inbox.ring_bell(),
         }
     }
