@@ -297,7 +297,7 @@ fn all_has_a_plot_for_each_contest() {
 }
 
 #[test]
-fn a_page_that_cannot_be_written_is_told_before_anything_is_measured() {
+fn a_file_that_cannot_be_written_is_told_before_anything_is_measured() {
     let place = place("html-refused");
     std::fs::write(place.join("data"), noise(4 << 20)).unwrap();
     for bench in [
@@ -309,15 +309,26 @@ fn a_page_that_cannot_be_written_is_told_before_anything_is_measured() {
         &["http", "--idle", "5"],
         &["all", "--quick"],
     ] {
-        for path in ["/nowhere/page.html", "."] {
+        for (option, path) in
+            [("--html", "/nowhere/page.html"), ("--html", "."), ("--json", "/nowhere/data")]
+        {
             let mut command = cringle(&place);
-            command.arg("bench").args(bench).args(["--repeat", "1", "--html", path]);
+            command.arg("bench").args(bench).args(["--repeat", "1", option, path]);
             let output = command.output().unwrap();
             let (out, err) = texts(&output);
             assert_eq!(output.status.code(), Some(1), "{bench:?}: {err}");
-            assert!(err.contains(path) && err.contains("--html"), "{err}");
+            assert!(err.contains(path) && err.contains(option), "{err}");
             assert!(out.is_empty(), "it has measured: {out}");
         }
+    }
+    for other in [&["doctor"][..], &["sim", "--seeds", "10", "--threads", "1"]] {
+        let output =
+            cringle(&place).args(other).args(["--json", "/nowhere/data"]).output().unwrap();
+        let (out, err) = texts(&output);
+        assert_eq!(output.status.code(), Some(1), "{other:?}: {err}");
+        assert!(err.contains("/nowhere/data: No such file") && out.is_empty(), "{err}{out}");
+        // What a search says while it goes on.
+        assert_eq!(err.lines().count(), 1, "{err}");
     }
     let mut command = small_disk(&place);
     let output = command.args(["--html", "same", "--json", "same"]).output().unwrap();

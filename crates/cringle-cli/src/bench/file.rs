@@ -11,7 +11,7 @@ use crate::failure::{Failure, fail};
 use crate::machine::storage;
 use crate::units;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -216,10 +216,4 @@ fn file_bytes(file: &File) -> Result<u64, Failure> {
 fn device_bytes(mut file: &File) -> Result<u64, Failure> {
     use std::io::Seek;
     Ok(file.seek(io::SeekFrom::End(0))?)
-}
-
-/// Writes text that a person or a program asked for with `--json FILE`.
-pub(crate) fn write_text(path: &Path, text: &str) -> Result<(), Failure> {
-    let write = || File::create(path)?.write_all(text.as_bytes());
-    write().map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))
 }

@@ -48,6 +48,7 @@ struct Report {
 
 pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
     args.validate()?;
+    report::file::check("--json", args.json.as_deref())?;
     let kernel = kernel::look();
     let (ring, rings) = ring::examine(&kernel);
     let paths = args.path.iter().map(|path| place::look(path));

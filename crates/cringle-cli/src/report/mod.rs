@@ -5,6 +5,7 @@
 
 mod batch;
 mod disk;
+pub(crate) mod file;
 pub(crate) mod html;
 pub(crate) mod json;
 mod outputs;
@@ -13,7 +14,6 @@ pub(crate) mod plot;
 pub(crate) mod table;
 pub(crate) mod words;
 
-use crate::bench::file::write_text;
 use crate::cli::Color;
 use crate::failure::Failure;
 use std::io::{self, IsTerminal, Write};
@@ -48,10 +48,11 @@ pub(crate) fn is_stdout(file: Option<&Path>) -> bool {
     file == Some(Path::new("-"))
 }
 
+/// Writes what was asked for by `--json`.
 pub(crate) fn save(path: &Path, value: &serde_json::Value) -> Result<(), Failure> {
     let mut text = serde_json::to_string_pretty(value).map_err(io::Error::from)?;
     text.push('\n');
-    if is_stdout(Some(path)) { print(&text) } else { write_text(path, &text) }
+    file::write("--json", path, &text)
 }
 
 /// A line on standard error; if nobody reads that, nobody is told.

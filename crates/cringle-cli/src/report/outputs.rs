@@ -1,7 +1,7 @@
 //! Where results go besides standard output: the flags that every bench has.
 
 use super::page::{self, Page};
-use super::{html, is_stdout, print, save};
+use super::{file, html, is_stdout, print, save};
 use crate::failure::Failure;
 use clap::Args;
 use serde_json::Value;
@@ -29,15 +29,13 @@ impl Outputs {
         is_stdout(self.json.as_deref()) || is_stdout(self.html.as_deref())
     }
 
-    /// Before anything is measured: can the page be written?
+    /// Before anything is measured: can it be written?
     pub(crate) fn check(&self) -> Result<(), Failure> {
         if self.html.is_some() && self.html == self.json {
             return Err(Failure::usage("--html and --json name the same file"));
         }
-        match self.html.as_deref() {
-            Some(path) if !is_stdout(Some(path)) => html::file::check(path),
-            _ => Ok(()),
-        }
+        file::check("--json", self.json.as_deref())?;
+        file::check("--html", self.html.as_deref())
     }
 
     /// Tells a person what is on the page, and the files what they are for.
@@ -53,14 +51,10 @@ impl Outputs {
         text: impl FnOnce() -> String,
     ) -> Result<(), Failure> {
         let json = self.json.as_deref().map_or(Ok(()), |path| save(path, value));
-        let html = self.html.as_deref().map_or(Ok(()), |path| {
-            let document = html::document(page, value);
-            if is_stdout(Some(path)) {
-                print(&document)
-            } else {
-                html::file::write(path, &document)
-            }
-        });
+        let html = self
+            .html
+            .as_deref()
+            .map_or(Ok(()), |path| file::write("--html", path, &html::document(page, value)));
         let parts = self.page.as_deref().map_or(Ok(()), |path| {
             save(path, &serde_json::to_value(page).map_err(std::io::Error::from)?)
         });

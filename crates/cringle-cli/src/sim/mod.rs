@@ -10,6 +10,7 @@ use hunt::Hunt;
 
 pub(crate) fn run(args: &SimArgs) -> Result<(), Failure> {
     args.validate()?;
+    crate::report::file::check("--json", args.json.as_deref())?;
     let found = Hunt::over(args);
     tell::tell(&found, args.json.as_deref())?;
     match found.failure {

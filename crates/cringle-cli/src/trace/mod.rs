@@ -92,7 +92,7 @@ fn draw(args: &TraceArgs, summary: &sum::Summary, path: &Path) -> Result<(), Fai
         Some(title) => title.clone(),
         None => args.file.file_name().unwrap_or_default().to_string_lossy().into_owned(),
     };
-    crate::bench::file::write_text(path, &svg::of(&window, start, &title))
+    report::file::write("--svg", path, &svg::of(&window, start, &title))
 }
 
 /// Nanoseconds of a time with its unit.

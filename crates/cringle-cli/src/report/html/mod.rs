@@ -3,7 +3,6 @@
 //! Light and dark are the reader's choice, by variables of the one style. What `--json` would have written
 //! is in the page, too.
 
-pub(crate) mod file;
 mod when;
 
 use super::page::{Page, Rows, Section};

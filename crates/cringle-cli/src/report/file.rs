@@ -1,41 +1,47 @@
-//! Where a page is written: whole or not at all, and a place that takes none is told at once.
+//! How a file of results is written: whole or not at all, and a place that takes none is told at once.
 //!
 //! A plain file is written beside its place and renamed; whatever else has the name (a pipe, a terminal)
 //! is written to, for a rename would take its place.
 
+use super::{is_stdout, print};
 use crate::failure::Failure;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
-/// Fails as [`write`] would.
-pub(crate) fn check(path: &Path) -> Result<(), Failure> {
+/// Fails as [`write`] would, for the option that names the file; standard output takes anything.
+pub(crate) fn check(option: &str, path: Option<&Path>) -> Result<(), Failure> {
+    let Some(path) = path.filter(|path| !is_stdout(Some(path))) else { return Ok(()) };
     let tried = match target(path) {
         Ok(Target::Beside { path }) => beside(&path).map(drop),
         Ok(Target::Into) => OpenOptions::new().write(true).open(path).map(drop),
         Err(error) => Err(error),
     };
-    tried.map_err(|error| refused(path, &error))
+    tried.map_err(|error| refused(option, path, &error))
 }
 
-pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
+pub(crate) fn write(option: &str, path: &Path, text: &str) -> Result<(), Failure> {
+    if is_stdout(Some(path)) {
+        return print(text);
+    }
     let written = match target(path) {
         Ok(Target::Beside { path }) => replace(&path, text),
         Ok(Target::Into) => OpenOptions::new()
             .write(true)
+            .truncate(true)
             .open(path)
             .and_then(|mut file| file.write_all(text.as_bytes())),
         Err(error) => Err(error),
     };
-    written.map_err(|error| refused(path, &error))
+    written.map_err(|error| refused(option, path, &error))
 }
 
 enum Target {
     /// A plain file, or none yet, with this name.
     Beside { path: PathBuf },
-    /// Something else that can be written to.
+    /// Something else that can be written to, or a file without a name (`/proc/self/fd/3`).
     Into,
 }
 
@@ -43,7 +49,9 @@ fn target(path: &Path) -> io::Result<Target> {
     match fs::metadata(path) {
         Ok(there) if there.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
         // Where a link leads to, and not the link.
-        Ok(there) if there.is_file() => Ok(Target::Beside { path: fs::canonicalize(path)? }),
+        Ok(there) if there.is_file() && there.nlink() > 0 => {
+            Ok(Target::Beside { path: fs::canonicalize(path)? })
+        }
         Ok(_) => Ok(Target::Into),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             Ok(Target::Beside { path: path.into() })
@@ -61,7 +69,6 @@ fn beside(path: &Path) -> io::Result<NamedTempFile> {
     let mode = fs::metadata(path).map_or(0o666, |there| there.permissions().mode());
     tempfile::Builder::new()
         .prefix(".cringle-")
-        .suffix(".html")
         .permissions(Permissions::from_mode(mode))
         .tempfile_in(directory)
 }
@@ -74,9 +81,9 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     Ok(())
 }
 
-fn refused(path: &Path, error: &io::Error) -> Failure {
+fn refused(option: &str, path: &Path, error: &io::Error) -> Failure {
     Failure::failed(format!(
-        "cannot write the page {}: {error}; give --html a file in a directory that can be written to",
+        "cannot write {}: {error}; give {option} a file in a directory that can be written to",
         path.display()
     ))
 }
@@ -95,10 +102,10 @@ mod tests {
     fn looking_leaves_nothing_and_writing_leaves_one_file() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("page.html");
-        check(&path).unwrap();
+        check("--html", Some(&path)).unwrap();
         assert!(names(place.path()).is_empty());
-        write(&path, "one").unwrap();
-        write(&path, "two").unwrap();
+        write("--html", &path, "one").unwrap();
+        write("--html", &path, "two").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "two");
         assert_eq!(names(place.path()), ["page.html"]);
     }
@@ -110,7 +117,7 @@ mod tests {
         fs::write(&file, "old").unwrap();
         fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
         symlink(&file, &link).unwrap();
-        write(&link, "new").unwrap();
+        write("--html", &link, "new").unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), "new");
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
@@ -121,18 +128,31 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let link = place.path().join("null");
         symlink("/dev/null", &link).unwrap();
-        check(&link).unwrap();
-        write(&link, "text").unwrap();
+        check("--json", Some(&link)).unwrap();
+        write("--json", &link, "text").unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-        assert!(check(place.path()).unwrap_err().message.contains("directory"));
+        let directory = check("--json", Some(place.path())).unwrap_err();
+        assert!(directory.message.contains("directory"));
+    }
+
+    #[test]
+    fn a_file_without_a_name_is_written_to() {
+        use std::os::fd::AsRawFd;
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"something longer").unwrap();
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        check("--json", Some(Path::new(&path))).unwrap();
+        write("--json", Path::new(&path), "text").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "text");
     }
 
     #[test]
     fn a_place_that_takes_none_is_named_with_what_to_do() {
         for path in ["/proc/nothing.html", "/nowhere/page.html", "/dev/null/page.html"] {
-            for failure in [check(Path::new(path)), write(Path::new(path), "")] {
+            let place = Path::new(path);
+            for failure in [check("--json", Some(place)), write("--json", place, "")] {
                 let said = failure.unwrap_err().message;
-                assert!(said.contains(path) && said.contains("--html"), "{said}");
+                assert!(said.contains(path) && said.contains("--json"), "{said}");
             }
         }
     }
