@@ -297,6 +297,55 @@ fn operations_are_told_with_their_files() {
     });
 }
 
+/// What no ring has an operation for is done by a thread. Each is asked for again until it was seen.
+#[test]
+fn plain_calls_are_told_with_their_files() {
+    const BYTES: usize = 16 << 20;
+    let directory = disk::directory();
+    let (from, to) = (directory.path().join("from"), directory.path().join("to"));
+    std::fs::write(&from, vec![7; BYTES]).unwrap();
+    let missing = directory.path().join("missing");
+    let seen_of = |dump: &Dump, fiber: &str, call: &str| {
+        let state = &dump.fiber(fiber).unwrap().state;
+        let FiberState::Waiting { for_what, .. } = state else { return None };
+        let WaitsFor::Operation { name, fd, file, path, aside, .. } = for_what else { return None };
+        assert_eq!((*name, aside), (call, &true), "{dump}");
+        assert!(dump.to_string().contains("by a thread of the pool"), "{dump}");
+        Some((*fd, file.clone(), path.clone()))
+    };
+    on_one_worker(|| {
+        let (source, target) = (fs::File::open(&from).unwrap(), fs::File::create(&to).unwrap());
+        let (copied, linked) = (std::cell::Cell::new(false), std::cell::Cell::new(false));
+        fiber::scope(|s| {
+            let copies = || {
+                while !copied.get() {
+                    fs::copy_range(&source, 0, &target, 0, BYTES).unwrap();
+                }
+            };
+            let links = || {
+                while !linked.get() {
+                    fs::read_link(&missing).unwrap_err();
+                }
+            };
+            named("copies").spawn_scoped_local(s, copies).unwrap();
+            named("links").spawn_scoped_local(s, links).unwrap();
+            let (mut copy, mut link) = (None, None);
+            while copy.is_none() || link.is_none() {
+                fiber::yield_now();
+                let dump = dump();
+                copy = copy.or_else(|| seen_of(&dump, "copies", "a copy_file_range"));
+                link = link.or_else(|| seen_of(&dump, "links", "a readlink"));
+            }
+            copied.set(true);
+            linked.set(true);
+            let (fd, file, path) = copy.unwrap();
+            assert_eq!((fd, path), (Some(target.as_raw_fd()), None));
+            assert_eq!(file.as_deref(), to.to_str());
+            assert_eq!(link.unwrap(), (None, None, Some(missing.clone())));
+        });
+    });
+}
+
 #[test]
 fn a_batch_is_told_by_its_first_operation() {
     let directory = disk::directory();

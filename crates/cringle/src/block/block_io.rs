@@ -181,7 +181,7 @@ impl BlockIo {
     pub fn submit(&self, batch: Batch<'_>) -> io::Result<Results> {
         let pass = self.gate.enter()?;
         let send = |job| self.start(job);
-        let results = call_by(send, move || batch.submit());
+        let results = call_by(send, None, move || batch.submit());
         drop(pass);
         Ok(results)
     }

@@ -3,8 +3,8 @@
 use super::{Batch, OpId};
 use crate::driver::uring::means_cancelled;
 use crate::driver::{Op, OpSlot, Target};
+use crate::fiber::op::perform_aside;
 use crate::fs::direct::Misaligned;
-use crate::fs::perform_aside;
 use crate::runtime::cancelled::Reason;
 use crate::sys::{self, MAX_RW_BYTES};
 use std::io::{self, Read, Write};

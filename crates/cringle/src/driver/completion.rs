@@ -5,7 +5,8 @@
 //! from `push` until the waiter's count is back to zero, and the frame's owner must not move,
 //! free or reuse them before (**I1**).
 
-use super::op::{About, Op, OpName};
+use super::about::{About, OpName};
+use super::op::Op;
 use crate::trace::Recorder;
 use std::cell::Cell;
 use std::ptr::NonNull;

@@ -6,6 +6,7 @@
 //! keeps **I1** (a completion outlives its op's last cqe, also when it is cancelled), **I5**
 //! (every sqe is answered exactly once) and **I7** (in-flight ops ≤ the limit ≤ the queue).
 
+mod about;
 mod any;
 pub(crate) mod blocking;
 pub(crate) mod completion;
@@ -20,11 +21,12 @@ pub(crate) mod sim;
 mod slots;
 pub(crate) mod uring;
 
+pub(crate) use about::{About, OP_DONE_WORDS, OP_WORDS};
 pub(crate) use any::Driver;
 pub(crate) use completion::{Completion, OpSlot, Token, Waiter};
 pub(crate) use counts::{BUCKETS, Counter, Counts};
 pub(crate) use epoll::Epoll;
-pub(crate) use op::{About, Op, Target};
+pub(crate) use op::{Op, Target};
 pub(crate) use uring::{Uring, UringOptions, Wait, prefetch};
 
 /// There is no room for another op: the limit is reached, or the kernel takes no more now.

@@ -1,6 +1,7 @@
 //! What can be asked of the kernel. A new operation is added here, and in the one `match` of
 //! each driver: the compiler names the places.
 
+use super::about::{About, OpName};
 use super::plain::{Plain, XattrCall};
 use super::uring::{Feature, Features};
 use std::ffi::{c_char, c_int};
@@ -246,151 +247,6 @@ pub(crate) enum Op {
     Raw(*const io_uring::squeue::Entry),
 }
 
-/// What a person calls an op: for the report of who waits for what.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OpName {
-    Nop,
-    Read,
-    Write,
-    Sync,
-    Open,
-    Close,
-    Stat,
-    SetLen,
-    Poll,
-    Unlink,
-    Rename,
-    MakeDir,
-    Symlink,
-    Link,
-    Allocate,
-    Advise,
-    SyncRange,
-    GetXattr,
-    SetXattr,
-    Receive,
-    Send,
-    SendZc,
-    Accept,
-    Connect,
-    Plain,
-    Raw,
-}
-
-macro_rules! op_words {
-    ($($word:literal)*) => {
-        /// Ops by one word, in the order of [`OpName`].
-        pub(crate) const OP_WORDS: &[&str] = &[$($word),*];
-        /// What a trace calls their completions.
-        pub(crate) const OP_DONE_WORDS: &[&str] = &[$(concat!($word, " done")),*];
-    };
-}
-
-op_words! {
-    "nop" "read" "write" "fsync" "open" "close" "statx" "ftruncate" "poll" "unlink" "rename" "mkdir"
-    "symlink" "link" "fallocate" "fadvise" "sync_file_range" "getxattr" "setxattr" "recv" "send" "send_zc"
-    "accept" "connect" "call" "raw"
-}
-
-const _: () = assert!(OP_WORDS.len() == OpName::Raw as usize + 1, "a word for each op");
-
-impl OpName {
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            OpName::Nop => "a no-op",
-            OpName::Read => "a read",
-            OpName::Write => "a write",
-            OpName::Sync => "an fsync",
-            OpName::Open => "an open",
-            OpName::Close => "a close",
-            OpName::Stat => "a statx",
-            OpName::SetLen => "an ftruncate",
-            OpName::Poll => "a descriptor to become ready",
-            OpName::Unlink => "an unlink",
-            OpName::Rename => "a rename",
-            OpName::MakeDir => "a mkdir",
-            OpName::Symlink => "a symlink",
-            OpName::Link => "a link",
-            OpName::Allocate => "a fallocate",
-            OpName::Advise => "an fadvise",
-            OpName::SyncRange => "a sync_file_range",
-            OpName::GetXattr => "a getxattr",
-            OpName::SetXattr => "a setxattr",
-            OpName::Receive => "data of a peer",
-            OpName::Send => "a peer to take data",
-            OpName::SendZc => "a peer to have taken data that is not copied",
-            OpName::Accept => "a connection of a peer",
-            OpName::Connect => "a connection to a peer",
-            OpName::Plain => "a plain call",
-            OpName::Raw => "a raw entry",
-        }
-    }
-}
-
-/// What a report says of an op.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct About {
-    pub(crate) name: OpName,
-    /// See [`Op::file`].
-    pub(crate) file: i32,
-    /// See [`Op::place`]; `None` where it is not known any more.
-    pub(crate) place: Option<u64>,
-}
-
-impl About {
-    /// The index of a registered file, if it is one.
-    pub(crate) fn fixed(&self) -> Option<u32> {
-        (self.file < -1).then(|| (-2 - self.file) as u32)
-    }
-
-    /// Where in the file.
-    pub(crate) fn offset(&self) -> Option<u64> {
-        let place = self.place.filter(|&offset| offset != AT_CURSOR);
-        match self.name {
-            OpName::Read | OpName::Write | OpName::Allocate | OpName::Advise => place,
-            OpName::SyncRange => place,
-            _ => None,
-        }
-    }
-
-    /// The path that it is about.
-    ///
-    /// # Safety
-    ///
-    /// I1: the op is under way.
-    pub(crate) unsafe fn path(&self) -> Option<std::ffi::CString> {
-        let names_path = matches!(
-            self.name,
-            OpName::Open
-                | OpName::Stat
-                | OpName::Unlink
-                | OpName::Rename
-                | OpName::MakeDir
-                | OpName::Symlink
-                | OpName::Link
-        );
-        let address = self.place.filter(|&address| names_path && address != 0)?;
-        // SAFETY: I1. What an op points to stays until its last cqe, and these ops point to a string.
-        Some(unsafe { std::ffi::CStr::from_ptr(address as *const c_char) }.to_owned())
-    }
-
-    /// The address that it connects to.
-    ///
-    /// # Safety
-    ///
-    /// I1: the op is under way.
-    pub(crate) unsafe fn peer(&self) -> Option<std::net::SocketAddr> {
-        let connects = self.name == OpName::Connect;
-        let address = self.place.filter(|&address| connects && address != 0)?;
-        // SAFETY: I1. What an op points to stays until its last cqe, and this one to an address with room
-        // for any kind.
-        let storage = unsafe { std::ptr::read(address as *const socket2::SockAddrStorage) };
-        let len = size_of::<socket2::SockAddrStorage>() as socket2::socklen_t;
-        // SAFETY: all of the storage can be read, whatever family it names.
-        unsafe { socket2::SockAddr::new(storage, len) }.as_socket()
-    }
-}
-
 impl Op {
     /// Whether its completion is to be looked for at the device.
     #[inline]
@@ -469,7 +325,7 @@ impl Op {
             Op::SendZc { .. } => OpName::SendZc,
             Op::Accept { .. } => OpName::Accept,
             Op::Connect { .. } => OpName::Connect,
-            Op::Plain(_) => OpName::Plain,
+            Op::Plain(plain) => plain.name(),
             Op::Raw(_) => OpName::Raw,
         }
     }
@@ -506,6 +362,7 @@ impl Op {
             | Op::SendMsg { fd, .. }
             | Op::Accept { fd, .. }
             | Op::Connect { fd, .. } => fd,
+            Op::Plain(plain) => plain.file(),
             _ => -1,
         }
     }
@@ -540,6 +397,7 @@ impl Op {
             | Op::Symlink { path, .. }
             | Op::Link { from: path, .. } => path as u64,
             Op::Connect { addr, .. } => addr as u64,
+            Op::Plain(plain) => plain.path() as u64,
             _ => 0,
         }
     }

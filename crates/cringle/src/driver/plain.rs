@@ -3,6 +3,7 @@
 //!
 //! What does not fit into an op of 32 bytes lies in the waiting frame, behind a pointer (**I1**).
 
+use super::about::OpName;
 use std::ffi::{c_char, c_int};
 use std::os::fd::RawFd;
 
@@ -72,6 +73,54 @@ pub(crate) enum Plain {
     ChangeRoot {
         path: *const c_char,
     },
+}
+
+impl Plain {
+    pub(super) fn name(&self) -> OpName {
+        match self {
+            Plain::ReadDir { .. } => OpName::ReadDir,
+            Plain::ReadLink { .. } => OpName::ReadLink,
+            Plain::RealPath { .. } => OpName::RealPath,
+            Plain::SetMode { .. } => OpName::SetMode,
+            Plain::SetOwner { .. } => OpName::SetOwner,
+            Plain::SetTimes { .. } => OpName::SetTimes,
+            Plain::Lock { .. } => OpName::Lock,
+            Plain::CopyRange { .. } => OpName::CopyRange,
+            Plain::Clone { .. } => OpName::Clone,
+            Plain::Seek { .. } => OpName::Seek,
+            Plain::ListXattrs(_) => OpName::ListXattrs,
+            Plain::RemoveXattr(_) => OpName::RemoveXattr,
+            Plain::ChangeRoot { .. } => OpName::ChangeRoot,
+        }
+    }
+
+    /// The descriptor that it is about, −1 for none: of two the one that is written to.
+    pub(super) fn file(&self) -> RawFd {
+        let fd = match *self {
+            Plain::ReadDir { fd, .. }
+            | Plain::SetMode { fd, .. }
+            | Plain::SetTimes { fd, .. }
+            | Plain::Lock { fd, .. }
+            | Plain::Seek { fd, .. } => fd,
+            Plain::CopyRange { to, .. } | Plain::Clone { to, .. } => to,
+            Plain::ReadLink { dir, .. } | Plain::SetOwner { dir, .. } => dir,
+            _ => -1,
+        };
+        // `AT_FDCWD` is none.
+        fd.max(-1)
+    }
+
+    /// The path that it is about; null for none.
+    pub(super) fn path(&self) -> *const c_char {
+        match *self {
+            Plain::ReadLink { path, .. }
+            | Plain::RealPath { path, .. }
+            | Plain::SetMode { path, .. }
+            | Plain::SetOwner { path, .. }
+            | Plain::ChangeRoot { path } => path,
+            _ => std::ptr::null(),
+        }
+    }
 }
 
 /// The longest path that the kernel takes or gives, with its end.

@@ -1,7 +1,8 @@
 //! One operation of a fiber, from asking to answer.
 
-use crate::driver::Op;
 use crate::driver::uring::means_cancelled;
+use crate::driver::{Op, blocking};
+use crate::runtime::about::{Subject, Told};
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::{Here, Worker};
 use crate::sys;
@@ -86,9 +87,46 @@ pub(crate) fn outcome(worker: Here, fiber: FiberRef, result: i32) -> io::Result<
 /// Calls what the ring has no op for on the library's small pool, or here where that can have no thread.
 /// `f` does not wait for other processes or fibers.
 pub(crate) fn call<T: Send>(f: impl FnOnce() -> T + Send) -> T {
+    call_as(None, f)
+}
+
+fn call_as<T: Send>(subject: Option<&dyn Subject>, f: impl FnOnce() -> T + Send) -> T {
     let pool = Worker::here().map(|worker| std::sync::Arc::clone(&worker.shared().call_pool));
     match pool {
-        Some(pool) => super::unblock::call_on_or_here(&pool, f),
+        Some(pool) => super::unblock::call_on_or_here(&pool, subject, f),
         None => f(),
+    }
+}
+
+/// An op as the plain call on a thread of the pool: one that no ring has; or one on a regular file that the
+/// ring answered by `EAGAIN`, whose answer is the last word. XFS may answer so for once; a file system that
+/// knows no `NOWAIT` does always where the file is opened with `O_NONBLOCK`; and an attribute in `/sys`
+/// where it means it: to ask again until the answer is another might be for ever.
+///
+/// # Safety
+///
+/// The op's pointers are valid for the call.
+#[cold]
+pub(crate) unsafe fn perform_aside(op: Op) -> i32 {
+    struct Sent(Op);
+    // SAFETY: what the op points to is borrowed by a caller that waits for the call's end.
+    unsafe impl Send for Sent {}
+    let sent = Sent(op);
+    call_as(Some(&Aside(op)), move || {
+        let Sent(op) = { sent };
+        // SAFETY: by the contract.
+        unsafe { blocking::perform(&op) }
+    })
+}
+
+/// It lies in the frame that waits for the call.
+struct Aside(Op);
+
+impl Subject for Aside {
+    fn tell(&self) -> Told {
+        let about = self.0.about();
+        // SAFETY: what the op points to stays until the call has returned, and the fiber waits for that.
+        let path = unsafe { about.path() };
+        Told::Call { about, path }
     }
 }

@@ -1,6 +1,7 @@
 //! Calling what blocks: on a thread of the pool, while only the fiber waits.
 
 use crate::driver::pool::{Job, Pool};
+use crate::runtime::about::Subject;
 use crate::runtime::fiber::Wait;
 use crate::runtime::unwinding;
 use crate::runtime::waker::Waker;
@@ -52,16 +53,17 @@ where
     F: FnOnce() -> T + Send,
     T: Send,
 {
-    call_on_or_else(pool, f, |e, _| panic!("cannot start a thread for a blocking call: {e}"))
+    call_on_or_else(pool, None, f, |e, _| panic!("cannot start a thread for a blocking call: {e}"))
 }
 
 /// As [`call_on`]; where no thread can be started and none runs, `f` runs here and keeps the worker.
-pub(super) fn call_on_or_here<F, T>(pool: &Arc<Pool>, f: F) -> T
+/// A dump is told of what it is.
+pub(super) fn call_on_or_here<F, T>(pool: &Arc<Pool>, subject: Option<&dyn Subject>, f: F) -> T
 where
     F: FnOnce() -> T + Send,
     T: Send,
 {
-    call_on_or_else(pool, f, |_, job| job())
+    call_on_or_else(pool, subject, f, |_, job| job())
 }
 
 /// [`unblock`] for what must be done, in a destructor too: here, where no thread can be started.
@@ -71,14 +73,19 @@ where
     T: Send,
 {
     match Worker::here() {
-        Some(worker) => call_on_or_here(&worker.shared().unblock_pool, f),
+        Some(worker) => call_on_or_here(&worker.shared().unblock_pool, None, f),
         None => f(),
     }
 }
 
 /// `otherwise` is given the job that no thread is there for: it runs it, or panics.
 #[track_caller]
-fn call_on_or_else<F, T>(pool: &Arc<Pool>, f: F, otherwise: fn(std::io::Error, Job)) -> T
+fn call_on_or_else<F, T>(
+    pool: &Arc<Pool>,
+    subject: Option<&dyn Subject>,
+    f: F,
+    otherwise: fn(std::io::Error, Job),
+) -> T
 where
     F: FnOnce() -> T + Send,
     T: Send,
@@ -92,13 +99,13 @@ where
             otherwise(e, job);
         }
     };
-    call_by(run, f)
+    call_by(run, subject, f)
 }
 
 /// Has `run` see to it that `f` runs on another thread, and waits: the calling fiber, or the thread
 /// where there is none. `run` either sees to it that the job it is given runs, or panics.
 #[track_caller]
-pub(crate) fn call_by<F, T>(run: impl FnOnce(Job), f: F) -> T
+pub(crate) fn call_by<F, T>(run: impl FnOnce(Job), subject: Option<&dyn Subject>, f: F) -> T
 where
     F: FnOnce() -> T + Send,
     T: Send,
@@ -125,7 +132,10 @@ where
     run(job);
     while !call.done.load(Ordering::Acquire) {
         match current {
-            Some((worker, fiber)) => worker.suspend(fiber, Wait::Unblock),
+            Some((worker, fiber)) => match subject {
+                Some(subject) => worker.suspend_on(fiber, Wait::Unblock, subject),
+                None => worker.suspend(fiber, Wait::Unblock),
+            },
             None => std::thread::park(),
         }
     }

@@ -12,9 +12,8 @@
 //! (measured: see ARCHITECTURE.md). No call here waits for another process or fiber, so none can hold
 //! a thread of the pool for long; what may wait (locks, FIFOs) asks again after a pause.
 
-use super::file::perform_aside;
 use crate::driver::{Op, blocking};
-use crate::fiber::op::perform;
+use crate::fiber::op::{perform, perform_aside};
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::{Here, Worker};
 use crate::sys;

@@ -15,7 +15,7 @@ use super::cursor::CursorLock;
 use super::{Metadata, OpenOptions, direct, fifo, stat};
 use crate::driver::op::AT_CURSOR;
 use crate::driver::{Op, Target, blocking};
-use crate::fiber::op::{call, perform, perform_to_the_end};
+use crate::fiber::op::{perform, perform_aside, perform_to_the_end};
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::{Here, Worker};
 use crate::sys::{self, FileKind, MAX_RW_BYTES};
@@ -522,27 +522,6 @@ impl File {
     ) -> io::Error {
         direct::explain(self.fd(), bufs, offset, e)
     }
-}
-
-/// An op on a regular file that the ring answered by `EAGAIN`, as the plain call on a thread of the
-/// pool, whose answer is the last word. XFS may answer so for once; a file system that knows no
-/// `NOWAIT` does always where the file is opened with `O_NONBLOCK`; and an attribute in `/sys`
-/// where it means it: to ask again until the answer is another might be for ever.
-///
-/// # Safety
-///
-/// The op's pointers are valid for the call.
-#[cold]
-pub(crate) unsafe fn perform_aside(op: Op) -> i32 {
-    struct Sent(Op);
-    // SAFETY: what the op points to is borrowed by a caller that waits for the call's end.
-    unsafe impl Send for Sent {}
-    let sent = Sent(op);
-    call(move || {
-        let Sent(op) = { sent };
-        // SAFETY: by the contract.
-        unsafe { blocking::perform(&op) }
-    })
 }
 
 fn slice_count(len: usize) -> u32 {

@@ -40,7 +40,6 @@ pub use copy::{copy, copy_range};
 pub use create::{DirBuilder, create_dir, create_dir_all};
 pub use dir::Dir;
 pub use file::File;
-pub(crate) use file::perform_aside;
 pub use lock::TryLockError;
 pub use metadata::{FileType, Metadata};
 #[expect(deprecated, reason = "it is in std")]

@@ -2,6 +2,8 @@
 
 use super::fiber::Running;
 use super::identity::Meta;
+use crate::driver::About;
+use std::ffi::CString;
 use std::panic::Location;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -152,6 +154,8 @@ pub(crate) enum Told {
     End(Origins),
     /// So many fibers of a scope.
     Members(usize),
+    /// A plain call on a thread of the pool.
+    Call { about: About, path: Option<CString> },
     /// Something at this address.
     At(usize),
 }

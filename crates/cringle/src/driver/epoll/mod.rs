@@ -29,9 +29,9 @@ mod reap;
 mod tests;
 mod waits;
 
+use super::about::About;
 use super::completion::Completion;
 use super::counts::Counts;
-use super::op::About;
 use super::pool::Pool;
 use super::slots::Slots;
 use super::uring::RingId;

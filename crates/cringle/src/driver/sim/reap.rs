@@ -2,8 +2,8 @@
 
 use super::{Checker, Core, Cqe, Sim, Stage, lock};
 use crate::driver::Token;
+use crate::driver::about::OpName;
 use crate::driver::completion::{Completion, OpState};
-use crate::driver::op::OpName;
 use std::sync::Arc;
 
 impl Sim {

@@ -97,6 +97,8 @@ pub enum WaitsFor {
         path: Option<PathBuf>,
         /// The address that is connected to.
         peer: Option<std::net::SocketAddr>,
+        /// A thread of the library's pool does it by a plain call, since the ring has no such operation.
+        aside: bool,
         /// Of a batch: how many of its operations are under way, and how many it has.
         batch: Option<(usize, usize)>,
     },
@@ -201,7 +203,7 @@ impl Names {
 
     fn for_what(&mut self, wait: Wait, told: Option<Told>, ops: Option<OpsSeen>) -> WaitsFor {
         if let Some(ops) = ops {
-            return self.operation(ops);
+            return self.operation(ops, false);
         }
         match (wait, told) {
             (Wait::Lock, Some(Told::Gate { address, holder, free })) => {
@@ -212,6 +214,17 @@ impl Names {
             }
             (_, Some(Told::End(origins))) => WaitsFor::Join(Who::of(&origins)),
             (_, Some(Told::Members(left))) => WaitsFor::Scope(left),
+            (_, Some(Told::Call { about, path })) => {
+                let ops = OpsSeen {
+                    first: about,
+                    registered: None,
+                    path,
+                    peer: None,
+                    under_way: 1,
+                    count: 1,
+                };
+                self.operation(ops, true)
+            }
             (Wait::Sleep, _) => WaitsFor::Timer,
             (Wait::Park, _) => WaitsFor::Unpark,
             (_, Some(Told::At(address) | Told::Gate { address, .. })) => {
@@ -236,7 +249,7 @@ impl Names {
         }
     }
 
-    fn operation(&mut self, ops: OpsSeen) -> WaitsFor {
+    fn operation(&mut self, ops: OpsSeen, aside: bool) -> WaitsFor {
         let OpsSeen { first, registered, path, peer, under_way, count } = ops;
         let fd = registered.or(Some(first.file).filter(|&fd| fd >= 0));
         WaitsFor::Operation {
@@ -249,6 +262,7 @@ impl Names {
                 std::ffi::OsString::from_vec(path.into_bytes()).into()
             }),
             peer,
+            aside,
             batch: (count > 1).then_some((under_way, count)),
         }
     }

@@ -136,7 +136,7 @@ impl Who {
 impl Display for WaitsFor {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            WaitsFor::Operation { name, fd, file, offset, path, peer, batch } => {
+            WaitsFor::Operation { name, fd, file, offset, path, peer, aside, batch } => {
                 if let Some((under_way, count)) = batch {
                     write!(f, "{under_way} of a batch of {count}, the first: ")?;
                 }
@@ -148,7 +148,8 @@ impl Display for WaitsFor {
                 }
                 offset.map_or(Ok(()), |offset| write!(f, ", offset {offset}"))?;
                 path.as_ref().map_or(Ok(()), |path| write!(f, ", \"{}\"", path.display()))?;
-                peer.map_or(Ok(()), |peer| write!(f, ", {peer}"))
+                peer.map_or(Ok(()), |peer| write!(f, ", {peer}"))?;
+                f.write_str(if *aside { ", by a thread of the pool" } else { "" })
             }
             WaitsFor::Lock { address, holder } => {
                 write!(f, "the lock at {address:#x}, ")?;

@@ -3,8 +3,7 @@
 //! All of it is kept out of the callers' way (`cold`), which lie where every nanosecond counts.
 
 use super::Worker;
-use crate::driver::Wait as Sleep;
-use crate::driver::op::{OP_DONE_WORDS, OP_WORDS};
+use crate::driver::{OP_DONE_WORDS, OP_WORDS, Wait as Sleep};
 use crate::runtime::cancelled::Reason;
 use crate::runtime::fiber::{FiberId, FiberRef, WAIT_WORDS, Wait};
 use crate::runtime::identity::Meta;
