@@ -14,6 +14,14 @@ pub(crate) struct Traced(Option<(Trace, PathBuf)>);
 
 pub(crate) fn begin(cli: &Cli) -> Result<Traced, Failure> {
     let Some(path) = &cli.trace else { return Ok(Traced(None)) };
+    if report::is_stdout(Some(path)) {
+        return Err(Failure::usage("--trace writes a file: give it a name"));
+    }
+    if let Command::Trace(args) = &cli.command
+        && crate::trace::is_same_file(path, &args.file)
+    {
+        return Err(Failure::usage("--trace names the trace that is to be read"));
+    }
     match works_in_children(&cli.command) {
         true => {
             hand_on(path);
@@ -56,6 +64,9 @@ impl Traced {
         let Some((trace, path)) = self.0 else { return };
         let path = path.display();
         match trace.finish() {
+            Ok(written) if written.events == 0 => report::complain(&format!(
+                "cringle: nothing is in {path}: this command has run no fibers"
+            )),
             Ok(written) if written.lost == 0 => report::complain(&format!(
                 "cringle: {} events in {path}; `cringle trace {path}` sums them up",
                 written.events

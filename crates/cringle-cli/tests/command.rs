@@ -32,6 +32,13 @@ fn a_path_that_is_not_there_is_status_1() {
     let output = cringle(&place).args(["bench", "disk", "no/such/place"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(texts(&output).1.contains("no/such/place"));
+    // Who opens it would wait for a writer.
+    assert!(Command::new("mkfifo").arg(place.join("fifo")).status().unwrap().success());
+    for args in [&["bench", "disk", "fifo"][..], &["doctor", "fifo"], &["doctor", "/dev/null"]] {
+        let output = cringle(&place).args(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(texts(&output).1.contains("give a directory, a file or a block device"));
+    }
 }
 
 /// Starts a benchmark that would take an hour, and returns when its file is there.

@@ -126,6 +126,53 @@ fn a_file_that_was_cut_short_is_read_as_far_as_it_goes() {
 }
 
 #[test]
+fn nothing_is_written_over_the_trace() {
+    let (place, file) = traced("trace-kept");
+    let before = std::fs::read(&file).unwrap();
+    let name = file.to_str().unwrap();
+    std::os::unix::fs::symlink(&file, place.join("link")).unwrap();
+    for args in [
+        &["trace", name, "--svg", name][..],
+        &["trace", name, "--json", "link"],
+        &["trace", name, "--svg", "new", "--json", "new"],
+        &["--trace", name, "trace", name],
+        &["--trace", "-", "bench", "disk", "--ops", "1"],
+        &["trace", name, "--svg", "picture", "--from", "100s"],
+    ] {
+        let output = cringle(&place).args(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", texts(&output).1);
+    }
+    assert!(std::fs::read(&file).unwrap() == before);
+    for absent in ["new", "picture", "-"] {
+        assert!(!place.join(absent).exists(), "{absent}");
+    }
+    let output = cringle(&place).args(["trace", name, "--svg", "-"]).output().unwrap();
+    let (out, _) = texts(&output);
+    assert!(out.starts_with("<svg") && out.trim_end().ends_with("</svg>"), "{out}");
+}
+
+/// Workers of several runtimes at once lie in the file one after the other.
+#[test]
+fn no_worker_takes_more_time_than_there_is() {
+    let place = place("trace-times");
+    for n in 0..64 {
+        std::fs::create_dir_all(place.join(format!("tree/{n}"))).unwrap();
+        std::fs::write(place.join(format!("tree/{n}/file")), vec![7; 100_000]).unwrap();
+    }
+    let mut command = cringle(&place);
+    command.args(["--trace", "cp.pftrace", "cp", "-r", "--fsync", "tree", "copy"]);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", texts(&output).1);
+    let summary = summary(&place, &place.join("cp.pftrace"));
+    let all = summary["ns"].as_u64().unwrap();
+    for worker in summary["workers"].as_array().unwrap() {
+        let parts = ["running_ns", "kernel_ns", "asleep_ns"].map(|part| worker[part].as_u64());
+        let sum: u64 = parts.into_iter().map(Option::unwrap).sum();
+        assert!(sum <= all, "{sum} of {all}: {worker}");
+    }
+}
+
+#[test]
 fn what_is_no_trace_is_told_so() {
     let place = place("trace-none");
     std::fs::write(place.join("noise"), noise(1 << 20)).unwrap();

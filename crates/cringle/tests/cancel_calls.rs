@@ -8,12 +8,13 @@ use cringle::block::{AlignedBuf, Batch, BlockIo};
 use cringle::fs::{File, OpenOptions};
 use cringle::io::{self, Interest, ready};
 use cringle::process::{Command, Stdio};
+use cringle::runtime::{self, Driver, Feature};
 use cringle::{Builder, fiber, time};
 use std::io::{IoSlice, IoSliceMut, Read, Seek, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use tools::*;
@@ -396,6 +397,25 @@ fn assert_cancel_of(call: Call, end: &End) {
     }
 }
 
+/// All of them. Before Linux 6.9 a ring cannot set a file's length: a thread does, which nothing disturbs.
+fn calls() -> impl Iterator<Item = Call> {
+    static BY_THREAD: OnceLock<bool> = OnceLock::new();
+    let by_thread = *BY_THREAD.get_or_init(|| {
+        let driver = Builder::new().workers(1).run(runtime::driver).unwrap();
+        matches!(driver, Driver::Uring(features) if !features.has(Feature::Ftruncate))
+    });
+    CALLS.iter().copied().filter(move |call| !by_thread || call.name != "set_len")
+}
+
+/// Those who keep a place as it should be are let go by a test that fails, too.
+struct Release<'a>(&'a Place);
+
+impl Drop for Release<'_> {
+    fn drop(&mut self) {
+        self.0.release();
+    }
+}
+
 /// Runs `f` at the place, beside those who keep it as it should be, and ends them.
 fn at(call: Call, place: &Place, workers: usize, f: impl FnOnce()) {
     println!("{}", call.name);
@@ -414,8 +434,8 @@ fn at(call: Call, place: &Place, workers: usize, f: impl FnOnce()) {
                 s.spawn_local(|| drop((&place.held).read(&mut AlignedBuf::new(4096)[..])));
                 let_others_wait();
             }
+            let _release = Release(place);
             f();
-            place.release();
         });
     });
     run.unwrap();
@@ -423,7 +443,7 @@ fn at(call: Call, place: &Place, workers: usize, f: impl FnOnce()) {
 
 #[test]
 fn a_cancel_ends_each_wait_in_its_manner() {
-    for &call in CALLS {
+    for call in calls() {
         let place = Place::new(HOUR);
         at(call, &place, 1, || {
             fiber::scope(|s| {
@@ -444,7 +464,7 @@ fn a_cancel_ends_each_wait_in_its_manner() {
 
 #[test]
 fn a_cancelled_fiber_is_refused_each_wait_at_once() {
-    for &call in CALLS {
+    for call in calls() {
         let place = Place::new(HOUR);
         at(call, &place, 1, || {
             fiber::scope(|s| {
@@ -462,7 +482,7 @@ fn a_cancelled_fiber_is_refused_each_wait_at_once() {
 /// Whether it waits already, or has not begun: it ends in its manner.
 #[test]
 fn a_cancel_from_another_worker_ends_each_wait_in_its_manner() {
-    for &call in CALLS {
+    for call in calls() {
         for turns in [0, 1, 20] {
             let place = Place::new(HOUR);
             at(call, &place, 2, || {
@@ -483,7 +503,7 @@ fn a_cancel_from_another_worker_ends_each_wait_in_its_manner() {
 #[test]
 fn a_deadline_ends_each_wait_and_names_itself() {
     const LIMIT: Duration = Duration::from_millis(2);
-    for &call in CALLS {
+    for call in calls() {
         let place = Place::new(HOUR);
         at(call, &place, 1, || {
             fiber::scope(|s| {
@@ -511,7 +531,7 @@ fn a_deadline_ends_each_wait_and_names_itself() {
 
 #[test]
 fn nothing_ends_a_wait_in_a_protected_call_but_its_own_end() {
-    for &call in CALLS {
+    for call in calls() {
         let place = Place::new(Duration::from_millis(3));
         at(call, &place, 1, || {
             fiber::scope(|s| {

@@ -18,7 +18,7 @@ Backups: none, simple, existing, numbered; VERSION_CONTROL and SIMPLE_BACKUP_SUF
 
 Ctrl-C: a file that was there is the old one or the new one, a new one that is half done is removed, and
 the last line says how far it came. A second Ctrl-C ends it at once. SIGUSR1 (kill -USR1) has
-it say on standard error what the fibers of --fsync wait for.
+it say on standard error what the fibers of --fsync wait for; the threads that copy are no fibers.
 Full disk: what could not be written is told by name, the rest is tried, and the status is 1.
 
 Exit status: 0 all copied, 1 something was not, or wrong usage, 130 interrupted.";

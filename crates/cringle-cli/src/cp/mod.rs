@@ -54,6 +54,9 @@ const STACK_BYTES: usize = 8 << 20;
 /// `program`: what it was called as, and what its messages begin with.
 pub(crate) fn run(program: &'static str, arguments: Vec<OsString>) -> ExitCode {
     messages::set_program(program);
+    // As other programs: one whose output nobody reads any more ends at its next line.
+    // SAFETY: no pointers; no other thread has been started.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     let posix = std::env::var_os("POSIXLY_CORRECT").is_some();
     let line = match getopt::read(arguments, posix) {
         Ok(line) => line,

@@ -24,6 +24,8 @@ pub(crate) enum Kind {
     SecurityModule,
     LockedMemory,
     Descriptors,
+    /// A variable of the library's says so.
+    Environment,
     Unknown,
 }
 

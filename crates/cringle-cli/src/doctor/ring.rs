@@ -129,7 +129,26 @@ fn silence() {
     }
 }
 
+/// What the library looks for in the environment, as far as it is there.
+fn variables() -> Vec<(&'static str, String)> {
+    let set = |name| Some((name, std::env::var_os(name)?.to_string_lossy().into_owned()));
+    ["CRINGLE_DRIVER", "CRINGLE_WATCHDOG", "CRINGLE_TRACE"].into_iter().filter_map(set).collect()
+}
+
 fn unexplained(start: Start) -> Cause {
+    let variables = variables();
+    let asked = |(name, value): &(&str, String)| match start {
+        Start::Fallback => *name == "CRINGLE_DRIVER" && value != "uring",
+        Start::Refuses => true,
+        _ => false,
+    };
+    let asked: Vec<_> = variables.iter().filter(|variable| asked(variable)).collect();
+    if !asked.is_empty() {
+        let said = asked.iter().map(|(name, value)| format!("{name} is {value:?}"));
+        let what = format!("{} in the environment", said.collect::<Vec<_>>().join(", and "));
+        let remedies = asked.iter().map(|(name, _)| format!("unset {name}")).collect();
+        return Cause::new(Kind::Environment, what, remedies);
+    }
     let what = match start {
         Start::Fallback => "the runtime did not take the ring, though the kernel allows one",
         Start::Killed => "a runtime is killed when it starts, though the kernel allows a ring",

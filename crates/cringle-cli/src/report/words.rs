@@ -290,7 +290,7 @@ fn group_commit(runs: &[Run]) -> Option<String> {
 
 /// Breaks a sentence into lines that fit a terminal.
 pub(crate) fn wrapped(sentence: &str, prefix: &str) -> String {
-    const WIDTH: usize = 96;
+    const WIDTH: usize = 80;
     let indent = " ".repeat(prefix.len());
     let (mut out, mut line) = (String::new(), String::from(prefix));
     let mut empty = true;

@@ -19,7 +19,9 @@ mod wire;
 use crate::failure::Failure;
 use crate::report;
 use clap::Args;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use text::time;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -41,7 +43,8 @@ pub(crate) struct TraceArgs {
     /// What `--trace`, CRINGLE_TRACE or `trace::start` has written.
     pub(crate) file: PathBuf,
 
-    /// Draw workers, fibers, operations and the depth of the queue over time.
+    /// Draw workers, fibers, operations and the depth of the queue over time; `-` is standard output,
+    /// and nothing else on it.
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
 
@@ -67,6 +70,7 @@ pub(crate) struct TraceArgs {
 }
 
 pub(crate) fn run(args: &TraceArgs) -> Result<(), Failure> {
+    args.validate()?;
     let summary = sum::of(&args.file)?;
     if let Some(path) = &args.svg {
         draw(args, &summary, path)?;
@@ -74,7 +78,7 @@ pub(crate) fn run(args: &TraceArgs) -> Result<(), Failure> {
     if let Some(path) = &args.json {
         report::save(path, &json::of(&summary))?;
     }
-    if report::is_stdout(args.json.as_deref()) {
+    if report::is_stdout(args.json.as_deref()) || report::is_stdout(args.svg.as_deref()) {
         Ok(())
     } else {
         report::print(&text::of(&summary))
@@ -83,6 +87,10 @@ pub(crate) fn run(args: &TraceArgs) -> Result<(), Failure> {
 
 fn draw(args: &TraceArgs, summary: &sum::Summary, path: &Path) -> Result<(), Failure> {
     let (from, to) = (args.from.unwrap_or(0), args.to.unwrap_or(summary.ns()));
+    if from >= summary.ns() {
+        let text = format!("--from is after the end: the trace takes {}", time(summary.ns()));
+        return Err(Failure::usage(text));
+    }
     if from >= to {
         return Err(Failure::usage("the picture ends before it begins: see --from and --to"));
     }
@@ -93,6 +101,34 @@ fn draw(args: &TraceArgs, summary: &sum::Summary, path: &Path) -> Result<(), Fai
         None => args.file.file_name().unwrap_or_default().to_string_lossy().into_owned(),
     };
     report::file::write("--svg", path, &svg::of(&window, start, &title))
+}
+
+impl TraceArgs {
+    /// Nothing is written over what is read, nor over what else is written.
+    fn validate(&self) -> Result<(), Failure> {
+        for (option, path) in [("--svg", &self.svg), ("--json", &self.json)] {
+            let Some(path) = path else { continue };
+            if is_same_file(path, &self.file) {
+                return Err(Failure::usage(format!("{option} names the trace itself")));
+            }
+            report::file::check(option, Some(path))?;
+        }
+        match (&self.svg, &self.json) {
+            (Some(svg), Some(json)) if svg == json || is_same_file(svg, json) => {
+                Err(Failure::usage("--svg and --json name the same file"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether there are such files, and they are one.
+pub(crate) fn is_same_file(one: &Path, other: &Path) -> bool {
+    let number = |path: &Path| {
+        let metadata = std::fs::metadata(path).ok()?;
+        Some((metadata.dev(), metadata.ino()))
+    };
+    number(one).is_some_and(|one| number(other) == Some(one))
 }
 
 /// Nanoseconds of a time with its unit.

@@ -37,7 +37,7 @@ impl Summary {
     pub(super) fn depths(&self, parts: usize) -> Vec<f64> {
         let mut sums = vec![0.0; parts];
         for worker in &self.workers {
-            let means = worker.depth.means(parts, self.end);
+            let means = worker.depth.means(parts, self.start, self.end);
             sums.iter_mut().zip(means).for_each(|(sum, mean)| *sum += mean);
         }
         sums
@@ -170,9 +170,10 @@ pub(super) fn of(path: &Path) -> Result<Summary, Failure> {
 
 impl Sums {
     fn add(&mut self, event: &Event, found: &Found) {
-        let start = *self.start.get_or_insert(event.ns);
+        // Workers come in turn, a while of each: the first event is not the earliest.
+        self.start = Some(self.start.map_or(event.ns, |start| start.min(event.ns)));
         while self.workers.len() < found.workers.len() {
-            self.workers.push(Worker::new(found.workers[self.workers.len()].clone(), start));
+            self.workers.push(Worker::new(found.workers[self.workers.len()].clone()));
         }
         self.end = self.end.max(event.ns);
         match event.kind {
@@ -181,7 +182,7 @@ impl Sums {
             Kind::Instant => self.instant(event, found),
             Kind::Counter => {
                 let depth = &mut self.workers[event.worker].depth;
-                depth.set(event.ns.max(start), event.counter);
+                depth.set(event.ns, event.counter);
                 return;
             }
             Kind::Other => {}
@@ -339,14 +340,14 @@ impl Worker {
         number(&self.name)
     }
 
-    fn new(name: String, start: u64) -> Worker {
+    fn new(name: String) -> Worker {
         Worker {
             name,
             enters: 0,
             running_ns: 0,
             kernel_ns: 0,
             asleep_ns: 0,
-            depth: Depth::new(start),
+            depth: Depth::new(),
             slices: Vec::new(),
             suspended: HashMap::new(),
         }

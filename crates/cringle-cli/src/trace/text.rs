@@ -45,7 +45,9 @@ fn head(summary: &Summary) -> String {
         ));
     }
     if summary.cut_short {
-        out.push_str("the file ends within a packet: the rest is missing\n");
+        out.push_str(
+            "the file ends within a packet, or cannot be read from there on: the rest is left out\n",
+        );
     }
     out
 }

@@ -7,6 +7,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::symlink;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Stdio};
 
 #[test]
@@ -20,6 +21,24 @@ fn the_summary_is_true() {
     let regular = files.values().filter(|text| text.starts_with("10")).count();
     let fifos = files.values().filter(|text| text.contains(" fifo true")).count();
     assert_eq!(report["files"].as_u64(), Some((regular - fifos) as u64));
+}
+
+/// As other programs do, and not a complaint for each of the other files.
+#[test]
+fn who_is_told_to_nobody_ends() {
+    let place = place("cp-told-nobody");
+    for n in 0..50 {
+        fs::create_dir_all(place.join(format!("tree/{n}"))).unwrap();
+    }
+    for arguments in [&["-rv", "tree"][..], &["-r", "--dry-run", "tree"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = ours();
+        command.args(arguments).arg("to").current_dir(&place).stdout(writer);
+        let output = command.stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+        assert_eq!(output.status.signal(), Some(libc::SIGPIPE), "{output:?}");
+        assert!(output.stderr.is_empty(), "{output:?}");
+    }
 }
 
 #[test]

@@ -26,6 +26,28 @@ fn assert_remedy(said: &Said) {
     assert!(said.verdict().ends_with(first), "{}", said.verdict());
 }
 
+/// The kernel allows it, and somebody has asked for another driver, or for nonsense.
+#[test]
+fn what_the_environment_says_is_named() {
+    let place = place("doctor-environment");
+    let under = |name: &str, value: &str| {
+        surely_said(|| {
+            let mut command = doctor(&place);
+            command.env(name, value);
+            command
+        })
+    };
+    for (name, value) in
+        [("CRINGLE_DRIVER", "epoll"), ("CRINGLE_DRIVER", "nonsense"), ("CRINGLE_WATCHDOG", "long")]
+    {
+        let said = under(name, value);
+        assert_eq!((said.status, said.cause_kinds()), (3, vec!["environment"]), "{}", said.text);
+        assert!(said.verdict().contains(&format!("{name} is \"{value}\"")), "{}", said.verdict());
+        assert!(said.verdict().ends_with(&format!("unset {name}")), "{}", said.verdict());
+    }
+    assert_eq!(under("CRINGLE_DRIVER", "uring").status, 0);
+}
+
 #[test]
 fn a_filter_that_denies_all_three_is_named() {
     let said = under("doctor-eperm", &[SETUP, ENTER, REGISTER], EPERM);

@@ -77,7 +77,6 @@ impl Writer {
                 place.copy_from_slice(&part.as_bytes());
             }
             track.event(&mut sink.out, ns(&event, origin.clock, scale), &event, &text);
-            sink.written.events += event.count();
             at += 1 + slots;
             if at % GIVE_BACK < 1 + slots {
                 ring.give_back(at);
@@ -93,6 +92,7 @@ impl Writer {
             sink.written.lost += lost;
             track.end(&mut sink.out, lost);
         }
+        sink.written.events += track.take_events();
         if is_closed {
             self.session.remove(ring);
             self.tracks.remove(&origin.sequence);

@@ -14,8 +14,10 @@ impl Display for Dump {
         let waiting = self.fibers.iter().filter(waiting).count();
         let (fibers, workers) = (self.fibers.len(), self.workers);
         let mut head = format!(
-            "{fibers} fiber{} on {workers} worker{}, of which {waiting} wait{}",
+            "{fibers} fiber{}{} on {workers} worker{}, of which {waiting} wait{}",
             plural(fibers),
+            // Those of a silent worker are not counted.
+            if self.silent.is_empty() { "" } else { " told of" },
             plural(workers),
             if waiting == 1 { "s" } else { "" },
         );

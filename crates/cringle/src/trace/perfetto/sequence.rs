@@ -41,6 +41,8 @@ const NOTES: [(Note, &str); 9] = [
 pub(super) struct Sequence {
     number: u32,
     last: u64,
+    /// So many were written, besides those that tell a counter.
+    pub(super) events: u64,
     names: HashMap<Box<str>, u64>,
     texts: HashMap<Box<str>, u64>,
     known_names: Known,
@@ -111,6 +113,7 @@ impl Sequence {
         let mut sequence = Sequence {
             number,
             last: began,
+            events: 0,
             names: HashMap::new(),
             texts: HashMap::new(),
             known_names: Known::new(),
@@ -171,6 +174,19 @@ impl Sequence {
         name: Option<u64>,
         fill: impl FnOnce(&mut Short<'_>),
     ) {
+        self.events += 1;
+        self.write(out, ns, kind, name, fill);
+    }
+
+    #[inline(always)]
+    fn write(
+        &mut self,
+        out: &mut Output,
+        ns: u64,
+        kind: u64,
+        name: Option<u64>,
+        fill: impl FnOnce(&mut Short<'_>),
+    ) {
         let since = ns.saturating_sub(self.last);
         self.last += since;
         let number = self.number.into();
@@ -192,7 +208,7 @@ impl Sequence {
 
     pub(super) fn counter(&mut self, out: &mut Output, ns: u64, value: i64) {
         let track = counter_of(self.number);
-        self.event(out, ns, event::COUNTER, None, |out| {
+        self.write(out, ns, event::COUNTER, None, |out| {
             out.uint(event::TRACK, track);
             out.int(event::COUNTER_VALUE, value);
         });

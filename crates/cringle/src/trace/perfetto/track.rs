@@ -155,6 +155,11 @@ impl Track {
         self.count(out, self.sequence.last());
     }
 
+    /// How many it has written since it was last asked.
+    pub(in crate::trace) fn take_events(&mut self) -> u64 {
+        std::mem::take(&mut self.sequence.events)
+    }
+
     fn instant(
         &mut self,
         out: &mut Output,
