@@ -13,7 +13,7 @@ const VARIABLE: &str = "CRINGLE_TRACE";
 pub(crate) struct Traced(Option<(Trace, PathBuf)>);
 
 pub(crate) fn begin(cli: &Cli) -> Result<Traced, Failure> {
-    let Some(path) = &cli.trace else { return Ok(Traced(None)) };
+    let Some(path) = &cli.trace else { return as_the_environment_asks(&cli.command) };
     if report::is_stdout(Some(path)) {
         return Err(Failure::usage("--trace writes a file: give it a name"));
     }
@@ -34,6 +34,24 @@ pub(crate) fn begin(cli: &Cli) -> Result<Traced, Failure> {
 pub(crate) fn begin_at(path: &Path) -> Result<Traced, Failure> {
     let trace = cringle::trace::start(path)?;
     Ok(Traced(Some((trace, path.into()))))
+}
+
+/// The library begins such a trace itself, with the first runtime: whose failure it would be, then, that the
+/// file cannot be made.
+fn as_the_environment_asks(command: &Command) -> Result<Traced, Failure> {
+    let path = std::env::var_os(VARIABLE).filter(|path| !path.is_empty());
+    let runs_fibers = !works_in_children(command) && !matches!(command, Command::Trace(_));
+    let Some(path) = path.filter(|_| runs_fibers) else { return Ok(Traced(None)) };
+    let path = match path.to_str() {
+        Some(text) => text.replace("%p", &std::process::id().to_string()).into(),
+        None => PathBuf::from(path),
+    };
+    match cringle::trace::start(&path) {
+        Ok(trace) => Ok(Traced(Some((trace, path)))),
+        // One who is traced has started this command: the file is that one's, and the library says so.
+        Err(e) if e.kind() == std::io::ErrorKind::ResourceBusy => Ok(Traced(None)),
+        Err(e) => Err(Failure::failed(format!("{VARIABLE}: {e}"))),
+    }
 }
 
 /// Whether what is worth seeing happens in processes of their own.

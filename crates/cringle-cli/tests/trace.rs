@@ -142,6 +142,9 @@ fn nothing_is_written_over_the_trace() {
         let output = cringle(&place).args(args).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{args:?}: {}", texts(&output).1);
     }
+    let mut reader = cringle(&place);
+    let output = reader.args(["trace", name]).env("CRINGLE_TRACE", name).output().unwrap();
+    assert!(output.status.success());
     assert!(std::fs::read(&file).unwrap() == before);
     for absent in ["new", "picture", "-"] {
         assert!(!place.join(absent).exists(), "{absent}");
@@ -210,12 +213,16 @@ fn the_environment_has_any_program_traced() {
     // Each had one worker, whose number is 0.
     let output = cringle(&place).arg("trace").arg(file).output().unwrap();
     let (out, _) = texts(&output);
-    assert!(out.contains(" on 0 at ") && !out.contains(" on 1 at "), "{out}");
-    assert!(!out.contains(" on 2 at "), "{out}");
+    assert!(out.contains(" on 0 ") && !out.contains(" on 1 ") && !out.contains(" on 2 "), "{out}");
+    let names = summary["workers"].as_array().unwrap().iter().map(|worker| &worker["name"]);
+    assert!(names.eq(["worker 0", "worker 0 (2)", "worker 0 (3)"]));
+    assert_narrow(&out);
     let output = run("no/such/directory/x");
     let (out, err) = texts(&output);
     assert!(!output.status.success(), "{out}");
-    assert!(format!("{out}{err}").contains("CRINGLE_TRACE"), "{out}{err}");
+    assert!(err.contains("CRINGLE_TRACE") && err.contains("no/such/directory/x"), "{out}{err}");
+    // No seed has failed.
+    assert!(!format!("{out}{err}").contains("seed"), "{out}{err}");
 }
 
 #[test]

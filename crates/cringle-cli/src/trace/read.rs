@@ -248,6 +248,17 @@ fn note(name: &str) -> Note {
     }
 }
 
+/// Each runtime of a process has a worker 0: the second one's is `worker 0 (2)`.
+fn told_apart(name: String, others: &[String]) -> String {
+    let namesake = |other: &&String| {
+        other.strip_prefix(&name).is_some_and(|rest| rest.is_empty() || rest.starts_with(" ("))
+    };
+    match others.iter().filter(namesake).count() {
+        0 => name,
+        before => format!("{name} ({})", before + 1),
+    }
+}
+
 /// A track: a worker's, or its process's.
 fn declare(sequence: &mut Sequence, found: &mut Found, track: Value<'_>) {
     for (field, value) in track.fields() {
@@ -259,7 +270,8 @@ fn declare(sequence: &mut Sequence, found: &mut Found, track: Value<'_>) {
             4 => {
                 let name = value.fields().find(|(field, _)| *field == 5);
                 sequence.worker = Some(found.workers.len());
-                found.workers.push(name.map(|(_, name)| name.text()).unwrap_or_default());
+                let name = name.map(|(_, name)| name.text()).unwrap_or_default();
+                found.workers.push(told_apart(name, &found.workers));
             }
             _ => {}
         }

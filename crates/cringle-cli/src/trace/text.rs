@@ -114,12 +114,9 @@ fn who(summary: &Summary, wait: &Wait) -> String {
         _ => format!(" on {}", summary.workers[wait.worker].number()),
     };
     let open = if wait.open { ", still" } else { "" };
-    format!(
-        "{} {}{worker} at {}{open}",
-        short(&wait.name, LONGEST_NAME_BESIDE),
-        wait.fiber,
-        time(wait.at)
-    )
+    // One of many runtimes takes more room than `on 0`.
+    let room = LONGEST_NAME_BESIDE.saturating_sub(worker.len().saturating_sub(" on 0".len()));
+    format!("{} {}{worker} at {}{open}", short(&wait.name, room), wait.fiber, time(wait.at))
 }
 
 fn ops(summary: &Summary) -> String {
