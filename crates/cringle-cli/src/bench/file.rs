@@ -76,20 +76,15 @@ impl Target {
     pub(crate) fn prepare(wanted: &Wanted, progress: &Progress) -> Result<Target, Failure> {
         let path = &wanted.path;
         let metadata = fs::metadata(path).map_err(|error| missing(path, &error))?;
-        if let Some(what) = of_no_use(metadata.file_type()) {
-            return Err(Failure::usage(format!(
-                "{} is {what}: give a directory, a file or a block device",
-                path.display()
-            )));
+        must_have_offsets(path, metadata.file_type())?;
+        if wanted.size.is_some_and(|size| size < wanted.block) {
+            return Err(Failure::usage("--size is less than one --block"));
         }
         let target = if metadata.is_dir() {
             Target::temporary(wanted)?
         } else {
             Target::existing(wanted, metadata.file_type().is_block_device())?
         };
-        if wanted.size.is_some_and(|size| size < wanted.block) {
-            return Err(Failure::usage("--size is less than one --block"));
-        }
         if target.file_bytes < wanted.block {
             return fail(format!(
                 "{} has room for {}, less than one block of {}",
@@ -221,14 +216,18 @@ fn file_bytes(file: &File) -> Result<u64, Failure> {
     Ok(file.metadata()?.len())
 }
 
-/// What cannot be read at an offset, and may keep who opens it waiting for ever.
-pub(crate) fn of_no_use(kind: fs::FileType) -> Option<&'static str> {
-    match kind {
-        kind if kind.is_fifo() => Some("a FIFO"),
-        kind if kind.is_socket() => Some("a socket"),
-        kind if kind.is_char_device() => Some("a character device"),
-        _ => None,
-    }
+/// Refuses what cannot be read at an offset, and may keep who opens it waiting for ever.
+pub(crate) fn must_have_offsets(path: &Path, kind: fs::FileType) -> Result<(), Failure> {
+    let what = match kind {
+        kind if kind.is_fifo() => "a FIFO",
+        kind if kind.is_socket() => "a socket",
+        kind if kind.is_char_device() => "a character device",
+        _ => return Ok(()),
+    };
+    Err(Failure::usage(format!(
+        "{} is {what}: give a directory, a file or a block device",
+        path.display()
+    )))
 }
 
 /// A device's metadata says 0; its end is where seeking to the end leads.

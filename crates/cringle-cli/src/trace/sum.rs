@@ -162,6 +162,11 @@ pub(super) fn number(worker: &str) -> &str {
     worker.strip_prefix("worker ").unwrap_or(worker)
 }
 
+/// Workers as they are numbered, and not as they began: 2 before 10.
+pub(super) fn rank(worker: &str) -> (usize, &str) {
+    (worker.len(), worker)
+}
+
 pub(super) fn of(path: &Path) -> Result<Summary, Failure> {
     let mut sums = Sums::default();
     let found = read(path, |event, found| sums.add(event, found))?;

@@ -1,6 +1,6 @@
 //! The summary for a person, in 80 columns.
 
-use super::sum::{Fibers, Summary, Wait};
+use super::sum::{Fibers, Summary, Wait, rank};
 use crate::report::page::Rows;
 use crate::report::table;
 use crate::units::count;
@@ -55,9 +55,8 @@ fn head(summary: &Summary) -> String {
 fn workers(summary: &Summary) -> String {
     let all = summary.ns().max(1) as f64;
     let share = |ns: u64| format!("{:.1} %", ns as f64 / all * 100.0);
-    // As they are numbered, and not as they began.
     let mut workers: Vec<_> = summary.workers.iter().collect();
-    workers.sort_by_key(|worker| (worker.name.len(), &worker.name));
+    workers.sort_by_key(|worker| rank(&worker.name));
     let rows = workers.into_iter().map(|worker| {
         vec![
             worker.name.clone(),

@@ -1,7 +1,7 @@
 //! A part of a trace, for a picture: who did what when.
 
 use super::read::{Event, Found, Kind, Name, read};
-use super::sum::number;
+use super::sum::{number, rank};
 use crate::failure::Failure;
 use std::collections::HashMap;
 use std::path::Path;
@@ -217,7 +217,7 @@ impl Collector {
         }
         self.ops.sort_by_key(|(_, span)| (span.from, span.to));
         self.depth.sort_by_key(|(ns, _)| *ns);
-        self.lanes.sort_by(|a, b| (a.name.len(), &a.name).cmp(&(b.name.len(), &b.name)));
+        self.lanes.sort_by(|a, b| rank(&a.name).cmp(&rank(&b.name)));
         Window {
             span: self.span,
             lanes: self.lanes,

@@ -94,12 +94,7 @@ pub(crate) fn look(path: &Path) -> Result<Place, Failure> {
         Failure::failed(format!("cannot look at {}: {error}{remedy}", path.display()))
     };
     let metadata = fs::metadata(path).map_err(refused)?;
-    if let Some(what) = crate::bench::file::of_no_use(metadata.file_type()) {
-        return Err(Failure::usage(format!(
-            "{} is {what}: give a directory, a file or a block device",
-            path.display()
-        )));
-    }
+    crate::bench::file::must_have_offsets(path, metadata.file_type())?;
     let storage = Storage::under(path).map_err(refused)?;
     let kind = metadata.file_type();
     let directory = if metadata.is_dir() { Some(path) } else { None };

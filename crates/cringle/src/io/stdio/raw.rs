@@ -7,8 +7,7 @@
 use super::super::ready::{Interest, ready};
 use crate::driver::op::AT_CURSOR;
 use crate::driver::{Op, Target, blocking};
-use crate::fiber::op::perform;
-use crate::fiber::op::perform_aside;
+use crate::fiber::op::{perform, perform_aside};
 use crate::runtime::worker::Worker;
 use crate::sys::{self, MAX_RW_BYTES, MAX_SLICES};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};

@@ -174,19 +174,7 @@ impl Sequence {
         name: Option<u64>,
         fill: impl FnOnce(&mut Short<'_>),
     ) {
-        self.events += 1;
-        self.write(out, ns, kind, name, fill);
-    }
-
-    #[inline(always)]
-    fn write(
-        &mut self,
-        out: &mut Output,
-        ns: u64,
-        kind: u64,
-        name: Option<u64>,
-        fill: impl FnOnce(&mut Short<'_>),
-    ) {
+        self.events += u64::from(kind != event::COUNTER);
         let since = ns.saturating_sub(self.last);
         self.last += since;
         let number = self.number.into();
@@ -208,7 +196,7 @@ impl Sequence {
 
     pub(super) fn counter(&mut self, out: &mut Output, ns: u64, value: i64) {
         let track = counter_of(self.number);
-        self.write(out, ns, event::COUNTER, None, |out| {
+        self.event(out, ns, event::COUNTER, None, |out| {
             out.uint(event::TRACK, track);
             out.int(event::COUNTER_VALUE, value);
         });
