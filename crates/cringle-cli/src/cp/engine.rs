@@ -20,6 +20,7 @@ use super::messages::complain_of;
 use super::options::Options;
 use super::regular::Deferred;
 use super::sys::{self, Entry};
+use super::temporary::Temporaries;
 use super::tree::{Dir, Item, OpenDirs, Side, one_less};
 use super::{attributes, messages, same};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -73,7 +74,7 @@ pub(super) struct Shared {
     /// Directories of the command line that are not finished.
     roots: AtomicUsize,
     over: AtomicBool,
-    next_temporary: AtomicU64,
+    pub(super) temporaries: Temporaries,
 }
 
 impl Shared {
@@ -92,7 +93,7 @@ impl Shared {
             bell: (Mutex::new(()), Condvar::new()),
             roots: AtomicUsize::new(0),
             over: AtomicBool::new(false),
-            next_temporary: AtomicU64::new(0),
+            temporaries: Temporaries::default(),
         }
     }
 
@@ -112,15 +113,6 @@ impl Shared {
     pub(super) fn finish(&self) {
         self.over.store(true, Ordering::Release);
         self.bell.1.notify_all();
-    }
-
-    /// A name that nobody has, in the directory where the file is to be.
-    pub(super) fn temporary(&self, beside: &std::ffi::CStr) -> std::ffi::CString {
-        let number = self.next_temporary.fetch_add(1, Ordering::Relaxed);
-        let name = beside.to_bytes();
-        let end = name.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
-        let own = format!(".cringle-cp.{}.{number}", std::process::id());
-        sys::c_string(&[&name[..end], own.as_bytes()].concat())
     }
 }
 

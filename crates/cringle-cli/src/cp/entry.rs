@@ -441,7 +441,9 @@ impl Worker<'_> {
         };
         let linked = from.and_then(|dir| {
             let fd = dir.as_ref().map_or(sys::CWD, |dir| dir.as_raw_fd());
-            link_replacing((fd, &made.name), item, false)
+            self.replacing(item, |name| {
+                sys::link_at((fd, &made.name), (item.target_dir, name), false)
+            })
         });
         if let Err(e) = linked {
             let dir = made.dir.as_ref();
@@ -461,7 +463,7 @@ impl Worker<'_> {
         let linked = if exists
             && (options.force || options.remove_first || options.replace == Replace::Ask)
         {
-            link_replacing(from, item, follow)
+            self.replacing(item, |name| sys::link_at(from, (item.target_dir, name), follow))
         } else {
             sys::link_at(from, (item.target_dir, item.target), follow)
         };
@@ -486,7 +488,7 @@ impl Worker<'_> {
         let text = sys::c_string(source.as_bytes());
         let make = |name: &CStr| sys::symlink_at(&text, item.target_dir, name);
         let made =
-            if self.shared.options.force { replacing(item, make) } else { make(item.target) };
+            if self.shared.options.force { self.replacing(item, make) } else { make(item.target) };
         if let Err(e) = made {
             complain_of(
                 &format!("cannot create symbolic link {} to {}", quote(&target), quote(&source)),
@@ -496,6 +498,22 @@ impl Worker<'_> {
         }
         Counters::add(&self.shared.counters.others, 1);
         true
+    }
+
+    /// Makes a link under a name that may exist: then under a temporary name, which is renamed onto it.
+    /// `make` must fail on a name that exists.
+    fn replacing(&self, item: &Item<'_>, make: impl Fn(&CStr) -> io::Result<()>) -> io::Result<()> {
+        match make(item.target) {
+            Err(e) if e.raw_os_error() == Some(libc::EEXIST) => {
+                let ((), temporary) = self.shared.temporaries.make(item.target, make)?;
+                let to = (item.target_dir, item.target);
+                let renamed = sys::rename_at((item.target_dir, &temporary), to, false);
+                // Renaming a link onto another link to the same file does nothing: both names stay.
+                let _ = sys::unlink_at(item.target_dir, &temporary);
+                renamed
+            }
+            answer => answer,
+        }
     }
 
     fn copy_link(&self, item: &Item<'_>, stat: &Stat) -> bool {
@@ -714,28 +732,4 @@ fn shown(path: &OsStr) -> String {
 
 pub(super) fn is_newer(stat: &Stat, than: &Stat) -> bool {
     (stat.st_mtime, stat.st_mtime_nsec) > (than.st_mtime, than.st_mtime_nsec)
-}
-
-/// Links under a name that may be taken.
-fn link_replacing(from: (i32, &CStr), item: &Item<'_>, follow: bool) -> io::Result<()> {
-    replacing(item, |name| sys::link_at(from, (item.target_dir, name), follow))
-}
-
-/// Makes what may be there: by a temporary name that is renamed onto it.
-fn replacing(item: &Item<'_>, make: impl Fn(&CStr) -> io::Result<()>) -> io::Result<()> {
-    match make(item.target) {
-        Err(e) if e.raw_os_error() == Some(libc::EEXIST) => {
-            let name = item.target.to_bytes();
-            let end = name.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
-            let own = format!(".cringle-cp.{}.link", std::process::id());
-            let temporary = sys::c_string(&[&name[..end], own.as_bytes()].concat());
-            make(&temporary)?;
-            let to = (item.target_dir, item.target);
-            let renamed = sys::rename_at((item.target_dir, &temporary), to, false);
-            // Where both are the same file, renaming does nothing and leaves the temporary name.
-            let _ = sys::unlink_at(item.target_dir, &temporary);
-            renamed
-        }
-        answer => answer,
-    }
 }

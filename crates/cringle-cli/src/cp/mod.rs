@@ -8,6 +8,7 @@
 //! | [`entry`], [`same`], [`backup`], [`links`] | what becomes of one name |
 //! | [`regular`], [`data`], [`attributes`] | the copy of one file |
 //! | [`durable`] | `--fsync` |
+//! | [`temporary`] | names of what is not whole yet |
 //! | [`messages`], [`progress`], [`summary`], [`dry`] | what is told |
 
 mod attributes;
@@ -28,6 +29,7 @@ mod regular;
 mod same;
 mod summary;
 mod sys;
+mod temporary;
 mod tree;
 
 use crate::failure::{FAILED, INTERRUPTED};

@@ -13,7 +13,7 @@ use super::messages::{complain, complain_of, say};
 use super::options::{Follow, When};
 use super::sys::{self, Stat};
 use super::tree::{Dir, Item, Side};
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -289,19 +289,22 @@ impl Worker<'_> {
     ) -> Result<Option<Destination>, ()> {
         let options = &self.shared.options;
         let mode = attributes::first_mode(options, stat);
-        let rename = options.fsync.then(|| Rename {
-            temporary: self.shared.temporary(item.target),
-            name: item.target.to_owned(),
-            keep_existing: true,
-        });
-        let name = rename.as_ref().map_or(item.target, |rename| &rename.temporary);
         let access = if options.verify { libc::O_RDWR } else { libc::O_WRONLY };
         let mut flags = access | libc::O_CREAT | libc::O_EXCL;
         if mode & 0o200 == 0 && options.verify {
             flags |= libc::O_NONBLOCK;
         }
-        match sys::open_at(item.target_dir, name, flags, mode) {
-            Ok(file) => Ok(Some(Destination { file, rename, made: true })),
+        let open = |name: &CStr| sys::open_at(item.target_dir, name, flags, mode);
+        let opened = if options.fsync {
+            self.shared.temporaries.make(item.target, open).map(|(file, temporary)| {
+                let name = item.target.to_owned();
+                (file, Some(Rename { temporary, name, keep_existing: true }))
+            })
+        } else {
+            open(item.target).map(|file| (file, None))
+        };
+        match opened {
+            Ok((file, rename)) => Ok(Some(Destination { file, rename, made: true })),
             Err(e) if e.raw_os_error() == Some(libc::EEXIST) && likely => Ok(None),
             Err(e) if e.raw_os_error() == Some(libc::EEXIST) && is_link(item) => {
                 self.through_dangling(item, mode)
@@ -387,9 +390,9 @@ impl Worker<'_> {
         if !plain || !sys::list_xattrs(existing.as_raw_fd()).is_ok_and(|names| names.is_empty()) {
             return None;
         }
-        let temporary = self.shared.temporary(item.target);
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
-        let file = sys::open_at(item.target_dir, &temporary, flags, 0o600).ok()?;
+        let open = |name: &CStr| sys::open_at(item.target_dir, name, flags, 0o600);
+        let (file, temporary) = self.shared.temporaries.make(item.target, open).ok()?;
         let fd = file.as_raw_fd();
         let like_it = sys::chown_fd(fd, old.st_uid, old.st_gid)
             .and_then(|()| sys::chmod_fd(fd, old.st_mode & 0o1777))

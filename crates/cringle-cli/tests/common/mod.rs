@@ -22,6 +22,16 @@ pub(crate) fn place(name: &str) -> PathBuf {
     place
 }
 
+/// A directory in memory where there is one, else below the target directory: for tests that replace many
+/// files, each of which ext4 begins to write to the disk. It is removed when it is dropped.
+pub(crate) fn place_in_memory(name: &str) -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    match tempfile::Builder::new().prefix(&format!("cringle-{name}-")).tempdir_in(memory) {
+        Ok(place) => place,
+        Err(_) => tempfile::tempdir_in(place(name)).unwrap(),
+    }
+}
+
 /// Small and quick: 16 MiB, 512 operations, two rounds.
 pub(crate) fn small_disk(place: &Path) -> Command {
     let mut command = cringle(place);

@@ -10,6 +10,7 @@ mod gnu;
 mod hostile;
 mod interrupted;
 mod mounts;
+mod onto;
 mod small;
 mod support;
 mod told;

@@ -1,0 +1,106 @@
+//! Trees onto occupied targets, by many threads at once: each name ends with its own source's content.
+
+use crate::common::*;
+use crate::support::*;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Command;
+
+const PAIRS: usize = 600;
+
+/// `s/aN` and `s/bN` are one file with content of its own; `d` has an old file under each name.
+fn pairs(place: &Path) {
+    fs::create_dir(place.join("s")).unwrap();
+    fs::create_dir(place.join("d")).unwrap();
+    for number in 0..PAIRS {
+        let name = |tree: &str, letter| place.join(format!("{tree}/{letter}{number}"));
+        fs::write(name("s", 'a'), number.to_string()).unwrap();
+        fs::hard_link(name("s", 'a'), name("s", 'b')).unwrap();
+        fs::write(name("d", 'a'), "old").unwrap();
+        fs::write(name("d", 'b'), "old").unwrap();
+    }
+}
+
+fn each_name_has_its_own_content(place: &Path) {
+    for number in 0..PAIRS {
+        for letter in ['a', 'b'] {
+            let path = place.join(format!("d/{letter}{number}"));
+            assert_eq!(fs::read_to_string(&path).unwrap(), number.to_string(), "{path:?}");
+        }
+    }
+    let names = fs::read_dir(place.join("d")).unwrap().count();
+    assert_eq!(names, 2 * PAIRS, "temporary names are left");
+}
+
+#[test]
+fn links_that_replace_names_keep_to_their_own_file() {
+    let base = place_in_memory("cp-onto-pairs");
+    for (number, flags) in
+        ["-a", "-rlf", "-rsf", "-rl --remove-destination", "-ab"].iter().enumerate()
+    {
+        let place = base.path().join(number.to_string());
+        fs::create_dir(&place).unwrap();
+        pairs(&place);
+        let source = place.join("s/.");
+        let mut arguments: Vec<_> = flags.split(' ').collect();
+        arguments.extend(["--jobs=16", source.to_str().unwrap(), "d"]);
+        copies(&place, &arguments);
+        if *flags == "-ab" {
+            for number in 0..PAIRS {
+                for letter in ['a', 'b'] {
+                    let backup = place.join(format!("d/{letter}{number}~"));
+                    assert_eq!(fs::read_to_string(&backup).unwrap(), "old", "{backup:?}");
+                    fs::remove_file(backup).unwrap();
+                }
+            }
+        }
+        each_name_has_its_own_content(&place);
+        if flags.starts_with("-a") {
+            let inode = |letter, number| {
+                fs::metadata(place.join(format!("d/{letter}{number}"))).unwrap().ino()
+            };
+            assert!((0..PAIRS).all(|number| inode('a', number) == inode('b', number)), "{flags}");
+        }
+        fs::remove_dir_all(&place).unwrap();
+    }
+}
+
+#[test]
+fn leftovers_of_a_killed_run_are_in_nobodys_way() {
+    let place = place("cp-onto-leftovers");
+    fs::create_dir(place.join("s")).unwrap();
+    fs::create_dir(place.join("d")).unwrap();
+    for number in 0..20 {
+        fs::write(place.join(format!("s/{number}")), number.to_string()).unwrap();
+        fs::hard_link(place.join(format!("s/{number}")), place.join(format!("s/l{number}")))
+            .unwrap();
+    }
+    // Names of the process's own number, as a run that had the same number would have left them.
+    let script = "for n in link $(seq 0 99); do echo left > d/.cringle-cp.$$.$n; done; exec \"$@\"";
+    for flags in [&["-r", "--fsync"][..], &["-a"], &["-a", "--fsync"], &["-rlf"]] {
+        let mut command = Command::new("sh");
+        command.args(["-c", script, "sh", env!("CARGO_BIN_EXE_cringle"), "cp"]);
+        command.args(flags).args(["s/.", "d"]);
+        let said = output_of(command, &place, b"");
+        assert_eq!((said.status.code(), texts(&said).1.as_str()), (Some(0), ""), "{flags:?}");
+        for number in 0..20 {
+            for name in [number.to_string(), format!("l{number}")] {
+                assert_eq!(
+                    fs::read_to_string(place.join("d").join(name)).unwrap(),
+                    number.to_string()
+                );
+            }
+        }
+        let mut left = 0;
+        for entry in fs::read_dir(place.join("d")).unwrap() {
+            let entry = entry.unwrap();
+            if entry.file_name().to_str().unwrap().starts_with(".cringle-cp.") {
+                assert_eq!(fs::read_to_string(entry.path()).unwrap(), "left\n");
+                left += 1;
+                fs::remove_file(entry.path()).unwrap();
+            }
+        }
+        assert_eq!(left, 101);
+    }
+}
