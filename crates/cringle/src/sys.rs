@@ -109,6 +109,8 @@ pub(crate) struct FileKind {
     pub(crate) stream: bool,
     pub(crate) direct: bool,
     pub(crate) append: bool,
+    /// A ring would read or write it at the wrong offsets: see [`lies_on_fuse`].
+    pub(crate) off_ring: bool,
 }
 
 pub(crate) fn file_kind(fd: RawFd) -> FileKind {
@@ -117,7 +119,8 @@ pub(crate) fn file_kind(fd: RawFd) -> FileKind {
 
 /// The same for who knows the file's status flags.
 pub(crate) fn file_kind_with(fd: RawFd, flags: c_int) -> FileKind {
-    let mode = mode(fd) & libc::S_IFMT;
+    let (mode, describes_attributes) = mode_and_attributes(fd);
+    let mode = mode & libc::S_IFMT;
     // SAFETY: no pointers; asking where the cursor is does not move it.
     let stream = unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) } < 0 && errno() == libc::ESPIPE;
     FileKind {
@@ -127,7 +130,42 @@ pub(crate) fn file_kind_with(fd: RawFd, flags: c_int) -> FileKind {
         stream,
         direct: flags & libc::O_DIRECT != 0,
         append: flags & libc::O_APPEND != 0,
+        off_ring: mode == libc::S_IFREG && !describes_attributes && lies_on_fuse(fd),
     }
+}
+
+/// `st_mode` (0 for an invalid descriptor), and whether the file system reports attributes such as
+/// "immutable". Disk and memory file systems do; FUSE does not. So one `statx`, at the cost of `fstat`, shows
+/// that an ordinary file is not on FUSE.
+fn mode_and_attributes(fd: RawFd) -> (u32, bool) {
+    let described = libc::STATX_ATTR_IMMUTABLE | libc::STATX_ATTR_APPEND;
+    let mut out = std::mem::MaybeUninit::<libc::statx>::zeroed();
+    match statx(fd, c"", libc::AT_EMPTY_PATH, libc::STATX_TYPE | libc::STATX_MODE, &mut out) {
+        Ok(()) => {
+            // SAFETY: the call succeeded, so the structure is filled (all-zero before).
+            let out = unsafe { out.assume_init() };
+            (out.stx_mode.into(), out.stx_attributes_mask & described as u64 != 0)
+        }
+        // A filter may refuse the call.
+        Err(_) => (mode(fd), false),
+    }
+}
+
+/// Whether a file is on a FUSE file system.
+///
+/// Where a FUSE server opens a file with `FOPEN_DIRECT_IO`, it may answer a read or a write with fewer bytes
+/// than requested. The ring then requests the rest and relies on the file system having advanced the
+/// request's position. FUSE does not advance it for a ring's requests (Linux 6.18), so the ring reads the
+/// first bytes again, or overwrites them with the rest. No call reports whether a file was opened that way.
+#[cold]
+fn lies_on_fuse(fd: RawFd) -> bool {
+    const FUSE_SUPER_MAGIC: u64 = 0x6573_5546;
+    let mut out = std::mem::MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: `fstatfs` fills the structure it is given, and it is read only when the call succeeded.
+    let kind = unsafe {
+        (libc::fstatfs(fd, out.as_mut_ptr()) == 0).then(|| out.assume_init().f_type as u64)
+    };
+    kind.is_some_and(|kind| kind & 0xffff_ffff == FUSE_SUPER_MAGIC)
 }
 
 /// `st_mode`; 0 where the descriptor is none.

@@ -4,17 +4,22 @@
 //! returns only when the last completion is in (**I1**), also when the fiber is cancelled. A batch
 //! that is dropped unsubmitted has never been seen by the kernel.
 
-use super::results::{Results, Verdict};
+use super::results::{Results, Verdict, plain_call};
 use super::{FixedBuf, FixedFile};
 use crate::driver::polled::NOT_POLLED;
 use crate::driver::uring::RingId;
 use crate::driver::{Op, OpSlot, Target, blocking};
-use crate::fiber::op::perform_to_the_end;
+use crate::fiber;
+use crate::fiber::op::{perform_off_ring, perform_to_the_end};
 use crate::fs::File;
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::{Here, Worker};
 use crate::sys::MAX_RW_BYTES;
+use std::cell::Cell;
 use std::marker::PhantomData;
+
+/// Operations of one batch that are performed as plain calls at the same time.
+const MOST_APART: usize = 32;
 
 /// Reads and writes that are performed together. See the [module](super).
 ///
@@ -58,6 +63,8 @@ pub struct Batch<'b> {
     exact: Vec<(OpId, usize)>,
     /// The ring of the registered files and buffers in it.
     ring: Option<RingId>,
+    /// Whether a ring would perform some of them at the wrong offsets.
+    some_off_ring: bool,
     /// Operations that cannot be performed, and why. Their place is held by a `Nop`.
     refused: Vec<(OpId, Verdict)>,
     borrows: PhantomData<&'b mut [u8]>,
@@ -91,7 +98,7 @@ impl<'b> Batch<'b> {
         slots.clear();
         exact.clear();
         refused.clear();
-        Batch { slots, exact, ring: None, refused, borrows: PhantomData }
+        Batch { slots, exact, ring: None, some_off_ring: false, refused, borrows: PhantomData }
     }
 
     /// How many operations are in it.
@@ -110,7 +117,9 @@ impl<'b> Batch<'b> {
     pub fn read(&mut self, file: &'b File, buf: &'b mut [u8], offset: u64) -> OpId {
         let (target, len) = (file.target(), op_len(buf.len()));
         let id = self.push(Op::Read { target, buf: buf.as_mut_ptr(), len, offset }, offset);
-        self.refuse_stream(id, file);
+        if !file.is_batchable() {
+            self.push_special(id, file);
+        }
         id
     }
 
@@ -127,7 +136,9 @@ impl<'b> Batch<'b> {
     pub fn write(&mut self, file: &'b File, buf: &'b [u8], offset: u64) -> OpId {
         let (target, len) = (file.target(), op_len(buf.len()));
         let id = self.push(Op::Write { target, buf: buf.as_ptr(), len, offset }, offset);
-        self.refuse_stream(id, file);
+        if !file.is_batchable() {
+            self.push_special(id, file);
+        }
         id
     }
 
@@ -144,7 +155,7 @@ impl<'b> Batch<'b> {
     pub fn read_fixed(&mut self, file: &'b FixedFile, buf: &'b mut FixedBuf, offset: u64) -> OpId {
         let (target, len) = (Target::fixed(file.slot()), op_len(buf.len()));
         let op = Op::ReadFixed { target, buf: buf.start(), len, offset, index: buf.slot() };
-        self.push_fixed(op, offset, file.ring(), buf.ring())
+        self.push_fixed(op, offset, file, buf)
     }
 
     /// Writes a registered buffer to a registered file, both of this worker's ring; on another the
@@ -153,7 +164,7 @@ impl<'b> Batch<'b> {
     pub fn write_fixed(&mut self, file: &'b FixedFile, buf: &'b FixedBuf, offset: u64) -> OpId {
         let (target, len) = (Target::fixed(file.slot()), op_len(buf.len()));
         let op = Op::WriteFixed { target, buf: buf.start(), len, offset, index: buf.slot() };
-        self.push_fixed(op, offset, file.ring(), buf.ring())
+        self.push_fixed(op, offset, file, buf)
     }
 
     #[inline]
@@ -168,21 +179,32 @@ impl<'b> Batch<'b> {
     }
 
     #[inline]
-    fn push_fixed(&mut self, op: Op, offset: u64, file_ring: RingId, buf_ring: RingId) -> OpId {
+    fn push_fixed(&mut self, op: Op, offset: u64, file: &FixedFile, buf: &FixedBuf) -> OpId {
         let id = self.push(op, offset);
-        let ring = *self.ring.get_or_insert(file_ring);
-        if ring != file_ring || ring != buf_ring {
+        let ring = *self.ring.get_or_insert(file.ring());
+        if ring != file.ring() || ring != buf.ring() {
             self.refuse(id, Verdict::OtherRing);
+        } else if file.is_off_ring() {
+            self.keep_off_ring(id);
         }
         id
     }
 
-    /// In what has no positions the ring would read on where `pread` is refused.
-    #[inline]
-    fn refuse_stream(&mut self, id: OpId, file: &File) {
-        if file.is_stream() {
-            self.refuse(id, Verdict::Errno(libc::ESPIPE));
+    /// Refuses a file without positions, as `pread` does: the ring would read its next bytes. Keeps a file
+    /// that a ring would read at the wrong offsets off the ring.
+    #[cold]
+    fn push_special(&mut self, id: OpId, file: &File) {
+        match file.is_stream() {
+            true => self.refuse(id, Verdict::Errno(libc::ESPIPE)),
+            false => self.keep_off_ring(id),
         }
+    }
+
+    #[cold]
+    fn keep_off_ring(&mut self, id: OpId) {
+        let slot = &mut self.slots[id.0 as usize];
+        slot.op = slot.op.off_ring();
+        self.some_off_ring = true;
     }
 
     #[cold]
@@ -229,23 +251,51 @@ impl<'b> Batch<'b> {
     fn perform(mut self, worker: Here, fiber: FiberRef) -> Results {
         if worker.refuses(fiber) {
             self.slots.iter().for_each(|slot| slot.completion.refuse(-libc::ECANCELED));
+        } else if self.some_off_ring && worker.driver().borrow().is_ring() {
+            self.perform_apart(worker, fiber);
         } else {
-            let polled = worker.driver().borrow_mut().choose_polled(&mut self.slots);
-            worker.perform(fiber, &self.slots);
-            if polled {
-                self.end_polling(worker, fiber);
-            }
+            self.perform_together(worker, fiber);
         }
-        let again = |op: Op| match worker.refuses(fiber) {
-            true => -libc::ECANCELED,
-            false => perform_to_the_end(worker, fiber, op),
-        };
+        let again = |op: Op| perform_again(worker, fiber, op);
         let cause = || worker.is_interrupted(fiber).then(|| fiber.cause()).flatten();
         let mut results = Results::new(self.slots, self.refused, self.exact);
         results.note_cancelled(cause());
         results.finish(again, |slot| worker.driver().borrow().regular_file(slot));
         results.note_cancelled(cause());
         results
+    }
+
+    #[inline]
+    fn perform_together(&mut self, worker: Here, fiber: FiberRef) {
+        let polled = worker.driver().borrow_mut().choose_polled(&mut self.slots);
+        worker.perform(fiber, &self.slots);
+        if polled {
+            self.end_polling(worker, fiber);
+        }
+    }
+
+    /// Performs the operations that are kept off the ring on other fibers, as plain calls on threads, while
+    /// this fiber performs the rest through the ring.
+    #[cold]
+    fn perform_apart(&mut self, worker: Here, fiber: FiberRef) {
+        let (apart, together): (Vec<usize>, Vec<usize>) =
+            (0..self.slots.len()).partition(|&at| self.slots[at].op.is_off_ring());
+        let mut others = Batch::with_capacity(together.len());
+        others.slots.extend(together.iter().map(|&at| OpSlot::new(self.slots[at].op)));
+        let (next, slots) = (Cell::new(0), &self.slots);
+        let perform_rest = || {
+            while let Some(slot) = apart.get(next.replace(next.get() + 1)).map(|&at| &slots[at]) {
+                let (worker, fiber) = Worker::current().expect("called on fibers");
+                slot.completion.refuse(perform_again(worker, fiber, slot.op));
+            }
+        };
+        fiber::scope(|s| {
+            for _ in 0..apart.len().min(MOST_APART) {
+                s.spawn_local(perform_rest);
+            }
+            others.perform_together(worker, fiber);
+        });
+        together.into_iter().zip(others.slots).for_each(|(at, slot)| self.slots[at] = slot);
     }
 
     /// What the kernel would not poll for is done as usual, together; as is what else is to be done.
@@ -275,6 +325,20 @@ impl<'b> Batch<'b> {
         results.finish(perform, |_| None);
         results
     }
+}
+
+/// Performs one operation of a batch by itself: its result.
+fn perform_again(worker: Here, fiber: FiberRef, op: Op) -> i32 {
+    if worker.refuses(fiber) {
+        return -libc::ECANCELED;
+    }
+    if !op.is_off_ring() || !worker.driver().borrow().is_ring() {
+        return perform_to_the_end(worker, fiber, op);
+    }
+    let registered = |slot| worker.driver().borrow().regular_file(slot);
+    let op = plain_call(&op, &registered).unwrap_or(op);
+    // SAFETY: I1. The batch borrows what its ops point to until it has finished.
+    unsafe { perform_off_ring(worker, op) }
 }
 
 /// What one request to the kernel moves at most; `read` and `write` of a longer buffer come back

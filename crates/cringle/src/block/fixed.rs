@@ -35,6 +35,7 @@ fn no_ring() -> io::Error {
 pub struct FixedFile {
     ring: RingId,
     slot: u32,
+    off_ring: bool,
     not_send: PhantomData<*const ()>,
 }
 
@@ -49,7 +50,13 @@ impl FixedFile {
         let worker = Worker::here().ok_or_else(no_ring)?;
         let mut driver = worker.driver().borrow_mut();
         let slot = driver.register_file(file.as_raw_fd())?;
-        Ok(FixedFile { ring: driver.id(), slot, not_send: PhantomData })
+        let (ring, off_ring) = (driver.id(), file.is_off_ring());
+        Ok(FixedFile { ring, slot, off_ring, not_send: PhantomData })
+    }
+
+    /// Whether a ring would read and write it at the wrong offsets.
+    pub(super) fn is_off_ring(&self) -> bool {
+        self.off_ring
     }
 
     pub(super) fn ring(&self) -> RingId {

@@ -265,7 +265,7 @@ fn rest_of(op: Op, done: usize, left: usize) -> Op {
 }
 
 /// The same on a descriptor, if it is a regular file's.
-fn plain_call(op: &Op, registered: impl Fn(u32) -> Option<RawFd>) -> Option<Op> {
+pub(super) fn plain_call(op: &Op, registered: &impl Fn(u32) -> Option<RawFd>) -> Option<Op> {
     let fd = |target: Target| registered(u32::try_from(target.number()).ok()?);
     match *op {
         Op::ReadFixed { target, buf, len, offset, .. } => {

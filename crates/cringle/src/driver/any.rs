@@ -177,6 +177,11 @@ impl Driver {
         }
     }
 
+    /// Whether it performs ops through a ring.
+    pub(crate) fn is_ring(&self) -> bool {
+        matches!(self, Driver::Uring(_))
+    }
+
     pub(crate) fn id(&self) -> RingId {
         on!(self, driver => driver.id())
     }

@@ -17,6 +17,7 @@ pub(crate) struct Target(u64);
 impl Target {
     const FIXED: u64 = 1 << 32;
     const POLLED: u64 = 1 << 33;
+    const OFF_RING: u64 = 1 << 34;
 
     #[inline]
     pub(crate) fn fd(fd: RawFd) -> Target {
@@ -46,6 +47,15 @@ impl Target {
     #[inline]
     fn is_polled(self) -> bool {
         self.0 & Target::POLLED != 0
+    }
+
+    /// The same, marked as a file that a ring would read and write at the wrong offsets.
+    fn off_ring(self) -> Target {
+        Target(self.0 | Target::OFF_RING)
+    }
+
+    fn is_off_ring(self) -> bool {
+        self.0 & Target::OFF_RING != 0
     }
 
     /// The descriptor or the index, as the kernel takes it.
@@ -258,6 +268,29 @@ impl Op {
     pub(crate) fn unpolled(mut self) -> Op {
         if let Op::Read { target, .. } | Op::Write { target, .. } = &mut self {
             *target = target.unpolled();
+        }
+        self
+    }
+
+    /// Whether no ring may perform it.
+    pub(crate) fn is_off_ring(&self) -> bool {
+        matches!(
+            self,
+            Op::Read { target, .. }
+            | Op::Write { target, .. }
+            | Op::ReadFixed { target, .. }
+            | Op::WriteFixed { target, .. } if target.is_off_ring()
+        )
+    }
+
+    /// The same op, marked as one that no ring may perform.
+    pub(crate) fn off_ring(mut self) -> Op {
+        if let Op::Read { target, .. }
+        | Op::Write { target, .. }
+        | Op::ReadFixed { target, .. }
+        | Op::WriteFixed { target, .. } = &mut self
+        {
+            *target = target.off_ring();
         }
         self
     }

@@ -119,6 +119,25 @@ pub(crate) unsafe fn perform_aside(op: Op) -> i32 {
     })
 }
 
+/// Performs a read or a write of a file that a ring would access at the wrong offsets, as the plain call. It may
+/// wait for another process, the server of the file system, so it runs on the pool that grows as needed.
+///
+/// # Safety
+///
+/// The op's pointers are valid for the call.
+#[cold]
+pub(crate) unsafe fn perform_off_ring(worker: Here, op: Op) -> i32 {
+    struct Sent(Op);
+    // SAFETY: I1. What the op points to is borrowed by a caller that waits until the call has ended.
+    unsafe impl Send for Sent {}
+    let sent = Sent(op);
+    super::unblock::call_on_or_here(&worker.shared().unblock_pool, Some(&Aside(op)), move || {
+        let Sent(op) = { sent };
+        // SAFETY: by the contract.
+        unsafe { blocking::perform(&op) }
+    })
+}
+
 /// It lies in the frame that waits for the call.
 struct Aside(Op);
 

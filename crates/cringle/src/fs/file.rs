@@ -9,13 +9,16 @@
 //! files with a place on a disk are the plain ones, hit or miss. After [`INLINE_BUDGET`](crate::runtime::fiber::INLINE_BUDGET) inline
 //! reads in a row the others and the kernel get their turn. Writes are tried likewise where the
 //! file system knows how not to wait (ext4 does not: there the ring's kernel threads do them).
+//!
+//! Files of a FUSE file system are read and written by plain calls on threads: a ring may use the wrong offset
+//! after a short read or write (see [`sys::FileKind`]).
 
 use super::call::ask;
 use super::cursor::CursorLock;
 use super::{Metadata, OpenOptions, direct, fifo, stat};
 use crate::driver::op::AT_CURSOR;
 use crate::driver::{Op, Target, blocking};
-use crate::fiber::op::{perform, perform_aside, perform_to_the_end};
+use crate::fiber::op::{perform, perform_aside, perform_off_ring, perform_to_the_end};
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::{Here, Worker};
 use crate::sys::{self, FileKind, MAX_RW_BYTES};
@@ -70,6 +73,8 @@ const NO_INLINE_WRITE: u16 = 1 << 6;
 const STREAM: u16 = 1 << 7;
 /// It was opened by the name of a FIFO.
 const FIFO: u16 = 1 << 8;
+/// The file is on a FUSE file system: a ring would read and write at the wrong offsets.
+const OFF_RING: u16 = 1 << 9;
 
 impl File {
     /// Opens a file to read.
@@ -245,6 +250,18 @@ impl File {
         self.facts() & STREAM != 0
     }
 
+    /// Whether a ring would read and write it at the wrong offsets.
+    #[inline]
+    pub(crate) fn is_off_ring(&self) -> bool {
+        self.facts() & OFF_RING != 0
+    }
+
+    /// Whether a batch may read and write it as any other file.
+    #[inline]
+    pub(crate) fn is_batchable(&self) -> bool {
+        self.facts() & (STREAM | OFF_RING) == 0
+    }
+
     /// Refuses what `pread` and `pwrite` refuse: an offset beyond the kernel's range (the largest
     /// would mean "at the cursor" to the ring, **I11**), or any offset in a stream.
     #[inline]
@@ -306,7 +323,7 @@ impl File {
     /// that on the frequent one it need not exist in memory.
     #[inline(always)]
     fn transfer(&self, worker: Here, fiber: FiberRef, op: impl Fn() -> Op) -> io::Result<usize> {
-        if self.facts() & REGULAR == 0 {
+        if self.facts() & (REGULAR | OFF_RING) != REGULAR {
             return self.transfer_irregular(worker, fiber, op());
         }
         match perform(worker, fiber, op()) {
@@ -321,9 +338,16 @@ impl File {
         // What asks for nothing does not wait, and the ring would not even ask: of a directory it
         // reads nothing without an error.
         let nothing = matches!(op, Op::Read { len: 0, .. } | Op::Write { len: 0, .. });
-        if nothing || self.is_nonblocking() {
+        if nothing || (self.facts() & REGULAR == 0 && self.is_nonblocking()) {
             // SAFETY: the caller's buffers are borrowed until this returns.
             return sys::result_of(unsafe { blocking::perform(&op) });
+        }
+        if self.is_off_ring() && worker.driver().borrow().is_ring() {
+            if worker.refuses(fiber) {
+                return Err(fiber.cancel_error());
+            }
+            // SAFETY: as above.
+            return sys::result_of(unsafe { perform_off_ring(worker, op) });
         }
         perform(worker, fiber, op)
     }
@@ -544,6 +568,7 @@ fn facts_of(kind: FileKind) -> u16 {
         | bit(kind.direct, DIRECT)
         | bit(kind.append, APPEND)
         | bit(kind.stream, STREAM)
+        | bit(kind.off_ring, OFF_RING)
 }
 
 /// As std's, whose trait it is: short counts as they are, the cursor stays.
