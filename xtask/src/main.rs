@@ -1,6 +1,7 @@
 //! What is done to Cringle by hand, now and then: `cargo xtask --help`.
 
 mod kernels;
+mod long;
 mod ring;
 
 use clap::{Parser, Subcommand};
@@ -19,6 +20,8 @@ struct Cli {
 enum Task {
     /// Run the tests of the library on other kernels, in virtual machines.
     Kernels(kernels::Args),
+    /// Run the test suite's generators with their full counts: for hours.
+    Long(long::Args),
     /// Say which features of the ring this kernel lacks, or why there is no ring.
     Ring,
 }
@@ -26,6 +29,7 @@ enum Task {
 fn main() -> ExitCode {
     let done = match Cli::parse().task {
         Task::Kernels(args) => kernels::run(&args),
+        Task::Long(args) => long::run(&args),
         Task::Ring => ring::describe(),
     };
     match done {

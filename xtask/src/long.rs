@@ -1,0 +1,155 @@
+//! The generators of the test suite with their full counts: hours where the suite takes seconds.
+//!
+//! `.ci/run` draws a small sample from each generator. This command runs all of them, one after the
+//! other, and keeps what each printed. A job that fails does not stop the others.
+
+use crate::Result;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  cargo xtask long                    every job
+  cargo xtask long --list             the jobs, and the command of each
+  cargo xtask long --only sim,soak
+
+The output of each job is kept in target/long. Status: 0 if all jobs passed, 1 if one failed.")]
+pub(crate) struct Args {
+    /// Run only these jobs, in this order
+    #[arg(long, value_name = "JOBS", value_delimiter = ',')]
+    only: Vec<String>,
+
+    /// Print each job with its command, and run none
+    #[arg(long)]
+    list: bool,
+}
+
+/// One command that takes minutes or hours.
+struct Job {
+    name: &'static str,
+    about: &'static str,
+    environment: &'static [(&'static str, &'static str)],
+    command: &'static str,
+}
+
+static JOBS: &[Job] = &[
+    Job {
+        name: "sim",
+        about: "a million random programs in the simulation",
+        environment: &[],
+        command: "cargo run --release -p cringle-cli -- sim --quiet --seeds 1000000",
+    },
+    Job {
+        name: "soak",
+        about: "a million cancels of operations in flight",
+        environment: &[("CRINGLE_SOAK_CANCELS", "1000000")],
+        command: "cargo test --release -p cringle --test soak -- --nocapture",
+    },
+    Job {
+        name: "drivers",
+        about: "10,000 random programs that must do the same on io_uring and on epoll",
+        environment: &[("CRINGLE_PROGRAMS", "10000")],
+        command: "cargo test --release -p cringle --test drivers_agree",
+    },
+    Job {
+        name: "sim-tests",
+        about: "10,000 random programs in the simulation and on the ring",
+        environment: &[("CRINGLE_PROGRAMS", "10000")],
+        command: "cargo test --release -p cringle --features sim --test sim",
+    },
+];
+
+/// Whether all chosen jobs passed.
+pub(crate) fn run(args: &Args) -> Result<bool> {
+    let chosen = choose(&args.only)?;
+    if args.list {
+        for job in chosen {
+            println!("{:<12} {}\n{:<12} {}", job.name, job.about, "", job.line());
+        }
+        return Ok(true);
+    }
+    let logs = Path::new("target/long");
+    fs::create_dir_all(logs)?;
+    let mut failed = Vec::new();
+    for job in chosen {
+        println!("{}: {}\n    {}", job.name, job.about, job.line());
+        let log = logs.join(format!("{}.log", job.name));
+        let (status, took) = job.run(&log)?;
+        let seconds = took.as_secs();
+        if status.success() {
+            println!("{}: passed in {seconds} s", job.name);
+        } else {
+            println!("{}: FAILED ({status}) after {seconds} s; see {}", job.name, log.display());
+            failed.push(job.name);
+        }
+    }
+    if !failed.is_empty() {
+        println!("failed: {}", failed.join(", "));
+    }
+    Ok(failed.is_empty())
+}
+
+fn choose(only: &[String]) -> Result<Vec<&'static Job>> {
+    if only.is_empty() {
+        return Ok(JOBS.iter().collect());
+    }
+    let find = |name: &String| {
+        let found = JOBS.iter().find(|job| job.name == name);
+        found.ok_or_else(|| format!("no job is named '{name}'; --list prints the names").into())
+    };
+    only.iter().map(find).collect()
+}
+
+impl Job {
+    /// The command as one would type it.
+    fn line(&self) -> String {
+        let set = self.environment.iter().map(|(name, value)| format!("{name}={value} "));
+        format!("{}{}", set.collect::<String>(), self.command)
+    }
+
+    fn run(&self, log: &PathBuf) -> Result<(ExitStatus, Duration)> {
+        let output = File::create(log)?;
+        let started = Instant::now();
+        // A shell: the commands are constants of this file, and some have several steps.
+        let status = Command::new("sh")
+            .args(["-ec", self.command])
+            .envs(self.environment.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .status()?;
+        Ok((status, started.elapsed()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_job_names_tests_that_exist() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
+        for job in JOBS {
+            for (name, _) in job.command.match_indices("--test ") {
+                let name = job.command[name + "--test ".len()..].split(' ').next().unwrap();
+                let exists = ["cringle", "cringle-cli"].iter().any(|krate| {
+                    let tests = root.join(krate).join("tests");
+                    tests.join(format!("{name}.rs")).exists() || tests.join(name).is_dir()
+                });
+                assert!(exists, "job {}: no test is named {name}", job.name);
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_unique_and_can_be_chosen() {
+        for job in JOBS {
+            let chosen = choose(&[job.name.to_owned()]).unwrap();
+            assert!(std::ptr::eq(chosen[0], job), "{} is there twice", job.name);
+        }
+        assert!(choose(&["no-such-job".to_owned()]).is_err());
+    }
+}
