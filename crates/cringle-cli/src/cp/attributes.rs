@@ -185,6 +185,7 @@ fn copy_xattrs(source: RawFd, target: RawFd) -> Result<bool, (String, io::Error)
         Err(e) => return Err((String::new(), e)),
     };
     let (mut acl, mut failure) = (false, None);
+    let mut writable = Writable { target, mode: None };
     for name in names.split_inclusive(|&byte| byte == 0) {
         let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
         if name == ACCESS || name == DEFAULT {
@@ -194,13 +195,43 @@ fn copy_xattrs(source: RawFd, target: RawFd) -> Result<bool, (String, io::Error)
         if is_for_others(name) {
             continue;
         }
-        let copied =
-            sys::get_xattr(source, name).and_then(|value| sys::set_xattr(target, name, &value));
+        let copied = sys::get_xattr(source, name).and_then(|value| writable.set(name, &value));
         if let Err(e) = copied {
             failure = Some((text(name), e));
         }
     }
+    if let Err(e) = writable.restore() {
+        failure = Some((String::new(), e));
+    }
     failure.map_or(Ok(acl), Err)
+}
+
+/// A target that gets extended attributes. The kernel wants write permission on the file for them, not on
+/// the descriptor; where the owner has none, it is granted until [`restore`](Writable::restore).
+struct Writable {
+    target: RawFd,
+    /// The mode that the target had, if it was changed.
+    mode: Option<u32>,
+}
+
+impl Writable {
+    fn set(&mut self, name: &CStr, value: &[u8]) -> io::Result<()> {
+        match sys::set_xattr(self.target, name, value) {
+            Err(e) if e.raw_os_error() == Some(libc::EACCES) && self.mode.is_none() => {
+                let mode = sys::stat_of(self.target)?.st_mode & 0o7777;
+                if mode & 0o200 != 0 || sys::chmod_fd(self.target, mode | 0o200).is_err() {
+                    return Err(e);
+                }
+                self.mode = Some(mode);
+                sys::set_xattr(self.target, name, value)
+            }
+            answer => answer,
+        }
+    }
+
+    fn restore(self) -> io::Result<()> {
+        self.mode.map_or(Ok(()), |mode| sys::chmod_fd(self.target, mode))
+    }
 }
 
 /// Of what cannot be opened: a link, a fifo, a device.

@@ -15,3 +15,4 @@ mod small;
 mod support;
 mod told;
 mod trees;
+mod users;

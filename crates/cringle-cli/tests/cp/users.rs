@@ -1,0 +1,115 @@
+//! What a user who is not root copies: permissions that root does not notice.
+
+use crate::common::*;
+use crate::support::*;
+use crate::trees::{ACCESS, acl, describe, set_times, set_xattr};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+
+pub(crate) const NOBODY: u32 = 65_534;
+
+/// A place that another user may write to, if there is one: only root becomes another.
+pub(crate) fn place_of_nobody(name: &str) -> Option<tempfile::TempDir> {
+    if !is_root() {
+        eprintln!("skipped: only root becomes another user");
+        return None;
+    }
+    let place = place_in_memory(name);
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let mut can = ours();
+    can.arg("--version").uid(NOBODY).gid(NOBODY);
+    if !can.output().is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: another user cannot reach the command");
+        return None;
+    }
+    Some(place)
+}
+
+/// Everything below belongs to nobody.
+fn give_away(path: &Path) {
+    chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+    if path.is_dir() {
+        for entry in fs::read_dir(path).unwrap() {
+            give_away(&entry.unwrap().path());
+        }
+    }
+}
+
+/// Files and directories that their owner may not write to, with attributes.
+fn read_only_with_attributes(tree: &Path) {
+    fs::create_dir_all(tree.join("sub")).unwrap();
+    let names =
+        [("r", 0o444), ("o", 0o400), ("x", 0o555), ("w", 0o644), ("sub", 0o555), ("", 0o755)];
+    for (name, mode) in names {
+        let path = tree.join(name);
+        if !path.is_dir() {
+            fs::write(&path, name).unwrap();
+        }
+        assert!(set_xattr(&path, c"user.cringle", name.as_bytes()));
+        assert!(set_xattr(&path, c"user.second", b"more"));
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        if name == "o" || name == "sub" {
+            assert!(set_xattr(&path, ACCESS, &acl(4, 5, 4, 4, 0)));
+        }
+        set_times(&path, 1_000_000_000, 7);
+    }
+}
+
+#[test]
+fn attributes_of_what_its_owner_may_not_write_are_kept() {
+    let Some(base) = place_of_nobody("cp-users") else { return };
+    if !set_xattr(base.path(), c"user.cringle", b"try") {
+        eprintln!("skipped: no extended attributes of users on this file system");
+        return;
+    }
+    for (number, flags) in [
+        &["-a"][..],
+        &["-a", "--fsync"],
+        &["-dR", "--preserve=all"],
+        &["-a", "--reflink=never", "--sparse=always"],
+        &["-rp", "--preserve=xattr"],
+        &["-aT"],
+        &["-aT", "--fsync"],
+        &["-aT", "--remove-destination"],
+    ]
+    .iter()
+    .enumerate()
+    {
+        let place = base.path().join(number.to_string());
+        let onto = flags[0] == "-aT";
+        for tree in if onto { &["tree", "copy"][..] } else { &["tree"] } {
+            read_only_with_attributes(&place.join(tree));
+        }
+        if onto {
+            fs::set_permissions(place.join("copy/sub"), fs::Permissions::from_mode(0o555)).unwrap();
+            for name in ["r", "x", "w", "sub"] {
+                assert!(set_xattr(&place.join("copy").join(name), c"user.cringle", b"old"));
+            }
+        }
+        give_away(&place);
+        let mut command = ours();
+        command.args(*flags).args(["-f", "tree", "copy"]).uid(NOBODY).gid(NOBODY);
+        let said = output_of(command, &place, b"");
+        assert_eq!((said.status.code(), texts(&said).1.as_str()), (Some(0), ""), "{flags:?}");
+        let of = |name: &str| describe(&place.join(name), true);
+        assert_eq!(of("copy"), of("tree"), "{flags:?}");
+    }
+    // Without the mode, the file keeps the one that it was made with.
+    let place = base.path().join("mode");
+    read_only_with_attributes(&place.join("tree"));
+    give_away(&place);
+    let mut command = ours();
+    command.args(["-r", "--preserve=xattr", "tree", "copy"]).uid(NOBODY).gid(NOBODY);
+    let said = output_of(command, &place, b"");
+    assert_eq!((said.status.code(), texts(&said).1.as_str()), (Some(0), ""));
+    for name in ["r", "o", "x", "w", "sub"] {
+        let mode = |tree: &str| {
+            fs::metadata(place.join(tree).join(name)).unwrap().permissions().mode() & 0o700
+        };
+        assert_eq!(mode("copy"), mode("tree"), "{name}");
+        let has = crate::trees::xattrs(&place.join("copy").join(name));
+        assert!(has.contains("user.cringle") && has.contains("user.second"), "{name}: {has}");
+    }
+}
