@@ -1,13 +1,14 @@
 //! `--dry-run`: what would be copied, and what becomes of what is there: the lines of `-v`, and the
 //! complaints that can be foreseen. Nothing is changed, nothing is asked.
 
-use super::entry::is_newer;
-use super::messages::{complain, complain_of, fail_quietly, quote, say};
-use super::options::{Options, Replace};
+use super::decide::{Decision, Facts, Kind, Node, Rules, decide};
+use super::messages::{complain, complain_of, quote, say};
+use super::options::Options;
 use super::plan::Copy;
-use super::same::{Verdict, same_file};
+use super::same;
 use super::sys::{self, Stat};
-use super::tree::{Item, join};
+use super::target::refusal;
+use super::tree::{Item, Side, join};
 use std::ffi::{CString, OsStr};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -69,7 +70,8 @@ fn visit(options: &Options, name: &Name, stack: &mut Vec<Name>) {
     }
     let elsewhere = name.device.is_some_and(|device| device != stat.st_dev);
     if !(options.one_file_system && elsewhere) {
-        list(name, &stat, existing.is_some(), stack);
+        let onto_dir = existing.is_some_and(|there| sys::kind(&there) == libc::S_IFDIR);
+        list(name, &stat, onto_dir, stack);
     }
 }
 
@@ -94,26 +96,6 @@ fn outcome(options: &Options, name: &Name, stat: &Stat, existing: Option<Stat>) 
         say(&format!("{source} -> {target}"));
         return true;
     };
-    let through = sys::stat_at(sys::CWD, &name.target, true).unwrap_or(existing);
-    let onto_dir = sys::kind(&through) == libc::S_IFDIR;
-    match (is_dir, onto_dir) {
-        // What is in it goes into what is there.
-        (true, true) => return true,
-        (true, false) => {
-            complain(&format!("cannot overwrite non-directory {target} with directory {source}"));
-            return false;
-        }
-        (false, true) => {
-            complain(&format!("cannot overwrite directory {target} with non-directory"));
-            return false;
-        }
-        (false, false) => {}
-    }
-    onto_file(options, name, stat, &through)
-}
-
-fn onto_file(options: &Options, name: &Name, stat: &Stat, existing: &Stat) -> bool {
-    let (source, target) = (quoted(&name.source), quoted(&name.target));
     let item = Item {
         dir: None,
         source_dir: sys::CWD,
@@ -121,31 +103,48 @@ fn onto_file(options: &Options, name: &Name, stat: &Stat, existing: &Stat) -> bo
         target_dir: sys::CWD,
         target: &name.target,
     };
-    let stays = matches!(options.replace, Replace::Skip | Replace::Refuse);
-    match if stays { Verdict::Go } else { same_file(options, &item, stat, existing) } {
-        Verdict::Refuse => {
-            complain(&format!("{source} and {target} are the same file"));
-            return false;
-        }
-        Verdict::Nothing => return false,
-        Verdict::Go => {}
-    }
-    let older = options.only_newer && !is_newer(stat, existing);
-    if older || options.replace == Replace::Skip {
-        say(&format!("skipped {target}"));
-        return false;
-    }
-    let how = match options.replace {
-        Replace::Refuse => {
-            complain(&format!("not replacing {target}"));
-            fail_quietly();
-            return false;
-        }
-        Replace::Ask => "asked about, overwritten",
-        _ if options.backup.is_some() => "backed up, replaced",
-        _ if options.remove_first => "removed, replaced",
-        _ => "overwritten",
+    let rules = Rules::of(options, name.above.is_empty());
+    let node = Node::of(stat);
+    let through = rules.looks_through(node.kind);
+    let existing = sys::stat_at(sys::CWD, &name.target, through).unwrap_or(existing);
+    onto(options, &rules, &item, node, Node::of(&existing))
+}
+
+/// The same decision as that of a copy, with "yes" to each question.
+fn onto(options: &Options, rules: &Rules, item: &Item<'_>, source: Node, target: Node) -> bool {
+    let mut facts = Facts {
+        source,
+        target,
+        names: same::names(rules, item, &source, &target),
+        just_made: false,
+        is_dots: matches!(same::last_part(item.source.to_bytes()), b"." | b".."),
+        backup_is_source: same::source_is_backup(options, item, &source),
+        answer: None,
     };
+    let mut decision = decide(rules, &facts);
+    let asks = decision == Decision::Ask;
+    if asks {
+        facts.answer = Some(true);
+        decision = decide(rules, &facts);
+    }
+    let how = match decision {
+        Decision::Refuse(why) => {
+            complain(&refusal(why, item));
+            return false;
+        }
+        Decision::Nothing | Decision::Declined | Decision::Ask => return false,
+        Decision::Keep | Decision::KeepNewer => {
+            say(&format!("skipped {}", item.quoted(Side::Target)));
+            return false;
+        }
+        // What is in it goes into what exists.
+        Decision::Onto if source.kind == Kind::Directory => return true,
+        Decision::Onto if asks => "asked about, overwritten",
+        Decision::Onto => "overwritten",
+        Decision::BackUp => "backed up, replaced",
+        Decision::Remove => "removed, replaced",
+    };
+    let (source, target) = (item.quoted(Side::Source), item.quoted(Side::Target));
     say(&format!("{source} -> {target} ({how})"));
     true
 }

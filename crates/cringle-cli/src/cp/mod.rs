@@ -5,7 +5,8 @@
 //! | [`flags`], [`getopt`], [`options`] | the command line, read as GNU reads it |
 //! | [`plan`] | where each source goes |
 //! | [`engine`], [`tree`] | who copies what; directories as handles, bounded |
-//! | [`entry`], [`same`], [`backup`], [`links`] | what becomes of one name |
+//! | [`entry`], [`directory`], [`links`] | the copy of one name, by its kind |
+//! | [`target`], [`decide`], [`same`], [`backup`] | what becomes of a target that exists |
 //! | [`regular`], [`data`], [`attributes`] | the copy of one file |
 //! | [`durable`] | `--fsync` |
 //! | [`temporary`] | names of what is not whole yet |
@@ -14,6 +15,8 @@
 mod attributes;
 mod backup;
 mod data;
+mod decide;
+mod directory;
 mod dry;
 mod durable;
 mod engine;
@@ -29,6 +32,7 @@ mod regular;
 mod same;
 mod summary;
 mod sys;
+mod target;
 mod temporary;
 mod tree;
 
@@ -285,7 +289,9 @@ fn top(worker: &mut Worker<'_>, copy: &Copy, help: &mut dyn FnMut()) {
         target_dir: sys::CWD,
         target: &target,
     };
-    worker.copy(&item, libc::DT_UNKNOWN);
+    if !plan::ends_in_made(options, copy, &parents) {
+        worker.copy(&item, libc::DT_UNKNOWN);
+    }
     if worker.shared.has_roots() {
         help();
         worker.finish_roots();

@@ -92,7 +92,10 @@ struct Reading {
     suffix: Option<OsString>,
     copy_contents: bool,
     context: bool,
-    no_clobber: bool,
+    /// The last of `-i` and `-n`.
+    ask: Option<Replace>,
+    /// The last `--update`, or nothing.
+    update: &'static str,
 }
 
 /// The words that an option may have, each line the ones that mean the same.
@@ -236,10 +239,10 @@ impl Options {
             "debug" => (self.debug, self.verbose) = (true, true),
             "force" => self.force = true,
             "\0H" => reading.follow = Some(Follow::CommandLine),
-            "interactive" => self.replace = Replace::Ask,
+            "interactive" => reading.ask = Some(Replace::Ask),
             "link" => self.hard_link = true,
             "dereference" => reading.follow = Some(Follow::Always),
-            "no-clobber" => (self.replace, reading.no_clobber) = (Replace::Skip, true),
+            "no-clobber" => reading.ask = Some(Replace::Skip),
             "no-dereference" => reading.follow = Some(Follow::Never),
             "\0p" => self.preserve_usual(),
             "preserve" if given.value.is_none() => self.preserve_usual(),
@@ -265,9 +268,9 @@ impl Options {
             }
             "target-directory" => self.target_directory = given.value.clone(),
             "no-target-directory" => self.no_target_directory = true,
-            "\0u" => self.set_update("older", reading),
-            "update" if given.value.is_none() => self.set_update("older", reading),
-            "update" => self.set_update(word(given, "--update", UPDATE)?, reading),
+            "\0u" => reading.update = "older",
+            "update" if given.value.is_none() => reading.update = "older",
+            "update" => reading.update = word(given, "--update", UPDATE)?,
             "verbose" => self.verbose = true,
             "one-file-system" => self.one_file_system = true,
             "context" if given.value.is_some() => {
@@ -335,28 +338,19 @@ impl Options {
         Ok(())
     }
 
-    fn set_update(&mut self, what: &str, reading: &Reading) {
-        if reading.no_clobber {
-            return;
-        }
-        match what {
-            "all" => (self.only_newer, self.replace) = (false, Replace::Always),
-            "none" => (self.only_newer, self.replace) = (false, Replace::Skip),
-            "none-fail" => (self.only_newer, self.replace) = (false, Replace::Refuse),
-            _ => self.only_newer = true,
-        }
-    }
-
     /// What the flags mean together.
     fn settle(&mut self, reading: Reading) -> Result<(), String> {
         if self.hard_link && self.symbolic_link {
             return Err("cannot make both hard and symbolic links".into());
         }
-        if matches!(self.replace, Replace::Skip | Replace::Refuse) {
-            self.only_newer = false;
-            if reading.backups {
-                return Err("--backup is mutually exclusive with -n or --update=none-fail".into());
-            }
+        // The last of -i and -n counts, -n also before every --update.
+        (self.only_newer, self.replace) = match (reading.update, reading.ask) {
+            (_, Some(Replace::Skip)) | ("none", _) => (false, Replace::Skip),
+            ("none-fail", _) => (false, Replace::Refuse),
+            (update, ask) => (update == "older", ask.unwrap_or(Replace::Always)),
+        };
+        if matches!(self.replace, Replace::Skip | Replace::Refuse) && reading.backups {
+            return Err("--backup is mutually exclusive with -n or --update=none-fail".into());
         }
         if self.reflink == When::Always && self.sparse != When::Auto {
             return Err("--reflink can be used only with --sparse=auto".into());

@@ -3,6 +3,7 @@
 use super::attributes::{self, Copied};
 use super::messages::{complain, complain_of, quote, reason, say};
 use super::options::{Options, Replace, without_slashes};
+use super::same::last_part;
 use super::sys;
 use super::tree::{Item, join, open_dir};
 use std::collections::HashSet;
@@ -128,6 +129,7 @@ fn into(options: &Options, names: Vec<OsString>, directory: &OsStr) -> Vec<Copy>
 pub(super) struct Parent {
     source: OsString,
     target: OsString,
+    made: bool,
     final_mode: Option<u32>,
 }
 
@@ -157,7 +159,7 @@ pub(super) fn make_parents(options: &Options, copy: &Copy) -> Option<Vec<Parent>
             return None;
         }
         let path = sys::c_string(to.as_bytes());
-        let mut parent = Parent { source: from, target: to, final_mode: None };
+        let mut parent = Parent { source: from, target: to, made: false, final_mode: None };
         match sys::stat_at(sys::CWD, &path, true) {
             Ok(there) if sys::kind(&there) == libc::S_IFDIR => {}
             Ok(_) => {
@@ -177,6 +179,7 @@ pub(super) fn make_parents(options: &Options, copy: &Copy) -> Option<Vec<Parent>
                     complain_of(&format!("cannot make directory {}", quote(&parent.target)), &e);
                     return None;
                 }
+                parent.made = true;
                 let made = sys::stat_at(sys::CWD, &path, true).map_or(mode, |stat| stat.st_mode);
                 let wanted = made & 0o7777 & (mode | !0o700) | omitted & !options.umask;
                 if wanted != made & 0o7777 {
@@ -194,6 +197,20 @@ pub(super) fn make_parents(options: &Options, copy: &Copy) -> Option<Vec<Parent>
         parents.push(parent);
     }
     Some(parents)
+}
+
+/// Whether the target of a `.` or `..` is a directory that was just made, or the one above: its name exists,
+/// so that nothing can be made under it.
+pub(super) fn ends_in_made(options: &Options, copy: &Copy, parents: &[Parent]) -> bool {
+    let name = last_part(copy.source.as_bytes());
+    let in_made = options.recursive
+        && matches!(name, b"." | b"..")
+        && parents.last().is_some_and(|parent| parent.made);
+    if in_made {
+        let e = std::io::Error::from_raw_os_error(libc::EEXIST);
+        complain_of(&format!("cannot create directory {}", quote(&copy.target)), &e);
+    }
+    in_made
 }
 
 /// Gives the directories above what was copied their attributes.

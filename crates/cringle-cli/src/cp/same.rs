@@ -1,91 +1,71 @@
-//! Whether a copy would be onto itself.
+//! Facts about source and target for [`decide`](super::decide).
 
-use super::options::{Follow, Options};
+use super::decide::{Kind, Names, Node, Rules};
+use super::options::Options;
 use super::sys::{self, Stat};
 use super::tree::{Item, Side};
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Verdict {
-    Go,
-    /// It is as it should be already.
-    Nothing,
-    Refuse,
+impl Node {
+    #[allow(clippy::unnecessary_cast, reason = "the count has 32 bits on other architectures")]
+    pub(super) fn of(stat: &Stat) -> Node {
+        Node {
+            kind: match sys::kind(stat) {
+                libc::S_IFREG => Kind::Regular,
+                libc::S_IFDIR => Kind::Directory,
+                libc::S_IFLNK => Kind::Link,
+                _ => Kind::Special,
+            },
+            id: sys::id(stat),
+            links: stat.st_nlink as u64,
+            modified: (stat.st_mtime, stat.st_mtime_nsec),
+        }
+    }
 }
 
-fn go_if(fine: bool) -> Verdict {
-    if fine { Verdict::Go } else { Verdict::Refuse }
+impl Rules {
+    /// `top`: for a name of the command line.
+    pub(super) fn of(options: &Options, top: bool) -> Rules {
+        Rules {
+            follow: options.follows(top),
+            replace: options.replace,
+            only_newer: options.only_newer,
+            backup: options.backup,
+            remove_first: options.remove_first,
+            hard_link: options.hard_link,
+            symbolic_link: options.symbolic_link,
+            attributes_only: options.attributes_only,
+            keep_links: options.preserve.links,
+            as_regular: options.as_regular,
+        }
+    }
 }
 
-/// The rules are GNU's: what would lose the data is refused, what would only replace a link is not.
-pub(super) fn same_file(
-    options: &Options,
-    item: &Item<'_>,
-    stat: &Stat,
-    existing: &Stat,
-) -> Verdict {
-    let same = sys::id(stat) == sys::id(existing);
-    if same && options.hard_link {
-        return Verdict::Nothing;
+/// The names themselves, if they count.
+pub(super) fn names(rules: &Rules, item: &Item<'_>, source: &Node, target: &Node) -> Option<Names> {
+    if !rules.wants_names(source, target) {
+        return None;
     }
-    let is_link = |stat: &Stat| sys::kind(stat) == libc::S_IFLNK;
-    let never = options.follow == Follow::Never;
-    if never && is_link(stat) && is_link(existing) {
-        if same_name(item) {
-            return Verdict::Refuse;
-        }
-        let nothing = same && options.backup.is_none();
-        return if nothing { Verdict::Nothing } else { Verdict::Go };
+    let stat = |dir, name, follow| sys::stat_at(dir, name, follow).ok();
+    let end = |dir, name| stat(dir, name, true).map(|stat| sys::id(&stat));
+    Some(Names {
+        source: Node::of(&stat(item.source_dir, item.source, false)?),
+        target: Node::of(&stat(item.target_dir, item.target, false)?),
+        source_end: end(item.source_dir, item.source),
+        target_end: end(item.target_dir, item.target),
+        same_entry: same_entry(item),
+    })
+}
+
+fn same_entry(item: &Item<'_>) -> bool {
+    if item.is_top() {
+        return entry(&item.path(Side::Source)) == entry(&item.path(Side::Target));
     }
-    if !never && !same {
-        return Verdict::Go;
-    }
-    let itself = |dir, name| sys::stat_at(dir, name, false);
-    let (source, target) = if never {
-        (*stat, *existing)
-    } else {
-        match (itself(item.source_dir, item.source), itself(item.target_dir, item.target)) {
-            (Ok(source), Ok(target)) => (source, target),
-            _ => return Verdict::Go,
-        }
-    };
-    let same_itself = sys::id(&source) == sys::id(&target);
-    if !never && options.remove_first && is_link(&source) && is_link(&target) {
-        return Verdict::Go;
-    }
-    if options.backup.is_some() {
-        if same_itself {
-            return go_if(!same_name(item));
-        }
-        return go_if(never || !is_link(&source) || is_link(&target));
-    }
-    let gone_first = is_link(&target) || same_itself && target.st_nlink > 1 && !same_name(item);
-    if options.remove_first && gone_first {
-        return Verdict::Go;
-    }
-    if !is_link(&source) && !is_link(&target) && !same_itself {
-        return Verdict::Go;
-    }
-    if options.symbolic_link && is_link(&target) {
-        return Verdict::Go;
-    }
-    if never {
-        let end = |link: bool, stat: &Stat, dir, name| {
-            if link { sys::stat_at(dir, name, true).ok() } else { Some(*stat) }
-        };
-        let from = end(is_link(&source), &source, item.source_dir, item.source);
-        let to = end(is_link(&target), &target, item.target_dir, item.target);
-        match (from, to) {
-            (Some(from), Some(to)) if sys::id(&from) == sys::id(&to) => {
-                if options.hard_link {
-                    return if is_link(&target) { Verdict::Go } else { Verdict::Nothing };
-                }
-            }
-            _ => return Verdict::Go,
-        }
-    }
-    Verdict::Refuse
+    // One name below two open directories, whose paths may be too long for the kernel.
+    let id = |dir| sys::stat_of(dir).map(|stat| sys::id(&stat));
+    item.source == item.target
+        && matches!((id(item.source_dir), id(item.target_dir)), (Ok(a), Ok(b)) if a == b)
 }
 
 /// An entry of a directory, however it is spelled: its name, and which directory that is.
@@ -100,6 +80,27 @@ pub(super) fn entry(path: &OsStr) -> Entry {
     (bytes[start..end].to_vec(), parent)
 }
 
-fn same_name(item: &Item<'_>) -> bool {
-    entry(&item.path(Side::Source)) == entry(&item.path(Side::Target))
+/// The last part of a path, without slashes.
+pub(super) fn last_part(path: &[u8]) -> &[u8] {
+    let end = path.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1);
+    let start = path[..end].iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
+    &path[start..end]
+}
+
+/// Whether a simple backup of the target would take the source's name, or what the source leads to. (A file
+/// that has another name too keeps its content when the backup replaces this one.)
+pub(super) fn source_is_backup(options: &Options, item: &Item<'_>, source: &Node) -> bool {
+    if options.backup.is_none() {
+        return false;
+    }
+    let backup = sys::c_string(&[item.target.to_bytes(), options.suffix.as_bytes()].concat());
+    if !sys::stat_at(item.target_dir, &backup, true).is_ok_and(|stat| sys::id(&stat) == source.id) {
+        return false;
+    }
+    let name = [last_part(item.target.to_bytes()), options.suffix.as_bytes()].concat();
+    let is_link = || {
+        sys::stat_at(item.source_dir, item.source, false)
+            .is_ok_and(|stat| Node::of(&stat).kind == Kind::Link)
+    };
+    last_part(item.source.to_bytes()) == name || source.kind != Kind::Link && is_link()
 }

@@ -2,8 +2,9 @@
 
 use crate::common::*;
 use crate::support::*;
+use crate::trees::{describe, mkfifo};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
@@ -102,5 +103,81 @@ fn leftovers_of_a_killed_run_are_in_nobodys_way() {
             }
         }
         assert_eq!(left, 101);
+    }
+}
+
+/// Names of each kind, on both sides, that fit and that do not.
+fn occupied(place: &Path) {
+    for tree in ["s", "d"] {
+        fs::create_dir(place.join(tree)).unwrap();
+        symlink(format!("to-{tree}"), place.join(tree).join("link")).unwrap();
+        mkfifo(&place.join(tree).join("fifo"));
+        fs::write(place.join(tree).join("file"), tree).unwrap();
+    }
+    fs::write(place.join("s/file-dir"), "file").unwrap();
+    fs::create_dir(place.join("d/file-dir")).unwrap();
+    fs::hard_link(place.join("s/file"), place.join("d/file.old")).unwrap();
+    fs::write(place.join("s/file.old"), "other").unwrap();
+}
+
+#[test]
+fn occupied_names_become_what_gnus_makes_of_them() {
+    if !is_gnu() {
+        return;
+    }
+    let mut told = String::new();
+    for case in [
+        "-rH s/. d",
+        "-rHf s/. d",
+        "-RHT s d",
+        "-aH s/. d",
+        "-n s/file-dir d",
+        "-nr s/. d",
+        "-nT s/file-dir d/file-dir",
+        "-b --suffix=.old s/file d",
+        "-b -S.old s/file.old d/file",
+        "-b -S.old d/file.old d/file",
+        "-ab -S.old s/file d",
+        "-bT s/. d/file",
+        "--parents -r s/.. d",
+        "--parents -r s/. d",
+        "--parents -r s/./ d",
+        "-P --attributes-only s/link d",
+        "-Pf --attributes-only s/link d",
+        "-n --update=all s/file d",
+        "-i --update=none s/file d",
+        "--update=none -i s/file d",
+    ] {
+        if case.contains("--update=") && gnu_version() < (9, 3) {
+            continue;
+        }
+        let arguments: Vec<_> = case.split(' ').collect();
+        told += &compare("occupied", &arguments, b"", Compared::Trees, occupied);
+    }
+    assert_same(told);
+}
+
+#[test]
+fn a_dry_run_decides_as_a_copy() {
+    let place = place("cp-onto-dry");
+    occupied(&place);
+    for case in [
+        "-n s/file-dir d",
+        "-nT s/file-dir d/file-dir",
+        "s/file-dir d",
+        "-r s/. d/file-dir",
+        "--update=none-fail s/file d",
+        "--update=none-fail s/file-dir d",
+        "-b -S.old d/file.old d/file",
+        "-T s/file s/file",
+        "-rT s d/file",
+        "-l s/file d/file.old",
+    ] {
+        let arguments: Vec<_> = case.split(' ').collect();
+        let dry = run(&place, &[&["--dry-run"], &arguments[..]].concat());
+        let before = describe(&place, true);
+        let copied = run(&place, &arguments);
+        assert_eq!((dry.0, &dry.2), (copied.0, &copied.2), "{case}");
+        assert_eq!(before.len(), describe(&place, true).len().min(before.len()), "{case}");
     }
 }

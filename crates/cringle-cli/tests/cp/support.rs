@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
 
 /// No copy of a test takes nearly as long: who does hangs, and is killed, so that the test ends.
 const LONGEST_MS: i32 = 120_000;
@@ -19,8 +20,13 @@ pub(crate) fn c_path(path: &Path) -> CString {
     CString::new(path.as_os_str().as_bytes()).unwrap()
 }
 
+/// GNU's `cp`: the machine's, or another version at `CRINGLE_GNU_CP`.
 pub(crate) fn gnu() -> Command {
-    Command::new("cp")
+    Command::new(gnu_path())
+}
+
+fn gnu_path() -> OsString {
+    std::env::var_os("CRINGLE_GNU_CP").unwrap_or_else(|| "cp".into())
 }
 
 pub(crate) fn ours() -> Command {
@@ -44,7 +50,7 @@ pub(crate) fn run(place: &Path, arguments: &[&str]) -> (Option<i32>, String, Str
 }
 
 pub(crate) fn is_gnu() -> bool {
-    let version = Command::new("cp").arg("--version").output();
+    let version = gnu().arg("--version").output();
     let gnu = version.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("GNU"));
     if !gnu {
         eprintln!("skipped: no GNU cp on this machine");
@@ -52,15 +58,31 @@ pub(crate) fn is_gnu() -> bool {
     gnu
 }
 
+/// The version of GNU's `cp`, as in (9, 1).
+pub(crate) fn gnu_version() -> (u32, u32) {
+    static VERSION: OnceLock<(u32, u32)> = OnceLock::new();
+    *VERSION.get_or_init(|| {
+        let version = gnu().arg("--version").output().unwrap().stdout;
+        let version = String::from_utf8_lossy(&version).into_owned();
+        let line = version.lines().next().unwrap_or_default();
+        let number = line.rsplit(' ').next().unwrap_or_default();
+        let mut parts = number.split('.').map(|part| part.parse().unwrap_or(0));
+        (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
+    })
+}
+
 /// GNU's before 9.2 sets the ACL that belongs to a mode instead of the mode, and so leaves the set-id and
 /// sticky bits that a target had and its source has not. What the later ones do is done here.
 fn keeps_old_bits() -> bool {
-    let version = Command::new("cp").arg("--version").output().unwrap().stdout;
-    let version = String::from_utf8_lossy(&version).into_owned();
-    let number = version.lines().next().unwrap_or_default().rsplit(' ').next().unwrap_or_default();
-    let mut parts = number.split('.').map(|part| part.parse().unwrap_or(0u32));
-    let version = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
-    version < (9, 2)
+    gnu_version() < (9, 2)
+}
+
+/// A line as both have it: since 9.5 GNU's names the source here, too.
+fn as_older_gnus(line: &str) -> String {
+    match (line.contains("cannot overwrite directory "), line.find(" with non-directory ")) {
+        (true, Some(at)) => line[..at + " with non-directory".len()].to_owned(),
+        _ => line.to_owned(),
+    }
 }
 
 /// The same but for bits of [`keeps_old_bits`].
@@ -144,7 +166,7 @@ pub(crate) fn output_of(mut command: Command, place: &Path, input: &[u8]) -> Out
 /// What was said, in an order of its own: ours copies in another.
 pub(crate) fn lines(bytes: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(bytes).replace("cringle cp", "cp");
-    let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+    let mut lines: Vec<_> = text.lines().map(as_older_gnus).collect();
     lines.sort();
     lines
 }
