@@ -4,13 +4,15 @@ mod child;
 
 use cringle::fiber;
 use cringle::net::{Served, Server, SocketAddr, Stopper, TcpListener, TcpStream};
+use cringle::signal::{self, Signal};
 use cringle::sync::Barrier;
 use cringle::{Builder, cancel};
 use std::cell::Cell;
 use std::collections::HashSet;
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::process::Stdio;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 const LONG: Duration = Duration::from_secs(3600);
@@ -501,4 +503,59 @@ fn threads_hear_of_the_stop() {
     on_workers(1, || stopper.stop());
     waits.into_iter().for_each(|wait| wait.join().unwrap().unwrap());
     assert_eq!(stopper.until_stopped(|| Ok(1)).unwrap(), None);
+}
+
+#[test]
+fn port_is_free_once_a_cancelled_server_ended() {
+    let test = "port_is_free_once_a_cancelled_server_ended";
+    for round in 0..6 {
+        let Some(mut command) = child::command(test) else { return serve_until_sigterm() };
+        command.env("WORKERS", (1 + round % 2).to_string()).stdout(Stdio::piped());
+        let mut server = command.spawn().unwrap();
+        // Kept to the end: what the child prints after its address must have a reader.
+        let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
+        let addr =
+            lines.by_ref().map_while(Result::ok).find_map(|line| line.parse::<SocketAddr>().ok());
+        let addr = addr.expect("the server prints its address");
+        let (over, answers) = (AtomicBool::new(false), AtomicUsize::new(0));
+        std::thread::scope(|s| {
+            (0..4).for_each(|_| drop(s.spawn(|| ask_until(&over, &answers, addr))));
+            while answers.load(Ordering::Relaxed) < 200 {
+                std::thread::yield_now();
+            }
+            // SAFETY: no pointers; the child has not been waited for.
+            assert_eq!(unsafe { libc::kill(server.id() as i32, libc::SIGTERM) }, 0);
+            let ended = server.wait();
+            let bound = std::net::TcpListener::bind(addr);
+            over.store(true, Ordering::Relaxed);
+            assert!(ended.unwrap().success());
+            assert!(bound.is_ok(), "round {round}: {}", bound.unwrap_err());
+        });
+    }
+}
+
+/// The child's part: an echo server that SIGTERM cancels.
+fn serve_until_sigterm() {
+    let workers = std::env::var("WORKERS").unwrap().parse().unwrap();
+    let end = on_workers(workers, || {
+        let guard = signal::cancel_on(&[Signal::Terminate]).unwrap();
+        let server = Server::bind("127.0.0.1:0").unwrap();
+        println!("\n{}", server.local_addr().unwrap());
+        (server.run(echo), guard.received())
+    });
+    assert!(cancel::reason(&end.0.unwrap_err()).is_some());
+    assert_eq!(end.1, Some(Signal::Terminate));
+}
+
+fn ask_until(over: &AtomicBool, answers: &AtomicUsize, addr: SocketAddr) {
+    while !over.load(Ordering::Relaxed) {
+        let Ok(mut stream) = std::net::TcpStream::connect(addr) else { continue };
+        let mut word = [0; 4];
+        for _ in 0..5 {
+            if stream.write_all(b"ahoy").and_then(|()| stream.read_exact(&mut word)).is_err() {
+                break;
+            }
+            answers.fetch_add(1, Ordering::Relaxed);
+        }
+    }
 }

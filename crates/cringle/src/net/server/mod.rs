@@ -68,6 +68,11 @@ const DEFAULT_GRACE: Duration = Duration::from_secs(10);
 /// [`bind`](Server::bind) fails when somebody listens on the port. After that, and until the server has
 /// ended, another process *of the same user* could open the port too, if it asks for `SO_REUSEPORT`, and
 /// would get some of the connections: that is what the option means. With one worker it is not set.
+///
+/// The port is free when [`run`](crate::run) has returned, and so is it for the next process if the server ends by
+/// [`signal::cancel_on`](crate::signal::cancel_on) or a [`Stopper`]. If a signal or `process::exit` kills the
+/// process while it accepts, the kernel ends the ring's `accept` only after the process: the port stays in use for
+/// milliseconds, more on a busy machine.
 #[derive(Debug)]
 #[must_use = "it serves when `run` is called"]
 pub struct Server {
