@@ -2,18 +2,23 @@
 //!
 //!     cargo run --release --example web -- [DIRECTORY] [ADDRESS]
 //!
-//! serves DIRECTORY (default: here) at ADDRESS (default: 127.0.0.1:8080) until Ctrl-C; then requests that
-//! are under way are still answered, and who has connected may ask once, while kept connections on which
-//! nothing is asked end at once. GET and HEAD give files, `index.html` for a directory; no path and
-//! no link leads out of it. `POST /length` answers how many bytes came, chunked or not.
+//! serves DIRECTORY (default: here) at ADDRESS (default: 127.0.0.1:8080) until Ctrl-C or SIGTERM. Then requests
+//! that are under way are still answered, each connection may ask once more, and idle connections end at once. GET
+//! and HEAD answer with files, `index.html` for a directory; no path and no link leads out of it. `POST /length`
+//! answers with the length of the body, chunked or not.
 //!
-//! Each connection is a fiber that reads like a blocking program. A peer that is slow, or sends too much,
-//! is told so (408, 413, 431) and let go: what waits has a deadline around it, and that is all.
+//! Each connection is a fiber that reads like a blocking program. A slow peer, or one that sends too much, gets an
+//! answer (408, 413, 431) and is disconnected: each wait has a deadline around it. `web/http.rs` decides which
+//! requests are valid.
+
+#[path = "web/http.rs"]
+pub(crate) mod http;
 
 use cringle::fs::Dir;
 use cringle::net::{Served, Server, Shutdown, Stopper, TcpStream};
 use cringle::signal::{Signal, Signals};
 use cringle::{fiber, time};
+use http::{Body, Request};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -55,9 +60,9 @@ pub(crate) fn run(
         let dir = Dir::open(directory)?;
         let server = Server::bind(addr)?.grace(limits.grace);
         let stopper = server.stopper();
-        let interrupts = Signals::new(&[Signal::Interrupt])?;
+        let interrupts = Signals::new(&[Signal::Interrupt, Signal::Terminate])?;
         let interrupted = stopper.clone();
-        // Until the end; a second Ctrl-C ends the process, as nobody listens any more.
+        // Until the end; a second signal ends the process, as the listener is gone.
         let _ = fiber::spawn(move || interrupts.wait().map(|_| interrupted.stop()));
         started(server.local_addr()?, stopper.clone());
         server.run(|stream, _peer| {
@@ -87,21 +92,6 @@ impl From<io::Error> for Refusal {
     fn from(error: io::Error) -> Refusal {
         Refusal::Broken(error)
     }
-}
-
-struct Request {
-    method: String,
-    path: String,
-    body: Body,
-    keep_alive: bool,
-    /// The body comes when it was asked for.
-    expects_continue: bool,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Body {
-    Length(u64),
-    Chunked,
 }
 
 struct Connection<'a> {
@@ -180,7 +170,7 @@ impl Connection<'_> {
         let limits = self.limits;
         within(limits.request, || {
             loop {
-                if let Some((request, end)) = parse(&self.ahead)? {
+                if let Some((request, end)) = http::parse(&self.ahead).map_err(Refusal::Status)? {
                     self.ahead.drain(..end);
                     return Ok(request);
                 }
@@ -288,16 +278,17 @@ impl Connection<'_> {
     }
 
     fn skip_chunks(&mut self, most: u64) -> Result<u64, Refusal> {
-        let mut sum = 0u64;
+        let (mut sum, mut extensions) = (0u64, 0);
         loop {
-            let size = self.chunk_size()?;
+            let line = self.line()?;
+            let (size, extension) = http::chunk_size(&line).ok_or(Refusal::Status(400))?;
             sum = sum.saturating_add(size);
-            if sum > most {
+            extensions += extension;
+            if sum > most || extensions > self.limits.head_bytes {
                 return Err(Refusal::Status(413));
             }
             if size == 0 {
-                while !self.line()?.is_empty() {}
-                return Ok(sum);
+                return self.skip_trailer().map(|()| sum);
             }
             self.skip(size)?;
             if !self.line()?.is_empty() {
@@ -306,22 +297,29 @@ impl Connection<'_> {
         }
     }
 
-    fn chunk_size(&mut self) -> Result<u64, Refusal> {
-        let mut line = self.line()?;
-        line.extend_from_slice(b"\r\n");
-        match httparse::parse_chunk_size(&line) {
-            Ok(httparse::Status::Complete((_, size))) => Ok(size),
-            _ => Err(Refusal::Status(400)),
+    fn skip_trailer(&mut self) -> Result<(), Refusal> {
+        let mut fields = Vec::new();
+        loop {
+            let line = self.line()?;
+            fields.extend_from_slice(&line);
+            fields.extend_from_slice(b"\r\n");
+            if fields.len() > self.limits.head_bytes {
+                return Err(Refusal::Status(431));
+            }
+            if line.is_empty() {
+                return if http::is_trailer(&fields) { Ok(()) } else { Err(Refusal::Status(400)) };
+            }
         }
     }
 
-    /// Up to the next `\r\n`, without it.
+    /// Up to the next CRLF, without it; a CR or LF by itself is refused.
     fn line(&mut self) -> Result<Vec<u8>, Refusal> {
         loop {
             if let Some(end) = self.ahead.windows(2).position(|two| two == b"\r\n") {
                 let mut line: Vec<u8> = self.ahead.drain(..end + 2).collect();
                 line.truncate(end);
-                return Ok(line);
+                let whole = !line.contains(&b'\r') && !line.contains(&b'\n');
+                return whole.then_some(line).ok_or(Refusal::Status(400));
             }
             if self.ahead.len() >= self.limits.head_bytes {
                 return Err(Refusal::Status(431));
@@ -368,84 +366,6 @@ fn cut_off(error: io::Error) -> Refusal {
     }
 }
 
-/// The request at the beginning of these bytes, and where its head ends, once all of that is there.
-fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, Refusal> {
-    let mut headers = [httparse::EMPTY_HEADER; 64];
-    let mut parsed = httparse::Request::new(&mut headers);
-    let end = match parsed.parse(bytes) {
-        Ok(httparse::Status::Complete(end)) => end,
-        Ok(httparse::Status::Partial) => return Ok(None),
-        Err(httparse::Error::TooManyHeaders) => return Err(Refusal::Status(431)),
-        Err(_) => return Err(Refusal::Status(400)),
-    };
-    let bad = || Refusal::Status(400);
-    let latest = parsed.version == Some(1);
-    let values = |name: &'static str| {
-        let named = parsed.headers.iter().filter(move |one| one.name.eq_ignore_ascii_case(name));
-        named.map(|one| one.value.trim_ascii())
-    };
-    // Proxies may go by the host; and by whatever of several hosts they like.
-    if values("host").count() > 1 || (latest && values("host").count() == 0) {
-        return Err(bad());
-    }
-    let body = body(values("transfer-encoding"), values("content-length")).ok_or_else(bad)?;
-    let says = |name: &'static str, word: &str| {
-        let words = values(name).flat_map(|value| value.split(|&byte| byte == b','));
-        words.into_iter().any(|one| one.trim_ascii().eq_ignore_ascii_case(word.as_bytes()))
-    };
-    let keep_alive = match latest {
-        true => !says("connection", "close"),
-        false => says("connection", "keep-alive"),
-    };
-    let request = Request {
-        method: parsed.method.ok_or_else(bad)?.into(),
-        path: decoded(parsed.path.ok_or_else(bad)?).ok_or_else(bad)?,
-        body,
-        keep_alive,
-        expects_continue: latest && says("expect", "100-continue"),
-    };
-    Ok(Some((request, end)))
-}
-
-/// Where a body ends; `None` where two readers could understand it in two ways.
-fn body<'v>(
-    mut encodings: impl Iterator<Item = &'v [u8]>,
-    mut lengths: impl Iterator<Item = &'v [u8]>,
-) -> Option<Body> {
-    match (encodings.next(), lengths.next()) {
-        (None, None) => Some(Body::Length(0)),
-        (Some(encoding), None) => {
-            let chunked = encoding.eq_ignore_ascii_case(b"chunked") && encodings.next().is_none();
-            chunked.then_some(Body::Chunked)
-        }
-        (None, Some(length)) => {
-            let digits = length.iter().all(u8::is_ascii_digit) && lengths.next().is_none();
-            let length = std::str::from_utf8(length).ok().filter(|_| digits)?;
-            length.parse().ok().map(Body::Length)
-        }
-        (Some(_), Some(_)) => None,
-    }
-}
-
-/// A request's path without its query, and with what `%` stands for.
-fn decoded(target: &str) -> Option<String> {
-    let path = target.split(['?', '#']).next()?;
-    let (mut bytes, mut rest) = (Vec::new(), path.as_bytes());
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        if byte == b'%' {
-            let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
-            let number = digits.bytes().all(|b| b.is_ascii_hexdigit()).then_some(digits)?;
-            bytes.push(u8::from_str_radix(number, 16).ok()?);
-            rest = &rest[2..];
-        } else {
-            bytes.push(byte);
-        }
-    }
-    // No file's name has a zero byte.
-    String::from_utf8(bytes).ok().filter(|path| path.starts_with('/') && !path.contains('\0'))
-}
-
 /// What a file's error means to the peer. A path that leads out is as good as none.
 fn status_of(error: io::Error) -> io::Result<u16> {
     match error.kind() {
@@ -486,7 +406,7 @@ fn main() -> io::Result<()> {
     let directory = args.next().unwrap_or_else(|| ".".into());
     let addr = args.next().unwrap_or_else(|| "127.0.0.1:8080".into());
     let served = run(directory.as_ref(), &addr, Limits::default(), |addr, _| {
-        eprintln!("http://{addr}/ serves {directory}; Ctrl-C ends it");
+        eprintln!("http://{addr}/ serves {directory}; Ctrl-C or SIGTERM ends it");
     })?;
     eprintln!("{} connections, {} of them broke", served.connections, served.failed);
     Ok(())

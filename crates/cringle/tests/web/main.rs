@@ -1,12 +1,16 @@
 //! The web server of `examples/`, by peers that are good, odd and slow.
 
+#[path = "../child/mod.rs"]
 mod child;
+#[path = "../disk/mod.rs"]
 mod disk;
+mod judge;
 
-#[path = "../examples/web.rs"]
+#[path = "../../examples/web.rs"]
 mod web;
 
 use cringle::net::{Served, Stopper};
+use judge::{Verdict, judge};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::Path;
@@ -226,6 +230,212 @@ fn what_could_be_read_in_two_ways_is_refused() {
     for text in ["GET / HTTP/1.1\r\n\r\n", "hello\r\n\r\n", "\0\0\0\0", "GET / HTTP/3.0\r\n\r\n"] {
         assert_eq!(statuses(&server.exchange(text.as_bytes())), [400], "{text:?}");
     }
+}
+
+const TAIL: &str = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+
+/// Requests that some readers take for others: the first answer refuses them, and what follows has none.
+#[test]
+fn ambiguous_requests_are_refused() {
+    let server = Running::start(Limits::default());
+    let chunked = "POST /length HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let chunked = |body: &str| format!("{chunked}{body}");
+    let with = |fields: &str| format!("POST /length HTTP/1.1\r\nHost: a\r\n{fields}\r\n0\r\n\r\n");
+    let cases = [
+        // Sizes of chunks.
+        chunked("\r\n\r\n"),
+        chunked(";a\r\n\r\n"),
+        chunked(" 0\r\n\r\n"),
+        chunked("0 \r\n\r\n"),
+        chunked("0x0\r\n\r\n"),
+        chunked("+0\r\n\r\n"),
+        chunked("-0\r\n\r\n"),
+        chunked("0 0\r\n\r\n"),
+        chunked("1_0\r\n\r\n"),
+        chunked("10000000000000000\r\n\r\n"),
+        chunked("ffffffffffffffff\r\n\r\n"),
+        // Line ends, NUL and other controls in chunks.
+        chunked("0\n\r\n"),
+        chunked("0\n\n"),
+        chunked("0\r\n\n"),
+        chunked("3;a\nb\r\nabc\r\n0\r\n\r\n"),
+        chunked("3;a\rb\r\nabc\r\n0\r\n\r\n"),
+        chunked("3;a\0b\r\nabc\r\n0\r\n\r\n"),
+        chunked("3\r\nabc\n0\r\n\r\n"),
+        chunked("3\r\nabcd\r\n0\r\n\r\n"),
+        chunked("3\r\nabc0\r\n\r\n"),
+        // Trailers.
+        chunked("0\r\nno field\r\n\r\n"),
+        chunked("0\r\na : b\r\n\r\n"),
+        chunked("0\r\na: b\r\n c\r\n\r\n"),
+        chunked("0\r\na: b\nc: d\r\n\r\n"),
+        chunked("0\r\na: \0\r\n\r\n"),
+        // Two framings, or one that is none.
+        with("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"),
+        with("Transfer-Encoding: chunked\r\nContent-Length: 5\r\n"),
+        with("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n"),
+        with("Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n"),
+        with("Transfer-Encoding: chunked, identity\r\n"),
+        with("Transfer-Encoding: identity, chunked\r\n"),
+        with("Transfer-Encoding: \"chunked\"\r\n"),
+        with("Transfer-Encoding: \x0bchunked\r\n"),
+        with("Transfer-Encoding: chunked\x0c\r\n"),
+        with("Transfer-Encoding:\r\n"),
+        with("Transfer-Encoding\r\n"),
+        with("Transfer-Encoding : chunked\r\n"),
+        with("Transfer-Encoding\t: chunked\r\n"),
+        with(" Transfer-Encoding: chunked\r\n"),
+        with("X: y\r\n Transfer-Encoding: chunked\r\n"),
+        with("X: y\rTransfer-Encoding: chunked\r\n"),
+        with("X: y\nTransfer-Encoding: chunked\r\n"),
+        with("X: \0\r\n"),
+        with(": y\r\n"),
+        "POST /length HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n".into(),
+        "POST /length HTTP/1.0\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n".into(),
+        // Lengths.
+        with("Content-Length: 5\r\nContent-Length: 5\r\n"),
+        with("Content-Length: 5, 5\r\n"),
+        with("Content-Length: 5 5\r\n"),
+        with("Content-Length:\r\n"),
+        with("Content-Length: -5\r\n"),
+        with("Content-Length: 0x5\r\n"),
+        with("Content-Length: 5.0\r\n"),
+        with("Content-Length: 18446744073709551621\r\n"),
+        with("Content-Length: 5\x0b\r\n"),
+        // The request line, and Host.
+        "GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n".into(),
+        "GET / HTTP/1.1\r\nHost: a b\r\n\r\n".into(),
+        "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n".into(),
+        "GET / HTTP/1.1\r\n Host: a\r\n\r\n".into(),
+        "GET  / HTTP/1.1\r\nHost: a\r\n\r\n".into(),
+        "GET /  HTTP/1.1\r\nHost: a\r\n\r\n".into(),
+        "GET\t/ HTTP/1.1\r\nHost: a\r\n\r\n".into(),
+        "GET / HTTP/1.1 \r\nHost: a\r\n\r\n".into(),
+        "GET / HTTP/1.1\nHost: a\n\n".into(),
+        "GET / HTTP/1.1\r\nHost: a\n\r\n".into(),
+        "GET / HTTP/1.1\r\r\nHost: a\r\n\r\n".into(),
+        "GET / HTTP/01.1\r\nHost: a\r\n\r\n".into(),
+        "GET / http/1.1\r\nHost: a\r\n\r\n".into(),
+        "GET /#x HTTP/1.1\r\nHost: a\r\n\r\n".into(),
+        "GET http:///x HTTP/1.1\r\nHost: a\r\n\r\n".into(),
+        "G(T / HTTP/1.1\r\nHost: a\r\n\r\n".into(),
+    ];
+    for case in cases {
+        let answers = statuses(&server.exchange(format!("{case}{TAIL}").as_bytes()));
+        assert!(matches!(answers[..], [400 | 413]), "{case:?}: {answers:?}");
+    }
+}
+
+#[test]
+fn unusual_but_valid_requests_are_answered() {
+    let server = Running::start(Limits::default());
+    let chunked = "POST /length HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    for case in [
+        format!("{chunked}000000000000000000003 ;a=\"b\"; c\r\nabc\r\n000\r\nx: y\r\n\r\n"),
+        "GET / HTTP/1.1\r\nhOsT:a\r\n\r\n".into(),
+        "GET / HTTP/1.1\r\nHost:\r\n\r\n".into(),
+        "\r\n\r\nGET / HTTP/1.1\r\nHost: \t a\t \r\n\r\n".into(),
+        "GET http://a HTTP/1.1\r\nHost: a\r\n\r\n".into(),
+        "GET HTTP://a:80/?query HTTP/1.1\r\nHost: a\r\n\r\n".into(),
+        "POST /length HTTP/1.1\r\nHost: a\r\nContent-Length: 0003\r\n\r\nabc".into(),
+        "POST /length HTTP/1.1\r\nHost: a\r\ntransfer-encoding:CHUNKED\r\n\r\n0\r\n\r\n".into(),
+    ] {
+        let answers = statuses(&server.exchange(format!("{case}{TAIL}").as_bytes()));
+        assert_eq!(answers, [200, 200], "{case:?}");
+    }
+}
+
+/// splitmix64.
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ z >> 31) % n as u64) as usize
+    }
+}
+
+/// Changes a request in a few places.
+fn changed(request: &str, rng: &mut Rng) -> Vec<u8> {
+    const BYTES: &[u8] = b"\r\n\0 \t:;,+-05aFx\"\x0b\x0c\x7f\x80";
+    let mut bytes = request.as_bytes().to_vec();
+    for _ in 0..=rng.below(3) {
+        let (at, byte) = (rng.below(bytes.len()), BYTES[rng.below(BYTES.len())]);
+        match rng.below(5) {
+            0 => bytes[at] = byte,
+            1 => drop(bytes.remove(at)),
+            2 => bytes.insert(at, byte),
+            3 => bytes.splice(at..at, *b"\r\n").for_each(drop),
+            _ => {
+                // A part of it twice: a field, or a chunk.
+                let end = bytes.len().min(at + rng.below(40));
+                let part = bytes[at..end].to_vec();
+                bytes.splice(at..at, part).for_each(drop);
+            }
+        }
+    }
+    bytes
+}
+
+/// `CRINGLE_REQUESTS=100000` sends that many.
+#[test]
+fn changed_requests_are_taken_as_the_standard_says() {
+    let requests = [
+        "GET / HTTP/1.1\r\nHost: a\r\nX: y\r\n\r\n",
+        "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+        "POST /length HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nahoy!",
+        "POST /length HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5;a=b\r\nahoy!\r\n0\r\nX: y\r\n\r\n",
+        "POST /length HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0a\r\n0123456789\r\n0\r\n\r\n",
+    ];
+    let count = std::env::var("CRINGLE_REQUESTS").map_or(300, |count| count.parse().unwrap());
+    let server = Running::start(Limits::default());
+    let mut seen = [0; 3];
+    for seed in 0..count {
+        let mut rng = Rng(seed);
+        let request = requests[rng.below(requests.len())];
+        let bytes = [&changed(request, &mut rng), TAIL.as_bytes()].concat();
+        let mut answers = statuses(&server.exchange(&bytes)).into_iter();
+        let text = || format!("seed {seed}: {:?}", String::from_utf8_lossy(&bytes));
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            let (verdict, answer) = (judge(rest), answers.next());
+            match verdict {
+                Verdict::Valid { len, persists } => {
+                    assert!(matches!(answer, Some(200 | 404 | 405)), "{answer:?} to {}", text());
+                    seen[0] += 1;
+                    // After 405 the server may close: it need not read a body that it refuses.
+                    rest = if persists { &rest[len..] } else { &[] };
+                    if answer == Some(405) && answers.len() == 0 {
+                        break;
+                    }
+                }
+                Verdict::Invalid => {
+                    // (405 comes before the body is read.)
+                    assert!(
+                        matches!(answer, Some(400 | 405 | 413 | 431)),
+                        "{answer:?} to {}",
+                        text()
+                    );
+                    seen[1] += 1;
+                    break;
+                }
+                Verdict::Incomplete => {
+                    assert!(
+                        matches!(answer, None | Some(400 | 405 | 413)),
+                        "{answer:?} to {}",
+                        text()
+                    );
+                    seen[2] += 1;
+                    break;
+                }
+            }
+        }
+        assert_eq!(answers.next(), None, "one answer too many to {}", text());
+    }
+    assert!(seen[..2].iter().all(|seen| *seen > count / 100), "{seen:?}");
 }
 
 #[test]
