@@ -20,6 +20,7 @@ pub use crate::runtime::cancelled::{Cancelled, Reason};
 
 /// Fails if the calling fiber is cancelled, or its deadline has passed. Outside of a fiber it never
 /// does. The other fibers have no turn.
+/// Never suspends the calling fiber.
 ///
 /// ```
 /// use cringle::{cancel, fiber};
@@ -47,6 +48,7 @@ pub use crate::runtime::cancelled::{Cancelled, Reason};
 /// What an operation would be answered: see [`reason`].
 pub fn check() -> io::Result<()> {
     let Some((worker, fiber)) = Worker::current() else { return Ok(()) };
+    worker.count(fiber);
     if !fiber.is_cancelled() {
         worker.look_for_cancel();
     }

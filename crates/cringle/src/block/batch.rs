@@ -227,6 +227,7 @@ impl<'b> Batch<'b> {
     pub fn submit(mut self) -> Results {
         match Worker::current() {
             Some((worker, fiber)) if !worker.is_unwinding(fiber) || self.ring.is_some() => {
+                worker.spend(fiber);
                 self.refuse_other_rings(Some(worker.driver().borrow().id()));
                 self.perform(worker, fiber)
             }

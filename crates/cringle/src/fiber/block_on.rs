@@ -8,7 +8,7 @@
 use crate::runtime::cancelled;
 use crate::runtime::fiber::Wait;
 use crate::runtime::waker::Waker;
-use crate::runtime::worker::Worker;
+use crate::runtime::worker::{Worker, fairness};
 use std::future::IntoFuture;
 use std::io;
 use std::pin::{Pin, pin};
@@ -19,6 +19,7 @@ use std::task::{Context, Poll, Wake};
 /// Awaits a future; only the calling fiber waits. For what async crates offer: channels, the submissions
 /// of [`BlockIo`](crate::block::BlockIo), a request that another runtime performs. Outside of a fiber the
 /// thread waits.
+/// May suspend the calling fiber.
 ///
 /// The future may borrow and need not be `Send`; it is polled on the fiber's stack, where it may call
 /// whatever waits, another `block_on` included. It gets no runtime by this: sockets and timers of tokio
@@ -64,6 +65,7 @@ pub fn block_on<F: IntoFuture>(future: F) -> F::Output {
 }
 
 /// Like [`block_on`], and returns an error where that unwinds.
+/// May suspend the calling fiber.
 ///
 /// ```
 /// use cringle::{cancel, fiber, time};
@@ -95,6 +97,7 @@ fn poll_to_the_end<F: Future + ?Sized>(
     mut future: Pin<&mut F>,
     interruptible: bool,
 ) -> Option<F::Output> {
+    fairness::spend();
     let signal = Arc::new(Signal::new());
     let waker = std::task::Waker::from(Arc::clone(&signal));
     let mut context = Context::from_waker(&waker);

@@ -3,7 +3,7 @@
 use super::packet::Packet;
 use crate::runtime::cancelled;
 use crate::runtime::identity::Identity;
-use crate::runtime::worker::Worker;
+use crate::runtime::worker::{Worker, fairness};
 use std::io;
 use std::num::NonZeroU64;
 use std::sync::{Arc, OnceLock};
@@ -30,6 +30,7 @@ impl<T> JoinHandle<T> {
 
     /// Waits until the fiber has ended, and returns its value or the payload of its panic. On a
     /// fiber only the calling fiber waits; elsewhere the calling thread does.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -40,6 +41,7 @@ impl<T> JoinHandle<T> {
     ///
     /// If the calling fiber is cancelled meanwhile, it unwinds; the other one is then detached.
     pub fn join(self) -> super::Result<T> {
+        fairness::spend();
         // Where panics abort, a join has no way to say that it was cancelled.
         while !self.packet.wait(|| cfg!(panic = "unwind") && super::is_refused()) {
             cancelled::unwind();
@@ -49,11 +51,13 @@ impl<T> JoinHandle<T> {
 
     /// Like [`join`](Self::join), and returns an error where that unwinds: the other fiber is then
     /// detached.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
     /// The caller was cancelled first: see [`cancel::reason`](crate::cancel::reason).
     pub fn join_cancellable(self) -> io::Result<super::Result<T>> {
+        fairness::spend();
         match self.packet.wait(super::is_refused) {
             true => Ok(self.packet.take()),
             false => Err(super::refusal()),
@@ -66,8 +70,11 @@ impl<T> JoinHandle<T> {
     }
 
     /// Whether the fiber has ended: whether [`join`](Self::join) would return at once.
+    /// Suspends the calling fiber only after 128 failures in a row.
     pub fn is_finished(&self) -> bool {
-        self.packet.is_finished()
+        let finished = self.packet.is_finished();
+        fairness::tried(finished);
+        finished
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 /// Lets every other ready fiber of this worker run once, and the kernel be looked at. Outside of a
 /// fiber: `std::thread::yield_now`.
+/// May suspend the calling fiber.
 ///
 /// # Cancellation
 ///
@@ -20,6 +21,7 @@ pub fn yield_now() {
 }
 
 /// Like [`yield_now`], and returns an error where that unwinds.
+/// May suspend the calling fiber.
 ///
 /// # Errors
 ///
@@ -45,6 +47,7 @@ fn check(worker: Here, fiber: FiberRef) -> io::Result<()> {
 
 /// Waits for at least this long; only the calling fiber does. Outside of a fiber:
 /// `std::thread::sleep`.
+/// May suspend the calling fiber.
 ///
 /// ```
 /// use cringle::fiber;
@@ -66,6 +69,7 @@ pub fn sleep(duration: Duration) {
 }
 
 /// Like [`sleep`], and returns an error where that unwinds.
+/// May suspend the calling fiber.
 ///
 /// # Errors
 ///
@@ -101,6 +105,7 @@ fn sleep_till_unless(
         sleep_thread(deadline);
         return false;
     };
+    worker.spend(fiber);
     loop {
         if interrupted(worker, fiber) {
             return true;
@@ -124,6 +129,7 @@ fn sleep_thread(deadline: Option<Instant>) {
 /// Waits until the fiber's token is made available by [`Thread::unpark`](super::Thread::unpark),
 /// and takes it. As with std's, it may also return for no reason. Outside of a fiber:
 /// `std::thread::park`.
+/// May suspend the calling fiber.
 ///
 /// # Cancellation
 ///
@@ -136,6 +142,7 @@ pub fn park() {
 }
 
 /// Like [`park`], and returns an error where that unwinds.
+/// May suspend the calling fiber.
 ///
 /// # Errors
 ///
@@ -151,6 +158,7 @@ pub fn park_cancellable() -> io::Result<()> {
 }
 
 /// Like [`park`], and returns after this long at the latest.
+/// May suspend the calling fiber.
 ///
 /// # Cancellation
 ///
@@ -165,6 +173,7 @@ pub fn park_timeout(duration: Duration) {
 }
 
 /// Like [`park_timeout`], and returns an error where that unwinds.
+/// May suspend the calling fiber.
 ///
 /// # Errors
 ///
@@ -202,6 +211,7 @@ fn park_until_cancellable(
 
 /// Waits for the token once: whether it came.
 fn park_once(worker: Here, fiber: FiberRef, deadline: Option<Instant>) -> bool {
+    worker.spend(fiber);
     let identity = fiber.meta().expect("a running fiber").identity();
     identity.set_home(|| worker.waker(fiber));
     if identity.take_token_or_park() {

@@ -9,7 +9,7 @@ use super::packet::Packet;
 use super::spawn::{Builder, expect_spawned};
 use crate::runtime::cancelled::{self, Cancelled};
 use crate::runtime::unwinding;
-use crate::runtime::worker::Worker;
+use crate::runtime::worker::{Worker, fairness};
 use std::io;
 use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
@@ -17,6 +17,7 @@ use std::sync::{Arc, OnceLock};
 /// Runs `f` with a scope in which fibers may borrow what lives outside of it, and returns when all
 /// of them have ended: `std::thread::scope`, for fibers. What fails as a whole, and ends early then,
 /// is a [`try_scope`](super::try_scope).
+/// May suspend the calling fiber.
 ///
 /// ```
 /// use cringle::fiber;
@@ -67,6 +68,7 @@ pub fn scope<'env, F, T>(f: F) -> T
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {
+    fairness::spend();
     let scope = Scope { enclosure: Enclosure::new(), scope: PhantomData, env: PhantomData };
     let result = enclose(&scope.enclosure, || f(&scope), |_| ());
     match result {
@@ -99,6 +101,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
 
     /// Starts a fiber of this scope that any worker may run. From a thread that is no worker (in
     /// [`unblock`](super::unblock)) the scope's own worker starts it.
+    /// Never suspends the calling fiber.
     ///
     /// ```compile_fail
     /// # cringle::run(|| {
@@ -123,6 +126,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
 
     /// Starts a fiber of this scope on the calling fiber's worker; it may borrow what is not
     /// `Sync`.
+    /// Never suspends the calling fiber.
     ///
     /// # Panics
     ///
@@ -139,6 +143,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
 
     /// Starts a fiber that serves the others: it is cancelled when all of them have ended, and the
     /// scope then waits for it. Any worker may run it.
+    /// Never suspends the calling fiber.
     ///
     /// ```
     /// use cringle::fiber;
@@ -175,6 +180,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     }
 
     /// Like [`spawn_daemon`](Self::spawn_daemon), on the calling fiber's worker.
+    /// Never suspends the calling fiber.
     ///
     /// # Panics
     ///
@@ -286,6 +292,7 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
     }
 
     /// As [`JoinHandle::join`](super::JoinHandle::join).
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -297,6 +304,7 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
     /// As [`JoinHandle::join`](super::JoinHandle::join), with one exception: if it is this scope that was cancelled, and not
     /// the caller for some other reason, the fiber was cancelled too, and its end is waited for.
     pub fn join(self) -> super::Result<T> {
+        fairness::spend();
         loop {
             if let Some(result) = self.try_join() {
                 return result;
@@ -306,11 +314,13 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
     }
 
     /// Like [`join`](Self::join), and returns an error where that unwinds.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
     /// The caller was cancelled first: see [`cancel::reason`](crate::cancel::reason).
     pub fn join_cancellable(self) -> io::Result<super::Result<T>> {
+        fairness::spend();
         self.try_join().ok_or_else(super::refusal)
     }
 
@@ -341,8 +351,11 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
     }
 
     /// As [`JoinHandle::is_finished`](super::JoinHandle::is_finished).
+    /// Suspends the calling fiber only after 128 failures in a row.
     pub fn is_finished(&self) -> bool {
-        self.packet.is_finished()
+        let finished = self.packet.is_finished();
+        fairness::tried(finished);
+        finished
     }
 }
 

@@ -10,7 +10,7 @@ use crate::runtime::identity::Meta;
 use crate::runtime::run::{check_stack_bytes, default_stack_bytes};
 use crate::runtime::shared::Unstarted;
 use crate::runtime::unwinding;
-use crate::runtime::worker::{Here, Worker};
+use crate::runtime::worker::{Here, Worker, fairness};
 use crate::told;
 use std::io;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
@@ -18,6 +18,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 /// Starts a fiber that any worker of the runtime may run, as `std::thread::spawn` starts a thread.
+/// Never suspends the calling fiber.
 ///
 /// It waits in the order it was made among the unstarted fibers of this worker; an idle worker may
 /// take it. Once started it never changes its worker. Dropping the handle detaches it. Fibers that
@@ -46,6 +47,7 @@ where
 
 /// Starts a fiber on this worker. What it captures and returns need not be `Send`: it never leaves
 /// the thread. It is appended to the ready fibers, and the caller goes on.
+/// Never suspends the calling fiber.
 ///
 /// ```
 /// use cringle::fiber;
@@ -136,6 +138,7 @@ impl Builder {
     }
 
     /// Like [`spawn`], and reports failures.
+    /// Never suspends the calling fiber.
     ///
     /// # Errors
     ///
@@ -156,6 +159,7 @@ impl Builder {
     }
 
     /// Like [`spawn_local`], and reports failures.
+    /// Never suspends the calling fiber.
     ///
     /// # Errors
     ///
@@ -176,6 +180,7 @@ impl Builder {
     }
 
     /// Like [`Scope::spawn`], and reports failures.
+    /// Never suspends the calling fiber.
     ///
     /// # Errors
     ///
@@ -200,6 +205,7 @@ impl Builder {
     }
 
     /// Like [`Scope::spawn_local`], and reports failures.
+    /// Never suspends the calling fiber.
     ///
     /// # Errors
     ///
@@ -256,6 +262,7 @@ impl Builder {
         let stack_bytes = self.stack_bytes();
         check_stack_bytes(stack_bytes)?;
         let origin = self.origin.unwrap_or(Location::caller());
+        fairness::count();
         told::debug!(name = self.name.as_deref(), place = %origin, "spawn");
         let packet = Packet::new(self.name.map(Arc::from), origin);
         let body: Box<dyn FnOnce() + Send> = Box::new(body(Arc::clone(&packet), place, f));
@@ -289,7 +296,8 @@ impl Builder {
         F: FnOnce() -> T,
         P: Place<T>,
     {
-        let (worker, _) = current_or_panic();
+        let (worker, fiber) = current_or_panic();
+        worker.count(fiber);
         if self.worker.is_some_and(|index| index != worker.index() as usize) {
             let text = "a local fiber runs on the worker that makes it";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));

@@ -6,7 +6,7 @@ use super::scope::ScopedJoinHandle;
 use super::spawn::{Builder, expect_spawned};
 use crate::runtime::cancelled::Cancelled;
 use crate::runtime::unwinding;
-use crate::runtime::worker::Worker;
+use crate::runtime::worker::{Worker, fairness};
 use std::any::Any;
 use std::io;
 use std::marker::PhantomData;
@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// Runs `f` with a scope whose fibers succeed or fail together: the first that fails, by an `Err` or
 /// a panic, cancels the others and what `f` itself waits for; when all have ended, its error is
 /// returned, or its panic raised. So does `f`.
+/// May suspend the calling fiber.
 ///
 /// A failure is whose who asks for it: one that a [`join`](ScopedJoinHandle::join) was already waiting
 /// for cancels nobody, and one that a `join` has taken is not reported again.
@@ -56,6 +57,7 @@ where
     F: for<'scope> FnOnce(&'scope TryScope<'scope, 'env, E>) -> Result<T, E>,
     E: From<io::Error>,
 {
+    fairness::spend();
     let scope = TryScope {
         enclosure: Enclosure::new(),
         failures: Arc::new(Failures { list: Mutex::default(), expected: AtomicBool::new(false) }),
@@ -113,6 +115,7 @@ pub struct TryScope<'scope, 'env: 'scope, E> {
 
 impl<'scope, 'env, E> TryScope<'scope, 'env, E> {
     /// Starts a fiber of this scope that any worker may run.
+    /// Never suspends the calling fiber.
     ///
     /// # Panics
     ///
@@ -131,6 +134,7 @@ impl<'scope, 'env, E> TryScope<'scope, 'env, E> {
     }
 
     /// Starts a fiber of this scope on the calling fiber's worker; it may borrow what is not `Sync`.
+    /// Never suspends the calling fiber.
     ///
     /// # Panics
     ///
@@ -150,6 +154,7 @@ impl<'scope, 'env, E> TryScope<'scope, 'env, E> {
 
     /// Starts a fiber that serves the others: see [`Scope::spawn_daemon`](super::Scope::spawn_daemon).
     /// If it fails before it is cancelled, the scope does.
+    /// Never suspends the calling fiber.
     ///
     /// # Panics
     ///
@@ -166,6 +171,7 @@ impl<'scope, 'env, E> TryScope<'scope, 'env, E> {
     }
 
     /// Like [`spawn_daemon`](Self::spawn_daemon), on the calling fiber's worker.
+    /// Never suspends the calling fiber.
     ///
     /// # Panics
     ///

@@ -5,7 +5,7 @@ use crate::runtime::about::Subject;
 use crate::runtime::fiber::Wait;
 use crate::runtime::unwinding;
 use crate::runtime::waker::Waker;
-use crate::runtime::worker::Worker;
+use crate::runtime::worker::{Worker, fairness};
 use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Runs `f` on another thread, where it may block, and returns its value; only the calling fiber
 /// waits. For calls that the ring has no operation for: C libraries, DNS, long computations.
+/// May suspend the calling fiber.
 ///
 /// The pool grows as needed, so any number of closures may wait for each other. `f` may borrow: the
 /// fiber waits for its end, come what may. Outside of a fiber `f` is called at once.
@@ -40,6 +41,7 @@ where
     F: FnOnce() -> T + Send,
     T: Send,
 {
+    fairness::spend();
     match Worker::here() {
         Some(worker) => call_on(&worker.shared().unblock_pool, f),
         None => f(),

@@ -6,7 +6,7 @@
 //! it shares its trip to the kernel with others. So a buffered read of a fiber with nobody beside
 //! it is tried with `preadv2(RWF_NOWAIT)` first; one of many goes into the turn's batch; a miss
 //! always goes to the ring. A fiber that nothing else could run beside is a thread: its calls on
-//! files with a place on a disk are the plain ones, hit or miss. After [`INLINE_BUDGET`](crate::runtime::fiber::INLINE_BUDGET) inline
+//! files with a place on a disk are the plain ones, hit or miss. After 64 inline
 //! reads in a row the others and the kernel get their turn. Writes are tried likewise where the
 //! file system knows how not to wait (ext4 does not: there the ring's kernel threads do them).
 //!

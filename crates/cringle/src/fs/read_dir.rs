@@ -5,6 +5,7 @@ use super::listing::Listing;
 use super::resolve::open_dir;
 use super::stat::{self, stat};
 use super::{FileType, Metadata};
+use crate::runtime::worker::fairness;
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -69,6 +70,7 @@ impl Iterator for ReadDir {
     type Item = io::Result<DirEntry>;
 
     fn next(&mut self) -> Option<io::Result<DirEntry>> {
+        fairness::spend();
         let record = self.listing.next(self.directory.fd.as_raw_fd())?;
         Some(record.map(|record| DirEntry {
             directory: Arc::clone(&self.directory),

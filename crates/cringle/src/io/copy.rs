@@ -7,12 +7,14 @@
 use super::pipe::{PipeReader, PipeWriter};
 use crate::fs::{File, RANGE_BYTES, is_refused};
 use crate::process::{ChildStderr, ChildStdin, ChildStdout};
+use crate::runtime::worker::fairness;
 use std::io::{self, ErrorKind, Read, Write};
 
 /// Bytes for one read and write: what a pipe holds.
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// Copies all that the reader has to the writer; how many bytes. As `std::io::copy`.
+/// May suspend the calling fiber.
 ///
 /// Between two [`File`]s the bytes do not leave the kernel (`copy_file_range`: on some file systems
 /// nothing is copied but references), where it can; the cursors move as if they had. All else, a socket
@@ -42,6 +44,7 @@ where
     R: ?Sized + Read,
     W: ?Sized + Write,
 {
+    fairness::spend();
     let within = match (file_of(reader), file_of(writer)) {
         (Some(from), Some(to)) => copy_within_kernel(from, to)?,
         _ => 0,

@@ -57,6 +57,7 @@ impl std::fmt::Debug for Interest {
 /// Waits until a descriptor is ready, and says for what: for foreign ones that the library has no
 /// type for (inotify, netlink, a C library's socket). Only the calling fiber waits; outside of a
 /// fiber the thread does.
+/// May suspend the calling fiber.
 ///
 /// ```
 /// use cringle::io::{self, Interest};

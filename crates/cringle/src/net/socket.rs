@@ -173,7 +173,10 @@ impl<S: AsFd + AsRawFd + Send> Socket<S> {
         if modes.nonblocking.load(Ordering::Relaxed) {
             return match worker.refuses(fiber) {
                 true => Err(fiber.cancel_error()),
-                false => Ok(None),
+                false => {
+                    worker.spend(fiber);
+                    Ok(None)
+                }
             };
         }
         let limit = match way {

@@ -4,7 +4,7 @@ use super::end::wait_for_end;
 use crate::fiber::{self, protect};
 use crate::fs::File;
 use crate::io::{end_of_pipe, reads, writes};
-use crate::runtime::worker::Worker;
+use crate::runtime::worker::{Worker, fairness};
 use crate::sys;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
@@ -86,6 +86,7 @@ impl Child {
 
     /// Waits for its end: its status. The pipe to its standard input is closed first, so that it does
     /// not wait for more. Once it has ended, the same status is returned each time.
+    /// May suspend the calling fiber.
     ///
     /// ```
     /// use cringle::{process::Command, time};
@@ -113,8 +114,9 @@ impl Child {
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
         drop(self.stdin.take());
         if let Some((worker, fiber)) = Worker::current() {
+            worker.spend(fiber);
             // One that has ended is not waited for, by whomever.
-            if let Some(status) = self.try_wait()? {
+            if let Some(status) = self.look()? {
                 return Ok(status);
             }
             wait_for_end(worker, fiber, self.std.id())?;
@@ -125,11 +127,18 @@ impl Child {
     }
 
     /// Its status, if it has ended. Does not wait.
+    /// Suspends the calling fiber only after 128 failures in a row.
     ///
     /// # Errors
     ///
     /// As std's.
     pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        let status = self.look();
+        fairness::tried(matches!(status, Ok(Some(_))));
+        status
+    }
+
+    fn look(&mut self) -> io::Result<Option<ExitStatus>> {
         let status = self.std.try_wait()?;
         self.is_reaped |= status.is_some();
         Ok(status)
@@ -137,6 +146,7 @@ impl Child {
 
     /// Reads all that it writes to its pipes, both at once, and waits for its end. The pipe to its
     /// standard input is closed first.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///

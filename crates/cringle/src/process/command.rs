@@ -127,6 +127,7 @@ impl Command {
     /// Starts it. A fiber waits for that on the pool; with
     /// [`pre_exec`](crate::os::unix::process::CommandExt::pre_exec) the thread of its worker does, since
     /// what such a closure sets up may hang on the thread (`PR_SET_PDEATHSIG`).
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -148,6 +149,7 @@ impl Command {
 
     /// Starts it, waits for its end, and collects what it writes to those of its output streams of which
     /// nothing was said.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -184,6 +186,7 @@ impl Command {
     }
 
     /// Starts it and waits for its end.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///

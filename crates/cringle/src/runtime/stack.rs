@@ -56,6 +56,11 @@ pub(super) fn guard_holds(guard: usize, address: usize) -> bool {
     (guard..guard + GUARD_BYTES).contains(&address)
 }
 
+/// Whether `address` lies on the stack whose guard begins at `guard`, or in the guard.
+pub(super) fn holds(guard: usize, usable: usize, address: usize) -> bool {
+    (guard..guard + GUARD_BYTES + usable + PAGE_BYTES).contains(&address)
+}
+
 // SAFETY: the memory between `bottom` and `top` is mapped, used by one coroutine at a time, and has
 // an inaccessible guard at its low end; usable bytes are at least MIN_STACK_BYTES.
 unsafe impl CoroutineStack for Stack {

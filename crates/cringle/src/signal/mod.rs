@@ -19,6 +19,7 @@ pub use cancel_on::{Guard, cancel_on};
 pub use dump_on::{DumpGuard, dump_on};
 
 use crate::io::{Interest, ready};
+use crate::runtime::worker::fairness;
 use handler::{Listener, Purpose};
 use std::ffi::c_int;
 use std::io;
@@ -133,6 +134,7 @@ impl Signals {
 
     /// Waits for the next signal; only the calling fiber does, and outside of a fiber the thread. Of
     /// several that have come, the one with the lowest number is returned first.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -142,6 +144,7 @@ impl Signals {
     ///
     /// A signal that was not returned is kept for the next call.
     pub fn wait(&self) -> io::Result<Signal> {
+        fairness::spend();
         loop {
             if let Some(number) = self.0.take() {
                 return Ok(Signal::of_number(number).expect("only these are listened for"));
@@ -164,6 +167,7 @@ fn wait_for_bell(listener: &Listener) -> io::Result<()> {
 
 /// Waits for a signal once. Between two calls nobody listens, and the signal does what it did before (by
 /// default most end the process): to wait in a loop, keep [`Signals`].
+/// May suspend the calling fiber.
 ///
 /// ```
 /// use cringle::signal::{self, Signal};

@@ -54,6 +54,7 @@ impl Barrier {
     }
 
     /// Waits until as many have come as there are to be; then it begins anew.
+    /// May suspend the calling fiber.
     ///
     /// # Cancellation
     ///
@@ -63,6 +64,7 @@ impl Barrier {
     }
 
     /// [`wait`](Self::wait), for a fiber that wants to be told that it is cancelled.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -72,7 +74,9 @@ impl Barrier {
     }
 
     fn meet(&self, terms: Terms) -> Result<BarrierWaitResult, Left> {
-        let waiter = Waiter::new(Caller::current(), 1, std::ptr::null_mut());
+        let caller = Caller::current();
+        caller.spend();
+        let waiter = Waiter::new(caller, 1, std::ptr::null_mut());
         {
             let mut state = self.state.hold();
             if state.arrived + 1 >= self.count {

@@ -203,14 +203,27 @@ impl Caller {
         }
     }
 
-    /// For calls that may never wait, because the other side is always faster: now and then they
-    /// let the worker's other fibers run.
+    /// A call shaped to block begins: see [`fairness`](crate::runtime::worker::fairness).
     #[inline]
     pub(super) fn spend(self) {
-        if let Some((worker, fiber)) = self.0
-            && !fiber.spend_inline()
-        {
-            worker.refresh_budget(fiber);
+        if let Some((worker, fiber)) = self.0 {
+            worker.spend(fiber);
+        }
+    }
+
+    /// A call that never waits is made.
+    #[inline]
+    pub(super) fn count(self) {
+        if let Some((worker, fiber)) = self.0 {
+            worker.count(fiber);
+        }
+    }
+
+    /// A `try_…` call ends, with what it was for or without. No OS lock is held (**I6**).
+    #[inline]
+    pub(super) fn tried(self, succeeded: bool) {
+        if let Some((worker, fiber)) = self.0 {
+            worker.tried(fiber, succeeded);
         }
     }
 

@@ -56,6 +56,7 @@ impl Condvar {
 
     /// Lets go of the mutex and waits for a notification; then takes the mutex again. As with std's,
     /// it may also return for no reason.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -71,6 +72,7 @@ impl Condvar {
     }
 
     /// [`wait`](Self::wait), for a fiber that wants to be told that it is cancelled.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -82,6 +84,7 @@ impl Condvar {
     }
 
     /// Waits until the condition does not hold any more.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -94,6 +97,7 @@ impl Condvar {
     where
         F: FnMut(&mut T) -> bool,
     {
+        Caller::current().spend();
         let mut guard = guard;
         while condition(&mut *guard) {
             guard = self.wait(guard)?;
@@ -102,6 +106,7 @@ impl Condvar {
     }
 
     /// [`wait_while`](Self::wait_while), for a fiber that wants to be told that it is cancelled.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -114,6 +119,7 @@ impl Condvar {
     where
         F: FnMut(&mut T) -> bool,
     {
+        Caller::current().spend();
         let mut guard = guard;
         while condition(&mut *guard) {
             guard = match self.wait_cancellable(guard)? {
@@ -125,6 +131,7 @@ impl Condvar {
     }
 
     /// [`wait`](Self::wait) for this long at most. Taking the mutex again may take longer.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -143,6 +150,7 @@ impl Condvar {
     }
 
     /// [`wait_timeout`](Self::wait_timeout), for a fiber that wants to be told that it is cancelled.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -158,6 +166,7 @@ impl Condvar {
 
     /// [`wait_while`](Self::wait_while) for this long at most. The time was up if the condition
     /// still holds.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -181,6 +190,7 @@ impl Condvar {
 
     /// [`wait_timeout_while`](Self::wait_timeout_while), for a fiber that wants to be told that it is
     /// cancelled.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -219,6 +229,7 @@ impl Condvar {
         terms: Terms,
         mut condition: impl FnMut(&mut T) -> bool,
     ) -> Result<WaitedFor<'a, T>, Left> {
+        Caller::current().spend();
         loop {
             if !condition(&mut *guard) {
                 return Ok(Ok((guard, WaitTimeoutResult(false))));

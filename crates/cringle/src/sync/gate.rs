@@ -81,6 +81,7 @@ impl Gate {
     /// Takes this many, and waits for them if need be.
     #[inline]
     pub(super) fn take(&self, count: usize, terms: Terms) -> Result<(), Left> {
+        Caller::current().spend();
         match self.try_take(count) {
             true => Ok(()),
             false => self.take_in_line(count, &terms),

@@ -39,6 +39,7 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
     }
 
     /// The value; made now if it is the first time.
+    /// Suspends the calling fiber only while another one initialises.
     ///
     /// # Panics
     ///

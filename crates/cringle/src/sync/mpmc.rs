@@ -53,6 +53,7 @@ pub struct Receiver<T> {
 
 impl<T> Sender<T> {
     /// Sends a value, and waits for room; without a buffer, until it is received.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -67,6 +68,7 @@ impl<T> Sender<T> {
     }
 
     /// [`send`](Self::send), for a fiber that wants to be told that it is cancelled.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -77,6 +79,7 @@ impl<T> Sender<T> {
     }
 
     /// Sends a value if there is room, or somebody waits for one.
+    /// Suspends the calling fiber only after 128 failures in a row.
     ///
     /// # Errors
     ///
@@ -88,6 +91,7 @@ impl<T> Sender<T> {
 
 impl<T> Receiver<T> {
     /// Waits for a value.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -102,6 +106,7 @@ impl<T> Receiver<T> {
     }
 
     /// [`recv`](Self::recv), for a fiber that wants to be told that it is cancelled.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -111,6 +116,7 @@ impl<T> Receiver<T> {
     }
 
     /// Takes a value that is there.
+    /// Suspends the calling fiber only after 128 failures in a row.
     ///
     /// # Errors
     ///
@@ -120,6 +126,7 @@ impl<T> Receiver<T> {
     }
 
     /// Waits for a value, for this long at most.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -133,6 +140,7 @@ impl<T> Receiver<T> {
     }
 
     /// [`recv_timeout`](Self::recv_timeout), for a fiber that wants to be told that it is cancelled.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///

@@ -18,7 +18,7 @@
 //! });
 //! ```
 
-use super::caller::{Left, Terms, deadline};
+use super::caller::{Caller, Left, Terms, deadline};
 use super::channel::{Channel, Missing, Unsendable};
 use super::unsent::Unsent;
 use crate::runtime::fiber::Wait;
@@ -90,19 +90,22 @@ impl<T> UnwindSafe for Receiver<T> {}
 impl<T> RefUnwindSafe for Receiver<T> {}
 
 impl<T> Sender<T> {
-    /// Sends a value. Never waits.
+    /// Sends a value. Never waits for room.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
     /// If the receiver is gone; the error holds the value.
     #[inline]
     pub fn send(&self, value: T) -> Result<(), SendError<T>> {
+        Caller::current().spend();
         self.channel.try_send(value).map_err(|(value, _)| SendError(value))
     }
 }
 
 impl<T> SyncSender<T> {
     /// Sends a value, and waits for room; without a buffer, until it is received.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -117,6 +120,7 @@ impl<T> SyncSender<T> {
     }
 
     /// [`send`](Self::send), for a fiber that wants to be told that it is cancelled.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -127,6 +131,7 @@ impl<T> SyncSender<T> {
     }
 
     /// Sends a value if there is room, or somebody waits for one.
+    /// Suspends the calling fiber only after 128 failures in a row.
     ///
     /// # Errors
     ///
@@ -138,6 +143,7 @@ impl<T> SyncSender<T> {
 
 impl<T> Receiver<T> {
     /// Waits for a value.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -153,6 +159,7 @@ impl<T> Receiver<T> {
     }
 
     /// [`recv`](Self::recv), for a fiber that wants to be told that it is cancelled.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -162,6 +169,7 @@ impl<T> Receiver<T> {
     }
 
     /// Takes a value that is there.
+    /// Suspends the calling fiber only after 128 failures in a row.
     ///
     /// # Errors
     ///
@@ -171,6 +179,7 @@ impl<T> Receiver<T> {
     }
 
     /// Waits for a value, for this long at most.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -184,6 +193,7 @@ impl<T> Receiver<T> {
     }
 
     /// [`recv_timeout`](Self::recv_timeout), for a fiber that wants to be told that it is cancelled.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -233,7 +243,9 @@ pub(super) fn send_cancellable<T>(
 }
 
 pub(super) fn try_send<T>(channel: &Channel<T>, value: T) -> Result<(), TrySendError<T>> {
-    channel.try_send(value).map_err(|(value, why)| match why {
+    let sent = channel.try_send(value);
+    Caller::current().tried(sent.is_ok());
+    sent.map_err(|(value, why)| match why {
         Unsendable::Disconnected => TrySendError::Disconnected(value),
         Unsendable::Full | Unsendable::Left(_) => TrySendError::Full(value),
     })
@@ -258,7 +270,9 @@ pub(super) fn receive_cancellable<T>(channel: &Channel<T>) -> io::Result<Result<
 }
 
 pub(super) fn try_receive<T>(channel: &Channel<T>) -> Result<T, TryRecvError> {
-    channel.try_receive().map_err(|missing| match missing {
+    let received = channel.try_receive();
+    Caller::current().tried(received.is_ok());
+    received.map_err(|missing| match missing {
         Missing::Disconnected => TryRecvError::Disconnected,
         Missing::Empty | Missing::Left(_) => TryRecvError::Empty,
     })

@@ -1,6 +1,6 @@
 //! A lock that hands its value to one at a time: a gate with one permit.
 
-use super::caller::{Left, Terms};
+use super::caller::{Caller, Left, Terms};
 use super::gate::Gate;
 use super::poison::{Before, Poison, checked};
 use crate::runtime::fiber::Wait;
@@ -88,6 +88,7 @@ impl<T> Mutex<T> {
 
 impl<T: ?Sized> Mutex<T> {
     /// Waits until the lock is the caller's.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -111,6 +112,7 @@ impl<T: ?Sized> Mutex<T> {
     }
 
     /// [`lock`](Self::lock), for a fiber that wants to be told that it is cancelled.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -122,13 +124,16 @@ impl<T: ?Sized> Mutex<T> {
     }
 
     /// Takes the lock if it is free and nobody waits for it.
+    /// Suspends the calling fiber only after 128 failures in a row.
     ///
     /// # Errors
     ///
     /// If it is not, or if it is poisoned; the error holds the guard then.
     #[inline]
     pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
-        match self.gate.try_take(1) {
+        let taken = self.gate.try_take(1);
+        Caller::current().tried(taken);
+        match taken {
             true => Ok(self.guard()?),
             false => Err(TryLockError::WouldBlock),
         }

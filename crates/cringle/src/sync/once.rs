@@ -63,6 +63,7 @@ impl Once {
 
     /// Calls `f` if no closure has been called before, and waits for its end if another caller is at
     /// it. What that closure did happens before this returns.
+    /// Suspends the calling fiber only while another one initialises.
     ///
     /// # Panics
     ///
@@ -74,20 +75,23 @@ impl Once {
     #[inline]
     #[track_caller]
     pub fn call_once<F: FnOnce()>(&self, f: F) {
-        if !self.is_completed() {
-            self.call(false, |_| f());
+        match self.is_completed() {
+            true => Caller::current().count(),
+            false => self.call(false, |_| f()),
         }
     }
 
     /// [`call_once`](Self::call_once), also if an earlier closure panicked.
+    /// Suspends the calling fiber only while another one initialises.
     ///
     /// # Cancellation
     ///
     /// As [`call_once`](Self::call_once).
     #[inline]
     pub fn call_once_force<F: FnOnce(&OnceState)>(&self, f: F) {
-        if !self.is_completed() {
-            self.call(true, f);
+        match self.is_completed() {
+            true => Caller::current().count(),
+            false => self.call(true, f),
         }
     }
 
@@ -98,6 +102,7 @@ impl Once {
     }
 
     /// Waits until another caller's closure has come to its end.
+    /// May suspend the calling fiber.
     ///
     /// # Panics
     ///
@@ -112,6 +117,7 @@ impl Once {
     }
 
     /// [`wait`](Self::wait), also if a closure panicked.
+    /// May suspend the calling fiber.
     ///
     /// # Cancellation
     ///
@@ -121,6 +127,7 @@ impl Once {
     }
 
     /// [`wait`](Self::wait), for a fiber that wants to be told that it is cancelled.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -135,6 +142,7 @@ impl Once {
     }
 
     /// [`wait_force`](Self::wait_force), for a fiber that wants to be told that it is cancelled.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -165,6 +173,7 @@ impl Once {
 
     #[track_caller]
     fn wait_on(&self, force: bool, terms: Terms) -> Result<(), Left> {
+        Caller::current().spend();
         while !self.is_completed() {
             if !force {
                 self.refuse_poisoned(self.state.load(Ordering::Acquire));

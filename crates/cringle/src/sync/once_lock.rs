@@ -1,5 +1,6 @@
 //! A value that is written once.
 
+use super::caller::Caller;
 use super::once::Once;
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -51,8 +52,10 @@ impl<T> OnceLock<T> {
     }
 
     /// The value, if there is one. Never waits.
+    /// Never suspends the calling fiber.
     #[inline]
     pub fn get(&self) -> Option<&T> {
+        Caller::current().count();
         // SAFETY: a completed `Once` has written the value, and nobody writes again.
         self.once.is_completed().then(|| unsafe { (*self.value.get()).assume_init_ref() })
     }
@@ -65,6 +68,7 @@ impl<T> OnceLock<T> {
     }
 
     /// The value; waits until there is one.
+    /// May suspend the calling fiber.
     ///
     /// # Cancellation
     ///
@@ -76,6 +80,7 @@ impl<T> OnceLock<T> {
     }
 
     /// [`wait`](Self::wait), for a fiber that wants to be told that it is cancelled.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -86,6 +91,7 @@ impl<T> OnceLock<T> {
     }
 
     /// Leaves this value if there is none; waits if somebody is about to.
+    /// Suspends the calling fiber only while another one initialises.
     ///
     /// # Errors
     ///
@@ -101,6 +107,7 @@ impl<T> OnceLock<T> {
     }
 
     /// The value; made by `f` if there is none. If several ask at once, one makes it.
+    /// Suspends the calling fiber only while another one initialises.
     ///
     /// # Panics
     ///

@@ -10,6 +10,7 @@
 //! });
 //! ```
 
+use super::caller::Caller;
 use super::channel::Channel;
 use super::mpsc;
 use std::fmt;
@@ -42,12 +43,14 @@ pub struct Receiver<T> {
 }
 
 impl<T> Sender<T> {
-    /// Sends the value. Never waits.
+    /// Sends the value. Never waits for the receiver.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
     /// If the receiver is gone; the error holds the value.
     pub fn send(self, value: T) -> Result<(), SendError<T>> {
+        Caller::current().spend();
         self.channel.try_send(value).map_err(|(value, _)| SendError(value))
     }
 
@@ -59,6 +62,7 @@ impl<T> Sender<T> {
 
 impl<T> Receiver<T> {
     /// Waits for the value.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -73,6 +77,7 @@ impl<T> Receiver<T> {
 
     /// [`recv`](Self::recv), for a fiber that wants to be told that it is cancelled; it can ask
     /// again.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -82,6 +87,7 @@ impl<T> Receiver<T> {
     }
 
     /// Takes the value if it is there.
+    /// Suspends the calling fiber only after 128 failures in a row.
     ///
     /// # Errors
     ///
@@ -91,6 +97,7 @@ impl<T> Receiver<T> {
     }
 
     /// Waits for the value, for this long at most.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -104,6 +111,7 @@ impl<T> Receiver<T> {
     }
 
     /// [`recv_timeout`](Self::recv_timeout), for a fiber that wants to be told that it is cancelled.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
 //! A lock for many readers or one writer: a gate of which a reader takes one permit and a writer all.
 
-use super::caller::{Left, Terms};
+use super::caller::{Caller, Left, Terms};
 use super::gate::Gate;
 use super::poison::{Before, Poison, checked};
 use crate::runtime::fiber::Wait;
@@ -88,6 +88,7 @@ impl<T> RwLock<T> {
 
 impl<T: ?Sized> RwLock<T> {
     /// Waits until the caller may read.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -105,6 +106,7 @@ impl<T: ?Sized> RwLock<T> {
     }
 
     /// Waits until the caller may write.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -122,6 +124,7 @@ impl<T: ?Sized> RwLock<T> {
     }
 
     /// [`read`](Self::read), for a fiber that wants to be told that it is cancelled.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -133,6 +136,7 @@ impl<T: ?Sized> RwLock<T> {
     }
 
     /// [`write`](Self::write), for a fiber that wants to be told that it is cancelled.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -151,26 +155,32 @@ impl<T: ?Sized> RwLock<T> {
     }
 
     /// Reads if nobody writes, or waits to.
+    /// Suspends the calling fiber only after 128 failures in a row.
     ///
     /// # Errors
     ///
     /// If somebody does, or if the lock is poisoned; the error holds the guard then.
     #[inline]
     pub fn try_read(&self) -> TryLockResult<RwLockReadGuard<'_, T>> {
-        match self.gate.try_take(1) {
+        let taken = self.gate.try_take(1);
+        Caller::current().tried(taken);
+        match taken {
             true => Ok(self.reading()?),
             false => Err(TryLockError::WouldBlock),
         }
     }
 
     /// Writes if nobody reads or writes, or waits to.
+    /// Suspends the calling fiber only after 128 failures in a row.
     ///
     /// # Errors
     ///
     /// If somebody does, or if the lock is poisoned; the error holds the guard then.
     #[inline]
     pub fn try_write(&self) -> TryLockResult<RwLockWriteGuard<'_, T>> {
-        match self.gate.try_take(Gate::MAX) {
+        let taken = self.gate.try_take(Gate::MAX);
+        Caller::current().tried(taken);
+        match taken {
             true => Ok(self.writing()?),
             false => Err(TryLockError::WouldBlock),
         }

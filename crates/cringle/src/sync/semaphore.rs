@@ -1,6 +1,6 @@
 //! A number of permits: a gate that users count by.
 
-use super::caller::{Left, Terms};
+use super::caller::{Caller, Left, Terms};
 use super::gate::Gate;
 use crate::runtime::fiber::Wait;
 use std::fmt;
@@ -56,6 +56,7 @@ impl Semaphore {
     }
 
     /// Waits for a permit.
+    /// May suspend the calling fiber.
     ///
     /// # Cancellation
     ///
@@ -65,6 +66,7 @@ impl Semaphore {
     }
 
     /// Waits for this many permits, and takes them together.
+    /// May suspend the calling fiber.
     ///
     /// # Cancellation
     ///
@@ -77,6 +79,7 @@ impl Semaphore {
     }
 
     /// [`acquire`](Self::acquire), for a fiber that wants to be told that it is cancelled.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -86,6 +89,7 @@ impl Semaphore {
     }
 
     /// [`acquire_many`](Self::acquire_many), for a fiber that wants to be told that it is cancelled.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -96,13 +100,17 @@ impl Semaphore {
     }
 
     /// Takes a permit if one is free and nobody waits.
+    /// Suspends the calling fiber only after 128 failures in a row.
     pub fn try_acquire(&self) -> Option<Permit<'_>> {
         self.try_acquire_many(1)
     }
 
     /// Takes this many permits if they are free and nobody waits.
+    /// Suspends the calling fiber only after 128 failures in a row.
     pub fn try_acquire_many(&self, count: usize) -> Option<Permit<'_>> {
-        self.gate.try_take(count).then(|| Permit { semaphore: self, count })
+        let taken = self.gate.try_take(count);
+        Caller::current().tried(taken);
+        taken.then(|| Permit { semaphore: self, count })
     }
 
     /// Adds permits to those there are.

@@ -45,6 +45,7 @@ impl WaitGroup {
     }
 
     /// Leaves the group and waits until all others have left it.
+    /// May suspend the calling fiber.
     ///
     /// # Cancellation
     ///
@@ -54,6 +55,7 @@ impl WaitGroup {
     }
 
     /// [`wait`](Self::wait), for a fiber that wants to be told that it is cancelled.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -63,9 +65,11 @@ impl WaitGroup {
     }
 
     fn leave_and_wait(self, terms: Terms) -> Result<(), Left> {
+        let caller = Caller::current();
+        caller.spend();
         let group = Arc::clone(&self.group);
         drop(self);
-        let waiter = Waiter::new(Caller::current(), 1, std::ptr::null_mut());
+        let waiter = Waiter::new(caller, 1, std::ptr::null_mut());
         {
             let mut state = group.state.hold();
             if state.members == 0 {

@@ -88,6 +88,7 @@ impl<T> Shared<T> {
 
 impl<T> Sender<T> {
     /// Changes the value. Waits while somebody borrows it.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -98,6 +99,7 @@ impl<T> Sender<T> {
     /// A cancelled fiber unwinds where it would wait.
     pub fn send(&self, value: T) -> Result<(), SendError<T>> {
         if self.is_closed() {
+            Caller::current().spend();
             return Err(SendError(value));
         }
         self.send_replace(value);
@@ -105,6 +107,7 @@ impl<T> Sender<T> {
     }
 
     /// [`send`](Self::send), for a fiber that wants to be told that it is cancelled.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -112,6 +115,7 @@ impl<T> Sender<T> {
     /// Inside is what `send` returns.
     pub fn send_cancellable(&self, value: T) -> Result<Result<(), SendError<T>>, Unsent<T>> {
         if self.is_closed() {
+            Caller::current().spend();
             return Ok(Err(SendError(value)));
         }
         match self.shared.value.write_on(Terms::reporting(Wait::Lock)) {
@@ -126,6 +130,7 @@ impl<T> Sender<T> {
     }
 
     /// Changes the value, whether somebody watches or not, and returns the old one.
+    /// May suspend the calling fiber.
     ///
     /// # Cancellation
     ///
@@ -136,6 +141,7 @@ impl<T> Sender<T> {
     }
 
     /// Changes the value in place, whether somebody watches or not. If `f` panics, nobody is told.
+    /// May suspend the calling fiber.
     ///
     /// # Cancellation
     ///
@@ -147,6 +153,7 @@ impl<T> Sender<T> {
     }
 
     /// The value. Waits while somebody changes it.
+    /// May suspend the calling fiber.
     ///
     /// # Cancellation
     ///
@@ -175,6 +182,7 @@ impl<T> Sender<T> {
 
 impl<T> Receiver<T> {
     /// The value, which is not taken for seen. Waits while somebody changes it.
+    /// May suspend the calling fiber.
     ///
     /// # Cancellation
     ///
@@ -184,6 +192,7 @@ impl<T> Receiver<T> {
     }
 
     /// The value, which is taken for seen: [`changed`](Self::changed) waits for a later one.
+    /// May suspend the calling fiber.
     ///
     /// # Cancellation
     ///
@@ -196,20 +205,26 @@ impl<T> Receiver<T> {
     }
 
     /// Whether there is a value that was not seen.
+    /// Suspends the calling fiber only after 128 failures in a row.
     ///
     /// # Errors
     ///
     /// If not, and all senders are gone.
     pub fn has_changed(&self) -> Result<bool, RecvError> {
-        let state = self.shared.state.hold();
-        match state.version != self.seen {
-            true => Ok(true),
-            false if state.senders == 0 => Err(RecvError),
-            false => Ok(false),
-        }
+        let changed = {
+            let state = self.shared.state.hold();
+            match state.version != self.seen {
+                true => Ok(true),
+                false if state.senders == 0 => Err(RecvError),
+                false => Ok(false),
+            }
+        };
+        Caller::current().tried(changed == Ok(true));
+        changed
     }
 
     /// Waits until there is a value that was not seen, and takes it for seen.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -223,6 +238,7 @@ impl<T> Receiver<T> {
     }
 
     /// [`changed`](Self::changed), for a fiber that wants to be told that it is cancelled.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -232,6 +248,7 @@ impl<T> Receiver<T> {
     }
 
     /// Waits until the value is as wanted, which it may be already, and takes it for seen.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -255,6 +272,7 @@ impl<T> Receiver<T> {
         if let Some(left) = terms.refused(caller) {
             return Err(left);
         }
+        caller.spend();
         loop {
             let waiter = Waiter::new(caller, 1, std::ptr::null_mut());
             {

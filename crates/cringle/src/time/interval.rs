@@ -83,6 +83,7 @@ pub struct Interval {
 impl Interval {
     /// Waits for the next tick; only the calling fiber does. Returns when it was due, which is before
     /// now, if the fiber comes late.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 /// Waits for at least this long; only the calling fiber does. [`fiber::sleep`](crate::fiber::sleep) is
 /// std's, which has no room for an error.
+/// May suspend the calling fiber.
 ///
 /// ```
 /// use cringle::time;
@@ -22,6 +23,7 @@ pub fn sleep(duration: Duration) -> io::Result<()> {
 }
 
 /// Waits until this time; only the calling fiber does.
+/// May suspend the calling fiber.
 ///
 /// ```
 /// use cringle::time;

@@ -6,6 +6,7 @@ use crate::fiber::spawn::current_or_panic;
 use std::cell::Cell;
 
 /// Calls both closures beside each other, and returns what both returned.
+/// May suspend the calling fiber.
 ///
 /// `a` runs on the calling fiber and begins at once; `b` is a fiber of the same worker, and begins when
 /// `a` first waits.
@@ -60,6 +61,7 @@ where
 /// Calls all closures beside each other, each as a fiber of this worker, and returns what they returned,
 /// in their own order. They begin in that order, too. For many, [`par_map`](super::par_map) bounds how
 /// many fibers there are.
+/// May suspend the calling fiber.
 ///
 /// ```
 /// use cringle::{fiber, time};

@@ -17,6 +17,7 @@ use std::iter::Fuse;
 
 /// Calls `f` for each item, for at most `limit` at once, and returns what it returned, in the order of
 /// the items. Items begin in their own order, and an item is asked for only when somebody is free.
+/// May suspend the calling fiber.
 ///
 /// The calling fiber is one of those that work, the others are fibers of the same worker: for items
 /// that wait (for a disk, for a peer), not for arithmetic.
@@ -67,6 +68,7 @@ where
 }
 
 /// Calls `f` for each item, for at most `limit` at once. As [`par_map`], without results to keep.
+/// May suspend the calling fiber.
 ///
 /// ```
 /// use cringle::{fiber, time};
@@ -108,6 +110,7 @@ where
 
 /// Like [`par_map`], until a call fails: no further item is begun then, the other calls are cancelled
 /// and waited for, and the error is returned.
+/// May suspend the calling fiber.
 ///
 /// ```
 /// use cringle::{fiber, fs::File};
@@ -150,6 +153,7 @@ where
 }
 
 /// Like [`par_for_each`], until a call fails: see [`try_par_map`].
+/// May suspend the calling fiber.
 ///
 /// ```
 /// use cringle::{fiber, fs::File};

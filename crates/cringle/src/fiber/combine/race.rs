@@ -9,6 +9,7 @@ use std::io;
 /// Calls both closures beside each other; the first that returns decides, by success or failure. The
 /// other one is cancelled and waited for, and what it still returns is dropped: where that may be
 /// worth something (a connection, bytes that were read), see [`race_with`].
+/// May suspend the calling fiber.
 ///
 /// `a` runs on the calling fiber and begins at once; `b` is a fiber of the same worker, and begins when
 /// `a` first waits. If `a` never waits, `b` is dropped unrun.
@@ -52,6 +53,7 @@ where
 
 /// Like [`race`], and loses no value if both succeed: a cancel asks the loser to end, and what it had
 /// done already wins over the cancel. `combine` is then given both values, the winner's first.
+/// May suspend the calling fiber.
 ///
 /// (The closures return `Result`s so that a loser that was cancelled, which returns an error, can be
 /// told from one that has something to give.)
@@ -129,6 +131,7 @@ fn run<T>(
 /// Calls all closures beside each other, each as a fiber of this worker, and returns the first success.
 /// The others are then cancelled and waited for; what they still return is dropped. They begin in
 /// their own order.
+/// May suspend the calling fiber.
 ///
 /// ```
 /// use cringle::{fiber, fs::File};

@@ -1,6 +1,7 @@
 //! Standard input.
 
 use super::raw::{self, Raw};
+use crate::runtime::worker::fairness;
 use crate::sync::{Mutex, MutexGuard};
 use std::fmt;
 use std::io::{self, BufRead, BufReader, IoSliceMut, Lines, Read};
@@ -42,12 +43,14 @@ pub fn stdin() -> Stdin {
 
 impl Stdin {
     /// Waits until nobody else has the lock.
+    /// May suspend the calling fiber.
     pub fn lock(&self) -> StdinLock<'static> {
         // Who panicked with the lock left the buffer as it was.
         StdinLock(BUFFER.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Appends a line, with its end, to `buf`; how many bytes, 0 at the end of the input.
+    /// May suspend the calling fiber.
     ///
     /// # Errors
     ///
@@ -57,6 +60,7 @@ impl Stdin {
     }
 
     /// Its lines without their ends, under one lock.
+    /// May suspend the calling fiber.
     pub fn lines(self) -> Lines<StdinLock<'static>> {
         self.lock().lines()
     }
@@ -108,6 +112,7 @@ impl Read for Stdin {
 
 impl Read for StdinLock<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        fairness::spend();
         self.0.read(buf)
     }
 
@@ -130,6 +135,7 @@ impl Read for StdinLock<'_> {
 
 impl BufRead for StdinLock<'_> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        fairness::spend();
         self.0.fill_buf()
     }
 

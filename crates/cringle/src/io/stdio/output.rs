@@ -86,6 +86,7 @@ pub fn stderr() -> Stderr {
 
 impl Stdout {
     /// Waits until no other fiber or thread has the lock.
+    /// May suspend the calling fiber.
     pub fn lock(&self) -> StdoutLock<'static> {
         StdoutLock(OUT.lock())
     }
@@ -93,6 +94,7 @@ impl Stdout {
 
 impl Stderr {
     /// Waits until no other fiber or thread has the lock.
+    /// May suspend the calling fiber.
     pub fn lock(&self) -> StderrLock<'static> {
         StderrLock(ERR.lock())
     }

@@ -12,6 +12,7 @@ use super::addr::AddrBuf;
 use super::socket::{Socket, Way};
 use super::transfer::message;
 use crate::driver::{Op, blocking};
+use crate::runtime::worker::fairness;
 use crate::sys;
 use socket2::SockAddr;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -59,6 +60,7 @@ pub(super) fn send_nowait<S: AsFd + AsRawFd + Send>(
     ancillary: &SendAncillary<'_>,
     flags: MsgFlags,
 ) -> io::Result<usize> {
+    fairness::spend();
     with_outgoing(slices, Some(addr), ancillary, |message| {
         let flags = flags.bits() | libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
         let op = Op::SendMsg { fd: socket.fd(), message, flags };

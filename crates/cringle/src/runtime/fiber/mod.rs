@@ -4,6 +4,7 @@
 //! a new tenant from an old one, so that a message that comes late wakes nobody (**I9**). All of it
 //! is touched by the fiber's own worker alone (**I3**).
 
+mod budget;
 mod ops;
 mod probe;
 mod row;
@@ -19,6 +20,7 @@ use super::cancelled::Reason;
 use super::identity::Meta;
 use super::region::Regions;
 use super::stack::Stack;
+use budget::Budget;
 use corosensei::{Coroutine, Yielder};
 use std::any::Any;
 use std::backtrace::Backtrace;
@@ -128,8 +130,8 @@ pub(crate) struct Fiber {
     yielder: Cell<*const Yielder<(), ()>>,
     /// The ops it waits for, while its state is `Waiting(Ops)`.
     ops: Cell<WaitedOps>,
-    /// Inline reads it may still do before it lets others run.
-    inline_budget: Cell<u32>,
+    /// Calls it may still make without suspending before others run.
+    budget: Budget,
     /// It was given a place among the ops in flight that it waited for.
     granted: Cell<bool>,
     /// A region that it is in is cancelled, and reaches it.
@@ -169,9 +171,6 @@ struct Cold {
 /// A fiber's locals by key, in the order they were made.
 pub(crate) type Locals = Vec<(usize, Rc<dyn Any>)>;
 
-/// Inline reads in a row, at most, before other fibers and the kernel get their turn.
-pub(crate) const INLINE_BUDGET: u32 = 64;
-
 impl Fiber {
     pub(super) fn new(index: u32) -> Fiber {
         Fiber {
@@ -182,7 +181,7 @@ impl Fiber {
             coroutine: UnsafeCell::new(None),
             yielder: Cell::new(std::ptr::null()),
             ops: Cell::new(WaitedOps::none()),
-            inline_budget: Cell::new(INLINE_BUDGET),
+            budget: Budget::new(),
             granted: Cell::new(false),
             cancelled: Cell::new(false),
             refusals: Cell::new(0),
@@ -210,7 +209,7 @@ impl Fiber {
         debug_assert_eq!(self.state.get(), State::Vacant);
         // SAFETY: I3. The block is vacant, so no coroutine runs in it and nothing refers to it.
         unsafe { *self.coroutine.get() = Some(coroutine) };
-        self.inline_budget.set(INLINE_BUDGET);
+        self.budget.refill();
         self.cancelled.set(false);
         self.yielder.set(std::ptr::null());
         self.cold.root.set(false);
@@ -274,17 +273,15 @@ impl Fiber {
         cancellable && !self.unwinding.get()
     }
 
-    /// Takes one from the budget of inline reads; false when it is used up.
+    /// Takes an inline call into the kernel from the budget; false when it is used up.
     #[inline]
     pub(crate) fn spend_inline(&self) -> bool {
-        let left = self.inline_budget.get();
-        self.inline_budget.set(left.saturating_sub(1));
-        left > 0
+        self.budget.spend_inline()
     }
 
-    #[inline]
-    pub(super) fn refill_inline(&self) {
-        self.inline_budget.set(INLINE_BUDGET);
+    #[inline(always)]
+    pub(super) fn budget(&self) -> &Budget {
+        &self.budget
     }
 
     pub(super) fn grant(&self) {
@@ -443,6 +440,12 @@ impl Fiber {
     /// The lowest address of its guard and the size of its stack in bytes.
     pub(super) fn stack(&self) -> (usize, usize) {
         self.cold.stack.get()
+    }
+
+    /// Whether this address lies on its stack.
+    pub(super) fn stack_holds(&self, address: usize) -> bool {
+        let (guard, usable) = self.stack();
+        super::stack::holds(guard, usable, address)
     }
 
     pub(crate) fn locals(&self) -> &RefCell<Locals> {

@@ -14,6 +14,7 @@
 //! (**I3**). No borrow of the worker's cells is held while a fiber runs.
 
 mod cancel;
+pub(crate) mod fairness;
 mod linger;
 mod make;
 mod seen;

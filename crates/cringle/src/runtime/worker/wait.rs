@@ -50,16 +50,9 @@ impl Worker {
         self.switch_out(fiber);
     }
 
-    /// Lets others have their turn because the fiber has used up its budget of calls that do not
-    /// suspend; it has a new one then.
-    #[cold]
-    pub(crate) fn refresh_budget(&self, fiber: FiberRef) {
-        fiber.refill_inline();
-        self.yield_now(fiber);
-    }
-
     #[inline(always)]
     pub(super) fn switch_out(&self, fiber: FiberRef) {
+        fiber.budget().refill();
         // std counts panics for each thread: while an unwinding fiber is suspended, others would be
         // told that they unwind. The marks tell them apart (I8).
         let marked = match std::thread::panicking() {
@@ -178,7 +171,6 @@ impl Worker {
             return;
         }
         fiber.set_ops(ops);
-        fiber.refill_inline();
         fiber.set_state(State::Waiting(Wait::Ops));
         if self.is_interrupted(fiber) {
             // Cancelled while it waited for room: the call that cancelled it saw no ops.

@@ -1,0 +1,129 @@
+//! Which calls there are, by `api.txt` and by the source.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// How a call treats the other fibers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Shaped to block.
+    Blocks,
+    /// Yields after 128 failures in a row.
+    Tries,
+    /// Counts, and never suspends.
+    Counts,
+    /// Counts once the value exists, and waits while another fiber makes it.
+    Once,
+    /// Neither.
+    Quiet,
+}
+
+impl Kind {
+    fn of(word: &str) -> Kind {
+        match word {
+            "blocks" => Kind::Blocks,
+            "tries" => Kind::Tries,
+            "counts" => Kind::Counts,
+            "once" => Kind::Once,
+            "quiet" => Kind::Quiet,
+            _ => panic!("{word} is no kind of call"),
+        }
+    }
+
+    /// What the docs of such a call say.
+    pub(crate) fn sentence(self) -> &'static str {
+        match self {
+            Kind::Blocks => "May suspend the calling fiber.",
+            Kind::Tries => "Suspends the calling fiber only after 128 failures in a row.",
+            Kind::Counts => "Never suspends the calling fiber.",
+            Kind::Once => "Suspends the calling fiber only while another one initialises.",
+            Kind::Quiet => "",
+        }
+    }
+}
+
+/// Listed, though the source has no `pub fn` of that name.
+pub(crate) const TRAIT_METHODS: &[&str] =
+    &["sync::mpsc::Iter::next", "sync::mpsc::TryIter::next", "sync::mpmc::Iter::next"];
+
+/// Where a call that may wait can be found.
+const PLACES: &[&str] = &["sync", "fiber", "time", "process", "io", "signal", "cancel.rs"];
+/// Modules without public items.
+const PRIVATE: &[&str] = &["sync::reentrant", "sync::loom_tests"];
+
+pub(crate) fn listed() -> BTreeMap<&'static str, Kind> {
+    let lines = include_str!("api.txt").lines();
+    lines
+        .map(|line| {
+            let (kind, name) = line.split_once(' ').expect("a kind and a name");
+            (name, Kind::of(kind))
+        })
+        .collect()
+}
+
+pub(crate) fn kind_of(name: &str) -> Kind {
+    *listed().get(name).unwrap_or_else(|| panic!("api.txt does not list {name}"))
+}
+
+/// The docs of each public function.
+pub(crate) fn found_in_source() -> BTreeMap<String, String> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    PLACES.iter().for_each(|place| collect(&source.join(place), &mut files));
+    let mut found = BTreeMap::new();
+    for file in files {
+        let path = file.strip_prefix(&source).unwrap().with_extension("");
+        let module = path.to_str().unwrap().replace('/', "::");
+        let module = module.strip_suffix("::mod").unwrap_or(&module);
+        if !PRIVATE.contains(&module) {
+            read(&std::fs::read_to_string(&file).unwrap(), module, &mut found);
+        }
+    }
+    assert!(found.len() > 200, "the source is not read as it is written");
+    found
+}
+
+fn collect(path: &Path, files: &mut Vec<PathBuf>) {
+    if path.is_dir() {
+        let entries = std::fs::read_dir(path).unwrap();
+        entries.for_each(|entry| collect(&entry.unwrap().path(), files));
+    } else {
+        files.push(path.to_owned());
+    }
+}
+
+fn read(text: &str, module: &str, found: &mut BTreeMap<String, String>) {
+    let (mut owner, mut docs) = (None, String::new());
+    for line in text.lines().take_while(|line| !line.starts_with("#[cfg(test)]")) {
+        let trimmed = line.trim_start();
+        if let Some(more) = trimmed.strip_prefix("///") {
+            docs.push_str(more.trim_start());
+            docs.push('\n');
+        } else if let Some(header) = line.strip_prefix("impl") {
+            owner = owner_of(header);
+        } else if let Some(rest) = trimmed.strip_prefix("pub fn ") {
+            let name = rest.split(['(', '<']).next().unwrap();
+            let name = match line.starts_with(' ') {
+                true => format!("{module}::{}::{name}", owner.expect("a method of a type")),
+                false => format!("{module}::{name}"),
+            };
+            found.insert(name, std::mem::take(&mut docs));
+        } else if !trimmed.starts_with("#[") {
+            docs.clear();
+        }
+    }
+}
+
+/// The type of an `impl`, unless it is of a trait.
+fn owner_of(header: &str) -> Option<&str> {
+    let mut depth = 0;
+    let mut before = ' ';
+    // Past the generics; the `>` of an arrow closes none.
+    let begin = header.find(|c: char| {
+        depth += i32::from(c == '<') - i32::from(c == '>' && before != '-');
+        before = c;
+        depth == 0 && c.is_ascii_uppercase()
+    });
+    let name = &header[begin?..];
+    (!header.contains(" for ")).then(|| name.split(['<', ' ']).next().unwrap())
+}

@@ -1,0 +1,244 @@
+//! A fiber that only calls the library does not starve the others of its worker.
+//!
+//! `api.txt` lists every public function of the modules whose calls may wait, and its kind; a test compares
+//! it with the source, so that a new call has to be classified, made in `calls.rs`, and say in its docs
+//! whether it suspends. All is judged by counts of calls, and nothing by the clock.
+
+mod api;
+mod calls;
+
+use api::Kind;
+use calls::{Call, rows};
+use cringle::fiber;
+use cringle::runtime::DriverChoice;
+use cringle::sync::{Mutex, OnceLock, Semaphore, mpsc};
+use cringle::time;
+use std::cell::Cell;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+/// What the docs promise.
+const MOST_CALLS: usize = 128;
+/// More calls than any budget allows, for those that do not yield.
+const MANY: usize = 1000;
+
+/// Runs `f` on one worker, with the driver of the machine and then on epoll.
+fn on_both_drivers(f: impl Fn()) {
+    for driver in [DriverChoice::Auto, DriverChoice::Epoll] {
+        cringle::Builder::new().workers(1).driver(driver).run(&f).unwrap();
+    }
+}
+
+/// A fiber that is ready, and whether it has run.
+fn ready_fiber() -> Rc<Cell<bool>> {
+    let ran = Rc::new(Cell::new(false));
+    let theirs = Rc::clone(&ran);
+    drop(fiber::spawn_local(move || theirs.set(true)));
+    ran
+}
+
+/// Calls until another ready fiber has run, at most `limit`; `None` if it has not.
+fn calls_until_other_runs(call: &mut Call, limit: usize) -> Option<usize> {
+    fiber::yield_now();
+    let ran = ready_fiber();
+    (1..=limit).find(|_| {
+        call();
+        ran.get()
+    })
+}
+
+#[test]
+fn another_fiber_runs_after_128_calls() {
+    on_both_drivers(|| {
+        for row in rows() {
+            let mut call = (row.prepare)();
+            let name = row.name;
+            match api::kind_of(name) {
+                Kind::Blocks => {
+                    // More than once: a budget is filled again by the yield.
+                    for _ in 0..2 {
+                        let calls = calls_until_other_runs(&mut call, MOST_CALLS);
+                        assert!(calls.is_some(), "{name}: another fiber has not run after 128");
+                    }
+                }
+                Kind::Tries => {
+                    for _ in 0..2 {
+                        let calls = calls_until_other_runs(&mut call, MANY);
+                        assert_eq!(calls, Some(MOST_CALLS), "{name}: failures until another runs");
+                    }
+                }
+                Kind::Counts | Kind::Once => {
+                    let calls = calls_until_other_runs(&mut call, MANY);
+                    assert_eq!(calls, None, "{name} suspends");
+                    let ran = ready_fiber();
+                    drop(Mutex::new(0).lock());
+                    assert!(ran.get(), "{name} does not count: the next `lock` has not yielded");
+                }
+                Kind::Quiet => panic!("{name} is called for nothing"),
+            }
+        }
+    });
+}
+
+#[test]
+fn every_call_is_classified_made_and_documented() {
+    let listed = api::listed();
+    let found = api::found_in_source();
+    for (name, docs) in &found {
+        let kind = listed.get(name.as_str());
+        let kind = kind.unwrap_or_else(|| panic!("tests/fairness/api.txt does not list {name}"));
+        let sentence = kind.sentence();
+        assert!(docs.contains(sentence), "the docs of {name} do not say: {sentence}");
+    }
+    let names: Vec<&str> = rows().iter().map(|row| row.name).collect();
+    for (name, kind) in &listed {
+        let is_method_of_trait = api::TRAIT_METHODS.contains(name);
+        assert!(
+            found.contains_key(*name) || is_method_of_trait,
+            "{name} is listed, and is not there"
+        );
+        let excused = calls::NOT_MADE.iter().any(|(not_made, _)| not_made == name);
+        let made = names.contains(name);
+        assert!(made != (excused || *kind == Kind::Quiet), "{name}: made in calls.rs: {made}");
+    }
+}
+
+#[test]
+fn successes_of_try_calls_never_yield() {
+    on_both_drivers(|| {
+        fiber::yield_now();
+        let ran = ready_fiber();
+        let (open, closed) = (Semaphore::new(1), Semaphore::new(0));
+        for _ in 0..MANY {
+            assert!(open.try_acquire().is_some());
+        }
+        // Nor do failures with a success among them.
+        for _ in 0..10 {
+            for _ in 1..MOST_CALLS {
+                assert!(closed.try_acquire().is_none());
+            }
+            assert!(open.try_acquire().is_some());
+        }
+        assert!(!ran.get());
+    });
+}
+
+/// A budget of 128 for each call alone would be more for both together.
+#[test]
+fn calls_of_all_kinds_share_one_budget() {
+    on_both_drivers(|| {
+        let (lock, semaphore) = (Mutex::new(0), Semaphore::new(1));
+        let once = OnceLock::from(1);
+        fiber::yield_now();
+        let ran = ready_fiber();
+        let mut calls = 0;
+        while !ran.get() {
+            drop(lock.lock());
+            drop(semaphore.try_acquire());
+            once.get();
+            calls += 3;
+            assert!(calls <= MOST_CALLS + 2, "no other fiber has run after {calls} calls");
+        }
+    });
+}
+
+#[test]
+fn a_loop_of_send_and_try_iter_gets_its_answer() {
+    on_both_drivers(|| {
+        let (sender, questions) = mpsc::channel();
+        let (answer, answers) = mpsc::channel();
+        drop(fiber::spawn_local(move || {
+            questions.recv().unwrap();
+            answer.send(42).unwrap();
+        }));
+        let got = (0..MANY).find_map(|n| {
+            // The other one is gone once it has answered.
+            let _ = sender.send(n);
+            answers.try_iter().next()
+        });
+        assert_eq!(got, Some(42));
+    });
+}
+
+#[test]
+fn a_sleeper_wakes_beside_a_busy_fiber() {
+    for name in ["sync::mutex::Mutex::lock", "sync::mpsc::Receiver::try_recv"] {
+        on_both_drivers(|| {
+            let row = rows().into_iter().find(|row| row.name == name).unwrap();
+            let mut call = (row.prepare)();
+            let woke = Rc::new(Cell::new(false));
+            let theirs = Rc::clone(&woke);
+            let deadline = Instant::now() + Duration::from_millis(2);
+            drop(fiber::spawn_local(move || {
+                time::sleep_until(deadline).unwrap();
+                theirs.set(true);
+            }));
+            fiber::yield_now();
+            let mut late = 0;
+            while !woke.get() {
+                late += usize::from(Instant::now() >= deadline);
+                call();
+                // One yield has the timer seen, the next one has the sleeper run.
+                assert!(late <= 2 * MOST_CALLS, "{name}: it sleeps after {late} calls");
+            }
+        });
+    }
+}
+
+#[test]
+fn a_yield_is_no_cancellation_point() {
+    on_both_drivers(|| {
+        let ended = fiber::scope(|s| {
+            s.cancel();
+            let lock = Mutex::new(0);
+            (0..MANY).for_each(|_| *lock.lock().unwrap() += 1);
+            lock.into_inner().unwrap()
+        });
+        assert_eq!(ended, MANY);
+    });
+}
+
+#[test]
+fn an_unwinding_fiber_does_not_yield() {
+    struct Locks(Rc<Cell<bool>>);
+    impl Drop for Locks {
+        fn drop(&mut self) {
+            let lock = Mutex::new(0);
+            (0..MANY).for_each(|_| drop(lock.lock()));
+            assert!(!self.0.get(), "another fiber has run while this one unwinds");
+        }
+    }
+    on_both_drivers(|| {
+        fiber::yield_now();
+        let ran = ready_fiber();
+        let caught = fiber::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _locks = Locks(Rc::clone(&ran));
+            std::panic::resume_unwind(Box::new("an unwinding"));
+        }));
+        assert_eq!(*caught.unwrap_err().downcast::<&str>().unwrap(), "an unwinding");
+    });
+}
+
+#[test]
+fn a_future_that_locks_lets_others_run() {
+    on_both_drivers(|| {
+        let lock = Mutex::new(0);
+        fiber::yield_now();
+        let ran = ready_fiber();
+        fiber::block_on(std::future::poll_fn(|_| {
+            (1..MOST_CALLS).for_each(|_| drop(lock.lock()));
+            Poll::Ready(())
+        }));
+        assert!(ran.get());
+    });
+}
+
+#[test]
+fn calls_outside_of_a_fiber_are_plain() {
+    let (lock, gone) = (Mutex::new(0), Semaphore::new(0));
+    for _ in 0..MANY {
+        drop(lock.lock());
+        assert!(gone.try_acquire().is_none());
+    }
+}
