@@ -107,6 +107,13 @@ pub(crate) struct FileKind {
     pub(crate) seekable: bool,
     /// It has no positions at all: a pipe, a terminal. What names one is refused.
     pub(crate) stream: bool,
+    /// It takes all of a write that waits, or as much as it can take before its reader goes.
+    pub(crate) pipe_or_socket: bool,
+    /// A device, or one of the kernel's anonymous files: see [`refusals`].
+    pub(crate) odd: bool,
+    /// It takes no `pwrite`: it is read only, or one of the many files of `/proc` that are written to at their
+    /// cursor alone.
+    pub(crate) no_pwrite: bool,
     pub(crate) direct: bool,
     pub(crate) append: bool,
     /// A ring would read or write it at the wrong offsets: see [`lies_on_fuse`].
@@ -121,6 +128,7 @@ pub(crate) fn file_kind(fd: RawFd) -> FileKind {
 pub(crate) fn file_kind_with(fd: RawFd, flags: c_int) -> FileKind {
     let (mode, describes_attributes) = mode_and_attributes(fd);
     let mode = mode & libc::S_IFMT;
+    let read_only = flags & libc::O_ACCMODE == libc::O_RDONLY;
     // SAFETY: no pointers; asking where the cursor is does not move it.
     let stream = unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) } < 0 && errno() == libc::ESPIPE;
     FileKind {
@@ -128,6 +136,11 @@ pub(crate) fn file_kind_with(fd: RawFd, flags: c_int) -> FileKind {
         fifo: mode == libc::S_IFIFO,
         seekable: (mode == libc::S_IFREG || mode == libc::S_IFBLK) && !stream,
         stream,
+        pipe_or_socket: mode == libc::S_IFIFO || mode == libc::S_IFSOCK,
+        odd: mode == libc::S_IFCHR || mode == 0,
+        // Of `/proc` no attributes are reported either.
+        no_pwrite: mode == libc::S_IFREG
+            && (read_only || !describes_attributes && refuses_pwrite(fd)),
         direct: flags & libc::O_DIRECT != 0,
         append: flags & libc::O_APPEND != 0,
         off_ring: mode == libc::S_IFREG && !describes_attributes && lies_on_fuse(fd),
@@ -166,6 +179,40 @@ fn lies_on_fuse(fd: RawFd) -> bool {
         (libc::fstatfs(fd, out.as_mut_ptr()) == 0).then(|| out.assume_init().f_type as u64)
     };
     kind.is_some_and(|kind| kind & 0xffff_ffff == FUSE_SUPER_MAGIC)
+}
+
+/// The calls that a file refuses, whatever it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refusals {
+    /// It has no positions (`ESPIPE`), though it may have a cursor: an event counter.
+    pub(crate) positions: bool,
+    /// It cannot be read (`EINVAL`, `EBADF`): an epoll, a `pidfd`. A ring would poll it first, for ever.
+    pub(crate) reads: bool,
+    /// It cannot be written to: an inotify, a timer.
+    pub(crate) writes: bool,
+}
+
+/// An address that no process has. The kernel refuses a call that a file does not have before it looks at
+/// the address, and answers `EFAULT` before it asks the file.
+const NOWHERE: *mut libc::c_void = std::ptr::without_provenance_mut(usize::MAX & !4095);
+
+fn refuses_pwrite(fd: RawFd) -> bool {
+    // SAFETY: nothing is read at that address.
+    unsafe { libc::pwrite(fd, NOWHERE, 1, 0) < 0 && errno() == libc::ESPIPE }
+}
+
+/// Asks by transfers to and from [`NOWHERE`].
+pub(crate) fn refusals(fd: RawFd) -> Refusals {
+    let nowhere = NOWHERE;
+    let errno_of = |result: isize| if result < 0 { errno() } else { 0 };
+    // SAFETY: the address is the kernel's own, so nothing is read or written there.
+    unsafe {
+        Refusals {
+            positions: errno_of(libc::pread(fd, nowhere, 1, 0)) == libc::ESPIPE,
+            reads: errno_of(libc::read(fd, nowhere, 1)) != libc::EFAULT,
+            writes: errno_of(libc::write(fd, nowhere, 1)) != libc::EFAULT,
+        }
+    }
 }
 
 /// `st_mode`; 0 where the descriptor is none.

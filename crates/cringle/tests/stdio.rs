@@ -400,3 +400,30 @@ fn a_terminal_is_read_line_by_line() {
         });
     });
 }
+
+/// As std's: a blocking write to a pipe returns when all is written.
+#[test]
+fn a_write_to_a_full_pipe_writes_all() {
+    child::must_succeed("a_write_to_a_full_pipe_writes_all", || {
+        let bytes = disk::pattern(200_000);
+        let (_replaced, mut reader) = output(2);
+        for driver in [cringle::runtime::DriverChoice::Uring, cringle::runtime::DriverChoice::Epoll]
+        {
+            let written = cringle::Builder::new().driver(driver).workers(1).run(|| {
+                fiber::scope(|s| {
+                    let writes = s.spawn_local(|| {
+                        let slices: Vec<_> = bytes.chunks(30_000).map(io::IoSlice::new).collect();
+                        let mut stderr = io::stderr();
+                        (stderr.write(&bytes).unwrap(), stderr.write_vectored(&slices).unwrap())
+                    });
+                    let mut found = vec![0; 2 * bytes.len()];
+                    let limit = Duration::from_secs(60);
+                    time::timeout(limit, || reader.read_exact(&mut found)).unwrap();
+                    assert!(found[..bytes.len()] == bytes && found[bytes.len()..] == bytes);
+                    writes.join().unwrap()
+                })
+            });
+            assert_eq!(written.unwrap(), (bytes.len(), bytes.len()), "{driver:?}");
+        }
+    });
+}

@@ -117,8 +117,8 @@ impl<'b> Batch<'b> {
     pub fn read(&mut self, file: &'b File, buf: &'b mut [u8], offset: u64) -> OpId {
         let (target, len) = (file.target(), op_len(buf.len()));
         let id = self.push(Op::Read { target, buf: buf.as_mut_ptr(), len, offset }, offset);
-        if !file.is_batchable() {
-            self.push_special(id, file);
+        if !file.is_batchable_to_read() {
+            self.push_special(id, file, file.refuses_read_at());
         }
         id
     }
@@ -136,8 +136,8 @@ impl<'b> Batch<'b> {
     pub fn write(&mut self, file: &'b File, buf: &'b [u8], offset: u64) -> OpId {
         let (target, len) = (file.target(), op_len(buf.len()));
         let id = self.push(Op::Write { target, buf: buf.as_ptr(), len, offset }, offset);
-        if !file.is_batchable() {
-            self.push_special(id, file);
+        if !file.is_batchable_to_write() {
+            self.push_special(id, file, file.refuses_write_at());
         }
         id
     }
@@ -190,13 +190,15 @@ impl<'b> Batch<'b> {
         id
     }
 
-    /// Refuses a file without positions, as `pread` does: the ring would read its next bytes. Keeps a file
-    /// that a ring would read at the wrong offsets off the ring.
+    /// Refuses what `pread` and `pwrite` refuse: in a file without positions the ring would go on where it is, and
+    /// it would wait for one that cannot be read. Keeps a file that a ring would read at the wrong offsets off
+    /// the ring.
     #[cold]
-    fn push_special(&mut self, id: OpId, file: &File) {
-        match file.is_stream() {
-            true => self.refuse(id, Verdict::Errno(libc::ESPIPE)),
-            false => self.keep_off_ring(id),
+    fn push_special(&mut self, id: OpId, file: &File, refused: Option<i32>) {
+        match refused {
+            Some(errno) => self.refuse(id, Verdict::Errno(errno)),
+            None if file.is_off_ring() => self.keep_off_ring(id),
+            None => {}
         }
     }
 

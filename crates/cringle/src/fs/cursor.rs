@@ -10,11 +10,15 @@
 use super::File;
 use super::copy::copy_range;
 use super::file::Inline;
+use crate::driver::Op;
 use crate::driver::op::AT_CURSOR;
 use crate::fiber::lock::{Lock, LockGuard};
-use crate::sys::MAX_RW_BYTES;
+use crate::fiber::op::perform_aside;
+use crate::runtime::worker::Worker;
+use crate::sys::{self, MAX_RW_BYTES, MAX_SLICES};
 use std::io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
 use std::ops::Deref;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
@@ -53,6 +57,18 @@ impl File {
         let copied = self.at_cursor(|source| copy_range(self, source, to, target, len))?;
         to.std().seek(SeekFrom::Start(target + copied as u64))?;
         Ok(Some(copied))
+    }
+
+    /// A plain write at the cursor of a file that takes no other: its lock is held.
+    #[cold]
+    fn write_plainly_at_cursor(&self, op: Op) -> io::Result<usize> {
+        if let Some((worker, fiber)) = Worker::current()
+            && worker.refuses(fiber)
+        {
+            return Err(fiber.cancel_error());
+        }
+        // SAFETY: the caller's buffers are borrowed until this returns.
+        sys::result_of(unsafe { perform_aside(op) })
     }
 
     /// Explains an error of the plain call at the cursor; the lock is held.
@@ -124,6 +140,11 @@ impl Write for &File {
         if self.is_plain() {
             return self.std().write(buf).map_err(|e| self.explain_at_cursor(&[buf], e));
         }
+        if self.takes_no_pwrite() {
+            let (buf, len) = (buf.as_ptr(), buf.len().min(MAX_RW_BYTES) as u32);
+            let op = Op::Write { target: self.target(), buf, len, offset: AT_CURSOR };
+            return self.write_plainly_at_cursor(op);
+        }
         self.at_cursor(|offset| self.write_at(buf, offset))
     }
 
@@ -136,6 +157,12 @@ impl Write for &File {
         let _cursor = self.hold_cursor()?;
         if self.is_plain() {
             return self.std().write_vectored(bufs).map_err(|e| self.explain_at_cursor(bufs, e));
+        }
+        if self.takes_no_pwrite() {
+            let (slices, count) = (bufs.as_ptr().cast(), bufs.len().min(MAX_SLICES) as u32);
+            let fd = self.std().as_raw_fd();
+            let op = Op::WriteVectored { fd, slices, count, offset: AT_CURSOR };
+            return self.write_plainly_at_cursor(op);
         }
         self.at_cursor(|offset| self.write_vectored_at(bufs, offset))
     }

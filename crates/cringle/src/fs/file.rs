@@ -15,6 +15,8 @@
 
 use super::call::ask;
 use super::cursor::CursorLock;
+use super::facts::*;
+use super::write_on::{rest_of, write_on};
 use super::{Metadata, OpenOptions, direct, fifo, stat};
 use crate::driver::op::AT_CURSOR;
 use crate::driver::{Op, Target, blocking};
@@ -24,7 +26,7 @@ use crate::runtime::worker::{Here, Worker};
 use crate::sys::{self, FileKind, MAX_RW_BYTES};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::ops::Deref;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -60,21 +62,6 @@ pub struct File {
     facts: AtomicU16,
     cursor: OnceLock<CursorLock>,
 }
-
-const KNOWN: u16 = 1;
-const REGULAR: u16 = 1 << 1;
-const SEEKABLE: u16 = 1 << 2;
-const DIRECT: u16 = 1 << 3;
-const APPEND: u16 = 1 << 4;
-/// The file system answered that it cannot do a call without waiting.
-const NO_INLINE_READ: u16 = 1 << 5;
-const NO_INLINE_WRITE: u16 = 1 << 6;
-/// It has no positions: a pipe, a terminal.
-const STREAM: u16 = 1 << 7;
-/// It was opened by the name of a FIFO.
-const FIFO: u16 = 1 << 8;
-/// The file is on a FUSE file system: a ring would read and write at the wrong offsets.
-const OFF_RING: u16 = 1 << 9;
 
 impl File {
     /// Opens a file to read.
@@ -113,7 +100,7 @@ impl File {
     pub(super) fn known(fd: OwnedFd, kind: FileKind) -> File {
         let file = File::from(fd);
         let named = if kind.fifo { FIFO } else { 0 };
-        file.facts.store(facts_of(kind) | named, Ordering::Relaxed);
+        file.facts.store(facts_of(file.fd(), kind) | named, Ordering::Relaxed);
         file
     }
 
@@ -203,6 +190,14 @@ impl File {
 
     // ----- what the other files of this folder use -----
 
+    pub(super) fn of_std(std: std::fs::File) -> File {
+        File { std, facts: AtomicU16::new(0), cursor: OnceLock::new() }
+    }
+
+    pub(super) fn into_std(self) -> std::fs::File {
+        self.std
+    }
+
     pub(super) fn std(&self) -> &std::fs::File {
         &self.std
     }
@@ -231,7 +226,7 @@ impl File {
 
     #[cold]
     fn learn_facts(&self) -> u16 {
-        let facts = facts_of(sys::file_kind(self.fd()));
+        let facts = facts_of(self.fd(), sys::file_kind(self.fd()));
         self.facts.fetch_or(facts, Ordering::Relaxed);
         facts
     }
@@ -244,9 +239,14 @@ impl File {
         self.facts() & APPEND != 0
     }
 
+    /// Whether it is written to at its cursor, if at all.
+    pub(super) fn takes_no_pwrite(&self) -> bool {
+        self.facts() & NO_PWRITE != 0
+    }
+
     /// Whether it has no positions: the ring would read on where `pread` is refused.
     #[inline]
-    pub(crate) fn is_stream(&self) -> bool {
+    fn is_stream(&self) -> bool {
         self.facts() & STREAM != 0
     }
 
@@ -256,10 +256,32 @@ impl File {
         self.facts() & OFF_RING != 0
     }
 
-    /// Whether a batch may read and write it as any other file.
+    /// Whether a batch may read it as any other file.
     #[inline]
-    pub(crate) fn is_batchable(&self) -> bool {
-        self.facts() & (STREAM | OFF_RING) == 0
+    pub(crate) fn is_batchable_to_read(&self) -> bool {
+        self.facts() & (STREAM | UNREADABLE | OFF_RING) == 0
+    }
+
+    /// Whether a batch may write to it as to any other file.
+    #[inline]
+    pub(crate) fn is_batchable_to_write(&self) -> bool {
+        self.facts() & (STREAM | UNWRITABLE | NO_PWRITE | OFF_RING) == 0
+    }
+
+    /// The error of each `pread`, whatever it asks for.
+    pub(crate) fn refuses_read_at(&self) -> Option<i32> {
+        match self.facts() & (STREAM | UNREADABLE) {
+            0 => None,
+            _ => self.std.read_at(&mut [], 0).err().and_then(|e| e.raw_os_error()),
+        }
+    }
+
+    /// The error of each `pwrite`, whatever it asks for.
+    pub(crate) fn refuses_write_at(&self) -> Option<i32> {
+        match self.facts() & (STREAM | UNWRITABLE | NO_PWRITE) {
+            0 => None,
+            _ => self.std.write_at(&[], 0).err().and_then(|e| e.raw_os_error()),
+        }
     }
 
     /// Refuses what `pread` and `pwrite` refuse: an offset beyond the kernel's range (the largest
@@ -326,6 +348,10 @@ impl File {
         if self.facts() & (REGULAR | OFF_RING) != REGULAR {
             return self.transfer_irregular(worker, fiber, op());
         }
+        if let Op::Write { len: 0, .. } = op() {
+            // The ring would not ask the file, and one of `/proc` or `/sys` may refuse it.
+            return Self::transfer_aside(op());
+        }
         match perform(worker, fiber, op()) {
             Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => Self::transfer_aside(op()),
             result => result,
@@ -336,9 +362,19 @@ impl File {
     #[inline(never)]
     fn transfer_irregular(&self, worker: Here, fiber: FiberRef, op: Op) -> io::Result<usize> {
         // What asks for nothing does not wait, and the ring would not even ask: of a directory it
-        // reads nothing without an error.
-        let nothing = matches!(op, Op::Read { len: 0, .. } | Op::Write { len: 0, .. });
-        if nothing || (self.facts() & REGULAR == 0 && self.is_nonblocking()) {
+        // reads nothing without an error. (A device that is not ready may wait all the same.)
+        let nothing = match op {
+            Op::Read { len: 0, .. } => self.facts() & ODD == 0 || self.is_readable(),
+            Op::Write { len: 0, .. } => self.facts() & REGULAR == 0,
+            _ => false,
+        };
+        let refused = match op {
+            Op::Read { .. } | Op::ReadVectored { .. } => UNREADABLE,
+            _ => UNWRITABLE,
+        };
+        let is_plain =
+            self.facts() & refused != 0 || self.facts() & REGULAR == 0 && self.is_nonblocking();
+        if nothing || is_plain {
             // SAFETY: the caller's buffers are borrowed until this returns.
             return sys::result_of(unsafe { blocking::perform(&op) });
         }
@@ -350,6 +386,16 @@ impl File {
             return sys::result_of(unsafe { perform_off_ring(worker, op) });
         }
         perform(worker, fiber, op)
+    }
+
+    /// `readv` and `writev` of no bytes do not reach the file: they never wait, where a ring might.
+    #[cold]
+    fn transfer_of_nothing(&self, worker: Here, fiber: FiberRef, op: Op) -> io::Result<usize> {
+        if worker.refuses(fiber) {
+            return Err(fiber.cancel_error());
+        }
+        // SAFETY: the caller's buffers are borrowed until this returns.
+        sys::result_of(unsafe { blocking::perform(&op) })
     }
 
     /// For a regular file that answers `EAGAIN` (XFS may).
@@ -364,6 +410,10 @@ impl File {
     /// that, whose file it is too. The ring would wait all the same.
     fn is_nonblocking(&self) -> bool {
         sys::status_flags(self.fd()) & libc::O_NONBLOCK != 0
+    }
+
+    fn is_readable(&self) -> bool {
+        sys::poll_now(self.as_fd(), libc::POLLIN).is_ok_and(|events| events != 0)
     }
 
     /// Whether a call that does not wait is worth a try now.
@@ -420,7 +470,8 @@ impl File {
         buf: &[u8],
         offset: i64,
     ) -> Option<usize> {
-        if !self.tries_inline(worker, fiber, NO_INLINE_WRITE) {
+        // Of nothing the call would not ask the file, which may refuse it.
+        if buf.is_empty() || !self.tries_inline(worker, fiber, NO_INLINE_WRITE) {
             return None;
         }
         let result = sys::write_nowait(self.fd(), buf, offset);
@@ -474,13 +525,25 @@ impl File {
                 _ => self.std.write_at(buf, offset),
             };
         };
-        let op = || Op::Write {
-            target: self.target(),
-            buf: buf.as_ptr(),
-            len: buf.len().min(MAX_RW_BYTES) as u32,
-            offset,
+        let write = |buf: &[u8]| {
+            let (buf, len) = (buf.as_ptr(), buf.len().min(MAX_RW_BYTES) as u32);
+            self.transfer(worker, fiber, || Op::Write { target: self.target(), buf, len, offset })
         };
-        self.transfer(worker, fiber, op)
+        let done = write(buf)?;
+        match self.stopped_short(done, buf.len()) {
+            true => write_on(done, buf.len(), |done| write(&buf[done..])),
+            false => Ok(done),
+        }
+    }
+
+    /// Whether a write must go on: a ring writes to a pipe or a socket what there is room for, where the
+    /// plain call waits until all is written.
+    #[inline]
+    fn stopped_short(&self, done: usize, len: usize) -> bool {
+        done < len.min(MAX_RW_BYTES)
+            && done > 0
+            && self.facts() & WRITES_ALL != 0
+            && !self.is_nonblocking()
     }
 
     pub(super) fn read_vectored_through(
@@ -497,6 +560,9 @@ impl File {
         // `IoSliceMut` is guaranteed to have the layout of `iovec`.
         let (slices, count) = (bufs.as_ptr().cast(), slice_count(bufs.len()));
         let op = || Op::ReadVectored { fd: self.fd(), slices, count, offset };
+        if bufs.iter().all(|buf| buf.is_empty()) {
+            return self.transfer_of_nothing(worker, fiber, op());
+        }
         self.read_of_any_kind(worker, fiber, op)
     }
 
@@ -511,9 +577,27 @@ impl File {
                 _ => sys::pwritev(self.fd(), bufs, offset),
             };
         };
-        let (slices, count) = (bufs.as_ptr().cast(), slice_count(bufs.len()));
-        let op = || Op::WriteVectored { fd: self.fd(), slices, count, offset };
-        self.transfer(worker, fiber, op)
+        let bufs = &bufs[..bufs.len().min(sys::MAX_SLICES)];
+        let len = bufs.iter().map(|buf| buf.len()).sum();
+        let write = |bufs: &[IoSlice<'_>]| {
+            let (slices, count) = (bufs.as_ptr().cast(), slice_count(bufs.len()));
+            self.transfer(worker, fiber, || Op::WriteVectored {
+                fd: self.fd(),
+                slices,
+                count,
+                offset,
+            })
+        };
+        if len == 0 {
+            let (slices, count) = (bufs.as_ptr().cast(), slice_count(bufs.len()));
+            let op = Op::WriteVectored { fd: self.fd(), slices, count, offset };
+            return self.transfer_of_nothing(worker, fiber, op);
+        }
+        let done = write(bufs)?;
+        match self.stopped_short(done, len) {
+            true => write_on(done, len, |done| write(&rest_of(bufs, done))),
+            false => Ok(done),
+        }
     }
 
     /// Reads into several buffers from an offset; the cursor stays.
@@ -533,6 +617,9 @@ impl File {
     /// As [`write_at`](FileExt::write_at).
     pub fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
         self.check_offset(offset)?;
+        if self.takes_no_pwrite() {
+            return sys::pwritev(self.fd(), bufs, offset);
+        }
         self.write_vectored_through(bufs, offset).map_err(|e| self.explain(bufs, offset, e))
     }
 
@@ -558,17 +645,6 @@ pub(super) enum Inline {
     All(usize),
     /// What comes after these bytes would wait.
     Rest(usize),
-}
-
-fn facts_of(kind: FileKind) -> u16 {
-    let bit = |is: bool, bit: u16| if is { bit } else { 0 };
-    KNOWN
-        | bit(kind.regular, REGULAR)
-        | bit(kind.seekable, SEEKABLE)
-        | bit(kind.direct, DIRECT)
-        | bit(kind.append, APPEND)
-        | bit(kind.stream, STREAM)
-        | bit(kind.off_ring, OFF_RING)
 }
 
 /// As std's, whose trait it is: short counts as they are, the cursor stays.
@@ -601,7 +677,7 @@ impl FileExt for File {
 
     #[inline]
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
-        let Some((worker, fiber)) = self.ring() else {
+        let Some((worker, fiber)) = self.ring().filter(|_| !self.takes_no_pwrite()) else {
             return self.std.write_at(buf, offset).map_err(|e| self.explain(&[&*buf], offset, e));
         };
         self.check_offset(offset)?;
@@ -612,68 +688,5 @@ impl FileExt for File {
             return Ok(count);
         }
         self.write_through(buf, offset).map_err(|e| self.explain(&[&*buf], offset, e))
-    }
-}
-
-impl std::fmt::Debug for File {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.std.fmt(f)
-    }
-}
-
-impl From<std::fs::File> for File {
-    fn from(std: std::fs::File) -> File {
-        File { std, facts: AtomicU16::new(0), cursor: OnceLock::new() }
-    }
-}
-
-/// Clones made before do not share the lock of the cursor with what is made of it.
-impl From<File> for std::fs::File {
-    fn from(file: File) -> std::fs::File {
-        file.std
-    }
-}
-
-/// A child process's standard stream.
-impl From<File> for std::process::Stdio {
-    fn from(file: File) -> std::process::Stdio {
-        file.std.into()
-    }
-}
-
-impl From<OwnedFd> for File {
-    fn from(fd: OwnedFd) -> File {
-        std::fs::File::from(fd).into()
-    }
-}
-
-impl From<File> for OwnedFd {
-    fn from(file: File) -> OwnedFd {
-        file.std.into()
-    }
-}
-
-impl AsFd for File {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.std.as_fd()
-    }
-}
-
-impl AsRawFd for File {
-    fn as_raw_fd(&self) -> RawFd {
-        self.std.as_raw_fd()
-    }
-}
-
-impl IntoRawFd for File {
-    fn into_raw_fd(self) -> RawFd {
-        self.std.into_raw_fd()
-    }
-}
-
-impl FromRawFd for File {
-    unsafe fn from_raw_fd(fd: RawFd) -> File {
-        // SAFETY: the caller owns the descriptor, as std's function asks.
-        unsafe { std::fs::File::from_raw_fd(fd) }.into()
     }
 }

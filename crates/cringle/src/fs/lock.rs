@@ -22,6 +22,7 @@ use crate::fiber::protect;
 use crate::runtime::worker::Worker;
 use crate::sys;
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
@@ -186,12 +187,21 @@ impl Drop for Place {
 }
 
 /// Why a lock was not taken: `std::fs::TryLockError` (which is younger than the Rust asked for here).
-#[derive(Debug)]
 pub enum TryLockError {
     /// The kernel refused it, or the fiber is cancelled.
     Error(io::Error),
     /// Somebody else has it.
     WouldBlock,
+}
+
+/// As std's: the error's own text, or the name.
+impl Debug for TryLockError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            TryLockError::Error(e) => e.fmt(f),
+            TryLockError::WouldBlock => "WouldBlock".fmt(f),
+        }
+    }
 }
 
 impl std::fmt::Display for TryLockError {

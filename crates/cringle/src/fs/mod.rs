@@ -10,12 +10,14 @@
 //! `sync_range`), and copies within the kernel ([`copy_range`], `clone_from_range`).
 
 mod call;
+mod convert;
 mod copy;
 mod create;
 mod cursor;
 mod dir;
 mod dir_names;
 pub(crate) mod direct;
+mod facts;
 mod fifo;
 mod file;
 pub(crate) mod linux;
@@ -33,6 +35,7 @@ mod space;
 mod stat;
 mod times;
 mod whole;
+pub(crate) mod write_on;
 mod xattr;
 
 pub(crate) use copy::{RANGE_BYTES, is_refused};

@@ -8,6 +8,7 @@ use super::super::ready::{Interest, ready};
 use crate::driver::op::AT_CURSOR;
 use crate::driver::{Op, Target, blocking};
 use crate::fiber::op::{perform, perform_aside};
+use crate::fs::write_on::{rest_of, write_on};
 use crate::runtime::worker::Worker;
 use crate::sys::{self, MAX_RW_BYTES, MAX_SLICES};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -66,6 +67,17 @@ impl Raw {
     }
 }
 
+impl Raw {
+    /// Whether a write must go on: a ring writes to a pipe or a socket what there is room for, where the
+    /// plain call waits until all is written.
+    fn stopped_short(&self, done: usize, len: usize) -> bool {
+        let flags = || sys::status_flags(self.0);
+        (1..len).contains(&done)
+            && flags() & libc::O_NONBLOCK == 0
+            && sys::file_kind_with(self.0, flags()).pipe_or_socket
+    }
+}
+
 /// A stream that is closed is an empty one, and one that takes everything, as std has it.
 fn or_closed(result: io::Result<usize>, count: usize) -> io::Result<usize> {
     match result {
@@ -97,17 +109,33 @@ impl Read for Raw {
 
 impl Write for Raw {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        let (start, len) = (buf.as_ptr(), buf.len().min(MAX_RW_BYTES) as u32);
-        let op = Op::Write { target: Target::fd(self.0), buf: start, len, offset: AT_CURSOR };
-        // SAFETY: I1. The buffer is borrowed until this returns.
-        or_closed(unsafe { self.perform(op) }, buf.len())
+        let write = |buf: &[u8]| {
+            let (start, len) = (buf.as_ptr(), buf.len().min(MAX_RW_BYTES) as u32);
+            let op = Op::Write { target: Target::fd(self.0), buf: start, len, offset: AT_CURSOR };
+            // SAFETY: I1. The buffer is borrowed until this returns.
+            or_closed(unsafe { self.perform(op) }, buf.len())
+        };
+        let (done, len) = (write(buf)?, buf.len().min(MAX_RW_BYTES));
+        match self.stopped_short(done, len) {
+            true => write_on(done, len, |done| write(&buf[done..])),
+            false => Ok(done),
+        }
     }
 
     fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-        let (slices, count) = (bufs.as_ptr().cast(), slice_count(bufs.len()));
-        let op = Op::WriteVectored { fd: self.0, slices, count, offset: AT_CURSOR };
-        // SAFETY: I1. The buffers are borrowed until this returns.
-        or_closed(unsafe { self.perform(op) }, bufs.iter().map(|buf| buf.len()).sum())
+        let bytes_of = |bufs: &[IoSlice<'_>]| bufs.iter().map(|buf| buf.len()).sum();
+        let write = |bufs: &[IoSlice<'_>]| {
+            let (slices, count) = (bufs.as_ptr().cast(), slice_count(bufs.len()));
+            let op = Op::WriteVectored { fd: self.0, slices, count, offset: AT_CURSOR };
+            // SAFETY: I1. The buffers are borrowed until this returns.
+            or_closed(unsafe { self.perform(op) }, bytes_of(bufs))
+        };
+        let first = &bufs[..bufs.len().min(MAX_SLICES)];
+        let (done, len) = (write(bufs)?, bytes_of(first));
+        match self.stopped_short(done, len) {
+            true => write_on(done, len, |done| write(&rest_of(first, done))),
+            false => Ok(done),
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -1,0 +1,49 @@
+//! What is known of an open file, as bits: it decides which way each call on it takes.
+
+use crate::sys::{self, FileKind};
+use std::os::fd::RawFd;
+
+pub(super) const KNOWN: u16 = 1;
+pub(super) const REGULAR: u16 = 1 << 1;
+pub(super) const SEEKABLE: u16 = 1 << 2;
+pub(super) const DIRECT: u16 = 1 << 3;
+pub(super) const APPEND: u16 = 1 << 4;
+/// The file system answered that it cannot do a call without waiting.
+pub(super) const NO_INLINE_READ: u16 = 1 << 5;
+pub(super) const NO_INLINE_WRITE: u16 = 1 << 6;
+/// It has no positions: a pipe, a terminal.
+pub(super) const STREAM: u16 = 1 << 7;
+/// It was opened by the name of a FIFO.
+pub(super) const FIFO: u16 = 1 << 8;
+/// A write that waits goes on until all is written.
+pub(super) const WRITES_ALL: u16 = 1 << 9;
+/// It is a device, or one of the kernel's anonymous files.
+pub(super) const ODD: u16 = 1 << 10;
+/// Each read is refused at once.
+pub(super) const UNREADABLE: u16 = 1 << 11;
+/// Each write is refused at once.
+pub(super) const UNWRITABLE: u16 = 1 << 12;
+/// It is written to at its cursor, if at all: `pwrite` refuses, where the ring would write.
+pub(super) const NO_PWRITE: u16 = 1 << 13;
+/// The file is on a FUSE file system: a ring would read and write at the wrong offsets.
+pub(super) const OFF_RING: u16 = 1 << 14;
+
+pub(super) fn facts_of(fd: RawFd, kind: FileKind) -> u16 {
+    let bit = |is: bool, bit: u16| if is { bit } else { 0 };
+    let refused = match kind.odd {
+        true => {
+            let sys::Refusals { positions, reads, writes } = sys::refusals(fd);
+            ODD | bit(positions, STREAM) | bit(reads, UNREADABLE) | bit(writes, UNWRITABLE)
+        }
+        false => bit(kind.stream, STREAM),
+    };
+    KNOWN
+        | refused
+        | bit(kind.regular, REGULAR)
+        | bit(kind.seekable, SEEKABLE)
+        | bit(kind.direct, DIRECT)
+        | bit(kind.append, APPEND)
+        | bit(kind.no_pwrite, NO_PWRITE)
+        | bit(kind.off_ring, OFF_RING)
+        | bit(kind.pipe_or_socket, WRITES_ALL)
+}

@@ -1,0 +1,36 @@
+//! Going on with a write that stopped short.
+//!
+//! A blocking `write` to a pipe or a socket returns when all is written. A ring and an epoll write what there
+//! is room for, so the rest is written by further operations.
+
+use std::io::{self, IoSlice};
+
+/// Writes the rest of `len` bytes, of which `done` are written. What was written counts: an error comes again
+/// with the next write.
+#[cold]
+pub(crate) fn write_on(
+    mut done: usize,
+    len: usize,
+    write: impl Fn(usize) -> io::Result<usize>,
+) -> io::Result<usize> {
+    while done < len {
+        match write(done) {
+            Ok(count @ 1..) => done += count,
+            _ => break,
+        }
+    }
+    Ok(done)
+}
+
+/// The slices without their first `done` bytes.
+#[cold]
+pub(crate) fn rest_of<'a>(bufs: &'a [IoSlice<'a>], done: usize) -> Vec<IoSlice<'a>> {
+    let mut skipped = done;
+    let mut rest = Vec::with_capacity(bufs.len());
+    for buf in bufs {
+        let from = skipped.min(buf.len());
+        skipped -= from;
+        rest.push(IoSlice::new(&buf[from..]));
+    }
+    rest
+}

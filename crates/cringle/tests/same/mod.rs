@@ -1,0 +1,168 @@
+//! The same program with std and with the library. Each call of a program logs its result: the value, or
+//! the error's kind, number and text. [`compare`] lists every call whose result differs.
+#![allow(dead_code, unused_macros, unused_imports, reason = "each test binary uses a part of it")]
+
+use cringle::runtime::DriverChoice;
+use cringle::{Builder, fiber};
+use std::cell::Cell;
+use std::fmt::Debug;
+use std::io;
+
+/// The results of a program's calls, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Log(Vec<(String, String)>);
+
+impl Log {
+    fn push(&mut self, call: String, text: String) {
+        // A call that never returns is the one after the last of these lines.
+        if std::env::var_os("CRINGLE_SAME_TRACE").is_some() {
+            eprintln!("{call}: {text}");
+        }
+        self.0.push((call, text));
+    }
+
+    /// Logs a value.
+    pub(crate) fn saw(&mut self, call: impl Into<String>, value: impl Debug) {
+        self.push(call.into(), format!("{value:?}"));
+    }
+
+    /// Logs a result with the text of its error.
+    pub(crate) fn came<T: Debug>(&mut self, call: impl Into<String>, result: io::Result<T>) {
+        let text = match result {
+            Ok(value) => format!("{value:?}"),
+            Err(e) => format!("{:?} {:?} {e}", e.kind(), e.raw_os_error()),
+        };
+        self.push(call.into(), text);
+    }
+
+    /// Logs a result; of an error its kind and number, not its text.
+    pub(crate) fn ended<T: Debug>(&mut self, call: impl Into<String>, result: io::Result<T>) {
+        let text = match result {
+            Ok(value) => format!("{value:?}"),
+            Err(e) => format!("{:?} {:?}", e.kind(), e.raw_os_error()),
+        };
+        self.push(call.into(), text);
+    }
+
+    /// Logs the message of a panic, or that there was none.
+    pub(crate) fn panicked<T>(&mut self, call: impl Into<String>, f: impl FnOnce() -> T) {
+        let caught = fiber::catch_unwind(std::panic::AssertUnwindSafe(|| drop(f())));
+        let text = match caught {
+            Ok(()) => "no panic".to_owned(),
+            Err(payload) => match payload.downcast::<String>() {
+                Ok(text) => *text,
+                Err(payload) => payload.downcast_ref::<&str>().unwrap_or(&"?").to_string(),
+            },
+        };
+        self.push(call.into(), text);
+    }
+}
+
+/// One program, three times: `it` is `std` or `cringle`, `thread` is `std::thread` or `cringle::fiber`.
+macro_rules! programs {
+    ($($body:item)*) => {
+        #[allow(dead_code, unused_imports)]
+        mod with_std {
+            use super::*;
+            use std as it;
+            use std::thread;
+            $($body)*
+        }
+
+        /// The library's types, used by threads.
+        #[allow(dead_code, unused_imports)]
+        mod on_threads {
+            use super::*;
+            use cringle as it;
+            use std::thread;
+            $($body)*
+        }
+
+        #[allow(dead_code, unused_imports)]
+        mod on_fibers {
+            use super::*;
+            use cringle as it;
+            use cringle::fiber as thread;
+            $($body)*
+        }
+    };
+}
+pub(crate) use programs;
+
+/// A test for each program.
+macro_rules! the_same {
+    ($($name:ident),* $(,)?) => {$(
+        #[test]
+        fn $name() {
+            same::compare(with_std::$name, on_threads::$name, on_fibers::$name);
+        }
+    )*};
+}
+pub(crate) use the_same;
+
+/// What a fiber has beside it: that decides whether its calls are made inline, plainly or by the driver.
+#[derive(Clone, Copy, Debug)]
+enum Company {
+    None,
+    Waiting,
+    Ready,
+}
+
+fn run_in<T>(driver: DriverChoice, workers: usize, company: Company, f: impl FnOnce() -> T) -> T {
+    /// Ends the other fiber, also when `f` panics.
+    struct Done<'a>(&'a Cell<bool>, fiber::Thread);
+    impl Drop for Done<'_> {
+        fn drop(&mut self) {
+            self.0.set(true);
+            self.1.unpark();
+        }
+    }
+    let wait = match company {
+        Company::None => return Builder::new().driver(driver).workers(workers).run(f).unwrap(),
+        Company::Waiting => fiber::park,
+        Company::Ready => fiber::yield_now,
+    };
+    let beside = || {
+        let done = Cell::new(false);
+        fiber::scope(|s| {
+            let other = s.spawn_local(|| {
+                while !done.get() {
+                    wait();
+                }
+            });
+            let _done = Done(&done, other.thread().clone());
+            fiber::yield_now();
+            f()
+        })
+    };
+    Builder::new().driver(driver).workers(workers).run(beside).unwrap()
+}
+
+/// Runs the library's programs in each situation, and fails with a list of the calls whose results differ
+/// from std's.
+#[track_caller]
+pub(crate) fn compare(std: fn() -> Log, on_threads: fn() -> Log, on_fibers: fn() -> Log) {
+    let wanted = std();
+    assert!(!wanted.0.is_empty());
+    let mut differences = Vec::new();
+    let mut check = |way: &str, found: Log| {
+        for ((call, wanted), (same_call, found)) in wanted.0.iter().zip(&found.0) {
+            assert_eq!(call, same_call, "{way}: another call");
+            if wanted != found {
+                differences.push(format!("{way}: {call}\n   std: {wanted}\n  here: {found}"));
+            }
+        }
+        assert_eq!(wanted.0.len(), found.0.len(), "{way}: calls");
+    };
+    check("without a runtime", on_threads());
+    for driver in [DriverChoice::Uring, DriverChoice::Epoll] {
+        for (workers, company) in
+            [(1, Company::None), (1, Company::Waiting), (1, Company::Ready), (2, Company::None)]
+        {
+            let way = format!("{driver:?}, {workers} workers, beside {company:?}");
+            check(&way, run_in(driver, workers, company, on_fibers));
+        }
+    }
+    let count = differences.len();
+    assert!(count == 0, "{count} calls differ from std's:\n{}", differences.join("\n"));
+}
