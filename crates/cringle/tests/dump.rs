@@ -193,6 +193,53 @@ fn a_spinning_fiber_is_named_in_full() {
         .unwrap();
 }
 
+/// A worker whose thread gets next to nothing of a busy processor.
+#[test]
+fn starved_worker_is_waited_for() {
+    const SPINNERS: usize = 8;
+    let confine = || {
+        // SAFETY: an all-zero set is a valid one, and processor 0 is in its range; the calls read it.
+        unsafe {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
+            libc::CPU_SET(0, &mut set);
+            libc::sched_setaffinity(0, size_of_val(&set), &set)
+        }
+    };
+    let busy = AtomicBool::new(true);
+    std::thread::scope(|threads| {
+        let dump = Builder::new().workers(2).run(|| {
+            let parked = named("parked").worker(1).spawn(fiber::park).unwrap();
+            let starve = named("starve").worker(1).spawn(move || {
+                let param = libc::sched_param { sched_priority: 0 };
+                // SAFETY: the call reads the structure.
+                let idle = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &param) };
+                (confine(), idle)
+            });
+            let confined = starve.unwrap().join().unwrap();
+            for _ in 0..SPINNERS {
+                threads.spawn(|| {
+                    confine();
+                    while busy.load(Ordering::Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                });
+            }
+            let dumps = vec![dump(), dump()];
+            busy.store(false, Ordering::Relaxed);
+            parked.thread().unpark();
+            parked.join().unwrap();
+            if confined != (0, 0) {
+                println!("skipped: no worker can be starved here: {confined:?}");
+                return Vec::new();
+            }
+            dumps
+        });
+        for dump in dump.unwrap() {
+            assert!(dump.silent.is_empty() && dump.fiber("parked").is_some(), "{dump}");
+        }
+    });
+}
+
 /// The only worker is stuck, and a thread asks.
 #[test]
 fn a_lone_stuck_worker_is_told_of_from_outside() {

@@ -59,3 +59,14 @@ pub(super) struct ThreadTimes {
     /// For how long it had to wait for one, up to when it last got it.
     pub(super) waited: Duration,
 }
+
+impl ThreadTimes {
+    /// How much of the time since `before` (`elapsed`) the thread ran, or waited in a call: the time that it
+    /// waited for a processor does not count.
+    pub(super) fn spent_since(&self, before: &ThreadTimes, elapsed: Duration) -> Duration {
+        match self.sleeps {
+            true => elapsed.saturating_sub(self.waited.saturating_sub(before.waited)),
+            false => self.ran.saturating_sub(before.ran),
+        }
+    }
+}

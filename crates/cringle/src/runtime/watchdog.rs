@@ -133,10 +133,7 @@ impl Seen {
         let now = Instant::now();
         let Some(times) = peer.tally.thread_times() else { return true };
         if let Some((before, then)) = self.last.replace((now, times)) {
-            self.ran += match times.sleeps {
-                true => (now - before).saturating_sub(times.waited.saturating_sub(then.waited)),
-                false => times.ran.saturating_sub(then.ran),
-            };
+            self.ran += times.spent_since(&then, now - before);
         }
         if self.ran >= limit {
             name(peer, running, self.ran);

@@ -5,21 +5,27 @@
 //! because its worker has ended, counts as given.
 //!
 //! A worker reads its mail once a turn. One that has not begun to answer after [`PATIENCE`] is in a turn that
-//! goes on for as long, or the machine gives it no time. What can be said of it then is what other threads
-//! may read: which fiber runs, and whether the turn is the same as before.
+//! lasts for as long. The dump then holds what other threads may read of that worker: which fiber runs, and
+//! whether the turn is the same as before. Time in which a busy machine gave the worker's thread no processor,
+//! or the asker none, does not count.
 
 use super::report::{self, Who};
 use super::{Dump, SilentWorker};
 use crate::runtime::about::Label;
 use crate::runtime::fiber::{FiberRef, Wait};
 use crate::runtime::shared::{Mail, Peer, Shared};
+use crate::runtime::tally::ThreadTimes;
 use crate::runtime::waker::Waker;
 use crate::runtime::worker::{Here, Sight, Worker};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// How long a worker may take to begin with its answer.
+/// How long a worker may run, or wait in a call, before it begins to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How often that is measured.
+const LOOK: Duration = Duration::from_millis(50);
+/// The limit where the worker's thread is stopped, or the machine gives it no time at all.
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// One dump that is asked for.
 struct Inquiry {
@@ -75,22 +81,24 @@ impl Inquiry {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    fn any_is(&self, answer: Answer) -> bool {
-        self.state().answers.contains(&answer)
+    /// Whether an answer is still expected: one that was begun always, as the worker computes it without
+    /// waiting; others for as long as the worker has patience left.
+    fn is_expected(&self, patience: &[Patience]) -> bool {
+        let state = self.state();
+        state.answers.iter().zip(patience).any(|(answer, patience)| match answer {
+            Answer::Awaited => !patience.is_spent(),
+            Answer::Begun => true,
+            Answer::Given => false,
+        })
     }
 
-    /// Whether nothing more is to be waited for, at this time.
-    fn is_over(&self, deadline: Instant, now: Instant) -> bool {
-        !self.any_is(Answer::Begun) && (!self.any_is(Answer::Awaited) || now >= deadline)
-    }
-
-    fn wait(&self, current: Option<(Here, FiberRef)>) {
+    /// Waits for the answers; how long that took.
+    fn wait(&self, peers: &[Peer], current: Option<(Here, FiberRef)>) -> Duration {
         let now = || current.map_or_else(Instant::now, |(worker, _)| worker.now());
-        let deadline = now() + PATIENCE;
-        while !self.is_over(deadline, now()) {
-            // One that has begun ends: it computes, and waits for nobody.
-            let late = now() >= deadline;
-            let until = if late { now() + PATIENCE } else { deadline };
+        let start = now();
+        let mut patience: Vec<_> = peers.iter().map(|_| Patience::new(start)).collect();
+        while self.is_expected(&patience) {
+            let until = now() + LOOK;
             match current {
                 Some((worker, fiber)) => {
                     let timer = worker.set_timer(until, fiber);
@@ -99,7 +107,45 @@ impl Inquiry {
                 }
                 None => std::thread::park_timeout(until.saturating_duration_since(now())),
             }
+            let now = now();
+            patience.iter_mut().zip(peers).for_each(|(patience, peer)| patience.look(peer, now));
         }
+        now() - start
+    }
+}
+
+/// For how long a worker did not answer, measured by its own thread's time.
+struct Patience {
+    start: Instant,
+    looked: Instant,
+    times: Option<ThreadTimes>,
+    spent: Duration,
+}
+
+impl Patience {
+    fn new(start: Instant) -> Patience {
+        Patience { start, looked: start, times: None, spent: Duration::ZERO }
+    }
+
+    fn look(&mut self, peer: &Peer, now: Instant) {
+        if now - self.looked < LOOK {
+            return;
+        }
+        // If it was longer, the asker had no processor, and the question may have been sent late.
+        let elapsed = (now - self.looked).min(2 * LOOK);
+        let before = std::mem::replace(&mut self.times, peer.tally.thread_times());
+        self.looked = now;
+        self.spent += match (&self.times, before) {
+            (Some(times), Some(before)) => times.spent_since(&before, elapsed).min(elapsed),
+            // The first look has nothing to compare with.
+            (Some(_), None) => Duration::ZERO,
+            // The kernel reports nothing of threads.
+            (None, _) => elapsed,
+        };
+    }
+
+    fn is_spent(&self) -> bool {
+        self.spent >= PATIENCE || self.looked - self.start >= LONGEST
     }
 }
 
@@ -137,14 +183,17 @@ pub(super) fn ask(shared: &Arc<Shared>, backtraces: bool) -> Dump {
             None => drop(peer.mailbox.inbox.send(Mail::Tell(question))),
         }
     }
-    inquiry.wait(current);
+    let waited = inquiry.wait(&shared.peers, current);
     if current.is_none() {
         // A token may have been taken that was meant for a `park` of the thread's own.
         std::thread::current().unpark();
     }
     let mut state = inquiry.state();
     let silent = (0..count).filter(|&worker| state.answers[worker] == Answer::Awaited);
-    let silent = silent.map(|worker| silent_worker(worker, &shared.peers[worker], before[worker]));
+    let silent = silent.map(|worker| {
+        let peer = &shared.peers[worker];
+        silent_worker(worker, peer, before[worker], waited)
+    });
     let silent = silent.collect();
     let sights = std::mem::take(&mut state.sights);
     drop(state);
@@ -156,7 +205,12 @@ pub(super) fn ask(shared: &Arc<Shared>, backtraces: bool) -> Dump {
     }
 }
 
-fn silent_worker(worker: usize, peer: &Peer, before: Outside) -> SilentWorker {
+fn silent_worker(
+    worker: usize,
+    peer: &Peer,
+    before: Outside,
+    silent_for: Duration,
+) -> SilentWorker {
     let now = Outside::of(peer);
     let runs = peer.roster.look(Label::read);
     let alive = peer.tally.started.get().saturating_sub(peer.ended.read());
@@ -165,6 +219,6 @@ fn silent_worker(worker: usize, peer: &Peer, before: Outside) -> SilentWorker {
         is_stuck: now == before && runs.is_some(),
         others: alive.saturating_sub(u64::from(runs.is_some())),
         runs: runs.as_ref().map(Who::of),
-        silent_for: PATIENCE,
+        silent_for,
     }
 }
