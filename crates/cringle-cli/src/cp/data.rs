@@ -1,13 +1,14 @@
 //! The bytes of one file, from cursor to cursor: within the kernel where it can, else block by block;
 //! holes by `SEEK_DATA`, or by looking for zeros with `--sparse=always`.
 //!
-//! It ends: no more is copied than the file had when it was opened. One that has more by then, or less,
-//! is told.
+//! A read ends at 0 or at an error, never because it was short. A copy ends, too: of a file that grows, no
+//! more is copied than it had when it was opened. Growing and shrinking are errors.
 
 use super::engine::Worker;
 use super::options::When;
 use super::regular::{Trouble, is_sparse, range_bytes};
 use super::sys::{self, Stat};
+use std::io;
 use std::os::fd::RawFd;
 
 /// How the data of one file were copied, in the words of GNU's `--debug`.
@@ -36,44 +37,61 @@ pub(super) struct Transfer<'w, 'a> {
 }
 
 impl Transfer<'_, '_> {
+    /// Copies until a read returns 0; returns the number of bytes.
     pub(super) fn run(&mut self) -> Result<u64, Trouble> {
         let sparse = self.worker.shared.options.sparse;
         let size = self.stat.st_size as u64;
-        if sys::kind(self.stat) != libc::S_IFREG || size == 0 {
-            // A device, or a file that the kernel makes up: it is as long as it is.
-            self.worker.how.sparse = if sparse == When::Always { "zeros" } else { "no" };
-            return self.blocks(u64::MAX, sparse == When::Always).map(|(bytes, _)| bytes);
-        }
-        if sparse != When::Never && is_sparse(self.stat) {
-            let zeros = sparse == When::Always;
-            self.worker.how.sparse = if zeros { "SEEK_HOLE + zeros" } else { "SEEK_HOLE" };
-            return self.extents(size, sparse == When::Always);
-        }
-        self.worker.how.sparse = if sparse == When::Always { "zeros" } else { "no" };
-        let copied = if sparse == When::Always {
-            self.punched(size)?
-        } else if size < self.worker.buffer.len() as u64 {
-            self.blocks(u64::MAX, false)?.0
+        let has_length = sys::kind(self.stat) == libc::S_IFREG && size > 0;
+        let sparse_source = has_length && sparse != When::Never && is_sparse(self.stat);
+        let holes = (sparse_source || sparse == When::Always) && self.target_has_holes()?;
+        let zeros = holes && sparse == When::Always;
+        self.worker.how.sparse = match (holes && sparse_source, zeros) {
+            (true, true) => "SEEK_HOLE + zeros",
+            (true, false) => "SEEK_HOLE",
+            (false, true) => "zeros",
+            (false, false) => "no",
+        };
+        let most = if has_length { size } else { u64::MAX };
+        let copied = if holes && sparse_source {
+            self.extents(size, zeros)?
+        } else if zeros || !has_length || size < self.worker.buffer.len() as u64 {
+            self.blocks(most, zeros)?
         } else {
             self.range(size)?
         };
-        self.check_length(copied)?;
-        Ok(copied)
+        if holes {
+            sys::truncate(self.to, copied).map_err(Trouble::Write)?;
+        }
+        if has_length { self.rest(copied, sparse_source) } else { Ok(copied) }
     }
 
-    /// As many bytes as it had at first, and still has? (What the kernel makes up may say any size.)
-    fn check_length(&self, copied: u64) -> Result<(), Trouble> {
+    /// Whether skipped bytes read as zeros. In a device they keep their old value; a pipe cannot skip.
+    fn target_has_holes(&self) -> Result<bool, Trouble> {
+        let target = sys::stat_of(self.to).map_err(Trouble::Write)?;
+        Ok(sys::kind(&target) == libc::S_IFREG)
+    }
+
+    /// A file ends where a read returns 0, not at the size that `stat` returned: that may be made up, or
+    /// out of date. `skipped`: holes were not read.
+    fn rest(&mut self, copied: u64, skipped: bool) -> Result<u64, Trouble> {
         let size = self.stat.st_size as u64;
-        if copied == size && size < self.worker.buffer.len() as u64 {
-            // The read that brought the end saw that it was the end.
-            return Ok(());
+        let room = self.worker.block();
+        let more = sys::read(self.from, &mut self.worker.buffer[..room]).map_err(Trouble::Read)?;
+        if more == 0 && copied == size && !skipped && size < room as u64 {
+            return Ok(copied);
         }
         let now = sys::stat_of(self.from).map_err(Trouble::Read)?.st_size as u64;
         match now {
-            now if now > size => Err(Trouble::Grew),
-            now if now < size => Err(Trouble::Shrank),
-            _ => Ok(()),
+            now if now > size => return Err(Trouble::Grew),
+            now if now < size => return Err(Trouble::Shrank),
+            _ if more == 0 => return Ok(copied),
+            // It was shorter a moment ago.
+            _ if copied < size => return Err(Trouble::Shrank),
+            _ => {}
         }
+        // It has more than it says.
+        sys::write_all(self.to, &self.worker.buffer[..more]).map_err(Trouble::Write)?;
+        Ok(copied + more as u64 + self.blocks(u64::MAX, false)?)
     }
 
     fn look(&self) -> Result<(), Trouble> {
@@ -93,124 +111,102 @@ impl Transfer<'_, '_> {
                     copied += n as u64;
                     self.worker.how.offload = "yes";
                 }
-                Err(e) => match e.raw_os_error() {
-                    Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => {
-                        return Err(Trouble::Write(e));
-                    }
-                    Some(libc::EIO) => return Err(Trouble::Read(e)),
-                    Some(libc::EXDEV | libc::ENOSYS | libc::EOPNOTSUPP) => {
+                Err(e) => {
+                    if let Some(libc::EXDEV | libc::ENOSYS | libc::EOPNOTSUPP) = e.raw_os_error() {
                         self.worker.how.offload = "unsupported";
                         self.worker.no_range.push(self.devices);
                     }
-                    _ => break,
-                },
+                    // The error may be of either file: reading and writing find out which.
+                    break;
+                }
             }
         }
         if copied < length {
-            copied += self.blocks(length - copied, false)?.0;
+            copied += self.blocks(length - copied, false)?;
         }
         Ok(copied)
     }
 
-    /// Through user space, at most so many bytes. Returns how many, and how many of them, at the end,
-    /// were left out as a hole.
-    fn blocks(&mut self, most: u64, zeros_to_holes: bool) -> Result<(u64, u64), Trouble> {
-        let (mut copied, mut hole) = (0, 0);
+    /// Through user space: until a read returns 0, or `most` bytes are copied.
+    fn blocks(&mut self, most: u64, zeros_to_holes: bool) -> Result<u64, Trouble> {
+        let mut copied = 0;
         let how = &mut self.worker.how;
         if how.offload == "unknown" {
             how.offload = "avoided";
         }
         while copied < most {
             self.look()?;
-            let room = self.worker.buffer.len();
+            let room = self.worker.block();
             let part = usize::try_from(most - copied).unwrap_or(usize::MAX).min(room);
-            let buffer = &mut self.worker.buffer[..part];
-            let n = sys::read(self.from, buffer).map_err(Trouble::Read)?;
+            let n = sys::read(self.from, &mut self.worker.buffer[..part]).map_err(Trouble::Read)?;
             if n == 0 {
                 break;
             }
-            if zeros_to_holes {
-                hole = write_with_holes(self.to, &self.worker.buffer[..n], hole)?;
+            let bytes = &self.worker.buffer[..n];
+            let written = if zeros_to_holes {
+                write_with_holes(self.to, bytes)
             } else {
-                sys::write_all(self.to, &self.worker.buffer[..n]).map_err(Trouble::Write)?;
-            }
+                sys::write_all(self.to, bytes)
+            };
+            written.map_err(Trouble::Write)?;
             copied += n as u64;
-            // A regular file gives less than was asked for at its end only.
-            if n < part && self.stat.st_size > 0 && sys::kind(self.stat) == libc::S_IFREG {
-                break;
-            }
         }
-        if zeros_to_holes && hole > 0 && self.stat.st_size == 0 {
-            self.end_in_hole()?;
-        }
-        Ok((copied, hole))
-    }
-
-    /// Where the cursor stands, the file ends.
-    fn end_in_hole(&self) -> Result<(), Trouble> {
-        let end = sys::seek(self.to, 0, libc::SEEK_CUR).map_err(Trouble::Write)?;
-        sys::truncate(self.to, end).map_err(Trouble::Write)
-    }
-
-    fn punched(&mut self, size: u64) -> Result<u64, Trouble> {
-        let (copied, _) = self.blocks(size, true)?;
-        sys::truncate(self.to, copied).map_err(Trouble::Write)?;
         Ok(copied)
     }
 
-    /// It shrank, or it is one of those that say a page and have a line (`/sys`).
-    fn ended_early(&self, size: u64, end: u64) -> Result<u64, Trouble> {
-        let now = sys::stat_of(self.from).map_err(Trouble::Read)?.st_size as u64;
-        if now < size {
-            return Err(Trouble::Shrank);
-        }
-        sys::truncate(self.to, end).map_err(Trouble::Write)?;
-        Ok(end)
-    }
-
-    /// Extent by extent.
+    /// Extent by extent; both cursors end where the file does.
     fn extents(&mut self, size: u64, zeros_to_holes: bool) -> Result<u64, Trouble> {
         let mut at = 0;
         while at < size {
             let data = match sys::seek(self.from, at, libc::SEEK_DATA) {
-                Ok(data) => data.min(size),
-                Err(e) if e.raw_os_error() == Some(libc::ENXIO) => break,
-                // No such seek here: all of it is data.
-                Err(_) if at == 0 => 0,
-                Err(e) => return Err(Trouble::Read(e)),
+                Ok(data) => data.clamp(at, size),
+                Err(e) if e.raw_os_error() == Some(libc::ENXIO) => {
+                    if self.reaches(size)? {
+                        break;
+                    }
+                    at
+                }
+                // A hole is only worth something where it is found: what follows is read.
+                Err(_) => at,
             };
-            let end = sys::seek(self.from, data, libc::SEEK_HOLE).map_or(size, |end| end.min(size));
-            sys::seek(self.from, data, libc::SEEK_SET).map_err(Trouble::Read)?;
-            sys::seek(self.to, data, libc::SEEK_SET).map_err(Trouble::Write)?;
-            let length = end.saturating_sub(data);
+            let end = match sys::seek(self.from, data, libc::SEEK_HOLE) {
+                Ok(end) if end > data => end.min(size),
+                _ => size,
+            };
+            self.seek_both(data)?;
+            let length = end - data;
             let copied =
-                if zeros_to_holes { self.blocks(length, true)?.0 } else { self.range(length)? };
+                if zeros_to_holes { self.blocks(length, true)? } else { self.range(length)? };
             if copied < length {
-                return self.ended_early(size, data + copied);
+                return Ok(data + copied);
             }
             at = end;
         }
-        sys::truncate(self.to, size).map_err(Trouble::Write)?;
-        let now = sys::stat_of(self.from).map_err(Trouble::Read)?.st_size as u64;
-        match now {
-            now if now > size => Err(Trouble::Grew),
-            now if now < size => Err(Trouble::Shrank),
-            _ => Ok(size),
-        }
+        self.seek_both(size)?;
+        Ok(size)
+    }
+
+    /// Whether a last byte can be read: else there is no hole at the end, and the size is made up.
+    fn reaches(&self, size: u64) -> Result<bool, Trouble> {
+        sys::seek(self.from, size - 1, libc::SEEK_SET).map_err(Trouble::Read)?;
+        sys::read(self.from, &mut [0]).map(|n| n == 1).map_err(Trouble::Read)
+    }
+
+    fn seek_both(&self, offset: u64) -> Result<(), Trouble> {
+        sys::seek(self.from, offset, libc::SEEK_SET).map_err(Trouble::Read)?;
+        sys::seek(self.to, offset, libc::SEEK_SET).map_err(Trouble::Write)?;
+        Ok(())
     }
 }
 
-/// Pages of zeros are stepped over. `hole`: the bytes before that were; returns how many are at the end.
-fn write_with_holes(to: RawFd, bytes: &[u8], mut hole: u64) -> Result<u64, Trouble> {
+/// Skips pages of zeros.
+fn write_with_holes(to: RawFd, bytes: &[u8]) -> io::Result<()> {
     for page in bytes.chunks(HOLE_BYTES) {
         if page.iter().all(|&byte| byte == 0) {
-            let seek = sys::seek_by(to, page.len() as i64);
-            seek.map_err(Trouble::Write)?;
-            hole += page.len() as u64;
+            sys::seek_by(to, page.len() as i64)?;
         } else {
-            sys::write_all(to, page).map_err(Trouble::Write)?;
-            hole = 0;
+            sys::write_all(to, page)?;
         }
     }
-    Ok(hole)
+    Ok(())
 }

@@ -156,6 +156,11 @@ impl<'a> Worker<'a> {
         }
     }
 
+    /// The bytes of one read. The buffer has one more, to see that a file of this size ends.
+    pub(super) fn block(&self) -> usize {
+        self.buffer.len() - 1
+    }
+
     /// Until all is over. Directories that this worker finished last wait for their sync still: nothing
     /// else waits for them.
     pub(super) fn help(&mut self) {
