@@ -64,12 +64,18 @@ impl Worker<'_> {
         others_link_to_it: bool,
     ) -> bool {
         let path = item.path(Side::Target);
-        let device = match item.dir {
-            Some(dir) => dir.target_device(),
-            None => sys::stat_of(file.as_raw_fd()).map_or(0, |stat| stat.st_dev),
+        let beside = rename.is_some();
+        let (device, disk) = match item.dir {
+            Some(dir) if beside => (dir.target_device(), true),
+            _ => sys::stat_of(file.as_raw_fd()).map_or((0, true), |stat| {
+                let kinds = [libc::S_IFREG, libc::S_IFBLK];
+                (stat.st_dev, kinds.contains(&sys::kind(&stat)))
+            }),
         };
-        let whole = !others_link_to_it && self.syncs_whole(device, || file.try_clone());
-        let file = if whole {
+        // What is written in place may be on another file system than its directory: through a link, or
+        // where something is mounted on it. It may be a device, too.
+        let whole = beside && !others_link_to_it && self.syncs_whole(device, || file.try_clone());
+        let file = if whole || !disk {
             if let Err(e) = sys::close(file) {
                 complain_of(&format!("failed to close {}", quote(&path)), &e);
                 if let Some(rename) = rename {
@@ -81,6 +87,10 @@ impl Worker<'_> {
         } else {
             Some(Arc::new(file))
         };
+        if !disk {
+            // A pipe or a character device has nothing to sync.
+            return true;
+        }
         if let Some(dir) = item.dir {
             dir.pending.fetch_add(1, Ordering::Relaxed);
         }
@@ -207,10 +217,17 @@ impl Worker<'_> {
         sys::open_at(above, &written, flags, 0).map(Arc::new)
     }
 
-    fn synced(&mut self, unsynced: Unsynced, error: Option<io::Error>) {
-        let Unsynced { dir, rename, path, .. } = unsynced;
+    fn synced(&mut self, unsynced: Unsynced, mut error: Option<io::Error>) {
+        let Unsynced { dir, rename, path, file, itself, .. } = unsynced;
         if let Some(e) = &error {
             complain_of(&format!("error syncing {}", quote(&path)), e);
+        }
+        let file = if itself.is_some() { None } else { file.and_then(Arc::into_inner) };
+        if let Some(Err(e)) = file.map(sys::close)
+            && error.is_none()
+        {
+            complain_of(&format!("failed to close {}", quote(&path)), &e);
+            error = Some(e);
         }
         if let Some(rename) = rename {
             let target = match &dir {
@@ -222,8 +239,9 @@ impl Worker<'_> {
                     let fd = fd.as_ref().map_or(sys::CWD, |fd| fd.as_raw_fd());
                     if error.is_some() {
                         let _ = sys::unlink_at(fd, &rename.temporary);
-                    } else {
-                        put_in_place(fd, &rename, &path);
+                    } else if let Err(e) = rename_into_place(fd, &rename) {
+                        let path = quote(&path);
+                        complain_of(&format!("cannot create regular file {path}"), &e);
                     }
                 }
                 Err(e) => complain_of(&format!("cannot create regular file {}", quote(&path)), &e),
@@ -235,8 +253,8 @@ impl Worker<'_> {
     }
 }
 
-/// Gives the file its name; if that cannot be, the temporary one goes.
-pub(super) fn put_in_place(dir: i32, rename: &Rename, path: &OsString) -> bool {
+/// Gives the file its name; if that fails, the temporary one is removed.
+pub(super) fn rename_into_place(dir: i32, rename: &Rename) -> io::Result<()> {
     let named = sys::rename_at((dir, &rename.temporary), (dir, &rename.name), rename.keep_existing);
     let named = match named {
         // File systems without this flag: nothing was there a moment ago.
@@ -245,11 +263,10 @@ pub(super) fn put_in_place(dir: i32, rename: &Rename, path: &OsString) -> bool {
         }
         answer => answer,
     };
-    if let Err(e) = &named {
-        complain_of(&format!("cannot create regular file {}", quote(path)), e);
+    if named.is_err() {
         let _ = sys::unlink_at(dir, &rename.temporary);
     }
-    named.is_ok()
+    named
 }
 
 fn code(error: io::Error) -> i32 {

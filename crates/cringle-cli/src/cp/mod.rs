@@ -7,7 +7,7 @@
 //! | [`engine`], [`tree`] | who copies what; directories as handles, bounded |
 //! | [`entry`], [`directory`], [`links`] | the copy of one name, by its kind |
 //! | [`target`], [`decide`], [`same`], [`backup`] | what becomes of a target that exists |
-//! | [`regular`], [`data`], [`attributes`] | the copy of one file |
+//! | [`regular`], [`replace`], [`data`], [`verify`], [`attributes`] | the copy of one file |
 //! | [`durable`] | `--fsync` |
 //! | [`temporary`] | names of what is not whole yet |
 //! | [`messages`], [`progress`], [`summary`], [`dry`] | what is told |
@@ -29,12 +29,14 @@ mod options;
 mod plan;
 mod progress;
 mod regular;
+mod replace;
 mod same;
 mod summary;
 mod sys;
 mod target;
 mod temporary;
 mod tree;
+mod verify;
 
 use crate::failure::{FAILED, INTERRUPTED};
 use crate::{report, traced};

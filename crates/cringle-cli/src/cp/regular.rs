@@ -1,13 +1,12 @@
 //! One regular file: the target made or opened, the data by the shortest way that works (shared
 //! blocks, a copy within the kernel, blocks through user space; holes stay holes), then attributes.
 //!
-//! A file that exists is replaced by a temporary one that takes its name when it is whole, where nobody
-//! can tell the difference (one name, no extended attributes, an owner we can give); else it is written
-//! over, as GNU's does. A new file is written under its name, and removed if Ctrl-C comes before its end.
+//! A file that exists is replaced by a temporary one that takes its name when it is whole, where that makes
+//! no difference (see [`replace`](super::replace)); else it is written in place, as GNU's does. A new file is written under its name, and removed if Ctrl-C comes before its end.
 
 use super::attributes::{self, Copied};
 use super::data::How;
-use super::durable::{Rename, put_in_place};
+use super::durable::{Rename, rename_into_place};
 use super::engine::{Counters, Worker};
 use super::messages::{complain, complain_of, say};
 use super::options::{Follow, When};
@@ -57,6 +56,9 @@ pub(super) enum Trouble {
     Shrank,
     Grew,
     Differs,
+    /// Reading the target to verify it.
+    ReadBack(io::Error),
+    Unverifiable,
     Stopped,
 }
 
@@ -73,10 +75,18 @@ impl Trouble {
     }
 }
 
-struct Destination {
-    file: OwnedFd,
-    rename: Option<Rename>,
-    made: bool,
+pub(super) struct Destination {
+    pub(super) file: OwnedFd,
+    pub(super) rename: Option<Rename>,
+    pub(super) made: bool,
+}
+
+/// How the last step of a copy ended.
+enum Completed {
+    Good,
+    Failed,
+    /// The name could not be given to the new file; the old one is as it was.
+    NotReplaced,
 }
 
 impl Worker<'_> {
@@ -174,7 +184,8 @@ impl Worker<'_> {
         let opened = match target {
             Target::LikelyNew => self.make_new(item, stat, true),
             Target::New => self.make_new(item, stat, false),
-            Target::Existing => self.open_existing(item, stat, true),
+            // What can be read once only is not to be copied twice.
+            Target::Existing => self.open_existing(item, stat, sys::kind(stat) == libc::S_IFREG),
             Target::InPlace => self.open_existing(item, stat, false),
         };
         let destination = match opened {
@@ -192,7 +203,7 @@ impl Worker<'_> {
             self.transfer(item, (from, to), stat, read)
         };
         let data = data.and_then(|bytes| {
-            if self.shared.options.verify {
+            if self.shared.options.verify && !self.shared.options.attributes_only {
                 self.verify(from, to).map(|()| bytes)
             } else {
                 Ok(bytes)
@@ -205,8 +216,9 @@ impl Worker<'_> {
                 "copy offload: {offload}, reflink: {reflink}, sparse detection: {sparse}"
             ));
         }
+        let mut bytes = 0;
         match data {
-            Ok(bytes) => Counters::add(&self.shared.counters.bytes, bytes),
+            Ok(copied) => bytes = copied,
             Err(trouble) if self.fits_in_place(&trouble, &destination) => {
                 self.give_up(item, destination);
                 return self.copy_in_place(item, source, stat);
@@ -227,7 +239,12 @@ impl Worker<'_> {
         let may_have_acl = !made || item.dir.is_none_or(|dir| dir.gives_acl);
         let copied = Copied { item, source: from, target: to, stat, made, may_have_acl };
         good &= attributes::apply(&self.shared.options, &copied);
-        good &= self.complete(item, destination, stat);
+        match self.complete(item, destination, stat) {
+            Completed::Good => {}
+            Completed::Failed => good = false,
+            Completed::NotReplaced => return self.copy_in_place(item, source, stat),
+        }
+        Counters::add(&self.shared.counters.bytes, bytes);
         if good {
             Counters::add(&self.shared.counters.files, 1);
             Ended::Good
@@ -236,7 +253,7 @@ impl Worker<'_> {
         }
     }
 
-    /// No room beside the old file: there is more without it.
+    /// There is no room beside the old file, but more without it.
     fn fits_in_place(&self, trouble: &Trouble, destination: &Destination) -> bool {
         let Trouble::Write(e) = trouble else { return false };
         matches!(e.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
@@ -267,6 +284,11 @@ impl Worker<'_> {
                 source()
             )),
             Trouble::Differs => complain(&format!("{} differs from {}", target(), source())),
+            Trouble::ReadBack(e) => complain_of(&format!("error reading {}", target()), e),
+            Trouble::Unverifiable => complain(&format!(
+                "cannot verify {}: only files and block devices can be read back",
+                target()
+            )),
             Trouble::Stopped => {}
         }
     }
@@ -345,7 +367,8 @@ impl Worker<'_> {
         beside: bool,
     ) -> Result<Option<Destination>, ()> {
         let options = &self.shared.options;
-        let access = if options.verify { libc::O_RDWR } else { libc::O_WRONLY };
+        let access =
+            if options.verify && is_read_back(item) { libc::O_RDWR } else { libc::O_WRONLY };
         let file = match sys::open_at(item.target_dir, item.target, access, 0) {
             Ok(file) => file,
             Err(_) if options.force => {
@@ -379,49 +402,27 @@ impl Worker<'_> {
         Ok(Some(Destination { file, rename: None, made: false }))
     }
 
-    /// A file that will take the place of this one, where nobody can tell the difference.
-    fn make_replacement(&self, item: &Item<'_>, existing: &OwnedFd) -> Option<Destination> {
-        let old = sys::stat_at(item.target_dir, item.target, false).ok()?;
-        let same = sys::id(&sys::stat_of(existing.as_raw_fd()).ok()?) == sys::id(&old);
-        let plain = sys::kind(&old) == libc::S_IFREG
-            && old.st_nlink == 1
-            && same
-            && old.st_mode & 0o6000 == 0;
-        if !plain || !sys::list_xattrs(existing.as_raw_fd()).is_ok_and(|names| names.is_empty()) {
-            return None;
-        }
-        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
-        let open = |name: &CStr| sys::open_at(item.target_dir, name, flags, 0o600);
-        let (file, temporary) = self.shared.temporaries.make(item.target, open).ok()?;
-        let fd = file.as_raw_fd();
-        let like_it = sys::chown_fd(fd, old.st_uid, old.st_gid)
-            .and_then(|()| sys::chmod_fd(fd, old.st_mode & 0o1777))
-            .is_ok()
-            // A directory with a default ACL gives every file one.
-            && sys::list_xattrs(fd).is_ok_and(|names| names.is_empty());
-        if !like_it {
-            let _ = sys::unlink_at(item.target_dir, &temporary);
-            return None;
-        }
-        let rename = Rename { temporary, name: item.target.to_owned(), keep_existing: false };
-        Some(Destination { file, rename: Some(rename), made: false })
-    }
-
-    /// The last steps: on the disk if that was asked for, under its own name.
-    fn complete(&mut self, item: &Item<'_>, destination: Destination, stat: &Stat) -> bool {
+    /// The last steps: syncs the file if that was asked for, closes it, gives it its name.
+    fn complete(&mut self, item: &Item<'_>, destination: Destination, stat: &Stat) -> Completed {
         let Destination { file, rename, .. } = destination;
+        let done = |good| if good { Completed::Good } else { Completed::Failed };
         if self.shared.options.fsync {
             let others_link_to_it = self.shared.options.preserve.links && stat.st_nlink > 1;
-            return self.sync_file_later(file, item, rename, others_link_to_it);
+            return done(self.sync_file_later(file, item, rename, others_link_to_it));
         }
         if let Err(e) = sys::close(file) {
             complain_of(&format!("failed to close {}", item.quoted(Side::Target)), &e);
             if let Some(rename) = rename {
                 let _ = sys::unlink_at(item.target_dir, &rename.temporary);
             }
-            return false;
+            return Completed::Failed;
         }
-        rename.is_none_or(|rename| put_in_place(item.target_dir, &rename, &item.path(Side::Target)))
+        let Some(rename) = rename else { return Completed::Good };
+        if rename_into_place(item.target_dir, &rename).is_ok() {
+            return Completed::Good;
+        }
+        // The old file may be written, if not replaced: `EBUSY` where something is mounted on it.
+        Completed::NotReplaced
     }
 
     fn transfer(
@@ -467,47 +468,23 @@ impl Worker<'_> {
         }
         super::data::Transfer { worker: self, from, to, stat, devices }.run()
     }
-
-    /// Reads both again from the beginning; the target from its disk, where that can be: what is written
-    /// and clean leaves the page cache.
-    fn verify(&mut self, from: RawFd, to: RawFd) -> Result<(), Trouble> {
-        sys::sync_data(to).map_err(Trouble::Write)?;
-        sys::forget_cached(to);
-        sys::seek(from, 0, libc::SEEK_SET).map_err(Trouble::Read)?;
-        sys::seek(to, 0, libc::SEEK_SET).map_err(Trouble::Read)?;
-        let half = self.buffer.len() / 2;
-        let (left, right) = self.buffer.split_at_mut(half);
-        loop {
-            if self.shared.stopped() {
-                return Err(Trouble::Stopped);
-            }
-            let n = read_full(from, left).map_err(Trouble::Read)?;
-            let m = read_full(to, &mut right[..half]).map_err(Trouble::Read)?;
-            if left[..n] != right[..m] {
-                return Err(Trouble::Differs);
-            }
-            if n == 0 {
-                return Ok(());
-            }
-        }
-    }
-}
-
-fn read_full(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match sys::read(fd, &mut buffer[filled..])? {
-            0 => break,
-            n => filled += n,
-        }
-    }
-    Ok(filled)
 }
 
 pub(super) fn open_source(item: &Item<'_>, follow: bool) -> io::Result<OwnedFd> {
     // Not to wait for a writer, should it be a fifo by now.
-    let flags = libc::O_RDONLY | libc::O_NONBLOCK | if follow { 0 } else { libc::O_NOFOLLOW };
-    sys::open_at(item.source_dir, item.source, flags, 0)
+    let flags = libc::O_RDONLY | if follow { 0 } else { libc::O_NOFOLLOW };
+    let open = |flags| sys::open_at(item.source_dir, item.source, flags, 0);
+    match open(flags | libc::O_NONBLOCK) {
+        // A lease is being broken: only a regular file has one.
+        Err(e) if e.raw_os_error() == Some(libc::EWOULDBLOCK) => open(flags),
+        opened => opened,
+    }
+}
+
+/// Whether `--verify` reads the target. A pipe is not even opened for reading: its reader gets the bytes.
+fn is_read_back(item: &Item<'_>) -> bool {
+    sys::stat_at(item.target_dir, item.target, true)
+        .is_ok_and(|there| matches!(sys::kind(&there), libc::S_IFREG | libc::S_IFBLK))
 }
 
 fn is_link(item: &Item<'_>) -> bool {

@@ -259,13 +259,9 @@ pub(super) fn dirty_bytes() -> Option<u64> {
     Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
 }
 
-/// What cannot be synced (a device, a pipe) need not be.
 pub(super) fn sync_data(fd: RawFd) -> io::Result<()> {
     // SAFETY: no pointers.
-    match check(unsafe { libc::fdatasync(fd) }) {
-        Err(e) if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::EROFS)) => Ok(()),
-        answer => answer.map(drop),
-    }
+    check(unsafe { libc::fdatasync(fd) }).map(drop)
 }
 
 /// Has the kernel let go of the file's clean pages, so that the next read asks the disk.
@@ -274,14 +270,53 @@ pub(super) fn forget_cached(fd: RawFd) {
     unsafe { libc::posix_fadvise(fd, 0, 0, libc::POSIX_FADV_DONTNEED) };
 }
 
+/// Closes it in any case. After an error, `EINTR` as well, what was written may be lost.
 pub(super) fn close(fd: OwnedFd) -> io::Result<()> {
     use std::os::fd::IntoRawFd;
     // SAFETY: the number was owned, and is given up here.
-    match check(unsafe { libc::close(fd.into_raw_fd()) }) {
-        // It is closed all the same.
-        Err(e) if e.raw_os_error() == Some(libc::EINTR) => Ok(()),
-        answer => answer.map(drop),
+    check(unsafe { libc::close(fd.into_raw_fd()) }).map(drop)
+}
+
+/// Whether something is mounted on this very name. False where the kernel does not say (before 5.8).
+pub(super) fn is_mount_root(dir: RawFd, name: &CStr) -> bool {
+    let flags = libc::AT_SYMLINK_NOFOLLOW | libc::AT_STATX_DONT_SYNC;
+    // SAFETY: a record of integers, for which zeros are a value.
+    let mut found: libc::statx = unsafe { std::mem::zeroed() };
+    // By its number, as not every C library has it.
+    // SAFETY: name and record outlive the call.
+    let asked =
+        unsafe { libc::syscall(libc::SYS_statx, dir, name.as_ptr(), flags, 0_u32, &raw mut found) };
+    asked == 0 && found.stx_attributes & libc::STATX_ATTR_MOUNT_ROOT as u64 != 0
+}
+
+/// What `chattr` and `xfs_io` set for a file, project and extent sizes included; `None` where there is
+/// nothing like it.
+pub(super) fn flags_of(fd: RawFd) -> (Option<u32>, Option<[u32; 4]>) {
+    /// `struct fsxattr`.
+    #[repr(C)]
+    #[derive(Default)]
+    struct More {
+        flags: u32,
+        extent_size: u32,
+        extents: u32,
+        project: u32,
+        cow_extent_size: u32,
+        reserved: [u8; 8],
     }
+    const GET_FLAGS: libc::Ioctl = 0x8008_6601_u32 as libc::Ioctl;
+    const GET_MORE: libc::Ioctl = 0x801c_581f_u32 as libc::Ioctl;
+    /// Not how it is stored (extents, inline, indexed, verity, encrypted).
+    const SET_BY_USERS: u32 = 0x2283_c4ff;
+    const PREALLOCATED_OR_HAS_ATTRIBUTES: u32 = 0x8000_0002;
+    let (mut flags, mut more) = (0_u32, More::default());
+    // SAFETY: the kernel writes an `int`, whatever the number of this request says; it outlives the call.
+    let has_flags = unsafe { libc::ioctl(fd, GET_FLAGS, &raw mut flags) } == 0;
+    // SAFETY: the record is as the request wants it and outlives the call.
+    let has_more = unsafe { libc::ioctl(fd, GET_MORE, &raw mut more) } == 0;
+    let (size, cow) = (more.extent_size, more.cow_extent_size);
+    let other = more.flags & !PREALLOCATED_OR_HAS_ATTRIBUTES;
+    let more = has_more.then_some([other, size, more.project, cow]);
+    (has_flags.then_some(flags & SET_BY_USERS), more)
 }
 
 pub(super) fn umask() -> u32 {
