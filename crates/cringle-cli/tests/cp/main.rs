@@ -6,6 +6,8 @@ mod common;
 
 mod acl;
 mod bounds;
+mod faults;
+mod faulty;
 mod gnu;
 mod hostile;
 mod interrupted;

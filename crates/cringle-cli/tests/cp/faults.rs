@@ -1,0 +1,504 @@
+//! Every fault of a file system, under every way that bytes move: one law.
+//!
+//! - Status 0 only if the copy is, byte by byte, what the source gives to `read`.
+//! - A fault that was answered and not mended by asking again is reported: path, and the errno's words.
+//! - What is not the source does not have the times of the source.
+//! - A file that is replaced, and with `--fsync` every file, is the old one or the new one, never a part.
+//! - No temporary name is left.
+//!
+//! `CRINGLE_FAULTS=all` runs every cell of the matrix; the default is a seeded sample.
+
+use crate::common::*;
+use crate::faulty::{ALWAYS, Change, Faulty, Op, Rules};
+use crate::support::*;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// Which side of the copy lies on the faulty file system.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Side {
+    Source,
+    Target,
+    Both,
+}
+
+struct Fault {
+    name: &'static str,
+    /// The side that it is about.
+    of: Side,
+    rules: fn(u64) -> Rules,
+}
+
+const fn fault(name: &'static str, of: Side, rules: fn(u64) -> Rules) -> Fault {
+    Fault { name, of, rules }
+}
+
+fn fails(op: Op, errno: i32, from: u64) -> Rules {
+    Rules::failing(op, errno, from, ALWAYS)
+}
+
+const FAULTS: &[Fault] = &[
+    fault("no fault", Side::Both, |_| Rules::default()),
+    fault("no fault, direct", Side::Both, |_| Rules::default().direct()),
+    fault("open of the source: EIO", Side::Source, |_| fails(Op::Open, libc::EIO, 0)),
+    fault("lookup: EIO", Side::Source, |_| fails(Op::Lookup, libc::EIO, 0)),
+    fault("stat: EIO", Side::Source, |_| fails(Op::Getattr, libc::EIO, 0)),
+    fault("read: EIO at once", Side::Source, |_| fails(Op::Read, libc::EIO, 0)),
+    fault("read: EIO in the middle", Side::Source, |n| fails(Op::Read, libc::EIO, n / 2)),
+    fault("read: EIO in the middle, direct", Side::Source, |n| {
+        fails(Op::Read, libc::EIO, n / 2).direct()
+    }),
+    fault("read: EIO for the last byte, direct", Side::Source, |n| {
+        fails(Op::Read, libc::EIO, n.saturating_sub(1)).direct()
+    }),
+    fault("read: EIO at the end, direct", Side::Source, |n| fails(Op::Read, libc::EIO, n).direct()),
+    fault("read: EACCES in the middle", Side::Source, |n| fails(Op::Read, libc::EACCES, n / 2)),
+    fault("read: EIO once", Side::Source, |n| Rules::failing(Op::Read, libc::EIO, n / 2, 1)),
+    fault("read: EINTR three times", Side::Source, |n| {
+        Rules::failing(Op::Read, libc::EINTR, n / 2, 3).direct()
+    }),
+    fault("reads of 1000 bytes", Side::Source, |_| Rules {
+        longest_read: 1000,
+        ..Rules::default().direct()
+    }),
+    fault("reads of 1000 bytes, EIO in the middle", Side::Source, |n| Rules {
+        longest_read: 1000,
+        ..fails(Op::Read, libc::EIO, n / 2).direct()
+    }),
+    fault("claims to be empty", Side::Source, |_| Rules {
+        claims: Some(0),
+        ..Rules::default().direct()
+    }),
+    fault("claims half its size", Side::Source, |n| Rules {
+        claims: Some(n / 2),
+        ..Rules::default().direct()
+    }),
+    fault("claims half its size, reads of just that", Side::Source, |n| Rules {
+        claims: Some(n / 2),
+        longest_read: (n / 2) as usize,
+        ..Rules::default().direct()
+    }),
+    fault("claims more than it has", Side::Source, |n| Rules {
+        claims: Some(n + 70_000),
+        ..Rules::default().direct()
+    }),
+    fault("grows", Side::Source, |n| Rules {
+        change: Some(Change { at: n / 2, length: n as usize + 5000, for_one_read: false }),
+        ..Rules::default().direct()
+    }),
+    fault("grows at its end", Side::Source, |n| Rules {
+        change: Some(Change { at: n, length: n as usize + 300_000, for_one_read: false }),
+        ..Rules::default().direct()
+    }),
+    fault("shrinks", Side::Source, |n| Rules {
+        longest_read: 1 + n as usize / 4,
+        change: Some(Change { at: n / 2, length: n as usize / 3, for_one_read: false }),
+        ..Rules::default().direct()
+    }),
+    fault("is truncated for one read", Side::Source, |n| Rules {
+        longest_read: 1 + n as usize / 4,
+        change: Some(Change { at: n / 2, length: 0, for_one_read: true }),
+        ..Rules::default().direct()
+    }),
+    fault("looks sparse", Side::Source, |_| Rules { no_blocks: true, ..Rules::default() }),
+    fault("looks sparse, reads of 1000 bytes", Side::Source, |_| Rules {
+        no_blocks: true,
+        longest_read: 1000,
+        ..Rules::default().direct()
+    }),
+    fault("looks sparse, EIO in the middle", Side::Source, |n| Rules {
+        no_blocks: true,
+        ..fails(Op::Read, libc::EIO, n / 2).direct()
+    }),
+    fault("looks sparse, claims half its size", Side::Source, |n| Rules {
+        no_blocks: true,
+        claims: Some(n / 2),
+        ..Rules::default().direct()
+    }),
+    fault("looks sparse, claims more than it has", Side::Source, |n| Rules {
+        no_blocks: true,
+        claims: Some(n + 70_000),
+        ..Rules::default().direct()
+    }),
+    fault("looks sparse, grows", Side::Source, |n| Rules {
+        no_blocks: true,
+        change: Some(Change { at: n / 2, length: n as usize + 5000, for_one_read: false }),
+        ..Rules::default().direct()
+    }),
+    fault("looks sparse, seek: EIO", Side::Source, |_| Rules {
+        no_blocks: true,
+        ..fails(Op::Seek, libc::EIO, 0)
+    }),
+    fault("looks sparse, seek: EIO in the middle", Side::Source, |n| Rules {
+        no_blocks: true,
+        ..fails(Op::Seek, libc::EIO, n / 2)
+    }),
+    fault("looks sparse, each hole is where it was looked for", Side::Source, |_| Rules {
+        no_blocks: true,
+        seek_lies: Some(u64::MAX),
+        ..Rules::default()
+    }),
+    fault("looks sparse, each hole is at 0", Side::Source, |_| Rules {
+        no_blocks: true,
+        seek_lies: Some(0),
+        ..Rules::default()
+    }),
+    fault("directory: EIO", Side::Source, |_| fails(Op::Readdir, libc::EIO, 0)),
+    fault("create: EACCES", Side::Target, |_| fails(Op::Create, libc::EACCES, 0)),
+    fault("create: ENOSPC once", Side::Target, |_| Rules::failing(Op::Create, libc::ENOSPC, 0, 1)),
+    fault("open of the target: EIO", Side::Target, |_| fails(Op::Open, libc::EIO, 0)),
+    fault("mkdir: ENOSPC", Side::Target, |_| fails(Op::Mkdir, libc::ENOSPC, 0)),
+    fault("write: ENOSPC at once", Side::Target, |_| fails(Op::Write, libc::ENOSPC, 0)),
+    fault("write: ENOSPC in the middle", Side::Target, |n| fails(Op::Write, libc::ENOSPC, n / 2)),
+    fault("write: ENOSPC in the middle, direct", Side::Target, |n| {
+        fails(Op::Write, libc::ENOSPC, n / 2).direct()
+    }),
+    fault("write: EIO in the middle", Side::Target, |n| fails(Op::Write, libc::EIO, n / 2)),
+    fault("write: EFBIG in the middle", Side::Target, |n| fails(Op::Write, libc::EFBIG, n / 2)),
+    fault("write: EIO once", Side::Target, |n| Rules::failing(Op::Write, libc::EIO, n / 2, 1)),
+    fault("write: EINTR three times", Side::Target, |n| {
+        Rules::failing(Op::Write, libc::EINTR, n / 2, 3).direct()
+    }),
+    fault("writes of 1000 bytes", Side::Target, |_| Rules {
+        longest_write: 1000,
+        ..Rules::default().direct()
+    }),
+    fault("reads and writes of 777 and 1000 bytes", Side::Both, |_| Rules {
+        longest_read: 777,
+        longest_write: 1000,
+        ..Rules::default().direct()
+    }),
+    fault("close: EIO", Side::Target, |_| fails(Op::Flush, libc::EIO, 0)),
+    fault("close: ENOSPC", Side::Target, |_| fails(Op::Flush, libc::ENOSPC, 0)),
+    fault("close: EINTR", Side::Target, |_| fails(Op::Flush, libc::EINTR, 0)),
+    fault("fsync: EIO", Side::Target, |_| fails(Op::Fsync, libc::EIO, 0)),
+    fault("fsync: EINVAL", Side::Target, |_| fails(Op::Fsync, libc::EINVAL, 0)),
+    fault("fsync: EIO once", Side::Target, |_| Rules::failing(Op::Fsync, libc::EIO, 0, 1)),
+    fault("truncate: EIO", Side::Target, |_| fails(Op::Truncate, libc::EIO, 0)),
+    fault("attributes: EPERM", Side::Target, |_| fails(Op::Setattr, libc::EPERM, 0)),
+    fault("attributes: EIO", Side::Target, |_| fails(Op::Setattr, libc::EIO, 0)),
+    fault("rename: EIO", Side::Target, |_| fails(Op::Rename, libc::EIO, 0)),
+    fault("rename: EBUSY", Side::Target, |_| fails(Op::Rename, libc::EBUSY, 0)),
+    fault("stores another byte", Side::Target, |_| Rules { spoils: true, ..Rules::default() }),
+    fault("copies nothing within", Side::Both, |_| Rules {
+        longest_range: Some(0),
+        ..Rules::default()
+    }),
+    fault("copies 1000 bytes within", Side::Both, |_| Rules {
+        longest_range: Some(1000),
+        ..Rules::default()
+    }),
+    fault("copy within: EIO", Side::Both, |_| fails(Op::CopyRange, libc::EIO, 0)),
+    fault("copy within: EIO in the middle", Side::Both, |n| fails(Op::CopyRange, libc::EIO, n / 2)),
+    fault("copy within: EPERM", Side::Both, |_| fails(Op::CopyRange, libc::EPERM, 0)),
+    fault("copy within: ENOSPC", Side::Both, |_| fails(Op::CopyRange, libc::ENOSPC, 0)),
+];
+
+/// What is under the target's name before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Before {
+    Nothing,
+    File,
+    /// With a second name: it is written in place.
+    TwoNames,
+}
+
+struct Way {
+    flags: &'static [&'static str],
+    tree: bool,
+    before: Before,
+}
+
+const fn way(flags: &'static [&'static str], tree: bool, before: Before) -> Way {
+    Way { flags, tree, before }
+}
+
+const WAYS: &[Way] = &[
+    way(&[], false, Before::Nothing),
+    way(&[], false, Before::File),
+    way(&[], false, Before::TwoNames),
+    way(&["-a"], true, Before::Nothing),
+    way(&["-aT"], true, Before::File),
+    way(&["-r", "--jobs=1"], true, Before::Nothing),
+    way(&["-rT", "--jobs=16"], true, Before::File),
+    way(&["--reflink=never"], false, Before::Nothing),
+    way(&["-r", "--reflink=never"], true, Before::Nothing),
+    way(&["-p", "--sparse=always"], false, Before::Nothing),
+    way(&["-r", "--sparse=always"], true, Before::Nothing),
+    way(&["--sparse=always"], false, Before::File),
+    way(&["--sparse=never"], false, Before::Nothing),
+    way(&["-rT", "--sparse=never"], true, Before::TwoNames),
+    way(&["--verify"], false, Before::Nothing),
+    way(&["-aT", "--verify"], true, Before::File),
+    way(&["--fsync"], false, Before::Nothing),
+    way(&["--fsync"], false, Before::File),
+    way(&["--fsync"], false, Before::TwoNames),
+    way(&["-a", "--fsync"], true, Before::Nothing),
+    way(&["-aT", "--fsync", "--verify"], true, Before::File),
+    way(&["--block-size=4k", "-p"], false, Before::Nothing),
+    way(&["--block-size=4k", "--reflink=never", "--sparse=never"], false, Before::File),
+    way(&["--block-size=1m", "-r"], true, Before::Nothing),
+    way(&["--backup=numbered"], false, Before::File),
+    way(&["--backup=simple", "-p", "--fsync"], false, Before::File),
+    way(&["-p", "--remove-destination"], false, Before::File),
+    way(&["-f"], false, Before::File),
+];
+
+/// 300,000: more than two blocks of 128 KiB. 131,072: one, to the byte.
+const SIZES: [usize; 5] = [0, 1000, 65_536, 131_072, 300_000];
+
+/// Noise, with runs of zeros in it, one of them at the end.
+fn content(size: usize) -> Vec<u8> {
+    let mut bytes = noise(size + 8);
+    bytes.truncate(size);
+    for (page, chunk) in bytes.chunks_mut(4096).enumerate() {
+        if page % 5 == 3 || page % 16 > 12 {
+            chunk.fill(0);
+        }
+    }
+    bytes
+}
+
+fn words(errno: i32) -> String {
+    let text = std::io::Error::from_raw_os_error(errno).to_string();
+    text[..text.find(" (os error").unwrap()].to_owned()
+}
+
+/// Files on either side, by the same names.
+enum Place<'a> {
+    Faulty(&'a Faulty),
+    Plain(PathBuf),
+}
+
+impl Place<'_> {
+    fn root(&self) -> &Path {
+        match self {
+            Place::Faulty(faulty) => &faulty.at,
+            Place::Plain(path) => path,
+        }
+    }
+
+    fn mkdir(&self, name: &str) {
+        match self {
+            Place::Faulty(faulty) => faulty.mkdir(name),
+            Place::Plain(path) => fs::create_dir(path.join(name)).unwrap(),
+        }
+    }
+
+    fn put(&self, name: &str, bytes: &[u8]) {
+        match self {
+            Place::Faulty(faulty) => faulty.put(name, bytes),
+            Place::Plain(path) => fs::write(path.join(name), bytes).unwrap(),
+        }
+    }
+
+    fn link(&self, name: &str, other: &str) {
+        match self {
+            Place::Faulty(faulty) => faulty.link(name, other),
+            Place::Plain(path) => fs::hard_link(path.join(name), path.join(other)).unwrap(),
+        }
+    }
+
+    fn get(&self, name: &str) -> Option<(Vec<u8>, SystemTime)> {
+        match self {
+            Place::Faulty(faulty) => faulty.get(name),
+            Place::Plain(path) => {
+                let path = path.join(name);
+                let bytes = fs::read(&path).ok()?;
+                Some((bytes, fs::metadata(&path).unwrap().modified().unwrap()))
+            }
+        }
+    }
+
+    fn names(&self, name: &str) -> Vec<String> {
+        match self {
+            Place::Faulty(faulty) => {
+                let names = faulty.names(name).into_iter();
+                names.map(|name| name.into_string().unwrap()).collect()
+            }
+            Place::Plain(path) => {
+                let entries = fs::read_dir(path.join(name)).into_iter().flatten();
+                entries.map(|one| one.unwrap().file_name().into_string().unwrap()).collect()
+            }
+        }
+    }
+}
+
+struct Cell<'a> {
+    fault: &'a Fault,
+    way: &'a Way,
+    side: Side,
+    size: usize,
+    writeback: bool,
+}
+
+const OLD: &[u8] = b"what was there before";
+
+/// Runs one cell; returns what breaks the law.
+fn judge(number: usize, cell: &Cell<'_>, faulty: &Faulty, plain: &Path) -> String {
+    let Cell { fault, way, side, size, .. } = *cell;
+    let base = format!("{number}");
+    let on = |faulty_side| {
+        if side == faulty_side || side == Side::Both {
+            Place::Faulty(faulty)
+        } else {
+            Place::Plain(plain.to_owned())
+        }
+    };
+    let (from, to) = (on(Side::Source), on(Side::Target));
+    let bytes = content(size);
+    for place in [&from, &to] {
+        if !place.names("").contains(&base) {
+            place.mkdir(&base);
+        }
+    }
+    let in_tree = if way.tree { "/victims" } else { "" };
+    let (source, target) = (format!("{base}/s{in_tree}"), format!("{base}/t{in_tree}"));
+    from.mkdir(&format!("{base}/s"));
+    to.mkdir(&format!("{base}/t"));
+    if way.tree {
+        from.mkdir(&source);
+        from.put(&format!("{source}/another"), b"another");
+        if way.before != Before::Nothing {
+            to.mkdir(&target);
+        }
+    }
+    let (file, copy) = (format!("{source}/victim"), format!("{target}/victim"));
+    from.put(&file, &bytes);
+    match way.before {
+        Before::Nothing => {}
+        Before::File => to.put(&copy, OLD),
+        Before::TwoNames => {
+            to.put(&copy, OLD);
+            to.link(&copy, &format!("{base}/t/second"));
+        }
+    }
+    faulty.set((fault.rules)(size as u64));
+    let path = |place: &Place<'_>, name: &str| place.root().join(name).display().to_string();
+    let (s, t) = match (way.tree, way.flags[..].first().is_some_and(|flag| flag.contains('T'))) {
+        (false, _) => (path(&from, &file), path(&to, &copy)),
+        (true, true) => (path(&from, &source), path(&to, &target)),
+        (true, false) => (path(&from, &source), path(&to, &format!("{base}/t"))),
+    };
+    let arguments = [way.flags, &[s.as_str(), t.as_str()]].concat();
+    let (status, out, told) = run(plain, &arguments);
+    let fired = faulty.fired();
+    let rules = (fault.rules)(size as u64);
+    faulty.set(Rules::default());
+
+    let source_now = from.get(&file).unwrap();
+    let there = to.get(&copy);
+    let same = there.as_ref().is_some_and(|(there, _)| *there == bytes || *there == source_now.0);
+    let mut wrong = String::new();
+    let mut law = |holds: bool, text: &str| {
+        if !holds {
+            let there = there.as_ref().map(|(bytes, _)| bytes.len());
+            let _ = writeln!(
+                wrong,
+                "{}, {:?} of {side:?}, {size} bytes, writeback {}: {text}\n  status {status:?}, \
+                 {there:?} bytes there, answered {fired:?}, it said {:.300}",
+                fault.name, arguments, cell.writeback, told
+            );
+        }
+    };
+    law(matches!(status, Some(0 | 1)), "the status is 0 or 1");
+    law(out.is_empty(), "nothing on standard output");
+    let spoils = rules.spoils && !way.flags.contains(&"--verify");
+    law(status != Some(0) || same || spoils, "status 0 and other bytes than the source");
+    law(
+        (status == Some(0)) == told.is_empty(),
+        "a status that is not 0 is explained, 0 has no words",
+    );
+    for failure in rules.failures.iter().filter(|one| one.times == ALWAYS) {
+        let must = match failure.op {
+            Op::Read | Op::Write | Op::Truncate | Op::Fsync | Op::Readdir | Op::Mkdir => true,
+            Op::Open => side == Side::Source && status != Some(0),
+            // A read-only descriptor has nothing to lose at its close.
+            Op::Flush => side != Side::Source,
+            _ => false,
+        };
+        // Reading ahead is the kernel's; what it meets beyond a change is not ours.
+        if must && fired.contains(&failure.op) {
+            // The kernel reports a write that it made later as EIO, unless it was ENOSPC.
+            let words = [words(failure.errno), words(libc::EIO)];
+            let words = if cell.writeback { &words[..] } else { &words[..1] };
+            let named = told.contains("victim") && words.iter().any(|words| told.contains(words));
+            law(named, "path and errno are reported");
+            law(status == Some(1), "a fault that was answered is a failure");
+        }
+    }
+    if way.tree
+        && side == Side::Source
+        && !fired.contains(&Op::Readdir)
+        && !fired.contains(&Op::Lookup)
+    {
+        let another = to.get(&format!("{target}/another"));
+        law(another.is_some_and(|(bytes, _)| bytes == b"another"), "the file beside it is copied");
+    }
+    let preserves = way.flags.iter().any(|flag| flag.starts_with("-a") || *flag == "-p");
+    if let Some((there, time)) = &there {
+        let half = *there != bytes && *there != source_now.0 && there != OLD;
+        law(
+            !half || spoils || !preserves || *time != source_now.1,
+            "a part has the source's times",
+        );
+        let replaced = way.before == Before::File && status == Some(1);
+        let whole = way.flags.contains(&"--fsync") && way.before != Before::TwoNames || replaced;
+        let backed_up =
+            way.flags.iter().any(|flag| flag.starts_with("--backup") || flag.contains("remove"));
+        let in_place = fired.iter().any(|op| matches!(op, Op::Rename | Op::Create | Op::Setattr))
+            || way.flags.contains(&"-f")
+            || backed_up && !way.flags.contains(&"--fsync")
+            || rules.failures.iter().any(|one| one.errno == libc::ENOSPC);
+        law(!half || !whole || in_place, "a part under a name that was to be whole");
+    }
+    let left = to.names(&target);
+    law(!left.iter().any(|name| name.starts_with(".cringle")), "a temporary name is left");
+    wrong
+}
+
+fn sides(fault: &Fault) -> &'static [Side] {
+    match fault.of {
+        Side::Source => &[Side::Source, Side::Both],
+        Side::Target => &[Side::Target, Side::Both],
+        Side::Both => &[Side::Both, Side::Source, Side::Target],
+    }
+}
+
+#[test]
+fn no_fault_ends_with_other_bytes_and_status_0() {
+    let base = tempfile::tempdir_in(place("cp-faults")).unwrap();
+    let Some(faulty) = Faulty::mount(base.path(), "faulty", false) else { return };
+    let Some(late) = Faulty::mount(base.path(), "late", true) else { return };
+    let plain = base.path().join("plain");
+    fs::create_dir(&plain).unwrap();
+    let all = std::env::var("CRINGLE_FAULTS").is_ok_and(|value| value == "all");
+    let mut random = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut wrong = String::new();
+    let mut number = 0;
+    for fault in FAULTS {
+        for way in WAYS {
+            for side in sides(fault) {
+                for size in SIZES {
+                    random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    // One in 50 cells, and each fault and way together once or twice.
+                    if !all && !(random >> 33).is_multiple_of(50) {
+                        continue;
+                    }
+                    number += 1;
+                    let writeback = (random >> 32) & 1 == 1 && *side != Side::Source;
+                    let on = if writeback { &late } else { &faulty };
+                    let cell = Cell { fault, way, side: *side, size, writeback };
+                    wrong += &judge(number, &cell, on, &plain);
+                    if number % 64 == 0 {
+                        faulty.clear();
+                        late.clear();
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "of {number} cells:\n{wrong}");
+}

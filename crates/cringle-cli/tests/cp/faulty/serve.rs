@@ -1,0 +1,491 @@
+//! The server: each request looked up in the state, the rules applied, answered.
+
+use super::{Change, Node, Op, Shared, State, is_victim};
+use fuser::{
+    BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType, Filesystem,
+    FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags,
+    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek,
+    ReplyOpen, ReplyWrite, Request, TimeOrNow, WriteFlags,
+};
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, SystemTime};
+
+pub(super) struct Server {
+    pub(super) shared: Arc<Shared>,
+    pub(super) writeback: bool,
+}
+
+const AT_ONCE: Duration = Duration::ZERO;
+const FIRST: Generation = Generation(0);
+const PAGE: usize = 4096;
+
+fn error(errno: i32) -> Errno {
+    Errno::from_i32(errno)
+}
+
+fn attributes(state: &State, number: u64) -> Option<FileAttr> {
+    let node = state.nodes.get(&number)?;
+    let (kind, mut size) = match &node.children {
+        Some(_) => (FileType::Directory, 4096),
+        None => (FileType::RegularFile, node.bytes.len() as u64),
+    };
+    let mut blocks = size.div_ceil(512);
+    if node.victim && node.children.is_none() {
+        size = state.rules.claims.unwrap_or(size);
+        if state.rules.no_blocks {
+            blocks = 0;
+        }
+    }
+    Some(FileAttr {
+        ino: INodeNo(number),
+        size,
+        blocks,
+        atime: node.times.0,
+        mtime: node.times.1,
+        ctime: node.times.1,
+        crtime: node.times.1,
+        kind,
+        perm: node.perm,
+        nlink: node.links,
+        uid: node.owner.0,
+        gid: node.owner.1,
+        rdev: 0,
+        blksize: 4096,
+        flags: 0,
+    })
+}
+
+fn entry(state: &State, number: u64, reply: ReplyEntry) {
+    match attributes(state, number) {
+        Some(attr) => reply.entry(&AT_ONCE, &attr, FIRST),
+        None => reply.error(Errno::ENOENT),
+    }
+}
+
+fn attr(state: &State, number: u64, reply: ReplyAttr) {
+    match attributes(state, number) {
+        Some(attr) => reply.attr(&AT_ONCE, &attr),
+        None => reply.error(Errno::ENOENT),
+    }
+}
+
+fn done(failed: Option<i32>, reply: ReplyEmpty) {
+    match failed {
+        Some(errno) => reply.error(error(errno)),
+        None => reply.ok(),
+    }
+}
+
+impl Server {
+    fn opening(&self, state: &State, number: u64) -> FopenFlags {
+        let direct = state.rules.direct && state.nodes.get(&number).is_some_and(|node| node.victim);
+        if direct { FopenFlags::FOPEN_DIRECT_IO } else { FopenFlags::empty() }
+    }
+
+    fn stall(&self, number: u64, offset: u64) {
+        let mut state = self.shared.lock();
+        let stalls = |state: &State| {
+            state.nodes.get(&number).is_some_and(|node| node.victim)
+                && state.rules.stalls_at.is_some_and(|at| offset >= at)
+        };
+        state.stalled += 1;
+        while stalls(&state) {
+            state = self.shared.released.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.stalled -= 1;
+    }
+}
+
+/// The bytes of a read, after the rules: an error, or what is there.
+fn read(state: &mut State, number: u64, offset: u64, size: usize) -> Result<Vec<u8>, i32> {
+    let victim = state.nodes.get(&number).ok_or(libc::ENOENT)?.victim;
+    let rules = state.rules.clone();
+    let mut size = size;
+    let mut before = None;
+    if victim {
+        let barrier = state.barrier(Op::Read);
+        if rules.direct && offset < barrier {
+            size = size.min(usize::try_from(barrier - offset).unwrap_or(usize::MAX));
+        } else if let Some(errno) = state.fails(Op::Read, number, offset + size as u64) {
+            return Err(errno);
+        }
+        if rules.longest_read > 0 {
+            size = size.min(rules.longest_read);
+        }
+        if let Some(Change { at, length, for_one_read }) = rules.change
+            && offset + size as u64 > at
+        {
+            let node = state.nodes.get_mut(&number).ok_or(libc::ENOENT)?;
+            before = for_one_read.then(|| node.bytes.clone());
+            node.bytes.resize(length, b'+');
+            state.rules.change = None;
+        }
+    }
+    let node = state.nodes.get_mut(&number).ok_or(libc::ENOENT)?;
+    let from = usize::try_from(offset).unwrap_or(usize::MAX).min(node.bytes.len());
+    let to = from.saturating_add(size).min(node.bytes.len());
+    let bytes = node.bytes[from..to].to_vec();
+    if let Some(before) = before {
+        node.bytes = before;
+    }
+    Ok(bytes)
+}
+
+/// How many bytes of a write were stored.
+fn write(state: &mut State, number: u64, offset: u64, data: &[u8]) -> Result<usize, i32> {
+    let node = state.nodes.get(&number).ok_or(libc::ENOENT)?;
+    let rules = state.rules.clone();
+    let mut size = data.len();
+    let mut spoils = false;
+    if node.victim {
+        let barrier = state.barrier(Op::Write);
+        if rules.direct && offset < barrier {
+            size = size.min(usize::try_from(barrier - offset).unwrap_or(usize::MAX));
+        } else if let Some(errno) = state.fails(Op::Write, number, offset + size as u64) {
+            return Err(errno);
+        }
+        if rules.longest_write > 0 {
+            size = size.min(rules.longest_write);
+        }
+        spoils = rules.spoils;
+    }
+    let node = state.nodes.get_mut(&number).ok_or(libc::ENOENT)?;
+    let from = usize::try_from(offset).map_err(|_| libc::EFBIG)?;
+    if node.bytes.len() < from + size {
+        node.bytes.resize(from + size, 0);
+    }
+    node.bytes[from..from + size].copy_from_slice(&data[..size]);
+    if spoils {
+        node.bytes[from] ^= 1;
+    }
+    Ok(size)
+}
+
+fn time(of: TimeOrNow) -> SystemTime {
+    match of {
+        TimeOrNow::SpecificTime(time) => time,
+        TimeOrNow::Now => SystemTime::now(),
+    }
+}
+
+/// Where data, or a hole, of whole pages begins.
+fn seek(state: &State, number: u64, offset: u64, whence: i32) -> Result<u64, i32> {
+    let node = state.nodes.get(&number).ok_or(libc::ENOENT)?;
+    let length = node.bytes.len() as u64;
+    if offset >= length {
+        return Err(libc::ENXIO);
+    }
+    if whence == libc::SEEK_HOLE
+        && node.victim
+        && let Some(at) = state.rules.seek_lies
+    {
+        return Ok(at.min(offset));
+    }
+    let pages = node.bytes.chunks(PAGE).enumerate().skip(offset as usize / PAGE);
+    let mut found =
+        pages.filter(|(_, page)| (whence == libc::SEEK_HOLE) == page.iter().all(|&byte| byte == 0));
+    match found.next() {
+        Some((page, _)) => Ok(((page * PAGE) as u64).max(offset)),
+        None if whence == libc::SEEK_HOLE => Ok(length),
+        None => Err(libc::ENXIO),
+    }
+}
+
+impl Filesystem for Server {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        if self.writeback {
+            // A kernel without it writes through, which the other mount tests as well.
+            let _ = config.add_capabilities(InitFlags::FUSE_WRITEBACK_CACHE);
+        }
+        Ok(())
+    }
+
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let mut state = self.shared.lock();
+        let Some(number) = state.child(parent.0, name) else { return reply.error(Errno::ENOENT) };
+        match state.fails(Op::Lookup, number, 0) {
+            Some(errno) => reply.error(error(errno)),
+            None => entry(&state, number, reply),
+        }
+    }
+
+    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        let mut state = self.shared.lock();
+        match state.fails(Op::Getattr, ino.0, 0) {
+            Some(errno) => reply.error(error(errno)),
+            None => attr(&state, ino.0, reply),
+        }
+    }
+
+    fn setattr(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        _: Option<SystemTime>,
+        _: Option<FileHandle>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let mut state = self.shared.lock();
+        let op = if size.is_some() { Op::Truncate } else { Op::Setattr };
+        if let Some(errno) = state.fails(op, ino.0, 0) {
+            return reply.error(error(errno));
+        }
+        let Some(node) = state.nodes.get_mut(&ino.0) else { return reply.error(Errno::ENOENT) };
+        if let Some(size) = size {
+            node.bytes.resize(size as usize, 0);
+            node.times.1 = SystemTime::now();
+        }
+        if let Some(mode) = mode {
+            node.perm = (mode & 0o7777) as u16;
+        }
+        node.owner = (uid.unwrap_or(node.owner.0), gid.unwrap_or(node.owner.1));
+        node.times = (atime.map_or(node.times.0, time), mtime.map_or(node.times.1, time));
+        attr(&state, ino.0, reply);
+    }
+
+    fn mkdir(
+        &self,
+        _: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _: u32,
+        reply: ReplyEntry,
+    ) {
+        let mut state = self.shared.lock();
+        let node = Node::new(Some(BTreeMap::new()), (mode & 0o7777) as u16, is_victim(name));
+        let Some(number) = state.add(parent.0, name, node) else {
+            return reply.error(Errno::ENOENT);
+        };
+        if let Some(errno) = state.fails(Op::Mkdir, number, 0) {
+            unlink(&mut state, parent.0, name);
+            return reply.error(error(errno));
+        }
+        entry(&state, number, reply);
+    }
+
+    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let mut state = self.shared.lock();
+        let gone = unlink(&mut state, parent.0, name);
+        done(if gone { None } else { Some(libc::ENOENT) }, reply);
+    }
+
+    fn rename(
+        &self,
+        _: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let mut state = self.shared.lock();
+        let Some(number) = state.child(parent.0, name) else { return reply.error(Errno::ENOENT) };
+        if let Some(errno) = state.fails(Op::Rename, number, 0) {
+            return reply.error(error(errno));
+        }
+        if flags.contains(RenameFlags::RENAME_NOREPLACE)
+            && state.child(new_parent.0, new_name).is_some()
+        {
+            return reply.error(Errno::EEXIST);
+        }
+        if state.child(new_parent.0, new_name) != Some(number) {
+            unlink(&mut state, new_parent.0, new_name);
+            if let Some(names) = names(&mut state, parent.0) {
+                names.remove(name);
+            }
+            if let Some(names) = names(&mut state, new_parent.0) {
+                names.insert(new_name.to_owned(), number);
+            }
+        }
+        reply.ok();
+    }
+
+    fn open(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        let mut state = self.shared.lock();
+        match state.fails(Op::Open, ino.0, 0) {
+            Some(errno) => reply.error(error(errno)),
+            None => reply.opened(FileHandle(0), self.opening(&state, ino.0)),
+        }
+    }
+
+    fn create(
+        &self,
+        _: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _: u32,
+        _: i32,
+        reply: ReplyCreate,
+    ) {
+        let mut state = self.shared.lock();
+        let mut node = Node::new(None, (mode & 0o7777) as u16, is_victim(name));
+        node.times.1 = SystemTime::now();
+        let Some(number) = state.add(parent.0, name, node) else {
+            return reply.error(Errno::ENOENT);
+        };
+        if let Some(errno) = state.fails(Op::Create, number, 0) {
+            unlink(&mut state, parent.0, name);
+            return reply.error(error(errno));
+        }
+        let flags = self.opening(&state, number);
+        match attributes(&state, number) {
+            Some(attr) => reply.created(&AT_ONCE, &attr, FIRST, FileHandle(0), flags),
+            None => reply.error(Errno::ENOENT),
+        }
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        self.stall(ino.0, offset);
+        match read(&mut self.shared.lock(), ino.0, offset, size as usize) {
+            Ok(bytes) => reply.data(&bytes),
+            Err(errno) => reply.error(error(errno)),
+        }
+    }
+
+    fn write(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _: WriteFlags,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let mut state = self.shared.lock();
+        let written = write(&mut state, ino.0, offset, data);
+        if let Some(node) = state.nodes.get_mut(&ino.0) {
+            node.times.1 = SystemTime::now();
+        }
+        match written {
+            Ok(size) => reply.written(size as u32),
+            Err(errno) => reply.error(error(errno)),
+        }
+    }
+
+    fn flush(&self, _: &Request, ino: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        done(self.shared.lock().fails(Op::Flush, ino.0, 0), reply);
+    }
+
+    fn fsync(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        done(self.shared.lock().fails(Op::Fsync, ino.0, 0), reply);
+    }
+
+    fn fsyncdir(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        done(self.shared.lock().fails(Op::Fsync, ino.0, 0), reply);
+    }
+
+    fn readdir(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let mut state = self.shared.lock();
+        if let Some(errno) = state.fails(Op::Readdir, ino.0, offset) {
+            return reply.error(error(errno));
+        }
+        let children = state.nodes.get(&ino.0).and_then(|node| node.children.as_ref());
+        let names = children.into_iter().flatten();
+        for (position, (name, number)) in names.enumerate().skip(offset as usize) {
+            let is_dir = state.nodes.get(number).is_some_and(|node| node.children.is_some());
+            let kind = if is_dir { FileType::Directory } else { FileType::RegularFile };
+            if reply.add(INodeNo(*number), position as u64 + 1, kind, name) {
+                break;
+            }
+        }
+        reply.ok();
+    }
+
+    fn lseek(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        let mut state = self.shared.lock();
+        let failed = state.fails(Op::Seek, ino.0, offset as u64 + 1).map_or(Ok(()), Err);
+        match failed.and_then(|()| seek(&state, ino.0, offset as u64, whence)) {
+            Ok(offset) => reply.offset(offset as i64),
+            Err(errno) => reply.error(error(errno)),
+        }
+    }
+
+    fn copy_file_range(
+        &self,
+        _: &Request,
+        from: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        to: INodeNo,
+        _: FileHandle,
+        offset_to: u64,
+        length: u64,
+        _: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        let mut state = self.shared.lock();
+        let most = state.rules.longest_range.unwrap_or(usize::MAX);
+        let length = usize::try_from(length).unwrap_or(usize::MAX).min(most);
+        // What fails a read or a write fails this, too.
+        let copied = match state.fails(Op::CopyRange, from.0, offset + length as u64) {
+            Some(errno) => Err(errno),
+            None => read(&mut state, from.0, offset, length),
+        };
+        let copied = copied.and_then(|bytes| match bytes.len() {
+            0 => Ok(0),
+            _ => write(&mut state, to.0, offset_to, &bytes),
+        });
+        match copied {
+            Ok(size) => reply.written(size as u32),
+            Err(errno) => reply.error(error(errno)),
+        }
+    }
+}
+
+fn names(state: &mut State, directory: u64) -> Option<&mut BTreeMap<OsString, u64>> {
+    state.nodes.get_mut(&directory)?.children.as_mut()
+}
+
+fn unlink(state: &mut State, parent: u64, name: &OsStr) -> bool {
+    let number = names(state, parent).and_then(|names| names.remove(name));
+    let Some(number) = number else { return false };
+    // Open files live on: the node stays, as in a real server until the last release.
+    if let Some(node) = state.nodes.get_mut(&number) {
+        node.links = node.links.saturating_sub(1);
+    }
+    true
+}
