@@ -18,6 +18,7 @@ mod machine;
 mod report;
 mod sim;
 mod stats;
+mod stdout;
 mod trace;
 mod traced;
 mod units;

@@ -45,10 +45,13 @@ pub(super) fn fail_quietly() {
     FAILED.store(true, Relaxed);
 }
 
-/// A line on standard output, at once: the lines of several threads do not mix.
+/// Writes a line to standard output at once: the lines of several threads do not mix. The first failure is
+/// reported, and the later ones are not.
 pub(super) fn say(text: &str) {
-    let mut out = io::stdout().lock();
-    if let Err(e) = out.write_all(format!("{text}\n").as_bytes()) {
+    static UNWRITABLE: AtomicBool = AtomicBool::new(false);
+    if let Err(e) = crate::stdout::write(format!("{text}\n").as_bytes())
+        && !UNWRITABLE.swap(true, Relaxed)
+    {
         complain_of("write error", &e);
     }
 }

@@ -87,9 +87,12 @@ pub(crate) fn run(program: &'static str, arguments: Vec<OsString>) -> ExitCode {
 }
 
 fn print(text: &str) -> ExitCode {
-    match report::print_bytes(text.as_bytes()) {
+    match crate::stdout::write(text.as_bytes()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::from(FAILED),
+        Err(e) => {
+            complain_of("write error", &e);
+            ExitCode::from(FAILED)
+        }
     }
 }
 

@@ -66,8 +66,7 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 
 /// Writes to standard output; nobody who reads it any more is no error.
 pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    match out.write_all(bytes).and_then(|()| out.flush()) {
+    match crate::stdout::write(bytes) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(Failure::failed(format!("cannot write the results: {error}"))),
         Ok(()) => Ok(()),
