@@ -60,6 +60,12 @@ static JOBS: &[Job] = &[
         environment: &[("CRINGLE_PROGRAMS", "10000")],
         command: "cargo test --release -p cringle --features sim --test sim",
     },
+    Job {
+        name: "faults",
+        about: "every fault of a file system under every way of copying",
+        environment: &[("CRINGLE_FAULTS", "all")],
+        command: "cargo test --release -p cringle-cli --test cp no_fault -- --nocapture",
+    },
 ];
 
 /// Whether all chosen jobs passed.

@@ -14,6 +14,7 @@ mod interrupted;
 mod mounts;
 mod onto;
 mod small;
+mod special;
 mod support;
 mod told;
 mod trees;

@@ -1,0 +1,316 @@
+//! Targets that are no plain files: pipes, devices, mounted files, files with flags, a closed output.
+
+use crate::common::mounts::{Mount, done_by};
+use crate::common::*;
+use crate::faulty::{ALWAYS, Faulty, Op, Rules};
+use crate::support::*;
+use crate::trees::mkfifo;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// 1 MiB with data, holes and a hole at its end; and zeros that are data.
+fn sparse(path: &Path) -> Vec<u8> {
+    let mut bytes = vec![0; 1 << 20];
+    let file = File::create(path).unwrap();
+    file.set_len(1 << 20).unwrap();
+    for at in [4096, 300_000, 600_000] {
+        bytes[at..at + 10_000].copy_from_slice(&noise(10_000));
+        file.write_all_at(&bytes[at..at + 10_000], at as u64).unwrap();
+    }
+    file.write_all_at(&[0; 50_000], 700_000).unwrap();
+    bytes
+}
+
+const SPARSE: [&[&str]; 5] = [
+    &[],
+    &["-p"],
+    &["--sparse=always"],
+    &["--sparse=never", "--reflink=never"],
+    &["--sparse=auto", "--fsync"],
+];
+
+#[test]
+fn holes_are_zeros_in_a_pipe_a_fifo_and_null() {
+    let place = place("cp-holes");
+    let bytes = sparse(&place.join("sparse"));
+    for flags in SPARSE {
+        let mut command = ours();
+        command.args(flags).args(["sparse", "/dev/stdout"]);
+        let said = output_of(command, &place, b"");
+        assert_eq!((said.status.code(), texts(&said).1), (Some(0), String::new()), "{flags:?}");
+        assert!(said.stdout == bytes, "{flags:?}: {} bytes in the pipe", said.stdout.len());
+        let _ = fs::remove_file(place.join("fifo"));
+        mkfifo(&place.join("fifo"));
+        let fifo = place.join("fifo");
+        // Open at both ends, so that a copy that opens nothing does not leave the reader waiting.
+        let hold = File::options().read(true).write(true).open(&fifo).unwrap();
+        let reader = std::thread::spawn(move || fs::read(fifo).unwrap());
+        copies(&place, &[flags, &["sparse", "fifo"]].concat());
+        drop(hold);
+        let read = reader.join().unwrap();
+        assert!(read == bytes, "{flags:?}: {} bytes in the FIFO", read.len());
+        copies(&place, &[flags, &["sparse", "/dev/null"]].concat());
+    }
+}
+
+/// A loop device on an image; detached when dropped.
+struct Loop(PathBuf);
+
+impl Loop {
+    fn new(image: &Path) -> Option<Loop> {
+        let output = Command::new("losetup").args(["--find", "--show"]).arg(image).output();
+        let said = output.map(|output| (output.status.success(), texts(&output)));
+        match said {
+            Ok((true, (device, _))) => Some(Loop(PathBuf::from(device.trim()))),
+            other => {
+                eprintln!("skipped: no loop device can be had here: {other:?}");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        if let Err(why) = done_by("losetup", &["--detach", self.0.to_str().unwrap()]) {
+            eprintln!("still attached: {why}");
+        }
+    }
+}
+
+#[test]
+fn a_device_gets_zeros_for_holes_and_is_verified_to_the_length_of_the_source() {
+    let place = place("cp-device");
+    let bytes = sparse(&place.join("sparse"));
+    fs::write(place.join("image"), vec![0xaa; 2 << 20]).unwrap();
+    let Some(device) = Loop::new(&place.join("image")) else { return };
+    let path = device.0.to_str().unwrap();
+    for flags in SPARSE.into_iter().chain([&["--verify"][..], &["--verify", "--sparse=always"]]) {
+        fs::write(&device.0, vec![0xaa; 2 << 20]).unwrap();
+        copies(&place, &[flags, &["sparse", path]].concat());
+        let now = fs::read(&device.0).unwrap();
+        assert!(now[..1 << 20] == bytes, "{flags:?}: holes keep what was there");
+        assert!(now[1 << 20..] == [0xaa; 1 << 20], "{flags:?}: beyond the source");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_back_is_not_verified() {
+    let place = place("cp-unverifiable");
+    fs::write(place.join("a"), "text").unwrap();
+    for target in ["/dev/stdout", "/dev/null"] {
+        let (status, out, told) = run(&place, &["--verify", "a", target]);
+        assert_eq!(status, Some(1), "{target}");
+        assert_eq!(out, if target == "/dev/stdout" { "text" } else { "" });
+        assert!(told.contains(&format!("cannot verify '{target}'")), "{told}");
+    }
+}
+
+#[test]
+fn a_mounted_file_is_written_in_place() {
+    let base = tempfile::tempdir_in(place("cp-bind")).unwrap();
+    if !is_root() {
+        eprintln!("skipped: only root mounts files");
+        return;
+    }
+    let at = |name: &str| base.path().join(name);
+    fs::create_dir_all(at("tree")).unwrap();
+    fs::create_dir(at("there")).unwrap();
+    fs::write(at("tree/file"), "new").unwrap();
+    let elsewhere = Mount::new(base.path(), "tmpfs", 4);
+    let other = elsewhere.as_ref().map(|mount| mount.0.join("origin"));
+    for origin in [Some(at("origin")), other].into_iter().flatten() {
+        fs::write(at("there/file"), "covered").unwrap();
+        fs::write(&origin, "old").unwrap();
+        let target = at("there/file");
+        done_by("mount", &["--bind", origin.to_str().unwrap(), target.to_str().unwrap()]).unwrap();
+        let mount = Mount(target);
+        for arguments in [
+            &["tree/file", "there"][..],
+            &["-f", "tree/file", "there"],
+            &["-p", "tree/file", "there/file"],
+            &["--fsync", "--verify", "tree/file", "there"],
+            &["-rT", "tree", "there"],
+            &["-aT", "--fsync", "tree", "there"],
+        ] {
+            fs::write(&origin, "older and longer").unwrap();
+            copies(base.path(), arguments);
+            assert_eq!(fs::read_to_string(&origin).unwrap(), "new", "{arguments:?}");
+            assert_eq!(fs::read_dir(at("there")).unwrap().count(), 1, "{arguments:?}");
+        }
+        drop(mount);
+        assert_eq!(fs::read_to_string(at("there/file")).unwrap(), "covered");
+    }
+}
+
+#[test]
+fn a_replaced_file_keeps_its_flags() {
+    let place = place("cp-flags");
+    let said = |program: &str, arguments: &[&str]| {
+        let output = Command::new(program).args(arguments).current_dir(&place).output();
+        output.map(|output| (output.status.success(), texts(&output).0))
+    };
+    fs::write(place.join("new"), "new").unwrap();
+    for flag in ["+d", "+A", "+S", "+AdS"] {
+        for arguments in [&["new", "old"][..], &["-a", "new", "old"], &["--fsync", "new", "old"]] {
+            fs::write(place.join("old"), "old").unwrap();
+            if !matches!(said("chattr", &[flag, "old"]), Ok((true, _))) {
+                eprintln!("skipped: no chattr, or no flags on this file system");
+                return;
+            }
+            let before = said("lsattr", &["old"]).unwrap();
+            copies(&place, arguments);
+            assert_eq!(fs::read_to_string(place.join("old")).unwrap(), "new");
+            assert_eq!(said("lsattr", &["old"]).unwrap(), before, "{flag} {arguments:?}");
+            fs::remove_file(place.join("old")).unwrap();
+        }
+    }
+    // Without flags of its own, it is still replaced.
+    fs::write(place.join("old"), "old").unwrap();
+    let inode = || fs::metadata(place.join("old")).unwrap().ino();
+    let before = inode();
+    copies(&place, &["new", "old"]);
+    assert_ne!(inode(), before);
+}
+
+#[test]
+fn a_closed_or_full_output_is_a_failure_of_what_prints() {
+    let place = place("cp-closed");
+    fs::create_dir(place.join("d")).unwrap();
+    for name in ["a", "d/b", "d/c"] {
+        fs::write(place.join(name), "text").unwrap();
+    }
+    let shell = |program: &str, line: &str| {
+        let to = place.join("to");
+        let _ = if to.is_dir() { fs::remove_dir_all(&to) } else { fs::remove_file(&to) };
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("exec {program} {line}")]);
+        let said = output_of(command, &place, b"");
+        (said.status.code(), lines(&said.stderr))
+    };
+    let mine = format!("{} cp", env!("CARGO_BIN_EXE_cringle"));
+    for (line, status) in [
+        ("-v a to >&-", 1),
+        ("a to >&-", 0),
+        ("-rv d to >&-", 1),
+        ("-rv d to >/dev/full", 1),
+        ("--help >&-", 1),
+        ("--help >/dev/full", 1),
+        ("-rv d to >/dev/null", 0),
+        ("-v a to >&- 2>&-", 1),
+        ("-r d to <&- >&- 2>&-", 0),
+    ] {
+        let said = shell(&mine, line);
+        assert_eq!(said.0, Some(status), "{line}: {:?}", said.1);
+        if is_gnu() {
+            assert_eq!(said, shell("cp", line), "{line}");
+        }
+        assert!(place.join("to").exists() || line.starts_with("--help"), "{line}");
+    }
+}
+
+#[test]
+fn fsync_reaches_the_file_that_a_link_leads_to() {
+    let base = tempfile::tempdir_in(place("cp-fsync-link")).unwrap();
+    let Some(faulty) = Faulty::mount(base.path(), "faulty", false) else { return };
+    let at = |name: &str| base.path().join(name);
+    fs::create_dir(at("tree")).unwrap();
+    fs::create_dir_all(at("there/tree")).unwrap();
+    fs::write(at("tree/file"), "new").unwrap();
+    // Another tree before it, whose file system is synced as a whole.
+    fs::create_dir(at("first")).unwrap();
+    fs::write(at("first/other"), "other").unwrap();
+    symlink(faulty.at.join("victim"), at("there/tree/file")).unwrap();
+    for arguments in [
+        &["--fsync", "tree/file", "there/tree"][..],
+        &["-r", "--fsync", "--jobs=1", "first", "tree", "there"],
+    ] {
+        faulty.clear();
+        faulty.put("victim", b"old");
+        faulty.set(Rules::failing(Op::Fsync, libc::EIO, 0, ALWAYS));
+        let (status, _, told) = run(base.path(), arguments);
+        assert_eq!(
+            faulty.fired(),
+            [Op::Fsync],
+            "{arguments:?}: the file's own server was not asked"
+        );
+        assert_eq!(status, Some(1), "{arguments:?}");
+        assert!(told.contains("file': Input/output error"), "{told}");
+        faulty.set(Rules::default());
+        copies(base.path(), arguments);
+        assert_eq!(faulty.get("victim").unwrap().0, b"new");
+    }
+}
+
+#[test]
+fn a_stalled_read_holds_up_no_other_directory() {
+    let base = tempfile::tempdir_in(place("cp-stall")).unwrap();
+    let Some(faulty) = Faulty::mount(base.path(), "faulty", false) else { return };
+    faulty.mkdir("s");
+    for directory in 0..4 {
+        faulty.mkdir(&format!("s/{directory}"));
+        for file in 0..20 {
+            faulty.put(&format!("s/{directory}/{file}"), b"text");
+        }
+    }
+    faulty.mkdir("s/victims");
+    let bytes = noise(400_000);
+    faulty.put("s/victims/victim", &bytes);
+    faulty.set(Rules { stalls_at: Some(100_000), ..Rules::default().direct() });
+    let mut command = ours();
+    command.args(["-r", "--jobs=4", "faulty/s", "to"]).current_dir(base.path());
+    let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let others = || {
+        let count =
+            |n: usize| fs::read_dir(base.path().join(format!("to/{n}"))).map_or(0, Iterator::count);
+        (0..4).map(count).sum::<usize>()
+    };
+    let start = std::time::Instant::now();
+    while (others() < 80 || faulty.stalled() == 0) && start.elapsed().as_secs() < 100 {
+        std::thread::yield_now();
+    }
+    let seen = others();
+    faulty.release();
+    let said = finish(child, "a copy with a stalled read");
+    assert_eq!(seen, 80);
+    assert_eq!((said.status.code(), texts(&said).1), (Some(0), String::new()));
+    assert!(fs::read(base.path().join("to/victims/victim")).unwrap() == bytes);
+}
+
+/// As GNU's: the open waits until the holder has given the lease up.
+#[test]
+fn a_leased_source_is_waited_for() {
+    let place = place("cp-lease");
+    const F_SETSIG: libc::c_int = 10;
+    let mut file = File::create(place.join("leased")).unwrap();
+    file.write_all(b"before").unwrap();
+    // SAFETY: no pointers; the signal is one that is ignored.
+    let leased = unsafe {
+        libc::fcntl(file.as_raw_fd(), F_SETSIG, libc::SIGURG);
+        libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK)
+    };
+    if leased != 0 {
+        eprintln!("skipped: no leases here: {}", std::io::Error::last_os_error());
+        return;
+    }
+    let mut command = ours();
+    command.args(["leased", "to"]).current_dir(&place);
+    let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let start = std::time::Instant::now();
+    // SAFETY: no pointers.
+    while unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLEASE) } == libc::F_WRLCK
+        && start.elapsed().as_secs() < 100
+    {
+        std::thread::yield_now();
+    }
+    file.write_all(b" and after").unwrap();
+    // SAFETY: no pointers.
+    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK) };
+    let said = finish(child, "a copy of a leased file");
+    assert_eq!((said.status.code(), texts(&said).1), (Some(0), String::new()));
+    assert_eq!(fs::read_to_string(place.join("to")).unwrap(), "before and after");
+}
