@@ -85,10 +85,10 @@ impl<T> std::fmt::Debug for JoinHandle<T> {
 }
 
 /// A fiber, or an OS thread that called [`current`] outside of any fiber; named as in `std::thread`.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Thread(Repr);
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 enum Repr {
     Fiber(Arc<Identity>),
     Os(std::thread::Thread),
@@ -132,6 +132,13 @@ impl Thread {
             Repr::Fiber(identity) => identity.name(),
             Repr::Os(thread) => thread.name(),
         }
+    }
+}
+
+impl std::fmt::Debug for Thread {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut fields = f.debug_struct("Thread");
+        fields.field("id", &self.id()).field("name", &self.name()).finish_non_exhaustive()
     }
 }
 

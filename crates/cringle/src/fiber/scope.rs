@@ -271,6 +271,9 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     }
 }
 
+/// As std's.
+impl std::panic::RefUnwindSafe for Scope<'_, '_> {}
+
 impl std::fmt::Debug for Scope<'_, '_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let running = self.enclosure.running();

@@ -113,7 +113,8 @@ impl Builder {
         Builder::default()
     }
 
-    /// Names the fiber: for `fiber::current().name()`, panic messages and reports.
+    /// Names the fiber: for `fiber::current().name()`, panic messages and reports. As in std, the spawn panics
+    /// if the name contains a NUL byte.
     pub fn name(mut self, name: String) -> Builder {
         self.name = Some(name);
         self
@@ -243,6 +244,7 @@ impl Builder {
         T: Send,
         P: Place<T> + Send,
     {
+        self.check_name();
         let outside = match Worker::here() {
             Some(_) => None,
             // A thread that a fiber of the scope waits for.
@@ -310,6 +312,17 @@ impl Builder {
         // SAFETY: I2. Handed on to the caller.
         unsafe { worker.start(stack_bytes, body) }?;
         Ok(packet)
+    }
+
+    #[track_caller]
+    fn check_name(&self) {
+        if let Some(name) = &self.name
+            && let Some(at) = name.find('\0')
+        {
+            panic!(
+                "fiber name may not contain interior null bytes: one is at byte {at} of {name:?}"
+            );
+        }
     }
 
     fn stack_bytes(&self) -> usize {

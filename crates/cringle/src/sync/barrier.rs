@@ -33,7 +33,6 @@ struct State {
 }
 
 /// Tells the one that came last from the others.
-#[derive(Debug)]
 pub struct BarrierWaitResult(bool);
 
 impl BarrierWaitResult {
@@ -99,6 +98,12 @@ impl Barrier {
             left
         };
         waiter.wait(&terms, &At::of(self), leave).map(|_| BarrierWaitResult(false))
+    }
+}
+
+impl fmt::Debug for BarrierWaitResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BarrierWaitResult").field("is_leader", &self.is_leader()).finish()
     }
 }
 

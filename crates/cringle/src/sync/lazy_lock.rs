@@ -60,10 +60,11 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
     #[cold]
     #[track_caller]
     fn make(&self) -> &T {
-        self.once.call_once(|| {
+        self.once.call_once_force(|_| {
             // SAFETY: one closure at a time runs under the `Once`, and nobody else looks.
             let f = unsafe { (*self.initialiser.get()).take() };
-            let f = f.expect("the initialiser of this `LazyLock` was unwound by a cancel before");
+            // A panic or a cancel has unwound it.
+            let f = f.expect("LazyLock instance has previously been poisoned");
             let set = self.value.set(f());
             debug_assert!(set.is_ok(), "only this writes it");
         });

@@ -60,6 +60,8 @@ pub(crate) mod reentrant;
 mod rwlock;
 mod semaphore;
 mod unsent;
+#[cfg(doctest)]
+pub mod variance;
 mod wait_group;
 pub mod watch;
 

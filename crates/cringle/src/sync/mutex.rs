@@ -208,10 +208,21 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
         match self.try_lock() {
             Ok(guard) => fields.field("data", &&*guard),
             Err(TryLockError::Poisoned(e)) => fields.field("data", &&**e.get_ref()),
+            Err(TryLockError::WouldBlock) if std_quotes_locked() => {
+                fields.field("data", &"<locked>")
+            }
             Err(TryLockError::WouldBlock) => fields.field("data", &format_args!("<locked>")),
         };
         fields.field("poisoned", &self.is_poisoned()).finish_non_exhaustive()
     }
+}
+
+/// Whether std prints the word for a locked value in quotes, as newer versions do.
+#[cold]
+fn std_quotes_locked() -> bool {
+    let lock = std::sync::Mutex::new(());
+    let _held = lock.lock();
+    format!("{lock:?}").contains('"')
 }
 
 impl<T: Default> Default for Mutex<T> {

@@ -223,7 +223,7 @@ impl Once {
 
     #[track_caller]
     fn refuse_poisoned(&self, state: u8) {
-        assert!(state != POISONED, "the closure of this `Once` has panicked before");
+        assert!(state != POISONED, "Once instance has previously been poisoned");
     }
 
     /// Under the lock, so that nobody waits for a change that has been.

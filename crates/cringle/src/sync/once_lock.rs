@@ -5,8 +5,6 @@ use super::once::Once;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::io;
-use std::marker::PhantomData;
-use std::mem::MaybeUninit;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 /// `std::sync::OnceLock`, for fibers of any workers and for OS threads. The initialiser may wait:
@@ -28,9 +26,9 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 /// ```
 pub struct OnceLock<T> {
     once: Once,
-    /// Initialised if the `Once` is completed.
-    value: UnsafeCell<MaybeUninit<T>>,
-    owns: PhantomData<T>,
+    /// `Some` if the `Once` is completed. It drops itself: with a `Drop` of our own, a value could not borrow
+    /// from what is dropped before the cell, which std's may.
+    value: UnsafeCell<Option<T>>,
 }
 
 // SAFETY: the value is written by one, and then only read; it may be dropped on another thread than
@@ -46,8 +44,7 @@ impl<T> OnceLock<T> {
         /// One without a value.
         #[must_use]
         pub const fn new() -> OnceLock<T> {
-            let value = UnsafeCell::new(MaybeUninit::uninit());
-            OnceLock { once: Once::new(), value, owns: PhantomData }
+            OnceLock { once: Once::new(), value: UnsafeCell::new(None) }
         }
     }
 
@@ -57,14 +54,13 @@ impl<T> OnceLock<T> {
     pub fn get(&self) -> Option<&T> {
         Caller::current().count();
         // SAFETY: a completed `Once` has written the value, and nobody writes again.
-        self.once.is_completed().then(|| unsafe { (*self.value.get()).assume_init_ref() })
+        self.once.is_completed().then(|| unsafe { (*self.value.get()).as_ref().unwrap_unchecked() })
     }
 
     /// The value, if there is one.
     #[inline]
     pub fn get_mut(&mut self) -> Option<&mut T> {
-        // SAFETY: as above, and it is borrowed mutably.
-        self.once.is_completed().then(|| unsafe { self.value.get_mut().assume_init_mut() })
+        self.value.get_mut().as_mut()
     }
 
     /// The value; waits until there is one.
@@ -121,7 +117,7 @@ impl<T> OnceLock<T> {
         self.once.call_once_force(|_| {
             let value = f();
             // SAFETY: one closure at a time, and nobody reads before it has come to its end.
-            unsafe { (*self.value.get()).write(value) };
+            unsafe { *self.value.get() = Some(value) };
         });
         self.get().expect("initialised")
     }
@@ -133,19 +129,8 @@ impl<T> OnceLock<T> {
 
     /// Takes the value out, if there is one; another may come then.
     pub fn take(&mut self) -> Option<T> {
-        if !self.once.is_completed() {
-            return None;
-        }
         self.once.reset();
-        // SAFETY: it was completed, so there was a value; nobody else takes it, since it is not
-        // completed any more.
-        Some(unsafe { self.value.get_mut().assume_init_read() })
-    }
-}
-
-impl<T> Drop for OnceLock<T> {
-    fn drop(&mut self) {
-        drop(self.take());
+        self.value.get_mut().take()
     }
 }
 

@@ -10,6 +10,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::ptr::NonNull;
 use std::sync::{LockResult, TryLockError, TryLockResult};
 
 /// `std::sync::RwLock`, for fibers of any workers and for OS threads. Only the calling fiber waits,
@@ -48,7 +49,10 @@ impl<T: ?Sized> RefUnwindSafe for RwLock<T> {}
 #[must_use = "the lock is let go of at once"]
 #[clippy::has_significant_drop]
 pub struct RwLockReadGuard<'a, T: ?Sized + 'a> {
-    lock: &'a RwLock<T>,
+    /// Not a `&'a RwLock<T>`, which is invariant in `T`. A pointer and no reference, as a writer may be
+    /// at the value before the guard's drop has returned.
+    value: NonNull<T>,
+    gate: &'a Gate,
     stays: PhantomData<*const ()>,
 }
 
@@ -208,7 +212,14 @@ impl<T: ?Sized> RwLock<T> {
 
     #[inline]
     fn reading(&self) -> LockResult<RwLockReadGuard<'_, T>> {
-        checked(&self.poison, RwLockReadGuard { lock: self, stays: PhantomData })
+        checked(&self.poison, self.read_guard())
+    }
+
+    /// A permit was taken.
+    #[inline]
+    fn read_guard(&self) -> RwLockReadGuard<'_, T> {
+        let value = NonNull::new(self.value.get()).expect("a cell has an address");
+        RwLockReadGuard { value, gate: &self.gate, stays: PhantomData }
     }
 
     #[inline]
@@ -227,14 +238,14 @@ impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
         std::mem::forget(guard);
         lock.gate.forget_holder();
         lock.gate.give(Gate::MAX - 1);
-        RwLockReadGuard { lock, stays: PhantomData }
+        lock.read_guard()
     }
 }
 
 impl<T: ?Sized> Drop for RwLockReadGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        self.lock.gate.give(1);
+        self.gate.give(1);
     }
 }
 
@@ -253,7 +264,7 @@ impl<T: ?Sized> Deref for RwLockReadGuard<'_, T> {
     #[inline]
     fn deref(&self) -> &T {
         // SAFETY: the guard has one of the gate's permits, so no writer has all.
-        unsafe { &*self.lock.value.get() }
+        unsafe { self.value.as_ref() }
     }
 }
 

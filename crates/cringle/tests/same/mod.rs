@@ -44,6 +44,18 @@ impl Log {
         self.push(call.into(), text);
     }
 
+    /// Logs whether it panics, and the beginning of the message.
+    pub(crate) fn panics<T>(&mut self, call: impl Into<String>, f: impl FnOnce() -> T) {
+        self.panicked(call, f);
+        let (_, text) = self.0.last_mut().expect("just logged");
+        *text = text.split(':').next().expect("one part at least").to_owned();
+    }
+
+    /// Replaces a word in what was logged.
+    pub(crate) fn replace(&mut self, from: &str, to: &str) {
+        self.0.iter_mut().for_each(|(_, text)| *text = text.replace(from, to));
+    }
+
     /// Logs the message of a panic, or that there was none.
     pub(crate) fn panicked<T>(&mut self, call: impl Into<String>, f: impl FnOnce() -> T) {
         let caught = fiber::catch_unwind(std::panic::AssertUnwindSafe(|| drop(f())));
