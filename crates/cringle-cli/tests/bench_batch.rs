@@ -47,6 +47,38 @@ fn low_allocates_nothing_per_operation() {
     assert!(report["result"]["allocations"].as_u64().unwrap() < 16, "{report}");
 }
 
+/// Else all jobs but the first would read from the page cache.
+#[test]
+fn jobs_of_fio_read_each_block_once() {
+    let place = place("batch-fio");
+    std::fs::write(place.join("data"), noise(4 << 20)).unwrap();
+    let Some(fio) = std::env::split_paths(&std::env::var_os("PATH").unwrap())
+        .map(|directory| directory.join("fio"))
+        .find(|fio| fio.exists())
+    else {
+        return println!("skipped: there is no fio");
+    };
+    // The same fio, which also writes down where each of its jobs reads.
+    let script =
+        format!("#!/bin/sh\nexec {} --log_offset=1 --write_lat_log=read \"$@\"\n", fio.display());
+    std::fs::write(place.join("fio"), script).unwrap();
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(place.join("fio"), executable).unwrap();
+    let mut command = cringle(&place);
+    let args = ["bench", "batch", "low", "data", "--cached", "--workers", "3"];
+    command.args(args).args(["--repeat", "1", "--warmup", "0"]).env("PATH", &*place);
+    let (_, err) = texts(&command.output().unwrap());
+    let mut offsets: Vec<u64> = Vec::new();
+    for job in 1..=3 {
+        let log = std::fs::read_to_string(place.join(format!("read_clat.{job}.log")));
+        let log = log.unwrap_or_else(|e| panic!("job {job} wrote nothing: {e}; {err}"));
+        let offset = |line: &str| line.split(',').nth(4)?.trim().parse::<u64>().ok();
+        offsets.extend(log.lines().map(|line| offset(line).expect("an offset")));
+    }
+    offsets.sort_unstable();
+    assert_eq!(offsets, (0..1023).map(|block| block * 4096).collect::<Vec<u64>>());
+}
+
 #[test]
 fn the_header_is_that_of_the_original() {
     let place = place("batch-header");

@@ -262,7 +262,7 @@ fn fio_iops(setting: &Setting) -> Result<f64, Failure> {
             .env("FILE", setting.file.name_for_others())
             .env("DIRECT", u8::from(setting.direct).to_string())
             .env("WORKERS", setting.workers.to_string())
-            .env("SIZE", (setting.blocks * BLOCK as u64).to_string()),
+            .env("PART", (setting.blocks / setting.workers as u64 * BLOCK as u64).to_string()),
     )?;
     let report = fio::report(&figures)?;
     Ok(report.ops as f64 / report.usage.seconds)
