@@ -240,21 +240,28 @@ fn a_deadline_fires_within_a_turn_of_its_time() {
 #[test]
 fn timers_fire_in_the_order_of_their_times() {
     on_one_worker(|| {
-        let order = RefCell::new(Vec::new());
-        // All of them wait before the first is due.
+        let (order, early) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
+        // They are to wait before the first is due. On a busy machine some do not.
         let begin = Instant::now() + Duration::from_millis(200);
         fiber::scope(|s| {
             for n in 0..500u64 {
-                let (at, order) = (begin + Duration::from_micros(n * 7919 % 500 * 20), &order);
+                let at = begin + Duration::from_micros(n * 7919 % 500 * 20);
+                let (order, early) = (&order, &early);
                 s.spawn_local(move || {
+                    if Instant::now() < begin {
+                        early.borrow_mut().push(at);
+                    }
                     time::sleep_until(at).unwrap();
                     assert!(Instant::now() >= at);
                     order.borrow_mut().push(at);
                 });
             }
         });
-        assert!(order.borrow().is_sorted());
         assert_eq!(order.borrow().len(), 500);
+        // The last of the early ones may have been late after it had looked at the clock.
+        early.borrow_mut().pop();
+        order.borrow_mut().retain(|at| early.borrow().contains(at));
+        assert!(order.borrow().is_sorted());
     });
 }
 
