@@ -294,15 +294,36 @@ fn have_stacks_of_threads() {
     });
 }
 
-/// After so many runs. musl's allocator makes mappings of some pages each, now one more, now one less; what
-/// each run left would be as many as there were runs.
-fn assert_nothing_is_left(since: Footprint, runs: usize) {
-    let mut now = Footprint::now();
-    if cfg!(target_env = "musl") {
-        assert!(now.mappings < since.mappings + runs / 10, "{since:?} became {now:?}");
-        now.mappings = since.mappings;
+/// What the process has at one moment: how much, and its mappings by address.
+struct Kept {
+    footprint: Footprint,
+    mappings: String,
+}
+
+impl Kept {
+    fn now() -> Kept {
+        let mappings = std::fs::read_to_string("/proc/self/maps").unwrap();
+        Kept { footprint: Footprint::now(), mappings }
     }
-    assert_eq!(now, since);
+
+    /// The mappings that are new since then, or have other bounds.
+    fn new_since(&self, then: &Kept) -> String {
+        let known: Vec<&str> = then.mappings.lines().collect();
+        let new = self.mappings.lines().filter(|line| !known.contains(line));
+        new.map(|line| format!("\n{line}")).collect()
+    }
+}
+
+/// After this number of runs. musl's allocator makes mappings of a few pages each, now one more, now one less;
+/// what each run left would be as many as there were runs.
+fn assert_nothing_is_left(since: &Kept, runs: usize) {
+    let (then, kept) = (since.footprint, Kept::now());
+    let mut now = kept.footprint;
+    if cfg!(target_env = "musl") {
+        assert!(now.mappings < then.mappings + runs / 10, "{then:?} became {now:?}");
+        now.mappings = then.mappings;
+    }
+    assert_eq!(now, then, "new mappings:{}", kept.new_since(since));
 }
 
 #[test]
@@ -315,10 +336,10 @@ fn nothing_is_left_after_a_thousand_runs() {
         || {
             have_stacks_of_threads();
             (0..10).for_each(a_short_run);
-            let after_ten = Footprint::now();
+            let after_ten = Kept::now();
             let virtual_kib = child::status_kib("VmSize:");
             (10..1000).for_each(a_short_run);
-            assert_nothing_is_left(after_ten, 990);
+            assert_nothing_is_left(&after_ten, 990);
             // Mappings that lie side by side are one to the kernel, so their size is looked at, too.
             let grown = child::status_kib("VmSize:").saturating_sub(virtual_kib);
             assert!(grown < 8 << 10, "{grown} KiB of address space were not given back");
@@ -341,9 +362,9 @@ fn nothing_is_left_after_runs_that_panic_or_fail() {
         };
         have_stacks_of_threads();
         (0..10).for_each(fail);
-        let after_ten = Footprint::now();
+        let after_ten = Kept::now();
         (0..200).for_each(fail);
-        assert_nothing_is_left(after_ten, 200);
+        assert_nothing_is_left(&after_ten, 200);
     });
 }
 
