@@ -3,6 +3,7 @@
 
 mod child;
 
+use cringle::block::{Batch, FixedBufs, FixedFile};
 use cringle::fs::File;
 use cringle::net::{TcpListener, TcpStream};
 use cringle::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
@@ -536,4 +537,31 @@ fn without_threads_the_worker_does_their_work() {
             assert_eq!(all, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
         });
     });
+}
+
+/// On a ring, too: the offset of a registered file without positions is ignored.
+#[test]
+fn registered_pipe_is_read_and_written_at_any_offset() {
+    for driver in [DriverChoice::Auto, DriverChoice::Epoll] {
+        let run = Builder::new().workers(1).driver(driver).run(|| {
+            let (reader, writer) = io::pipe().unwrap();
+            let [reader, writer] = [OwnedFd::from(reader), OwnedFd::from(writer)]
+                .map(|end| FixedFile::register(&File::from(end)).unwrap());
+            let mut bufs = FixedBufs::new(2, 8).unwrap();
+            bufs[0].copy_from_slice(b"eight by");
+            let [out, back] = &mut bufs[..] else { unreachable!() };
+            // The read comes first, and waits for the write.
+            let mut batch = Batch::new();
+            let read = batch.read_fixed(&reader, back, 4096);
+            let write = batch.write_fixed(&writer, out, 512);
+            let results = batch.submit();
+            assert_eq!(
+                (results.get(read).ok(), results.get(write).ok()),
+                (Some(8), Some(8)),
+                "{driver:?} {results:?}"
+            );
+            assert_eq!(bufs[1][..], *b"eight by");
+        });
+        run.unwrap();
+    }
 }

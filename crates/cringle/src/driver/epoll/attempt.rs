@@ -163,15 +163,25 @@ impl Flight {
         }
     }
 
-    /// A ring reads and writes what has no places (an event counter) wherever it is told to.
+    /// A ring ignores the offset of a file without positions (a pipe, an event counter). A registered buffer is
+    /// memory like any other here.
     fn forget_place(&mut self) {
-        if let Op::Read { offset, .. }
-        | Op::Write { offset, .. }
-        | Op::ReadVectored { offset, .. }
-        | Op::WriteVectored { offset, .. } = &mut self.op
-        {
-            *offset = AT_CURSOR;
-        }
+        let offset = AT_CURSOR;
+        self.op = match self.op {
+            Op::Read { target, buf, len, .. } | Op::ReadFixed { target, buf, len, .. } => {
+                Op::Read { target, buf, len, offset }
+            }
+            Op::Write { target, buf, len, .. } | Op::WriteFixed { target, buf, len, .. } => {
+                Op::Write { target, buf, len, offset }
+            }
+            Op::ReadVectored { fd, slices, count, .. } => {
+                Op::ReadVectored { fd, slices, count, offset }
+            }
+            Op::WriteVectored { fd, slices, count, .. } => {
+                Op::WriteVectored { fd, slices, count, offset }
+            }
+            other => other,
+        };
     }
 
     unsafe fn read_stream(&mut self, fd: RawFd, told: bool) -> Tried {
