@@ -95,7 +95,10 @@ pub(super) fn apply(options: &Options, copied: &Copied<'_>) -> bool {
         good &= plain_mode(options, copied);
     } else if made && keeps.ownership && !options.no_preserve_mode && is_file(stat) {
         // It was made with less until it had its owner.
-        let _ = sys::chmod_fd(target, stat.st_mode & 0o777 & !options.umask);
+        if let Err(e) = sys::chmod_fd(target, stat.st_mode & 0o777 & !options.umask) {
+            complain_of(&format!("preserving permissions for {}", name()), &e);
+            good = false;
+        }
     }
     good
 }
@@ -129,11 +132,16 @@ fn set_owner(
 fn set_mode(copied: &Copied<'_>, mode: u32, has_acl: bool) -> io::Result<()> {
     let Copied { source, target, stat, may_have_acl, .. } = *copied;
     let names: &[&CStr] = if is_file(stat) { &[ACCESS] } else { &[ACCESS, DEFAULT] };
+    // Without its ACL the mode would say other than it does with it: no answer is a failure.
     let acl_of_source = |name| match has_acl.then(|| sys::get_xattr(source, name)) {
-        Some(Ok(value)) if !value.is_empty() => Some(value),
-        _ => None,
+        Some(Ok(value)) if !value.is_empty() => Ok(Some(value)),
+        Some(Err(e)) if !matches!(e.raw_os_error(), Some(libc::ENODATA | libc::EOPNOTSUPP)) => {
+            Err(e)
+        }
+        _ => Ok(None),
     };
-    let acls = names.iter().map(|name| (*name, acl_of_source(*name))).collect::<Vec<_>>();
+    let acls = names.iter().map(|name| Ok((*name, acl_of_source(*name)?)));
+    let acls = acls.collect::<io::Result<Vec<_>>>()?;
     for (name, value) in &acls {
         if value.is_none() && may_have_acl {
             sys::remove_xattr(target, name)?;

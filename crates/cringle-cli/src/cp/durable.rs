@@ -14,7 +14,7 @@ use cringle::fiber;
 use std::collections::HashMap;
 use std::ffi::{CString, OsString};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -44,6 +44,19 @@ pub(super) struct Rename {
     pub(super) temporary: CString,
     pub(super) name: CString,
     pub(super) keep_existing: bool,
+}
+
+impl Rename {
+    /// Removes the temporary file, which will not get the name. One that stays is reported.
+    pub(super) fn remove(&self, dir: RawFd) {
+        match sys::unlink_at(dir, &self.temporary) {
+            Err(e) if e.raw_os_error() != Some(libc::ENOENT) => {
+                let name = std::ffi::OsStr::from_bytes(self.temporary.to_bytes());
+                complain_of(&format!("cannot remove {}", quote(name)), &e);
+            }
+            _ => {}
+        }
+    }
 }
 
 impl Worker<'_> {
@@ -79,7 +92,7 @@ impl Worker<'_> {
             if let Err(e) = sys::close(file) {
                 complain_of(&format!("failed to close {}", quote(&path)), &e);
                 if let Some(rename) = rename {
-                    let _ = sys::unlink_at(item.target_dir, &rename.temporary);
+                    rename.remove(item.target_dir);
                 }
                 return false;
             }
@@ -238,7 +251,7 @@ impl Worker<'_> {
                 Ok(fd) => {
                     let fd = fd.as_ref().map_or(sys::CWD, |fd| fd.as_raw_fd());
                     if error.is_some() {
-                        let _ = sys::unlink_at(fd, &rename.temporary);
+                        rename.remove(fd);
                     } else if let Err(e) = rename_into_place(fd, &rename) {
                         let path = quote(&path);
                         complain_of(&format!("cannot create regular file {path}"), &e);
@@ -264,7 +277,7 @@ pub(super) fn rename_into_place(dir: i32, rename: &Rename) -> io::Result<()> {
         answer => answer,
     };
     if named.is_err() {
-        let _ = sys::unlink_at(dir, &rename.temporary);
+        rename.remove(dir);
     }
     named
 }

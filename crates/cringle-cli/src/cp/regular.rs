@@ -8,7 +8,7 @@ use super::attributes::{self, Copied};
 use super::data::How;
 use super::durable::{Rename, rename_into_place};
 use super::engine::{Counters, Worker};
-use super::messages::{complain, complain_of, say};
+use super::messages::{complain, complain_of, fail_quietly, say};
 use super::options::{Follow, When};
 use super::sys::{self, Stat};
 use super::tree::{Dir, Item, Side};
@@ -68,10 +68,10 @@ impl Trouble {
         !matches!(self, Trouble::Clone(_) | Trouble::Stopped)
     }
 
-    /// The copy is what the source was, and gets its attributes. Any other is not to look like it to who
-    /// goes by times.
+    /// The copy is what the source was when it was opened, and gets its attributes. Any other must not look
+    /// like the source to a program that compares times.
     fn is_the_sources(&self) -> bool {
-        matches!(self, Trouble::Shrank | Trouble::Grew)
+        matches!(self, Trouble::Grew)
     }
 }
 
@@ -156,10 +156,14 @@ impl Worker<'_> {
                         target_dir: target.as_raw_fd(),
                         target: &name,
                     };
-                    if self.copy_regular(&item, file, &stat, Target::LikelyNew, None)
-                        == Ended::Exists
-                    {
-                        self.copy_general(&item);
+                    let ended = self.copy_regular(&item, file, &stat, Target::LikelyNew, None);
+                    let good = match ended {
+                        Ended::Exists => self.copy_general(&item),
+                        ended => ended == Ended::Good,
+                    };
+                    if !good {
+                        fail_quietly();
+                        Counters::add(&self.shared.counters.failures, 1);
                     }
                 }
                 (Err(e), _) | (_, Err(e)) => {
@@ -295,9 +299,11 @@ impl Worker<'_> {
 
     fn give_up(&self, item: &Item<'_>, destination: Destination) {
         if let Some(rename) = &destination.rename {
-            let _ = sys::unlink_at(item.target_dir, &rename.temporary);
+            rename.remove(item.target_dir);
         } else if destination.made {
-            let _ = sys::unlink_at(item.target_dir, item.target);
+            if let Err(e) = sys::unlink_at(item.target_dir, item.target) {
+                complain_of(&format!("cannot remove {}", item.quoted(Side::Target)), &e);
+            }
         } else if self.shared.stopped() {
             complain(&format!("{} is incomplete", item.quoted(Side::Target)));
         }
@@ -413,7 +419,7 @@ impl Worker<'_> {
         if let Err(e) = sys::close(file) {
             complain_of(&format!("failed to close {}", item.quoted(Side::Target)), &e);
             if let Some(rename) = rename {
-                let _ = sys::unlink_at(item.target_dir, &rename.temporary);
+                rename.remove(item.target_dir);
             }
             return Completed::Failed;
         }

@@ -26,11 +26,11 @@ impl Worker<'_> {
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
         let open = |name: &CStr| sys::open_at(item.target_dir, name, flags, 0o600);
         let (file, temporary) = self.shared.temporaries.make(item.target, open).ok()?;
+        let rename = Rename { temporary, name: item.target.to_owned(), keep_existing: false };
         if !made_like(&file, existing, &old) {
-            let _ = sys::unlink_at(item.target_dir, &temporary);
+            rename.remove(item.target_dir);
             return None;
         }
-        let rename = Rename { temporary, name: item.target.to_owned(), keep_existing: false };
         Some(Destination { file, rename: Some(rename), made: false })
     }
 }

@@ -33,6 +33,9 @@ pub(crate) enum Op {
     CopyRange,
     Readdir,
     Mkdir,
+    Unlink,
+    /// Reads and lists of extended attributes, of which there are none.
+    Xattr,
 }
 
 pub(crate) const ALWAYS: usize = usize::MAX;
@@ -64,6 +67,8 @@ pub(crate) struct Rules {
     /// The most bytes of one read or write; 0 for no limit. Needs `direct`.
     pub(crate) longest_read: usize,
     pub(crate) longest_write: usize,
+    /// Writes that reach this offset store nothing and answer 0.
+    pub(crate) full_at: Option<u64>,
     /// The size that `stat` claims.
     pub(crate) claims: Option<u64>,
     /// `stat` claims no blocks, as of a file with holes.

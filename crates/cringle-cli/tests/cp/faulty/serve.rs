@@ -5,7 +5,7 @@ use fuser::{
     BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType, Filesystem,
     FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags,
     ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek,
-    ReplyOpen, ReplyWrite, Request, TimeOrNow, WriteFlags,
+    ReplyOpen, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -150,6 +150,9 @@ fn write(state: &mut State, number: u64, offset: u64, data: &[u8]) -> Result<usi
         if rules.longest_write > 0 {
             size = size.min(rules.longest_write);
         }
+        if rules.full_at.is_some_and(|at| offset + size as u64 > at) {
+            return Ok(0);
+        }
         spoils = rules.spoils;
     }
     let node = state.nodes.get_mut(&number).ok_or(libc::ENOENT)?;
@@ -279,8 +282,12 @@ impl Filesystem for Server {
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let mut state = self.shared.lock();
-        let gone = unlink(&mut state, parent.0, name);
-        done(if gone { None } else { Some(libc::ENOENT) }, reply);
+        let Some(number) = state.child(parent.0, name) else { return reply.error(Errno::ENOENT) };
+        let failed = state.fails(Op::Unlink, number, 0);
+        if failed.is_none() {
+            unlink(&mut state, parent.0, name);
+        }
+        done(failed, reply);
     }
 
     fn rename(
@@ -382,12 +389,26 @@ impl Filesystem for Server {
     ) {
         let mut state = self.shared.lock();
         let written = write(&mut state, ino.0, offset, data);
-        if let Some(node) = state.nodes.get_mut(&ino.0) {
+        // With a writeback cache the kernel knows when the program wrote, and says so.
+        if let Some(node) = state.nodes.get_mut(&ino.0).filter(|_| !self.writeback) {
             node.times.1 = SystemTime::now();
         }
         match written {
             Ok(size) => reply.written(size as u32),
             Err(errno) => reply.error(error(errno)),
+        }
+    }
+
+    fn getxattr(&self, _: &Request, ino: INodeNo, _: &OsStr, _: u32, reply: ReplyXattr) {
+        let failed = self.shared.lock().fails(Op::Xattr, ino.0, 0);
+        reply.error(failed.map_or(Errno::EOPNOTSUPP, error));
+    }
+
+    fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        match self.shared.lock().fails(Op::Xattr, ino.0, 0) {
+            Some(errno) => reply.error(error(errno)),
+            None if size == 0 => reply.size(0),
+            None => reply.data(&[]),
         }
     }
 
@@ -480,12 +501,11 @@ fn names(state: &mut State, directory: u64) -> Option<&mut BTreeMap<OsString, u6
     state.nodes.get_mut(&directory)?.children.as_mut()
 }
 
-fn unlink(state: &mut State, parent: u64, name: &OsStr) -> bool {
+fn unlink(state: &mut State, parent: u64, name: &OsStr) {
     let number = names(state, parent).and_then(|names| names.remove(name));
-    let Some(number) = number else { return false };
+    let Some(number) = number else { return };
     // Open files live on: the node stays, as in a real server until the last release.
     if let Some(node) = state.nodes.get_mut(&number) {
         node.links = node.links.saturating_sub(1);
     }
-    true
 }
