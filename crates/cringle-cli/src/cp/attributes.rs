@@ -8,6 +8,7 @@ use super::messages::{complain_of, quote};
 use super::options::Options;
 use super::sys::{self, Stat};
 use super::tree::{Item, Side};
+use std::cell::Cell;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::RawFd;
@@ -45,20 +46,42 @@ pub(super) fn gives_acl(directory: RawFd) -> bool {
     sys::get_xattr(directory, DEFAULT).is_ok_and(|value| !value.is_empty())
 }
 
-/// Of a file or directory that is open on both sides. False if something is to be a failure.
-pub(super) fn apply(options: &Options, copied: &Copied<'_>) -> bool {
+/// How [`apply`] ended.
+#[derive(PartialEq, Eq)]
+pub(super) enum Applied {
+    Good,
+    Failed,
+    /// A call failed with an error that may be one of an earlier write: some file systems (NFS, FUSE) write
+    /// first, and report a failure there and nowhere else.
+    DataLost,
+}
+
+/// Sets the attributes of a file or directory that is open on both sides.
+pub(super) fn apply(options: &Options, copied: &Copied<'_>) -> Applied {
+    let lost = Cell::new(false);
+    let good = apply_each(options, copied, &lost);
+    match good {
+        _ if lost.get() && is_file(copied.stat) => Applied::DataLost,
+        true => Applied::Good,
+        false => Applied::Failed,
+    }
+}
+
+fn apply_each(options: &Options, copied: &Copied<'_>, lost: &Cell<bool>) -> bool {
     let keeps = options.preserve;
     let Copied { item, source, target, stat, made, may_have_acl } = *copied;
     let name = || item.quoted(Side::Target);
     let mut good = true;
+    let noted =
+        |answer: io::Result<()>| answer.inspect_err(|e| lost.set(lost.get() || may_be_of_data(e)));
     if keeps.timestamps
-        && let Err(e) = sys::set_times_fd(target, stat)
+        && let Err(e) = noted(sys::set_times_fd(target, stat))
     {
         complain_of(&format!("preserving times for {}", name()), &e);
         good &= !options.must_preserve;
     }
     let owner = if keeps.ownership {
-        let chown = |uid, gid| sys::chown_fd(target, uid, gid);
+        let chown = |uid, gid| noted(sys::chown_fd(target, uid, gid));
         match set_owner(options, stat, chown, &name) {
             Some(kept) => kept,
             None => {
@@ -87,7 +110,7 @@ pub(super) fn apply(options: &Options, copied: &Copied<'_>) -> bool {
     if keeps.mode {
         // Set-uid bits are for the owner that they were given by.
         let mode = if owner { stat.st_mode & 0o7777 } else { stat.st_mode & 0o1777 };
-        if let Err(e) = set_mode(copied, mode, has_acl) {
+        if let Err(e) = noted(set_mode(copied, mode, has_acl)) {
             complain_of(&format!("preserving permissions for {}", name()), &e);
             good &= !options.must_preserve;
         }
@@ -101,6 +124,11 @@ pub(super) fn apply(options: &Options, copied: &Copied<'_>) -> bool {
         }
     }
     good
+}
+
+fn may_be_of_data(error: &io::Error) -> bool {
+    let errors = [libc::EIO, libc::ENOSPC, libc::EDQUOT, libc::EFBIG];
+    error.raw_os_error().is_some_and(|code| errors.contains(&code))
 }
 
 fn is_file(stat: &Stat) -> bool {

@@ -138,26 +138,23 @@ impl Worker<'_> {
                 final_mode = Some(wanted | mode & 0o2000);
             }
         }
-        let path = |side| item.quoted(side);
-        let source = open_dir(item.source_dir, item.source, follow).inspect_err(|e| {
-            complain_of(&format!("cannot access {}", path(Side::Source)), e);
-        });
+        let open = |side, dir, name, follow| {
+            let opened = open_dir(dir, name, follow)
+                .and_then(|open| sys::stat_of(open.as_raw_fd()).map(|stat| (open, stat)));
+            opened.inspect_err(|e| {
+                complain_of(&format!("cannot access {}", item.quoted(side)), e);
+            })
+        };
+        let source = open(Side::Source, item.source_dir, item.source, follow);
         // An existing target of the command line may be reached through a link: `cp -r a link/`.
         let target_follow = item.is_top() && !new;
-        let target = open_dir(item.target_dir, item.target, target_follow).inspect_err(|e| {
-            complain_of(&format!("cannot access {}", path(Side::Target)), e);
-        });
-        let restore = || {
+        let target = open(Side::Target, item.target_dir, item.target, target_follow);
+        let (Ok((source, now)), Ok((target, there))) = (source, target) else {
             if let Some(mode) = final_mode {
                 let _ = sys::chmod_at(item.target_dir, item.target, mode);
             }
-        };
-        let (Ok(source), Ok(target)) = (source, target) else {
-            restore();
             return None;
         };
-        let ids = (sys::stat_of(source.as_raw_fd()), sys::stat_of(target.as_raw_fd()));
-        let (Ok(now), Ok(there)) = ids else { return None };
         let gives_acl =
             (keeps.mode || options.no_preserve_mode) && attributes::gives_acl(target.as_raw_fd());
         Some(Opened {

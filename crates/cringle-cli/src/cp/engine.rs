@@ -379,7 +379,7 @@ impl<'a> Worker<'a> {
             made: dir.made,
             may_have_acl: !dir.made || dir.parent.as_ref().is_none_or(|parent| parent.gives_acl),
         };
-        if !attributes::apply(options, &copied) {
+        if attributes::apply(options, &copied) != attributes::Applied::Good {
             messages::fail_quietly();
         }
         Some(source)

@@ -232,7 +232,7 @@ pub(super) fn finish_parents(options: &Options, parents: &[Parent]) -> bool {
                 target_dir: sys::CWD,
                 target: &name,
             };
-            good &= attributes::apply(
+            let applied = attributes::apply(
                 options,
                 &Copied {
                     item: &item,
@@ -244,6 +244,7 @@ pub(super) fn finish_parents(options: &Options, parents: &[Parent]) -> bool {
                     may_have_acl: true,
                 },
             );
+            good &= applied == attributes::Applied::Good;
         }
         if !keeps.mode
             && let Some(mode) = parent.final_mode

@@ -4,7 +4,7 @@
 //! A file that exists is replaced by a temporary one that takes its name when it is whole, where that makes
 //! no difference (see [`replace`](super::replace)); else it is written in place, as GNU's does. A new file is written under its name, and removed if Ctrl-C comes before its end.
 
-use super::attributes::{self, Copied};
+use super::attributes::{self, Applied, Copied};
 use super::data::How;
 use super::durable::{Rename, rename_into_place};
 use super::engine::{Counters, Worker};
@@ -242,7 +242,14 @@ impl Worker<'_> {
         let made = destination.made;
         let may_have_acl = !made || item.dir.is_none_or(|dir| dir.gives_acl);
         let copied = Copied { item, source: from, target: to, stat, made, may_have_acl };
-        good &= attributes::apply(&self.shared.options, &copied);
+        match attributes::apply(&self.shared.options, &copied) {
+            Applied::Good => {}
+            Applied::DataLost if destination.rename.is_some() => {
+                self.give_up(item, destination);
+                return Ended::Failed;
+            }
+            _ => good = false,
+        }
         match self.complete(item, destination, stat) {
             Completed::Good => {}
             Completed::Failed => good = false,
@@ -399,9 +406,11 @@ impl Worker<'_> {
             return Ok(Some(destination));
         }
         // As `O_TRUNC` does: what is no regular file has no length.
-        if sys::stat_of(file.as_raw_fd()).is_ok_and(|stat| sys::kind(&stat) == libc::S_IFREG)
-            && let Err(e) = sys::truncate(file.as_raw_fd(), 0)
-        {
+        let emptied = sys::stat_of(file.as_raw_fd()).and_then(|stat| match sys::kind(&stat) {
+            libc::S_IFREG => sys::truncate(file.as_raw_fd(), 0),
+            _ => Ok(()),
+        });
+        if let Err(e) = emptied {
             cannot_create(item, &e);
             return Err(());
         }

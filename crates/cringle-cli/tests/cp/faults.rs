@@ -39,12 +39,23 @@ fn fails(op: Op, errno: i32, from: u64) -> Rules {
     Rules::failing(op, errno, from, ALWAYS)
 }
 
+/// Fails once, after a number of successes.
+fn later(op: Op, errno: i32, after: usize) -> Rules {
+    let mut rules = Rules::failing(op, errno, 0, 1);
+    rules.failures[0].after = after;
+    rules
+}
+
 const FAULTS: &[Fault] = &[
     fault("no fault", Side::Both, |_| Rules::default()),
     fault("no fault, direct", Side::Both, |_| Rules::default().direct()),
     fault("open of the source: EIO", Side::Source, |_| fails(Op::Open, libc::EIO, 0)),
     fault("lookup: EIO", Side::Source, |_| fails(Op::Lookup, libc::EIO, 0)),
     fault("stat: EIO", Side::Source, |_| fails(Op::Getattr, libc::EIO, 0)),
+    fault("stat: EIO once", Side::Both, |_| later(Op::Getattr, libc::EIO, 0)),
+    fault("stat: EIO the second time", Side::Both, |_| later(Op::Getattr, libc::EIO, 1)),
+    fault("stat: EIO the third time", Side::Both, |_| later(Op::Getattr, libc::EIO, 2)),
+    fault("stat: EIO the fourth time", Side::Both, |_| later(Op::Getattr, libc::EIO, 3)),
     fault("read: EIO at once", Side::Source, |_| fails(Op::Read, libc::EIO, 0)),
     fault("read: EIO in the middle", Side::Source, |n| fails(Op::Read, libc::EIO, n / 2)),
     fault("read: EIO in the middle, direct", Side::Source, |n| {
@@ -449,11 +460,13 @@ fn judge(number: usize, cell: &Cell<'_>, faulty: &Faulty, plain: &Path) -> Strin
     if way.tree
         && side == Side::Source
         && !fired.contains(&Op::Readdir)
-        && !fired.contains(&Op::Lookup)
+        && !fired.iter().any(|op| matches!(op, Op::Lookup | Op::Getattr))
     {
         let another = to.get(&format!("{target}/another"));
         law(another.is_some_and(|(bytes, _)| bytes == b"another"), "the file beside it is copied");
     }
+    let no_room =
+        rules.full_at.is_some() || rules.failures.iter().any(|one| one.errno == libc::ENOSPC);
     let preserves = way.flags.iter().any(|flag| flag.starts_with("-a") || *flag == "-p");
     if let Some((there, time)) = &there {
         let half = *there != bytes && *there != source_now.0 && there != OLD;
@@ -468,10 +481,21 @@ fn judge(number: usize, cell: &Cell<'_>, faulty: &Faulty, plain: &Path) -> Strin
         let in_place = fired.iter().any(|op| matches!(op, Op::Rename | Op::Create | Op::Setattr))
             || way.flags.contains(&"-f")
             || backed_up && !way.flags.contains(&"--fsync")
-            || rules.failures.iter().any(|one| one.errno == libc::ENOSPC);
-        law(!half || !whole || in_place, "a part under a name that was to be whole");
+            || no_room;
+        law(!half || spoils || !whole || in_place, "a part under a name that was to be whole");
     }
     let left = to.names(&target);
+    let is_old = |name: &String| to.get(&format!("{target}/{name}")).is_some_and(|it| it.0 == OLD);
+    let kept = left.iter().any(is_old);
+    let removes = way.flags.iter().any(|flag| *flag == "-f" || *flag == "--remove-destination");
+    let falls_back =
+        |op: &Op| matches!(op, Op::Rename | Op::Create | Op::Setattr | Op::Getattr | Op::Xattr);
+    let replaceable = !no_room && !fired.iter().any(falls_back);
+    let backs_up = way.flags.iter().any(|flag| flag.starts_with("--backup"));
+    if way.before == Before::File && !removes && (replaceable || backs_up) {
+        law(kept || !backs_up || fired.contains(&Op::Rename), "the backup is lost");
+        law(kept || same || spoils || status == Some(0), "the old content is lost");
+    }
     law(
         fired.contains(&Op::Unlink) || !left.iter().any(|name| name.starts_with(".cringle")),
         "a temporary name is left",

@@ -48,6 +48,8 @@ pub(crate) struct Failure {
     /// Reads and writes that reach this offset fail; with direct I/O those before it end there.
     pub(crate) from: u64,
     pub(crate) times: usize,
+    /// Calls that succeed before.
+    pub(crate) after: usize,
 }
 
 /// The file gets another length when a read reaches an offset.
@@ -86,7 +88,7 @@ pub(crate) struct Rules {
 
 impl Rules {
     pub(crate) fn failing(op: Op, errno: i32, from: u64, times: usize) -> Rules {
-        Rules { failures: vec![Failure { op, errno, from, times }], ..Rules::default() }
+        Rules { failures: vec![Failure { op, errno, from, times, after: 0 }], ..Rules::default() }
     }
 
     pub(crate) fn direct(self) -> Rules {
@@ -161,6 +163,10 @@ impl State {
         let mut failures = self.rules.failures.iter_mut();
         let failure = failures
             .find(|one| one.op == op && one.times > 0 && (reaches > one.from || one.from == 0))?;
+        if failure.after > 0 {
+            failure.after -= 1;
+            return None;
+        }
         if failure.times != ALWAYS {
             failure.times -= 1;
         }
