@@ -321,6 +321,14 @@ pub(crate) fn poll_now(fd: BorrowedFd<'_>, events: i16) -> io::Result<i16> {
     check(unsafe { libc::poll(&mut poll, 1, 0) }).map(|_| poll.revents)
 }
 
+/// Whether a socket was shut for reading. A datagram socket then answers `EAGAIN` to a call that may not wait,
+/// and 0 to one that may.
+pub(crate) fn is_shut_for_reading(fd: RawFd) -> bool {
+    // SAFETY: the caller's op borrows the descriptor.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    poll_now(fd, libc::POLLRDHUP).is_ok_and(|events| events & libc::POLLRDHUP != 0)
+}
+
 /// Nanoseconds since the machine was started, those asleep included.
 #[inline]
 pub(crate) fn boot_ns() -> u64 {

@@ -39,10 +39,11 @@ pub(crate) enum Plain {
         path: *const c_char,
         owner: *const Owner,
     },
-    /// `futimens`: when it was read and when it was written.
+    /// `utimensat` of a path below `fd`; `futimens` of the descriptor where the path is null.
     SetTimes {
         fd: RawFd,
-        times: *const [libc::timespec; 2],
+        path: *const c_char,
+        times: *const Times,
     },
     /// `flock`.
     Lock {
@@ -117,6 +118,7 @@ impl Plain {
             | Plain::RealPath { path, .. }
             | Plain::SetMode { path, .. }
             | Plain::SetOwner { path, .. }
+            | Plain::SetTimes { path, .. }
             | Plain::ChangeRoot { path } => path,
             _ => std::ptr::null(),
         }
@@ -131,6 +133,13 @@ pub(crate) type PathBuffer = [u8; libc::PATH_MAX as usize];
 pub(crate) struct Owner {
     pub(crate) user: u32,
     pub(crate) group: u32,
+    pub(crate) flags: c_int,
+}
+
+/// When a file was read and when it was written, and whether its path is followed.
+#[derive(Clone, Copy)]
+pub(crate) struct Times {
+    pub(crate) stamps: [libc::timespec; 2],
     pub(crate) flags: c_int,
 }
 
@@ -204,7 +213,13 @@ impl Plain {
                     let Owner { user, group, flags } = *owner;
                     libc::fchownat(dir, path, user, group, flags) as isize
                 }
-                Plain::SetTimes { fd, times } => libc::futimens(fd, times.cast()) as isize,
+                Plain::SetTimes { fd, path, times } => {
+                    let Times { stamps, flags } = &*times;
+                    match path.is_null() {
+                        true => libc::futimens(fd, stamps.as_ptr()) as isize,
+                        false => libc::utimensat(fd, path, stamps.as_ptr(), *flags) as isize,
+                    }
+                }
                 Plain::Lock { fd, how } => libc::flock(fd, how) as isize,
                 Plain::CopyRange { from, to, offsets, len } => {
                     let [from_offset, to_offset] = &mut *offsets;

@@ -55,6 +55,6 @@ pub use remove::remove_dir_all;
 pub use space::Advice;
 pub use stat::{exists, metadata, statx, symlink_metadata};
 pub use std::fs::Permissions;
-pub use times::FileTimes;
+pub use times::{FileTimes, set_times, set_times_nofollow};
 pub use whole::{read, read_to_string, write};
 pub use xattr::{get_xattr, list_xattrs, remove_xattr, set_xattr};

@@ -1,11 +1,13 @@
 //! When a file was read and written, set by hand. The ring has no op for it; the pool does it.
 
 use super::File;
-use super::call::ask;
+use super::call::{ask, c_path};
 use crate::driver::Op;
-use crate::driver::plain::Plain;
+use crate::driver::plain::{Plain, Times};
+use std::ffi::CStr;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Which times of a file to set: `std::fs::FileTimes`, for [`File::set_times`].
@@ -59,10 +61,7 @@ impl File {
     ///
     /// As `std::fs::File::set_times`; and [`Cancelled`](crate::Cancelled).
     pub fn set_times(&self, times: FileTimes) -> io::Result<()> {
-        let times = [stamp(times.accessed)?, stamp(times.modified)?];
-        let call = Plain::SetTimes { fd: self.as_raw_fd(), times: &times };
-        // SAFETY: I1. The times live in this frame.
-        unsafe { ask(Op::Plain(call)) }.map(drop)
+        set(self.as_raw_fd(), None, times, 0)
     }
 
     /// Sets when the file's bytes were last changed.
@@ -73,6 +72,64 @@ impl File {
     pub fn set_modified(&self, at: SystemTime) -> io::Result<()> {
         self.set_times(FileTimes::new().set_modified(at))
     }
+}
+
+/// Sets the times of the file that the path leads to.
+///
+/// ```
+/// use cringle::fs::{self, FileTimes};
+/// use std::time::{Duration, SystemTime};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("file");
+/// cringle::run(|| -> std::io::Result<()> {
+///     fs::write(&path, "text")?;
+///     let then = SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 30);
+///     fs::set_times(&path, FileTimes::new().set_modified(then))?;
+///     assert_eq!(fs::metadata(&path)?.modified()?, then);
+///     Ok(())
+/// })
+/// # ?; Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// As [`File::set_times`], and for a path that leads nowhere.
+pub fn set_times<P: AsRef<Path>>(path: P, times: FileTimes) -> io::Result<()> {
+    set(libc::AT_FDCWD, Some(&c_path(path.as_ref())?), times, 0)
+}
+
+/// Sets the times of the file itself, though it is a symbolic link.
+///
+/// ```
+/// use cringle::fs::{self, FileTimes};
+/// use std::time::{Duration, SystemTime};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("link");
+/// cringle::run(|| -> std::io::Result<()> {
+///     cringle::os::unix::fs::symlink("nowhere", &path)?;
+///     let then = SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 30);
+///     fs::set_times_nofollow(&path, FileTimes::new().set_modified(then))?;
+///     assert_eq!(fs::symlink_metadata(&path)?.modified()?, then);
+///     Ok(())
+/// })
+/// # ?; Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// As [`set_times`].
+pub fn set_times_nofollow<P: AsRef<Path>>(path: P, times: FileTimes) -> io::Result<()> {
+    set(libc::AT_FDCWD, Some(&c_path(path.as_ref())?), times, libc::AT_SYMLINK_NOFOLLOW)
+}
+
+fn set(fd: RawFd, path: Option<&CStr>, times: FileTimes, flags: i32) -> io::Result<()> {
+    let stamps = [stamp(times.accessed)?, stamp(times.modified)?];
+    let times = Times { stamps, flags };
+    let path = path.map_or(std::ptr::null(), CStr::as_ptr);
+    // SAFETY: I1. The path lives in the caller's frame, the times in this one.
+    unsafe { ask(Op::Plain(Plain::SetTimes { fd, path, times: &times })) }.map(drop)
 }
 
 fn stamp(at: Option<SystemTime>) -> io::Result<libc::timespec> {

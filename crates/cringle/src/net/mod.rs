@@ -3,6 +3,9 @@
 //! Outside of [`run`](crate::run) the same calls are std's blocking ones. Unix sockets are in
 //! [`os::unix::net`](crate::os::unix::net), as std's. Addresses are std's own types, and so is their
 //! parsing; [`ToSocketAddrs`] is a trait of its own, because std's resolves names on the calling thread.
+//!
+//! Of a descriptor that is no socket (given to `From<OwnedFd>`), each call on a fiber answers `ENOTSOCK`; std's
+//! vectored calls and `UnixDatagram::send` would read and write it.
 
 mod addr;
 mod builder;

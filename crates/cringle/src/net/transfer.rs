@@ -209,7 +209,9 @@ where
     S: AsFd + AsRawFd + Send,
     for<'a> &'a S: Write,
 {
-    let Some(ring) = socket.ring(Way::Out)? else {
+    let has_nothing = bufs.iter().all(|buf| buf.is_empty());
+    let Some(ring) = socket.ring(Way::Out)?.filter(|_| !has_nothing) else {
+        // `writev` of no bytes does not ask the socket, where `sendmsg` does.
         return (&mut socket.std()).write_vectored(bufs);
     };
     let message = message(bufs.as_ptr().cast_mut().cast(), bufs.len());
@@ -303,13 +305,33 @@ pub(super) fn receive_from<S: AsFd + AsRawFd + Send>(
     buf: &mut [u8],
     flags: libc::c_int,
 ) -> io::Result<(usize, AddrBuf)> {
+    receive_from_by(socket, buf, flags, |op| ring.perform(op))
+}
+
+/// The same with `MSG_PEEK` as the plain call, where std has none.
+pub(super) fn peek_from_plainly<S: AsFd + AsRawFd + Send>(
+    socket: &Socket<S>,
+    buf: &mut [u8],
+) -> io::Result<(usize, AddrBuf)> {
+    receive_from_by(socket, buf, libc::MSG_PEEK, |op| {
+        // SAFETY: what the op points to is in the caller's frame.
+        crate::sys::result_of(unsafe { crate::driver::blocking::perform(&op) })
+    })
+}
+
+fn receive_from_by<S: AsFd + AsRawFd + Send>(
+    socket: &Socket<S>,
+    buf: &mut [u8],
+    flags: libc::c_int,
+    perform: impl FnOnce(Op) -> io::Result<usize>,
+) -> io::Result<(usize, AddrBuf)> {
     let mut addr = AddrBuf::new();
     let mut slice = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
     let mut message = message(&raw mut slice, 1);
     let (name, name_len) = addr.parts();
     message.msg_name = name.cast();
     message.msg_namelen = size_of::<libc::sockaddr_storage>() as u32;
-    let count = ring.perform(Op::RecvMsg { fd: socket.fd(), message: &raw mut message, flags })?;
+    let count = perform(Op::RecvMsg { fd: socket.fd(), message: &raw mut message, flags })?;
     // SAFETY: it points into `addr`, which nothing else uses here.
     unsafe { *name_len = message.msg_namelen };
     Ok((count, addr))

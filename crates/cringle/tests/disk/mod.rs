@@ -13,6 +13,11 @@ pub(crate) fn directory() -> TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
+/// A directory with a short path, for sockets.
+pub(crate) fn short_directory() -> TempDir {
+    tempfile::tempdir_in("/tmp").unwrap()
+}
+
 /// Bytes of which no two places look alike: a number in every eight of them.
 pub(crate) fn pattern(len: usize) -> Vec<u8> {
     let numbers = (0u64..).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());

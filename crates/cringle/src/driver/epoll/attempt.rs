@@ -101,11 +101,11 @@ impl Flight {
                 Op::WriteVectored { fd, .. } => self.write_at(fd),
                 Op::Open { dir, path, flags, .. } => open_cached(dir, path, flags),
                 Op::Recv { fd, flags, .. } | Op::RecvMsg { fd, flags, .. } => {
-                    self.transfer(fd, flags, Way::In)
+                    self.transfer(fd, flags, Way::In, told)
                 }
                 Op::Send { fd, flags, .. }
                 | Op::SendZc { fd, flags, .. }
-                | Op::SendMsg { fd, flags, .. } => self.transfer(fd, flags, Way::Out),
+                | Op::SendMsg { fd, flags, .. } => self.transfer(fd, flags, Way::Out, told),
                 Op::Accept { fd, .. } => self.accept(fd),
                 Op::Connect { fd, .. } => self.connect(fd),
                 Op::Poll { fd, events } => match poll_now(fd, events as i16) {
@@ -290,12 +290,14 @@ impl Flight {
     }
 
     /// A send or receive; of a stream with `MSG_WAITALL`, until everything is moved.
-    unsafe fn transfer(&mut self, fd: RawFd, flags: i32, way: Way) -> Tried {
+    unsafe fn transfer(&mut self, fd: RawFd, flags: i32, way: Way, told: bool) -> Tried {
         loop {
             // SAFETY: by the caller's contract.
             let result = unsafe { self.call_socket() };
             if result == WOULD_WAIT && flags & libc::MSG_DONTWAIT == 0 {
-                return Tried::Wait(fd, way);
+                // It is ready because nothing more will come.
+                let ended = told && way == Way::In && sys::is_shut_for_reading(fd);
+                return if ended { Tried::Ended(self.total(0)) } else { Tried::Wait(fd, way) };
             }
             let goes_on = flags & (libc::MSG_WAITALL | libc::MSG_PEEK) == libc::MSG_WAITALL
                 && result > 0

@@ -5,7 +5,7 @@ use crate::fiber::pauses::Pauses;
 use crate::net::addr::AddrBuf;
 use crate::net::calls::{all_sockets, descriptors, std_calls, timeouts};
 use crate::net::socket::{Ring, Socket, Way};
-use crate::net::transfer::{peek_plainly, receive, receive_from, send_message};
+use crate::net::transfer::{peek_from_plainly, peek_plainly, receive, receive_from, send_message};
 use crate::net::{MsgFlags, Received, RecvAncillary, SendAncillary, message};
 use socket2::{SockAddr, SockRef};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -92,6 +92,10 @@ impl UnixDatagram {
 
     /// Receives a message: its length, and who it is from. What of it does not fit is lost.
     ///
+    /// A socket may be bound, by a program not written with std, to a path of all 108 bytes with no NUL after
+    /// it. On a fiber such an address is asked of the socket itself; if that socket is gone or connected to
+    /// another one, the message is returned with an unnamed address.
+    ///
     /// # Errors
     ///
     /// As std's; and [`Cancelled`](crate::Cancelled).
@@ -125,6 +129,29 @@ impl UnixDatagram {
             Some(ring) => ring.perform(receive(&self.socket, buf, libc::MSG_PEEK)),
             None => peek_plainly(&self.socket, buf),
         }
+    }
+
+    /// Receives a message, and leaves it to be received again: its length, and who it is from.
+    ///
+    /// ```
+    /// # use cringle::os::unix::net::UnixDatagram;
+    /// let (ours, theirs) = UnixDatagram::pair()?;
+    /// ours.send(b"ahoy")?;
+    /// let mut text = [0; 16];
+    /// assert_eq!(theirs.peek_from(&mut text)?.0, 4);
+    /// assert_eq!(theirs.recv_from(&mut text)?.0, 4);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`recv_from`](Self::recv_from).
+    pub fn peek_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        let (count, from) = match self.socket.ring(Way::In)? {
+            Some(ring) => receive_from(&self.socket, ring, buf, libc::MSG_PEEK)?,
+            None => peek_from_plainly(&self.socket, buf)?,
+        };
+        Ok((count, addr::of_raw(&from.get())?))
     }
 
     /// Sends a message to a socket at a path.
