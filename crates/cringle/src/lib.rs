@@ -61,8 +61,9 @@
 //!
 //! A fiber's stack can neither move nor vanish while the kernel writes into it: the fiber that asked
 //! is suspended until the last completion is in, cancelled or not, and [`run`] returns only when
-//! nothing is in the kernel any more. What else may not be held over a wait is in the guide's page
-//! on hazards.
+//! nothing is in the kernel any more. This holds for std, and for every crate that does not assume that the
+//! scopes of a *thread* nest, or that nothing else runs on it during a call: the guide's page on hazards lists
+//! what may not be held over a wait.
 //!
 //! # Requirements
 //!

@@ -1,7 +1,13 @@
 //! Spans of the `tracing` crate follow their fiber, and the library tells what it does.
 
+use cringle::fs::File;
+use cringle::sync::mpsc;
 use cringle::{Builder, fiber};
 use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tracing::field::{Field, Visit};
@@ -166,4 +172,131 @@ fn the_library_tells_of_fibers_at_debug_and_of_operations_at_trace() {
     assert_eq!(of(&said, "a scope is cancelled").len(), 1);
     assert!(said.iter().all(|said| [Level::DEBUG, Level::TRACE].contains(&said.level)));
     assert!(said.iter().any(|said| said.level == Level::TRACE), "{said:?}");
+}
+
+// ----- subscribers that misbehave -----
+
+/// Calls this for each event and each span that is entered or left, by the thread that set it.
+struct Unruly(Box<dyn Fn(&str) + Send + Sync>);
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Unruly {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut words = Words(HashMap::new());
+        event.record(&mut words);
+        (self.0)(words.0.get("message").map_or("", String::as_str));
+    }
+
+    fn on_enter(&self, _: &Id, _: Context<'_, S>) {
+        (self.0)("enter");
+    }
+
+    fn on_exit(&self, _: &Id, _: Context<'_, S>) {
+        (self.0)("exit");
+    }
+}
+
+/// Runs `f` on one worker with a subscriber that does this, and counts how often it did.
+fn with_unruly(does: impl Fn(&str) -> bool + Send + Sync + 'static, f: impl FnOnce()) -> usize {
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    let unruly = Unruly(Box::new(move |what| {
+        // Before it panics.
+        counted.fetch_add(1, Ordering::Relaxed);
+        if !does(what) {
+            counted.fetch_sub(1, Ordering::Relaxed);
+        }
+    }));
+    let subscriber = tracing_subscriber::registry().with(unruly);
+    tracing::subscriber::with_default(subscriber, || on_one_worker(f));
+    count.load(Ordering::Relaxed)
+}
+
+/// The kernel writes to the buffer of a read while the reader's span is left.
+#[test]
+fn a_subscriber_that_panics_in_a_suspension_frees_no_frame() {
+    let panics = |what: &str| match what {
+        "exit" | "enter" => panic!("a subscriber"),
+        _ => false,
+    };
+    let count = with_unruly(panics, || {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let [reader, writer] = [OwnedFd::from(reader), OwnedFd::from(writer)].map(File::from);
+        fiber::scope(|s| {
+            let reads = s.spawn_local(|| {
+                // Made without calls of ours, which would panic here.
+                let span = info_span!("reads");
+                let _entered = std::panic::catch_unwind(AssertUnwindSafe(|| span.enter()));
+                let mut buf = vec![0; 64];
+                let count = (&reader).read(&mut buf).unwrap();
+                buf.truncate(count);
+                buf
+            });
+            fiber::yield_now();
+            (&writer).write_all(b"abc").unwrap();
+            assert_eq!(reads.join().unwrap(), b"abc");
+        });
+    });
+    assert!(count > 0);
+}
+
+#[test]
+fn a_subscriber_that_panics_leaves_no_scope_before_its_fibers() {
+    let panics = |what: &str| what == "a fiber goes on" && panic!("a subscriber");
+    let count = with_unruly(panics, || {
+        let ended = std::cell::Cell::new(false);
+        fiber::scope(|s| {
+            // The owner's wait ends twice: when nobody is left but the daemon, and when that has ended.
+            s.spawn_daemon_local(|| {
+                fiber::protect(|| (0..9).for_each(|_| fiber::yield_now()));
+                ended.set(true);
+            });
+            s.spawn_local(fiber::yield_now);
+        });
+        assert!(ended.get());
+    });
+    assert!(count > 0);
+}
+
+/// It needs no panic: a wait of a cancelled fiber unwinds, and the subscriber waits on the owner's fiber.
+#[test]
+fn a_subscriber_may_send_in_a_cancelled_owner() {
+    let (sender, receiver) = mpsc::sync_channel(1000);
+    let sends = move |what: &str| what == "a fiber goes on" && sender.send(()).is_ok();
+    let count = with_unruly(sends, || {
+        let ended = std::cell::Cell::new(0);
+        fiber::scope(|outer| {
+            outer.spawn_local(|| {
+                fiber::scope(|s| {
+                    s.spawn_daemon_local(|| {
+                        fiber::protect(|| (0..9).for_each(|_| fiber::yield_now()));
+                        ended.set(ended.get() + 1);
+                    });
+                    s.spawn_local(fiber::yield_now);
+                });
+            });
+            fiber::yield_now();
+            outer.cancel();
+        });
+        assert_eq!(ended.get(), 1);
+    });
+    assert_eq!(receiver.try_iter().count(), count);
+    assert!(count > 0);
+}
+
+#[test]
+fn a_descriptor_is_not_lost_to_a_subscriber_that_panics() {
+    let panics = |what: &str| what == "an operation has ended" && panic!("a subscriber");
+    let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let path = std::env::temp_dir();
+    let before = open();
+    let count = with_unruly(panics, || {
+        fiber::scope(|s| {
+            for _ in 0..20 {
+                s.spawn_local(|| drop(File::open(&path).unwrap()));
+            }
+        });
+    });
+    assert!(count > 0);
+    // Other tests of this process have a ring and files each.
+    assert!(open() < before + 20);
 }

@@ -7,8 +7,11 @@
 use super::owned::{OwnedBatch, OwnedResults, Submission};
 use super::{Batch, Results};
 use crate::fiber::unblock::call_by;
+use crate::runtime::foreign;
 use crate::runtime::run::{Builder, default_stack_bytes};
+use crate::runtime::served::Served;
 use crate::runtime::shared::{Shared, Unstarted};
+use crate::runtime::unwinding;
 use crate::runtime::worker::Worker;
 use std::cell::Cell;
 use std::io;
@@ -218,9 +221,11 @@ impl BlockIo {
         self.start(Box::new(move || {
             let pass = pass;
             // A panic of the callback is reported by the hook, and ends with it.
-            drop(crate::fiber::run_as_fiber("cringle-block-callback", origin, || {
-                then(batch.perform())
-            }));
+            let ended = crate::fiber::run_as_fiber("cringle-block-callback", origin, || {
+                let called = unwinding::catch(|| then(batch.perform()));
+                called.unwrap_or_else(foreign::discard);
+            });
+            debug_assert!(ended.is_ok());
             drop(pass);
         }));
         Ok(())
@@ -231,10 +236,11 @@ impl BlockIo {
     ///
     /// # Errors
     ///
-    /// `Deadlock` when called from a callback of its own, which it would wait for.
+    /// `Deadlock` when called from a callback of its own, which it would wait for, or from what the callback
+    /// has [`unblock`](crate::fiber::unblock())ed. (From another thread that the callback waits for, it never
+    /// returns.)
     pub fn close(&self) -> io::Result<()> {
-        let own = Worker::here().is_some_and(|worker| Arc::ptr_eq(worker.shared(), &self.shared));
-        if own {
+        if Served::is_waiting(&self.shared) {
             let text = "a BlockIo cannot be closed from its own callback, which it would wait for";
             return Err(io::Error::new(io::ErrorKind::Deadlock, text));
         }
@@ -242,7 +248,7 @@ impl BlockIo {
         crate::fiber::unblock(|| {
             let mut thread = self.thread.lock().expect("no code panics under this lock");
             if let Some(Err(payload)) = thread.take().map(std::thread::JoinHandle::join) {
-                std::panic::resume_unwind(payload);
+                unwinding::resume(payload);
             }
         });
         Ok(())

@@ -2,6 +2,7 @@
 
 use super::{Batch, OpId};
 use crate::fs::File;
+use crate::runtime::foreign;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -158,8 +159,11 @@ impl<B> Completer<B> {
             let waker = waker.take();
             *state = with;
             drop(state);
-            if let Some(waker) = waker {
-                waker.wake();
+            // The batch ends as it would, whatever the executor's waker does.
+            if let Some(waker) = waker
+                && let Err(payload) = foreign::call(|| waker.wake())
+            {
+                foreign::discard(payload);
             }
         }
     }

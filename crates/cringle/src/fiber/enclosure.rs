@@ -7,6 +7,8 @@ use super::spawn::{Builder, current_or_panic};
 use crate::runtime::about::{Subject, Told};
 use crate::runtime::cancelled::{Cancelled, Reason};
 use crate::runtime::fiber::{FiberRef, Wait};
+use crate::runtime::foreign;
+use crate::runtime::lent::LentFrame;
 use crate::runtime::members::{Members, Place};
 use crate::runtime::region::Region;
 use crate::runtime::shared::Shared;
@@ -194,7 +196,12 @@ impl Enclosure {
         loop {
             self.wait_for_fibers(current);
             let Some(exit) = self.exits().pop() else { return outcome };
-            outcome = outcome.and(exit.perform(current));
+            if let Err(payload) = exit.perform(current) {
+                match outcome {
+                    Ok(()) => outcome = Err(payload),
+                    Err(_) => foreign::discard(payload),
+                }
+            }
         }
     }
 }
@@ -210,7 +217,7 @@ impl Exit {
         let Exit { call, worker } = self;
         let elsewhere =
             worker.filter(|&worker| current.is_none_or(|(here, _)| here.index() != worker));
-        let Some(worker) = elsewhere else { return unwinding::catch(|| protect(call)) };
+        let Some(worker) = elsewhere else { return foreign::call(call) };
         let call = Exit { call, worker: None };
         let perform = move || {
             let call = call;
@@ -235,8 +242,10 @@ pub(super) fn enclose<T>(
 ) -> std::thread::Result<T> {
     let current = Worker::current();
     let region = Region::of_scope(&enclosure.members);
+    // What the fibers borrow from the frames above goes when this one is left.
+    let lent = LentFrame::begin();
     // SAFETY: it is dropped below, in this frame, which nothing unwinds before: the body's panic is
-    // caught, and so are those of the calls at the end.
+    // caught, and so are those of the calls at the end (I12).
     let within = current.map(|(worker, fiber)| unsafe { Within::enter(worker, fiber, &region) });
     current.inspect(|(worker, _)| worker.seen_scope(true));
     // The fibers must have ended before this frame goes, also when the body panics.
@@ -245,7 +254,20 @@ pub(super) fn enclose<T>(
     let finished = enclosure.finish(current);
     current.inspect(|(worker, _)| worker.seen_scope(false));
     drop(within);
-    result.and_then(|value| finished.map(|()| value))
+    lent.end();
+    match (result, finished) {
+        (Err(payload), Err(second)) => {
+            foreign::discard(second);
+            Err(payload)
+        }
+        (result, Ok(())) => result,
+        (Ok(value), Err(payload)) => {
+            if let Err(second) = foreign::drop_value(value) {
+                foreign::discard(second);
+            }
+            Err(payload)
+        }
+    }
 }
 
 /// A fiber's place in its scope, until it is dropped.

@@ -154,8 +154,8 @@ impl std::fmt::Debug for Thread {
 /// });
 /// ```
 pub fn current() -> Thread {
-    match Worker::current() {
-        Some((_, fiber)) => Thread::fiber(fiber.meta().expect("a running fiber").identity()),
+    match Worker::identity().as_ref().and_then(|fiber| fiber.meta()) {
+        Some(meta) => Thread::fiber(meta.identity()),
         None => Thread(Repr::Os(std::thread::current())),
     }
 }

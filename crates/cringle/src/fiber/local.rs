@@ -1,6 +1,7 @@
 //! Fiber-locals: what `thread_local!` is to threads.
 
 use crate::runtime::fiber::{FiberRef, Locals};
+use crate::runtime::foreign;
 use crate::runtime::worker::Worker;
 use std::any::Any;
 use std::cell::RefCell;
@@ -51,19 +52,22 @@ thread_local! {
 }
 
 /// A fiber-local declared by [`fiber_local!`](crate::fiber_local).
+///
+/// Its value is dropped when the fiber ends. The destructor may wait, and no cancel cuts it short; if it panics, the
+/// process is aborted, as for a `thread_local!`.
 pub struct LocalKey<T: 'static> {
     key: &'static u8,
     init: fn() -> T,
 }
 
-/// The locals of the thread are being destroyed.
+/// The value is being destroyed, or the locals of the thread are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AccessError;
 
 impl std::fmt::Display for AccessError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the locals of this thread are already destroyed")
+        f.write_str("the fiber-local is already destroyed")
     }
 }
 
@@ -79,29 +83,30 @@ impl<T: 'static> LocalKey<T> {
     ///
     /// # Panics
     ///
-    /// In a destructor that runs when the thread's own locals are gone.
+    /// In a destructor that runs when this value is being destroyed or is gone, or all of the thread's are: as
+    /// std's.
     pub fn with<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
-        self.try_with(f).expect("a fiber-local was used while its thread ends")
+        self.try_with(f).expect("a fiber-local was used while it was destroyed, or after")
     }
 
     /// Like [`with`](Self::with), and reports the failure.
     ///
     /// # Errors
     ///
-    /// When the thread's locals are gone.
+    /// In a destructor that runs when this value is being destroyed or is gone, or all of the thread's are.
     pub fn try_with<R>(&'static self, f: impl FnOnce(&T) -> R) -> Result<R, AccessError> {
-        let value = match Worker::current() {
-            Some((_, fiber)) => self.get_in(fiber.locals()),
+        let value = match Worker::identity() {
+            Some(fiber) => self.get_in(fiber.locals()),
             None => OF_THREAD.try_with(|locals| self.get_in(locals)).map_err(|_| AccessError)?,
         };
-        Ok(f(&value))
+        Ok(f(&*value?))
     }
 
-    fn get_in(&'static self, locals: &RefCell<Locals>) -> Rc<T> {
+    fn get_in(&'static self, locals: &RefCell<Locals>) -> Result<Rc<T>, AccessError> {
         let key = std::ptr::from_ref(self.key) as usize;
         let find = |locals: &Locals| {
             let found = locals.iter().find(|(k, _)| *k == key);
-            found.map(|(_, value)| Rc::clone(value))
+            found.map(|(_, value)| value.as_ref().map(Rc::clone).ok_or(AccessError))
         };
         let found = find(&locals.borrow());
         let value: Rc<dyn Any> = found.unwrap_or_else(|| {
@@ -111,11 +116,11 @@ impl<T: 'static> LocalKey<T> {
             // If the initialiser has asked for this very key, the value made first stays. The other
             // one is dropped with no borrow held: its destructor may use locals.
             first.unwrap_or_else(|| {
-                locals.borrow_mut().push((key, Rc::clone(&value)));
-                value
+                locals.borrow_mut().push((key, Some(Rc::clone(&value))));
+                Ok(value)
             })
-        });
-        value.downcast().expect("a key has one type")
+        })?;
+        Ok(value.downcast().expect("a key has one type"))
     }
 }
 
@@ -125,16 +130,17 @@ impl<T: 'static> std::fmt::Debug for LocalKey<T> {
     }
 }
 
-/// Drops the fiber's locals, those made last first; those that destructors make, too.
+/// Drops the fiber's locals, those made last first; those that destructors make, too. A key stays taken until
+/// all are gone, so that each is made once more at most.
 pub(super) fn destroy(fiber: FiberRef) {
     loop {
-        let last = fiber.locals().borrow_mut().pop();
-        let Some(last) = last else { return };
-        let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(last)));
-        if dropped.is_err() {
-            // As std does for a thread's locals: nobody could be told.
+        let last = fiber.locals().borrow_mut().iter_mut().rev().find_map(|(_, value)| value.take());
+        let Some(last) = last else { break };
+        if foreign::drop_value(last).is_err() {
+            // As std does for a thread's locals.
             crate::sys::report(format_args!("the destructor of a fiber-local panicked; aborting"));
             std::process::abort();
         }
     }
+    fiber.locals().borrow_mut().clear();
 }

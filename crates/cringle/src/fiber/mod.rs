@@ -53,6 +53,7 @@ pub use unblock::unblock;
 
 use crate::runtime::unwinding;
 use crate::runtime::worker::Worker;
+use std::any::Any;
 use std::io;
 use std::num::NonZeroUsize;
 use std::panic::UnwindSafe;
@@ -71,19 +72,17 @@ fn refusal() -> io::Error {
 /// Whether the calling fiber is unwinding. (`std::thread::panicking` tells it of the thread, and so
 /// of any fiber that is suspended in a destructor on it.) Outside of a fiber: std's answer.
 ///
-/// A panic that the program itself catches, by `std::panic::catch_unwind`, *while another fiber of the
-/// worker is suspended in a destructor* is taken to go on until none is; meanwhile no cancel ends a wait
-/// of the fiber. What fibers, scopes and [`timeout`](crate::time::timeout) catch is known at once.
+/// In a panic hook it is true, as std's.
 pub fn panicking() -> bool {
     match Worker::current() {
-        Some((worker, fiber)) => worker.is_unwinding(fiber),
+        Some((worker, fiber)) => worker.surely_unwinds(fiber),
         None => std::thread::panicking(),
     }
 }
 
-/// `std::panic::catch_unwind`, for fibers: it catches the same, and [`panicking`] knows at once that the
-/// panic is over, also while another fiber of the worker is suspended in a destructor. (After std's it
-/// does so when none is.)
+/// `std::panic::catch_unwind`, for fibers: it catches the same, and the library knows at once that the panic is
+/// over. (After std's it looks at the fiber's frames where that matters, while another fiber of the worker is
+/// suspended in a destructor.)
 ///
 /// ```
 /// use cringle::fiber;
@@ -98,12 +97,40 @@ pub fn panicking() -> bool {
 /// # Errors
 ///
 /// The payload of `f`'s panic. A [`Cancelled`](crate::Cancelled) among them is better handed on, by
-/// `std::panic::resume_unwind`: the fiber's next wait will unwind it again.
+/// [`resume_unwind`]: the fiber's next wait will unwind it again.
 pub fn catch_unwind<F, R>(f: F) -> Result<R>
 where
     F: FnOnce() -> R + UnwindSafe,
 {
     unwinding::catch(f)
+}
+
+/// `std::panic::resume_unwind`, for fibers: it raises the same, and the library knows why the fiber unwinds. A
+/// [`Cancelled`](crate::Cancelled) that is raised by this poisons no lock, as when a wait raises it; raised by
+/// std's it does, like any payload.
+///
+/// ```
+/// use cringle::{Cancelled, fiber, sync::Mutex};
+///
+/// cringle::run(|| {
+///     let lock = Mutex::new(());
+///     let result = fiber::scope(|s| {
+///         s.cancel();
+///         s.spawn_local(|| {
+///             let _guard = lock.lock().unwrap_or_else(|_| unreachable!());
+///             let payload = fiber::catch_unwind(fiber::park).unwrap_err();
+///             println!("cancelled, and goes on to be");
+///             fiber::resume_unwind(payload);
+///         })
+///         .join()
+///         .map(drop)
+///     });
+///     assert!(result.unwrap_err().is::<Cancelled>());
+///     assert!(!lock.is_poisoned());
+/// });
+/// ```
+pub fn resume_unwind(payload: Box<dyn Any + Send>) -> ! {
+    unwinding::resume(payload)
 }
 
 /// How many fibers can run at the same instant: the runtime's workers. Outside of

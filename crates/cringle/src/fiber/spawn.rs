@@ -6,7 +6,9 @@ use super::scope::{Scope, ScopedJoinHandle};
 use super::{JoinHandle, local};
 use crate::runtime::about::Origin;
 use crate::runtime::fiber::FiberRef;
+use crate::runtime::foreign;
 use crate::runtime::identity::Meta;
+use crate::runtime::lent::LentFrame;
 use crate::runtime::run::{check_stack_bytes, default_stack_bytes};
 use crate::runtime::shared::Unstarted;
 use crate::runtime::unwinding;
@@ -369,6 +371,8 @@ where
 {
     move || {
         let (worker, fiber) = Worker::current().expect("a fiber's body runs on a worker");
+        // Its scope's owner waits for it, and a joiner for its packet.
+        let lent = LentFrame::begin();
         match &place {
             Some(place) => place.membership().begin(worker, fiber),
             None => worker.enter_root(fiber),
@@ -387,6 +391,7 @@ where
             drop_unwanted(packet);
         }
         drop(place);
+        lent.end();
     }
 }
 
@@ -407,10 +412,10 @@ fn run_user_code<T>(meta: &Meta, f: impl FnOnce() -> T) -> std::thread::Result<T
 /// may wait, and make locals.
 fn drop_unwanted<T>(packet: Packet<T>) {
     let (meta, result) = packet.into_parts();
-    let dropped = as_fiber(&meta, || catch_unwind(AssertUnwindSafe(|| drop(result))));
-    if dropped.is_err() {
-        // As std does for a thread's result: nobody could be told.
-        crate::sys::report(format_args!("the destructor of a fiber's result panicked; aborting"));
+    let what = if matches!(result, Some(Err(_))) { "panic payload" } else { "result" };
+    if as_fiber(&meta, || foreign::drop_value(result)).is_err() {
+        // As std does for a thread's result.
+        crate::sys::report(format_args!("the destructor of a fiber's {what} panicked; aborting"));
         std::process::abort();
     }
 }

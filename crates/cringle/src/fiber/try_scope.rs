@@ -5,6 +5,7 @@ use super::packet::Packet;
 use super::scope::ScopedJoinHandle;
 use super::spawn::{Builder, expect_spawned};
 use crate::runtime::cancelled::Cancelled;
+use crate::runtime::foreign;
 use crate::runtime::unwinding;
 use crate::runtime::worker::{Worker, fairness};
 use std::any::Any;
@@ -76,10 +77,21 @@ where
         },
     );
     // Taken out in any case: what is in there may borrow from what the scope is in.
-    let others = scope.failures.first().filter(|_| !own_is_first);
+    let others = match (scope.failures.first(), own_is_first) {
+        (Some(failure), true) => {
+            discard(failure);
+            None
+        }
+        (others, _) => others,
+    };
     match (others, result) {
-        (Some(Failure::Error(error)), _) => Err(error),
-        (Some(Failure::Panic(payload)), _) => unwinding::resume(payload),
+        (Some(failure), result) => {
+            discard(result);
+            match failure {
+                Failure::Error(error) => Err(error),
+                Failure::Panic(payload) => unwinding::resume(payload),
+            }
+        }
         (None, Ok(result)) => {
             if scope.enclosure.has_unclaimed_cancel()
                 && let Some((worker, fiber)) = Worker::current()
@@ -94,6 +106,13 @@ where
             Some(error) => Err(E::from(error)),
             None => unwinding::resume(payload),
         },
+    }
+}
+
+/// Drops what the scope is not left with.
+fn discard<T>(value: T) {
+    if let Err(payload) = foreign::drop_value(value) {
+        foreign::discard(payload);
     }
 }
 
@@ -275,7 +294,12 @@ impl<E> Failures<E> {
     /// The first that nobody has taken. The others are dropped.
     fn first(&self) -> Option<Failure<E>> {
         let list = std::mem::take(&mut *self.list());
-        list.into_iter().find_map(|unclaimed| unclaimed.0.take_failure())
+        let mut first = None;
+        for unclaimed in list {
+            first = first.or_else(|| unclaimed.0.take_failure());
+            discard(unclaimed);
+        }
+        first
     }
 }
 

@@ -3,6 +3,8 @@
 use crate::driver::pool::{Job, Pool};
 use crate::runtime::about::Subject;
 use crate::runtime::fiber::Wait;
+use crate::runtime::lent::LentFrame;
+use crate::runtime::served::Served;
 use crate::runtime::unwinding;
 use crate::runtime::waker::Waker;
 use crate::runtime::worker::{Worker, fairness};
@@ -121,6 +123,7 @@ where
             Some((worker, fiber)) => worker.waker(fiber),
             None => Waker::Thread(std::thread::current()),
         },
+        served: Served::current(),
     };
     let pointer = Pointer(&raw const call);
     let job: Box<dyn FnOnce() + Send> = Box::new(move || {
@@ -128,10 +131,11 @@ where
         // SAFETY: the fiber's frame stays until `done` is set, which is the call's last touch.
         unsafe { Call::perform(pointer.0) }
     });
-    // SAFETY: I2. The job is run before this frame goes: the loop below waits for it, and nothing
+    // SAFETY: I2, I12. The job is run before this frame goes: the loop below waits for it, and nothing
     // unwinds in between (a `run` that panics has dropped the job).
     let job: Job = unsafe { std::mem::transmute::<Box<dyn FnOnce() + Send + '_>, Job>(job) };
     run(job);
+    let lent = LentFrame::begin();
     while !call.done.load(Ordering::Acquire) {
         match current {
             Some((worker, fiber)) => match subject {
@@ -141,6 +145,7 @@ where
             None => std::thread::park(),
         }
     }
+    lent.end();
     match call.result.into_inner().expect("a call leaves its result") {
         Ok(value) => value,
         Err(payload) => unwinding::resume(payload),
@@ -153,6 +158,8 @@ struct Call<F, T> {
     result: UnsafeCell<Option<std::thread::Result<T>>>,
     done: AtomicBool,
     waker: Waker,
+    /// Whose fiber waits.
+    served: Option<Served>,
 }
 
 impl<F: FnOnce() -> T, T> Call<F, T> {
@@ -164,6 +171,7 @@ impl<F: FnOnce() -> T, T> Call<F, T> {
         // (I10).
         unsafe {
             let f = (*(*this).f.get()).take().expect("a call is performed once");
+            let f = || Served::call((*this).served, f);
             *(*this).result.get() = Some(catch_unwind(AssertUnwindSafe(f)));
             let waker = (*this).waker.clone();
             (*this).done.store(true, Ordering::Release);

@@ -4,11 +4,11 @@ use super::end::wait_for_end;
 use crate::fiber::{self, protect};
 use crate::fs::File;
 use crate::io::{end_of_pipe, reads, writes};
+use crate::runtime::unwinding;
 use crate::runtime::worker::{Worker, fairness};
 use crate::sys;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
-use std::panic::resume_unwind;
 use std::process::{ExitStatus, Output};
 
 /// A child process, as `std::process::Child`. Dropping it neither kills it nor waits for it.
@@ -200,7 +200,7 @@ fn read_both(out: ChildStdout, err: ChildStderr) -> io::Result<(Vec<u8>, Vec<u8>
     fiber::scope(|s| {
         let other = fiber::Builder::new().spawn_scoped_local(s, || read_all(err))?;
         let out = read_all(out);
-        let err = other.join_cancellable()?.unwrap_or_else(|payload| resume_unwind(payload));
+        let err = other.join_cancellable()?.unwrap_or_else(|payload| unwinding::resume(payload));
         Ok((out?, err?))
     })
 }

@@ -10,14 +10,18 @@ mod census;
 mod choice;
 mod dump;
 pub(crate) mod fiber;
+pub(crate) mod foreign;
+mod frames;
 pub(crate) mod identity;
 pub(crate) mod inbox;
+pub(crate) mod lent;
 #[cfg(all(test, loom))]
 mod loom_tests;
 pub(crate) mod members;
 mod overflow;
 pub(crate) mod region;
 pub(crate) mod run;
+pub(crate) mod served;
 pub(crate) mod shared;
 mod stack;
 mod stats;

@@ -18,6 +18,7 @@ use super::dump::Question;
 use super::fiber::FiberId;
 use super::inbox::{Bell, Inbox, Posted};
 use super::members::Members;
+use super::served::Served;
 use super::sync::{AtomicBool, AtomicU64, Ordering};
 use super::tally::Tally;
 use crate::driver::Counts;
@@ -139,6 +140,8 @@ pub(crate) struct Shared {
     is_open: bool,
     /// The workers have epolls.
     no_ring: Option<NoRing>,
+    /// For whom the caller of `run` works.
+    served: Option<Served>,
     /// Fibers made by threads outside.
     made_outside: AtomicU64,
     idlers: Idlers,
@@ -181,6 +184,7 @@ impl Shared {
             peers: peers.into(),
             is_open,
             no_ring,
+            served: Served::current(),
             made_outside: AtomicU64::new(0),
             idlers: Idlers::default(),
             cancelled: AtomicBool::new(false),
@@ -206,6 +210,11 @@ impl Shared {
             Err(Mail::Start(unstarted)) => Err(unstarted),
             Err(_) => unreachable!("a start was sent"),
         }
+    }
+
+    /// For whom the caller of `run` works.
+    pub(super) fn served(&self) -> Option<Served> {
+        self.served
     }
 
     /// Why there is none, where there is none.

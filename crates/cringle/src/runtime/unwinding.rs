@@ -1,64 +1,100 @@
-//! Which fiber unwinds.
+//! Which fiber unwinds, and why.
 //!
-//! std counts panics for each thread, and its count is no fiber's: while one fiber is suspended in a
-//! destructor that its panic runs, `std::thread::panicking()` is true for every fiber of the worker.
-//! So each fiber has a mark of its own (**I8**), and one for whether it is a cancel that unwinds it,
-//! which poisons no lock. They are set
+//! std counts panics for each thread, and a thread has many fibers: while one of them is suspended in a
+//! destructor that its panic runs, `std::thread::panicking()` is true for all fibers of the worker. So each fiber
+//! has a state of its own (**I8**, **I13**), one of four. It is set
 //!
-//! - where the library itself unwinds a fiber, or hands a payload on ([`resume`]);
-//! - by the panic hook, which runs first of all when a panic begins: ours marks the fiber, and calls
-//!   the one before it;
-//! - when the fiber suspends, to what is certain then (see `Worker::is_unwinding`);
+//! - where the library raises something ([`resume`]), and where it catches ([`catch`]);
+//! - by the panic hook, which runs first when a panic begins: ours sets the state, and calls the hook before it;
+//! - when the fiber is suspended and resumed, by what std's count says then (`worker/unwind.rs`).
 //!
-//! and put back where the library catches ([`catch`]). What is not seen: a payload that the program
-//! itself hands to `resume_unwind`, or a panic that it catches by std's `catch_unwind`, *while another
-//! fiber of the worker is suspended in a destructor*; the mark is what it was until the fiber next
-//! suspends with nobody unwinding.
+//! The library does not see a payload that the program hands to std's `resume_unwind`, a panic that it catches
+//! by std's `catch_unwind`, and a panic under a hook that was set within `run`. While no other fiber is suspended
+//! in a destructor this makes no difference, because std's count is this fiber's then. Otherwise the fiber's own
+//! frames are [asked](super::frames) before anything depends on the answer: before a cancel is raised, or ends a
+//! wait. So nothing is raised where the raise would abort.
 
 use super::cancelled::Cancelled;
 use super::fiber::FiberRef;
+use super::foreign;
 use super::worker::{Here, Worker};
 use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Once;
+use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, resume_unwind};
+use std::sync::{Mutex, PoisonError};
 
-/// Has panics mark their fiber from now on. A hook that the program sets later replaces ours, and
-/// then a panic that begins while another fiber is suspended in a destructor is not seen.
+/// What is known of a fiber's unwinding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unwinding {
+    No,
+    /// A panic unwinds it, or a payload that the program raised.
+    Panic,
+    /// The library unwinds it because it is cancelled. Locks are not poisoned by that.
+    Cancel,
+    /// It was suspended while another fiber unwound, so that std's count could not tell.
+    Unknown,
+}
+
+type Hook = dyn Fn(&PanicHookInfo<'_>) + Send + Sync;
+
+/// The address of the closure that is our hook, and 0 before there is one.
+static OURS: Mutex<usize> = Mutex::new(0);
+
+/// Has panics set the state of their fiber, and makes waits in the hook plain ones. A hook that the program has
+/// set since the last time is called by ours. One that it sets within `run` replaces ours until the next `run`.
 pub(super) fn install_hook() {
-    static ONCE: Once = Once::new();
-    if std::thread::panicking() && !ONCE.is_completed() {
-        // A `run` in a destructor: std lets no panicking thread change the hook. Where no other thread
-        // can be had, a later `run` does it.
+    if std::thread::panicking() {
+        // A `run` in a destructor: std lets no panicking thread change the hook. Where no other thread can be
+        // started, a later `run` does it.
         let helper = std::thread::Builder::new().spawn(install_hook);
         helper.into_iter().for_each(|helper| drop(helper.join()));
         return;
     }
-    ONCE.call_once(|| {
-        let before = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| {
-            mark(false);
-            before(info);
-        }));
+    let mut ours = OURS.lock().unwrap_or_else(PoisonError::into_inner);
+    let top = std::panic::take_hook();
+    if address(&*top) == *ours {
+        return std::panic::set_hook(top);
+    }
+    let hook: Box<Hook> = Box::new(move |info| {
+        set(Unwinding::Panic);
+        // std holds a lock while the hook runs, and lets no panic begin on this thread: it cannot be suspended.
+        foreign::call_beside(|| top(info));
     });
+    *ours = address(&*hook);
+    std::panic::set_hook(hook);
 }
 
-fn mark(by_cancel: bool) {
+fn address(hook: &Hook) -> usize {
+    std::ptr::from_ref(hook).cast::<()>() as usize
+}
+
+fn set(state: Unwinding) {
     if let Some((_, fiber)) = Worker::current() {
-        fiber.set_unwinding(true);
-        fiber.set_unwound_by_cancel(by_cancel);
+        fiber.set_unwinding(state);
     }
 }
 
-/// All that the calling fiber was doing has been unwound, and the panic caught.
+/// As far as is known.
+#[inline]
+fn state_of(fiber: FiberRef) -> Unwinding {
+    match std::thread::panicking() {
+        false => Unwinding::No,
+        true => fiber.unwinding(),
+    }
+}
+
+/// All that the calling fiber was doing has been unwound, and the payload caught.
 pub(crate) fn has_ended() {
-    if let Some((_, fiber)) = Worker::current() {
-        fiber.set_unwinding(false);
-    }
+    set(Unwinding::No);
 }
 
 /// As `std::panic::resume_unwind`: no hook runs.
 pub(crate) fn resume(payload: Box<dyn Any + Send>) -> ! {
-    mark(payload.is::<Cancelled>());
+    if let Some((worker, fiber)) = Worker::current() {
+        match payload.is::<Cancelled>() {
+            true => worker.begin_cancel(fiber),
+            false => fiber.set_unwinding(Unwinding::Panic),
+        }
+    }
     resume_unwind(payload)
 }
 
@@ -73,7 +109,7 @@ pub(crate) fn catch_on<R>(
     current: Option<(Here, FiberRef)>,
     f: impl FnOnce() -> R,
 ) -> std::thread::Result<R> {
-    let before = current.map(|(worker, fiber)| (fiber, worker.is_unwinding(fiber)));
+    let before = current.map(|(_, fiber)| (fiber, state_of(fiber)));
     let result = catch_unwind(AssertUnwindSafe(f));
     if result.is_err()
         && let Some((fiber, before)) = before

@@ -2,6 +2,7 @@
 //! fiber of the worker does in a destructor poisons nothing here. Nor does a cancel that unwinds a
 //! fiber: it is no panic.
 
+use crate::runtime::unwinding::Unwinding;
 use crate::runtime::worker::Worker;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -46,7 +47,7 @@ impl Before {
                 let unwinding = worker.is_unwinding(fiber);
                 if !unwinding {
                     // Whatever unwound it was caught.
-                    fiber.set_unwound_by_cancel(false);
+                    fiber.set_unwinding(Unwinding::No);
                 }
                 unwinding
             }
@@ -60,7 +61,7 @@ impl Before {
 #[cold]
 pub(super) fn panics() -> bool {
     match Worker::current() {
-        Some((worker, fiber)) => worker.is_unwinding(fiber) && !fiber.is_unwound_by_cancel(),
+        Some((worker, fiber)) => worker.why_it_unwinds(fiber) == Unwinding::Panic,
         None => std::thread::panicking(),
     }
 }

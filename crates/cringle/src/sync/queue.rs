@@ -21,6 +21,7 @@
 
 use super::caller::{Caller, Left, Lent, Terms, Waker};
 use crate::runtime::about::Subject;
+use crate::runtime::lent::LentFrame;
 use crate::runtime::sync::{AtomicU8, Mutex, Ordering};
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::NonNull;
@@ -83,6 +84,8 @@ impl Waiter {
         subject: &dyn Subject,
         mut leave: impl FnMut() -> bool,
     ) -> Result<Outcome, Left> {
+        // The queue refers to this frame until it is told, or has taken itself out (I12).
+        let lent = LentFrame::begin();
         let result = loop {
             if let Some(outcome) = self.outcome() {
                 break Ok(outcome);
@@ -95,6 +98,7 @@ impl Waiter {
             }
         };
         self.caller.waited();
+        lent.end();
         result
     }
 }

@@ -20,6 +20,7 @@ use super::scope::Scope;
 use super::spawn::{Builder, expect_spawned};
 use crate::runtime::about::Origin;
 use crate::runtime::cancelled::Cancelled;
+use crate::runtime::foreign;
 use crate::runtime::unwinding;
 use std::any::Any;
 use std::cell::Cell;
@@ -68,8 +69,13 @@ impl Course {
         if payload.is::<Cancelled>() {
             self.cut_short.set(true);
         } else {
-            let first = self.panic.take();
-            self.panic.set(first.or(Some(payload)));
+            match self.panic.take() {
+                None => self.panic.set(Some(payload)),
+                first => {
+                    self.panic.set(first);
+                    foreign::discard(payload);
+                }
+            }
             self.decide(scope);
         }
         None

@@ -8,10 +8,11 @@ use crate::io::{Interest, ready};
 use crate::net::{SocketAddr, TcpListener, TcpStream};
 use crate::runtime::about::Origin;
 use crate::runtime::cancelled::Cancelled;
+use crate::runtime::{foreign, unwinding};
 use crate::sync::{Permit, Semaphore};
 use crate::time;
 use std::io;
-use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 /// When the kernel has no descriptor or memory for another connection.
@@ -120,9 +121,12 @@ where
             Ok(Err(_)) => count(&self.counts.failed),
             Err(payload) if payload.is::<Cancelled>() => {
                 count(&self.counts.cut_off);
-                resume_unwind(payload);
+                unwinding::resume(payload);
             }
-            Err(_) => count(&self.counts.panicked),
+            Err(payload) => {
+                count(&self.counts.panicked);
+                foreign::discard(payload);
+            }
         }
     }
 }

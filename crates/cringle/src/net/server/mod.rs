@@ -185,7 +185,7 @@ impl Server {
             let placed: Vec<_> = placed.collect::<io::Result<_>>().inspect_err(|_| s.cancel())?;
             placed.into_iter().try_for_each(|serves| match serves.join_cancellable()? {
                 Ok(end) => end,
-                Err(payload) => std::panic::resume_unwind(payload),
+                Err(payload) => crate::runtime::unwinding::resume(payload),
             })
         })?;
         Ok(stopper.served())

@@ -8,6 +8,7 @@ mod budget;
 mod ops;
 mod probe;
 mod row;
+mod unwind;
 mod wait;
 
 pub(super) use ops::WaitedOps;
@@ -20,10 +21,11 @@ use super::cancelled::Reason;
 use super::identity::Meta;
 use super::region::Regions;
 use super::stack::Stack;
+use super::unwinding::Unwinding;
 use budget::Budget;
 use corosensei::{Coroutine, Yielder};
+use probe::{Answer, Probe};
 use std::any::Any;
-use std::backtrace::Backtrace;
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::ptr::NonNull;
 use std::rc::Rc;
@@ -138,12 +140,10 @@ pub(crate) struct Fiber {
     cancelled: Cell<bool>,
     /// Ops and waits that were refused because it is cancelled.
     refusals: Cell<u32>,
-    /// It was unwinding when it was last suspended.
-    unwinding: Cell<bool>,
-    /// A cancelled wait has unwound it, and it was not seen to do anything but unwind since.
-    unwound_by_cancel: Cell<bool>,
-    /// It is resumed to say where it is, and not to go on.
-    probed: Cell<bool>,
+    /// What is known of its unwinding.
+    unwinding: Cell<Unwinding>,
+    /// What it is resumed to answer, if it is not resumed to go on.
+    probed: Cell<Option<Probe>>,
     /// By its worker's clock: when it was last suspended.
     since_ns: Cell<u64>,
     /// What it waits for, if that has more to say. It lies in the fiber's suspended frame.
@@ -165,11 +165,14 @@ struct Cold {
     locals: RefCell<Locals>,
     label: Label,
     scope: Cell<Option<ScopeOrigin>>,
-    backtrace: RefCell<Option<Backtrace>>,
+    /// The answer to the last probe.
+    answer: RefCell<Answer>,
+    /// Where the last cancel that unwound it is caught: the address of that frame.
+    cancel_catcher: Cell<usize>,
 }
 
-/// A fiber's locals by key, in the order they were made.
-pub(crate) type Locals = Vec<(usize, Rc<dyn Any>)>;
+/// A fiber's locals by key, in the order they were made; `None` for one that is being destroyed, or was.
+pub(crate) type Locals = Vec<(usize, Option<Rc<dyn Any>>)>;
 
 impl Fiber {
     pub(super) fn new(index: u32) -> Fiber {
@@ -185,9 +188,8 @@ impl Fiber {
             granted: Cell::new(false),
             cancelled: Cell::new(false),
             refusals: Cell::new(0),
-            unwinding: Cell::new(false),
-            unwound_by_cancel: Cell::new(false),
-            probed: Cell::new(false),
+            unwinding: Cell::new(Unwinding::No),
+            probed: Cell::new(None),
             since_ns: Cell::new(0),
             subject: Cell::new(None),
             cold: Cold {
@@ -199,7 +201,8 @@ impl Fiber {
                 locals: RefCell::default(),
                 label: Label::default(),
                 scope: Cell::new(None),
-                backtrace: RefCell::default(),
+                answer: RefCell::default(),
+                cancel_catcher: Cell::new(0),
             },
         }
     }
@@ -217,8 +220,7 @@ impl Fiber {
         self.cold.scope.set(None);
         self.cold.regions.reset();
         self.refusals.set(0);
-        self.unwinding.set(false);
-        self.unwound_by_cancel.set(false);
+        self.unwinding.set(Unwinding::No);
         self.cold.stack.set(stack);
         self.state.set(State::Runnable);
     }
@@ -262,15 +264,6 @@ impl Fiber {
     #[inline]
     pub(super) fn set_state(&self, state: State) {
         self.state.set(state);
-    }
-
-    /// Whether a cancel makes this fiber ready now.
-    pub(super) fn wakes_on_cancel(&self) -> bool {
-        let cancellable = match self.state.get() {
-            State::Waiting(wait) => wait.is_cancellable(),
-            _ => false,
-        };
-        cancellable && !self.unwinding.get()
     }
 
     /// Takes an inline call into the kernel from the budget; false when it is used up.
@@ -357,24 +350,15 @@ impl Fiber {
         refusals
     }
 
+    /// What is known of its unwinding; [`Worker`](super::worker::Worker) knows how certain it is.
     #[inline]
-    pub(super) fn was_unwinding(&self) -> bool {
+    pub(super) fn unwinding(&self) -> Unwinding {
         self.unwinding.get()
     }
 
     #[inline]
-    pub(super) fn set_unwinding(&self, unwinding: bool) {
+    pub(crate) fn set_unwinding(&self, unwinding: Unwinding) {
         self.unwinding.set(unwinding);
-    }
-
-    /// Whether what unwinds it now is a cancel and no panic: locks are not poisoned by it.
-    pub(crate) fn is_unwound_by_cancel(&self) -> bool {
-        self.unwound_by_cancel.get()
-    }
-
-    #[inline]
-    pub(crate) fn set_unwound_by_cancel(&self, by_cancel: bool) {
-        self.unwound_by_cancel.set(by_cancel);
     }
 
     /// When it was last suspended in a wait, by its worker's clock.

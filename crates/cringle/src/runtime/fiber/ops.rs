@@ -78,11 +78,6 @@ impl Fiber {
         }
     }
 
-    /// The completions to cancel, if it waits for ops and may be disturbed.
-    pub(in crate::runtime) fn cancellable_ops(&self) -> Option<impl Iterator<Item = &Completion>> {
-        self.waited_ops().filter(|_| !self.unwinding.get())
-    }
-
     /// The ops it waits for.
     pub(in crate::runtime) fn waited_ops(&self) -> Option<impl Iterator<Item = &Completion>> {
         let waits = self.state.get() == State::Waiting(Wait::Ops);
@@ -115,6 +110,6 @@ impl Fiber {
 
     /// What it waits for in the kernel, as a person calls it.
     pub(in crate::runtime) fn op_name(&self) -> Option<&'static str> {
-        self.cancellable_ops()?.next().map(Completion::op_name)
+        self.waited_ops()?.next().map(Completion::op_name)
     }
 }

@@ -42,7 +42,7 @@ const _: () = assert!(WAIT_WORDS.len() == Wait::Answers as usize + 2, "a word fo
 
 impl Wait {
     /// Whether a cancel ends the wait. Ops end by their own completion, which a cancel hastens.
-    pub(super) fn is_cancellable(self) -> bool {
+    pub(in crate::runtime) fn is_cancellable(self) -> bool {
         match self {
             Wait::Room | Wait::Park | Wait::Sleep | Wait::Join | Wait::Lock => true,
             Wait::Permit | Wait::Channel | Wait::Condvar | Wait::Barrier => true,

@@ -39,7 +39,7 @@ impl Worker {
 
     #[cold]
     pub(super) fn refuses_cancelled(&self, fiber: FiberRef) -> bool {
-        if self.is_unwinding(fiber) {
+        if self.surely_unwinds(fiber) {
             return false;
         }
         if fiber.count_refusal() > MAX_REFUSALS {
@@ -51,7 +51,7 @@ impl Worker {
     /// Whether a wait of this fiber is to end because it is cancelled; nothing is counted.
     #[inline]
     pub(crate) fn is_interrupted(&self, fiber: FiberRef) -> bool {
-        fiber.is_cancelled() && !self.is_unwinding(fiber)
+        fiber.is_cancelled() && !self.surely_unwinds(fiber)
     }
 
     /// Unwinds the fiber if it is cancelled: what a wait does whose signature has no room for an
@@ -168,11 +168,16 @@ impl Worker {
         if !fiber.is_cancelled() {
             return;
         }
-        if fiber.wakes_on_cancel() {
+        let State::Waiting(wait) = fiber.state() else { return };
+        if self.unwinds_suspended(fiber) {
+            // What its destructors have begun goes to its end.
+            return self.watch_for_end(fiber);
+        }
+        if wait.is_cancellable() {
             fiber.set_state(State::Runnable);
             self.ready.push(fiber);
             self.seen_ready(fiber, Cause::Cancel);
-        } else if let State::Waiting(_) = fiber.state() {
+        } else {
             self.ask_to_end(fiber);
         }
     }
@@ -181,14 +186,16 @@ impl Worker {
     /// report a wait that goes on for long.
     #[cold]
     pub(super) fn ask_to_end(&self, fiber: FiberRef) {
+        self.watch_for_end(fiber);
+        self.give_up_ops(fiber);
+    }
+
+    fn watch_for_end(&self, fiber: FiberRef) {
         let now = self.now();
         fiber.set_asked_to_end(Some(now));
         if self.watches_stubborn.get().is_none() {
             self.watch_stubborn(now + STUBBORN_AFTER);
         }
-        let Some(ops) = fiber.cancellable_ops() else { return };
-        let mut driver = self.driver.borrow_mut();
-        ops.for_each(|completion| driver.cancel(completion));
     }
 
     /// A deadline has passed.

@@ -81,7 +81,10 @@ impl Worker {
         self.seen_ended(fiber);
         // Those that it has forgotten to leave.
         #[cfg(feature = "tracing")]
-        drop(super::spans::Spans::leave());
+        {
+            self.running.set(None);
+            drop(super::spans::Spans::leave());
+        }
         fiber.vacate();
         self.alive.set(self.alive.get() - 1);
         self.stacks.borrow_mut().give_back(stack);

@@ -26,6 +26,7 @@ mod spans;
 mod table;
 mod traced;
 mod turn;
+mod unwind;
 mod wait;
 mod wake;
 
@@ -82,10 +83,12 @@ pub(crate) struct Worker {
     granted: Cell<u32>,
     /// Fibers in that queue or with such a place: nobody overtakes them.
     in_line: Cell<u32>,
-    /// Fibers that were suspended while they unwound, and the thread itself if it unwinds.
+    /// Fibers that were suspended while they unwound, or may have, in this era; and the thread itself if it
+    /// unwinds.
     unwinding: Cell<u32>,
-    /// Some fiber was suspended while it was not certain whether it unwound: another one did.
-    blurred: Cell<bool>,
+    era: Cell<u32>,
+    /// The fiber that foreign code is called beside.
+    beside: Cell<Option<FiberRef>>,
     /// Fibers to cancel, and why; somebody is at it.
     to_cancel: RefCell<VecDeque<(Address, Reason)>>,
     cancelling: Cell<bool>,
@@ -158,7 +161,8 @@ impl Worker {
             in_line: Cell::new(0),
             // A `run` in a destructor: std's count says nothing about the fibers here.
             unwinding: Cell::new(u32::from(std::thread::panicking())),
-            blurred: Cell::new(false),
+            era: Cell::new(0),
+            beside: Cell::new(None),
             to_cancel: RefCell::default(),
             cancelling: Cell::new(false),
             patience: Patience::default(),
@@ -189,6 +193,29 @@ impl Worker {
     pub(crate) fn current() -> Option<(Here, FiberRef)> {
         let here = Worker::here()?;
         Some((here, here.running.get()?))
+    }
+
+    /// The fiber whose name and locals the calling code has: the one that runs, or that foreign code is called
+    /// [beside](crate::runtime::foreign::call_beside). `None` outside of any.
+    #[inline]
+    pub(crate) fn identity() -> Option<FiberRef> {
+        let here = Worker::here()?;
+        here.running.get().or_else(|| here.beside.get())
+    }
+
+    /// Whether the running fiber is not to be suspended, and its calls are plain ones, from here on: what was so
+    /// before, for [`step_back`](Self::step_back).
+    pub(super) fn step_aside(&self) -> (Option<FiberRef>, Option<FiberRef>) {
+        let running = self.running.get();
+        self.running.set(None);
+        let beside = self.beside.get();
+        self.beside.set(running.or(beside));
+        (running, beside)
+    }
+
+    pub(super) fn step_back(&self, (running, beside): (Option<FiberRef>, Option<FiberRef>)) {
+        self.running.set(running);
+        self.beside.set(beside);
     }
 
     pub(crate) fn with<R>(f: impl FnOnce(Option<&Worker>) -> R) -> R {

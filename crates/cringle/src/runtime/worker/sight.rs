@@ -118,16 +118,26 @@ impl Worker {
         if running == Some(fiber) {
             return Some(Backtrace::force_capture());
         }
+        self.probe(fiber, |fiber| fiber.ask_backtrace())
+    }
+
+    /// Has a suspended fiber answer on its own stack; `None` where it cannot.
+    pub(super) fn probe<R>(
+        &self,
+        fiber: FiberRef,
+        ask: impl FnOnce(FiberRef) -> Option<R>,
+    ) -> Option<R> {
         // An allocator that asks for this while it serves a backtrace: who runs beneath is not known then.
         if self.probes.replace(true) {
             return None;
         }
         // Whatever is called meanwhile is called by that fiber.
+        let running = self.running.get();
         self.running.set(Some(fiber));
-        let backtrace = fiber.probe();
+        let answer = ask(fiber);
         self.running.set(running);
         self.probes.set(false);
-        backtrace
+        answer
     }
 }
 

@@ -7,6 +7,7 @@
 //! afterwards.
 
 use super::Worker;
+use crate::runtime::foreign;
 use std::cell::RefCell;
 use tracing::level_filters::LevelFilter;
 use tracing::{Dispatch, Id, dispatcher};
@@ -39,23 +40,32 @@ impl Spans {
     }
 }
 
+// The fiber cannot be suspended here, nor anything unwind: the subscriber is called beside it (I12, I13).
+
 #[cold]
 fn leave_all() -> Vec<Id> {
-    let dispatch = subscriber();
     let mut spans = Vec::new();
-    while spans.len() < DEEPEST
-        && let Some(id) = dispatch.current_span().id()
-    {
-        dispatch.exit(id);
-        spans.push(id.clone());
-    }
+    foreign::call_beside(|| {
+        let dispatch = subscriber();
+        while spans.len() < DEEPEST
+            && let Some(id) = dispatch.current_span().id()
+        {
+            spans.push(id.clone());
+            dispatch.exit(id);
+        }
+    });
     spans
 }
 
 #[cold]
 fn enter_all(spans: &[Id]) {
-    let dispatch = subscriber();
-    spans.iter().rev().for_each(|id| dispatch.enter(id));
+    let mut spans = spans.iter().rev();
+    let mut enter = || {
+        let dispatch = subscriber();
+        spans.by_ref().for_each(|id| dispatch.enter(id));
+    };
+    // A panic for one span ends that one.
+    while foreign::call_beside(&mut enter).is_none() {}
 }
 
 /// Not called while it is borrowed: a span that ends asks for it again.

@@ -83,7 +83,7 @@ impl Worker {
             self.reap();
         }
         // Before it may sleep: for those who wait for room that is there, nothing else comes.
-        if self.blurred.get() | (self.in_line.get() > 0) {
+        if (self.unwinding.get() | self.in_line.get()) > 0 {
             self.do_chores();
         }
         if enter {
@@ -100,8 +100,8 @@ impl Worker {
     /// What there is rarely to do.
     #[inline]
     fn do_chores(&self) {
-        if self.blurred.get() && !std::thread::panicking() {
-            self.clear_marks();
+        if self.unwinding.get() > 0 {
+            self.look_for_era();
         }
         if self.in_line.get() > 0 {
             self.grant_room();

@@ -10,6 +10,7 @@ use super::Worker;
 use crate::driver::{Completion, Op, OpSlot, Waiter};
 use crate::runtime::about::Subject;
 use crate::runtime::fiber::{FiberRef, State, Wait, WaitedOps};
+use crate::runtime::lent::LentFrame;
 use crate::runtime::timers::{Alarm, TimerId};
 use crate::trace::Cause;
 use std::time::Instant;
@@ -28,11 +29,13 @@ impl Worker {
     /// The same for what has more to say of itself than the kind of the wait.
     #[inline(always)]
     pub(crate) fn suspend_on(&self, fiber: FiberRef, wait: Wait, subject: &dyn Subject) {
-        // SAFETY: the caller lends it until this returns, and nothing unwinds in between (I2).
+        let lent = LentFrame::begin();
+        // SAFETY: the caller lends it until this returns, and nothing unwinds in between (I2, I12).
         unsafe { fiber.set_subject(Some(subject)) };
         self.suspend(fiber, wait);
         // SAFETY: nothing is told.
         unsafe { fiber.set_subject(None) };
+        lent.end();
     }
 
     /// Suspends the current fiber until others of the runtime have ended.
@@ -53,61 +56,18 @@ impl Worker {
     #[inline(always)]
     pub(super) fn switch_out(&self, fiber: FiberRef) {
         fiber.budget().refill();
-        // std counts panics for each thread: while an unwinding fiber is suspended, others would be
-        // told that they unwind. The marks tell them apart (I8).
-        let marked = match std::thread::panicking() {
-            false => {
-                fiber.set_unwinding(false);
-                false
-            }
-            true => self.mark_unwinding(fiber),
-        };
+        let lent = LentFrame::begin();
+        // std counts panics for each thread, and other fibers run meanwhile (I8).
+        let counted = self.before_suspension(fiber);
         #[cfg(feature = "tracing")]
         let spans = super::spans::Spans::leave();
         fiber.switch_out();
         #[cfg(feature = "tracing")]
         spans.enter_again();
-        if marked && fiber.was_unwinding() {
-            self.unwinding.set(self.unwinding.get() - 1);
+        if let Some(counted) = counted {
+            self.after_suspension(counted);
         }
-    }
-
-    /// Marks the fiber if it is suspended while it unwinds; says whether it is.
-    #[cold]
-    pub(super) fn mark_unwinding(&self, fiber: FiberRef) -> bool {
-        let unwinding = self.is_unwinding(fiber);
-        self.blurred.set(self.blurred.get() || self.unwinding.get() > 0);
-        fiber.set_unwinding(unwinding);
-        self.unwinding.set(self.unwinding.get() + u32::from(unwinding));
-        unwinding
-    }
-
-    /// No fiber of this worker unwinds: what had to be guessed meanwhile is certain again. A fiber
-    /// that was taken for unwinding, and not cancelled for it, is cancelled now.
-    #[cold]
-    pub(super) fn clear_marks(&self) {
-        self.blurred.set(false);
-        self.unwinding.set(0);
-        let fibers: Vec<FiberRef> = self.table.borrow().occupied().collect();
-        for fiber in fibers {
-            fiber.set_unwinding(false);
-            self.disturb(fiber);
-        }
-    }
-
-    /// Whether this (running) fiber unwinds. It is certain while no other fiber of the worker is
-    /// suspended in a destructor. Else a fiber is taken for what its mark says: see [`unwinding`].
-    ///
-    /// [`unwinding`]: crate::runtime::unwinding
-    #[inline]
-    pub(crate) fn is_unwinding(&self, fiber: FiberRef) -> bool {
-        if !std::thread::panicking() {
-            return false;
-        }
-        match self.unwinding.get() == 0 && !self.blurred.get() {
-            true => true,
-            false => fiber.was_unwinding(),
-        }
+        lent.end();
     }
 
     /// Has the kernel perform one op, and returns its result when it has ended (**I1**): a count,
@@ -116,8 +76,10 @@ impl Worker {
     pub(crate) fn perform_one(&self, fiber: FiberRef, op: Op) -> i32 {
         let waiter = Waiter::new(fiber.token());
         let completion = Completion::new();
+        let lent = LentFrame::begin();
         self.push_or_refuse(fiber, &op, &completion, &waiter);
         self.settle(fiber, &waiter, WaitedOps::one(&completion));
+        lent.end();
         completion.result()
     }
 
@@ -128,9 +90,11 @@ impl Worker {
         debug_assert!(op.waits_for_peer(), "it needs no place, and so waits for none");
         let waiter = Waiter::new(fiber.token());
         let completion = Completion::new();
+        let lent = LentFrame::begin();
         // SAFETY: I1. All of it stays in this frame until nothing is owed to the waiter.
         while unsafe { self.driver.borrow_mut().push(&op, &completion, &waiter) }.is_err() {
             if self.is_interrupted(fiber) || self.now() >= at {
+                lent.end();
                 return -libc::ECANCELED;
             }
             self.yield_now(fiber);
@@ -138,6 +102,7 @@ impl Worker {
         let timer = self.set_alarm(at, Alarm::GiveUp(fiber));
         self.settle(fiber, &waiter, WaitedOps::one(&completion));
         self.take_back_timer(timer);
+        lent.end();
         completion.result()
     }
 
@@ -152,6 +117,7 @@ impl Worker {
     /// Has the kernel perform these ops, and returns when all of them have ended (**I1**).
     pub(crate) fn perform(&self, fiber: FiberRef, slots: &[OpSlot]) {
         let waiter = Waiter::new(fiber.token());
+        let lent = LentFrame::begin();
         // At once what there is room for, then one by one, in line with the others.
         let pushed = match self.in_line.get() {
             // SAFETY: I1. The slots and the waiter stay until nothing is owed to the waiter.
@@ -162,6 +128,7 @@ impl Worker {
             self.push_or_refuse(fiber, &slot.op, &slot.completion, &waiter);
         }
         self.settle(fiber, &waiter, WaitedOps::slots(slots));
+        lent.end();
     }
 
     /// Suspends until nothing is owed to the waiter.
@@ -191,8 +158,8 @@ impl Worker {
         completion: &Completion,
         waiter: &Waiter,
     ) {
-        // SAFETY: I1. The callers' frames hold all of it until nothing is owed to the waiter, and
-        // cannot unwind before.
+        // SAFETY: I1, I12. The callers' frames hold all of it until nothing is owed to the waiter, and
+        // nothing unwinds them before.
         let pushed = (self.in_line.get() == 0 || op.waits_for_peer())
             && unsafe { self.driver.borrow_mut().push(op, completion, waiter) }.is_ok();
         if !pushed {

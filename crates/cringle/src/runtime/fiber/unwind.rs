@@ -1,0 +1,39 @@
+//! What the frames of the running fiber say of its unwinding.
+
+use super::Fiber;
+use crate::runtime::frames::{self, WALK_BYTES};
+use crate::runtime::stack::GUARD_BYTES;
+use std::ops::Range;
+
+/// Stacks start somewhere within their last page.
+const PAGE_BYTES: usize = 4096;
+
+impl Fiber {
+    /// Whether it unwinds. So it is taken to where its stack has no room to find out: nothing could be raised
+    /// there either.
+    #[cold]
+    pub(in crate::runtime) fn frames_unwind(&self) -> bool {
+        self.stack_left() < WALK_BYTES || frames::are_unwinding(self.stack_range())
+    }
+
+    /// Takes note of the frame that will catch the cancel that is about to be raised.
+    #[cold]
+    pub(in crate::runtime) fn note_cancelled_frames(&self) {
+        self.cold.cancel_catcher.set(match self.stack_left() < WALK_BYTES {
+            true => usize::MAX,
+            false => frames::catcher(self.stack_range()),
+        });
+    }
+
+    /// Whether the last cancel was caught: what unwinds the fiber now has come to that frame or beyond.
+    #[cold]
+    pub(in crate::runtime) fn has_left_cancelled_frames(&self) -> bool {
+        self.stack_left() >= WALK_BYTES
+            && frames::unwound(self.stack_range()) >= Some(self.cold.cancel_catcher.get())
+    }
+
+    fn stack_range(&self) -> Range<usize> {
+        let (guard, bytes) = self.cold.stack.get();
+        guard..guard + GUARD_BYTES + bytes + PAGE_BYTES
+    }
+}
