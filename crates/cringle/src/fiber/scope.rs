@@ -309,7 +309,8 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
     pub fn join(self) -> super::Result<T> {
         fairness::spend();
         loop {
-            if let Some(result) = self.try_join() {
+            // Where panics abort, a join has no way to say that it was cancelled.
+            if let Some(result) = self.try_join(cfg!(panic = "unwind")) {
                 return result;
             }
             cancelled::unwind();
@@ -324,15 +325,16 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
     /// The caller was cancelled first: see [`cancel::reason`](crate::cancel::reason).
     pub fn join_cancellable(self) -> io::Result<super::Result<T>> {
         fairness::spend();
-        self.try_join().ok_or_else(super::refusal)
+        self.try_join(true).ok_or_else(super::refusal)
     }
 
     /// `None` if the caller was cancelled, with the fiber or before its end.
-    fn try_join(&self) -> Option<super::Result<T>> {
+    fn try_join(&self, interruptible: bool) -> Option<super::Result<T>> {
         let interrupted = || {
-            Worker::current().is_some_and(|(worker, fiber)| {
-                worker.is_interrupted_beyond(fiber, self.enclosure.members())
-            })
+            interruptible
+                && Worker::current().is_some_and(|(worker, fiber)| {
+                    worker.is_interrupted_beyond(fiber, self.enclosure.members())
+                })
         };
         if !self.packet.wait(interrupted) {
             return None;

@@ -7,6 +7,7 @@
 
 use super::{Course, unwind};
 use crate::fiber::lock::Lock;
+use crate::fiber::protect;
 use crate::fiber::scope::{Scope, scope};
 use crate::fiber::spawn::current_or_panic;
 use crate::runtime::worker::Worker;
@@ -49,7 +50,8 @@ use std::iter::Fuse;
 /// # Cancellation
 ///
 /// What runs is cancelled with the caller, and no further item is begun. If items are left then, or a
-/// call was unwound, the caller unwinds; [`try_par_map`] returns an error instead.
+/// call was unwound, the caller unwinds; [`try_par_map`] returns an error instead. Where panics abort, all items
+/// are worked on, and their operations fail.
 #[track_caller]
 pub fn par_map<I, F, R>(items: I, limit: usize, f: F) -> Vec<R>
 where
@@ -61,7 +63,7 @@ where
         results.put(place, f(item));
         Ok::<(), Infallible>(())
     };
-    match each(items.into_iter(), limit, work) {
+    match each(items.into_iter(), limit, INTERRUPTIBLE, work) {
         End::Done => results.into_vec(),
         End::CutShort => unwind(),
     }
@@ -102,7 +104,7 @@ where
         f(item);
         Ok::<(), Infallible>(())
     };
-    match each(items.into_iter(), limit, work) {
+    match each(items.into_iter(), limit, INTERRUPTIBLE, work) {
         End::Done => {}
         End::CutShort => unwind(),
     }
@@ -195,7 +197,7 @@ where
     E: From<io::Error>,
 {
     let first_error = Cell::new(None);
-    let end = each(items, limit, |place, item| {
+    let end = each(items, limit, true, |place, item| {
         work(place, item).map_err(|error| {
             let first = first_error.take();
             first_error.set(first.or(Some(error)));
@@ -221,9 +223,13 @@ enum End {
     CutShort,
 }
 
-/// Has `work` done for each item, with its place, by at most `limit` fibers; until it fails.
+/// Where panics abort, what has no room for an error works through all its items.
+const INTERRUPTIBLE: bool = cfg!(panic = "unwind");
+
+/// Has `work` done for each item, with its place, by at most `limit` fibers; until it fails, or is cancelled if it
+/// is interruptible.
 #[track_caller]
-fn each<I, W, E>(items: I, limit: usize, work: W) -> End
+fn each<I, W, E>(items: I, limit: usize, interruptible: bool, work: W) -> End
 where
     I: Iterator,
     W: Fn(usize, I::Item) -> Result<(), E>,
@@ -236,6 +242,7 @@ where
         turn: Lock::default(),
         items: RefCell::new(items.fuse().enumerate()),
         work,
+        interruptible,
         limit: Cell::new(limit),
         hired: Cell::new(1),
     };
@@ -257,6 +264,7 @@ struct Crew<I, W> {
     turn: Lock,
     items: RefCell<std::iter::Enumerate<Fuse<I>>>,
     work: W,
+    interruptible: bool,
     limit: Cell<usize>,
     hired: Cell<usize>,
 }
@@ -284,7 +292,10 @@ where
 
     /// The next item, while there is one and work goes on.
     fn next_item(&self) -> Option<(usize, I::Item)> {
-        let turn = self.turn.lock();
+        let turn = match self.interruptible {
+            true => self.turn.lock(),
+            false => protect(|| self.turn.lock()),
+        };
         if self.course.is_decided() {
             return None;
         }
@@ -297,7 +308,9 @@ where
             return None;
         }
         // Looked at last: if nothing is left, the cancel came too late.
-        if Worker::current().is_some_and(|(worker, fiber)| worker.is_interrupted(fiber)) {
+        let interrupted =
+            || Worker::current().is_some_and(|(worker, fiber)| worker.is_interrupted(fiber));
+        if self.interruptible && interrupted() {
             self.course.cut_short.set(true);
             return None;
         }
