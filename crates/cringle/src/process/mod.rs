@@ -18,5 +18,26 @@ pub(crate) mod unix;
 pub use child::{Child, ChildStderr, ChildStdin, ChildStdout};
 pub use command::Command;
 pub use std::process::{
-    CommandArgs, CommandEnvs, ExitCode, ExitStatus, Output, Stdio, Termination, abort, exit, id,
+    CommandArgs, CommandEnvs, ExitCode, ExitStatus, Output, Stdio, Termination, abort, id,
 };
+
+use crate::runtime::worker::Worker;
+
+/// Ends the process with this status, as [`std::process::exit`]. On a fiber, no fiber of its worker runs any more.
+///
+/// The system destroys the thread-locals of the calling thread, which other fibers of the worker may be suspended
+/// with references to. Destructors of thread-locals, and what is registered with `atexit`, therefore wait plainly.
+/// After *std's* `exit` on a fiber they must not wait: see the guide's page of hazards.
+///
+/// ```no_run
+/// cringle::run(|| {
+///     if std::env::args().count() > 1 {
+///         eprintln!("no arguments are known");
+///         cringle::process::exit(2);
+///     }
+/// });
+/// ```
+pub fn exit(code: i32) -> ! {
+    Worker::leave_thread();
+    std::process::exit(code)
+}

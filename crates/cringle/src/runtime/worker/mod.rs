@@ -187,6 +187,12 @@ impl Worker {
         CURRENT.get().map(Here)
     }
 
+    /// The calling thread is no worker's any more, because the process ends: all calls on it are plain ones, and no
+    /// fiber of it runs again.
+    pub(crate) fn leave_thread() {
+        CURRENT.set(None);
+    }
+
     /// The worker of this thread and the fiber that runs on it: what every call of the library asks
     /// first. `None` outside of `run`, where the calls are the plain blocking ones.
     #[inline]
