@@ -13,12 +13,12 @@
 //! ahead, some at a time (see [`regular`](super::regular)), and `--fsync`'s syncs are fibers (see
 //! [`durable`](super::durable)).
 
+use super::ahead::Deferred;
 use super::data::How;
 use super::durable::Unsynced;
 use super::links::Links;
 use super::messages::complain_of;
 use super::options::Options;
-use super::regular::Deferred;
 use super::sys::{self, Entry};
 use super::temporary::Temporaries;
 use super::tree::{Dir, Item, OpenDirs, Side, one_less};

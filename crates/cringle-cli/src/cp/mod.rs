@@ -7,11 +7,12 @@
 //! | [`engine`], [`tree`] | who copies what; directories as handles, bounded |
 //! | [`entry`], [`directory`], [`links`] | the copy of one name, by its kind |
 //! | [`target`], [`decide`], [`same`], [`backup`] | what becomes of a target that exists |
-//! | [`regular`], [`replace`], [`data`], [`verify`], [`attributes`] | the copy of one file |
+//! | [`regular`], [`ahead`], [`replace`], [`data`], [`verify`], [`attributes`] | the copy of one file |
 //! | [`durable`] | `--fsync` |
 //! | [`temporary`] | names of what is not whole yet |
 //! | [`messages`], [`progress`], [`summary`], [`dry`] | what is told |
 
+mod ahead;
 mod attributes;
 mod backup;
 mod data;

@@ -8,27 +8,16 @@ use super::attributes::{self, Applied, Copied};
 use super::data::How;
 use super::durable::{Rename, rename_into_place};
 use super::engine::{Counters, Worker};
-use super::messages::{complain, complain_of, fail_quietly, say};
-use super::options::{Follow, When};
+use super::messages::{complain, complain_of, say};
+use super::options::When;
 use super::sys::{self, Stat};
-use super::tree::{Dir, Item, Side};
-use std::ffi::{CStr, CString};
+use super::tree::{Item, Side};
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::sync::Arc;
 
-/// Cold files that are read ahead together, of all workers: they are open.
-const READ_AHEAD: usize = 128;
 /// Bytes that are copied within the kernel by one call: Ctrl-C is looked for in between.
 const RANGE_BYTES: usize = 16 << 20;
-
-/// A small file that is not in the page cache: it is being read while others are copied.
-pub(super) struct Deferred {
-    dir: Arc<Dir>,
-    name: CString,
-    file: OwnedFd,
-    stat: Stat,
-}
 
 /// What is there already.
 pub(super) enum Target {
@@ -90,91 +79,6 @@ enum Completed {
 }
 
 impl Worker<'_> {
-    /// A regular file of a tree, most likely new: open, look, read, make, write. `None`: it is to be
-    /// done the general way, nothing has happened yet.
-    pub(super) fn copy_likely_new(&mut self, item: &Item<'_>) -> Option<Ended> {
-        let options = &self.shared.options;
-        let file = open_source(item, options.follows(false)).ok()?;
-        let stat = sys::stat_of(file.as_raw_fd()).ok()?;
-        // Through links, a file with one name is met twice.
-        let linked =
-            options.preserve.links && (stat.st_nlink > 1 || options.follow == Follow::Always);
-        if sys::kind(&stat) != libc::S_IFREG || linked {
-            return None;
-        }
-        if options.fsync && sys::stat_at(item.target_dir, item.target, false).is_ok() {
-            return None;
-        }
-        let size = stat.st_size as usize;
-        let mut read = None;
-        if size > 0 && size < self.buffer.len() && self.goes_through_buffer(item, &stat) {
-            match sys::read_cached(file.as_raw_fd(), &mut self.buffer) {
-                Ok(n) if n == size => read = Some(n),
-                Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => {
-                    if let Some(dir) = item.dir {
-                        self.defer(dir, item, file, stat);
-                        return Some(Ended::Good);
-                    }
-                }
-                _ => {}
-            }
-        }
-        match self.copy_regular(item, file, &stat, Target::LikelyNew, read) {
-            Ended::Exists => None,
-            ended => Some(ended),
-        }
-    }
-
-    fn goes_through_buffer(&self, item: &Item<'_>, stat: &Stat) -> bool {
-        let options = &self.shared.options;
-        let clones =
-            options.reflink != When::Never && !self.no_clone.contains(&devices(item, stat));
-        !clones && !is_sparse(stat) && options.sparse != When::Always
-    }
-
-    fn defer(&mut self, dir: &Arc<Dir>, item: &Item<'_>, file: OwnedFd, stat: Stat) {
-        sys::will_need(file.as_raw_fd(), stat.st_size as u64);
-        dir.pending.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let name = item.source.to_owned();
-        self.deferred.push(Deferred { dir: Arc::clone(dir), name, file, stat });
-        if self.deferred.len() >= (READ_AHEAD / self.shared.options.jobs).clamp(4, 32) {
-            self.copy_deferred();
-        }
-    }
-
-    pub(super) fn copy_deferred(&mut self) {
-        for Deferred { dir, name, file, stat } in std::mem::take(&mut self.deferred) {
-            let target = dir.fd(Side::Target, &self.shared.open);
-            let source = dir.fd(Side::Source, &self.shared.open);
-            match (source, target) {
-                _ if self.shared.stopped() => {}
-                (Ok(source), Ok(target)) => {
-                    let item = Item {
-                        dir: Some(&dir),
-                        source_dir: source.as_raw_fd(),
-                        source: &name,
-                        target_dir: target.as_raw_fd(),
-                        target: &name,
-                    };
-                    let ended = self.copy_regular(&item, file, &stat, Target::LikelyNew, None);
-                    let good = match ended {
-                        Ended::Exists => self.copy_general(&item),
-                        ended => ended == Ended::Good,
-                    };
-                    if !good {
-                        fail_quietly();
-                        Counters::add(&self.shared.counters.failures, 1);
-                    }
-                }
-                (Err(e), _) | (_, Err(e)) => {
-                    let path = super::messages::quote(dir.path(Side::Target));
-                    complain_of(&format!("cannot access {path}"), &e);
-                }
-            }
-            self.part_done(dir);
-        }
-    }
-
     /// `read`: so many bytes, the whole file, are in the buffer already.
     pub(super) fn copy_regular(
         &mut self,
@@ -516,7 +420,7 @@ pub(super) fn is_sparse(stat: &Stat) -> bool {
     sys::kind(stat) == libc::S_IFREG && stat.st_blocks < stat.st_size / 512
 }
 
-fn devices(item: &Item<'_>, stat: &Stat) -> (u64, u64) {
+pub(super) fn devices(item: &Item<'_>, stat: &Stat) -> (u64, u64) {
     (stat.st_dev, item.dir.map_or(0, |dir| dir.target_device()))
 }
 

@@ -277,7 +277,7 @@ pub(super) fn close(fd: OwnedFd) -> io::Result<()> {
     check(unsafe { libc::close(fd.into_raw_fd()) }).map(drop)
 }
 
-/// Whether something is mounted on this very name. False where the kernel does not say (before 5.8).
+/// Whether something is mounted on this name. False before Linux 5.8, which does not say.
 pub(super) fn is_mount_root(dir: RawFd, name: &CStr) -> bool {
     let flags = libc::AT_SYMLINK_NOFOLLOW | libc::AT_STATX_DONT_SYNC;
     // SAFETY: a record of integers, for which zeros are a value.
@@ -289,13 +289,11 @@ pub(super) fn is_mount_root(dir: RawFd, name: &CStr) -> bool {
     asked == 0 && found.stx_attributes & libc::STATX_ATTR_MOUNT_ROOT as u64 != 0
 }
 
-/// What `chattr` and `xfs_io` set for a file, project and extent sizes included; `None` where there is
-/// nothing like it.
+/// The flags that `chattr` and `xfs_io` set, project and extent sizes; `None` where there are none.
 pub(super) fn flags_of(fd: RawFd) -> (Option<u32>, Option<[u32; 4]>) {
-    /// `struct fsxattr`.
     #[repr(C)]
     #[derive(Default)]
-    struct More {
+    struct FsXattr {
         flags: u32,
         extent_size: u32,
         extents: u32,
@@ -308,14 +306,13 @@ pub(super) fn flags_of(fd: RawFd) -> (Option<u32>, Option<[u32; 4]>) {
     /// Not how it is stored (extents, inline, indexed, verity, encrypted).
     const SET_BY_USERS: u32 = 0x2283_c4ff;
     const PREALLOCATED_OR_HAS_ATTRIBUTES: u32 = 0x8000_0002;
-    let (mut flags, mut more) = (0_u32, More::default());
+    let (mut flags, mut more) = (0_u32, FsXattr::default());
     // SAFETY: the kernel writes an `int`, whatever the number of this request says; it outlives the call.
     let has_flags = unsafe { libc::ioctl(fd, GET_FLAGS, &raw mut flags) } == 0;
     // SAFETY: the record is as the request wants it and outlives the call.
     let has_more = unsafe { libc::ioctl(fd, GET_MORE, &raw mut more) } == 0;
-    let (size, cow) = (more.extent_size, more.cow_extent_size);
-    let other = more.flags & !PREALLOCATED_OR_HAS_ATTRIBUTES;
-    let more = has_more.then_some([other, size, more.project, cow]);
+    let kept = more.flags & !PREALLOCATED_OR_HAS_ATTRIBUTES;
+    let more = has_more.then_some([kept, more.extent_size, more.project, more.cow_extent_size]);
     (has_flags.then_some(flags & SET_BY_USERS), more)
 }
 

@@ -4,6 +4,7 @@
 //! changes while it is copied. They apply to *victims*: files whose name contains `victim`, and the
 //! temporary files of a copy. Every other file is served without faults.
 
+mod bytes;
 mod serve;
 
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
