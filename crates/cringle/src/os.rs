@@ -45,4 +45,10 @@ pub mod linux {
     pub mod fs {
         pub use crate::fs::linux::LinuxMetadataExt as MetadataExt;
     }
+
+    /// Abstract addresses of Unix sockets: std's own trait for std's own type. (std's `TcpStreamExt`, which it
+    /// has sealed, is not here: `TCP_QUICKACK` can be set by a `socket2::SockRef` of the stream.)
+    pub mod net {
+        pub use std::os::linux::net::SocketAddrExt;
+    }
 }

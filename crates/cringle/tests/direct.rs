@@ -47,6 +47,10 @@ fn alignment(file: &File) -> Option<(usize, usize)> {
 fn assert_names(result: io::Result<usize>, address: bool, len: bool, offset: bool, what: &str) {
     let e = result.expect_err(what);
     assert_eq!(e.kind(), ErrorKind::InvalidInput, "{what}: {e}");
+    // An `io::Error` with words has no number: its source has it.
+    let source =
+        std::error::Error::source(&e).and_then(|source| source.downcast_ref::<io::Error>());
+    assert_eq!(source.and_then(io::Error::raw_os_error), Some(libc::EINVAL), "{what}: {e}");
     let text = e.to_string();
     let named = ["buffer's address", "the length", "the offset"].map(|word| text.contains(word));
     assert_eq!(named, [address, len, offset], "{what}: {text}");

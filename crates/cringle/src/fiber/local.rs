@@ -4,7 +4,7 @@ use crate::runtime::fiber::{FiberRef, Locals};
 use crate::runtime::foreign;
 use crate::runtime::worker::Worker;
 use std::any::Any;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// Declares values of which every fiber has its own, made when it first asks.
@@ -121,6 +121,85 @@ impl<T: 'static> LocalKey<T> {
             })
         })?;
         Ok(value.downcast().expect("a key has one type"))
+    }
+}
+
+/// As std's, of the calling fiber's value.
+///
+/// ```
+/// use std::cell::Cell;
+///
+/// cringle::fiber_local! { static COUNT: Cell<u32> = Cell::new(1); }
+///
+/// COUNT.set(COUNT.get() + 1);
+/// assert_eq!((COUNT.replace(5), COUNT.take(), COUNT.get()), (2, 5, 0));
+/// ```
+impl<T: 'static> LocalKey<Cell<T>> {
+    /// Sets the value. (It is made first, where std's is not.)
+    pub fn set(&'static self, value: T) {
+        self.with(|cell| cell.set(value));
+    }
+
+    /// A copy of the value.
+    pub fn get(&'static self) -> T
+    where
+        T: Copy,
+    {
+        self.with(Cell::get)
+    }
+
+    /// Takes the value, and leaves the default.
+    pub fn take(&'static self) -> T
+    where
+        T: Default,
+    {
+        self.with(Cell::take)
+    }
+
+    /// Sets the value and returns the one before.
+    pub fn replace(&'static self, value: T) -> T {
+        self.with(|cell| cell.replace(value))
+    }
+}
+
+/// As std's, of the calling fiber's value. Each panics where the `RefCell` does.
+///
+/// ```
+/// use std::cell::RefCell;
+///
+/// cringle::fiber_local! { static NAMES: RefCell<Vec<&'static str>> = RefCell::new(vec![]); }
+///
+/// NAMES.with_borrow_mut(|names| names.push("rope"));
+/// assert_eq!(NAMES.with_borrow(|names| names.len()), 1);
+/// assert_eq!(NAMES.take(), ["rope"]);
+/// ```
+impl<T: 'static> LocalKey<RefCell<T>> {
+    /// Calls `f` with the value.
+    pub fn with_borrow<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
+        self.with(|cell| f(&cell.borrow()))
+    }
+
+    /// Calls `f` with the value, to be changed.
+    pub fn with_borrow_mut<R>(&'static self, f: impl FnOnce(&mut T) -> R) -> R {
+        self.with(|cell| f(&mut cell.borrow_mut()))
+    }
+
+    /// Sets the value. (It is made first, where std's is not.)
+    pub fn set(&'static self, value: T) {
+        drop(self.replace(value));
+    }
+
+    /// Takes the value, and leaves the default.
+    pub fn take(&'static self) -> T
+    where
+        T: Default,
+    {
+        self.with(RefCell::take)
+    }
+
+    /// Sets the value and returns the one before.
+    pub fn replace(&'static self, value: T) -> T {
+        self.with(|cell| cell.replace(value))
     }
 }
 

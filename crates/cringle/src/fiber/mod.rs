@@ -8,6 +8,9 @@
 //!   ([`unblock`] does it elsewhere);
 //! - [`spawn_local`] and [`Scope::spawn_local`] start a fiber on the same worker, which may use
 //!   what is not `Send`;
+//! - what std has deprecated (`sleep_ms`, `park_timeout_ms`) is left out, and so is
+//!   `Builder::spawn_unchecked`: [`scope`] borrows soundly;
+//! - a scope's panic says that "a scoped fiber panicked";
 //! - [`join`], [`race`], [`any`] and [`par_map`] combine closures that run beside each other.
 //!
 //! # Order

@@ -62,16 +62,36 @@ impl Misaligned {
         [address, len, offset].into_iter().flatten()
     }
 
-    /// As an error, of the kind that the kernel's is.
+    /// As an error, of the kind that the kernel's is, and with the kernel's as its source.
     #[cold]
     pub(crate) fn into_error(self) -> io::Error {
-        let off: Vec<String> = self.what_is_off().collect();
-        let text = format!(
+        let kernels = io::Error::from_raw_os_error(libc::EINVAL);
+        io::Error::new(kernels.kind(), Refused { why: self, kernels })
+    }
+}
+
+/// An `io::Error` has either a number or words. This one has the words, and its source the number.
+#[derive(Debug)]
+struct Refused {
+    why: Misaligned,
+    kernels: io::Error,
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let off: Vec<String> = self.why.what_is_off().collect();
+        write!(
+            f,
             "the file is opened with O_DIRECT, and {}: use a block::AlignedBuf, whole blocks, and \
              offsets of whole blocks",
             off.join(", and ")
-        );
-        io::Error::new(io::ErrorKind::InvalidInput, text)
+        )
+    }
+}
+
+impl std::error::Error for Refused {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.kernels)
     }
 }
 

@@ -5,6 +5,20 @@
 //! `std::path::Path`'s own `exists`, `metadata` and their like are std's: they block the worker; use the
 //! functions here.
 //!
+//! A read or write that the kernel refuses because the file is opened with `O_DIRECT` and the request is not
+//! aligned fails with the kind that std has (`InvalidInput`), and its text says what is not aligned. An
+//! [`io::Error`](std::io::Error) with a text has no number, so its `raw_os_error()` is `None`, where std's is
+//! `EINVAL`. The kernel's error is its source:
+//!
+//! ```
+//! use std::{error::Error, io};
+//!
+//! fn os_error(e: &io::Error) -> Option<i32> {
+//!     let source = || e.source()?.downcast_ref::<io::Error>()?.raw_os_error();
+//!     e.raw_os_error().or_else(source)
+//! }
+//! ```
+//!
 //! Beyond std: [`Dir`] (paths that cannot leave a directory), [`statx`], extended attributes, and of a
 //! [`File`] its space (`allocate`, `punch_hole`, `seek_data`), its place in the page cache (`advise`,
 //! `sync_range`), and copies within the kernel ([`copy_range`], `clone_from_range`).

@@ -5,7 +5,8 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::process::CommandExt as _;
 
-/// `std::os::unix::process::CommandExt`, which std has sealed, for [`Command`].
+/// `std::os::unix::process::CommandExt`, which std has sealed, for [`Command`]; without `before_exec`, which std
+/// has deprecated.
 ///
 /// ```
 /// use cringle::{os::unix::process::CommandExt, process::Command};

@@ -1,0 +1,98 @@
+//! Promise 1 for processes: odd programs, arguments and streams are answered as std answers them.
+
+mod disk;
+mod same;
+
+use same::Log;
+
+same::programs! {
+    use it::io::{self, Read, Write};
+    use it::os::unix::process::{CommandExt, ExitStatusExt};
+    use it::process::{Command, Stdio};
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    pub(super) fn what_cannot_be_started() -> Log {
+        let mut log = Log::default();
+        let directory = disk::directory();
+        let file = directory.path().join("file");
+        std::fs::write(&file, "not a program").unwrap();
+        let file = file.to_str().unwrap();
+        let here = directory.path().to_str().unwrap();
+        for program in ["", "no-such-program", "/no/such", file, here, "a\0b", "/dev/null", "sh\0"] {
+            let program_shown = program.replace(here, "HERE");
+            let new = || {
+                let mut command = Command::new(program);
+                command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+                command
+            };
+            log.came(format!("spawn {program_shown:?}"), new().spawn().map(drop));
+            log.came(format!("status of {program_shown:?}"), new().status());
+            log.came(format!("output of {program_shown:?}"), new().output());
+        }
+        log.came("an argument", shell("true").arg("a\0b").status());
+        log.came("a variable", shell("true").env("A\0", "b").status());
+        log.came("a value", shell("true").env("A", "b\0").status());
+        log.came("a name with =", shell("echo \"$A\"").env("A=B", "c").output());
+        log.came("no name", shell("true").env("", "c").status());
+        log.came("no directory", shell("true").current_dir("/no/such").status());
+        log.came("a file for a directory", shell("true").current_dir(file).status());
+        log.came("a NUL in the directory", shell("true").current_dir("a\0").status());
+        log.came("a NUL in the name", shell("true").arg0("a\0b").status());
+        log.came("a group that is none", shell("true").process_group(-7).status());
+        // SAFETY: it only returns an error.
+        let refused = unsafe { shell("true").pre_exec(|| Err(io::Error::from_raw_os_error(77))).status() };
+        log.came("a hook that refuses", refused);
+        log
+    }
+
+    pub(super) fn how_they_end() -> Log {
+        let mut log = Log::default();
+        for script in ["exit 0", "exit 7", "exit 256", "kill -9 $$", "kill -TERM $$"] {
+            log.came(script, shell(script).status().map(|s| (s, s.to_string(), s.code(), s.signal(), s.success())));
+            let mut child = shell(script).spawn().unwrap();
+            log.came("wait", child.wait());
+            log.came("wait again", child.wait());
+            log.came("try_wait", child.try_wait());
+            log.came("kill", child.kill());
+        }
+        let mut child = shell("exec sleep 3600").spawn().unwrap();
+        log.came("not yet", child.try_wait());
+        log.came("kill", child.kill());
+        log.came("killed", child.wait());
+        log.came("output", shell("echo out; echo err >&2; exit 3").output());
+        log.came("much", shell("head -c 300000 /dev/zero; head -c 300000 /dev/zero >&2").output().map(|o| (o.stdout.len(), o.stderr.len(), o.status)));
+        let mut child = shell("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let bytes = disk::pattern(300_000);
+        let mut stdin = child.stdin.take().unwrap();
+        let sent = bytes.clone();
+        let writes = thread::spawn(move || stdin.write_all(&sent));
+        let mut found = Vec::new();
+        log.came("echoed", child.stdout.as_mut().unwrap().read_to_end(&mut found));
+        log.came("written", writes.join().unwrap());
+        log.saw("the same", found == bytes);
+        log.came("cat", child.wait_with_output());
+        let mut child = shell("exit 0").stdin(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        log.came("ended", child.wait());
+        log.came("write to who has ended", stdin.write(b"x"));
+        log.came("write of nothing", stdin.write(b""));
+        let child = shell("echo a; echo b >&2").stdout(Stdio::piped()).spawn();
+        log.came("one stream", child.and_then(|child| child.wait_with_output()));
+        let child = shell("echo b >&2").stderr(Stdio::piped()).spawn();
+        log.came("the other", child.and_then(|child| child.wait_with_output()));
+        let mut command = shell("echo \"$A $0\"");
+        command.env("A", "b").env_remove("C").current_dir("/").arg0("name");
+        log.saw("shown", format!("{command:?}").contains("echo"));
+        log.saw("its parts", (command.get_program(), command.get_args().collect::<Vec<_>>(), command.get_envs().collect::<Vec<_>>(), command.get_current_dir()));
+        log.came("and run", command.output());
+        log.came("with no variables", Command::new("/bin/sh").args(["-c", "echo \"[$HOME]\""]).env_clear().output());
+        log
+    }
+}
+
+same::the_same!(what_cannot_be_started, how_they_end);
