@@ -418,3 +418,63 @@ fn a_million_pending_deadlines_make_one_more_hardly_dearer() {
         assert!(many < few * 20, "{few:?} with 1,000 pending, {many:?} with 1,000,000");
     });
 }
+
+/// How deadlines that are nested are ended.
+#[derive(Clone, Copy, Debug)]
+enum Ending {
+    /// A cancel from outside, and the wait unwinds through all of them.
+    Cancel,
+    /// All of them pass while the fiber waits, and the error is returned through all.
+    Pass,
+}
+
+/// The shortest time, of several tries, in which deadlines nested this deep are ended.
+fn cost_of_ending(levels: usize, ending: Ending) -> Duration {
+    fn nest(levels: usize, ending: Ending) -> io::Result<()> {
+        let limit = match ending {
+            Ending::Cancel => HOUR,
+            Ending::Pass => SHORT,
+        };
+        match (levels, ending) {
+            (0, Ending::Cancel) => {
+                fiber::park();
+                Ok(())
+            }
+            (0, Ending::Pass) => {
+                // The worker sees that all have passed at once.
+                std::thread::sleep(SHORT * 2);
+                cancel::check()
+            }
+            _ => time::timeout(limit, || nest(levels - 1, ending)),
+        }
+    }
+    let once = |_| {
+        let ended = Cell::new(None);
+        fiber::scope(|s| {
+            let deep = || {
+                let begun = Instant::now();
+                let result = catch_unwind(AssertUnwindSafe(|| nest(levels, ending)));
+                assert!(!matches!(result, Ok(Ok(()))));
+                ended.set(Some(begun.elapsed()));
+            };
+            let deep = fiber::Builder::new().stack_size(1 << 30).spawn_scoped_local(s, deep);
+            fiber::yield_now();
+            s.cancel();
+            deep.unwrap().join().unwrap();
+        });
+        ended.take().unwrap()
+    };
+    on_one_worker(|| (0..3).map(once).min().unwrap())
+}
+
+/// Each level is told once, however many there are.
+#[test]
+fn nested_deadlines_end_in_linear_time() {
+    for ending in [Ending::Cancel, Ending::Pass] {
+        let few = cost_of_ending(1000, ending);
+        let many = cost_of_ending(16_000, ending);
+        println!("{ending:?}: {few:?} for 1,000 levels, {many:?} for 16,000");
+        // Linear is 16, and a walk along the others at each level would be 256.
+        assert!(many < few * 80, "{ending:?}: {few:?} for 1,000 levels, {many:?} for 16,000");
+    }
+}

@@ -309,3 +309,51 @@ fn what_sits_in_the_kernels_threads_is_cancelled_there_or_done() {
     println!("{} writes were done, {} given up", done.get(), given_up.get());
     assert!(given_up.get() > 0);
 }
+
+/// One line for all that are reported at once, and not one for each.
+#[cfg(feature = "sim")]
+#[test]
+fn a_crowd_of_stubborn_waits_is_one_line() {
+    const CROWD: usize = 300;
+    let Some(output) = child::run("a_crowd_of_stubborn_waits_is_one_line") else {
+        let crowd = || {
+            fiber::scope(|s| {
+                let held: Vec<_> = (0..CROWD)
+                    .map(|n| {
+                        s.spawn_local(move || {
+                            // Not all at the same time, but all within a second.
+                            fiber::protect(|| {
+                                time::sleep(Duration::from_millis(n as u64)).unwrap()
+                            });
+                            let wait = || {
+                                fiber::scope(|t| {
+                                    // Nothing ends it, and its owner waits for it.
+                                    t.spawn_local(|| {
+                                        fiber::protect(|| time::sleep(2 * REPORTED_AFTER).unwrap());
+                                    });
+                                })
+                            };
+                            time::timeout(LIMIT, || Ok(wait())).unwrap();
+                        })
+                    })
+                    .collect();
+                held.into_iter().for_each(|handle| drop(handle.join()));
+            });
+        };
+        let options = cringle::sim::Options::new();
+        cringle::sim::run(1, &options, crowd).unwrap();
+        return;
+    };
+    let said = child::said(&output);
+    assert!(output.status.success(), "{said}");
+    let reports: Vec<_> = said.lines().filter(|line| line.contains("still waits for")).collect();
+    // The first, and those that are due until the next may be written.
+    assert!((1..=2).contains(&reports.len()), "{said}");
+    let others = |line: &&str| {
+        let (_, count) = line.split_once("(as do ").expect("a count of the others");
+        count.split(' ').next().unwrap().parse::<usize>().unwrap() + 1
+    };
+    let lines: usize =
+        reports.iter().map(|line| if line.contains("(as do ") { others(line) } else { 1 }).sum();
+    assert_eq!(lines, CROWD, "{said}");
+}

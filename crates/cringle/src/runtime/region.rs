@@ -7,7 +7,9 @@
 //! region to the fibers of the scopes within it, by message where they live elsewhere.
 //!
 //! A fiber is cancelled while a region that it is in is, unless a *shielded* one (a protected call, or
-//! whatever is opened while the fiber unwinds) lies between.
+//! whatever is opened while the fiber unwinds) lies between. Each region keeps whether a cancel *reaches* it, so
+//! that entering and leaving one takes no walk over the others, however deep they are nested: a region is marked
+//! once, by the first cancel that reaches it.
 
 use super::cancelled::{Elapsed, Reason};
 use super::members::Members;
@@ -19,6 +21,9 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(crate) struct Region {
     outer: Cell<Option<NonNull<Region>>>,
+    inner: Cell<Option<NonNull<Region>>>,
+    /// It is cancelled, or one further out that no shield keeps from it.
+    reached: Cell<bool>,
     shielded: Cell<bool>,
     /// It was cancelled, and why first.
     cause: Cell<Option<Reason>>,
@@ -62,10 +67,6 @@ impl Region {
         self.cause.get()
     }
 
-    pub(super) fn set_cause(&self, reason: Reason) {
-        self.cause.set(Some(reason));
-    }
-
     fn is_of(&self, members: &Arc<Members>) -> bool {
         self.members.as_ref().is_some_and(|own| Arc::ptr_eq(own, members))
     }
@@ -88,6 +89,7 @@ impl Regions {
     pub(super) fn reset(&self) {
         debug_assert!(self.innermost.get().is_none(), "a fiber ended within a region");
         self.body.cause.set(None);
+        self.body.reached.set(false);
     }
 
     pub(super) fn body(&self) -> &Region {
@@ -102,6 +104,11 @@ impl Regions {
     /// entered it, which is this one.
     #[inline]
     pub(super) unsafe fn enter(&self, region: &Region) {
+        let outer = self.innermost();
+        region
+            .reached
+            .set(region.cause.get().is_some() || (outer.reached.get() && !region.shielded.get()));
+        outer.inner.set(Some(NonNull::from(region)));
         region.outer.set(self.innermost.replace(Some(NonNull::from(region))));
     }
 
@@ -110,6 +117,37 @@ impl Regions {
     pub(super) fn leave(&self, region: &Region) {
         debug_assert_eq!(self.innermost.get(), Some(NonNull::from(region)));
         self.innermost.set(region.outer.get());
+        self.innermost().inner.set(None);
+    }
+
+    #[inline]
+    fn innermost(&self) -> &Region {
+        // SAFETY: I3. A region is in the list only while its frame holds it (`enter`'s contract).
+        self.innermost.get().map_or(&self.body, |region| unsafe { region.as_ref() })
+    }
+
+    /// Whether a cancel reaches the place where the fiber is.
+    #[inline]
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.innermost().reached.get()
+    }
+
+    /// Cancels one of them. The first reason stands. Returns the scopes, innermost first, that the cancel
+    /// reaches and none has reached before.
+    pub(super) fn cancel(&self, region: &Region, reason: Reason) -> Vec<Arc<Members>> {
+        let mut scopes = Vec::new();
+        if region.cause.get().is_none() {
+            region.cause.set(Some(reason));
+        }
+        let mut next = Some(region);
+        while let Some(region) = next.filter(|region| !region.reached.replace(true)) {
+            scopes.extend(region.members.clone());
+            // SAFETY: I3, as above.
+            let inner = region.inner.get().map(|inner| unsafe { inner.as_ref() });
+            next = inner.filter(|inner| !inner.shielded.get());
+        }
+        scopes.reverse();
+        scopes
     }
 
     /// From the innermost one outwards, the fiber's body last.
@@ -148,20 +186,69 @@ impl Regions {
     pub(super) fn of_scope(&self, members: &Arc<Members>) -> Option<&Region> {
         self.outwards().find(|region| region.is_of(members))
     }
+}
 
-    /// The scopes within a region (it included) that its cancel reaches, innermost first.
-    pub(super) fn reached_from(&self, region: &Region) -> Vec<Arc<Members>> {
-        let mut reached = Vec::new();
-        for inner in self.outwards() {
-            reached.extend(inner.members.clone());
-            if std::ptr::eq(inner, region) {
-                break;
-            }
-            if inner.shielded.get() {
-                // What is within it is not reached.
-                reached.clear();
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashSet;
+
+    /// What a walk over all regions says, from the outermost one inwards.
+    fn reached(regions: &[&Region]) -> Vec<bool> {
+        let mut outside = false;
+        let reach = |region: &&Region| {
+            outside = region.cause.get().is_some() || (outside && !region.shielded.get());
+            outside
+        };
+        regions.iter().map(reach).collect()
+    }
+
+    proptest! {
+        /// Whatever is entered, left and cancelled in whatever order: each region knows what a walk finds, and
+        /// each scope is returned by the first cancel that reaches it.
+        #[test]
+        fn regions_know_whether_a_cancel_reaches_them(
+            steps in prop::collection::vec((0u8..4, any::<prop::sample::Index>(), any::<bool>()), 1..100)
+        ) {
+            let regions = Regions::new();
+            let all: Vec<Region> =
+                steps.iter().map(|_| Region::of_scope(&Members::new(None, None))).collect();
+            let mut free = all.iter();
+            let mut open = vec![regions.body()];
+            let mut cancelled = HashSet::new();
+            for (step, nth, shielded) in steps {
+                match step {
+                    0 | 1 => {
+                        let region = free.next().unwrap();
+                        region.shielded.set(shielded);
+                        // SAFETY: all of them stay until the end, and `regions` is not used after them.
+                        unsafe { regions.enter(region) };
+                        if !shielded && regions.is_cancelled() {
+                            // Its scope is opened cancelled.
+                            cancelled.insert(std::ptr::from_ref(region));
+                        }
+                        open.push(region);
+                    }
+                    2 if open.len() > 1 => regions.leave(open.pop().unwrap()),
+                    _ => {
+                        let region = *nth.get(&open);
+                        let scopes = regions.cancel(region, Reason::Cancelled);
+                        for members in scopes {
+                            let region = open.iter().find(|region| region.is_of(&members)).unwrap();
+                            prop_assert!(cancelled.insert(std::ptr::from_ref(*region)));
+                        }
+                    }
+                }
+                let reached = reached(&open);
+                for (region, reached) in open.iter().zip(&reached) {
+                    prop_assert_eq!(region.reached.get(), *reached);
+                    let is_scope = region.members.is_some();
+                    prop_assert_eq!(cancelled.contains(&std::ptr::from_ref(*region)), *reached && is_scope);
+                }
+                prop_assert_eq!(regions.is_cancelled(), *reached.last().unwrap());
+                prop_assert_eq!(regions.cause().is_some(), regions.is_cancelled());
             }
         }
-        reached
     }
 }

@@ -288,13 +288,17 @@ impl Fiber {
     #[inline]
     pub(crate) fn is_cancelled(&self) -> bool {
         let cancelled = self.cancelled.get();
-        debug_assert_eq!(cancelled, self.cause().is_some(), "its regions have changed unnoticed");
+        debug_assert_eq!(
+            cancelled,
+            self.regions().is_cancelled(),
+            "regions have changed unnoticed"
+        );
         cancelled
     }
 
     /// Finds out anew whether it is cancelled: its regions have changed.
     pub(super) fn update_cancelled(&self) {
-        let cancelled = self.cold.regions.cause().is_some();
+        let cancelled = self.cold.regions.is_cancelled();
         self.cancelled.set(cancelled);
         if !cancelled {
             // It was, and has left what was cancelled: no wait of its is asked to end any more.

@@ -16,6 +16,8 @@ const MAX_REFUSALS: u32 = 1000;
 /// A cancelled fiber whose wait has not ended after this is reported: the kernel does not give up an
 /// op, or the fiber waits for others that go on.
 const STUBBORN_AFTER: Duration = Duration::from_secs(5);
+/// At most one such report of a worker in this time: what is due by then is counted in the next.
+const STUBBORN_EVERY: Duration = Duration::from_secs(1);
 
 impl Worker {
     /// Whether this fiber's next call is refused because it is cancelled. A fiber that asks on
@@ -88,7 +90,7 @@ impl Worker {
     pub(crate) fn enter_root(&self, fiber: FiberRef) {
         fiber.set_root();
         if self.shared.is_cancelled() {
-            fiber.regions().body().set_cause(Reason::Cancelled);
+            fiber.regions().cancel(fiber.regions().body(), Reason::Cancelled);
             fiber.update_cancelled();
         }
     }
@@ -102,7 +104,7 @@ impl Worker {
         fiber.set_scope(members.origin());
         let (place, cause) = members.enter(self.address(fiber), daemon);
         if let Some(reason) = cause {
-            fiber.regions().body().set_cause(reason);
+            fiber.regions().cancel(fiber.regions().body(), reason);
             fiber.update_cancelled();
         }
         place
@@ -138,12 +140,12 @@ impl Worker {
         }
         self.seen_cancel(fiber, reason);
         let was_cancelled = fiber.is_cancelled();
-        region.set_cause(reason);
+        let scopes = fiber.regions().cancel(region, reason);
         if !was_cancelled {
             fiber.update_cancelled();
             self.disturb(fiber);
         }
-        for members in fiber.regions().reached_from(region) {
+        for members in scopes {
             let mut told = members.take_for_cancel(reason).into_iter().peekable();
             if told.peek().is_some() {
                 self.to_cancel.borrow_mut().extend(told.map(|member| (member, reason)));
@@ -212,19 +214,24 @@ impl Worker {
     #[cold]
     pub(super) fn report_stubborn(&self) {
         let now = self.now();
-        let mut next = None;
+        let mut next: Option<Instant> = None;
+        let mut due = Vec::new();
         for fiber in self.table.borrow().occupied() {
             let Some(asked) = fiber.asked_to_end() else { continue };
             match asked + STUBBORN_AFTER {
-                due if due <= now => self.report_stubborn_fiber(fiber),
-                due => next = Some(next.map_or(due, |next: Instant| next.min(due))),
+                at if at <= now => due.push((asked, fiber)),
+                at => next = Some(next.map_or(at, |next| next.min(at))),
             }
+        }
+        due.iter().for_each(|(_, fiber)| fiber.set_asked_to_end(None));
+        if let Some(&(_, first)) = due.iter().min_by_key(|(asked, _)| *asked) {
+            self.report_stubborn_fiber(first, due.len() - 1);
         }
         if let Some(fired) = self.watches_stubborn.take() {
             self.take_back_timer(fired);
         }
         if let Some(next) = next {
-            self.watch_stubborn(next);
+            self.watch_stubborn(next.max(now + STUBBORN_EVERY));
         }
     }
 
@@ -232,15 +239,19 @@ impl Worker {
         self.watches_stubborn.set(Some(self.set_alarm(at, Alarm::ReportStubborn)));
     }
 
-    /// Says, once, that a cancelled fiber still waits, and for what.
-    fn report_stubborn_fiber(&self, fiber: FiberRef) {
-        fiber.set_asked_to_end(None);
+    /// Reports, once, that a cancelled fiber still waits, and for what; and how many others do.
+    fn report_stubborn_fiber(&self, fiber: FiberRef, others: usize) {
         let State::Waiting(wait) = fiber.state() else { return };
         let name = fiber.meta().and_then(|meta| meta.name()).unwrap_or("<unnamed>");
         let what = fiber.op_name().unwrap_or(wait.describe());
         let why = fiber.cause().map_or("cancelled", Reason::describe);
+        let more = match others {
+            0 => String::new(),
+            1 => " (as does 1 other fiber of its worker)".to_owned(),
+            _ => format!(" (as do {others} other fibers of its worker)"),
+        };
         crate::sys::report(format_args!(
-            "fiber '{name}' was {why} {} s ago, and still waits for: {what}",
+            "fiber '{name}' was {why} {} s ago, and still waits for: {what}{more}",
             STUBBORN_AFTER.as_secs()
         ));
     }
