@@ -10,7 +10,7 @@ use crate::fiber::unblock::call_by;
 use crate::runtime::foreign;
 use crate::runtime::run::{Builder, default_stack_bytes};
 use crate::runtime::served::Served;
-use crate::runtime::shared::{Shared, Unstarted};
+use crate::runtime::shared::{Body, Shared, Unstarted};
 use crate::runtime::unwinding;
 use crate::runtime::worker::Worker;
 use std::cell::Cell;
@@ -262,10 +262,25 @@ impl BlockIo {
             lane
         });
         let lane = crate::runtime::worker().unwrap_or(lane) % self.workers;
-        let unstarted = Unstarted { body: job, stack_bytes: default_stack_bytes(), origin: 0 };
+        let body = Box::new(Performed(job));
+        let unstarted = Unstarted { body, stack_bytes: default_stack_bytes(), origin: 0 };
         if self.shared.start_from_outside(lane, unstarted).is_err() {
             unreachable!("the workers stay while a submitter has a pass");
         }
+    }
+}
+
+/// A job that is performed in any case, since its submitter waits for it: a worker's reserve is a stack of the
+/// default size.
+struct Performed(Box<dyn FnOnce() + Send>);
+
+impl Body for Performed {
+    fn run(self: Box<Self>) {
+        (self.0)();
+    }
+
+    fn fail(self: Box<Self>, _: io::Error) {
+        self.run();
     }
 }
 

@@ -35,7 +35,8 @@ impl<T> JoinHandle<T> {
     /// # Errors
     ///
     /// The payload with which the fiber panicked; a [`Cancelled`](crate::Cancelled) if it was
-    /// cancelled in a wait that has no room for an error.
+    /// cancelled in a wait that has no room for an error; an [`io::Error`] of kind `OutOfMemory` if no stack
+    /// could be mapped for it, and it has not run.
     ///
     /// # Cancellation
     ///

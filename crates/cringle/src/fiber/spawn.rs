@@ -10,7 +10,7 @@ use crate::runtime::foreign;
 use crate::runtime::identity::Meta;
 use crate::runtime::lent::LentFrame;
 use crate::runtime::run::{check_stack_bytes, default_stack_bytes};
-use crate::runtime::shared::Unstarted;
+use crate::runtime::shared::{Body, Unstarted};
 use crate::runtime::unwinding;
 use crate::runtime::worker::{Here, Worker, fairness};
 use crate::told;
@@ -25,6 +25,9 @@ use std::sync::Arc;
 /// It waits in the order it was made among the unstarted fibers of this worker; an idle worker may
 /// take it. Once started it never changes its worker. Dropping the handle detaches it. Fibers that
 /// are left when the closure of [`run`](crate::run) returns are cancelled and waited for.
+///
+/// It gets its stack when it starts. Where none can be mapped it waits for the stack of another fiber; if none
+/// becomes free for a second, its closure is dropped uncalled, and [`join`](JoinHandle::join) returns the error.
 ///
 /// ```
 /// use cringle::fiber;
@@ -122,7 +125,8 @@ impl Builder {
         self
     }
 
-    /// The size of its stack in bytes. It is virtual: pages that are never touched cost nothing.
+    /// The size of its stack in bytes, rounded up to a power of two. It is virtual: pages that are never
+    /// touched cost nothing.
     pub fn stack_size(mut self, bytes: usize) -> Builder {
         self.stack_bytes = Some(bytes);
         self
@@ -146,7 +150,7 @@ impl Builder {
     /// # Errors
     ///
     /// `InvalidInput` where the runtime has no such worker, or for a stack that fits into no address
-    /// space.
+    /// space. That no stack can be mapped is an error of [`join`](JoinHandle::join): see [`spawn`].
     ///
     /// # Panics
     ///
@@ -269,12 +273,10 @@ impl Builder {
         fairness::count();
         told::debug!(name = self.name.as_deref(), place = %origin, "spawn");
         let packet = Packet::new(self.name.map(Arc::from), origin);
-        let body: Box<dyn FnOnce() + Send> = Box::new(body(Arc::clone(&packet), place, f));
+        let body: Box<dyn Body + '_> = Box::new(Sent { packet: Arc::clone(&packet), place, f });
         // SAFETY: I2. The caller vouches for what the body borrows; the runtime runs every
         // unstarted fiber to its end.
-        let body = unsafe {
-            std::mem::transmute::<Box<dyn FnOnce() + Send + '_>, Box<dyn FnOnce() + Send>>(body)
-        };
+        let body = unsafe { std::mem::transmute::<Box<dyn Body + '_>, Box<dyn Body>>(body) };
         let unstarted = Unstarted { body, stack_bytes, origin: 0 };
         match (outside, self.worker) {
             (Some((shared, home)), index) => {
@@ -363,36 +365,81 @@ impl<T> Place<T> for Membership {
     }
 }
 
-/// All that a fiber does, from first to last.
+/// A fiber that any worker may start.
+struct Sent<F, T, P> {
+    packet: Arc<Packet<T>>,
+    place: Option<P>,
+    f: F,
+}
+
+impl<F, T, P> Body for Sent<F, T, P>
+where
+    F: FnOnce() -> T + Send,
+    T: Send,
+    P: Place<T> + Send,
+{
+    fn run(self: Box<Self>) {
+        let Sent { packet, place, f } = *self;
+        let lent = begin(place.as_ref());
+        let result = run_user_code(&packet.meta, f);
+        end(packet, place, result, lent);
+    }
+
+    fn fail(self: Box<Self>, e: io::Error) {
+        let Sent { packet, place, f } = *self;
+        let lent = begin(place.as_ref());
+        let dropped = as_fiber(&packet.meta, || foreign::drop_value(f));
+        // The error is the result, like a panic's payload.
+        let result = dropped.and_then(|()| Err(Box::new(e) as Box<dyn std::any::Any + Send>));
+        end(packet, place, result, lent);
+    }
+}
+
+/// All that a local fiber does, from first to last.
 fn body<F, T, P>(packet: Arc<Packet<T>>, place: Option<P>, f: F) -> impl FnOnce()
 where
     F: FnOnce() -> T,
     P: Place<T>,
 {
     move || {
-        let (worker, fiber) = Worker::current().expect("a fiber's body runs on a worker");
-        // Its scope's owner waits for it, and a joiner for its packet.
-        let lent = LentFrame::begin();
-        match &place {
-            Some(place) => place.membership().begin(worker, fiber),
-            None => worker.enter_root(fiber),
-        }
+        let lent = begin(place.as_ref());
         let result = run_user_code(&packet.meta, f);
-        let failed = place.as_ref().is_some_and(|place| {
-            place.membership().note(&result);
-            place.is_failure(&result)
-        });
-        let taken = packet.finish(result);
-        if let Some(place) = place.as_ref().filter(|_| failed && !taken) {
-            place.fail(&packet);
-        }
-        // The result, if nobody wants it, goes before the scope may end: it may borrow from there.
-        if let Some(packet) = Arc::into_inner(packet) {
-            drop_unwanted(packet);
-        }
-        drop(place);
-        lent.end();
+        end(packet, place, result, lent);
     }
+}
+
+/// The fiber enters its scope. The scope's owner waits for it, and a joiner for its packet.
+fn begin<T>(place: Option<&impl Place<T>>) -> LentFrame {
+    let (worker, fiber) = Worker::current().expect("a fiber's body runs on a worker");
+    let lent = LentFrame::begin();
+    match place {
+        Some(place) => place.membership().begin(worker, fiber),
+        None => worker.enter_root(fiber),
+    }
+    lent
+}
+
+/// The fiber leaves its result, and then its scope.
+fn end<T>(
+    packet: Arc<Packet<T>>,
+    place: Option<impl Place<T>>,
+    result: std::thread::Result<T>,
+    lent: LentFrame,
+) {
+    let failed = place.as_ref().is_some_and(|place| {
+        place.membership().note(&result);
+        place.is_failure(&result)
+    });
+    let taken = packet.finish(result);
+    if let Some(place) = place.as_ref().filter(|_| failed && !taken) {
+        place.fail(&packet);
+    }
+    // The result, if nobody wants it, goes before the scope may end: it may borrow from there.
+    if let Some(packet) = Arc::into_inner(packet) {
+        drop_unwanted(packet);
+    }
+    drop(place);
+    lent.end();
 }
 
 /// Runs the fiber's closure and then the destructors of its locals.

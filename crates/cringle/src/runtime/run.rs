@@ -4,7 +4,7 @@ use super::about::Origin;
 use super::choice::{DriverChoice, NoRing, Plan};
 use super::overflow;
 use super::shared::{Shared, Unstarted};
-use super::stack::{DEFAULT_STACK_BYTES, MAIN_STACK_BYTES};
+use super::stack::{DEFAULT_STACK_BYTES, MAIN_STACK_BYTES, StackPool};
 use super::watchdog::{self, Watchdog};
 use super::worker::Worker;
 use crate::driver::epoll::Pools;
@@ -432,7 +432,8 @@ impl Seat {
             sys::set_affinity(&[cpu])?;
         }
         let driver = self.driver()?;
-        Ok(Worker::new(self.index, self.shared, driver, self.deque))
+        let stacks = StackPool::with_reserve()?;
+        Ok(Worker::new(self.index, self.shared, driver, self.deque, stacks))
     }
 
     fn driver(&self) -> Result<Driver, Refused> {
@@ -563,7 +564,7 @@ pub(crate) fn min_stack_bytes() -> usize {
 
 /// Refuses a size of stack that no system could grant.
 pub(crate) fn check_stack_bytes(bytes: usize) -> io::Result<()> {
-    super::stack::class_of(bytes).map(drop)
+    super::stack::check_size(bytes)
 }
 
 /// The stack of a fiber whose builder names none.

@@ -29,9 +29,18 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::AtomicI32;
 use std::sync::{Arc, Barrier, OnceLock};
 
+/// What an unstarted fiber does, on its own stack: one of the two.
+pub(crate) trait Body: Send {
+    fn run(self: Box<Self>);
+
+    /// Instead of running, because no stack of the size that was asked for could be mapped: drops the closure, and
+    /// leaves this error as the fiber's result.
+    fn fail(self: Box<Self>, e: std::io::Error);
+}
+
 /// A fiber that was made and not started: it has no stack yet, and any worker may start it.
 pub(crate) struct Unstarted {
-    pub(crate) body: Box<dyn FnOnce() + Send>,
+    pub(crate) body: Box<dyn Body>,
     pub(crate) stack_bytes: usize,
     /// What leads to its making in a trace; 0 without one.
     pub(crate) origin: u64,
@@ -47,6 +56,8 @@ pub(crate) enum Mail {
     Cancel(FiberId, Reason),
     /// A scope is cancelled that this fiber has opened.
     CancelScope(FiberId, Arc<Members>, Reason),
+    /// Unmap the stacks that no fiber needs: another worker can map none.
+    TrimStacks,
     /// Who waits for what?
     Tell(Question),
 }

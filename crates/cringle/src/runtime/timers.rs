@@ -23,6 +23,8 @@ pub(crate) enum Alarm {
     GiveUp(FiberRef),
     /// Cancelled fibers that still wait are looked for.
     ReportStubborn,
+    /// Fibers that could not be started are tried again.
+    RetryStarts,
 }
 
 /// Names a timer from when it is set until it is taken back, fired or not.

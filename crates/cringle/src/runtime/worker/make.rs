@@ -57,23 +57,27 @@ impl Worker {
     pub(super) fn start_or_postpone(&self, unstarted: Unstarted) {
         let stack = self.stacks.borrow_mut().take(unstarted.stack_bytes);
         match stack {
-            Ok(stack) => {
-                // SAFETY: I2. The body of an unstarted fiber borrows nothing that its maker does not
-                // keep until it has ended.
-                let fiber = unsafe { self.start_on(stack, unstarted.body) };
-                self.seen_started(fiber, unstarted.origin, false);
-            }
-            // An unstarted fiber is never dropped: it waits for another one's stack.
-            Err(e) if self.table.borrow().occupied > 0 => {
-                let text = "a fiber waits for another one's stack";
-                crate::sys::report(format_args!("{text}: {e}"));
-                self.postponed.borrow_mut().push_back(unstarted);
-            }
-            Err(e) => {
-                crate::sys::report(format_args!("a fiber cannot be started: {e}; aborting"));
-                std::process::abort();
-            }
+            Ok(stack) => self.start_unstarted(unstarted, stack, None),
+            Err(e) => self.postpone(unstarted, e),
         }
+    }
+
+    /// Starts a fiber on this stack: to run, or to fail by this error.
+    pub(super) fn start_unstarted(
+        &self,
+        unstarted: Unstarted,
+        stack: Stack,
+        error: Option<io::Error>,
+    ) {
+        let Unstarted { body, origin, .. } = unstarted;
+        let body = move || match error {
+            None => body.run(),
+            Some(e) => body.fail(e),
+        };
+        // SAFETY: I2. The body of an unstarted fiber borrows nothing that its maker does not keep until
+        // it has ended.
+        let fiber = unsafe { self.start_on(stack, body) };
+        self.seen_started(fiber, origin, false);
     }
 
     /// A fiber has ended, and its stack is free.
@@ -90,9 +94,8 @@ impl Worker {
         self.stacks.borrow_mut().give_back(stack);
         self.table.borrow_mut().release(fiber.id().index);
         self.me().ended.bump();
-        let postponed = self.postponed.borrow_mut().pop_front();
-        if let Some(unstarted) = postponed {
-            self.start_or_postpone(unstarted);
+        if self.has_postponed() {
+            self.start_postponed();
         }
     }
 

@@ -17,6 +17,7 @@ mod cancel;
 pub(crate) mod fairness;
 mod linger;
 mod make;
+mod postponed;
 mod seen;
 mod sight;
 #[cfg(feature = "sim")]
@@ -44,6 +45,7 @@ use super::waker::Waker;
 use crate::driver::Driver;
 use crossbeam_deque::Worker as Deque;
 use linger::Patience;
+use postponed::Postponed;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ptr::NonNull;
@@ -70,8 +72,7 @@ pub(crate) struct Worker {
     more_to_run: Cell<bool>,
     /// Fibers made here and not started; other workers may take them.
     unstarted: Deque<Unstarted>,
-    /// Fibers whose stack could not be mapped: tried again when one ends.
-    postponed: RefCell<VecDeque<Unstarted>>,
+    postponed: RefCell<Postponed>,
     table: RefCell<Table>,
     stacks: RefCell<StackPool>,
     timers: RefCell<Timers>,
@@ -137,6 +138,7 @@ impl Worker {
         shared: Arc<Shared>,
         driver: Driver,
         unstarted: Deque<Unstarted>,
+        stacks: StackPool,
     ) -> Worker {
         let me = &shared.peers[index as usize];
         me.tell_counts(driver.counts());
@@ -153,7 +155,7 @@ impl Worker {
             unstarted,
             postponed: RefCell::default(),
             table: RefCell::default(),
-            stacks: RefCell::default(),
+            stacks: RefCell::new(stacks),
             timers: RefCell::default(),
             has_timers: Cell::new(false),
             room_queue: RefCell::default(),

@@ -107,7 +107,7 @@ impl Worker {
                 Alarm::Expire(fiber, _) => {
                     nearer(&mut times.entry(fiber.tag()).or_default().1, left);
                 }
-                Alarm::ReportStubborn => {}
+                Alarm::ReportStubborn | Alarm::RetryStarts => {}
             }
         }
         times

@@ -47,6 +47,7 @@ impl Worker {
         if let Some(watch) = self.watches_stubborn.take() {
             self.take_back_timer(watch);
         }
+        self.end_retries();
         debug_assert_eq!(self.table.borrow().occupied, 0, "a fiber outlived its worker");
         debug_assert!(self.timers.borrow().are_taken_back(), "a timer outlived its fiber");
     }
@@ -169,6 +170,7 @@ impl Worker {
                 Some(Alarm::Expire(fiber, region)) => self.expire(fiber, region),
                 Some(Alarm::GiveUp(fiber)) => self.give_up_ops(fiber),
                 Some(Alarm::ReportStubborn) => self.report_stubborn(),
+                Some(Alarm::RetryStarts) => self.retry_starts(),
                 None => break,
             }
         }
@@ -195,6 +197,7 @@ impl Worker {
             Mail::Start(unstarted) => self.start_or_postpone(unstarted),
             Mail::Cancel(id, reason) => self.cancel_fiber(id, reason),
             Mail::CancelScope(id, members, reason) => self.cancel_in_scope(id, &members, reason),
+            Mail::TrimStacks => _ = self.stacks.borrow_mut().trim(0),
             Mail::Tell(question) => question.answer(self),
         }
     }
@@ -203,6 +206,9 @@ impl Worker {
     pub(super) fn idle(&self) {
         if self.shared.try_finish() {
             return self.see_state();
+        }
+        if self.starts_are_hopeless() {
+            return self.fail_starts();
         }
         if self.workers() > 1 && self.steal() {
             return;
@@ -236,7 +242,7 @@ impl Worker {
                 match victim.stealer.steal() {
                     Steal::Success(unstarted) => {
                         self.seen_steal();
-                        self.start_or_postpone(unstarted);
+                        self.start_stolen(unstarted, &victim.mailbox);
                         return true;
                     }
                     Steal::Retry => {}
