@@ -4,7 +4,7 @@
 mod disk;
 mod tools;
 
-use cringle::block::{AlignedBuf, Batch, BlockIo};
+use cringle::block::{AlignedBuf, Batch, BlockIo, FixedBufs, FixedFile};
 use cringle::fs::{File, OpenOptions};
 use cringle::io::{self, Interest, ready};
 use cringle::process::{Command, Stdio};
@@ -41,8 +41,9 @@ struct Place {
     /// Full until the release.
     full: File,
     out_of_full: File,
-    /// The only operation that may be in flight is a read of this: an event counter, from which one is
-    /// taken by each read at a place. (One of a pipe waits for a peer, and takes no place.)
+    /// The only operation that may be in flight is a read of this: an event counter, from which each read takes
+    /// one. It is a registered file, whose reads have an offset. (One without waits for a peer, and takes no
+    /// place.)
     blocker: File,
     /// Its cursor is held by somebody who waits for room.
     held: File,
@@ -89,6 +90,15 @@ impl Place {
     fn file(&self) -> File {
         let path = self.disk.path().join("file");
         std::fs::File::options().read(true).write(true).open(path).unwrap().into()
+    }
+
+    /// Takes the one place among the operations in flight, until the release.
+    fn take_room(&self) {
+        let counter = FixedFile::register(&self.blocker).unwrap();
+        let mut bufs = FixedBufs::new(1, 8).unwrap();
+        let mut batch = Batch::new();
+        let read = batch.read_fixed(&counter, &mut bufs[0], 0);
+        assert_eq!(batch.submit().get(read).unwrap(), 8);
     }
 
     /// Ends whatever waits, from a thread or fiber that does not.
@@ -427,7 +437,7 @@ fn at(call: Call, place: &Place, workers: usize, f: impl FnOnce()) {
                 // On each worker, so that each is crowded; and somebody is always ready, so that
                 // nothing is done inline.
                 for worker in 0..workers {
-                    spawn_on(worker, s, || place.blocker.read_at(&mut [0; 8], 0).unwrap());
+                    spawn_on(worker, s, || place.take_room());
                     spawn_on(worker, s, || until_released(place));
                 }
                 let_others_wait();
