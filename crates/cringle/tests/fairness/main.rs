@@ -85,10 +85,13 @@ fn another_fiber_runs_after_128_calls() {
 fn every_call_is_classified_made_and_documented() {
     let listed = api::listed();
     let found = api::found_in_source();
+    let missing: Vec<_> = found.keys().filter(|name| !listed.contains_key(name.as_str())).collect();
+    assert!(
+        missing.is_empty(),
+        "tests/fairness/api.txt does not list these, with a kind: {missing:#?}"
+    );
     for (name, docs) in &found {
-        let kind = listed.get(name.as_str());
-        let kind = kind.unwrap_or_else(|| panic!("tests/fairness/api.txt does not list {name}"));
-        let sentence = kind.sentence();
+        let sentence = listed[name.as_str()].sentence();
         assert!(docs.contains(sentence), "the docs of {name} do not say: {sentence}");
     }
     let names: Vec<&str> = rows().iter().map(|row| row.name).collect();
