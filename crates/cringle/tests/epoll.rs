@@ -565,3 +565,45 @@ fn registered_pipe_is_read_and_written_at_any_offset() {
         run.unwrap();
     }
 }
+
+#[test]
+fn slots_of_registered_files_and_buffers_are_given_back() {
+    on_epoll(1, || {
+        let file = File::open("/proc/self/exe").unwrap();
+        for _ in 0..5000 {
+            drop((FixedFile::register(&file).unwrap(), FixedBufs::new(1, 8).unwrap()));
+        }
+    });
+}
+
+#[test]
+fn dump_names_the_registered_file_that_is_read() {
+    use cringle::runtime::{self, FiberState, WaitsFor};
+    for driver in [DriverChoice::Auto, DriverChoice::Epoll] {
+        let path = std::env::current_exe().unwrap();
+        let run = Builder::new().workers(1).driver(driver).run(|| {
+            let file = FixedFile::register(&File::open(&path).unwrap()).unwrap();
+            let mut bufs = FixedBufs::new(1, 8).unwrap();
+            fiber::scope(|s| {
+                let reader = fiber::Builder::new().name("reader".into());
+                let reads = reader.spawn_scoped_local(s, || {
+                    let mut batch = Batch::new();
+                    let read = batch.read_fixed(&file, &mut bufs[0], 4);
+                    batch.submit().get(read).unwrap()
+                });
+                // It is suspended in the turn in which this one asks: nothing is submitted yet.
+                let dump = s.spawn_local(|| runtime::dump().unwrap()).join().unwrap();
+                let FiberState::Waiting { for_what, .. } = &dump.fiber("reader").unwrap().state
+                else {
+                    panic!("{dump}");
+                };
+                let WaitsFor::Operation { file: Some(name), .. } = for_what else {
+                    panic!("{dump}")
+                };
+                assert_eq!(name.as_str(), path.to_str().unwrap(), "{driver:?}");
+                assert_eq!(reads.unwrap().join().unwrap(), 8);
+            });
+        });
+        run.unwrap();
+    }
+}
