@@ -46,7 +46,7 @@ impl Running {
     fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.addr).unwrap();
         // A server that hangs fails the test, and does not stop it.
-        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
         stream
     }
 
@@ -514,7 +514,7 @@ fn what_is_under_way_is_still_answered_after_a_stop() {
 /// One that asks and is answered, and may ask again.
 fn keeps(addr: SocketAddr) -> TcpStream {
     let mut stream = TcpStream::connect(addr).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
     stream.write_all(b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     let mut answer = Vec::new();
     while !answer.ends_with(b"\r\n\r\n") {
