@@ -120,6 +120,9 @@ impl Builder {
 
     /// Names the fiber: for `fiber::current().name()`, panic messages and reports. As in std, the spawn panics
     /// if the name contains a NUL byte.
+    ///
+    /// std's panic message names the thread, so a line with the fiber's name precedes it. A panic hook of your
+    /// own replaces both; it can print `fiber::current().name()`.
     pub fn name(mut self, name: String) -> Builder {
         self.name = Some(name);
         self

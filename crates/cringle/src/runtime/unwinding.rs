@@ -54,13 +54,29 @@ pub(super) fn install_hook() {
     if address(&*top) == *ours {
         return std::panic::set_hook(top);
     }
+    // Whether the hook before ours is std's own: with nothing set, std returns the same function again.
+    let is_default = std::ptr::eq(&raw const *top, &raw const *std::panic::take_hook());
     let hook: Box<Hook> = Box::new(move |info| {
         set(Unwinding::Panic);
         // std holds a lock while the hook runs, and lets no panic begin on this thread: it cannot be suspended.
-        foreign::call_beside(|| top(info));
+        foreign::call_beside(|| {
+            if is_default {
+                name_fiber();
+            }
+            top(info);
+        });
     });
     *ours = address(&*hook);
     std::panic::set_hook(hook);
+}
+
+/// Writes one line before std's own message, which names only the thread. A hook of the program's has
+/// `fiber::current().name()` instead.
+fn name_fiber() {
+    let Some((worker, fiber)) = Worker::here().zip(Worker::identity()) else { return };
+    if let Some(name) = fiber.meta().and_then(|meta| meta.name()) {
+        crate::sys::report(format_args!("fiber '{name}' (worker {}) panicked:", worker.index()));
+    }
 }
 
 fn address(hook: &Hook) -> usize {

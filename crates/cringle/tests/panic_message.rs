@@ -1,0 +1,50 @@
+//! A panic message names its fiber.
+
+mod child;
+
+use cringle::{Builder, fiber};
+
+fn panic_on_fibers() {
+    let builder = Builder::new().workers(2);
+    let run = builder.run(|| {
+        let named = fiber::Builder::new().name("fetch".into()).worker(1);
+        named.spawn(|| panic!("no answer")).unwrap().join().unwrap_err();
+        fiber::spawn_local(|| panic!("without a name")).join().unwrap_err();
+    });
+    run.unwrap();
+}
+
+/// The standard error of a child process that runs `f` in the test of this name.
+fn stderr_of(test: &str, f: fn()) -> Option<String> {
+    let Some(output) = child::run(test) else {
+        f();
+        return None;
+    };
+    assert!(output.status.success(), "{}", child::said(&output));
+    Some(String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn the_default_message_names_the_fiber() {
+    let Some(text) = stderr_of("the_default_message_names_the_fiber", panic_on_fibers) else {
+        return;
+    };
+    let lines: Vec<&str> = text.lines().collect();
+    let at = |text: &str| lines.iter().position(|line| line.contains(text)).expect(text);
+    let name = at("cringle: fiber 'fetch' (worker 1) panicked:");
+    assert!(name < at("no answer"), "{text}");
+    assert_eq!(text.matches("panicked:").count(), 1, "{text}");
+}
+
+#[test]
+fn a_hook_of_the_program_replaces_the_message() {
+    let panic_with_hook = || {
+        std::panic::set_hook(Box::new(|_| eprintln!("hook: {:?}", fiber::current().name())));
+        panic_on_fibers();
+    };
+    let test = "a_hook_of_the_program_replaces_the_message";
+    let Some(text) = stderr_of(test, panic_with_hook) else { return };
+    assert!(text.contains("hook: Some(\"fetch\")"), "{text}");
+    assert!(text.contains("hook: None"), "{text}");
+    assert!(!text.contains("panicked"), "{text}");
+}
