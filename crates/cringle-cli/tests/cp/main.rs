@@ -8,6 +8,7 @@ mod acl;
 mod bounds;
 mod faults;
 mod faulty;
+mod generated;
 mod gnu;
 mod hostile;
 mod interrupted;

@@ -1,0 +1,327 @@
+//! A random case: what exists before, and a command line. The same seed gives the same case.
+
+use crate::support::{c_path, gnu_version};
+use crate::trees::{ACCESS, Random, acl, mkfifo, set_times, set_xattr};
+use crate::users::NOBODY;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, lchown, symlink};
+use std::path::Path;
+
+#[derive(Clone, Debug)]
+pub(crate) enum What {
+    Dir,
+    /// So many bytes of this letter; `holes`: with a hole of 256 KiB before them.
+    File {
+        bytes: usize,
+        letter: u8,
+        holes: bool,
+    },
+    Link(String),
+    Hard(String),
+    Fifo,
+    /// A device with the numbers of `/dev/null`.
+    Null,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Made {
+    pub(crate) path: String,
+    pub(crate) what: What,
+    mode: u32,
+    seconds: i64,
+    nanoseconds: i64,
+    owner: u32,
+    xattr: bool,
+    acl: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    pub(crate) made: Vec<Made>,
+    pub(crate) flags: Vec<String>,
+    pub(crate) names: Vec<String>,
+    pub(crate) answers: String,
+    pub(crate) user: Option<u32>,
+    pub(crate) umask: u32,
+    pub(crate) jobs: u64,
+}
+
+const NAMES: &[&str] = &["a", "b", "c", "x", "y"];
+
+fn one_of<T: Clone>(random: &mut Random, all: &[T]) -> T {
+    all[random.pick(all.len() as u64) as usize].clone()
+}
+
+fn chance(random: &mut Random, of: u64) -> bool {
+    random.pick(of) == 0
+}
+
+/// What a link says: names beside it, and of the other trees; nothing outside the place.
+fn link_text(random: &mut Random, path: &str) -> String {
+    let name = one_of(random, NAMES);
+    match (path.matches('/').count(), random.pick(6)) {
+        (_, 0) => "nowhere".into(),
+        (_, 1) => path.rsplit('/').next().unwrap().into(),
+        (0, 2) => format!("s/{name}"),
+        (0, 3) => format!("d/{name}"),
+        (1, 2) => format!("../d/{name}"),
+        (1, 3) => format!("../s/{name}"),
+        (2.., 2) => format!("../{name}"),
+        (2.., 3) => "..".into(),
+        _ => name.into(),
+    }
+}
+
+fn tree(random: &mut Random, root: &str, made: &mut Vec<Made>, nobody: bool, special_modes: bool) {
+    let mut directories = vec![root.to_owned()];
+    let mut files: Vec<String> = made
+        .iter()
+        .filter(|m| matches!(m.what, What::File { .. }))
+        .map(|m| m.path.clone())
+        .collect();
+    push(random, made, root.to_owned(), What::Dir, nobody, special_modes);
+    for _ in 0..2 + random.pick(10) {
+        let path = format!("{}/{}", one_of(random, &directories), one_of(random, NAMES));
+        if made.iter().any(|other| other.path == path) {
+            continue;
+        }
+        let what = match random.pick(14) {
+            0..=2 if path.matches('/').count() < 4 => What::Dir,
+            3..=4 => What::Link(link_text(random, &path)),
+            5..=6 if !files.is_empty() => What::Hard(one_of(random, &files)),
+            7 => What::Fifo,
+            8 if chance(random, 3) => What::Null,
+            _ => What::File {
+                bytes: one_of(random, &[0, 1, 10, 5000, 140_000]),
+                letter: b'a' + random.pick(26) as u8,
+                holes: chance(random, 8),
+            },
+        };
+        match what {
+            What::Dir => directories.push(path.clone()),
+            What::File { .. } => files.push(path.clone()),
+            _ => {}
+        }
+        push(random, made, path, what, nobody, special_modes);
+    }
+}
+
+fn push(
+    random: &mut Random,
+    made: &mut Vec<Made>,
+    path: String,
+    what: What,
+    nobody: bool,
+    special_modes: bool,
+) {
+    let mode = match what {
+        What::Dir if special_modes => one_of(random, &[0o755, 0o1777, 0o2755, 0o700]),
+        What::Dir => one_of(random, &[0o755, 0o755, 0o755, 0o755, 0o700, 0o555, 0o775, 0o300]),
+        _ if special_modes => one_of(random, &[0o4755, 0o2711, 0o1644, 0o644]),
+        _ => one_of(random, &[0o644, 0o644, 0o600, 0o444, 0o755, 0o666, 0o400, 0o000]),
+    };
+    made.push(Made {
+        path,
+        what,
+        mode,
+        seconds: 1_000_000_000 + random.pick(3) as i64,
+        nanoseconds: one_of(random, &[0, 0, 7]),
+        owner: if nobody != chance(random, 6) { NOBODY } else { 0 },
+        xattr: chance(random, 6),
+        acl: chance(random, 20),
+    });
+}
+
+fn flags(random: &mut Random, fifos: bool) -> Vec<String> {
+    let mut flags: Vec<String> = Vec::new();
+    let since = |version: (u32, u32)| gnu_version() >= version;
+    let mut maybe = |random: &mut Random, of: u64, all: &[&str]| {
+        if chance(random, of) {
+            flags.push(one_of(random, all).to_owned());
+        }
+    };
+    if fifos || !chance(random, 8) {
+        maybe(random, 1, &["-r", "-R", "-a", "-a", "-rp", "-dR"]);
+    }
+    maybe(random, 3, &["-d", "-P", "-H", "-H", "-L", "-p"]);
+    maybe(random, 7, &["-l", "-s"]);
+    maybe(random, 8, &["-n"]);
+    maybe(random, 8, &["-i"]);
+    maybe(random, 7, &["-u"]);
+    maybe(random, 6, &["-f"]);
+    maybe(random, 7, &["--remove-destination"]);
+    if since((9, 3)) {
+        maybe(random, 10, &["--update=none", "--update=all", "--update=older"]);
+    }
+    if since((9, 5)) {
+        maybe(random, 20, &["--update=none-fail"]);
+    }
+    maybe(random, 7, &["-b", "--backup=numbered", "--backup=simple", "--backup=existing"]);
+    maybe(random, 14, &["--suffix=.old", "--backup=none", "--suffix=c"]);
+    maybe(random, 12, &["--attributes-only"]);
+    let kept = ["mode", "ownership", "timestamps", "links", "xattr", "all", "mode,timestamps"];
+    if chance(random, 5) {
+        flags.push(format!("--preserve={}", one_of(random, &kept)));
+    }
+    if chance(random, 8) {
+        flags.push(format!("--no-preserve={}", one_of(random, &kept)));
+    }
+    let mut maybe = |random: &mut Random, of: u64, all: &[&str]| {
+        if chance(random, of) {
+            flags.push(one_of(random, all).to_owned());
+        }
+    };
+    maybe(random, 14, &["--strip-trailing-slashes"]);
+    maybe(random, 10, &["--sparse=always", "--sparse=never", "--sparse=auto"]);
+    maybe(random, 10, &["--reflink=auto", "--reflink=never"]);
+    maybe(random, 12, &["-x"]);
+    maybe(random, 4, &["-v"]);
+    flags
+}
+
+/// Which sources go where.
+fn names(random: &mut Random, made: &[Made], flags: &mut Vec<String>) -> Vec<String> {
+    let below = |random: &mut Random, tree: &str| {
+        let all: Vec<_> = made.iter().filter(|m| m.path.starts_with(tree)).collect();
+        let path = if all.is_empty() { tree.to_owned() } else { one_of(random, &all).path.clone() };
+        if chance(random, 10) { format!("{path}/") } else { path }
+    };
+    match random.pick(12) {
+        0..=3 => vec!["s/.".into(), "d".into()],
+        4..=5 => {
+            flags.push("-T".into());
+            vec!["s".into(), one_of(random, &["d", "d", "new"]).into()]
+        }
+        6 => vec![one_of(random, &["s", "s/", "s/x/..", "s/../s"]).into(), "d".into()],
+        7 => {
+            let target = below(random, "d");
+            vec![below(random, "s"), target]
+        }
+        8 => {
+            flags.push("-T".into());
+            let target = below(random, "d");
+            vec![below(random, "s"), target]
+        }
+        9 => {
+            flags.push("--parents".into());
+            vec![below(random, "s"), below(random, "s"), "d".into()]
+        }
+        10 => {
+            flags.push("-td".into());
+            (0..1 + random.pick(4)).map(|_| below(random, "s")).collect()
+        }
+        _ => {
+            let (first, second) = (below(random, "s"), below(random, "s"));
+            vec![first, second, "s/.".into(), "d".into()]
+        }
+    }
+}
+
+impl Case {
+    pub(crate) fn new(seed: u64, may_be_nobody: bool) -> Case {
+        let mut random =
+            Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(0x5851_F42D) | 1);
+        for _ in 0..4 {
+            random.pick(2);
+        }
+        let user = (may_be_nobody && chance(&mut random, 3)).then_some(NOBODY);
+        let special_modes = chance(&mut random, 8);
+        let mut made = Vec::new();
+        tree(&mut random, "s", &mut made, user.is_some(), special_modes);
+        tree(&mut random, "d", &mut made, user.is_some(), special_modes);
+        let mut flags = flags(&mut random, true);
+        let mut names = names(&mut random, &made, &mut flags);
+        if flags.iter().any(|flag| flag == "-s") && chance(&mut random, 2) {
+            for name in &mut names {
+                *name = format!("PLACE/{name}");
+            }
+        }
+        let answers = one_of(&mut random, &["y\n", "n\n", "y\n"]).repeat(40);
+        Case {
+            made,
+            flags,
+            names,
+            answers,
+            user,
+            umask: one_of(&mut random, &[0o022, 0o022, 0o022, 0o077, 0o002]),
+            jobs: 1 + random.pick(16),
+        }
+    }
+
+    /// The words after `cp`, in this place.
+    pub(crate) fn arguments(&self, place: &Path) -> Vec<String> {
+        let at = place.to_str().unwrap();
+        let names = self.names.iter().map(|name| name.replace("PLACE", at));
+        self.flags.iter().cloned().chain(names).collect()
+    }
+
+    /// Makes what exists before. What cannot be made is left out, for both.
+    pub(crate) fn make(&self, place: &Path, made: &[Made]) {
+        fs::create_dir(place).unwrap();
+        fs::set_permissions(place, fs::Permissions::from_mode(0o777)).unwrap();
+        let mut left: Vec<_> = made.iter().collect();
+        // A name may be listed before the directory or the file that it needs.
+        loop {
+            let before = left.len();
+            left.retain(|made| !create(place, made));
+            if left.len() == before || left.is_empty() {
+                break;
+            }
+        }
+        for made in made.iter().filter(|made| !matches!(made.what, What::Hard(_))).rev() {
+            finish(place, made);
+        }
+    }
+}
+
+fn create(place: &Path, made: &Made) -> bool {
+    let path = place.join(&made.path);
+    if fs::symlink_metadata(&path).is_ok()
+        || !path.parent().unwrap().symlink_metadata().is_ok_and(|parent| parent.is_dir())
+    {
+        return false;
+    }
+    match &made.what {
+        What::Dir => fs::create_dir(&path).is_ok(),
+        What::File { bytes, letter, holes } => {
+            use std::os::unix::fs::FileExt;
+            let start = if *holes { 256 << 10 } else { 0 };
+            fs::File::create(&path)
+                .and_then(|file| file.write_all_at(&vec![*letter; *bytes], start))
+                .is_ok()
+        }
+        What::Link(text) => symlink(text, &path).is_ok(),
+        What::Hard(first) => {
+            let first = place.join(first);
+            first.symlink_metadata().is_ok_and(|first| first.is_file())
+                && fs::hard_link(first, &path).is_ok()
+        }
+        What::Fifo => {
+            mkfifo(&path);
+            true
+        }
+        What::Null => {
+            let path = c_path(&path);
+            let mode = libc::S_IFCHR | 0o666;
+            // SAFETY: the path outlives the call.
+            unsafe { libc::mknod(path.as_ptr(), mode, libc::makedev(1, 3)) == 0 }
+        }
+    }
+}
+
+fn finish(place: &Path, made: &Made) {
+    let path = place.join(&made.path);
+    let Ok(found) = fs::symlink_metadata(&path) else { return };
+    let is_link = found.is_symlink();
+    let _ = lchown(&path, Some(made.owner), Some(made.owner));
+    if !is_link {
+        if made.xattr && (found.is_file() || found.is_dir()) {
+            set_xattr(&path, c"user.cringle", made.path.as_bytes());
+        }
+        let _ = fs::set_permissions(&path, fs::Permissions::from_mode(made.mode));
+        if made.acl && (found.is_file() || found.is_dir()) {
+            set_xattr(&path, ACCESS, &acl(6, 5, 4, 6, 4));
+        }
+    }
+    set_times(&path, made.seconds, made.nanoseconds);
+}

@@ -1,0 +1,273 @@
+//! Random trees copied onto occupied targets with random flags, by GNU's `cp` and by ours, on copies that are
+//! alike: what is there in the end, what was printed and the status must be the same.
+//!
+//! `CRINGLE_TREES=10000` draws so many cases (a few by default), `CRINGLE_TREES_START=N` begins with that
+//! seed. A case that differs is made smaller before it is printed.
+//!
+//! Where names of a tree depend on each other (two links to one file are both written to, a backup gets the
+//! name of another source), the result depends on the order in which a directory is listed. GNU's order is
+//! that of the inodes; no order is promised. So a result that differs is compared with those of GNU's for
+//! other orders of making the tree, and has to be one of them.
+
+mod case;
+mod excused;
+
+use crate::common::*;
+use crate::support::*;
+use crate::trees::{Random, describe};
+use crate::users::place_of_nobody;
+use case::{Case, Made, What};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const DEFAULT_CASES: u64 = 150;
+/// Orders of GNU's that a result is looked for in.
+const ORDERS: u64 = 40;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect(name))
+}
+
+/// What a run left, printed and returned.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Outcome {
+    pub(crate) status: Option<i32>,
+    pub(crate) out: Vec<String>,
+    pub(crate) err: Vec<String>,
+    pub(crate) tree: BTreeMap<OsString, String>,
+}
+
+/// All that there is; times only where they were set, which was long ago.
+fn tree_of(place: &Path) -> BTreeMap<OsString, String> {
+    let mut all = describe(place, false);
+    let at = place.to_str().unwrap();
+    for (name, text) in &mut all {
+        let stat = fs::symlink_metadata(place.join(name)).unwrap();
+        if stat.mtime() < 1_100_000_000 && !name.is_empty() {
+            text.push_str(&format!(" mtime {}.{}", stat.mtime(), stat.mtime_nsec()));
+        }
+        *text = text.replace(at, "PLACE");
+    }
+    all.remove(std::ffi::OsStr::new(""));
+    all
+}
+
+/// Keeps FIFOs open, so that nobody waits for their other end.
+fn hold_fifos(place: &Path, made: &[Made]) -> Vec<fs::File> {
+    let fifos = made.iter().filter(|made| matches!(made.what, What::Fifo));
+    let open = |made: &Made| {
+        let mut options = fs::OpenOptions::new();
+        options.read(true).write(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW);
+        options.open(place.join(&made.path)).ok()
+    };
+    fifos.filter_map(open).collect()
+}
+
+fn run_in(case: &Case, made: &[Made], place: &Path, mut command: Command) -> Outcome {
+    case.make(place, made);
+    let fifos = hold_fifos(place, made);
+    let umask = case.umask;
+    command.args(case.arguments(place));
+    if let Some(user) = case.user {
+        command.uid(user).gid(user);
+    }
+    // SAFETY: between fork and exec one system call is made.
+    unsafe {
+        command.pre_exec(move || {
+            libc::umask(umask);
+            Ok(())
+        });
+    }
+    let said = output_of(command, place, case.answers.as_bytes());
+    drop(fifos);
+    let at = place.to_str().unwrap();
+    let words = |bytes: &[u8]| {
+        // Questions have no line of their own.
+        let text = String::from_utf8_lossy(bytes).replace("? ", "?\n").replace(at, "PLACE");
+        lines(text.as_bytes())
+    };
+    let outcome = Outcome {
+        status: said.status.code(),
+        out: words(&said.stdout),
+        err: words(&said.stderr),
+        tree: tree_of(place),
+    };
+    remove(place);
+    outcome
+}
+
+fn remove(place: &Path) {
+    if fs::remove_dir_all(place).is_err() {
+        for entry in fs::read_dir(place).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                let _ = fs::set_permissions(entry.path(), fs::Permissions::from_mode(0o700));
+            }
+        }
+        let _ = fs::remove_dir_all(place);
+    }
+}
+
+/// Where both are run: the names have one length, so that messages do.
+struct Places<'a>(&'a Path, AtomicU64);
+
+impl Places<'_> {
+    fn new_one(&self) -> std::path::PathBuf {
+        self.0.join(format!("{:08}", self.1.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    fn gnus(&self, case: &Case, made: &[Made]) -> Outcome {
+        run_in(case, made, &self.new_one(), gnu())
+    }
+
+    fn ours(&self, case: &Case) -> Outcome {
+        let mut command = ours();
+        command.arg(format!("--jobs={}", case.jobs));
+        run_in(case, &case.made, &self.new_one(), command)
+    }
+}
+
+fn differences(mine: &Outcome, theirs: &Outcome) -> String {
+    let mut told = String::new();
+    let mut differ = |what: &str, mine: String, theirs: String| {
+        if mine != theirs {
+            told.push_str(&format!("  {what}:\n    ours {mine}\n    GNU  {theirs}\n"));
+        }
+    };
+    differ("status", format!("{:?}", mine.status), format!("{:?}", theirs.status));
+    differ("standard error", format!("{:?}", mine.err), format!("{:?}", theirs.err));
+    differ("standard output", format!("{:?}", mine.out), format!("{:?}", theirs.out));
+    let names: std::collections::BTreeSet<_> = mine.tree.keys().chain(theirs.tree.keys()).collect();
+    for name in names {
+        let text = |tree: &BTreeMap<OsString, String>| format!("{:?}", tree.get(name));
+        differ(&format!("{name:?}"), text(&mine.tree), text(&theirs.tree));
+    }
+    told
+}
+
+#[derive(PartialEq, Eq)]
+enum Verdict {
+    Same,
+    /// As GNU's for another order of the tree.
+    AnotherOrder,
+    Excused(&'static str),
+    Differs(String),
+}
+
+fn judge(places: &Places<'_>, case: &Case, orders: u64) -> Verdict {
+    let (theirs, mine) = (places.gnus(case, &case.made), places.ours(case));
+    let first = differences(&mine, &theirs);
+    if first.is_empty() {
+        return Verdict::Same;
+    }
+    if let Some(why) = excused::excused(case, &mine, &theirs) {
+        return Verdict::Excused(why);
+    }
+    let mut random = Random(0x1234_5677);
+    for _ in 0..orders {
+        let mut made = case.made.clone();
+        for at in (1..made.len()).rev() {
+            made.swap(at, random.pick(at as u64 + 1) as usize);
+        }
+        let theirs = places.gnus(case, &made);
+        if mine == theirs {
+            return Verdict::AnotherOrder;
+        }
+        if let Some(why) = excused::excused(case, &mine, &theirs) {
+            return Verdict::Excused(why);
+        }
+    }
+    Verdict::Differs(first)
+}
+
+/// Leaves out names and flags while the case still differs.
+fn shrink(places: &Places<'_>, mut case: Case, mut told: String) -> (Case, String) {
+    loop {
+        let without_made = (0..case.made.len()).map(|at| {
+            let mut smaller = case.clone();
+            smaller.made.remove(at);
+            smaller
+        });
+        let without_flag = (0..case.flags.len()).map(|at| {
+            let mut smaller = case.clone();
+            smaller.flags.remove(at);
+            smaller
+        });
+        let smaller = without_made.chain(without_flag).find_map(|smaller| {
+            match judge(places, &smaller, ORDERS) {
+                Verdict::Differs(told) => Some((smaller, told)),
+                _ => None,
+            }
+        });
+        match smaller {
+            Some((smaller, less)) => (case, told) = (smaller, less),
+            None => return (case, told),
+        }
+    }
+}
+
+#[test]
+fn random_trees_onto_occupied_targets_end_as_gnus() {
+    if !is_gnu() {
+        return;
+    }
+    let nobodys = place_of_nobody("cp-generated");
+    let own = nobodys.is_none().then(|| place_in_memory("cp-generated"));
+    let base = nobodys.as_ref().or(own.as_ref()).unwrap().path();
+    let places = Places(base, AtomicU64::new(0));
+    let cases = number("CRINGLE_TREES").unwrap_or(DEFAULT_CASES);
+    let start = number("CRINGLE_TREES_START").unwrap_or(0);
+    let (next, tally) = (AtomicU64::new(start), Mutex::new(BTreeMap::new()));
+    let failed = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= start + cases || failed.lock().unwrap().len() >= most_failures() {
+                        break;
+                    }
+                    let case = Case::new(seed, nobodys.is_some());
+                    let end = match judge(&places, &case, ORDERS) {
+                        Verdict::Same => "same",
+                        Verdict::AnotherOrder => "in another order",
+                        Verdict::Excused(why) => why,
+                        Verdict::Differs(told) => {
+                            let (case, told) = shrink(&places, case, told);
+                            failed.lock().unwrap().push(report(seed, &case, &told));
+                            "differs"
+                        }
+                    };
+                    *tally.lock().unwrap().entry(end).or_insert(0) += 1;
+                }
+            });
+        }
+    });
+    eprintln!("{:?}", tally.into_inner().unwrap());
+    let failed = failed.into_inner().unwrap();
+    assert!(failed.is_empty(), "{} cases differ\n{}", failed.len(), failed.join("\n"));
+}
+
+fn most_failures() -> usize {
+    number("CRINGLE_TREES_FAILURES").unwrap_or(3) as usize
+}
+
+fn report(seed: u64, case: &Case, told: &str) -> String {
+    let mut text = format!(
+        "seed {seed} (CRINGLE_TREES=1 CRINGLE_TREES_START={seed}): umask {:o}, user {:?}\n  cp --jobs={} {}\n",
+        case.umask,
+        case.user,
+        case.jobs,
+        case.arguments(Path::new("PLACE")).join(" ")
+    );
+    for made in &case.made {
+        text.push_str(&format!("  {made:?}\n"));
+    }
+    text + told
+}
