@@ -61,6 +61,12 @@ static JOBS: &[Job] = &[
         command: "cargo test --release -p cringle --features sim --test sim",
     },
     Job {
+        name: "trees",
+        about: "10,000 random trees onto occupied targets, by GNU's cp and by ours",
+        environment: &[("CRINGLE_TREES", "10000")],
+        command: "cargo test --release -p cringle-cli --test cp generated -- --nocapture",
+    },
+    Job {
         name: "faults",
         about: "every fault of a file system under every way of copying",
         environment: &[("CRINGLE_FAULTS", "all")],

@@ -78,16 +78,15 @@ fn apply_each(options: &Options, copied: &Copied<'_>, lost: &Cell<bool>) -> bool
         && let Err(e) = noted(sys::set_times_fd(target, stat))
     {
         complain_of(&format!("preserving times for {}", name()), &e);
-        good &= !options.must_preserve;
+        if options.must_preserve {
+            return false;
+        }
     }
     let owner = if keeps.ownership {
         let chown = |uid, gid| noted(sys::chown_fd(target, uid, gid));
         match set_owner(options, stat, chown, &name) {
             Some(kept) => kept,
-            None => {
-                good = false;
-                false
-            }
+            None => return false,
         }
     } else {
         stat.st_mode & 0o6000 == 0 || has_owner_of(target, stat)
@@ -109,7 +108,11 @@ fn apply_each(options: &Options, copied: &Copied<'_>, lost: &Cell<bool>) -> bool
     }
     if keeps.mode {
         // Set-uid bits are for the owner that they were given by.
-        let mode = if owner { stat.st_mode & 0o7777 } else { stat.st_mode & 0o1777 };
+        let mode = match (owner, keeps.ownership) {
+            (true, _) => stat.st_mode & 0o7777,
+            (false, true) => stat.st_mode & 0o777,
+            (false, false) => stat.st_mode & 0o1777,
+        };
         if let Err(e) = noted(set_mode(copied, mode, has_acl)) {
             complain_of(&format!("preserving permissions for {}", name()), &e);
             good &= !options.must_preserve;
@@ -270,8 +273,8 @@ impl Writable {
     }
 }
 
-/// Of what cannot be opened: a link, a fifo, a device.
-pub(super) fn apply_by_name(options: &Options, item: &Item<'_>, stat: &Stat) -> bool {
+/// Of what is not opened: a link, a fifo, a device, a directory that may not be listed.
+pub(super) fn apply_by_name(options: &Options, item: &Item<'_>, stat: &Stat, made: bool) -> bool {
     let keeps = options.preserve;
     let name = || item.quoted(Side::Target);
     let mut good = true;
@@ -279,30 +282,35 @@ pub(super) fn apply_by_name(options: &Options, item: &Item<'_>, stat: &Stat) -> 
         && let Err(e) = sys::set_times_at(item.target_dir, item.target, stat)
     {
         complain_of(&format!("preserving times for {}", name()), &e);
-        good &= !options.must_preserve;
+        if options.must_preserve {
+            return false;
+        }
     }
     let mut kept = true;
     if keeps.ownership {
         let chown = |uid, gid| sys::chown_at(item.target_dir, item.target, uid, gid);
         match set_owner(options, stat, chown, &name) {
             Some(owner) => kept = owner,
-            None => (good, kept) = (false, false),
+            None => return false,
         }
     }
     if keeps.xattr {
         xattrs_by_name(item);
     }
     let is_link = sys::kind(stat) == libc::S_IFLNK;
-    if !is_link && (keeps.mode || options.no_preserve_mode || keeps.ownership) {
+    let gets_mode = made && (options.no_preserve_mode || keeps.ownership && is_file(stat));
+    if !is_link && (keeps.mode || gets_mode) {
+        let all = if is_file(stat) { 0o666 } else { 0o777 | stat.st_mode & 0o1000 };
         let mode = match (keeps.mode, options.no_preserve_mode, kept) {
             (true, _, true) => stat.st_mode & 0o7777,
-            (true, _, false) => stat.st_mode & 0o1777,
-            (_, true, _) => 0o666 & !options.umask,
+            (true, _, false) => stat.st_mode & 0o777,
+            (_, true, _) => all & !options.umask,
             _ => stat.st_mode & 0o777 & !options.umask,
         };
         let chmod = || sys::chmod_at(item.target_dir, item.target, mode);
         let acl = keeps.mode || options.no_preserve_mode;
-        if let Err(e) = if acl { with_acl(keeps.mode, item, chmod) } else { chmod() } {
+        let names: &[&CStr] = if is_file(stat) { &[ACCESS] } else { &[ACCESS, DEFAULT] };
+        if let Err(e) = if acl { with_acls(keeps.mode, names, item, chmod) } else { chmod() } {
             complain_of(&format!("preserving permissions for {}", name()), &e);
             good &= !options.must_preserve;
         }
@@ -318,20 +326,25 @@ fn way(dir: RawFd, name: &CStr) -> CString {
     sys::c_string(&[format!("/proc/self/fd/{dir}/").as_bytes(), name.to_bytes()].concat())
 }
 
-/// The ACL of the source, or none, and the mode.
-fn with_acl(keeps: bool, item: &Item<'_>, chmod: impl Fn() -> io::Result<()>) -> io::Result<()> {
-    let target = way(item.target_dir, item.target);
-    let value = if keeps {
-        sys::lget_xattr(&way(item.source_dir, item.source), ACCESS).unwrap_or_default()
-    } else {
-        Vec::new()
-    };
-    if value.is_empty() {
-        sys::lremove_xattr(&target, ACCESS)?;
-        return chmod();
+/// The ACLs of the source, or none, and the mode.
+fn with_acls(
+    keeps: bool,
+    names: &[&CStr],
+    item: &Item<'_>,
+    chmod: impl Fn() -> io::Result<()>,
+) -> io::Result<()> {
+    let (source, target) = (way(item.source_dir, item.source), way(item.target_dir, item.target));
+    let of_source = |name| if keeps { sys::lget_xattr(&source, name).ok() } else { None };
+    let acls: Vec<_> = names.iter().map(|name| (*name, of_source(*name))).collect();
+    let has = |value: &Option<Vec<u8>>| value.as_ref().is_some_and(|value| !value.is_empty());
+    for (name, _) in acls.iter().filter(|(_, value)| !has(value)) {
+        sys::lremove_xattr(&target, name)?;
     }
     chmod()?;
-    sys::lset_xattr(&target, ACCESS, &value)
+    for (name, value) in acls.iter().filter(|(_, value)| has(value)) {
+        sys::lset_xattr(&target, name, value.as_deref().unwrap_or_default())?;
+    }
+    Ok(())
 }
 
 /// Best effort: links and devices have `trusted.` and `security.` ones at most.

@@ -45,7 +45,11 @@ fn split(path: &[u8]) -> (&[u8], &[u8]) {
 /// The highest number among the backups of this file; 0 where there are none.
 fn highest(dir: RawFd, parent: &[u8], base: &[u8]) -> io::Result<u64> {
     let parent = if parent.is_empty() { c".".to_owned() } else { sys::c_string(parent) };
-    let open = sys::open_at(dir, &parent, libc::O_RDONLY | libc::O_DIRECTORY, 0)?;
+    let open = match sys::open_at(dir, &parent, libc::O_RDONLY | libc::O_DIRECTORY, 0) {
+        // A directory that may be written to and not read: the numbers are tried one by one.
+        Err(e) if e.raw_os_error() == Some(libc::EACCES) => return Ok(0),
+        answer => answer?,
+    };
     let (mut entries, mut buffer, mut position) = (Vec::new(), vec![0; 32 << 10], 0);
     let mut most = 0;
     while let Some(next) = {
@@ -74,7 +78,17 @@ fn highest(dir: RawFd, parent: &[u8], base: &[u8]) -> io::Result<u64> {
 pub(super) fn name_for(
     kind: Kind,
     suffix: &OsString,
+    place: (RawFd, &CStr),
+) -> io::Result<CString> {
+    name_above(kind, suffix, place, 0)
+}
+
+/// `taken`: so many of the numbers that seemed free were not.
+fn name_above(
+    kind: Kind,
+    suffix: &OsString,
     (dir, name): (RawFd, &CStr),
+    taken: u64,
 ) -> io::Result<CString> {
     let path = name.to_bytes();
     let (parent, base) = split(path);
@@ -86,7 +100,7 @@ pub(super) fn name_for(
     if kind == Kind::Existing && highest == 0 {
         return Ok(simple());
     }
-    Ok(with_suffix(path, format!(".~{}~", highest + 1).as_bytes()))
+    Ok(with_suffix(path, format!(".~{}~", highest + 1 + taken).as_bytes()))
 }
 
 /// A name that would be too long by that is cut, and gets `~` alone: as GNU's does it.
@@ -106,8 +120,9 @@ pub(super) fn make(
     suffix: &OsString,
     (dir, name): (RawFd, &CStr),
 ) -> io::Result<Option<CString>> {
+    let mut taken = 0;
     loop {
-        let backup = name_for(kind, suffix, (dir, name))?;
+        let backup = name_above(kind, suffix, (dir, name), taken)?;
         // A numbered one replaces nothing; where another took the number, the next is tried. (A name
         // that had to be cut is none.)
         let numbered = backup.to_bytes()
@@ -115,7 +130,7 @@ pub(super) fn make(
             && backup.to_bytes().starts_with(&[name.to_bytes(), b".~"].concat());
         match sys::rename_at((dir, name), (dir, &backup), numbered) {
             Ok(()) => return Ok(Some(backup)),
-            Err(e) if e.raw_os_error() == Some(libc::EEXIST) && numbered => {}
+            Err(e) if e.raw_os_error() == Some(libc::EEXIST) && numbered => taken += 1,
             Err(e) if e.raw_os_error() == Some(libc::ENOENT) => return Ok(None),
             Err(e) => return Err(e),
         }

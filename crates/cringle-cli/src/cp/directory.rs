@@ -4,8 +4,9 @@ use super::attributes;
 use super::engine::{Counters, Task, Worker};
 use super::messages::{complain, complain_of, note, quote};
 use super::options::Follow;
+use super::same::entry;
 use super::sys::{self, Stat};
-use super::tree::{Dir, Item, Opened, Root, Side, open_dir};
+use super::tree::{Dir, Item, Opened, Root, Side, open_side};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, PoisonError};
@@ -46,9 +47,19 @@ impl Worker<'_> {
             })
         });
         if new && !self.make_dir(item, stat) {
+            if item.is_top() {
+                let directories = &self.shared.directories;
+                let mut made = directories.lock().unwrap_or_else(PoisonError::into_inner);
+                made.remove(&sys::id(stat));
+            }
             return false;
         }
-        let Some(opened) = self.open_both(item, stat, new, follow) else { return false };
+        let Some(opened) = self.open_both(item, stat, new, follow) else {
+            if new && options.verbose {
+                self.say_copied(item, None);
+            }
+            return false;
+        };
         // The target itself counts though it was there before: `cp -r . sub` would never end.
         if new || item.is_top() {
             let _ = root.first_made.set(opened.target_id);
@@ -78,15 +89,16 @@ impl Worker<'_> {
     fn went_elsewhere(&self, item: &Item<'_>, stat: &Stat) -> Option<bool> {
         let directories = &self.shared.directories;
         let mut directories = directories.lock().unwrap_or_else(PoisonError::into_inner);
-        let target = item.path(Side::Target);
         let Some(earlier) = directories.get(&sys::id(stat)) else {
             if item.is_top() {
-                directories.insert(sys::id(stat), target);
+                directories.insert(sys::id(stat), item.path(Side::Target));
             }
             return None;
         };
-        if *earlier == target {
-            let name = item.quoted(Side::Source);
+        let target = item.path(Side::Target);
+        if *earlier == target || entry(earlier) == entry(&target) {
+            let top = item.dir.map(|dir| dir.root.source.clone());
+            let name = quote(top.unwrap_or_else(|| item.path(Side::Source)));
             note(&format!("warning: source directory {name} specified more than once"));
             return Some(true);
         }
@@ -139,7 +151,7 @@ impl Worker<'_> {
             }
         }
         let open = |side, dir, name, follow| {
-            let opened = open_dir(dir, name, follow)
+            let opened = open_side(side, dir, name, follow)
                 .and_then(|open| sys::stat_of(open.as_raw_fd()).map(|stat| (open, stat)));
             opened.inspect_err(|e| {
                 complain_of(&format!("cannot access {}", item.quoted(side)), e);
@@ -150,7 +162,11 @@ impl Worker<'_> {
         let target_follow = item.is_top() && !new;
         let target = open(Side::Target, item.target_dir, item.target, target_follow);
         let (Ok((source, now)), Ok((target, there))) = (source, target) else {
-            if let Some(mode) = final_mode {
+            // What cannot be listed has its attributes copied all the same.
+            attributes::apply_by_name(options, item, stat, new);
+            if !keeps.mode
+                && let Some(mode) = final_mode
+            {
                 let _ = sys::chmod_at(item.target_dir, item.target, mode);
             }
             return None;

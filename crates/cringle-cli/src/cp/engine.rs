@@ -361,16 +361,8 @@ impl<'a> Worker<'a> {
                 return None;
             }
         };
-        let name = sys::c_string(std::os::unix::ffi::OsStrExt::as_bytes(
-            dir.path(Side::Target).as_os_str(),
-        ));
-        let item = Item {
-            dir: None,
-            source_dir: sys::CWD,
-            source: &name,
-            target_dir: sys::CWD,
-            target: &name,
-        };
+        // For messages: its path is as long as the tree is deep, and made when one is printed.
+        let item = dir.as_item();
         let copied = attributes::Copied {
             item: &item,
             source: source.as_raw_fd(),

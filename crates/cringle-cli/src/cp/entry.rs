@@ -8,7 +8,7 @@ use super::options::{Follow, Replace};
 use super::regular::{Ended, Target, open_source};
 use super::same::entry;
 use super::sys::{self, Stat};
-use super::target::Step;
+use super::target::{Step, backup_path};
 use super::tree::{Item, Side};
 use std::ffi::{CStr, OsStr};
 use std::io;
@@ -94,12 +94,7 @@ impl Worker<'_> {
     pub(super) fn say_copied(&self, item: &Item<'_>, backup: Option<&OsStr>) {
         let mut text = format!("{} -> {}", item.quoted(Side::Source), item.quoted(Side::Target));
         if let Some(backup) = backup {
-            let path = item.path(Side::Target);
-            let dir = path.as_bytes().iter().rposition(|&byte| byte == b'/');
-            let own = backup.as_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-            let mut full = path.as_bytes()[..dir.map_or(0, |slash| slash + 1)].to_vec();
-            full.extend_from_slice(own);
-            text.push_str(&format!(" (backup: {})", quote(OsStr::from_bytes(&full))));
+            text.push_str(&format!(" (backup: {})", quote(backup_path(item, backup))));
         }
         say(&text);
     }
@@ -123,8 +118,8 @@ impl Worker<'_> {
             self.say_copied(item, backup);
         }
         let keeps_link = options.preserve.links
-            && !options.symbolic_link
             && !options.hard_link
+            && !(options.symbolic_link && options.follows(item.is_top()))
             && (stat.st_nlink > 1
                 || options.follow == Follow::Always
                 || options.follow == Follow::CommandLine && item.is_top());
@@ -160,7 +155,7 @@ impl Worker<'_> {
     ) -> bool {
         let options = &self.shared.options;
         if options.symbolic_link {
-            return self.make_symbolic_link(item);
+            return self.make_symbolic_link(item, stat);
         }
         if options.hard_link {
             return self.make_hard_link(item, existing.is_some());
@@ -220,6 +215,11 @@ impl Worker<'_> {
                 sys::link_at((fd, &made.name), (item.target_dir, name), false)
             })
         });
+        if let Ok(true) = linked
+            && self.shared.options.verbose
+        {
+            say(&format!("removed {}", item.quoted(Side::Target)));
+        }
         if let Err(e) = linked {
             let dir = made.dir.as_ref();
             let first = Item { dir, target: &made.name, ..*item };
@@ -239,6 +239,7 @@ impl Worker<'_> {
             && (options.force || options.remove_first || options.replace == Replace::Ask)
         {
             self.replacing(item, |name| sys::link_at(from, (item.target_dir, name), follow))
+                .map(drop)
         } else {
             sys::link_at(from, (item.target_dir, item.target), follow)
         };
@@ -251,7 +252,7 @@ impl Worker<'_> {
         true
     }
 
-    fn make_symbolic_link(&self, item: &Item<'_>) -> bool {
+    fn make_symbolic_link(&self, item: &Item<'_>, stat: &Stat) -> bool {
         let (source, target) = (item.path(Side::Source), item.path(Side::Target));
         if !source.as_bytes().starts_with(b"/") && !is_here(&target) {
             complain(&format!(
@@ -262,8 +263,11 @@ impl Worker<'_> {
         }
         let text = sys::c_string(source.as_bytes());
         let make = |name: &CStr| sys::symlink_at(&text, item.target_dir, name);
-        let made =
-            if self.shared.options.force { self.replacing(item, make) } else { make(item.target) };
+        let made = if self.shared.options.force {
+            self.replacing(item, make).map(drop)
+        } else {
+            make(item.target)
+        };
         if let Err(e) = made {
             complain_of(
                 &format!("cannot create symbolic link {} to {}", quote(&target), quote(&source)),
@@ -272,12 +276,23 @@ impl Worker<'_> {
             return false;
         }
         Counters::add(&self.shared.counters.others, 1);
+        // (Their owner and mode stay those of a new link, as with GNU's.)
+        if self.shared.options.preserve.timestamps
+            && let Err(e) = sys::set_times_at(item.target_dir, item.target, stat)
+        {
+            complain_of(&format!("preserving times for {}", item.quoted(Side::Target)), &e);
+            return false;
+        }
         true
     }
 
     /// Makes a link under a name that may exist: then under a temporary name, which is renamed onto it.
-    /// `make` must fail on a name that exists.
-    fn replacing(&self, item: &Item<'_>, make: impl Fn(&CStr) -> io::Result<()>) -> io::Result<()> {
+    /// `make` must fail on a name that exists. Returns whether it existed.
+    fn replacing(
+        &self,
+        item: &Item<'_>,
+        make: impl Fn(&CStr) -> io::Result<()>,
+    ) -> io::Result<bool> {
         match make(item.target) {
             Err(e) if e.raw_os_error() == Some(libc::EEXIST) => {
                 let ((), temporary) = self.shared.temporaries.make(item.target, make)?;
@@ -285,9 +300,9 @@ impl Worker<'_> {
                 let renamed = sys::rename_at((item.target_dir, &temporary), to, false);
                 // Renaming a link onto another link to the same file does nothing: both names stay.
                 let _ = sys::unlink_at(item.target_dir, &temporary);
-                renamed
+                renamed.map(|()| true)
             }
-            answer => answer,
+            answer => answer.map(|()| false),
         }
     }
 
@@ -301,20 +316,23 @@ impl Worker<'_> {
             }
         };
         let make = |name: &CStr| sys::symlink_at(&text, item.target_dir, name);
-        let made =
-            if self.shared.options.force { self.replacing(item, make) } else { make(item.target) };
+        let made = if self.shared.options.force {
+            self.replacing(item, make).map(drop)
+        } else {
+            make(item.target)
+        };
         if let Err(e) = made {
             let target = item.quoted(Side::Target);
             complain_of(&format!("cannot create symbolic link {target}"), &e);
             return false;
         }
         Counters::add(&self.shared.counters.others, 1);
-        attributes::apply_by_name(&self.shared.options, item, stat)
+        attributes::apply_by_name(&self.shared.options, item, stat, true)
     }
 
     fn copy_special(&self, item: &Item<'_>, stat: &Stat) -> bool {
         let options = &self.shared.options;
-        let mode = stat.st_mode & 0o777 & if options.preserve.ownership { 0o700 } else { 0o777 };
+        let mode = stat.st_mode & if options.preserve.ownership { 0o7700 } else { 0o7777 };
         let kind = sys::kind(stat);
         let made = sys::mknod_at(item.target_dir, item.target, kind | mode, stat.st_rdev);
         if let Err(e) = made {
@@ -323,7 +341,7 @@ impl Worker<'_> {
             return false;
         }
         Counters::add(&self.shared.counters.others, 1);
-        attributes::apply_by_name(options, item, stat)
+        attributes::apply_by_name(options, item, stat, true)
     }
 }
 

@@ -47,7 +47,7 @@ pub(super) struct Options {
     pub(super) recursive: bool,
     pub(super) follow: Follow,
     pub(super) preserve: Preserve,
-    /// `-p`, not `-a`: what cannot be preserved is a failure.
+    /// What cannot be preserved is a failure.
     pub(super) must_preserve: bool,
     pub(super) must_preserve_xattr: bool,
     pub(super) no_preserve_mode: bool,
@@ -215,6 +215,7 @@ impl Options {
         match given.flag.long {
             "archive" => {
                 self.recursive = true;
+                self.must_preserve = true;
                 reading.follow = Some(Follow::Never);
                 self.preserve = Preserve {
                     mode: true,

@@ -5,7 +5,7 @@ use super::messages::{complain, complain_of, quote, reason, say};
 use super::options::{Options, Replace, without_slashes};
 use super::same::last_part;
 use super::sys;
-use super::tree::{Item, join, open_dir};
+use super::tree::{Item, Side, join, open_side};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::AsRawFd;
@@ -139,6 +139,11 @@ pub(super) fn make_parents(options: &Options, copy: &Copy) -> Option<Vec<Parent>
     let Some(below) = &copy.below else { return Some(parents) };
     let source = without_slashes(&copy.source);
     let (source, target) = (source.as_bytes(), copy.target.as_bytes());
+    // Parents that all exist stay as they are.
+    let above = target.iter().rposition(|&byte| byte == b'/').map_or(&b"."[..], |at| &target[..at]);
+    if sys::stat_at(sys::CWD, &sys::c_string(above), true).is_ok() {
+        return Some(parents);
+    }
     // The same end on both: the part of the source's name that is made below the directory.
     let common = target.len()
         - (below.len() + usize::from(!below.as_bytes().ends_with(b"/"))).min(target.len());
@@ -218,33 +223,42 @@ pub(super) fn finish_parents(options: &Options, parents: &[Parent]) -> bool {
     let keeps = options.preserve;
     let mut good = true;
     for parent in parents.iter().rev() {
-        let open = |path: &OsStr| open_dir(sys::CWD, &sys::c_string(path.as_bytes()), true);
-        let (Ok(source), Ok(target)) = (open(&parent.source), open(&parent.target)) else {
+        let open =
+            |side, path: &OsStr| open_side(side, sys::CWD, &sys::c_string(path.as_bytes()), true);
+        let source = sys::c_string(parent.source.as_bytes());
+        let (Ok(stat), Ok(target)) =
+            (sys::stat_at(sys::CWD, &source, true), open(Side::Target, &parent.target))
+        else {
             continue;
         };
-        let Ok(stat) = sys::stat_of(source.as_raw_fd()) else { continue };
+        let opened = open(Side::Source, &parent.source);
+        let opened = opened.ok().filter(|fd| {
+            sys::stat_of(fd.as_raw_fd()).is_ok_and(|now| sys::id(&now) == sys::id(&stat))
+        });
         if keeps.mode || keeps.ownership || keeps.timestamps || keeps.xattr {
             let name = sys::c_string(parent.target.as_bytes());
             let item = Item {
                 dir: None,
                 source_dir: sys::CWD,
-                source: &name,
+                source: &source,
                 target_dir: sys::CWD,
                 target: &name,
             };
-            let applied = attributes::apply(
-                options,
-                &Copied {
-                    item: &item,
-                    source: source.as_raw_fd(),
-                    target: target.as_raw_fd(),
-                    stat: &stat,
-                    // (It has its final mode below.)
-                    made: false,
-                    may_have_acl: true,
-                },
-            );
-            good &= applied == attributes::Applied::Good;
+            // (Made or not, it has its final mode below.)
+            good &= match opened {
+                Some(opened) => {
+                    let copied = Copied {
+                        item: &item,
+                        source: opened.as_raw_fd(),
+                        target: target.as_raw_fd(),
+                        stat: &stat,
+                        made: false,
+                        may_have_acl: true,
+                    };
+                    attributes::apply(options, &copied) == attributes::Applied::Good
+                }
+                None => attributes::apply_by_name(options, &item, &stat, false),
+            };
         }
         if !keeps.mode
             && let Some(mode) = parent.final_mode

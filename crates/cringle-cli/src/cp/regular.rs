@@ -244,7 +244,8 @@ impl Worker<'_> {
         };
         match opened {
             Ok((file, rename)) => Ok(Some(Destination { file, rename, made: true })),
-            Err(e) if e.raw_os_error() == Some(libc::EEXIST) && likely => Ok(None),
+            // The general way finds out why, and reports it.
+            Err(_) if likely => Ok(None),
             Err(e) if e.raw_os_error() == Some(libc::EEXIST) && is_link(item) => {
                 self.through_dangling(item, mode)
             }

@@ -124,9 +124,25 @@ pub(super) fn read_link_at(dir: RawFd, name: &CStr) -> io::Result<CString> {
     }
 }
 
+/// The same call by a path, for a descriptor that was opened for lookups alone (`O_PATH`).
+fn or_by_path(
+    answer: io::Result<libc::c_int>,
+    fd: RawFd,
+    call: impl Fn(&CStr) -> libc::c_int,
+) -> io::Result<libc::c_int> {
+    match answer {
+        Err(e) if e.raw_os_error() == Some(libc::EBADF) => {
+            check(call(&c_string(format!("/proc/self/fd/{fd}").as_bytes())))
+        }
+        answer => answer,
+    }
+}
+
 pub(super) fn chmod_fd(fd: RawFd, mode: u32) -> io::Result<()> {
     // SAFETY: no pointers.
-    check(unsafe { libc::fchmod(fd, mode) }).map(drop)
+    let set = check(unsafe { libc::fchmod(fd, mode) });
+    // SAFETY: the path outlives the call.
+    or_by_path(set, fd, |path| unsafe { libc::chmod(path.as_ptr(), mode) }).map(drop)
 }
 
 /// Not through a symbolic link, should it be one by now: that is an error.
@@ -139,7 +155,9 @@ pub(super) fn chmod_at(dir: RawFd, name: &CStr, mode: u32) -> io::Result<()> {
 
 pub(super) fn chown_fd(fd: RawFd, uid: u32, gid: u32) -> io::Result<()> {
     // SAFETY: no pointers.
-    check(unsafe { libc::fchown(fd, uid, gid) }).map(drop)
+    let set = check(unsafe { libc::fchown(fd, uid, gid) });
+    // SAFETY: the path outlives the call.
+    or_by_path(set, fd, |path| unsafe { libc::chown(path.as_ptr(), uid, gid) }).map(drop)
 }
 
 pub(super) fn chown_at(dir: RawFd, name: &CStr, uid: u32, gid: u32) -> io::Result<()> {
@@ -157,7 +175,11 @@ fn times_of(stat: &Stat) -> [libc::timespec; 2] {
 
 pub(super) fn set_times_fd(fd: RawFd, stat: &Stat) -> io::Result<()> {
     // SAFETY: two times, as the call wants.
-    check(unsafe { libc::futimens(fd, times_of(stat).as_ptr()) }).map(drop)
+    let set = check(unsafe { libc::futimens(fd, times_of(stat).as_ptr()) });
+    let times = times_of(stat);
+    // SAFETY: as above; the path outlives the call.
+    or_by_path(set, fd, |path| unsafe { libc::utimensat(CWD, path.as_ptr(), times.as_ptr(), 0) })
+        .map(drop)
 }
 
 pub(super) fn set_times_at(dir: RawFd, name: &CStr, stat: &Stat) -> io::Result<()> {
@@ -372,8 +394,13 @@ fn grown(call: impl Fn(*mut u8, usize) -> isize) -> io::Result<Vec<u8>> {
 
 pub(super) fn set_xattr(fd: RawFd, name: &CStr, value: &[u8]) -> io::Result<()> {
     // SAFETY: name and value outlive the call.
-    check(unsafe { libc::fsetxattr(fd, name.as_ptr(), value.as_ptr().cast(), value.len(), 0) })
-        .map(drop)
+    let set =
+        check(unsafe { libc::fsetxattr(fd, name.as_ptr(), value.as_ptr().cast(), value.len(), 0) });
+    // SAFETY: as above; the path outlives the call.
+    or_by_path(set, fd, |path| unsafe {
+        libc::setxattr(path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), value.len(), 0)
+    })
+    .map(drop)
 }
 
 /// It is well where there is none.
@@ -386,7 +413,9 @@ fn gone(result: io::Result<i32>) -> io::Result<()> {
 
 pub(super) fn remove_xattr(fd: RawFd, name: &CStr) -> io::Result<()> {
     // SAFETY: the name outlives the call.
-    gone(check(unsafe { libc::fremovexattr(fd, name.as_ptr()) }))
+    let removed = check(unsafe { libc::fremovexattr(fd, name.as_ptr()) });
+    // SAFETY: path and name outlive the call.
+    gone(or_by_path(removed, fd, |path| unsafe { libc::removexattr(path.as_ptr(), name.as_ptr()) }))
 }
 
 pub(super) fn lremove_xattr(path: &CStr, name: &CStr) -> io::Result<()> {

@@ -10,7 +10,7 @@ use super::sys::{self, Stat};
 use super::tree::{Item, Side};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::PoisonError;
 
 /// What is left to do.
@@ -38,14 +38,13 @@ impl Worker<'_> {
             Err(e) if e.raw_os_error() == Some(libc::ENOENT) => NEW,
             Err(e) => {
                 let looped = e.raw_os_error() == Some(libc::ELOOP) && options.force;
-                match looped.then(|| sys::stat_at(item.target_dir, item.target, false)) {
-                    Some(Ok(link)) => self.settle_target(item, &rules, source, link),
-                    Some(Err(_)) => NEW,
-                    None => {
-                        complain_of(&format!("cannot stat {}", item.quoted(Side::Target)), &e);
-                        return Step::Done(false);
-                    }
+                if !looped {
+                    complain_of(&format!("cannot stat {}", item.quoted(Side::Target)), &e);
+                    return Step::Done(false);
                 }
+                // With -f, a link that leads to itself is removed when it cannot be opened.
+                let link = sys::stat_at(item.target_dir, item.target, false).ok();
+                Step::Go { new: link.is_none(), backup: None, existing: link }
             }
         };
         self.not_through_new_link(item, step)
@@ -155,7 +154,7 @@ impl Worker<'_> {
         if let Err(e) = sys::rename_at((dir, &backup), (dir, item.target), false) {
             complain_of(&format!("cannot un-backup {}", item.quoted(Side::Target)), &e);
         } else if self.shared.options.verbose {
-            let name = quote(OsStr::from_bytes(backup.to_bytes()));
+            let name = quote(backup_path(item, OsStr::from_bytes(backup.to_bytes())));
             say(&format!("{name} -> {} (unbackup)", item.quoted(Side::Target)));
         }
     }
@@ -189,6 +188,15 @@ impl Worker<'_> {
         let _ = io::stdin().read_line(&mut answer);
         answer.starts_with(['y', 'Y'])
     }
+}
+
+/// The backup in the directory of the target.
+pub(super) fn backup_path(item: &Item<'_>, backup: &OsStr) -> OsString {
+    let mut path = item.path(Side::Target).into_vec();
+    let start = path.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
+    path.truncate(start);
+    path.extend_from_slice(same::last_part(backup.as_bytes()));
+    OsString::from_vec(path)
 }
 
 /// Why a target is not replaced, in GNU's words.

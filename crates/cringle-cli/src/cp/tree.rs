@@ -110,6 +110,17 @@ impl Dir {
         dir
     }
 
+    /// The directory as a name of the one above, for messages.
+    pub(super) fn as_item(&self) -> Item<'_> {
+        Item {
+            dir: self.parent.as_ref(),
+            source_dir: sys::CWD,
+            source: &self.source_name,
+            target_dir: sys::CWD,
+            target: &self.target_name,
+        }
+    }
+
     fn handle(&self, side: Side) -> &Handle {
         match side {
             Side::Source => &self.source,
@@ -139,7 +150,7 @@ impl Dir {
             let Some(dir) = above else {
                 // A root that is finished: a link to what is in it is to be made.
                 let Some(root) = way.pop() else { return Err(stale()) };
-                break root.adopt(side, open_dir(sys::CWD, root.name(side), true)?)?;
+                break root.adopt(side, open_side(side, sys::CWD, root.name(side), true)?)?;
             };
             if let Some(fd) = dir.handle(side).get() {
                 break fd;
@@ -149,7 +160,7 @@ impl Dir {
         };
         for dir in way.into_iter().rev() {
             let follow = side == Side::Source && self.root.follow;
-            let opened = open_dir(fd.as_raw_fd(), dir.name(side), follow)?;
+            let opened = open_side(side, fd.as_raw_fd(), dir.name(side), follow)?;
             fd = dir.adopt(side, opened)?;
         }
         if self.parent.is_some() {
@@ -178,7 +189,7 @@ impl Dir {
         if let Some(fd) = self.handle(side).get() {
             return Ok(fd);
         }
-        let above = below.and_then(|below| open_dir(below.as_raw_fd(), c"..", false).ok());
+        let above = below.and_then(|below| open_side(side, below.as_raw_fd(), c"..", false).ok());
         match above.and_then(|fd| self.adopt(side, fd).ok()) {
             Some(fd) => Ok(fd),
             None => self.fd(side, open),
@@ -226,6 +237,17 @@ fn stale() -> io::Error {
 pub(super) fn open_dir(dir: i32, name: &CStr, follow: bool) -> io::Result<OwnedFd> {
     let flags = if follow { 0 } else { libc::O_NOFOLLOW };
     sys::open_at(dir, name, libc::O_RDONLY | libc::O_DIRECTORY | flags, 0)
+}
+
+/// A target is not listed: one that may not be read is opened for lookups alone.
+pub(super) fn open_side(side: Side, dir: i32, name: &CStr, follow: bool) -> io::Result<OwnedFd> {
+    match open_dir(dir, name, follow) {
+        Err(e) if side == Side::Target && e.raw_os_error() == Some(libc::EACCES) => {
+            let flags = if follow { 0 } else { libc::O_NOFOLLOW };
+            sys::open_at(dir, name, libc::O_PATH | libc::O_DIRECTORY | flags, 0)
+        }
+        answer => answer,
+    }
 }
 
 /// `a` and `b` with one slash between.

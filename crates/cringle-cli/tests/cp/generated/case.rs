@@ -28,8 +28,8 @@ pub(crate) struct Made {
     pub(crate) path: String,
     pub(crate) what: What,
     mode: u32,
-    seconds: i64,
-    nanoseconds: i64,
+    pub(crate) seconds: i64,
+    pub(crate) nanoseconds: i64,
     owner: u32,
     xattr: bool,
     acl: bool,
@@ -132,7 +132,7 @@ fn push(
     });
 }
 
-fn flags(random: &mut Random, fifos: bool) -> Vec<String> {
+fn flags(random: &mut Random) -> Vec<String> {
     let mut flags: Vec<String> = Vec::new();
     let since = |version: (u32, u32)| gnu_version() >= version;
     let mut maybe = |random: &mut Random, of: u64, all: &[&str]| {
@@ -140,9 +140,8 @@ fn flags(random: &mut Random, fifos: bool) -> Vec<String> {
             flags.push(one_of(random, all).to_owned());
         }
     };
-    if fifos || !chance(random, 8) {
-        maybe(random, 1, &["-r", "-R", "-a", "-a", "-rp", "-dR"]);
-    }
+    // (Always recursive, or a FIFO would be read.)
+    maybe(random, 1, &["-r", "-R", "-a", "-a", "-rp", "-dR"]);
     maybe(random, 3, &["-d", "-P", "-H", "-H", "-L", "-p"]);
     maybe(random, 7, &["-l", "-s"]);
     maybe(random, 8, &["-n"]);
@@ -229,9 +228,27 @@ impl Case {
         let mut made = Vec::new();
         tree(&mut random, "s", &mut made, user.is_some(), special_modes);
         tree(&mut random, "d", &mut made, user.is_some(), special_modes);
-        let mut flags = flags(&mut random, true);
+        // A link of the target may lead to where a FIFO is made: whoever writes to it waits for a reader.
+        if made.iter().any(|m| m.path.starts_with('d') && matches!(m.what, What::Link(_))) {
+            for made in made.iter_mut().filter(|made| matches!(made.what, What::Fifo)) {
+                if made.path.starts_with('s') {
+                    made.what = What::Null;
+                }
+            }
+        }
+        let mut flags = flags(&mut random);
         let mut names = names(&mut random, &made, &mut flags);
-        if flags.iter().any(|flag| flag == "-s") && chance(&mut random, 2) {
+        let backup = |flag: &String| {
+            flag.starts_with("-b") || flag.contains("--backup") || flag.contains("--suffix")
+        };
+        if flags.iter().any(backup) && gnu_version() < (9, 2) {
+            // 9.1 makes the backups of what goes into a directory in another one.
+            flags.retain(|flag| !matches!(flag.as_str(), "-td" | "--parents" | "-T"));
+            flags.push("-T".into());
+            names = vec!["s".into(), "d".into()];
+        }
+        let parents = flags.iter().any(|flag| flag == "--parents");
+        if !parents && flags.iter().any(|flag| flag == "-s") && chance(&mut random, 2) {
             for name in &mut names {
                 *name = format!("PLACE/{name}");
             }
@@ -263,7 +280,7 @@ impl Case {
         // A name may be listed before the directory or the file that it needs.
         loop {
             let before = left.len();
-            left.retain(|made| !create(place, made));
+            left.retain(|one| !create(place, one, made));
             if left.len() == before || left.is_empty() {
                 break;
             }
@@ -274,7 +291,7 @@ impl Case {
     }
 }
 
-fn create(place: &Path, made: &Made) -> bool {
+fn create(place: &Path, made: &Made, all: &[Made]) -> bool {
     let path = place.join(&made.path);
     if fs::symlink_metadata(&path).is_ok()
         || !path.parent().unwrap().symlink_metadata().is_ok_and(|parent| parent.is_dir())
@@ -284,6 +301,12 @@ fn create(place: &Path, made: &Made) -> bool {
     match &made.what {
         What::Dir => fs::create_dir(&path).is_ok(),
         What::File { bytes, letter, holes } => {
+            let links =
+                |other: &&Made| matches!(&other.what, What::Hard(first) if *first == made.path);
+            let others = all.iter().filter(links).map(|other| place.join(&other.path));
+            if let Some(other) = others.into_iter().find(|other| is_file(other)) {
+                return fs::hard_link(other, &path).is_ok();
+            }
             use std::os::unix::fs::FileExt;
             let start = if *holes { 256 << 10 } else { 0 };
             fs::File::create(&path)
@@ -291,11 +314,16 @@ fn create(place: &Path, made: &Made) -> bool {
                 .is_ok()
         }
         What::Link(text) => symlink(text, &path).is_ok(),
-        What::Hard(first) => {
-            let first = place.join(first);
-            first.symlink_metadata().is_ok_and(|first| first.is_file())
-                && fs::hard_link(first, &path).is_ok()
-        }
+        // Any name of the file may be the first one.
+        What::Hard(first) => match all.iter().find(|other| other.path == *first) {
+            Some(first) if is_file(&place.join(&first.path)) => {
+                fs::hard_link(place.join(&first.path), &path).is_ok()
+            }
+            Some(first) if matches!(first.what, What::File { .. }) => {
+                create(place, &Made { path: made.path.clone(), ..first.clone() }, &[])
+            }
+            _ => false,
+        },
         What::Fifo => {
             mkfifo(&path);
             true
@@ -307,6 +335,10 @@ fn create(place: &Path, made: &Made) -> bool {
             unsafe { libc::mknod(path.as_ptr(), mode, libc::makedev(1, 3)) == 0 }
         }
     }
+}
+
+fn is_file(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| found.is_file())
 }
 
 fn finish(place: &Path, made: &Made) {
