@@ -5,12 +5,12 @@ mod child;
 
 use cringle::block::{Batch, FixedBufs, FixedFile};
 use cringle::fs::File;
-use cringle::net::{TcpListener, TcpStream};
+use cringle::net::{MsgFlags, RecvAncillary, SendAncillary, TcpListener, TcpStream};
 use cringle::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use cringle::runtime::DriverChoice;
 use cringle::{Builder, cancel, fiber, io, time};
-use std::io::{ErrorKind, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
@@ -603,6 +603,57 @@ fn dump_names_the_registered_file_that_is_read() {
                 assert_eq!(name.as_str(), path.to_str().unwrap(), "{driver:?}");
                 assert_eq!(reads.unwrap().join().unwrap(), 8);
             });
+        });
+        run.unwrap();
+    }
+}
+
+#[test]
+fn cancelled_sender_to_a_full_receiver_leaves_the_others_waiting() {
+    on_epoll(1, || {
+        let addr = abstract_addr("cancelled-datagrams");
+        let receiver = UnixDatagram::bind_addr(&addr).unwrap();
+        let mut sent = 0;
+        let full = UnixDatagram::unbound().unwrap();
+        full.set_nonblocking(true).unwrap();
+        while full.send_to_addr(&[0], &addr).is_ok() {
+            sent += 1;
+        }
+        let senders: Vec<_> = (0..3).map(|_| UnixDatagram::unbound().unwrap()).collect();
+        let send = |sender: &UnixDatagram| sender.send_to_addr(&[1], &addr);
+        fiber::scope(|s| {
+            let first = s.spawn_local(|| send(&senders[0]));
+            let cancelled = s.spawn_local(|| {
+                time::timeout(Duration::from_millis(20), || send(&senders[1])).unwrap_err()
+            });
+            let last = s.spawn_local(|| send(&senders[2]));
+            fiber::sleep(Duration::from_millis(5));
+            assert_eq!(cancelled.join().unwrap().kind(), ErrorKind::TimedOut);
+            for _ in 0..sent + 2 {
+                assert_eq!(receiver.recv(&mut [0]).unwrap(), 1);
+            }
+            assert_eq!((first.join().unwrap().unwrap(), last.join().unwrap().unwrap()), (1, 1));
+        });
+    });
+}
+
+/// What comes beside the first part is not lost by waiting for the rest.
+#[test]
+fn message_with_descriptors_is_not_waited_on_for_more() {
+    for driver in [DriverChoice::Auto, DriverChoice::Epoll] {
+        let run = Builder::new().workers(1).driver(driver).run(|| {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            let mut beside = SendAncillary::new();
+            beside.fds(&[ours.as_fd()]).unwrap();
+            ours.sendmsg(&[IoSlice::new(b"with")], &beside, MsgFlags::empty()).unwrap();
+            ours.sendmsg(&[IoSlice::new(b"more")], &SendAncillary::new(), MsgFlags::empty())
+                .unwrap();
+            let (mut buf, mut room) = ([0; 8], RecvAncillary::for_fds(2));
+            let slices = &mut [IoSliceMut::new(&mut buf)];
+            let received = theirs.recvmsg(slices, &mut room, MsgFlags::WAITALL).unwrap();
+            assert_eq!((received.len, room.messages().len()), (4, 1), "{driver:?}");
+            let received = theirs.recvmsg(slices, &mut room, MsgFlags::empty()).unwrap();
+            assert_eq!((received.len, &buf[..4]), (4, &b"more"[..]), "{driver:?}");
         });
         run.unwrap();
     }
