@@ -67,6 +67,30 @@ static JOBS: &[Job] = &[
         command: "cargo test --release -p cringle-cli --test cp generated -- --nocapture",
     },
     Job {
+        name: "foreign",
+        about: "destructors, hooks, subscribers and callbacks that do anything, optimised",
+        environment: &[],
+        command: "cargo test --release -p cringle --all-features --test foreign --test foreign_code",
+    },
+    Job {
+        name: "foreign-asan",
+        about: "the same under AddressSanitizer",
+        environment: &[
+            ("RUSTC_BOOTSTRAP", "1"),
+            ("RUSTFLAGS", "-Zsanitizer=address --cfg cringle_sanitizer"),
+            ("ASAN_OPTIONS", "detect_leaks=0"),
+        ],
+        command: "cargo test --target x86_64-unknown-linux-gnu --target-dir target/asan -p cringle \
+                  --all-features --test foreign --test foreign_code --test unwinding",
+    },
+    Job {
+        name: "foreign-abort",
+        about: "the same where panics abort",
+        environment: &[("RUSTFLAGS", "-Cpanic=abort")],
+        command: "cargo test --target x86_64-unknown-linux-gnu --target-dir target/abort -p cringle \
+                  --all-features --test foreign",
+    },
+    Job {
         name: "faults",
         about: "every fault of a file system under every way of copying",
         environment: &[("CRINGLE_FAULTS", "all")],

@@ -215,8 +215,8 @@ pub(super) fn destroy(fiber: FiberRef) {
     loop {
         let last = fiber.locals().borrow_mut().iter_mut().rev().find_map(|(_, value)| value.take());
         let Some(last) = last else { break };
-        if foreign::drop_value(last).is_err() {
-            // As std does for a thread's locals.
+        if let Err(_payload) = foreign::drop_value(last) {
+            // As std does for a thread's locals. The payload is not dropped, which may panic, too.
             crate::sys::report(format_args!("the destructor of a fiber-local panicked; aborting"));
             std::process::abort();
         }

@@ -463,8 +463,8 @@ fn run_user_code<T>(meta: &Meta, f: impl FnOnce() -> T) -> std::thread::Result<T
 fn drop_unwanted<T>(packet: Packet<T>) {
     let (meta, result) = packet.into_parts();
     let what = if matches!(result, Some(Err(_))) { "panic payload" } else { "result" };
-    if as_fiber(&meta, || foreign::drop_value(result)).is_err() {
-        // As std does for a thread's result.
+    if let Err(_payload) = as_fiber(&meta, || foreign::drop_value(result)) {
+        // As std does for a thread's result. The payload is not dropped, which may panic, too.
         crate::sys::report(format_args!("the destructor of a fiber's {what} panicked; aborting"));
         std::process::abort();
     }

@@ -6,9 +6,10 @@
 //! unwind that work, and a cancel of the fiber must not cut it short. So it is called here.
 
 use super::cancelled::Cancelled;
+use super::fiber::FiberRef;
 use super::region::Region;
 use super::unwinding;
-use super::worker::{Within, Worker};
+use super::worker::{Here, Within, Worker};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -51,20 +52,41 @@ pub(crate) fn discard(payload: Box<dyn Any + Send>) {
 }
 
 /// Calls `f` beside the calling fiber: as if outside of any, so that its waits are plain ones. For code that is
-/// called where the fiber cannot be suspended: within a suspension, in a panic hook. What identifies the fiber
-/// ([`Worker::identity`]) stays. A panic ends here.
+/// called where the fiber cannot be suspended, in the middle of a suspension. What identifies the fiber
+/// ([`Worker::identity`]) stays. What `f` raises ends here: `None`.
 #[cold]
 pub(crate) fn call_beside<R>(f: impl FnOnce() -> R) -> Option<R> {
-    let worker = Worker::here();
-    let before = worker.as_ref().map(|worker| worker.step_aside());
-    let result = catch_unwind(AssertUnwindSafe(f));
-    let result = result.map_err(|payload| {
-        if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-            std::mem::forget(another);
-        }
+    let result = beside(|| {
+        let result = catch_unwind(AssertUnwindSafe(f));
+        result.map_err(|payload| {
+            if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+                std::mem::forget(another);
+            }
+        })
     });
-    if let Some((worker, before)) = worker.zip(before) {
-        worker.step_back(before);
-    }
     result.ok()
+}
+
+/// The same for a panic hook, out of which nothing is caught: std's count of panics would be wrong then.
+pub(super) fn beside<R>(f: impl FnOnce() -> R) -> R {
+    let _aside = Worker::here().map(Aside::step);
+    f()
+}
+
+/// The worker's fiber is not the current one until this is dropped.
+struct Aside {
+    worker: Here,
+    before: (Option<FiberRef>, Option<FiberRef>),
+}
+
+impl Aside {
+    fn step(worker: Here) -> Aside {
+        Aside { worker, before: worker.step_aside() }
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        self.worker.step_back(self.before);
+    }
 }

@@ -20,7 +20,7 @@ use super::foreign;
 use super::worker::{Here, Worker};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, resume_unwind};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// What is known of a fiber's unwinding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,8 +36,14 @@ pub(crate) enum Unwinding {
 
 type Hook = dyn Fn(&PanicHookInfo<'_>) + Send + Sync;
 
-/// The address of the closure that is our hook, and 0 before there is one.
-static OURS: Mutex<usize> = Mutex::new(0);
+/// The closure that is our hook.
+static OURS: Mutex<Ours> = Mutex::new(Ours { address: 0, alive: Weak::new() });
+
+struct Ours {
+    address: usize,
+    /// It has not been dropped, so that no other closure has its address.
+    alive: Weak<()>,
+}
 
 /// Has panics set the state of their fiber, and makes waits in the hook plain ones. A hook that the program has
 /// set since the last time is called by ours. One that it sets within `run` replaces ours until the next `run`.
@@ -51,22 +57,25 @@ pub(super) fn install_hook() {
     }
     let mut ours = OURS.lock().unwrap_or_else(PoisonError::into_inner);
     let top = std::panic::take_hook();
-    if address(&*top) == *ours {
+    if address(&*top) == ours.address && ours.alive.strong_count() > 0 {
         return std::panic::set_hook(top);
     }
     // Whether the hook before ours is std's own: with nothing set, std returns the same function again.
     let is_default = std::ptr::eq(&raw const *top, &raw const *std::panic::take_hook());
+    let alive = Arc::new(());
+    let noted = Arc::downgrade(&alive);
     let hook: Box<Hook> = Box::new(move |info| {
+        let _ = &alive;
         set(Unwinding::Panic);
         // std holds a lock while the hook runs, and lets no panic begin on this thread: it cannot be suspended.
-        foreign::call_beside(|| {
+        foreign::beside(|| {
             if is_default {
                 name_fiber();
             }
             top(info);
         });
     });
-    *ours = address(&*hook);
+    *ours = Ours { address: address(&*hook), alive: noted };
     std::panic::set_hook(hook);
 }
 

@@ -1,0 +1,637 @@
+//! Where the library calls foreign code.
+
+use crate::act::{Act, BEGUN, CANCEL, CANCELLED, ENDED, pipe};
+use cringle::block::{BlockIo, OwnedBatch};
+use cringle::sync::{LazyLock, OnceLock};
+use cringle::{Builder, fiber, time};
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::io::{self, Read, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
+use std::pin::{Pin, pin};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+/// What a cell writes when all is well.
+pub(crate) const DONE: &str = "the cell is done";
+
+/// How a cell ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Succeeds,
+    /// With these words, as docs/hazards.md names it.
+    Aborts(&'static str),
+}
+
+pub(crate) struct Kind {
+    pub(crate) name: &'static str,
+    /// How the cell ends if a payload leaves the act.
+    pub(crate) raised: End,
+    /// The act runs outside of any fiber.
+    pub(crate) is_beside: bool,
+    /// A cancel of the fiber may end the act.
+    is_cancellable: bool,
+    /// The kind itself begins with a panic.
+    pub(crate) panics: bool,
+    run: fn(Act),
+}
+
+const OF_FIBER: Kind = Kind {
+    name: "",
+    raised: End::Succeeds,
+    is_beside: false,
+    is_cancellable: false,
+    panics: false,
+    run: |_| (),
+};
+const OF_CALLER: Kind = Kind { is_cancellable: true, ..OF_FIBER };
+const BESIDE: Kind = Kind { is_beside: true, ..OF_FIBER };
+const IN_CLEANUP: Kind =
+    Kind { panics: true, raised: End::Aborts("thread caused non-unwinding panic"), ..OF_FIBER };
+
+pub(crate) const KINDS: &[Kind] = &[
+    Kind { name: "fiber", run: fiber_itself, ..OF_CALLER },
+    Kind { name: "scope", run: scope_body, ..OF_CALLER },
+    Kind { name: "timeout", run: timeout_body, ..OF_CALLER },
+    Kind { name: "closure_destructor", run: closure_destructor, ..OF_CALLER },
+    Kind { name: "iterator", run: iterator, ..OF_CALLER },
+    Kind { name: "once_initialiser", run: once_initialiser, ..OF_CALLER },
+    Kind { name: "lazy_initialiser", run: lazy_initialiser, ..OF_CALLER },
+    Kind { name: "local_initialiser", run: local_initialiser, ..OF_CALLER },
+    Kind { name: "future_poll", run: future_poll, ..OF_CALLER },
+    Kind { name: "future_destructor", run: future_destructor, ..OF_CALLER },
+    Kind { name: "unblocked", run: unblocked, ..BESIDE },
+    Kind { name: "exit_call", run: exit_call, ..OF_FIBER },
+    Kind { name: "losing_error", run: losing_error, ..OF_FIBER },
+    Kind { name: "losing_payload", run: losing_payload, panics: true, ..OF_FIBER },
+    Kind { name: "batch_callback", run: batch_callback, ..OF_FIBER },
+    Kind { name: "waker", run: waker, ..OF_FIBER },
+    Kind {
+        name: "local_destructor",
+        raised: End::Aborts("the destructor of a fiber-local panicked; aborting"),
+        run: local_destructor,
+        ..OF_FIBER
+    },
+    Kind {
+        name: "result_destructor",
+        raised: End::Aborts("the destructor of a fiber's result panicked; aborting"),
+        run: result_destructor,
+        ..OF_FIBER
+    },
+    Kind {
+        name: "payload_destructor",
+        raised: End::Aborts("the destructor of a fiber's panic payload panicked; aborting"),
+        run: payload_destructor,
+        panics: true,
+        ..OF_FIBER
+    },
+    Kind { name: "destructor_in_panic", run: destructor_in_panic, ..IN_CLEANUP },
+    Kind { name: "destructor_in_panic_beside_another", run: beside_another, ..IN_CLEANUP },
+    Kind { name: "destructor_in_cancel", run: destructor_in_cancel, panics: false, ..IN_CLEANUP },
+    Kind {
+        name: "panic_hook",
+        raised: End::Aborts("thread panicked while processing panic"),
+        run: panic_hook,
+        panics: true,
+        ..BESIDE
+    },
+    Kind {
+        name: "thread_local_at_exit",
+        raised: End::Aborts("thread local panicked on drop"),
+        run: thread_local_at_exit,
+        ..BESIDE
+    },
+    #[cfg(feature = "tracing")]
+    Kind { name: "subscriber_event", run: subscriber::event, ..BESIDE },
+    #[cfg(feature = "tracing")]
+    Kind { name: "subscriber_span", run: subscriber::span, ..BESIDE },
+];
+
+/// Is this cell.
+pub(crate) fn be(name: &str) -> ExitCode {
+    let mut parts = name.split("::");
+    let (kind, act) = (parts.next().unwrap(), parts.next().unwrap());
+    let kind = KINDS.iter().find(|each| each.name == kind).expect("a kind");
+    let act = Act::ALL.into_iter().find(|each| each.name() == act).expect("an act");
+    Builder::new().workers(1).run(|| on_fiber(kind, act)).unwrap();
+    let (begun, ended) = (BEGUN.load(Ordering::Relaxed), ENDED.load(Ordering::Relaxed));
+    assert!(begun > 0, "the act has not run");
+    let may_be_cut = act.raises()
+        || kind.is_beside && act.needs_fiber()
+        || kind.is_cancellable && act == Act::Cancelled;
+    assert!(may_be_cut || begun == ended, "{ended} of {begun} acts have ended");
+    eprintln!("{DONE}");
+    ExitCode::SUCCESS
+}
+
+/// Leaves a cancel's payload where [`Act::Cancels`] takes it.
+fn catch_a_cancel() {
+    if cfg!(panic = "unwind") {
+        let cancelled = fiber::scope(|s| {
+            s.cancel();
+            let (tell, told) = std::sync::mpsc::channel();
+            s.spawn_local(move || tell.send(catch_unwind(fiber::park).unwrap_err()).unwrap());
+            fiber::protect(|| (0..3).for_each(|_| fiber::yield_now()));
+            told.try_recv().unwrap()
+        });
+        *CANCELLED.lock().unwrap() = Some(cancelled);
+    }
+}
+
+/// Runs the kind on a fiber that is cancelled when the act asks for it, beside one that has an operation in the
+/// kernel: its buffer must get what is written, and no other memory.
+fn on_fiber(kind: &Kind, act: Act) {
+    catch_a_cancel();
+    let (reader, writer) = pipe();
+    let over = Cell::new(false);
+    fiber::scope(|s| {
+        let reads = s.spawn_local(|| {
+            let mut buf = vec![0; 64];
+            let count = (&reader).read(&mut buf).unwrap();
+            buf.truncate(count);
+            buf
+        });
+        let subject = s.spawn_local(|| {
+            let ended = catch_unwind(AssertUnwindSafe(|| {
+                fiber::scope(|cancelled| {
+                    cancelled.spawn_daemon_local(|| {
+                        fiber::protect(|| {
+                            while !CANCEL.load(Ordering::Relaxed) && !over.get() {
+                                fiber::sleep(Duration::from_micros(300));
+                            }
+                        });
+                        cancelled.cancel();
+                    });
+                    let _over = OnDrop(|| over.set(true));
+                    (kind.run)(act);
+                });
+            }));
+            // What was raised has come as far as it should; the bomb is not this fiber's matter.
+            std::mem::forget(ended);
+        });
+        subject.join().unwrap();
+        (&writer).write_all(b"whole").unwrap();
+        assert_eq!(reads.join().unwrap(), b"whole");
+    });
+    // The runtime works on.
+    assert!(!fiber::panicking());
+    let fibers: Vec<_> = (0..4).map(|n| fiber::spawn(move || n)).collect();
+    let sum: i32 = fibers.into_iter().map(|fiber| fiber.join().unwrap()).sum();
+    assert_eq!(sum, 6);
+}
+
+struct OnDrop<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// Acts when it is dropped.
+struct Foreign(Act);
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        self.0.run();
+    }
+}
+
+/// Hands on what a fiber that belongs to the subject's scope has raised.
+fn join_in_scope(f: impl FnOnce()) {
+    let ended = fiber::scope(|s| {
+        let fiber = s.spawn_local(f);
+        fiber::protect(|| fiber.join())
+    });
+    hand_on(ended);
+}
+
+// ----- the caller's own code -----
+
+fn fiber_itself(act: Act) {
+    join_in_scope(|| act.run());
+}
+
+fn scope_body(act: Act) {
+    let on_stack = Cell::new(0);
+    let scope = AssertUnwindSafe(|| {
+        fiber::scope(|s| {
+            s.spawn_local(|| {
+                fiber::protect(|| (0..20).for_each(|_| fiber::yield_now()));
+                on_stack.set(1);
+            });
+            act.run();
+        });
+    });
+    let ended = catch_unwind(scope);
+    assert_eq!(on_stack.get(), 1);
+    hand_on(ended);
+}
+
+fn hand_on(ended: std::thread::Result<()>) {
+    if let Err(payload) = ended {
+        fiber::resume_unwind(payload);
+    }
+}
+
+fn timeout_body(act: Act) {
+    let ended = time::timeout(Duration::from_secs(3600), || {
+        act.run();
+        Ok(())
+    });
+    drop(ended);
+}
+
+fn closure_destructor(act: Act) {
+    let captured = Foreign(act);
+    join_in_scope(move || drop(captured));
+}
+
+fn iterator(act: Act) {
+    let items = (0..6).inspect(|&n| {
+        if n == 2 {
+            act.run();
+        }
+    });
+    let results = fiber::par_map(items, 3, |n| {
+        fiber::protect(fiber::yield_now);
+        n
+    });
+    assert_eq!(results, [0, 1, 2, 3, 4, 5]);
+}
+
+fn once_initialiser(act: Act) {
+    let once = OnceLock::new();
+    fiber::scope(|s| {
+        s.spawn_local(|| fiber::protect(|| once.get_or_init(|| 7)));
+        assert_eq!(
+            once.get_or_init(|| {
+                act.run();
+                7
+            }),
+            &7
+        );
+    });
+}
+
+fn lazy_initialiser(act: Act) {
+    let lazy = LazyLock::new(|| act.run());
+    LazyLock::force(&lazy);
+}
+
+thread_local! {
+    /// For initialisers that are given nothing.
+    static ACT: Cell<Act> = const { Cell::new(Act::Returns) };
+}
+
+fn local_initialiser(act: Act) {
+    cringle::fiber_local! {
+        static LOCAL: u32 = {
+            ACT.get().run();
+            7
+        };
+    }
+    ACT.set(act);
+    LOCAL.with(|local| assert_eq!(*local, 7));
+}
+
+struct Polls(Act, u32);
+
+impl Future for Polls {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        self.1 += 1;
+        self.0.run();
+        context.waker().wake_by_ref();
+        if self.1 < 2 { Poll::Pending } else { Poll::Ready(()) }
+    }
+}
+
+fn future_poll(act: Act) {
+    fiber::block_on(Polls(act, 0));
+}
+
+fn future_destructor(act: Act) {
+    let foreign = Foreign(act);
+    fiber::block_on(async move {
+        let _foreign = foreign;
+        std::future::ready(()).await;
+    });
+}
+
+fn unblocked(act: Act) {
+    let on_stack = vec![7; 64];
+    fiber::unblock(|| {
+        act.run();
+        assert_eq!(on_stack, [7; 64]);
+    });
+}
+
+// ----- called by the library on a fiber -----
+
+fn exit_call(act: Act) {
+    let on_stack = Cell::new(0);
+    fiber::scope(|s| {
+        s.on_exit_local(|| on_stack.set(on_stack.get() + 1));
+        s.on_exit_local(|| {
+            s.spawn_local(|| on_stack.set(on_stack.get() + 1));
+            act.run();
+        });
+        s.on_exit(move || act.run());
+    });
+}
+
+struct Failed(Option<Foreign>);
+
+impl From<io::Error> for Failed {
+    fn from(_: io::Error) -> Failed {
+        Failed(None)
+    }
+}
+
+/// The second failure of a scope, whose first one is returned.
+fn losing_error(act: Act) {
+    let result = fiber::try_scope(|s| -> Result<(), Failed> {
+        s.spawn_local(|| -> Result<(), Failed> { Err(Failed(None)) });
+        s.spawn_local(move || -> Result<(), Failed> { Err(Failed(Some(Foreign(act)))) });
+        Ok(())
+    });
+    assert!(result.is_err_and(|failed| failed.0.is_none()));
+}
+
+fn losing_payload(act: Act) {
+    let on_stack = Cell::new(0);
+    let scope = AssertUnwindSafe(|| {
+        fiber::scope(|s| {
+            s.on_exit_local(|| {
+                s.spawn_local(|| {
+                    fiber::protect(|| (0..20).for_each(|_| fiber::yield_now()));
+                    on_stack.set(1);
+                });
+                panic_any(Foreign(act));
+            });
+            s.on_exit_local(|| panic!("the first"));
+        });
+    });
+    let payload = catch_unwind(scope).unwrap_err();
+    assert_eq!(payload.downcast_ref::<&str>(), Some(&"the first"));
+    assert_eq!(on_stack.get(), 1);
+}
+
+fn batch_callback(act: Act) {
+    let io = BlockIo::builder().build().unwrap();
+    io.submit_then(OwnedBatch::<Vec<u8>>::new(), move |_| act.run()).unwrap();
+    fiber::protect(|| io.close().unwrap());
+}
+
+struct ActsOnce(Act, AtomicBool);
+
+impl Wake for ActsOnce {
+    fn wake(self: Arc<Self>) {
+        if !self.1.swap(true, Ordering::Relaxed) {
+            self.0.run();
+        }
+    }
+}
+
+fn waker(act: Act) {
+    let io = BlockIo::builder().build().unwrap();
+    let (mut reader, mut writer) = io::pipe().unwrap();
+    let mut batch = OwnedBatch::new();
+    let path = std::env::current_exe().unwrap();
+    batch.read(&Arc::new(cringle::fs::File::open(path).unwrap()), vec![0; 4], 0);
+    let acts = Arc::new(ActsOnce(act, AtomicBool::new(false)));
+    let waker = Waker::from(Arc::clone(&acts));
+    // Behind a callback that blocks the one worker: it is polled before it has ended.
+    io.submit_then(OwnedBatch::<Vec<u8>>::new(), move |_| {
+        reader.read_exact(&mut [0]).unwrap();
+    })
+    .unwrap();
+    {
+        let mut submission = pin!(io.submit_async(batch).unwrap());
+        let polled = submission.as_mut().poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending());
+        writer.write_all(b"x").unwrap();
+        fiber::protect(|| io.close().unwrap());
+        let results = match submission.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(results) => results,
+            Poll::Pending => panic!("its worker has ended"),
+        };
+        assert_eq!(results.into_iter().next().unwrap().1, b"\x7fELF");
+    }
+    assert!(acts.1.load(Ordering::Relaxed));
+}
+
+fn local_destructor(act: Act) {
+    cringle::fiber_local! {
+        static LOCAL: RefCell<Option<Foreign>> = RefCell::default();
+    }
+    join_in_scope(|| LOCAL.with(|local| *local.borrow_mut() = Some(Foreign(act))));
+}
+
+fn result_destructor(act: Act) {
+    fiber::scope(|s| {
+        s.spawn_local(move || Foreign(act));
+    });
+}
+
+fn payload_destructor(act: Act) {
+    fiber::scope(|s| {
+        s.spawn_local(move || panic_any(Foreign(act)));
+    });
+}
+
+// ----- called while something unwinds -----
+
+fn destructor_in_panic(act: Act) {
+    let unwinds = AssertUnwindSafe(|| {
+        let _foreign = Foreign(act);
+        panic!("its destructors run");
+    });
+    catch_unwind(unwinds).unwrap_err();
+    assert!(!fiber::panicking());
+}
+
+fn beside_another(act: Act) {
+    let go = Cell::new(false);
+    fiber::scope(|s| {
+        s.spawn_local(|| {
+            let unwinds = AssertUnwindSafe(|| {
+                let _waits = OnDrop(|| {
+                    while !go.get() {
+                        fiber::yield_now();
+                    }
+                });
+                panic!("its destructor waits");
+            });
+            catch_unwind(unwinds).unwrap_err();
+        });
+        fiber::protect(fiber::yield_now);
+        let _go = OnDrop(|| go.set(true));
+        destructor_in_panic(act);
+    });
+}
+
+fn destructor_in_cancel(act: Act) {
+    fiber::scope(|s| {
+        let unwinds = s.spawn_local(|| {
+            let _foreign = Foreign(act);
+            match cfg!(panic = "unwind") {
+                true => fiber::park(),
+                false => drop(fiber::park_cancellable()),
+            }
+        });
+        fiber::protect(fiber::yield_now);
+        s.cancel();
+        fiber::protect(|| drop(unwinds.join()));
+    });
+}
+
+fn panic_hook(act: Act) {
+    std::panic::set_hook(Box::new(|info| eprintln!("{info}")));
+    // A hook that is set within `run` is another kind: see docs/hazards.md.
+    let hooked = std::thread::spawn(move || {
+        std::panic::set_hook(Box::new(move |info| {
+            // The hook of the act's own panic is this one, too.
+            if BEGUN.load(Ordering::Relaxed) == 0 {
+                act.run();
+            }
+            eprintln!("{info}");
+        }));
+        Builder::new().workers(1).run(|| {
+            fiber::scope(|s| {
+                let others = [1, 2].map(|_| s.spawn_local(|| panic!("with a hook")));
+                for other in others {
+                    other.join().map(drop).unwrap_err();
+                }
+            });
+            assert!(!std::thread::panicking());
+        })
+    });
+    fiber::unblock(|| hooked.join().unwrap().unwrap());
+}
+
+// ----- called outside of any fiber -----
+
+thread_local! {
+    static AT_EXIT: RefCell<Option<Says>> = const { RefCell::new(None) };
+    static HELD: RefCell<Vec<u8>> = RefCell::new(vec![7; 64]);
+}
+
+/// Acts, and says that the cell is done, when the thread's locals are destroyed.
+struct Says(Act);
+
+impl Drop for Says {
+    fn drop(&mut self) {
+        self.0.run();
+        eprintln!("{DONE}");
+    }
+}
+
+fn thread_local_at_exit(act: Act) {
+    // Made first, so destroyed last; the other fiber has a reference to what is destroyed before.
+    AT_EXIT.with(|at_exit| *at_exit.borrow_mut() = Some(Says(act)));
+    fiber::scope(|s| {
+        s.spawn_daemon_local(|| {
+            HELD.with(|held| {
+                fiber::protect(|| (0..1000).for_each(|_| fiber::yield_now()));
+                assert_eq!(*held.borrow(), [7; 64]);
+                eprintln!("a fiber runs on");
+                std::process::abort();
+            });
+        });
+        fiber::protect(fiber::yield_now);
+        cringle::process::exit(0);
+    });
+}
+
+#[cfg(feature = "tracing")]
+mod subscriber {
+    use super::*;
+    use tracing::{Event, Id, Subscriber};
+    use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+
+    /// Acts on each event of the library, or whenever a span is entered or left.
+    struct Acts {
+        act: Act,
+        spans: bool,
+    }
+
+    /// The program itself enters and leaves a span, or what the subscriber does is reported to it, too.
+    static ACTS: AtomicBool = AtomicBool::new(false);
+
+    impl Acts {
+        fn act(&self) {
+            if !ACTS.swap(true, Ordering::Relaxed) {
+                let _over = OnDrop(|| ACTS.store(false, Ordering::Relaxed));
+                self.act.run();
+            }
+        }
+    }
+
+    impl<S: Subscriber> Layer<S> for Acts {
+        fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+            if !self.spans && event.metadata().target() == "cringle" {
+                self.act();
+            }
+        }
+
+        fn on_enter(&self, _: &Id, _: Context<'_, S>) {
+            if self.spans {
+                self.act();
+            }
+        }
+
+        fn on_exit(&self, _: &Id, _: Context<'_, S>) {
+            if self.spans {
+                self.act();
+            }
+        }
+    }
+
+    /// All that a fiber does is seen by the subscriber: an operation, a scope with a daemon, a lock, a spawn.
+    fn with(act: Act, spans: bool) {
+        let acts = tracing_subscriber::registry().with(Acts { act, spans });
+        tracing::subscriber::set_global_default(acts).unwrap();
+        let (reader, writer) = pipe();
+        let on_stack = Cell::new(0);
+        fiber::scope(|s| {
+            s.spawn_daemon_local(|| {
+                fiber::protect(|| (0..20).for_each(|_| fiber::yield_now()));
+                on_stack.set(on_stack.get() + 1);
+            });
+            s.spawn_local(|| {
+                let mut buf = vec![0; 64];
+                let span = tracing::info_span!("reads");
+                let own = |f: &mut dyn FnMut()| {
+                    ACTS.store(spans, Ordering::Relaxed);
+                    f();
+                    ACTS.store(false, Ordering::Relaxed);
+                };
+                let mut entered = None;
+                own(&mut || entered = spans.then(|| span.enter()));
+                assert_eq!(fiber::protect(|| (&reader).read(&mut buf)).unwrap(), 3);
+                assert_eq!(&buf[..3], b"abc");
+                own(&mut || entered = None);
+                on_stack.set(on_stack.get() + 1);
+            });
+            fiber::protect(|| {
+                fiber::yield_now();
+                (&writer).write_all(b"abc").unwrap();
+            });
+        });
+        assert_eq!(on_stack.get(), 2);
+    }
+
+    pub(super) fn event(act: Act) {
+        with(act, false);
+    }
+
+    pub(super) fn span(act: Act) {
+        with(act, true);
+    }
+}

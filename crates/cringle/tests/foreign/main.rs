@@ -1,0 +1,168 @@
+//! The matrix of foreign code: each place where the library calls code that it does not know, and each thing that
+//! such code may do there, on both drivers (**I12**, **I13**). No cell corrupts memory or hangs, and one aborts only
+//! where docs/hazards.md says so.
+//!
+//! Each cell is a process. This program has no test harness, which `panic = "abort"` does not know, so that it runs
+//! under each of these:
+//!
+//!     cargo test -p cringle --all-features --test foreign
+//!     cargo test -p cringle --all-features --test foreign -- iterator::waits   # cells by a part of their name
+//!
+//! and, as CONTRIBUTING.md says, with optimisations, under AddressSanitizer, and with `panic = "abort"`.
+
+mod act;
+mod kinds;
+
+use act::Act;
+use kinds::{End, KINDS, Kind};
+use std::io::Read;
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// Names the cell that a child is.
+const CELL: &str = "CRINGLE_FOREIGN_CELL";
+/// No cell takes a second, on a machine that has nothing else to do.
+const HANGS_AFTER: Duration = Duration::from_secs(120);
+
+struct Cell {
+    kind: &'static Kind,
+    act: Act,
+    driver: &'static str,
+}
+
+impl Cell {
+    fn name(&self) -> String {
+        format!("{}::{}::{}", self.kind.name, self.act.name(), self.driver)
+    }
+
+    /// How it has to end.
+    fn expected(&self) -> End {
+        match self.act.raises() || (self.kind.is_beside && self.act.needs_fiber()) {
+            _ if !cfg!(panic = "unwind") && self.kind.panics => End::Aborts(""),
+            true if !cfg!(panic = "unwind") => End::Aborts("panicked at"),
+            // What a hook raises replaces the panic: only another panic aborts.
+            true if self.act == Act::Cancels && self.kind.name == "panic_hook" => End::Succeeds,
+            true => self.kind.raised,
+            false => End::Succeeds,
+        }
+    }
+
+    fn run(&self) -> Result<(), String> {
+        let (status, text) = output(self.start()).map_err(|text| format!("it hangs\n{text}"))?;
+        let as_expected = match self.expected() {
+            End::Succeeds => status.success() && text.contains(kinds::DONE),
+            End::Aborts(words) => is_abort(status) && text.contains(words),
+        };
+        match as_expected && !text.contains("AddressSanitizer") {
+            true => Ok(()),
+            false => Err(format!("{status}, expected {:?}\n{text}", self.expected())),
+        }
+    }
+
+    fn start(&self) -> Child {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.env(CELL, self.name()).env("CRINGLE_DRIVER", self.driver);
+        command.env("CRINGLE_WATCHDOG", "off").env("RUST_BACKTRACE", "0");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    }
+}
+
+fn is_abort(status: ExitStatus) -> bool {
+    use std::os::unix::process::ExitStatusExt;
+    status.signal() == Some(libc::SIGABRT)
+}
+
+/// How a child ended and what it wrote; only the latter, if it had to be ended.
+fn output(mut child: Child) -> Result<(ExitStatus, String), String> {
+    let mut stderr = child.stderr.take().unwrap();
+    let reads = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        stderr.read_to_end(&mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes).into_owned()
+    });
+    let deadline = Instant::now() + HANGS_AFTER;
+    let status = loop {
+        match child.try_wait().unwrap() {
+            Some(status) => break Some(status),
+            None if Instant::now() > deadline => break None,
+            None => std::thread::sleep(Duration::from_millis(1)),
+        }
+    };
+    if status.is_none() {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let text = reads.join().unwrap();
+    status.map(|status| (status, text.clone())).ok_or(text)
+}
+
+fn drivers() -> Vec<&'static str> {
+    match std::env::var("CRINGLE_DRIVER").as_deref() {
+        Ok("epoll") => return vec!["epoll"],
+        Ok("uring") => return vec!["uring"],
+        _ => {}
+    }
+    let driver = cringle::run(cringle::runtime::driver);
+    match driver {
+        cringle::runtime::Driver::Uring(_) => vec!["uring", "epoll"],
+        _ => {
+            eprintln!("skipped: the cells on rings, which are denied here");
+            vec!["epoll"]
+        }
+    }
+}
+
+fn cells() -> Vec<Cell> {
+    let drivers = drivers();
+    if !cfg!(feature = "tracing") {
+        eprintln!("skipped: subscribers, which need the feature `tracing`");
+    }
+    let mut cells = Vec::new();
+    for kind in KINDS {
+        for act in Act::ALL {
+            cells.extend(drivers.iter().map(|driver| Cell { kind, act, driver }));
+        }
+    }
+    cells
+}
+
+fn main() -> ExitCode {
+    if let Ok(name) = std::env::var(CELL) {
+        return kinds::be(&name);
+    }
+    let filters: Vec<String> =
+        std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let is_chosen = |cell: &Cell| {
+        let name = cell.name();
+        filters.is_empty() || filters.iter().any(|filter| name.contains(filter))
+    };
+    let chosen: Vec<Cell> = cells().into_iter().filter(is_chosen).collect();
+    if std::env::args().any(|arg| arg == "--list") {
+        chosen.iter().for_each(|cell| println!("{}: test", cell.name()));
+        return ExitCode::SUCCESS;
+    }
+    let count = chosen.len();
+    let left = Mutex::new(chosen.into_iter());
+    let failures = Mutex::new(Vec::new());
+    std::thread::scope(|s| {
+        // Most of a cell is waiting.
+        for _ in 0..2 * std::thread::available_parallelism().map_or(1, usize::from) {
+            s.spawn(|| {
+                loop {
+                    let next = left.lock().unwrap().next();
+                    let Some(cell) = next else { return };
+                    if let Err(text) = cell.run() {
+                        failures.lock().unwrap().push(format!("---- {}: {text}", cell.name()));
+                    }
+                }
+            });
+        }
+    });
+    let failures = failures.into_inner().unwrap();
+    failures.iter().for_each(|failure| eprintln!("{failure}"));
+    println!("\nmatrix of foreign code: {} of {count} cells passed", count - failures.len());
+    assert!(count > 0 || !filters.is_empty(), "there are cells");
+    ExitCode::from(u8::from(!failures.is_empty()))
+}
