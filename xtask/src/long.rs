@@ -91,6 +91,12 @@ static JOBS: &[Job] = &[
                   --all-features --test foreign",
     },
     Job {
+        name: "kills",
+        about: "1,000 copies that are killed and repeated",
+        environment: &[("CRINGLE_KILLS", "1000")],
+        command: "cargo test --release -p cringle-cli --test cp killed -- --nocapture",
+    },
+    Job {
         name: "faults",
         about: "every fault of a file system under every way of copying",
         environment: &[("CRINGLE_FAULTS", "all")],

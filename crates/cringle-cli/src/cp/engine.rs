@@ -22,6 +22,7 @@ use super::options::Options;
 use super::sys::{self, Entry};
 use super::temporary::Temporaries;
 use super::tree::{Dir, Item, OpenDirs, Side, one_less};
+use super::turns::Turns;
 use super::{attributes, messages, same};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::OsString;
@@ -75,6 +76,7 @@ pub(super) struct Shared {
     roots: AtomicUsize,
     over: AtomicBool,
     pub(super) temporaries: Temporaries,
+    pub(super) turns: Arc<Turns>,
 }
 
 impl Shared {
@@ -94,6 +96,7 @@ impl Shared {
             roots: AtomicUsize::new(0),
             over: AtomicBool::new(false),
             temporaries: Temporaries::default(),
+            turns: Arc::default(),
         }
     }
 

@@ -9,7 +9,7 @@
 //! | [`target`], [`decide`], [`same`], [`backup`] | what becomes of a target that exists |
 //! | [`regular`], [`ahead`], [`replace`], [`data`], [`verify`], [`attributes`] | the copy of one file |
 //! | [`durable`] | `--fsync` |
-//! | [`temporary`] | names of what is not whole yet |
+//! | [`temporary`], [`turns`] | names of what is not whole yet; one writer a file |
 //! | [`messages`], [`progress`], [`summary`], [`dry`] | what is told |
 
 mod ahead;
@@ -37,6 +37,7 @@ mod sys;
 mod target;
 mod temporary;
 mod tree;
+mod turns;
 mod verify;
 
 use crate::failure::{FAILED, INTERRUPTED};

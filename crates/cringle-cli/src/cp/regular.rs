@@ -12,6 +12,7 @@ use super::messages::{complain, complain_of, say};
 use super::options::When;
 use super::sys::{self, Stat};
 use super::tree::{Item, Side};
+use super::turns::Turn;
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -68,6 +69,8 @@ pub(super) struct Destination {
     pub(super) file: OwnedFd,
     pub(super) rename: Option<Rename>,
     pub(super) made: bool,
+    /// Where an existing file is written in place.
+    pub(super) turn: Option<Turn>,
 }
 
 /// How the last step of a copy ended.
@@ -243,7 +246,7 @@ impl Worker<'_> {
             open(item.target).map(|file| (file, None))
         };
         match opened {
-            Ok((file, rename)) => Ok(Some(Destination { file, rename, made: true })),
+            Ok((file, rename)) => Ok(Some(Destination { file, rename, made: true, turn: None })),
             // The general way finds out why, and reports it.
             Err(_) if likely => Ok(None),
             Err(e) if e.raw_os_error() == Some(libc::EEXIST) && is_link(item) => {
@@ -270,7 +273,7 @@ impl Worker<'_> {
         }
         let flags = libc::O_WRONLY | libc::O_CREAT;
         match sys::open_at(item.target_dir, item.target, flags, mode) {
-            Ok(file) => Ok(Some(Destination { file, rename: None, made: true })),
+            Ok(file) => Ok(Some(Destination { file, rename: None, made: true, turn: None })),
             Err(e) => {
                 cannot_create(item, &e);
                 Err(())
@@ -305,26 +308,31 @@ impl Worker<'_> {
             }
         };
         if options.attributes_only {
-            return Ok(Some(Destination { file, rename: None, made: false }));
+            return Ok(Some(Destination { file, rename: None, made: false, turn: None }));
         }
         if beside && let Some(destination) = self.make_replacement(item, &file) {
             return Ok(Some(destination));
         }
         // As `O_TRUNC` does: what is no regular file has no length.
         let emptied = sys::stat_of(file.as_raw_fd()).and_then(|stat| match sys::kind(&stat) {
-            libc::S_IFREG => sys::truncate(file.as_raw_fd(), 0),
-            _ => Ok(()),
+            libc::S_IFREG => {
+                let turn = self.shared.turns.take(sys::id(&stat));
+                sys::truncate(file.as_raw_fd(), 0).map(|()| Some(turn))
+            }
+            _ => Ok(None),
         });
-        if let Err(e) = emptied {
-            cannot_create(item, &e);
-            return Err(());
+        match emptied {
+            Ok(turn) => Ok(Some(Destination { file, rename: None, made: false, turn })),
+            Err(e) => {
+                cannot_create(item, &e);
+                Err(())
+            }
         }
-        Ok(Some(Destination { file, rename: None, made: false }))
     }
 
     /// The last steps: syncs the file if that was asked for, closes it, gives it its name.
     fn complete(&mut self, item: &Item<'_>, destination: Destination, stat: &Stat) -> Completed {
-        let Destination { file, rename, .. } = destination;
+        let Destination { file, rename, turn: _turn, .. } = destination;
         let done = |good| if good { Completed::Good } else { Completed::Failed };
         if self.shared.options.fsync {
             let others_link_to_it = self.shared.options.preserve.links && stat.st_nlink > 1;

@@ -31,7 +31,7 @@ impl Worker<'_> {
             rename.remove(item.target_dir);
             return None;
         }
-        Some(Destination { file, rename: Some(rename), made: false })
+        Some(Destination { file, rename: Some(rename), made: false, turn: None })
     }
 }
 

@@ -12,6 +12,7 @@ mod generated;
 mod gnu;
 mod hostile;
 mod interrupted;
+mod killed;
 mod mounts;
 mod onto;
 mod small;

@@ -181,3 +181,36 @@ fn a_dry_run_decides_as_a_copy() {
         assert_eq!(before.len(), describe(&place, true).len().min(before.len()), "{case}");
     }
 }
+
+#[test]
+fn two_sources_of_one_file_do_not_mix() {
+    let base = place_in_memory("cp-onto-mixed");
+    let sizes = [300_000, 40_000, 5, 90_000];
+    for round in 0..10 {
+        let place = base.path().join(round.to_string());
+        for directory in ["a", "b", "c", "e"] {
+            fs::create_dir_all(place.join("s").join(directory)).unwrap();
+            fs::create_dir_all(place.join("d").join(directory)).unwrap();
+        }
+        for number in 0..40 {
+            for (letter, size) in ['a', 'b', 'c', 'e'].into_iter().zip(sizes) {
+                let name = |tree: &str| place.join(format!("{tree}/{letter}/{number}"));
+                fs::write(name("s"), letter.to_string().repeat(size)).unwrap();
+                match letter {
+                    'a' => fs::write(name("d"), "old").unwrap(),
+                    'b' => fs::hard_link(place.join(format!("d/a/{number}")), name("d")).unwrap(),
+                    _ => symlink(format!("../a/{number}"), name("d")).unwrap(),
+                }
+            }
+        }
+        copies(&place, &["-r", "--jobs=16", "--reflink=never", "s/.", "d"]);
+        for number in 0..40 {
+            let content = fs::read(place.join(format!("d/a/{number}"))).unwrap();
+            let whole = ['a', 'b', 'c', 'e'].into_iter().zip(sizes).any(|(letter, size)| {
+                content.len() == size && content.iter().all(|&byte| byte == letter as u8)
+            });
+            assert!(whole, "round {round}: {number} is a mixture");
+        }
+        fs::remove_dir_all(&place).unwrap();
+    }
+}

@@ -15,14 +15,15 @@ pub(crate) fn excused(case: &Case, mine: &Outcome, theirs: &Outcome) -> Option<&
     }
     let old_sets = case.made.iter().any(|made| matches!(made.what, What::Hard(_)));
     let older = flag("-u") || flag("--update=older");
-    if older && old_sets {
+    if older && (old_sets || says(theirs, "cannot create hard link")) {
         return Some("-u with hard links");
     }
     if flag("-s") && old_sets && (flag("-L") || flag("-H")) {
         return Some("-s -L with hard links");
     }
-    let exists =
-        |line: &String| line.contains("cannot create directory") && line.ends_with(": File exists");
+    let exists = |line: &String| {
+        line.contains("cannot create directory") && !line.ends_with(": No space left on device")
+    };
     if flag("--parents") && theirs.err.iter().any(exists) && !mine.err.iter().any(exists) {
         return Some("--parents after a new directory");
     }

@@ -1,0 +1,142 @@
+//! SIGKILL at random moments: a name that was there is the old file or the new one, with `--fsync` so is a new
+//! name, and a second run makes the copy whole whatever the first one left.
+//!
+//! `CRINGLE_KILLS=1000` kills so many copies (a few by default).
+
+use crate::common::*;
+use crate::support::*;
+use crate::trees::{Random, describe};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+const FILES: u64 = 60;
+const DEFAULT_KILLS: u64 = 12;
+
+fn name(tree: &Path, number: u64) -> std::path::PathBuf {
+    tree.join((number % 5).to_string()).join(number.to_string())
+}
+
+fn new_content(number: u64) -> Vec<u8> {
+    noise(8 * (1 + (number as usize * 977) % 20_000))
+}
+
+fn old_content(number: u64) -> Vec<u8> {
+    format!("old {number}").into_bytes()
+}
+
+/// Files, links and hard-linked pairs; in `d` every second name exists.
+fn prepare(place: &Path) {
+    for number in 0..FILES {
+        let (from, to) = (name(&place.join("s"), number), name(&place.join("d"), number));
+        fs::create_dir_all(from.parent().unwrap()).unwrap();
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        match number % 6 {
+            4 => symlink(format!("to {number}"), &from).unwrap(),
+            5 => fs::hard_link(name(&place.join("s"), number - 5), &from).unwrap(),
+            _ => fs::write(&from, new_content(number)).unwrap(),
+        }
+        let mode = if number % 7 == 0 { 0o444 } else { 0o640 };
+        if number % 6 != 4 {
+            fs::set_permissions(&from, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        if number % 2 == 0 {
+            fs::write(&to, old_content(number)).unwrap();
+        }
+    }
+}
+
+/// What a name that is whole may hold: the source's content, or the old one.
+fn is_whole(place: &Path, number: u64) -> bool {
+    let to = name(&place.join("d"), number);
+    let Ok(found) = fs::symlink_metadata(&to) else { return true };
+    if found.is_symlink() {
+        return fs::read_link(&to).unwrap() == Path::new(&format!("to {number}"));
+    }
+    let first = if number % 6 == 5 { number - 5 } else { number };
+    let content = fs::read(&to).unwrap();
+    content == new_content(first) || number % 2 == 0 && content == old_content(number)
+}
+
+fn is_temporary(name: &OsString) -> bool {
+    let text = name.to_string_lossy();
+    let base = text.rsplit('/').next().unwrap();
+    base.strip_prefix(".cringle-cp.").is_some_and(|digits| {
+        digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+    })
+}
+
+/// Whether the signal came before the end.
+fn killed_after(base: &Path, flags: &[&str], delay: Duration, seed: u64) -> bool {
+    let place = base.join(seed.to_string());
+    fs::create_dir(&place).unwrap();
+    prepare(&place);
+    let all = [flags, &["-aT", "s", "d"]].concat();
+    let mut command = ours();
+    command.args(&all).current_dir(&place).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // The moment of the signal is what is random here; nothing is waited for.
+    std::thread::sleep(delay);
+    child.kill().unwrap();
+    let killed = finish(child, "a killed cp").status.signal() == Some(libc::SIGKILL);
+    let durable = flags.contains(&"--fsync");
+    for number in 0..FILES {
+        // Without --fsync, a name that was not there may have a part of its content.
+        if number % 2 == 0 || durable {
+            assert!(is_whole(&place, number), "seed {seed}: {flags:?}: {number} is torn");
+        }
+    }
+    let source = describe(&place.join("s"), true);
+    let left: Vec<_> = describe(&place.join("d"), false).into_keys().collect();
+    for name in left.iter().filter(|name| !source.contains_key(*name)) {
+        assert!(is_temporary(name), "seed {seed}: {flags:?}: {name:?} is left");
+    }
+    let said = run(&place, &all);
+    assert_eq!(said, (Some(0), String::new(), String::new()), "seed {seed}: {flags:?}");
+    let now: BTreeMap<_, _> = describe(&place.join("d"), true)
+        .into_iter()
+        .filter(|(name, _)| !is_temporary(name))
+        .collect();
+    // A leftover may be one more name of a file: then the names of each are not counted.
+    let left_behind = left.iter().any(is_temporary);
+    let told = |tree: BTreeMap<OsString, String>| {
+        let short = |text: String| text.split(" links ").next().unwrap().to_owned();
+        let all = tree.into_iter();
+        all.map(|(name, text)| (name, if left_behind { short(text) } else { text }))
+            .collect::<BTreeMap<_, _>>()
+    };
+    assert_eq!(told(now), told(source), "seed {seed}: {flags:?}");
+    for number in 0..FILES {
+        assert!(is_whole(&place, number), "seed {seed}: {flags:?}: {number} after the second run");
+    }
+    fs::remove_dir_all(&place).unwrap();
+    killed
+}
+
+#[test]
+fn a_killed_copy_leaves_whole_names_and_can_be_repeated() {
+    let kills =
+        std::env::var("CRINGLE_KILLS").ok().map(|text| text.parse().expect("CRINGLE_KILLS"));
+    let kills = kills.unwrap_or(DEFAULT_KILLS);
+    let base = place_in_memory("cp-killed");
+    let mut random = Random(0x00C0_FFEE);
+    let mut killed = 0;
+    for seed in 0..kills {
+        let flags: &[&str] = match seed % 4 {
+            0 => &["--jobs=1"],
+            1 => &["--jobs=8"],
+            2 => &["--fsync", "--jobs=4"],
+            _ => &["--remove-destination", "--fsync", "--jobs=3"],
+        };
+        // From the start of the program to beyond the end of most copies.
+        let delay = Duration::from_micros(random.pick(60_000));
+        killed += u64::from(killed_after(base.path(), flags, delay, seed));
+    }
+    eprintln!("{killed} of {kills} were killed before their end");
+    assert!(killed > 0, "no copy was killed");
+}
