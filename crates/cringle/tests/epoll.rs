@@ -658,3 +658,27 @@ fn message_with_descriptors_is_not_waited_on_for_more() {
         run.unwrap();
     }
 }
+
+#[test]
+fn message_larger_than_the_socket_is_moved_whole() {
+    const PART: usize = 500_000;
+    let text: Vec<u8> = (0..3 * PART as u32).map(|n| (n % 251) as u8).collect();
+    for driver in [DriverChoice::Auto, DriverChoice::Epoll] {
+        let run = Builder::new().workers(1).driver(driver).run(|| {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            let mut received = vec![0; text.len()];
+            fiber::scope(|s| {
+                let sends = s.spawn_local(|| {
+                    let slices: Vec<_> = text.chunks(PART).map(IoSlice::new).collect();
+                    ours.sendmsg(&slices, &SendAncillary::new(), MsgFlags::WAITALL).unwrap()
+                });
+                let mut slices: Vec<_> = received.chunks_mut(PART).map(IoSliceMut::new).collect();
+                let mut room = RecvAncillary::with_capacity(0);
+                let got = theirs.recvmsg(&mut slices, &mut room, MsgFlags::WAITALL).unwrap();
+                assert_eq!((got.len, sends.join().unwrap()), (3 * PART, 3 * PART), "{driver:?}");
+            });
+            assert!(received == text, "{driver:?}");
+        });
+        run.unwrap();
+    }
+}
