@@ -292,7 +292,9 @@ fn have_stacks_of_threads() {
     let all_are_here = Arc::new(std::sync::Barrier::new(16));
     let waits = || {
         let all_are_here = Arc::clone(&all_are_here);
-        std::thread::spawn(move || drop(all_are_here.wait()))
+        std::thread::spawn(move || {
+            all_are_here.wait();
+        })
     };
     let threads: Vec<_> = (0..16).map(|_| waits()).collect();
     threads.into_iter().for_each(|thread| thread.join().unwrap());

@@ -333,7 +333,11 @@ fn a_crowd_of_stubborn_waits_is_one_line() {
                                     });
                                 })
                             };
-                            time::timeout(LIMIT, || Ok(wait())).unwrap();
+                            time::timeout(LIMIT, || {
+                                wait();
+                                Ok(())
+                            })
+                            .unwrap();
                         })
                     })
                     .collect();
