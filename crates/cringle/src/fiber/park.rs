@@ -78,14 +78,11 @@ pub fn sleep_cancellable(duration: Duration) -> io::Result<()> {
     sleep_till_cancellable(now().checked_add(duration))
 }
 
-/// Waits until then; unwinds if the fiber is cancelled.
+/// Waits until then; unwinds if the fiber is cancelled. Where panics abort, a cancelled fiber sleeps on.
 pub(crate) fn sleep_till(deadline: Option<Instant>) {
-    while sleep_till_unless(deadline, |worker, fiber| worker.is_interrupted(fiber)) {
+    let interrupted = |worker: Here, fiber| cfg!(panic = "unwind") && worker.is_interrupted(fiber);
+    if sleep_till_unless(deadline, interrupted) {
         cancelled::unwind();
-        if cfg!(not(panic = "unwind")) {
-            // Nobody could be told: it sleeps on.
-            sleep_till_unless(deadline, |_, _| false);
-        }
     }
 }
 
