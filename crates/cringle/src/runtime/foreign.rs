@@ -54,6 +54,7 @@ pub(crate) fn discard(payload: Box<dyn Any + Send>) {
 /// Calls `f` beside the calling fiber: as if outside of any, so that its waits are plain ones. For code that is
 /// called where the fiber cannot be suspended, in the middle of a suspension. What identifies the fiber
 /// ([`Worker::identity`]) stays. What `f` raises ends here: `None`.
+#[cfg(feature = "tracing")]
 #[cold]
 pub(crate) fn call_beside<R>(f: impl FnOnce() -> R) -> Option<R> {
     let result = beside(|| {
