@@ -14,6 +14,8 @@ use std::time::Duration;
 /// Acts that have begun, and those that came to their end.
 pub(crate) static BEGUN: AtomicUsize = AtomicUsize::new(0);
 pub(crate) static ENDED: AtomicUsize = AtomicUsize::new(0);
+/// A cancel of the fiber may end the act.
+pub(crate) static MAY_BE_CUT: AtomicBool = AtomicBool::new(false);
 /// The fiber is to be cancelled now.
 pub(crate) static CANCEL: AtomicBool = AtomicBool::new(false);
 
@@ -93,7 +95,10 @@ impl Act {
             Act::Cancelled => {
                 CANCEL.store(true, Ordering::Relaxed);
                 fiber::sleep(Duration::from_millis(5));
-                wait();
+                // It would have been unwound, but for `panic = "abort"`.
+                if !MAY_BE_CUT.load(Ordering::Relaxed) || cancel::check().is_ok() {
+                    wait();
+                }
             }
             Act::Bomb => panic_any(Bomb),
             Act::Spawns => {

@@ -1,6 +1,6 @@
 //! Where the library calls foreign code.
 
-use crate::act::{Act, BEGUN, CANCEL, CANCELLED, ENDED, pipe};
+use crate::act::{Act, BEGUN, CANCEL, CANCELLED, ENDED, MAY_BE_CUT, pipe};
 use cringle::block::{BlockIo, OwnedBatch};
 use cringle::sync::{LazyLock, OnceLock};
 use cringle::{Builder, fiber, time};
@@ -36,6 +36,8 @@ pub(crate) struct Kind {
     is_cancellable: bool,
     /// The kind itself begins with a panic.
     pub(crate) panics: bool,
+    /// It is about a cancel that unwinds, which none does where panics abort.
+    pub(crate) needs_unwinding: bool,
     run: fn(Act),
 }
 
@@ -45,6 +47,7 @@ const OF_FIBER: Kind = Kind {
     is_beside: false,
     is_cancellable: false,
     panics: false,
+    needs_unwinding: false,
     run: |_| (),
 };
 const OF_CALLER: Kind = Kind { is_cancellable: true, ..OF_FIBER };
@@ -90,7 +93,13 @@ pub(crate) const KINDS: &[Kind] = &[
     },
     Kind { name: "destructor_in_panic", run: destructor_in_panic, ..IN_CLEANUP },
     Kind { name: "destructor_in_panic_beside_another", run: beside_another, ..IN_CLEANUP },
-    Kind { name: "destructor_in_cancel", run: destructor_in_cancel, panics: false, ..IN_CLEANUP },
+    Kind {
+        name: "destructor_in_cancel",
+        run: destructor_in_cancel,
+        panics: false,
+        needs_unwinding: true,
+        ..IN_CLEANUP
+    },
     Kind {
         name: "panic_hook",
         raised: End::Aborts("thread panicked while processing panic"),
@@ -116,6 +125,7 @@ pub(crate) fn be(name: &str) -> ExitCode {
     let (kind, act) = (parts.next().unwrap(), parts.next().unwrap());
     let kind = KINDS.iter().find(|each| each.name == kind).expect("a kind");
     let act = Act::ALL.into_iter().find(|each| each.name() == act).expect("an act");
+    MAY_BE_CUT.store(kind.is_cancellable, Ordering::Relaxed);
     Builder::new().workers(1).run(|| on_fiber(kind, act)).unwrap();
     let (begun, ended) = (BEGUN.load(Ordering::Relaxed), ENDED.load(Ordering::Relaxed));
     assert!(begun > 0, "the act has not run");
@@ -480,10 +490,7 @@ fn destructor_in_cancel(act: Act) {
     fiber::scope(|s| {
         let unwinds = s.spawn_local(|| {
             let _foreign = Foreign(act);
-            match cfg!(panic = "unwind") {
-                true => fiber::park(),
-                false => drop(fiber::park_cancellable()),
-            }
+            fiber::park();
         });
         fiber::protect(fiber::yield_now);
         s.cancel();

@@ -120,7 +120,7 @@ fn cells() -> Vec<Cell> {
         eprintln!("skipped: subscribers, which need the feature `tracing`");
     }
     let mut cells = Vec::new();
-    for kind in KINDS {
+    for kind in KINDS.iter().filter(|kind| cfg!(panic = "unwind") || !kind.needs_unwinding) {
         for act in Act::ALL {
             cells.extend(drivers.iter().map(|driver| Cell { kind, act, driver }));
         }
