@@ -60,7 +60,7 @@ fn is_whole(place: &Path, number: u64) -> bool {
     }
     let first = if number % 6 == 5 { number - 5 } else { number };
     let content = fs::read(&to).unwrap();
-    content == new_content(first) || number % 2 == 0 && content == old_content(number)
+    content == new_content(first) || number.is_multiple_of(2) && content == old_content(number)
 }
 
 fn is_temporary(name: &OsString) -> bool {
