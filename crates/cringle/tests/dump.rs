@@ -210,9 +210,11 @@ fn starved_worker_is_waited_for() {
         let dump = Builder::new().workers(2).run(|| {
             let parked = named("parked").worker(1).spawn(fiber::park).unwrap();
             let starve = named("starve").worker(1).spawn(move || {
-                let param = libc::sched_param { sched_priority: 0 };
-                // SAFETY: the call reads the structure.
-                let idle = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &param) };
+                // SAFETY: all zeros are a valid structure, in each C library; the call reads it.
+                let idle = unsafe {
+                    let param: libc::sched_param = std::mem::zeroed();
+                    libc::sched_setscheduler(0, libc::SCHED_IDLE, &param)
+                };
                 (confine(), idle)
             });
             let confined = starve.unwrap().join().unwrap();
