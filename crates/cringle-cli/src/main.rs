@@ -13,6 +13,7 @@ mod cli;
 mod cp;
 mod doctor;
 mod failure;
+mod inherited;
 mod interrupt;
 mod machine;
 mod report;

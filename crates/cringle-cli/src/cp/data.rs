@@ -52,9 +52,15 @@ impl Transfer<'_, '_> {
             (false, false) => "no",
         };
         let most = if has_length { size } else { u64::MAX };
+        let fits = has_length && size < self.worker.buffer.len() as u64;
         let copied = if holes && sparse_source {
             self.extents(size, zeros)?
-        } else if zeros || !has_length || size < self.worker.buffer.len() as u64 {
+        } else if fits && !zeros && self.sizes_are_true() {
+            match self.whole(size)? {
+                copied if copied == size => return Ok(size),
+                copied => copied + self.blocks(size - copied, false)?,
+            }
+        } else if zeros || !has_length || fits {
             self.blocks(most, zeros)?
         } else {
             self.range(size)?
@@ -76,7 +82,7 @@ impl Transfer<'_, '_> {
     fn rest(&mut self, copied: u64, skipped: bool) -> Result<u64, Trouble> {
         let size = self.stat.st_size as u64;
         let room = self.worker.block();
-        let more = sys::read(self.from, &mut self.worker.buffer[..room]).map_err(Trouble::Read)?;
+        let more = self.read(room)?;
         if more == 0 && copied == size && !skipped && size < room as u64 {
             return Ok(copied);
         }
@@ -92,6 +98,53 @@ impl Transfer<'_, '_> {
         // It has more than it says.
         sys::write_all(self.to, &self.worker.buffer[..more]).map_err(Trouble::Write)?;
         Ok(copied + more as u64 + self.blocks(u64::MAX, false)?)
+    }
+
+    /// Whether the source's file system knows its files' sizes: then a read that returns as many bytes,
+    /// and had room for more, has seen the end. Others' sizes are what a server says.
+    fn sizes_are_true(&mut self) -> bool {
+        let device = self.devices.0;
+        let known = self.worker.true_sizes.iter().find(|known| known.0 == device);
+        known.map(|known| known.1).unwrap_or_else(|| {
+            let are_true = sys::sizes_are_true(self.from);
+            self.worker.true_sizes.push((device, are_true));
+            are_true
+        })
+    }
+
+    /// By one read with room for more. Less than `size` is a part.
+    fn whole(&mut self, size: u64) -> Result<u64, Trouble> {
+        self.look()?;
+        if self.worker.how.offload == "unknown" {
+            self.worker.how.offload = "avoided";
+        }
+        let size = size as usize;
+        let n = self.read(size + 1)?;
+        let bytes = &self.worker.buffer[..n.min(size)];
+        sys::write_all(self.to, bytes).map_err(Trouble::Write)?;
+        if n > size { Err(Trouble::Grew) } else { Ok(n as u64) }
+    }
+
+    /// At most `room` bytes into the buffer. What is no regular file may have to wait for them, until
+    /// Ctrl-C.
+    fn read(&mut self, room: usize) -> Result<usize, Trouble> {
+        let is_regular = sys::kind(self.stat) == libc::S_IFREG;
+        loop {
+            if !is_regular && !self.worker.shared.stop.wait_readable(self.from) {
+                return Err(Trouble::Stopped);
+            }
+            match sys::read(self.from, &mut self.worker.buffer[..room]) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                answer => return answer.map_err(Trouble::Read),
+            }
+            // Sources are opened without waiting. Some in /proc wait like pipes, and say that they are regular.
+            if is_regular {
+                if !self.worker.shared.stop.wait_readable(self.from) {
+                    return Err(Trouble::Stopped);
+                }
+                sys::wait_in_reads(self.from).map_err(Trouble::Read)?;
+            }
+        }
     }
 
     fn look(&self) -> Result<(), Trouble> {
@@ -138,7 +191,7 @@ impl Transfer<'_, '_> {
             self.look()?;
             let room = self.worker.block();
             let part = usize::try_from(most - copied).unwrap_or(usize::MAX).min(room);
-            let n = sys::read(self.from, &mut self.worker.buffer[..part]).map_err(Trouble::Read)?;
+            let n = self.read(part)?;
             if n == 0 {
                 break;
             }

@@ -96,6 +96,8 @@ pub(super) struct Facts {
     pub(super) is_dots: bool,
     /// The source has the name that the backup would get.
     pub(super) backup_is_source: bool,
+    /// The step of the target's time stamps, in nanoseconds; 1 where it does not count.
+    pub(super) time_step: i64,
     /// What the user answered, if [`Decision::Ask`] was the decision before.
     pub(super) answer: Option<bool>,
 }
@@ -174,7 +176,7 @@ pub(super) fn decide(rules: &Rules, facts: &Facts) -> Decision {
 
 /// What has no directories: the target may stay as it is.
 fn keeps_target(rules: &Rules, facts: &Facts) -> Option<Decision> {
-    if rules.only_newer && facts.source.modified <= facts.target.modified {
+    if rules.only_newer && !is_newer(facts) {
         return Some(Decision::KeepNewer);
     }
     match (rules.replace, facts.answer) {
@@ -184,6 +186,17 @@ fn keeps_target(rules: &Rules, facts: &Facts) -> Option<Decision> {
         (Replace::Ask, None) => Some(Decision::Ask),
         (Replace::Ask, Some(false)) => Some(Decision::Declined),
     }
+}
+
+/// A time that is copied to a file system of seconds loses its nanoseconds.
+fn is_newer(facts: &Facts) -> bool {
+    let (seconds, nanoseconds) = facts.source.modified;
+    let second = 1_000_000_000;
+    let kept = match facts.time_step {
+        step if step > second => (seconds - seconds.rem_euclid(step / second), 0),
+        step => (seconds, nanoseconds - nanoseconds % step),
+    };
+    kept > facts.target.modified
 }
 
 /// Other names of the target are to keep their content, and a link is not written through.
@@ -290,6 +303,7 @@ mod tests {
             just_made: false,
             is_dots: false,
             backup_is_source: false,
+            time_step: 1,
             answer: None,
         }
     }
@@ -411,5 +425,22 @@ mod tests {
         let refused = Refuse(Refusal::JustMade);
         assert_eq!(decide(&with(backup::Kind::Simple), &case), refused);
         assert_eq!(decide(&RULES, &case), refused);
+    }
+
+    /// What a file system of full seconds (or FAT's two) keeps of a time is not older than it.
+    #[test]
+    fn a_copied_time_is_not_newer_than_what_was_kept_of_it() {
+        let newer = |modified, kept, time_step| {
+            let mut facts = facts(node(Regular, 1), node(Regular, 2));
+            (facts.source.modified, facts.target.modified) = (modified, kept);
+            facts.time_step = time_step;
+            is_newer(&facts)
+        };
+        let second = 1_000_000_000;
+        assert!(newer((7, 5), (7, 0), 1));
+        assert!(!newer((7, 999_999_999), (7, 0), second) && newer((8, 0), (7, 0), second));
+        assert!(!newer((7, 5), (6, 0), 2 * second) && newer((8, 0), (6, 0), 2 * second));
+        assert!(!newer((-1, 5), (-2, 0), 2 * second) && newer((0, 0), (-2, 0), 2 * second));
+        assert!(!newer((7, 1_234), (7, 1_200), 100) && newer((7, 1_300), (7, 1_200), 100));
     }
 }

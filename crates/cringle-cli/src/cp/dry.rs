@@ -107,11 +107,12 @@ fn outcome(options: &Options, name: &Name, stat: &Stat, existing: Option<Stat>) 
     let node = Node::of(stat);
     let through = rules.looks_through(node.kind);
     let existing = sys::stat_at(sys::CWD, &name.target, through).unwrap_or(existing);
-    onto(options, &rules, &item, node, Node::of(&existing))
+    onto(options, &rules, &item, node, &existing)
 }
 
 /// The same decision as that of a copy, with "yes" to each question.
-fn onto(options: &Options, rules: &Rules, item: &Item<'_>, source: Node, target: Node) -> bool {
+fn onto(options: &Options, rules: &Rules, item: &Item<'_>, source: Node, existing: &Stat) -> bool {
+    let target = Node::of(existing);
     let mut facts = Facts {
         source,
         target,
@@ -119,6 +120,7 @@ fn onto(options: &Options, rules: &Rules, item: &Item<'_>, source: Node, target:
         just_made: false,
         is_dots: matches!(same::last_part(item.source.to_bytes()), b"." | b".."),
         backup_is_source: same::source_is_backup(options, item, &source),
+        time_step: same::time_step(options, item, existing),
         answer: None,
     };
     let mut decision = decide(rules, &facts);

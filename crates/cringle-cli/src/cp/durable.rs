@@ -9,14 +9,13 @@
 use super::engine::Worker;
 use super::messages::{complain_of, quote};
 use super::sys;
-use super::tree::{Dir, Item, Side};
+use super::tree::{Dir, Item, Side, join};
 use cringle::fiber;
 use std::collections::HashMap;
 use std::ffi::{CString, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -36,7 +35,21 @@ pub(super) struct Unsynced {
     /// Or it is a directory itself.
     itself: Option<Arc<Dir>>,
     rename: Option<Rename>,
-    path: OsString,
+    /// Within the directory, or its whole path if it has none here.
+    name: CString,
+}
+
+impl Unsynced {
+    /// For messages. (A deep tree has long paths: they are not made for every file.)
+    fn quoted(&self) -> String {
+        let mut path = match (&self.itself, &self.dir) {
+            (Some(dir), _) => return quote(dir.path(Side::Target)),
+            (None, Some(dir)) => dir.path(Side::Target).into_vec(),
+            (None, None) => Vec::new(),
+        };
+        join(&mut path, self.name.to_bytes());
+        quote(OsString::from_vec(path))
+    }
 }
 
 /// From the temporary name to its own.
@@ -64,8 +77,8 @@ impl Worker<'_> {
         let device = dir.target_device();
         let open = || sys::open_at(file.as_raw_fd(), c".", libc::O_RDONLY | libc::O_DIRECTORY, 0);
         let file = (!self.syncs_whole(device, open)).then(|| Arc::clone(file));
-        let (itself, path) = (Some(Arc::clone(dir)), dir.path(Side::Target));
-        self.sync_later(Unsynced { file, device, dir: None, itself, rename: None, path });
+        let (itself, name) = (Some(Arc::clone(dir)), CString::default());
+        self.sync_later(Unsynced { file, device, dir: None, itself, rename: None, name });
     }
 
     /// False if the file could not even be closed; that was told.
@@ -76,7 +89,6 @@ impl Worker<'_> {
         rename: Option<Rename>,
         others_link_to_it: bool,
     ) -> bool {
-        let path = item.path(Side::Target);
         let beside = rename.is_some();
         let (device, disk) = match item.dir {
             Some(dir) if beside => (dir.target_device(), true),
@@ -90,7 +102,7 @@ impl Worker<'_> {
         let whole = beside && !others_link_to_it && self.syncs_whole(device, || file.try_clone());
         let file = if whole || !disk {
             if let Err(e) = sys::close(file) {
-                complain_of(&format!("failed to close {}", quote(&path)), &e);
+                complain_of(&format!("failed to close {}", item.quoted(Side::Target)), &e);
                 if let Some(rename) = rename {
                     rename.remove(item.target_dir);
                 }
@@ -107,14 +119,36 @@ impl Worker<'_> {
         if let Some(dir) = item.dir {
             dir.pending.fetch_add(1, Ordering::Relaxed);
         }
-        let unsynced =
-            Unsynced { file, device, dir: item.dir.cloned(), itself: None, rename, path };
+        let (dir, name) = (item.dir.cloned(), item.target.to_owned());
+        let unsynced = Unsynced { file, device, dir, itself: None, rename, name };
         if others_link_to_it {
             self.sync_these(vec![unsynced]);
         } else {
             self.sync_later(unsynced);
         }
         true
+    }
+
+    /// The source of `--link` is on the disk before it gets one more name. False if not; that was told.
+    /// (One `syncfs` of a worker serves all of a file system that were written before.)
+    pub(super) fn sync_linked(&mut self, item: &Item<'_>, follow: bool) -> bool {
+        let Ok(stat) = sys::stat_at(item.source_dir, item.source, follow) else { return true };
+        if sys::kind(&stat) != libc::S_IFREG || self.synced_sources.contains(&stat.st_dev) {
+            return true;
+        }
+        let no_follow = if follow { 0 } else { libc::O_NOFOLLOW };
+        let flags = libc::O_RDONLY | libc::O_NONBLOCK | no_follow;
+        let open = || sys::open_at(item.source_dir, item.source, flags, 0);
+        let synced = if self.syncs_whole(stat.st_dev, open) {
+            self.synced_sources.push(stat.st_dev);
+            self.sync_whole(stat.st_dev)
+        } else {
+            open().and_then(|file| sys::sync_fd(file.as_raw_fd()))
+        };
+        if let Err(e) = &synced {
+            complain_of(&format!("error syncing {}", item.quoted(Side::Source)), e);
+        }
+        synced.is_ok()
     }
 
     /// Whether one call can sync the whole file system. Each worker has a descriptor for that, opened
@@ -217,52 +251,44 @@ impl Worker<'_> {
         }
         let above = unsynced.dir.as_ref().map(|dir| dir.fd(Side::Target, &self.shared.open));
         let above = above.transpose()?;
-        let written = match (&unsynced.rename, &above) {
-            (Some(rename), _) => rename.temporary.clone(),
-            (None, None) => sys::c_string(unsynced.path.as_bytes()),
-            (None, Some(_)) => {
-                let name = Path::new(&unsynced.path).file_name().unwrap_or_default();
-                sys::c_string(name.as_bytes())
-            }
-        };
+        let written = unsynced.rename.as_ref().map_or(&unsynced.name, |rename| &rename.temporary);
         let above = above.as_ref().map_or(sys::CWD, |fd| fd.as_raw_fd());
         let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOFOLLOW;
-        sys::open_at(above, &written, flags, 0).map(Arc::new)
+        sys::open_at(above, written, flags, 0).map(Arc::new)
     }
 
-    fn synced(&mut self, unsynced: Unsynced, mut error: Option<io::Error>) {
-        let Unsynced { dir, rename, path, file, itself, .. } = unsynced;
+    fn synced(&mut self, mut unsynced: Unsynced, mut error: Option<io::Error>) {
         if let Some(e) = &error {
-            complain_of(&format!("error syncing {}", quote(&path)), e);
+            complain_of(&format!("error syncing {}", unsynced.quoted()), e);
         }
-        let file = if itself.is_some() { None } else { file.and_then(Arc::into_inner) };
-        if let Some(Err(e)) = file.map(sys::close)
+        let file = unsynced.file.take().filter(|_| unsynced.itself.is_none());
+        if let Some(Err(e)) = file.and_then(Arc::into_inner).map(sys::close)
             && error.is_none()
         {
-            complain_of(&format!("failed to close {}", quote(&path)), &e);
+            complain_of(&format!("failed to close {}", unsynced.quoted()), &e);
             error = Some(e);
         }
-        if let Some(rename) = rename {
-            let target = match &dir {
-                None => Ok(None),
-                Some(dir) => dir.fd(Side::Target, &self.shared.open).map(Some),
-            };
-            match target {
-                Ok(fd) => {
-                    let fd = fd.as_ref().map_or(sys::CWD, |fd| fd.as_raw_fd());
-                    if error.is_some() {
-                        rename.remove(fd);
-                    } else if let Err(e) = rename_into_place(fd, &rename) {
-                        let path = quote(&path);
-                        complain_of(&format!("cannot create regular file {path}"), &e);
-                    }
-                }
-                Err(e) => complain_of(&format!("cannot create regular file {}", quote(&path)), &e),
+        if let Some(rename) = &unsynced.rename {
+            let named = self.name_or_remove(&unsynced, rename, error.is_some());
+            if let Err(e) = named {
+                let path = unsynced.quoted();
+                complain_of(&format!("cannot create regular file {path}"), &e);
             }
         }
-        if let Some(dir) = dir {
+        if let Some(dir) = unsynced.dir {
             self.part_done(dir);
         }
+    }
+
+    fn name_or_remove(&self, unsynced: &Unsynced, rename: &Rename, remove: bool) -> io::Result<()> {
+        let dir = unsynced.dir.as_ref().map(|dir| dir.fd(Side::Target, &self.shared.open));
+        let dir = dir.transpose()?;
+        let fd = dir.as_ref().map_or(sys::CWD, |fd| fd.as_raw_fd());
+        if remove {
+            rename.remove(fd);
+            return Ok(());
+        }
+        rename_into_place(fd, rename)
     }
 }
 

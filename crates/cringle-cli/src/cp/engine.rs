@@ -19,6 +19,7 @@ use super::durable::Unsynced;
 use super::links::Links;
 use super::messages::complain_of;
 use super::options::Options;
+use super::stop::Stop;
 use super::sys::{self, Entry};
 use super::temporary::Temporaries;
 use super::tree::{Dir, Item, OpenDirs, Side, one_less};
@@ -63,7 +64,7 @@ pub(super) struct Shared {
     pub(super) links: Links,
     pub(super) counters: Arc<Counters>,
     /// Ctrl-C: nothing more is begun, and what is half done is given up.
-    pub(super) stop: Arc<AtomicBool>,
+    pub(super) stop: Arc<Stop>,
     /// The names of the command line that were copied, and those that were made.
     pub(super) sources: Mutex<HashSet<(same::Entry, (u64, u64))>>,
     pub(super) targets: Mutex<HashSet<(OsString, (u64, u64))>>,
@@ -101,7 +102,7 @@ impl Shared {
     }
 
     pub(super) fn stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.stop.is_asked()
     }
 
     pub(super) fn root_begins(&self) {
@@ -136,9 +137,13 @@ pub(super) struct Worker<'a> {
     pub(super) unsynced: Vec<Unsynced>,
     /// By which a whole file system is synced, where that can be; by device.
     pub(super) wholes: Vec<(u64, Option<OwnedFd>)>,
+    /// Devices that were synced for what `--link` finds on them.
+    pub(super) synced_sources: Vec<u64>,
     /// Pairs of devices between which nothing can be cloned, or copied within the kernel.
     pub(super) no_clone: Vec<(u64, u64)>,
     pub(super) no_range: Vec<(u64, u64)>,
+    /// Devices, and whether their files' sizes can be relied on.
+    pub(super) true_sizes: Vec<(u64, bool)>,
     /// How the last file was copied.
     pub(super) how: How,
 }
@@ -153,8 +158,10 @@ impl<'a> Worker<'a> {
             deferred: Vec::new(),
             unsynced: Vec::new(),
             wholes: Vec::new(),
+            synced_sources: Vec::new(),
             no_clone: Vec::new(),
             no_range: Vec::new(),
+            true_sizes: Vec::new(),
             how: How::default(),
         }
     }

@@ -6,6 +6,7 @@ use super::links::Made;
 use super::messages::{complain, complain_of, fail_quietly, note, quote, say};
 use super::options::{Follow, Replace};
 use super::regular::{Ended, Target, open_source};
+use super::replace::keeps_names;
 use super::same::entry;
 use super::sys::{self, Stat};
 use super::target::{Step, backup_path};
@@ -117,13 +118,7 @@ impl Worker<'_> {
         if options.verbose {
             self.say_copied(item, backup);
         }
-        let keeps_link = options.preserve.links
-            && !options.hard_link
-            && !(options.symbolic_link && options.follows(item.is_top()))
-            && (stat.st_nlink > 1
-                || options.follow == Follow::Always
-                || options.follow == Follow::CommandLine && item.is_top());
-        if !keeps_link {
+        if !self.keeps_links(item, stat) {
             return self.copy_content(item, stat, new, regular, existing);
         }
         let id = sys::id(stat);
@@ -134,6 +129,18 @@ impl Worker<'_> {
         let made = Made { dir: item.dir.cloned(), name: item.target.to_owned() };
         self.shared.links.done(id, good.then_some(made));
         good
+    }
+
+    /// Whether other names of this file become links to the first copy. (Through symbolic links, a file
+    /// with one name is met more than once.)
+    pub(super) fn keeps_links(&self, item: &Item<'_>, stat: &Stat) -> bool {
+        let options = &self.shared.options;
+        options.preserve.links
+            && !options.hard_link
+            && !(options.symbolic_link && options.follows(item.is_top()))
+            && (stat.st_nlink > 1
+                || options.follow == Follow::Always
+                || options.follow == Follow::CommandLine && item.is_top())
     }
 
     /// A target that stays: others of the same file are to be links to it.
@@ -172,13 +179,12 @@ impl Worker<'_> {
 
     fn copy_file(&mut self, item: &Item<'_>, stat: &Stat, new: bool) -> bool {
         let follow = self.shared.options.follows(item.is_top());
-        let wait = sys::kind(stat) != libc::S_IFREG;
-        let opened = if wait {
-            // `--copy-contents` of a fifo waits for its writer.
+        // A FIFO's writer is waited for by the first read. A device decides itself what its open waits for.
+        let opened = if matches!(sys::kind(stat), libc::S_IFREG | libc::S_IFIFO) {
+            open_source(item, follow)
+        } else {
             let flags = libc::O_RDONLY | if follow { 0 } else { libc::O_NOFOLLOW };
             sys::open_at(item.source_dir, item.source, flags, 0)
-        } else {
-            open_source(item, follow)
         };
         let source = match opened {
             Ok(source) => source,
@@ -231,9 +237,13 @@ impl Worker<'_> {
         true
     }
 
-    fn make_hard_link(&self, item: &Item<'_>, exists: bool) -> bool {
+    fn make_hard_link(&mut self, item: &Item<'_>, exists: bool) -> bool {
         let options = &self.shared.options;
         let follow = options.follows(item.is_top());
+        if options.fsync && !self.sync_linked(item, follow) {
+            return false;
+        }
+        let options = &self.shared.options;
         let from = (item.source_dir, item.source);
         let linked = if exists
             && (options.force || options.remove_first || options.replace == Replace::Ask)
@@ -295,6 +305,9 @@ impl Worker<'_> {
     ) -> io::Result<bool> {
         match make(item.target) {
             Err(e) if e.raw_os_error() == Some(libc::EEXIST) => {
+                if keeps_names(item) {
+                    return Err(io::Error::from_raw_os_error(libc::EPERM));
+                }
                 let ((), temporary) = self.shared.temporaries.make(item.target, make)?;
                 let to = (item.target_dir, item.target);
                 let renamed = sys::rename_at((item.target_dir, &temporary), to, false);

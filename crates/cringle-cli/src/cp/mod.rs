@@ -10,6 +10,7 @@
 //! | [`regular`], [`ahead`], [`replace`], [`data`], [`verify`], [`attributes`] | the copy of one file |
 //! | [`durable`] | `--fsync` |
 //! | [`temporary`], [`turns`] | names of what is not whole yet; one writer a file |
+//! | [`stop`] | Ctrl-C |
 //! | [`messages`], [`progress`], [`summary`], [`dry`] | what is told |
 
 mod ahead;
@@ -32,6 +33,7 @@ mod progress;
 mod regular;
 mod replace;
 mod same;
+mod stop;
 mod summary;
 mod sys;
 mod target;
@@ -41,21 +43,22 @@ mod turns;
 mod verify;
 
 use crate::failure::{FAILED, INTERRUPTED};
-use crate::{report, traced};
+use crate::{inherited, report, traced};
 use cringle::signal::{Signal, Signals};
 use engine::{Shared, Worker};
 use messages::{complain, complain_of, note};
 use options::{Options, Replace};
 use plan::{Copy, Wrong};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Instant;
+use stop::Stop;
 use tree::Item;
 
 /// Deep trees are let go of from the bottom up, one frame a level.
@@ -64,9 +67,12 @@ const STACK_BYTES: usize = 8 << 20;
 /// `program`: what it was called as, and what its messages begin with.
 pub(crate) fn run(program: &'static str, arguments: Vec<OsString>) -> ExitCode {
     messages::set_program(program);
-    // As other programs: one whose output nobody reads any more ends at its next line.
-    // SAFETY: no pointers; no other thread has been started.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    // As other programs: one whose output nobody reads any more ends at its next line, unless its caller
+    // ignores the signal.
+    if !inherited::ignores_sigpipe() {
+        // SAFETY: no pointers; no other thread has been started.
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    }
     let posix = std::env::var_os("POSIXLY_CORRECT").is_some();
     let line = match getopt::read(arguments, posix) {
         Ok(line) => line,
@@ -172,7 +178,7 @@ fn back_up_itself(options: &mut Options, copies: &mut [Copy]) {
         && regular
         && let Ok(name) = backup::name_for(kind, &options.suffix, (sys::CWD, &path))
     {
-        copy.target = std::ffi::OsStr::from_bytes(name.to_bytes()).to_owned();
+        copy.target = OsStr::from_bytes(name.to_bytes()).to_owned();
         options.backup = None;
     }
 }
@@ -193,13 +199,13 @@ fn perform(shared: &Shared, copies: &[Copy]) -> io::Result<()> {
 }
 
 /// Ctrl-C ends it in order; a second one at once.
-fn watch(stop: &Arc<AtomicBool>) -> io::Result<()> {
+fn watch(stop: &Arc<Stop>) -> io::Result<()> {
     crate::interrupt::dump_when_asked()?;
     let signals = Signals::new(&[Signal::Interrupt, Signal::Terminate])?;
     let stop = Arc::clone(stop);
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         while signals.wait().is_ok() {
-            if stop.swap(true, Ordering::Relaxed) {
+            if stop.ask() {
                 crate::interrupt::exit();
             }
         }
@@ -305,26 +311,25 @@ fn top(worker: &mut Worker<'_>, copy: &Copy, help: &mut dyn FnMut()) {
     }
     if worker.shared.options.fsync {
         worker.settle();
-        sync_above(copy);
+        sync_above(&copy.target);
     }
     if !plan::finish_parents(&worker.shared.options, &parents) {
         messages::fail_quietly();
     }
+    if worker.shared.options.fsync
+        && let Some(first) = plan::first_made(&parents)
+    {
+        sync_above(first);
+    }
 }
 
 /// The directory that holds the new name.
-fn sync_above(copy: &Copy) {
-    let path = options::without_slashes(&copy.target);
-    let bytes = path.as_bytes();
-    let above = match bytes.iter().rposition(|&byte| byte == b'/') {
-        None => &b"."[..],
-        Some(0) => b"/",
-        Some(slash) => &bytes[..slash],
-    };
+fn sync_above(target: &OsStr) {
+    let above = replace::directory_of(target.as_bytes());
     let synced = tree::open_dir(sys::CWD, &sys::c_string(above), true)
         .and_then(|dir| sys::sync_fd(std::os::fd::AsRawFd::as_raw_fd(&dir)));
     if let Err(e) = synced {
-        let name = messages::quote(std::ffi::OsStr::from_bytes(above));
+        let name = messages::quote(OsStr::from_bytes(above));
         complain_of(&format!("error syncing {name}"), &e);
     }
 }

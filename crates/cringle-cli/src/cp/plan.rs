@@ -204,6 +204,11 @@ pub(super) fn make_parents(options: &Options, copy: &Copy) -> Option<Vec<Parent>
     Some(parents)
 }
 
+/// The topmost directory that was made: the one above it has a new name.
+pub(super) fn first_made(parents: &[Parent]) -> Option<&OsStr> {
+    parents.iter().find(|parent| parent.made).map(|parent| &*parent.target)
+}
+
 /// Whether the target of a `.` or `..` is a directory that was just made, or the one above: its name exists,
 /// so that nothing can be made under it.
 pub(super) fn ends_in_made(options: &Options, copy: &Copy, parents: &[Parent]) -> bool {

@@ -10,6 +10,7 @@ use super::durable::{Rename, rename_into_place};
 use super::engine::{Counters, Worker};
 use super::messages::{complain, complain_of, say};
 use super::options::When;
+use super::replace::keeps_names;
 use super::sys::{self, Stat};
 use super::tree::{Item, Side};
 use super::turns::Turn;
@@ -237,7 +238,7 @@ impl Worker<'_> {
             flags |= libc::O_NONBLOCK;
         }
         let open = |name: &CStr| sys::open_at(item.target_dir, name, flags, mode);
-        let opened = if options.fsync {
+        let opened = if options.fsync && !keeps_names(item) {
             self.shared.temporaries.make(item.target, open).map(|(file, temporary)| {
                 let name = item.target.to_owned();
                 (file, Some(Rename { temporary, name, keep_existing: true }))
@@ -335,7 +336,7 @@ impl Worker<'_> {
         let Destination { file, rename, turn: _turn, .. } = destination;
         let done = |good| if good { Completed::Good } else { Completed::Failed };
         if self.shared.options.fsync {
-            let others_link_to_it = self.shared.options.preserve.links && stat.st_nlink > 1;
+            let others_link_to_it = self.keeps_links(item, stat);
             return done(self.sync_file_later(file, item, rename, others_link_to_it));
         }
         if let Err(e) = sys::close(file) {

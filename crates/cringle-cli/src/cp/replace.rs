@@ -2,7 +2,7 @@
 //!
 //! A file is replaced where nothing but its inode number would differ afterwards. Everything that a new
 //! file would lack keeps the old one: other names, set-id bits, attributes and ACLs, flags (`chattr`), a
-//! project, a mount on it.
+//! project, a mount on it. Nor is a temporary name made in a directory that would keep it.
 
 use super::durable::Rename;
 use super::engine::Worker;
@@ -20,7 +20,7 @@ impl Worker<'_> {
         existing: &OwnedFd,
     ) -> Option<Destination> {
         let old = sys::stat_at(item.target_dir, item.target, false).ok()?;
-        if !is_plain(item, existing, &old) {
+        if !is_plain(item, existing, &old) || keeps_names(item) {
             return None;
         }
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
@@ -32,6 +32,24 @@ impl Worker<'_> {
             return None;
         }
         Some(Destination { file, rename: Some(rename), made: false, turn: None })
+    }
+}
+
+/// Whether a name that is made beside the target could not be taken away again.
+pub(super) fn keeps_names(item: &Item<'_>) -> bool {
+    if item.dir.is_some() {
+        return sys::is_append_only(item.target_dir, c"");
+    }
+    sys::is_append_only(item.target_dir, &sys::c_string(directory_of(item.target.to_bytes())))
+}
+
+/// The directory part of a path: without the last name and the slashes before it.
+pub(super) fn directory_of(path: &[u8]) -> &[u8] {
+    let end = path.iter().rposition(|&byte| byte != b'/').map_or(0, |last| last + 1);
+    match path[..end].iter().rposition(|&byte| byte == b'/') {
+        None => b".",
+        Some(0) => b"/",
+        Some(slash) => &path[..slash],
     }
 }
 

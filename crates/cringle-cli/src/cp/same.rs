@@ -24,6 +24,21 @@ impl Node {
     }
 }
 
+/// The step of the time stamps of the file system that the target is on, in nanoseconds, as far as it
+/// counts: for `-u` where times are copied. Its own three times are whole multiples of it.
+pub(super) fn time_step(options: &Options, item: &Item<'_>, existing: &Stat) -> i64 {
+    if !options.only_newer || !options.preserve.timestamps {
+        return 1;
+    }
+    let times = [existing.st_atime_nsec, existing.st_mtime_nsec, existing.st_ctime_nsec];
+    let mut step = 1;
+    while step < 1_000_000_000 && times.iter().all(|time| time % (step * 10) == 0) {
+        step *= 10;
+    }
+    let is_coarse = step == 1_000_000_000;
+    if is_coarse && sys::is_fat(item.target_dir, item.target) { 2 * step } else { step }
+}
+
 impl Rules {
     /// `top`: for a name of the command line.
     pub(super) fn of(options: &Options, top: bool) -> Rules {

@@ -147,6 +147,16 @@ pub(super) fn chmod_fd(fd: RawFd, mode: u32) -> io::Result<()> {
 
 /// Not through a symbolic link, should it be one by now: that is an error.
 pub(super) fn chmod_at(dir: RawFd, name: &CStr, mode: u32) -> io::Result<()> {
+    // The same on each architecture; since Linux 6.6.
+    const FCHMODAT2: libc::c_long = 452;
+    let flags = libc::AT_SYMLINK_NOFOLLOW;
+    // SAFETY: the name outlives the call.
+    let set = unsafe { libc::syscall(FCHMODAT2, dir, name.as_ptr(), mode, flags) };
+    match check(set as i32) {
+        // A container's filter may know no such call.
+        Err(e) if matches!(e.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {}
+        answer => return answer.map(drop),
+    }
     let file = open_at(dir, name, libc::O_PATH | libc::O_NOFOLLOW, 0)?;
     let way = c_string(format!("/proc/self/fd/{}", file.as_raw_fd()).as_bytes());
     // SAFETY: the name outlives the call.
@@ -197,6 +207,14 @@ pub(super) fn truncate(fd: RawFd, length: u64) -> io::Result<()> {
 pub(super) fn read(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
     // SAFETY: the buffer is as long as it is said to be.
     retry(|| check_size(unsafe { libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len()) }))
+}
+
+/// From now on a read waits.
+pub(super) fn wait_in_reads(fd: RawFd) -> io::Result<()> {
+    // SAFETY: no pointers.
+    let flags = check(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
+    // SAFETY: no pointers.
+    check(unsafe { libc::fcntl(fd, libc::F_SETFL, flags & !libc::O_NONBLOCK) }).map(drop)
 }
 
 /// Reads from the beginning what is in the page cache; `EAGAIN` where that is nothing.
@@ -263,15 +281,36 @@ pub(super) fn sync_file_system(fd: RawFd) -> io::Result<()> {
 /// Whether [`sync_file_system`] makes durable what a fsync of each file would. (FUSE asks its server
 /// nothing, others may do nothing: these are known to.)
 pub(super) fn syncs_all_of_it(fd: RawFd) -> bool {
-    const F2FS: u32 = 0xf2f5_2010;
+    file_system(fd).is_some_and(|kind| ON_DISKS.contains(&kind))
+}
+
+/// Whether the kernel itself keeps the files: their sizes are no claims of a server or a driver.
+pub(super) fn sizes_are_true(fd: RawFd) -> bool {
+    const TMPFS: u32 = libc::TMPFS_MAGIC as u32;
+    file_system(fd).is_some_and(|kind| kind == TMPFS || ON_DISKS.contains(&kind))
+}
+
+// C libraries differ in the type; the numbers have 32 bits.
+const ON_DISKS: [u32; 4] = [
+    libc::EXT4_SUPER_MAGIC as u32,
+    libc::XFS_SUPER_MAGIC as u32,
+    libc::BTRFS_SUPER_MAGIC as u32,
+    0xf2f5_2010, // F2FS
+];
+
+/// Whether the file is on a FAT, whose times are even seconds.
+pub(super) fn is_fat(dir: RawFd, name: &CStr) -> bool {
+    open_at(dir, name, libc::O_PATH, 0)
+        .is_ok_and(|file| file_system(file.as_raw_fd()) == Some(libc::MSDOS_SUPER_MAGIC as u32))
+}
+
+/// The number by which Linux knows the kind of a file system.
+fn file_system(fd: RawFd) -> Option<u32> {
     // SAFETY: a record of integers, for which zeros are a value.
     let mut of: libc::statfs = unsafe { std::mem::zeroed() };
     // SAFETY: the record outlives the call.
-    let asked = check(unsafe { libc::fstatfs(fd, &mut of) });
-    // C libraries differ in the type; the numbers have 32 bits.
-    let known = [libc::EXT4_SUPER_MAGIC, libc::XFS_SUPER_MAGIC, libc::BTRFS_SUPER_MAGIC];
-    let kind = of.f_type as u32;
-    asked.is_ok() && (kind == F2FS || known.iter().any(|known| *known as u32 == kind))
+    check(unsafe { libc::fstatfs(fd, &mut of) }).ok()?;
+    Some(of.f_type as u32)
 }
 
 /// What the whole machine has yet to write to its disks.
@@ -301,14 +340,23 @@ pub(super) fn close(fd: OwnedFd) -> io::Result<()> {
 
 /// Whether something is mounted on this name. False before Linux 5.8, which does not say.
 pub(super) fn is_mount_root(dir: RawFd, name: &CStr) -> bool {
-    let flags = libc::AT_SYMLINK_NOFOLLOW | libc::AT_STATX_DONT_SYNC;
+    has_attribute(dir, name, libc::AT_SYMLINK_NOFOLLOW, libc::STATX_ATTR_MOUNT_ROOT as u64)
+}
+
+/// Whether the directory keeps each name that it has (`chattr +a`). An empty name: `dir` itself.
+pub(super) fn is_append_only(dir: RawFd, name: &CStr) -> bool {
+    has_attribute(dir, name, libc::AT_EMPTY_PATH, libc::STATX_ATTR_APPEND as u64)
+}
+
+fn has_attribute(dir: RawFd, name: &CStr, flags: i32, attribute: u64) -> bool {
+    let flags = flags | libc::AT_STATX_DONT_SYNC;
     // SAFETY: a record of integers, for which zeros are a value.
     let mut found: libc::statx = unsafe { std::mem::zeroed() };
     // By its number, as not every C library has it.
     // SAFETY: name and record outlive the call.
     let asked =
         unsafe { libc::syscall(libc::SYS_statx, dir, name.as_ptr(), flags, 0_u32, &raw mut found) };
-    asked == 0 && found.stx_attributes & libc::STATX_ATTR_MOUNT_ROOT as u64 != 0
+    asked == 0 && found.stx_attributes & attribute != 0
 }
 
 /// The flags that `chattr` and `xfs_io` set, project and extent sizes; `None` where there are none.

@@ -75,6 +75,7 @@ impl Worker<'_> {
             just_made: item.is_top() && self.was_just_made(item, existing),
             is_dots: matches!(same::last_part(item.source.to_bytes()), b"." | b".."),
             backup_is_source: same::source_is_backup(&self.shared.options, item, &source),
+            time_step: same::time_step(&self.shared.options, item, existing),
             answer: None,
         }
     }
@@ -184,9 +185,21 @@ impl Worker<'_> {
             }
         };
         let _ = io::stderr().write_all(text.as_bytes());
-        let mut answer = String::new();
-        let _ = io::stdin().read_line(&mut answer);
-        answer.starts_with(['y', 'Y'])
+        matches!(self.first_of_line(), Some(b'y' | b'Y'))
+    }
+
+    /// The first byte of the next line of standard input. `None` after Ctrl-C, or if the line is empty. The
+    /// rest of the input is left there.
+    fn first_of_line(&self) -> Option<u8> {
+        let mut first = None;
+        let mut byte = [0];
+        while self.shared.stop.wait_readable(0)
+            && sys::read(0, &mut byte).is_ok_and(|n| n == 1)
+            && byte != *b"\n"
+        {
+            first.get_or_insert(byte[0]);
+        }
+        first.filter(|_| !self.shared.stopped())
     }
 }
 

@@ -4,7 +4,7 @@ use crate::common::*;
 use crate::support::*;
 use crate::trees::{Random, mkfifo};
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -45,6 +45,45 @@ fn an_interruption_leaves_no_half_written_file() {
     assert_eq!(said.status.code(), Some(130));
     assert_eq!(told, "cringle cp: interrupted; 0 files, 0 directories, 0 bytes were copied\n");
     assert!(!place.join("copy").exists());
+}
+
+/// A question, a FIFO that nobody opens, one that nobody writes to: the first Ctrl-C ends the wait.
+#[test]
+fn what_waits_for_others_ends_at_once() {
+    let place = place("cp-interrupt-waits");
+    for (name, text) in [("new", "new"), ("old", "old")] {
+        fs::write(place.join(name), text).unwrap();
+    }
+    mkfifo(&place.join("fifo"));
+    let start = |arguments: &[&str]| {
+        let mut command = ours();
+        command.args(arguments).current_dir(&place);
+        command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut asking = start(&["-i", "new", "old"]);
+    let mut asked = [0; 32];
+    let question = asking.stderr.as_mut().unwrap().read(&mut asked).unwrap();
+    assert!(question > 0);
+    interrupt(&asking);
+    // (Its input stays open: nobody answers.)
+    let input = asking.stdin.take();
+    let said = finish(asking, "a question that is interrupted");
+    assert_eq!(said.status.code(), Some(130), "{said:?}");
+    assert_eq!(fs::read_to_string(place.join("old")).unwrap(), "old");
+    drop(input);
+    for held in [false, true] {
+        let hold = || fs::OpenOptions::new().read(true).write(true).open(place.join("fifo"));
+        let _writer = held.then(|| hold().unwrap());
+        let mut waiting = start(&["-r", "--copy-contents", "fifo", "copy"]);
+        while !place.join("copy").exists() {
+            assert!(waiting.try_wait().unwrap().is_none());
+            std::thread::yield_now();
+        }
+        interrupt(&waiting);
+        let said = finish(waiting, "a FIFO that is interrupted");
+        assert_eq!(said.status.code(), Some(130), "{said:?}");
+        assert!(!place.join("copy").exists());
+    }
 }
 
 const FILES: u64 = 100;

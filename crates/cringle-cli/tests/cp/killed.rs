@@ -12,18 +12,20 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 const FILES: u64 = 60;
 const DEFAULT_KILLS: u64 = 12;
+/// Some that exist as files, and are replaced by files.
+const REGULAR: [u64; 8] = [2, 8, 14, 20, 30, 38, 44, 56];
 
 fn name(tree: &Path, number: u64) -> std::path::PathBuf {
     tree.join((number % 5).to_string()).join(number.to_string())
 }
 
 fn new_content(number: u64) -> Vec<u8> {
-    noise(8 * (1 + (number as usize * 977) % 20_000))
+    noise(8 * (1 + (number as usize * 9770) % 200_000))
 }
 
 fn old_content(number: u64) -> Vec<u8> {
@@ -71,8 +73,33 @@ fn is_temporary(name: &OsString) -> bool {
     })
 }
 
+/// When the signal comes.
+#[derive(Clone, Copy)]
+enum Moment {
+    After(Duration),
+    /// When this name, an old file, is something else.
+    Changed(u64),
+}
+
+impl Moment {
+    fn wait_for(self, place: &Path, child: &mut Child) {
+        match self {
+            // The moment is what is random here; nothing is waited for.
+            Moment::After(delay) => std::thread::sleep(delay),
+            Moment::Changed(number) => {
+                let watched = name(&place.join("d"), number);
+                let length = old_content(number).len() as u64;
+                let is_old = || fs::metadata(&watched).is_ok_and(|now| now.len() == length);
+                while is_old() && child.try_wait().unwrap().is_none() {
+                    std::thread::yield_now();
+                }
+            }
+        }
+    }
+}
+
 /// Whether the signal came before the end.
-fn killed_after(base: &Path, flags: &[&str], delay: Duration, seed: u64) -> bool {
+fn killed_at(base: &Path, flags: &[&str], moment: Moment, seed: u64) -> bool {
     let place = base.join(seed.to_string());
     fs::create_dir(&place).unwrap();
     prepare(&place);
@@ -80,8 +107,7 @@ fn killed_after(base: &Path, flags: &[&str], delay: Duration, seed: u64) -> bool
     let mut command = ours();
     command.args(&all).current_dir(&place).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // The moment of the signal is what is random here; nothing is waited for.
-    std::thread::sleep(delay);
+    moment.wait_for(&place, &mut child);
     child.kill().unwrap();
     let killed = finish(child, "a killed cp").status.signal() == Some(libc::SIGKILL);
     let durable = flags.contains(&"--fsync");
@@ -128,14 +154,17 @@ fn a_killed_copy_leaves_whole_names_and_can_be_repeated() {
     let mut killed = 0;
     for seed in 0..kills {
         let flags: &[&str] = match seed % 4 {
-            0 => &["--jobs=1"],
+            0 => &["--jobs=1", "--block-size=4k", "--sparse=always"],
             1 => &["--jobs=8"],
-            2 => &["--fsync", "--jobs=4"],
+            2 => &["--fsync", "--jobs=4", "--block-size=4k", "--sparse=always"],
             _ => &["--remove-destination", "--fsync", "--jobs=3"],
         };
-        // From the start of the program to beyond the end of most copies.
-        let delay = Duration::from_micros(random.pick(60_000));
-        killed += u64::from(killed_after(base.path(), flags, delay, seed));
+        // From the start of the program to beyond the end of most copies, or in the middle of them.
+        let moment = match random.pick(3) {
+            0 => Moment::After(Duration::from_micros(random.pick(60_000))),
+            _ => Moment::Changed(REGULAR[random.pick(REGULAR.len() as u64) as usize]),
+        };
+        killed += u64::from(killed_at(base.path(), flags, moment, seed));
     }
     eprintln!("{killed} of {kills} were killed before their end");
     assert!(killed > 0, "no copy was killed");

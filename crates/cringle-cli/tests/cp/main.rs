@@ -6,6 +6,7 @@ mod common;
 
 mod acl;
 mod bounds;
+mod durable;
 mod faults;
 mod faulty;
 mod generated;

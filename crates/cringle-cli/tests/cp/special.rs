@@ -8,7 +8,7 @@ use crate::trees::mkfifo;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -313,4 +313,82 @@ fn a_leased_source_is_waited_for() {
     let said = finish(child, "a copy of a leased file");
     assert_eq!((said.status.code(), texts(&said).1), (Some(0), String::new()));
     assert_eq!(fs::read_to_string(place.join("to")).unwrap(), "before and after");
+}
+
+/// Such a directory gives no name back: neither a temporary one nor an old one.
+#[test]
+fn in_an_append_only_directory_files_are_written_in_place() {
+    let place = place("cp-append-only");
+    let only = place.join("only");
+    fs::create_dir(&only).unwrap();
+    fs::write(only.join("old"), "old").unwrap();
+    fs::write(place.join("new"), "new").unwrap();
+    if let Err(why) = done_by("chattr", &["+a", only.to_str().unwrap()]) {
+        eprintln!("skipped: no directory can be append-only here: {why}");
+        return;
+    }
+    let copied = [&["new", "only/old"][..], &["--fsync", "new", "only/fresh"]]
+        .map(|arguments| run(&place, arguments));
+    let linked = run(&place, &["-lf", "new", "only/old"]);
+    let mut names: Vec<_> = fs::read_dir(&only).unwrap().map(|e| e.unwrap().file_name()).collect();
+    names.sort();
+    let contents = ["old", "fresh"].map(|name| fs::read_to_string(only.join(name)).unwrap());
+    done_by("chattr", &["-a", only.to_str().unwrap()]).unwrap();
+    assert_eq!(copied, [(); 2].map(|()| (Some(0), String::new(), String::new())));
+    assert_eq!(linked.0, Some(1), "{linked:?}");
+    assert_eq!(names, ["fresh", "old"]);
+    assert_eq!(contents, ["new", "new"]);
+}
+
+fn has_fchmodat2() -> bool {
+    // SAFETY: a name and three numbers; the name does not exist.
+    unsafe { libc::syscall(452, libc::AT_FDCWD, c"/nothing/here".as_ptr(), 0, 0) };
+    std::io::Error::last_os_error().raw_os_error() == Some(libc::ENOENT)
+}
+
+/// In a rescue system or a bare chroot.
+#[test]
+fn without_proc_special_files_keep_their_modes() {
+    let place = place("cp-no-proc");
+    fs::create_dir(place.join("s")).unwrap();
+    mkfifo(&place.join("s/fifo"));
+    let _socket = std::os::unix::net::UnixListener::bind(place.join("s/socket")).unwrap();
+    for (name, mode) in [("fifo", 0o764), ("socket", 0o751)] {
+        fs::set_permissions(place.join("s").join(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let mut command = Command::new("unshare");
+    let script = "mount -t tmpfs none /proc && exec \"$@\"";
+    command.args(["-m", "sh", "-c", script, "sh"]);
+    command.arg(ours().get_program()).args(ours().get_args()).args(["-a", "s", "d"]);
+    let said = output_of(command, &place, b"");
+    let told = texts(&said).1;
+    if !is_root() || told.contains("unshare:") || told.contains("mount:") {
+        eprintln!("skipped: /proc cannot be hidden here: {told}");
+        return;
+    }
+    // `fchmodat2` came with Linux 6.6; before that, only `/proc` leads to such a file.
+    if said.status.code() != Some(0) && !has_fchmodat2() {
+        eprintln!("skipped: this kernel has no fchmodat2");
+        return;
+    }
+    assert_eq!((said.status.code(), told), (Some(0), String::new()));
+    for (name, mode) in [("fifo", 0o764), ("socket", 0o751)] {
+        let copied = fs::symlink_metadata(place.join("d").join(name)).unwrap();
+        assert_eq!(copied.mode() & 0o7777, mode, "{name}");
+    }
+}
+
+/// As `/proc/kmsg` does where nothing is left to read: the read is made again, and waits.
+#[test]
+fn a_regular_file_that_would_wait_is_waited_for() {
+    let base = place("cp-would-wait");
+    let Some(faulty) = Faulty::mount(&base, "from", false) else { return };
+    let bytes = noise(300_000);
+    faulty.put("victim", &bytes);
+    for at in [0, 100_000] {
+        faulty.set(Rules::failing(Op::Read, libc::EAGAIN, at, 1).direct());
+        copies(&base, &["--reflink=never", "from/victim", "to"]);
+        assert_eq!(faulty.fired(), [Op::Read]);
+        assert!(fs::read(base.join("to")).unwrap() == bytes, "from {at}");
+    }
 }

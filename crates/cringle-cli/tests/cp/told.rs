@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::symlink;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Stdio};
 
 #[test]
@@ -39,6 +39,31 @@ fn who_is_told_to_nobody_ends() {
         assert_eq!(output.status.signal(), Some(libc::SIGPIPE), "{output:?}");
         assert!(output.stderr.is_empty(), "{output:?}");
     }
+}
+
+/// A caller that ignores SIGPIPE (`trap '' PIPE`, systemd) gets the whole copy, and a status, as with GNU's.
+#[test]
+fn a_caller_that_ignores_the_signal_gets_the_whole_copy() {
+    let place = place("cp-told-nobody-ignored");
+    fs::create_dir(place.join("tree")).unwrap();
+    for n in 0..300 {
+        fs::write(place.join(format!("tree/{n}")), "x").unwrap();
+    }
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = ours();
+    command.args(["-rv", "tree", "to"]).current_dir(&place).stdout(writer).stderr(Stdio::piped());
+    // SAFETY: one plain system call between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+            Ok(())
+        });
+    }
+    let said = finish(command.spawn().unwrap(), "cp -v to nobody");
+    assert_eq!(said.status.code(), Some(1), "{said:?}");
+    assert!(texts(&said).1.contains("write error: Broken pipe"), "{said:?}");
+    assert_eq!(fs::read_dir(place.join("to")).unwrap().count(), 300);
 }
 
 #[test]

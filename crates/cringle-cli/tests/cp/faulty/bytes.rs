@@ -72,6 +72,7 @@ pub(super) fn write(
     }
     let node = state.nodes.get_mut(&number).ok_or(libc::ENOENT)?;
     let from = usize::try_from(offset).map_err(|_| libc::EFBIG)?;
+    node.unsynced = true;
     if node.bytes.len() < from + size {
         node.bytes.resize(from + size, 0);
     }

@@ -100,6 +100,10 @@ impl Rules {
 struct Node {
     bytes: Vec<u8>,
     children: Option<BTreeMap<OsString, u64>>,
+    /// Of a symbolic link.
+    leads_to: Option<OsString>,
+    /// Changed since its last `fsync`: a file's content or attributes, a directory's names or attributes.
+    unsynced: bool,
     victim: bool,
     perm: u16,
     owner: (u32, u32),
@@ -114,6 +118,8 @@ impl Node {
         Node {
             bytes: Vec::new(),
             children,
+            leads_to: None,
+            unsynced: true,
             victim,
             perm,
             owner: (0, 0),
@@ -129,6 +135,8 @@ struct State {
     rules: Rules,
     /// Failures that were answered.
     fired: Vec<Op>,
+    /// Names that a file got by a rename before it was synced.
+    early: Vec<OsString>,
     stalled: usize,
 }
 
@@ -150,7 +158,9 @@ impl State {
 
     fn add(&mut self, parent: u64, name: &OsStr, node: Node) -> Option<u64> {
         let number = self.next;
-        self.nodes.get_mut(&parent)?.children.as_mut()?.insert(name.to_owned(), number);
+        let parent = self.nodes.get_mut(&parent)?;
+        parent.children.as_mut()?.insert(name.to_owned(), number);
+        parent.unsynced = true;
         self.nodes.insert(number, node);
         self.next += 1;
         Some(number)
@@ -214,6 +224,7 @@ impl Faulty {
                 next: 2,
                 rules: Rules::default(),
                 fired: Vec::new(),
+                early: Vec::new(),
                 stalled: 0,
             }),
             released: Condvar::new(),
@@ -294,6 +305,33 @@ impl Faulty {
     /// Reads that wait for [`release`](Faulty::release).
     pub(crate) fn stalled(&self) -> usize {
         self.shared.lock().stalled
+    }
+
+    /// From now on, all that is there is on the disk.
+    pub(crate) fn settle(&self) {
+        let mut state = self.shared.lock();
+        state.early.clear();
+        state.nodes.values_mut().for_each(|node| node.unsynced = false);
+    }
+
+    /// What a loss of power now would take: paths that are not synced, and names that files had before
+    /// they were.
+    pub(crate) fn unsynced(&self) -> Vec<String> {
+        fn look(state: &State, number: u64, path: &Path, found: &mut Vec<String>) {
+            let Some(node) = state.nodes.get(&number) else { return };
+            // The target of a symbolic link is made together with its name.
+            if node.unsynced && node.leads_to.is_none() {
+                found.push(format!("/{}", path.display()));
+            }
+            for (name, number) in node.children.iter().flatten() {
+                look(state, *number, &path.join(name), found);
+            }
+        }
+        let state = self.shared.lock();
+        let early = state.early.iter().map(|name| format!("{} too early", name.display()));
+        let mut found = early.collect();
+        look(&state, ROOT, Path::new(""), &mut found);
+        found
     }
 
     pub(crate) fn clear(&self) {

@@ -11,6 +11,8 @@ use fuser::{
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -28,9 +30,10 @@ fn error(errno: i32) -> Errno {
 
 fn attributes(state: &State, number: u64) -> Option<FileAttr> {
     let node = state.nodes.get(&number)?;
-    let (kind, mut size) = match &node.children {
-        Some(_) => (FileType::Directory, 4096),
-        None => (FileType::RegularFile, node.bytes.len() as u64),
+    let (kind, mut size) = match (&node.children, &node.leads_to) {
+        (Some(_), _) => (FileType::Directory, 4096),
+        (None, Some(text)) => (FileType::Symlink, text.len() as u64),
+        (None, None) => (FileType::RegularFile, node.bytes.len() as u64),
     };
     let mut blocks = size.div_ceil(512);
     if node.victim && node.children.is_none() {
@@ -156,6 +159,7 @@ impl Filesystem for Server {
             return reply.error(error(errno));
         }
         let Some(node) = state.nodes.get_mut(&ino.0) else { return reply.error(Errno::ENOENT) };
+        node.unsynced = true;
         if let Some(size) = size {
             node.bytes.resize(size as usize, 0);
             node.times.1 = SystemTime::now();
@@ -220,6 +224,10 @@ impl Filesystem for Server {
             return reply.error(Errno::EEXIST);
         }
         if state.child(new_parent.0, new_name) != Some(number) {
+            let node = state.nodes.get(&number);
+            if node.is_some_and(|node| node.unsynced && node.leads_to.is_none()) {
+                state.early.push(new_name.to_owned());
+            }
             unlink(&mut state, new_parent.0, new_name);
             if let Some(names) = names(&mut state, parent.0) {
                 names.remove(name);
@@ -229,6 +237,48 @@ impl Filesystem for Server {
             }
         }
         reply.ok();
+    }
+
+    fn link(&self, _: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let mut state = self.shared.lock();
+        if state.child(parent.0, name).is_some() {
+            return reply.error(Errno::EEXIST);
+        }
+        if let Some(names) = names(&mut state, parent.0) {
+            names.insert(name.to_owned(), ino.0);
+        }
+        if let Some(node) = state.nodes.get_mut(&ino.0) {
+            node.links += 1;
+        }
+        entry(&state, ino.0, reply);
+    }
+
+    fn symlink(
+        &self,
+        _: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        leads_to: &Path,
+        reply: ReplyEntry,
+    ) {
+        let mut state = self.shared.lock();
+        if state.child(parent.0, name).is_some() {
+            return reply.error(Errno::EEXIST);
+        }
+        let mut node = Node::new(None, 0o777, is_victim(name));
+        node.leads_to = Some(leads_to.into());
+        match state.add(parent.0, name, node) {
+            Some(number) => entry(&state, number, reply),
+            None => reply.error(Errno::ENOENT),
+        }
+    }
+
+    fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
+        let state = self.shared.lock();
+        match state.nodes.get(&ino.0).and_then(|node| node.leads_to.as_ref()) {
+            Some(text) => reply.data(text.as_bytes()),
+            None => reply.error(Errno::EINVAL),
+        }
     }
 
     fn open(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
@@ -326,11 +376,11 @@ impl Filesystem for Server {
     }
 
     fn fsync(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        done(self.shared.lock().fails(Op::Fsync, ino.0, 0), reply);
+        fsync(&mut self.shared.lock(), ino.0, reply);
     }
 
     fn fsyncdir(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        done(self.shared.lock().fails(Op::Fsync, ino.0, 0), reply);
+        fsync(&mut self.shared.lock(), ino.0, reply);
     }
 
     fn readdir(
@@ -349,7 +399,12 @@ impl Filesystem for Server {
         let names = children.into_iter().flatten();
         for (position, (name, number)) in names.enumerate().skip(offset as usize) {
             let is_dir = state.nodes.get(number).is_some_and(|node| node.children.is_some());
-            let kind = if is_dir { FileType::Directory } else { FileType::RegularFile };
+            let is_link = state.nodes.get(number).is_some_and(|node| node.leads_to.is_some());
+            let kind = match (is_dir, is_link) {
+                (true, _) => FileType::Directory,
+                (_, true) => FileType::Symlink,
+                _ => FileType::RegularFile,
+            };
             if reply.add(INodeNo(*number), position as u64 + 1, kind, name) {
                 break;
             }
@@ -406,8 +461,19 @@ impl Filesystem for Server {
     }
 }
 
+fn fsync(state: &mut State, number: u64, reply: ReplyEmpty) {
+    let failed = state.fails(Op::Fsync, number, 0);
+    if let Some(node) = state.nodes.get_mut(&number).filter(|_| failed.is_none()) {
+        node.unsynced = false;
+    }
+    done(failed, reply);
+}
+
+/// The names in a directory, which are about to change.
 fn names(state: &mut State, directory: u64) -> Option<&mut BTreeMap<OsString, u64>> {
-    state.nodes.get_mut(&directory)?.children.as_mut()
+    let node = state.nodes.get_mut(&directory)?;
+    node.unsynced = true;
+    node.children.as_mut()
 }
 
 fn unlink(state: &mut State, parent: u64, name: &OsStr) {

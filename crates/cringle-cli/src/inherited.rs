@@ -1,0 +1,28 @@
+//! What the process inherited and std's start-up code changes before `main`.
+//!
+//! Std ignores SIGPIPE in each Rust program, so that `main` cannot tell whether the caller did
+//! (`trap '' PIPE`, systemd's `IgnoreSIGPIPE=`). The loader calls the functions of `.init_array` earlier.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static IGNORES_SIGPIPE: AtomicBool = AtomicBool::new(false);
+
+#[used]
+// SAFETY: the section is a table of such functions, with glibc and with musl; this one needs nothing of std's
+// that is not there yet.
+#[unsafe(link_section = ".init_array")]
+static LOOK: extern "C" fn() = look;
+
+extern "C" fn look() {
+    // SAFETY: a record of integers and a pointer that may be null, for which zeros are a value.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: nothing is changed; the record outlives the call.
+    let asked = unsafe { libc::sigaction(libc::SIGPIPE, std::ptr::null(), &mut action) };
+    let ignored = asked == 0 && action.sa_sigaction == libc::SIG_IGN;
+    IGNORES_SIGPIPE.store(ignored, Ordering::Relaxed);
+}
+
+/// Whether the caller ignores SIGPIPE, and wants this program to do so.
+pub(crate) fn ignores_sigpipe() -> bool {
+    IGNORES_SIGPIPE.load(Ordering::Relaxed)
+}
