@@ -82,15 +82,14 @@ fn apply_each(options: &Options, copied: &Copied<'_>, lost: &Cell<bool>) -> bool
             return false;
         }
     }
-    let owner = if keeps.ownership {
+    let mut has_owner = true;
+    if keeps.ownership {
         let chown = |uid, gid| noted(sys::chown_fd(target, uid, gid));
         match set_owner(options, stat, chown, &name) {
-            Some(kept) => kept,
+            Some(kept) => has_owner = kept,
             None => return false,
         }
-    } else {
-        stat.st_mode & 0o6000 == 0 || has_owner_of(target, stat)
-    };
+    }
     let mut has_acl = keeps.mode && !keeps.xattr;
     if keeps.xattr {
         match copy_xattrs(source, target) {
@@ -107,11 +106,10 @@ fn apply_each(options: &Options, copied: &Copied<'_>, lost: &Cell<bool>) -> bool
         }
     }
     if keeps.mode {
-        // Set-uid bits are for the owner that they were given by.
-        let mode = match (owner, keeps.ownership) {
-            (true, _) => stat.st_mode & 0o7777,
-            (false, true) => stat.st_mode & 0o777,
-            (false, false) => stat.st_mode & 0o1777,
+        let mode = match (keeps.ownership, has_owner) {
+            (true, true) => stat.st_mode & 0o7777,
+            (true, false) => stat.st_mode & 0o777,
+            (false, _) => stat.st_mode & !set_ids_of_others(target, stat) & 0o7777,
         };
         if let Err(e) = noted(set_mode(copied, mode, has_acl)) {
             complain_of(&format!("preserving permissions for {}", name()), &e);
@@ -138,8 +136,16 @@ fn is_file(stat: &Stat) -> bool {
     sys::kind(stat) != libc::S_IFDIR
 }
 
-fn has_owner_of(target: RawFd, stat: &Stat) -> bool {
-    sys::stat_of(target).is_ok_and(|made| (made.st_uid, made.st_gid) == (stat.st_uid, stat.st_gid))
+/// Set-id bits that the copy must not have: they would give away the rights of whoever copies. A
+/// directory's set-group-id bit gives none.
+fn set_ids_of_others(target: RawFd, stat: &Stat) -> u32 {
+    if stat.st_mode & 0o6000 == 0 {
+        return 0;
+    }
+    let Ok(made) = sys::stat_of(target) else { return 0o6000 };
+    let user = if made.st_uid == stat.st_uid { 0 } else { 0o4000 };
+    let group = if made.st_gid == stat.st_gid || !is_file(stat) { 0 } else { 0o2000 };
+    user | group
 }
 
 /// Whether the ownership was kept; `None` for a failure, which was told.

@@ -80,27 +80,28 @@ pub(super) fn name_for(
     suffix: &OsString,
     place: (RawFd, &CStr),
 ) -> io::Result<CString> {
-    name_above(kind, suffix, place, 0)
+    name_above(kind, suffix, place, 0).map(|(name, _)| name)
 }
 
-/// `taken`: so many of the numbers that seemed free were not.
+/// The name, and whether it was meant to have a number. `taken`: so many of the numbers that seemed free
+/// were not.
 fn name_above(
     kind: Kind,
     suffix: &OsString,
     (dir, name): (RawFd, &CStr),
     taken: u64,
-) -> io::Result<CString> {
+) -> io::Result<(CString, bool)> {
     let path = name.to_bytes();
     let (parent, base) = split(path);
     let simple = || with_suffix(path, suffix.as_bytes());
     if kind == Kind::Simple {
-        return Ok(simple());
+        return Ok((simple(), false));
     }
     let highest = highest(dir, parent, base)?;
     if kind == Kind::Existing && highest == 0 {
-        return Ok(simple());
+        return Ok((simple(), false));
     }
-    Ok(with_suffix(path, format!(".~{}~", highest + 1 + taken).as_bytes()))
+    Ok((with_suffix(path, format!(".~{}~", highest + 1 + taken).as_bytes()), true))
 }
 
 /// A name that would be too long by that is cut, and gets `~` alone: as GNU's does it.
@@ -121,16 +122,21 @@ pub(super) fn make(
     (dir, name): (RawFd, &CStr),
 ) -> io::Result<Option<CString>> {
     let mut taken = 0;
+    let mut tried = None;
     loop {
-        let backup = name_above(kind, suffix, (dir, name), taken)?;
-        // A numbered one replaces nothing; where another took the number, the next is tried. (A name
-        // that had to be cut is none.)
-        let numbered = backup.to_bytes()
-            != with_suffix(name.to_bytes(), suffix.as_bytes()).to_bytes()
-            && backup.to_bytes().starts_with(&[name.to_bytes(), b".~"].concat());
+        // A numbered one replaces nothing; where another took the number, the next is tried. (A name that
+        // had to be cut has no number: there is one.)
+        let (backup, numbered) = name_above(kind, suffix, (dir, name), taken)?;
         match sys::rename_at((dir, name), (dir, &backup), numbered) {
             Ok(()) => return Ok(Some(backup)),
-            Err(e) if e.raw_os_error() == Some(libc::EEXIST) && numbered => taken += 1,
+            Err(e)
+                if e.raw_os_error() == Some(libc::EEXIST)
+                    && numbered
+                    && tried.as_ref() != Some(&backup) =>
+            {
+                taken += 1;
+                tried = Some(backup);
+            }
             Err(e) if e.raw_os_error() == Some(libc::ENOENT) => return Ok(None),
             Err(e) => return Err(e),
         }

@@ -19,7 +19,8 @@ use std::sync::PoisonError;
 
 impl Worker<'_> {
     /// `kind` is the directory's word for what it is.
-    pub(super) fn copy(&mut self, item: &Item<'_>, kind: u8) {
+    /// False if it failed, which was told and counted.
+    pub(super) fn copy(&mut self, item: &Item<'_>, kind: u8) -> bool {
         let options = &self.shared.options;
         let simple = kind == libc::DT_REG
             && !options.hard_link
@@ -33,6 +34,7 @@ impl Worker<'_> {
             fail_quietly();
             Counters::add(&self.shared.counters.failures, 1);
         }
+        good
     }
 
     /// With all the questions asked.

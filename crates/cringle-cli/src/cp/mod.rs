@@ -302,16 +302,17 @@ fn top(worker: &mut Worker<'_>, copy: &Copy, help: &mut dyn FnMut()) {
         target_dir: sys::CWD,
         target: &target,
     };
-    if !plan::ends_in_made(options, copy, &parents) {
-        worker.copy(&item, libc::DT_UNKNOWN);
-    }
+    let begun = !plan::ends_in_made(options, copy, &parents)
+        && (worker.copy(&item, libc::DT_UNKNOWN) || is_there(&copy.target));
     if worker.shared.has_roots() {
         help();
         worker.finish_roots();
     }
     if worker.shared.options.fsync {
         worker.settle();
-        sync_above(&copy.target);
+        if begun {
+            sync_above(&copy.target);
+        }
     }
     if !plan::finish_parents(&worker.shared.options, &parents) {
         messages::fail_quietly();
@@ -321,6 +322,11 @@ fn top(worker: &mut Worker<'_>, copy: &Copy, help: &mut dyn FnMut()) {
     {
         sync_above(first);
     }
+}
+
+/// A copy that failed may have made a part of it.
+fn is_there(target: &OsStr) -> bool {
+    sys::stat_at(sys::CWD, &sys::c_string(target.as_bytes()), false).is_ok()
 }
 
 /// The directory that holds the new name.

@@ -131,6 +131,8 @@ pub(super) struct Parent {
     target: OsString,
     made: bool,
     final_mode: Option<u32>,
+    /// What the target was; by the time it gets its attributes, its name may lead elsewhere.
+    id: (u64, u64),
 }
 
 /// Makes the directories above the target; `None` if that cannot be, which was told.
@@ -164,9 +166,10 @@ pub(super) fn make_parents(options: &Options, copy: &Copy) -> Option<Vec<Parent>
             return None;
         }
         let path = sys::c_string(to.as_bytes());
-        let mut parent = Parent { source: from, target: to, made: false, final_mode: None };
+        let mut parent =
+            Parent { source: from, target: to, made: false, final_mode: None, id: (0, 0) };
         match sys::stat_at(sys::CWD, &path, true) {
-            Ok(there) if sys::kind(&there) == libc::S_IFDIR => {}
+            Ok(there) if sys::kind(&there) == libc::S_IFDIR => parent.id = sys::id(&there),
             Ok(_) => {
                 complain(&format!("{} exists but is not a directory", quote(&parent.target)));
                 return None;
@@ -185,7 +188,9 @@ pub(super) fn make_parents(options: &Options, copy: &Copy) -> Option<Vec<Parent>
                     return None;
                 }
                 parent.made = true;
-                let made = sys::stat_at(sys::CWD, &path, true).map_or(mode, |stat| stat.st_mode);
+                let there = sys::stat_at(sys::CWD, &path, false);
+                parent.id = there.as_ref().map_or((0, 0), sys::id);
+                let made = there.map_or(mode, |stat| stat.st_mode);
                 let wanted = made & 0o7777 & (mode | !0o700) | omitted & !options.umask;
                 if wanted != made & 0o7777 {
                     parent.final_mode = Some(wanted);
@@ -231,10 +236,20 @@ pub(super) fn finish_parents(options: &Options, parents: &[Parent]) -> bool {
         let open =
             |side, path: &OsStr| open_side(side, sys::CWD, &sys::c_string(path.as_bytes()), true);
         let source = sys::c_string(parent.source.as_bytes());
-        let (Ok(stat), Ok(target)) =
-            (sys::stat_at(sys::CWD, &source, true), open(Side::Target, &parent.target))
-        else {
-            continue;
+        let found = sys::stat_at(sys::CWD, &source, true)
+            .and_then(|stat| Ok((stat, open(Side::Target, &parent.target)?)))
+            .and_then(|(stat, target)| match sys::stat_of(target.as_raw_fd())? {
+                now if sys::id(&now) == parent.id => Ok((stat, target)),
+                _ => Err(std::io::Error::from_raw_os_error(libc::ENOENT)),
+            });
+        let (stat, target) = match found {
+            Ok(found) => found,
+            Err(e) => {
+                let target = quote(&parent.target);
+                complain_of(&format!("failed to preserve times for {target}"), &e);
+                good = false;
+                continue;
+            }
         };
         let opened = open(Side::Source, &parent.source);
         let opened = opened.ok().filter(|fd| {

@@ -3,7 +3,7 @@
 
 use crate::common::*;
 use crate::support::*;
-use crate::trees::set_times;
+use crate::trees::{mkfifo, set_times};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
@@ -297,4 +297,49 @@ fn a_directory_that_is_swapped_for_a_link_leads_nowhere() {
         assert_eq!(mode, 0o40711);
     }
     assert!(refused > 0, "nothing was ever swapped in time");
+}
+
+/// The directories that `--parents` made get their attributes at the end: what has their names by then gets
+/// none of them.
+#[test]
+fn a_parent_that_is_swapped_gives_nobody_its_attributes() {
+    let place = place("cp-parents-swapped");
+    for directory in ["s/b", "d", "victim"] {
+        fs::create_dir_all(place.join(directory)).unwrap();
+    }
+    fs::set_permissions(place.join("victim"), fs::Permissions::from_mode(0o700)).unwrap();
+    for directory in ["s", "s/b"] {
+        fs::set_permissions(place.join(directory), fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    let fifo = place.join("s/b/fifo");
+    mkfifo(&fifo);
+    for swaps in [true, false] {
+        let mut command = ours();
+        command.args(["-p", "--parents", "--copy-contents", "-r", "s/b/fifo", "d"]);
+        let mut child = command.current_dir(&place).stderr(Stdio::piped()).spawn().unwrap();
+        // It waits for a writer, with the directories made.
+        while !place.join("d/s/b/fifo").exists() {
+            assert!(child.try_wait().unwrap().is_none());
+            std::thread::yield_now();
+        }
+        fs::rename(place.join("d/s"), place.join(format!("moved-{swaps}"))).unwrap();
+        if swaps {
+            symlink(place.join("victim"), place.join("d/s")).unwrap();
+            fs::create_dir(place.join("victim/b")).unwrap();
+            fs::set_permissions(place.join("victim/b"), fs::Permissions::from_mode(0o700)).unwrap();
+        }
+        fs::write(&fifo, "text").unwrap();
+        let said = finish(child, "a copy whose parents are swapped");
+        let told = texts(&said).1;
+        assert_eq!(said.status.code(), Some(1), "{told}");
+        let words = "failed to preserve times for 'd/s/b': No such file or directory";
+        assert!(told.contains(words), "{told}");
+        for name in ["victim", "victim/b"] {
+            let mode = fs::metadata(place.join(name)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o7777, 0o700, "{name}");
+        }
+        if swaps {
+            fs::remove_file(place.join("d/s")).unwrap();
+        }
+    }
 }

@@ -214,3 +214,28 @@ fn two_sources_of_one_file_do_not_mix() {
         fs::remove_dir_all(&place).unwrap();
     }
 }
+
+/// A name that leaves no room for a number has one backup, which no later one replaces.
+#[test]
+fn a_numbered_backup_of_a_long_name_replaces_none() {
+    let place = place("cp-long-backup");
+    let name = "7".repeat(252);
+    let mut ends = Vec::new();
+    for text in ["one", "two", "three"] {
+        fs::write(place.join("s"), text).unwrap();
+        let (status, _, told) = run(&place, &["--backup=numbered", "s", &name]);
+        ends.push((status, told.contains("cannot backup") && told.contains("File exists")));
+    }
+    assert_eq!(ends, [(Some(0), false), (Some(0), false), (Some(1), true)]);
+    let read = |name: &str| fs::read_to_string(place.join(name)).unwrap();
+    assert_eq!((read(&name), read(&format!("{name}~"))), ("two".into(), "one".into()));
+}
+
+/// One failure, one line.
+#[test]
+fn nothing_is_synced_where_nothing_was_copied() {
+    let place = place("cp-nothing-synced");
+    fs::write(place.join("file"), "x").unwrap();
+    let (status, _, told) = run(&place, &["--fsync", "nope", "file/."]);
+    assert_eq!((status, told.lines().count()), (Some(1), 1), "{told}");
+}

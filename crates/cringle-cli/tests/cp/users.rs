@@ -113,3 +113,30 @@ fn attributes_of_what_its_owner_may_not_write_are_kept() {
         assert!(has.contains("user.cringle") && has.contains("user.second"), "{name}: {has}");
     }
 }
+
+/// Without the ownership, set-id bits stay where they give nobody's rights away.
+#[test]
+fn set_id_bits_stay_with_their_owner() {
+    let Some(place) = place_of_nobody("cp-set-id") else { return };
+    let at = |name: &str| place.path().join(name);
+    for name in ["tool", "tree"] {
+        match name {
+            "tree" => fs::create_dir(at(name)).unwrap(),
+            _ => fs::write(at(name), "x").unwrap(),
+        }
+        chown(at(name), Some(NOBODY), Some(NOBODY)).unwrap();
+        let mode = fs::Permissions::from_mode(if name == "tree" { 0o2755 } else { 0o6755 });
+        fs::set_permissions(at(name), mode).unwrap();
+    }
+    let copy = |user: u32, name: &str, to: &str| {
+        let mut command = ours();
+        command.args(["-r", "--preserve=mode", name, to]).current_dir(&place).uid(user).gid(user);
+        let said = command.output().unwrap();
+        assert_eq!(said.status.code(), Some(0), "{said:?}");
+        fs::metadata(at(to)).unwrap().permissions().mode() & 0o7777
+    };
+    fs::set_permissions(&place, fs::Permissions::from_mode(0o777)).unwrap();
+    assert_eq!(copy(NOBODY, "tool", "own"), 0o6755);
+    assert_eq!(copy(0, "tool", "of-root"), 0o755);
+    assert_eq!(copy(0, "tree", "tree-of-root"), 0o2755);
+}
