@@ -118,6 +118,29 @@ pub(crate) struct FileKind {
     pub(crate) append: bool,
     /// A ring would read or write it at the wrong offsets: see [`lies_on_fuse`].
     pub(crate) off_ring: bool,
+    /// A regular file of a file system that is none for disks or memory, such as `/proc`: what a call does to
+    /// the cursor is its own affair.
+    pub(crate) odd_cursor: bool,
+}
+
+/// What a call at a file's cursor may wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WaitsFor {
+    Disk,
+    /// Whatever a file of `/proc` or its like stands for: the kernel's log, a trace.
+    Anything,
+    /// The server of a FUSE file system, which may be a fiber of this worker.
+    Server,
+}
+
+impl FileKind {
+    pub(crate) fn waits_for(&self) -> WaitsFor {
+        match (self.off_ring, self.odd_cursor) {
+            (true, _) => WaitsFor::Server,
+            (false, true) => WaitsFor::Anything,
+            (false, false) => WaitsFor::Disk,
+        }
+    }
 }
 
 pub(crate) fn file_kind(fd: RawFd) -> FileKind {
@@ -129,8 +152,11 @@ pub(crate) fn file_kind_with(fd: RawFd, flags: c_int) -> FileKind {
     let (mode, describes_attributes) = mode_and_attributes(fd);
     let mode = mode & libc::S_IFMT;
     let read_only = flags & libc::O_ACCMODE == libc::O_RDONLY;
+    let ordinary = mode == libc::S_IFREG && describes_attributes;
     // SAFETY: no pointers; asking where the cursor is does not move it.
-    let stream = unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) } < 0 && errno() == libc::ESPIPE;
+    let has_no_cursor =
+        || unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) } < 0 && errno() == libc::ESPIPE;
+    let stream = !ordinary && has_no_cursor();
     FileKind {
         regular: mode == libc::S_IFREG && !stream,
         fifo: mode == libc::S_IFIFO,
@@ -144,6 +170,7 @@ pub(crate) fn file_kind_with(fd: RawFd, flags: c_int) -> FileKind {
         direct: flags & libc::O_DIRECT != 0,
         append: flags & libc::O_APPEND != 0,
         off_ring: mode == libc::S_IFREG && !describes_attributes && lies_on_fuse(fd),
+        odd_cursor: mode == libc::S_IFREG && !describes_attributes,
     }
 }
 

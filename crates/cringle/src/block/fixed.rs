@@ -8,7 +8,6 @@ use crate::runtime::worker::Worker;
 use std::io;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
-use std::os::fd::AsRawFd;
 use std::rc::Rc;
 
 /// The largest buffer the kernel registers, in bytes.
@@ -49,7 +48,7 @@ impl FixedFile {
     pub fn register(file: &File) -> io::Result<FixedFile> {
         let worker = Worker::here().ok_or_else(no_ring)?;
         let mut driver = worker.driver().borrow_mut();
-        let slot = driver.register_file(file.as_raw_fd())?;
+        let slot = driver.register_file(file.fd())?;
         let (ring, off_ring) = (driver.id(), file.is_off_ring());
         Ok(FixedFile { ring, slot, off_ring, not_send: PhantomData })
     }

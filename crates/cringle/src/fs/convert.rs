@@ -1,4 +1,7 @@
 //! Conversions of a file from and to descriptors and std's types.
+//!
+//! Each of them notes that the file's cursor may be shared with handles that the library does not know: see
+//! [`cursor`](super::cursor). So the library's own calls use `File::fd` and `File::std`.
 
 use super::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -11,13 +14,15 @@ impl std::fmt::Debug for File {
 
 impl From<std::fs::File> for File {
     fn from(std: std::fs::File) -> File {
-        File::of_std(std)
+        let file = File::of_std(std);
+        file.lend();
+        file
     }
 }
 
-/// Clones made before do not share the lock of the cursor with what is made of it.
 impl From<File> for std::fs::File {
     fn from(file: File) -> std::fs::File {
+        file.lend();
         file.into_std()
     }
 }
@@ -25,7 +30,7 @@ impl From<File> for std::fs::File {
 /// A child process's standard stream.
 impl From<File> for std::process::Stdio {
     fn from(file: File) -> std::process::Stdio {
-        file.into_std().into()
+        std::fs::File::from(file).into()
     }
 }
 
@@ -37,25 +42,27 @@ impl From<OwnedFd> for File {
 
 impl From<File> for OwnedFd {
     fn from(file: File) -> OwnedFd {
-        file.into_std().into()
+        std::fs::File::from(file).into()
     }
 }
 
 impl AsFd for File {
     fn as_fd(&self) -> BorrowedFd<'_> {
+        self.lend();
         self.std().as_fd()
     }
 }
 
 impl AsRawFd for File {
     fn as_raw_fd(&self) -> RawFd {
+        self.lend();
         self.std().as_raw_fd()
     }
 }
 
 impl IntoRawFd for File {
     fn into_raw_fd(self) -> RawFd {
-        self.into_std().into_raw_fd()
+        std::fs::File::from(self).into_raw_fd()
     }
 }
 

@@ -5,7 +5,6 @@ use super::{File, Metadata, OpenOptions};
 use crate::driver::Op;
 use crate::driver::plain::Plain;
 use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
@@ -119,7 +118,7 @@ pub fn copy_range(
 ) -> io::Result<usize> {
     let mut offsets = [offset(from_offset)?, offset(to_offset)?];
     let len = len.min(crate::sys::MAX_RW_BYTES) as u32;
-    let (from, to) = (from.as_raw_fd(), to.as_raw_fd());
+    let (from, to) = (from.fd(), to.fd());
     let call = Plain::CopyRange { from, to, offsets: &mut offsets, len };
     // SAFETY: I1. The offsets live in this frame.
     unsafe { ask(Op::Plain(call)) }
@@ -164,12 +163,12 @@ impl File {
         offset: u64,
     ) -> io::Result<()> {
         let range = libc::file_clone_range {
-            src_fd: source.as_raw_fd().into(),
+            src_fd: source.fd().into(),
             src_offset: source_offset,
             src_length: len,
             dest_offset: offset,
         };
-        let call = Plain::Clone { to: self.as_raw_fd(), range: &range };
+        let call = Plain::Clone { to: self.fd(), range: &range };
         // SAFETY: I1. The range lives in this frame.
         unsafe { ask(Op::Plain(call)) }.map(drop)
     }

@@ -2,36 +2,116 @@
 //!
 //! The ring is never asked to use the cursor of a seekable file: sequential `O_DIRECT` reads there
 //! all return the first block, and concurrent ones repeat blocks, where the plain calls serialise.
-//! So whoever uses the cursor holds a lock that all clones of the file share, takes the cursor,
-//! does the op at that offset, and sets the cursor by the bytes moved. Two kinds of calls need no
-//! such care: a read from the page cache that does not wait moves the kernel's cursor itself, and
-//! an appending write has no use for one.
+//!
+//! # Files that the library opened
+//!
+//! Their handles are known: the clones. A caller holds a lock that all clones share, moves the cursor past
+//! the bytes that it asks for, performs the op at the offset where the cursor was, and gives back what the op did
+//! not use. So another process that came to share the cursor without a call of this library (by `fork`) gets other
+//! bytes. Two kinds of calls need no such care: a read from the page cache that does not wait moves the kernel's
+//! cursor itself, and an appending write has no use for one.
+//!
+//! # Files whose descriptor was lent or came from elsewhere
+//!
+//! A child's standard stream, a descriptor of `as_fd`, a file made of an `OwnedFd`: any number of handles, also in
+//! other processes, may share the cursor. Only the kernel can serialise these, and it does so for its plain calls:
+//! see [`kernel_cursor`](super::kernel_cursor). The same is done for files of `/proc` and `/sys`, of which the kernel
+//! alone knows how a call moves the cursor.
 
 use super::File;
 use super::copy::copy_range;
 use super::file::Inline;
-use crate::driver::Op;
+use super::kernel_cursor::perform_at_kernels_cursor;
 use crate::driver::op::AT_CURSOR;
+use crate::driver::plain::Plain;
+use crate::driver::{Op, blocking};
 use crate::fiber::lock::{Lock, LockGuard};
-use crate::fiber::op::perform_aside;
 use crate::runtime::worker::Worker;
 use crate::sys::{self, MAX_RW_BYTES, MAX_SLICES};
 use std::io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
 use std::ops::Deref;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The lock of a file's cursor, shared by the clones of the file.
-pub(super) type CursorLock = Arc<Lock>;
+/// What the clones of a file share.
+#[derive(Default)]
+pub(super) struct Cursor {
+    lock: Lock,
+    /// Handles that the library does not know may use the kernel's cursor.
+    lent: AtomicBool,
+}
+
+impl Cursor {
+    pub(super) fn lock(&self) -> io::Result<LockGuard<'_>> {
+        self.lock.lock()
+    }
+
+    pub(super) fn lend(&self) {
+        self.lent.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_lent(&self) -> bool {
+        self.lent.load(Ordering::Relaxed)
+    }
+}
+
+/// Bytes from the cursor on that the caller alone reads or writes: the cursor has been moved past them. Dropping it
+/// gives back those that were not used.
+struct Claim<'a> {
+    file: &'a File,
+    start: u64,
+    end: u64,
+    unused: u64,
+    writes: bool,
+}
+
+impl<'a> Claim<'a> {
+    /// `None` where the kernel refuses the cursor such a place, or an append may move the cursor meanwhile.
+    fn of(file: &'a File, len: usize, writes: bool) -> Option<Claim<'a>> {
+        if len == 0 || file.appends() {
+            return None;
+        }
+        let end = file.std().seek(SeekFrom::Current(len as i64)).ok()?;
+        Some(Claim { file, start: end - len as u64, end, unused: len as u64, writes })
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        if self.unused == 0 {
+            return;
+        }
+        let mut file = self.file.std();
+        // Another process may have written behind a write that failed: its bytes are worth more than no hole.
+        if !self.writes || file.stream_position().is_ok_and(|at| at == self.end) {
+            let _ = file.seek(SeekFrom::Current(-(self.unused as i64)));
+        }
+    }
+}
 
 impl File {
     fn hold_cursor(&self) -> io::Result<LockGuard<'_>> {
-        self.cursor_lock().lock()
+        self.cursor().lock()
     }
 
-    /// Does `op` at the cursor and moves it; the lock is held.
-    fn at_cursor(&self, op: impl FnOnce(u64) -> io::Result<usize>) -> io::Result<usize> {
+    /// Performs `op` on at most `len` bytes at the cursor and moves it by their number; the lock is held.
+    fn at_cursor(
+        &self,
+        len: usize,
+        writes: bool,
+        op: impl FnOnce(u64) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let Some(mut claim) = Claim::of(self, len.min(MAX_RW_BYTES), writes) else {
+            return self.at_position(op);
+        };
+        let count = op(claim.start)?;
+        claim.unused -= count as u64;
+        Ok(count)
+    }
+
+    /// The same for an op on any number of bytes.
+    fn at_position(&self, op: impl FnOnce(u64) -> io::Result<usize>) -> io::Result<usize> {
         let position = self.std().stream_position()?;
         let count = op(position)?;
         if count > 0 {
@@ -40,10 +120,24 @@ impl File {
         Ok(count)
     }
 
+    /// Performs `op`, which uses the kernel's cursor; the lock is held.
+    #[cold]
+    fn at_kernels_cursor(&self, op: Op) -> io::Result<usize> {
+        // SAFETY: the caller's buffers are borrowed until this returns.
+        unsafe {
+            match Worker::current() {
+                Some((worker, fiber)) => {
+                    perform_at_kernels_cursor(worker, fiber, self.std(), self.waits_for(), op)
+                }
+                None => sys::result_of(blocking::perform(&op)),
+            }
+        }
+    }
+
     /// Copies bytes from this file's cursor to the other's, within the kernel, and moves both: how many.
     /// `None` where that cannot be done: the cursor is the same one, or a file has none, or appends.
     pub(crate) fn copy_at_cursors(&self, to: &File, len: usize) -> io::Result<Option<usize>> {
-        let (ours, theirs) = (self.cursor_lock(), to.cursor_lock());
+        let (ours, theirs) = (self.cursor(), to.cursor());
         let seekable = self.is_seekable() && to.is_seekable() && !to.appends();
         if !seekable || Arc::ptr_eq(ours, theirs) {
             return Ok(None);
@@ -54,21 +148,9 @@ impl File {
             false => (to.hold_cursor()?, self.hold_cursor()?),
         };
         let target = to.std().stream_position()?;
-        let copied = self.at_cursor(|source| copy_range(self, source, to, target, len))?;
+        let copied = self.at_position(|source| copy_range(self, source, to, target, len))?;
         to.std().seek(SeekFrom::Start(target + copied as u64))?;
         Ok(Some(copied))
-    }
-
-    /// A plain write at the cursor of a file that takes no other: its lock is held.
-    #[cold]
-    fn write_plainly_at_cursor(&self, op: Op) -> io::Result<usize> {
-        if let Some((worker, fiber)) = Worker::current()
-            && worker.refuses(fiber)
-        {
-            return Err(fiber.cancel_error());
-        }
-        // SAFETY: the caller's buffers are borrowed until this returns.
-        sys::result_of(unsafe { perform_aside(op) })
     }
 
     /// Explains an error of the plain call at the cursor; the lock is held.
@@ -90,6 +172,15 @@ impl File {
     }
 }
 
+fn slice_count(len: usize) -> u32 {
+    len.min(MAX_SLICES) as u32
+}
+
+/// How many bytes one call moves at most.
+fn len_of<S: Deref<Target = [u8]>>(bufs: &[S]) -> usize {
+    bufs.iter().take(MAX_SLICES).map(|buf| buf.len()).sum()
+}
+
 impl Read for &File {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         if !self.is_seekable() {
@@ -100,12 +191,17 @@ impl Read for &File {
             return self.std().read(buf).map_err(|e| self.explain_at_cursor(&[buf], e));
         }
         let most = buf.len().min(MAX_RW_BYTES);
+        if self.uses_kernels_cursor() {
+            let (start, len) = (buf.as_mut_ptr(), most as u32);
+            let op = Op::Read { target: self.target(), buf: start, len, offset: AT_CURSOR };
+            return self.at_kernels_cursor(op).map_err(|e| self.explain_at_cursor(&[buf], e));
+        }
         let done = match self.read_cached_at_cursor(&mut buf[..most])? {
             Inline::All(count) => return Ok(count),
             Inline::Rest(done) => done,
         };
         let rest = &mut buf[done..most];
-        let read = self.at_cursor(|offset| {
+        let read = self.at_cursor(rest.len(), false, |offset| {
             self.read_through(rest, offset).map_err(|e| self.explain(&[&*rest], offset, e))
         });
         match read {
@@ -124,7 +220,13 @@ impl Read for &File {
         if self.is_plain() {
             return self.std().read_vectored(bufs).map_err(|e| self.explain_at_cursor(bufs, e));
         }
-        self.at_cursor(|offset| self.read_vectored_at(bufs, offset))
+        if self.uses_kernels_cursor() {
+            let (slices, count) = (bufs.as_ptr().cast(), slice_count(bufs.len()));
+            let op = Op::ReadVectored { fd: self.fd(), slices, count, offset: AT_CURSOR };
+            return self.at_kernels_cursor(op).map_err(|e| self.explain_at_cursor(bufs, e));
+        }
+        let len = len_of(bufs);
+        self.at_cursor(len, false, |offset| self.read_vectored_at(bufs, offset))
     }
 
     // `read_to_end` and `read_to_string` are std's loops over `read`: its probing of a file's size
@@ -140,12 +242,12 @@ impl Write for &File {
         if self.is_plain() {
             return self.std().write(buf).map_err(|e| self.explain_at_cursor(&[buf], e));
         }
-        if self.takes_no_pwrite() {
-            let (buf, len) = (buf.as_ptr(), buf.len().min(MAX_RW_BYTES) as u32);
-            let op = Op::Write { target: self.target(), buf, len, offset: AT_CURSOR };
-            return self.write_plainly_at_cursor(op);
+        if self.uses_kernels_cursor() || self.takes_no_pwrite() {
+            let (start, len) = (buf.as_ptr(), buf.len().min(MAX_RW_BYTES) as u32);
+            let op = Op::Write { target: self.target(), buf: start, len, offset: AT_CURSOR };
+            return self.at_kernels_cursor(op).map_err(|e| self.explain_at_cursor(&[buf], e));
         }
-        self.at_cursor(|offset| self.write_at(buf, offset))
+        self.at_cursor(buf.len(), true, |offset| self.write_at(buf, offset))
     }
 
     fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
@@ -158,13 +260,13 @@ impl Write for &File {
         if self.is_plain() {
             return self.std().write_vectored(bufs).map_err(|e| self.explain_at_cursor(bufs, e));
         }
-        if self.takes_no_pwrite() {
-            let (slices, count) = (bufs.as_ptr().cast(), bufs.len().min(MAX_SLICES) as u32);
-            let fd = self.std().as_raw_fd();
-            let op = Op::WriteVectored { fd, slices, count, offset: AT_CURSOR };
-            return self.write_plainly_at_cursor(op);
+        if self.uses_kernels_cursor() || self.takes_no_pwrite() {
+            let (slices, count) = (bufs.as_ptr().cast(), slice_count(bufs.len()));
+            let op = Op::WriteVectored { fd: self.fd(), slices, count, offset: AT_CURSOR };
+            return self.at_kernels_cursor(op).map_err(|e| self.explain_at_cursor(bufs, e));
         }
-        self.at_cursor(|offset| self.write_vectored_at(bufs, offset))
+        let len = len_of(bufs);
+        self.at_cursor(len, true, |offset| self.write_vectored_at(bufs, offset))
     }
 
     /// Nothing is buffered: does nothing.
@@ -176,7 +278,17 @@ impl Write for &File {
 impl Seek for &File {
     fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
         let _cursor = self.hold_cursor()?;
-        self.std().seek(position)
+        if !self.is_seekable() || !self.uses_kernels_cursor() || self.is_plain() {
+            return self.std().seek(position);
+        }
+        let (whence, mut offset) = match position {
+            SeekFrom::Start(offset) => (libc::SEEK_SET, offset as i64),
+            SeekFrom::End(offset) => (libc::SEEK_END, offset),
+            SeekFrom::Current(offset) => (libc::SEEK_CUR, offset),
+        };
+        let call = Plain::Seek { fd: self.fd(), whence, offset: &mut offset };
+        self.at_kernels_cursor(Op::Plain(call))?;
+        Ok(offset as u64)
     }
 }
 

@@ -14,7 +14,7 @@
 //! after a short read or write (see [`sys::FileKind`]).
 
 use super::call::ask;
-use super::cursor::CursorLock;
+use super::cursor::Cursor;
 use super::facts::*;
 use super::write_on::{rest_of, write_on};
 use super::{Metadata, OpenOptions, direct, fifo, stat};
@@ -23,14 +23,14 @@ use crate::driver::{Op, Target, blocking};
 use crate::fiber::op::{perform, perform_aside, perform_off_ring, perform_to_the_end};
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::{Here, Worker};
-use crate::sys::{self, FileKind, MAX_RW_BYTES};
+use crate::sys::{self, FileKind, MAX_RW_BYTES, WaitsFor};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::{Arc, OnceLock};
 
 /// An open file, as `std::fs::File`: `Read`, `Write` and `Seek` for it and for references to it,
 /// std's [`FileExt`] for positions. Only the calling fiber waits.
@@ -54,13 +54,21 @@ use std::sync::atomic::{AtomicU16, Ordering};
 /// # ?; Ok::<(), std::io::Error>(())
 /// ```
 ///
+/// # The cursor
+///
+/// `try_clone`s, other processes and other handles may share the cursor with it. Each read, write and seek at
+/// the cursor is one step for all of them, as std's is: no byte is read twice or written over. A file whose descriptor
+/// was lent ([`AsFd`], [`AsRawFd`]), was turned into another type (`Stdio`, `OwnedFd`, std's `File`) or came from
+/// one, uses the kernel's cursor: beside other fibers each such call runs on a thread of the pool (some
+/// 10 µs), and a cancel does not end it once it has begun. Calls at an offset ([`FileExt`]) do not depend on that.
+///
 /// Dropping it closes it at once, as std's does; [`close`](File::close) waits only the fiber, and
 /// reports the error.
 pub struct File {
     std: std::fs::File,
     /// What is known of it, as bits; 0 until somebody asks.
-    facts: AtomicU16,
-    cursor: OnceLock<CursorLock>,
+    facts: AtomicU32,
+    cursor: OnceLock<Arc<Cursor>>,
 }
 
 impl File {
@@ -98,7 +106,7 @@ impl File {
 
     /// A file of which this is known already.
     pub(super) fn known(fd: OwnedFd, kind: FileKind) -> File {
-        let file = File::from(fd);
+        let file = File::of_std(fd.into());
         let named = if kind.fifo { FIFO } else { 0 };
         file.facts.store(facts_of(file.fd(), kind) | named, Ordering::Relaxed);
         file
@@ -155,7 +163,7 @@ impl File {
     ///
     /// As std's; and [`Cancelled`](crate::Cancelled).
     pub fn metadata(&self) -> io::Result<Metadata> {
-        stat::stat_open(self, stat::ALL)
+        stat::stat_open(&self.std, stat::ALL)
     }
 
     /// Another handle to the same open file: they share the cursor.
@@ -164,10 +172,48 @@ impl File {
     ///
     /// As std's.
     pub fn try_clone(&self) -> io::Result<File> {
-        let file = File::from(self.std.try_clone()?);
-        file.facts.store(self.facts.load(Ordering::Relaxed), Ordering::Relaxed);
-        let _ = file.cursor.set(std::sync::Arc::clone(self.cursor_lock()));
+        let file = File::of_std(self.std.try_clone()?);
+        let cursor = Arc::clone(self.cursor());
+        // Pairs with `lend`: either it finds the cursor, or this finds its mark.
+        fence(Ordering::SeqCst);
+        let facts = self.facts.load(Ordering::Relaxed);
+        if facts & LENT != 0 {
+            cursor.lend();
+        }
+        file.facts.store(facts, Ordering::Relaxed);
+        let _ = file.cursor.set(cursor);
         Ok(file)
+    }
+
+    /// Notes, for all clones, that handles which the library does not know may share the file's cursor from now
+    /// on. Neither waits nor allocates: it may run between `fork` and `exec`.
+    #[inline]
+    pub(super) fn lend(&self) {
+        if self.facts.load(Ordering::Relaxed) & LENT == 0 {
+            self.facts.fetch_or(LENT, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+        }
+        if let Some(cursor) = self.cursor.get() {
+            cursor.lend();
+        }
+    }
+
+    /// Whether a call at the cursor has to be one call of the kernel, because others may share the cursor or
+    /// the kernel alone knows how the call moves it. (In a simulation there are no others.)
+    #[inline]
+    pub(super) fn uses_kernels_cursor(&self) -> bool {
+        let lent = || self.cursor.get().is_some_and(|cursor| cursor.is_lent());
+        (self.facts() & (LENT | ODD_CURSOR) != 0 || lent())
+            && !Worker::here().is_some_and(|worker| worker.is_simulated())
+    }
+
+    /// What a call at its cursor may wait for.
+    pub(super) fn waits_for(&self) -> WaitsFor {
+        match self.facts() & (ODD_CURSOR | OFF_RING) {
+            0 => WaitsFor::Disk,
+            ODD_CURSOR => WaitsFor::Anything,
+            _ => WaitsFor::Server,
+        }
     }
 
     /// Closes the file and reports the error, if the kernel has one to report; only the calling
@@ -191,7 +237,7 @@ impl File {
     // ----- what the other files of this folder use -----
 
     pub(super) fn of_std(std: std::fs::File) -> File {
-        File { std, facts: AtomicU16::new(0), cursor: OnceLock::new() }
+        File { std, facts: AtomicU32::new(0), cursor: OnceLock::new() }
     }
 
     pub(super) fn into_std(self) -> std::fs::File {
@@ -202,7 +248,8 @@ impl File {
         &self.std
     }
 
-    fn fd(&self) -> RawFd {
+    /// The descriptor for the library's own calls. (`as_raw_fd` is the program's.)
+    pub(crate) fn fd(&self) -> RawFd {
         self.std.as_raw_fd()
     }
 
@@ -212,23 +259,22 @@ impl File {
         Target::fd(self.std.as_raw_fd())
     }
 
-    pub(super) fn cursor_lock(&self) -> &CursorLock {
-        self.cursor.get_or_init(CursorLock::default)
+    pub(super) fn cursor(&self) -> &Arc<Cursor> {
+        self.cursor.get_or_init(Arc::default)
     }
 
     #[inline]
-    fn facts(&self) -> u16 {
+    fn facts(&self) -> u32 {
         match self.facts.load(Ordering::Relaxed) {
-            0 => self.learn_facts(),
-            facts => facts,
+            facts if facts & KNOWN != 0 => facts,
+            _ => self.learn_facts(),
         }
     }
 
     #[cold]
-    fn learn_facts(&self) -> u16 {
+    fn learn_facts(&self) -> u32 {
         let facts = facts_of(self.fd(), sys::file_kind(self.fd()));
-        self.facts.fetch_or(facts, Ordering::Relaxed);
-        facts
+        self.facts.fetch_or(facts, Ordering::Relaxed) | facts
     }
 
     pub(super) fn is_seekable(&self) -> bool {
@@ -413,12 +459,12 @@ impl File {
     }
 
     fn is_readable(&self) -> bool {
-        sys::poll_now(self.as_fd(), libc::POLLIN).is_ok_and(|events| events != 0)
+        sys::poll_now(self.std.as_fd(), libc::POLLIN).is_ok_and(|events| events != 0)
     }
 
     /// Whether a call that does not wait is worth a try now.
     #[inline]
-    fn tries_inline(&self, worker: Here, fiber: FiberRef, never: u16) -> bool {
+    fn tries_inline(&self, worker: Here, fiber: FiberRef, never: u32) -> bool {
         let facts = self.facts();
         if facts & (REGULAR | DIRECT | never) != REGULAR || !worker.is_alone() {
             return false;

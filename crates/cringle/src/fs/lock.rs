@@ -24,7 +24,6 @@ use crate::sys;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex};
 
@@ -112,7 +111,7 @@ impl File {
 
     fn flock(&self, how: i32) -> io::Result<()> {
         // SAFETY: the op has no pointers.
-        unsafe { ask(Op::Plain(Plain::Lock { fd: self.as_raw_fd(), how })) }.map(drop)
+        unsafe { ask(Op::Plain(Plain::Lock { fd: self.fd(), how })) }.map(drop)
     }
 
     fn attempt(&self, how: i32) -> Result<(), TryLockError> {
@@ -124,7 +123,7 @@ impl File {
 
     fn wait_for(&self, how: i32) -> io::Result<()> {
         let Some((worker, fiber)) = Worker::current() else {
-            let op = Op::Plain(Plain::Lock { fd: self.as_raw_fd(), how });
+            let op = Op::Plain(Plain::Lock { fd: self.fd(), how });
             // SAFETY: the op has no pointers.
             return sys::result_of(unsafe { blocking::perform(&op) }).map(drop);
         };

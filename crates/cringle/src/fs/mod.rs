@@ -34,6 +34,7 @@ pub(crate) mod direct;
 mod facts;
 mod fifo;
 mod file;
+pub(crate) mod kernel_cursor;
 pub(crate) mod linux;
 mod listing;
 mod lock;

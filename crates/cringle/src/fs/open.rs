@@ -111,7 +111,7 @@ impl OpenOptions {
     pub(super) fn open_from(&self, base: Base<'_>, path: &Path) -> io::Result<File> {
         let refused = || match base {
             // What std refuses before it asks the kernel, it refuses here, in its words.
-            Base::Ambient => self.std.open(path).map(File::from),
+            Base::Ambient => self.std.open(path).map(File::of_std),
             Base::Beneath(_) => Err(io::Error::from_raw_os_error(libc::EINVAL)),
         };
         let Some(flags) = self.flags() else { return refused() };
@@ -119,8 +119,8 @@ impl OpenOptions {
         let ask_with = |flags| open(base, &c_path, flags, self.mode);
         let Some((worker, fiber)) = Worker::current() else {
             return match base {
-                Base::Ambient => self.std.open(path).map(File::from),
-                Base::Beneath(_) => ask_with(flags).map(File::from),
+                Base::Ambient => self.std.open(path).map(File::of_std),
+                Base::Beneath(_) => ask_with(flags).map(|fd| File::of_std(fd.into())),
             };
         };
         let waits = flags & (libc::O_NONBLOCK | libc::O_PATH) == 0;
@@ -144,7 +144,7 @@ impl OpenOptions {
                 // Somebody holds a lease and is being asked to give it up: std waits for that.
                 Some(libc::EAGAIN) if waits => {
                     let fd = crate::fiber::unblock(|| ask_with(flags))?;
-                    return Ok(File::from(fd));
+                    return Ok(File::of_std(fd.into()));
                 }
                 _ => return Err(e),
             }
@@ -161,7 +161,7 @@ impl OpenOptions {
         waits: bool,
     ) -> io::Result<File> {
         if flags & libc::O_PATH != 0 {
-            return Ok(File::from(file));
+            return Ok(File::of_std(file.into()));
         }
         let kind = sys::file_kind_with(file.as_raw_fd(), flags);
         if waits {

@@ -6,7 +6,6 @@ use crate::driver::Op;
 use crate::driver::plain::Plain;
 use std::fs::Permissions;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -54,7 +53,7 @@ impl File {
     ///
     /// As `std::fs::File::set_permissions`; and [`Cancelled`](crate::Cancelled).
     pub fn set_permissions(&self, permissions: Permissions) -> io::Result<()> {
-        let (fd, path) = (self.as_raw_fd(), std::ptr::null());
+        let (fd, path) = (self.fd(), std::ptr::null());
         let call = Plain::SetMode { fd, path, mode: permissions.mode() };
         // SAFETY: no path is given.
         unsafe { ask(Op::Plain(call)) }.map(drop)

@@ -6,7 +6,6 @@ use super::copy::offset as checked;
 use crate::driver::Op;
 use crate::driver::plain::Plain;
 use std::io;
-use std::os::fd::AsRawFd;
 
 /// What the page cache is told of the reads and writes to come: `posix_fadvise`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -83,7 +82,7 @@ impl File {
     ///
     /// As [`allocate`](File::allocate).
     pub fn fallocate(&self, mode: i32, offset: u64, len: u64) -> io::Result<()> {
-        let fd = self.as_raw_fd();
+        let fd = self.fd();
         // SAFETY: the op has no pointers.
         unsafe { ask(Op::Allocate { fd, mode, offset, len }) }.map(drop)
     }
@@ -111,7 +110,7 @@ impl File {
         };
         checked(len)?;
         // SAFETY: the op has no pointers.
-        unsafe { ask(Op::Advise { fd: self.as_raw_fd(), advice, offset, len }) }.map(drop)
+        unsafe { ask(Op::Advise { fd: self.fd(), advice, offset, len }) }.map(drop)
     }
 
     /// Writes `len` bytes from `offset` (0: all to the end) out of the page cache and waits for it:
@@ -155,7 +154,7 @@ impl File {
     ///
     /// As [`sync_range`](File::sync_range).
     pub fn sync_file_range(&self, flags: u32, offset: u64, len: u64) -> io::Result<()> {
-        let fd = self.as_raw_fd();
+        let fd = self.fd();
         // SAFETY: the op has no pointers.
         unsafe { ask(Op::SyncRange { fd, flags, offset, len }) }.map(drop)
     }
@@ -197,13 +196,24 @@ impl File {
         self.find(libc::SEEK_HOLE, offset)
     }
 
+    /// The same file with a cursor of its own, to move where others may use this one's.
+    fn open_again(&self) -> io::Result<File> {
+        File::open(format!("/proc/self/fd/{}", self.fd()))
+    }
+
     fn find(&self, whence: i32, offset: u64) -> io::Result<Option<u64>> {
         use std::io::Seek;
+        if self.is_seekable()
+            && self.uses_kernels_cursor()
+            && let Ok(file) = self.open_again()
+        {
+            return file.find(whence, offset);
+        }
         let mut at = checked(offset)?;
         // The kernel moves the cursor with it (I11).
-        let _cursor = self.cursor_lock().lock()?;
+        let _cursor = self.cursor().lock()?;
         let cursor = self.std().stream_position()?;
-        let call = Plain::Seek { fd: self.as_raw_fd(), whence, offset: &mut at };
+        let call = Plain::Seek { fd: self.fd(), whence, offset: &mut at };
         // SAFETY: I1. The offset lives in this frame.
         let found = unsafe { ask(Op::Plain(call)) };
         self.std().seek(io::SeekFrom::Start(cursor))?;

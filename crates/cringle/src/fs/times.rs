@@ -6,7 +6,7 @@ use crate::driver::Op;
 use crate::driver::plain::{Plain, Times};
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::RawFd;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -61,7 +61,7 @@ impl File {
     ///
     /// As `std::fs::File::set_times`; and [`Cancelled`](crate::Cancelled).
     pub fn set_times(&self, times: FileTimes) -> io::Result<()> {
-        set(self.as_raw_fd(), None, times, 0)
+        set(self.fd(), None, times, 0)
     }
 
     /// Sets when the file's bytes were last changed.

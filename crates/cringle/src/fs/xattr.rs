@@ -7,7 +7,6 @@ use crate::driver::Op;
 use crate::driver::plain::{Plain, XattrCall};
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
@@ -128,7 +127,7 @@ impl Of<'_> {
     fn call(&self, name: Option<&CStr>, value: *mut u8, len: usize) -> XattrCall {
         let (fd, path) = match self {
             Of::Path(path) => (libc::AT_FDCWD, path.as_ptr()),
-            Of::File(file) => (file.as_raw_fd(), std::ptr::null()),
+            Of::File(file) => (file.fd(), std::ptr::null()),
         };
         let name = name.map_or(std::ptr::null(), CStr::as_ptr);
         XattrCall { fd, path, name, value, len: len as u32, flags: 0 }

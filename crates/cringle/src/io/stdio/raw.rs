@@ -7,7 +7,8 @@
 use super::super::ready::{Interest, ready};
 use crate::driver::op::AT_CURSOR;
 use crate::driver::{Op, Target, blocking};
-use crate::fiber::op::{perform, perform_aside};
+use crate::fiber::op::perform;
+use crate::fs::kernel_cursor::perform_at_kernels_cursor;
 use crate::fs::write_on::{rest_of, write_on};
 use crate::runtime::worker::Worker;
 use crate::sys::{self, MAX_RW_BYTES, MAX_SLICES};
@@ -54,7 +55,9 @@ impl Raw {
             return match worker.is_unwinding(fiber) || worker.is_solitary(fiber) {
                 true => plainly(),
                 // SAFETY: by the contract.
-                false => sys::result_of(unsafe { perform_aside(op) }),
+                false => unsafe {
+                    perform_at_kernels_cursor(worker, fiber, self, kind.waits_for(), op)
+                },
             };
         }
         if matches!(op, Op::Read { .. } | Op::ReadVectored { .. }) && sys::is_terminal(self.0) {

@@ -1,0 +1,144 @@
+//! Calls at a cursor that handles unknown to the library may share (**I11**).
+//!
+//! The kernel serialises the plain calls at the cursor of an open file description, whichever process makes them.
+//! A ring's calls at offset −1 do not take part in that. So the plain call is made, by a thread, as it may wait for
+//! the disk and for another handle's call.
+
+use crate::driver::Op;
+use crate::fiber::op::{perform_aside, perform_off_ring};
+use crate::io::{Interest, ready};
+use crate::runtime::fiber::FiberRef;
+use crate::runtime::worker::Here;
+use crate::sys::{self, WaitsFor};
+use std::io;
+use std::os::fd::AsFd;
+
+/// Performs a read, a write or a seek at the cursor of a seekable file while the fiber waits.
+///
+/// A cancel that came before refuses the call. Once it has begun the call is waited for.
+///
+/// # Safety
+///
+/// The op's pointers are valid until this returns.
+#[cold]
+pub(crate) unsafe fn perform_at_kernels_cursor(
+    worker: Here,
+    fiber: FiberRef,
+    fd: &impl AsFd,
+    waits_for: WaitsFor,
+    op: Op,
+) -> io::Result<usize> {
+    if worker.refuses(fiber) {
+        return Err(fiber.cancel_error());
+    }
+    let reads = matches!(op, Op::Read { .. } | Op::ReadVectored { .. });
+    if waits_for == WaitsFor::Anything && reads && !is_readable(fd) {
+        // A cancel ends this wait; it would not end the call.
+        ready(fd, Interest::READABLE)?;
+    }
+    // SAFETY: by the contract.
+    sys::result_of(unsafe {
+        match waits_for {
+            WaitsFor::Disk => perform_aside(op),
+            WaitsFor::Anything | WaitsFor::Server => perform_off_ring(worker, op),
+        }
+    })
+}
+
+fn is_readable(fd: &impl AsFd) -> bool {
+    sys::poll_now(fd.as_fd(), libc::POLLIN).is_ok_and(|events| events != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::block::Batch;
+    use crate::fs::{self, Advice, File, FileTimes, copy_range};
+    use std::io::{Read, Seek, Write};
+    use std::os::fd::{AsFd, AsRawFd};
+    use std::os::unix::fs::FileExt;
+
+    fn file(directory: &tempfile::TempDir) -> (File, File) {
+        let path = directory.path().join("file");
+        std::fs::write(&path, [7; 4096]).unwrap();
+        let file = File::options().read(true).write(true).open(path).unwrap();
+        let clone = file.try_clone().unwrap();
+        (file, clone)
+    }
+
+    /// A file that only the library has used keeps its fast way: no call of the library lends it.
+    #[test]
+    fn the_library_does_not_lend_a_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let use_it = || {
+            let (mut file, clone) = file(&directory);
+            let other = File::create(directory.path().join("other")).unwrap();
+            let calls: &[(&str, &dyn Fn(&File))] = &[
+                ("lock", &|file| file.lock().and_then(|()| file.unlock()).unwrap()),
+                ("try_lock", &|file| file.try_lock().unwrap()),
+                ("metadata", &|file| drop(file.metadata().unwrap())),
+                ("set_times", &|file| file.set_times(FileTimes::new()).unwrap()),
+                ("set_permissions", &|file| {
+                    file.set_permissions(file.metadata().unwrap().permissions()).unwrap();
+                }),
+                ("set_len", &|file| file.set_len(8192).unwrap()),
+                ("allocate", &|file| drop(file.allocate(0, 4096))),
+                ("advise", &|file| file.advise(Advice::Random, 0, 0).unwrap()),
+                ("sync_range", &|file| drop(file.sync_range(0, 0))),
+                ("seek_data", &|file| drop(file.seek_data(0))),
+                ("set_xattr", &|file| drop(file.set_xattr("user.a", b"b"))),
+                ("list_xattrs", &|file| drop(file.list_xattrs())),
+                ("copy_range", &|file| drop(copy_range(file, 0, &other, 0, 10))),
+                ("reflink_from", &|file| drop(other.reflink_from(file))),
+                ("sync_all", &|file| file.sync_all().and_then(|()| file.sync_data()).unwrap()),
+                ("write_at", &|file| assert_eq!(file.write_at(b"a", 0).unwrap(), 1)),
+                ("a batch", &|file| {
+                    let (mut buf, mut batch) = ([0; 8], Batch::new());
+                    batch.read(file, &mut buf, 0);
+                    assert_eq!(*batch.submit().into_iter().next().unwrap().as_ref().unwrap(), 8);
+                }),
+            ];
+            for (name, call) in calls {
+                call(&file);
+                assert!(!file.uses_kernels_cursor(), "{name} lends the file");
+            }
+            file.read_exact(&mut [0; 8]).unwrap();
+            file.write_all(b"abcd").unwrap();
+            file.rewind().unwrap();
+            std::io::copy(&mut (&file).take(5), &mut std::io::sink()).unwrap();
+            drop(format!("{file:?}"));
+            assert!(!file.uses_kernels_cursor() && !clone.uses_kernels_cursor());
+            assert_eq!(fs::read(directory.path().join("file")).unwrap().len(), 8192);
+        };
+        use_it();
+        crate::run(use_it);
+    }
+
+    /// Whatever hands a descriptor out, or takes one in, is known to all clones.
+    #[test]
+    fn a_descriptor_that_is_lent_is_known_to_all_clones() {
+        let directory = tempfile::tempdir().unwrap();
+        let lenders: [(&str, fn(File)); 6] = [
+            ("as_fd", |file| assert!(file.as_fd().as_raw_fd() > 0)),
+            ("as_raw_fd", |file| assert!(file.as_raw_fd() > 0)),
+            ("OwnedFd", |file| drop(std::os::fd::OwnedFd::from(file))),
+            ("std's file", |file| drop(std::fs::File::from(file))),
+            ("Stdio", |file| drop(std::process::Stdio::from(file))),
+            ("a number", |file| {
+                let number = std::os::fd::IntoRawFd::into_raw_fd(file);
+                crate::sys::close(number).unwrap();
+            }),
+        ];
+        for (name, lend) in lenders {
+            let (file, clone) = file(&directory);
+            lend(clone);
+            assert!(file.uses_kernels_cursor(), "{name}");
+            assert!(file.try_clone().unwrap().uses_kernels_cursor(), "a clone after {name}");
+            // Before there were clones.
+            let file = File::open(directory.path().join("file")).unwrap();
+            assert!(!file.uses_kernels_cursor());
+            let _ = file.as_fd();
+            assert!(file.try_clone().unwrap().uses_kernels_cursor());
+        }
+        assert!(File::from(std::fs::File::open("/dev/null").unwrap()).uses_kernels_cursor());
+    }
+}
