@@ -127,7 +127,9 @@ pub(super) fn make(
         // A numbered one replaces nothing; where another took the number, the next is tried. (A name that
         // had to be cut has no number: there is one.)
         let (backup, numbered) = name_above(kind, suffix, (dir, name), taken)?;
-        match sys::rename_at((dir, name), (dir, &backup), numbered) {
+        let (from, to) = ((dir, name), (dir, &*backup));
+        let renamed = if numbered { sys::rename_new(from, to) } else { sys::rename_at(from, to) };
+        match renamed {
             Ok(()) => return Ok(Some(backup)),
             Err(e)
                 if e.raw_os_error() == Some(libc::EEXIST)

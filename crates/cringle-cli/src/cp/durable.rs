@@ -294,14 +294,9 @@ impl Worker<'_> {
 
 /// Gives the file its name; if that fails, the temporary one is removed.
 pub(super) fn rename_into_place(dir: i32, rename: &Rename) -> io::Result<()> {
-    let named = sys::rename_at((dir, &rename.temporary), (dir, &rename.name), rename.keep_existing);
-    let named = match named {
-        // File systems without this flag: nothing was there a moment ago.
-        Err(e) if e.raw_os_error() == Some(libc::EINVAL) && rename.keep_existing => {
-            sys::rename_at((dir, &rename.temporary), (dir, &rename.name), false)
-        }
-        answer => answer,
-    };
+    let (from, to) = ((dir, &*rename.temporary), (dir, &*rename.name));
+    let named =
+        if rename.keep_existing { sys::rename_new(from, to) } else { sys::rename_at(from, to) };
     if named.is_err() {
         rename.remove(dir);
     }

@@ -82,6 +82,7 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new(options: Options) -> Shared {
+        let turns = Arc::new(Turns::new(options.jobs));
         Shared {
             stacks: (0..options.jobs).map(|_| Mutex::default()).collect(),
             options,
@@ -97,7 +98,7 @@ impl Shared {
             roots: AtomicUsize::new(0),
             over: AtomicBool::new(false),
             temporaries: Temporaries::default(),
-            turns: Arc::default(),
+            turns,
         }
     }
 
@@ -129,7 +130,7 @@ struct Below {
 
 pub(super) struct Worker<'a> {
     pub(super) shared: &'a Shared,
-    index: usize,
+    pub(super) index: usize,
     /// What goes through user space; one byte more than a block, to see that a file ends.
     pub(super) buffer: Vec<u8>,
     listing: Vec<u8>,
@@ -142,6 +143,8 @@ pub(super) struct Worker<'a> {
     /// Pairs of devices between which nothing can be cloned, or copied within the kernel.
     pub(super) no_clone: Vec<(u64, u64)>,
     pub(super) no_range: Vec<(u64, u64)>,
+    /// The last source of the command line was copied, not skipped.
+    pub(super) made_top: bool,
     /// Devices, and whether their files' sizes can be relied on.
     pub(super) true_sizes: Vec<(u64, bool)>,
     /// How the last file was copied.
@@ -161,6 +164,7 @@ impl<'a> Worker<'a> {
             synced_sources: Vec::new(),
             no_clone: Vec::new(),
             no_range: Vec::new(),
+            made_top: false,
             true_sizes: Vec::new(),
             how: How::default(),
         }

@@ -67,7 +67,11 @@ impl Worker<'_> {
                     self.undo_backup(item, backup);
                 }
                 if good && item.is_top() {
-                    self.remember_target(item);
+                    // With `--fsync` the name is yet to come.
+                    self.made_top = true;
+                    if !self.shared.options.fsync {
+                        self.remember_target(item);
+                    }
                 }
                 good
             }
@@ -87,7 +91,8 @@ impl Worker<'_> {
         true
     }
 
-    fn remember_target(&self, item: &Item<'_>) {
+    /// No later source of the command line may replace what this one made.
+    pub(super) fn remember_target(&self, item: &Item<'_>) {
         if let Ok(made) = sys::stat_at(item.target_dir, item.target, false) {
             let mut targets = self.shared.targets.lock().unwrap_or_else(PoisonError::into_inner);
             targets.insert((item.path(Side::Target), sys::id(&made)));
@@ -312,7 +317,7 @@ impl Worker<'_> {
                 }
                 let ((), temporary) = self.shared.temporaries.make(item.target, make)?;
                 let to = (item.target_dir, item.target);
-                let renamed = sys::rename_at((item.target_dir, &temporary), to, false);
+                let renamed = sys::rename_at((item.target_dir, &temporary), to);
                 // Renaming a link onto another link to the same file does nothing: both names stay.
                 let _ = sys::unlink_at(item.target_dir, &temporary);
                 renamed.map(|()| true)

@@ -302,6 +302,7 @@ fn top(worker: &mut Worker<'_>, copy: &Copy, help: &mut dyn FnMut()) {
         target_dir: sys::CWD,
         target: &target,
     };
+    worker.made_top = false;
     let begun = !plan::ends_in_made(options, copy, &parents)
         && (worker.copy(&item, libc::DT_UNKNOWN) || is_there(&copy.target));
     if worker.shared.has_roots() {
@@ -312,6 +313,9 @@ fn top(worker: &mut Worker<'_>, copy: &Copy, help: &mut dyn FnMut()) {
         worker.settle();
         if begun {
             sync_above(&copy.target);
+        }
+        if worker.made_top {
+            worker.remember_target(&item);
         }
     }
     if !plan::finish_parents(&worker.shared.options, &parents) {

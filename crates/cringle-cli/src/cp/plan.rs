@@ -82,7 +82,8 @@ pub(super) fn plan(options: &Options) -> Result<Vec<Copy>, Wrong> {
 const FEW: usize = 64;
 
 /// Whether the sources can be copied in any order, by several threads: nothing is asked or listed, they are
-/// no directories (which have threads of their own), and no two have one target (where the first wins).
+/// no directories (which have threads of their own), and no two have one target (where the first wins) or
+/// two names of one.
 pub(super) fn in_any_order(options: &Options, copies: &[Copy]) -> bool {
     let plain = !options.verbose
         && !options.parents
@@ -92,8 +93,14 @@ pub(super) fn in_any_order(options: &Options, copies: &[Copy]) -> bool {
     let is_dir = |copy: &Copy| not_a_directory(&copy.source).is_none();
     plain
         && copies.len() >= FEW
-        && copies.iter().all(|copy| targets.insert(&copy.target))
+        && copies.iter().all(|copy| targets.insert(&copy.target) && has_one_name(&copy.target))
         && !(options.recursive && copies.iter().any(is_dir))
+}
+
+/// Whether this is the only name of what is there, or of nothing.
+fn has_one_name(target: &OsStr) -> bool {
+    sys::stat_at(sys::CWD, &sys::c_string(target.as_bytes()), false)
+        .map_or(true, |there| sys::kind(&there) != libc::S_IFLNK && there.st_nlink == 1)
 }
 
 fn single(options: &Options, names: Vec<OsString>) -> Result<Vec<Copy>, Wrong> {

@@ -13,7 +13,7 @@ use super::options::When;
 use super::replace::keeps_names;
 use super::sys::{self, Stat};
 use super::tree::{Item, Side};
-use super::turns::Turn;
+use super::turns::{Making, Turn};
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -70,8 +70,17 @@ pub(super) struct Destination {
     pub(super) file: OwnedFd,
     pub(super) rename: Option<Rename>,
     pub(super) made: bool,
-    /// Where an existing file is written in place.
-    pub(super) turn: Option<Turn>,
+    pub(super) right: Right,
+}
+
+/// By which no other worker writes to the file at the same time.
+pub(super) enum Right {
+    /// Of an existing file that is written in place.
+    Turn(#[expect(dead_code, reason = "held until it is dropped")] Turn),
+    /// Of a new one.
+    Making(#[expect(dead_code, reason = "held until it is dropped")] Making),
+    /// It has no name yet that another could find, or several may write to it.
+    NotNeeded,
 }
 
 /// How the last step of a copy ended.
@@ -237,7 +246,12 @@ impl Worker<'_> {
         if mode & 0o200 == 0 && options.verify {
             flags |= libc::O_NONBLOCK;
         }
+        // (Under a temporary name it would be found at the end only. Without, the open finds it.)
+        if options.fsync && !likely && is_link(item) {
+            return self.through_dangling(item, mode);
+        }
         let open = |name: &CStr| sys::open_at(item.target_dir, name, flags, mode);
+        let making = self.shared.turns.making(self.index);
         let opened = if options.fsync && !keeps_names(item) {
             self.shared.temporaries.make(item.target, open).map(|(file, temporary)| {
                 let name = item.target.to_owned();
@@ -247,10 +261,15 @@ impl Worker<'_> {
             open(item.target).map(|file| (file, None))
         };
         match opened {
-            Ok((file, rename)) => Ok(Some(Destination { file, rename, made: true, turn: None })),
+            Ok((file, rename)) => {
+                making.opened(file.as_raw_fd());
+                let right = Right::Making(making);
+                Ok(Some(Destination { file, rename, made: true, right }))
+            }
             // The general way finds out why, and reports it.
             Err(_) if likely => Ok(None),
             Err(e) if e.raw_os_error() == Some(libc::EEXIST) && is_link(item) => {
+                drop(making);
                 self.through_dangling(item, mode)
             }
             Err(e) => {
@@ -273,13 +292,27 @@ impl Worker<'_> {
             return Err(());
         }
         let flags = libc::O_WRONLY | libc::O_CREAT;
-        match sys::open_at(item.target_dir, item.target, flags, mode) {
-            Ok(file) => Ok(Some(Destination { file, rename: None, made: true, turn: None })),
+        // Where it leads, another may have made a file meanwhile.
+        let opened = sys::open_at(item.target_dir, item.target, flags, mode);
+        match opened.and_then(|file| Ok((self.emptied(&file)?, file))) {
+            Ok((right, file)) => Ok(Some(Destination { file, rename: None, made: true, right })),
             Err(e) => {
                 cannot_create(item, &e);
                 Err(())
             }
         }
+    }
+
+    /// The right to write to a file that is there, and has no content then. As with `O_TRUNC`, what is no
+    /// regular file has no length.
+    fn emptied(&self, file: &OwnedFd) -> io::Result<Right> {
+        let stat = sys::stat_of(file.as_raw_fd())?;
+        if sys::kind(&stat) != libc::S_IFREG {
+            return Ok(Right::NotNeeded);
+        }
+        let turn = self.shared.turns.take(sys::id(&stat));
+        sys::truncate(file.as_raw_fd(), 0)?;
+        Ok(Right::Turn(turn))
     }
 
     fn open_existing(
@@ -309,21 +342,14 @@ impl Worker<'_> {
             }
         };
         if options.attributes_only {
-            return Ok(Some(Destination { file, rename: None, made: false, turn: None }));
+            let right = Right::NotNeeded;
+            return Ok(Some(Destination { file, rename: None, made: false, right }));
         }
         if beside && let Some(destination) = self.make_replacement(item, &file) {
             return Ok(Some(destination));
         }
-        // As `O_TRUNC` does: what is no regular file has no length.
-        let emptied = sys::stat_of(file.as_raw_fd()).and_then(|stat| match sys::kind(&stat) {
-            libc::S_IFREG => {
-                let turn = self.shared.turns.take(sys::id(&stat));
-                sys::truncate(file.as_raw_fd(), 0).map(|()| Some(turn))
-            }
-            _ => Ok(None),
-        });
-        match emptied {
-            Ok(turn) => Ok(Some(Destination { file, rename: None, made: false, turn })),
+        match self.emptied(&file) {
+            Ok(right) => Ok(Some(Destination { file, rename: None, made: false, right })),
             Err(e) => {
                 cannot_create(item, &e);
                 Err(())
@@ -333,7 +359,7 @@ impl Worker<'_> {
 
     /// The last steps: syncs the file if that was asked for, closes it, gives it its name.
     fn complete(&mut self, item: &Item<'_>, destination: Destination, stat: &Stat) -> Completed {
-        let Destination { file, rename, turn: _turn, .. } = destination;
+        let Destination { file, rename, right: _right, .. } = destination;
         let done = |good| if good { Completed::Good } else { Completed::Failed };
         if self.shared.options.fsync {
             let others_link_to_it = self.keeps_links(item, stat);

@@ -6,7 +6,7 @@
 
 use super::durable::Rename;
 use super::engine::Worker;
-use super::regular::Destination;
+use super::regular::{Destination, Right};
 use super::sys::{self, Stat};
 use super::tree::Item;
 use std::ffi::CStr;
@@ -31,7 +31,8 @@ impl Worker<'_> {
             rename.remove(item.target_dir);
             return None;
         }
-        Some(Destination { file, rename: Some(rename), made: false, turn: None })
+        let right = Right::NotNeeded;
+        Some(Destination { file, rename: Some(rename), made: false, right })
     }
 }
 

@@ -94,19 +94,31 @@ pub(super) fn link_at(
     check(unsafe { libc::linkat(from_dir, from.as_ptr(), to_dir, to.as_ptr(), flags) }).map(drop)
 }
 
-/// Renames within or between directories; `keep` refuses to replace what is there.
-pub(super) fn rename_at(
-    (from_dir, from): (RawFd, &CStr),
-    (to_dir, to): (RawFd, &CStr),
-    keep: bool,
-) -> io::Result<()> {
-    let flags = if keep { libc::RENAME_NOREPLACE } else { 0 };
+/// A name in an open directory.
+pub(super) type Place<'a> = (RawFd, &'a CStr);
+
+/// Renames within or between directories, also onto what is there.
+pub(super) fn rename_at((from_dir, from): Place<'_>, (to_dir, to): Place<'_>) -> io::Result<()> {
+    // SAFETY: both names outlive the call.
+    check(unsafe { libc::renameat(from_dir, from.as_ptr(), to_dir, to.as_ptr()) }).map(drop)
+}
+
+/// The same, but fails with `EEXIST` where something is there.
+pub(super) fn rename_new((from_dir, from): Place<'_>, (to_dir, to): Place<'_>) -> io::Result<()> {
+    let flags = libc::RENAME_NOREPLACE;
     // By its number, as not every C library has a name for it.
     // SAFETY: both names outlive the call.
     let renamed = unsafe {
         libc::syscall(libc::SYS_renameat2, from_dir, from.as_ptr(), to_dir, to.as_ptr(), flags)
     };
-    check(renamed as libc::c_int).map(drop)
+    match check(renamed as libc::c_int) {
+        // File systems without this flag (NFS, 9p, many of FUSE): nobody else is likely to come in between.
+        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => match stat_at(to_dir, to, false) {
+            Ok(_) => Err(io::Error::from_raw_os_error(libc::EEXIST)),
+            Err(_) => rename_at((from_dir, from), (to_dir, to)),
+        },
+        answer => answer.map(drop),
+    }
 }
 
 pub(super) fn read_link_at(dir: RawFd, name: &CStr) -> io::Result<CString> {

@@ -152,7 +152,7 @@ impl Worker<'_> {
     pub(super) fn undo_backup(&self, item: &Item<'_>, backup: &OsStr) {
         let backup = sys::c_string(backup.as_bytes());
         let dir = item.target_dir;
-        if let Err(e) = sys::rename_at((dir, &backup), (dir, item.target), false) {
+        if let Err(e) = sys::rename_at((dir, &backup), (dir, item.target)) {
             complain_of(&format!("cannot un-backup {}", item.quoted(Side::Target)), &e);
         } else if self.shared.options.verbose {
             let name = quote(backup_path(item, OsStr::from_bytes(backup.to_bytes())));

@@ -239,3 +239,77 @@ fn nothing_is_synced_where_nothing_was_copied() {
     let (status, _, told) = run(&place, &["--fsync", "nope", "file/."]);
     assert_eq!((status, told.lines().count()), (Some(1), 1), "{told}");
 }
+
+/// A link in the target that leads to a file which is only made by this copy: the one or the other.
+#[test]
+fn a_new_file_and_a_link_to_it_are_no_mixture() {
+    let place = place("cp-link-to-new");
+    for directory in ["s/a", "s/b/x/y/z", "d/b/x/y/z"] {
+        fs::create_dir_all(place.join(directory)).unwrap();
+    }
+    let (one, other) = (vec![b'A'; 24 << 20], vec![b'B'; 16 << 20]);
+    fs::write(place.join("s/a/f"), &one).unwrap();
+    fs::write(place.join("s/b/x/y/z/l"), &other).unwrap();
+    for flags in [&[][..], &["--block-size=4k"]] {
+        let link = place.join("d/b/x/y/z/l");
+        let _ = fs::remove_file(&link);
+        let _ = fs::remove_file(place.join("d/a/f"));
+        std::os::unix::fs::symlink("../../../../a/f", &link).unwrap();
+        let all = [flags, &["-rT", "--reflink=never", "--jobs=4", "s", "d"]].concat();
+        let (status, _, told) = run(&place, &all);
+        // Which of the two comes first is not said; a link that leads nowhere yet is refused.
+        assert!(status == Some(0) || told.contains("not writing through dangling"), "{told}");
+        let found = fs::read(place.join("d/a/f")).unwrap();
+        assert!(found == one || found == other, "{flags:?}: a mixture");
+    }
+}
+
+/// Of two targets that are one file, the last one's content stays, also of many on the command line.
+#[test]
+fn many_targets_that_are_one_file_are_written_in_turn() {
+    let place = place("cp-one-of-many");
+    fs::create_dir_all(place.join("s")).unwrap();
+    let names: Vec<_> = (100..200).map(|n| format!("s/h{n}")).collect();
+    for (number, name) in names.iter().enumerate() {
+        fs::write(place.join(name), format!("{name} {}", "x".repeat(number * 100))).unwrap();
+    }
+    for directory in ["d", "e"] {
+        fs::create_dir(place.join(directory)).unwrap();
+        fs::write(place.join(directory).join("h100"), "old").unwrap();
+        for n in 101..200 {
+            let link = place.join(format!("{directory}/h{n}"));
+            match directory {
+                "d" => fs::hard_link(place.join("d/h100"), link).unwrap(),
+                _ => std::os::unix::fs::symlink("h100", link).unwrap(),
+            }
+        }
+        let arguments: Vec<_> = names.iter().map(String::as_str).chain([directory]).collect();
+        let said = run(&place, &arguments);
+        assert_eq!(said, (Some(0), String::new(), String::new()));
+        let last = fs::read(place.join("s/h199")).unwrap();
+        assert!(fs::read(place.join(directory).join("h100")).unwrap() == last, "{directory}");
+    }
+}
+
+/// With `--fsync`, too, what one source made is not replaced by another, and a link that leads nowhere is
+/// found before anything is copied.
+#[test]
+fn with_fsync_targets_are_known_as_without() {
+    let place = place("cp-fsync-known");
+    for directory in ["a", "b", "d"] {
+        fs::create_dir(place.join(directory)).unwrap();
+    }
+    fs::write(place.join("a/x"), "1").unwrap();
+    fs::write(place.join("b/x"), "2").unwrap();
+    let (status, _, told) = run(&place, &["--fsync", "a/x", "b/x", "d"]);
+    let words = "will not overwrite just-created 'd/x' with 'b/x'";
+    assert!(status == Some(1) && told.contains(words), "{told}");
+    assert_eq!(fs::read_to_string(place.join("d/x")).unwrap(), "1");
+    std::os::unix::fs::symlink("nope", place.join("link")).unwrap();
+    let (status, _, told) = run(&place, &["--fsync", "a/x", "link"]);
+    assert!(status == Some(1) && told.contains("not writing through dangling"), "{told}");
+    let mut command = ours();
+    command.args(["--fsync", "a/x", "link"]).env("POSIXLY_CORRECT", "1").current_dir(&place);
+    assert_eq!(command.status().unwrap().code(), Some(0));
+    assert_eq!(fs::read_to_string(place.join("nope")).unwrap(), "1");
+}
