@@ -52,7 +52,7 @@ pub fn check() -> io::Result<()> {
     if !fiber.is_cancelled() {
         worker.look_for_cancel();
     }
-    match worker.refuses(fiber) {
+    match worker.refuses_at_once(fiber) {
         true => Err(fiber.cancel_error()),
         false => Ok(()),
     }

@@ -1,7 +1,7 @@
 //! Why a fiber is cancelled, and what it is told.
 
 use super::unwinding;
-use super::worker::Worker;
+use super::worker::{Worker, fairness};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -119,8 +119,14 @@ impl Reason {
 }
 
 /// Leaves what was cancelled of the calling fiber. Returns only where panics abort: there the wait
-/// goes on.
+/// goes on. The call counts as one shaped to block: see [`fairness`].
 pub(crate) fn unwind() {
+    fairness::spend();
+    unwind_at_once();
+}
+
+/// The same, and never suspends.
+pub(crate) fn unwind_at_once() {
     if cfg!(panic = "unwind") {
         unwinding::resume(Box::new(Cancelled));
     }

@@ -412,9 +412,11 @@ fn fibers(rows: &mut Rows) {
     rows.add("fiber::block_on::block_on_cancellable", || {
         || fiber::block_on_cancellable(std::future::ready(())).unwrap()
     });
+    /// As many as a test makes.
+    const CALLS: usize = 1500;
     fn add_ended(rows: &mut Rows, name: &'static str, call: fn(fiber::JoinHandle<()>)) {
         rows.add(name, move || {
-            let mut handles: Vec<_> = (0..300).map(|_| fiber::spawn_local(|| ())).collect();
+            let mut handles: Vec<_> = (0..CALLS).map(|_| fiber::spawn_local(|| ())).collect();
             fiber::yield_now();
             move || call(handles.pop().unwrap())
         });

@@ -6,20 +6,25 @@
 
 mod api;
 mod calls;
+mod refused;
 
 use api::Kind;
-use calls::{Call, rows};
+use calls::{Call, Row, rows};
 use cringle::fiber;
 use cringle::runtime::DriverChoice;
 use cringle::sync::{Mutex, OnceLock, Semaphore, mpsc};
 use cringle::time;
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
+use std::sync::Once;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 /// What the docs promise.
 const MOST_CALLS: usize = 128;
+/// Rounds of so many calls, in which a cancelled fiber uses up the refusals after which errors become unwindings.
+const ROUNDS: usize = 9;
 /// More calls than any budget allows, for those that do not yield.
 const MANY: usize = 1000;
 
@@ -41,11 +46,35 @@ fn ready_fiber() -> Rc<Cell<bool>> {
 /// Calls until another ready fiber has run, at most `limit`; `None` if it has not.
 fn calls_until_other_runs(call: &mut Call, limit: usize) -> Option<usize> {
     fiber::yield_now();
+    calls_until_ready_fiber_runs(call, limit)
+}
+
+fn calls_until_ready_fiber_runs(call: &mut Call, limit: usize) -> Option<usize> {
     let ran = ready_fiber();
     (1..=limit).find(|_| {
         call();
         ran.get()
     })
+}
+
+/// Calls `f`, catches what it raises, and keeps the panic hook from printing it.
+fn quietly(f: impl FnMut()) -> std::thread::Result<()> {
+    thread_local! {
+        static QUIET: Cell<bool> = const { Cell::new(false) };
+    }
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if !QUIET.get() {
+                before(info);
+            }
+        }));
+    });
+    QUIET.set(true);
+    let result = catch_unwind(AssertUnwindSafe(f));
+    QUIET.set(false);
+    result
 }
 
 #[test]
@@ -202,24 +231,54 @@ fn a_yield_is_no_cancellation_point() {
     });
 }
 
-#[test]
-fn an_unwinding_fiber_does_not_yield() {
-    struct Locks(Rc<Cell<bool>>);
-    impl Drop for Locks {
+/// Runs `f` in a destructor of the calling fiber, which unwinds.
+fn while_unwinding(f: impl FnMut()) {
+    struct OnDrop<F: FnMut()>(F);
+    impl<F: FnMut()> Drop for OnDrop<F> {
         fn drop(&mut self) {
-            let lock = Mutex::new(0);
-            (0..MANY).for_each(|_| drop(lock.lock()));
-            assert!(!self.0.get(), "another fiber has run while this one unwinds");
+            (self.0)();
         }
     }
+    let unwinds = AssertUnwindSafe(|| {
+        let _f = OnDrop(f);
+        std::panic::resume_unwind(Box::new("an unwinding"));
+    });
+    let payload = fiber::catch_unwind(unwinds).unwrap_err();
+    assert_eq!(*payload.downcast::<&str>().unwrap(), "an unwinding");
+}
+
+/// The destructor may ask in a loop for what another fiber of the worker does.
+#[test]
+fn an_unwinding_fiber_lets_others_run() {
     on_both_drivers(|| {
-        fiber::yield_now();
-        let ran = ready_fiber();
-        let caught = fiber::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let _locks = Locks(Rc::clone(&ran));
-            std::panic::resume_unwind(Box::new("an unwinding"));
-        }));
-        assert_eq!(*caught.unwrap_err().downcast::<&str>().unwrap(), "an unwinding");
+        let may_wait = |row: &Row| matches!(api::kind_of(row.name), Kind::Blocks | Kind::Tries);
+        for row in rows().into_iter().filter(may_wait) {
+            let mut call = (row.prepare)();
+            let mut calls = None;
+            while_unwinding(|| calls = calls_until_other_runs(&mut call, MOST_CALLS));
+            assert!(calls.is_some(), "{}: another fiber has not run after 128", row.name);
+        }
+    });
+}
+
+/// A supervisor's loop, which catches whatever its call raises, in a fiber that is cancelled.
+#[test]
+fn a_cancelled_fiber_lets_others_run() {
+    on_both_drivers(|| {
+        let blocking = rows().into_iter().filter(|row| api::kind_of(row.name) == Kind::Blocks);
+        let starves = |row: &Row| {
+            let mut call = (row.prepare)();
+            let mut call: Call = Box::new(move || drop(quietly(&mut call)));
+            fiber::scope(|s| {
+                fiber::yield_now();
+                s.cancel();
+                let mut rounds = 0..ROUNDS;
+                !rounds.all(|_| calls_until_ready_fiber_runs(&mut call, MOST_CALLS).is_some())
+            })
+        };
+        let rows: Vec<Row> = blocking.chain(refused::rows()).filter(starves).collect();
+        let names: Vec<&str> = rows.iter().map(|row| row.name).collect();
+        assert!(names.is_empty(), "no other fiber has run after 128 of each of {names:#?}");
     });
 }
 

@@ -20,12 +20,19 @@ const STUBBORN_AFTER: Duration = Duration::from_secs(5);
 const STUBBORN_EVERY: Duration = Duration::from_secs(1);
 
 impl Worker {
-    /// Whether this fiber's next call is refused because it is cancelled. A fiber that asks on
-    /// after [`MAX_REFUSALS`] of them is unwound, so that a loop which logs its errors and goes on
-    /// cannot spin for ever.
+    /// Whether the next call of this fiber, one shaped to block, is refused because the fiber is cancelled. A fiber
+    /// that asks on after [`MAX_REFUSALS`] of them is unwound, so that a loop which logs its errors and goes on
+    /// cannot spin for ever. A refused call [spends](Self::spend) as one that succeeds does: so others run beside
+    /// a loop that catches even that unwinding.
     #[inline]
     pub(crate) fn refuses(&self, fiber: FiberRef) -> bool {
-        fiber.is_cancelled() && self.refuses_cancelled(fiber)
+        fiber.is_cancelled() && self.refuses_cancelled(fiber, true)
+    }
+
+    /// The same for a call that never suspends.
+    #[inline]
+    pub(crate) fn refuses_at_once(&self, fiber: FiberRef) -> bool {
+        fiber.is_cancelled() && self.refuses_cancelled(fiber, false)
     }
 
     /// Takes note of deadlines that have passed and of messages that have come, a cancel perhaps: for
@@ -40,12 +47,15 @@ impl Worker {
     }
 
     #[cold]
-    pub(super) fn refuses_cancelled(&self, fiber: FiberRef) -> bool {
+    fn refuses_cancelled(&self, fiber: FiberRef, spends: bool) -> bool {
         if self.surely_unwinds(fiber) {
             return false;
         }
+        if spends {
+            self.spend(fiber);
+        }
         if fiber.count_refusal() > MAX_REFUSALS {
-            cancelled::unwind();
+            cancelled::unwind_at_once();
         }
         true
     }

@@ -10,8 +10,8 @@
 //!   another fiber;
 //! - what never waits (`get`, `check`, `spawn`) only counts.
 //!
-//! Such a yield is no cancellation point. It is left out where the fiber cannot suspend, and while it
-//! unwinds (**I8**): std would tell the others that they unwind.
+//! Such a yield is no cancellation point. It is left out where the fiber cannot suspend. A fiber that unwinds
+//! yields too: its destructor may ask in a loop for what another fiber of the worker is to do (**I8**).
 
 use super::Worker;
 use crate::runtime::fiber::{FiberRef, State};
@@ -43,7 +43,7 @@ impl Worker {
 
     #[cold]
     fn let_others_run(&self, fiber: FiberRef) {
-        if self.can_yield(fiber) && !self.is_unwinding(fiber) {
+        if self.can_yield(fiber) {
             self.yield_now(fiber);
         }
     }
