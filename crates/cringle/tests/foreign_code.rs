@@ -360,6 +360,44 @@ fn a_panic_that_std_caught_poisons_nothing_afterwards() {
     });
 }
 
+/// Beside it, std's count of panics says nothing: what the library has not seen begin poisons all the same.
+#[test]
+fn whatever_unwinds_beside_a_suspended_destructor_poisons_as_on_a_thread() {
+    let name = "whatever_unwinds_beside_a_suspended_destructor_poisons_as_on_a_thread";
+    child::must_succeed(name, || {
+        on_one_worker(|| {
+            let check = || {
+                assert!(poisoned_by(|| resume_unwind(Box::new(1))));
+                assert!(poisoned_by(|| panic!("its own")));
+                assert!(!poisoned_by(cancelled_wait));
+                // A lock that is taken and given back by a destructor.
+                let lock = Mutex::new(());
+                let locks = AssertUnwindSafe(|| {
+                    let _locks = OnDrop(|| drop(lock.lock().unwrap()));
+                    resume_unwind(Box::new(1));
+                });
+                catch_unwind(locks).unwrap_err();
+                assert!(!lock.is_poisoned());
+                let (lock, once) = (cringle::sync::RwLock::new(()), cringle::sync::Once::new());
+                let writes = AssertUnwindSafe(|| {
+                    let _guard = lock.write().unwrap();
+                    once.call_once(|| resume_unwind(Box::new(1)));
+                });
+                catch_unwind(writes).unwrap_err();
+                assert!(lock.is_poisoned());
+                let waits = AssertUnwindSafe(|| once.wait());
+                catch_unwind(waits).unwrap_err();
+            };
+            check();
+            beside_a_destructor_that_waits(check);
+            beside_a_destructor_that_waits(|| {
+                fiber::yield_now();
+                check();
+            });
+        });
+    });
+}
+
 // ----- hooks -----
 
 /// A pipe takes 64 KiB; who reads it is a fiber of the same worker that panics, too.

@@ -44,7 +44,7 @@ impl Before {
     pub(super) fn new() -> Before {
         let unwinding = match Worker::current() {
             Some((worker, fiber)) => {
-                let unwinding = worker.is_unwinding(fiber);
+                let unwinding = worker.surely_unwinds(fiber);
                 if !unwinding {
                     // Whatever unwound it was caught.
                     fiber.set_unwinding(Unwinding::No);

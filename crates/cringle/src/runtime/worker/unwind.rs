@@ -32,10 +32,10 @@ impl Worker {
         state != Unwinding::No
     }
 
-    /// Why this (running) fiber unwinds, if it does; as certain as [`is_unwinding`](Self::is_unwinding).
+    /// Why this (running) fiber unwinds, if it does; as certain as [`surely_unwinds`](Self::surely_unwinds).
     #[cold]
     pub(crate) fn why_it_unwinds(&self, fiber: FiberRef) -> Unwinding {
-        let state = match self.is_unwinding(fiber) {
+        let state = match self.surely_unwinds(fiber) {
             false => Unwinding::No,
             true => match fiber.unwinding() {
                 // A cancel that the program has caught is over, whatever it has raised since.
