@@ -128,21 +128,20 @@ impl Transfer<'_, '_> {
     /// At most `room` bytes into the buffer. What is no regular file may have to wait for them, until
     /// Ctrl-C.
     fn read(&mut self, room: usize) -> Result<usize, Trouble> {
-        let is_regular = sys::kind(self.stat) == libc::S_IFREG;
+        let mut waits = sys::kind(self.stat) != libc::S_IFREG;
+        let mut asked_again = false;
         loop {
-            if !is_regular && !self.worker.shared.stop.wait_readable(self.from) {
+            if waits && !self.worker.shared.stop.wait_readable(self.from) {
                 return Err(Trouble::Stopped);
             }
             match sys::read(self.from, &mut self.worker.buffer[..room]) {
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                answer => return answer.map_err(Trouble::Read),
-            }
-            // Sources are opened without waiting. Some in /proc wait like pipes, and say that they are regular.
-            if is_regular {
-                if !self.worker.shared.stop.wait_readable(self.from) {
-                    return Err(Trouble::Stopped);
+                // Sources are opened with `O_NONBLOCK`. Some in /proc wait as pipes do, and say that they
+                // are regular files.
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock && !asked_again => {
+                    (waits, asked_again) = (true, true);
+                    sys::wait_in_reads(self.from).map_err(Trouble::Read)?;
                 }
-                sys::wait_in_reads(self.from).map_err(Trouble::Read)?;
+                answer => return answer.map_err(Trouble::Read),
             }
         }
     }
@@ -151,10 +150,11 @@ impl Transfer<'_, '_> {
         if self.worker.shared.stopped() { Err(Trouble::Stopped) } else { Ok(()) }
     }
 
-    /// Within the kernel; what it refuses goes block by block.
+    /// Within the kernel, which may share blocks then; what it refuses goes block by block.
     fn range(&mut self, length: u64) -> Result<u64, Trouble> {
         let mut copied = 0;
-        while copied < length && !self.worker.no_range.contains(&self.devices) {
+        let may_share = self.worker.shared.options.reflink != When::Never;
+        while copied < length && may_share && !self.worker.no_range.contains(&self.devices) {
             self.look()?;
             let part = usize::try_from(length - copied).unwrap_or(usize::MAX).min(range_bytes());
             match sys::copy_range(self.from, self.to, part) {

@@ -12,7 +12,7 @@ use super::sys;
 use super::tree::{Dir, Item, Side, join};
 use cringle::fiber;
 use std::collections::HashMap;
-use std::ffi::{CString, OsString};
+use std::ffi::{CStr, CString, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -35,6 +35,8 @@ pub(super) struct Unsynced {
     /// Or it is a directory itself.
     itself: Option<Arc<Dir>>,
     rename: Option<Rename>,
+    /// The name that the old file has now.
+    backup: Option<CString>,
     /// Within the directory, or its whole path if it has none here.
     name: CString,
 }
@@ -78,7 +80,15 @@ impl Worker<'_> {
         let open = || sys::open_at(file.as_raw_fd(), c".", libc::O_RDONLY | libc::O_DIRECTORY, 0);
         let file = (!self.syncs_whole(device, open)).then(|| Arc::clone(file));
         let (itself, name) = (Some(Arc::clone(dir)), CString::default());
-        self.sync_later(Unsynced { file, device, dir: None, itself, rename: None, name });
+        self.sync_later(Unsynced {
+            file,
+            device,
+            dir: None,
+            itself,
+            rename: None,
+            backup: None,
+            name,
+        });
     }
 
     /// False if the file could not even be closed; that was told.
@@ -120,7 +130,8 @@ impl Worker<'_> {
             dir.pending.fetch_add(1, Ordering::Relaxed);
         }
         let (dir, name) = (item.dir.cloned(), item.target.to_owned());
-        let unsynced = Unsynced { file, device, dir, itself: None, rename, name };
+        let backup = self.backup.take();
+        let unsynced = Unsynced { file, device, dir, itself: None, rename, backup, name };
         if others_link_to_it {
             self.sync_these(vec![unsynced]);
         } else {
@@ -273,11 +284,26 @@ impl Worker<'_> {
             if let Err(e) = named {
                 let path = unsynced.quoted();
                 complain_of(&format!("cannot create regular file {path}"), &e);
+                error = Some(e);
             }
+        }
+        if error.is_some()
+            && let Some(backup) = &unsynced.backup
+            && let Err(e) = self.give_back(&unsynced, backup)
+        {
+            complain_of(&format!("cannot un-backup {}", unsynced.quoted()), &e);
         }
         if let Some(dir) = unsynced.dir {
             self.part_done(dir);
         }
+    }
+
+    /// The old file gets its name again.
+    fn give_back(&self, unsynced: &Unsynced, backup: &CStr) -> io::Result<()> {
+        let dir = unsynced.dir.as_ref().map(|dir| dir.fd(Side::Target, &self.shared.open));
+        let dir = dir.transpose()?;
+        let fd = dir.as_ref().map_or(sys::CWD, |fd| fd.as_raw_fd());
+        sys::rename_new((fd, backup), (fd, &unsynced.name))
     }
 
     fn name_or_remove(&self, unsynced: &Unsynced, rename: &Rename, remove: bool) -> io::Result<()> {

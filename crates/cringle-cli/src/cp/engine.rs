@@ -26,7 +26,7 @@ use super::tree::{Dir, Item, OpenDirs, Side, one_less};
 use super::turns::Turns;
 use super::{attributes, messages, same};
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::ffi::OsString;
+use std::ffi::{CString, OsString};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -143,6 +143,8 @@ pub(super) struct Worker<'a> {
     /// Pairs of devices between which nothing can be cloned, or copied within the kernel.
     pub(super) no_clone: Vec<(u64, u64)>,
     pub(super) no_range: Vec<(u64, u64)>,
+    /// With `--fsync`: the backup of the file that is being copied.
+    pub(super) backup: Option<CString>,
     /// The last source of the command line was copied, not skipped.
     pub(super) made_top: bool,
     /// Devices, and whether their files' sizes can be relied on.
@@ -164,6 +166,7 @@ impl<'a> Worker<'a> {
             synced_sources: Vec::new(),
             no_clone: Vec::new(),
             no_range: Vec::new(),
+            backup: None,
             made_top: false,
             true_sizes: Vec::new(),
             how: How::default(),

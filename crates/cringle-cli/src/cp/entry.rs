@@ -62,7 +62,9 @@ impl Worker<'_> {
         match self.look_at_target(item, &stat) {
             Step::Done(good) => good,
             Step::Go { new, backup, existing } => {
+                self.backup = backup.as_deref().map(|name| sys::c_string(name.as_bytes()));
                 let good = self.copy_kind(item, &stat, new, backup.as_deref(), existing);
+                self.backup = None;
                 if !good && let Some(backup) = &backup {
                     self.undo_backup(item, backup);
                 }

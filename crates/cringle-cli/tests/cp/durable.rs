@@ -3,7 +3,7 @@
 //! The file system under our control remembers what was changed and not synced since.
 
 use crate::common::*;
-use crate::faulty::Faulty;
+use crate::faulty::{Faulty, Op, Rules};
 use crate::support::*;
 use std::path::Path;
 
@@ -90,4 +90,43 @@ fn all_that_was_copied_is_synced_before_it_has_its_name() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A file that cannot be synced gets no name, and the old one has its own again.
+#[test]
+fn a_backup_of_what_could_not_be_synced_is_taken_back() {
+    let base = place("cp-durable-backup");
+    let Some(faulty) = Faulty::mount(&base, "disk", false) else { return };
+    for way in [&["-b"][..], &["--backup=numbered"], &["-rb"]] {
+        faulty.clear();
+        faulty.mkdir("d");
+        faulty.mkdir("d/s");
+        faulty.put("d/s/victim", b"old");
+        std::fs::create_dir_all(base.join("s")).unwrap();
+        std::fs::write(base.join("s/victim"), "new").unwrap();
+        faulty.set(Rules::failing(Op::Fsync, libc::ENOSPC, 0, 1));
+        let ends: &[&str] =
+            if way == ["-rb"] { &["s", "disk/d"] } else { &["s/victim", "disk/d/s"] };
+        let (status, _, told) = run(&base, &[way, &["--fsync"], ends].concat());
+        assert!(status == Some(1) && told.contains("error syncing"), "{way:?}: {told}");
+        assert_eq!(faulty.fired(), [Op::Fsync], "{way:?}");
+        assert_eq!(faulty.names("d/s"), ["victim"], "{way:?}");
+        assert_eq!(faulty.get("d/s/victim").unwrap().0, b"old", "{way:?}");
+    }
+}
+
+/// `--reflink=never` asks for blocks of its own: the kernel's copy within a file system may share them.
+#[test]
+fn a_copy_that_may_not_share_is_no_copy_within_the_kernel() {
+    let base = place("cp-never-shared");
+    let Some(faulty) = Faulty::mount(&base, "disk", false) else { return };
+    let bytes = noise(300_000);
+    for (reflink, asked) in [("--reflink=auto", true), ("--reflink=never", false)] {
+        faulty.clear();
+        faulty.put("victim", &bytes);
+        faulty.set(Rules::failing(Op::CopyRange, libc::EOPNOTSUPP, 0, 1));
+        copies(&base, &[reflink, "disk/victim", "disk/copy"]);
+        assert_eq!(faulty.fired().contains(&Op::CopyRange), asked, "{reflink}");
+        assert!(faulty.get("copy").unwrap().0 == bytes, "{reflink}");
+    }
 }
