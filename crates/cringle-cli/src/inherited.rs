@@ -14,12 +14,16 @@ static IGNORES_SIGPIPE: AtomicBool = AtomicBool::new(false);
 static LOOK: extern "C" fn() = look;
 
 extern "C" fn look() {
+    IGNORES_SIGPIPE.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
+}
+
+/// Whether a signal is ignored now. (Std changes none but SIGPIPE.)
+pub(crate) fn is_ignored(signal: i32) -> bool {
     // SAFETY: a record of integers and a pointer that may be null, for which zeros are a value.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     // SAFETY: nothing is changed; the record outlives the call.
-    let asked = unsafe { libc::sigaction(libc::SIGPIPE, std::ptr::null(), &mut action) };
-    let ignored = asked == 0 && action.sa_sigaction == libc::SIG_IGN;
-    IGNORES_SIGPIPE.store(ignored, Ordering::Relaxed);
+    let asked = unsafe { libc::sigaction(signal, std::ptr::null(), &mut action) };
+    asked == 0 && action.sa_sigaction == libc::SIG_IGN
 }
 
 /// Whether the caller ignores SIGPIPE, and wants this program to do so.

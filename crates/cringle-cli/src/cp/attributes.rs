@@ -300,8 +300,12 @@ pub(super) fn apply_by_name(options: &Options, item: &Item<'_>, stat: &Stat, mad
             None => return false,
         }
     }
-    if keeps.xattr {
-        xattrs_by_name(item);
+    if keeps.xattr
+        && let Err((attribute, e)) = xattrs_by_name(item)
+        && options.must_preserve_xattr
+    {
+        complain_of(&format!("setting attribute {} for {}", quote(attribute), name()), &e);
+        good = false;
     }
     let is_link = sys::kind(stat) == libc::S_IFLNK;
     let gets_mode = made && (options.no_preserve_mode || keeps.ownership && is_file(stat));
@@ -357,17 +361,23 @@ fn with_acls(
     Ok(())
 }
 
-/// Best effort: links and devices have `trusted.` and `security.` ones at most.
-fn xattrs_by_name(item: &Item<'_>) {
+/// Links and devices have `trusted.` and `security.` ones at most. The last failure, with the attribute.
+fn xattrs_by_name(item: &Item<'_>) -> Result<(), (String, io::Error)> {
     let source = way(item.source_dir, item.source);
     let target = way(item.target_dir, item.target);
-    let Ok(names) = sys::llist_xattrs(&source) else { return };
+    // (A file system without any, or no `/proc`, through which the way leads.)
+    let Ok(names) = sys::llist_xattrs(&source) else { return Ok(()) };
+    let mut failure = None;
     for name in names.split_inclusive(|&byte| byte == 0) {
         let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
-        if !is_for_others(name)
-            && let Ok(value) = sys::lget_xattr(&source, name)
-        {
-            let _ = sys::lset_xattr(&target, name, &value);
+        if is_for_others(name) {
+            continue;
+        }
+        let copied =
+            sys::lget_xattr(&source, name).and_then(|value| sys::lset_xattr(&target, name, &value));
+        if let Err(e) = copied {
+            failure = Some((name.to_string_lossy().into_owned(), e));
         }
     }
+    failure.map_or(Ok(()), Err)
 }

@@ -81,7 +81,11 @@ impl Transfer<'_, '_> {
     /// out of date. `skipped`: holes were not read.
     fn rest(&mut self, copied: u64, skipped: bool) -> Result<u64, Trouble> {
         let size = self.stat.st_size as u64;
-        let room = self.worker.block();
+        // (No offset lies beyond.)
+        let room = self.worker.block().min((i64::MAX as u64 - size) as usize);
+        if room == 0 && copied == size {
+            return Ok(copied);
+        }
         let more = self.read(room)?;
         if more == 0 && copied == size && !skipped && size < room as u64 {
             return Ok(copied);

@@ -198,10 +198,17 @@ fn perform(shared: &Shared, copies: &[Copy]) -> io::Result<()> {
     done
 }
 
-/// Ctrl-C ends it in order; a second one at once.
+/// Ctrl-C ends it in order; a second one at once. A signal that the caller ignores (a shell for its background,
+/// `nohup`) stays ignored.
 fn watch(stop: &Arc<Stop>) -> io::Result<()> {
     crate::interrupt::dump_when_asked()?;
-    let signals = Signals::new(&[Signal::Interrupt, Signal::Terminate])?;
+    let ends = [(libc::SIGINT, Signal::Interrupt), (libc::SIGTERM, Signal::Terminate)];
+    let heard = ends.iter().filter(|(number, _)| !inherited::is_ignored(*number));
+    let heard: Vec<_> = heard.map(|(_, signal)| *signal).collect();
+    if heard.is_empty() {
+        return Ok(());
+    }
+    let signals = Signals::new(&heard)?;
     let stop = Arc::clone(stop);
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         while signals.wait().is_ok() {

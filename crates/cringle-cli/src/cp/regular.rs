@@ -13,7 +13,7 @@ use super::options::When;
 use super::replace::keeps_names;
 use super::sys::{self, Stat};
 use super::tree::{Item, Side};
-use super::turns::{Making, Turn};
+use super::turns::{self, Making, Turn};
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -225,6 +225,13 @@ impl Worker<'_> {
         if let Some(rename) = &destination.rename {
             rename.remove(item.target_dir);
         } else if destination.made {
+            // Another process may have replaced it meanwhile: that file is not ours.
+            let there = sys::stat_at(item.target_dir, item.target, false);
+            let made = sys::stat_of(destination.file.as_raw_fd());
+            if !matches!((there, made), (Ok(there), Ok(made)) if sys::id(&there) == sys::id(&made))
+            {
+                return;
+            }
             if let Err(e) = sys::unlink_at(item.target_dir, item.target) {
                 complain_of(&format!("cannot remove {}", item.quoted(Side::Target)), &e);
             }
@@ -307,12 +314,15 @@ impl Worker<'_> {
     /// regular file has no length.
     fn emptied(&self, file: &OwnedFd) -> io::Result<Right> {
         let stat = sys::stat_of(file.as_raw_fd())?;
-        if sys::kind(&stat) != libc::S_IFREG {
-            return Ok(Right::NotNeeded);
+        match sys::kind(&stat) {
+            libc::S_IFREG => {
+                let turn = self.shared.turns.take(sys::id(&stat));
+                sys::truncate(file.as_raw_fd(), 0)?;
+                Ok(Right::Turn(turn))
+            }
+            libc::S_IFBLK => Ok(Right::Turn(self.shared.turns.take(turns::device(stat.st_rdev)))),
+            _ => Ok(Right::NotNeeded),
         }
-        let turn = self.shared.turns.take(sys::id(&stat));
-        sys::truncate(file.as_raw_fd(), 0)?;
-        Ok(Right::Turn(turn))
     }
 
     fn open_existing(

@@ -19,6 +19,11 @@ type Id = (u64, u64);
 const NONE: i32 = -1;
 const UNOPENED: i32 = -2;
 
+/// By which a block device is known, whatever names it has. (No file system has this number.)
+pub(super) fn device(number: u64) -> Id {
+    (u64::MAX, number)
+}
+
 pub(super) struct Turns {
     busy: Mutex<HashSet<Id>>,
     freed: Condvar,

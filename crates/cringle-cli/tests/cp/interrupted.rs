@@ -6,6 +6,7 @@ use crate::trees::{Random, mkfifo};
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
@@ -165,4 +166,56 @@ fn with_fsync_too_and_nothing_has_a_name_before_it_is_on_the_disk() {
         interrupted += u32::from(replaced_until_interrupted(&["--fsync"], seed));
     }
     assert!(interrupted > 0, "no copy was interrupted");
+}
+
+/// A copy that reads a FIFO, with both ends of it held, and has made its target.
+fn started(place: &Path, ignored: Option<i32>) -> (Child, fs::File) {
+    let fifo = place.join("fifo");
+    if !fifo.exists() {
+        mkfifo(&fifo);
+    }
+    let held = fs::OpenOptions::new().read(true).write(true).open(&fifo).unwrap();
+    let mut command = ours();
+    command.args(["-r", "--copy-contents", "fifo", "copy"]).current_dir(place);
+    if let Some(signal) = ignored {
+        // SAFETY: one plain system call between fork and exec.
+        unsafe {
+            command.pre_exec(move || {
+                libc::signal(signal, libc::SIG_IGN);
+                Ok(())
+            });
+        }
+    }
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    while !place.join("copy").exists() {
+        assert!(child.try_wait().unwrap().is_none());
+        std::thread::yield_now();
+    }
+    (child, held)
+}
+
+/// As that of a shell's background: Ctrl-C is for the foreground.
+#[test]
+fn a_signal_that_the_caller_ignores_ends_nothing() {
+    let place = place("cp-interrupt-ignored");
+    let (child, mut held) = started(&place, Some(libc::SIGINT));
+    interrupt(&child);
+    held.write_all(b"text").unwrap();
+    drop(held);
+    let said = finish(child, "a copy that ignores SIGINT");
+    assert_eq!(said.status.code(), Some(0), "{said:?}");
+    assert_eq!(fs::read(place.join("copy")).unwrap(), b"text");
+}
+
+/// What another copy has put under the name meanwhile stays.
+#[test]
+fn an_interruption_removes_only_what_this_copy_made() {
+    let place = place("cp-interrupt-another");
+    let (child, _held) = started(&place, None);
+    fs::write(place.join("small"), "small").unwrap();
+    copies(&place, &["small", "copy"]);
+    interrupt(&child);
+    let said = finish(child, "an interrupted copy");
+    assert_eq!(said.status.code(), Some(130), "{said:?}");
+    assert_eq!(fs::read(place.join("copy")).unwrap(), b"small");
 }

@@ -392,3 +392,21 @@ fn a_regular_file_that_would_wait_is_waited_for() {
         assert!(fs::read(base.join("to")).unwrap() == bytes, "from {at}");
     }
 }
+
+/// No read may reach beyond the last offset.
+#[test]
+fn the_longest_file_is_copied() {
+    let place = place_in_memory("cp-longest");
+    let file = File::create(place.path().join("long")).unwrap();
+    if file.set_len(i64::MAX as u64).is_err() {
+        eprintln!("skipped: no such long file can be made here");
+        return;
+    }
+    file.write_all_at(b"text", 4096).unwrap();
+    copies(place.path(), &["long", "copy"]);
+    let copy = File::open(place.path().join("copy")).unwrap();
+    assert_eq!(copy.metadata().unwrap().len(), i64::MAX as u64);
+    let mut found = [0; 4];
+    copy.read_exact_at(&mut found, 4096).unwrap();
+    assert_eq!(&found, b"text");
+}
