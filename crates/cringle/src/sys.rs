@@ -121,6 +121,8 @@ pub(crate) struct FileKind {
     /// A regular file of a file system that is none for disks or memory, such as `/proc`: what a call does to
     /// the cursor is its own affair.
     pub(crate) odd_cursor: bool,
+    /// A device whose writes may wait within the call though `poll` reports room: see [`is_slow_device`].
+    pub(crate) blocking_writes: bool,
 }
 
 /// What a call at a file's cursor may wait for.
@@ -149,7 +151,7 @@ pub(crate) fn file_kind(fd: RawFd) -> FileKind {
 
 /// The same for who knows the file's status flags.
 pub(crate) fn file_kind_with(fd: RawFd, flags: c_int) -> FileKind {
-    let (mode, describes_attributes) = mode_and_attributes(fd);
+    let (mode, describes_attributes, major) = mode_and_attributes(fd);
     let mode = mode & libc::S_IFMT;
     let read_only = flags & libc::O_ACCMODE == libc::O_RDONLY;
     let ordinary = mode == libc::S_IFREG && describes_attributes;
@@ -171,24 +173,37 @@ pub(crate) fn file_kind_with(fd: RawFd, flags: c_int) -> FileKind {
         append: flags & libc::O_APPEND != 0,
         off_ring: mode == libc::S_IFREG && !describes_attributes && lies_on_fuse(fd),
         odd_cursor: mode == libc::S_IFREG && !describes_attributes,
+        blocking_writes: mode == libc::S_IFCHR && is_slow_device(major),
     }
 }
 
-/// `st_mode` (0 for an invalid descriptor), and whether the file system reports attributes such as
-/// "immutable". Disk and memory file systems do; FUSE does not. So one `statx`, at the cost of `fstat`, shows
-/// that an ordinary file is not on FUSE.
-fn mode_and_attributes(fd: RawFd) -> (u32, bool) {
+/// `st_mode` (0 for an invalid descriptor); whether the file system reports attributes such as
+/// "immutable"; and the major number of a device. Disk and memory file systems report them; FUSE does not. So one
+/// `statx`, at the cost of `fstat`, shows that an ordinary file is not on FUSE.
+fn mode_and_attributes(fd: RawFd) -> (u32, bool, u32) {
     let described = libc::STATX_ATTR_IMMUTABLE | libc::STATX_ATTR_APPEND;
     let mut out = std::mem::MaybeUninit::<libc::statx>::zeroed();
     match statx(fd, c"", libc::AT_EMPTY_PATH, libc::STATX_TYPE | libc::STATX_MODE, &mut out) {
         Ok(()) => {
             // SAFETY: the call succeeded, so the structure is filled (all-zero before).
             let out = unsafe { out.assume_init() };
-            (out.stx_mode.into(), out.stx_attributes_mask & described as u64 != 0)
+            let describes = out.stx_attributes_mask & described as u64 != 0;
+            (out.stx_mode.into(), describes, out.stx_rdev_major)
         }
         // A filter may refuse the call.
-        Err(_) => (mode(fd), false),
+        Err(_) => (mode(fd), false, 0),
     }
+}
+
+/// Whether a character device is none of memory (`/dev/null`) and none of the miscellaneous (`/dev/net/tun`), whose
+/// writes do not wait.
+///
+/// A ring asks a device that knows no `RWF_NOWAIT` whether it is ready, and then makes the call, in the worker's
+/// thread. A terminal is ready as soon as it has room for a few bytes, but a write to it returns when all are written.
+fn is_slow_device(major: u32) -> bool {
+    const MEMORY: u32 = 1;
+    const MISCELLANEOUS: u32 = 10;
+    !matches!(major, MEMORY | MISCELLANEOUS)
 }
 
 /// Whether a file is on a FUSE file system.

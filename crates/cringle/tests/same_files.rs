@@ -82,6 +82,21 @@ const KINDS: [Kind; 32] = {
     ]
 };
 
+/// Both ends of a terminal that changes no byte.
+fn raw_terminal() -> (OwnedFd, OwnedFd) {
+    let (mut ours, mut theirs) = (0, 0);
+    let null = std::ptr::null_mut();
+    // SAFETY: the pointers are to numbers and to a structure of this frame; the descriptors are new.
+    unsafe {
+        assert_eq!(libc::openpty(&mut ours, &mut theirs, null, null.cast(), null.cast()), 0);
+        let mut settings = std::mem::zeroed();
+        assert_eq!(libc::tcgetattr(theirs, &mut settings), 0);
+        libc::cfmakeraw(&mut settings);
+        assert_eq!(libc::tcsetattr(theirs, libc::TCSANOW, &settings), 0);
+        (OwnedFd::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs))
+    }
+}
+
 /// A new descriptor of a kind, and what must stay open beside it.
 fn open(kind: Kind, directory: &Path) -> (OwnedFd, Vec<OwnedFd>) {
     use std::io::Write;
@@ -465,6 +480,34 @@ same::programs! {
         log
     }
 
+    /// More than a terminal takes at once, and somebody who reads slowly.
+    pub(super) fn terminals() -> Log {
+        let mut log = Log::default();
+        for (to_master, vectored) in [(false, false), (false, true), (true, false), (true, true)] {
+            let (ours, theirs) = raw_terminal();
+            let (from, to) = if to_master { (theirs, ours) } else { (ours, theirs) };
+            let (mut from, to) = (File::from(from), File::from(to));
+            // The other end stays open until all is read, so that none of it is thrown away.
+            let (_open, writer) = (to.try_clone().unwrap(), to);
+            let writes = thread::spawn(move || {
+                let bytes = disk::pattern(20_000);
+                let halves = bytes.split_at(7_000);
+                match vectored {
+                    false => (&writer).write(&bytes),
+                    true => (&writer).write_vectored(&[IoSlice::new(halves.0), IoSlice::new(halves.1)]),
+                }
+            });
+            let (mut found, mut buf) = (Vec::new(), [0; 100]);
+            while found.len() < 20_000 {
+                let count = from.read(&mut buf).unwrap();
+                found.extend_from_slice(&buf[..count]);
+            }
+            log.came(format!("to the master {to_master}, vectored {vectored}"), writes.join().unwrap());
+            log.saw("the same", found == disk::pattern(20_000));
+        }
+        log
+    }
+
     pub(super) fn pipes_that_do_not_wait() -> Log {
         fn nonblocking(end: &impl std::os::fd::AsRawFd, on: bool) {
             let flags = if on { libc::O_NONBLOCK } else { 0 };
@@ -540,4 +583,4 @@ fn a_batch_is_refused_what_pread_and_pwrite_are() {
     assert!(refused > 20);
 }
 
-same::the_same!(one_call_on_each_kind, pipes, pipes_that_do_not_wait);
+same::the_same!(one_call_on_each_kind, pipes, pipes_that_do_not_wait, terminals);

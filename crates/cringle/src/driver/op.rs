@@ -18,6 +18,7 @@ impl Target {
     const FIXED: u64 = 1 << 32;
     const POLLED: u64 = 1 << 33;
     const OFF_RING: u64 = 1 << 34;
+    const PUNTED: u64 = 1 << 35;
 
     #[inline]
     pub(crate) fn fd(fd: RawFd) -> Target {
@@ -56,6 +57,21 @@ impl Target {
 
     fn is_off_ring(self) -> bool {
         self.0 & Target::OFF_RING != 0
+    }
+
+    /// The same, for a call that a ring hands to a kernel thread at once.
+    pub(crate) fn punted(self) -> Target {
+        Target(self.0 | Target::PUNTED)
+    }
+
+    pub(crate) fn is_punted(self) -> bool {
+        self.0 & Target::PUNTED != 0
+    }
+
+    /// Whether it is a descriptor, and a call on it is like any other.
+    #[inline]
+    pub(crate) fn is_ordinary(self) -> bool {
+        self.0 & (Target::FIXED | Target::PUNTED) == 0
     }
 
     /// The descriptor or the index, as the kernel takes it.

@@ -20,7 +20,9 @@ use super::write_on::{rest_of, write_on};
 use super::{Metadata, OpenOptions, direct, fifo, stat};
 use crate::driver::op::AT_CURSOR;
 use crate::driver::{Op, Target, blocking};
-use crate::fiber::op::{perform, perform_aside, perform_off_ring, perform_to_the_end};
+use crate::fiber::op::{
+    perform, perform_aside, perform_off_ring, perform_punted, perform_to_the_end,
+};
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::{Here, Worker};
 use crate::sys::{self, FileKind, MAX_RW_BYTES, WaitsFor};
@@ -430,6 +432,10 @@ impl File {
             }
             // SAFETY: as above.
             return sys::result_of(unsafe { perform_off_ring(worker, op) });
+        }
+        if self.facts() & BLOCKING_WRITES != 0 {
+            // SAFETY: as above.
+            return unsafe { perform_punted(worker, fiber, op) };
         }
         perform(worker, fiber, op)
     }

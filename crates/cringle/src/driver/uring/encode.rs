@@ -99,9 +99,10 @@ pub(super) fn entry(op: &Op) -> Entry {
 #[inline(always)]
 fn on(target: Target, build: impl FnOnce(types::Fd) -> Entry) -> Entry {
     let entry = build(types::Fd(target.number()));
-    match target.is_fixed() {
-        true => entry.flags(Flags::FIXED_FILE),
-        false => entry,
+    match target.is_ordinary() {
+        true => entry,
+        false if target.is_punted() => entry.flags(Flags::ASYNC),
+        false => entry.flags(Flags::FIXED_FILE),
     }
 }
 

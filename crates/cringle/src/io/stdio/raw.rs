@@ -7,7 +7,7 @@
 use super::super::ready::{Interest, ready};
 use crate::driver::op::AT_CURSOR;
 use crate::driver::{Op, Target, blocking};
-use crate::fiber::op::perform;
+use crate::fiber::op::{perform, perform_punted};
 use crate::fs::kernel_cursor::perform_at_kernels_cursor;
 use crate::fs::write_on::{rest_of, write_on};
 use crate::runtime::worker::Worker;
@@ -65,6 +65,10 @@ impl Raw {
             // would answer an error to one of its own threads.
             ready(self, Interest::READABLE)?;
             return plainly();
+        }
+        if kind.blocking_writes {
+            // SAFETY: by the contract.
+            return unsafe { perform_punted(worker, fiber, op) };
         }
         perform(worker, fiber, op)
     }
