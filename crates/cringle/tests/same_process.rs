@@ -95,4 +95,17 @@ same::programs! {
     }
 }
 
-same::the_same!(what_cannot_be_started, how_they_end);
+/// One at a time: a child between `fork` and `exec` holds the pipes of the other test too.
+static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+macro_rules! the_same_by_turns {
+    ($($name:ident),* $(,)?) => {$(
+        #[test]
+        fn $name() {
+            let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
+            same::compare(with_std::$name, on_threads::$name, on_fibers::$name);
+        }
+    )*};
+}
+
+the_same_by_turns!(what_cannot_be_started, how_they_end);

@@ -86,14 +86,10 @@ pub(crate) fn outcome(worker: Here, fiber: FiberRef, result: i32) -> io::Result<
 
 /// Calls what the ring has no op for on the library's small pool, or here where that can have no thread.
 /// `f` does not wait for other processes or fibers.
-pub(crate) fn call<T: Send>(f: impl FnOnce() -> T + Send) -> T {
-    call_as(None, f)
-}
-
-fn call_as<T: Send>(subject: Option<&dyn Subject>, f: impl FnOnce() -> T + Send) -> T {
+fn call<T: Send>(subject: &dyn Subject, f: impl FnOnce() -> T + Send) -> T {
     let pool = Worker::here().map(|worker| std::sync::Arc::clone(&worker.shared().call_pool));
     match pool {
-        Some(pool) => super::unblock::call_on_or_here(&pool, subject, f),
+        Some(pool) => super::unblock::call_on_or_here(&pool, Some(subject), f),
         None => f(),
     }
 }
@@ -112,7 +108,7 @@ pub(crate) unsafe fn perform_aside(op: Op) -> i32 {
     // SAFETY: what the op points to is borrowed by a caller that waits for the call's end.
     unsafe impl Send for Sent {}
     let sent = Sent(op);
-    call_as(Some(&Aside(op)), move || {
+    call(&Aside(op), move || {
         let Sent(op) = { sent };
         // SAFETY: by the contract.
         unsafe { blocking::perform(&op) }

@@ -1,7 +1,6 @@
 //! What to start, and how.
 
 use super::child::Child;
-use crate::fiber::op::call;
 use crate::runtime::worker::Worker;
 use std::ffi::OsStr;
 use std::io;
@@ -27,8 +26,6 @@ use std::process::{CommandArgs, CommandEnvs, ExitStatus, Output, Stdio};
 pub struct Command {
     pub(super) std: std::process::Command,
     streams: Streams,
-    /// Runs code of the caller's between `fork` and `exec`.
-    pub(super) has_hook: bool,
 }
 
 /// Which of the child's streams were said something of: the defaults differ from call to call.
@@ -44,7 +41,7 @@ impl Command {
     /// process's environment, directory and streams.
     pub fn new<S: AsRef<OsStr>>(program: S) -> Command {
         let std = std::process::Command::new(program);
-        Command { std, streams: Streams::default(), has_hook: false }
+        Command { std, streams: Streams::default() }
     }
 
     /// One more argument. No shell takes it apart.
@@ -124,10 +121,12 @@ impl Command {
         self
     }
 
-    /// Starts it. A fiber waits for that on the pool; with
-    /// [`pre_exec`](crate::os::unix::process::CommandExt::pre_exec) the thread of its worker does, since
-    /// what such a closure sets up may hang on the thread (`PR_SET_PDEATHSIG`).
-    /// May suspend the calling fiber.
+    /// Starts it, after a turn of the worker's other fibers. May suspend the calling fiber.
+    ///
+    /// The calling thread makes the child, also on a fiber, because much of what a child inherits belongs to the
+    /// thread: confinement, capabilities, namespaces, priority, cores, the signal mask; and a child that asks to
+    /// die with its parent (`PR_SET_PDEATHSIG`) dies with that thread. Its worker waits for it, some 100 µs.
+    /// [`unblock`](crate::fiber::unblock)`(|| command.spawn())` has another thread make it.
     ///
     /// # Errors
     ///
@@ -138,13 +137,18 @@ impl Command {
     ///
     /// Once it has begun it is waited for.
     pub fn spawn(&mut self) -> io::Result<Child> {
-        match Worker::current() {
-            None => self.std.spawn().map(Child::new),
-            Some((worker, _)) if worker.is_simulated() => Err(unsupported()),
-            Some((worker, fiber)) if worker.refuses(fiber) => Err(fiber.cancel_error()),
-            Some(_) if self.has_hook => self.std.spawn().map(Child::new),
-            Some(_) => call(|| self.std.spawn()).map(Child::new),
+        let Some((worker, fiber)) = Worker::current() else {
+            return self.std.spawn().map(Child::new);
+        };
+        if worker.is_simulated() {
+            return Err(unsupported());
         }
+        // One child after the other would leave the other fibers no turn.
+        worker.yield_now(fiber);
+        if worker.refuses(fiber) {
+            return Err(fiber.cancel_error());
+        }
+        worker.shared().unpinned(|| self.std.spawn()).map(Child::new)
     }
 
     /// Starts it, waits for its end, and collects what it writes to those of its output streams of which

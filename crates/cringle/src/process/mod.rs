@@ -1,6 +1,6 @@
 //! Other programs: `std::process`'s names and semantics; only the calling fiber waits.
 //!
-//! - [`Command::spawn`] waits until the program has been started, on the pool;
+//! - [`Command::spawn`] is made by the calling worker's thread, whose attributes the child inherits;
 //! - [`Child::wait`] waits for the child's end through the ring, by a descriptor of the process
 //!   (`pidfd`, Linux 5.3); a cancel ends the wait, and the child can be waited for again;
 //! - the child's streams are pipes, as those of [`io::pipe`](crate::io::pipe).

@@ -25,8 +25,7 @@ pub trait CommandExt: sealed::Sealed {
     /// The group to be in the child (`setgid`).
     fn gid(&mut self, id: u32) -> &mut Command;
 
-    /// Runs `f` in the child between `fork` and `exec`, in addition to those before. The child is started
-    /// by the calling thread then, also on a fiber.
+    /// Runs `f` in the child between `fork` and `exec`, in addition to those before.
     ///
     /// # Safety
     ///
@@ -66,7 +65,6 @@ impl CommandExt for Command {
     {
         // SAFETY: by the contract.
         unsafe { self.std.pre_exec(f) };
-        self.has_hook = true;
         self
     }
 

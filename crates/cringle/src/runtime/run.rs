@@ -307,7 +307,7 @@ impl Builder {
         let count = self.workers.unwrap_or(cpus.len()).clamp(1, MAX_WORKERS);
         let deques: Vec<Deque<Unstarted>> = (0..count).map(|_| Deque::new_fifo()).collect();
         let stealers = deques.iter().map(Deque::stealer).collect();
-        let (shared, bells) = Shared::new(stealers, cpus, self.is_open, no_ring)?;
+        let (shared, bells) = Shared::new(stealers, cpus, self.pin, self.is_open, no_ring)?;
         let shared = Arc::new(shared);
         let _listed = super::dump::list(&shared);
         let _watchdog = self.watchdog.flatten().and_then(|limit| Watchdog::start(&shared, limit));

@@ -163,6 +163,8 @@ pub(crate) struct Shared {
     /// The start failed half-way: the workers that are there end without meeting the others.
     abandoned: AtomicBool,
     pub(super) barrier: Barrier,
+    /// The cores of `run`'s caller, where each worker is pinned to one of them.
+    unpinned: Option<Box<[usize]>>,
     /// For closures that may block for as long as they like.
     pub(crate) unblock_pool: Arc<Pool>,
     /// For the library's own calls that the ring has no op for.
@@ -179,6 +181,7 @@ impl Shared {
     pub(super) fn new(
         stealers: Vec<Stealer<Unstarted>>,
         cpus: &[usize],
+        is_pinned: bool,
         is_open: bool,
         no_ring: Option<NoRing>,
     ) -> std::io::Result<(Shared, Vec<RawFd>)> {
@@ -203,10 +206,27 @@ impl Shared {
             stopped: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
             barrier: Barrier::new(count),
+            unpinned: is_pinned.then(|| cpus.into()),
             unblock_pool: Arc::new(Pool::new("cringle-unblock", usize::MAX, cpus)),
             call_pool: Arc::new(Pool::new("cringle-call", call_threads, cpus)),
         };
         Ok((shared, bells))
+    }
+
+    /// Calls `f` on the calling worker's thread with the cores that `run`'s caller had, as far as only pinning took
+    /// them from it.
+    pub(crate) fn unpinned<T>(&self, f: impl FnOnce() -> T) -> T {
+        let Some(cpus) = &self.unpinned else { return f() };
+        let before = sys::allowed_cpus();
+        // The program may have set others itself.
+        if before.len() != 1 {
+            return f();
+        }
+        // Best effort: a child on one core is slower and no less right.
+        let _ = sys::set_affinity(cpus);
+        let value = f();
+        let _ = sys::set_affinity(&before);
+        value
     }
 
     /// Starts a fiber on a worker from a thread outside. Gives it back when the runtime has ended.
