@@ -121,8 +121,8 @@ pub(crate) struct FileKind {
     /// A regular file of a file system that is none for disks or memory, such as `/proc`: what a call does to
     /// the cursor is its own affair.
     pub(crate) odd_cursor: bool,
-    /// A device whose writes may wait within the call though `poll` reports room: see [`is_slow_device`].
-    pub(crate) blocking_writes: bool,
+    /// A device whose calls may wait though `poll` reports it ready: see [`is_slow_device`].
+    pub(crate) slow_device: bool,
 }
 
 /// What a call at a file's cursor may wait for.
@@ -173,7 +173,7 @@ pub(crate) fn file_kind_with(fd: RawFd, flags: c_int) -> FileKind {
         append: flags & libc::O_APPEND != 0,
         off_ring: mode == libc::S_IFREG && !describes_attributes && lies_on_fuse(fd),
         odd_cursor: mode == libc::S_IFREG && !describes_attributes,
-        blocking_writes: mode == libc::S_IFCHR && is_slow_device(major),
+        slow_device: mode == libc::S_IFCHR && is_slow_device(major),
     }
 }
 
@@ -221,6 +221,36 @@ fn lies_on_fuse(fd: RawFd) -> bool {
         (libc::fstatfs(fd, out.as_mut_ptr()) == 0).then(|| out.assume_init().f_type as u64)
     };
     kind.is_some_and(|kind| kind & 0xffff_ffff == FUSE_SUPER_MAGIC)
+}
+
+/// When a read of a terminal in raw mode returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReadTiming {
+    /// `VMIN`: after this many bytes.
+    pub(crate) bytes: u8,
+    /// `VTIME`: after this time without one.
+    pub(crate) pause: std::time::Duration,
+}
+
+/// The timing of reads, where it is another than "as soon as `poll` reports data". (`poll` waits for `VMIN` bytes
+/// where `VTIME` is 0, and for one byte otherwise.)
+pub(crate) fn read_timing(fd: RawFd) -> Option<ReadTiming> {
+    let (mut settings, mut number) = (std::mem::MaybeUninit::<libc::termios>::uninit(), 0 as c_int);
+    // SAFETY: both calls fill what they are given; the settings are read only where the call succeeded.
+    let settings = unsafe {
+        if libc::tcgetattr(fd, settings.as_mut_ptr()) != 0 {
+            return None;
+        }
+        // The master's end reports the settings of the other.
+        if libc::ioctl(fd, libc::TIOCGPTN, &raw mut number) == 0 {
+            return None;
+        }
+        settings.assume_init()
+    };
+    let (bytes, tenths) = (settings.c_cc[libc::VMIN], settings.c_cc[libc::VTIME]);
+    let is_odd = settings.c_lflag & libc::ICANON == 0 && (bytes == 0 || tenths > 0);
+    let pause = std::time::Duration::from_millis(100 * u64::from(tenths));
+    is_odd.then_some(ReadTiming { bytes, pause })
 }
 
 /// The calls that a file refuses, whatever it is asked for.

@@ -97,6 +97,17 @@ fn raw_terminal() -> (OwnedFd, OwnedFd) {
     }
 }
 
+fn set_timing(terminal: &OwnedFd, bytes: u8, tenths: u8) {
+    let fd = std::os::fd::AsRawFd::as_raw_fd(terminal);
+    // SAFETY: the pointers are to a structure of this frame.
+    unsafe {
+        let mut settings = std::mem::zeroed();
+        assert_eq!(libc::tcgetattr(fd, &mut settings), 0);
+        (settings.c_cc[libc::VMIN], settings.c_cc[libc::VTIME]) = (bytes, tenths);
+        assert_eq!(libc::tcsetattr(fd, libc::TCSANOW, &settings), 0);
+    }
+}
+
 /// A new descriptor of a kind, and what must stay open beside it.
 fn open(kind: Kind, directory: &Path) -> (OwnedFd, Vec<OwnedFd>) {
     use std::io::Write;
@@ -508,6 +519,53 @@ same::programs! {
         log
     }
 
+    /// `VMIN` and `VTIME`: programs for serial lines, and those that ask for a key without waiting for it.
+    pub(super) fn terminals_with_timing() -> Log {
+        let mut log = Log::default();
+        for (bytes, tenths) in [(1, 0), (0, 0), (0, 1), (5, 0), (5, 1), (2, 255)] {
+            for vectored in [false, true] {
+                let (ours, theirs) = raw_terminal();
+                set_timing(&theirs, bytes, tenths);
+                let (ours, theirs) = (File::from(ours), File::from(theirs));
+                let read = || {
+                    let mut buf = [0; 16];
+                    let (left, right) = buf.split_at_mut(3);
+                    let count = match vectored {
+                        false => (&theirs).read(&mut buf),
+                        true => (&theirs).read_vectored(&mut [IoSliceMut::new(left), IoSliceMut::new(right)]),
+                    };
+                    count.map(|count| buf[..count].to_vec())
+                };
+                let way = format!("VMIN {bytes}, VTIME {tenths}");
+                if bytes == 0 {
+                    log.came(format!("{way}: nothing there"), read());
+                }
+                (&ours).write_all(b"01234567").unwrap();
+                log.came(format!("{way}: enough"), read());
+                if (bytes, tenths) == (5, 1) {
+                    (&ours).write_all(b"abc").unwrap();
+                    log.came(format!("{way}: fewer, and no more"), read());
+                }
+                // The rest arrives by somebody who runs only while the reader waits.
+                if bytes > 1 && tenths != 1 {
+                    let rest = thread::scope(|s| {
+                        s.spawn(|| {
+                            for n in 0..bytes {
+                                (&ours).write_all(&[b'a' + n]).unwrap();
+                                thread::yield_now();
+                            }
+                        });
+                        read()
+                    });
+                    log.came(format!("{way}: byte by byte"), rest);
+                }
+                drop(ours);
+                log.came(format!("{way}: hung up"), read());
+            }
+        }
+        log
+    }
+
     pub(super) fn pipes_that_do_not_wait() -> Log {
         fn nonblocking(end: &impl std::os::fd::AsRawFd, on: bool) {
             let flags = if on { libc::O_NONBLOCK } else { 0 };
@@ -583,4 +641,10 @@ fn a_batch_is_refused_what_pread_and_pwrite_are() {
     assert!(refused > 20);
 }
 
-same::the_same!(one_call_on_each_kind, pipes, pipes_that_do_not_wait, terminals);
+same::the_same!(
+    one_call_on_each_kind,
+    pipes,
+    pipes_that_do_not_wait,
+    terminals,
+    terminals_with_timing
+);

@@ -1,12 +1,12 @@
 //! One operation of a fiber, from asking to answer.
 
 use crate::driver::uring::means_cancelled;
-use crate::driver::{Op, Target, blocking};
+use crate::driver::{Op, blocking};
 use crate::runtime::about::{Subject, Told};
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::{Here, Worker};
 use crate::sys;
-use std::io::{self, IoSlice};
+use std::io;
 use std::time::Duration;
 
 /// Has the kernel perform `op` while the fiber waits. What was done wins over a cancel that came
@@ -132,32 +132,6 @@ pub(crate) unsafe fn perform_off_ring(worker: Here, op: Op) -> i32 {
         // SAFETY: by the contract.
         unsafe { blocking::perform(&op) }
     })
-}
-
-/// Performs a write to a device that may wait within the call though it is ready. A ring hands it to a kernel
-/// thread at once, where a cancel interrupts it; in the worker's thread it would stop all fibers.
-///
-/// # Safety
-///
-/// The op's pointers are valid until this returns.
-#[cold]
-pub(crate) unsafe fn perform_punted(worker: Here, fiber: FiberRef, op: Op) -> io::Result<usize> {
-    let gathered: Vec<u8>;
-    let op = match op {
-        Op::Write { target, buf, len, offset } => {
-            Op::Write { target: target.punted(), buf, len, offset }
-        }
-        Op::WriteVectored { fd, slices, count, offset } => {
-            // SAFETY: by the contract. The slices are the caller's `IoSlice`s, which have this layout.
-            let slices =
-                unsafe { std::slice::from_raw_parts(slices.cast::<IoSlice<'_>>(), count as usize) };
-            gathered = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
-            let (buf, len) = (gathered.as_ptr(), gathered.len().min(sys::MAX_RW_BYTES) as u32);
-            Op::Write { target: Target::fd(fd).punted(), buf, len, offset }
-        }
-        op => op,
-    };
-    perform(worker, fiber, op)
 }
 
 /// It lies in the frame that waits for the call.

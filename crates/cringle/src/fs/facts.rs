@@ -32,8 +32,8 @@ pub(super) const OFF_RING: u32 = 1 << 14;
 pub(super) const ODD_CURSOR: u32 = 1 << 15;
 /// Its descriptor was lent or came from elsewhere: handles that the library does not know may share its cursor.
 pub(super) const LENT: u32 = 1 << 16;
-/// A write to it may wait within the call though it is ready: a terminal, a sound card.
-pub(super) const BLOCKING_WRITES: u32 = 1 << 17;
+/// A call on it may wait though it is ready: a terminal, a sound card.
+pub(super) const SLOW_DEVICE: u32 = 1 << 17;
 
 pub(super) fn facts_of(fd: RawFd, kind: FileKind) -> u32 {
     let bit = |is: bool, bit: u32| if is { bit } else { 0 };
@@ -53,6 +53,6 @@ pub(super) fn facts_of(fd: RawFd, kind: FileKind) -> u32 {
         | bit(kind.no_pwrite, NO_PWRITE)
         | bit(kind.off_ring, OFF_RING)
         | bit(kind.odd_cursor, ODD_CURSOR)
-        | bit(kind.blocking_writes, BLOCKING_WRITES)
+        | bit(kind.slow_device, SLOW_DEVICE)
         | bit(kind.pipe_or_socket, WRITES_ALL)
 }

@@ -17,12 +17,10 @@ use super::call::ask;
 use super::cursor::Cursor;
 use super::facts::*;
 use super::write_on::{rest_of, write_on};
-use super::{Metadata, OpenOptions, direct, fifo, stat};
+use super::{Metadata, OpenOptions, direct, fifo, slow_device, stat};
 use crate::driver::op::AT_CURSOR;
 use crate::driver::{Op, Target, blocking};
-use crate::fiber::op::{
-    perform, perform_aside, perform_off_ring, perform_punted, perform_to_the_end,
-};
+use crate::fiber::op::{perform, perform_aside, perform_off_ring, perform_to_the_end};
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::{Here, Worker};
 use crate::sys::{self, FileKind, MAX_RW_BYTES, WaitsFor};
@@ -433,9 +431,9 @@ impl File {
             // SAFETY: as above.
             return sys::result_of(unsafe { perform_off_ring(worker, op) });
         }
-        if self.facts() & BLOCKING_WRITES != 0 {
+        if self.facts() & SLOW_DEVICE != 0 {
             // SAFETY: as above.
-            return unsafe { perform_punted(worker, fiber, op) };
+            return unsafe { slow_device::perform(worker, fiber, &self.std, op) };
         }
         perform(worker, fiber, op)
     }

@@ -46,6 +46,7 @@ mod permissions;
 mod read_dir;
 mod remove;
 mod resolve;
+pub(crate) mod slow_device;
 mod space;
 mod stat;
 mod times;

@@ -7,8 +7,9 @@
 use super::super::ready::{Interest, ready};
 use crate::driver::op::AT_CURSOR;
 use crate::driver::{Op, Target, blocking};
-use crate::fiber::op::{perform, perform_punted};
+use crate::fiber::op::perform;
 use crate::fs::kernel_cursor::perform_at_kernels_cursor;
+use crate::fs::slow_device;
 use crate::fs::write_on::{rest_of, write_on};
 use crate::runtime::worker::Worker;
 use crate::sys::{self, MAX_RW_BYTES, MAX_SLICES};
@@ -61,14 +62,18 @@ impl Raw {
             };
         }
         if matches!(op, Op::Read { .. } | Op::ReadVectored { .. }) && sys::is_terminal(self.0) {
+            if let Some(timing) = sys::read_timing(self.0) {
+                // SAFETY: by the contract.
+                return unsafe { slow_device::read(worker, fiber, self, timing, op) };
+            }
             // The call is made by this thread: the kernel stops a process in the background for it, and
             // would answer an error to one of its own threads.
             ready(self, Interest::READABLE)?;
             return plainly();
         }
-        if kind.blocking_writes {
+        if kind.slow_device {
             // SAFETY: by the contract.
-            return unsafe { perform_punted(worker, fiber, op) };
+            return unsafe { slow_device::perform(worker, fiber, self, op) };
         }
         perform(worker, fiber, op)
     }
