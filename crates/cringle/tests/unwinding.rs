@@ -359,3 +359,86 @@ fn the_first_run_of_a_process_may_be_in_a_destructor_of_a_panic() {
         on_one_worker(|| ());
     });
 }
+
+// ----- `run` while std holds the lock of the panic hook -----
+
+/// Fails a hang by its name.
+fn must_end_in_a_minute() {
+    std::thread::spawn(|| {
+        std::thread::sleep(Duration::from_secs(60));
+        eprintln!("it hangs");
+        std::process::abort();
+    });
+}
+
+fn run_something() {
+    let sum = cringle::Builder::new().workers(2).run(|| {
+        let fibers: Vec<_> = (0..4).map(|n| fiber::spawn(move || n)).collect();
+        fiber::sleep(Duration::from_millis(1));
+        fibers.into_iter().map(|fiber| fiber.join().unwrap()).sum::<i32>()
+    });
+    assert_eq!(sum.unwrap(), 6);
+}
+
+/// The first `run` of the process, and a later one; and the hook of a panic in a destructor.
+#[test]
+fn a_panic_hook_may_run() {
+    child::must_succeed("a_panic_hook_may_run", || {
+        must_end_in_a_minute();
+        std::panic::set_hook(Box::new(|_| run_something()));
+        std::thread::spawn(|| panic!("a first one")).join().unwrap_err();
+        std::thread::spawn(|| while_unwinding(|| while_unwinding(|| ()))).join().unwrap();
+        run_something();
+        std::thread::spawn(|| panic!("a later one")).join().unwrap_err();
+        std::thread::spawn(|| while_unwinding(|| while_unwinding(|| ()))).join().unwrap();
+        assert!(!std::thread::panicking());
+        // The hook of this one has a `run` of its own, on the thread of a fiber's `unblock`.
+        on_one_worker(|| {
+            let panics = || fiber::unblock(|| panic!("on a thread of the pool"));
+            catch_unwind(panics).map(drop).unwrap_err();
+        });
+    });
+}
+
+#[test]
+fn a_panic_hook_may_wait_for_a_thread_that_runs() {
+    child::must_succeed("a_panic_hook_may_wait_for_a_thread_that_runs", || {
+        must_end_in_a_minute();
+        let chained = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            std::thread::spawn(run_something).join().unwrap();
+            chained(info);
+        }));
+        run_something();
+        std::thread::spawn(|| panic!("on a thread")).join().unwrap_err();
+        on_one_worker(|| {
+            fiber::spawn_local(|| panic!("on a fiber")).join().map(drop).unwrap_err();
+        });
+    });
+}
+
+/// std holds the same lock while it formats the message.
+#[test]
+fn a_message_may_wait_for_a_thread_that_runs() {
+    struct Receives(cringle::sync::mpsc::Receiver<u8>);
+    impl std::fmt::Display for Receives {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            write!(f, "received {}", self.0.recv().unwrap())
+        }
+    }
+    child::must_succeed("a_message_may_wait_for_a_thread_that_runs", || {
+        must_end_in_a_minute();
+        on_one_worker(|| {
+            let (sender, receiver) = cringle::sync::mpsc::channel();
+            let panics = fiber::spawn_local(move || panic!("{}", Receives(receiver)));
+            let sends = fiber::spawn_local(move || {
+                std::thread::spawn(move || {
+                    run_something();
+                    sender.send(7).unwrap();
+                })
+            });
+            assert_eq!(message(panics.join().map(drop).unwrap_err()), "received 7");
+            sends.join().unwrap().join().unwrap();
+        });
+    });
+}

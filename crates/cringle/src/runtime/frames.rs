@@ -10,13 +10,22 @@
 //! A call from an `extern "C"` function has such an entry too. It counts as unwinding: nothing may be raised
 //! there either.
 //!
-//! The walk costs about a microsecond for each frame. It is made only where the count is ambiguous.
+//! A third kind of code runs between the two: std calls the hook, and before it formats the message, with the panic
+//! counted and nothing unwound. Those frames lie above one of std's own, which is found by its address.
+//!
+//! The walk costs up to a microsecond for each frame. It is made only where the count is ambiguous, and where
+//! a fiber is suspended while it is not zero.
 
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
+use std::panic::PanicHookInfo;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Stack that a walk takes, as an unwinding does.
 pub(super) const WALK_BYTES: usize = 8 << 10;
+/// Frames between a panic and a wait of the code that formats its message, at most: beyond them nobody looks, so
+/// that a deep stack does not pay for all of its frames whenever it is suspended.
+const MOST_FRAMES: u32 = 128;
 
 /// What the unwinder would do at one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,66 +38,140 @@ enum Action {
     Catch,
 }
 
-/// Whether the caller's frames on this stack run within an unwinding.
+/// One frame, as a walk shows it.
+struct Frame {
+    /// The address at which it ends.
+    cfa: usize,
+    action: Action,
+    /// The address of its function.
+    function: usize,
+}
+
+/// The function of std that formats a panic's message and calls the hook, once a hook has noted it.
+static RAISER: AtomicUsize = AtomicUsize::new(0);
+
+/// Notes which function has called the panic hook: the one whose frame holds what the hook is passed.
+pub(super) fn note_raiser(info: &PanicHookInfo<'_>) {
+    if RAISER.load(Ordering::Relaxed) == 0 {
+        let info = std::ptr::from_ref(info).addr();
+        walk(0..usize::MAX, |frame| {
+            let is_raiser = frame.cfa > info;
+            if is_raiser {
+                RAISER.store(frame.function, Ordering::Relaxed);
+            }
+            !is_raiser
+        });
+    }
+}
+
+/// Finds out from frames, shown from the innermost outwards, what runs in them.
+struct Judgement {
+    raiser: usize,
+    /// An `extern "C"` function is the first of each stack: what may not leave it has no `catch_unwind` behind it.
+    may_leave: bool,
+    unwinds: bool,
+    raises: bool,
+}
+
+impl Judgement {
+    fn new() -> Judgement {
+        let raiser = RAISER.load(Ordering::Relaxed);
+        Judgement { raiser, may_leave: true, unwinds: false, raises: false }
+    }
+
+    /// Whether another frame could change it.
+    fn see(&mut self, frame: &Frame) -> bool {
+        self.raises = self.raiser != 0 && frame.function == self.raiser;
+        self.unwinds |= frame.action == Action::Catch && !self.may_leave;
+        self.may_leave &= frame.action != Action::Abort;
+        !self.raises && !self.unwinds
+    }
+}
+
+/// Whether the caller's frames on this stack run within an unwinding, or where std is about to begin one.
 #[inline(never)]
 pub(super) fn are_unwinding(stack: Range<usize>) -> bool {
-    // An `extern "C"` function is the first of each stack: what may not leave it has no `catch_unwind` behind it.
-    let (mut may_leave, mut unwinding) = (true, false);
-    walk(stack, |_, action| {
-        unwinding |= action == Action::Catch && !may_leave;
-        may_leave &= action != Action::Abort;
-        !unwinding
+    let mut judgement = Judgement::new();
+    walk(stack, |frame| judgement.see(&frame));
+    judgement.unwinds || judgement.raises
+}
+
+/// Whether the calling thread, whatever stack it is on, runs a destructor of an unwinding, and no panic hook in there.
+#[inline(never)]
+pub(super) fn are_in_destructor() -> bool {
+    let mut judgement = Judgement::new();
+    walk(0..usize::MAX, |frame| judgement.see(&frame));
+    judgement.unwinds
+}
+
+/// Whether the caller's frames run within a panic hook, or format the message of a panic: std has begun a panic, and
+/// unwinds nothing yet. `panics` says that std's count is that of this stack.
+#[inline(never)]
+pub(super) fn are_raising(stack: Range<usize>, panics: bool) -> bool {
+    let (mut judgement, mut left) = (Judgement::new(), MOST_FRAMES);
+    let is_whole = walk(stack, |frame| {
+        left -= 1;
+        judgement.see(&frame) && left > 0
     });
-    unwinding
+    // Before the first call of a hook the function is not known: what std counts, and no frame shows, has just begun.
+    judgement.raises || panics && is_whole && !judgement.unwinds
 }
 
 /// The address of the frame that would catch what is raised now: all frames below it would be unwound.
 #[inline(never)]
 pub(super) fn catcher(stack: Range<usize>) -> usize {
-    let mut frame = usize::MAX;
-    walk(stack, |cfa, action| {
-        if action != Action::Pass {
-            frame = cfa;
+    let mut address = usize::MAX;
+    walk(stack, |frame| {
+        if frame.action != Action::Pass {
+            address = frame.cfa;
         }
-        action == Action::Pass
+        frame.action == Action::Pass
     });
-    frame
+    address
 }
 
 /// The address of the innermost frame that is being unwound, if one is.
 #[inline(never)]
 pub(super) fn unwound(stack: Range<usize>) -> Option<usize> {
-    let mut frame = None;
-    walk(stack, |cfa, action| {
-        frame = (action == Action::Abort).then_some(cfa);
-        frame.is_none()
+    let mut address = None;
+    walk(stack, |frame| {
+        address = (frame.action == Action::Abort).then_some(frame.cfa);
+        address.is_none()
     });
-    frame
+    address
 }
 
-/// Shows the frames of a stack, from the caller's outwards, each with the address at which it ends, until
-/// `visit` has seen enough.
-fn walk<V: FnMut(usize, Action) -> bool>(stack: Range<usize>, visit: V) {
-    let mut walk = Walk { stack, visit };
+/// Shows the frames of a stack, from the caller's outwards, until `visit` has seen enough. True if it has seen all
+/// of them; false too where the frames of this stack end without a way to the next one.
+fn walk<V: FnMut(Frame) -> bool>(stack: Range<usize>, visit: V) -> bool {
+    let mut walk = Walk { stack, visit, frames: 0, is_whole: false };
     // SAFETY: the callback has the type that the unwinder calls, and its argument lives until the walk ends.
     unsafe { _Unwind_Backtrace(look::<V>, (&raw mut walk).cast()) };
+    walk.is_whole
 }
 
 struct Walk<V> {
     stack: Range<usize>,
     visit: V,
+    frames: usize,
+    is_whole: bool,
 }
 
-extern "C" fn look<V: FnMut(usize, Action) -> bool>(
-    context: *mut Context,
-    walk: *mut c_void,
-) -> c_int {
+extern "C" fn look<V: FnMut(Frame) -> bool>(context: *mut Context, walk: *mut c_void) -> c_int {
     // SAFETY: it is the argument of `_Unwind_Backtrace` above, which has the same type, and is used here alone.
     let walk = unsafe { &mut *walk.cast::<Walk<V>>() };
     // SAFETY: the unwinder passes the context of a frame.
-    let (cfa, action) = unsafe { (_Unwind_GetCFA(context), action(context)) };
+    let frame = unsafe {
+        let (cfa, function) = (_Unwind_GetCFA(context), _Unwind_GetRegionStart(context));
+        Frame { cfa, action: action(context), function }
+    };
     // The frames of the fiber end where those of the scheduler begin, which lie on another stack.
-    match walk.stack.contains(&cfa) && (walk.visit)(cfa, action) {
+    if !walk.stack.contains(&frame.cfa) {
+        walk.is_whole = walk.frames > 0;
+        return STOP;
+    }
+    walk.frames += 1;
+    match (walk.visit)(frame) {
         true => GO_ON,
         false => STOP,
     }

@@ -16,11 +16,12 @@
 
 use super::cancelled::Cancelled;
 use super::fiber::FiberRef;
-use super::foreign;
 use super::worker::{Here, Worker};
+use super::{foreign, frames};
 use std::any::Any;
-use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 /// What is known of a fiber's unwinding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,38 +35,46 @@ pub(crate) enum Unwinding {
     Unknown,
 }
 
-type Hook = dyn Fn(&PanicHookInfo<'_>) + Send + Sync;
+/// As long as our hook exists: whatever is set, it is that or may call it.
+static OURS: Mutex<Weak<()>> = Mutex::new(Weak::new());
+/// A thread that panics waits so long, at most, for another one to set the hook.
+const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The closure that is our hook.
-static OURS: Mutex<Ours> = Mutex::new(Ours { address: 0, alive: Weak::new() });
-
-struct Ours {
-    address: usize,
-    /// It has not been dropped, so that no other closure has its address.
-    alive: Weak<()>,
+/// Has panics set the state of their fiber, and makes waits in the hook plain ones. The hook that is set so far is
+/// called by ours. One that the program sets later takes the place of ours, until the next `run`, or calls it.
+pub(super) fn install_hook() {
+    if !std::thread::panicking() {
+        return set_ours();
+    }
+    // std lets no panicking thread change the hook, and nobody while a hook runs. So another thread changes it for
+    // a `run` in a destructor. In a hook nobody does: no panic ends well in there.
+    if frames::are_in_destructor() {
+        let (tell, told) = std::sync::mpsc::channel();
+        let helper = std::thread::Builder::new().spawn(move || {
+            set_ours();
+            let _ = tell.send(());
+        });
+        // Where no thread can be started, or a hook runs on another one, a later `run` has it.
+        if helper.is_ok() {
+            let _ = told.recv_timeout(PATIENCE);
+        }
+    }
 }
 
-/// Has panics set the state of their fiber, and makes waits in the hook plain ones. A hook that the program has
-/// set since the last time is called by ours. One that it sets within `run` replaces ours until the next `run`.
-pub(super) fn install_hook() {
-    if std::thread::panicking() {
-        // A `run` in a destructor: std lets no panicking thread change the hook. Where no other thread can be
-        // started, a later `run` does it.
-        let helper = std::thread::Builder::new().spawn(install_hook);
-        helper.into_iter().for_each(|helper| drop(helper.join()));
+fn set_ours() {
+    let mut ours = OURS.lock().unwrap_or_else(PoisonError::into_inner);
+    if ours.strong_count() > 0 {
+        // Not even a look at what is set: for that std waits until no hook runs, and one may wait for this `run`.
         return;
     }
-    let mut ours = OURS.lock().unwrap_or_else(PoisonError::into_inner);
     let top = std::panic::take_hook();
-    if address(&*top) == ours.address && ours.alive.strong_count() > 0 {
-        return std::panic::set_hook(top);
-    }
     // Whether the hook before ours is std's own: with nothing set, std returns the same function again.
     let is_default = std::ptr::eq(&raw const *top, &raw const *std::panic::take_hook());
     let alive = Arc::new(());
-    let noted = Arc::downgrade(&alive);
-    let hook: Box<Hook> = Box::new(move |info| {
+    *ours = Arc::downgrade(&alive);
+    std::panic::set_hook(Box::new(move |info| {
         let _ = &alive;
+        frames::note_raiser(info);
         set(Unwinding::Panic);
         // std holds a lock while the hook runs, and lets no panic begin on this thread: it cannot be suspended.
         foreign::beside(|| {
@@ -74,9 +83,7 @@ pub(super) fn install_hook() {
             }
             top(info);
         });
-    });
-    *ours = Ours { address: address(&*hook), alive: noted };
-    std::panic::set_hook(hook);
+    }));
 }
 
 /// Writes one line before std's own message, which names only the thread. A hook of the program's has
@@ -86,10 +93,6 @@ fn name_fiber() {
     if let Some(name) = fiber.meta().and_then(|meta| meta.name()) {
         crate::sys::report(format_args!("fiber '{name}' (worker {}) panicked:", worker.index()));
     }
-}
-
-fn address(hook: &Hook) -> usize {
-    std::ptr::from_ref(hook).cast::<()>() as usize
 }
 
 fn set(state: Unwinding) {

@@ -5,6 +5,7 @@ use cringle::block::{BlockIo, OwnedBatch};
 use cringle::sync::{LazyLock, OnceLock};
 use cringle::{Builder, fiber, time};
 use std::cell::{Cell, RefCell};
+use std::fmt::{Display, Formatter};
 use std::future::Future;
 use std::io::{self, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
@@ -36,6 +37,10 @@ pub(crate) struct Kind {
     is_cancellable: bool,
     /// The kind itself begins with a panic.
     pub(crate) panics: bool,
+    /// It runs before a panic unwinds anything: a cancel that it raises takes the place of the panic.
+    pub(crate) precedes_unwinding: bool,
+    /// Others are held back while the act waits, a second for each wait for them: one kind of these is enough.
+    pub(crate) is_alone: bool,
     /// It is about a cancel that unwinds, which none does where panics abort.
     pub(crate) needs_unwinding: bool,
     run: fn(Act),
@@ -47,6 +52,8 @@ const OF_FIBER: Kind = Kind {
     is_beside: false,
     is_cancellable: false,
     panics: false,
+    precedes_unwinding: false,
+    is_alone: false,
     needs_unwinding: false,
     run: |_| (),
 };
@@ -54,6 +61,14 @@ const OF_CALLER: Kind = Kind { is_cancellable: true, ..OF_FIBER };
 const BESIDE: Kind = Kind { is_beside: true, ..OF_FIBER };
 const IN_CLEANUP: Kind =
     Kind { panics: true, raised: End::Aborts("thread caused non-unwinding panic"), ..OF_FIBER };
+
+const IN_MESSAGE: Kind = Kind {
+    panics: true,
+    precedes_unwinding: true,
+    is_alone: true,
+    raised: End::Aborts("thread panicked while processing panic"),
+    ..OF_FIBER
+};
 
 pub(crate) const KINDS: &[Kind] = &[
     Kind { name: "fiber", run: fiber_itself, ..OF_CALLER },
@@ -105,8 +120,14 @@ pub(crate) const KINDS: &[Kind] = &[
         raised: End::Aborts("thread panicked while processing panic"),
         run: panic_hook,
         panics: true,
+        precedes_unwinding: true,
         ..BESIDE
     },
+    Kind { name: "panic_message", run: panic_message, is_alone: false, ..IN_MESSAGE },
+    Kind { name: "panic_message_beside_another", run: message_beside_another, ..IN_MESSAGE },
+    Kind { name: "panic_message_in_destructor", run: message_in_destructor, ..IN_MESSAGE },
+    Kind { name: "second_panic_message", run: second_panic_message, ..IN_MESSAGE },
+    Kind { name: "hook_set_within_run", run: hook_set_within_run, ..IN_MESSAGE },
     Kind {
         name: "thread_local_at_exit",
         raised: End::Aborts("thread local panicked on drop"),
@@ -520,6 +541,116 @@ fn panic_hook(act: Act) {
         })
     });
     fiber::unblock(|| hooked.join().unwrap().unwrap());
+}
+
+/// What formats the message of a panic is the fiber's own code, which std calls in its hook's place.
+struct Message(Act);
+
+impl Display for Message {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        self.0.run();
+        f.write_str("a message")
+    }
+}
+
+/// Panics, catches and goes on; without a message, which would be written thousands of times.
+fn panics_silently() {
+    static HOOK: std::sync::Once = std::sync::Once::new();
+    if !std::thread::panicking() {
+        HOOK.call_once(|| {
+            let before = std::panic::take_hook();
+            std::panic::set_hook(Box::new(move |info| {
+                if !info.payload().is::<Silent>() {
+                    before(info);
+                }
+            }));
+        });
+    }
+    catch_unwind(|| panic_any(Silent)).unwrap_err();
+}
+
+struct Silent;
+
+/// Runs `f` beside fibers that panic whenever they run. Not if the act waits for fibers: then these run, too, and
+/// docs/hazards.md says how that ends.
+fn beside_panics(act: Act, f: impl FnOnce()) {
+    let over = Cell::new(act.needs_fiber());
+    fiber::scope(|s| {
+        for _ in 0..2 {
+            s.spawn_local(|| {
+                fiber::protect(|| {
+                    while !over.get() {
+                        panics_silently();
+                        fiber::yield_now();
+                    }
+                });
+            });
+        }
+        let _over = OnDrop(|| over.set(true));
+        f();
+    });
+}
+
+fn panic_message(act: Act) {
+    beside_panics(act, || {
+        fiber::scope(|s| {
+            let panics = s.spawn_local(|| panic!("{}", Message(act)));
+            let payload = fiber::protect(|| panics.join()).map(drop).unwrap_err();
+            // A cancel that the act raises takes the place of the panic.
+            let message = payload.downcast_ref::<String>().map(String::as_str);
+            assert!(act == Act::Cancels || message == Some("a message"));
+        });
+    });
+}
+
+/// std's count is another fiber's.
+fn message_beside_another(act: Act) {
+    let go = Cell::new(false);
+    fiber::scope(|s| {
+        s.spawn_local(|| {
+            let unwinds = AssertUnwindSafe(|| {
+                let _waits = OnDrop(|| {
+                    while !go.get() {
+                        fiber::yield_now();
+                    }
+                });
+                panic!("its destructor waits");
+            });
+            catch_unwind(unwinds).unwrap_err();
+        });
+        fiber::protect(fiber::yield_now);
+        let _go = OnDrop(|| go.set(true));
+        panic_message(act);
+    });
+}
+
+fn message_in_destructor(act: Act) {
+    let unwinds = AssertUnwindSafe(|| {
+        let _formats = OnDrop(|| panic_message(act));
+        panic!("its destructors run");
+    });
+    catch_unwind(unwinds).unwrap_err();
+}
+
+/// The first one of the fiber has been caught where the library does not see it.
+fn second_panic_message(act: Act) {
+    beside_panics(act, || {
+        panics_silently();
+        catch_unwind(|| panic!("{}", Message(act))).unwrap_err();
+    });
+}
+
+/// The library is not called first when a panic begins.
+fn hook_set_within_run(act: Act) {
+    std::panic::set_hook(Box::new(move |info| {
+        if info.payload().is::<&str>() && BEGUN.load(Ordering::Relaxed) == 0 {
+            act.run();
+        }
+        eprintln!("{info}");
+    }));
+    beside_panics(act, || {
+        catch_unwind(|| panic!("with a hook")).unwrap_err();
+    });
 }
 
 // ----- called outside of any fiber -----

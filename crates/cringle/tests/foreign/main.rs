@@ -41,8 +41,8 @@ impl Cell {
         match self.act.raises() || (self.kind.is_beside && self.act.needs_fiber()) {
             _ if !cfg!(panic = "unwind") && self.kind.panics => End::Aborts(""),
             true if !cfg!(panic = "unwind") => End::Aborts("panicked at"),
-            // What a hook raises replaces the panic: only another panic aborts.
-            true if self.act == Act::Cancels && self.kind.name == "panic_hook" => End::Succeeds,
+            // Only another panic aborts.
+            true if self.act == Act::Cancels && self.kind.precedes_unwinding => End::Succeeds,
             true => self.kind.raised,
             false => End::Succeeds,
         }
@@ -121,7 +121,7 @@ fn cells() -> Vec<Cell> {
     }
     let mut cells = Vec::new();
     for kind in KINDS.iter().filter(|kind| cfg!(panic = "unwind") || !kind.needs_unwinding) {
-        for act in Act::ALL {
+        for act in Act::ALL.into_iter().filter(|&act| !(kind.is_alone && act.needs_fiber())) {
             cells.extend(drivers.iter().map(|driver| Cell { kind, act, driver }));
         }
     }

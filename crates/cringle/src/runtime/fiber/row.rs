@@ -32,6 +32,30 @@ impl Row {
         self.last.set(None);
         self.first.take()
     }
+
+    /// Puts what is left of a row that was taken in front of the others.
+    #[cold]
+    pub(in crate::runtime) fn put_back(&self, rest: Option<FiberRef>) {
+        let behind = self.take_all();
+        for mut next in [rest, behind] {
+            while let Some(fiber) = next {
+                next = fiber.unlink();
+                self.push(fiber);
+            }
+        }
+    }
+
+    /// Takes one fiber out, wherever it is.
+    #[cold]
+    pub(in crate::runtime) fn remove(&self, fiber: FiberRef) {
+        let mut next = self.take_all();
+        while let Some(each) = next {
+            next = each.unlink();
+            if each != fiber {
+                self.push(each);
+            }
+        }
+    }
 }
 
 impl FiberRef {

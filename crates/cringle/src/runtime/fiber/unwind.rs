@@ -16,6 +16,12 @@ impl Fiber {
         self.stack_left() < WALK_BYTES || frames::are_unwinding(self.stack_range())
     }
 
+    /// Whether it runs a panic hook, or formats the message of a panic. `panics` says that std's count is its own.
+    #[cold]
+    pub(in crate::runtime) fn frames_raise(&self, panics: bool) -> bool {
+        self.stack_left() >= WALK_BYTES && frames::are_raising(self.stack_range(), panics)
+    }
+
     /// Takes note of the frame that will catch the cancel that is about to be raised.
     #[cold]
     pub(in crate::runtime) fn note_cancelled_frames(&self) {

@@ -15,6 +15,7 @@
 
 mod cancel;
 pub(crate) mod fairness;
+mod held;
 mod linger;
 mod make;
 mod postponed;
@@ -88,6 +89,8 @@ pub(crate) struct Worker {
     /// unwinds.
     unwinding: Cell<u32>,
     era: Cell<u32>,
+    /// The fiber that alone runs now, though it is suspended.
+    runs_alone: Cell<Option<FiberRef>>,
     /// The fiber that foreign code is called beside.
     beside: Cell<Option<FiberRef>>,
     /// Fibers to cancel, and why; somebody is at it.
@@ -164,6 +167,7 @@ impl Worker {
             // A `run` in a destructor: std's count says nothing about the fibers here.
             unwinding: Cell::new(u32::from(std::thread::panicking())),
             era: Cell::new(0),
+            runs_alone: Cell::new(None),
             beside: Cell::new(None),
             to_cancel: RefCell::default(),
             cancelling: Cell::new(false),

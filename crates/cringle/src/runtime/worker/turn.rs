@@ -31,6 +31,9 @@ impl Worker {
                     next.fetch();
                 }
                 self.resume(fiber);
+                if self.runs_alone.get().is_some() {
+                    next = self.run_alone(next);
+                }
             }
             self.running.set(None);
             if !self.unstarted.is_empty() {

@@ -81,6 +81,9 @@ impl Worker {
     #[cold]
     fn count_suspended(&self, fiber: FiberRef) -> Counted {
         let others = self.unwinding.get();
+        if fiber.frames_raise(others == 0) {
+            self.hold_others_back(fiber);
+        }
         fiber.set_unwinding(match fiber.unwinding() {
             Unwinding::No | Unwinding::Unknown if others == 0 => Unwinding::Panic,
             Unwinding::No => Unwinding::Unknown,
