@@ -11,8 +11,8 @@ use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-/// Cold files that are read ahead together, of all workers: they are open.
-const READ_AHEAD: usize = 128;
+/// Cold files that one worker reads ahead together: they are open.
+const MOST_READ_AHEAD: usize = 32;
 
 /// A small file that is not in the page cache: it is being read while others are copied.
 pub(super) struct Deferred {
@@ -70,7 +70,8 @@ impl Worker<'_> {
         dir.pending.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let name = item.source.to_owned();
         self.deferred.push(Deferred { dir: Arc::clone(dir), name, file, stat });
-        if self.deferred.len() >= (READ_AHEAD / self.shared.options.jobs).clamp(4, 32) {
+        let budget = &self.shared.budget;
+        if self.deferred.len() >= budget.share(budget.read_ahead).min(MOST_READ_AHEAD) {
             self.copy_deferred();
         }
     }

@@ -1,9 +1,10 @@
 //! What becomes of a file that is about to be replaced: `--backup`.
 
+use super::listing::next_entries;
 use super::sys;
 use std::ffi::{CStr, CString, OsString};
 use std::io;
-use std::os::fd::{AsFd, RawFd};
+use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,10 +51,10 @@ fn highest(dir: RawFd, parent: &[u8], base: &[u8]) -> io::Result<u64> {
         Err(e) if e.raw_os_error() == Some(libc::EACCES) => return Ok(0),
         answer => answer?,
     };
-    let (mut entries, mut buffer, mut position) = (Vec::new(), vec![0; 32 << 10], 0);
-    let mut most = 0;
-    while let Some(next) = {
-        let next = sys::list(open.as_fd(), position, &mut buffer, 1 << 15, &mut entries)?;
+    let (mut entries, mut buffer) = (Vec::new(), vec![0; 32 << 10]);
+    let (mut most, mut more) = (0, true);
+    while more {
+        more = next_entries(&open, &mut buffer, 1 << 15, &mut entries)?;
         for entry in entries.drain(..) {
             let number = entry
                 .name
@@ -67,9 +68,6 @@ fn highest(dir: RawFd, parent: &[u8], base: &[u8]) -> io::Result<u64> {
                 .and_then(|digits| digits.parse().ok());
             most = most.max(number.unwrap_or(0));
         }
-        next
-    } {
-        position = next;
     }
     Ok(most)
 }

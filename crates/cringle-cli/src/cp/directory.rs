@@ -79,7 +79,7 @@ impl Worker<'_> {
         if elsewhere {
             self.part_done(dir);
         } else {
-            self.push_counted(Task::List { dir, position: 0 });
+            self.push_counted(Task::List { dir, begun: None });
         }
         true
     }

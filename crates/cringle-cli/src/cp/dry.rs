@@ -2,6 +2,7 @@
 //! complaints that can be foreseen. Nothing is changed, nothing is asked.
 
 use super::decide::{Decision, Facts, Kind, Node, Rules, decide};
+use super::listing::next_entries;
 use super::messages::{complain, complain_of, quote, say};
 use super::options::Options;
 use super::plan::Copy;
@@ -10,7 +11,6 @@ use super::sys::{self, Stat};
 use super::target::refusal;
 use super::tree::{Item, Side, join};
 use std::ffi::{CString, OsStr};
-use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -185,11 +185,9 @@ fn list(name: &Name, stat: &Stat, is_there: bool, stack: &mut Vec<Name>) {
     let mut above = name.above.clone();
     above.push(sys::id(stat));
     let flags = libc::O_RDONLY | libc::O_DIRECTORY;
-    let (mut entries, mut buffer, mut position) = (Vec::new(), vec![0; 32 << 10], Some(0));
+    let (mut entries, mut buffer) = (Vec::new(), vec![0; 32 << 10]);
     let listed = sys::open_at(sys::CWD, &name.source, flags, 0).and_then(|open| {
-        while let Some(from) = position {
-            position = sys::list(open.as_fd(), from, &mut buffer, 1 << 15, &mut entries)?;
-        }
+        while next_entries(&open, &mut buffer, 1 << 15, &mut entries)? {}
         Ok(())
     });
     if let Err(e) = listed {

@@ -21,8 +21,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Files of one worker that wait for a `syncfs`.
 const OF_A_WHOLE: usize = 512;
-/// Files that wait for their own fsync, of all workers: they are open.
-const OPEN: usize = 64;
 /// So much that others have left to be written is written for them.
 const OF_OTHERS: u64 = 512 << 20;
 
@@ -216,7 +214,7 @@ impl Worker<'_> {
 
     /// This worker's share of the files that may be open for their fsync.
     fn open_together(&self) -> usize {
-        (OPEN / self.shared.options.jobs).max(4)
+        self.shared.budget.share(self.shared.budget.syncs)
     }
 
     fn others_left_much(&self) -> bool {
@@ -235,7 +233,7 @@ impl Worker<'_> {
     fn sync_each(&self, part: &[Unsynced]) -> Vec<Option<io::Error>> {
         let files: Vec<_> = part.iter().map(|unsynced| self.open_again(unsynced)).collect();
         let failed: Vec<Mutex<Option<io::Error>>> = part.iter().map(|_| Mutex::default()).collect();
-        fiber::par_for_each(files.iter().zip(&failed), OPEN, |(file, failed)| {
+        fiber::par_for_each(files.iter().zip(&failed), part.len(), |(file, failed)| {
             if let Ok(file) = file
                 && let Err(e) = sync_one(file)
             {

@@ -15,19 +15,21 @@
 
 use super::ahead::Deferred;
 use super::data::How;
+use super::descriptors::{self, Budget};
 use super::durable::Unsynced;
 use super::links::Links;
+use super::listing::{Entry, Listings, Waiting, next_entries};
 use super::messages::complain_of;
 use super::options::Options;
 use super::stop::Stop;
-use super::sys::{self, Entry};
+use super::sys;
 use super::temporary::Temporaries;
 use super::tree::{Dir, Item, OpenDirs, Side, one_less};
 use super::turns::Turns;
 use super::{attributes, messages, same};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::{CString, OsString};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -38,8 +40,15 @@ const FILES_A_TASK: usize = 64;
 const LISTING_BYTES: usize = 32 << 10;
 
 pub(super) enum Task {
-    List { dir: Arc<Dir>, position: i64 },
-    Entries { dir: Arc<Dir>, entries: Vec<Entry> },
+    /// Its listing is to be begun, or to be continued.
+    List {
+        dir: Arc<Dir>,
+        begun: Option<Waiting>,
+    },
+    Entries {
+        dir: Arc<Dir>,
+        entries: Vec<Entry>,
+    },
 }
 
 #[derive(Default)]
@@ -60,7 +69,9 @@ impl Counters {
 
 pub(super) struct Shared {
     pub(super) options: Options,
-    pub(super) open: OpenDirs,
+    pub(super) budget: Budget,
+    pub(super) open: Arc<OpenDirs>,
+    listings: Listings,
     pub(super) links: Links,
     pub(super) counters: Arc<Counters>,
     /// Ctrl-C: nothing more is begun, and what is half done is given up.
@@ -81,12 +92,19 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(options: Options) -> Shared {
+    /// There may be fewer workers than were asked for: see [`descriptors`].
+    pub(super) fn new(mut options: Options) -> Shared {
+        let budget = Budget::of_this_process(options.jobs, options.fsync);
+        options.jobs = budget.jobs;
+        let open = Arc::new(OpenDirs::new(budget.directories));
+        descriptors::may_close(Arc::downgrade(&open));
         let turns = Arc::new(Turns::new(options.jobs));
         Shared {
             stacks: (0..options.jobs).map(|_| Mutex::default()).collect(),
             options,
-            open: OpenDirs::default(),
+            budget,
+            open,
+            listings: Listings::new(budget.listings),
             links: Links::default(),
             counters: Arc::default(),
             stop: Arc::default(),
@@ -247,10 +265,8 @@ impl<'a> Worker<'a> {
 
     fn perform(&mut self, task: Task) {
         match task {
-            Task::List { dir, position } => {
-                if !self.shared.stopped() {
-                    self.list(&dir, position);
-                }
+            Task::List { dir, begun } => {
+                self.list(&dir, begun);
                 self.part_done(dir);
             }
             Task::Entries { dir, entries } => {
@@ -260,27 +276,43 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// One piece of the directory; the rest is a task beneath those that the piece brings.
-    fn list(&mut self, dir: &Arc<Dir>, position: i64) {
-        let mut entries = Vec::new();
-        let listed = dir.fd(Side::Source, &self.shared.open).and_then(|fd| {
-            sys::list(fd.as_fd(), position, &mut self.listing, LISTING_BYTES / 2, &mut entries)
-        });
-        match listed {
-            Ok(Some(position)) => self.push(Task::List { dir: Arc::clone(dir), position }),
-            Ok(None) => {}
-            Err(e) => {
-                let path = messages::quote(dir.path(Side::Source));
-                complain_of(&format!("error reading {path}"), &e);
+    /// One piece of the directory; the rest is a task beneath those that the piece brings. Where too many
+    /// listings wait already, all pieces: the files of each are copied here, and the directories wait.
+    fn list(&mut self, dir: &Arc<Dir>, begun: Option<Waiting>) {
+        let handle = match begun {
+            Some(begun) => Ok(begun.resume()),
+            None => dir.fd(Side::Source, &self.shared.open),
+        };
+        let handle = match handle {
+            Ok(handle) => handle,
+            Err(e) => return cannot_list(dir, &e),
+        };
+        let mut more = true;
+        while more && !self.shared.stopped() {
+            let mut entries = Vec::new();
+            more = next_entries(&handle, &mut self.listing, LISTING_BYTES / 2, &mut entries)
+                .unwrap_or_else(|e| {
+                    cannot_list(dir, &e);
+                    false
+                });
+            if more && let Some(waiting) = self.shared.listings.wait_with(&handle) {
+                drop(handle);
+                self.push(Task::List { dir: Arc::clone(dir), begun: Some(waiting) });
+                return self.share_out(dir, entries, FILES_A_TASK);
             }
+            self.share_out(dir, entries, if more { usize::MAX } else { FILES_A_TASK });
         }
+    }
+
+    /// Copies some of the entries, and has the others copied by whoever is free.
+    fn share_out(&mut self, dir: &Arc<Dir>, entries: Vec<Entry>, files_a_task: usize) {
         let (directories, mut files): (Vec<_>, Vec<_>) =
             entries.into_iter().partition(|entry| entry.kind == libc::DT_DIR);
         for entry in directories {
             self.push(Task::Entries { dir: Arc::clone(dir), entries: vec![entry] });
         }
-        while files.len() > FILES_A_TASK {
-            let entries = files.split_off(files.len() - FILES_A_TASK);
+        while files.len() > files_a_task {
+            let entries = files.split_off(files.len() - files_a_task);
             self.push(Task::Entries { dir: Arc::clone(dir), entries });
         }
         self.entries(dir, &files);
@@ -393,4 +425,9 @@ impl<'a> Worker<'a> {
         }
         Some(source)
     }
+}
+
+fn cannot_list(dir: &Dir, error: &std::io::Error) {
+    let path = messages::quote(dir.path(Side::Source));
+    complain_of(&format!("error reading {path}"), error);
 }

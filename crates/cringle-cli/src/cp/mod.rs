@@ -5,6 +5,7 @@
 //! | [`flags`], [`getopt`], [`options`] | the command line, read as GNU reads it |
 //! | [`plan`] | where each source goes |
 //! | [`engine`], [`tree`] | who copies what; directories as handles, bounded |
+//! | [`listing`], [`descriptors`] | a directory piece by piece; how many files may be open |
 //! | [`entry`], [`directory`], [`links`] | the copy of one name, by its kind |
 //! | [`target`], [`decide`], [`same`], [`backup`] | what becomes of a target that exists |
 //! | [`regular`], [`ahead`], [`replace`], [`data`], [`verify`], [`attributes`] | the copy of one file |
@@ -18,6 +19,7 @@ mod attributes;
 mod backup;
 mod data;
 mod decide;
+mod descriptors;
 mod directory;
 mod dry;
 mod durable;
@@ -26,6 +28,7 @@ mod entry;
 pub(crate) mod flags;
 mod getopt;
 mod links;
+mod listing;
 mod messages;
 mod options;
 mod plan;

@@ -1,10 +1,11 @@
 //! The system calls of a copy, plain: each on the thread that asks, with names beneath an open
 //! directory. (Why plain: see [`engine`](super::engine).) Nothing here retries or decides, except for
-//! `EINTR`.
+//! `EINTR` and where descriptors are few (see [`descriptors`]).
 
+use super::descriptors;
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 pub(super) type Stat = libc::stat;
 
@@ -33,15 +34,24 @@ pub(super) fn c_string(bytes: &[u8]) -> CString {
     CString::new(bytes).unwrap_or_default()
 }
 
+/// At the limit of descriptors, closes directories that no worker uses and tries again.
 pub(super) fn open_at(dir: RawFd, name: &CStr, flags: i32, mode: u32) -> io::Result<OwnedFd> {
-    retry(|| {
+    let open = || {
         // SAFETY: the name ends in a zero byte and outlives the call; the number that comes back is
         // owned by nobody else.
         unsafe {
             let fd = check(libc::openat(dir, name.as_ptr(), flags | libc::O_CLOEXEC, mode))?;
             Ok(OwnedFd::from_raw_fd(fd))
         }
-    })
+    };
+    loop {
+        match retry(open) {
+            Err(e)
+                if matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+                    && descriptors::make_room() => {}
+            answer => return answer,
+        }
+    }
 }
 
 fn empty_stat() -> Stat {
@@ -501,52 +511,35 @@ pub(super) fn llist_xattrs(path: &CStr) -> io::Result<Vec<u8>> {
     grown(|at, length| unsafe { libc::llistxattr(path.as_ptr(), at.cast(), length) })
 }
 
-/// One entry of a directory.
-pub(super) struct Entry {
-    pub(super) name: CString,
-    pub(super) kind: u8,
+/// Reads records of a directory (`linux_dirent64`), from where the handle stands; 0 at the end.
+pub(super) fn read_dir(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
+    retry(|| {
+        // SAFETY: the buffer is as long as it is said to be.
+        check_size(unsafe {
+            libc::syscall(libc::SYS_getdents64, fd, buffer.as_mut_ptr(), buffer.len()) as isize
+        })
+    })
 }
 
-/// Reads entries from `position` on, until `limit` bytes of them are read or the directory ends.
-/// Returns the position to go on from, `None` at the end.
-pub(super) fn list(
-    dir: BorrowedFd<'_>,
-    position: i64,
-    buffer: &mut [u8],
-    limit: usize,
-    entries: &mut Vec<Entry>,
-) -> io::Result<Option<i64>> {
-    let fd = dir.as_raw_fd();
-    // SAFETY: no pointers.
-    if unsafe { libc::lseek(fd, position, libc::SEEK_SET) } < 0 {
-        return Err(io::Error::last_os_error());
+/// How many descriptors this process has open; `None` where `/proc` is not mounted.
+pub(super) fn open_descriptors() -> Option<usize> {
+    std::fs::read_dir("/proc/self/fd").ok().map(Iterator::count)
+}
+
+/// Raises the soft limit on descriptors towards `wanted`; returns what it is then.
+pub(super) fn allow_descriptors(wanted: usize) -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the record outlives the call.
+    if check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) }).is_err() {
+        return wanted;
     }
-    let (mut total, mut next) = (0, position);
-    while total < limit {
-        // SAFETY: the buffer is as long as is said.
-        let filled = check_size(unsafe {
-            libc::syscall(libc::SYS_getdents64, fd, buffer.as_mut_ptr(), buffer.len()) as isize
-        })?;
-        if filled == 0 {
-            return Ok(None);
-        }
-        total += filled;
-        let mut at = 0;
-        while at < filled {
-            // `linux_dirent64`: u64 inode, i64 next position, u16 length of the record, u8 type, name.
-            let record = &buffer[at..filled];
-            let word = |from: usize| record[from..from + 8].try_into().unwrap_or([0; 8]);
-            next = i64::from_ne_bytes(word(8));
-            let length = usize::from(u16::from_ne_bytes([record[16], record[17]]));
-            if let Ok(name) = CStr::from_bytes_until_nul(&record[19..length])
-                && !matches!(name.to_bytes(), b"." | b"..")
-            {
-                entries.push(Entry { name: name.to_owned(), kind: record[18] });
-            }
-            at += length;
-        }
+    let before = limit.rlim_cur;
+    limit.rlim_cur = before.max((wanted as u64).min(limit.rlim_max));
+    // SAFETY: the record outlives the call.
+    if limit.rlim_cur > before && unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) } != 0 {
+        limit.rlim_cur = before;
     }
-    Ok(Some(next))
+    usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
 }
 
 pub(super) fn kind(stat: &Stat) -> u32 {

@@ -14,10 +14,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
-
-/// So many directories are kept open, a source and a target each; and the roots.
-const MOST_OPEN: usize = 48;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
@@ -25,22 +22,55 @@ pub(super) enum Side {
     Target,
 }
 
+/// One side of a directory: open, or closed until it is needed again.
 struct Handle {
-    fd: Mutex<Option<Arc<OwnedFd>>>,
+    held: Mutex<Held>,
     id: (u64, u64),
+}
+
+enum Held {
+    Open(Arc<OwnedFd>),
+    /// A listing that waits, or a worker, may have it open still.
+    Closed(Weak<OwnedFd>),
 }
 
 impl Handle {
     fn new(fd: OwnedFd, id: (u64, u64)) -> Handle {
-        Handle { fd: Mutex::new(Some(Arc::new(fd))), id }
+        Handle { held: Mutex::new(Held::Open(Arc::new(fd))), id }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn get(&self) -> Option<Arc<OwnedFd>> {
-        self.fd.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        match &*self.lock() {
+            Held::Open(fd) => Some(Arc::clone(fd)),
+            Held::Closed(last) => last.upgrade(),
+        }
     }
 
-    fn set(&self, fd: Option<Arc<OwnedFd>>) {
-        *self.fd.lock().unwrap_or_else(PoisonError::into_inner) = fd;
+    fn keep(&self, fd: &Arc<OwnedFd>) {
+        *self.lock() = Held::Open(Arc::clone(fd));
+    }
+
+    /// Lets go of it. A listing or a worker that uses it has it open still.
+    fn close(&self) {
+        let mut held = self.lock();
+        if let Held::Open(fd) = &*held {
+            let used = Arc::strong_count(fd) > 1;
+            *held = Held::Closed(if used { Arc::downgrade(fd) } else { Weak::new() });
+        }
+    }
+
+    /// Closes it if nobody uses it; true if it did.
+    fn close_unused(&self) -> bool {
+        let mut held = self.lock();
+        let unused = matches!(&*held, Held::Open(fd) if Arc::strong_count(fd) == 1);
+        if unused {
+            *held = Held::Closed(Weak::new());
+        }
+        unused
     }
 }
 
@@ -103,10 +133,7 @@ impl Dir {
             gives_acl: opened.gives_acl,
             pending: AtomicUsize::new(1),
         });
-        // A root is kept open: there is nothing above it to open it from.
-        if dir.parent.is_some() {
-            open.add(&dir);
-        }
+        open.add(&dir);
         dir
     }
 
@@ -148,7 +175,8 @@ impl Dir {
         let mut above = self.parent.as_ref();
         let mut fd = loop {
             let Some(dir) = above else {
-                // A root that is finished: a link to what is in it is to be made.
+                // A root that is finished (a link to what is in it is to be made), or was closed for want of
+                // descriptors.
                 let Some(root) = way.pop() else { return Err(stale()) };
                 break root.adopt(side, open_side(side, sys::CWD, root.name(side), true)?)?;
             };
@@ -164,7 +192,7 @@ impl Dir {
             fd = dir.adopt(side, opened)?;
         }
         if self.parent.is_some() {
-            self.handle(side).set(Some(Arc::clone(&fd)));
+            self.handle(side).keep(&fd);
             open.add(self);
         }
         Ok(fd)
@@ -225,8 +253,8 @@ impl Dir {
 
     /// Nothing more is looked up in it.
     pub(super) fn close(&self) {
-        self.source.set(None);
-        self.target.set(None);
+        self.source.close();
+        self.target.close();
     }
 }
 
@@ -259,22 +287,51 @@ pub(super) fn join(path: &mut Vec<u8>, name: &[u8]) {
 }
 
 /// The directories that are open: the oldest is closed when there are too many.
-#[derive(Default)]
-pub(super) struct OpenDirs(Mutex<VecDeque<Weak<Dir>>>);
+pub(super) struct OpenDirs {
+    most: usize,
+    kept: Mutex<VecDeque<Weak<Dir>>>,
+    /// The one of the command line that is being copied is found by its path alone: it is kept open while
+    /// there are descriptors.
+    root: Mutex<Weak<Dir>>,
+}
 
 impl OpenDirs {
+    pub(super) fn new(most: usize) -> OpenDirs {
+        OpenDirs { most, kept: Mutex::default(), root: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Weak<Dir>>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn add(&self, dir: &Arc<Dir>) {
+        if dir.parent.is_none() {
+            *self.root.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(dir);
+            return;
+        }
         let oldest = {
-            let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut open = self.lock();
             open.push_back(Arc::downgrade(dir));
-            if open.len() > MOST_OPEN { open.pop_front() } else { None }
+            if open.len() > self.most { open.pop_front() } else { None }
         };
-        if let Some(dir) = oldest.and_then(|dir| dir.upgrade())
-            && dir.parent.is_some()
-        {
-            // Who uses it just now has a share in the handle.
+        if let Some(dir) = oldest.and_then(|dir| dir.upgrade()) {
             dir.close();
         }
+    }
+
+    /// Closes what no worker uses and no listing needs; the roots last. False if there is none.
+    pub(super) fn close_unused(&self) -> bool {
+        let close = |dir: &Weak<Dir>| {
+            let dir = dir.upgrade();
+            // (Both sides, hence no `||`.)
+            dir.is_some_and(|dir| dir.source.close_unused() | dir.target.close_unused())
+        };
+        let kept: Vec<_> = self.lock().iter().cloned().collect();
+        if kept.iter().filter(|dir| close(dir)).count() > 0 {
+            return true;
+        }
+        let root = self.root.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        close(&root)
     }
 }
 

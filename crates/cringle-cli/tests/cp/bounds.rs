@@ -2,8 +2,10 @@
 
 use crate::common::*;
 use crate::support::*;
+use crate::trees::{describe, mkfifo};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::Path;
 use std::process::Command;
 
 #[test]
@@ -35,9 +37,8 @@ fn a_deep_tree_and_a_wide_directory_are_bounded() {
     for number in 0..5000 {
         fs::write(place.join(format!("wide/{number}")), "").unwrap();
     }
-    let mut command = Command::new("sh");
-    let program = env!("CARGO_BIN_EXE_cringle");
-    command.args(["-c", &format!("ulimit -n 256; exec {program} cp -a deep wide out")]);
+    let mut command = limited("n", 256);
+    command.args(["-a", "deep", "wide", "out"]);
     fs::create_dir(place.join("out")).unwrap();
     let said = output_of(command, &place, b"");
     assert_eq!(texts(&said), (String::new(), String::new()));
@@ -48,6 +49,58 @@ fn a_deep_tree_and_a_wide_directory_are_bounded() {
         (dir, levels) = (below, levels + 1);
     }
     assert_eq!(levels, 2000);
+}
+
+/// Branches, with some of each kind of file; names of one file lie far from each other.
+fn make_branches(tree: &Path) {
+    for branch in 0..12 {
+        let dir = tree.join(format!("{branch}/a/b/c"));
+        fs::create_dir_all(&dir).unwrap();
+        for above in dir.ancestors().take(4) {
+            fs::write(above.join("file"), noise(3000)).unwrap();
+            symlink("file", above.join("link")).unwrap();
+        }
+        mkfifo(&dir.join("fifo"));
+        let first = tree.join("0/a/b/c/file");
+        fs::hard_link(first, tree.join(format!("{branch}/a/name"))).unwrap();
+        fs::hard_link(dir.join("file"), dir.join("another")).unwrap();
+    }
+}
+
+#[test]
+fn few_descriptors_are_enough() {
+    let place = place_in_memory("cp-few");
+    let place = place.path();
+    make_branches(&place.join("tree"));
+    let copied = |mut command: Command, least: usize, way: &[&str]| {
+        // The second one copies onto what the first one made.
+        command.args(way).args(["-T", "tree", "copy"]);
+        let said = output_of(command, place, b"");
+        assert_eq!(texts(&said), (String::new(), String::new()), "{least} {way:?}");
+    };
+    let ways: [(usize, &[&str]); 7] = [
+        (10, &["-a"]),
+        (10, &["-r"]),
+        (10, &["-al"]),
+        (10, &["-rL", "--remove-destination"]),
+        (11, &["-a", "--backup"]),
+        (11, &["-a", "--verify", "--remove-destination"]),
+        (16, &["-a", "--fsync"]),
+    ];
+    for (least, way) in ways {
+        for limit in [least, least + 1, least + 3, 24, 33, 48, 100] {
+            for _ in 0..2 {
+                copied(limited("n", limit), limit, way);
+            }
+            if way[0] == "-a" && !way.contains(&"--backup") {
+                let at = |name| describe(&place.join(name), false);
+                assert_eq!(at("tree"), at("copy"), "{limit} {way:?}");
+            }
+            fs::remove_dir_all(place.join("copy")).unwrap();
+        }
+    }
+    // A soft limit is raised.
+    copied(limited("Sn", 8), 8, &["-a"]);
 }
 
 #[test]

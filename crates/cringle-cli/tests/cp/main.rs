@@ -14,6 +14,7 @@ mod gnu;
 mod hostile;
 mod interrupted;
 mod killed;
+mod listing;
 mod mounts;
 mod onto;
 mod small;

@@ -35,6 +35,15 @@ pub(crate) fn ours() -> Command {
     command
 }
 
+/// Ours under a limit of the shell's `ulimit`, soft and hard: of descriptors (`n`), or of memory that is
+/// written to in KiB (`d`).
+pub(crate) fn limited(what: &str, limit: usize) -> Command {
+    let mut command = Command::new("sh");
+    let script = format!("ulimit -{what} {limit} && exec \"$0\" cp \"$@\"");
+    command.args(["-c", &script, env!("CARGO_BIN_EXE_cringle")]);
+    command
+}
+
 /// Our `cp` in this place, which must say nothing and end well.
 pub(crate) fn copies(place: &Path, arguments: &[&str]) {
     assert_eq!(run(place, arguments), (Some(0), String::new(), String::new()), "{arguments:?}");

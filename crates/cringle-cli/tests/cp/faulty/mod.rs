@@ -3,6 +3,9 @@
 //! [`Rules`] say which calls fail, how short reads and writes are, what `stat` claims, and when a file
 //! changes while it is copied. They apply to *victims*: files whose name contains `victim`, and the
 //! temporary files of a copy. Every other file is served without faults.
+//!
+//! An open directory lists the names that it had when its listing began. Its positions are valid for that
+//! handle alone, as POSIX has it: a position of another handle fails with `EINVAL`.
 
 mod bytes;
 mod serve;
@@ -85,6 +88,8 @@ pub(crate) struct Rules {
     pub(crate) seek_lies: Option<u64>,
     /// Reads at or beyond this offset wait until [`Faulty::release`].
     pub(crate) stalls_at: Option<u64>,
+    /// No open directory can seek: `FOPEN_NONSEEKABLE`.
+    pub(crate) unseekable: bool,
 }
 
 impl Rules {
@@ -131,6 +136,9 @@ impl Node {
 
 struct State {
     nodes: HashMap<u64, Node>,
+    /// What each open directory lists.
+    listings: HashMap<u64, Vec<(OsString, u64)>>,
+    next_handle: u64,
     next: u64,
     rules: Rules,
     /// Failures that were answered.
@@ -221,6 +229,8 @@ impl Faulty {
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 nodes: HashMap::from([(ROOT, root)]),
+                listings: HashMap::new(),
+                next_handle: 1,
                 next: 2,
                 rules: Rules::default(),
                 fired: Vec::new(),

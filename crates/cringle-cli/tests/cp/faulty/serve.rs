@@ -383,21 +383,42 @@ impl Filesystem for Server {
         fsync(&mut self.shared.lock(), ino.0, reply);
     }
 
+    fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        let mut state = self.shared.lock();
+        let handle = state.next_handle;
+        state.next_handle += 1;
+        let unseekable = state.rules.unseekable;
+        let flags = if unseekable { FopenFlags::FOPEN_NONSEEKABLE } else { FopenFlags::empty() };
+        reply.opened(FileHandle(handle), flags);
+    }
+
+    fn releasedir(&self, _: &Request, _: INodeNo, fh: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
+        self.shared.lock().listings.remove(&fh.0);
+        reply.ok();
+    }
+
     fn readdir(
         &self,
         _: &Request,
         ino: INodeNo,
-        _: FileHandle,
+        fh: FileHandle,
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
         let mut state = self.shared.lock();
-        if let Some(errno) = state.fails(Op::Readdir, ino.0, offset) {
+        // A position is the handle, and the number of the next name.
+        let (of, next) = (offset >> 32, offset as u32 as usize);
+        if let Some(errno) = state.fails(Op::Readdir, ino.0, next as u64) {
             return reply.error(error(errno));
         }
-        let children = state.nodes.get(&ino.0).and_then(|node| node.children.as_ref());
-        let names = children.into_iter().flatten();
-        for (position, (name, number)) in names.enumerate().skip(offset as usize) {
+        if offset == 0 {
+            let children = state.nodes.get(&ino.0).and_then(|node| node.children.clone());
+            state.listings.insert(fh.0, children.into_iter().flatten().collect());
+        } else if of != fh.0 {
+            return reply.error(Errno::EINVAL);
+        }
+        let names = state.listings.get(&fh.0).into_iter().flatten();
+        for (position, (name, number)) in names.enumerate().skip(next) {
             let is_dir = state.nodes.get(number).is_some_and(|node| node.children.is_some());
             let is_link = state.nodes.get(number).is_some_and(|node| node.leads_to.is_some());
             let kind = match (is_dir, is_link) {
@@ -405,7 +426,8 @@ impl Filesystem for Server {
                 (_, true) => FileType::Symlink,
                 _ => FileType::RegularFile,
             };
-            if reply.add(INodeNo(*number), position as u64 + 1, kind, name) {
+            let after = fh.0 << 32 | (position as u64 + 1);
+            if reply.add(INodeNo(*number), after, kind, name) {
                 break;
             }
         }
