@@ -46,9 +46,9 @@ pub mod linux {
         pub use crate::fs::linux::LinuxMetadataExt as MetadataExt;
     }
 
-    /// Abstract addresses of Unix sockets: std's own trait for std's own type. (std's `TcpStreamExt`, which it
-    /// has sealed, is not here: `TCP_QUICKACK` can be set by a `socket2::SockRef` of the stream.)
+    /// Abstract addresses of Unix sockets: std's own trait for std's own type. And what std adds to a `TcpStream`.
     pub mod net {
+        pub use crate::net::linux::TcpStreamExt;
         pub use std::os::linux::net::SocketAddrExt;
     }
 }

@@ -102,13 +102,23 @@ pub(super) fn expect_spawned<T>(spawned: io::Result<T>) -> T {
 /// })??;
 /// # Ok::<(), std::io::Error>(())
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 #[must_use = "no fiber is made until one of the spawn methods is called"]
 pub struct Builder {
     name: Option<String>,
     stack_bytes: Option<usize>,
     worker: Option<usize>,
     origin: Option<Origin>,
+}
+
+impl std::fmt::Debug for Builder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Builder")
+            .field("name", &self.name)
+            .field("stack_size", &self.stack_bytes)
+            .field("worker", &self.worker)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Builder {

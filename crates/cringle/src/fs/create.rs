@@ -59,10 +59,15 @@ pub fn create_dir_all<P: AsRef<Path>>(path: P) -> io::Result<()> {
 /// DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
 /// # Ok::<(), std::io::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct DirBuilder {
     mode: u32,
     recursive: bool,
+}
+
+impl std::fmt::Debug for DirBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fs::DirBuilder::new().recursive(self.recursive).mode(self.mode).fmt(f)
+    }
 }
 
 impl DirBuilder {

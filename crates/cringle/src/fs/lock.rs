@@ -197,7 +197,7 @@ pub enum TryLockError {
 impl Debug for TryLockError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            TryLockError::Error(e) => e.fmt(f),
+            TryLockError::Error(e) => Debug::fmt(e, f),
             TryLockError::WouldBlock => "WouldBlock".fmt(f),
         }
     }
@@ -206,8 +206,10 @@ impl Debug for TryLockError {
 impl std::fmt::Display for TryLockError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            TryLockError::Error(e) => write!(f, "the file cannot be locked: {e}"),
-            TryLockError::WouldBlock => f.write_str("the file is locked by somebody else"),
+            TryLockError::Error(e) => std::fmt::Display::fmt(e, f),
+            TryLockError::WouldBlock => {
+                f.write_str("lock acquisition failed because the operation would block")
+            }
         }
     }
 }

@@ -13,9 +13,19 @@ pub struct Metadata {
 }
 
 /// `std::fs::FileType`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileType {
     mode: u32,
+}
+
+impl std::fmt::Debug for FileType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FileType")
+            .field("is_file", &self.is_file())
+            .field("is_dir", &self.is_dir())
+            .field("is_symlink", &self.is_symlink())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Metadata {
@@ -93,12 +103,22 @@ fn time_of(stamp: &libc::statx_timestamp) -> SystemTime {
 
 impl std::fmt::Debug for Metadata {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Metadata")
+        let mut fields = f.debug_struct("Metadata");
+        fields
             .field("file_type", &self.file_type())
             .field("permissions", &self.permissions())
-            .field("len", &self.len())
-            .field("modified", &self.modified())
-            .finish_non_exhaustive()
+            .field("len", &self.len());
+        let times = [
+            ("modified", self.modified()),
+            ("accessed", self.accessed()),
+            ("created", self.created()),
+        ];
+        for (name, time) in times {
+            if let Ok(time) = time {
+                fields.field(name, &time);
+            }
+        }
+        fields.finish_non_exhaustive()
     }
 }
 

@@ -1,5 +1,8 @@
 //! Files and directories: `std::fs`'s names and semantics; only the calling fiber waits.
 //!
+//! `Read`, `Write` and `Seek` are implemented for `File` and `&File`, but not for `Arc<File>`, for which only std may
+//! implement them: use `&*file`.
+//!
 //! Outside of [`run`](crate::run) the same calls are plain system calls, and so they are while a fiber
 //! unwinds (**I8**). What is particular to Unix is in [`os::unix::fs`](crate::os::unix::fs), as std's.
 //! `std::path::Path`'s own `exists`, `metadata` and their like are std's: they block the worker; use the

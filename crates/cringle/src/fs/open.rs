@@ -27,7 +27,7 @@ use std::path::Path;
 /// let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open("data")?;
 /// # Ok::<(), std::io::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct OpenOptions {
     /// The same options for the calls that are std's.
     std: std::fs::OpenOptions,
@@ -198,6 +198,12 @@ impl OpenOptions {
             (false, false, false) => 0,
         };
         Some(libc::O_CLOEXEC | access | creation | self.custom_flags & !libc::O_ACCMODE)
+    }
+}
+
+impl std::fmt::Debug for OpenOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.std.fmt(f)
     }
 }
 

@@ -11,10 +11,19 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Which times of a file to set: `std::fs::FileTimes`, for [`File::set_times`].
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Default)]
 pub struct FileTimes {
     accessed: Option<SystemTime>,
     modified: Option<SystemTime>,
+}
+
+impl std::fmt::Debug for FileTimes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut std = std::fs::FileTimes::new();
+        std = self.accessed.map_or(std, |at| std.set_accessed(at));
+        std = self.modified.map_or(std, |at| std.set_modified(at));
+        std.fmt(f)
+    }
 }
 
 impl FileTimes {

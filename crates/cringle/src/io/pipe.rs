@@ -38,12 +38,10 @@ pub fn pipe() -> io::Result<(PipeReader, PipeWriter)> {
 
 /// The reading end of a pipe, as `std::io::PipeReader`. Only the calling fiber waits; a cancel ends the
 /// wait, and no byte is lost.
-#[derive(Debug)]
 pub struct PipeReader(File);
 
 /// The writing end of a pipe, as `std::io::PipeWriter`. Only the calling fiber waits; a cancel ends the
 /// wait. What is written to a pipe that nobody reads any more fails with `BrokenPipe`.
-#[derive(Debug)]
 pub struct PipeWriter(File);
 
 impl PipeReader {
@@ -94,6 +92,17 @@ macro_rules! end_of_pipe {
         impl $name {
             pub(crate) fn file(&self) -> &$crate::fs::File {
                 &self.0
+            }
+        }
+
+        /// As std's.
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                // SAFETY: the descriptor is open while `self` is borrowed, and std's type is not dropped.
+                let std = unsafe {
+                    <std::os::fd::OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(self.0.fd())
+                };
+                std::fmt::Debug::fmt(&*std::mem::ManuallyDrop::new(<$std>::from(std)), f)
             }
         }
 

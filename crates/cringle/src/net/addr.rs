@@ -146,9 +146,14 @@ pub(super) fn first_of<A: ToSocketAddrs, T>(
             done => return done,
         }
     }
-    Err(last.unwrap_or_else(|| {
-        io::Error::new(io::ErrorKind::InvalidInput, "could not resolve to any addresses")
-    }))
+    Err(last.unwrap_or_else(no_address))
+}
+
+/// std's refusal, which makes no call of the kernel.
+fn no_address() -> io::Error {
+    let none: [SocketAddr; 0] = [];
+    let refused = std::net::UdpSocket::bind(&none[..]).err();
+    refused.unwrap_or_else(|| io::ErrorKind::InvalidInput.into())
 }
 
 /// Room for an address that the kernel fills in.

@@ -4,12 +4,15 @@
 //! [`os::unix::net`](crate::os::unix::net), as std's. Addresses are std's own types, and so is their
 //! parsing; [`ToSocketAddrs`] is a trait of its own, because std's resolves names on the calling thread.
 //!
+//! `TcpListener::{only_v6, set_only_v6}`, which std has deprecated, are left out.
+//!
 //! Of a descriptor that is no socket (given to `From<OwnedFd>`), each call on a fiber answers `ENOTSOCK`; std's
 //! vectored calls and `UnixDatagram::send` would read and write it.
 
 mod addr;
 mod builder;
 mod calls;
+pub(crate) mod linux;
 mod message;
 mod server;
 mod socket;

@@ -90,8 +90,9 @@ impl UdpSocket {
     /// As std's; and [`Cancelled`](crate::Cancelled).
     pub fn send_to<A: ToSocketAddrs>(&self, buf: &[u8], addr: A) -> io::Result<usize> {
         let Some(addr) = addr.to_socket_addrs()?.next() else {
-            let text = "no addresses to send data to";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+            // std refuses it before it asks the kernel, and says it best.
+            let none: [SocketAddr; 0] = [];
+            return self.socket.std().send_to(buf, &none[..]);
         };
         match self.socket.ring(Way::Out)? {
             Some(ring) => send_to(&self.socket, ring, buf, &addr.into()),

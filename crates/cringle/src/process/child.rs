@@ -7,6 +7,7 @@ use crate::io::{end_of_pipe, reads, writes};
 use crate::runtime::unwinding;
 use crate::runtime::worker::{Worker, fairness};
 use crate::sys;
+use std::fmt;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::process::{ExitStatus, Output};
@@ -25,7 +26,6 @@ use std::process::{ExitStatus, Output};
 /// })
 /// # ?; Ok::<(), std::io::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct Child {
     std: std::process::Child,
     /// It has been waited for: its number may be another process's by now.
@@ -40,16 +40,23 @@ pub struct Child {
 
 /// The pipe to a child's standard input, as `std::process::ChildStdin`. Dropping it tells the child that
 /// nothing more comes.
-#[derive(Debug)]
 pub struct ChildStdin(File);
 
 /// The pipe from a child's standard output, as `std::process::ChildStdout`.
-#[derive(Debug)]
 pub struct ChildStdout(File);
 
 /// The pipe from a child's standard error, as `std::process::ChildStderr`.
-#[derive(Debug)]
 pub struct ChildStderr(File);
+
+impl fmt::Debug for Child {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Child")
+            .field("stdin", &self.stdin)
+            .field("stdout", &self.stdout)
+            .field("stderr", &self.stderr)
+            .finish_non_exhaustive()
+    }
+}
 
 end_of_pipe!(ChildStdin, std::process::ChildStdin);
 writes!(ChildStdin);

@@ -22,14 +22,20 @@ use std::process::{CommandArgs, CommandEnvs, ExitStatus, Output, Stdio};
 /// })
 /// # ?; Ok::<(), std::io::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct Command {
     pub(super) std: std::process::Command,
     streams: Streams,
 }
 
+/// As std's: the program and its arguments as a shell would be given them.
+impl std::fmt::Debug for Command {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.std.fmt(f)
+    }
+}
+
 /// Which of the child's streams were said something of: the defaults differ from call to call.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Streams {
     stdin: bool,
     stdout: bool,

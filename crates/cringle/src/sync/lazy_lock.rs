@@ -4,7 +4,7 @@ use super::once::Once;
 use super::once_lock::OnceLock;
 use std::cell::UnsafeCell;
 use std::fmt;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 /// `std::sync::LazyLock`, for fibers of any workers and for OS threads. The initialiser may wait:
@@ -69,6 +69,60 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
             debug_assert!(set.is_ok(), "only this writes it");
         });
         self.value.get().expect("initialised")
+    }
+}
+
+impl<T, F> LazyLock<T, F> {
+    /// The value, if it has been made.
+    ///
+    /// ```
+    /// use cringle::sync::LazyLock;
+    ///
+    /// let lazy = LazyLock::new(|| 92);
+    /// assert_eq!(LazyLock::get(&lazy), None);
+    /// assert_eq!((*lazy, LazyLock::get(&lazy)), (92, Some(&92)));
+    /// ```
+    #[inline]
+    pub fn get(this: &LazyLock<T, F>) -> Option<&T> {
+        this.value.get()
+    }
+
+    /// The value to be changed, if it has been made.
+    #[inline]
+    pub fn get_mut(this: &mut LazyLock<T, F>) -> Option<&mut T> {
+        this.value.get_mut()
+    }
+}
+
+impl<T, F: FnOnce() -> T> LazyLock<T, F> {
+    /// The value to be changed; made now if it is the first time.
+    /// Never suspends the calling fiber, unless the initialiser does.
+    ///
+    /// ```
+    /// use cringle::sync::LazyLock;
+    ///
+    /// let mut lazy = LazyLock::new(|| 92);
+    /// *LazyLock::force_mut(&mut lazy) += 1;
+    /// assert_eq!(LazyLock::get_mut(&mut lazy), Some(&mut 93));
+    /// *lazy += 1;
+    /// assert_eq!(*lazy, 94);
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// As [`force`](LazyLock::force).
+    #[inline]
+    #[track_caller]
+    pub fn force_mut(this: &mut LazyLock<T, F>) -> &mut T {
+        LazyLock::force(this);
+        this.value.get_mut().expect("just made")
+    }
+}
+
+impl<T, F: FnOnce() -> T> DerefMut for LazyLock<T, F> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        LazyLock::force_mut(self)
     }
 }
 

@@ -7,7 +7,7 @@
 //!
 //! - everybody is served in the order of coming: a lock is handed to who has waited longest;
 //! - a lock is poisoned by the fiber that panics, not by another one that unwinds on the same thread;
-//! - `Condvar::wait_timeout_ms`, which std has deprecated, is left out;
+//! - `Condvar::wait_timeout_ms` and `ONCE_INIT`, which std has deprecated, are left out;
 //! - more: [`Semaphore`], [`WaitGroup`], [`mpmc`], [`oneshot`], [`watch`].
 //!
 //! # Cancellation

@@ -208,12 +208,12 @@ impl<T> Receiver<T> {
 
     /// Receives until all senders are gone.
     pub fn iter(&self) -> Iter<'_, T> {
-        Iter { receiver: self }
+        Iter { rx: self }
     }
 
     /// Receives what is there, and does not wait for more.
     pub fn try_iter(&self) -> TryIter<'_, T> {
-        TryIter { receiver: self }
+        TryIter { rx: self }
     }
 }
 
@@ -357,26 +357,26 @@ impl<T> fmt::Debug for Receiver<T> {
 /// What is received until all senders are gone: [`Receiver::iter`].
 #[derive(Debug)]
 pub struct Iter<'a, T: 'a> {
-    receiver: &'a Receiver<T>,
+    rx: &'a Receiver<T>,
 }
 
 /// What is there: [`Receiver::try_iter`].
 #[derive(Debug)]
 pub struct TryIter<'a, T: 'a> {
-    receiver: &'a Receiver<T>,
+    rx: &'a Receiver<T>,
 }
 
 /// What is received until all senders are gone, by a receiver of its own.
 #[derive(Debug)]
 pub struct IntoIter<T> {
-    receiver: Receiver<T>,
+    rx: Receiver<T>,
 }
 
 impl<T> Iterator for Iter<'_, T> {
     type Item = T;
 
     fn next(&mut self) -> Option<T> {
-        self.receiver.recv().ok()
+        self.rx.recv().ok()
     }
 }
 
@@ -384,7 +384,7 @@ impl<T> Iterator for TryIter<'_, T> {
     type Item = T;
 
     fn next(&mut self) -> Option<T> {
-        self.receiver.try_recv().ok()
+        self.rx.try_recv().ok()
     }
 }
 
@@ -392,7 +392,7 @@ impl<T> Iterator for IntoIter<T> {
     type Item = T;
 
     fn next(&mut self) -> Option<T> {
-        self.receiver.recv().ok()
+        self.rx.recv().ok()
     }
 }
 
@@ -410,6 +410,6 @@ impl<T> IntoIterator for Receiver<T> {
     type IntoIter = IntoIter<T>;
 
     fn into_iter(self) -> IntoIter<T> {
-        IntoIter { receiver: self }
+        IntoIter { rx: self }
     }
 }

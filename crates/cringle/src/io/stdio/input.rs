@@ -12,8 +12,13 @@ static BUFFER: LazyLock<Mutex<BufReader<Raw>>> =
     LazyLock::new(|| Mutex::new(BufReader::new(raw::STDIN)));
 
 /// The process's standard input, as `std::io::Stdin`: one buffer for all, behind a lock.
-#[derive(Debug)]
 pub struct Stdin(());
+
+impl fmt::Debug for Stdin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stdin").finish_non_exhaustive()
+    }
+}
 
 /// Standard input, locked until this is dropped: [`BufRead`]. It stays with its fiber.
 pub struct StdinLock<'a>(MutexGuard<'a, BufReader<Raw>>);

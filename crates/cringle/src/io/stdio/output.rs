@@ -32,7 +32,6 @@ extern "C" fn flush_at_exit() {
 
 /// The process's standard output, as `std::io::Stdout`: one buffer for all, written out at each end of a
 /// line, behind a lock that its holder may take again.
-#[derive(Debug)]
 pub struct Stdout(());
 
 /// Standard output, locked until this is dropped. It stays with its fiber.
@@ -40,7 +39,6 @@ pub struct StdoutLock<'a>(ReentrantGuard<'a, Mutex<LineWriter<Raw>>>);
 
 /// The process's standard error, as `std::io::Stderr`: unbuffered, behind a lock that its holder may take
 /// again.
-#[derive(Debug)]
 pub struct Stderr(());
 
 /// Standard error, locked until this is dropped. It stays with its fiber.
@@ -175,6 +173,12 @@ macro_rules! output {
 
             fn write_all(&mut self, buf: &[u8]) -> io::Result<()> {
                 self.writer().write_all(buf)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($name)).finish_non_exhaustive()
             }
         }
 
