@@ -146,6 +146,23 @@ fn fibers_have_names_and_ids() {
 }
 
 #[test]
+fn no_name_has_a_nul() {
+    let named = || fiber::Builder::new().name("ab\0c".into());
+    let refuses = |spawn: &dyn Fn()| {
+        let payload = catch_unwind(AssertUnwindSafe(spawn)).unwrap_err();
+        assert!(payload.downcast::<String>().unwrap().contains("byte 2"));
+    };
+    cringle::run(|| {
+        refuses(&|| drop(named().spawn(|| unreachable!())));
+        refuses(&|| drop(named().spawn_local(|| unreachable!())));
+        fiber::scope(|s| {
+            refuses(&|| drop(named().spawn_scoped(s, || unreachable!())));
+            refuses(&|| drop(named().spawn_scoped_local(s, || unreachable!())));
+        });
+    });
+}
+
+#[test]
 fn outside_of_run_current_is_the_thread() {
     let named = std::thread::Builder::new().name("outside".into());
     let thread = named.spawn(|| {

@@ -538,3 +538,25 @@ fn permits_are_added_forgotten_and_bounded() {
     assert!(catch_unwind(too_many).is_err());
     assert_eq!(semaphore.available(), 1);
 }
+
+/// Permits that are taken come back: free ones are never more than the most there can be.
+#[test]
+fn taken_permits_count_towards_the_most() {
+    const MOST: usize = Semaphore::MAX_PERMITS;
+    let semaphore = Semaphore::new(MOST);
+    let refused = |count| {
+        let add = AssertUnwindSafe(|| semaphore.add_permits(count));
+        assert!(catch_unwind(add).is_err(), "{count} more");
+    };
+    let all = semaphore.acquire_many(MOST);
+    for count in [1, MOST, usize::MAX] {
+        refused(count);
+    }
+    drop(all);
+    assert_eq!(semaphore.available(), MOST);
+    semaphore.acquire_many(7).forget();
+    refused(8);
+    semaphore.add_permits(7);
+    refused(1);
+    assert_eq!(semaphore.available(), MOST);
+}

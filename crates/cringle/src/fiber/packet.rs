@@ -10,6 +10,7 @@
 use crate::runtime::about::Origin;
 use crate::runtime::cancelled::Cancelled;
 use crate::runtime::fiber::Wait;
+use crate::runtime::foreign;
 use crate::runtime::identity::Meta;
 use crate::runtime::waker::Waker;
 use crate::runtime::worker::Worker;
@@ -108,11 +109,6 @@ impl<T> Packet<T> {
         self.state.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire).is_err()
     }
 
-    /// For the last who has it: the fiber's identity, and the result if nobody took it.
-    pub(super) fn into_parts(self) -> (Meta, Option<std::thread::Result<T>>) {
-        (self.meta, self.result.into_inner())
-    }
-
     /// For the handle, once [`wait`](Self::wait) said yes.
     pub(super) fn take(&self) -> std::thread::Result<T> {
         debug_assert!(self.is_finished());
@@ -133,5 +129,25 @@ impl<T> Packet<T> {
         // SAFETY: as above; the reference is gone when this returns.
         let result = unsafe { &*self.result.get() };
         matches!(result, Some(Err(payload)) if payload.is::<Cancelled>())
+    }
+}
+
+/// Drops a result that nobody took. Its destructor may do anything; where it panics the process ends, as it does
+/// for a thread's result.
+pub(super) fn drop_unwanted<T>(result: std::thread::Result<T>) {
+    let what = if result.is_err() { "panic payload" } else { "result" };
+    // The payload of that panic is not dropped, which may panic, too.
+    if let Err(_payload) = foreign::drop_value(result) {
+        crate::sys::report(format_args!("the destructor of a fiber's {what} panicked; aborting"));
+        std::process::abort();
+    }
+}
+
+/// Where the handle is dropped after the fiber has ended, the result goes with it.
+impl<T> Drop for Packet<T> {
+    fn drop(&mut self) {
+        if let Some(result) = self.result.get_mut().take() {
+            drop_unwanted(result);
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Making fibers.
 
 use super::enclosure::Membership;
-use super::packet::Packet;
+use super::packet::{Packet, drop_unwanted};
 use super::scope::{Scope, ScopedJoinHandle};
 use super::{JoinHandle, local};
 use crate::runtime::about::Origin;
@@ -315,6 +315,7 @@ impl Builder {
         F: FnOnce() -> T,
         P: Place<T>,
     {
+        self.check_name();
         let (worker, fiber) = current_or_panic();
         worker.count(fiber);
         if self.worker.is_some_and(|index| index != worker.index() as usize) {
@@ -448,8 +449,11 @@ fn end<T>(
         place.fail(&packet);
     }
     // The result, if nobody wants it, goes before the scope may end: it may borrow from there.
-    if let Some(packet) = Arc::into_inner(packet) {
-        drop_unwanted(packet);
+    if let Some(packet) = Arc::into_inner(packet)
+        && let Some(result) = packet.take_if_there()
+    {
+        // Its destructor is the fiber's code like any other: it may wait, and make locals.
+        as_fiber(&packet.meta, || drop_unwanted(result));
     }
     drop(place);
     lent.end();
@@ -466,18 +470,6 @@ fn run_user_code<T>(meta: &Meta, f: impl FnOnce() -> T) -> std::thread::Result<T
         }
         result
     })
-}
-
-/// Drops a result that nobody will ask for. Its destructor is the fiber's code like any other: it
-/// may wait, and make locals.
-fn drop_unwanted<T>(packet: Packet<T>) {
-    let (meta, result) = packet.into_parts();
-    let what = if matches!(result, Some(Err(_))) { "panic payload" } else { "result" };
-    if let Err(_payload) = as_fiber(&meta, || foreign::drop_value(result)) {
-        // As std does for a thread's result. The payload is not dropped, which may panic, too.
-        crate::sys::report(format_args!("the destructor of a fiber's {what} panicked; aborting"));
-        std::process::abort();
-    }
 }
 
 /// Runs code of the fiber that this is, and then the destructors of the locals it made.

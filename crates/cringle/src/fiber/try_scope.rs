@@ -296,8 +296,10 @@ impl<E> Failures<E> {
         let list = std::mem::take(&mut *self.list());
         let mut first = None;
         for unclaimed in list {
-            first = first.or_else(|| unclaimed.0.take_failure());
-            discard(unclaimed);
+            match unclaimed.0.take_failure() {
+                failure if first.is_none() => first = failure,
+                failure => discard(failure),
+            }
         }
         first
     }

@@ -5,6 +5,7 @@ use super::gate::Gate;
 use crate::runtime::fiber::Wait;
 use std::fmt;
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Permits for so many at once, for fibers of any workers and for OS threads. Only the calling fiber
 /// waits, and it may hold a [`Permit`] over any wait.
@@ -30,6 +31,8 @@ use std::io;
 /// ```
 pub struct Semaphore {
     gate: Gate,
+    /// Permits that are free or taken.
+    total: AtomicUsize,
 }
 
 /// Permits that are given back when this is dropped: from anywhere.
@@ -51,7 +54,7 @@ impl Semaphore {
         ///
         /// If they are more than [`MAX_PERMITS`](Self::MAX_PERMITS).
         pub const fn new(permits: usize) -> Semaphore {
-            Semaphore { gate: Gate::new(permits) }
+            Semaphore { gate: Gate::new(permits), total: AtomicUsize::new(permits) }
         }
     }
 
@@ -117,10 +120,11 @@ impl Semaphore {
     ///
     /// # Panics
     ///
-    /// If there were more than [`MAX_PERMITS`](Self::MAX_PERMITS) free ones then.
+    /// If there were more than [`MAX_PERMITS`](Self::MAX_PERMITS) then, free and taken ones together.
     pub fn add_permits(&self, count: usize) {
-        let room = Gate::MAX.checked_sub(self.gate.available());
-        assert!(room.is_some_and(|room| count <= room), "a semaphore would have too many permits");
+        let add = |total: usize| total.checked_add(count).filter(|&sum| sum <= Gate::MAX);
+        let added = self.total.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+        assert!(added.is_ok(), "a semaphore would have too many permits");
         self.gate.give(count);
     }
 
@@ -133,6 +137,7 @@ impl Semaphore {
 impl Permit<'_> {
     /// The permits are not given back: the semaphore has so many fewer from now on.
     pub fn forget(self) {
+        self.semaphore.total.fetch_sub(self.count, Ordering::Relaxed);
         std::mem::forget(self);
     }
 }

@@ -100,6 +100,19 @@ pub(crate) const KINDS: &[Kind] = &[
         ..OF_FIBER
     },
     Kind {
+        name: "result_that_its_handle_drops",
+        raised: End::Aborts("the destructor of a fiber's result panicked; aborting"),
+        run: |act| handle_of_ended(move || Foreign(act)),
+        ..OF_FIBER
+    },
+    Kind {
+        name: "payload_that_its_handle_drops",
+        raised: End::Aborts("the destructor of a fiber's panic payload panicked; aborting"),
+        run: |act| handle_of_ended(move || -> Foreign { panic_any(Foreign(act)) }),
+        panics: true,
+        ..OF_FIBER
+    },
+    Kind {
         name: "payload_destructor",
         raised: End::Aborts("the destructor of a fiber's panic payload panicked; aborting"),
         run: payload_destructor,
@@ -468,6 +481,17 @@ fn result_destructor(act: Act) {
     fiber::scope(|s| {
         s.spawn_local(move || Foreign(act));
     });
+}
+
+/// A handle that is dropped after its fiber has ended.
+fn handle_of_ended(f: impl FnOnce() -> Foreign + 'static) {
+    let handle = fiber::spawn_local(f);
+    fiber::protect(|| {
+        while !handle.is_finished() {
+            fiber::yield_now();
+        }
+    });
+    drop(handle);
 }
 
 fn payload_destructor(act: Act) {
