@@ -262,8 +262,8 @@ impl DiskArgs {
             let text = "--iopoll polls the device, which only O_DIRECT asks: use --profile direct";
             return bad(text.into());
         }
-        if self.seconds.is_some_and(|seconds| !seconds.is_finite() || seconds <= 0.0) {
-            return bad("--seconds must be more than 0".into());
+        if self.seconds.is_some_and(|seconds| !(seconds > 0.0 && seconds <= 86_400.0)) {
+            return bad("--seconds must be more than 0, and a day at most".into());
         }
         match self.block {
             Some(block) if block < 8 || !block.is_multiple_of(8) || block > 1 << 30 => {
@@ -441,6 +441,9 @@ mod tests {
             &["--qd", "128", "--threads", "64"],
             &["--repeat", "0"],
             &["--seconds", "0"],
+            &["--seconds", "1e300"],
+            &["--seconds", "inf"],
+            &["--seconds", "nan"],
             &["--block", "12"],
         ] {
             let failure = disk(arguments).validate().unwrap_err();

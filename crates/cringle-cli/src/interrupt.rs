@@ -1,8 +1,8 @@
-//! SIGINT and SIGTERM: the status is 130, and a child (fio) does not outlive us.
+//! SIGINT, SIGTERM and SIGHUP: the status is 130, and a child (fio) does not outlive us.
 //!
 //! Most temporary files need no care: they have no name, and go with the process. Whoever makes
-//! files with names asks to be let end by itself ([`end_gently`]). SIGHUP is left as it is: under
-//! `nohup` it must stay ignored.
+//! files with names asks to be let end by itself ([`end_gently`]). SIGHUP is one more of them, except where it is
+//! ignored: under `nohup` it must stay so.
 
 use cringle::signal::{self, Signal, Signals};
 use std::io;
@@ -68,7 +68,11 @@ pub(crate) fn clear_child() {
 /// and nobody wants the rest of a measurement that was interrupted.)
 pub(crate) fn watch() -> io::Result<()> {
     dump_when_asked()?;
-    let signals = Signals::new(&[Signal::Interrupt, Signal::Terminate, STARTER_GONE])?;
+    let mut ends = vec![Signal::Interrupt, Signal::Terminate, STARTER_GONE];
+    if !crate::inherited::is_ignored(libc::SIGHUP) {
+        ends.push(Signal::Hangup);
+    }
+    let signals = Signals::new(&ends)?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         while let Ok(signal) = signals.wait() {
             let first = !ASKED.swap(true, SeqCst);

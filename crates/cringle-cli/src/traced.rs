@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::report;
 use cringle::trace::Trace;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// What the library looks for when a runtime starts, in children too.
 const VARIABLE: &str = "CRINGLE_TRACE";
@@ -27,8 +28,20 @@ pub(crate) fn begin(cli: &Cli) -> Result<Traced, Failure> {
             hand_on(path);
             Ok(Traced(None))
         }
-        false => begin_at(path),
+        false => {
+            let traced = begin_at(path)?;
+            let _ = FILE.set(path.into());
+            Ok(traced)
+        }
     }
+}
+
+/// The trace of this process, which nothing else may be written to.
+static FILE: OnceLock<PathBuf> = OnceLock::new();
+
+/// Whether this process writes its trace to this file.
+pub(crate) fn is_written_to(path: &Path) -> bool {
+    FILE.get().is_some_and(|trace| crate::trace::is_same_file(trace, path))
 }
 
 pub(crate) fn begin_at(path: &Path) -> Result<Traced, Failure> {

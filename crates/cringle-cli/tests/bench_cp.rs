@@ -217,9 +217,13 @@ fn awaited(place: &Path, wanted: impl Fn(&Path) -> bool) -> PathBuf {
 }
 
 fn interrupt(child: Child) -> Output {
+    end_by(libc::SIGINT, child)
+}
+
+fn end_by(signal: i32, child: Child) -> Output {
     let pid = i32::try_from(child.id()).unwrap();
     // SAFETY: a plain system call; the child is not waited for yet, so the number is its.
-    assert_eq!(unsafe { libc::kill(pid, libc::SIGINT) }, 0);
+    assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
     child.wait_with_output().unwrap()
 }
 
@@ -251,12 +255,14 @@ fn an_interruption_during_a_copy_ends_it_with_its_children_and_leaves_nothing() 
 
 #[test]
 fn an_interruption_while_the_trees_are_made_leaves_nothing() {
-    let place = place("cp-interrupt-trees");
-    let mut command = small(&place);
-    command.args(["--tools", "cp", "--files", "200000"]);
-    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    awaited(&place, |path| path.join("f4").exists());
-    let output = interrupt(child);
-    assert_eq!(output.status.code(), Some(130), "{}", texts(&output).1);
-    assert!(is_empty(&place));
+    for signal in [libc::SIGINT, libc::SIGHUP] {
+        let place = place("cp-interrupt-trees");
+        let mut command = small(&place);
+        command.args(["--tools", "cp", "--files", "200000"]);
+        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        awaited(&place, |path| path.join("f4").exists());
+        let output = end_by(signal, child);
+        assert_eq!(output.status.code(), Some(130), "{signal}: {}", texts(&output).1);
+        assert!(is_empty(&place), "{signal}");
+    }
 }

@@ -35,6 +35,18 @@ fn named<'v>(list: &'v Value, key: &str, name: &str) -> &'v Value {
 }
 
 #[test]
+fn a_trace_and_results_do_not_share_a_file() {
+    let place = place("trace-shared");
+    for flag in ["--json", "--html"] {
+        let mut command = cringle(&place);
+        command.args(["bench", "disk", "--trace", "both", flag, "./both", "--size", "1m"]);
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{flag}: {}", texts(&output).1);
+        assert!(texts(&output).1.contains("name the same file"));
+    }
+}
+
+#[test]
 fn every_read_of_a_benchmark_is_in_its_summary() {
     let (place, file) = traced("trace-summary");
     let summary = summary(&place, &file);

@@ -34,6 +34,11 @@ impl Outputs {
         if self.html.is_some() && self.html == self.json {
             return Err(Failure::usage("--html and --json name the same file"));
         }
+        for (flag, path) in [("--html", &self.html), ("--json", &self.json)] {
+            if path.as_deref().is_some_and(crate::traced::is_written_to) {
+                return Err(Failure::usage(format!("--trace and {flag} name the same file")));
+            }
+        }
         file::check("--json", self.json.as_deref())?;
         file::check("--html", self.html.as_deref())
     }
