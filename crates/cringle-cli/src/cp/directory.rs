@@ -176,7 +176,7 @@ impl Worker<'_> {
         Some(Opened {
             source,
             target_id: sys::id(&there),
-            target,
+            target: Some(target),
             stat: now,
             made: new,
             final_mode,

@@ -141,7 +141,7 @@ fn copy(mut options: Options) -> ExitCode {
     if options.dry_run {
         counters = Arc::default();
         interrupted = false;
-        dry::run(&options, copies);
+        dry::run(&options, &copies);
     } else {
         let shared = Shared::new(options);
         counters = Arc::clone(&shared.counters);

@@ -427,9 +427,9 @@ pub(super) fn writable_at(dir: RawFd, name: &CStr) -> bool {
     unsafe { libc::faccessat(dir, name.as_ptr(), libc::W_OK, libc::AT_EACCESS) == 0 }
 }
 
-pub(super) fn accessible(path: &CStr, how: i32) -> bool {
-    // SAFETY: the path outlives the call.
-    unsafe { libc::faccessat(CWD, path.as_ptr(), how, libc::AT_EACCESS) == 0 }
+pub(super) fn accessible(dir: RawFd, name: &CStr, how: i32) -> bool {
+    // SAFETY: the name outlives the call.
+    unsafe { libc::faccessat(dir, name.as_ptr(), how, libc::AT_EACCESS) == 0 }
 }
 
 /// The names of the extended attributes, each ended by a zero byte.

@@ -35,8 +35,9 @@ enum Held {
 }
 
 impl Handle {
-    fn new(fd: OwnedFd, id: (u64, u64)) -> Handle {
-        Handle { held: Mutex::new(Held::Open(Arc::new(fd))), id }
+    fn new(fd: Option<OwnedFd>, id: (u64, u64)) -> Handle {
+        let held = fd.map_or(Held::Closed(Weak::new()), |fd| Held::Open(Arc::new(fd)));
+        Handle { held: Mutex::new(held), id }
     }
 
     fn lock(&self) -> MutexGuard<'_, Held> {
@@ -103,7 +104,8 @@ pub(super) struct Dir {
 
 pub(super) struct Opened {
     pub(super) source: OwnedFd,
-    pub(super) target: OwnedFd,
+    /// `None` where there is none: a dry run makes no directory.
+    pub(super) target: Option<OwnedFd>,
     pub(super) target_id: (u64, u64),
     pub(super) stat: Stat,
     pub(super) made: bool,
@@ -121,7 +123,7 @@ impl Dir {
         open: &OpenDirs,
     ) -> Arc<Dir> {
         let dir = Arc::new(Dir {
-            source: Handle::new(opened.source, sys::id(&opened.stat)),
+            source: Handle::new(Some(opened.source), sys::id(&opened.stat)),
             target: Handle::new(opened.target, opened.target_id),
             parent,
             root,

@@ -104,6 +104,54 @@ fn few_descriptors_are_enough() {
 }
 
 #[test]
+fn a_dry_run_of_a_wide_directory_is_bounded() {
+    let place = place_in_memory("cp-wide-dry");
+    let place = place.path();
+    for dir in ["wide", "wide/below", "wide/below/again"] {
+        fs::create_dir(place.join(dir)).unwrap();
+    }
+    let names = 30_000;
+    for number in 0..names {
+        fs::write(place.join(format!("wide/below/{number:_<220}")), "").unwrap();
+    }
+    // All names, as a source and as a target, need twice as much; with 12 descriptors no listing waits.
+    for (descriptors, kilobytes) in [(1024, 10 << 10), (12, 10 << 10)] {
+        let mut command = Command::new("sh");
+        let script = format!(
+            "ulimit -n {descriptors} && ulimit -d {kilobytes} && exec \"$0\" cp -r --dry-run wide copy"
+        );
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_cringle")]);
+        let said = output_of(command, place, b"");
+        assert_eq!(texts(&said).1, "");
+        assert_eq!(said.status.code(), Some(0));
+        assert_eq!(lines(&said.stdout).len(), names + 3);
+    }
+}
+
+#[test]
+fn a_dry_run_of_a_deep_tree_looks_at_all_of_it() {
+    let place = place_in_memory("cp-deep-dry");
+    let place = place.path();
+    fs::create_dir(place.join("deep")).unwrap();
+    let mut dir = cringle::fs::Dir::open(place.join("deep")).unwrap();
+    let name = "n".repeat(200);
+    for level in 0..60 {
+        dir.create_dir(&name).unwrap();
+        dir.symlink(format!("{level}"), "link").unwrap();
+        dir = dir.open_dir(&name).unwrap();
+    }
+    let (dry, copied) =
+        (run(place, &["-r", "--dry-run", "deep", "copy"]), run(place, &["-rv", "deep", "copy"]));
+    assert_eq!((dry.0, &dry.2), (copied.0, &copied.2));
+    assert_eq!((dry.0, dry.2.as_str()), (Some(0), ""));
+    assert_eq!(lines(dry.1.as_bytes()), lines(copied.1.as_bytes()));
+    // And onto what is there.
+    let dry = run(place, &["-rT", "--dry-run", "deep", "copy"]);
+    assert_eq!((dry.0, dry.2.as_str()), (Some(0), ""));
+    assert_eq!(dry.1.matches("(removed, replaced)").count(), 60);
+}
+
+#[test]
 fn many_names_on_the_command_line_are_all_copied_and_the_first_of_two_wins() {
     let place = place("cp-many");
     for directory in ["in", "other", "out", "again"] {
