@@ -1,6 +1,11 @@
 //! Promise 1 for the cursor of an open file description that several handles share, in this process or in
 //! others: no record is lost, torn, written over or read twice, however the handles came to share it.
 
+#![allow(
+    clippy::useless_conversion,
+    reason = "where the program is std's, it is std's type already"
+)]
+
 mod disk;
 mod same;
 
@@ -204,6 +209,7 @@ same::programs! {
             };
             if hooked {
                 let clone = shared.try_clone().unwrap();
+                // SAFETY: no pointers.
                 let hook = move || match unsafe { libc::dup2(clone.as_raw_fd(), 1) } {
                     -1 => Err(std::io::Error::last_os_error()),
                     _ => Ok(()),

@@ -57,6 +57,9 @@ mod tests {
     use std::os::fd::{AsFd, AsRawFd};
     use std::os::unix::fs::FileExt;
 
+    type Call<'a> = &'a dyn Fn(&File);
+    type Lend = fn(File);
+
     fn file(directory: &tempfile::TempDir) -> (File, File) {
         let path = directory.path().join("file");
         std::fs::write(&path, [7; 4096]).unwrap();
@@ -72,10 +75,10 @@ mod tests {
         let use_it = || {
             let (mut file, clone) = file(&directory);
             let other = File::create(directory.path().join("other")).unwrap();
-            let calls: &[(&str, &dyn Fn(&File))] = &[
+            let calls: &[(&str, Call<'_>)] = &[
                 ("lock", &|file| file.lock().and_then(|()| file.unlock()).unwrap()),
                 ("try_lock", &|file| file.try_lock().unwrap()),
-                ("metadata", &|file| drop(file.metadata().unwrap())),
+                ("metadata", &|file| assert!(file.metadata().unwrap().is_file())),
                 ("set_times", &|file| file.set_times(FileTimes::new()).unwrap()),
                 ("set_permissions", &|file| {
                     file.set_permissions(file.metadata().unwrap().permissions()).unwrap();
@@ -117,7 +120,7 @@ mod tests {
     #[test]
     fn a_descriptor_that_is_lent_is_known_to_all_clones() {
         let directory = tempfile::tempdir().unwrap();
-        let lenders: [(&str, fn(File)); 6] = [
+        let lenders: [(&str, Lend); 6] = [
             ("as_fd", |file| assert!(file.as_fd().as_raw_fd() > 0)),
             ("as_raw_fd", |file| assert!(file.as_raw_fd() > 0)),
             ("OwnedFd", |file| drop(std::os::fd::OwnedFd::from(file))),
