@@ -3,7 +3,9 @@
 //! Each worker has a stack of tasks: it takes the newest, and one that has none takes the *oldest* of
 //! another, which is the highest in the tree and so the most work, in a directory of its own (two
 //! threads that make files in one directory wait for its lock). Memory stays bounded: a directory is
-//! listed piece by piece, and the rest of its listing lies beneath what the piece brought.
+//! listed piece by piece, and the rest of its listing lies beneath what the piece brought, with the handle
+//! that it is read from (see [`listing`](super::listing)). The number of open handles is bounded, too: see
+//! [`descriptors`].
 //!
 //! The calls are plain ones, on threads, not the ring's: `openat` with `O_CREAT`, `mkdirat` and buffered
 //! writes on ext4 are all handed to kernel threads there. Small files copied by chains of linked ops took

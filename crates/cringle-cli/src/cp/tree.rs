@@ -5,6 +5,9 @@
 //! through a symbolic link: one that is swapped for a link meanwhile leads nowhere. What is opened again
 //! must be what it was (device and inode), else it is refused.
 //!
+//! A handle that is closed here stays open while a listing or a worker shares it, and is found again by that.
+//! Where descriptors are few, all handles that nobody shares are closed.
+//!
 //! A directory is finished when what is in it is: `pending` counts the parts that are not.
 
 use super::sys::{self, Stat};

@@ -147,7 +147,7 @@ fn debug_says_how_each_file_was_copied() {
         (
             &["--reflink=never", "large", "c"],
             "'large' -> 'c'\n",
-            "copy offload: yes, reflink: no, sparse detection: no\n",
+            "copy offload: avoided, reflink: no, sparse detection: no\n",
         ),
         (
             &["--reflink=never", "--sparse=always", "large", "c"],
