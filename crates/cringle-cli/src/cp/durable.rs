@@ -334,7 +334,11 @@ fn code(error: io::Error) -> i32 {
 fn sync_one(file: &OwnedFd) -> io::Result<()> {
     // The library's file owns its descriptor: it is given one and asked for it back.
     let file = std::mem::ManuallyDrop::new(borrowed(file));
-    file.sync_all()
+    file.sync_all().map_err(|e| match e.raw_os_error() {
+        // A directory that may not be read is open for its names alone.
+        Some(libc::EBADF) => io::Error::from_raw_os_error(libc::EACCES),
+        _ => e,
+    })
 }
 
 fn borrowed(file: &OwnedFd) -> cringle::fs::File {

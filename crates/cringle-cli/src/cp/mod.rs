@@ -313,8 +313,9 @@ fn top(worker: &mut Worker<'_>, copy: &Copy, help: &mut dyn FnMut()) {
         target: &target,
     };
     worker.made_top = false;
+    let was_there = options.fsync && is_there(&copy.target);
     let begun = !plan::ends_in_made(options, copy, &parents)
-        && (worker.copy(&item, libc::DT_UNKNOWN) || is_there(&copy.target));
+        && (worker.copy(&item, libc::DT_UNKNOWN) || !was_there && is_there(&copy.target));
     if worker.shared.has_roots() {
         help();
         worker.finish_roots();

@@ -275,7 +275,6 @@ fn every_small_case_ends_as_gnus() {
         "-s d/a new/x",
         "-s a ./d/../x",
         "-n a a",
-        "-rn d d",
         "-n a a2",
         "-a d locked e",
         "-a locked d e",
@@ -288,15 +287,23 @@ fn every_small_case_ends_as_gnus() {
     assert_same(told);
 }
 
+/// (GNU's enters it, and copies what it finds before itself: the trees differ from run to run.)
 #[test]
 fn a_directory_is_not_copied_into_itself() {
     if !is_gnu() {
         return;
     }
     let mut told = String::new();
-    for case in
-        ["-r d d", "-r d ld", "-r d d/new", "-r d d/sub", "-rT d d/sub", "-r d/.. e/x", "-r . e"]
-    {
+    for case in [
+        "-r d d",
+        "-rn d d",
+        "-r d ld",
+        "-r d d/new",
+        "-r d d/sub",
+        "-rT d d/sub",
+        "-r d/.. e/x",
+        "-r . e",
+    ] {
         let arguments: Vec<_> = case.split_whitespace().collect();
         told += &compare("itself", &arguments, b"", Compared::Words, little);
     }

@@ -44,6 +44,8 @@ pub(crate) struct Case {
     pub(crate) user: Option<u32>,
     pub(crate) umask: u32,
     pub(crate) jobs: u64,
+    /// Of ours alone; GNU's has no such flag.
+    pub(crate) fsync: bool,
 }
 
 const NAMES: &[&str] = &["a", "b", "c", "x", "y"];
@@ -125,7 +127,7 @@ fn push(
         what,
         mode,
         seconds: 1_000_000_000 + random.pick(3) as i64,
-        nanoseconds: one_of(random, &[0, 0, 7]),
+        nanoseconds: one_of(random, &[0, 0, 500_000_007]),
         owner: if nobody != chance(random, 6) { NOBODY } else { 0 },
         xattr: chance(random, 6),
         acl: chance(random, 20),
@@ -253,7 +255,7 @@ impl Case {
                 *name = format!("PLACE/{name}");
             }
         }
-        let answers = one_of(&mut random, &["y\n", "n\n", "y\n"]).repeat(40);
+        let answers = one_of(&mut random, &["y\n", "n\n", "y\n", "y\nn\n", "n\nn\ny\n"]).repeat(40);
         Case {
             made,
             flags,
@@ -262,7 +264,14 @@ impl Case {
             user,
             umask: one_of(&mut random, &[0o022, 0o022, 0o022, 0o077, 0o002]),
             jobs: 1 + random.pick(16),
+            fsync: chance(&mut random, 3),
         }
+    }
+
+    /// What GNU's does not know.
+    pub(crate) fn own_flags(&self) -> Vec<String> {
+        let fsync = self.fsync.then(|| "--fsync".to_owned());
+        [format!("--jobs={}", self.jobs)].into_iter().chain(fsync).collect()
     }
 
     /// The words after `cp`, in this place.

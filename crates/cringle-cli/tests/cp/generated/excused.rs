@@ -18,6 +18,15 @@ pub(crate) fn excused(case: &Case, mine: &Outcome, theirs: &Outcome) -> Option<&
     if older && (old_sets || says(theirs, "cannot create hard link")) {
         return Some("-u with hard links");
     }
+    // The same file by two sources: GNU's replaces the first name by a link to itself.
+    let removed = |line: &&String| !line.starts_with("removed ");
+    let without_removed = |outcome: &Outcome| Outcome {
+        out: outcome.out.iter().filter(removed).cloned().collect(),
+        ..outcome.clone()
+    };
+    if older && mine.out.len() < theirs.out.len() && *mine == without_removed(theirs) {
+        return Some("-u of a file that is named twice");
+    }
     if flag("-s") && old_sets && (flag("-L") || flag("-H")) {
         return Some("-s -L with hard links");
     }
@@ -45,6 +54,12 @@ pub(crate) fn excused(case: &Case, mine: &Outcome, theirs: &Outcome) -> Option<&
         }
     }
     let mut theirs = theirs.clone();
+    let unreadable =
+        |line: &String| line.contains("error syncing ") && line.ends_with(": Permission denied");
+    if case.fsync && case.user.is_some() && same.err.iter().any(unreadable) {
+        same.err.retain(|line| !unreadable(line));
+        same.status = theirs.status;
+    }
     if flag("-i")
         && case.answers.starts_with('n')
         && gnu_version() >= (9, 2)

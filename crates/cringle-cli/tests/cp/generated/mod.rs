@@ -136,7 +136,7 @@ impl Places<'_> {
 
     fn ours(&self, case: &Case) -> Outcome {
         let mut command = ours();
-        command.arg(format!("--jobs={}", case.jobs));
+        command.args(case.own_flags());
         run_in(case, &case.made, &self.new_one(), command)
     }
 }
@@ -275,10 +275,10 @@ fn most_failures() -> usize {
 
 fn report(seed: u64, case: &Case, told: &str) -> String {
     let mut text = format!(
-        "seed {seed} (CRINGLE_TREES=1 CRINGLE_TREES_START={seed}): umask {:o}, user {:?}\n  cp --jobs={} {}\n",
+        "seed {seed} (CRINGLE_TREES=1 CRINGLE_TREES_START={seed}): umask {:o}, user {:?}\n  cp {} {}\n",
         case.umask,
         case.user,
-        case.jobs,
+        case.own_flags().join(" "),
         case.arguments(Path::new("PLACE")).join(" ")
     );
     for made in &case.made {
