@@ -8,6 +8,7 @@
 
 use super::engine::Worker;
 use super::messages::{complain_of, quote};
+use super::replace::directory_of;
 use super::sys;
 use super::tree::{Dir, Item, Side, join};
 use cringle::fiber;
@@ -152,7 +153,11 @@ impl Worker<'_> {
             self.synced_sources.push(stat.st_dev);
             self.sync_whole(stat.st_dev)
         } else {
-            open().and_then(|file| sys::sync_fd(file.as_raw_fd()))
+            match open() {
+                Ok(file) => sys::sync_fd(file.as_raw_fd()),
+                // It may be linked to and not read: all that is on its file system, then.
+                Err(_) => sync_around(item, stat.st_dev),
+            }
         };
         if let Err(e) = &synced {
             complain_of(&format!("error syncing {}", item.quoted(Side::Source)), e);
@@ -325,6 +330,19 @@ pub(super) fn rename_into_place(dir: i32, rename: &Rename) -> io::Result<()> {
         rename.remove(dir);
     }
     named
+}
+
+/// All of the file system that the source is on, by the directory that it is in.
+fn sync_around(item: &Item<'_>, device: u64) -> io::Result<()> {
+    let above = match item.dir {
+        Some(_) => c".".to_owned(),
+        None => sys::c_string(directory_of(item.source.to_bytes())),
+    };
+    let dir = sys::open_at(item.source_dir, &above, libc::O_RDONLY | libc::O_DIRECTORY, 0)?;
+    if sys::stat_of(dir.as_raw_fd())?.st_dev != device {
+        return Err(io::Error::from_raw_os_error(libc::EACCES));
+    }
+    sys::sync_file_system(dir.as_raw_fd())
 }
 
 fn code(error: io::Error) -> i32 {

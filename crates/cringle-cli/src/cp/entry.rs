@@ -63,17 +63,16 @@ impl Worker<'_> {
             Step::Done(good) => good,
             Step::Go { new, backup, existing } => {
                 self.backup = backup.as_deref().map(|name| sys::c_string(name.as_bytes()));
+                self.made_top = true;
                 let good = self.copy_kind(item, &stat, new, backup.as_deref(), existing);
                 self.backup = None;
                 if !good && let Some(backup) = &backup {
                     self.undo_backup(item, backup);
                 }
-                if good && item.is_top() {
-                    // With `--fsync` the name is yet to come.
-                    self.made_top = true;
-                    if !self.shared.options.fsync {
-                        self.remember_target(item);
-                    }
+                self.made_top &= good && item.is_top();
+                // With `--fsync` the name is yet to come.
+                if self.made_top && !self.shared.options.fsync {
+                    self.remember_target(item);
                 }
                 good
             }
@@ -132,6 +131,8 @@ impl Worker<'_> {
         }
         let id = sys::id(stat);
         if let Some(made) = self.shared.links.begin(id) {
+            // Of this file there is another name.
+            self.made_top = false;
             return self.link_to(item, &made);
         }
         let good = self.copy_content(item, stat, new, regular, existing);
@@ -220,6 +221,8 @@ impl Worker<'_> {
     }
 
     fn link_to(&mut self, item: &Item<'_>, made: &Made) -> bool {
+        // The first name may be a link that was written through.
+        let follow = self.shared.options.follows(item.is_top());
         let from = match &made.dir {
             None => Ok(None),
             Some(dir) => dir.fd(Side::Target, &self.shared.open).map(Some),
@@ -227,7 +230,7 @@ impl Worker<'_> {
         let linked = from.and_then(|dir| {
             let fd = dir.as_ref().map_or(sys::CWD, |dir| dir.as_raw_fd());
             self.replacing(item, |name| {
-                sys::link_at((fd, &made.name), (item.target_dir, name), false)
+                sys::link_at((fd, &made.name), (item.target_dir, name), follow)
             })
         });
         if let Ok(true) = linked

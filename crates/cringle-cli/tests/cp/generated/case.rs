@@ -268,6 +268,21 @@ impl Case {
         }
     }
 
+    /// Whether a file has a name in the target, too, beside several in the source.
+    pub(crate) fn overwrites_a_file_of_several_sources(&self) -> bool {
+        let first = |made: &Made| match &made.what {
+            What::Hard(first) => first.clone(),
+            _ => made.path.clone(),
+        };
+        self.made.iter().any(|one| {
+            let names = |tree: char| {
+                let same = self.made.iter().filter(|made| first(made) == first(one));
+                same.filter(|made| made.path.starts_with(tree)).count()
+            };
+            names('s') > 1 && names('d') > 0
+        })
+    }
+
     /// What GNU's does not know.
     pub(crate) fn own_flags(&self) -> Vec<String> {
         let fsync = self.fsync.then(|| "--fsync".to_owned());
@@ -329,6 +344,12 @@ fn create(place: &Path, made: &Made, all: &[Made]) -> bool {
                 fs::hard_link(place.join(&first.path), &path).is_ok()
             }
             Some(first) if matches!(first.what, What::File { .. }) => {
+                let same =
+                    |other: &&Made| matches!(&other.what, What::Hard(of) if *of == first.path);
+                let others = all.iter().filter(same).map(|other| place.join(&other.path));
+                if let Some(other) = others.into_iter().find(|other| is_file(other)) {
+                    return fs::hard_link(other, &path).is_ok();
+                }
                 create(place, &Made { path: made.path.clone(), ..first.clone() }, &[])
             }
             _ => false,
