@@ -155,10 +155,14 @@ pub(crate) fn file_kind_with(fd: RawFd, flags: c_int) -> FileKind {
     let mode = mode & libc::S_IFMT;
     let read_only = flags & libc::O_ACCMODE == libc::O_RDONLY;
     let ordinary = mode == libc::S_IFREG && describes_attributes;
-    // SAFETY: no pointers; asking where the cursor is does not move it.
-    let has_no_cursor =
-        || unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) } < 0 && errno() == libc::ESPIPE;
-    let stream = !ordinary && has_no_cursor();
+    let on_fuse = mode == libc::S_IFREG && !ordinary && lies_on_fuse(fd);
+    let stream = match (ordinary, on_fuse) {
+        (true, _) => false,
+        // `lseek` waits for a read at the cursor, which may wait for a server that is a fiber of this worker.
+        (_, true) => refuses_pread(fd),
+        // SAFETY: no pointers; asking where the cursor is does not move it.
+        _ => unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) < 0 && errno() == libc::ESPIPE },
+    };
     FileKind {
         regular: mode == libc::S_IFREG && !stream,
         fifo: mode == libc::S_IFIFO,
@@ -171,8 +175,8 @@ pub(crate) fn file_kind_with(fd: RawFd, flags: c_int) -> FileKind {
             && (read_only || !describes_attributes && refuses_pwrite(fd)),
         direct: flags & libc::O_DIRECT != 0,
         append: flags & libc::O_APPEND != 0,
-        off_ring: mode == libc::S_IFREG && !describes_attributes && lies_on_fuse(fd),
-        odd_cursor: mode == libc::S_IFREG && !describes_attributes,
+        off_ring: on_fuse,
+        odd_cursor: mode == libc::S_IFREG && !ordinary,
         slow_device: mode == libc::S_IFCHR && is_slow_device(major),
     }
 }
@@ -267,6 +271,11 @@ pub(crate) struct Refusals {
 /// An address that no process has. The kernel refuses a call that a file does not have before it looks at
 /// the address, and answers `EFAULT` before it asks the file.
 const NOWHERE: *mut libc::c_void = std::ptr::without_provenance_mut(usize::MAX & !4095);
+
+fn refuses_pread(fd: RawFd) -> bool {
+    // SAFETY: nothing is written at that address.
+    unsafe { libc::pread(fd, NOWHERE, 1, 0) < 0 && errno() == libc::ESPIPE }
+}
 
 fn refuses_pwrite(fd: RawFd) -> bool {
     // SAFETY: nothing is read at that address.

@@ -8,7 +8,8 @@ use cringle::fs::{self, Dir, File, Permissions};
 use cringle::os::unix::fs::{chown, symlink};
 use cringle::{cancel, fiber};
 use disk::{alone, directory};
-use std::io;
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
@@ -23,9 +24,13 @@ fn every_call_of_a_cancelled_fiber_is_refused_and_changes_nothing() {
     alone(|| {
         let dir = Dir::open(at).unwrap();
         let open = File::open(&file).unwrap();
+        let shared = File::from(std::fs::File::open(&file).unwrap());
         fiber::scope(|s| {
             s.cancel();
-            let refused: [(&str, io::Result<()>); 33] = [
+            let refused: [(&str, io::Result<()>); 36] = [
+                ("read at a shared cursor", (&shared).read(&mut [0; 4]).map(drop)),
+                ("write at a shared cursor", (&shared).write(b"text").map(drop)),
+                ("seek of a shared cursor", (&shared).rewind()),
                 ("read", fs::read(&file).map(drop)),
                 ("read_to_string", fs::read_to_string(&file).map(drop)),
                 ("write", fs::write(&new, "text")),
@@ -73,6 +78,37 @@ fn every_call_of_a_cancelled_fiber_is_refused_and_changes_nothing() {
     names.sort();
     assert_eq!(names, ["dir", "file"]);
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode(), before);
+}
+
+/// A terminal takes what it has room for, and a write waits for the rest: on the ring a cancel ends that wait.
+#[test]
+fn a_write_to_a_full_terminal_ends_with_the_cancel() {
+    let (mut ours, mut theirs) = (0, 0);
+    let null = std::ptr::null_mut();
+    // SAFETY: the pointers are to numbers of this frame, and the descriptors are new.
+    let (_ours, theirs) = unsafe {
+        assert_eq!(libc::openpty(&mut ours, &mut theirs, null, null.cast(), null.cast()), 0);
+        (OwnedFd::from_raw_fd(ours), File::from_raw_fd(theirs))
+    };
+    let ring = cringle::Builder::new().driver(cringle::runtime::DriverChoice::Uring).workers(1);
+    let written = ring.run(|| {
+        fiber::scope(|s| {
+            let writes = s.spawn_local(|| {
+                let first = (&theirs).write(&[b'z'; 1 << 20]);
+                (first, (&theirs).write(b"z"))
+            });
+            // It has begun, and waits.
+            fiber::sleep(Duration::from_millis(20));
+            s.cancel();
+            writes.join().unwrap()
+        })
+    });
+    let (first, second) = written.unwrap();
+    match first {
+        Ok(count) => assert!((1..1 << 20).contains(&count), "{count}"),
+        Err(e) => assert!(cancel::reason(&e).is_some(), "{e}"),
+    }
+    assert!(cancel::reason(&second.unwrap_err()).is_some());
 }
 
 #[test]

@@ -250,6 +250,10 @@ same::programs! {
             log.came("seek", file.seek(SeekFrom::Start(1)));
             log.came("read_vectored", file.read_vectored(&mut [IoSliceMut::new(&mut buf)]));
         }
+        let map = File::open("/proc/self/pagemap").unwrap();
+        for offset in [0, 1, 8] {
+            log.came(format!("read_at of nothing at {offset}"), it::os::unix::fs::FileExt::read_at(&map, &mut [], offset));
+        }
         for path in ["/proc/self/status", "/proc/self/maps", "/proc/self/cmdline", "/sys/kernel/mm/transparent_hugepage/enabled"] {
             let Ok(mut file) = File::open(path) else { continue };
             let mut sizes = Vec::new();

@@ -27,7 +27,7 @@ use crate::driver::plain::Plain;
 use crate::driver::{Op, blocking};
 use crate::fiber::lock::{Lock, LockGuard};
 use crate::runtime::worker::Worker;
-use crate::sys::{self, MAX_RW_BYTES, MAX_SLICES};
+use crate::sys::{self, MAX_RW_BYTES, MAX_SLICES, WaitsFor};
 use std::io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
 use std::ops::Deref;
 use std::os::unix::fs::FileExt;
@@ -139,7 +139,9 @@ impl File {
     pub(crate) fn copy_at_cursors(&self, to: &File, len: usize) -> io::Result<Option<usize>> {
         let (ours, theirs) = (self.cursor(), to.cursor());
         let seekable = self.is_seekable() && to.is_seekable() && !to.appends();
-        if !seekable || Arc::ptr_eq(ours, theirs) {
+        // The cursors are taken and set by this thread, which such a file's server may wait for.
+        let may_hang = |file: &File| file.is_lent() && file.waits_for() == WaitsFor::Server;
+        if !seekable || Arc::ptr_eq(ours, theirs) || may_hang(self) || may_hang(to) {
             return Ok(None);
         }
         // In one order for all, so that two who copy in opposite directions do not wait for each other.

@@ -202,9 +202,14 @@ impl File {
     /// the kernel alone knows how the call moves it. (In a simulation there are no others.)
     #[inline]
     pub(super) fn uses_kernels_cursor(&self) -> bool {
-        let lent = || self.cursor.get().is_some_and(|cursor| cursor.is_lent());
-        (self.facts() & (LENT | ODD_CURSOR) != 0 || lent())
+        (self.facts() & ODD_CURSOR != 0 || self.is_lent())
             && !Worker::here().is_some_and(|worker| worker.is_simulated())
+    }
+
+    /// Whether handles that the library does not know may share the cursor.
+    pub(super) fn is_lent(&self) -> bool {
+        let lent = || self.cursor.get().is_some_and(|cursor| cursor.is_lent());
+        self.facts.load(Ordering::Relaxed) & LENT != 0 || lent()
     }
 
     /// What a call at its cursor may wait for.
@@ -707,6 +712,10 @@ impl FileExt for File {
         self.check_offset(offset)?;
         if worker.refuses(fiber) {
             return Err(fiber.cancel_error());
+        }
+        if buf.is_empty() {
+            // The ring would not ask the file, and one of `/proc` may refuse the offset.
+            return self.std.read_at(buf, offset);
         }
         let most = buf.len().min(MAX_RW_BYTES);
         let done = match self.read_inline(worker, fiber, &mut buf[..most], offset as i64) {
