@@ -236,11 +236,8 @@ fn with_workers(shared: &Shared, copies: &[Copy]) -> io::Result<()> {
         } else {
             spawn(scope, shared, move || in_turn(shared, copies, scope))?
         };
-        // A panic has been told; the status must not be 0.
-        if first.join().is_err() {
-            shared.finish();
-            messages::fail_quietly();
-        }
+        // (Its panic ends the process.)
+        let _ = first.join();
         Ok(())
     })
 }
@@ -288,9 +285,22 @@ fn in_turn<'scope>(shared: &'scope Shared, copies: &[Copy], scope: &'scope Scope
     shared.finish();
 }
 
+/// A worker that panics, a defect of ours, ends the process: the others would wait for what it had in hand.
+struct EndsByPanic;
+
+impl Drop for EndsByPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            complain("ends by the panic above: what was not copied yet is missing");
+            std::process::exit(i32::from(FAILED));
+        }
+    }
+}
+
 /// With `--fsync` the worker is a fiber, so that its syncs can be. All else are plain calls, which may take
 /// long, and nobody else waits for the worker.
 fn in_runtime(shared: &Shared, work: impl FnOnce()) {
+    let _ends = EndsByPanic;
     if !shared.options.fsync {
         return work();
     }
