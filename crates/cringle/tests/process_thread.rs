@@ -22,7 +22,7 @@ fn change_attributes() {
         libc::prctl(libc::PR_CAPBSET_DROP, 25, 0, 0, 0);
         assert_eq!(libc::prctl(libc::PR_SET_TIMERSLACK, 123_456, 0, 0, 0), 0);
         assert_eq!(libc::setpriority(libc::PRIO_PROCESS, 0, 7), 0);
-        let batch = libc::sched_param { sched_priority: 0 };
+        let batch = std::mem::zeroed::<libc::sched_param>();
         assert_eq!(libc::sched_setscheduler(0, libc::SCHED_BATCH, &batch), 0);
         assert!(libc::personality(libc::ADDR_NO_RANDOMIZE as u64) >= 0);
         let mut cores = std::mem::zeroed::<libc::cpu_set_t>();

@@ -259,7 +259,8 @@ impl Worker<'_> {
         }
         let open = |name: &CStr| sys::open_at(item.target_dir, name, flags, mode);
         let making = self.shared.turns.making(self.index);
-        let opened = if options.fsync && !keeps_names(item) {
+        let is_dir_name = item.target.to_bytes().ends_with(b"/");
+        let opened = if options.fsync && !is_dir_name && !keeps_names(item) {
             self.shared.temporaries.make(item.target, open).map(|(file, temporary)| {
                 let name = item.target.to_owned();
                 (file, Some(Rename { temporary, name, keep_existing: true }))
@@ -280,7 +281,6 @@ impl Worker<'_> {
                 self.through_dangling(item, mode)
             }
             Err(e) => {
-                let is_dir_name = item.target.to_bytes().ends_with(b"/");
                 let not_dir = e.raw_os_error() == Some(libc::EISDIR) && is_dir_name;
                 let e = if not_dir { io::Error::from_raw_os_error(libc::ENOTDIR) } else { e };
                 cannot_create(item, &e);
