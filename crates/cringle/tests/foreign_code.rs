@@ -6,7 +6,7 @@ mod child;
 mod tools;
 
 use cringle::block::{BlockIo, OwnedBatch};
-use cringle::sync::{Mutex, mpsc};
+use cringle::sync::{Mutex, RwLock, mpsc};
 use cringle::{cancel, fiber, time};
 use std::cell::{Cell, RefCell};
 use std::io::Write;
@@ -300,10 +300,16 @@ fn a_fiber_that_has_caught_its_panic_by_std_can_be_cancelled() {
 // ----- poison -----
 
 fn poisoned_by(f: impl FnOnce()) -> bool {
+    /// The frame that catches a cancel and raises it again is not the one that holds the lock.
+    #[inline(never)]
+    fn call(f: impl FnOnce()) {
+        f();
+        std::hint::black_box(());
+    }
     let lock = Mutex::new(());
     let unwinds = AssertUnwindSafe(|| {
         let _guard = lock.lock().unwrap();
-        f();
+        call(f);
     });
     catch_unwind(unwinds).unwrap_err();
     lock.is_poisoned()
@@ -344,6 +350,103 @@ fn a_caught_cancel_that_is_raised_again_poisons() {
     });
 }
 
+/// Each way in which a cancel ends a wait, written so that an optimising compiler puts the lock, the wait and the
+/// library's catch into one function.
+#[test]
+fn a_cancel_poisons_nothing_however_it_is_inlined() {
+    fn check(what: &str, cancelled: impl FnOnce(&Mutex<u8>, &RwLock<u8>)) {
+        let (mutex, lock) = (Mutex::new(0), RwLock::new(0));
+        cancelled(&mutex, &lock);
+        let poisoned = (mutex.is_poisoned(), lock.is_poisoned());
+        assert_eq!(poisoned, (false, false), "{what}: which is poisoned");
+    }
+    child::must_succeed("a_cancel_poisons_nothing_however_it_is_inlined", || {
+        on_one_worker(|| {
+            const SOON: Duration = Duration::from_millis(1);
+            check("a deadline", |mutex, lock| {
+                let ended = time::timeout(SOON, || {
+                    let _guards = (mutex.lock().unwrap(), lock.write().unwrap());
+                    fiber::sleep(Duration::from_secs(3600));
+                    Ok(())
+                });
+                assert_elapsed(&ended.unwrap_err(), SOON);
+            });
+            check("a failed sibling", |mutex, lock| {
+                let failed = fiber::try_scope(|s| {
+                    s.spawn_local(|| Err::<(), _>(std::io::Error::other("the sibling")));
+                    let _guards = (mutex.lock().unwrap(), lock.write().unwrap());
+                    fiber::park();
+                    Ok(())
+                });
+                assert_eq!(failed.unwrap_err().to_string(), "the sibling");
+            });
+            check("the scope's own body", |mutex, lock| {
+                let scope = AssertUnwindSafe(|| {
+                    fiber::scope(|s| {
+                        s.cancel();
+                        let _guards = (mutex.lock().unwrap(), lock.write().unwrap());
+                        fiber::yield_now();
+                    });
+                });
+                assert_unwound(catch_unwind(scope));
+            });
+            check("a fiber of its own", |mutex, lock| {
+                fiber::scope(|s| {
+                    let parks = s.spawn_local(|| {
+                        let _guards = (mutex.lock().unwrap(), lock.write().unwrap());
+                        fiber::park();
+                    });
+                    let_others_wait();
+                    s.cancel();
+                    assert_unwound(parks.join());
+                });
+            });
+            check("std's catch", |mutex, lock| {
+                fiber::scope(|s| {
+                    s.cancel();
+                    let waits = AssertUnwindSafe(|| {
+                        let _guards = (mutex.lock().unwrap(), lock.write().unwrap());
+                        fiber::park();
+                    });
+                    assert_unwound(catch_unwind(waits));
+                });
+            });
+        });
+    });
+}
+
+/// The panic ends in the destructor, and the cancel goes on.
+#[test]
+fn a_cancel_whose_destructors_catch_panics_poisons_nothing() {
+    child::must_succeed("a_cancel_whose_destructors_catch_panics_poisons_nothing", || {
+        on_one_worker(|| {
+            let destructors: [fn(); 5] = [
+                || drop(catch_unwind(|| panic!("caught by std's"))),
+                || drop(fiber::catch_unwind(|| panic!("caught"))),
+                || drop(catch_unwind(|| resume_unwind(Box::new(1)))),
+                || drop(catch_unwind(|| fiber::resume_unwind(Box::new(1)))),
+                || {
+                    drop(catch_unwind(|| {
+                        fiber::yield_now();
+                        panic!("after a wait");
+                    }));
+                },
+            ];
+            for destructor in destructors {
+                assert!(!poisoned_by(|| {
+                    let _catches = OnDrop(destructor);
+                    cancelled_wait();
+                }));
+                // A panic is none the less one.
+                assert!(poisoned_by(|| {
+                    let _catches = OnDrop(destructor);
+                    panic!("not cancelled");
+                }));
+            }
+        });
+    });
+}
+
 #[test]
 fn a_panic_that_std_caught_poisons_nothing_afterwards() {
     child::must_succeed("a_panic_that_std_caught_poisons_nothing_afterwards", || {
@@ -378,7 +481,7 @@ fn whatever_unwinds_beside_a_suspended_destructor_poisons_as_on_a_thread() {
                 });
                 catch_unwind(locks).unwrap_err();
                 assert!(!lock.is_poisoned());
-                let (lock, once) = (cringle::sync::RwLock::new(()), cringle::sync::Once::new());
+                let (lock, once) = (RwLock::new(()), cringle::sync::Once::new());
                 let writes = AssertUnwindSafe(|| {
                     let _guard = lock.write().unwrap();
                     once.call_once(|| resume_unwind(Box::new(1)));

@@ -464,7 +464,7 @@ fn run_user_code<T>(meta: &Meta, f: impl FnOnce() -> T) -> std::thread::Result<T
     as_fiber(meta, || {
         // Not by `unwinding::catch`: each function that a large closure passes through by value takes
         // its size of stack, where nothing is optimised.
-        let result = catch_unwind(AssertUnwindSafe(f));
+        let result = catch_unwind(AssertUnwindSafe(|| unwinding::call_apart(f)));
         if result.is_err() {
             unwinding::has_ended();
         }

@@ -7,6 +7,9 @@
 //! any `catch_unwind` further out. So this module walks the frames as the first phase of an unwinding does, and
 //! reads the same tables (`.gcc_except_table`, the format of the Itanium C++ ABI).
 //!
+//! The optimiser puts a landing pad and the `catch_unwind` around it into one frame. So the library calls the code of
+//! others [`apart`](super::unwinding::call_apart) from its own `catch_unwind`: one frame further out always has one.
+//!
 //! A call from an `extern "C"` function has such an entry too. It counts as unwinding: nothing may be raised
 //! there either.
 //!
@@ -75,7 +78,10 @@ struct Judgement {
 
 impl Judgement {
     fn new() -> Judgement {
-        let raiser = RAISER.load(Ordering::Relaxed);
+        Judgement::with_raiser(RAISER.load(Ordering::Relaxed))
+    }
+
+    fn with_raiser(raiser: usize) -> Judgement {
         Judgement { raiser, may_leave: true, unwinds: false, raises: false }
     }
 
@@ -94,6 +100,14 @@ pub(super) fn are_unwinding(stack: Range<usize>) -> bool {
     let mut judgement = Judgement::new();
     walk(stack, |frame| judgement.see(&frame));
     judgement.unwinds || judgement.raises
+}
+
+/// The same for a panic hook's caller: whether its panic began within an unwinding.
+#[inline(never)]
+pub(super) fn were_unwinding(stack: Range<usize>) -> bool {
+    let mut judgement = Judgement::with_raiser(0);
+    walk(stack, |frame| judgement.see(&frame));
+    judgement.unwinds
 }
 
 /// Whether the calling thread, whatever stack it is on, runs a destructor of an unwinding, and no panic hook in there.

@@ -75,7 +75,7 @@ fn set_ours() {
     std::panic::set_hook(Box::new(move |info| {
         let _ = &alive;
         frames::note_raiser(info);
-        set(Unwinding::Panic);
+        begin_panic();
         // std holds a lock while the hook runs, and lets no panic begin on this thread: it cannot be suspended.
         foreign::beside(|| {
             if is_default {
@@ -92,6 +92,16 @@ fn name_fiber() {
     let Some((worker, fiber)) = Worker::here().zip(Worker::identity()) else { return };
     if let Some(name) = fiber.meta().and_then(|meta| meta.name()) {
         crate::sys::report(format_args!("fiber '{name}' (worker {}) panicked:", worker.index()));
+    }
+}
+
+/// A panic begins, or a payload is raised. In a destructor that a cancel runs it has to end there: then that cancel
+/// goes on.
+fn begin_panic() {
+    if let Some((_, fiber)) = Worker::current()
+        && !(fiber.unwinding() == Unwinding::Cancel && fiber.frames_unwound_before())
+    {
+        fiber.set_unwinding(Unwinding::Panic);
     }
 }
 
@@ -117,13 +127,17 @@ pub(crate) fn has_ended() {
 
 /// As `std::panic::resume_unwind`: no hook runs.
 pub(crate) fn resume(payload: Box<dyn Any + Send>) -> ! {
-    if let Some((worker, fiber)) = Worker::current() {
-        match payload.is::<Cancelled>() {
-            true => worker.begin_cancel(fiber),
-            false => fiber.set_unwinding(Unwinding::Panic),
-        }
+    match Worker::current() {
+        Some((worker, fiber)) if payload.is::<Cancelled>() => worker.begin_cancel(fiber),
+        _ => begin_panic(),
     }
     resume_unwind(payload)
+}
+
+/// Calls `f` in a frame of its own, which the `catch_unwind` around it never shares: see [`frames`].
+#[inline(never)]
+pub(crate) fn call_apart<R>(f: impl FnOnce() -> R) -> R {
+    f()
 }
 
 /// As `std::panic::catch_unwind`, for code that is the fiber's own.
@@ -138,7 +152,7 @@ pub(crate) fn catch_on<R>(
     f: impl FnOnce() -> R,
 ) -> std::thread::Result<R> {
     let before = current.map(|(_, fiber)| (fiber, state_of(fiber)));
-    let result = catch_unwind(AssertUnwindSafe(f));
+    let result = catch_unwind(AssertUnwindSafe(|| call_apart(f)));
     if result.is_err()
         && let Some((fiber, before)) = before
     {

@@ -31,11 +31,18 @@ impl Fiber {
         });
     }
 
-    /// Whether the last cancel was caught: what unwinds the fiber now has come to that frame or beyond.
+    /// Whether the last cancel was caught: what unwinds the fiber now has come beyond that frame. (In that frame it may
+    /// be the cancel itself, on its way to a `catch_unwind` that was inlined.)
     #[cold]
     pub(in crate::runtime) fn has_left_cancelled_frames(&self) -> bool {
         self.stack_left() >= WALK_BYTES
-            && frames::unwound(self.stack_range()) >= Some(self.cold.cancel_catcher.get())
+            && frames::unwound(self.stack_range()) > Some(self.cold.cancel_catcher.get())
+    }
+
+    /// Whether the panic whose hook runs has begun within an unwinding.
+    #[cold]
+    pub(in crate::runtime) fn frames_unwound_before(&self) -> bool {
+        self.stack_left() >= WALK_BYTES && frames::were_unwinding(self.stack_range())
     }
 
     fn stack_range(&self) -> Range<usize> {

@@ -81,7 +81,8 @@ impl Worker {
     #[cold]
     fn count_suspended(&self, fiber: FiberRef) -> Counted {
         let others = self.unwinding.get();
-        if fiber.frames_raise(others == 0) {
+        // Where a cancel unwinds it, std's count is the cancel's.
+        if fiber.frames_raise(others == 0 && fiber.unwinding() != Unwinding::Cancel) {
             self.hold_others_back(fiber);
         }
         fiber.set_unwinding(match fiber.unwinding() {
