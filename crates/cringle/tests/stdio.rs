@@ -401,6 +401,67 @@ fn a_terminal_is_read_line_by_line() {
     });
 }
 
+/// Both ends of a terminal that changes no byte, whose reads have this `VMIN` and `VTIME`.
+fn raw_terminal(bytes: u8, tenths: u8) -> (cringle::fs::File, OwnedFd) {
+    let (mut ours, mut theirs) = (0, 0);
+    let null = std::ptr::null_mut();
+    // SAFETY: the pointers are to numbers and a structure of this frame; the descriptors are new and ours.
+    unsafe {
+        assert_eq!(libc::openpty(&mut ours, &mut theirs, null, null.cast(), null.cast()), 0);
+        let mut settings = std::mem::zeroed();
+        assert_eq!(libc::tcgetattr(theirs, &mut settings), 0);
+        libc::cfmakeraw(&mut settings);
+        (settings.c_cc[libc::VMIN], settings.c_cc[libc::VTIME]) = (bytes, tenths);
+        assert_eq!(libc::tcsetattr(theirs, libc::TCSANOW, &settings), 0);
+        (cringle::fs::File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs))
+    }
+}
+
+/// Whoever is at the other end is a fiber of the same worker: it must run while a call waits.
+#[test]
+fn a_raw_terminal_waits_only_its_fiber() {
+    child::must_succeed("a_raw_terminal_waits_only_its_fiber", || {
+        for driver in [cringle::runtime::DriverChoice::Uring, cringle::runtime::DriverChoice::Epoll]
+        {
+            let builder = cringle::Builder::new().driver(driver).workers(1);
+            let run = || {
+                // A program that looks for a key does not wait for it.
+                let (_ours, theirs) = raw_terminal(0, 0);
+                let replaced = Replaced::new(0, &theirs);
+                assert_eq!(io::stdin().read(&mut [0; 8]).unwrap(), 0);
+                drop(replaced);
+                // The time between two bytes is not the worker's.
+                let (mut ours, theirs) = raw_terminal(3, 255);
+                let replaced = Replaced::new(0, &theirs);
+                let mut found = [0; 8];
+                let count = fiber::scope(|s| {
+                    s.spawn_local(|| {
+                        for byte in b"abc" {
+                            ours.write_all(&[*byte]).unwrap();
+                            fiber::yield_now();
+                        }
+                    });
+                    io::stdin().read(&mut found).unwrap()
+                });
+                assert_eq!(&found[..count], b"abc");
+                drop(replaced);
+                // A terminal that is read slowly.
+                let (mut ours, theirs) = raw_terminal(1, 0);
+                let replaced = Replaced::new(2, &theirs);
+                let bytes = disk::pattern(30_000);
+                let mut found = vec![0; bytes.len()];
+                fiber::scope(|s| {
+                    s.spawn_local(|| io::stderr().write_all(&bytes).unwrap());
+                    ours.read_exact(&mut found).unwrap();
+                });
+                drop(replaced);
+                assert!(found == bytes);
+            };
+            builder.run(run).unwrap();
+        }
+    });
+}
+
 /// As std's: a blocking write to a pipe returns when all is written.
 #[test]
 fn a_write_to_a_full_pipe_writes_all() {
