@@ -20,6 +20,7 @@ pub(super) struct Deferred {
     name: CString,
     file: OwnedFd,
     stat: Stat,
+    ended: u64,
 }
 
 impl Worker<'_> {
@@ -69,7 +70,8 @@ impl Worker<'_> {
         sys::will_need(file.as_raw_fd(), stat.st_size as u64);
         dir.pending.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let name = item.source.to_owned();
-        self.deferred.push(Deferred { dir: Arc::clone(dir), name, file, stat });
+        let ended = self.ended;
+        self.deferred.push(Deferred { dir: Arc::clone(dir), name, file, stat, ended });
         let budget = &self.shared.budget;
         if self.deferred.len() >= budget.share(budget.read_ahead).min(MOST_READ_AHEAD) {
             self.copy_deferred();
@@ -77,7 +79,8 @@ impl Worker<'_> {
     }
 
     pub(super) fn copy_deferred(&mut self) {
-        for Deferred { dir, name, file, stat } in std::mem::take(&mut self.deferred) {
+        for Deferred { dir, name, file, stat, ended } in std::mem::take(&mut self.deferred) {
+            self.ended = ended;
             let target = dir.fd(Side::Target, &self.shared.open);
             let source = dir.fd(Side::Source, &self.shared.open);
             match (source, target) {

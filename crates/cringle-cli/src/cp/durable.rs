@@ -129,13 +129,13 @@ impl Worker<'_> {
             dir.pending.fetch_add(1, Ordering::Relaxed);
         }
         let (dir, name) = (item.dir.cloned(), item.target.to_owned());
-        let backup = self.backup.take();
+        // (Of a file that is synced now, who replaces it gives the backup its name again.)
+        let backup = if others_link_to_it { None } else { self.backup.take() };
         let unsynced = Unsynced { file, device, dir, itself: None, rename, backup, name };
         if others_link_to_it {
-            self.sync_these(vec![unsynced]);
-        } else {
-            self.sync_later(unsynced);
+            return self.sync_these(vec![unsynced]);
         }
+        self.sync_later(unsynced);
         true
     }
 
@@ -194,7 +194,9 @@ impl Worker<'_> {
         }
     }
 
-    fn sync_these(&mut self, all: Vec<Unsynced>) {
+    /// Whether all of them have their names now.
+    fn sync_these(&mut self, all: Vec<Unsynced>) -> bool {
+        let mut good = true;
         let each = all.iter().any(|unsynced| unsynced.file.is_none()) && self.others_left_much();
         let (whole, each): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|unsynced| unsynced.file.is_none() && !each);
@@ -204,7 +206,7 @@ impl Worker<'_> {
         }
         for unsynced in whole {
             let error = failed[&unsynced.device].map(io::Error::from_raw_os_error);
-            self.synced(unsynced, error);
+            good &= self.synced(unsynced, error);
         }
         let mut each = each.into_iter();
         loop {
@@ -213,8 +215,11 @@ impl Worker<'_> {
                 break;
             }
             let errors = self.sync_each(&part);
-            part.into_iter().zip(errors).for_each(|(unsynced, error)| self.synced(unsynced, error));
+            for (unsynced, error) in part.into_iter().zip(errors) {
+                good &= self.synced(unsynced, error);
+            }
         }
+        good
     }
 
     /// This worker's share of the files that may be open for their fsync.
@@ -271,7 +276,8 @@ impl Worker<'_> {
         sys::open_at(above, written, flags, 0).map(Arc::new)
     }
 
-    fn synced(&mut self, mut unsynced: Unsynced, mut error: Option<io::Error>) {
+    /// False if it is not on the disk under its name.
+    fn synced(&mut self, mut unsynced: Unsynced, mut error: Option<io::Error>) -> bool {
         if let Some(e) = &error {
             complain_of(&format!("error syncing {}", unsynced.quoted()), e);
         }
@@ -296,9 +302,12 @@ impl Worker<'_> {
         {
             complain_of(&format!("cannot un-backup {}", unsynced.quoted()), &e);
         }
+        // The name of the command line has the old file still.
+        self.made_top &= error.is_none();
         if let Some(dir) = unsynced.dir {
             self.part_done(dir);
         }
+        error.is_none()
     }
 
     /// The old file gets its name again.

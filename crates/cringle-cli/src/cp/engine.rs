@@ -91,6 +91,8 @@ pub(super) struct Shared {
     over: AtomicBool,
     pub(super) temporaries: Temporaries,
     pub(super) turns: Arc<Turns>,
+    /// When the copy began, in seconds since 1970.
+    pub(super) begun: i64,
 }
 
 impl Shared {
@@ -119,6 +121,7 @@ impl Shared {
             over: AtomicBool::new(false),
             temporaries: Temporaries::default(),
             turns,
+            begun: now(),
         }
     }
 
@@ -139,6 +142,11 @@ impl Shared {
         self.over.store(true, Ordering::Release);
         self.bell.1.notify_all();
     }
+}
+
+fn now() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs() as i64)
 }
 
 /// The directory that was finished last, by which the one above is found: where it had to be open.
@@ -163,6 +171,10 @@ pub(super) struct Worker<'a> {
     /// Pairs of devices between which nothing can be cloned, or copied within the kernel.
     pub(super) no_clone: Vec<(u64, u64)>,
     pub(super) no_range: Vec<(u64, u64)>,
+    /// The regular file that is being copied.
+    pub(super) source: Option<(u64, u64)>,
+    /// The turns that had ended before anything was known of the source.
+    pub(super) ended: u64,
     /// With `--fsync`: the backup of the file that is being copied.
     pub(super) backup: Option<CString>,
     /// The last source of the command line was copied, not skipped.
@@ -186,6 +198,8 @@ impl<'a> Worker<'a> {
             synced_sources: Vec::new(),
             no_clone: Vec::new(),
             no_range: Vec::new(),
+            source: None,
+            ended: 0,
             backup: None,
             made_top: false,
             true_sizes: Vec::new(),

@@ -21,6 +21,7 @@ impl Worker<'_> {
     /// `kind` is the directory's word for what it is.
     /// False if it failed, which was told and counted.
     pub(super) fn copy(&mut self, item: &Item<'_>, kind: u8) -> bool {
+        self.ended = self.shared.turns.ended();
         let options = &self.shared.options;
         let simple = kind == libc::DT_REG
             && !options.hard_link

@@ -82,25 +82,33 @@ pub(super) fn plan(options: &Options) -> Result<Vec<Copy>, Wrong> {
 const FEW: usize = 64;
 
 /// Whether the sources can be copied in any order, by several threads: nothing is asked or listed, they are
-/// no directories (which have threads of their own), and no two have one target (where the first wins) or
-/// two names of one.
+/// no directories (which have threads of their own), no two have one target (where the first wins) or two names
+/// of one, and none is what another is copied onto.
 pub(super) fn in_any_order(options: &Options, copies: &[Copy]) -> bool {
     let plain = !options.verbose
         && !options.parents
         && options.backup.is_none()
         && options.replace != Replace::Ask;
-    let mut targets = HashSet::new();
-    let is_dir = |copy: &Copy| not_a_directory(&copy.source).is_none();
-    plain
-        && copies.len() >= FEW
-        && copies.iter().all(|copy| targets.insert(&copy.target) && has_one_name(&copy.target))
-        && !(options.recursive && copies.iter().any(is_dir))
+    plain && copies.len() >= FEW && have_nothing_in_common(options, copies)
 }
 
-/// Whether this is the only name of what is there, or of nothing.
-fn has_one_name(target: &OsStr) -> bool {
-    sys::stat_at(sys::CWD, &sys::c_string(target.as_bytes()), false)
-        .map_or(true, |there| sys::kind(&there) != libc::S_IFLNK && there.st_nlink == 1)
+fn have_nothing_in_common(options: &Options, copies: &[Copy]) -> bool {
+    let (mut targets, mut written) = (HashSet::new(), HashSet::new());
+    let look =
+        |path: &OsStr, follow| sys::stat_at(sys::CWD, &sys::c_string(path.as_bytes()), follow);
+    let are_apart = copies.iter().all(|copy| {
+        let there = look(&copy.target, false).ok();
+        written.extend(there.iter().map(sys::id));
+        targets.insert(&copy.target)
+            && there.is_none_or(|there| sys::kind(&there) != libc::S_IFLNK && there.st_nlink == 1)
+    });
+    // A link that leads nowhere may lead to a file that is made for another.
+    are_apart
+        && copies.iter().all(|copy| match look(&copy.source, true) {
+            Ok(stat) if sys::kind(&stat) == libc::S_IFDIR => !options.recursive,
+            Ok(stat) => !written.contains(&sys::id(&stat)),
+            Err(_) => look(&copy.source, false).is_err(),
+        })
 }
 
 fn single(options: &Options, names: Vec<OsString>) -> Result<Vec<Copy>, Wrong> {
@@ -239,7 +247,11 @@ pub(super) fn ends_in_made(options: &Options, copy: &Copy, parents: &[Parent]) -
 pub(super) fn finish_parents(options: &Options, parents: &[Parent]) -> bool {
     let keeps = options.preserve;
     let mut good = true;
+    let keeps_any = keeps.mode || keeps.ownership || keeps.timestamps || keeps.xattr;
     for parent in parents.iter().rev() {
+        if !keeps_any && parent.final_mode.is_none() && !options.fsync {
+            continue;
+        }
         let open =
             |side, path: &OsStr| open_side(side, sys::CWD, &sys::c_string(path.as_bytes()), true);
         let source = sys::c_string(parent.source.as_bytes());
@@ -262,7 +274,7 @@ pub(super) fn finish_parents(options: &Options, parents: &[Parent]) -> bool {
         let opened = opened.ok().filter(|fd| {
             sys::stat_of(fd.as_raw_fd()).is_ok_and(|now| sys::id(&now) == sys::id(&stat))
         });
-        if keeps.mode || keeps.ownership || keeps.timestamps || keeps.xattr {
+        if keeps_any {
             let name = sys::c_string(parent.target.as_bytes());
             let item = Item {
                 dir: None,

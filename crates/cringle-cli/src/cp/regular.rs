@@ -13,7 +13,7 @@ use super::options::When;
 use super::replace::keeps_names;
 use super::sys::{self, Stat};
 use super::tree::{Item, Side};
-use super::turns::{self, Making, Turn};
+use super::turns::{self, Making, Reading, Turn};
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -102,6 +102,7 @@ impl Worker<'_> {
         read: Option<usize>,
     ) -> Ended {
         let likely = matches!(target, Target::LikelyNew);
+        self.source = (sys::kind(stat) == libc::S_IFREG).then(|| sys::id(stat));
         let opened = match target {
             Target::LikelyNew => self.make_new(item, stat, true),
             Target::New => self.make_new(item, stat, false),
@@ -118,6 +119,17 @@ impl Worker<'_> {
             self.say_copied(item, None);
         }
         let (from, to) = (source.as_raw_fd(), destination.file.as_raw_fd());
+        let (_reading, stale) = self.begin_reading(from, stat);
+        let now = stale.then(|| sys::stat_of(from)).transpose();
+        let (stat, read) = match &now {
+            Ok(None) => (stat, read),
+            Ok(Some(now)) => (now, None),
+            Err(e) => {
+                complain_of(&format!("cannot fstat {}", item.quoted(Side::Source)), e);
+                self.give_up(item, destination);
+                return Ended::Failed;
+            }
+        };
         let data = if self.shared.options.attributes_only {
             Ok(0)
         } else {
@@ -179,6 +191,19 @@ impl Worker<'_> {
         } else {
             Ended::Failed
         }
+    }
+
+    /// Waits while another worker writes to the source, which may be a file of the target, too. Also returns
+    /// whether what is known of it may be old.
+    fn begin_reading(&self, from: RawFd, stat: &Stat) -> (Option<Reading>, bool) {
+        if sys::kind(stat) != libc::S_IFREG {
+            return (None, false);
+        }
+        // A file that this copy makes has changed since the copy began. (Clocks of file systems differ a little.)
+        let is_new = stat.st_ctime + 2 >= self.shared.begun;
+        let source = (from, sys::id(stat));
+        let (reading, stale) = self.shared.turns.read(self.index, source, self.ended, is_new);
+        (Some(reading), stale)
     }
 
     /// There is no room beside the old file, but more without it.
@@ -316,11 +341,14 @@ impl Worker<'_> {
         let stat = sys::stat_of(file.as_raw_fd())?;
         match sys::kind(&stat) {
             libc::S_IFREG => {
-                let turn = self.shared.turns.take(sys::id(&stat));
+                let turn = self.shared.turns.take(self.index, self.source, sys::id(&stat));
                 sys::truncate(file.as_raw_fd(), 0)?;
                 Ok(Right::Turn(turn))
             }
-            libc::S_IFBLK => Ok(Right::Turn(self.shared.turns.take(turns::device(stat.st_rdev)))),
+            libc::S_IFBLK => {
+                let device = turns::device(stat.st_rdev);
+                Ok(Right::Turn(self.shared.turns.take(self.index, self.source, device)))
+            }
             _ => Ok(Right::NotNeeded),
         }
     }

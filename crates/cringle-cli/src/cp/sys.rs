@@ -113,6 +113,10 @@ pub(super) fn rename_at((from_dir, from): Place<'_>, (to_dir, to): Place<'_>) ->
     check(unsafe { libc::renameat(from_dir, from.as_ptr(), to_dir, to.as_ptr()) }).map(drop)
 }
 
+fn knows_no_flag(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP))
+}
+
 /// The same, but fails with `EEXIST` where something is there.
 pub(super) fn rename_new((from_dir, from): Place<'_>, (to_dir, to): Place<'_>) -> io::Result<()> {
     let flags = libc::RENAME_NOREPLACE;
@@ -122,8 +126,9 @@ pub(super) fn rename_new((from_dir, from): Place<'_>, (to_dir, to): Place<'_>) -
         libc::syscall(libc::SYS_renameat2, from_dir, from.as_ptr(), to_dir, to.as_ptr(), flags)
     };
     match check(renamed as libc::c_int) {
-        // File systems without this flag (NFS, 9p, many of FUSE): nobody else is likely to come in between.
-        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => match stat_at(to_dir, to, false) {
+        // File systems without this flag (NFS, 9p, many of FUSE), and kernels or filters without the call: nobody
+        // else is likely to come in between.
+        Err(e) if knows_no_flag(&e) => match stat_at(to_dir, to, false) {
             Ok(_) => Err(io::Error::from_raw_os_error(libc::EEXIST)),
             Err(_) => rename_at((from_dir, from), (to_dir, to)),
         },

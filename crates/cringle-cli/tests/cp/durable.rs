@@ -5,6 +5,7 @@
 use crate::common::*;
 use crate::faulty::{Faulty, Op, Rules};
 use crate::support::*;
+use std::fs;
 use std::path::Path;
 
 /// Files in directories, one that is linked, symbolic links; with `occupied`, some names exist.
@@ -65,10 +66,10 @@ fn all_that_was_copied_is_synced_before_it_has_its_name() {
             faulty.settle();
             // What is linked may have been written a moment ago.
             if way[0].starts_with("-rl") || way[0] == "-l" {
-                std::fs::write(faulty.at.join("s/small"), "written now").unwrap();
+                fs::write(faulty.at.join("s/small"), "written now").unwrap();
             }
             if way[0].starts_with("-rl") {
-                std::fs::write(faulty.at.join("s/a/large"), noise(9000)).unwrap();
+                fs::write(faulty.at.join("s/a/large"), noise(9000)).unwrap();
             }
             let source = faulty.at.join("s");
             let named = |text: &&str| match *text {
@@ -102,8 +103,8 @@ fn a_backup_of_what_could_not_be_synced_is_taken_back() {
         faulty.mkdir("d");
         faulty.mkdir("d/s");
         faulty.put("d/s/victim", b"old");
-        std::fs::create_dir_all(base.join("s")).unwrap();
-        std::fs::write(base.join("s/victim"), "new").unwrap();
+        fs::create_dir_all(base.join("s")).unwrap();
+        fs::write(base.join("s/victim"), "new").unwrap();
         faulty.set(Rules::failing(Op::Fsync, libc::ENOSPC, 0, 1));
         let ends: &[&str] =
             if way == ["-rb"] { &["s", "disk/d"] } else { &["s/victim", "disk/d/s"] };
@@ -129,4 +130,46 @@ fn a_copy_that_may_not_share_is_no_copy_within_the_kernel() {
         assert_eq!(faulty.fired().contains(&Op::CopyRange), asked, "{reflink}");
         assert!(faulty.get("copy").unwrap().0 == bytes, "{reflink}");
     }
+}
+
+/// Other names of a file that could not be synced are not made links to what has its name still.
+#[test]
+fn a_link_to_what_could_not_be_synced_replaces_nothing() {
+    let base = place("cp-durable-links");
+    let Some(faulty) = Faulty::mount(&base, "disk", false) else { return };
+    faulty.mkdir("d");
+    let names = ["victim-1", "victim-2"];
+    fs::create_dir(base.join("s")).unwrap();
+    fs::write(base.join("s").join(names[0]), "new").unwrap();
+    fs::hard_link(base.join("s").join(names[0]), base.join("s").join(names[1])).unwrap();
+    for name in names {
+        faulty.put(&format!("d/{name}"), format!("old {name}").as_bytes());
+    }
+    // The first is not synced; the second is copied anew, or fails as well.
+    for times in [1, usize::MAX] {
+        faulty.set(Rules::failing(Op::Fsync, libc::EIO, 0, times));
+        let (status, _, told) = run(&base, &["-aT", "--fsync", "--jobs=1", "s", "disk/d"]);
+        assert!(status == Some(1) && told.contains("error syncing"), "{told}");
+        for name in names {
+            let content = faulty.get(&format!("d/{name}")).unwrap().0;
+            let old = format!("old {name}").into_bytes();
+            assert!(content == b"new" || content == old, "{name}: {}", content.escape_ascii());
+        }
+    }
+}
+
+/// A source whose copy could not be synced has made nothing that a later one must not replace.
+#[test]
+fn what_could_not_be_synced_was_not_made() {
+    let base = place("cp-durable-made");
+    let Some(faulty) = Faulty::mount(&base, "disk", false) else { return };
+    faulty.put("victim", b"old");
+    for directory in ["a", "b"] {
+        fs::create_dir(base.join(directory)).unwrap();
+        fs::write(base.join(directory).join("victim"), directory).unwrap();
+    }
+    faulty.set(Rules::failing(Op::Fsync, libc::EIO, 0, 1));
+    let (status, _, told) = run(&base, &["--fsync", "a/victim", "b/victim", "disk"]);
+    assert!(status == Some(1) && told.lines().count() == 1, "{told}");
+    assert_eq!(faulty.get("victim").unwrap().0, b"b");
 }

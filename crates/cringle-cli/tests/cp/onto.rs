@@ -313,3 +313,63 @@ fn with_fsync_targets_are_known_as_without() {
     assert_eq!(command.status().unwrap().code(), Some(0));
     assert_eq!(fs::read_to_string(place.join("nope")).unwrap(), "1");
 }
+
+/// A source that is a file of the target, by a link: whole, whichever of the two is copied first.
+#[test]
+fn a_source_that_is_written_meanwhile_is_read_whole() {
+    let place = place("cp-source-is-target");
+    for directory in ["s/a", "s/b/x/y/z"] {
+        fs::create_dir_all(place.join(directory)).unwrap();
+    }
+    let bytes = 24 << 20;
+    fs::write(place.join("s/a/f"), vec![b'A'; bytes]).unwrap();
+    for (way, by_hard_link, exists) in
+        [("-rL", false, true), ("-r", true, true), ("-rL", false, false)]
+    {
+        let _ = fs::remove_dir_all(place.join("e"));
+        let link = place.join("s/b/x/y/z/l");
+        let _ = fs::remove_file(&link);
+        fs::create_dir_all(place.join("e/a")).unwrap();
+        if exists {
+            fs::write(place.join("e/a/f"), vec![b'O'; bytes]).unwrap();
+            // Two names: it is written in place.
+            fs::hard_link(place.join("e/a/f"), place.join("e/other")).unwrap();
+        }
+        if by_hard_link {
+            fs::hard_link(place.join("e/a/f"), &link).unwrap();
+        } else {
+            std::os::unix::fs::symlink("../../../../../e/a/f", &link).unwrap();
+        }
+        let (status, _, told) = run(&place, &[way, "--jobs=4", "-T", "s", "e"]);
+        if status == Some(0) {
+            let found = fs::read(place.join("e/b/x/y/z/l")).unwrap();
+            let same = found.iter().all(|byte| *byte == found[0]);
+            assert!(found.len() == bytes && same, "{way} {exists}: {} bytes", found.len());
+        } else {
+            // The link leads nowhere if it is looked at first.
+            assert!(!exists && told.contains("No such file"), "{way}: {told}");
+        }
+    }
+}
+
+/// On the command line the sources are in order, where one is another's target.
+#[test]
+fn many_sources_that_are_targets_are_copied_in_order() {
+    let place = place("cp-sources-are-targets");
+    fs::create_dir(place.join("s")).unwrap();
+    fs::create_dir(place.join("e")).unwrap();
+    let mut names = Vec::new();
+    for number in 100..150 {
+        let (file, link) = (format!("f{number}"), format!("l{number}"));
+        fs::write(place.join("s").join(&file), format!("new {number}").repeat(50_000)).unwrap();
+        fs::write(place.join("e").join(&file), "old").unwrap();
+        std::os::unix::fs::symlink(format!("../e/{file}"), place.join("s").join(&link)).unwrap();
+        names.extend([format!("s/{file}"), format!("s/{link}")]);
+    }
+    let arguments: Vec<_> = names.iter().map(String::as_str).chain(["e"]).collect();
+    assert_eq!(run(&place, &arguments), (Some(0), String::new(), String::new()));
+    for number in 100..150 {
+        let read = |name: String| fs::read(place.join("e").join(name)).unwrap();
+        assert!(read(format!("f{number}")) == read(format!("l{number}")), "{number}");
+    }
+}
