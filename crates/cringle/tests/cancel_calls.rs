@@ -47,6 +47,8 @@ struct Place {
     blocker: File,
     /// Its cursor is held by somebody who waits for room.
     held: File,
+    /// Opened by the library, which knows all who use its cursor.
+    own: File,
     disk: tempfile::TempDir,
     sleep: Duration,
     released: AtomicBool,
@@ -68,6 +70,8 @@ impl Place {
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(libc::O_DIRECT);
         let held = options.open(disk.path().join("held")).unwrap();
+        let mut options = OpenOptions::new();
+        let own = options.read(true).write(true).open(disk.path().join("file")).unwrap();
         let block_io = BlockIo::builder().build().unwrap();
         let (released, let_go) = (AtomicBool::new(false), AtomicBool::new(false));
         let parked = Mutex::default();
@@ -78,6 +82,7 @@ impl Place {
             out_of_full,
             blocker,
             held,
+            own,
             disk,
             sleep,
             released,
@@ -207,8 +212,8 @@ const CALLS: &[Call] = &[
     crowded("write_vectored_at", |p| {
         p.file().write_vectored_at(&[IoSlice::new(&[0; 10])], 0).map(drop)
     }),
-    crowded("read at the cursor", |p| (&p.file()).read(&mut [0]).map(drop)),
-    crowded("write at the cursor", |p| (&p.file()).write(&[0]).map(drop)),
+    crowded("read at the cursor", |p| (&p.own).read(&mut [0]).map(drop)),
+    crowded("write at the cursor", |p| (&p.own).write(&[0]).map(drop)),
     crowded("sync_all", |p| p.file().sync_all()),
     crowded("sync_data", |p| p.file().sync_data()),
     crowded("set_len", |p| p.file().set_len(1 << 16)),
