@@ -354,6 +354,15 @@ fn sync_around(item: &Item<'_>, device: u64) -> io::Result<()> {
     sys::sync_file_system(dir.as_raw_fd())
 }
 
+/// The directory of a file that was made through a link, wherever that leads.
+pub(super) fn sync_directory_of(file: &OwnedFd) -> io::Result<()> {
+    let way = sys::c_string(format!("/proc/self/fd/{}", file.as_raw_fd()).as_bytes());
+    let path = sys::read_link_at(sys::CWD, &way)?;
+    let above = sys::c_string(directory_of(path.to_bytes()));
+    let dir = sys::open_at(sys::CWD, &above, libc::O_RDONLY | libc::O_DIRECTORY, 0)?;
+    sys::sync_fd(dir.as_raw_fd())
+}
+
 fn code(error: io::Error) -> i32 {
     error.raw_os_error().unwrap_or(libc::EIO)
 }

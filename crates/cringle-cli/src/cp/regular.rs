@@ -6,7 +6,7 @@
 
 use super::attributes::{self, Applied, Copied};
 use super::data::How;
-use super::durable::{Rename, rename_into_place};
+use super::durable::{Rename, rename_into_place, sync_directory_of};
 use super::engine::{Counters, Worker};
 use super::messages::{complain, complain_of, say};
 use super::options::When;
@@ -323,10 +323,16 @@ impl Worker<'_> {
             ));
             return Err(());
         }
-        let flags = libc::O_WRONLY | libc::O_CREAT;
+        let access = if self.shared.options.verify { libc::O_RDWR } else { libc::O_WRONLY };
         // Where it leads, another may have made a file meanwhile.
-        let opened = sys::open_at(item.target_dir, item.target, flags, mode);
-        match opened.and_then(|file| Ok((self.emptied(&file)?, file))) {
+        let opened = sys::open_at(item.target_dir, item.target, access | libc::O_CREAT, mode);
+        let opened = opened.and_then(|file| {
+            if self.shared.options.fsync {
+                sync_directory_of(&file)?;
+            }
+            Ok((self.emptied(&file)?, file))
+        });
+        match opened {
             Ok((right, file)) => Ok(Some(Destination { file, rename: None, made: true, right })),
             Err(e) => {
                 cannot_create(item, &e);

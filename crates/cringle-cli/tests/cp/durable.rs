@@ -173,3 +173,21 @@ fn what_could_not_be_synced_was_not_made() {
     assert!(status == Some(1) && told.lines().count() == 1, "{told}");
     assert_eq!(faulty.get("victim").unwrap().0, b"b");
 }
+
+/// Under POSIXLY_CORRECT a link that leads nowhere is written through, and verified.
+#[test]
+fn the_directory_that_a_link_leads_to_is_synced() {
+    let base = place("cp-durable-posix");
+    let Some(faulty) = Faulty::mount(&base, "disk", false) else { return };
+    faulty.mkdir("d");
+    faulty.mkdir("elsewhere");
+    fs::write(base.join("s"), "text").unwrap();
+    std::os::unix::fs::symlink("../elsewhere/new", faulty.at.join("d/link")).unwrap();
+    faulty.settle();
+    let mut command = ours();
+    command.args(["--fsync", "--verify", "s", "disk/d/link"]).env("POSIXLY_CORRECT", "1");
+    let said = command.current_dir(&base).output().unwrap();
+    assert_eq!((said.status.code(), texts(&said).1), (Some(0), String::new()));
+    assert_eq!(faulty.get("elsewhere/new").unwrap().0, b"text");
+    assert_eq!(faulty.unsynced(), [""; 0]);
+}
