@@ -150,8 +150,11 @@ impl Worker<'_> {
         let flags = libc::O_RDONLY | libc::O_NONBLOCK | no_follow;
         let open = || sys::open_at(item.source_dir, item.source, flags, 0);
         let synced = if self.syncs_whole(stat.st_dev, open) {
-            self.synced_sources.push(stat.st_dev);
-            self.sync_whole(stat.st_dev)
+            let synced = self.sync_whole(stat.st_dev);
+            if synced.is_ok() {
+                self.synced_sources.push(stat.st_dev);
+            }
+            synced
         } else {
             match open() {
                 Ok(file) => sys::sync_fd(file.as_raw_fd()),
