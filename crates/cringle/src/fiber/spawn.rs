@@ -15,7 +15,7 @@ use crate::runtime::unwinding;
 use crate::runtime::worker::{Here, Worker, fairness};
 use crate::told;
 use std::io;
-use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::panic::Location;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -461,10 +461,13 @@ fn end<T>(
 
 /// Runs the fiber's closure and then the destructors of its locals.
 fn run_user_code<T>(meta: &Meta, f: impl FnOnce() -> T) -> std::thread::Result<T> {
+    // Each function that a large closure passes through by value takes its size of stack, where nothing is optimised.
+    let mut f = Some(f);
     as_fiber(meta, || {
-        // Not by `unwinding::catch`: each function that a large closure passes through by value takes
-        // its size of stack, where nothing is optimised.
-        let result = catch_unwind(AssertUnwindSafe(|| unwinding::call_apart(f)));
+        let result = unwinding::catch_apart(|| {
+            let Some(f) = f.take() else { unreachable!("it is called once") };
+            f()
+        });
         if result.is_err() {
             unwinding::has_ended();
         }

@@ -8,7 +8,7 @@
 //! reads the same tables (`.gcc_except_table`, the format of the Itanium C++ ABI).
 //!
 //! The optimiser puts a landing pad and the `catch_unwind` around it into one frame. So the library calls the code of
-//! others [`apart`](super::unwinding::call_apart) from its own `catch_unwind`: one frame further out always has one.
+//! others [`apart`](super::unwinding::catch_apart) from its own `catch_unwind`: one frame further out always has one.
 //!
 //! A call from an `extern "C"` function has such an entry too. It counts as unwinding: nothing may be raised
 //! there either.

@@ -134,10 +134,19 @@ pub(crate) fn resume(payload: Box<dyn Any + Send>) -> ! {
     resume_unwind(payload)
 }
 
-/// Calls `f` in a frame of its own, which the `catch_unwind` around it never shares: see [`frames`].
+/// `std::panic::catch_unwind` of `f` in a frame of its own, which the one that catches never shares: see [`frames`].
+/// The closure stays where it is until it is called, so that a large one is not copied from frame to frame.
+pub(crate) fn catch_apart<R>(f: impl FnOnce() -> R) -> std::thread::Result<R> {
+    let (mut f, mut result) = (Some(f), None);
+    let mut call = || result = f.take().map(|f| f());
+    catch_unwind(AssertUnwindSafe(|| call_apart(&mut call)))?;
+    let Some(result) = result else { unreachable!("the closure has returned") };
+    Ok(result)
+}
+
 #[inline(never)]
-pub(crate) fn call_apart<R>(f: impl FnOnce() -> R) -> R {
-    f()
+fn call_apart(f: &mut dyn FnMut()) {
+    f();
 }
 
 /// As `std::panic::catch_unwind`, for code that is the fiber's own.
@@ -152,7 +161,7 @@ pub(crate) fn catch_on<R>(
     f: impl FnOnce() -> R,
 ) -> std::thread::Result<R> {
     let before = current.map(|(_, fiber)| (fiber, state_of(fiber)));
-    let result = catch_unwind(AssertUnwindSafe(|| call_apart(f)));
+    let result = catch_apart(f);
     if result.is_err()
         && let Some((fiber, before)) = before
     {
