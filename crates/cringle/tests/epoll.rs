@@ -2,6 +2,7 @@
 //! for a while, files that cannot be asked not to wait, jobs of the pool that are given up.
 
 mod child;
+mod terminal;
 
 use cringle::block::{Batch, FixedBufs, FixedFile};
 use cringle::fs::File;
@@ -13,6 +14,7 @@ use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
+use terminal::terminal;
 
 fn on_epoll<T>(workers: usize, f: impl FnOnce() -> T) -> T {
     Builder::new().workers(workers).driver(DriverChoice::Epoll).run(f).unwrap()
@@ -397,19 +399,6 @@ fn talk(reader: File, writer: File) {
         (&mut &writer).write_all(b"ahoy\n").unwrap();
         assert_eq!(&reads.join().unwrap().unwrap(), b"ahoy\n");
     });
-}
-
-fn terminal() -> (OwnedFd, OwnedFd) {
-    let (mut master, mut slave) = (-1, -1);
-    let none = std::ptr::null_mut::<libc::c_char>();
-    // SAFETY: the kernel's library writes the two numbers, which are new and ours.
-    unsafe {
-        assert_eq!(
-            libc::openpty(&mut master, &mut slave, none.cast(), none.cast(), none.cast()),
-            0
-        );
-        (OwnedFd::from_raw_fd(master), OwnedFd::from_raw_fd(slave))
-    }
 }
 
 /// A writer of a FIFO that is full waits, and what it wrote comes in order.

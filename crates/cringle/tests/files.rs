@@ -3,6 +3,7 @@
 //! destructor while a fiber unwinds.
 
 mod disk;
+mod terminal;
 
 use cringle::block::Batch;
 use cringle::fiber;
@@ -690,13 +691,8 @@ fn signals_do_not_disturb_a_fiber_that_reads() {
 
 #[test]
 fn a_terminal_is_read_line_by_line() {
-    // SAFETY: a new pseudo-terminal; each descriptor is owned once.
-    let (master, slave) = unsafe {
-        let (mut master, mut slave) = (0, 0);
-        let null = std::ptr::null_mut();
-        assert_eq!(libc::openpty(&mut master, &mut slave, null, null.cast(), null.cast()), 0);
-        (File::from_raw_fd(master), File::from_raw_fd(slave))
-    };
+    let (master, slave) = terminal::terminal();
+    let (master, slave) = (File::from(master), File::from(slave));
     alone(|| {
         fiber::scope(|s| {
             let lines = s.spawn_local(|| {

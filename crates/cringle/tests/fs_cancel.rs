@@ -3,13 +3,13 @@
 
 mod child;
 mod disk;
+mod terminal;
 
 use cringle::fs::{self, Dir, File, Permissions};
 use cringle::os::unix::fs::{chown, symlink};
 use cringle::{cancel, fiber};
 use disk::{alone, directory};
 use std::io::{self, Read, Seek, Write};
-use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
@@ -83,13 +83,8 @@ fn every_call_of_a_cancelled_fiber_is_refused_and_changes_nothing() {
 /// A terminal takes what it has room for, and a write waits for the rest: on the ring a cancel ends that wait.
 #[test]
 fn a_write_to_a_full_terminal_ends_with_the_cancel() {
-    let (mut ours, mut theirs) = (0, 0);
-    let null = std::ptr::null_mut();
-    // SAFETY: the pointers are to numbers of this frame, and the descriptors are new.
-    let (_ours, theirs) = unsafe {
-        assert_eq!(libc::openpty(&mut ours, &mut theirs, null, null.cast(), null.cast()), 0);
-        (OwnedFd::from_raw_fd(ours), File::from_raw_fd(theirs))
-    };
+    let (_ours, theirs) = terminal::terminal();
+    let theirs = File::from(theirs);
     let ring = cringle::Builder::new().driver(cringle::runtime::DriverChoice::Uring).workers(1);
     let written = ring.run(|| {
         fiber::scope(|s| {

@@ -2,10 +2,12 @@
 
 mod disk;
 mod same;
+mod terminal;
 
 use same::Log;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::Path;
+use terminal::{raw_terminal, set_timing};
 
 /// What a descriptor may be behind a `File`. A read finds something, and a write has room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,32 +83,6 @@ const KINDS: [Kind; 32] = {
         Sys,
     ]
 };
-
-/// Both ends of a terminal that changes no byte.
-fn raw_terminal() -> (OwnedFd, OwnedFd) {
-    let (mut ours, mut theirs) = (0, 0);
-    let null = std::ptr::null_mut();
-    // SAFETY: the pointers are to numbers and to a structure of this frame; the descriptors are new.
-    unsafe {
-        assert_eq!(libc::openpty(&mut ours, &mut theirs, null, null.cast(), null.cast()), 0);
-        let mut settings = std::mem::zeroed();
-        assert_eq!(libc::tcgetattr(theirs, &mut settings), 0);
-        libc::cfmakeraw(&mut settings);
-        assert_eq!(libc::tcsetattr(theirs, libc::TCSANOW, &settings), 0);
-        (OwnedFd::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs))
-    }
-}
-
-fn set_timing(terminal: &OwnedFd, bytes: u8, tenths: u8) {
-    let fd = std::os::fd::AsRawFd::as_raw_fd(terminal);
-    // SAFETY: the pointers are to a structure of this frame.
-    unsafe {
-        let mut settings = std::mem::zeroed();
-        assert_eq!(libc::tcgetattr(fd, &mut settings), 0);
-        (settings.c_cc[libc::VMIN], settings.c_cc[libc::VTIME]) = (bytes, tenths);
-        assert_eq!(libc::tcsetattr(fd, libc::TCSANOW, &settings), 0);
-    }
-}
 
 /// A new descriptor of a kind, and what must stay open beside it.
 fn open(kind: Kind, directory: &Path) -> (OwnedFd, Vec<OwnedFd>) {

@@ -2,12 +2,14 @@
 
 mod child;
 mod disk;
+mod terminal;
 mod tools;
 
 use cringle::io::{self, BufRead, IsTerminal, PipeReader, PipeWriter, Read, Write};
 use cringle::{fiber, time};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
+use terminal::{raw_terminal, set_timing, terminal};
 use tools::{assert_elapsed, let_others_wait, on_one_worker};
 
 const SHORT: Duration = Duration::from_millis(1);
@@ -371,13 +373,7 @@ fn a_line_that_was_begun_is_written_when_the_process_ends() {
 #[test]
 fn a_terminal_is_read_line_by_line() {
     child::must_succeed("a_terminal_is_read_line_by_line", || {
-        let (mut ours, mut theirs) = (0, 0);
-        let null = std::ptr::null_mut();
-        // SAFETY: the call writes two descriptors, which are new and ours; the others may be null.
-        let (ours, theirs) = unsafe {
-            assert_eq!(libc::openpty(&mut ours, &mut theirs, null, null.cast(), null.cast()), 0);
-            (OwnedFd::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs))
-        };
+        let (ours, theirs) = terminal();
         let mut ours = cringle::fs::File::from(ours);
         let _replaced = Replaced::new(0, &theirs);
         assert!(io::stdin().is_terminal() && !ours.metadata().unwrap().is_file());
@@ -401,20 +397,11 @@ fn a_terminal_is_read_line_by_line() {
     });
 }
 
-/// Both ends of a terminal that changes no byte, whose reads have this `VMIN` and `VTIME`.
-fn raw_terminal(bytes: u8, tenths: u8) -> (cringle::fs::File, OwnedFd) {
-    let (mut ours, mut theirs) = (0, 0);
-    let null = std::ptr::null_mut();
-    // SAFETY: the pointers are to numbers and a structure of this frame; the descriptors are new and ours.
-    unsafe {
-        assert_eq!(libc::openpty(&mut ours, &mut theirs, null, null.cast(), null.cast()), 0);
-        let mut settings = std::mem::zeroed();
-        assert_eq!(libc::tcgetattr(theirs, &mut settings), 0);
-        libc::cfmakeraw(&mut settings);
-        (settings.c_cc[libc::VMIN], settings.c_cc[libc::VTIME]) = (bytes, tenths);
-        assert_eq!(libc::tcsetattr(theirs, libc::TCSANOW, &settings), 0);
-        (cringle::fs::File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs))
-    }
+/// One that changes no byte, whose reads have this `VMIN` and `VTIME`.
+fn timed_terminal(bytes: u8, tenths: u8) -> (cringle::fs::File, OwnedFd) {
+    let (ours, theirs) = raw_terminal();
+    set_timing(&theirs, bytes, tenths);
+    (ours.into(), theirs)
 }
 
 /// Whoever is at the other end is a fiber of the same worker: it must run while a call waits.
@@ -426,12 +413,12 @@ fn a_raw_terminal_waits_only_its_fiber() {
             let builder = cringle::Builder::new().driver(driver).workers(1);
             let run = || {
                 // A program that looks for a key does not wait for it.
-                let (_ours, theirs) = raw_terminal(0, 0);
+                let (_ours, theirs) = timed_terminal(0, 0);
                 let replaced = Replaced::new(0, &theirs);
                 assert_eq!(io::stdin().read(&mut [0; 8]).unwrap(), 0);
                 drop(replaced);
                 // The time between two bytes is not the worker's.
-                let (mut ours, theirs) = raw_terminal(3, 255);
+                let (mut ours, theirs) = timed_terminal(3, 255);
                 let replaced = Replaced::new(0, &theirs);
                 let mut found = [0; 8];
                 let count = fiber::scope(|s| {
@@ -446,7 +433,7 @@ fn a_raw_terminal_waits_only_its_fiber() {
                 assert_eq!(&found[..count], b"abc");
                 drop(replaced);
                 // A terminal that is read slowly.
-                let (mut ours, theirs) = raw_terminal(1, 0);
+                let (mut ours, theirs) = timed_terminal(1, 0);
                 let replaced = Replaced::new(2, &theirs);
                 let bytes = disk::pattern(30_000);
                 let mut found = vec![0; bytes.len()];

@@ -6,7 +6,7 @@ use super::messages::{complain, complain_of, note, quote};
 use super::options::Follow;
 use super::same::entry;
 use super::sys::{self, Stat};
-use super::tree::{Dir, Item, Opened, Root, Side, open_side};
+use super::tree::{Dir, Item, Opened, Root, Side};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, PoisonError};
@@ -150,17 +150,10 @@ impl Worker<'_> {
                 final_mode = Some(wanted | mode & 0o2000);
             }
         }
-        let open = |side, dir, name, follow| {
-            let opened = open_side(side, dir, name, follow)
-                .and_then(|open| sys::stat_of(open.as_raw_fd()).map(|stat| (open, stat)));
-            opened.inspect_err(|e| {
-                complain_of(&format!("cannot access {}", item.quoted(side)), e);
-            })
-        };
-        let source = open(Side::Source, item.source_dir, item.source, follow);
+        let source = item.open_dir(Side::Source, follow);
         // An existing target of the command line may be reached through a link: `cp -r a link/`.
         let target_follow = item.is_top() && !new;
-        let target = open(Side::Target, item.target_dir, item.target, target_follow);
+        let target = item.open_dir(Side::Target, target_follow);
         let (Ok((source, now)), Ok((target, there))) = (source, target) else {
             // What cannot be listed has its attributes copied all the same.
             attributes::apply_by_name(options, item, stat, new);

@@ -13,7 +13,7 @@ use super::plan::Copy;
 use super::same;
 use super::sys::{self, Stat};
 use super::target::refusal;
-use super::tree::{Dir, Item, OpenDirs, Opened, Root, Side, open_side};
+use super::tree::{Dir, Item, OpenDirs, Opened, Root, Side};
 use std::ffi::{CStr, OsStr};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -38,13 +38,7 @@ pub(super) fn run(options: &Options, copies: &[Copy]) {
     for copy in copies {
         let (source, target) =
             (sys::c_string(copy.source.as_bytes()), sys::c_string(copy.target.as_bytes()));
-        let item = Item {
-            dir: None,
-            source_dir: sys::CWD,
-            source: &source,
-            target_dir: sys::CWD,
-            target: &target,
-        };
+        let item = Item::of_command_line(&source, &target);
         walk.visit(&item, true);
         walk.finish();
     }
@@ -167,15 +161,8 @@ impl Walk<'_> {
     }
 
     fn enter(&mut self, item: &Item<'_>, follow: bool, onto: bool) {
-        let open = |side, dir, name, follow| {
-            let opened = open_side(side, dir, name, follow)
-                .and_then(|open| sys::stat_of(open.as_raw_fd()).map(|stat| (open, stat)));
-            opened.inspect_err(|e| {
-                complain_of(&format!("cannot access {}", item.quoted(side)), e);
-            })
-        };
-        let source = open(Side::Source, item.source_dir, item.source, follow);
-        let target = onto.then(|| open(Side::Target, item.target_dir, item.target, item.is_top()));
+        let source = item.open_dir(Side::Source, follow);
+        let target = onto.then(|| item.open_dir(Side::Target, item.is_top()));
         let (Ok((source, stat)), Ok(target)) = (source, target.transpose()) else { return };
         let root = item.dir.map_or_else(
             || {

@@ -271,8 +271,7 @@ impl Worker<'_> {
         if let Some(dir) = &unsynced.itself {
             return dir.fd(Side::Target, &self.shared.open);
         }
-        let above = unsynced.dir.as_ref().map(|dir| dir.fd(Side::Target, &self.shared.open));
-        let above = above.transpose()?;
+        let above = self.above(unsynced)?;
         let written = unsynced.rename.as_ref().map_or(&unsynced.name, |rename| &rename.temporary);
         let above = above.as_ref().map_or(sys::CWD, |fd| fd.as_raw_fd());
         let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOFOLLOW;
@@ -313,18 +312,22 @@ impl Worker<'_> {
         error.is_none()
     }
 
+    /// The directory that it is in, open; `None` for a name of the command line.
+    fn above(&self, unsynced: &Unsynced) -> io::Result<Option<Arc<OwnedFd>>> {
+        let dir = unsynced.dir.as_ref();
+        dir.map(|dir| dir.fd(Side::Target, &self.shared.open)).transpose()
+    }
+
     /// The old file gets its name again.
     fn give_back(&self, unsynced: &Unsynced, backup: &CStr) -> io::Result<()> {
-        let dir = unsynced.dir.as_ref().map(|dir| dir.fd(Side::Target, &self.shared.open));
-        let dir = dir.transpose()?;
-        let fd = dir.as_ref().map_or(sys::CWD, |fd| fd.as_raw_fd());
+        let above = self.above(unsynced)?;
+        let fd = above.as_ref().map_or(sys::CWD, |fd| fd.as_raw_fd());
         sys::rename_new((fd, backup), (fd, &unsynced.name))
     }
 
     fn name_or_remove(&self, unsynced: &Unsynced, rename: &Rename, remove: bool) -> io::Result<()> {
-        let dir = unsynced.dir.as_ref().map(|dir| dir.fd(Side::Target, &self.shared.open));
-        let dir = dir.transpose()?;
-        let fd = dir.as_ref().map_or(sys::CWD, |fd| fd.as_raw_fd());
+        let above = self.above(unsynced)?;
+        let fd = above.as_ref().map_or(sys::CWD, |fd| fd.as_raw_fd());
         if remove {
             rename.remove(fd);
             return Ok(());
@@ -405,9 +408,7 @@ mod tests {
         let shared = Shared::new(options);
         cringle::run(|| {
             let mut worker = Worker::new(&shared, 0);
-            let cwd = sys::CWD;
-            let item =
-                Item { dir: None, source_dir: cwd, source: &name, target_dir: cwd, target: &name };
+            let item = Item::of_command_line(&name, &name);
             let rename =
                 Rename { temporary: temporary.clone(), name: name.clone(), keep_existing: true };
             assert!(worker.sync_file_later(file.into(), &item, Some(rename), false));

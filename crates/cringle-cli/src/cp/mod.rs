@@ -315,13 +315,7 @@ fn top(worker: &mut Worker<'_>, copy: &Copy, help: &mut dyn FnMut()) {
     let Some(parents) = plan::make_parents(options, copy) else { return };
     let (source, target) =
         (sys::c_string(copy.source.as_bytes()), sys::c_string(copy.target.as_bytes()));
-    let item = Item {
-        dir: None,
-        source_dir: sys::CWD,
-        source: &source,
-        target_dir: sys::CWD,
-        target: &target,
-    };
+    let item = Item::of_command_line(&source, &target);
     worker.made_top = false;
     let was_there = options.fsync && is_there(&copy.target);
     let begun = !plan::ends_in_made(options, copy, &parents)

@@ -276,13 +276,7 @@ pub(super) fn finish_parents(options: &Options, parents: &[Parent]) -> bool {
         });
         if keeps_any {
             let name = sys::c_string(parent.target.as_bytes());
-            let item = Item {
-                dir: None,
-                source_dir: sys::CWD,
-                source: &source,
-                target_dir: sys::CWD,
-                target: &name,
-            };
+            let item = Item::of_command_line(&source, &name);
             // (Made or not, it has its final mode below.)
             good &= match opened {
                 Some(opened) => {

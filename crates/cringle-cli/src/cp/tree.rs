@@ -10,6 +10,7 @@
 //!
 //! A directory is finished when what is in it is: `pending` counts the parts that are not.
 
+use super::messages::complain_of;
 use super::sys::{self, Stat};
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString, OsStr, OsString};
@@ -351,7 +352,22 @@ pub(super) struct Item<'a> {
     pub(super) target: &'a CStr,
 }
 
-impl Item<'_> {
+impl<'a> Item<'a> {
+    pub(super) fn of_command_line(source: &'a CStr, target: &'a CStr) -> Item<'a> {
+        Item { dir: None, source_dir: sys::CWD, source, target_dir: sys::CWD, target }
+    }
+
+    /// Opens it as a directory, and asks what that is. A failure is told.
+    pub(super) fn open_dir(&self, side: Side, follow: bool) -> io::Result<(OwnedFd, Stat)> {
+        let (dir, name) = match side {
+            Side::Source => (self.source_dir, self.source),
+            Side::Target => (self.target_dir, self.target),
+        };
+        open_side(side, dir, name, follow)
+            .and_then(|open| sys::stat_of(open.as_raw_fd()).map(|stat| (open, stat)))
+            .inspect_err(|e| complain_of(&format!("cannot access {}", self.quoted(side)), e))
+    }
+
     pub(super) fn path(&self, side: Side) -> OsString {
         let name = if side == Side::Source { self.source } else { self.target };
         match self.dir {

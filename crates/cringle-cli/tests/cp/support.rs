@@ -94,8 +94,8 @@ fn as_older_gnus(line: &str) -> String {
     }
 }
 
-/// The same but for bits of [`keeps_old_bits`].
-fn same_but_old_bits(mine: &str, theirs: &str) -> bool {
+/// The same, but ours has fewer set-id and sticky bits: see [`keeps_old_bits`].
+pub(crate) fn same_but_old_bits(mine: &str, theirs: &str) -> bool {
     let parts = |text: &str| {
         let (mode, rest) = text.split_once(' ')?;
         Some((u32::from_str_radix(mode, 8).ok()?, rest.to_owned()))

@@ -512,6 +512,11 @@ fn destructor_in_panic(act: Act) {
 }
 
 fn beside_another(act: Act) {
+    beside_a_suspended_destructor(|| destructor_in_panic(act));
+}
+
+/// Runs `f` beside a fiber that panicked and is suspended in a destructor until the end.
+fn beside_a_suspended_destructor(f: impl FnOnce()) {
     let go = Cell::new(false);
     fiber::scope(|s| {
         s.spawn_local(|| {
@@ -527,7 +532,7 @@ fn beside_another(act: Act) {
         });
         fiber::protect(fiber::yield_now);
         let _go = OnDrop(|| go.set(true));
-        destructor_in_panic(act);
+        f();
     });
 }
 
@@ -629,23 +634,7 @@ fn panic_message(act: Act) {
 
 /// std's count is another fiber's.
 fn message_beside_another(act: Act) {
-    let go = Cell::new(false);
-    fiber::scope(|s| {
-        s.spawn_local(|| {
-            let unwinds = AssertUnwindSafe(|| {
-                let _waits = OnDrop(|| {
-                    while !go.get() {
-                        fiber::yield_now();
-                    }
-                });
-                panic!("its destructor waits");
-            });
-            catch_unwind(unwinds).unwrap_err();
-        });
-        fiber::protect(fiber::yield_now);
-        let _go = OnDrop(|| go.set(true));
-        panic_message(act);
-    });
+    beside_a_suspended_destructor(|| panic_message(act));
 }
 
 fn message_in_destructor(act: Act) {

@@ -2,7 +2,7 @@
 
 use super::case::{Case, What};
 use super::{Outcome, differences};
-use crate::support::gnu_version;
+use crate::support::{gnu_version, same_but_old_bits};
 use std::ffi::OsStr;
 
 /// Why this difference is none; `None`: it is one.
@@ -43,12 +43,12 @@ pub(crate) fn excused(case: &Case, mine: &Outcome, theirs: &Outcome) -> Option<&
         if let Some(theirs) = theirs.tree.get(name)
             && (gnu_version() >= (9, 2)
                 && !text.starts_with("10")
-                && same_but_special_bits(text, theirs)
+                && same_but_old_bits(text, theirs)
                 || is_renamed_into(case, name, text, theirs)
                 || (flag("--parents") || flag("-L") || flag("-H") || case.user.is_some())
                     && has_more_attributes(text, theirs)
                 || older && text.starts_with('4') && has_another_time(text, theirs)
-                || gnu_version() < (9, 2) && same_but_special_bits(text, theirs)
+                || gnu_version() < (9, 2) && same_but_old_bits(text, theirs)
                 || gnu_version() >= (9, 2) && without_acl(text) == without_acl(theirs))
         {
             text.clone_from(theirs);
@@ -129,20 +129,6 @@ fn has_more_attributes(mine: &str, theirs: &str) -> bool {
         Some(format!("{before}{}", after.split_once('}')?.1))
     };
     mine.starts_with('4') && without(mine) == without(theirs)
-}
-
-/// Ours has fewer set-id and sticky bits.
-fn same_but_special_bits(mine: &str, theirs: &str) -> bool {
-    let parts = |text: &str| {
-        let (mode, rest) = text.split_once(' ')?;
-        Some((u32::from_str_radix(mode, 8).ok()?, rest.to_owned()))
-    };
-    match (parts(mine), parts(theirs)) {
-        (Some((mine, rest)), Some((theirs, same))) => {
-            rest == same && theirs & !0o7000 == mine & !0o7000 && theirs & mine == mine
-        }
-        _ => false,
-    }
 }
 
 fn without_acl(text: &str) -> String {
