@@ -1,7 +1,7 @@
 //! How a fiber is suspended, and how it is asked something on its own stack while it is.
 
 use super::Fiber;
-use crate::runtime::stack::GUARD_BYTES;
+use crate::runtime::stack::{self, GUARD_BYTES};
 use std::backtrace::Backtrace;
 
 /// Stack that a backtrace takes, and more.
@@ -55,9 +55,8 @@ impl Fiber {
 
     /// Bytes of its stack that the running fiber has not used.
     pub(super) fn stack_left(&self) -> usize {
-        let here = 0u8;
         let (guard, bytes) = self.cold.stack.get();
-        let left = (&raw const here as usize).saturating_sub(guard + GUARD_BYTES);
+        let left = stack::pointer().saturating_sub(guard + GUARD_BYTES);
         debug_assert!(left <= bytes + (1 << 12), "it runs on its own stack");
         left
     }

@@ -15,6 +15,7 @@
 
 use super::Worker;
 use crate::runtime::fiber::{FiberRef, State};
+use crate::runtime::stack;
 
 impl Worker {
     /// A call shaped to block begins.
@@ -51,9 +52,8 @@ impl Worker {
     /// Whether the caller is the fiber itself, and not code that is called while the fiber is being
     /// suspended, or on another stack.
     fn can_yield(&self, fiber: FiberRef) -> bool {
-        let here = 0u8;
         let is_ours = self.running.get() == Some(fiber) && fiber.state() == State::Runnable;
-        is_ours && fiber.stack_holds((&raw const here).addr())
+        is_ours && fiber.stack_holds(stack::pointer())
     }
 
     /// Lets others have their turn because the fiber has used up its budget of inline calls; it has a
