@@ -9,9 +9,10 @@ use super::options::Options;
 use super::sys::{self, Stat};
 use super::tree::{Item, Side};
 use std::cell::Cell;
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr};
 use std::io;
 use std::os::fd::RawFd;
+use std::os::unix::ffi::OsStrExt;
 
 const ACCESS: &CStr = c"system.posix_acl_access";
 const DEFAULT: &CStr = c"system.posix_acl_default";
@@ -94,12 +95,11 @@ fn apply_each(options: &Options, copied: &Copied<'_>, lost: &Cell<bool>) -> bool
     if keeps.xattr {
         match copy_xattrs(source, target) {
             Ok(acl) => has_acl = acl,
-            Err((attribute, e)) => {
+            Err(failure) => {
                 has_acl = keeps.mode;
                 // `-a` does its best.
                 if options.must_preserve_xattr {
-                    let what = format!("setting attribute {} for {}", quote(attribute), name());
-                    complain_of(&what, &e);
+                    failure.complain(item);
                     good = false;
                 }
             }
@@ -221,13 +221,52 @@ fn is_for_others(name: &CStr) -> bool {
     BEGINNINGS.iter().any(|beginning| name.to_bytes().starts_with(beginning))
 }
 
-/// All but ACLs, which belong to the mode; whether there are any.
-fn copy_xattrs(source: RawFd, target: RawFd) -> Result<bool, (String, io::Error)> {
-    let text = |name: &CStr| name.to_string_lossy().into_owned();
+/// A step of copying extended attributes that failed, with the name of the attribute.
+enum Step {
+    List,
+    Get(CString),
+    Set(CString),
+    /// Takes back the write permission that setting an attribute needed.
+    Restore,
+}
+
+struct XattrFailure {
+    step: Step,
+    error: io::Error,
+}
+
+impl Step {
+    fn failed(self, error: io::Error) -> XattrFailure {
+        XattrFailure { step: self, error }
+    }
+}
+
+impl XattrFailure {
+    /// Reports the failure, in GNU's words: an attribute that cannot be read is a failure of the source.
+    fn complain(&self, item: &Item<'_>) {
+        let shown = |name: &CStr| quote(OsStr::from_bytes(name.to_bytes()));
+        let side = |side| item.quoted(side);
+        let what = match &self.step {
+            Step::List => format!("listing attributes of {}", side(Side::Source)),
+            Step::Get(name) => {
+                format!("getting attribute {} of {}", shown(name), side(Side::Source))
+            }
+            Step::Set(name) => {
+                format!("setting attribute {} for {}", shown(name), side(Side::Target))
+            }
+            Step::Restore => format!("preserving permissions for {}", side(Side::Target)),
+        };
+        complain_of(&what, &self.error);
+    }
+}
+
+/// Copies all extended attributes but ACLs, which belong to the mode. Returns whether there are ACLs, or the last
+/// failure.
+fn copy_xattrs(source: RawFd, target: RawFd) -> Result<bool, XattrFailure> {
     let names = match sys::list_xattrs(source) {
         Ok(names) => names,
         Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => return Ok(false),
-        Err(e) => return Err((String::new(), e)),
+        Err(e) => return Err(Step::List.failed(e)),
     };
     let (mut acl, mut failure) = (false, None);
     let mut writable = Writable { target, mode: None };
@@ -240,13 +279,14 @@ fn copy_xattrs(source: RawFd, target: RawFd) -> Result<bool, (String, io::Error)
         if is_for_others(name) {
             continue;
         }
-        let copied = sys::get_xattr(source, name).and_then(|value| writable.set(name, &value));
-        if let Err(e) = copied {
-            failure = Some((text(name), e));
-        }
+        let get = sys::get_xattr(source, name).map_err(|e| Step::Get(name.into()).failed(e));
+        let set = |value: Vec<u8>| {
+            writable.set(name, &value).map_err(|e| Step::Set(name.into()).failed(e))
+        };
+        failure = get.and_then(set).err().or(failure);
     }
     if let Err(e) = writable.restore() {
-        failure = Some((String::new(), e));
+        failure = Some(Step::Restore.failed(e));
     }
     failure.map_or(Ok(acl), Err)
 }
@@ -301,10 +341,10 @@ pub(super) fn apply_by_name(options: &Options, item: &Item<'_>, stat: &Stat, mad
         }
     }
     if keeps.xattr
-        && let Err((attribute, e)) = xattrs_by_name(item)
+        && let Err(failure) = xattrs_by_name(item)
         && options.must_preserve_xattr
     {
-        complain_of(&format!("setting attribute {} for {}", quote(attribute), name()), &e);
+        failure.complain(item);
         good = false;
     }
     let is_link = sys::kind(stat) == libc::S_IFLNK;
@@ -361,8 +401,9 @@ fn with_acls(
     Ok(())
 }
 
-/// Links and devices have `trusted.` and `security.` ones at most. The last failure, with the attribute.
-fn xattrs_by_name(item: &Item<'_>) -> Result<(), (String, io::Error)> {
+/// Copies the extended attributes of a name; links and devices have `trusted.` and `security.` ones at most.
+/// Returns the last failure.
+fn xattrs_by_name(item: &Item<'_>) -> Result<(), XattrFailure> {
     let source = way(item.source_dir, item.source);
     let target = way(item.target_dir, item.target);
     // (A file system without any, or no `/proc`, through which the way leads.)
@@ -373,11 +414,11 @@ fn xattrs_by_name(item: &Item<'_>) -> Result<(), (String, io::Error)> {
         if is_for_others(name) {
             continue;
         }
-        let copied =
-            sys::lget_xattr(&source, name).and_then(|value| sys::lset_xattr(&target, name, &value));
-        if let Err(e) = copied {
-            failure = Some((name.to_string_lossy().into_owned(), e));
-        }
+        let get = sys::lget_xattr(&source, name).map_err(|e| Step::Get(name.into()).failed(e));
+        let set = |value: Vec<u8>| {
+            sys::lset_xattr(&target, name, &value).map_err(|e| Step::Set(name.into()).failed(e))
+        };
+        failure = get.and_then(set).err().or(failure);
     }
     failure.map_or(Ok(()), Err)
 }

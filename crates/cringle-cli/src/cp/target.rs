@@ -2,7 +2,7 @@
 //! asks, backs up, removes, refuses.
 
 use super::backup;
-use super::decide::{Decision, Facts, Node, Refusal, Rules, decide};
+use super::decide::{Decision, Facts, Kind, Node, Refusal, Rules, decide};
 use super::engine::Worker;
 use super::messages::{complain, complain_of, mode_letters, program, quote, say};
 use super::same;
@@ -44,7 +44,9 @@ impl Worker<'_> {
                 }
                 // With -f, a link that leads to itself is removed when it cannot be opened.
                 let link = sys::stat_at(item.target_dir, item.target, false).ok();
-                Step::Go { new: link.is_none(), backup: None, existing: link }
+                // (A name with a slash leads through it, and is looked at by that open, too.)
+                let new = link.is_none() && source.kind == Kind::Directory;
+                Step::Go { new, backup: None, existing: link }
             }
         };
         self.not_through_new_link(item, step)

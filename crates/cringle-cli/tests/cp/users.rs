@@ -114,6 +114,33 @@ fn attributes_of_what_its_owner_may_not_write_are_kept() {
     }
 }
 
+/// The copy gets everything else that the source has. (GNU's stops at the attribute, and leaves mode 0700.)
+#[test]
+fn an_unreadable_attribute_is_reported_with_its_source() {
+    let Some(place) = place_of_nobody("cp-unreadable") else { return };
+    fs::create_dir_all(place.path().join("tree/sub")).unwrap();
+    if !set_xattr(&place.path().join("tree/sub"), c"user.cringle", b"try") {
+        eprintln!("skipped: no extended attributes of users on this file system");
+        return;
+    }
+    let closed = fs::Permissions::from_mode(0o300);
+    fs::set_permissions(place.path().join("tree/sub"), closed).unwrap();
+    give_away(place.path());
+    let mut command = ours();
+    command.args(["-a", "--preserve=xattr", "tree", "copy"]).uid(NOBODY).gid(NOBODY);
+    let said = output_of(command, place.path(), b"");
+    let expected = [
+        "cp: cannot access 'tree/sub': Permission denied",
+        "cp: getting attribute 'user.cringle' of 'tree/sub': Permission denied",
+    ];
+    assert_eq!(
+        (said.status.code(), lines(&said.stderr)),
+        (Some(1), expected.map(str::to_owned).to_vec())
+    );
+    let copy = fs::metadata(place.path().join("copy/sub")).unwrap();
+    assert_eq!(copy.permissions().mode() & 0o7777, 0o300);
+}
+
 /// Without the ownership, set-id bits stay where they give nobody's rights away.
 #[test]
 fn set_id_bits_stay_with_their_owner() {
