@@ -27,11 +27,11 @@ pub(crate) enum What {
 pub(crate) struct Made {
     pub(crate) path: String,
     pub(crate) what: What,
-    mode: u32,
+    pub(crate) mode: u32,
     pub(crate) seconds: i64,
     pub(crate) nanoseconds: i64,
-    owner: u32,
-    xattr: bool,
+    pub(crate) owner: u32,
+    pub(crate) xattr: bool,
     acl: bool,
 }
 
@@ -230,14 +230,6 @@ impl Case {
         let mut made = Vec::new();
         tree(&mut random, "s", &mut made, user.is_some(), special_modes);
         tree(&mut random, "d", &mut made, user.is_some(), special_modes);
-        // A link of the target may lead to where a FIFO is made: whoever writes to it waits for a reader.
-        if made.iter().any(|m| m.path.starts_with('d') && matches!(m.what, What::Link(_))) {
-            for made in made.iter_mut().filter(|made| matches!(made.what, What::Fifo)) {
-                if made.path.starts_with('s') {
-                    made.what = What::Null;
-                }
-            }
-        }
         let mut flags = flags(&mut random);
         let mut names = names(&mut random, &made, &mut flags);
         let backup = |flag: &String| {
@@ -248,6 +240,17 @@ impl Case {
             flags.retain(|flag| !matches!(flag.as_str(), "-td" | "--parents" | "-T"));
             flags.push("-T".into());
             names = vec!["s".into(), "d".into()];
+        }
+        // A link of the target may lead to where a FIFO is made, and of several sources a later one may have the name
+        // of an earlier FIFO: a writer to it waits for a reader.
+        let is_link = |made: &Made| matches!(made.what, What::Link(_));
+        let sources = names.len() + usize::from(flags.iter().any(|flag| flag == "-td"));
+        if sources > 2 || made.iter().any(|made| made.path.starts_with('d') && is_link(made)) {
+            for made in made.iter_mut().filter(|made| matches!(made.what, What::Fifo)) {
+                if made.path.starts_with('s') {
+                    made.what = What::Null;
+                }
+            }
         }
         let parents = flags.iter().any(|flag| flag == "--parents");
         if !parents && flags.iter().any(|flag| flag == "-s") && chance(&mut random, 2) {
@@ -268,19 +271,22 @@ impl Case {
         }
     }
 
-    /// Whether a file has a name in the target, too, beside several in the source.
-    pub(crate) fn overwrites_a_file_of_several_sources(&self) -> bool {
-        let first = |made: &Made| match &made.what {
-            What::Hard(first) => first.clone(),
-            _ => made.path.clone(),
-        };
-        self.made.iter().any(|one| {
-            let names = |tree: char| {
-                let same = self.made.iter().filter(|made| first(made) == first(one));
-                same.filter(|made| made.path.starts_with(tree)).count()
-            };
-            names('s') > 1 && names('d') > 0
-        })
+    /// The same case where the last name, if it is a link to a directory above it, is that directory's.
+    pub(crate) fn with_target_of_link(&self) -> Option<Case> {
+        let last = self.names.last()?.trim_end_matches('/');
+        let link = self.made.iter().find(|made| made.path == last)?;
+        let What::Link(text) = &link.what else { return None };
+        let mut parts: Vec<_> = last.split('/').collect();
+        parts.pop();
+        for part in text.split('/') {
+            match part {
+                ".." => drop(parts.pop()?),
+                part => parts.push(part),
+            }
+        }
+        let mut direct = self.clone();
+        *direct.names.last_mut()? = parts.join("/");
+        Some(direct)
     }
 
     /// What GNU's does not know.

@@ -1,22 +1,34 @@
 //! The differences from GNU's that docs/cp.md names, each as narrow as it can be told.
 
-use super::case::{Case, What};
+use super::bits::{alone, keeps_old_bits, mode_of};
+use super::case::{Case, Made, What};
 use super::{Outcome, differences};
-use crate::support::{gnu_version, same_but_old_bits};
-use std::ffi::OsStr;
+use crate::support::gnu_version;
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
 
-/// Why this difference is none; `None`: it is one.
-pub(crate) fn excused(case: &Case, mine: &Outcome, theirs: &Outcome) -> Option<&'static str> {
+pub(super) type Tree = BTreeMap<OsString, String>;
+
+/// Why this difference is none; `None`: it is one. `before`: all that there was.
+pub(crate) fn excused(
+    case: &Case,
+    before: &Tree,
+    mine: &Outcome,
+    theirs: &Outcome,
+) -> Option<&'static str> {
     let flag = |wanted: &str| case.flags.iter().any(|flag| flag.starts_with(wanted));
     let says = |outcome: &Outcome, text: &str| outcome.err.iter().any(|line| line.contains(text));
     let backup = flag("-b") || flag("--backup=") || flag("--suffix=");
     if backup && gnu_version() >= (9, 5) && says(mine, "cannot overwrite ") {
         return Some("--backup of another kind");
     }
-    let old_sets = case.made.iter().any(|made| matches!(made.what, What::Hard(_)));
     let older = flag("-u") || flag("--update=older");
-    if older && (old_sets || says(theirs, "cannot create hard link")) {
-        return Some("-u with hard links");
+    let rest = |(mine, theirs): (Outcome, Outcome)| {
+        mine == theirs || excused(case, before, &mine, &theirs).is_some()
+    };
+    if older && without_newer(before, mine, theirs).is_some_and(rest) {
+        return Some("-u of files with several names");
     }
     // The same file by two sources: GNU's replaces the first name by a link to itself.
     let removed = |line: &&String| !line.starts_with("removed ");
@@ -27,31 +39,28 @@ pub(crate) fn excused(case: &Case, mine: &Outcome, theirs: &Outcome) -> Option<&
     if older && mine.out.len() < theirs.out.len() && *mine == without_removed(theirs) {
         return Some("-u of a file that is named twice");
     }
-    if flag("-s") && old_sets && (flag("-L") || flag("-H")) {
+    if flag("-s")
+        && (flag("-L") || flag("-H"))
+        && without_new_links(before, mine, theirs).is_some_and(rest)
+    {
         return Some("-s -L with hard links");
     }
-    let exists =
-        |line: &String| line.contains("cannot create directory") && line.ends_with(": File exists");
-    if flag("--parents") && theirs.err.iter().any(exists) && !mine.err.iter().any(exists) {
+    if flag("--parents") && without_refused_directories(mine, theirs).is_some_and(rest) {
         return Some("--parents after a new directory");
     }
-    if gnu_version() < (9, 5) && says(theirs, "--backup and --no-clobber are mutually exclusive") {
+    if gnu_version() < (9, 5)
+        && says(theirs, "--backup and --no-clobber are mutually exclusive")
+        && (mine.status, &mine.tree, &mine.out) == (theirs.status, &theirs.tree, &theirs.out)
+    {
         return Some("other words of older versions");
+    }
+    if copies_a_part_into_itself(mine, theirs) {
+        return Some("a directory into itself");
     }
     let mut same = mine.clone();
     for (name, text) in &mut same.tree {
-        if let Some(theirs) = theirs.tree.get(name)
-            && (gnu_version() >= (9, 2)
-                && !text.starts_with("10")
-                && same_but_old_bits(text, theirs)
-                || is_renamed_into(case, name, text, theirs)
-                || (flag("--parents") || flag("-L") || flag("-H") || case.user.is_some())
-                    && has_more_attributes(text, theirs)
-                || older && text.starts_with('4') && has_another_time(text, theirs)
-                || gnu_version() < (9, 2) && same_but_old_bits(text, theirs)
-                || gnu_version() >= (9, 2) && without_acl(text) == without_acl(theirs))
-        {
-            text.clone_from(theirs);
+        if let Some(other) = theirs.tree.get(name) {
+            *text = excused_parts(case, before, name, (mine, text), (theirs, other));
         }
     }
     let mut theirs = theirs.clone();
@@ -59,13 +68,22 @@ pub(crate) fn excused(case: &Case, mine: &Outcome, theirs: &Outcome) -> Option<&
         |line: &String| line.contains("error syncing ") && line.ends_with(": Permission denied");
     if case.fsync && case.user.is_some() && same.err.iter().any(unreadable) {
         same.err.retain(|line| !unreadable(line));
-        same.status = theirs.status;
+        succeed(&mut same);
     }
     // GNU's looks for the attributes of what a symbolic link is made to, and finds none that the link could have.
     let attribute = |line: &String| line.contains("setting attribute");
     if flag("-s") && theirs.err.iter().any(attribute) {
         theirs.err.retain(|line| !attribute(line));
-        theirs.status = same.status;
+        succeed(&mut theirs);
+    }
+    // Ours sets them on a directory that its owner may not write to.
+    let unwritable = |line: &String| {
+        line.contains("setting attribute ") && line.ends_with(": Permission denied")
+    };
+    let only_those = !theirs.err.is_empty() && theirs.err.iter().all(unwritable);
+    if case.user.is_some() && mine.status == Some(0) && only_those {
+        theirs.err.clear();
+        theirs.status = Some(0);
     }
     // Where a directory may not be searched, GNU's finds out by making what it does not look at.
     let searched = |line: &mut String| {
@@ -105,30 +123,306 @@ pub(crate) fn excused(case: &Case, mine: &Outcome, theirs: &Outcome) -> Option<&
     None
 }
 
-/// A directory with a time of now, in which files were replaced, where GNU's wrote in place.
-fn is_renamed_into(case: &Case, name: &OsStr, mine: &str, theirs: &str) -> bool {
-    let had = case.made.iter().find(|made| OsStr::new(&made.path) == name);
-    let parents = case.flags.iter().any(|flag| flag == "--parents");
-    let Some((rest, time)) = theirs.split_once(" mtime ") else { return false };
-    let had_it =
-        had.is_some_and(|made| time == format!("{}.{}", made.seconds + 1, made.nanoseconds));
-    mine.starts_with('4') && rest == mine && (had_it || parents)
+/// Gives an outcome whose messages were excused the status of one without: if only questions and warnings are left.
+fn succeed(outcome: &mut Outcome) {
+    let fails = |line: &String| !line.ends_with('?') && !line.starts_with("cp: warning: ");
+    if outcome.status == Some(1) && !outcome.err.iter().any(fails) {
+        outcome.status = Some(0);
+    }
 }
 
-/// A directory in which GNU's replaced a name that it had kept before.
-fn has_another_time(mine: &str, theirs: &str) -> bool {
-    mine.split_once(" mtime ").is_some_and(|(rest, _)| rest == theirs)
+/// Both outcomes without the directories that GNU's refuses to enter, since it has just made them as parents of another
+/// source; `None`: it refuses none that ours enters.
+fn without_refused_directories(mine: &Outcome, theirs: &Outcome) -> Option<(Outcome, Outcome)> {
+    let refused = |line: &String| {
+        let name = line.strip_prefix("cp: cannot create directory '")?;
+        name.strip_suffix("': File exists").map(|name| name.trim_end_matches('/').to_owned())
+    };
+    let names: Vec<_> = theirs.err.iter().filter_map(refused).collect();
+    if names.is_empty() || mine.err.iter().any(|line| refused(line).is_some()) {
+        return None;
+    }
+    let without = |outcome: &Outcome| {
+        let mut outcome = outcome.clone();
+        outcome
+            .tree
+            .retain(|name, _| !names.iter().any(|above| Path::new(name).starts_with(above)));
+        // What is below may have hard links elsewhere, and changes the times of what is above.
+        for (name, text) in &mut outcome.tree {
+            *text = alone(text);
+            if text.starts_with('4') && names.iter().any(|below| Path::new(below).starts_with(name))
+            {
+                *text = text.split(" mtime ").next().unwrap_or_default().to_owned();
+            }
+        }
+        // (A message names the target, or the source, whose name the target ends in.)
+        let about = |line: &String| {
+            names.iter().any(|name| {
+                let source = name.strip_prefix("d/").unwrap_or(name);
+                let quoted = [format!("'{name}'"), format!("'{source}'"), format!("'{source}/")];
+                line.contains(&format!("{name}/")) || quoted.iter().any(|name| line.contains(name))
+            })
+        };
+        outcome.out.retain(|line| !about(line));
+        outcome.err.retain(|line| !about(line));
+        succeed(&mut outcome);
+        outcome
+    };
+    let is_told = mine.status == Some(0) || !mine.err.is_empty();
+    is_told.then(|| (without(mine), without(theirs)))
+}
+
+/// The line of ours where each part whose difference is excused is as in GNU's. (Each excuse has its own part, so
+/// that several may meet at one name, and none hides what another part has lost.)
+fn excused_parts(
+    case: &Case,
+    before: &Tree,
+    name: &OsStr,
+    (ours, mine): (&Outcome, &str),
+    (gnus, theirs): (&Outcome, &str),
+) -> String {
+    let flag = |wanted: &str| case.flags.iter().any(|flag| flag.starts_with(wanted));
+    let is_dir = mine.starts_with('4');
+    let mut text = mine.to_owned();
+    if is_dir && (flag("--parents") || flag("-L") || flag("-H") || case.user.is_some()) {
+        text = without_more_attributes(&text, theirs);
+    }
+    if is_dir && case.user.is_some() {
+        text = with_old_attributes(before, name, &text, theirs);
+    }
+    if is_dir {
+        text = with_time_of(case, name, &text, theirs);
+    }
+    if case.fsync
+        && is_replaced_late(case, before, name, theirs)
+        && without_more_attributes(theirs, mine) == mine
+    {
+        return theirs.to_owned();
+    }
+    if is_dir && (flag("-u") || flag("--update=older")) && !theirs.contains(" mtime ") {
+        // GNU's replaced a name in it that it had kept before.
+        text = text.split_once(" mtime ").map_or(text.clone(), |(rest, _)| rest.to_owned());
+    }
+    if gnu_version() >= (9, 2) && without_acl(&text) == without_acl(theirs) {
+        return theirs.to_owned();
+    }
+    let has_old_bits = if gnu_version() < (9, 2) { true } else { !mine.starts_with("10") };
+    if has_old_bits && keeps_old_bits(case, before, name, (ours, gnus), &text, theirs)
+        || stops_at_attributes(case, before, name, mine, gnus, theirs)
+    {
+        return theirs.to_owned();
+    }
+    text
 }
 
 /// A directory that `--parents` made, that its owner may not write to, or that was found through a link, with the
-/// attributes of its source, where GNU's has none.
-fn has_more_attributes(mine: &str, theirs: &str) -> bool {
-    let without = |text: &str| {
-        // (The values in the tests have no braces.)
+/// attribute of its source, where GNU's has none.
+fn without_more_attributes(mine: &str, theirs: &str) -> String {
+    let attribute = "\"user.cringle\": \"";
+    match mine.split_once(attribute) {
+        Some((before, after)) if !theirs.contains(attribute) => {
+            let after = after.split_once('"').map_or("", |(_, rest)| rest);
+            // (Attributes are in the order of their names: this is the last.)
+            format!("{}{after}", before.strip_suffix(", ").unwrap_or(before))
+        }
+        _ => mine.to_owned(),
+    }
+}
+
+/// A directory that its owner may not write to, and that keeps its old attribute with GNU's.
+fn with_old_attributes(before: &Tree, name: &OsStr, mine: &str, theirs: &str) -> String {
+    let part = |text: &str| {
         let (before, after) = text.split_once("xattr {")?;
-        Some(format!("{before}{}", after.split_once('}')?.1))
+        let (attributes, after) = after.split_once('}')?;
+        Some((before.to_owned(), attributes.to_owned(), after.to_owned()))
     };
-    mine.starts_with('4') && without(mine) == without(theirs)
+    let is_closed = |had: &&String| mode_of(had) & 0o200 == 0;
+    let old = before.get(name).filter(is_closed).and_then(|had| part(had));
+    match (old, part(mine), part(theirs)) {
+        (Some((_, old, _)), Some((start, new, end)), Some((_, theirs, _)))
+            if old == theirs && new.contains("\"user.cringle\": \"s") =>
+        {
+            format!("{start}xattr {{{theirs}}}{end}")
+        }
+        _ => mine.to_owned(),
+    }
+}
+
+/// A file with an attribute of another source, which GNU's wrote to it through a link before. With `--fsync` its
+/// replacement is made first, and gets the name last.
+fn is_replaced_late(case: &Case, before: &Tree, name: &OsStr, theirs: &str) -> bool {
+    let last = |path: &str| path.rsplit('/').next().map(str::to_owned);
+    let name_of_it = name.to_str().and_then(last);
+    let leads_here = |made: &Made| match &made.what {
+        What::Link(text) => made.path.starts_with('d') && last(text) == name_of_it,
+        _ => false,
+    };
+    let has_its_own = |made: &Made| {
+        let own = theirs.contains(&format!("\"user.cringle\": \"{}\"", made.path));
+        own && last(&made.path) == name_of_it
+    };
+    theirs.starts_with("10")
+        && before.get(name).is_some_and(|had| had.contains("xattr {}"))
+        && case.made.iter().any(leads_here)
+        && !case.made.iter().any(has_its_own)
+}
+
+/// A directory with a time of now, in which files were replaced, where GNU's wrote in place.
+fn with_time_of(case: &Case, name: &OsStr, mine: &str, theirs: &str) -> String {
+    let had = case.made.iter().find(|made| OsStr::new(&made.path) == name);
+    let parents = case.flags.iter().any(|flag| flag == "--parents");
+    let Some((_, time)) = theirs.split_once(" mtime ") else { return mine.to_owned() };
+    let had_it =
+        had.is_some_and(|made| time == format!("{}.{}", made.seconds + 1, made.nanoseconds));
+    if !mine.contains(" mtime ") && (had_it || parents) {
+        return format!("{mine} mtime {time}");
+    }
+    mine.to_owned()
+}
+
+/// A directory whose attributes GNU's cannot copy: it stops there, and leaves the mode of before, or that of a new
+/// directory. Ours gives it the mode of the source, and the attributes if they can be read.
+fn stops_at_attributes(
+    case: &Case,
+    before: &Tree,
+    name: &OsStr,
+    mine: &str,
+    gnus: &Outcome,
+    theirs: &str,
+) -> bool {
+    let said = |what: &str| {
+        gnus.err.iter().any(|line| line.contains(what) && line.ends_with(": Permission denied"))
+    };
+    let (unreadable, unwritable) = (said("getting attribute "), said("setting attribute "));
+    let left = before.get(name).map_or(0o700, |had| mode_of(had));
+    let rest = |text: &str| text.split_once(' ').map(|(_, rest)| rest.to_owned());
+    let alike = rest(mine) == rest(theirs) && unreadable
+        || rest(&without_more_attributes(mine, theirs)) == rest(theirs) && unwritable;
+    let is_source = |made: &Made| {
+        made.path.starts_with('s')
+            && matches!(made.what, What::Dir)
+            && made.mode == mode_of(mine)
+            && (made.mode & 0o400 == 0 || mine.contains(&format!("\"{}\"", made.path)))
+    };
+    case.user.is_some()
+        && gnus.status == Some(1)
+        && mine.starts_with('4')
+        && (mode_of(theirs) == left || mode_of(theirs) == left & mode_of(mine) & 0o700)
+        && alike
+        && case.made.iter().any(is_source)
+}
+
+/// With `-s -L`: ours makes each symbolic link anew, where GNU's makes hard links to some sources, which also replace
+/// what existed. Both outcomes without that.
+fn without_new_links(
+    before: &Tree,
+    mine: &Outcome,
+    theirs: &Outcome,
+) -> Option<(Outcome, Outcome)> {
+    let linked = |name: &OsStr| theirs.tree.get(name).is_some_and(|text| text.contains(" links "));
+    let is_kept = |line: &&String| {
+        let had = name_in(line, "cp: cannot create symbolic link '");
+        let had = had.and_then(|name| Some((before.get(name)?, mine.tree.get(name)?)));
+        let relative = line.split_once(": can make relative symbolic links only");
+        let relative = relative.and_then(|(name, _)| name.strip_prefix("cp: ")).map(OsStr::new);
+        let is_new = relative.is_some_and(|name| linked(name) && !mine.tree.contains_key(name));
+        !theirs.err.contains(line) && (had.is_some_and(|(had, now)| had == now) || is_new)
+    };
+    let (mut same, mut gnus) = (mine.clone(), theirs.clone());
+    same.err.retain(|line| !is_kept(&line));
+    succeed(&mut same);
+    gnus.out.retain(|line| !line.starts_with("removed "));
+    for (name, other) in theirs.tree.iter().filter(|(_, text)| text.contains(" links ")) {
+        let to_a_source = other.contains(" group \"s/") || other.contains(" group \"d/");
+        let is_new_link = mine
+            .tree
+            .get(name)
+            .is_none_or(|text| alone(text) == alone(other) || text.contains(" -> ") && to_a_source);
+        if is_new_link {
+            same.tree.insert(name.clone(), other.clone());
+        }
+    }
+    changed((mine, theirs), (same, gnus))
+}
+
+/// What is left to compare; `None`: all of it.
+fn changed(
+    (mine, theirs): (&Outcome, &Outcome),
+    (same, gnus): (Outcome, Outcome),
+) -> Option<(Outcome, Outcome)> {
+    (*mine != same || *theirs != gnus).then_some((same, gnus))
+}
+
+/// The name of the target in a message that begins like this.
+fn name_in<'a>(line: &'a str, start: &str) -> Option<&'a OsStr> {
+    let rest = line.strip_prefix(start)?;
+    rest.strip_prefix("PLACE/").unwrap_or(rest).split('\'').next().map(OsStr::new)
+}
+
+/// With `-u`: GNU's makes the targets of one file links to each other, also those that are newer than it. Ours
+/// leaves each newer target as it was. Both outcomes without that.
+fn without_newer(before: &Tree, mine: &Outcome, theirs: &Outcome) -> Option<(Outcome, Outcome)> {
+    let timeless = |text: &String| text.split(" mtime ").next().map(str::to_owned);
+    // GNU's fails to put such a link in the place of a target that ours keeps.
+    let is_link_of_kept = |line: &&String| {
+        let name = name_in(line, "cp: cannot create hard link '");
+        let as_before = |had: &String, now: &String| match had.starts_with('4') {
+            true => timeless(had) == timeless(now),
+            false => alone(had) == alone(now),
+        };
+        name.and_then(|name| Some(as_before(before.get(name)?, mine.tree.get(name)?))) == Some(true)
+    };
+    let (mut same, mut gnus) = (mine.clone(), theirs.clone());
+    gnus.err.retain(|line| !is_link_of_kept(&line));
+    succeed(&mut gnus);
+    for (name, text) in &mut same.tree {
+        let Some(other) = theirs.tree.get(name) else { continue };
+        let kept = before.get(name).is_some_and(|had| alone(had) == alone(text));
+        if alone(text) == alone(other) || kept && other.contains(" links ") {
+            text.clone_from(other);
+        }
+    }
+    changed((mine, theirs), (same, gnus))
+}
+
+/// GNU's finds out that it copies a directory into itself when it has copied a part of it.
+fn copies_a_part_into_itself(mine: &Outcome, theirs: &Outcome) -> bool {
+    let refuses = |line: &String| line.contains("cannot copy a directory, ");
+    let timeless = |text: &String| match text.starts_with('4') {
+        true => text.split(" mtime ").next().map(str::to_owned),
+        false => Some(text.clone()),
+    };
+    mine.status == theirs.status
+        && mine.err == theirs.err
+        && mine.err.iter().any(refuses)
+        && mine
+            .tree
+            .iter()
+            .all(|(name, text)| theirs.tree.get(name).map(timeless) == Some(timeless(text)))
+}
+
+/// Whether GNU's failed to find what it has copied: it names it through a link of the command line, in whose place
+/// the copy has put something else.
+pub(crate) fn lost_its_way(case: &Case, theirs: &Outcome) -> bool {
+    let last = case.names.last().map_or("", |name| name.trim_end_matches('/'));
+    let is_lost = |line: &String| {
+        line.contains(&format!(" '{last}/"))
+            && (line.ends_with(": Not a directory")
+                || line.ends_with(": No such file or directory"))
+    };
+    let link = theirs.tree.get(OsStr::new(last));
+    theirs.err.iter().any(is_lost) && link.is_none_or(|found| !found.contains(" -> "))
+}
+
+/// What ours printed, with the other name of the target.
+pub(crate) fn by_the_direct_name(case: &Case, direct: &Case, mine: &Outcome) -> Outcome {
+    let name = |case: &Case| case.names.last().map(|name| name.trim_end_matches('/').to_owned());
+    let (from, to) = (name(case).unwrap_or_default(), name(direct).unwrap_or_default());
+    let mut mine = mine.clone();
+    for line in mine.out.iter_mut().chain(&mut mine.err) {
+        *line = line.replace(&format!("'{from}/"), &format!("'{to}/"));
+    }
+    mine
 }
 
 fn without_acl(text: &str) -> String {
