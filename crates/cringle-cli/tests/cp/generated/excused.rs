@@ -30,15 +30,6 @@ pub(crate) fn excused(
     if older && without_newer(before, mine, theirs).is_some_and(rest) {
         return Some("-u of files with several names");
     }
-    // The same file by two sources: GNU's replaces the first name by a link to itself.
-    let removed = |line: &&String| !line.starts_with("removed ");
-    let without_removed = |outcome: &Outcome| Outcome {
-        out: outcome.out.iter().filter(removed).cloned().collect(),
-        ..outcome.clone()
-    };
-    if older && mine.out.len() < theirs.out.len() && *mine == without_removed(theirs) {
-        return Some("-u of a file that is named twice");
-    }
     if flag("-s")
         && (flag("-L") || flag("-H"))
         && without_new_links(before, mine, theirs).is_some_and(rest)
@@ -375,6 +366,18 @@ fn without_newer(before: &Tree, mine: &Outcome, theirs: &Outcome) -> Option<(Out
     let (mut same, mut gnus) = (mine.clone(), theirs.clone());
     gnus.err.retain(|line| !is_link_of_kept(&line));
     succeed(&mut gnus);
+    // Such a link, or of a file that is named twice a link to itself, takes the place of what existed.
+    let is_link_removed = |line: &String| {
+        let name = name_in(line, "removed '");
+        let (ours, other) =
+            name.map_or((None, None), |name| (mine.tree.get(name), theirs.tree.get(name)));
+        other.is_some_and(|text| ours == other || text.contains(" links "))
+    };
+    let mut printed = mine.out.clone();
+    gnus.out.retain(|line| match printed.iter().position(|ours| ours == line) {
+        Some(at) => !printed.remove(at).is_empty(),
+        None => !is_link_removed(line),
+    });
     for (name, text) in &mut same.tree {
         let Some(other) = theirs.tree.get(name) else { continue };
         let kept = before.get(name).is_some_and(|had| alone(had) == alone(text));
