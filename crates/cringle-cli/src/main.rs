@@ -7,26 +7,15 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("cringle is for Linux: it stands on io_uring");
 
-mod alloc;
-mod bench;
 mod cli;
 mod cp;
-mod doctor;
-mod failure;
-mod inherited;
-mod interrupt;
-mod machine;
-mod report;
 mod sim;
-mod stats;
-mod stdout;
-mod trace;
 mod traced;
-mod units;
 
 use clap::{CommandFactory, Parser};
-use cli::{Bench, Cli, Command};
-use failure::Failure;
+use cli::{Cli, Command};
+use cringle_report::failure::Failure;
+use cringle_report::{self as report, interrupt};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
@@ -40,6 +29,9 @@ fn watch_only_if_asked() {
         unsafe { std::env::set_var(VARIABLE, "off") };
     }
 }
+
+#[global_allocator]
+static ALLOCATOR: cringle_bench::CountingAllocator = cringle_bench::CountingAllocator;
 
 fn main() -> ExitCode {
     watch_only_if_asked();
@@ -96,19 +88,12 @@ fn called_as_cp(arguments: Vec<OsString>) -> Option<(&'static str, Vec<OsString>
 
 fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
     match &cli.command {
-        Command::Doctor(args) => return doctor::run(args),
+        Command::Doctor(args) => return cringle_doctor::run(args),
         Command::Bench(which) => {
             interrupt::watch()?;
-            match which {
-                Bench::Disk(args) => bench::disk::run(args, cli.verbose),
-                Bench::Batch(args) => bench::batch::run(args, cli.verbose),
-                Bench::Cp(args) => bench::cp::run(args, cli.verbose),
-                Bench::Sum(args) => bench::sum::run(args, cli.verbose),
-                Bench::Http(args) => bench::http::run(args, cli.verbose),
-                Bench::All(args) => bench::all::run(args, cli.verbose),
-            }
+            which.run(cli.verbose)
         }
-        Command::Trace(args) => trace::run(args),
+        Command::Trace(args) => cringle_trace::run(args),
         Command::Sim(args) => {
             interrupt::watch()?;
             sim::run(args)

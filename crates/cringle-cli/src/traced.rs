@@ -1,11 +1,10 @@
 //! `--trace FILE`, for every subcommand.
 
-use crate::cli::{Bench, Cli, Command};
-use crate::failure::Failure;
-use crate::report;
+use crate::cli::{Cli, Command};
 use cringle::trace::Trace;
+use cringle_report as report;
+use cringle_report::failure::Failure;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
 /// What the library looks for when a runtime starts, in children too.
 const VARIABLE: &str = "CRINGLE_TRACE";
@@ -19,7 +18,7 @@ pub(crate) fn begin(cli: &Cli) -> Result<Traced, Failure> {
         return Err(Failure::usage("--trace writes a file: give it a name"));
     }
     if let Command::Trace(args) = &cli.command
-        && crate::trace::is_same_file(path, &args.file)
+        && report::file::is_same(path, &args.file)
     {
         return Err(Failure::usage("--trace names the trace that is to be read"));
     }
@@ -30,18 +29,10 @@ pub(crate) fn begin(cli: &Cli) -> Result<Traced, Failure> {
         }
         false => {
             let traced = begin_at(path)?;
-            let _ = FILE.set(path.into());
+            report::outputs::reserve(path);
             Ok(traced)
         }
     }
-}
-
-/// The trace of this process, which nothing else may be written to.
-static FILE: OnceLock<PathBuf> = OnceLock::new();
-
-/// Whether this process writes its trace to this file.
-pub(crate) fn is_written_to(path: &Path) -> bool {
-    FILE.get().is_some_and(|trace| crate::trace::is_same_file(trace, path))
 }
 
 pub(crate) fn begin_at(path: &Path) -> Result<Traced, Failure> {
@@ -70,7 +61,7 @@ fn as_the_environment_asks(command: &Command) -> Result<Traced, Failure> {
 /// Whether what is worth seeing happens in processes of their own.
 fn works_in_children(command: &Command) -> bool {
     match command {
-        Command::Bench(Bench::All(_) | Bench::Cp(_) | Bench::Http(_)) => true,
+        Command::Bench(bench) => bench.works_in_children(),
         // It asks in forks, whose first thread is alone.
         Command::Doctor(_) => true,
         _ => false,

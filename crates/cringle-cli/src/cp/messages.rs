@@ -49,7 +49,7 @@ pub(super) fn fail_quietly() {
 /// reported, and the later ones are not.
 pub(super) fn say(text: &str) {
     static UNWRITABLE: AtomicBool = AtomicBool::new(false);
-    if let Err(e) = crate::stdout::write(format!("{text}\n").as_bytes())
+    if let Err(e) = cringle_report::stdout::write(format!("{text}\n").as_bytes())
         && !UNWRITABLE.swap(true, Relaxed)
     {
         complain_of("write error", &e);

@@ -45,9 +45,10 @@ mod tree;
 mod turns;
 mod verify;
 
-use crate::failure::{FAILED, INTERRUPTED};
-use crate::{inherited, report, traced};
+use crate::traced;
 use cringle::signal::{Signal, Signals};
+use cringle_report::failure::{FAILED, INTERRUPTED};
+use cringle_report::{self as report, inherited};
 use engine::{Shared, Worker};
 use messages::{complain, complain_of, note};
 use options::{Options, Replace};
@@ -98,7 +99,7 @@ pub(crate) fn run(program: &'static str, arguments: Vec<OsString>) -> ExitCode {
 }
 
 fn print(text: &str) -> ExitCode {
-    match crate::stdout::write(text.as_bytes()) {
+    match cringle_report::stdout::write(text.as_bytes()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             complain_of("write error", &e);
@@ -204,7 +205,7 @@ fn perform(shared: &Shared, copies: &[Copy]) -> io::Result<()> {
 /// Ctrl-C ends it in order; a second one at once. A signal that the caller ignores (a shell for its background,
 /// `nohup`) stays ignored.
 fn watch(stop: &Arc<Stop>) -> io::Result<()> {
-    crate::interrupt::dump_when_asked()?;
+    cringle_report::interrupt::dump_when_asked()?;
     let ends = [(libc::SIGINT, Signal::Interrupt), (libc::SIGTERM, Signal::Terminate)];
     let heard = ends.iter().filter(|(number, _)| !inherited::is_ignored(*number));
     let heard: Vec<_> = heard.map(|(_, signal)| *signal).collect();
@@ -216,7 +217,7 @@ fn watch(stop: &Arc<Stop>) -> io::Result<()> {
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         while signals.wait().is_ok() {
             if stop.ask() {
-                crate::interrupt::exit();
+                cringle_report::interrupt::exit();
             }
         }
     })?;

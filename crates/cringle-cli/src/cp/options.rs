@@ -3,7 +3,7 @@
 use super::backup;
 use super::getopt::{CommandLine, Given};
 use super::messages::{self, quote, quote_word};
-use crate::units;
+use cringle_report::units;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 

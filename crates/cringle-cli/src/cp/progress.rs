@@ -4,7 +4,7 @@
 //! sources for their sizes, and another draws a line twice a second.
 
 use super::engine::Counters;
-use crate::units;
+use cringle_report::units;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
 //! What was done, as numbers: `--json`, and the last words of an interrupted copy.
 
 use super::engine::Counters;
-use crate::report;
-use crate::units;
+use cringle_report as report;
+use cringle_report::units;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -28,7 +28,10 @@ pub(super) fn json(counters: &Counters, elapsed: Duration, status: u8) -> Value 
     })
 }
 
-pub(super) fn save(path: &std::ffi::OsStr, value: &Value) -> Result<(), crate::failure::Failure> {
+pub(super) fn save(
+    path: &std::ffi::OsStr,
+    value: &Value,
+) -> Result<(), cringle_report::failure::Failure> {
     report::save(std::path::Path::new(path), value)
 }
 

@@ -1,8 +1,8 @@
 //! Trying the seeds, on as many threads as were asked for. Each seed is a world of its own.
 
 use crate::cli::SimArgs;
-use cringle::sim::program::{Checked, check};
 use cringle::sim::{self, Failure, Fault};
+use cringle_fuzz::{Checked, check};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::Mutex;

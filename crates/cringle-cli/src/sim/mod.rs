@@ -5,12 +5,12 @@ mod hunt;
 mod tell;
 
 use crate::cli::SimArgs;
-use crate::failure::Failure;
+use cringle_report::failure::Failure;
 use hunt::Hunt;
 
 pub(crate) fn run(args: &SimArgs) -> Result<(), Failure> {
     args.validate()?;
-    crate::report::file::check("--json", args.json.as_deref())?;
+    cringle_report::file::check("--json", args.json.as_deref())?;
     let found = Hunt::over(args);
     tell::tell(&found, args.json.as_deref())?;
     match found.failure {

@@ -1,9 +1,9 @@
 //! What the seeds came to, for a person and for a program.
 
 use super::hunt::Found;
-use crate::failure::Failure;
-use crate::report;
 use cringle::sim::Fault;
+use cringle_report as report;
+use cringle_report::failure::Failure;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
@@ -37,7 +37,7 @@ fn value_of(found: &Found) -> Value {
         .map(|fault| (format!("{fault:?}"), json!(sums.faults[*fault as usize])))
         .collect();
     json!({
-        "schema": report::json::SCHEMA,
+        "schema": report::SCHEMA,
         "command": "sim",
         "start": start,
         "seeds_passed": passed,

@@ -53,13 +53,15 @@
 //! and linked ones do not exist in the library yet, so their faults do not either.
 
 mod each;
-pub mod program;
 mod stream;
 #[cfg(test)]
 mod tests;
 mod world;
 
-pub use crate::driver::sim::{Checker, Failure, Fault, Faults, Options, Stats};
+#[cfg(any(test, feature = "sabotage"))]
+#[doc(hidden)]
+pub use crate::driver::sim::Sabotage;
+pub use crate::driver::sim::{Checker, Failure, Fault, Faults, Options, Rng, Stats};
 pub use each::{Report, each, run};
 pub use stream::stream_pair;
 pub use world::World;

@@ -167,8 +167,10 @@ impl World {
         self.core().stats
     }
 
-    #[cfg(test)]
-    pub(super) fn sabotage(&mut self, by: crate::driver::sim::Sabotage) {
+    /// Makes the driver wrong on purpose, to prove that a checker finds it.
+    #[cfg(any(test, feature = "sabotage"))]
+    #[doc(hidden)]
+    pub fn sabotage(&mut self, by: crate::driver::sim::Sabotage) {
         self.core().sabotage = Some(by);
     }
 }

@@ -82,7 +82,7 @@ impl Sim {
 
     fn cancel_missed(&mut self, core: &mut Core, ask: Ask) -> i32 {
         core.note(7, ask.flight, 0);
-        #[cfg(test)]
+        #[cfg(any(test, feature = "sabotage"))]
         if super::sabotage::deliver_lost(core, self, ask.flight) {
             return 0;
         }

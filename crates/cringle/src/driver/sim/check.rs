@@ -58,7 +58,8 @@ pub struct Failure {
 }
 
 impl Failure {
-    pub(crate) fn new(seed: u64, checker: Checker, message: impl Into<String>) -> Failure {
+    /// Reports what a test's own check found, in the form of the library's checks.
+    pub fn new(seed: u64, checker: Checker, message: impl Into<String>) -> Failure {
         Failure { seed, checker, message: message.into() }
     }
 }

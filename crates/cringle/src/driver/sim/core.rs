@@ -63,7 +63,7 @@ pub(crate) struct Core {
     pub(crate) wreck: Option<Vec<Image>>,
     pub(crate) stats: Stats,
     pub(crate) failure: Option<(Checker, String)>,
-    #[cfg(test)]
+    #[cfg(any(test, feature = "sabotage"))]
     pub(crate) sabotage: Option<super::Sabotage>,
 }
 
@@ -109,7 +109,7 @@ impl Core {
             wreck: None,
             stats: Stats::default(),
             failure: None,
-            #[cfg(test)]
+            #[cfg(any(test, feature = "sabotage"))]
             sabotage: None,
         }
     }
@@ -215,7 +215,7 @@ impl Core {
         }
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "sabotage"))]
     pub(super) fn is_sabotaged(&self, by: super::Sabotage) -> bool {
         self.sabotage == Some(by)
     }

@@ -121,7 +121,7 @@ impl Sim {
     /// Tries to perform an op; whether it has ended.
     fn attempt(&mut self, core: &mut Core, number: u64) -> bool {
         let flight = self.flights.get_mut(&number).expect("it is under way");
-        #[cfg(test)]
+        #[cfg(any(test, feature = "sabotage"))]
         super::sabotage::before(core, flight);
         if core.would_block(&flight.op, &self.fixed) {
             flight.stage = Stage::Blocked;
@@ -159,7 +159,7 @@ impl Sim {
     /// The op has this result: its completion goes into the queue.
     pub(super) fn complete(&mut self, core: &mut Core, number: u64, result: i32) {
         let flight = self.flights.get_mut(&number).expect("it is under way");
-        #[cfg(test)]
+        #[cfg(any(test, feature = "sabotage"))]
         super::sabotage::performed(core, flight);
         flight.lent.seal();
         self.end(core, number, result);
@@ -170,7 +170,7 @@ impl Sim {
         let flight = self.flights.get_mut(&number).expect("it is under way");
         flight.stage = Stage::Noted;
         flight.lent.seal();
-        #[cfg(test)]
+        #[cfg(any(test, feature = "sabotage"))]
         super::sabotage::noted(core, flight);
         self.post(core, Cqe::Noted { flight: number, result });
         let latency = core.latency_ns().unwrap_or_else(|| core.any_latency_ns());
@@ -181,7 +181,7 @@ impl Sim {
     fn end(&mut self, core: &mut Core, number: u64, result: i32) {
         let flight = self.flights.get_mut(&number).expect("it is under way");
         flight.stage = Stage::Done;
-        #[cfg(test)]
+        #[cfg(any(test, feature = "sabotage"))]
         if super::sabotage::after(core, flight) {
             return;
         }

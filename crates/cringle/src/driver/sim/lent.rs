@@ -100,7 +100,7 @@ impl Lent {
         })
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "sabotage"))]
     pub(super) fn touch(&self) {
         if let Some(piece) = self.pieces.iter().find(|piece| piece.len > 0) {
             // SAFETY: I1. The memory is there; that it is changed is the point.

@@ -27,7 +27,7 @@ mod perform;
 mod push;
 mod reap;
 mod rng;
-#[cfg(test)]
+#[cfg(any(test, feature = "sabotage"))]
 mod sabotage;
 
 use super::{About, Completion, Counts, Op};
@@ -45,9 +45,9 @@ pub use core::Stats;
 pub(crate) use core::{Core, seed_here, with_here};
 
 pub use options::{Fault, Faults, Options};
-pub(crate) use rng::Rng;
-#[cfg(test)]
-pub(crate) use sabotage::Sabotage;
+pub use rng::Rng;
+#[cfg(any(test, feature = "sabotage"))]
+pub use sabotage::Sabotage;
 
 /// What a simulation finds out about a run as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

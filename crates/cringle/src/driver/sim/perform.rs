@@ -205,7 +205,7 @@ impl Core {
     pub(crate) fn open(&mut self, path: &std::ffi::CStr, flags: i32, mode: u32) -> i32 {
         match self.files.open(path, flags, mode, self.now_ns) {
             Ok(fd) => {
-                #[cfg(test)]
+                #[cfg(any(test, feature = "sabotage"))]
                 if self.is_sabotaged(super::Sabotage::LeakedDescriptor) {
                     std::mem::forget(self.files.open(path, libc::O_RDONLY, 0, 0));
                 }
@@ -223,7 +223,7 @@ impl Core {
 
     /// What the file holds now survives a loss of power.
     pub(crate) fn sync(&mut self, fd: RawFd) -> i32 {
-        #[cfg(test)]
+        #[cfg(any(test, feature = "sabotage"))]
         if self.is_sabotaged(super::Sabotage::SyncIgnored) {
             return 0;
         }

@@ -65,7 +65,7 @@ impl Sim {
         self.in_flight -= u32::from(completion.takes_place());
         self.withdraw_cancel(completion);
         completion.finish(result);
-        #[cfg(test)]
+        #[cfg(any(test, feature = "sabotage"))]
         super::sabotage::ended(core, self, number);
         completion.waiter_ref().settle_one()
     }

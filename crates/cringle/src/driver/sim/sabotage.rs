@@ -5,7 +5,8 @@ use crate::driver::Op;
 
 /// What the driver does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sabotage {
+#[doc(hidden)]
+pub enum Sabotage {
     /// A completion comes twice.
     TwiceCompleted,
     /// A completion does not come, unless the op is cancelled.

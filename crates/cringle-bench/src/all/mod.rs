@@ -1,0 +1,130 @@
+//! `cringle bench all`: every experiment in turn, each by the command that a person would run, and at
+//! the end who won, by how much, and what in the figures says why.
+//!
+//! The experiments are children: what one of them does to its process (limits, pinning, memory) does
+//! not reach the next, and one that fails takes nobody with it. Each removes what it made.
+
+mod args;
+mod cases;
+mod child;
+mod experiments;
+mod report;
+mod verdict;
+
+pub use args::AllArgs;
+
+use cases::Case;
+use cringle_report::failure::{Failure, fail};
+use cringle_report::interrupt;
+use cringle_report::machine::{Machine, storage::Storage};
+use cringle_report::page::Page;
+use experiments::Experiment;
+use serde_json::Value;
+use std::time::Instant;
+use verdict::Verdict;
+
+/// An experiment, when it is over.
+struct Done {
+    experiment: Experiment,
+    seconds: f64,
+    report: Option<Value>,
+    page: Option<Page>,
+    error: Option<String>,
+    cases: Vec<Case>,
+    verdicts: Vec<Verdict>,
+}
+
+struct Findings {
+    machine: Machine,
+    quick: bool,
+    done: Vec<Done>,
+    notes: Vec<String>,
+}
+
+impl Findings {
+    fn verdicts(&self) -> impl Iterator<Item = &Verdict> {
+        self.done.iter().flat_map(|done| &done.verdicts)
+    }
+}
+
+pub fn run(args: &AllArgs, verbose: bool) -> Result<(), Failure> {
+    args.validate()?;
+    args.outputs.check()?;
+    if verbose {
+        cringle_report::complain(&super::driver_words());
+    }
+    // An experiment's data is removed by itself; we only pass the signal on and wait for that.
+    interrupt::end_gently();
+    let ended = all(args);
+    match interrupt::asked() {
+        true => Err(Failure::interrupted("interrupted; what was made is removed")),
+        false => ended,
+    }
+}
+
+fn all(args: &AllArgs) -> Result<(), Failure> {
+    let chosen = experiments::chosen(args);
+    experiments::check_room(&chosen, args)?;
+    let mut findings = Findings {
+        machine: Machine::of(&Storage::under(&args.directory)?),
+        quick: args.quick,
+        done: Vec::new(),
+        notes: notes(args),
+    };
+    let count = chosen.len();
+    for (number, experiment) in chosen.into_iter().enumerate() {
+        announce(args, &format!("{} of {count}: {}", number + 1, experiment.command()))?;
+        findings.done.push(perform(experiment, args));
+        if interrupt::asked() {
+            return Ok(());
+        }
+    }
+    report::tell(&findings, &args.outputs)?;
+    outcome(&findings)
+}
+
+fn notes(args: &AllArgs) -> Vec<String> {
+    let mut notes = Vec::new();
+    if args.quick {
+        notes.push("--quick: the sizes are too small for the figures to mean anything".into());
+    }
+    if cfg!(debug_assertions) {
+        notes.push("this cringle is a debug build, and its figures mean little".into());
+    }
+    notes
+}
+
+/// Above the experiment's own tables, or where a person sees that something goes on.
+fn announce(args: &AllArgs, line: &str) -> Result<(), Failure> {
+    if args.quiet {
+        return Ok(());
+    }
+    if args.outputs.take_stdout() {
+        cringle_report::complain(line);
+        return Ok(());
+    }
+    cringle_report::print(&format!("\n{line}\n"))
+}
+
+fn perform(experiment: Experiment, args: &AllArgs) -> Done {
+    let started = Instant::now();
+    let child::Outcome { report, page, error } = child::run(&experiment, args);
+    let seconds = started.elapsed().as_secs_f64();
+    if let Some(error) = error.as_ref().filter(|_| !interrupt::asked()) {
+        cringle_report::complain(&format!("cringle: {} failed: {error}", experiment.command()));
+    }
+    let cases: Vec<Case> =
+        report.iter().flat_map(|report| cases::of(experiment.question, report)).collect();
+    let verdicts = cases.iter().filter_map(verdict::of).collect();
+    Done { experiment, seconds, report, page, error, cases, verdicts }
+}
+
+/// What was found is told all the same, but an experiment that failed is a failure.
+fn outcome(findings: &Findings) -> Result<(), Failure> {
+    let failed = findings.done.iter().filter(|done| done.error.is_some()).count();
+    match failed {
+        0 => Ok(()),
+        1 => fail("an experiment failed"),
+        n => fail(format!("{n} experiments failed")),
+    }
+}

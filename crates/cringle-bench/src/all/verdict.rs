@@ -1,0 +1,182 @@
+//! Who won a contest, by how much, and what in the figures says why. Pure functions of the figures.
+
+use super::cases::{Case, Line};
+use super::experiments::Question;
+use cringle_report::units::figure;
+use serde::Serialize;
+
+/// Who keeps so much of a processor busy is limited by it.
+const BUSY: f64 = 0.8;
+/// Differences below this are no explanation.
+const CLEAR: f64 = 1.15;
+
+#[derive(Debug, Serialize)]
+pub(super) struct Verdict {
+    pub(super) question: Question,
+    pub(super) case: String,
+    pub(super) winner: String,
+    pub(super) figure: String,
+    pub(super) next: Option<String>,
+    pub(super) winner_to_next: Option<f64>,
+    /// A round of the next was better than one of the winner.
+    pub(super) overlap: bool,
+    /// The way that everybody knows.
+    pub(super) plain: String,
+    pub(super) winner_to_plain: Option<f64>,
+    pub(super) ours: String,
+    pub(super) ours_to_winner: Option<f64>,
+    pub(super) why: String,
+}
+
+/// `None` where nobody took part.
+pub(super) fn of(case: &Case) -> Option<Verdict> {
+    let mut lines: Vec<&Line> = case.lines.iter().filter(|line| !line.rates.is_empty()).collect();
+    lines.sort_by(|a, b| b.rate().total_cmp(&a.rate()));
+    let winner = *lines.first()?;
+    let next = lines.get(1).copied();
+    let ratio = |line: &Line| winner.rate() / line.rate();
+    Some(Verdict {
+        question: case.question,
+        case: case.title.clone(),
+        winner: winner.name.clone(),
+        figure: winner.figure(case.question),
+        next: next.map(|next| next.name.clone()),
+        winner_to_next: next.map(ratio),
+        overlap: next.is_some_and(|next| overlap(winner, next)),
+        plain: case.plain.into(),
+        winner_to_plain: case.line(case.plain).map(ratio),
+        ours: case.ours.into(),
+        ours_to_winner: case.line(case.ours).map(|line| 1.0 / ratio(line)),
+        why: why(case, winner),
+    })
+}
+
+fn overlap(winner: &Line, next: &Line) -> bool {
+    let lowest = winner.rates.iter().copied().fold(f64::INFINITY, f64::min);
+    next.rates.iter().any(|rate| *rate >= lowest)
+}
+
+/// The winner is laid beside the plain way; if it is that, beside ours.
+fn why(case: &Case, winner: &Line) -> String {
+    let beside = if winner.name == case.plain { case.ours } else { case.plain };
+    let Some(other) = case.line(beside).filter(|line| !line.rates.is_empty()) else {
+        return format!("{beside} has no figure to compare with.");
+    };
+    if other.name == winner.name {
+        return "Nobody else took part.".into();
+    }
+    let ratio = winner.rate() / other.rate();
+    let mut text = format!("`{}` does {} × `{}`", winner.name, figure(ratio), other.name);
+    for fact in [limits(winner, other), cost(case, winner, other), switches(winner, other)] {
+        text += &fact.unwrap_or_default();
+    }
+    text + "."
+}
+
+/// Which of them the processor limits. (Who keeps none busy waits: for the device, for a peer, or on a
+/// machine that is not idle for a processor.)
+fn limits(winner: &Line, other: &Line) -> Option<String> {
+    let (mine, theirs) = (winner.busy?, other.busy?);
+    let (w, o) = (&winner.name, &other.name);
+    let busy = format!("{} and {} cores busy", figure(mine), figure(theirs));
+    Some(match (mine >= BUSY, theirs >= BUSY) {
+        (true, true) => format!(": both are limited by the processor ({busy})"),
+        (true, false) => format!(": `{w}` keeps a processor busy, `{o}` does not ({busy})"),
+        (false, true) => format!(": `{o}` is limited by the processor, `{w}` is not ({busy})"),
+        (false, false) => match (winner.in_flight, other.in_flight) {
+            (Some(w), Some(o)) if w != o => {
+                format!(": neither keeps a processor busy ({busy}), with {w} and {o} in flight")
+            }
+            _ => format!(": neither keeps a processor busy ({busy})"),
+        },
+    })
+}
+
+fn cost(case: &Case, winner: &Line, other: &Line) -> Option<String> {
+    let (mine, theirs) = (winner.cpu_us?, other.cpu_us?);
+    let (low, high) = (mine.min(theirs), mine.max(theirs));
+    if high <= 0.0 {
+        return None;
+    }
+    let (a, b, unit) = (figure(mine), figure(theirs), case.unit);
+    Some(match high / low < CLEAR {
+        true => format!("; {unit} costs both about the same CPU, {a} and {b} µs"),
+        false => format!("; {unit} costs {a} µs of CPU, beside {b}"),
+    })
+}
+
+fn switches(winner: &Line, other: &Line) -> Option<String> {
+    let (mine, theirs) = (winner.switches?, other.switches?);
+    // Too few of both to count for anything.
+    if mine.max(theirs) < 0.01 || mine.max(theirs) / mine.min(theirs) < CLEAR {
+        return None;
+    }
+    Some(format!(", and {} context switches, beside {}", figure(mine), figure(theirs)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(name: &str, rates: &[f64], busy: f64, cpu: f64, switches: f64) -> Line {
+        Line {
+            name: name.into(),
+            rates: rates.to_vec(),
+            shown: "figure".into(),
+            in_flight: None,
+            busy: Some(busy),
+            cpu_us: Some(cpu),
+            switches: Some(switches),
+        }
+    }
+
+    fn case(lines: Vec<Line>) -> Case {
+        let (unit, plain, ours) = ("a read", "sync", "fibers");
+        Case { question: Question::Reads, title: "case".into(), unit, lines, plain, ours }
+    }
+
+    #[test]
+    fn the_best_wins_and_what_differs_is_why() {
+        let verdict = of(&case(vec![
+            line("sync", &[100.0], 0.1, 8.0, 1.0),
+            line("fibers", &[800.0, 900.0], 1.0, 4.0, 0.03),
+            line("uring", &[1000.0, 1000.0, 950.0], 0.95, 2.0, 0.03),
+        ]))
+        .unwrap();
+        assert_eq!((verdict.winner.as_str(), verdict.next.as_deref()), ("uring", Some("fibers")));
+        assert_eq!((verdict.winner_to_plain, verdict.ours_to_winner), (Some(10.0), Some(0.85)));
+        assert!(!verdict.overlap);
+        let why = &verdict.why;
+        assert!(
+            why.contains("`uring` keeps a processor busy, `sync` does not (0.95 and 0.10"),
+            "{why}"
+        );
+        assert!(why.contains("a read costs 2.00 µs of CPU, beside 8.00"), "{why}");
+        assert!(why.contains("0.030 context switches, beside 1.00"), "{why}");
+    }
+
+    #[test]
+    fn what_may_be_chance_is_marked() {
+        let verdict = of(&case(vec![
+            line("sync", &[100.0, 108.0, 90.0], 0.9, 8.0, 0.0),
+            line("fibers", &[95.0, 99.0, 99.0], 0.9, 8.1, 0.0),
+        ]))
+        .unwrap();
+        assert_eq!(verdict.winner, "sync");
+        assert!(verdict.overlap);
+        assert!(
+            verdict.why.contains("`sync` does 1.01 × `fibers`: both are limited"),
+            "{verdict:?}"
+        );
+        assert!(verdict.why.contains("about the same CPU"), "{verdict:?}");
+        assert!(!verdict.why.contains("switches"), "{verdict:?}");
+    }
+
+    #[test]
+    fn a_contest_without_the_plain_way_says_so() {
+        let verdict = of(&case(vec![line("fibers", &[1.0], 0.0, 0.0, 0.0)])).unwrap();
+        assert_eq!(verdict.winner_to_plain, None);
+        assert!(verdict.why.contains("sync has no figure"), "{verdict:?}");
+        assert!(of(&case(Vec::new())).is_none());
+    }
+}

@@ -1,0 +1,45 @@
+//! `bench batch` as JSON.
+
+use super::{Comparison, Measured};
+use cringle_report::SCHEMA;
+use serde_json::{Value, json};
+
+pub(super) fn of(comparison: &Comparison) -> Value {
+    let measured = comparison.median();
+    let fio = comparison.fio_iops();
+    json!({
+        "schema": SCHEMA,
+        "benchmark": "batch",
+        "machine": comparison.machine,
+        "level": comparison.level_name(),
+        "file_bytes": comparison.bytes,
+        "cached": comparison.cached,
+        "workers": comparison.workers,
+        "submitters": comparison.submitters,
+        "result": batch_sample(measured),
+        "quantiles_us": comparison.latencies.to_json(),
+        "fio_iops": fio,
+        "ratios": { "iops_to_fio": fio.map(|fio| measured.iops() / fio) },
+        "samples": comparison.rounds.iter().map(batch_sample).collect::<Vec<_>>(),
+        "fio_samples": comparison.fio,
+        "notes": comparison.notes,
+    })
+}
+
+fn batch_sample(measured: &Measured) -> Value {
+    let per_op = |value: u64| value as f64 / measured.ops.max(1) as f64;
+    json!({
+        "ops": measured.ops,
+        "seconds": measured.usage.seconds,
+        "iops": measured.iops(),
+        "allocations": measured.allocated.allocations,
+        "allocations_per_op": per_op(measured.allocated.allocations),
+        "allocated_bytes": measured.allocated.bytes,
+        "allocated_bytes_per_op": per_op(measured.allocated.bytes),
+        "user_seconds": measured.usage.user_seconds,
+        "system_seconds": measured.usage.system_seconds,
+        "context_switches": measured.usage.context_switches,
+        "p999_us": measured.p999_us,
+        "max_us": measured.max_us,
+    })
+}

@@ -1,0 +1,127 @@
+//! `low`: the library's own ring, without fibers. Submission queue 64, completion queue 256; 64 reads lead in, then
+//! 32 are submitted and 32 taken, so that 64 to 96 are in flight.
+
+use super::{BATCH, BLOCK, Setting, Share, short_read};
+use crate::content::Rng;
+use crate::meter::{Gate, Party};
+use cringle::ring::BareRing;
+use memmap2::{MmapMut, MmapOptions};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Instant;
+
+const QUEUE: u32 = 64;
+const LEAD_IN: usize = 64;
+const BUFFERS: usize = 256;
+
+pub(super) fn run(setting: &Setting, gate: &Gate) -> io::Result<Vec<Share>> {
+    let order = Rng::new(setting.seed).permutation(setting.blocks);
+    let each = order.len().div_ceil(setting.workers);
+    let parts = (0..setting.workers).map(|worker| {
+        let start = (worker * each).min(order.len());
+        &order[start..(start + each).min(order.len())]
+    });
+    std::thread::scope(|scope| {
+        let start = |(worker, part)| {
+            let party = gate.party();
+            scope.spawn(move || {
+                setting.pinning.pin(worker, setting.workers)?;
+                read_all(setting, part, party)
+            })
+        };
+        let threads: Vec<_> = parts.enumerate().map(start).collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        threads.into_iter().map(join).collect()
+    })
+}
+
+fn read_all(setting: &Setting, part: &[u64], mut party: Party<'_>) -> io::Result<Share> {
+    let mut reader = Reader::prepare(setting, part)?;
+    let mut ring = BareRing::new(QUEUE, BUFFERS as u32)?;
+    party.enter()?;
+    let mut result = reader.start(&mut ring, LEAD_IN);
+    while result.is_ok() {
+        result = reader.start(&mut ring, BATCH);
+        if reader.in_flight == 0 {
+            break;
+        }
+        // At the end there is nothing more to submit, and the rest is taken.
+        let take = BATCH.min(reader.in_flight);
+        result = result.and_then(|()| reader.take(&mut ring, take));
+    }
+    drop(party);
+    // Before the memory that it reads into: it waits for what is in flight.
+    drop(ring);
+    result.map(|()| reader.share)
+}
+
+struct Reader<'a> {
+    file: File,
+    blocks: std::slice::Iter<'a, u64>,
+    _area: MmapMut,
+    base: *mut u8,
+    slots: Vec<(u64, Instant)>,
+    free: Vec<usize>,
+    in_flight: usize,
+    share: Share,
+}
+
+impl<'a> Reader<'a> {
+    fn prepare(setting: &Setting, part: &'a [u64]) -> io::Result<Reader<'a>> {
+        let mut area = MmapOptions::new().len(BUFFERS * BLOCK).populate().map_anon()?;
+        Ok(Reader {
+            file: setting.open()?,
+            blocks: part.iter(),
+            base: area.as_mut_ptr(),
+            _area: area,
+            slots: vec![(0, Instant::now()); BUFFERS],
+            free: (0..BUFFERS).rev().collect(),
+            in_flight: 0,
+            share: Share { ops: 0, latencies_ns: Vec::with_capacity(part.len()) },
+        })
+    }
+
+    /// Submits up to `count` reads.
+    fn start(&mut self, ring: &mut BareRing, count: usize) -> io::Result<()> {
+        let now = Instant::now();
+        let mut queued = 0;
+        while queued < count && !self.free.is_empty() {
+            let Some(&block) = self.blocks.next() else { break };
+            let offset = block * BLOCK as u64;
+            let Some(slot) = self.free.pop() else { break };
+            self.slots[slot] = (offset, now);
+            // SAFETY: `area` has a block for each slot.
+            let place = unsafe { self.base.add(slot * BLOCK) };
+            // SAFETY: the slot's bytes belong to this read alone until its completion gives the
+            // slot back, and `read_all` drops the ring, which waits for all, before the area.
+            unsafe { ring.read(slot, self.file.as_fd(), place, BLOCK as u32, offset) }?;
+            self.in_flight += 1;
+            queued += 1;
+        }
+        if queued > 0 {
+            ring.submit();
+        }
+        Ok(())
+    }
+
+    /// Takes at least `count` completions.
+    fn take(&mut self, ring: &mut BareRing, count: usize) -> io::Result<()> {
+        let mut outcome = Ok(());
+        ring.wait(count, |slot, result| {
+            let (offset, started) = self.slots[slot];
+            self.in_flight -= 1;
+            self.free.push(slot);
+            self.share.ops += 1;
+            self.share.latencies_ns.push(started.elapsed().as_nanos() as u64);
+            match result {
+                Ok(BLOCK) => {}
+                Ok(count) => outcome = Err(short_read(count, offset)),
+                Err(error) => outcome = Err(error),
+            }
+        });
+        outcome
+    }
+}

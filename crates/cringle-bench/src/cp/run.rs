@@ -1,0 +1,203 @@
+//! The runs: every tool in turn, each to a place that was never used.
+
+use super::plan::{Cell, CpArgs, Tree};
+use super::tools::{self, Candidate, Tool};
+use super::trees::{self, Shape};
+use super::workspace::Workspace;
+use super::{Block, Findings, Line, check, child, expect};
+use crate::fio;
+use crate::notes::Notes;
+use crate::progress::Progress;
+use cringle_report::failure::Failure;
+use cringle_report::interrupt;
+use cringle_report::machine::cache;
+use indicatif::ProgressBar;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+/// The tables, without figures yet.
+pub(super) fn blocks(args: &CpArgs, tools: &[Tool]) -> Vec<Block> {
+    let line = |candidate| Line { candidate, samples: Vec::new(), error: None };
+    let block = |cell: Cell| Block {
+        cell,
+        lines: tools::candidates(tools, &cell, &args.block_size).into_iter().map(line).collect(),
+    };
+    args.cells().into_iter().map(block).collect()
+}
+
+pub(super) fn measure(
+    args: &CpArgs,
+    workspace: &Workspace,
+    findings: &mut Findings,
+    notes: &mut Notes,
+    progress: &Progress,
+) -> Result<(), Failure> {
+    make_trees(&findings.blocks, workspace, progress)?;
+    memory_note(findings, notes);
+    let runs: usize = findings.blocks.iter().map(|block| block.lines.len() * args.rounds()).sum();
+    let bar = progress.runs(runs as u64);
+    let mut bench = Bench { args, workspace, notes, bar, serial: 0 };
+    for block in &mut findings.blocks {
+        bench.block(block)?;
+    }
+    bench.bar.finish_and_clear();
+    findings.expectations = bench.expectations(&findings.blocks)?;
+    go_on()?;
+    Ok(())
+}
+
+/// All of them before the first run, so that none is made while another is measured.
+fn make_trees(blocks: &[Block], workspace: &Workspace, progress: &Progress) -> Result<(), Failure> {
+    let mut shapes: Vec<Shape> = Vec::new();
+    for block in blocks {
+        if !shapes.contains(&block.cell.shape) {
+            shapes.push(block.cell.shape);
+        }
+    }
+    let bar = progress.bytes(shapes.iter().map(Shape::bytes).sum(), "making the trees");
+    for shape in &shapes {
+        let step = |bytes| {
+            bar.inc(bytes);
+            go_on()
+        };
+        trees::make(shape, &workspace.source(shape), step)
+            .map_err(|error| Failure::failed(format!("cannot make a tree: {error}")))?;
+    }
+    bar.finish_and_clear();
+    Ok(())
+}
+
+/// An error once an interruption came; [`super::run()`] tells it as such.
+fn go_on() -> io::Result<()> {
+    match interrupt::asked() {
+        true => Err(io::Error::other("interrupted")),
+        false => Ok(()),
+    }
+}
+
+fn memory_note(findings: &Findings, notes: &mut Notes) {
+    let biggest = findings.blocks.iter().filter(|block| !block.cell.regime.cold());
+    let biggest = biggest.map(|block| 2 * block.cell.shape.bytes()).max().unwrap_or(0);
+    if findings.machine.memory_bytes.is_some_and(|memory| memory < biggest) {
+        notes.say("a tree and its copy do not fit into memory together: `warm` is not quite");
+    }
+}
+
+struct Bench<'a> {
+    args: &'a CpArgs,
+    workspace: &'a Workspace,
+    notes: &'a mut Notes,
+    bar: ProgressBar,
+    /// Counts the copies.
+    serial: u64,
+}
+
+impl Bench<'_> {
+    fn block(&mut self, block: &mut Block) -> Result<(), Failure> {
+        let cell = block.cell;
+        if !cell.regime.cold() {
+            self.warm(&cell.shape)?;
+        }
+        for round in 0..self.args.rounds() {
+            let mut order: Vec<usize> = (0..block.lines.len()).collect();
+            // Every second round goes backwards, so that a drift within a round does not always
+            // favour the same one.
+            if round % 2 == 1 {
+                order.reverse();
+            }
+            for index in order {
+                self.turn(&cell, &mut block.lines[index], round >= self.args.warmup)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self, cell: &Cell, line: &mut Line, counts: bool) -> Result<(), Failure> {
+        go_on()?;
+        let (tree, regime) = (cell.tree.name(), cell.regime.words());
+        self.bar.set_message(format!("{tree}, {regime}: {}", line.candidate.label));
+        if line.error.is_none() {
+            self.prepare(cell)?;
+            match self.copy(cell, &line.candidate) {
+                Ok(sample) if counts => line.samples.push(sample),
+                Ok(_) => {}
+                Err(why) => line.error = Some(why),
+            }
+            go_on()?;
+        }
+        self.bar.inc(1);
+        Ok(())
+    }
+
+    fn copy(&mut self, cell: &Cell, candidate: &Candidate) -> Result<child::Sample, String> {
+        self.serial += 1;
+        let (source, copy) =
+            (self.workspace.source(&cell.shape), self.workspace.fresh(self.serial));
+        let sync = candidate.then_sync.then_some(&self.workspace.directory);
+        let sample = child::time(&mut candidate.command(&source, &copy), sync)?;
+        check::check(&cell.shape, &copy)
+            .map_err(|why| format!("it said that all is copied, but {why}"))?;
+        if cell.shape.is_emptied() {
+            trees::empty(&cell.shape, &copy)
+                .map_err(|error| format!("its copy cannot be emptied: {error}"))?;
+        }
+        Ok(sample)
+    }
+
+    /// What others left to be written is written before the clock starts.
+    fn prepare(&mut self, cell: &Cell) -> Result<(), Failure> {
+        child::sync_filesystem(&self.workspace.directory)
+            .map_err(|error| Failure::failed(format!("cannot sync the file system: {error}")))?;
+        if cell.regime.cold() && cache::evict_everything_and_inodes().is_err() {
+            self.notes.say(
+                "only root may drop the caches: the files' pages were dropped one by one, but \
+                 inodes and directories stayed in memory, so that `cold` is not quite",
+            );
+            self.each_source_file(&cell.shape, |file| cache::evict(&file))?;
+        }
+        Ok(())
+    }
+
+    fn warm(&mut self, shape: &Shape) -> Result<(), Failure> {
+        self.bar.set_message("reading the tree into memory");
+        self.each_source_file(shape, |file| cache::warm(&file, shape.file_bytes))
+    }
+
+    fn each_source_file(
+        &self,
+        shape: &Shape,
+        each: impl Fn(File) -> io::Result<()>,
+    ) -> Result<(), Failure> {
+        let one = |path: &Path| go_on().and_then(|()| each(File::open(path)?));
+        trees::for_each_file(shape, &self.workspace.source(shape), one)
+            .map_err(|error| Failure::failed(format!("cannot read the tree: {error}")))
+    }
+
+    /// For each tree that is copied cold; after all runs, for its file is big.
+    fn expectations(&mut self, blocks: &[Block]) -> Result<Vec<expect::Expectation>, Failure> {
+        let cold = |tree| {
+            let of = |block: &&Block| block.cell.tree == tree && block.cell.regime.cold();
+            blocks.iter().find(of).map(|block| (tree, block.cell.shape))
+        };
+        let trees: Vec<_> = [Tree::A, Tree::B].into_iter().filter_map(cold).collect();
+        if self.args.no_fio || trees.is_empty() {
+            return Ok(Vec::new());
+        }
+        if fio::installed().is_none() {
+            self.notes.say("fio is not installed: nothing says what the disk could do");
+            return Ok(Vec::new());
+        }
+        let mut all = Vec::new();
+        for (tree, shape) in trees {
+            go_on()?;
+            match expect::ask(tree, &shape, self.workspace.path()) {
+                Ok(expectation) => all.push(expectation),
+                Err(error) => {
+                    self.notes.say(format!("no expectation for {}: {error}", tree.name()))
+                }
+            }
+        }
+        Ok(all)
+    }
+}

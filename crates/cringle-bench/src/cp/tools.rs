@@ -1,0 +1,332 @@
+//! The commands that are compared, and how each is asked.
+
+use super::plan::{Cell, CpArgs, Regime, Tree};
+use crate::notes::Notes;
+use cringle_report::failure::{Failure, fail};
+use cringle_report::units;
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const KNOWN: [&str; 7] = ["cp", "cringle", "rsync", "tar", "cpz", "fcp", "xcp"];
+
+const TAR: &str = r#"mkdir "$2" && tar -C "$1" -cf - . | tar -C "$2" -xf -"#;
+/// Makes each file and directory of a copy durable, one after another.
+const FSYNC_EACH: &str = r#"find "$2" -exec sync {} +"#;
+
+/// A command that is there.
+#[derive(Clone, Debug)]
+pub(super) struct Tool {
+    pub name: String,
+    /// What it says of itself.
+    pub version: Option<String>,
+    form: Form,
+    /// Whether it has an `--fsync` of its own.
+    fsync: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Form {
+    /// Run directly.
+    Words(Vec<Word>),
+    /// Run by `sh`; `$1` is the tree and `$2` the copy.
+    Script(String),
+}
+
+#[derive(Clone, Debug)]
+enum Word {
+    Text(OsString),
+    Source,
+    /// `source/`, which means its content to rsync.
+    Content,
+    Copy,
+}
+
+/// A tool as it is used in one table; a line of that table.
+#[derive(Clone, Debug)]
+pub(super) struct Candidate {
+    pub label: String,
+    pub tool: String,
+    pub version: Option<String>,
+    pub block_size: Option<u64>,
+    form: Form,
+    /// Followed by a fsync of each file and directory.
+    fsync_each: bool,
+    /// Followed by a sync of the file system, within the measured time.
+    pub then_sync: bool,
+}
+
+/// The tools that were asked for, in the order of the help. Those that are not there are left
+/// out, unless they were named.
+pub(super) fn chosen(args: &CpArgs, notes: &mut Notes) -> Result<Vec<Tool>, Failure> {
+    let own = args.tool.iter().map(|text| custom(text)).collect::<Result<Vec<_>, _>>()?;
+    for name in &args.tools {
+        if !KNOWN.contains(&name.as_str()) && !own.iter().any(|tool| tool.name == *name) {
+            return Err(Failure::usage(format!(
+                "--tools names `{name}`, which is neither one of {} nor given by --tool {name}=COMMAND",
+                KNOWN.join(", ")
+            )));
+        }
+    }
+    let asked = |name: &str| args.tools.iter().any(|tool| tool == name);
+    let mut tools = Vec::new();
+    let (mut absent, replaced) = (Vec::new(), |name: &str| own.iter().any(|t| t.name == name));
+    for name in KNOWN.into_iter().filter(|name| args.tools.is_empty() || asked(name)) {
+        match known(name) {
+            _ if replaced(name) => {}
+            Ok(tool) => tools.push(tool),
+            Err(why) if asked(name) => return fail(format!("--tools names {name}: {why}")),
+            Err(why) if name == "cringle" => notes.say(format!("cringle cp is left out: {why}")),
+            Err(_) => absent.push(name),
+        }
+    }
+    if !absent.is_empty() {
+        notes.say(format!("not installed and so left out: {}", absent.join(", ")));
+    }
+    let swept = tools.iter().any(|tool| tool.name == "cringle") && args.tree.contains(&Tree::B);
+    if !args.block_size.is_empty() && !swept {
+        notes.say("--block-size is for `cringle cp` on tree b, which is not measured");
+    }
+    tools.extend(own.into_iter().filter(|tool| args.tools.is_empty() || asked(&tool.name)));
+    Ok(tools)
+}
+
+/// One of [`KNOWN`], or why it cannot be had.
+fn known(name: &str) -> Result<Tool, String> {
+    let program: PathBuf = match name {
+        "cringle" => this_program()?,
+        _ => on_path(name).ok_or("it is not on PATH")?,
+    };
+    let mut words: Vec<Word> = vec![Word::Text(program.clone().into())];
+    let options: &[&str] = match name {
+        "cp" => &["-r"],
+        "cringle" => &["cp", "-r"],
+        "rsync" => &["-a"],
+        "xcp" => &["--no-progress", "-r"],
+        _ => &[],
+    };
+    words.extend(options.iter().map(|option| Word::Text(option.into())));
+    words.push(if name == "rsync" { Word::Content } else { Word::Source });
+    words.push(Word::Copy);
+    let help: &[&str] = if name == "cringle" { &["cp", "--help"] } else { &["--help"] };
+    Ok(Tool {
+        name: name.into(),
+        version: first_line(&said(&program, &["--version"])),
+        form: if name == "tar" { Form::Script(TAR.into()) } else { Form::Words(words) },
+        fsync: matches!(name, "cringle" | "rsync" | "xcp")
+            && said(&program, help).is_some_and(|help| help.contains("--fsync")),
+    })
+}
+
+/// This executable, if it has the subcommand.
+fn this_program() -> Result<PathBuf, String> {
+    let program = env::current_exe().map_err(|error| format!("cannot find myself: {error}"))?;
+    match said(&program, &["cp", "--help"]) {
+        Some(_) => Ok(program),
+        None => Err("this build has no `cp` command".into()),
+    }
+}
+
+/// `NAME=COMMAND`.
+fn custom(text: &str) -> Result<Tool, Failure> {
+    let (name, command) = text.split_once('=').unwrap_or((text, ""));
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if name.is_empty() || !name.chars().all(is_name) || command.trim().is_empty() {
+        return Err(Failure::usage(format!(
+            "--tool {text}: write it as NAME=COMMAND, for example 'cpx=cpx -r {{src}} {{dst}}'"
+        )));
+    }
+    let mut script = command.replace("{src}", "\"$1\"").replace("{dst}", "\"$2\"");
+    if script == command {
+        script.push_str(" \"$1\" \"$2\"");
+    }
+    Ok(Tool { name: name.into(), version: None, form: Form::Script(script), fsync: false })
+}
+
+/// The executable that a shell would run; but never ourselves, under the name of another.
+fn on_path(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    let this = env::current_exe().and_then(std::fs::canonicalize).ok();
+    let is_other = |file: &PathBuf| file.canonicalize().ok() != this;
+    let executable = |file: &PathBuf| {
+        file.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+    };
+    env::split_paths(&path)
+        .map(|folder| folder.join(name))
+        .find(|file| executable(file) && is_other(file))
+}
+
+/// What a program prints, if it succeeds.
+fn said(program: &Path, arguments: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn first_line(text: &Option<String>) -> Option<String> {
+    Some(text.as_ref()?.lines().next()?.trim().to_string()).filter(|line| !line.is_empty())
+}
+
+/// The lines of a table.
+pub(super) fn candidates(tools: &[Tool], cell: &Cell, block_sizes: &[u64]) -> Vec<Candidate> {
+    let mut all = Vec::new();
+    for tool in tools {
+        all.push(candidate(tool, cell.regime));
+        if tool.name == "cp" && cell.regime == Regime::ColdDurable {
+            // The other way to a copy that lasts.
+            let synced = candidate(tool, Regime::ColdSync);
+            all.push(Candidate { label: "cp, then sync".into(), ..synced });
+        }
+        let is_ours = tool.name == "cringle" && matches!(tool.form, Form::Words(_));
+        if is_ours && cell.tree == Tree::B {
+            let sized = |bytes| with_block_size(candidate(tool, cell.regime), bytes);
+            all.extend(block_sizes.iter().copied().map(sized));
+        }
+    }
+    all
+}
+
+fn candidate(tool: &Tool, regime: Regime) -> Candidate {
+    let durable = regime == Regime::ColdDurable;
+    let mut one = Candidate {
+        label: tool.name.clone(),
+        tool: tool.name.clone(),
+        version: tool.version.clone(),
+        block_size: None,
+        form: tool.form.clone(),
+        fsync_each: durable && !tool.fsync,
+        then_sync: regime == Regime::ColdSync,
+    };
+    if durable && tool.fsync {
+        one.option("--fsync".into());
+    }
+    if durable {
+        one.label.push_str(if tool.fsync { " --fsync" } else { " + fsync" });
+    }
+    one
+}
+
+fn with_block_size(mut one: Candidate, bytes: u64) -> Candidate {
+    one.option(format!("--block-size={bytes}"));
+    one.block_size = Some(bytes);
+    one.label.push_str(&format!(", {}", units::size(bytes)));
+    one
+}
+
+impl Candidate {
+    /// Puts an option before the paths.
+    fn option(&mut self, text: String) {
+        if let Form::Words(words) = &mut self.form {
+            let paths = words.iter().position(|word| !matches!(word, Word::Text(_)));
+            words.insert(paths.unwrap_or(words.len()), Word::Text(text.into()));
+        }
+    }
+
+    pub(super) fn command(&self, source: &Path, copy: &Path) -> Command {
+        let (script, words) = match &self.form {
+            Form::Words(words) => (r#"shift 2; "$@""#, spelled(words, source, copy)),
+            Form::Script(script) => (script.as_str(), Vec::new()),
+        };
+        if let (Some((program, rest)), false) = (words.split_first(), self.fsync_each) {
+            let mut command = Command::new(program);
+            command.args(rest);
+            return command;
+        }
+        // In a subshell, so that a `shift` there is not seen here.
+        let script = match self.fsync_each {
+            true => format!("( {script}\n) && {FSYNC_EACH}"),
+            false => script.to_string(),
+        };
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(script).arg("sh").arg(source).arg(copy).args(words);
+        command
+    }
+
+    /// The command as a person would type it.
+    pub(super) fn text(&self) -> String {
+        let mut text = match &self.form {
+            Form::Words(words) => {
+                let words = spelled(words, Path::new("{src}"), Path::new("{dst}"));
+                words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+            }
+            Form::Script(script) => named(script),
+        };
+        if self.fsync_each {
+            text = format!("{text} && {}", named(FSYNC_EACH));
+        }
+        if self.then_sync {
+            text.push_str(" && sync -f {dst}");
+        }
+        text
+    }
+}
+
+fn named(script: &str) -> String {
+    script.replace("\"$1\"", "{src}").replace("\"$2\"", "{dst}")
+}
+
+fn spelled(words: &[Word], source: &Path, copy: &Path) -> Vec<OsString> {
+    let spell = |word: &Word| match word {
+        Word::Text(text) => text.clone(),
+        Word::Source => source.into(),
+        Word::Copy => copy.into(),
+        Word::Content => [source.as_os_str(), OsStr::new("/")].into_iter().collect(),
+    };
+    words.iter().map(spell).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(name: &str, regime: Regime) -> String {
+        candidate(&known(name).unwrap(), regime).text()
+    }
+
+    #[test]
+    fn commands_are_spelled_as_a_person_would() {
+        assert!(text("cp", Regime::Warm).ends_with("cp -r {src} {dst}"));
+        assert!(text("cp", Regime::ColdSync).ends_with("cp -r {src} {dst} && sync -f {dst}"));
+        let durable = text("tar", Regime::ColdDurable);
+        assert!(durable.starts_with("mkdir {dst} && tar -C {src}"), "{durable}");
+        assert!(durable.ends_with("&& find {dst} -exec sync {} +"), "{durable}");
+    }
+
+    #[test]
+    fn a_tool_of_ones_own_gets_both_paths() {
+        let told = |text: &str| candidate(&custom(text).unwrap(), Regime::Warm).text();
+        assert_eq!(told("x=x -r"), "x -r {src} {dst}");
+        assert_eq!(told("x=x {dst} <{src}"), "x {dst} <{src}");
+        for nonsense in ["x", "=x", "x=", "x y=z"] {
+            assert_eq!(custom(nonsense).unwrap_err().status, cringle_report::failure::USAGE);
+        }
+    }
+
+    #[test]
+    fn block_sizes_and_fsync_are_asked_of_our_own_command() {
+        let words = ["/bin/cringle", "cp", "-r"].map(|word| Word::Text(word.into()));
+        let words = words.into_iter().chain([Word::Source, Word::Copy]).collect();
+        let form = Form::Words(words);
+        let ours = Tool { name: "cringle".into(), version: None, form, fsync: true };
+        let texts = |tree, regime| -> Vec<String> {
+            let cell = Cell { tree, regime, shape: super::super::trees::Shape::new(1, 1, 1) };
+            let all = candidates(std::slice::from_ref(&ours), &cell, &[1 << 20]);
+            all.iter().map(Candidate::text).collect()
+        };
+        let plain = "/bin/cringle cp -r {src} {dst}";
+        assert_eq!(texts(Tree::A, Regime::Warm), [plain]);
+        let sized = "/bin/cringle cp -r --block-size=1048576 {src} {dst}";
+        assert_eq!(texts(Tree::B, Regime::Warm), [plain, sized]);
+        let durable = "/bin/cringle cp -r --fsync {src} {dst}";
+        assert_eq!(texts(Tree::A, Regime::ColdDurable), [durable]);
+    }
+
+    #[test]
+    fn options_come_before_the_paths() {
+        let mut one = candidate(&known("cp").unwrap(), Regime::Warm);
+        one = with_block_size(one, 65536);
+        assert!(one.text().ends_with("cp -r --block-size=65536 {src} {dst}"));
+        assert_eq!(one.label, "cp, 64 KiB");
+    }
+}

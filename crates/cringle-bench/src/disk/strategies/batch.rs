@@ -1,0 +1,176 @@
+//! `batch`: a [`Batch`] of queue-depth operations, submitted and waited for, again and again.
+//! This is how a program reads that knows many offsets at once: an index lookup, a scrub.
+//!
+//! In the `wal` profile a batch is a group commit: its appends, then one sync of each log.
+
+use super::fibers::on_workers;
+use crate::disk::job::{Job, Tally};
+use crate::disk::plan::{Access, Lane};
+use crate::meter::Party;
+use cringle::block::{Batch, BlockIo, FixedBufs, FixedFile, Results};
+use cringle::fs::File;
+use std::io;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+pub(super) fn run(job: &Job) -> io::Result<Vec<Tally>> {
+    if job.iopoll {
+        return polled(job);
+    }
+    on_workers(job, |job, worker, party| {
+        work(job, worker, party, &|batch: Batch<'_>| Ok(batch.submit()))
+    })
+}
+
+/// Through a [`BlockIo`] with a worker for each thread: it is what polls for completions.
+fn polled(job: &Job) -> io::Result<Vec<Tally>> {
+    let depth = job.queue_depth as u32;
+    let pin = job.pinning.on() && job.threads <= job.pinning.cpus().len();
+    let builder = BlockIo::builder().workers(job.threads).pin(pin);
+    let block_io = builder.batch_limit(depth).in_flight_limit(depth).iopoll(true).build()?;
+    let submit = |batch: Batch<'_>| block_io.submit(batch);
+    super::on_threads(job, |thread, party| work(job, thread, party, &submit))
+}
+
+/// Has a batch performed and returns when it is.
+type Submit<'a> = dyn Fn(Batch<'_>) -> io::Result<Results> + 'a;
+
+fn work(
+    job: &Job,
+    worker: usize,
+    mut party: Party<'_>,
+    submit: &Submit<'_>,
+) -> io::Result<Vec<Tally>> {
+    let lane = job.plan.lane(worker, job.threads, 0, 1);
+    let files: Vec<File> = job.open_files()?.into_iter().map(File::from).collect();
+    let mut rounds = Rounds::new(job, lane);
+    let result = if job.fixed {
+        registered(&mut rounds, &files, &mut party)
+    } else {
+        plain(&mut rounds, &files, &mut party, submit)
+    };
+    drop(party);
+    result.inspect_err(|_| job.stop.store(true, Relaxed))?;
+    Ok(vec![rounds.tally])
+}
+
+fn plain(
+    rounds: &mut Rounds<'_>,
+    files: &[File],
+    party: &mut Party<'_>,
+    submit: &Submit<'_>,
+) -> io::Result<()> {
+    let job = rounds.job;
+    let mut area = job.buffers(job.queue_depth)?;
+    let mut spare = Batch::with_capacity(job.queue_depth);
+    party.enter()?;
+    while rounds.next() {
+        let mut batch = spare;
+        for (access, block) in rounds.accesses.iter().zip(area.chunks_mut(job.plan.block)) {
+            let file = &files[access.file as usize];
+            if access.write {
+                job.stamp(block, access);
+                batch.write(file, block, access.offset);
+            } else {
+                batch.read(file, block, access.offset);
+            }
+        }
+        let results = submit(batch)?;
+        rounds.commit(files)?;
+        rounds.finish(&results, area.chunks(job.plan.block))?;
+        spare = results.recycle();
+    }
+    Ok(())
+}
+
+fn registered(rounds: &mut Rounds<'_>, files: &[File], party: &mut Party<'_>) -> io::Result<()> {
+    let job = rounds.job;
+    let files: Vec<FixedFile> = files.iter().map(FixedFile::register).collect::<Result<_, _>>()?;
+    let mut area = FixedBufs::new(job.queue_depth, job.plan.block)?;
+    let mut spare = Batch::with_capacity(job.queue_depth);
+    party.enter()?;
+    while rounds.next() {
+        let mut batch = spare;
+        for (access, block) in rounds.accesses.iter().zip(area.iter_mut()) {
+            let file = &files[access.file as usize];
+            if access.write {
+                job.stamp(block, access);
+                batch.write_fixed(file, block, access.offset);
+            } else {
+                batch.read_fixed(file, block, access.offset);
+            }
+        }
+        let results = batch.submit();
+        rounds.finish(&results, area.iter().map(|block| &block[..]))?;
+        spare = results.recycle();
+    }
+    Ok(())
+}
+
+/// One batch after the other.
+struct Rounds<'a> {
+    job: &'a Job,
+    lane: Lane,
+    tally: Tally,
+    /// Of this batch.
+    accesses: Vec<Access>,
+    /// How many of them are in the sample of latencies. Each takes as long as the batch does.
+    sampled: usize,
+    started: Option<Instant>,
+}
+
+impl<'a> Rounds<'a> {
+    fn new(job: &'a Job, lane: Lane) -> Rounds<'a> {
+        Rounds {
+            job,
+            tally: Tally::new(lane.clone()),
+            lane,
+            accesses: Vec::with_capacity(job.queue_depth),
+            sampled: 0,
+            started: None,
+        }
+    }
+
+    /// Takes the next accesses; `false` when there are none.
+    fn next(&mut self) -> bool {
+        self.accesses.clear();
+        self.sampled = 0;
+        if self.job.stopped() {
+            return false;
+        }
+        for index in self.lane.by_ref().take(self.job.queue_depth) {
+            self.accesses.push(self.job.access(index));
+            self.sampled += usize::from(self.job.sampling.takes(index));
+        }
+        self.started = (self.sampled > 0).then(Instant::now);
+        !self.accesses.is_empty()
+    }
+
+    fn commit(&self, files: &[File]) -> io::Result<()> {
+        if self.job.commits() {
+            for file in &files[..files.len().min(self.accesses.len())] {
+                file.sync_data()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish<'b>(
+        &mut self,
+        results: &Results,
+        blocks: impl Iterator<Item = &'b [u8]>,
+    ) -> io::Result<()> {
+        if let Some(started) = self.started {
+            let elapsed = started.elapsed().as_nanos() as u64;
+            self.tally.latencies_ns.extend(std::iter::repeat_n(elapsed, self.sampled));
+        }
+        for ((access, result), block) in self.accesses.iter().zip(results.iter()).zip(blocks) {
+            let moved = result?;
+            if moved != self.job.plan.block {
+                return Err(self.job.short(access, moved));
+            }
+            self.tally.add(block, access);
+        }
+        Ok(())
+    }
+}

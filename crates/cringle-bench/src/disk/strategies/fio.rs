@@ -1,0 +1,116 @@
+//! `fio` with the same settings.
+//!
+//! It takes its own offsets (`norandommap`, the same seed) and so has no checksum to compare.
+
+use crate::disk::job::{Job, Profile};
+use crate::disk::plan::Limit;
+use crate::fio::{Report, execute, report};
+use std::io;
+use std::process::Command;
+
+pub(super) fn run(job: &Job) -> io::Result<Report> {
+    // The orchestra may wait for a clock; fio has its own.
+    drop(job.gate.party());
+    let json = execute(Command::new("fio").args(arguments(job)))?;
+    report(&json)
+}
+
+fn arguments(job: &Job) -> Vec<String> {
+    let total = job.target.file_bytes * job.target.files.len() as u64;
+    let mut all = vec![
+        "--name=cringle".into(),
+        "--output-format=json".into(),
+        "--group_reporting".into(),
+        "--thread".into(),
+        "--lat_percentiles=1".into(),
+        "--percentile_list=50:99".into(),
+        // Who prepares the cache is the caller.
+        "--invalidate=0".into(),
+        "--allow_file_create=0".into(),
+        format!("--bs={}", job.plan.block),
+        format!("--direct={}", u8::from(job.profile.direct())),
+        format!("--filename={}", job.target.names_for_others()),
+        format!("--rw={}", pattern(job)),
+        format!("--randseed={}", job.generation),
+    ];
+    if job.profile == Profile::Wal {
+        all.extend(committers(job));
+    } else {
+        all.extend(queue(job, total));
+    }
+    if job.pinning.on() && job.threads <= job.pinning.cpus().len() {
+        let cpus: Vec<_> = job.pinning.cpus()[..job.threads].iter().map(usize::to_string).collect();
+        all.push(format!("--cpus_allowed={}", cpus.join(",")));
+        all.push("--cpus_allowed_policy=split".into());
+    }
+    all
+}
+
+fn pattern(job: &Job) -> &'static str {
+    let reads = job.plan.accesses.iter().any(|access| !access.write);
+    match (job.profile, reads, job.writes) {
+        (Profile::Wal, ..) => "write",
+        (Profile::BufferedSeq, true, true) => "rw",
+        (Profile::BufferedSeq, false, _) => "write",
+        (Profile::BufferedSeq, ..) => "read",
+        (_, true, true) => "randrw",
+        (_, false, _) => "randwrite",
+        _ => "randread",
+    }
+}
+
+fn queue(job: &Job, total: u64) -> Vec<String> {
+    let mut all = vec![
+        "--ioengine=io_uring".into(),
+        format!("--iodepth={}", job.queue_depth),
+        "--iodepth_batch_submit=32".into(),
+        "--iodepth_batch_complete_min=1".into(),
+        "--iodepth_batch_complete_max=32".into(),
+        "--norandommap".into(),
+        format!("--numjobs={}", job.threads),
+    ];
+    if job.profile == Profile::BufferedSeq {
+        // Each job a stretch of its own, as our threads have.
+        let block = job.plan.block as u64;
+        let each = (total / job.threads as u64 / block * block).max(block);
+        all.extend([format!("--size={each}"), format!("--offset_increment={each}")]);
+    } else {
+        all.push(format!("--size={total}"));
+    }
+    all.extend(length(job, job.threads));
+    if job.fixed {
+        all.extend(["--registerfiles".into(), "--fixedbufs".into()]);
+    }
+    if job.writes && job.profile == Profile::BufferedSeq {
+        all.push("--end_fsync=1".into());
+    }
+    all
+}
+
+fn committers(job: &Job) -> Vec<String> {
+    let count = job.queue_depth * job.threads;
+    let mut all = vec![
+        "--ioengine=psync".into(),
+        "--fdatasync=1".into(),
+        format!("--numjobs={count}"),
+        // The log is empty: it must not be laid out before. Each appends to a part of its own.
+        "--create_on_open=1".into(),
+        "--fallocate=none".into(),
+    ];
+    let each = (job.plan.accesses.len() / count).max(1) * job.plan.block;
+    all.extend([format!("--size={each}"), format!("--offset_increment={each}")]);
+    if let Limit::Seconds(seconds) = job.plan.limit {
+        all.extend([format!("--runtime={seconds}"), "--time_based".into()]);
+    }
+    all
+}
+
+fn length(job: &Job, jobs: usize) -> Vec<String> {
+    match job.plan.limit {
+        Limit::Ops(ops) => vec![format!("--io_size={}", (ops / jobs).max(1) * job.plan.block)],
+        // fio takes whole seconds, or milliseconds with their unit.
+        Limit::Seconds(seconds) => {
+            vec![format!("--runtime={:.0}ms", seconds * 1e3), "--time_based".into()]
+        }
+    }
+}

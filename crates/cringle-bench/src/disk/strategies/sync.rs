@@ -1,0 +1,39 @@
+//! `sync`: one thread, one `pread` after the other. The plainest program, and the measure of
+//! the others.
+
+use crate::disk::job::{Job, Tally, drive};
+use crate::disk::plan::Access;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+pub(super) fn run(job: &Job) -> io::Result<Vec<Tally>> {
+    super::on_threads(job, |_, mut party| {
+        let files = job.open_files()?;
+        let mut buffer = job.buffers(1)?;
+        party.enter()?;
+        let lane = job.plan.lane(0, 1, 0, 1);
+        Ok(vec![drive(job, lane, &mut buffer, |access, block| {
+            transfer(job, &files, access, block)
+        })?])
+    })
+}
+
+/// One access by plain system calls.
+#[inline]
+pub(super) fn transfer(
+    job: &Job,
+    files: &[File],
+    access: &Access,
+    block: &mut [u8],
+) -> io::Result<usize> {
+    let file = &files[access.file as usize];
+    if !access.write {
+        return file.read_at(block, access.offset);
+    }
+    let written = file.write_at(block, access.offset)?;
+    if job.commits() {
+        file.sync_data()?;
+    }
+    Ok(written)
+}

@@ -1,0 +1,156 @@
+//! `tokio`: queue-depth tasks on tokio's multi-threaded runtime.
+//!
+//! Through the page cache each task has a `tokio::fs::File` (its cursor cannot be shared):
+//! seek, then read or write. With `O_DIRECT` that file's own buffer is not aligned and the
+//! kernel answers `EINVAL`; there the tasks send each transfer to the blocking pool, which is
+//! what `tokio::fs` does inside.
+
+use super::sync;
+use crate::disk::job::{Job, Profile, Tally};
+use crate::disk::plan::{Access, Lane};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
+use tokio::sync::Barrier;
+
+pub(super) fn run(job: &Arc<Job>) -> io::Result<Vec<Tally>> {
+    let mut party = job.gate.party();
+    let tasks = job.queue_depth * job.threads;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(job.threads)
+        .max_blocking_threads(tasks)
+        .build()?;
+    let start = Arc::new(Barrier::new(tasks + 1));
+    runtime.block_on(async {
+        let spawn = |i: usize| {
+            let lane = job.plan.lane(
+                i / job.queue_depth,
+                job.threads,
+                i % job.queue_depth,
+                job.queue_depth,
+            );
+            tokio::spawn(task(Arc::clone(job), lane, Arc::clone(&start)))
+        };
+        let handles: Vec<_> = (0..tasks).map(spawn).collect();
+        start.wait().await;
+        let entered = party.enter();
+        start.wait().await;
+        let mut results = Vec::with_capacity(tasks);
+        for handle in handles {
+            let ended = handle.await.unwrap_or_else(|error| match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(error) => Err(io::Error::other(error)),
+            });
+            results.push(ended.map(|tally| vec![tally]));
+        }
+        drop(party);
+        entered?;
+        super::collect(results.into_iter())
+    })
+}
+
+/// Comes to both waits of the barrier whatever happens, or the others would wait for ever.
+async fn task(job: Arc<Job>, lane: Lane, start: Arc<Barrier>) -> io::Result<Tally> {
+    let mut prepared = Task::prepare(&job);
+    start.wait().await;
+    start.wait().await;
+    let result = match &mut prepared {
+        Ok(task) => task.work(&job, lane).await,
+        Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
+    };
+    result.inspect_err(|_| job.stop.store(true, Relaxed))
+}
+
+struct Task {
+    means: Means,
+    buffer: Option<memmap2::MmapMut>,
+}
+
+enum Means {
+    Files(Vec<tokio::fs::File>),
+    Pool(Arc<Vec<std::fs::File>>),
+}
+
+impl Task {
+    fn prepare(job: &Job) -> io::Result<Task> {
+        let files = job.open_files()?;
+        let means = match job.profile {
+            Profile::Direct => Means::Pool(Arc::new(files)),
+            _ => Means::Files(files.into_iter().map(tokio::fs::File::from_std).collect()),
+        };
+        Ok(Task { means, buffer: Some(job.buffers(1)?) })
+    }
+
+    async fn work(&mut self, job: &Arc<Job>, lane: Lane) -> io::Result<Tally> {
+        let mut tally = Tally::new(lane.clone());
+        for index in lane {
+            if job.stopped() {
+                break;
+            }
+            let access = job.access(index);
+            // It goes to the pool and comes back with each transfer.
+            let mut buffer = self.buffer.take().expect("the buffer is back");
+            if access.write {
+                job.stamp(&mut buffer, &access);
+            }
+            let started = job.sampling.takes(index).then(Instant::now);
+            let (moved, buffer) = self.transfer(job, access, buffer).await;
+            if let Some(started) = started {
+                tally.time(started);
+            }
+            let moved = moved?;
+            if moved != buffer.len() {
+                return Err(job.short(&access, moved));
+            }
+            tally.add(&buffer, &access);
+            self.buffer = Some(buffer);
+        }
+        Ok(tally)
+    }
+
+    async fn transfer(
+        &mut self,
+        job: &Arc<Job>,
+        access: Access,
+        mut buffer: memmap2::MmapMut,
+    ) -> (io::Result<usize>, memmap2::MmapMut) {
+        match &mut self.means {
+            Means::Files(files) => {
+                let file = &mut files[access.file as usize];
+                (by_file(job, file, access, &mut buffer).await, buffer)
+            }
+            Means::Pool(files) => {
+                let (job, files) = (Arc::clone(job), Arc::clone(files));
+                let call = move || {
+                    let moved = sync::transfer(&job, &files, &access, &mut buffer);
+                    (moved, buffer)
+                };
+                match tokio::task::spawn_blocking(call).await {
+                    Ok(done) => done,
+                    Err(error) => std::panic::resume_unwind(error.into_panic()),
+                }
+            }
+        }
+    }
+}
+
+async fn by_file(
+    job: &Job,
+    file: &mut tokio::fs::File,
+    access: Access,
+    block: &mut [u8],
+) -> io::Result<usize> {
+    file.seek(io::SeekFrom::Start(access.offset)).await?;
+    if access.write {
+        file.write_all(block).await?;
+        // `write_all` ends when the bytes are in tokio's own buffer.
+        file.flush().await?;
+        if job.commits() {
+            file.sync_data().await?;
+        }
+        return Ok(block.len());
+    }
+    file.read_exact(block).await
+}

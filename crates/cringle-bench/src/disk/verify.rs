@@ -1,0 +1,200 @@
+//! After a run: did it read what is there, and write what it should?
+
+use super::job::{Job, Tally};
+use super::plan::{Access, Limit, Plan};
+use super::results::Run;
+use crate::content;
+use crate::file::Target;
+use crate::progress::Progress;
+use cringle_report::failure::{Failure, fail};
+use std::os::unix::fs::FileExt;
+
+/// So many of the blocks that a run wrote are read back.
+const READ_BACK: usize = 2048;
+
+/// The first words that reads at the plan's places must deliver: by our own formula where we
+/// filled the file, else by reading them once.
+pub(super) fn first_words(
+    plan: &Plan,
+    target: &Target,
+    progress: &Progress,
+) -> Result<Vec<u64>, Failure> {
+    if let Some(seed) = target.seed {
+        let word = |a: &Access| content::word(seed, a.file, a.offset / 8);
+        return Ok(plan.accesses.iter().map(word).collect());
+    }
+    // In the order of the file, which is kind to disks that turn.
+    let mut order: Vec<usize> = (0..plan.accesses.len()).collect();
+    order.sort_by_key(|&index| (plan.accesses[index].file, plan.accesses[index].offset));
+    let bar = progress.runs(order.len() as u64).with_message("reading for the checksums");
+    let mut words = vec![0; order.len()];
+    let mut word = [0u8; 8];
+    for (done, index) in order.into_iter().enumerate() {
+        let access = &plan.accesses[index];
+        target.files[access.file as usize].0.read_exact_at(&mut word, access.offset)?;
+        words[index] = u64::from_le_bytes(word);
+        if done % 1024 == 0 {
+            bar.set_position(done as u64);
+        }
+    }
+    bar.finish_and_clear();
+    Ok(words)
+}
+
+/// Checks every lane against the plan (or the log against its content); returns the run's
+/// checksum.
+pub(super) fn tallies(job: &Job, tallies: &[Tally], name: &str) -> Result<u64, Failure> {
+    let found = tallies.iter().fold(0u64, |sum, tally| sum.wrapping_add(tally.checksum));
+    if let Some(log) = &job.log {
+        let (expected, commits) = log.verify(&job.target, &job.plan, job.generation)?;
+        let ops: u64 = tallies.iter().map(|tally| tally.ops).sum();
+        if (expected, commits) != (found, ops) {
+            return fail(format!("`{name}` committed {ops} appends, the log holds {commits}"));
+        }
+        return Ok(found);
+    }
+    let expected = tallies
+        .iter()
+        .fold(0u64, |sum, tally| sum.wrapping_add(job.plan.checksum(&tally.lane, tally.ops)));
+    if found != expected {
+        return fail(format!(
+            "`{name}` did not read what the file holds: its checksum is {found:016x}, that of \
+             its reads should be {expected:016x} (or something else writes to the file)"
+        ));
+    }
+    Ok(found)
+}
+
+/// Reads a part of the written blocks back: each must bear the number of this run.
+pub(super) fn written(job: &Job, tallies: &[Tally], name: &str) -> Result<(), Failure> {
+    if !job.writes || job.log.is_some() || job.plan.block < 16 {
+        return Ok(());
+    }
+    let done = tallies.iter().flat_map(|tally| tally.lane.clone().take(tally.ops as usize));
+    let places: Vec<Access> =
+        done.map(|index| job.plan.accesses[index]).filter(|access| access.write).collect();
+    let step = places.len().div_ceil(READ_BACK).max(1);
+    let mut block = [0u8; 16];
+    for access in places.iter().step_by(step) {
+        job.target.files[access.file as usize].0.read_exact_at(&mut block, access.offset)?;
+        if content::generation(&block) != job.generation {
+            return fail(format!("`{name}` did not write its block at offset {}", access.offset));
+        }
+    }
+    Ok(())
+}
+
+/// With the same operations, all must have the same checksum.
+pub(super) fn agreement(runs: &[Run], limit: Limit) -> Result<(), Failure> {
+    if !matches!(limit, Limit::Ops(_)) {
+        // Each did as many as it could; each was checked against the plan.
+        return Ok(());
+    }
+    let mut first: Option<(String, u64)> = None;
+    for run in runs {
+        for checksum in run.samples.iter().filter_map(|sample| sample.checksum) {
+            let name = run.cell.described();
+            match &first {
+                None => first = Some((name, checksum)),
+                Some((other, expected)) if *expected != checksum => {
+                    return fail(format!(
+                        "`{name}` and `{other}` read different data: checksums {checksum:016x} \
+                         and {expected:016x}"
+                    ));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::job::Profile;
+    use crate::disk::plan::{Direction, Order, Shape};
+    use crate::disk::strategies::{ALL, Outcome, Strategy};
+    use crate::file::Wanted;
+    use crate::latency::Sampling;
+    use crate::meter::Gate;
+    use cringle_report::machine::cpus::Pinning;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    const BLOCK: usize = 512;
+
+    fn wanted() -> Wanted {
+        Wanted {
+            path: env!("CARGO_MANIFEST_DIR").into(),
+            size: Some(64 << 10),
+            files: 1,
+            block: BLOCK as u64,
+            seed: 5,
+            writes: false,
+            destroy: false,
+            empty: false,
+        }
+    }
+
+    fn job(strategy: Strategy, target: &Arc<Target>) -> Arc<Job> {
+        let mut plan = Plan::new(&Shape {
+            order: Order::Random,
+            direction: Direction::Read,
+            block: BLOCK,
+            files: 1,
+            file_bytes: target.file_bytes,
+            limit: Limit::Ops(300),
+            seed: 9,
+        });
+        let words = first_words(&plan, target, &Progress::new(false)).unwrap();
+        let mut words = words.into_iter();
+        plan.expect(|_| words.next().unwrap());
+        Arc::new(Job {
+            profile: Profile::Cached,
+            plan: Arc::new(plan),
+            target: Arc::clone(target),
+            queue_depth: 4,
+            threads: 1,
+            fixed: false,
+            iopoll: false,
+            writes: false,
+            pinning: Pinning::new(false),
+            sampling: Sampling::EVERY,
+            generation: 1,
+            log: None,
+            stop: AtomicBool::new(false),
+            gate: Gate::new(strategy.parties(1)),
+        })
+    }
+
+    fn checked(strategy: Strategy, target: &Arc<Target>) -> Result<u64, Failure> {
+        let job = job(strategy, target);
+        match strategy.run(&job).unwrap() {
+            Outcome::Tallied(all) => tallies(&job, &all, strategy.name()),
+            Outcome::Reported(_) => unreachable!("fio is left out"),
+        }
+    }
+
+    #[test]
+    fn every_strategy_notices_a_block_that_is_not_what_it_should_be() {
+        let target = Arc::new(Target::prepare(&wanted(), &Progress::new(false)).unwrap());
+        let ours = || ALL.into_iter().filter(|strategy| *strategy != Strategy::Fio);
+        let sums: Vec<u64> = ours().map(|s| checked(s, &target).unwrap()).collect();
+        assert!(sums.iter().all(|sum| *sum == sums[0]), "{sums:x?}");
+        let read = job(Strategy::Sync, &target).plan.accesses[7].offset;
+        target.files[0].0.write_all_at(b"spoiled!", read).unwrap();
+        for strategy in ours() {
+            let failure = checked(strategy, &target).unwrap_err();
+            assert!(failure.message.contains("checksum"), "{}: {failure}", strategy.name());
+        }
+    }
+
+    #[test]
+    fn a_file_of_somebody_else_is_read_for_its_checksums() {
+        let mut target = Target::prepare(&wanted(), &Progress::new(false)).unwrap();
+        target.seed = None;
+        target.files[0].0.write_all_at(b"whatever", 0).unwrap();
+        assert!(checked(Strategy::Sync, &Arc::new(target)).is_ok());
+    }
+}

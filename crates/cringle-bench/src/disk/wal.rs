@@ -1,0 +1,60 @@
+//! The log of the `wal` profile: appends get their places here, in order of arrival, and are
+//! looked at again when the run is over.
+
+use super::plan::{Access, Plan, term};
+use crate::content;
+use crate::file::{Kind, Target};
+use cringle_report::failure::{Failure, fail};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// The ends of the logs, one for each file.
+pub struct Log(Vec<AtomicU64>);
+
+impl Log {
+    /// Empty logs. A block device cannot be emptied: there the log starts at the front.
+    pub fn begin(target: &Target) -> Result<Log, Failure> {
+        for file in &target.files {
+            if target.kind != Kind::BlockDevice {
+                file.0.set_len(0)?;
+            }
+            file.0.sync_all()?;
+        }
+        Ok(Log(target.files.iter().map(|_| AtomicU64::new(0)).collect()))
+    }
+
+    /// The place at the end of the planned file, from now on taken.
+    #[inline]
+    pub fn append(&self, planned: Access, block: usize) -> Access {
+        let offset = self.0[planned.file as usize].fetch_add(block as u64, Relaxed);
+        Access { offset, ..planned }
+    }
+
+    /// Reads the logs back: each must hold its appends, of this run, without a gap. Returns
+    /// the checksum that the appends had to give, and how many there are.
+    pub fn verify(
+        &self,
+        target: &Target,
+        plan: &Plan,
+        generation: u64,
+    ) -> Result<(u64, u64), Failure> {
+        let mut block = vec![0u8; plan.block];
+        let (mut sum, mut commits) = (0u64, 0u64);
+        for (number, (file, end)) in target.files.iter().zip(&self.0).enumerate() {
+            for offset in (0..end.load(Relaxed)).step_by(plan.block) {
+                let access = Access { offset, file: number as u32, write: true };
+                file.0.read_exact_at(&mut block, offset)?;
+                let expected = content::word(target.seed.unwrap_or(0), access.file, offset / 8);
+                let found = (content::head(&block), content::generation(&block));
+                if found != (expected, generation) {
+                    return fail(format!(
+                        "the log has another block than was appended at {offset}"
+                    ));
+                }
+                sum = sum.wrapping_add(term(expected, &access));
+                commits += 1;
+            }
+        }
+        Ok((sum, commits))
+    }
+}

@@ -1,0 +1,95 @@
+//! `--idle`: a crowd of connections that are kept. What does each cost while it is idle, and how long does
+//! it take until every one of them has been served again?
+
+mod crowd;
+mod memory;
+mod report;
+
+use super::args::{Cell, HttpArgs};
+use super::child::Child;
+use super::place::Places;
+use super::{Line, Subject, limits, start};
+use crate::notes::Notes;
+use crate::progress::Progress;
+use cringle_report::failure::Failure;
+use cringle_report::machine::{Machine, cpus, storage::Storage};
+use crowd::Crowd;
+use memory::Memory;
+use std::path::Path;
+
+/// One server's, once.
+#[derive(Clone, Debug)]
+struct Sample {
+    before: Memory,
+    idle: Memory,
+    /// Until all were connected, and had one answer each.
+    opened_seconds: f64,
+    /// Until all had another.
+    served_seconds: f64,
+    served_cpu_seconds: f64,
+}
+
+struct Row {
+    subject: Subject,
+    samples: Vec<Sample>,
+}
+
+struct Findings {
+    machine: Machine,
+    cell: Cell,
+    rows: Vec<Row>,
+    notes: Vec<String>,
+}
+
+impl Row {
+    fn median(&self, of: impl Fn(&Sample) -> f64) -> f64 {
+        cringle_report::stats::median(self.samples.iter().map(of)).unwrap_or(f64::NAN)
+    }
+}
+
+pub(super) fn run(args: &HttpArgs, connections: usize) -> Result<(), Failure> {
+    limits::allow(connections)?;
+    let cell = Cell { workers: args.idle_workers(), connections, keepalive: true };
+    let subjects = super::subjects(args, &cell)?;
+    let row = |subject| Row { subject, samples: Vec::new() };
+    let mut rows: Vec<Row> = subjects.into_iter().map(row).collect();
+    let mut notes = Notes::default();
+    let places = Places::of(&cpus::allowed(), cell.workers, &mut notes);
+    let progress = Progress::new(!args.quiet && !args.outputs.take_stdout());
+    let bar = progress.runs((rows.len() * args.repeat()) as u64);
+    for _ in 0..args.repeat() {
+        for row in &mut rows {
+            bar.set_message(row.subject.label());
+            row.samples.push(sample(args, cell, &row.subject, &places)?);
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    let storage = Storage::under(Path::new(".")).map_err(Failure::from)?;
+    let (machine, notes) = (Machine::of(&storage), notes.all().to_vec());
+    report::tell(&Findings { machine, cell, rows, notes }, &args.outputs)
+}
+
+fn sample(
+    args: &HttpArgs,
+    cell: Cell,
+    subject: &Subject,
+    places: &Places,
+) -> Result<Sample, Failure> {
+    let mut server = start(args, cell, subject, &places.server)?;
+    let plan = super::plan(args, cell, server.addr(), places, subject);
+    let measured = measure(&mut *server, &plan);
+    measured.map_err(|error| {
+        super::failed(&Line::new(subject.clone()), &cell, error, server.complaint())
+    })
+}
+
+fn measure(server: &mut dyn Child, plan: &super::load::Plan) -> std::io::Result<Sample> {
+    let before = Memory::of(&server.ids())?;
+    let (mut crowd, opened_seconds) = Crowd::open(plan)?;
+    let idle = Memory::of(&server.ids())?;
+    let used = server.used()?;
+    let served_seconds = crowd.ask(plan)?;
+    let served_cpu_seconds = server.used()?.since(used).cpu_seconds;
+    Ok(Sample { before, idle, opened_seconds, served_seconds, served_cpu_seconds })
+}

@@ -1,0 +1,194 @@
+//! Drawings: what the rounds gave, the distribution of latencies, and both by the number of workers.
+
+use super::args::Cell;
+use super::{Block, Line, Sample};
+use cringle_report::failure::Failure;
+use cringle_report::page::Section;
+use cringle_report::plot::{self, Axis, Plot, Point, Row, Scale, Series, Stroke};
+use std::path::Path;
+
+type Figure = fn(&Sample) -> Option<f64>;
+
+/// Every round of each server.
+pub(super) fn rounds(block: &Block, title: &str, unit: &str, of: Figure) -> Plot {
+    let samples = |line: &Line| line.samples.iter().filter_map(of).collect::<Vec<_>>();
+    let row = |line: &Line| Row { label: line.label(), samples: samples(line) };
+    let axis = Axis::fitting(unit, block.lines.iter().flat_map(samples));
+    Plot::rows(title, axis, block.lines.iter().map(row).collect())
+}
+
+pub(super) fn latencies(title: &str, block: &Block) -> Plot {
+    let of = |line: &Line| Series::distribution(line.label(), &line.latencies.quantiles_us());
+    Plot::latencies(title, block.lines.iter().map(of).collect())
+}
+
+/// A section for each load that several numbers of workers were given.
+pub(super) fn by_workers(blocks: &[Block]) -> Vec<Section> {
+    let section = |(cell, same): (Cell, Vec<&Block>)| Section {
+        title: format!("By workers: {}", words(&cell)),
+        plots: vec![
+            over_workers("Requests a second", "requests/s", &same, Sample::rate),
+            over_workers("CPU of the server for a request", "µs", &same, Sample::cpu_us),
+        ],
+        more_plots: Some(("Latencies of each server".into(), latencies_by_workers(&cell, &same))),
+        ..Section::default()
+    };
+    several(blocks).into_iter().map(section).collect()
+}
+
+fn over_workers(title: &str, unit: &str, blocks: &[&Block], of: Figure) -> Plot {
+    let samples = |line: &Line| line.samples.iter().filter_map(of).collect::<Vec<_>>();
+    let curve = |label: String| {
+        let point = |block: &&Block| {
+            let line = block.lines.iter().find(|line| line.label() == label)?;
+            Point::of(block.cell.workers as f64, &samples(line))
+        };
+        let points = blocks.iter().filter_map(point).collect();
+        Series { name: label.clone(), label, stroke: Stroke::Solid, points }
+    };
+    let y = Axis::fitting(unit, blocks.iter().flat_map(|block| &block.lines).flat_map(samples));
+    let series = labels(blocks).into_iter().map(curve).collect();
+    Plot::lines(title, Axis::new("workers", Scale::Doubling), y, series)
+}
+
+fn latencies_by_workers(cell: &Cell, blocks: &[&Block]) -> Vec<Plot> {
+    let of_server = |label: String| {
+        let curve = |block: &&Block| {
+            let line = block.lines.iter().find(|line| line.label() == label)?;
+            let name = workers(block.cell.workers);
+            Some(Series::distribution(name, &line.latencies.quantiles_us()))
+        };
+        let title = format!("Latency of {label}: {}", words(cell));
+        Plot::latencies(title, blocks.iter().filter_map(curve).collect())
+    };
+    labels(blocks).into_iter().map(of_server).collect()
+}
+
+/// For `--svg`: a file for each table, and more where there are several numbers of workers.
+pub(super) fn files(blocks: &[Block], directory: &Path) -> Result<(), Failure> {
+    let save = |name: String, plot: &Plot| {
+        let path = directory.join(name + ".svg");
+        let text = plot::standalone(plot);
+        std::fs::write(&path, text)
+            .map_err(|error| Failure::failed(format!("cannot draw {}: {error}", path.display())))
+    };
+    for block in blocks {
+        let title = format!("Latency: {}, {}", words(&block.cell), workers(block.cell.workers));
+        let file = format!("latency-{}-workers-{}", name(&block.cell), block.cell.workers);
+        save(file, &latencies(&title, block))?;
+    }
+    for (cell, same) in several(blocks) {
+        let title = format!("Requests a second: {}", words(&cell));
+        let rates = over_workers(&title, "requests/s", &same, Sample::rate);
+        save(format!("workers-{}", name(&cell)), &rates)?;
+        for (label, plot) in labels(&same).iter().zip(latencies_by_workers(&cell, &same)) {
+            save(format!("latency-{}-{}", name(&cell), label.replace(' ', "-")), &plot)?;
+        }
+    }
+    Ok(())
+}
+
+fn name(cell: &Cell) -> String {
+    let manner = if cell.keepalive { "keepalive" } else { "closing" };
+    format!("{manner}-{}", cell.connections)
+}
+
+fn words(cell: &Cell) -> String {
+    let manner = if cell.keepalive { "used again" } else { "one request each" };
+    format!("{} connections, {manner}", cell.connections)
+}
+
+fn workers(count: usize) -> String {
+    if count == 1 { "1 worker".into() } else { format!("{count} workers") }
+}
+
+/// Blocks that differ in their workers alone, where there are any.
+fn several(blocks: &[Block]) -> Vec<(Cell, Vec<&Block>)> {
+    let mut all: Vec<(Cell, Vec<&Block>)> = Vec::new();
+    for block in blocks {
+        let like = |cell: &Cell| Cell { workers: block.cell.workers, ..*cell } == block.cell;
+        match all.iter_mut().find(|(cell, _)| like(cell)) {
+            Some((_, same)) => same.push(block),
+            None => all.push((block.cell, vec![block])),
+        }
+    }
+    all.retain(|(_, same)| same.len() > 1);
+    all
+}
+
+fn labels(blocks: &[&Block]) -> Vec<String> {
+    let mut labels = Vec::new();
+    for line in blocks.iter().flat_map(|block| &block.lines) {
+        if !labels.contains(&line.label()) {
+            labels.push(line.label());
+        }
+    }
+    labels
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::args::{Cell, Server, Variant};
+    use super::super::{Sample, Subject};
+    use super::*;
+
+    fn line(server: Server, workers: usize) -> Line {
+        let mut line = Line::new(Subject::Ours(Variant { server, changed: None }));
+        line.latencies.record((1..5000).map(|n| n * 1000 / workers as u64));
+        line.samples.push(Sample {
+            requests: 1,
+            errors: 0,
+            requests_per_second: 1e5 * workers as f64,
+            used: None,
+            load: None,
+            p50_us: None,
+            p99_us: None,
+            p999_us: None,
+        });
+        line
+    }
+
+    fn blocks() -> Vec<Block> {
+        let servers = |workers| match workers {
+            1 => &[Server::Epoll, Server::TokioMt, Server::Fibers][..],
+            _ => &[Server::TokioMt, Server::Fibers],
+        };
+        let block = |workers: usize| Block {
+            cell: Cell { workers, connections: 50, keepalive: true },
+            lines: servers(workers).iter().map(|&server| line(server, workers)).collect(),
+        };
+        [1, 2, 8].map(block).into()
+    }
+
+    #[test]
+    fn there_is_a_drawing_for_each_load_and_for_each_server_and_all_are_xml() {
+        let place = tempfile::tempdir().unwrap();
+        files(&blocks(), place.path()).unwrap();
+        let all: Vec<_> = std::fs::read_dir(place.path()).unwrap().map(Result::unwrap).collect();
+        // A table's latencies each, rates by workers, and each server's latencies by workers.
+        assert_eq!(all.len(), 3 + 1 + 3);
+        for file in all {
+            let text = std::fs::read_to_string(file.path()).unwrap();
+            let document = roxmltree::Document::parse(&text).unwrap();
+            let texts = document.descendants().filter(|node| node.has_tag_name("text"));
+            let said: Vec<&str> = texts.filter_map(|node| node.text()).collect();
+            let name = file.file_name().into_string().unwrap();
+            let axes = match name.starts_with("workers") {
+                true => ["workers", "requests/s"],
+                false => ["µs, logarithmic", "done within"],
+            };
+            for word in axes.iter().chain(&["50 connections", "1"]) {
+                assert!(said.iter().any(|one| one.contains(word)), "{word} in {name}: {said:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_number_of_workers_is_no_comparison() {
+        assert!(by_workers(&blocks()[..1]).is_empty());
+        let sections = by_workers(&blocks());
+        assert_eq!(sections.len(), 1);
+        let names = sections[0].plots[0].names();
+        assert_eq!(names, ["epoll", "tokio-mt", "fibers"]);
+    }
+}

@@ -1,0 +1,136 @@
+//! The tables, and the same for programs.
+
+use super::{Block, Findings, Line, Sample, plot, words};
+use cringle_report::failure::Failure;
+use cringle_report::page::{Page, Rows, Section};
+use cringle_report::units::{count, figure};
+use cringle_report::{Outputs, SCHEMA};
+use serde_json::{Value, json};
+
+const HEADER: [&str; 11] = [
+    "server",
+    "requests/s",
+    "lowest–highest",
+    "CPU µs",
+    "× uring",
+    "p50 µs",
+    "p99 µs",
+    "p99.9 µs",
+    "ctx/req",
+    "calls/req",
+    "errors",
+];
+
+pub(super) fn tell(findings: &Findings, outputs: &Outputs) -> Result<(), Failure> {
+    outputs.tell(&value(findings), &page(findings))
+}
+
+fn page(findings: &Findings) -> Page {
+    let mut sections: Vec<Section> =
+        findings.blocks.iter().map(|block| section(block, findings)).collect();
+    // Where workers are compared, that is the answer.
+    sections.splice(0..0, plot::by_workers(&findings.blocks));
+    Page {
+        bench: "bench http".into(),
+        title: "What a request costs, by who serves it".into(),
+        machine: findings.machine.clone(),
+        sections,
+        notes: findings.notes.clone(),
+    }
+}
+
+fn section(block: &Block, findings: &Findings) -> Section {
+    Section {
+        title: words::title(block, findings),
+        sentences: words::sentences(block),
+        plots: vec![
+            plot::rounds(block, "CPU of the server for a request", "µs", Sample::cpu_us),
+            plot::rounds(block, "Requests a second", "requests/s", Sample::rate),
+            plot::rounds(block, "99 of 100 answered within", "µs", |sample| sample.p99_us),
+            plot::latencies("Latency of a request", block),
+        ],
+        table: Some(Rows::new(&HEADER, block.lines.iter().map(|line| cells(block, line)))),
+        ..Section::default()
+    }
+}
+
+fn cells(block: &Block, line: &Line) -> Vec<String> {
+    let rates = || line.samples.iter().map(|sample| sample.requests_per_second);
+    let (lowest, highest) = (rates().fold(f64::INFINITY, f64::min), rates().fold(0.0, f64::max));
+    let or_dash = |value: Option<f64>| value.map_or_else(|| "–".into(), figure);
+    vec![
+        line.label(),
+        count(line.rate()),
+        format!("{}–{}", count(lowest), count(highest)),
+        or_dash(line.median(Sample::cpu_us)),
+        words::to_ring(block, line).map_or_else(|| "–".into(), |ratio| format!("{ratio:.2}")),
+        or_dash(line.median(|sample| sample.p50_us)),
+        or_dash(line.median(|sample| sample.p99_us)),
+        or_dash(line.median(|sample| sample.p999_us)),
+        or_dash(line.median(Sample::context_switches)),
+        or_dash(line.syscalls),
+        count(line.samples.iter().map(|sample| sample.errors as f64).sum()),
+    ]
+}
+
+fn value(findings: &Findings) -> Value {
+    let of_lines = |of: fn(&Block, &Line) -> Vec<Value>| {
+        let blocks = findings.blocks.iter();
+        blocks
+            .flat_map(move |block| block.lines.iter().flat_map(move |line| of(block, line)))
+            .collect::<Vec<_>>()
+    };
+    json!({
+        "schema": SCHEMA,
+        "benchmark": "http",
+        "machine": findings.machine,
+        "client": findings.client,
+        "response_bytes": findings.response_bytes,
+        "commands": findings.programs.iter().map(|program| {
+            json!({ "server": program.name, "command": program.text() })
+        }).collect::<Vec<_>>(),
+        "runs": of_lines(|block, line| {
+            line.samples.iter().map(|sample| run(block, line, sample)).collect()
+        }),
+        "medians": of_lines(|block, line| vec![median(block, line)]),
+        "words": findings.blocks.iter().flat_map(words::sentences).collect::<Vec<_>>(),
+        "notes": findings.notes,
+    })
+}
+
+fn run(block: &Block, line: &Line, sample: &Sample) -> Value {
+    json!({
+        "server": line.label(),
+        "workers": block.cell.workers,
+        "connections": block.cell.connections,
+        "keepalive": block.cell.keepalive,
+        "requests": sample.requests,
+        "requests_per_second": sample.requests_per_second,
+        "cpu_us_per_request": sample.cpu_us(),
+        "p50_us": sample.p50_us,
+        "p99_us": sample.p99_us,
+        "p999_us": sample.p999_us,
+        "context_switches_per_request": sample.context_switches(),
+        "load_busy": sample.load_busy(),
+        "load_cpu_us_per_request": sample.load.map(|load| load.cpu_us_per_request),
+        "errors": sample.errors,
+    })
+}
+
+fn median(block: &Block, line: &Line) -> Value {
+    json!({
+        "server": line.label(),
+        "workers": block.cell.workers,
+        "connections": block.cell.connections,
+        "keepalive": block.cell.keepalive,
+        "requests_per_second": line.rate(),
+        "cpu_us_per_request": line.median(Sample::cpu_us),
+        "p50_us": line.median(|sample| sample.p50_us),
+        "p99_us": line.median(|sample| sample.p99_us),
+        "p999_us": line.median(|sample| sample.p999_us),
+        "context_switches_per_request": line.median(Sample::context_switches),
+        "syscalls_per_request": line.syscalls,
+        "quantiles_us": line.latencies.to_json(),
+        "ratios": { "cpu_to_uring": words::to_ring(block, line) },
+    })
+}

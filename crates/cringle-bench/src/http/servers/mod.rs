@@ -1,0 +1,101 @@
+//! The servers: the same answer in six ways.
+
+mod epoll;
+mod fibers;
+mod threads;
+mod tokio;
+mod uring;
+
+use super::args::{Feature, Server, Variant};
+use super::site::{Heads, READ_BYTES, Site};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::thread;
+
+/// What a server is told.
+pub(super) struct Orders {
+    pub(super) variant: Variant,
+    pub(super) addr: SocketAddr,
+    pub(super) workers: usize,
+    /// At the same time, as far as it is known.
+    pub(super) connections: usize,
+    /// It lives as long as the process.
+    pub(super) site: &'static Site,
+}
+
+/// Serves until the process ends; calls `ready` when it listens.
+pub(super) fn run(orders: &Orders, ready: &dyn Fn(SocketAddr)) -> io::Result<()> {
+    let (site, connections) = (orders.site, orders.connections);
+    let on = |feature: Feature| feature.is_on() != (orders.variant.changed == Some(feature));
+    match orders.variant.server {
+        Server::Threads => threads::run(listener(orders, ready)?, site),
+        Server::Epoll => epoll::run(listener(orders, ready)?, site),
+        Server::Tokio => tokio::run(listener(orders, ready)?, site, None),
+        Server::TokioMt => tokio::run(listener(orders, ready)?, site, Some(orders.workers)),
+        Server::Uring => {
+            let features = uring::Features {
+                multishot: on(Feature::Multishot),
+                fixed: on(Feature::Fixed),
+                bufring: on(Feature::Bufring),
+                sqpoll: on(Feature::Sqpoll),
+            };
+            let run = move |listener| uring::run(&listener, site, connections, features);
+            on_each(orders, ready, run)
+        }
+        Server::Fibers => fibers::run(orders, ready, !on(Feature::Defer)),
+    }
+}
+
+fn bind(addr: SocketAddr, shared: bool) -> io::Result<TcpListener> {
+    let listener = cringle::net::TcpListener::builder().reuse_port(shared).bind(addr);
+    listener.map(TcpListener::from)
+}
+
+fn listener(orders: &Orders, ready: &dyn Fn(SocketAddr)) -> io::Result<TcpListener> {
+    let listener = bind(orders.addr, false)?;
+    ready(listener.local_addr()?);
+    Ok(listener)
+}
+
+/// A thread for each worker, with a listener of its own.
+fn on_each(
+    orders: &Orders,
+    ready: &dyn Fn(SocketAddr),
+    work: impl Fn(TcpListener) -> io::Result<()> + Copy + Send,
+) -> io::Result<()> {
+    let first = bind(orders.addr, orders.workers > 1)?;
+    let addr = first.local_addr()?;
+    let others = (1..orders.workers).map(|_| bind(addr, true)).collect::<io::Result<Vec<_>>>()?;
+    thread::scope(|s| {
+        let spawn = |listener| s.spawn(move || fatal(work(listener)));
+        others.into_iter().map(spawn).for_each(drop);
+        ready(addr);
+        work(first)
+    })
+}
+
+/// A server of which a part has failed measures nothing: the process ends.
+fn fatal(result: io::Result<()>) {
+    if let Err(error) = result {
+        cringle_report::complain(&format!("cringle: {error}"));
+        std::process::exit(i32::from(cringle_report::failure::FAILED));
+    }
+}
+
+/// What `threads` and `fibers` have in common: everything. Only the types differ.
+#[inline]
+fn converse(mut stream: impl Read + Write, site: &Site) -> io::Result<()> {
+    let (mut buffer, mut heads) = ([0; READ_BYTES], Heads::default());
+    loop {
+        let count = stream.read(&mut buffer)?;
+        if count == 0 {
+            return Ok(());
+        }
+        for _ in 0..heads.count(&buffer[..count]) {
+            stream.write_all(&site.response)?;
+            if site.close {
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The tables, and the same for programs.
+
+use super::{Block, Findings, Line, Sample, words};
+use crate::meter::Usage;
+use cringle_report::failure::Failure;
+use cringle_report::page::{Page, Rows, Section};
+use cringle_report::plot::{Axis, Plot, Row};
+use cringle_report::units::{count, figure, mib};
+use cringle_report::{Outputs, SCHEMA};
+use serde_json::{Value, json};
+
+const HEADER: [&str; 8] =
+    ["strategy", "s", "fastest–slowest", "× sync", "MiB/s", "user s", "system s", "ctx"];
+
+pub(super) fn tell(findings: &Findings, outputs: &Outputs) -> Result<(), Failure> {
+    outputs.tell(&value(findings), &page(findings))
+}
+
+fn page(findings: &Findings) -> Page {
+    Page {
+        bench: "bench sum".into(),
+        title: "What a runtime costs where it cannot win".into(),
+        machine: findings.machine.clone(),
+        sections: findings.blocks.iter().map(|block| section(block, findings)).collect(),
+        notes: findings.notes.clone(),
+    }
+}
+
+fn section(block: &Block, findings: &Findings) -> Section {
+    Section {
+        title: words::title(block, findings),
+        sentences: words::sentences(block),
+        plots: vec![
+            plot(block, "Time for all bytes", |usage| usage.seconds),
+            plot(block, "CPU for all bytes", Usage::cpu_seconds),
+        ],
+        table: Some(Rows::new(&HEADER, block.lines.iter().map(|line| cells(block, line)))),
+        ..Section::default()
+    }
+}
+
+fn plot(block: &Block, title: &str, of: fn(&Usage) -> f64) -> Plot {
+    let samples = |line: &Line| line.samples.iter().map(|one| of(&one.usage)).collect::<Vec<_>>();
+    let row = |line: &Line| Row { label: line.strategy.name().into(), samples: samples(line) };
+    let axis = Axis::fitting("s", block.lines.iter().flat_map(samples));
+    Plot::rows(title, axis, block.lines.iter().map(row).collect())
+}
+
+fn cells(block: &Block, line: &Line) -> Vec<String> {
+    let seconds = || line.samples.iter().map(|sample| sample.usage.seconds);
+    let (fastest, slowest) =
+        (seconds().fold(f64::INFINITY, f64::min), seconds().fold(0.0, f64::max));
+    vec![
+        line.strategy.name().to_string(),
+        format!("{:.3}", line.seconds()),
+        format!("{fastest:.3}–{slowest:.3}"),
+        block.to_sync(line).map_or_else(|| "–".into(), |ratio| format!("{ratio:.2}")),
+        figure(mib(block.cell.bytes as f64) / line.seconds()),
+        figure(line.median(|usage| usage.user_seconds)),
+        figure(line.median(|usage| usage.system_seconds)),
+        count(line.median(|usage| usage.context_switches as f64)),
+    ]
+}
+
+fn value(findings: &Findings) -> Value {
+    let blocks = || findings.blocks.iter();
+    let of_lines = |of: fn(&Block, &Line) -> Vec<Value>| {
+        blocks()
+            .flat_map(move |block| block.lines.iter().flat_map(move |line| of(block, line)))
+            .collect::<Vec<_>>()
+    };
+    json!({
+        "schema": SCHEMA,
+        "benchmark": "sum",
+        "machine": findings.machine,
+        "message_bytes": findings.message_bytes,
+        "runs": of_lines(|block, line| {
+            line.samples.iter().map(|sample| run(block, line, sample)).collect()
+        }),
+        "medians": of_lines(|block, line| vec![median(block, line)]),
+        "words": blocks().flat_map(words::sentences).collect::<Vec<_>>(),
+        "notes": findings.notes,
+    })
+}
+
+fn run(block: &Block, line: &Line, sample: &Sample) -> Value {
+    json!({
+        "strategy": line.strategy,
+        "source": block.cell.kind,
+        "cache": block.cell.cache,
+        "bytes": block.cell.bytes,
+        "seconds": sample.usage.seconds,
+        "user_s": sample.usage.user_seconds,
+        "system_s": sample.usage.system_seconds,
+        "context_switches": sample.usage.context_switches,
+        "sum": sample.sum,
+    })
+}
+
+fn median(block: &Block, line: &Line) -> Value {
+    json!({
+        "strategy": line.strategy,
+        "source": block.cell.kind,
+        "cache": block.cell.cache,
+        "bytes": block.cell.bytes,
+        "seconds": line.seconds(),
+        "context_switches": line.median(|usage| usage.context_switches as f64),
+        "ratios": { "seconds_to_sync": block.to_sync(line) },
+    })
+}

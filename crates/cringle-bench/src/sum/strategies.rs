@@ -1,0 +1,234 @@
+//! The same loop in three ways.
+
+use super::args::Strategy;
+use super::feed::Feeder;
+use super::source::{Credits, END, GO, Open, Source};
+use super::{BUFFER_BYTES, Sample};
+use crate::meter::Meter;
+use std::io::{self, Read, Write};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+
+/// One pass over the source.
+pub(super) fn run(strategy: Strategy, source: &Source, bytes: u64) -> io::Result<Sample> {
+    let open = source.open()?;
+    match strategy {
+        Strategy::Sync => sync(open, bytes),
+        Strategy::Tokio => with_tokio(open, bytes),
+        Strategy::Fibers => with_fibers(open, bytes),
+    }
+}
+
+/// The sum so far, and how far that is.
+struct Sum {
+    sum: u64,
+    left: u64,
+}
+
+impl Sum {
+    fn of(bytes: u64) -> Sum {
+        Sum { sum: 0, left: bytes }
+    }
+
+    /// How much of the buffer the next read may fill.
+    fn want(&self) -> usize {
+        (BUFFER_BYTES as u64).min(self.left) as usize
+    }
+
+    fn add(&mut self, read: &[u8]) -> io::Result<()> {
+        if read.is_empty() {
+            let text = format!("it ended {} bytes early", self.left);
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, text));
+        }
+        self.sum += sum_of(read);
+        self.left -= read.len() as u64;
+        Ok(())
+    }
+}
+
+/// Compiled once, so that no strategy has a better one than the others.
+#[inline(never)]
+fn sum_of(bytes: &[u8]) -> u64 {
+    bytes.iter().map(|&byte| u64::from(byte)).sum()
+}
+
+/// A buffer whose pages are there before the clock starts.
+fn buffer() -> Vec<u8> {
+    vec![1; BUFFER_BYTES]
+}
+
+/// A socket that gives a datagram for each read, and credit to who sends them.
+struct Datagrams<R, S> {
+    receive: R,
+    send: S,
+    credits: Credits,
+}
+
+impl<R, S> Read for Datagrams<R, S>
+where
+    R: FnMut(&mut [u8]) -> io::Result<usize>,
+    S: FnMut(&[u8]) -> io::Result<usize>,
+{
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let count = (self.receive)(buf)?;
+        if self.credits.are_due() {
+            (self.send)(GO)?;
+        }
+        Ok(count)
+    }
+}
+
+/// What `sync` and `fibers` have in common: everything. Only the types differ.
+fn sum_up(mut source: impl Read, buffer: &mut [u8], bytes: u64) -> io::Result<u64> {
+    let mut sum = Sum::of(bytes);
+    while sum.left > 0 {
+        let want = sum.want();
+        match source.read(&mut buffer[..want]) {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            count => sum.add(&buffer[..count?])?,
+        }
+    }
+    Ok(sum.sum)
+}
+
+fn of_file(file: impl Read, bytes: u64) -> io::Result<Sample> {
+    let mut buffer = buffer();
+    let meter = Meter::start();
+    let sum = sum_up(file, &mut buffer, bytes)?;
+    Ok(Sample { usage: meter.stop(), sum })
+}
+
+fn of_stream(mut stream: impl Read + Write, feeder: Feeder, bytes: u64) -> io::Result<Sample> {
+    let mut buffer = buffer();
+    let meter = Meter::start();
+    stream.write_all(GO)?;
+    let sum = sum_up(&mut stream, &mut buffer, bytes)?;
+    let usage = meter.stop();
+    feeder.end()?;
+    Ok(Sample { usage, sum })
+}
+
+fn of_datagrams(
+    receive: impl FnMut(&mut [u8]) -> io::Result<usize>,
+    send: impl Fn(&[u8]) -> io::Result<usize>,
+    credits: Credits,
+    feeder: Feeder,
+    bytes: u64,
+) -> io::Result<Sample> {
+    let mut buffer = buffer();
+    let meter = Meter::start();
+    send(GO)?;
+    let sum = sum_up(Datagrams { receive, send: &send, credits }, &mut buffer, bytes)?;
+    let usage = meter.stop();
+    send(END)?;
+    feeder.end()?;
+    Ok(Sample { usage, sum })
+}
+
+fn sync(open: Open, bytes: u64) -> io::Result<Sample> {
+    match open {
+        Open::File(file) => of_file(file, bytes),
+        Open::Tcp(stream, feeder) => of_stream(stream, feeder, bytes),
+        Open::Udp(socket, credits, feeder) => of_datagrams(
+            |buf: &mut [u8]| socket.recv(buf),
+            |buf: &[u8]| socket.send(buf),
+            credits,
+            feeder,
+            bytes,
+        ),
+    }
+}
+
+fn with_fibers(open: Open, bytes: u64) -> io::Result<Sample> {
+    cringle::Builder::new().workers(1).run(|| match open {
+        Open::File(file) => of_file(cringle::fs::File::from(file), bytes),
+        Open::Tcp(stream, feeder) => {
+            of_stream(cringle::net::TcpStream::from(stream), feeder, bytes)
+        }
+        Open::Udp(socket, credits, feeder) => {
+            let socket = cringle::net::UdpSocket::from(socket);
+            of_datagrams(
+                |buf: &mut [u8]| socket.recv(buf),
+                |buf: &[u8]| socket.send(buf),
+                credits,
+                feeder,
+                bytes,
+            )
+        }
+    })?
+}
+
+async fn sum_up_async(
+    source: &mut (impl AsyncRead + Unpin),
+    buffer: &mut [u8],
+    bytes: u64,
+) -> io::Result<u64> {
+    let mut sum = Sum::of(bytes);
+    while sum.left > 0 {
+        let want = sum.want();
+        match source.read(&mut buffer[..want]).await {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            count => sum.add(&buffer[..count?])?,
+        }
+    }
+    Ok(sum.sum)
+}
+
+fn with_tokio(open: Open, bytes: u64) -> io::Result<Sample> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    runtime.block_on(async {
+        let mut buffer = buffer();
+        match open {
+            Open::File(file) => {
+                let mut file = tokio::fs::File::from_std(file);
+                // It reads ahead into a buffer of its own; of the size that is asked for.
+                file.set_max_buf_size(BUFFER_BYTES);
+                let meter = Meter::start();
+                let sum = sum_up_async(&mut file, &mut buffer, bytes).await?;
+                Ok(Sample { usage: meter.stop(), sum })
+            }
+            Open::Tcp(stream, feeder) => {
+                stream.set_nonblocking(true)?;
+                let mut stream = tokio::net::TcpStream::from_std(stream)?;
+                let meter = Meter::start();
+                stream.write_all(GO).await?;
+                let sum = sum_up_async(&mut stream, &mut buffer, bytes).await?;
+                let usage = meter.stop();
+                feeder.end()?;
+                Ok(Sample { usage, sum })
+            }
+            Open::Udp(socket, mut credits, feeder) => {
+                socket.set_nonblocking(true)?;
+                let socket = tokio::net::UdpSocket::from_std(socket)?;
+                let meter = Meter::start();
+                socket.send(GO).await?;
+                let mut sum = Sum::of(bytes);
+                while sum.left > 0 {
+                    let want = sum.want();
+                    let count = socket.recv(&mut buffer[..want]).await?;
+                    if credits.are_due() {
+                        socket.send(GO).await?;
+                    }
+                    sum.add(&buffer[..count])?;
+                }
+                let usage = meter.stop();
+                socket.send(END).await?;
+                feeder.end()?;
+                Ok(Sample { usage, sum: sum.sum })
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sum_is_of_all_bytes_and_no_more() {
+        let bytes: Vec<u8> = (0..100_000u32).map(|n| (n * 7) as u8).collect();
+        let expected: u64 = bytes[..70_000].iter().map(|&byte| u64::from(byte)).sum();
+        assert_eq!(sum_up(&bytes[..], &mut buffer(), 70_000).unwrap(), expected);
+        let early = sum_up(&bytes[..], &mut buffer(), 100_001).unwrap_err();
+        assert_eq!(early.kind(), io::ErrorKind::UnexpectedEof);
+    }
+}

@@ -1,0 +1,285 @@
+//! Who denies the ring, and what to do about it: pure functions of the calls' fates and the facts.
+//!
+//! The kernel asks in this order: seccomp's filter, at each of the three calls; then, where a ring is
+//! made, `kernel.io_uring_disabled`, the security module, and limits. So a refused `io_uring_enter` is
+//! seccomp's, whatever else there is; and where only the making is refused, a sysctl that would refuse
+//! it hides what a filter would say. No security module is asked at the other two calls.
+
+use super::calls::{Call, Fate, Name};
+use super::facts::{CAP_SYS_ADMIN, Facts, is_before_io_uring};
+use super::kernel::Kernel;
+use serde::Serialize;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Kind {
+    SeccompDenies,
+    SeccompKills,
+    /// `kernel.io_uring_disabled` is 2.
+    SysctlDisabled,
+    /// It is 1, and this process is neither privileged nor in the group.
+    SysctlUnprivileged,
+    NotBuilt,
+    KernelTooOld,
+    SecurityModule,
+    LockedMemory,
+    Descriptors,
+    /// A variable of the library's says so.
+    Environment,
+    Unknown,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Cause {
+    pub kind: Kind,
+    /// For "because …".
+    pub what: String,
+    /// Commands, or what to write where; the first is the shortest.
+    pub remedies: Vec<String>,
+}
+
+impl Cause {
+    pub(super) fn new(kind: Kind, what: impl Into<String>, remedies: Vec<String>) -> Cause {
+        Cause { kind, what: what.into(), remedies }
+    }
+}
+
+/// Of all that is refused; empty where nothing is.
+pub(crate) fn of(calls: &[Call], facts: &Facts, kernel: &Kernel) -> Vec<Cause> {
+    let names = |wanted: &dyn Fn(&Fate) -> bool| -> Vec<Name> {
+        calls.iter().filter(|call| wanted(&call.fate)).map(|call| call.name).collect()
+    };
+    let mut causes = Vec::new();
+    let killed = names(&|fate| matches!(fate, Fate::Killed(_)));
+    if !killed.is_empty() {
+        causes.push(kills(calls, &killed, kernel, facts));
+    }
+    let mut denied = names(&|fate| matches!(fate, Fate::Denied(libc::EPERM)));
+    let refused = names(&|fate| matches!(fate, Fate::Denied(libc::EACCES)));
+    if !by_a_module(&refused) {
+        denied.extend(&refused);
+    }
+    if denied.contains(&Name::Setup)
+        && let Some(sysctl) = by_sysctl(facts)
+    {
+        denied.retain(|name| *name != Name::Setup);
+        causes.push(sysctl);
+    }
+    if !denied.is_empty() {
+        causes.push(denies(&denied, kernel, facts));
+    }
+    let missing = names(&|fate| matches!(fate, Fate::Denied(libc::ENOSYS)));
+    if !missing.is_empty() {
+        causes.push(lacks(&missing, calls.len(), kernel, facts));
+    }
+    if by_a_module(&refused) {
+        causes.push(security_module(facts));
+    }
+    causes.extend(calls.iter().filter_map(|call| other(call, facts)));
+    causes
+}
+
+fn by_a_module(refused: &[Name]) -> bool {
+    refused == [Name::Setup]
+}
+
+fn listed(names: &[Name]) -> String {
+    let names: Vec<_> = names.iter().map(|name| name.text()).collect();
+    match names.split_last() {
+        Some((last, [])) => (*last).into(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+        None => String::new(),
+    }
+}
+
+const THREE: &str = "io_uring_setup io_uring_enter io_uring_register";
+
+/// What lets the three calls through a filter, where this process seems to run.
+fn allow(kernel: &Kernel, facts: &Facts) -> Vec<String> {
+    let profile = "(docs/doctor.md has the profile)";
+    match kernel.container.as_deref() {
+        Some(engine @ ("docker" | "podman")) => vec![
+            format!("{engine} run --security-opt seccomp=cringle.json … {profile}"),
+            format!(
+                "{engine} run --security-opt seccomp=unconfined … (to try it: no filter at all)"
+            ),
+        ],
+        Some("kubernetes") => vec![format!(
+            "securityContext: {{seccompProfile: {{type: Localhost, localhostProfile: \
+             cringle.json}}}} {profile}"
+        )],
+        _ => match &facts.service {
+            Some(unit) => vec![format!(
+                "systemctl edit {unit}, and there under [Service]: SystemCallFilter={THREE}"
+            )],
+            None => vec![format!(
+                "let who sets the filter allow {THREE}; for Docker: docker run --security-opt \
+                 seccomp=cringle.json … {profile}; for systemd: SystemCallFilter={THREE}"
+            )],
+        },
+    }
+}
+
+fn kills(calls: &[Call], names: &[Name], kernel: &Kernel, facts: &Facts) -> Cause {
+    let by_filter = |call: &Call| call.fate == Fate::Killed(libc::SIGSYS);
+    if calls.iter().any(by_filter) {
+        let what = format!("a seccomp filter kills who calls {}", listed(names));
+        return Cause::new(Kind::SeccompKills, what, allow(kernel, facts));
+    }
+    let what = format!("who calls {} is killed, and not by the signal of seccomp", listed(names));
+    Cause::new(Kind::Unknown, what, vec!["dmesg | tail (the kernel may say why)".into()])
+}
+
+fn by_sysctl(facts: &Facts) -> Option<Cause> {
+    let allow = "sysctl kernel.io_uring_disabled=0 (as root, on the host)".to_owned();
+    match facts.io_uring_disabled? {
+        0 => None,
+        1 if facts.can(CAP_SYS_ADMIN) == Some(true) || facts.in_io_uring_group() => None,
+        1 => {
+            let group = match facts.io_uring_group {
+                Some(group) if group >= 0 => format!("only group {group} may use it"),
+                _ => "no group may use it".into(),
+            };
+            let what = format!(
+                "kernel.io_uring_disabled is 1, and this process has no CAP_SYS_ADMIN ({group})"
+            );
+            let group = "sysctl kernel.io_uring_group=GID (a group of this user's; as root, on the \
+                         host)";
+            Some(Cause::new(Kind::SysctlUnprivileged, what, vec![allow, group.into()]))
+        }
+        _ => {
+            let what = "kernel.io_uring_disabled is 2: nobody may make a ring";
+            Some(Cause::new(Kind::SysctlDisabled, what, vec![allow]))
+        }
+    }
+}
+
+fn denies(names: &[Name], kernel: &Kernel, facts: &Facts) -> Cause {
+    let names = listed(names);
+    match facts.is_filtered() {
+        Some(true) => {
+            let what = format!("seccomp denies {names}");
+            Cause::new(Kind::SeccompDenies, what, allow(kernel, facts))
+        }
+        Some(false) => {
+            let modules = facts.security_modules.as_deref().unwrap_or("unknown");
+            let what = format!(
+                "{names} is not permitted, by no seccomp filter and no sysctl; a security module \
+                 may be it (here: {modules})"
+            );
+            Cause::new(Kind::Unknown, what, vec![audit()])
+        }
+        None => {
+            let what = format!(
+                "{names} is not permitted; by whom is unknown, since neither /proc nor the kernel \
+                 said whether a seccomp filter is there"
+            );
+            Cause::new(Kind::Unknown, what, allow(kernel, facts))
+        }
+    }
+}
+
+fn lacks(names: &[Name], of: usize, kernel: &Kernel, facts: &Facts) -> Cause {
+    let newer = || vec!["use Linux 6.1 or newer".to_owned()];
+    if is_before_io_uring(&kernel.release) {
+        let what = format!("Linux {} is older than io_uring (5.1)", kernel.release);
+        return Cause::new(Kind::KernelTooOld, what, newer());
+    }
+    let names_words = listed(names);
+    let by_filter = || {
+        let what = format!("seccomp hides {names_words} (ENOSYS)");
+        Cause::new(Kind::SeccompDenies, what, allow(kernel, facts))
+    };
+    // A kernel has all three or none.
+    if names.len() < of {
+        return by_filter();
+    }
+    match (facts.built_with_io_uring, facts.is_filtered()) {
+        (Some(true), _) => by_filter(),
+        (Some(false), _) => {
+            let what = format!("this kernel ({}) was built without io_uring", kernel.release);
+            Cause::new(
+                Kind::NotBuilt,
+                what,
+                vec!["use a kernel built with CONFIG_IO_URING=y".into()],
+            )
+        }
+        (None, filtered) => {
+            let filter = match filtered {
+                Some(true) => "or the seccomp filter that is there hides it",
+                Some(false) => "since there is no seccomp filter that could hide it",
+                None => "or a seccomp filter hides it",
+            };
+            let what = format!("the kernel knows no {names_words}: it was built without, {filter}");
+            Cause::new(
+                Kind::Unknown,
+                what,
+                vec!["use a kernel built with CONFIG_IO_URING=y".into()],
+            )
+        }
+    }
+}
+
+fn audit() -> String {
+    "ausearch -m avc -ts recent (SELinux) or dmesg | grep -i apparmor (as root)".into()
+}
+
+/// It answers `EACCES`; so may a filter, which is said where there is one.
+fn security_module(facts: &Facts) -> Cause {
+    let modules = facts.security_modules.as_deref().unwrap_or("which one is unknown");
+    let label = match &facts.security_label {
+        Some(label) => format!("; it calls this process {label}"),
+        None => String::new(),
+    };
+    let filter = match facts.is_filtered() {
+        Some(true) => ", or the seccomp filter that is there",
+        _ => "",
+    };
+    let what = format!("a security module denies io_uring_setup ({modules}{label}){filter}");
+    Cause::new(Kind::SecurityModule, what, vec![audit()])
+}
+
+/// What only the making of a ring meets, and what could not be asked.
+fn other(call: &Call, facts: &Facts) -> Option<Cause> {
+    let name = call.name.text();
+    match &call.fate {
+        Fate::Allowed | Fate::Killed(_) => None,
+        Fate::Unknown(why) => {
+            let supervisor = match facts.is_filtered() {
+                Some(true) => "; the seccomp filter that is there may ask a supervisor",
+                _ => "",
+            };
+            let what =
+                format!("whether {name} is allowed could not be found out ({why}{supervisor})");
+            Some(Cause::new(Kind::Unknown, what, vec!["cringle doctor (once more)".into()]))
+        }
+        Fate::Denied(libc::EPERM | libc::EACCES | libc::ENOSYS) => None,
+        Fate::Denied(libc::ENOMEM) => Some(locked_memory(&format!("{name} may lock no memory"))),
+        Fate::Denied(libc::EMFILE | libc::ENFILE) => {
+            let what = "no file descriptor is left for a ring";
+            Some(Cause::new(Kind::Descriptors, what, vec!["ulimit -n 65536".into()]))
+        }
+        Fate::Denied(error) => {
+            let what = format!("{name} fails: {}", std::io::Error::from_raw_os_error(*error));
+            Some(Cause::new(Kind::Unknown, what, vec!["dmesg | tail (as root)".into()]))
+        }
+    }
+}
+
+pub(crate) fn locked_memory(what: &str) -> Cause {
+    let remedies = vec![
+        "ulimit -l unlimited (LimitMEMLOCK=infinity in a unit of systemd, --ulimit memlock=-1 for \
+         docker run)"
+            .into(),
+        "memlock in /etc/security/limits.conf, for a login".into(),
+    ];
+    Cause::new(Kind::LockedMemory, format!("{what}: RLIMIT_MEMLOCK is too small"), remedies)
+}
+
+pub(crate) fn too_old(lacking: &[&str], release: &str) -> Cause {
+    let what = format!("the io_uring of Linux {release} has no {}", lacking.join(", "));
+    Cause::new(Kind::KernelTooOld, what, vec!["use Linux 6.1 or newer".into()])
+}
+
+#[cfg(test)]
+mod tests;

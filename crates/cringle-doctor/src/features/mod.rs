@@ -1,0 +1,216 @@
+//! What this kernel's rings can do: each feature tried, never deduced from the version.
+
+mod table;
+mod tries;
+
+use super::child::{Answer, ask};
+use super::raw::{self, Ops, Params};
+use serde::Serialize;
+use std::io;
+
+/// One of the table.
+#[derive(Clone, Copy)]
+pub(crate) struct Feature {
+    pub name: &'static str,
+    /// The first Linux that has it.
+    pub since: &'static str,
+    /// Whether the library's driver takes it where it is.
+    pub used: bool,
+    /// What it costs to lack it.
+    pub cost: &'static str,
+    how: How,
+}
+
+/// How it shows.
+#[derive(Clone, Copy)]
+enum How {
+    /// A ring is made with these flags.
+    Setup(u32),
+    /// A ring says so by this bit.
+    Bit(u32),
+    /// A ring knows all of these opcodes.
+    Ops(&'static [u8]),
+    /// It is used.
+    Try(fn() -> Presence),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Presence {
+    Present,
+    Missing,
+    Unknown,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Found {
+    pub name: &'static str,
+    pub since: &'static str,
+    pub used_by_the_driver: bool,
+    pub state: Presence,
+    pub cost_of_lacking_it: &'static str,
+}
+
+/// What a ring must have, or the driver refuses it; all of it is older than Linux 6.1.
+const NEEDED_BITS: [(u32, &str); 3] =
+    [(1 << 1, "FEAT_NODROP"), (1 << 3, "FEAT_RW_CUR_POS"), (1 << 8, "FEAT_EXT_ARG")];
+
+pub(crate) struct Features {
+    pub found: Vec<Found>,
+    /// What the driver cannot do without and is not there; `None` where that could not be asked.
+    pub too_old: Option<Vec<&'static str>>,
+    /// Why not all could be asked.
+    pub note: Option<String>,
+}
+
+/// Asks for all of them, in one child.
+pub(crate) fn all() -> Features {
+    let answer = ask(|mouth| {
+        let one = One::made();
+        for feature in table::all() {
+            mouth.tell(feature.tried(&one) as i32);
+        }
+        for known in one.needed() {
+            mouth.tell(known as i32);
+        }
+    });
+    told(answer)
+}
+
+/// Nothing can be asked where there is no ring.
+pub(crate) fn unknown(why: &str) -> Features {
+    told(Answer { unanswered: Some(why.into()), ..Answer::default() })
+}
+
+fn told(answer: Answer) -> Features {
+    let presence = |at: usize| match answer.told.get(at) {
+        Some(0) => Presence::Present,
+        Some(1) => Presence::Missing,
+        _ => Presence::Unknown,
+    };
+    let table = table::all();
+    let found = table.iter().enumerate().map(|(at, feature)| Found {
+        name: feature.name,
+        since: feature.since,
+        used_by_the_driver: feature.used,
+        state: presence(at),
+        cost_of_lacking_it: feature.cost,
+    });
+    let names = NEEDED_BITS.iter().map(|(_, name)| *name);
+    let names: Vec<_> = names.chain(table::NEEDED_OPS.iter().map(|(_, name)| *name)).collect();
+    let needed = || names.iter().enumerate().map(|(at, name)| (presence(table.len() + at), *name));
+    let known = needed().all(|(presence, _)| presence != Presence::Unknown);
+    let lacking = needed().filter(|(presence, _)| *presence == Presence::Missing);
+    let note = answer.unanswered.clone().or_else(|| {
+        let signal = answer.signal?;
+        Some(format!("whoever asked was killed by signal {signal}"))
+    });
+    Features {
+        found: found.collect(),
+        too_old: known.then(|| lacking.map(|(_, name)| name).collect()),
+        note,
+    }
+}
+
+/// A ring as old kernels make it, with what it says of itself.
+struct One {
+    bits: Option<u32>,
+    ops: Option<Box<Ops>>,
+}
+
+impl One {
+    fn made() -> One {
+        let mut params = Params::default();
+        let ring = raw::setup(1, &mut params).ok();
+        let ops = ring.as_ref().and_then(|ring| Ops::of(ring).ok());
+        One { bits: ring.map(|_| params.features), ops }
+    }
+
+    fn bit(&self, bit: u32) -> Presence {
+        self.bits.map_or(Presence::Unknown, |bits| Presence::when(bits & bit != 0))
+    }
+
+    fn ops(&self, codes: &[u8]) -> Presence {
+        let all = |ops: &Ops| codes.iter().all(|code| ops.has(*code));
+        self.ops.as_deref().map_or(Presence::Unknown, |ops| Presence::when(all(ops)))
+    }
+
+    fn needed(&self) -> impl Iterator<Item = Presence> {
+        let bits = NEEDED_BITS.iter().map(|(bit, _)| self.bit(*bit));
+        bits.chain(table::NEEDED_OPS.iter().map(|(code, _)| self.ops(&[*code])))
+    }
+}
+
+impl Feature {
+    fn tried(&self, one: &One) -> Presence {
+        match self.how {
+            How::Setup(flags) => {
+                let made = raw::setup(1, &mut Params::with_flags(flags)).map(drop);
+                Presence::by(made, libc::EINVAL)
+            }
+            How::Bit(bit) => one.bit(bit),
+            How::Ops(codes) => one.ops(codes),
+            How::Try(attempt) => attempt(),
+        }
+    }
+}
+
+impl Presence {
+    fn when(it_is: bool) -> Presence {
+        if it_is { Presence::Present } else { Presence::Missing }
+    }
+
+    /// There if it was done, missing if it was refused by `error`; any other refusal says nothing.
+    fn by(result: io::Result<()>, error: i32) -> Presence {
+        match result {
+            Ok(()) => Presence::Present,
+            Err(e) if e.raw_os_error() == Some(error) => Presence::Missing,
+            Err(_) => Presence::Unknown,
+        }
+    }
+
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Presence::Present => "yes",
+            Presence::Missing => "no",
+            Presence::Unknown => "?",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_has_every_feature_of_the_driver_once() {
+        let table = table::all();
+        for feature in cringle::runtime::Feature::ALL {
+            let name = format!("{feature:?}");
+            let rows = table.iter().filter(|row| row.used && row.name == name).count();
+            assert_eq!(rows, 1, "{name}");
+        }
+        let used = table.iter().filter(|row| row.used).count();
+        assert_eq!(used, cringle::runtime::Feature::ALL.len());
+    }
+
+    #[test]
+    fn a_child_that_died_early_leaves_the_rest_unknown() {
+        let died = Answer { told: vec![0, 1], signal: Some(libc::SIGSYS), unanswered: None };
+        let features = told(died);
+        assert_eq!(features.found[0].state, Presence::Present);
+        assert_eq!(features.found[1].state, Presence::Missing);
+        assert!(features.found[2..].iter().all(|found| found.state == Presence::Unknown));
+        assert_eq!(features.too_old, None);
+        assert!(features.note.unwrap().contains("signal 31"));
+    }
+
+    #[test]
+    fn what_the_driver_cannot_do_without_is_named() {
+        let mut all = vec![0; table::all().len()];
+        all.extend([0, 0, 1]);
+        all.extend(vec![0; table::NEEDED_OPS.len()]);
+        let features = told(Answer { told: all, ..Answer::default() });
+        assert_eq!(features.too_old, Some(vec!["FEAT_EXT_ARG"]));
+    }
+}

@@ -1,0 +1,121 @@
+//! Which kernel this is, and what is wrapped around the process: container, virtual machine.
+
+use cringle_report::machine::cpus;
+use serde::Serialize;
+use std::ffi::CStr;
+use std::fs;
+use std::mem::MaybeUninit;
+use std::path::Path;
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Kernel {
+    pub release: String,
+    pub architecture: String,
+    /// That this process may use.
+    pub processors: usize,
+    /// `docker`, `podman`, `kubernetes`, …; `null` where no trace of one was seen.
+    pub container: Option<String>,
+    /// The hypervisor, or `unknown` where the processor says that there is one.
+    pub virtual_machine: Option<String>,
+    /// Whether `/proc` could be read; much is unknown without it.
+    pub proc_is_readable: bool,
+}
+
+pub(crate) fn look() -> Kernel {
+    let (release, architecture) = uname();
+    Kernel {
+        release,
+        architecture,
+        processors: cpus::allowed().len(),
+        container: container(),
+        virtual_machine: virtual_machine(),
+        proc_is_readable: fs::read_to_string("/proc/self/status").is_ok(),
+    }
+}
+
+fn uname() -> (String, String) {
+    let mut names = MaybeUninit::<libc::utsname>::zeroed();
+    // SAFETY: the call writes this one structure; all zeroes is a valid one.
+    let names = unsafe {
+        libc::uname(names.as_mut_ptr());
+        names.assume_init()
+    };
+    // SAFETY: the kernel ends each name with a zero byte, and all zeroes does, too.
+    let text = |name: &[libc::c_char]| unsafe {
+        CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned()
+    };
+    (text(&names.release), text(&names.machine))
+}
+
+/// The number of a release: (6, 1) of `6.1.0-13-amd64`.
+pub(crate) fn version(release: &str) -> Option<(u32, u32)> {
+    let mut parts = release.split(|c: char| !c.is_ascii_digit());
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+fn container() -> Option<String> {
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    if variable("KUBERNETES_SERVICE_HOST").is_some() {
+        return Some("kubernetes".into());
+    }
+    if Path::new("/run/.containerenv").exists() {
+        return Some("podman".into());
+    }
+    if Path::new("/.dockerenv").exists() {
+        return Some("docker".into());
+    }
+    variable("container").or_else(|| in_control_group(&read("/proc/self/cgroup")?))
+}
+
+/// Version 1 of control groups, and hosts that share theirs, name who made them.
+fn in_control_group(groups: &str) -> Option<String> {
+    let names = [("kubepods", "kubernetes"), ("docker", "docker"), ("libpod", "podman")];
+    let known = names.into_iter().chain([("lxc", "lxc"), ("containerd", "containerd")]);
+    known.into_iter().find(|(trace, _)| groups.contains(trace)).map(|(_, name)| name.into())
+}
+
+fn virtual_machine() -> Option<String> {
+    if let Some(kind) = read("/sys/hypervisor/type") {
+        return Some(kind);
+    }
+    let info = read("/proc/cpuinfo").unwrap_or_default();
+    let under_one = info
+        .lines()
+        .find(|line| line.starts_with("flags"))
+        .is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "hypervisor"));
+    let maker = || {
+        let part = |name: &str| read(format!("/sys/class/dmi/id/{name}"));
+        let names: Vec<_> =
+            [part("sys_vendor"), part("product_name")].into_iter().flatten().collect();
+        (!names.is_empty()).then(|| names.join(" "))
+    };
+    under_one.then(|| maker().unwrap_or_else(|| "unknown".into()))
+}
+
+/// The trimmed text of a small file; `None` where it cannot be read or is empty.
+pub(crate) fn read(path: impl AsRef<Path>) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let text = text.trim();
+    (!text.is_empty()).then(|| text.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_of_all_makers_have_a_number() {
+        assert_eq!(version("6.1.0-13-amd64"), Some((6, 1)));
+        assert_eq!(version("5.14.0-362.el9.x86_64"), Some((5, 14)));
+        assert_eq!(version("7.0"), Some((7, 0)));
+        assert_eq!(version("unknown"), None);
+    }
+
+    #[test]
+    fn a_control_group_tells_its_container() {
+        let found = |text| in_control_group(text);
+        assert_eq!(found("0::/docker/4711"), Some("docker".into()));
+        assert_eq!(found("3:cpu:/kubepods/besteffort/pod1/docker-2"), Some("kubernetes".into()));
+        assert_eq!(found("0::/user.slice"), None);
+    }
+}

@@ -1,0 +1,193 @@
+//! A few seconds of `bench disk`: a worker's ring beside a loop of `pread`, and a switch of fibers.
+
+use super::args::DoctorArgs;
+use super::place::{Place, State};
+use super::ring::{Ring, Start};
+use cringle::fiber;
+use cringle_bench as bench;
+use cringle_bench::Bench;
+use cringle_bench::disk::DiskArgs;
+use cringle_bench::disk::results::{Run, beside};
+use cringle_bench::disk::strategies::Strategy;
+use cringle_report::failure::Failure;
+use cringle_report::stats::median;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+#[derive(Serialize)]
+pub(crate) struct Measured {
+    pub reads: Vec<Read>,
+    /// From one fiber to another of the same worker.
+    pub fiber_switch_ns: Option<f64>,
+    /// What was not measured, and why.
+    pub notes: Vec<String>,
+}
+
+/// Reads a second, of one thread or worker; medians of the rounds.
+#[derive(Clone, Serialize)]
+pub(crate) struct Read {
+    pub path: PathBuf,
+    pub profile: &'static str,
+    pub block_bytes: usize,
+    pub queue_depth: usize,
+    /// A loop of `pread`, which has one read in flight at any depth.
+    pub pread: Option<f64>,
+    /// The bare ring.
+    pub ring: Option<f64>,
+    pub fibers: Option<f64>,
+}
+
+/// One call of `bench disk`.
+struct Part {
+    profile: &'static str,
+    block: &'static str,
+    depths: &'static str,
+    /// Runs in a round where there is a ring.
+    runs: usize,
+}
+
+const PARTS: [Part; 3] = [
+    Part { profile: "cached", block: "4k", depths: "1,32", runs: 5 },
+    Part { profile: "cached", block: "64", depths: "1,32", runs: 5 },
+    Part { profile: "direct", block: "4k", depths: "1,32", runs: 5 },
+];
+const ROUNDS: usize = 3;
+/// Those of the switches, in the measure of a run.
+const SWITCHES: usize = 1;
+
+pub(crate) fn all(args: &DoctorArgs, ring: &Ring, places: &[Place]) -> Measured {
+    let runs: usize = PARTS.iter().map(|part| part.runs).sum::<usize>() * places.len() + SWITCHES;
+    let each = args.seconds / (runs * ROUNDS) as f64;
+    let bar = bar((PARTS.len() * places.len() + SWITCHES) as u64, args.quiet);
+    let mut measured = Measured { reads: Vec::new(), fiber_switch_ns: None, notes: Vec::new() };
+    if cfg!(debug_assertions) {
+        let slow = "this cringle was built without --release: the figures say little";
+        measured.notes.push(slow.into());
+    }
+    for place in places {
+        for part in &PARTS {
+            let path = place.path.display();
+            bar.set_message(format!("{} reads of {} on {path}", part.profile, part.block));
+            match reads(part, place, ring.usable, each) {
+                Ok(reads) => measured.reads.extend(reads),
+                Err(why) => {
+                    let what = format!("{} reads of {} on {path}", part.profile, part.block);
+                    measured.notes.push(format!("{what} were not measured: {why}"));
+                }
+            }
+            bar.inc(1);
+        }
+    }
+    bar.set_message("switches of fibers");
+    match ring.runtime {
+        Start::Ring | Start::Fallback => match switches(each) {
+            Ok(ns) => measured.fiber_switch_ns = Some(ns),
+            Err(error) => measured.notes.push(format!("no switch was measured: {error}")),
+        },
+        _ => measured.notes.push("no switch was measured: no runtime starts here".into()),
+    }
+    bar.finish_and_clear();
+    measured
+}
+
+fn bar(steps: u64, quiet: bool) -> ProgressBar {
+    if quiet {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr());
+    let template = "[{bar:20}] {pos}/{len} measuring {wide_msg}";
+    let style = ProgressStyle::with_template(template).expect("the template is a constant");
+    bar.set_style(style.progress_chars("=> "));
+    bar
+}
+
+fn reads(part: &Part, place: &Place, ring: bool, seconds: f64) -> Result<Vec<Read>, Failure> {
+    if part.profile == "direct" && place.direct.state == State::No {
+        return Err(Failure::failed(place.direct.words.clone()));
+    }
+    let runs = bench::disk::measure(&asked(part, &place.path, ring, seconds)?)?.runs;
+    let sync = runs.iter().find(|run| run.cell.strategy == Strategy::Sync).map(Run::iops);
+    let with = |like: &Run, strategy| beside(&runs, &like.cell, strategy).map(Run::iops);
+    let read = |like: &Run| Read {
+        path: place.path.clone(),
+        profile: part.profile,
+        block_bytes: like.cell.block,
+        queue_depth: like.cell.queue_depth,
+        pread: sync,
+        ring: with(like, Strategy::Uring),
+        fibers: with(like, Strategy::Fibers),
+    };
+    let rows = match ring {
+        true => Strategy::Uring,
+        false => Strategy::Sync,
+    };
+    Ok(runs.iter().filter(|run| run.cell.strategy == rows).map(read).collect())
+}
+
+/// The command line of it: so it is checked and given its defaults as any other.
+fn asked(part: &Part, path: &Path, ring: bool, seconds: f64) -> Result<DiskArgs, Failure> {
+    let strategies = if ring { "sync,uring,fibers" } else { "sync" };
+    let seconds = seconds.to_string();
+    let rounds = ROUNDS.to_string();
+    let options = [
+        ["--profile", part.profile],
+        ["--block", part.block],
+        ["--qd", part.depths],
+        ["--strategies", strategies],
+        ["--threads", "1"],
+        ["--size", "32m"],
+        ["--repeat", &rounds],
+        ["--seconds", &seconds],
+    ];
+    let words = ["disk", "--quiet"].into_iter().chain(options.into_iter().flatten());
+    let words = words.map(OsString::from).chain([OsString::from("--"), path.into()]);
+    match Bench::parse(&words.collect::<Vec<_>>()) {
+        Ok(Bench::Disk(args)) => args.validate().map(|()| *args),
+        Ok(_) => Err(Failure::failed("bench disk is another command now")),
+        Err(error) => Err(Failure::failed(error.to_string())),
+    }
+}
+
+/// Switches between two looks at the clock.
+const BETWEEN: u32 = 1024;
+
+/// Nanoseconds of a switch: two fibers that yield to each other.
+fn switches(seconds: f64) -> std::io::Result<f64> {
+    let round = Duration::from_secs_f64(seconds);
+    let rounds: Vec<_> = cringle::Builder::new()
+        .workers(1)
+        .run(|| (0..ROUNDS).map(|_| one_round(round)).collect())?;
+    median(rounds).ok_or_else(|| std::io::Error::other("no round was made"))
+}
+
+fn one_round(length: Duration) -> f64 {
+    let yields = |until: Instant| {
+        let mut count = 0u64;
+        while Instant::now() < until {
+            (0..BETWEEN).for_each(|_| fiber::yield_now());
+            count += u64::from(BETWEEN);
+        }
+        count
+    };
+    let start = Instant::now();
+    let (one, other) = fiber::join(|| yields(start + length), || yields(start + length));
+    start.elapsed().as_nanos() as f64 / (one + other).max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_is_a_command_line_of_bench_disk() {
+        for part in &PARTS {
+            let args = asked(part, Path::new("-strange"), true, 0.25).unwrap();
+            assert_eq!(args.path, Path::new("-strange"));
+            assert_eq!(args.qd, [1, 32]);
+            assert_eq!(args.seconds, Some(0.25));
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Whether there is a ring for the driver: calls, causes, features, and a runtime that starts.
+
+use super::calls::{self, Call, Fate, Name};
+use super::causes::{self, Cause, Kind};
+use super::child::{Answer, ask};
+use super::facts::Facts;
+use super::features::{self, Features, Found};
+use super::kernel::Kernel;
+use super::limits::{self, Rings};
+use cringle::runtime::{self, Driver};
+use serde::Serialize;
+use std::os::fd::AsRawFd;
+
+#[derive(Serialize)]
+pub(crate) struct Ring {
+    pub usable: bool,
+    pub calls: Vec<Call>,
+    /// Why it is not usable; empty where it is.
+    pub causes: Vec<Cause>,
+    pub runtime: Start,
+    pub features: Vec<Found>,
+    pub note: Option<String>,
+    pub facts: Facts,
+}
+
+/// What becomes of a program that calls `cringle::run` here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Start {
+    /// It runs on the ring.
+    Ring,
+    /// It runs without.
+    Fallback,
+    /// `run` returns an error, or panics with it.
+    Refuses,
+    Killed,
+    Unknown,
+}
+
+/// The rings are those of [`limits::rings`], where any can be made.
+pub(crate) fn examine(kernel: &Kernel) -> (Ring, Option<Rings>) {
+    let mut facts = Facts::look();
+    let calls = calls::all();
+    if calls.iter().any(|call| call.fate == Fate::Denied(libc::ENOSYS)) {
+        facts.look_at_the_build();
+    }
+    let mut causes = causes::of(&calls, &facts, kernel);
+    let makes_rings = allowed(&calls, Name::Setup);
+    let features = match makes_rings && allowed(&calls, Name::Register) {
+        true => features::all(),
+        false => features::unknown("no ring can be made to ask"),
+    };
+    let rings = makes_rings.then(limits::rings);
+    causes.extend(too_small(rings));
+    causes.extend(lacking(&features, causes.is_empty(), kernel));
+    let runtime = start();
+    if causes.is_empty() && runtime != Start::Ring {
+        causes.push(unexplained(runtime));
+    }
+    let usable = causes.is_empty();
+    let Features { found, note, .. } = features;
+    (Ring { usable, calls, causes, runtime, features: found, note, facts }, rings)
+}
+
+fn allowed(calls: &[Call], name: Name) -> bool {
+    calls.iter().any(|call| call.name == name && call.fate == Fate::Allowed)
+}
+
+/// A small ring can be made, and none of the size that a worker needs.
+fn too_small(rings: Option<Rings>) -> Option<Cause> {
+    let rings = rings?;
+    let some = rings.made == rings.wanted;
+    let what = format!(
+        "{} of {} rings of the driver's size can be made",
+        if rings.made == 0 { "none".into() } else { format!("only {}", rings.made) },
+        rings.wanted
+    );
+    match rings.error {
+        _ if some => None,
+        Some(libc::ENOMEM) => Some(causes::locked_memory(&what)),
+        error => {
+            let why = error.map(|error| std::io::Error::from_raw_os_error(error).to_string());
+            let why = why.unwrap_or_else(|| "why is unknown".into());
+            Some(Cause::new(Kind::Unknown, format!("{what}: {why}"), vec!["ulimit -a".into()]))
+        }
+    }
+}
+
+fn lacking(features: &Features, nothing_else: bool, kernel: &Kernel) -> Option<Cause> {
+    match &features.too_old {
+        Some(lacking) if lacking.is_empty() => None,
+        Some(lacking) => Some(causes::too_old(lacking, &kernel.release)),
+        None if nothing_else => {
+            let why = features.note.as_deref().unwrap_or("a question had no answer");
+            let what = format!("the ring could not be asked what it can do ({why})");
+            Some(Cause::new(Kind::Unknown, what, vec!["cringle doctor (once more)".into()]))
+        }
+        None => None,
+    }
+}
+
+fn start() -> Start {
+    let answer = ask(|mouth| {
+        silence();
+        let driver = cringle::Builder::new().run(runtime::driver);
+        mouth.tell(match driver {
+            Ok(Driver::Uring(_)) => 0,
+            Ok(_) => 1,
+            Err(_) => 2,
+        });
+    });
+    match answer {
+        Answer { unanswered: Some(_), .. } => Start::Unknown,
+        Answer { signal: Some(_), .. } => Start::Killed,
+        Answer { told, .. } => match told.first() {
+            Some(0) => Start::Ring,
+            Some(1) => Start::Fallback,
+            Some(_) => Start::Refuses,
+            None => Start::Unknown,
+        },
+    }
+}
+
+/// What a runtime that cannot go on prints is for nobody: it is in the verdict.
+fn silence() {
+    if let Ok(nowhere) = std::fs::File::options().write(true).open("/dev/null") {
+        // SAFETY: both descriptors are open, and the second is this child's own copy.
+        unsafe { libc::dup2(nowhere.as_raw_fd(), libc::STDERR_FILENO) };
+    }
+}
+
+/// What the library looks for in the environment, as far as it is there.
+fn variables() -> Vec<(&'static str, String)> {
+    let set = |name| Some((name, std::env::var_os(name)?.to_string_lossy().into_owned()));
+    ["CRINGLE_DRIVER", "CRINGLE_WATCHDOG", "CRINGLE_TRACE"].into_iter().filter_map(set).collect()
+}
+
+fn unexplained(start: Start) -> Cause {
+    let variables = variables();
+    let asked = |(name, value): &(&str, String)| match start {
+        Start::Fallback => *name == "CRINGLE_DRIVER" && value != "uring",
+        Start::Refuses => true,
+        _ => false,
+    };
+    let asked: Vec<_> = variables.iter().filter(|variable| asked(variable)).collect();
+    if !asked.is_empty() {
+        let said = asked.iter().map(|(name, value)| format!("{name} is {value:?}"));
+        let what = format!("{} in the environment", said.collect::<Vec<_>>().join(", and "));
+        let remedies = asked.iter().map(|(name, _)| format!("unset {name}")).collect();
+        return Cause::new(Kind::Environment, what, remedies);
+    }
+    let what = match start {
+        Start::Fallback => "the runtime did not take the ring, though the kernel allows one",
+        Start::Killed => "a runtime is killed when it starts, though the kernel allows a ring",
+        _ => "no runtime starts, though the kernel allows a ring",
+    };
+    let remedies =
+        vec!["cringle bench disk --verbose --ops 1 (it says what the runtime says)".into()];
+    Cause::new(Kind::Unknown, what, remedies)
+}

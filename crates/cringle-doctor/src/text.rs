@@ -1,0 +1,247 @@
+//! The report for a person: 80 columns, readable without colours, the verdict last.
+
+use super::Report;
+use super::features::{Found, Presence};
+use super::kernel::Kernel;
+use super::limits::Limit;
+use super::measure::{Measured, Read};
+use super::place::{Place, State, Tried};
+use super::ring::{Ring, Start};
+use cringle_report::page::Rows;
+use cringle_report::units::{count, figure, size};
+use cringle_report::{colored, table};
+
+const WIDTH: usize = 80;
+/// Of the names in the first column, with the blanks around them.
+const NAMES: usize = 23;
+
+pub(super) fn of(report: &Report) -> String {
+    let mut page = Page::default();
+    kernel(&mut page, &report.kernel);
+    ring(&mut page, &report.io_uring);
+    features(&mut page, &report.io_uring);
+    report.paths.iter().for_each(|place| self::place(&mut page, place));
+    page.heading("Limits");
+    report.limits.iter().for_each(|limit| self::limit(&mut page, limit));
+    if let Some(measured) = &report.measured {
+        self::measured(&mut page, measured);
+    }
+    page.heading("Verdict");
+    page.paragraph(&report.verdict.sentence, 2);
+    page.0
+}
+
+#[derive(Default)]
+struct Page(String);
+
+impl Page {
+    fn heading(&mut self, text: &str) {
+        if !self.0.is_empty() {
+            self.0.push('\n');
+        }
+        match colored() {
+            true => self.0.push_str(&format!("\u{1b}[1m{text}\u{1b}[0m\n")),
+            false => self.0.push_str(&format!("{text}\n")),
+        }
+    }
+
+    /// A name and what is to be said of it, beside it.
+    fn row(&mut self, name: &str, text: &str) {
+        let first = format!("  {name:<width$}", width = NAMES - 2);
+        self.wrapped(&first, text, NAMES);
+    }
+
+    fn paragraph(&mut self, text: &str, indent: usize) {
+        self.wrapped(&" ".repeat(indent), text, indent);
+    }
+
+    /// `first` begins the first line; the others begin with `indent` blanks.
+    fn wrapped(&mut self, first: &str, text: &str, indent: usize) {
+        let mut line = first.to_owned();
+        // A name that is too long for its column has the line for itself.
+        if line.chars().count() > indent {
+            self.line(&line);
+            line = " ".repeat(indent);
+        }
+        let mut empty = true;
+        for word in text.split_whitespace() {
+            if !empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
+                self.line(&line);
+                (line, empty) = (" ".repeat(indent), true);
+            }
+            if !empty {
+                line.push(' ');
+            }
+            line.push_str(word);
+            empty = false;
+        }
+        self.line(&line);
+    }
+
+    fn line(&mut self, text: &str) {
+        self.0.push_str(text.trim_end());
+        self.0.push('\n');
+    }
+}
+
+fn kernel(page: &mut Page, kernel: &Kernel) {
+    page.heading("Kernel");
+    page.row("release", &format!("Linux {}, {}", kernel.release, kernel.architecture));
+    page.row("processors", &format!("{} that this process may use", kernel.processors));
+    let container = kernel.container.as_deref().map_or("no trace of one".into(), str::to_owned);
+    page.row("container", &container);
+    let machine = match kernel.virtual_machine.as_deref() {
+        Some("unknown") => "yes, of an unknown kind",
+        Some(kind) => kind,
+        None => "no trace of one",
+    };
+    page.row("virtual machine", machine);
+    if !kernel.proc_is_readable {
+        page.row("/proc", "cannot be read: much below is unknown for that reason alone");
+    }
+}
+
+fn ring(page: &mut Page, ring: &Ring) {
+    page.heading(if ring.usable { "io_uring: allowed" } else { "io_uring: not usable" });
+    for call in &ring.calls {
+        let detail = call.fate.detail().map(|text| format!(": {text}")).unwrap_or_default();
+        page.row(call.name.text(), &format!("{}{detail}", call.fate.word()));
+    }
+    let start = match ring.runtime {
+        Start::Ring => "starts, on the ring",
+        Start::Fallback => "starts, without the ring",
+        Start::Refuses => "does not start on the ring",
+        Start::Killed => "is killed when it starts",
+        Start::Unknown => "could not be started to see",
+    };
+    page.row("a runtime", start);
+    for cause in &ring.causes {
+        page.row("cause", &cause.what);
+        cause.remedies.iter().for_each(|remedy| page.row("  remedy", remedy));
+    }
+}
+
+fn features(page: &mut Page, ring: &Ring) {
+    let known = ring.features.iter().any(|found| found.state != Presence::Unknown);
+    if !known {
+        page.heading("Features of the ring");
+        let why = ring.note.as_deref().unwrap_or("nobody answered");
+        page.paragraph(&format!("unknown: {why}"), 2);
+        return;
+    }
+    page.heading("Features that Cringle uses");
+    let (used, others): (Vec<_>, Vec<_>) =
+        ring.features.iter().partition(|found| found.used_by_the_driver);
+    feature_table(page, &used);
+    page.heading("What else this kernel's ring can do");
+    feature_table(page, &others);
+    if let Some(note) = &ring.note {
+        page.paragraph(&format!("not all could be tried: {note}"), 2);
+    }
+}
+
+fn feature_table(page: &mut Page, features: &[&Found]) {
+    page.line(&format!("  {:<6}{:<7}{:<18}{}", "there", "since", "feature", "without it"));
+    for found in features {
+        let (state, since) = (found.state.word(), found.since);
+        page.line(&format!(
+            "  {}{since:<7}{:<18}{}",
+            marked(state, 6, found.state == Presence::Missing),
+            found.name,
+            found.cost_of_lacking_it
+        ));
+    }
+}
+
+/// In a column of this width, and yellow where it deserves a look.
+fn marked(text: &str, width: usize, striking: bool) -> String {
+    let padded = format!("{text:<width$}");
+    if striking && colored() { format!("\u{1b}[33m{padded}\u{1b}[0m") } else { padded }
+}
+
+fn place(page: &mut Page, place: &Place) {
+    page.heading(&format!("Path {}", place.path.display()));
+    let mount = match &place.mount_point {
+        Some(point) => format!("{}, {}", point.display(), place.filesystem),
+        None => place.filesystem.clone(),
+    };
+    page.row("mount", &mount);
+    page.row("device", &device(place));
+    if let Some(memory) = &place.in_memory {
+        page.row("memory", &format!("it is {memory}: figures of it are no disk's"));
+    }
+    if let Some(why) = &place.not_writable_because {
+        page.row("writable", &format!("no temporary file: {why}"));
+    }
+    let alignment = place.direct_alignment.as_ref().map(|alignment| {
+        let memory = alignment.memory_bytes.map(|bytes| format!(", memory to {bytes}"));
+        let (memory, offset) = (memory.unwrap_or_default(), alignment.offset_bytes);
+        let by = if alignment.by == "statx" { "told by statx" } else { alignment.by };
+        format!("; offsets and lengths aligned to {offset} bytes{memory} ({by})")
+    });
+    page.row("O_DIRECT", &format!("{}{}", tried(&place.direct), alignment.unwrap_or_default()));
+    page.row("NOWAIT reads", &tried(&place.nowait_reads));
+    page.row("NOWAIT writes", &tried(&place.nowait_writes));
+    page.row("reflinks", &tried(&place.reflink));
+    page.row("polled queues", &tried(&place.polled));
+}
+
+fn device(place: &Place) -> String {
+    let Some(device) = &place.device else { return "none is known".into() };
+    let kind = place.rotational.map(|spins| if spins { "rotating" } else { "solid state" });
+    let scheduler = place.scheduler.as_ref().map(|name| format!("scheduler {name}"));
+    let parts = [Some(device.clone()), place.model.clone(), kind.map(str::to_owned), scheduler];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+fn tried(tried: &Tried) -> String {
+    let word = match tried.state {
+        State::Yes => "yes",
+        State::No => "no",
+        State::Unknown => "unknown",
+    };
+    format!("{word}: {}", tried.words)
+}
+
+fn limit(page: &mut Page, limit: &Limit) {
+    let value = limit.value.as_deref().unwrap_or("unknown");
+    let enough = match limit.enough {
+        Some(true) => ", enough",
+        Some(false) => ", TOO LOW",
+        None => "",
+    };
+    let remedy = limit.remedy.as_ref().map(|remedy| format!("; to raise it: {remedy}"));
+    let remedy = remedy.unwrap_or_default();
+    page.row(limit.name, &format!("{value}{enough}: {}{remedy}", limit.meaning));
+}
+
+fn measured(page: &mut Page, measured: &Measured) {
+    page.heading("Measured: reads a second, of one thread or worker");
+    let mut paths: Vec<_> = measured.reads.iter().map(|read| &read.path).collect();
+    paths.dedup();
+    for path in paths {
+        let rows = measured.reads.iter().filter(|read| read.path == *path).map(cells);
+        let header = ["reads", "in flight", "pread", "ring", "fibers", "fibers : pread"];
+        page.line(&format!("  {}", path.display()));
+        table::rows(&Rows::new(&header, rows))
+            .lines()
+            .for_each(|line| page.line(&format!("  {line}")));
+    }
+    if let Some(ns) = measured.fiber_switch_ns {
+        page.paragraph(&format!("A switch of fibers takes {} ns.", figure(ns)), 2);
+    }
+    measured.notes.iter().for_each(|note| page.paragraph(note, 2));
+}
+
+fn cells(read: &Read) -> Vec<String> {
+    let or_dash = |value: Option<f64>| value.map_or_else(|| "–".into(), count);
+    let ratio = read.fibers.zip(read.pread).map(|(fibers, pread)| format!("{:.2}", fibers / pread));
+    vec![
+        format!("{} {}", read.profile, size(read.block_bytes as u64)),
+        read.queue_depth.to_string(),
+        or_dash(read.pread),
+        or_dash(read.ring),
+        or_dash(read.fibers),
+        ratio.unwrap_or_else(|| "–".into()),
+    ]
+}

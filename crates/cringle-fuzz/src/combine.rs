@@ -1,0 +1,57 @@
+//! The functions that run closures beside each other.
+
+use super::env::{Env, Stop};
+use super::frames::Frame;
+use super::peers::Presence;
+use super::perform::{finished, run_body};
+use super::{Body, Combine};
+use cringle::fiber;
+use cringle::fs::File;
+use cringle::sim::Checker;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// What the closures came to, if that is to be told.
+pub(super) fn combine(
+    env: &Arc<Env>,
+    file: &File,
+    by: Combine,
+    bodies: &[Arc<Body>],
+) -> Result<Vec<u64>, Stop> {
+    let inside = Arc::new(AtomicUsize::new(0));
+    let flag = Arc::new(AtomicBool::new(false));
+    let run = |env: &Arc<Env>, body: &Arc<Body>| {
+        let _presence = Presence::of(&inside);
+        finished(env, body, run_body(env, body, Some(file)))
+    };
+    let within = env.within(Frame::scope(env, &flag));
+    let first = |body: &Arc<Body>| {
+        let digest = run(&within, body);
+        // Whoever is through cancels the others.
+        flag.store(true, Ordering::Release);
+        match digest {
+            // In a protected call nobody else ends those that wait on.
+            Err(Stop) if within.is_dead() => Ok(0),
+            digest => digest.map_err(|Stop| io::Error::other("stopped")),
+        }
+    };
+    let (a, b) = (&bodies[0], &bodies[1]);
+    let results = match by {
+        Combine::Join => {
+            let (a, b) = fiber::join(|| run(env, a), || run(env, b));
+            vec![a, b]
+        }
+        Combine::JoinAll => fiber::join_all(bodies.iter().map(|body| || run(env, body))),
+        Combine::ParMap => fiber::par_map(bodies, 1 + bodies[0].region % 2, |body| run(env, body)),
+        Combine::Race => vec![fiber::race(|| first(a), || first(b)).map_err(|_| Stop)],
+        Combine::Any => {
+            vec![fiber::any(bodies.iter().map(|body| || first(body))).map_err(|_| Stop)]
+        }
+    };
+    if inside.load(Ordering::Acquire) != 0 {
+        return Err(env.fail(Checker::Scopes, format!("{by:?} has left a closure running")));
+    }
+    env.go_on()?;
+    results.into_iter().collect()
+}

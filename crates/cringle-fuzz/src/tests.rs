@@ -1,0 +1,43 @@
+//! The canaries: each checker is shown a bug of its kind, made on purpose, and has to find it.
+
+use super::check::check_sabotaged;
+use cringle::sim::{Checker, Failure, Sabotage};
+
+/// The first failure among some seeds.
+fn found(by: Sabotage) -> Failure {
+    (0..400)
+        .find_map(|seed| check_sabotaged(seed, by).err())
+        .unwrap_or_else(|| panic!("{by:?} was found by nobody"))
+}
+
+#[test]
+fn a_second_completion_is_found() {
+    assert_eq!(found(Sabotage::TwiceCompleted).checker, Checker::Completions);
+}
+
+#[test]
+fn memory_that_is_touched_while_it_is_lent_is_found() {
+    for by in [Sabotage::TouchedBefore, Sabotage::TouchedAfter, Sabotage::WriteChanged] {
+        assert_eq!(found(by).checker, Checker::Buffers, "{by:?}");
+    }
+}
+
+#[test]
+fn a_descriptor_that_stays_open_is_found() {
+    assert_eq!(found(Sabotage::LeakedDescriptor).checker, Checker::Descriptors);
+}
+
+#[test]
+fn a_sync_that_does_nothing_is_found() {
+    assert_eq!(found(Sabotage::SyncIgnored).checker, Checker::Durability);
+}
+
+#[test]
+fn a_scope_that_ends_before_its_fibers_is_found() {
+    assert_eq!(found(Sabotage::ScopeNotJoined).checker, Checker::Scopes);
+}
+
+#[test]
+fn a_read_of_wrong_bytes_is_found() {
+    assert_eq!(found(Sabotage::WrongBytes).checker, Checker::Outcome);
+}

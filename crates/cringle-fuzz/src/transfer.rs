@@ -1,0 +1,118 @@
+//! Reading and writing by each of the library's ways, until all of it is through.
+
+use super::Way;
+use super::env::{Because, Env, Stop};
+use cringle::block::{Batch, FixedBufs, FixedFile};
+use cringle::fs::File;
+use cringle::sim::Fault;
+use std::io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
+
+pub(super) fn write(env: &Env, file: &File, way: Way, bytes: &[u8], at: u64) -> Result<(), Stop> {
+    env.persist(|| match way {
+        Way::At => file.write_all_at(bytes, at),
+        Way::Vectored => write_vectored(file, bytes, at),
+        Way::Batch => {
+            let mut batch = Batch::new();
+            let half = bytes.len() / 2;
+            batch.write(file, &bytes[..half], at);
+            batch.write(file, &bytes[half..], at + half as u64);
+            whole(batch.submit().into_iter(), [half, bytes.len() - half])
+        }
+        Way::BatchExact => {
+            let mut batch = Batch::new();
+            let half = bytes.len() / 2;
+            batch.write_all(file, &bytes[..half], at);
+            batch.write_all(file, &bytes[half..], at + half as u64);
+            whole(batch.submit().into_iter(), [half, bytes.len() - half])
+        }
+        Way::Fixed => {
+            let (file, mut bufs) = (FixedFile::register(file)?, FixedBufs::new(1, bytes.len())?);
+            bufs[0].copy_from_slice(bytes);
+            let mut batch = Batch::new();
+            batch.write_fixed(&file, &bufs[0], at);
+            whole(batch.submit().into_iter(), [bytes.len()])
+        }
+        Way::Cursor => {
+            let mut file = file;
+            file.seek(SeekFrom::Start(at))?;
+            file.write_all(bytes)
+        }
+    })
+}
+
+/// Reads what is there up to `end`, where the file may be shorter: zeroes then.
+pub(super) fn read(
+    env: &Env,
+    file: &File,
+    way: Way,
+    len: usize,
+    at: u64,
+    end: u64,
+) -> Result<Vec<u8>, Stop> {
+    env.persist(|| {
+        let size = file.metadata()?.len().min(end);
+        let there = size.saturating_sub(at).min(len as u64) as usize;
+        let mut bytes = vec![0; len];
+        let part = &mut bytes[..there];
+        match way {
+            _ if there == 0 => {}
+            Way::At => file.read_exact_at(part, at)?,
+            Way::Vectored => {
+                let (one, other) = part.split_at_mut(there / 2);
+                let mut slices = [IoSliceMut::new(one), IoSliceMut::new(other)];
+                let count = file.read_vectored_at(&mut slices, at)?;
+                // The rest of a short one.
+                file.read_exact_at(&mut part[count..], at + count as u64)?;
+            }
+            Way::Batch => {
+                let (one, other) = part.split_at_mut(there / 2);
+                let lens = [one.len(), other.len()];
+                let mut batch = Batch::new();
+                batch.read(file, one, at);
+                batch.read(file, other, at + lens[0] as u64);
+                whole(batch.submit().into_iter(), lens)?;
+            }
+            Way::BatchExact => {
+                let (one, other) = part.split_at_mut(there / 2);
+                let lens = [one.len(), other.len()];
+                let mut batch = Batch::new();
+                batch.read_exact(file, one, at);
+                batch.read_exact(file, other, at + lens[0] as u64);
+                whole(batch.submit().into_iter(), lens)?;
+            }
+            Way::Fixed => {
+                let (file, mut bufs) = (FixedFile::register(file)?, FixedBufs::new(1, there)?);
+                let mut batch = Batch::new();
+                batch.read_fixed(&file, &mut bufs[0], at);
+                whole(batch.submit().into_iter(), [there])?;
+                part.copy_from_slice(&bufs[0]);
+            }
+            Way::Cursor => {
+                let mut file = file;
+                file.seek(SeekFrom::Start(at))?;
+                file.read_exact(part)?;
+            }
+        }
+        Ok(bytes)
+    })
+}
+
+fn write_vectored(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
+    let (one, other) = bytes.split_at(bytes.len() / 2);
+    let count = file.write_vectored_at(&[IoSlice::new(one), IoSlice::new(other)], at)?;
+    file.write_all_at(&bytes[count..], at + count as u64)
+}
+
+/// A short count of a batch is tried again, like an error.
+fn whole(
+    results: impl Iterator<Item = io::Result<usize>>,
+    lens: impl IntoIterator<Item = usize>,
+) -> io::Result<()> {
+    for (result, len) in results.zip(lens) {
+        if result? < len {
+            return Err(Because(&[Fault::ShortTransfer, Fault::ZeroTransfer]).error());
+        }
+    }
+    Ok(())
+}

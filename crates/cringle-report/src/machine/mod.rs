@@ -1,0 +1,53 @@
+//! What machine this is: kernel, processors, file system, device.
+//!
+//! A benchmark's figures mean nothing without these, and some of them decide whether a
+//! figure means anything at all (a file in memory is not on a disk).
+
+pub mod cache;
+pub mod cpus;
+pub mod storage;
+
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::Path;
+use storage::Storage;
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Machine {
+    pub kernel: String,
+    pub cpus: usize,
+    pub cpu_model: Option<String>,
+    pub memory_bytes: Option<u64>,
+    pub filesystem: String,
+    pub device: String,
+}
+
+impl Machine {
+    /// The machine, with the storage that `path` lies on.
+    pub fn of(storage: &Storage) -> Machine {
+        Machine {
+            kernel: read("/proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".into()),
+            cpus: cpus::allowed().len(),
+            cpu_model: field("/proc/cpuinfo", "model name"),
+            memory_bytes: field("/proc/meminfo", "MemTotal").and_then(|text| {
+                let kib: u64 = text.split_whitespace().next()?.parse().ok()?;
+                Some(kib << 10)
+            }),
+            filesystem: storage.filesystem.clone(),
+            device: storage.device_words(),
+        }
+    }
+}
+
+/// The trimmed text of a small file.
+fn read(path: impl AsRef<Path>) -> Option<String> {
+    Some(fs::read_to_string(path).ok()?.trim().to_string())
+}
+
+/// The value of the first `name : value` line.
+fn field(path: &str, name: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let (_, value) =
+        text.lines().filter_map(|line| line.split_once(':')).find(|(key, _)| key.trim() == name)?;
+    Some(value.trim().to_string())
+}

@@ -1,0 +1,218 @@
+//! The file system and the device under a path, and what is known to make them unfit for a
+//! benchmark of disks.
+
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+#[derive(Clone, Debug)]
+pub struct Storage {
+    /// `ext4`, `xfs`, `tmpfs`, …; `block device` for one.
+    pub filesystem: String,
+    /// `None` where the table of mounts cannot be read, and for a device.
+    pub mount_point: Option<PathBuf>,
+    pub device: Option<Device>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Device {
+    pub name: String,
+    pub model: Option<String>,
+    pub scheduler: Option<String>,
+    pub rotational: Option<bool>,
+    pub logical_block: Option<u64>,
+    /// Whether its driver has queues that are polled.
+    pub polled: Option<bool>,
+}
+
+/// What an unprivileged user may still write to the file system of `path`.
+pub fn free_bytes(path: &Path) -> io::Result<u64> {
+    let stat = statistics(path)?;
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+/// How many files may still be made on the file system of `path`; `None` where it sets no limit
+/// (btrfs says that it has none at all).
+pub fn free_inodes(path: &Path) -> io::Result<Option<u64>> {
+    let stat = statistics(path)?;
+    Ok((stat.f_files > 0).then_some(stat.f_favail))
+}
+
+fn statistics(path: &Path) -> io::Result<libc::statvfs> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let mut stat = MaybeUninit::<libc::statvfs>::zeroed();
+    // SAFETY: the path ends with a zero byte and the pointer is to a whole `statvfs`, which is
+    // only written; all zeroes is a valid one.
+    let (result, stat) =
+        unsafe { (libc::statvfs(path.as_ptr(), stat.as_mut_ptr()), stat.assume_init()) };
+    if result == 0 { Ok(stat) } else { Err(io::Error::last_os_error()) }
+}
+
+impl Storage {
+    pub fn under(path: &Path) -> io::Result<Storage> {
+        let metadata = fs::metadata(path)?;
+        if metadata.file_type().is_block_device() {
+            let device = Device::numbered(metadata.rdev());
+            return Ok(Storage { filesystem: "block device".into(), mount_point: None, device });
+        }
+        let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let mount = mount_of(&table, &fs::canonicalize(path)?);
+        // btrfs and overlayfs give an anonymous number; their mount names the device.
+        let device = Device::numbered(metadata.dev()).or_else(|| {
+            let source = fs::metadata(&mount.as_ref()?.source).ok()?;
+            Device::numbered(source.rdev())
+        });
+        let (filesystem, mount_point) = match mount {
+            Some(mount) => (mount.kind, Some(mount.point)),
+            None => ("unknown".into(), None),
+        };
+        Ok(Storage { filesystem, mount_point, device })
+    }
+
+    /// Why this is no disk, in the middle of a sentence.
+    pub fn in_memory(&self) -> Option<String> {
+        if matches!(self.filesystem.as_str(), "tmpfs" | "ramfs" | "devtmpfs" | "hugetlbfs") {
+            return Some(format!("on {}, which is memory", self.filesystem));
+        }
+        let name = &self.device.as_ref()?.name;
+        let kind = ["zram", "ram", "pmem"].into_iter().find(|kind| {
+            name.strip_prefix(kind).is_some_and(|rest| rest.starts_with(|c: char| c.is_numeric()))
+        })?;
+        Some(match kind {
+            "pmem" => format!("on {name}, which is persistent memory"),
+            _ => format!("on {name}, a block device in memory"),
+        })
+    }
+
+    pub fn device_words(&self) -> String {
+        let Some(device) = &self.device else { return "none".into() };
+        let kind = device.rotational.map(|spins| if spins { "rotating" } else { "solid state" });
+        let scheduler = device.scheduler.as_ref().map(|name| format!("scheduler {name}"));
+        let details: Vec<String> = [device.model.clone(), kind.map(String::from), scheduler]
+            .into_iter()
+            .flatten()
+            .collect();
+        match details.is_empty() {
+            true => device.name.clone(),
+            false => format!("{} ({})", device.name, details.join(", ")),
+        }
+    }
+
+    /// What `O_DIRECT` must be aligned to; 512 where the device does not say.
+    pub fn direct_alignment(&self) -> u64 {
+        self.device.as_ref().and_then(|device| device.logical_block).unwrap_or(512)
+    }
+}
+
+impl Device {
+    fn numbered(number: u64) -> Option<Device> {
+        let (major, minor) = (libc::major(number), libc::minor(number));
+        let link = format!("/sys/dev/block/{major}:{minor}");
+        let folder = fs::canonicalize(link).ok()?;
+        let name = folder.file_name()?.to_string_lossy().into_owned();
+        // A partition has no queue of its own; its parent folder is the disk.
+        let disk = if folder.join("queue").is_dir() { folder } else { folder.parent()?.into() };
+        let text = |file: &str| super::read(disk.join(file)).filter(|text| !text.is_empty());
+        Some(Device {
+            name,
+            model: text("device/model"),
+            scheduler: text("queue/scheduler").map(|text| selected(&text)),
+            // virtio says "rotating" of everything.
+            rotational: text("queue/rotational")
+                .map(|text| text == "1")
+                .filter(|_| !disk.to_string_lossy().contains("/virtio")),
+            logical_block: text("queue/logical_block_size").and_then(|text| text.parse().ok()),
+            polled: text("queue/io_poll").map(|text| text == "1"),
+        })
+    }
+}
+
+/// `none [mq-deadline] kyber` → `mq-deadline`.
+fn selected(schedulers: &str) -> String {
+    let chosen = schedulers
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')));
+    chosen.unwrap_or(schedulers).to_string()
+}
+
+struct Mount {
+    point: PathBuf,
+    kind: String,
+    source: PathBuf,
+}
+
+/// The innermost mount that holds `path`. The table is `/proc/self/mountinfo`.
+fn mount_of(table: &str, path: &Path) -> Option<Mount> {
+    let mut best: Option<(usize, Mount)> = None;
+    for line in table.lines() {
+        let Some((left, right)) = line.split_once(" - ") else { continue };
+        let Some(point) = left.split(' ').nth(4).map(unescape) else { continue };
+        let mut right = right.split(' ');
+        let (Some(kind), Some(source)) = (right.next(), right.next()) else { continue };
+        let length = point.len();
+        // Later lines are mounted over earlier ones.
+        if path.starts_with(&point) && best.as_ref().is_none_or(|(other, _)| length >= *other) {
+            let source = unescape(source).into();
+            let mount = Mount { point: point.into(), kind: kind.into(), source };
+            best = Some((length, mount));
+        }
+    }
+    best.map(|(_, mount)| mount)
+}
+
+/// The kernel writes a blank as `\040`.
+fn unescape(text: &str) -> String {
+    text.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "\
+27 1 254:0 / / rw,relatime - ext4 /dev/vda rw
+23 27 0:31 / /sys/fs/cgroup rw - tmpfs tmpfs rw
+40 27 259:1 / /srv rw shared:3 - xfs /dev/nvme0n1p1 rw
+41 40 0:40 / /srv/my\\040data rw - btrfs /dev/sdb rw
+";
+
+    #[test]
+    fn the_innermost_mount_wins() {
+        let kind = |path| mount_of(TABLE, Path::new(path)).unwrap().kind;
+        assert_eq!(kind("/etc/hosts"), "ext4");
+        assert_eq!(kind("/srv/file"), "xfs");
+        assert_eq!(kind("/srv/my data/file"), "btrfs");
+        assert_eq!(kind("/srvx"), "ext4");
+    }
+
+    #[test]
+    fn memory_is_recognised() {
+        let on = |filesystem: &str, name: &str| Storage {
+            filesystem: filesystem.into(),
+            mount_point: None,
+            device: Some(Device {
+                name: name.into(),
+                model: None,
+                scheduler: None,
+                rotational: None,
+                logical_block: None,
+                polled: None,
+            }),
+        };
+        assert!(on("tmpfs", "x").in_memory().is_some());
+        assert!(on("ext4", "zram0").in_memory().unwrap().contains("in memory"));
+        assert!(on("block device", "ram1").in_memory().is_some());
+        assert!(on("ext4", "vda").in_memory().is_none());
+        assert!(on("ext4", "ramses").in_memory().is_none());
+    }
+
+    #[test]
+    fn the_chosen_scheduler_is_in_brackets() {
+        assert_eq!(selected("none [mq-deadline] kyber bfq"), "mq-deadline");
+        assert_eq!(selected("none"), "none");
+    }
+}

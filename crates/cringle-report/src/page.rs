@@ -1,0 +1,105 @@
+//! What a bench has to tell, before it is known to whom: the text report and the page for a browser are
+//! made of the same titles, rows and sentences.
+
+use super::plot::Plot;
+use super::table;
+use crate::machine::Machine;
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Page {
+    /// `bench disk`.
+    pub bench: String,
+    /// What it asks, in a few words.
+    pub title: String,
+    pub machine: Machine,
+    pub sections: Vec<Section>,
+    pub notes: Vec<String>,
+}
+
+/// A table with what it says.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Section {
+    pub title: String,
+    pub sentences: Vec<String>,
+    pub plots: Vec<Plot>,
+    /// Those that not everybody looks at.
+    pub more_plots: Option<(String, Vec<Plot>)>,
+    pub table: Option<Rows>,
+}
+
+/// A table's cells, as text reports have them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Rows {
+    pub header: Vec<String>,
+    pub rows: Vec<Vec<String>>,
+    /// So many columns from the left are words.
+    pub words: usize,
+    /// The row to point out.
+    pub best: Option<usize>,
+}
+
+impl Rows {
+    pub fn new(header: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Rows {
+        let header = header.iter().map(|name| (*name).into()).collect();
+        Rows { header, rows: rows.collect(), words: 1, best: None }
+    }
+}
+
+impl Section {
+    pub fn all_plots(&self) -> impl Iterator<Item = &Plot> {
+        let more = self.more_plots.iter().flat_map(|(_, plots)| plots);
+        self.plots.iter().chain(more).filter(|plot| !plot.is_empty())
+    }
+}
+
+/// For a terminal.
+pub fn text(page: &Page) -> String {
+    let mut out = table::machine(&page.machine);
+    for section in &page.sections {
+        out.push_str(&format!("\n{}\n", section.title));
+        if let Some(rows) = &section.table {
+            out.push_str(&format!("{}\n", table::rows(rows)));
+        }
+        section.sentences.iter().for_each(|one| out.push_str(&wrapped(one, "")));
+    }
+    page.notes.iter().for_each(|note| out.push_str(&wrapped(note, "note: ")));
+    out
+}
+
+/// Breaks a sentence into lines that fit a terminal.
+pub fn wrapped(sentence: &str, prefix: &str) -> String {
+    const WIDTH: usize = 80;
+    let indent = " ".repeat(prefix.len());
+    let (mut out, mut line) = (String::new(), String::from(prefix));
+    let mut empty = true;
+    for word in sentence.split_whitespace() {
+        if !empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            out.push_str(&line);
+            out.push('\n');
+            line = indent.clone();
+            empty = true;
+        }
+        if !empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        empty = false;
+    }
+    out.push_str(&line);
+    out.push('\n');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::wrapped;
+
+    #[test]
+    fn sentences_are_broken_between_words() {
+        let text = wrapped(&"word ".repeat(40), "note: ");
+        assert!(text.lines().all(|line| line.chars().count() <= 96));
+        assert!(text.starts_with("note: word"));
+        assert!(text.lines().nth(1).unwrap().starts_with("      word"));
+    }
+}

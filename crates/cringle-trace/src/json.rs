@@ -1,0 +1,78 @@
+//! The summary for a program. Times are nanoseconds, moments are since the start of the trace.
+
+use super::sum::{Summary, Wait};
+use cringle_report::SCHEMA;
+use serde_json::{Value, json};
+
+/// Parts of the time that the depth of the queue is told for.
+const PARTS: usize = 64;
+
+pub(super) fn of(summary: &Summary) -> Value {
+    let workers = summary.workers.iter().map(|worker| {
+        json!({
+            "name": worker.name,
+            "enters": worker.enters,
+            "running_ns": worker.running_ns,
+            "kernel_ns": worker.kernel_ns,
+            "asleep_ns": worker.asleep_ns,
+            "mean_depth": worker.depth.mean(),
+            "most_depth": worker.depth.most(),
+        })
+    });
+    let fibers = summary.fibers.iter().map(|fiber| {
+        json!({
+            "name": fiber.name,
+            "count": fiber.count,
+            "runs": fiber.runs,
+            "running_ns": fiber.running_ns,
+            "ready_ns": fiber.ready_ns,
+            "waiting_ns": fiber.waiting_ns,
+        })
+    });
+    let waits = summary.waits.iter().map(|wait| {
+        json!({
+            "for": wait.kind,
+            "count": wait.count,
+            "ns": wait.ns,
+            "longest": wait.longest.iter().map(one).collect::<Vec<_>>(),
+        })
+    });
+    let ops = summary.ops.iter().map(|op| {
+        json!({
+            "name": op.name,
+            "count": op.ns.len(),
+            "p50_ns": op.ns.value_at_quantile(0.5),
+            "p99_ns": op.ns.value_at_quantile(0.99),
+            "max_ns": op.ns.max(),
+        })
+    });
+    json!({
+        "schema": SCHEMA,
+        "command": "trace",
+        "program": summary.program,
+        "ns": summary.ns(),
+        "events": summary.events,
+        "lost": summary.lost,
+        "cut_short": summary.cut_short,
+        "workers": workers.collect::<Vec<_>>(),
+        "fibers": fibers.collect::<Vec<_>>(),
+        "waits": waits.collect::<Vec<_>>(),
+        "ops": ops.collect::<Vec<_>>(),
+        "inline": { "answered": summary.inline[0], "in_vain": summary.inline[1] },
+        "depth": {
+            "ns": summary.ns() as f64 / PARTS as f64,
+            "means": summary.depths(PARTS),
+        },
+    })
+}
+
+fn one(wait: &Wait) -> Value {
+    json!({
+        "ns": wait.ns,
+        "fiber": wait.name,
+        "number": wait.fiber,
+        "worker": wait.worker,
+        "at_ns": wait.at,
+        "ended": !wait.open,
+    })
+}

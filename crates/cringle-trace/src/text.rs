@@ -1,0 +1,191 @@
+//! The summary for a person, in 80 columns.
+
+use super::sum::{Fibers, Summary, Wait, rank};
+use cringle_report::page::Rows;
+use cringle_report::table;
+use cringle_report::units::count;
+
+fn figures(header: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    table::rows(&Rows::new(header, rows))
+}
+
+/// Columns of a picture made of characters.
+const COLUMNS: usize = 64;
+/// Rows of a table that may have thousands.
+const MOST_ROWS: usize = 20;
+const LONGEST_NAME: usize = 24;
+/// Where there is less room.
+const LONGEST_NAME_BESIDE: usize = 15;
+const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+pub(super) fn of(summary: &Summary) -> String {
+    let mut out = head(summary);
+    for part in [workers(summary), fibers(summary), waits(summary), ops(summary), depth(summary)] {
+        if !part.is_empty() {
+            out.push('\n');
+            out.push_str(&part);
+        }
+    }
+    out
+}
+
+fn head(summary: &Summary) -> String {
+    let workers = summary.workers.len();
+    let mut out = format!(
+        "{}: {} on {workers} worker{}, {} events\n",
+        summary.program,
+        time(summary.ns()),
+        if workers == 1 { "" } else { "s" },
+        count(summary.events as f64),
+    );
+    if summary.lost > 0 {
+        out.push_str(&format!(
+            "{} events were lost: they found no room, and what follows is without them\n",
+            count(summary.lost as f64)
+        ));
+    }
+    if summary.cut_short {
+        out.push_str(
+            "the file ends within a packet, or cannot be read from there on: the rest is left out\n",
+        );
+    }
+    out
+}
+
+fn workers(summary: &Summary) -> String {
+    let all = summary.ns().max(1) as f64;
+    let share = |ns: u64| format!("{:.1} %", ns as f64 / all * 100.0);
+    let mut workers: Vec<_> = summary.workers.iter().collect();
+    workers.sort_by_key(|worker| rank(&worker.name));
+    let rows = workers.into_iter().map(|worker| {
+        vec![
+            worker.name.clone(),
+            count(worker.enters as f64),
+            share(worker.running_ns),
+            share(worker.kernel_ns),
+            share(worker.asleep_ns),
+            format!("{:.1}", worker.depth.mean()),
+            worker.depth.most().to_string(),
+        ]
+    });
+    figures(&["", "enters", "fibers", "kernel", "asleep", "depth", "most"], rows.take(MOST_ROWS))
+        + &more(summary.workers.len(), "workers")
+}
+
+fn fibers(summary: &Summary) -> String {
+    let row = |fiber: &Fibers| {
+        vec![
+            short(&fiber.name, LONGEST_NAME),
+            count(fiber.count as f64),
+            count(fiber.runs as f64),
+            time(fiber.running_ns),
+            time(fiber.ready_ns),
+            time(fiber.waiting_ns),
+        ]
+    };
+    let rows = summary.fibers.iter().take(MOST_ROWS).map(row);
+    figures(&["fibers", "count", "runs", "running", "ready", "waiting"], rows)
+        + &more(summary.fibers.len(), "names")
+}
+
+fn waits(summary: &Summary) -> String {
+    if summary.waits.is_empty() {
+        return String::new();
+    }
+    let rows = summary.waits.iter().take(MOST_ROWS).map(|wait| {
+        let longest = wait.longest.first();
+        vec![
+            wait.kind.clone(),
+            count(wait.count as f64),
+            time(wait.ns),
+            longest.map(|wait| time(wait.ns)).unwrap_or_default(),
+            longest.map(|wait| who(summary, wait)).unwrap_or_default(),
+        ]
+    });
+    figures(&["waits for", "count", "all", "longest", "whose, when"], rows)
+        + &more(summary.waits.len(), "kinds")
+}
+
+/// Which fiber, and when since the start.
+fn who(summary: &Summary, wait: &Wait) -> String {
+    let worker = match summary.workers.len() {
+        1 => String::new(),
+        _ => format!(" on {}", summary.workers[wait.worker].number()),
+    };
+    let open = if wait.open { ", still" } else { "" };
+    // One of many runtimes takes more room than `on 0`.
+    let room = LONGEST_NAME_BESIDE.saturating_sub(worker.len().saturating_sub(" on 0".len()));
+    format!("{} {}{worker} at {}{open}", short(&wait.name, room), wait.fiber, time(wait.at))
+}
+
+fn ops(summary: &Summary) -> String {
+    let inline = match summary.inline {
+        [0, _] => String::new(),
+        [1, _] => "1 call was answered at once, without the ring\n".into(),
+        [hits, _] => {
+            format!("{} calls were answered at once, without the ring\n", count(hits as f64))
+        }
+    };
+    if summary.ops.is_empty() {
+        return inline;
+    }
+    let rows = summary.ops.iter().take(MOST_ROWS).map(|op| {
+        let quantile = |q: f64| time(op.ns.value_at_quantile(q));
+        vec![
+            op.name.clone(),
+            count(op.ns.len() as f64),
+            quantile(0.5),
+            quantile(0.99),
+            time(op.ns.max()),
+        ]
+    });
+    figures(&["operations", "count", "p50", "p99", "longest"], rows) + &inline
+}
+
+/// Operations under way, over time.
+fn depth(summary: &Summary) -> String {
+    let depths = summary.depths(COLUMNS);
+    let most = depths.iter().copied().fold(0.0, f64::max);
+    if most == 0.0 {
+        return String::new();
+    }
+    let bar = |depth: f64| {
+        let step = (depth / most * (BARS.len() - 1) as f64).round() as usize;
+        // A little is not nothing.
+        BARS[if depth > 0.0 { step.max(1) } else { step }]
+    };
+    let bars: String = depths.iter().map(|&depth| bar(depth)).collect();
+    let width = time(summary.ns() / COLUMNS as u64);
+    format!("operations under way, {width} a column, {most:.1} the tallest\n│{bars}│\n")
+}
+
+fn more(rows: usize, what: &str) -> String {
+    match rows.saturating_sub(MOST_ROWS) {
+        0 => String::new(),
+        more => format!("… and {more} more {what}: --json has them\n"),
+    }
+}
+
+fn short(name: &str, most: usize) -> String {
+    let length = name.chars().count();
+    if length <= most {
+        return name.into();
+    }
+    // The end tells more: a place in a file.
+    std::iter::once('…').chain(name.chars().skip(length - (most - 1))).collect()
+}
+
+/// Three digits and a unit.
+pub(super) fn time(ns: u64) -> String {
+    let (value, unit) = match ns {
+        0..1_000 => return format!("{ns} ns"),
+        1_000..1_000_000 => (ns as f64 / 1e3, "µs"),
+        1_000_000..1_000_000_000 => (ns as f64 / 1e6, "ms"),
+        _ => (ns as f64 / 1e9, "s"),
+    };
+    match value {
+        ..10.0 => format!("{value:.2} {unit}"),
+        ..100.0 => format!("{value:.1} {unit}"),
+        _ => format!("{value:.0} {unit}"),
+    }
+}
