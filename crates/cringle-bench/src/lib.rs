@@ -4,6 +4,9 @@
 //! [`http`]; [`all`] runs them in turn. What they share is the clock ([`meter`]), latencies, the file that is read, and
 //! its content.
 
+// The readers of these pages are developers.
+#![allow(rustdoc::private_intra_doc_links)]
+
 pub mod all;
 mod alloc;
 pub mod batch;

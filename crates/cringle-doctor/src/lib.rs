@@ -4,6 +4,9 @@
 //! what is looked at; last what is measured. What was found is one [`Report`], which is printed for a
 //! person ([`text`]) or a program (its fields are the JSON).
 
+// The readers of these pages are developers.
+#![allow(rustdoc::private_intra_doc_links)]
+
 pub mod args;
 mod calls;
 mod causes;

@@ -25,6 +25,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+// The readers of these pages are developers.
+#![allow(rustdoc::private_intra_doc_links)]
+
 mod book;
 mod channels;
 mod check;

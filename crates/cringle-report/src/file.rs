@@ -11,7 +11,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
-/// Fails as [`write`] would, for the option that names the file; standard output takes anything.
+/// Fails as [`write()`] would, for the option that names the file; standard output takes anything.
 pub fn check(option: &str, path: Option<&Path>) -> Result<(), Failure> {
     let Some(path) = path.filter(|path| !is_stdout(Some(path))) else { return Ok(()) };
     let tried = match target(path) {

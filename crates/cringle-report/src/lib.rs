@@ -3,11 +3,14 @@
 //! | module | what it has |
 //! |---|---|
 //! | [`failure`] | a message with an exit status |
-//! | [`output`], [`stdout`], [`file`], [`outputs`] | standard output, files written at once, `--json` and `--html` |
+//! | [`fn@print`], [`mod@stdout`], [`mod@file`], [`outputs`] | standard output, files written at once, `--json` and `--html` |
 //! | [`page`], [`table`], [`plot`], [`html`] | a report's titles, rows and plots; as text and as a page for a browser |
 //! | [`interrupt`], [`inherited`] | signals, and children that must not outlive the command |
 //! | [`machine`] | cores, kernel, file system, device, caches |
 //! | [`units`], [`stats`] | sizes and figures; medians |
+
+// The readers of these pages are developers.
+#![allow(rustdoc::private_intra_doc_links)]
 
 pub mod failure;
 pub mod file;

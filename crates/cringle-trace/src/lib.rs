@@ -7,6 +7,9 @@
 //! | [`text`], [`json`] | the same for a person and for a program |
 //! | [`window`], [`svg`] | a picture of a part of it |
 
+// The readers of these pages are developers.
+#![allow(rustdoc::private_intra_doc_links)]
+
 mod depth;
 mod json;
 mod read;

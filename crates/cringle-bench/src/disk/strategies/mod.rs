@@ -1,6 +1,6 @@
 //! The ways of reading that are compared, one file each.
 //!
-//! All do the same: prepare, pass the gate of [`super::meter`], work off the lanes of the
+//! All do the same: prepare, pass the gate of [`crate::meter`], work off the lanes of the
 //! plan, and hand back one [`Tally`] a lane. A strategy that measures itself (fio) hands back
 //! its own figures instead.
 
