@@ -120,8 +120,7 @@ impl Epoll {
 
     fn arm(&mut self, fd: RawFd) -> Result<(), i32> {
         let interest = self.waits.interest(&self.flights, fd);
-        let known = self.waits.make_known(fd);
-        self.poller.arm(fd, interest, known)
+        self.poller.arm(fd, interest)
     }
 
     /// Something has come for a descriptor: in each row the first are tried, until one has to wait.

@@ -54,16 +54,12 @@ impl Poller {
 
     /// Asks for the next event of these on a descriptor. It is told of it once. An error is an `errno`.
     ///
-    /// A descriptor that was closed is gone from the kernel's list, and its number may be another file
-    /// by now: so it is not remembered here which ones the kernel knows, but found out.
-    pub(super) fn arm(&self, fd: RawFd, events: u32, known: bool) -> Result<(), i32> {
+    /// The kernel forgets a descriptor that is closed, and its number may belong to another file by now. So
+    /// the driver does not keep a list of the descriptors that the kernel knows: it asks.
+    pub(super) fn arm(&self, fd: RawFd, events: u32) -> Result<(), i32> {
         let events = events | libc::EPOLLONESHOT as u32;
-        let (first, second) = match known {
-            true => (libc::EPOLL_CTL_MOD, libc::EPOLL_CTL_ADD),
-            false => (libc::EPOLL_CTL_ADD, libc::EPOLL_CTL_MOD),
-        };
-        match self.control(first, fd, events, fd as u64) {
-            Err(libc::ENOENT | libc::EEXIST) => self.control(second, fd, events, fd as u64),
+        match self.control(libc::EPOLL_CTL_MOD, fd, events, fd as u64) {
+            Err(libc::ENOENT) => self.control(libc::EPOLL_CTL_ADD, fd, events, fd as u64),
             result => result,
         }
     }

@@ -25,35 +25,31 @@ struct Row {
     last: u32,
 }
 
-#[derive(Clone, Copy)]
-struct Waits {
-    rows: [Row; 3],
-    /// The kernel was asked about this number before.
-    known: bool,
-}
+/// The rows of one descriptor.
+type Rows = [Row; 3];
 
-const NOBODY: Waits = Waits { rows: [Row { first: NONE, last: NONE }; 3], known: false };
+const NOBODY: Rows = [Row { first: NONE, last: NONE }; 3];
 
 /// By descriptor: numbers are small.
 #[derive(Default)]
 pub(super) struct Table {
-    waits: Vec<Waits>,
+    rows: Vec<Rows>,
     /// Flights in it.
     pub(super) count: usize,
 }
 
 impl Table {
     pub(super) fn first(&self, fd: RawFd, way: Way) -> Option<u32> {
-        let waits = self.waits.get(usize::try_from(fd).ok()?)?;
-        Some(waits.rows[way as usize].first).filter(|&first| first != NONE)
+        let rows = self.rows.get(usize::try_from(fd).ok()?)?;
+        Some(rows[way as usize].first).filter(|&first| first != NONE)
     }
 
     pub(super) fn append(&mut self, flights: &mut Flights, fd: RawFd, way: Way, flight: u32) {
         let index = fd as usize;
-        if index >= self.waits.len() {
-            self.waits.resize(index + 1, NOBODY);
+        if index >= self.rows.len() {
+            self.rows.resize(index + 1, NOBODY);
         }
-        let row = &mut self.waits[index].rows[way as usize];
+        let row = &mut self.rows[index][way as usize];
         let before = std::mem::replace(&mut row.last, flight);
         match before {
             NONE => row.first = flight,
@@ -65,7 +61,7 @@ impl Table {
 
     pub(super) fn remove(&mut self, flights: &mut Flights, fd: RawFd, way: Way, flight: u32) {
         let Link { before, next } = flights.get_mut(flight).link;
-        let row = &mut self.waits[fd as usize].rows[way as usize];
+        let row = &mut self.rows[fd as usize][way as usize];
         match before {
             NONE => row.first = next,
             before => flights.get_mut(before).link.next = next,
@@ -94,10 +90,5 @@ impl Table {
 
     pub(super) fn has_any(&self, fd: RawFd) -> bool {
         [Way::In, Way::Out, Way::Events].iter().any(|&way| self.first(fd, way).is_some())
-    }
-
-    /// Whether the kernel probably knows it already; from now on it does.
-    pub(super) fn make_known(&mut self, fd: RawFd) -> bool {
-        std::mem::replace(&mut self.waits[fd as usize].known, true)
     }
 }
