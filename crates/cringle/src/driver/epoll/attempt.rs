@@ -30,8 +30,6 @@ pub(super) enum Tried {
     Ended(i32),
     /// Not before the descriptor is ready.
     Wait(RawFd, Way),
-    /// It waits for what no descriptor tells of: it is asked again after a pause.
-    Later,
     /// For a thread of the pool: it waits for its storage.
     Aside,
     /// The same, for as long as it takes.
@@ -223,8 +221,7 @@ impl Flight {
 
     unsafe fn call_if_ready(&mut self, fd: RawFd, way: Way) -> Tried {
         let _one_step = ONE_STEP.lock().unwrap_or_else(PoisonError::into_inner);
-        let events = if way == Way::In { libc::POLLIN } else { libc::POLLOUT };
-        if poll_now(fd, events) == 0 {
+        if !is_ready(fd, way) {
             return Tried::Wait(fd, way);
         }
         // SAFETY: by the caller's contract.
@@ -374,8 +371,6 @@ impl Flight {
                 self.connecting = true;
                 Tried::Wait(fd, Way::Out)
             }
-            // Too many wait for a Unix listener, and nothing tells when they are fewer.
-            WOULD_WAIT => Tried::Later,
             result => Tried::Ended(result),
         }
     }
@@ -398,7 +393,7 @@ impl Flight {
 
 /// How connecting went; `None` where it goes on.
 fn connected(fd: RawFd) -> Option<i32> {
-    if poll_now(fd, libc::POLLOUT) == 0 {
+    if !is_ready(fd, Way::Out) {
         return None;
     }
     let (mut error, mut len) = (0i32, size_of::<i32>() as libc::socklen_t);
@@ -409,13 +404,10 @@ fn connected(fd: RawFd) -> Option<i32> {
     Some(if asked < 0 { -sys::errno() } else { -error })
 }
 
-/// Whether a descriptor says that it is ready for what could not be done just now: it will do so again.
-pub(super) fn lies(fd: RawFd, way: Way) -> bool {
-    match way {
-        Way::In => poll_now(fd, libc::POLLIN) != 0,
-        Way::Out => poll_now(fd, libc::POLLOUT) != 0,
-        Way::Events => false,
-    }
+/// Whether the kernel reports a descriptor as ready, to read from or to write to. After a call that would have
+/// waited, it then reports it again at once.
+pub(super) fn is_ready(fd: RawFd, way: Way) -> bool {
+    poll_now(fd, if way == Way::In { libc::POLLIN } else { libc::POLLOUT }) != 0
 }
 
 /// `poll(2)` that does not wait: what is ready.

@@ -10,10 +10,10 @@ use crate::driver::{Op, Wait};
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 
-/// Pauses of what no descriptor tells of: they double up to the longest.
+/// Pauses between tries of an op that events do not help: they double up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_micros(250);
 const MOST_DOUBLINGS: u8 = 5;
-/// Times that something may be told in vain, before it is taken for a lie.
+/// Events that may report an op as ready, though its call would wait, before pauses replace them.
 const PATIENCE: u8 = 2;
 
 impl Epoll {
@@ -94,7 +94,6 @@ impl Epoll {
                 self.end(number, result);
             }
             Tried::Wait(fd, way) => self.wait_for(number, fd, way),
-            Tried::Later => self.put_off(number),
             Tried::Aside => self.start_aside(number, false),
             Tried::AsideForLong => self.start_aside(number, true),
         }
@@ -151,10 +150,11 @@ impl Epoll {
             let tried = unsafe { flight.attempt(&mut self.last_file, true) };
             if let Tried::Wait(..) = tried {
                 flight.in_vain = flight.in_vain.saturating_add(1);
-                if flight.in_vain <= PATIENCE || !attempt::lies(fd, way) {
+                if flight.in_vain <= PATIENCE || !attempt::is_ready(fd, way) {
                     return;
                 }
-                // A datagram's socket has room, and its receiver has none: it would be told at once again.
+                // The event is for another op: the socket has errors queued, or data while this op receives
+                // from its error queue. The kernel would report the same event again at once.
                 self.waits.remove(&mut self.flights, fd, way, number);
                 self.put_off(number);
                 continue;
