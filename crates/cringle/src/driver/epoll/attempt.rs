@@ -85,10 +85,8 @@ impl Flight {
                     self.read_stream(target.number(), told)
                 }
                 Op::ReadVectored { fd, offset: AT_CURSOR, .. } => self.read_stream(fd, told),
-                Op::Write { target, offset: AT_CURSOR, .. } => {
-                    self.write_stream(target.number(), told)
-                }
-                Op::WriteVectored { fd, offset: AT_CURSOR, .. } => self.write_stream(fd, told),
+                Op::Write { target, offset: AT_CURSOR, .. } => self.write_stream(target.number()),
+                Op::WriteVectored { fd, offset: AT_CURSOR, .. } => self.write_stream(fd),
                 Op::Read { target, .. } | Op::ReadFixed { target, .. } => {
                     self.read_at(target.number(), last)
                 }
@@ -155,7 +153,7 @@ impl Flight {
             NO_PLACES => {
                 self.forget_place();
                 // SAFETY: by the caller's contract.
-                unsafe { self.write_stream(fd, false) }
+                unsafe { self.write_stream(fd) }
             }
             result => Tried::Ended(result),
         }
@@ -199,23 +197,19 @@ impl Flight {
         }
     }
 
-    unsafe fn write_stream(&mut self, fd: RawFd, told: bool) -> Tried {
+    unsafe fn write_stream(&mut self, fd: RawFd) -> Tried {
         if waits_for_storage(fd) {
             // In one piece, where it is at the file's end that others write to, too.
             return Tried::Aside;
         }
         // SAFETY: by the caller's contract.
         match unsafe { self.call_nowait() } {
-            WOULD_WAIT => return Tried::Wait(fd, Way::Out),
-            NOT_KNOWN if sys::is_fifo(fd) => {}
-            // A terminal that is ready may not have room for all.
-            NOT_KNOWN => return Tried::AsideForLong,
-            result => return Tried::Ended(result),
-        }
-        match told || self.given_up {
+            WOULD_WAIT => Tried::Wait(fd, Way::Out),
             // SAFETY: by the caller's contract.
-            true => unsafe { self.call_if_ready(fd, Way::Out) },
-            false => Tried::Wait(fd, Way::Out),
+            NOT_KNOWN if sys::is_fifo(fd) => unsafe { self.call_if_ready(fd, Way::Out) },
+            // A terminal that is ready may not have room for all.
+            NOT_KNOWN => Tried::AsideForLong,
+            result => Tried::Ended(result),
         }
     }
 
@@ -294,7 +288,7 @@ impl Flight {
             if result == WOULD_WAIT && flags & libc::MSG_DONTWAIT == 0 {
                 // It is ready because nothing more will come.
                 let ended = told && way == Way::In && sys::is_shut_for_reading(fd);
-                return if ended { Tried::Ended(self.total(0)) } else { Tried::Wait(fd, way) };
+                return if ended { Tried::Ended(0) } else { Tried::Wait(fd, way) };
             }
             let goes_on = flags & (libc::MSG_WAITALL | libc::MSG_PEEK) == libc::MSG_WAITALL
                 && result > 0
@@ -314,7 +308,7 @@ impl Flight {
     fn has_received_control(&self) -> bool {
         let Op::RecvMsg { message, .. } = self.op else { return false };
         // SAFETY: I1. The message is lent for the op.
-        self.control_room > 0 && unsafe { (*message).msg_controllen } > 0
+        unsafe { (*message).msg_controllen > 0 }
     }
 
     unsafe fn call_socket(&mut self) -> i32 {
@@ -420,16 +414,12 @@ fn poll_now(fd: RawFd, events: i16) -> i32 {
     }
 }
 
-/// A file whose name is in the kernel's memory is opened at once. What is made or emptied waits for the disk.
+/// Opens a file whose path is in the kernel's cache. The kernel refuses to create or truncate a file this way.
 ///
 /// # Safety
 ///
 /// The path is a C string.
 unsafe fn open_cached(dir: RawFd, path: *const c_char, flags: i32) -> Tried {
-    let makes = flags & libc::O_TMPFILE == libc::O_TMPFILE;
-    if makes || flags & (libc::O_CREAT | libc::O_TRUNC) != 0 {
-        return Tried::Aside;
-    }
     // SAFETY: all of it may be zero.
     let mut how: libc::open_how = unsafe { std::mem::zeroed() };
     (how.flags, how.resolve) = (flags as u64, libc::RESOLVE_CACHED);

@@ -43,21 +43,15 @@ impl Epoll {
         while let Some(number) = self.queued.pop_front() {
             self.begin(number);
         }
-        self.take_results();
-        let Wait::Until(deadline) = wait else {
-            if self.is_look_due() {
-                self.look(Some(Duration::ZERO));
-            }
-            return;
-        };
+        // Without a sleep, `attention` asks for events.
+        let Wait::Until(deadline) = wait else { return };
         // One look, which sleeps: one before it could silence the bell that was to end the sleep.
-        if !self.ended.is_empty() || !self.results.fall_asleep() {
-            return self.take_results();
+        if self.ended.is_empty() && self.results.fall_asleep() {
+            let now = Instant::now();
+            let due = deadline.into_iter().chain(self.next_later()).min();
+            self.look(due.map(|at| at.saturating_duration_since(now)));
+            self.results.wake_up();
         }
-        let now = Instant::now();
-        let due = deadline.into_iter().chain(self.next_later()).min();
-        self.look(due.map(|at| at.saturating_duration_since(now)));
-        self.results.wake_up();
         self.take_results();
     }
 
@@ -125,10 +119,6 @@ impl Epoll {
     /// Something has come for a descriptor: in each row the first are tried, until one has to wait.
     fn go_on(&mut self, told: &Told) {
         let &Told { fd, events } = told;
-        if !self.waits.has_any(fd) {
-            // Whoever waited for it was cancelled.
-            return;
-        }
         if events & (IN | BROKEN) != 0 {
             self.go_on_in_row(fd, Way::In);
         }

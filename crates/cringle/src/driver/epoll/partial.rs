@@ -1,9 +1,8 @@
-//! Going on where a transfer has stopped: of reads and writes of files, and of sends and receives with
+//! Going on where a transfer has stopped: of reads of files at an offset, and of sends and receives with
 //! `MSG_WAITALL`, which are over when everything is moved, as on the ring.
 
 use super::flight::Flight;
 use crate::driver::Op;
-use crate::driver::op::AT_CURSOR;
 
 /// Slices that are left, and a message that names them.
 pub(super) struct Rest {
@@ -27,12 +26,7 @@ impl Flight {
             match &mut self.op {
                 Op::Read { buf, len, offset, .. } | Op::ReadFixed { buf, len, offset, .. } => {
                     (*buf, *len) = (buf.add(moved), *len - count);
-                    step(offset, count);
-                    *len > 0
-                }
-                Op::Write { buf, len, offset, .. } | Op::WriteFixed { buf, len, offset, .. } => {
-                    (*buf, *len) = (buf.add(moved), *len - count);
-                    step(offset, count);
+                    *offset += u64::from(count);
                     *len > 0
                 }
                 Op::Recv { buf, len, .. } => {
@@ -43,11 +37,10 @@ impl Flight {
                     (*buf, *len) = (buf.add(moved), *len - count);
                     *len > 0
                 }
-                Op::ReadVectored { slices, count: n, offset, .. }
-                | Op::WriteVectored { slices, count: n, offset, .. } => {
+                Op::ReadVectored { slices, count: n, offset, .. } => {
                     let rest = Rest::of(*slices, *n as usize, moved);
                     (*slices, *n) = (rest.slices.as_ptr(), rest.slices.len() as u32);
-                    step(offset, count);
+                    *offset += u64::from(count);
                     self.rest = Some(Box::new(rest));
                     *n > 0
                 }
@@ -73,7 +66,7 @@ impl Flight {
                     self.rest = Some(rest);
                     left
                 }
-                _ => false,
+                _ => unreachable!("an op that goes on until everything is moved"),
             }
         }
     }
@@ -93,12 +86,6 @@ impl Rest {
                 (*self.first).msg_flags |= self.message.msg_flags;
             }
         }
-    }
-}
-
-fn step(offset: &mut u64, count: u32) {
-    if *offset != AT_CURSOR {
-        *offset += u64::from(count);
     }
 }
 
