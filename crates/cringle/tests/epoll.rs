@@ -6,7 +6,7 @@ mod terminal;
 
 use cringle::block::{Batch, FixedBufs, FixedFile};
 use cringle::fs::File;
-use cringle::net::{MsgFlags, RecvAncillary, SendAncillary, TcpListener, TcpStream};
+use cringle::net::{MsgFlags, RecvAncillary, SendAncillary, TcpListener, TcpStream, UdpSocket};
 use cringle::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use cringle::runtime::DriverChoice;
 use cringle::{Builder, cancel, fiber, io, time};
@@ -643,6 +643,56 @@ fn message_with_descriptors_is_not_waited_on_for_more() {
             assert_eq!((received.len, room.messages().len()), (4, 1), "{driver:?}");
             let received = theirs.recvmsg(slices, &mut room, MsgFlags::empty()).unwrap();
             assert_eq!((received.len, &buf[..4]), (4, &b"more"[..]), "{driver:?}");
+        });
+        run.unwrap();
+    }
+}
+
+/// Descriptors beside a later part are left for the next call.
+#[test]
+fn receive_with_room_for_descriptors_returns_the_first_part() {
+    for driver in [DriverChoice::Auto, DriverChoice::Epoll] {
+        let run = Builder::new().workers(1).driver(driver).run(|| {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            let (mut buf, mut room) = ([0; 8], RecvAncillary::for_fds(2));
+            (&ours).write_all(b"part").unwrap();
+            let slices = &mut [IoSliceMut::new(&mut buf)];
+            let received = theirs.recvmsg(slices, &mut room, MsgFlags::WAITALL).unwrap();
+            assert_eq!((received.len, room.messages().len()), (4, 0), "{driver:?}");
+            let mut beside = SendAncillary::new();
+            beside.fds(&[ours.as_fd()]).unwrap();
+            ours.sendmsg(&[IoSlice::new(b"rest")], &beside, MsgFlags::empty()).unwrap();
+            let received = theirs.recvmsg(slices, &mut room, MsgFlags::WAITALL).unwrap();
+            assert_eq!((received.len, room.messages().len()), (4, 1), "{driver:?}");
+        });
+        run.unwrap();
+    }
+}
+
+/// A datagram that is ready does not help the fiber that waits for an error, and both wait for the same event.
+#[test]
+fn fiber_that_waits_for_an_error_leaves_data_to_others() {
+    for driver in [DriverChoice::Auto, DriverChoice::Epoll] {
+        let run = Builder::new().workers(1).driver(driver).run(|| {
+            let [ours, theirs] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+            fiber::scope(|s| {
+                let errors = s.spawn_local(|| {
+                    let mut room = RecvAncillary::with_capacity(64);
+                    let received = ours.recvmsg(&mut [], &mut room, MsgFlags::ERRQUEUE);
+                    cancel::reason(&received.err().unwrap())
+                });
+                let_others_wait();
+                for round in 0..3 {
+                    theirs.send_to(&[round], ours.local_addr().unwrap()).unwrap();
+                    let mut byte = [9];
+                    assert_eq!(ours.recv(&mut byte).unwrap(), 1);
+                    assert_eq!(byte, [round], "{driver:?}");
+                }
+                assert!(!errors.is_finished(), "{driver:?}");
+                s.cancel();
+                let reason = fiber::protect(|| errors.join().unwrap());
+                assert_eq!(reason, Some(cancel::Reason::Cancelled));
+            });
         });
         run.unwrap();
     }

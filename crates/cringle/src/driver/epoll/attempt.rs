@@ -280,8 +280,11 @@ impl Flight {
         })
     }
 
-    /// A send or receive; of a stream with `MSG_WAITALL`, until everything is moved.
+    /// A send or receive; of a stream with `MSG_WAITALL`, until everything is moved. As on the ring, a receive with
+    /// room for control data returns after the first part, so that data beside a later part is not mixed with it.
     unsafe fn transfer(&mut self, fd: RawFd, flags: i32, way: Way, told: bool) -> Tried {
+        let moves_all = flags & (libc::MSG_WAITALL | libc::MSG_PEEK) == libc::MSG_WAITALL
+            && !self.has_control_room();
         loop {
             // SAFETY: by the caller's contract.
             let result = unsafe { self.call_socket() };
@@ -290,9 +293,7 @@ impl Flight {
                 let ended = told && way == Way::In && sys::is_shut_for_reading(fd);
                 return if ended { Tried::Ended(0) } else { Tried::Wait(fd, way) };
             }
-            let goes_on = flags & (libc::MSG_WAITALL | libc::MSG_PEEK) == libc::MSG_WAITALL
-                && result > 0
-                && !self.has_received_control();
+            let goes_on = moves_all && result > 0;
             // SAFETY: by the caller's contract; the call has moved so many bytes.
             if !goes_on || !unsafe { self.advance(result as u32) } {
                 let more = if goes_on { 0 } else { result };
@@ -304,8 +305,8 @@ impl Flight {
         }
     }
 
-    /// What came beside a message is not to be lost by what comes after it.
-    fn has_received_control(&self) -> bool {
+    /// Whether it receives what comes beside the bytes.
+    fn has_control_room(&self) -> bool {
         let Op::RecvMsg { message, .. } = self.op else { return false };
         // SAFETY: I1. The message is lent for the op.
         unsafe { (*message).msg_controllen > 0 }
@@ -313,12 +314,6 @@ impl Flight {
 
     unsafe fn call_socket(&mut self) -> i32 {
         const NOW: i32 = libc::MSG_DONTWAIT;
-        if let Op::RecvMsg { message, .. } = self.op
-            && self.rest.is_none()
-        {
-            // SAFETY: by the caller's contract.
-            self.control_room = unsafe { (*message).msg_controllen } as _;
-        }
         // SAFETY: by the caller's contract.
         let result = retry(|| unsafe {
             match self.op {

@@ -18,8 +18,6 @@ pub(super) struct Flight {
     /// Bytes moved so far, of an op that goes on until all are.
     pub(super) done: u32,
     pub(super) rest: Option<Box<Rest>>,
-    /// For what comes beside a message, in bytes.
-    pub(super) control_room: usize,
     pub(super) hold: Option<Hold>,
     /// It was begun to connect: how that went is to be asked.
     pub(super) connecting: bool,
@@ -61,7 +59,6 @@ impl Flights {
             stage: Stage::Queued,
             done: 0,
             rest: None,
-            control_room: 0,
             hold: None,
             connecting: false,
             given_up: false,

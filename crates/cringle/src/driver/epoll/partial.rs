@@ -8,7 +8,7 @@ use crate::driver::Op;
 pub(super) struct Rest {
     slices: Vec<libc::iovec>,
     message: libc::msghdr,
-    /// The message that is received: who asked looks there for what came beside the bytes.
+    /// The message that is received: its flags are those of all parts.
     first: *mut libc::msghdr,
 }
 
@@ -58,9 +58,6 @@ impl Flight {
                         Box::new(Rest::of((**message).msg_iov, (**message).msg_iovlen as _, moved));
                     rest.name_slices();
                     rest.first = self.rest.as_ref().map_or(*message, |before| before.first);
-                    // Nothing has come beside the bytes so far: all of its room is left.
-                    rest.message.msg_control = (*rest.first).msg_control;
-                    rest.message.msg_controllen = self.control_room as _;
                     *message = &raw mut rest.message;
                     let left = !rest.slices.is_empty();
                     self.rest = Some(rest);
@@ -81,10 +78,7 @@ impl Rest {
     pub(super) unsafe fn tell_first(&self) {
         if !self.first.is_null() {
             // SAFETY: by the contract; the fibers that wait do not touch it.
-            unsafe {
-                (*self.first).msg_controllen = self.message.msg_controllen;
-                (*self.first).msg_flags |= self.message.msg_flags;
-            }
+            unsafe { (*self.first).msg_flags |= self.message.msg_flags };
         }
     }
 }
