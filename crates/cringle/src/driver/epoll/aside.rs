@@ -65,6 +65,11 @@ impl Job {
         self.enter(TAKEN_BACK)
     }
 
+    #[cfg(test)]
+    pub(super) fn has_begun(&self) -> bool {
+        self.state.load(Ordering::Acquire) == BEGUN
+    }
+
     fn enter(&self, state: u8) -> bool {
         self.state.compare_exchange(WAITS, state, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
@@ -89,7 +94,7 @@ impl Results {
         Results { state: Mutex::default(), some: AtomicBool::new(false), bell }
     }
 
-    fn post(&self, flight: u32, result: i32) {
+    pub(super) fn post(&self, flight: u32, result: i32) {
         let mut state = self.lock();
         state.ended.push((flight, result));
         self.some.store(true, Ordering::Release);

@@ -58,7 +58,7 @@ impl LastFile {
         self.0 = None;
     }
 
-    fn flags(&mut self, fd: RawFd) -> i32 {
+    pub(super) fn flags(&mut self, fd: RawFd) -> i32 {
         match self.0 {
             Some((last, flags)) if last == fd => flags,
             _ => {

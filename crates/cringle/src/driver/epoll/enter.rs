@@ -117,7 +117,7 @@ impl Epoll {
     }
 
     /// Something has come for a descriptor: in each row the first are tried, until one has to wait.
-    fn go_on(&mut self, told: &Told) {
+    pub(super) fn go_on(&mut self, told: &Told) {
         let &Told { fd, events } = told;
         if events & (IN | BROKEN) != 0 {
             self.go_on_in_row(fd, Way::In);
@@ -200,7 +200,7 @@ impl Epoll {
         self.taken = taken;
     }
 
-    fn put_off(&mut self, number: u32) {
+    pub(super) fn put_off(&mut self, number: u32) {
         let flight = self.flights.get_mut(number);
         let doublings = flight.in_vain.min(MOST_DOUBLINGS);
         flight.in_vain = flight.in_vain.saturating_add(1);
@@ -208,7 +208,7 @@ impl Epoll {
         self.later.push(number);
     }
 
-    fn next_later(&self) -> Option<Instant> {
+    pub(super) fn next_later(&self) -> Option<Instant> {
         self.later.iter().filter_map(|&number| self.flights.get(number).due()).min()
     }
 

@@ -151,3 +151,57 @@ fn broken(errno: i32) -> ! {
     ));
     std::process::abort()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+    use std::time::Instant;
+
+    /// Whether the kernel has `epoll_pwait2` or not.
+    #[test]
+    fn both_ways_to_wait_end_by_time_and_by_bell() {
+        for waits_precisely in [true, false] {
+            let bell = sys::eventfd().unwrap();
+            let mut poller = Poller::new(bell.as_raw_fd()).unwrap();
+            poller.waits_precisely &= waits_precisely;
+            assert_eq!(poller.wait(Some(Duration::ZERO)), 0);
+            let begun = Instant::now();
+            assert_eq!(poller.wait(Some(Duration::from_micros(2300))), 0);
+            assert!(begun.elapsed() >= Duration::from_micros(2300));
+            for timeout in [None, Some(Duration::ZERO), Some(Duration::from_secs(3600))] {
+                sys::eventfd_signal(bell.as_fd());
+                assert_eq!(poller.wait(timeout), 1);
+                assert!(poller.told(0).is_none());
+                assert_eq!(poller.wait(Some(Duration::ZERO)), 0, "the bell is silent again");
+            }
+        }
+    }
+
+    #[test]
+    fn an_event_is_reported_once_for_each_time_it_is_asked_for() {
+        let bell = sys::eventfd().unwrap();
+        let mut poller = Poller::new(bell.as_raw_fd()).unwrap();
+        let (reader, writer) = std::io::pipe().unwrap();
+        let fd = reader.as_raw_fd();
+        std::io::Write::write_all(&mut &writer, &[7]).unwrap();
+        for _ in 0..2 {
+            poller.arm(fd, IN).unwrap();
+            assert_eq!(poller.wait(None), 1);
+            let told = poller.told(0).unwrap();
+            assert_eq!((told.fd, told.events), (fd, IN));
+            assert_eq!(poller.wait(Some(Duration::ZERO)), 0);
+        }
+        let file = tempfile::tempfile().unwrap();
+        assert_eq!(poller.arm(file.as_raw_fd(), IN), Err(libc::EPERM));
+    }
+
+    #[test]
+    fn error_without_descriptors_names_the_limit() {
+        for (errno, remedy) in [(libc::EMFILE, true), (libc::ENFILE, true), (libc::ENOMEM, false)] {
+            let error = explain(io::Error::from_raw_os_error(errno));
+            assert_eq!(error.to_string().contains("RLIMIT_NOFILE"), remedy);
+            assert_eq!(error.kind(), io::Error::from_raw_os_error(errno).kind());
+        }
+    }
+}

@@ -1,5 +1,12 @@
 //! The driver by itself, with no fiber.
 
+mod pauses;
+mod pool;
+mod rows;
+mod sockets;
+mod tries;
+
+use super::flight::{Flight, Stage};
 use super::*;
 use crate::driver::completion::Completion;
 use crate::driver::op::AT_CURSOR;
@@ -7,6 +14,7 @@ use crate::driver::{Full, Op, Target, Wait, Waiter};
 use crate::sys;
 use std::ffi::CString;
 use std::io::Write;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
@@ -25,10 +33,24 @@ struct Frame {
 
 /// A driver with the frames it owes to, which stay where they are until it is done with them.
 struct Rig {
-    epoll: Epoll,
+    epoll: ManuallyDrop<Epoll>,
     frames: Vec<Pin<Box<Frame>>>,
     settled: Vec<usize>,
-    bell: OwnedFd,
+    bell: ManuallyDrop<OwnedFd>,
+}
+
+impl Drop for Rig {
+    /// A failed test may leave ops in flight. It leaks what they use, since dropping the driver would abort.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return std::mem::forget(std::mem::take(&mut self.frames));
+        }
+        // SAFETY: nothing uses them after this.
+        unsafe {
+            ManuallyDrop::drop(&mut self.epoll);
+            ManuallyDrop::drop(&mut self.bell);
+        }
+    }
 }
 
 impl Rig {
@@ -37,6 +59,7 @@ impl Rig {
         let pool = |threads| Arc::new(Pool::new("test", threads, &sys::allowed_cpus()));
         let pools = Pools { storage: pool(2), unbounded: pool(usize::MAX) };
         let epoll = Epoll::new(bell.as_raw_fd(), limit, pools).unwrap();
+        let (epoll, bell) = (ManuallyDrop::new(epoll), ManuallyDrop::new(bell));
         Rig { epoll, frames: Vec::new(), settled: Vec::new(), bell }
     }
 
@@ -64,14 +87,78 @@ impl Rig {
 
     fn until_idle(&mut self) {
         while !self.epoll.is_idle() {
-            self.epoll.enter(Wait::Until(None));
-            self.reap();
+            self.sleep();
         }
     }
 
     fn result(&self, number: usize) -> i32 {
         self.frames[number].completion.result()
     }
+
+    fn byte(&self, number: usize) -> u8 {
+        self.frames[number].byte
+    }
+
+    fn cancel(&mut self, number: usize) {
+        self.epoll.cancel(&self.frames[number].completion);
+    }
+
+    /// The driver's number of a frame's op.
+    fn number(&self, number: usize) -> u32 {
+        self.frames[number].completion.cancel_place.get() as u32
+    }
+
+    fn flight(&mut self, number: usize) -> &mut Flight {
+        let number = self.number(number);
+        self.epoll.flights.get_mut(number)
+    }
+
+    fn stage(&mut self, number: usize) -> &Stage {
+        &self.flight(number).stage
+    }
+
+    /// Tries the pushed ops, and reaps.
+    fn enter(&mut self) {
+        self.epoll.enter(Wait::No);
+        self.reap();
+    }
+
+    /// Sleeps until the next event, and reaps.
+    fn sleep(&mut self) {
+        let end = Instant::now() + Duration::from_secs(60);
+        self.epoll.enter(Wait::Until(Some(end)));
+        assert!(Instant::now() < end, "nothing has ended the sleep");
+        self.reap();
+    }
+}
+
+/// The result of `poll(2)` without waiting.
+fn poll_now(fd: &impl AsFd, events: i16) -> i16 {
+    sys::poll_now(fd.as_fd(), events).unwrap()
+}
+
+/// Waits until one of the events is reported.
+fn until_ready(fd: &impl AsFd, events: i16) {
+    let ready = sys::wait_for(fd.as_fd(), events, Some(Duration::from_secs(60)));
+    ready.unwrap();
+    assert!(poll_now(fd, events) & events != 0);
+}
+
+/// Repeats until the condition holds, for a minute at most.
+fn until(mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !holds() {
+        assert!(Instant::now() < end, "the condition never held");
+        std::thread::yield_now();
+    }
+}
+
+fn fifo(directory: &tempfile::TempDir) -> std::fs::File {
+    let path = directory.path().join("fifo");
+    let name = CString::new(path.as_os_str().as_bytes()).unwrap();
+    // SAFETY: the path is a C string.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    std::fs::File::options().read(true).write(true).open(path).unwrap()
 }
 
 #[test]
@@ -160,11 +247,7 @@ fn what_was_given_up_before_it_was_tried_is_done_if_that_does_not_wait() {
     gives_up_two_reads_of_one_byte(&reader, writer);
     // One that cannot be asked not to wait.
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("fifo");
-    let name = CString::new(path.as_os_str().as_bytes()).unwrap();
-    // SAFETY: the path is a C string.
-    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
-    let fifo = std::fs::File::options().read(true).write(true).open(path).unwrap();
+    let fifo = fifo(&directory);
     gives_up_two_reads_of_one_byte(&fifo, &fifo);
 }
 
