@@ -173,20 +173,22 @@ fn storage_ops_use_the_bounded_pool() {
 fn device_that_epoll_refuses_goes_to_the_pool() {
     let device = std::fs::File::options().read(true).write(true).open("/dev/full").unwrap();
     let target = Target::fd(device.as_raw_fd());
-    let mut rig = Rig::new(8);
-    let read = rig.push(|buf| {
-        // SAFETY: the byte is the frame's.
-        unsafe { *buf = 7 };
-        Op::Read { target, buf, len: 1, offset: AT_CURSOR }
-    });
-    let read = read.unwrap();
-    rig.until_idle();
-    assert_eq!((rig.result(read), rig.byte(read), rig.threads()), (1, 0, (0, 1)));
-    let write = rig.push(|buf| Op::Write { target, buf, len: 1, offset: AT_CURSOR }).unwrap();
-    rig.until_idle();
-    assert_eq!(rig.result(write), -libc::ENOSPC);
-    assert_eq!((rig.epoll.waits.count, rig.threads()), (0, (0, 1)));
-    let write = rig.push(|buf| Op::Write { target, buf, len: 1, offset: 0 }).unwrap();
-    rig.until_idle();
-    assert_eq!((rig.result(write), rig.threads().0), (-libc::ENOSPC, 1));
+    let rig_after = |op: fn(Target, *mut u8) -> Op| {
+        let mut rig = Rig::new(8);
+        let number = rig.push(|buf| {
+            // SAFETY: the byte is the frame's.
+            unsafe { *buf = 7 };
+            op(target, buf)
+        });
+        assert_eq!(number.unwrap(), 0);
+        rig.until_idle();
+        assert_eq!(rig.epoll.waits.count, 0);
+        rig
+    };
+    let rig = rig_after(|target, buf| Op::Read { target, buf, len: 1, offset: AT_CURSOR });
+    assert_eq!((rig.result(0), rig.byte(0), rig.threads()), (1, 0, (0, 1)));
+    let rig = rig_after(|target, buf| Op::Write { target, buf, len: 1, offset: AT_CURSOR });
+    assert_eq!((rig.result(0), rig.threads()), (-libc::ENOSPC, (0, 1)));
+    let rig = rig_after(|target, buf| Op::Write { target, buf, len: 1, offset: 0 });
+    assert_eq!((rig.result(0), rig.threads()), (-libc::ENOSPC, (1, 0)));
 }

@@ -311,28 +311,49 @@ fn reader_sees_the_end_of_a_pipe() {
 /// number, but `epoll_ctl` fails.
 #[test]
 fn closing_a_descriptor_fails_all_its_waits() {
-    let (ours, mut theirs) = UnixStream::pair().unwrap();
-    fill(&ours);
-    theirs.write_all(b"part").unwrap();
-    let fd = far_away(&ours, 700).into_raw_fd();
-    let mut rig = Rig::new(8);
-    let mut buf = [0; 8];
-    let (at, flags) = (buf.as_mut_ptr(), libc::MSG_WAITALL);
-    let partial = rig.push(|_| Op::Recv { fd, buf: at, len: 8, flags }).unwrap();
-    let receives = rig.push(|buf| Op::Recv { fd, buf, len: 1, flags: 0 }).unwrap();
-    let polls = rig.push(|_| Op::Poll { fd, events: libc::POLLPRI as u32 }).unwrap();
-    let sends: [usize; 2] =
-        std::array::from_fn(|_| rig.push(|buf| Op::Send { fd, buf, len: 1, flags: 0 }).unwrap());
-    rig.enter();
-    // SAFETY: the number is ours, and not used again.
-    unsafe { libc::close(fd) };
-    drain(&theirs);
-    rig.until_idle();
-    for number in [receives, sends[0], sends[1]] {
-        assert_eq!(rig.result(number), -libc::EBADF);
+    let regular = tempfile::tempfile().unwrap();
+    for (number, readable, reused) in [(600, false, false), (650, true, false), (700, false, true)]
+    {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        fill(&ours);
+        theirs.write_all(b"part").unwrap();
+        let fd = far_away(&ours, number).into_raw_fd();
+        let mut buf = [0; 8];
+        let (at, flags) = (buf.as_mut_ptr(), libc::MSG_WAITALL);
+        let mut rig = Rig::new(8);
+        let partial = rig.push(|_| Op::Recv { fd, buf: at, len: 8, flags }).unwrap();
+        let others = [
+            rig.push(|buf| Op::Recv { fd, buf, len: 1, flags: 0 }).unwrap(),
+            rig.push(|buf| Op::Send { fd, buf, len: 1, flags: 0 }).unwrap(),
+            rig.push(|buf| Op::Send { fd, buf, len: 1, flags: 0 }).unwrap(),
+            rig.push(|_| Op::Poll { fd, events: libc::POLLPRI as u32 }).unwrap(),
+        ];
+        rig.enter();
+        assert_eq!(rig.settled, []);
+        // SAFETY: the number is ours, and no file of anyone else has it.
+        unsafe {
+            match reused {
+                true => assert_eq!(libc::dup2(regular.as_raw_fd(), fd), fd),
+                false => assert_eq!(libc::close(fd), 0),
+            }
+        }
+        match readable {
+            true => theirs.write_all(b"more").unwrap(),
+            false => assert_eq!(drain(&theirs), b""),
+        }
+        rig.until_idle();
+        // A regular file is no socket, and cannot be waited for.
+        let expected = match reused {
+            true => [-libc::EPERM, -libc::ENOTSOCK, -libc::ENOTSOCK, -libc::EPERM],
+            false => [-libc::EBADF, -libc::EBADF, -libc::EBADF, libc::POLLNVAL.into()],
+        };
+        assert_eq!(others.map(|other| rig.result(other)), expected);
+        assert_eq!((rig.result(partial), &buf), (4, b"part\0\0\0\0"));
+        if reused {
+            // SAFETY: it is the copy that was made above.
+            unsafe { libc::close(fd) };
+        }
     }
-    assert_eq!((rig.result(partial), &buf), (4, b"part\0\0\0\0"));
-    assert_eq!(rig.result(polls), libc::POLLNVAL.into());
 }
 
 #[test]
