@@ -99,14 +99,14 @@ pub mod sim;
 pub mod sync;
 mod sys;
 pub mod time;
-mod told;
 pub mod trace;
+mod tracing_events;
 
 pub use runtime::cancelled::Cancelled;
 pub use runtime::run::{Builder, run};
 
 #[cfg(doctest)]
-mod refused;
+mod compile_fail;
 
 /// The pages whose code must keep compiling and running.
 #[cfg(doctest)]

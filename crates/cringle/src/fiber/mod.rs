@@ -19,18 +19,18 @@
 //! them and goes on. Timers that are due come before completions, and completions come in the
 //! order in which the kernel reports them.
 
+pub(crate) mod backoff;
 mod block_on;
 mod combine;
-mod enclosure;
 mod handle;
 mod local;
 pub(crate) mod lock;
 pub(crate) mod op;
 mod packet;
 mod park;
-pub(crate) mod pauses;
 mod protect;
 mod scope;
+mod scope_core;
 mod spawn;
 mod try_scope;
 pub(crate) mod unblock;

@@ -17,7 +17,7 @@ pub(crate) fn perform(worker: Here, fiber: FiberRef, op: Op) -> io::Result<usize
         return Err(fiber.cancel_error());
     }
     let result = perform_to_the_end(worker, fiber, op);
-    crate::told::trace!(op = op.name().as_str(), result, "an operation has ended");
+    crate::tracing_events::trace!(op = op.name().as_str(), result, "an operation has ended");
     outcome(worker, fiber, result)
 }
 

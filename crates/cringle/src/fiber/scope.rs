@@ -4,8 +4,8 @@
 //! ended and its result is gone. So what they borrow, they may (**I2**).
 
 use super::Thread;
-use super::enclosure::{Enclosure, enclose};
 use super::packet::Packet;
+use super::scope_core::{ScopeCore, run_scope};
 use super::spawn::{Builder, expect_spawned};
 use crate::runtime::cancelled::{self, Cancelled};
 use crate::runtime::unwinding;
@@ -69,13 +69,13 @@ where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {
     fairness::spend();
-    let scope = Scope { enclosure: Enclosure::new(), scope: PhantomData, env: PhantomData };
-    let result = enclose(&scope.enclosure, || f(&scope), |_| ());
+    let scope = Scope { core: ScopeCore::new(), scope: PhantomData, env: PhantomData };
+    let result = run_scope(&scope.core, || f(&scope), |_| ());
     match result {
         Err(payload) => unwinding::resume(payload),
-        Ok(_) if scope.enclosure.has_unclaimed_panic() => panic!("a scoped fiber panicked"),
+        Ok(_) if scope.core.has_unclaimed_panic() => panic!("a scoped fiber panicked"),
         Ok(value) => {
-            if scope.enclosure.has_unclaimed_cancel()
+            if scope.core.has_unclaimed_cancel()
                 && let Some((worker, fiber)) = Worker::current()
             {
                 // No panic, and no message: this fiber is cancelled with them.
@@ -88,15 +88,15 @@ where
 
 /// See [`scope`].
 pub struct Scope<'scope, 'env: 'scope> {
-    enclosure: Arc<Enclosure>,
+    core: Arc<ScopeCore>,
     /// Invariant, as std's: else a scope could be taken for a longer one.
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
 }
 
 impl<'scope, 'env> Scope<'scope, 'env> {
-    pub(super) fn enclosure(&self) -> &Arc<Enclosure> {
-        &self.enclosure
+    pub(super) fn core(&self) -> &Arc<ScopeCore> {
+        &self.core
     }
 
     /// Starts a fiber of this scope that any worker may run. From a thread that is no worker (in
@@ -175,7 +175,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     {
         // SAFETY: I2. The scope does not end before the fiber and what it returned have.
         drop(expect_spawned(unsafe {
-            Builder::new().spawn_sent(f, Some(self.enclosure.enter_daemon()))
+            Builder::new().spawn_sent(f, Some(self.core.enter_daemon()))
         }));
     }
 
@@ -192,7 +192,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     {
         // SAFETY: I2. The scope does not end before the fiber and what it returned have.
         drop(expect_spawned(unsafe {
-            Builder::new().spawn_here(f, Some(self.enclosure.enter_daemon()))
+            Builder::new().spawn_here(f, Some(self.core.enter_daemon()))
         }));
     }
 
@@ -213,12 +213,12 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     /// });
     /// ```
     pub fn cancel(&self) {
-        self.enclosure.cancel();
+        self.core.cancel();
     }
 
     /// Whether the scope is cancelled, by [`cancel`](Self::cancel) or with what it is in.
     pub fn is_cancelled(&self) -> bool {
-        self.enclosure.is_cancelled()
+        self.core.is_cancelled()
     }
 
     /// Has `f` called when the fibers of the scope have ended, on the fiber that waits for them; also
@@ -250,7 +250,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         F: FnOnce() + Send + 'scope,
     {
         // SAFETY: I2. The scope calls it before it ends.
-        unsafe { self.enclosure.add_exit(Box::new(f), None) };
+        unsafe { self.core.add_exit(Box::new(f), None) };
     }
 
     /// Like [`on_exit`](Self::on_exit), and calls `f` on the worker of the calling fiber, so that it
@@ -265,9 +265,9 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     where
         F: FnOnce() + 'scope,
     {
-        let worker = self.enclosure.worker_or_panic();
+        let worker = self.core.worker_or_panic();
         // SAFETY: I2, I3. The scope has it called on this worker before it ends.
-        unsafe { self.enclosure.add_exit_here(Box::new(f), worker) };
+        unsafe { self.core.add_exit_here(Box::new(f), worker) };
     }
 }
 
@@ -276,7 +276,7 @@ impl std::panic::RefUnwindSafe for Scope<'_, '_> {}
 
 impl std::fmt::Debug for Scope<'_, '_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let running = self.enclosure.running();
+        let running = self.core.running();
         f.debug_struct("Scope").field("running", &running).finish_non_exhaustive()
     }
 }
@@ -284,14 +284,14 @@ impl std::fmt::Debug for Scope<'_, '_> {
 /// The right to wait for the end of a fiber of a scope; dropping it leaves that to the scope.
 pub struct ScopedJoinHandle<'scope, T> {
     packet: Arc<Packet<T>>,
-    enclosure: Arc<Enclosure>,
+    core: Arc<ScopeCore>,
     thread: OnceLock<Thread>,
     scope: PhantomData<&'scope ()>,
 }
 
 impl<'scope, T> ScopedJoinHandle<'scope, T> {
-    pub(super) fn new(packet: Arc<Packet<T>>, enclosure: Arc<Enclosure>) -> Self {
-        ScopedJoinHandle { packet, enclosure, thread: OnceLock::new(), scope: PhantomData }
+    pub(super) fn new(packet: Arc<Packet<T>>, core: Arc<ScopeCore>) -> Self {
+        ScopedJoinHandle { packet, core, thread: OnceLock::new(), scope: PhantomData }
     }
 
     /// As [`JoinHandle::join`](super::JoinHandle::join).
@@ -333,7 +333,7 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
         let interrupted = || {
             interruptible
                 && Worker::current().is_some_and(|(worker, fiber)| {
-                    worker.is_interrupted_beyond(fiber, self.enclosure.members())
+                    worker.is_interrupted_beyond(fiber, self.core.members())
                 })
         };
         if !self.packet.wait(interrupted) {
@@ -345,7 +345,7 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
         }
         let result = self.packet.take();
         if let Err(payload) = &result {
-            self.enclosure.claim(payload.is::<Cancelled>());
+            self.core.claim(payload.is::<Cancelled>());
         }
         Some(result)
     }

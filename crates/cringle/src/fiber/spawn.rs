@@ -1,8 +1,8 @@
 //! Making fibers.
 
-use super::enclosure::Membership;
 use super::packet::{Packet, drop_unwanted};
 use super::scope::{Scope, ScopedJoinHandle};
+use super::scope_core::Membership;
 use super::{JoinHandle, local};
 use crate::runtime::about::Origin;
 use crate::runtime::fiber::FiberRef;
@@ -13,7 +13,7 @@ use crate::runtime::run::{check_stack_bytes, default_stack_bytes};
 use crate::runtime::shared::{Body, Unstarted};
 use crate::runtime::unwinding;
 use crate::runtime::worker::{Here, Worker, fairness};
-use crate::told;
+use crate::tracing_events;
 use std::io;
 use std::panic::Location;
 use std::ptr::NonNull;
@@ -220,8 +220,8 @@ impl Builder {
         T: Send + 'scope,
     {
         // SAFETY: I2. The scope does not end before the fiber and what it returned have.
-        let packet = unsafe { self.spawn_sent(f, Some(scope.enclosure().enter())) }?;
-        Ok(ScopedJoinHandle::new(packet, Arc::clone(scope.enclosure())))
+        let packet = unsafe { self.spawn_sent(f, Some(scope.core().enter())) }?;
+        Ok(ScopedJoinHandle::new(packet, Arc::clone(scope.core())))
     }
 
     /// Like [`Scope::spawn_local`], and reports failures.
@@ -245,8 +245,8 @@ impl Builder {
         T: 'scope,
     {
         // SAFETY: I2. The scope does not end before the fiber and what it returned have.
-        let packet = unsafe { self.spawn_here(f, Some(scope.enclosure().enter())) }?;
-        Ok(ScopedJoinHandle::new(packet, Arc::clone(scope.enclosure())))
+        let packet = unsafe { self.spawn_here(f, Some(scope.core().enter())) }?;
+        Ok(ScopedJoinHandle::new(packet, Arc::clone(scope.core())))
     }
 
     /// # Safety
@@ -268,7 +268,7 @@ impl Builder {
             Some(_) => None,
             // A thread that a fiber of the scope waits for.
             None => place.as_ref().and_then(|place| {
-                let (shared, home) = place.membership().enclosure().home()?;
+                let (shared, home) = place.membership().core().home()?;
                 Some((Arc::clone(shared), home))
             }),
         };
@@ -284,7 +284,7 @@ impl Builder {
         check_stack_bytes(stack_bytes)?;
         let origin = self.origin.unwrap_or(Location::caller());
         fairness::count();
-        told::debug!(name = self.name.as_deref(), place = %origin, "spawn");
+        tracing_events::debug!(name = self.name.as_deref(), place = %origin, "spawn");
         let packet = Packet::new(self.name.map(Arc::from), origin);
         let body: Box<dyn Body + '_> = Box::new(Sent { packet: Arc::clone(&packet), place, f });
         // SAFETY: I2. The caller vouches for what the body borrows; the runtime runs every
@@ -324,7 +324,7 @@ impl Builder {
         }
         let stack_bytes = self.stack_bytes();
         let origin = self.origin.unwrap_or(Location::caller());
-        told::debug!(name = self.name.as_deref(), place = %origin, "spawn");
+        tracing_events::debug!(name = self.name.as_deref(), place = %origin, "spawn");
         let packet = Packet::new(self.name.map(Arc::from), origin);
         let body = body(Arc::clone(&packet), place, f);
         // SAFETY: I2. Handed on to the caller.

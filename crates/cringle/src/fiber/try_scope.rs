@@ -1,8 +1,8 @@
 //! Scopes that fail as a whole.
 
-use super::enclosure::{Enclosure, Membership, enclose};
 use super::packet::Packet;
 use super::scope::ScopedJoinHandle;
+use super::scope_core::{Membership, ScopeCore, run_scope};
 use super::spawn::{Builder, expect_spawned};
 use crate::runtime::cancelled::Cancelled;
 use crate::runtime::foreign;
@@ -60,19 +60,19 @@ where
 {
     fairness::spend();
     let scope = TryScope {
-        enclosure: Enclosure::new(),
+        core: ScopeCore::new(),
         failures: Arc::new(Failures { list: Mutex::default(), expected: AtomicBool::new(false) }),
         scope: PhantomData,
         env: PhantomData,
     };
     let mut own_is_first = false;
-    let result = enclose(
-        &scope.enclosure,
+    let result = run_scope(
+        &scope.core,
         || f(&scope),
         |result| {
             if !matches!(result, Ok(Ok(_))) {
                 own_is_first = scope.failures.list().is_empty();
-                scope.enclosure.cancel();
+                scope.core.cancel();
             }
         },
     );
@@ -93,7 +93,7 @@ where
             }
         }
         (None, Ok(result)) => {
-            if scope.enclosure.has_unclaimed_cancel()
+            if scope.core.has_unclaimed_cancel()
                 && let Some((worker, fiber)) = Worker::current()
                 && worker.is_interrupted(fiber)
             {
@@ -102,7 +102,7 @@ where
             }
             result
         }
-        (None, Err(payload)) => match own_cancel(&scope.enclosure, &*payload) {
+        (None, Err(payload)) => match own_cancel(&scope.core, &*payload) {
             Some(error) => Err(E::from(error)),
             None => unwinding::resume(payload),
         },
@@ -117,15 +117,15 @@ fn discard<T>(value: T) {
 }
 
 /// The error for a body that was unwound because its scope was cancelled, and nothing outside of it.
-fn own_cancel(enclosure: &Enclosure, payload: &(dyn Any + Send)) -> Option<io::Error> {
-    let reason = enclosure.members().cause()?;
+fn own_cancel(core: &ScopeCore, payload: &(dyn Any + Send)) -> Option<io::Error> {
+    let reason = core.members().cause()?;
     let outside = Worker::current().is_some_and(|(worker, fiber)| worker.is_interrupted(fiber));
     (payload.is::<Cancelled>() && !outside).then(|| reason.error())
 }
 
 /// See [`try_scope`].
 pub struct TryScope<'scope, 'env: 'scope, E> {
-    enclosure: Arc<Enclosure>,
+    core: Arc<ScopeCore>,
     failures: Arc<Failures<E>>,
     /// Invariant, as std's: else a scope could be taken for a longer one.
     scope: PhantomData<&'scope mut &'scope ()>,
@@ -146,10 +146,10 @@ impl<'scope, 'env, E> TryScope<'scope, 'env, E> {
         T: Send + 'scope,
         E: Send + 'scope,
     {
-        let place = Place::new(self, self.enclosure.enter());
+        let place = Place::new(self, self.core.enter());
         // SAFETY: I2. The scope does not end before the fiber and what it returned have.
         let packet = expect_spawned(unsafe { Builder::new().spawn_sent(f, Some(place)) });
-        ScopedJoinHandle::new(packet, Arc::clone(&self.enclosure))
+        ScopedJoinHandle::new(packet, Arc::clone(&self.core))
     }
 
     /// Starts a fiber of this scope on the calling fiber's worker; it may borrow what is not `Sync`.
@@ -165,10 +165,10 @@ impl<'scope, 'env, E> TryScope<'scope, 'env, E> {
         T: 'scope,
         E: Send + 'scope,
     {
-        let place = Place::new(self, self.enclosure.enter());
+        let place = Place::new(self, self.core.enter());
         // SAFETY: I2. The scope does not end before the fiber and what it returned have.
         let packet = expect_spawned(unsafe { Builder::new().spawn_here(f, Some(place)) });
-        ScopedJoinHandle::new(packet, Arc::clone(&self.enclosure))
+        ScopedJoinHandle::new(packet, Arc::clone(&self.core))
     }
 
     /// Starts a fiber that serves the others: see [`Scope::spawn_daemon`](super::Scope::spawn_daemon).
@@ -184,7 +184,7 @@ impl<'scope, 'env, E> TryScope<'scope, 'env, E> {
         F: FnOnce() -> Result<(), E> + Send + 'scope,
         E: Send + 'scope,
     {
-        let place = Place::new(self, self.enclosure.enter_daemon());
+        let place = Place::new(self, self.core.enter_daemon());
         // SAFETY: I2. The scope does not end before the fiber and what it returned have.
         drop(expect_spawned(unsafe { Builder::new().spawn_sent(f, Some(place)) }));
     }
@@ -201,7 +201,7 @@ impl<'scope, 'env, E> TryScope<'scope, 'env, E> {
         F: FnOnce() -> Result<(), E> + 'scope,
         E: Send + 'scope,
     {
-        let place = Place::new(self, self.enclosure.enter_daemon());
+        let place = Place::new(self, self.core.enter_daemon());
         // SAFETY: I2. The scope does not end before the fiber and what it returned have.
         drop(expect_spawned(unsafe { Builder::new().spawn_here(f, Some(place)) }));
     }
@@ -210,13 +210,13 @@ impl<'scope, 'env, E> TryScope<'scope, 'env, E> {
     /// later are no failures of the scope: they were asked for.
     pub fn cancel(&self) {
         self.failures.expected.store(true, Ordering::Relaxed);
-        self.enclosure.cancel();
+        self.core.cancel();
     }
 
     /// Whether the scope is cancelled: by [`cancel`](Self::cancel), by a failure, or with what it is
     /// in.
     pub fn is_cancelled(&self) -> bool {
-        self.enclosure.is_cancelled()
+        self.core.is_cancelled()
     }
 
     /// Has `f` called at the end: see [`Scope::on_exit`](super::Scope::on_exit).
@@ -225,7 +225,7 @@ impl<'scope, 'env, E> TryScope<'scope, 'env, E> {
         F: FnOnce() + Send + 'scope,
     {
         // SAFETY: I2. The scope calls it before it ends.
-        unsafe { self.enclosure.add_exit(Box::new(f), None) };
+        unsafe { self.core.add_exit(Box::new(f), None) };
     }
 
     /// Like [`on_exit`](Self::on_exit), on the worker of the calling fiber.
@@ -239,15 +239,15 @@ impl<'scope, 'env, E> TryScope<'scope, 'env, E> {
     where
         F: FnOnce() + 'scope,
     {
-        let worker = self.enclosure.worker_or_panic();
+        let worker = self.core.worker_or_panic();
         // SAFETY: I2, I3. The scope has it called on this worker before it ends.
-        unsafe { self.enclosure.add_exit_here(Box::new(f), worker) };
+        unsafe { self.core.add_exit_here(Box::new(f), worker) };
     }
 }
 
 impl<E> std::fmt::Debug for TryScope<'_, '_, E> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let running = self.enclosure.running();
+        let running = self.core.running();
         f.debug_struct("TryScope").field("running", &running).finish_non_exhaustive()
     }
 }
@@ -340,6 +340,6 @@ impl<T, E> super::spawn::Place<Result<T, E>> for Place<E> {
         let failed =
             unsafe { std::mem::transmute::<Arc<dyn Failed<E> + '_>, Arc<dyn Failed<E>>>(failed) };
         self.failures.list().push(Unclaimed(failed));
-        self.membership.enclosure().cancel();
+        self.membership.core().cancel();
     }
 }

@@ -12,7 +12,7 @@
 //! The kernel does not tell when a writer opens and writes nothing, so both look again after a
 //! pause.
 
-use crate::fiber::pauses::Pauses;
+use crate::fiber::backoff::Backoff;
 use crate::runtime::cancelled::Reason;
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::Here;
@@ -28,9 +28,9 @@ const LONGEST_PATIENCE: Duration = Duration::from_millis(500);
 /// Waits until the FIFO of this reading end has a writer, or had one since it was opened.
 pub(super) fn wait_for_writer(worker: Here, fiber: FiberRef, reader: &impl AsFd) -> io::Result<()> {
     let (_unread, scratch) = io::pipe()?;
-    let mut pauses = Pauses::default();
+    let mut backoff = Backoff::default();
     while !writer_has_come(reader, &scratch)? {
-        pauses.pause(worker, fiber)?;
+        backoff.pause(worker, fiber)?;
     }
     Ok(())
 }

@@ -16,8 +16,8 @@ use super::File;
 use super::call::ask;
 use crate::driver::plain::Plain;
 use crate::driver::{Op, blocking};
+use crate::fiber::backoff::Backoff;
 use crate::fiber::lock::Lock;
-use crate::fiber::pauses::Pauses;
 use crate::fiber::protect;
 use crate::runtime::worker::Worker;
 use crate::sys;
@@ -133,12 +133,12 @@ impl File {
         let known = self.metadata()?;
         let place = Place::join((known.dev(), known.ino(), how));
         let _first = place.line.lock()?;
-        let mut pauses = Pauses::default();
+        let mut backoff = Backoff::default();
         loop {
             if let Some(result) = settled(self.attempt(how)) {
                 return result;
             }
-            pauses.pause(worker, fiber)?;
+            backoff.pause(worker, fiber)?;
         }
     }
 }

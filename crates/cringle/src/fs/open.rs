@@ -5,7 +5,7 @@ use super::call::c_path;
 use super::fifo;
 use super::resolve::{Base, open};
 use super::stat::{self, stat, stat_open};
-use crate::fiber::pauses::Pauses;
+use crate::fiber::backoff::Backoff;
 use crate::fiber::protect;
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::{Here, Worker};
@@ -125,7 +125,7 @@ impl OpenOptions {
         };
         let waits = flags & (libc::O_NONBLOCK | libc::O_PATH) == 0;
         let asked = if waits { flags | libc::O_NONBLOCK } else { flags };
-        let mut pauses = Pauses::default();
+        let mut backoff = Backoff::default();
         loop {
             let e = match ask_with(asked) {
                 Ok(fd) => return self.opened(worker, fiber, fd, flags, waits),
@@ -135,11 +135,11 @@ impl OpenOptions {
                 Some(libc::EINTR) => {}
                 // Looked at though the fiber is cancelled by now: the pause says so.
                 Some(libc::ENXIO) if waits && protect(|| is_fifo(base, &c_path)) => {
-                    pauses.pause(worker, fiber)?;
+                    backoff.pause(worker, fiber)?;
                 }
                 // Nobody outside holds a lease on a simulated file.
                 Some(libc::EAGAIN) if waits && worker.is_simulated() => {
-                    pauses.pause(worker, fiber)?;
+                    backoff.pause(worker, fiber)?;
                 }
                 // Somebody holds a lease and is being asked to give it up: std waits for that.
                 Some(libc::EAGAIN) if waits => {

@@ -1,6 +1,6 @@
 //! A program that was started.
 
-use super::end::wait_for_end;
+use super::wait::wait_for_end;
 use crate::fiber::{self, protect};
 use crate::fs::File;
 use crate::io::{end_of_pipe, reads, writes};

@@ -12,8 +12,8 @@
 
 mod child;
 mod command;
-mod end;
 pub(crate) mod unix;
+mod wait;
 
 pub use child::{Child, ChildStderr, ChildStdin, ChildStdout};
 pub use command::Command;

@@ -323,7 +323,7 @@ impl Builder {
             cpu: self.pin.then(|| cpus[index as usize % cpus.len()]),
         });
         let first = seats.next().expect("there is a worker 0");
-        crate::told::debug!(workers = count, rings = shared.no_ring().is_none(), "run");
+        crate::tracing_events::debug!(workers = count, rings = shared.no_ring().is_none(), "run");
         let result = std::thread::scope(|scope| {
             let mut started = Started::new(&shared);
             for seat in seats {
@@ -331,7 +331,7 @@ impl Builder {
             }
             first.run_main(started, f)
         });
-        crate::told::debug!("run has ended");
+        crate::tracing_events::debug!("run has ended");
         crate::trace::flush_after_run();
         match result? {
             Ok(value) => Ok(value),

@@ -1,7 +1,7 @@
 //! Where a number of fibers wait for each other.
 
-use super::caller::{Caller, Left, Terms};
-use super::queue::{Guarded, Queue, Waiter, Woken};
+use super::caller::{Caller, WaitError, WaitOptions};
+use super::wait_queue::{Queue, ShortLock, Waiter, WakeList};
 use crate::runtime::about::At;
 use crate::runtime::fiber::Wait;
 use std::fmt;
@@ -24,7 +24,7 @@ use std::io;
 /// ```
 pub struct Barrier {
     count: usize,
-    state: Guarded<State>,
+    state: ShortLock<State>,
 }
 
 struct State {
@@ -48,7 +48,7 @@ impl Barrier {
         /// One at which this many meet (0 is as 1).
         #[must_use]
         pub const fn new(count: usize) -> Barrier {
-            Barrier { count, state: Guarded::new(State { arrived: 0, queue: Queue::new() }) }
+            Barrier { count, state: ShortLock::new(State { arrived: 0, queue: Queue::new() }) }
         }
     }
 
@@ -59,7 +59,7 @@ impl Barrier {
     ///
     /// A cancelled fiber that would wait unwinds, and does not count as one that has come.
     pub fn wait(&self) -> BarrierWaitResult {
-        self.meet(Terms::unwinding(Wait::Barrier)).unwrap_or_else(|left| left.unwind())
+        self.meet(WaitOptions::unwinding(Wait::Barrier)).unwrap_or_else(|error| error.unwind())
     }
 
     /// [`wait`](Self::wait), for a fiber that wants to be told that it is cancelled.
@@ -69,18 +69,18 @@ impl Barrier {
     ///
     /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled; it does not count then.
     pub fn wait_cancellable(&self) -> io::Result<BarrierWaitResult> {
-        self.meet(Terms::reporting(Wait::Barrier)).map_err(Left::error)
+        self.meet(WaitOptions::fallible(Wait::Barrier)).map_err(WaitError::into_io_error)
     }
 
-    fn meet(&self, terms: Terms) -> Result<BarrierWaitResult, Left> {
+    fn meet(&self, options: WaitOptions) -> Result<BarrierWaitResult, WaitError> {
         let caller = Caller::current();
         caller.spend();
         let waiter = Waiter::new(caller, 1, std::ptr::null_mut());
         {
-            let mut state = self.state.hold();
+            let mut state = self.state.lock();
             if state.arrived + 1 >= self.count {
                 state.arrived = 0;
-                let mut woken = Woken::default();
+                let mut woken = WakeList::default();
                 state.queue.give_all(&mut woken);
                 drop(state);
                 woken.wake();
@@ -92,12 +92,12 @@ impl Barrier {
             unsafe { state.queue.push(&waiter) };
         }
         let leave = || {
-            let mut state = self.state.hold();
+            let mut state = self.state.lock();
             let left = state.queue.remove(&waiter);
             state.arrived -= usize::from(left);
             left
         };
-        waiter.wait(&terms, &At::of(self), leave).map(|_| BarrierWaitResult(false))
+        waiter.wait(&options, &At::of(self), leave).map(|_| BarrierWaitResult(false))
     }
 }
 

@@ -9,9 +9,9 @@ use std::io;
 use std::time::{Duration, Instant};
 
 #[cfg(not(loom))]
-pub(super) use lent::{Lent, Waker};
+pub(super) use lent::{BorrowedWaker, Waker};
 #[cfg(loom)]
-pub(super) use modelled::{Lent, Waker};
+pub(super) use modelled::{BorrowedWaker, Waker};
 
 /// How a waiter is woken, without a count of its worker's mailbox: taking one and giving it back
 /// would be a fifth of what a message between two fibers of a worker costs.
@@ -24,7 +24,7 @@ mod lent {
     use std::sync::Arc;
 
     /// For the frame of one who waits; good for as long as it waits.
-    pub(in crate::sync) enum Lent {
+    pub(in crate::sync) enum BorrowedWaker {
         Fiber { home: *const Arc<MailBox>, id: FiberId },
         Thread(std::thread::Thread),
     }
@@ -36,11 +36,13 @@ mod lent {
         There(waker::Waker),
     }
 
-    impl Lent {
-        pub(super) fn new(caller: Option<(Here, FiberRef)>) -> Lent {
+    impl BorrowedWaker {
+        pub(super) fn new(caller: Option<(Here, FiberRef)>) -> BorrowedWaker {
             match caller {
-                Some((worker, fiber)) => Lent::Fiber { home: worker.mailbox(), id: fiber.id() },
-                None => Lent::Thread(std::thread::current()),
+                Some((worker, fiber)) => {
+                    BorrowedWaker::Fiber { home: worker.mailbox(), id: fiber.id() }
+                }
+                None => BorrowedWaker::Thread(std::thread::current()),
             }
         }
 
@@ -48,9 +50,9 @@ mod lent {
         ///
         /// The one who lent it still waits.
         #[inline]
-        pub(in crate::sync) unsafe fn redeem(self) -> Waker {
+        pub(in crate::sync) unsafe fn upgrade(self) -> Waker {
             match self {
-                Lent::Fiber { home, id } => {
+                BorrowedWaker::Fiber { home, id } => {
                     // SAFETY: I2. The fiber waits, and its worker outlives it.
                     let home = unsafe { &*home };
                     match Worker::here() {
@@ -58,7 +60,7 @@ mod lent {
                         _ => Waker::There(waker::Waker::Fiber { home: Arc::clone(home), id }),
                     }
                 }
-                Lent::Thread(thread) => Waker::There(waker::Waker::Thread(thread)),
+                BorrowedWaker::Thread(thread) => Waker::There(waker::Waker::Thread(thread)),
             }
         }
     }
@@ -77,11 +79,11 @@ mod lent {
 /// In the models a thread of loom's waits.
 #[cfg(loom)]
 mod modelled {
-    pub(in crate::sync) struct Lent(pub(super) loom::thread::Thread);
+    pub(in crate::sync) struct BorrowedWaker(pub(super) loom::thread::Thread);
     pub(in crate::sync) struct Waker(loom::thread::Thread);
 
-    impl Lent {
-        pub(in crate::sync) unsafe fn redeem(self) -> Waker {
+    impl BorrowedWaker {
+        pub(in crate::sync) unsafe fn upgrade(self) -> Waker {
             Waker(self.0)
         }
     }
@@ -109,39 +111,39 @@ pub(super) struct Caller(Option<(Here, FiberRef)>);
 
 /// What a wait may be ended by, other than what it waits for.
 #[derive(Clone, Copy)]
-pub(super) struct Terms {
+pub(super) struct WaitOptions {
     wait: Wait,
     deadline: Option<Instant>,
     interruptible: bool,
 }
 
-impl Terms {
+impl WaitOptions {
     /// A cancel unwinds the fiber: not where panics abort.
     #[inline]
-    pub(super) fn unwinding(wait: Wait) -> Terms {
-        Terms { wait, deadline: None, interruptible: cfg!(panic = "unwind") }
+    pub(super) fn unwinding(wait: Wait) -> WaitOptions {
+        WaitOptions { wait, deadline: None, interruptible: cfg!(panic = "unwind") }
     }
 
     /// A cancel is reported.
     #[inline]
-    pub(super) fn reporting(wait: Wait) -> Terms {
-        Terms { wait, deadline: None, interruptible: true }
+    pub(super) fn fallible(wait: Wait) -> WaitOptions {
+        WaitOptions { wait, deadline: None, interruptible: true }
     }
 
-    pub(super) fn until(self, deadline: Option<Instant>) -> Terms {
-        Terms { deadline, ..self }
+    pub(super) fn until(self, deadline: Option<Instant>) -> WaitOptions {
+        WaitOptions { deadline, ..self }
     }
 
     /// Whether the caller is not to wait, nor to go on, because it is cancelled.
     #[inline]
-    pub(super) fn refused(&self, caller: Caller) -> Option<Left> {
-        (self.interruptible && caller.is_interrupted()).then_some(Left::Cancelled)
+    pub(super) fn refused(&self, caller: Caller) -> Option<WaitError> {
+        (self.interruptible && caller.is_interrupted()).then_some(WaitError::Cancelled)
     }
 
     /// Why the caller is not to wait any longer, if so.
     #[inline]
-    pub(super) fn exhausted(&self, caller: Caller) -> Option<Left> {
-        self.refused(caller).or_else(|| self.is_late().then_some(Left::TimedOut))
+    pub(super) fn exhausted(&self, caller: Caller) -> Option<WaitError> {
+        self.refused(caller).or_else(|| self.is_late().then_some(WaitError::TimedOut))
     }
 
     /// Whether the time is up.
@@ -152,15 +154,15 @@ impl Terms {
 
 /// Why a wait ended without what it waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Left {
+pub(super) enum WaitError {
     Cancelled,
     TimedOut,
 }
 
-impl Left {
+impl WaitError {
     /// What a cancel does where there is no room for an error; for waits without a limit.
     pub(super) fn unwind(self) -> ! {
-        assert_eq!(self, Left::Cancelled, "a wait without a limit ended by its limit");
+        assert_eq!(self, WaitError::Cancelled, "a wait without a limit ended by its limit");
         cancelled::unwind();
         unreachable!("where panics abort such a wait is not interrupted");
     }
@@ -168,16 +170,16 @@ impl Left {
     /// What a twin returns. To be asked when the caller is in no queue any more: a refusal too many
     /// unwinds.
     #[cold]
-    pub(super) fn error(self) -> io::Error {
+    pub(super) fn into_io_error(self) -> io::Error {
         match self {
-            Left::Cancelled => match Worker::current() {
+            WaitError::Cancelled => match Worker::current() {
                 Some((worker, fiber)) => {
                     worker.refuses(fiber);
                     fiber.cancel_error()
                 }
                 None => unreachable!("only fibers are cancelled"),
             },
-            Left::TimedOut => io::ErrorKind::TimedOut.into(),
+            WaitError::TimedOut => io::ErrorKind::TimedOut.into(),
         }
     }
 }
@@ -228,19 +230,19 @@ impl Caller {
     }
 
     #[cfg(not(loom))]
-    pub(super) fn lend_waker(self) -> Lent {
-        Lent::new(self.0)
+    pub(super) fn lend_waker(self) -> BorrowedWaker {
+        BorrowedWaker::new(self.0)
     }
 
     /// Waits once, until the deadline at most. May end for no reason.
     #[cfg(not(loom))]
     #[inline]
-    pub(super) fn suspend(self, terms: &Terms, subject: &dyn Subject) {
-        match (self.0, terms.deadline) {
-            (Some((worker, fiber)), None) => worker.suspend_on(fiber, terms.wait, subject),
+    pub(super) fn suspend(self, options: &WaitOptions, subject: &dyn Subject) {
+        match (self.0, options.deadline) {
+            (Some((worker, fiber)), None) => worker.suspend_on(fiber, options.wait, subject),
             (Some((worker, fiber)), Some(at)) => {
                 let timer = worker.set_timer(at, fiber);
-                worker.suspend_on(fiber, terms.wait, subject);
+                worker.suspend_on(fiber, options.wait, subject);
                 worker.take_back_timer(timer);
             }
             (None, None) => std::thread::park(),
@@ -258,13 +260,13 @@ impl Caller {
     }
 
     #[cfg(loom)]
-    pub(super) fn lend_waker(self) -> Lent {
-        Lent(loom::thread::current())
+    pub(super) fn lend_waker(self) -> BorrowedWaker {
+        BorrowedWaker(loom::thread::current())
     }
 
     #[cfg(loom)]
-    pub(super) fn suspend(self, terms: &Terms, _subject: &dyn Subject) {
-        let _ = terms.wait;
+    pub(super) fn suspend(self, options: &WaitOptions, _subject: &dyn Subject) {
+        let _ = options.wait;
         loom::thread::park();
     }
 

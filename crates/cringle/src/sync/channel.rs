@@ -10,8 +10,8 @@
 //!
 //! Values are moved under the lock and never dropped there.
 
-use super::caller::{Caller, Left, Terms};
-use super::queue::{Guarded, Outcome, Queue, Taken, Waiter, Woken};
+use super::caller::{Caller, WaitError, WaitOptions};
+use super::wait_queue::{Dequeued, Outcome, Queue, ShortLock, Waiter, WakeList};
 use crate::runtime::about::At;
 use crate::runtime::sync::{AtomicUsize, Ordering};
 use std::cell::UnsafeCell;
@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 
 /// See the module.
 pub(super) struct Channel<T> {
-    state: Guarded<State<T>>,
+    state: ShortLock<State<T>>,
     senders: AtomicUsize,
     receivers: AtomicUsize,
 }
@@ -37,22 +37,22 @@ struct State<T> {
 
 /// Why a value was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unsendable {
+pub(super) enum SendFailure {
     /// There is no room now.
     Full,
     /// Nobody will ever receive.
     Disconnected,
-    Left(Left),
+    Wait(WaitError),
 }
 
 /// Why there is no value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Missing {
+pub(super) enum ReceiveFailure {
     /// There is none now.
     Empty,
     /// Nobody will ever send.
     Disconnected,
-    Left(Left),
+    Wait(WaitError),
 }
 
 /// A value in the frame of one who waits.
@@ -72,7 +72,7 @@ impl<T> Slot<T> {
     /// # Safety
     ///
     /// It waits at a channel of this `T`.
-    unsafe fn of(taken: &Taken<'_>) -> *mut Option<T> {
+    unsafe fn of(taken: &Dequeued<'_>) -> *mut Option<T> {
         taken.slot().cast()
     }
 }
@@ -89,38 +89,38 @@ impl<T> Channel<T> {
             abandoned: false,
         };
         Channel {
-            state: Guarded::new(state),
+            state: ShortLock::new(state),
             senders: AtomicUsize::new(1),
             receivers: AtomicUsize::new(1),
         }
     }
 
     /// Sends what can be sent at once.
-    pub(super) fn try_send(&self, value: T) -> Result<(), (T, Unsendable)> {
-        let mut state = self.state.hold();
+    pub(super) fn try_send(&self, value: T) -> Result<(), (T, SendFailure)> {
+        let mut state = self.state.lock();
         let sent = state.offer(value);
         drop(state);
-        sent.map(Woken::wake)
+        sent.map(WakeList::wake)
     }
 
     /// Sends, and waits for room.
-    pub(super) fn send(&self, value: T, terms: Terms) -> Result<(), (T, Unsendable)> {
+    pub(super) fn send(&self, value: T, options: WaitOptions) -> Result<(), (T, SendFailure)> {
         let caller = Caller::current();
-        if let Some(left) = terms.refused(caller) {
-            return Err((value, Unsendable::Left(left)));
+        if let Some(error) = options.refused(caller) {
+            return Err((value, SendFailure::Wait(error)));
         }
         caller.spend();
         let slot;
         let waiter;
         {
-            let mut state = self.state.hold();
+            let mut state = self.state.lock();
             match state.offer(value) {
                 Ok(woken) => {
                     drop(state);
                     woken.wake();
                     return Ok(());
                 }
-                Err((value, Unsendable::Full)) => slot = Slot::new(Some(value)),
+                Err((value, SendFailure::Full)) => slot = Slot::new(Some(value)),
                 Err(refused) => return Err(refused),
             }
             waiter = Waiter::new(caller, 1, slot.pointer());
@@ -129,18 +129,18 @@ impl<T> Channel<T> {
             unsafe { state.waiting_senders.push(&waiter) };
         }
         let why = match waiter
-            .wait(&terms, &At::of(self), || self.state.hold().waiting_senders.remove(&waiter))
+            .wait(&options, &At::of(self), || self.state.lock().waiting_senders.remove(&waiter))
         {
             Ok(Outcome::Given) => return Ok(()),
-            Ok(Outcome::Refused) => Unsendable::Disconnected,
-            Err(left) => Unsendable::Left(left),
+            Ok(Outcome::Refused) => SendFailure::Disconnected,
+            Err(error) => SendFailure::Wait(error),
         };
         Err((slot.0.into_inner().expect("nobody took the value"), why))
     }
 
     /// Receives what is there.
-    pub(super) fn try_receive(&self) -> Result<T, Missing> {
-        let mut state = self.state.hold();
+    pub(super) fn try_receive(&self) -> Result<T, ReceiveFailure> {
+        let mut state = self.state.lock();
         let received = state.take();
         drop(state);
         received.map(|(value, woken)| {
@@ -150,45 +150,45 @@ impl<T> Channel<T> {
     }
 
     /// Receives, and waits for a value.
-    pub(super) fn receive(&self, terms: Terms) -> Result<T, Missing> {
+    pub(super) fn receive(&self, options: WaitOptions) -> Result<T, ReceiveFailure> {
         let caller = Caller::current();
-        if let Some(left) = terms.refused(caller) {
-            return Err(Missing::Left(left));
+        if let Some(error) = options.refused(caller) {
+            return Err(ReceiveFailure::Wait(error));
         }
         caller.spend();
         let slot = Slot::<T>::new(None);
         let waiter;
         {
-            let mut state = self.state.hold();
+            let mut state = self.state.lock();
             match state.take() {
                 Ok((value, woken)) => {
                     drop(state);
                     woken.wake();
                     return Ok(value);
                 }
-                Err(Missing::Empty) => {}
+                Err(ReceiveFailure::Empty) => {}
                 Err(missing) => return Err(missing),
             }
             waiter = Waiter::new(caller, 1, slot.pointer());
             // SAFETY: I2, I10, as in `send`.
             unsafe { state.waiting_receivers.push(&waiter) };
         }
-        let leave = || self.state.hold().waiting_receivers.remove(&waiter);
-        match waiter.wait(&terms, &At::of(self), leave) {
+        let leave = || self.state.lock().waiting_receivers.remove(&waiter);
+        match waiter.wait(&options, &At::of(self), leave) {
             Ok(Outcome::Given) => Ok(slot.0.into_inner().expect("a value was left")),
-            Ok(Outcome::Refused) => Err(Missing::Disconnected),
-            Err(left) => Err(Missing::Left(left)),
+            Ok(Outcome::Refused) => Err(ReceiveFailure::Disconnected),
+            Err(error) => Err(ReceiveFailure::Wait(error)),
         }
     }
 
     /// The values in the buffer.
     pub(super) fn len(&self) -> usize {
-        self.state.hold().buffer.len()
+        self.state.lock().buffer.len()
     }
 
     /// Whether no receiver is left.
     pub(super) fn is_abandoned(&self) -> bool {
-        self.state.hold().abandoned
+        self.state.lock().abandoned
     }
 
     pub(super) fn add_sender(&self) {
@@ -205,9 +205,9 @@ impl<T> Channel<T> {
         if self.senders.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
-        let mut woken = Woken::default();
+        let mut woken = WakeList::default();
         {
-            let mut state = self.state.hold();
+            let mut state = self.state.lock();
             state.ended = true;
             state.waiting_receivers.refuse_all(&mut woken);
         }
@@ -220,9 +220,9 @@ impl<T> Channel<T> {
         if self.receivers.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
-        let mut woken = Woken::default();
+        let mut woken = WakeList::default();
         let unread = {
-            let mut state = self.state.hold();
+            let mut state = self.state.lock();
             state.abandoned = true;
             state.waiting_senders.refuse_all(&mut woken);
             std::mem::take(&mut state.buffer)
@@ -235,11 +235,11 @@ impl<T> Channel<T> {
 impl<T> State<T> {
     /// Sends without waiting.
     #[inline]
-    fn offer(&mut self, value: T) -> Result<Woken, (T, Unsendable)> {
+    fn offer(&mut self, value: T) -> Result<WakeList, (T, SendFailure)> {
         if self.abandoned {
-            return Err((value, Unsendable::Disconnected));
+            return Err((value, SendFailure::Disconnected));
         }
-        let mut woken = Woken::default();
+        let mut woken = WakeList::default();
         if let Some(receiver) = self.waiting_receivers.pop() {
             // SAFETY: I10. The receiver waits at this channel, its frame stays until it is told, and
             // the lock is held.
@@ -248,15 +248,15 @@ impl<T> State<T> {
         } else if self.buffer.len() < self.capacity {
             self.buffer.push_back(value);
         } else {
-            return Err((value, Unsendable::Full));
+            return Err((value, SendFailure::Full));
         }
         Ok(woken)
     }
 
     /// Receives without waiting.
     #[inline]
-    fn take(&mut self) -> Result<(T, Woken), Missing> {
-        let mut woken = Woken::default();
+    fn take(&mut self) -> Result<(T, WakeList), ReceiveFailure> {
+        let mut woken = WakeList::default();
         let first = self.buffer.pop_front();
         let next = self.waiting_senders.pop().map(|sender| {
             // SAFETY: I10. The sender waits at this channel, its frame stays until it is told, and
@@ -272,8 +272,8 @@ impl<T> State<T> {
                 Ok((first, woken))
             }
             (Some(value), None) | (None, Some(value)) => Ok((value, woken)),
-            (None, None) if self.ended => Err(Missing::Disconnected),
-            (None, None) => Err(Missing::Empty),
+            (None, None) if self.ended => Err(ReceiveFailure::Disconnected),
+            (None, None) => Err(ReceiveFailure::Empty),
         }
     }
 }

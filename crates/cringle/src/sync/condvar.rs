@@ -1,8 +1,8 @@
 //! Waiting for a condition under a mutex: a queue, entered before the mutex is let go of.
 
-use super::caller::{Caller, Left, Terms, deadline};
+use super::caller::{Caller, WaitError, WaitOptions, deadline};
 use super::mutex::{Mutex, MutexGuard};
-use super::queue::{Guarded, Queue, Waiter, Woken};
+use super::wait_queue::{Queue, ShortLock, Waiter, WakeList};
 use crate::runtime::about::At;
 use crate::runtime::fiber::Wait;
 use std::fmt;
@@ -29,7 +29,7 @@ use std::time::Duration;
 /// });
 /// ```
 pub struct Condvar {
-    queue: Guarded<Queue>,
+    queue: ShortLock<Queue>,
 }
 
 /// Whether a wait with a limit ended because its time was up.
@@ -50,7 +50,7 @@ impl Condvar {
     constructor! {
         /// One that nobody waits for.
         pub const fn new() -> Condvar {
-            Condvar { queue: Guarded::new(Queue::new()) }
+            Condvar { queue: ShortLock::new(Queue::new()) }
         }
     }
 
@@ -67,8 +67,8 @@ impl Condvar {
     /// A cancelled fiber unwinds here, without the mutex. A notification that it had been given goes
     /// to the next one.
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> Waited<'a, T> {
-        let result = self.wait_on(guard, Terms::unwinding(Wait::Condvar));
-        result.map(forget_time).unwrap_or_else(|left| left.unwind())
+        let result = self.wait_on(guard, WaitOptions::unwinding(Wait::Condvar));
+        result.map(forget_time).unwrap_or_else(|error| error.unwind())
     }
 
     /// [`wait`](Self::wait), for a fiber that wants to be told that it is cancelled.
@@ -79,8 +79,8 @@ impl Condvar {
     /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled; the mutex was let go of then.
     /// Inside is what `wait` returns.
     pub fn wait_cancellable<'a, T>(&self, guard: MutexGuard<'a, T>) -> io::Result<Waited<'a, T>> {
-        let result = self.wait_on(guard, Terms::reporting(Wait::Condvar));
-        result.map(forget_time).map_err(Left::error)
+        let result = self.wait_on(guard, WaitOptions::fallible(Wait::Condvar));
+        result.map(forget_time).map_err(WaitError::into_io_error)
     }
 
     /// Waits until the condition does not hold any more.
@@ -145,8 +145,8 @@ impl Condvar {
         guard: MutexGuard<'a, T>,
         timeout: Duration,
     ) -> WaitedFor<'a, T> {
-        let terms = Terms::unwinding(Wait::Condvar).until(deadline(timeout));
-        self.wait_on(guard, terms).unwrap_or_else(|left| left.unwind())
+        let options = WaitOptions::unwinding(Wait::Condvar).until(deadline(timeout));
+        self.wait_on(guard, options).unwrap_or_else(|error| error.unwind())
     }
 
     /// [`wait_timeout`](Self::wait_timeout), for a fiber that wants to be told that it is cancelled.
@@ -160,8 +160,8 @@ impl Condvar {
         guard: MutexGuard<'a, T>,
         timeout: Duration,
     ) -> io::Result<WaitedFor<'a, T>> {
-        let terms = Terms::reporting(Wait::Condvar).until(deadline(timeout));
-        self.wait_on(guard, terms).map_err(Left::error)
+        let options = WaitOptions::fallible(Wait::Condvar).until(deadline(timeout));
+        self.wait_on(guard, options).map_err(WaitError::into_io_error)
     }
 
     /// [`wait_while`](Self::wait_while) for this long at most. The time was up if the condition
@@ -184,8 +184,8 @@ impl Condvar {
     where
         F: FnMut(&mut T) -> bool,
     {
-        let terms = Terms::unwinding(Wait::Condvar).until(deadline(timeout));
-        self.wait_on_while(guard, terms, condition).unwrap_or_else(|left| left.unwind())
+        let options = WaitOptions::unwinding(Wait::Condvar).until(deadline(timeout));
+        self.wait_on_while(guard, options, condition).unwrap_or_else(|error| error.unwind())
     }
 
     /// [`wait_timeout_while`](Self::wait_timeout_while), for a fiber that wants to be told that it is
@@ -204,13 +204,13 @@ impl Condvar {
     where
         F: FnMut(&mut T) -> bool,
     {
-        let terms = Terms::reporting(Wait::Condvar).until(deadline(timeout));
-        self.wait_on_while(guard, terms, condition).map_err(Left::error)
+        let options = WaitOptions::fallible(Wait::Condvar).until(deadline(timeout));
+        self.wait_on_while(guard, options, condition).map_err(WaitError::into_io_error)
     }
 
     /// Wakes the one who has waited longest, if anybody waits.
     pub fn notify_one(&self) {
-        let woken = self.queue.hold().pop().map(|taken| taken.give());
+        let woken = self.queue.lock().pop().map(|taken| taken.give());
         if let Some(waker) = woken {
             waker.wake();
         }
@@ -218,26 +218,26 @@ impl Condvar {
 
     /// Wakes all who wait.
     pub fn notify_all(&self) {
-        let mut woken = Woken::default();
-        self.queue.hold().give_all(&mut woken);
+        let mut woken = WakeList::default();
+        self.queue.lock().give_all(&mut woken);
         woken.wake();
     }
 
     fn wait_on_while<'a, T>(
         &self,
         mut guard: MutexGuard<'a, T>,
-        terms: Terms,
+        options: WaitOptions,
         mut condition: impl FnMut(&mut T) -> bool,
-    ) -> Result<WaitedFor<'a, T>, Left> {
+    ) -> Result<WaitedFor<'a, T>, WaitError> {
         Caller::current().spend();
         loop {
             if !condition(&mut *guard) {
                 return Ok(Ok((guard, WaitTimeoutResult(false))));
             }
-            if terms.is_late() {
+            if options.is_late() {
                 return Ok(Ok((guard, WaitTimeoutResult(true))));
             }
-            guard = match self.wait_on(guard, terms)? {
+            guard = match self.wait_on(guard, options)? {
                 Ok((guard, _)) => guard,
                 poisoned => return Ok(poisoned),
             };
@@ -247,31 +247,31 @@ impl Condvar {
     fn wait_on<'a, T>(
         &self,
         guard: MutexGuard<'a, T>,
-        terms: Terms,
-    ) -> Result<WaitedFor<'a, T>, Left> {
+        options: WaitOptions,
+    ) -> Result<WaitedFor<'a, T>, WaitError> {
         let mutex: &'a Mutex<T> = MutexGuard::mutex(&guard);
         let waiter = Waiter::new(Caller::current(), 1, std::ptr::null_mut());
         // SAFETY: I2, I10. This frame stays until the wait below has ended, and then the waiter is
         // out of the queue; letting go of the mutex in between runs no code that could unwind.
-        unsafe { self.queue.hold().push(&waiter) };
+        unsafe { self.queue.lock().push(&waiter) };
         drop(guard);
         let timed_out =
-            match waiter.wait(&terms, &At::of(self), || self.queue.hold().remove(&waiter)) {
+            match waiter.wait(&options, &At::of(self), || self.queue.lock().remove(&waiter)) {
                 Ok(_) => false,
-                Err(Left::TimedOut) => true,
-                Err(Left::Cancelled) => return Err(Left::Cancelled),
+                Err(WaitError::TimedOut) => true,
+                Err(WaitError::Cancelled) => return Err(WaitError::Cancelled),
             };
         let result = WaitTimeoutResult(timed_out);
-        match mutex.lock_on(terms.until(None)) {
+        match mutex.lock_on(options.until(None)) {
             Ok(locked) => Ok(locked
                 .map(|guard| (guard, result))
                 .map_err(|e| PoisonError::new((e.into_inner(), result)))),
-            Err(left) => {
+            Err(error) => {
                 // It may have been the one notification of somebody who can use it.
                 if !timed_out {
                     self.notify_one();
                 }
-                Err(left)
+                Err(error)
             }
         }
     }

@@ -14,8 +14,8 @@
 //! by the one who sets the mark, or the mark is seen by the one who adds. The mark is cleared under
 //! the lock, when the queue is empty.
 
-use super::caller::{Caller, Left, Terms};
-use super::queue::{Guarded, Queue, Waiter, Woken};
+use super::caller::{Caller, WaitError, WaitOptions};
+use super::wait_queue::{Queue, ShortLock, Waiter, WakeList};
 use crate::runtime::about::{MOST_PERMITS, Subject, Tag, Told};
 use crate::runtime::sync::{AtomicUsize, Ordering};
 use std::sync::atomic::AtomicU64;
@@ -28,7 +28,7 @@ pub(super) struct Gate {
     state: AtomicUsize,
     /// Who says that it has all permits, as a number: for reports, and for nothing else.
     holder: AtomicU64,
-    queue: Guarded<Queue>,
+    queue: ShortLock<Queue>,
 }
 
 impl Gate {
@@ -42,7 +42,7 @@ impl Gate {
             Gate {
                 state: AtomicUsize::new(permits * ONE),
                 holder: AtomicU64::new(0),
-                queue: Guarded::new(Queue::new()),
+                queue: ShortLock::new(Queue::new()),
             }
         }
     }
@@ -80,19 +80,19 @@ impl Gate {
 
     /// Takes this many, and waits for them if need be.
     #[inline]
-    pub(super) fn take(&self, count: usize, terms: Terms) -> Result<(), Left> {
+    pub(super) fn take(&self, count: usize, options: WaitOptions) -> Result<(), WaitError> {
         Caller::current().spend();
         match self.try_take(count) {
             true => Ok(()),
-            false => self.take_in_line(count, &terms),
+            false => self.take_in_line(count, &options),
         }
     }
 
     #[cold]
-    fn take_in_line(&self, count: usize, terms: &Terms) -> Result<(), Left> {
+    fn take_in_line(&self, count: usize, options: &WaitOptions) -> Result<(), WaitError> {
         let waiter = Waiter::new(Caller::current(), count, std::ptr::null_mut());
         {
-            let mut queue = self.queue.hold();
+            let mut queue = self.queue.lock();
             self.state.fetch_or(QUEUED, Ordering::Relaxed);
             if queue.is_empty() && self.take_marked(count) {
                 self.state.fetch_and(!QUEUED, Ordering::Relaxed);
@@ -102,7 +102,7 @@ impl Gate {
             // is out of the queue.
             unsafe { queue.push(&waiter) };
         }
-        waiter.wait(terms, self, || self.leave(&waiter)).map(drop)
+        waiter.wait(options, self, || self.leave(&waiter)).map(drop)
     }
 
     /// Gives this many back, and to whom it is due.
@@ -117,7 +117,7 @@ impl Gate {
     #[cold]
     fn hand_out_more(&self) {
         let woken = {
-            let mut queue = self.queue.hold();
+            let mut queue = self.queue.lock();
             self.hand_out(&mut queue)
         };
         woken.wake();
@@ -137,8 +137,8 @@ impl Gate {
     }
 
     /// Under the lock: gives those in front what they need, as far as it goes.
-    fn hand_out(&self, queue: &mut Queue) -> Woken {
-        let mut woken = Woken::default();
+    fn hand_out(&self, queue: &mut Queue) -> WakeList {
+        let mut woken = WakeList::default();
         while let Some(need) = queue.first_need()
             && self.take_marked(need)
         {
@@ -154,7 +154,7 @@ impl Gate {
     #[cold]
     fn leave(&self, waiter: &Waiter) -> bool {
         let (left, woken) = {
-            let mut queue = self.queue.hold();
+            let mut queue = self.queue.lock();
             let left = queue.remove(waiter);
             // It may have been the one whose turn it was, and others need less.
             (left, self.hand_out(&mut queue))

@@ -20,7 +20,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 pub struct LazyLock<T, F = fn() -> T> {
     once: Once,
     value: OnceLock<T>,
-    /// Taken by whoever runs the `Once`.
+    /// Dequeued by whoever runs the `Once`.
     initialiser: UnsafeCell<Option<F>>,
 }
 

@@ -5,8 +5,8 @@
 //! A cancel is not modelled as such: its effect on a queue is that of a deadline, and these are in
 //! the past here, so a waiter leaves as soon as it has come, and races with who gives.
 
-use super::caller::{Caller, Left, Terms, now};
-use super::channel::{Channel, Missing, Unsendable};
+use super::caller::{Caller, WaitError, WaitOptions, now};
+use super::channel::{Channel, ReceiveFailure, SendFailure};
 use super::gate::Gate;
 use super::once::Once;
 use crate::runtime::fiber::Wait;
@@ -26,11 +26,11 @@ fn most(model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-fn patient() -> Terms {
-    Terms::unwinding(Wait::Lock)
+fn patient() -> WaitOptions {
+    WaitOptions::unwinding(Wait::Lock)
 }
 
-fn impatient() -> Terms {
+fn impatient() -> WaitOptions {
     patient().until(Some(now()))
 }
 
@@ -50,8 +50,8 @@ impl Locked {
         Arc::new(Locked { gate: Gate::new(1), value: UnsafeCell::new(0) })
     }
 
-    fn add_one(&self, terms: Terms) -> bool {
-        if self.gate.take(1, terms).is_err() {
+    fn add_one(&self, options: WaitOptions) -> bool {
+        if self.gate.take(1, options).is_err() {
             return false;
         }
         // SAFETY: the one permit is taken.
@@ -154,7 +154,7 @@ fn arrive_in_order(capacity: usize) {
         let sender = thread::spawn(move || send_all(&theirs, 0..2));
         assert_eq!(channel.receive(patient()), Ok(0));
         assert_eq!(channel.receive(patient()), Ok(1));
-        assert_eq!(channel.receive(patient()), Err(Missing::Disconnected));
+        assert_eq!(channel.receive(patient()), Err(ReceiveFailure::Disconnected));
         sender.join().unwrap();
     });
 }
@@ -182,7 +182,7 @@ fn loom_a_receiver_that_leaves_loses_no_value() {
         let theirs = Arc::clone(&channel);
         let sender = thread::spawn(move || send_all(&theirs, 7..8));
         let received = match channel.receive(impatient()) {
-            Err(Missing::Left(Left::TimedOut)) => channel.receive(patient()),
+            Err(ReceiveFailure::Wait(WaitError::TimedOut)) => channel.receive(patient()),
             received => received,
         };
         assert_eq!(received, Ok(7));
@@ -205,8 +205,8 @@ fn loom_a_sender_that_leaves_has_its_value_or_it_was_received() {
         match sender.join().unwrap() {
             Ok(()) => assert_eq!(received, Ok(7)),
             Err(unsent) => {
-                assert_eq!(unsent, (7, Unsendable::Left(Left::TimedOut)));
-                assert_eq!(received, Err(Missing::Disconnected));
+                assert_eq!(unsent, (7, SendFailure::Wait(WaitError::TimedOut)));
+                assert_eq!(received, Err(ReceiveFailure::Disconnected));
             }
         }
     });
@@ -218,7 +218,7 @@ fn loom_a_sender_whose_receiver_goes_has_its_value_back() {
         let channel = Arc::new(Channel::new(0));
         let theirs = Arc::clone(&channel);
         let receiver = thread::spawn(move || theirs.remove_receiver());
-        assert_eq!(channel.send(7, patient()), Err((7, Unsendable::Disconnected)));
+        assert_eq!(channel.send(7, patient()), Err((7, SendFailure::Disconnected)));
         receiver.join().unwrap();
     });
 }

@@ -56,7 +56,6 @@ mod once;
 mod once_lock;
 pub mod oneshot;
 mod poison;
-mod queue;
 pub(crate) mod reentrant;
 mod rwlock;
 mod semaphore;
@@ -64,6 +63,7 @@ mod unsent;
 #[cfg(doctest)]
 pub mod variance;
 mod wait_group;
+mod wait_queue;
 pub mod watch;
 
 pub use barrier::{Barrier, BarrierWaitResult};

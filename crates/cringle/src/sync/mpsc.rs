@@ -18,8 +18,8 @@
 //! });
 //! ```
 
-use super::caller::{Caller, Left, Terms, deadline};
-use super::channel::{Channel, Missing, Unsendable};
+use super::caller::{Caller, WaitError, WaitOptions, deadline};
+use super::channel::{Channel, ReceiveFailure, SendFailure};
 use super::unsent::Unsent;
 use crate::runtime::fiber::Wait;
 use std::cell::Cell;
@@ -220,11 +220,11 @@ impl<T> Receiver<T> {
 // What the senders and receivers of all channels do.
 
 pub(super) fn send<T>(channel: &Channel<T>, value: T) -> Result<(), SendError<T>> {
-    match channel.send(value, Terms::unwinding(Wait::Channel)) {
+    match channel.send(value, WaitOptions::unwinding(Wait::Channel)) {
         Ok(()) => Ok(()),
         Err((value, why)) => {
-            if let Unsendable::Left(left) = why {
-                left.unwind();
+            if let SendFailure::Wait(error) = why {
+                error.unwind();
             }
             Err(SendError(value))
         }
@@ -235,9 +235,9 @@ pub(super) fn send_cancellable<T>(
     channel: &Channel<T>,
     value: T,
 ) -> Result<Result<(), SendError<T>>, Unsent<T>> {
-    match channel.send(value, Terms::reporting(Wait::Channel)) {
+    match channel.send(value, WaitOptions::fallible(Wait::Channel)) {
         Ok(()) => Ok(Ok(())),
-        Err((value, Unsendable::Left(left))) => Err(Unsent::new(value, left)),
+        Err((value, SendFailure::Wait(error))) => Err(Unsent::new(value, error)),
         Err((value, _)) => Ok(Err(SendError(value))),
     }
 }
@@ -246,25 +246,25 @@ pub(super) fn try_send<T>(channel: &Channel<T>, value: T) -> Result<(), TrySendE
     let sent = channel.try_send(value);
     Caller::current().tried(sent.is_ok());
     sent.map_err(|(value, why)| match why {
-        Unsendable::Disconnected => TrySendError::Disconnected(value),
-        Unsendable::Full | Unsendable::Left(_) => TrySendError::Full(value),
+        SendFailure::Disconnected => TrySendError::Disconnected(value),
+        SendFailure::Full | SendFailure::Wait(_) => TrySendError::Full(value),
     })
 }
 
 #[inline]
 pub(super) fn receive<T>(channel: &Channel<T>) -> Result<T, RecvError> {
-    channel.receive(Terms::unwinding(Wait::Channel)).map_err(|missing| {
-        if let Missing::Left(left) = missing {
-            left.unwind();
+    channel.receive(WaitOptions::unwinding(Wait::Channel)).map_err(|missing| {
+        if let ReceiveFailure::Wait(error) = missing {
+            error.unwind();
         }
         RecvError
     })
 }
 
 pub(super) fn receive_cancellable<T>(channel: &Channel<T>) -> io::Result<Result<T, RecvError>> {
-    match channel.receive(Terms::reporting(Wait::Channel)) {
+    match channel.receive(WaitOptions::fallible(Wait::Channel)) {
         Ok(value) => Ok(Ok(value)),
-        Err(Missing::Left(left)) => Err(left.error()),
+        Err(ReceiveFailure::Wait(error)) => Err(error.into_io_error()),
         Err(_) => Ok(Err(RecvError)),
     }
 }
@@ -273,8 +273,8 @@ pub(super) fn try_receive<T>(channel: &Channel<T>) -> Result<T, TryRecvError> {
     let received = channel.try_receive();
     Caller::current().tried(received.is_ok());
     received.map_err(|missing| match missing {
-        Missing::Disconnected => TryRecvError::Disconnected,
-        Missing::Empty | Missing::Left(_) => TryRecvError::Empty,
+        ReceiveFailure::Disconnected => TryRecvError::Disconnected,
+        ReceiveFailure::Empty | ReceiveFailure::Wait(_) => TryRecvError::Empty,
     })
 }
 
@@ -282,12 +282,12 @@ pub(super) fn receive_timeout<T>(
     channel: &Channel<T>,
     timeout: Duration,
 ) -> Result<T, RecvTimeoutError> {
-    let terms = Terms::unwinding(Wait::Channel).until(deadline(timeout));
-    channel.receive(terms).map_err(|missing| match missing {
-        Missing::Disconnected => RecvTimeoutError::Disconnected,
-        Missing::Empty => RecvTimeoutError::Timeout,
-        Missing::Left(Left::TimedOut) => RecvTimeoutError::Timeout,
-        Missing::Left(left) => left.unwind(),
+    let options = WaitOptions::unwinding(Wait::Channel).until(deadline(timeout));
+    channel.receive(options).map_err(|missing| match missing {
+        ReceiveFailure::Disconnected => RecvTimeoutError::Disconnected,
+        ReceiveFailure::Empty => RecvTimeoutError::Timeout,
+        ReceiveFailure::Wait(WaitError::TimedOut) => RecvTimeoutError::Timeout,
+        ReceiveFailure::Wait(error) => error.unwind(),
     })
 }
 
@@ -295,11 +295,13 @@ pub(super) fn receive_timeout_cancellable<T>(
     channel: &Channel<T>,
     timeout: Duration,
 ) -> io::Result<Result<T, RecvTimeoutError>> {
-    let terms = Terms::reporting(Wait::Channel).until(deadline(timeout));
-    match channel.receive(terms) {
+    let options = WaitOptions::fallible(Wait::Channel).until(deadline(timeout));
+    match channel.receive(options) {
         Ok(value) => Ok(Ok(value)),
-        Err(Missing::Left(Left::Cancelled)) => Err(Left::Cancelled.error()),
-        Err(Missing::Disconnected) => Ok(Err(RecvTimeoutError::Disconnected)),
+        Err(ReceiveFailure::Wait(WaitError::Cancelled)) => {
+            Err(WaitError::Cancelled.into_io_error())
+        }
+        Err(ReceiveFailure::Disconnected) => Ok(Err(RecvTimeoutError::Disconnected)),
         Err(_) => Ok(Err(RecvTimeoutError::Timeout)),
     }
 }

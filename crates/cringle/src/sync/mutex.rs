@@ -1,6 +1,6 @@
 //! A lock that hands its value to one at a time: a gate with one permit.
 
-use super::caller::{Caller, Left, Terms};
+use super::caller::{Caller, WaitError, WaitOptions};
 use super::gate::Gate;
 use super::poison::{Before, Poison, checked};
 use crate::runtime::fiber::Wait;
@@ -99,15 +99,18 @@ impl<T: ?Sized> Mutex<T> {
     /// A cancelled fiber takes a lock that is free, and unwinds where it would wait.
     #[inline]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
-        if let Err(left) = self.gate.take(1, Terms::unwinding(Wait::Lock)) {
-            left.unwind();
+        if let Err(error) = self.gate.take(1, WaitOptions::unwinding(Wait::Lock)) {
+            error.unwind();
         }
         self.guard()
     }
 
     /// For `Condvar`.
-    pub(super) fn lock_on(&self, terms: Terms) -> Result<LockResult<MutexGuard<'_, T>>, Left> {
-        self.gate.take(1, terms)?;
+    pub(super) fn lock_on(
+        &self,
+        options: WaitOptions,
+    ) -> Result<LockResult<MutexGuard<'_, T>>, WaitError> {
+        self.gate.take(1, options)?;
         Ok(self.guard())
     }
 
@@ -119,7 +122,7 @@ impl<T: ?Sized> Mutex<T> {
     /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled while it waits. Inside is what
     /// `lock` returns.
     pub fn lock_cancellable(&self) -> io::Result<LockResult<MutexGuard<'_, T>>> {
-        self.gate.take(1, Terms::reporting(Wait::Lock)).map_err(Left::error)?;
+        self.gate.take(1, WaitOptions::fallible(Wait::Lock)).map_err(WaitError::into_io_error)?;
         Ok(self.guard())
     }
 

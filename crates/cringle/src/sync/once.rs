@@ -1,8 +1,8 @@
 //! Doing something once, while the others wait for its end.
 
-use super::caller::{Caller, Left, Terms};
+use super::caller::{Caller, WaitError, WaitOptions};
 use super::poison;
-use super::queue::{Guarded, Queue, Waiter, Woken};
+use super::wait_queue::{Queue, ShortLock, Waiter, WakeList};
 use crate::runtime::about::At;
 use crate::runtime::fiber::Wait;
 use crate::runtime::sync::{AtomicU8, Ordering};
@@ -34,7 +34,7 @@ const POISONED: u8 = 3;
 /// ```
 pub struct Once {
     state: AtomicU8,
-    queue: Guarded<Queue>,
+    queue: ShortLock<Queue>,
 }
 
 impl UnwindSafe for Once {}
@@ -57,7 +57,7 @@ impl Once {
         /// One that has not been called.
         #[must_use]
         pub const fn new() -> Once {
-            Once { state: AtomicU8::new(INCOMPLETE), queue: Guarded::new(Queue::new()) }
+            Once { state: AtomicU8::new(INCOMPLETE), queue: ShortLock::new(Queue::new()) }
         }
     }
 
@@ -113,7 +113,8 @@ impl Once {
     /// A cancelled fiber unwinds where it would wait.
     #[track_caller]
     pub fn wait(&self) {
-        self.wait_on(false, Terms::unwinding(Wait::Once)).unwrap_or_else(|left| left.unwind());
+        self.wait_on(false, WaitOptions::unwinding(Wait::Once))
+            .unwrap_or_else(|error| error.unwind());
     }
 
     /// [`wait`](Self::wait), also if a closure panicked.
@@ -123,7 +124,8 @@ impl Once {
     ///
     /// As [`wait`](Self::wait).
     pub fn wait_force(&self) {
-        self.wait_on(true, Terms::unwinding(Wait::Once)).unwrap_or_else(|left| left.unwind());
+        self.wait_on(true, WaitOptions::unwinding(Wait::Once))
+            .unwrap_or_else(|error| error.unwind());
     }
 
     /// [`wait`](Self::wait), for a fiber that wants to be told that it is cancelled.
@@ -138,7 +140,7 @@ impl Once {
     /// If a closure panicked.
     #[track_caller]
     pub fn wait_cancellable(&self) -> io::Result<()> {
-        self.wait_on(false, Terms::reporting(Wait::Once)).map_err(Left::error)
+        self.wait_on(false, WaitOptions::fallible(Wait::Once)).map_err(WaitError::into_io_error)
     }
 
     /// [`wait_force`](Self::wait_force), for a fiber that wants to be told that it is cancelled.
@@ -148,7 +150,7 @@ impl Once {
     ///
     /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled while it waits.
     pub fn wait_force_cancellable(&self) -> io::Result<()> {
-        self.wait_on(true, Terms::reporting(Wait::Once)).map_err(Left::error)
+        self.wait_on(true, WaitOptions::fallible(Wait::Once)).map_err(WaitError::into_io_error)
     }
 
     /// For those who have it for themselves: it is as new.
@@ -162,8 +164,8 @@ impl Once {
         while !self.is_completed() {
             let Some(run) = self.begin(force) else {
                 // Somebody is at it. It may also be unwound, and then it is anybody's turn again.
-                let ended = self.wait_while_running(Terms::unwinding(Wait::Once));
-                ended.unwrap_or_else(|left| left.unwind());
+                let ended = self.wait_while_running(WaitOptions::unwinding(Wait::Once));
+                ended.unwrap_or_else(|error| error.unwind());
                 continue;
             };
             f(&OnceState { poisoned: run.was == POISONED });
@@ -172,26 +174,26 @@ impl Once {
     }
 
     #[track_caller]
-    fn wait_on(&self, force: bool, terms: Terms) -> Result<(), Left> {
+    fn wait_on(&self, force: bool, options: WaitOptions) -> Result<(), WaitError> {
         Caller::current().spend();
         while !self.is_completed() {
             if !force {
                 self.refuse_poisoned(self.state.load(Ordering::Acquire));
             }
-            self.wait_for(terms, |state| state == COMPLETE || (state == POISONED && !force))?;
+            self.wait_for(options, |state| state == COMPLETE || (state == POISONED && !force))?;
         }
         Ok(())
     }
 
-    fn wait_while_running(&self, terms: Terms) -> Result<(), Left> {
-        self.wait_for(terms, |state| state != RUNNING)
+    fn wait_while_running(&self, options: WaitOptions) -> Result<(), WaitError> {
+        self.wait_for(options, |state| state != RUNNING)
     }
 
     /// Waits once for a change of the state, unless it is `enough`.
-    fn wait_for(&self, terms: Terms, enough: impl Fn(u8) -> bool) -> Result<(), Left> {
+    fn wait_for(&self, options: WaitOptions, enough: impl Fn(u8) -> bool) -> Result<(), WaitError> {
         let waiter = Waiter::new(Caller::current(), 1, std::ptr::null_mut());
         {
-            let mut queue = self.queue.hold();
+            let mut queue = self.queue.lock();
             if enough(self.state.load(Ordering::Acquire)) {
                 return Ok(());
             }
@@ -199,7 +201,7 @@ impl Once {
             // is out of the queue.
             unsafe { queue.push(&waiter) };
         }
-        waiter.wait(&terms, &At::of(self), || self.queue.hold().remove(&waiter)).map(drop)
+        waiter.wait(&options, &At::of(self), || self.queue.lock().remove(&waiter)).map(drop)
     }
 
     /// Makes it the caller's turn, if it is nobody's.
@@ -228,9 +230,9 @@ impl Once {
 
     /// Under the lock, so that nobody waits for a change that has been.
     fn end(&self, state: u8) {
-        let mut woken = Woken::default();
+        let mut woken = WakeList::default();
         {
-            let mut queue = self.queue.hold();
+            let mut queue = self.queue.lock();
             self.state.store(state, Ordering::Release);
             queue.give_all(&mut woken);
         }

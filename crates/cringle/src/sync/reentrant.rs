@@ -4,7 +4,7 @@
 //! The owner and the depth are behind an OS lock, held for a few instructions and over no wait (**I6**).
 //! Who finds itself the owner goes in; everybody else goes through the gate, and is the owner only then.
 
-use super::caller::Terms;
+use super::caller::WaitOptions;
 use super::gate::Gate;
 use crate::fiber::{ThreadId, current};
 use crate::runtime::fiber::Wait;
@@ -56,8 +56,8 @@ impl<T> ReentrantLock<T> {
         if self.enter_again(who) {
             return self.guard();
         }
-        if let Err(left) = self.gate.take(1, Terms::unwinding(Wait::Lock)) {
-            left.unwind();
+        if let Err(error) = self.gate.take(1, WaitOptions::unwinding(Wait::Lock)) {
+            error.unwind();
         }
         self.own(who)
     }

@@ -1,6 +1,6 @@
 //! A lock for many readers or one writer: a gate of which a reader takes one permit and a writer all.
 
-use super::caller::{Caller, Left, Terms};
+use super::caller::{Caller, WaitError, WaitOptions};
 use super::gate::Gate;
 use super::poison::{Before, Poison, checked};
 use crate::runtime::fiber::Wait;
@@ -103,8 +103,8 @@ impl<T: ?Sized> RwLock<T> {
     /// A cancelled fiber takes a lock that is free, and unwinds where it would wait.
     #[inline]
     pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
-        if let Err(left) = self.gate.take(1, Terms::unwinding(Wait::Lock)) {
-            left.unwind();
+        if let Err(error) = self.gate.take(1, WaitOptions::unwinding(Wait::Lock)) {
+            error.unwind();
         }
         self.reading()
     }
@@ -121,8 +121,8 @@ impl<T: ?Sized> RwLock<T> {
     /// As [`read`](Self::read).
     #[inline]
     pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
-        if let Err(left) = self.gate.take(Gate::MAX, Terms::unwinding(Wait::Lock)) {
-            left.unwind();
+        if let Err(error) = self.gate.take(Gate::MAX, WaitOptions::unwinding(Wait::Lock)) {
+            error.unwind();
         }
         self.writing()
     }
@@ -135,7 +135,7 @@ impl<T: ?Sized> RwLock<T> {
     /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled while it waits. Inside is what
     /// `read` returns.
     pub fn read_cancellable(&self) -> io::Result<LockResult<RwLockReadGuard<'_, T>>> {
-        self.gate.take(1, Terms::reporting(Wait::Lock)).map_err(Left::error)?;
+        self.gate.take(1, WaitOptions::fallible(Wait::Lock)).map_err(WaitError::into_io_error)?;
         Ok(self.reading())
     }
 
@@ -147,14 +147,14 @@ impl<T: ?Sized> RwLock<T> {
     /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled while it waits. Inside is what
     /// `write` returns.
     pub fn write_cancellable(&self) -> io::Result<LockResult<RwLockWriteGuard<'_, T>>> {
-        self.write_on(Terms::reporting(Wait::Lock)).map_err(Left::error)
+        self.write_on(WaitOptions::fallible(Wait::Lock)).map_err(WaitError::into_io_error)
     }
 
     pub(super) fn write_on(
         &self,
-        terms: Terms,
-    ) -> Result<LockResult<RwLockWriteGuard<'_, T>>, Left> {
-        self.gate.take(Gate::MAX, terms)?;
+        options: WaitOptions,
+    ) -> Result<LockResult<RwLockWriteGuard<'_, T>>, WaitError> {
+        self.gate.take(Gate::MAX, options)?;
         Ok(self.writing())
     }
 

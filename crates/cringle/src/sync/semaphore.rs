@@ -1,6 +1,6 @@
 //! A number of permits: a gate that users count by.
 
-use super::caller::{Caller, Left, Terms};
+use super::caller::{Caller, WaitError, WaitOptions};
 use super::gate::Gate;
 use crate::runtime::fiber::Wait;
 use std::fmt;
@@ -75,8 +75,8 @@ impl Semaphore {
     ///
     /// As [`acquire`](Self::acquire).
     pub fn acquire_many(&self, count: usize) -> Permit<'_> {
-        if let Err(left) = self.gate.take(count, Terms::unwinding(Wait::Permit)) {
-            left.unwind();
+        if let Err(error) = self.gate.take(count, WaitOptions::unwinding(Wait::Permit)) {
+            error.unwind();
         }
         Permit { semaphore: self, count }
     }
@@ -98,7 +98,9 @@ impl Semaphore {
     ///
     /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled while it waits.
     pub fn acquire_many_cancellable(&self, count: usize) -> io::Result<Permit<'_>> {
-        self.gate.take(count, Terms::reporting(Wait::Permit)).map_err(Left::error)?;
+        self.gate
+            .take(count, WaitOptions::fallible(Wait::Permit))
+            .map_err(WaitError::into_io_error)?;
         Ok(Permit { semaphore: self, count })
     }
 

@@ -1,6 +1,6 @@
 //! A value that could not be sent because its fiber was cancelled.
 
-use super::caller::Left;
+use super::caller::WaitError;
 use std::fmt;
 use std::io;
 
@@ -22,8 +22,8 @@ pub struct Unsent<T> {
 }
 
 impl<T> Unsent<T> {
-    pub(super) fn new(value: T, left: Left) -> Unsent<T> {
-        Unsent { value, reason: left.error() }
+    pub(super) fn new(value: T, error: WaitError) -> Unsent<T> {
+        Unsent { value, reason: error.into_io_error() }
     }
 
     /// The value.

@@ -1,7 +1,7 @@
 //! Waiting until all members of a group are done.
 
-use super::caller::{Caller, Left, Terms};
-use super::queue::{Guarded, Queue, Waiter, Woken};
+use super::caller::{Caller, WaitError, WaitOptions};
+use super::wait_queue::{Queue, ShortLock, Waiter, WakeList};
 use crate::runtime::about::At;
 use crate::runtime::fiber::Wait;
 use std::fmt;
@@ -28,7 +28,7 @@ pub struct WaitGroup {
 }
 
 struct Group {
-    state: Guarded<State>,
+    state: ShortLock<State>,
 }
 
 struct State {
@@ -41,7 +41,7 @@ impl WaitGroup {
     #[must_use]
     pub fn new() -> WaitGroup {
         let state = State { members: 1, queue: Queue::new() };
-        WaitGroup { group: Arc::new(Group { state: Guarded::new(state) }) }
+        WaitGroup { group: Arc::new(Group { state: ShortLock::new(state) }) }
     }
 
     /// Leaves the group and waits until all others have left it.
@@ -51,7 +51,8 @@ impl WaitGroup {
     ///
     /// A cancelled fiber unwinds where it would wait; it has left the group then.
     pub fn wait(self) {
-        self.leave_and_wait(Terms::unwinding(Wait::Group)).unwrap_or_else(|left| left.unwind());
+        self.leave_and_wait(WaitOptions::unwinding(Wait::Group))
+            .unwrap_or_else(|error| error.unwind());
     }
 
     /// [`wait`](Self::wait), for a fiber that wants to be told that it is cancelled.
@@ -61,17 +62,17 @@ impl WaitGroup {
     ///
     /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled while it waits.
     pub fn wait_cancellable(self) -> io::Result<()> {
-        self.leave_and_wait(Terms::reporting(Wait::Group)).map_err(Left::error)
+        self.leave_and_wait(WaitOptions::fallible(Wait::Group)).map_err(WaitError::into_io_error)
     }
 
-    fn leave_and_wait(self, terms: Terms) -> Result<(), Left> {
+    fn leave_and_wait(self, options: WaitOptions) -> Result<(), WaitError> {
         let caller = Caller::current();
         caller.spend();
         let group = Arc::clone(&self.group);
         drop(self);
         let waiter = Waiter::new(caller, 1, std::ptr::null_mut());
         {
-            let mut state = group.state.hold();
+            let mut state = group.state.lock();
             if state.members == 0 {
                 return Ok(());
             }
@@ -80,23 +81,23 @@ impl WaitGroup {
             unsafe { state.queue.push(&waiter) };
         }
         waiter
-            .wait(&terms, &At::of(&group.state), || group.state.hold().queue.remove(&waiter))
+            .wait(&options, &At::of(&group.state), || group.state.lock().queue.remove(&waiter))
             .map(drop)
     }
 }
 
 impl Clone for WaitGroup {
     fn clone(&self) -> WaitGroup {
-        self.group.state.hold().members += 1;
+        self.group.state.lock().members += 1;
         WaitGroup { group: Arc::clone(&self.group) }
     }
 }
 
 impl Drop for WaitGroup {
     fn drop(&mut self) {
-        let mut woken = Woken::default();
+        let mut woken = WakeList::default();
         {
-            let mut state = self.group.state.hold();
+            let mut state = self.group.state.lock();
             state.members -= 1;
             if state.members == 0 {
                 state.queue.give_all(&mut woken);

@@ -11,11 +11,11 @@
 //! });
 //! ```
 
-use super::caller::{Caller, Left, Terms};
+use super::caller::{Caller, WaitError, WaitOptions};
 use super::mutex::ignore_poison;
-use super::queue::{Guarded, Queue, Waiter, Woken};
 use super::rwlock::{RwLock, RwLockReadGuard};
 use super::unsent::Unsent;
+use super::wait_queue::{Queue, ShortLock, Waiter, WakeList};
 use crate::runtime::about::At;
 use crate::runtime::fiber::Wait;
 use std::fmt;
@@ -28,13 +28,13 @@ pub use std::sync::mpsc::{RecvError, SendError};
 /// A watched value, which begins as this one. No receiver has seen a change yet.
 pub fn channel<T>(value: T) -> (Sender<T>, Receiver<T>) {
     let state = State { version: 0, senders: 1, receivers: 1, waiting: Queue::new() };
-    let shared = Arc::new(Shared { value: RwLock::new(value), state: Guarded::new(state) });
+    let shared = Arc::new(Shared { value: RwLock::new(value), state: ShortLock::new(state) });
     (Sender { shared: Arc::clone(&shared) }, Receiver { shared, seen: 0 })
 }
 
 struct Shared<T> {
     value: RwLock<T>,
-    state: Guarded<State>,
+    state: ShortLock<State>,
 }
 
 struct State {
@@ -76,9 +76,9 @@ impl<T> Shared<T> {
 
     /// A change was made, and the value is still locked.
     fn publish(&self) {
-        let mut woken = Woken::default();
+        let mut woken = WakeList::default();
         {
-            let mut state = self.state.hold();
+            let mut state = self.state.lock();
             state.version += 1;
             state.waiting.give_all(&mut woken);
         }
@@ -118,14 +118,14 @@ impl<T> Sender<T> {
             Caller::current().spend();
             return Ok(Err(SendError(value)));
         }
-        match self.shared.value.write_on(Terms::reporting(Wait::Lock)) {
+        match self.shared.value.write_on(WaitOptions::fallible(Wait::Lock)) {
             Ok(guard) => {
                 let old = std::mem::replace(&mut *ignore_poison(guard), value);
                 self.shared.publish();
                 drop(old);
                 Ok(Ok(()))
             }
-            Err(left) => Err(Unsent::new(value, left)),
+            Err(error) => Err(Unsent::new(value, error)),
         }
     }
 
@@ -164,14 +164,14 @@ impl<T> Sender<T> {
 
     /// One more receiver, which has seen the present value.
     pub fn subscribe(&self) -> Receiver<T> {
-        let mut state = self.shared.state.hold();
+        let mut state = self.shared.state.lock();
         state.receivers += 1;
         Receiver { shared: Arc::clone(&self.shared), seen: state.version }
     }
 
     /// How many receivers there are.
     pub fn receiver_count(&self) -> usize {
-        self.shared.state.hold().receivers
+        self.shared.state.lock().receivers
     }
 
     /// Whether no receiver is left.
@@ -200,7 +200,7 @@ impl<T> Receiver<T> {
     pub fn borrow_and_update(&mut self) -> Ref<'_, T> {
         let value = self.shared.borrow();
         // The value is borrowed, so the count cannot change meanwhile.
-        self.seen = self.shared.state.hold().version;
+        self.seen = self.shared.state.lock().version;
         value
     }
 
@@ -212,7 +212,7 @@ impl<T> Receiver<T> {
     /// If not, and all senders are gone.
     pub fn has_changed(&self) -> Result<bool, RecvError> {
         let changed = {
-            let state = self.shared.state.hold();
+            let state = self.shared.state.lock();
             match state.version != self.seen {
                 true => Ok(true),
                 false if state.senders == 0 => Err(RecvError),
@@ -234,7 +234,7 @@ impl<T> Receiver<T> {
     ///
     /// A cancelled fiber unwinds here.
     pub fn changed(&mut self) -> Result<(), RecvError> {
-        self.wait(Terms::unwinding(Wait::Watch)).unwrap_or_else(|left| left.unwind())
+        self.wait(WaitOptions::unwinding(Wait::Watch)).unwrap_or_else(|error| error.unwind())
     }
 
     /// [`changed`](Self::changed), for a fiber that wants to be told that it is cancelled.
@@ -244,7 +244,7 @@ impl<T> Receiver<T> {
     ///
     /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled. Inside is what `changed` returns.
     pub fn changed_cancellable(&mut self) -> io::Result<Result<(), RecvError>> {
-        self.wait(Terms::reporting(Wait::Watch)).map_err(Left::error)
+        self.wait(WaitOptions::fallible(Wait::Watch)).map_err(WaitError::into_io_error)
     }
 
     /// Waits until the value is as wanted, which it may be already, and takes it for seen.
@@ -267,16 +267,16 @@ impl<T> Receiver<T> {
         Ok(self.borrow())
     }
 
-    fn wait(&mut self, terms: Terms) -> Result<Result<(), RecvError>, Left> {
+    fn wait(&mut self, options: WaitOptions) -> Result<Result<(), RecvError>, WaitError> {
         let caller = Caller::current();
-        if let Some(left) = terms.refused(caller) {
-            return Err(left);
+        if let Some(error) = options.refused(caller) {
+            return Err(error);
         }
         caller.spend();
         loop {
             let waiter = Waiter::new(caller, 1, std::ptr::null_mut());
             {
-                let mut state = self.shared.state.hold();
+                let mut state = self.shared.state.lock();
                 if state.version != self.seen {
                     self.seen = state.version;
                     return Ok(Ok(()));
@@ -288,8 +288,8 @@ impl<T> Receiver<T> {
                 // waiter is out of the queue.
                 unsafe { state.waiting.push(&waiter) };
             }
-            waiter.wait(&terms, &At::of(&*self.shared), || {
-                self.shared.state.hold().waiting.remove(&waiter)
+            waiter.wait(&options, &At::of(&*self.shared), || {
+                self.shared.state.lock().waiting.remove(&waiter)
             })?;
         }
     }
@@ -297,23 +297,23 @@ impl<T> Receiver<T> {
 
 impl<T> Clone for Sender<T> {
     fn clone(&self) -> Sender<T> {
-        self.shared.state.hold().senders += 1;
+        self.shared.state.lock().senders += 1;
         Sender { shared: Arc::clone(&self.shared) }
     }
 }
 
 impl<T> Clone for Receiver<T> {
     fn clone(&self) -> Receiver<T> {
-        self.shared.state.hold().receivers += 1;
+        self.shared.state.lock().receivers += 1;
         Receiver { shared: Arc::clone(&self.shared), seen: self.seen }
     }
 }
 
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
-        let mut woken = Woken::default();
+        let mut woken = WakeList::default();
         {
-            let mut state = self.shared.state.hold();
+            let mut state = self.shared.state.lock();
             state.senders -= 1;
             if state.senders == 0 {
                 state.waiting.refuse_all(&mut woken);
@@ -325,7 +325,7 @@ impl<T> Drop for Sender<T> {
 
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
-        self.shared.state.hold().receivers -= 1;
+        self.shared.state.lock().receivers -= 1;
     }
 }
 

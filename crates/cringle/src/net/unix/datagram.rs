@@ -1,7 +1,7 @@
 //! Messages within this machine.
 
 use super::{SocketAddr, addr};
-use crate::fiber::pauses::Pauses;
+use crate::fiber::backoff::Backoff;
 use crate::net::addr::AddrBuf;
 use crate::net::calls::{all_sockets, descriptors, std_calls, timeouts};
 use crate::net::socket::{Ring, Socket, Way};
@@ -267,14 +267,14 @@ fn patiently(ring: Ring, mut send: impl FnMut() -> io::Result<usize>) -> io::Res
         return Err(fiber.cancel_error());
     }
     let deadline = limit.and_then(|limit| worker.now().checked_add(limit));
-    let mut pauses = Pauses::default();
+    let mut backoff = Backoff::default();
     loop {
         match send() {
             Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => {
                 if deadline.is_some_and(|deadline| deadline <= worker.now()) {
                     return Err(e);
                 }
-                pauses.pause(worker, fiber)?;
+                backoff.pause(worker, fiber)?;
             }
             result => return result,
         }

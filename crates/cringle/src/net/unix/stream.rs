@@ -2,7 +2,7 @@
 
 use super::{SocketAddr, addr};
 use crate::driver::Op;
-use crate::fiber::pauses::Pauses;
+use crate::fiber::backoff::Backoff;
 use crate::net::calls::{all_sockets, descriptors, std_calls, timeouts};
 use crate::net::message::messages_of_streams;
 use crate::net::socket::{Socket, Way};
@@ -143,11 +143,11 @@ fn connect(
         // The call takes no time; here it does.
         crate::fiber::op::perform(worker, fiber, Op::Nop)?;
     }
-    let mut pauses = Pauses::default();
+    let mut backoff = Backoff::default();
     // The listener may have no room for another one.
     while let Err(e) = socket.connect(&addr) {
         match e.raw_os_error() {
-            Some(libc::EAGAIN) => pauses.pause(worker, fiber)?,
+            Some(libc::EAGAIN) => backoff.pause(worker, fiber)?,
             Some(libc::EINTR) => {}
             _ => return Err(e),
         }

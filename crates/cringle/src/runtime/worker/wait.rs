@@ -23,7 +23,7 @@ impl Worker {
         fiber.set_state(State::Waiting(wait));
         self.seen_suspend(fiber, wait);
         self.switch_out(fiber);
-        crate::told::trace!(waited_for = wait.word(), "a fiber goes on");
+        crate::tracing_events::trace!(waited_for = wait.word(), "a fiber goes on");
     }
 
     /// The same for what has more to say of itself than the kind of the wait.

@@ -7,14 +7,14 @@
 macro_rules! debug {
     ($($event:tt)*) => {
         #[cfg(feature = "tracing")]
-        $crate::told::report!(DEBUG, tracing::debug!(target: "cringle", $($event)*));
+        $crate::tracing_events::report!(DEBUG, tracing::debug!(target: "cringle", $($event)*));
     };
 }
 
 macro_rules! trace {
     ($($event:tt)*) => {
         #[cfg(feature = "tracing")]
-        $crate::told::report!(TRACE, tracing::trace!(target: "cringle", $($event)*));
+        $crate::tracing_events::report!(TRACE, tracing::trace!(target: "cringle", $($event)*));
     };
 }
 

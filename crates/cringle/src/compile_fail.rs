@@ -1,6 +1,6 @@
 //! What the compiler refuses, beyond the examples in the documentation: each as a test that it does.
 //! The first block of each is the same with what makes it right. (A nightly compiler checks the
-//! numbers of the errors: `RUSTC_BOOTSTRAP=1 cargo test --doc refused`.)
+//! numbers of the errors: `RUSTC_BOOTSTRAP=1 cargo test --doc compile_fail`.)
 
 /// An `Rc` goes nowhere but on its worker.
 ///

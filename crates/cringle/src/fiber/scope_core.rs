@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// What a scope and its fibers share.
-pub(super) struct Enclosure {
+pub(super) struct ScopeCore {
     /// Fibers that have not ended.
     running: AtomicUsize,
     /// Those among them that are no daemons.
@@ -46,10 +46,10 @@ struct Exit {
 // made there (`add_exit_here`).
 unsafe impl Send for Exit {}
 
-impl Enclosure {
+impl ScopeCore {
     /// For a scope that the caller opens.
     #[track_caller]
-    pub(super) fn new() -> Arc<Enclosure> {
+    pub(super) fn new() -> Arc<ScopeCore> {
         let current = Worker::current();
         let members = match current {
             Some((worker, fiber)) => {
@@ -58,7 +58,7 @@ impl Enclosure {
             }
             None => Members::new(None, None),
         };
-        Arc::new(Enclosure {
+        Arc::new(ScopeCore {
             running: AtomicUsize::new(0),
             needed: AtomicUsize::new(0),
             unclaimed_panics: AtomicUsize::new(0),
@@ -96,7 +96,7 @@ impl Enclosure {
     }
 
     pub(super) fn cancel(&self) {
-        crate::told::debug!("a scope is cancelled");
+        crate::tracing_events::debug!("a scope is cancelled");
         self.members.cancel(Reason::Cancelled);
     }
 
@@ -138,7 +138,7 @@ impl Enclosure {
     fn enter_as(self: &Arc<Self>, daemon: bool) -> Membership {
         // A count of 2⁶³ would take as many fibers; std checks, we could never get there.
         self.running.fetch_add(1, Ordering::Relaxed);
-        Membership { enclosure: Arc::clone(self), daemon, place: Cell::new(None) }
+        Membership { core: Arc::clone(self), daemon, place: Cell::new(None) }
     }
 
     /// Has `call` made when the fibers have ended, by the scope's owner.
@@ -206,7 +206,7 @@ impl Enclosure {
     }
 }
 
-impl Subject for Enclosure {
+impl Subject for ScopeCore {
     fn tell(&self) -> Told {
         Told::Members(self.running())
     }
@@ -235,13 +235,13 @@ impl Exit {
 
 /// Runs the body of a scope, and returns what came of it when all of the scope has ended. `after` is
 /// told of it first.
-pub(super) fn enclose<T>(
-    enclosure: &Arc<Enclosure>,
+pub(super) fn run_scope<T>(
+    core: &Arc<ScopeCore>,
     body: impl FnOnce() -> T,
     after: impl FnOnce(&std::thread::Result<T>),
 ) -> std::thread::Result<T> {
     let current = Worker::current();
-    let region = Region::of_scope(&enclosure.members);
+    let region = Region::of_scope(&core.members);
     // What the fibers borrow from the frames above goes when this one is left.
     let lent = LentFrame::begin();
     // SAFETY: it is dropped below, in this frame, which nothing unwinds before: the body's panic is
@@ -251,7 +251,7 @@ pub(super) fn enclose<T>(
     // The fibers must have ended before this frame goes, also when the body panics.
     let result = unwinding::catch(body);
     after(&result);
-    let finished = enclosure.finish(current);
+    let finished = core.finish(current);
     current.inspect(|(worker, _)| worker.seen_scope(false));
     drop(within);
     lent.end();
@@ -272,25 +272,25 @@ pub(super) fn enclose<T>(
 
 /// A fiber's place in its scope, until it is dropped.
 pub(super) struct Membership {
-    enclosure: Arc<Enclosure>,
+    core: Arc<ScopeCore>,
     daemon: bool,
     place: Cell<Option<Place>>,
 }
 
 impl Membership {
-    pub(super) fn enclosure(&self) -> &Arc<Enclosure> {
-        &self.enclosure
+    pub(super) fn core(&self) -> &Arc<ScopeCore> {
+        &self.core
     }
 
     /// The fiber has started: it can be cancelled with the scope.
     pub(super) fn begin(&self, worker: Here, fiber: FiberRef) {
-        let place = worker.enter_scope(fiber, &self.enclosure.members, self.daemon);
+        let place = worker.enter_scope(fiber, &self.core.members, self.daemon);
         self.place.set(Some(place));
     }
 
     /// It is a daemon that nobody needs any more: how it ends says nothing.
     pub(super) fn is_dismissed(&self) -> bool {
-        self.daemon && self.enclosure.members.daemons_are_cancelled()
+        self.daemon && self.core.members.daemons_are_cancelled()
     }
 
     /// The fiber has ended with this result.
@@ -299,7 +299,7 @@ impl Membership {
             let cancelled = payload.is::<Cancelled>();
             // A daemon that was cancelled has done what it was there for.
             if !(cancelled && self.daemon) {
-                self.enclosure.unclaimed(cancelled).fetch_add(1, Ordering::Relaxed);
+                self.core.unclaimed(cancelled).fetch_add(1, Ordering::Relaxed);
             }
         }
     }
@@ -307,16 +307,16 @@ impl Membership {
 
 impl Drop for Membership {
     fn drop(&mut self) {
-        let enclosure = &self.enclosure;
+        let core = &self.core;
         if let Some(place) = self.place.take() {
-            enclosure.members.strike_out(place);
+            core.members.strike_out(place);
         }
         // The counts that free the owner's frame are the last touch of anything in that frame; the
         // scope's own data is kept by this fiber's share of it (I10).
-        let last_needed = !self.daemon && enclosure.needed.fetch_sub(1, Ordering::Release) == 1;
-        let last = enclosure.running.fetch_sub(1, Ordering::Release) == 1;
+        let last_needed = !self.daemon && core.needed.fetch_sub(1, Ordering::Release) == 1;
+        let last = core.running.fetch_sub(1, Ordering::Release) == 1;
         if last_needed || last {
-            enclosure.owner.wake();
+            core.owner.wake();
         }
     }
 }

@@ -12,11 +12,11 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(10);
 
 /// The pauses of one wait, each longer than the one before.
 #[derive(Default)]
-pub(crate) struct Pauses {
+pub(crate) struct Backoff {
     rounds: u32,
 }
 
-impl Pauses {
+impl Backoff {
     /// Waits for a while. Fails if the fiber is cancelled.
     pub(crate) fn pause(&mut self, worker: Here, fiber: FiberRef) -> io::Result<()> {
         if worker.refuses(fiber) {

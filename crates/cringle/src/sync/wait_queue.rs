@@ -19,7 +19,7 @@
 //! suspended; a thread's is a token that stays). A wake-up that comes late ends a later wait, which
 //! looks again.
 
-use super::caller::{Caller, Left, Lent, Terms, Waker};
+use super::caller::{BorrowedWaker, Caller, WaitError, WaitOptions, Waker};
 use crate::runtime::about::Subject;
 use crate::runtime::lent::LentFrame;
 use crate::runtime::sync::{AtomicU8, Mutex, Ordering};
@@ -38,7 +38,7 @@ pub(super) struct Waiter {
     need: usize,
     /// Where to leave, or take, a value.
     slot: *mut (),
-    waker: UnsafeCell<Option<Lent>>,
+    waker: UnsafeCell<Option<BorrowedWaker>>,
     queued: Cell<bool>,
     previous: Cell<Option<NonNull<Waiter>>>,
     next: Cell<Option<NonNull<Waiter>>>,
@@ -74,27 +74,27 @@ impl Waiter {
         }
     }
 
-    /// Waits until somebody has taken this waiter out of its queue, or the terms are exhausted.
+    /// Waits until somebody has taken this waiter out of its queue, or the options are exhausted.
     ///
     /// `leave` takes it out under the queue's lock, and says whether it was still in.
     #[inline]
     pub(super) fn wait(
         &self,
-        terms: &Terms,
+        options: &WaitOptions,
         subject: &dyn Subject,
         mut leave: impl FnMut() -> bool,
-    ) -> Result<Outcome, Left> {
+    ) -> Result<Outcome, WaitError> {
         // The queue refers to this frame until it is told, or has taken itself out (I12).
         let lent = LentFrame::begin();
         let result = loop {
             if let Some(outcome) = self.outcome() {
                 break Ok(outcome);
             }
-            match terms.exhausted(self.caller) {
-                Some(left) if leave() => break Err(left),
+            match options.exhausted(self.caller) {
+                Some(error) if leave() => break Err(error),
                 // It was taken out meanwhile, and the outcome was stored under the lock.
                 Some(_) => break Ok(self.outcome().expect("out of the queue, so told why")),
-                None => self.caller.suspend(terms, subject),
+                None => self.caller.suspend(options, subject),
             }
         };
         self.caller.waited();
@@ -168,22 +168,22 @@ impl Queue {
 
     /// Takes the first one out; it is to be told why at once.
     #[inline]
-    pub(super) fn pop(&mut self) -> Option<Taken<'_>> {
+    pub(super) fn pop(&mut self) -> Option<Dequeued<'_>> {
         let first = self.first?;
         // SAFETY: I10. It is in the queue, so in a frame that stays.
         self.remove(unsafe { first.as_ref() });
-        Some(Taken { waiter: first, queue: std::marker::PhantomData })
+        Some(Dequeued { waiter: first, queue: std::marker::PhantomData })
     }
 
     /// Gives all who are here now what they wait for.
-    pub(super) fn give_all(&mut self, woken: &mut Woken) {
+    pub(super) fn give_all(&mut self, woken: &mut WakeList) {
         while let Some(taken) = self.pop() {
             woken.add(taken.give());
         }
     }
 
     /// Tells all that what they wait for will not come.
-    pub(super) fn refuse_all(&mut self, woken: &mut Woken) {
+    pub(super) fn refuse_all(&mut self, woken: &mut WakeList) {
         while let Some(taken) = self.pop() {
             woken.add(taken.refuse());
         }
@@ -192,13 +192,13 @@ impl Queue {
 
 /// A waiter that was taken out of its queue. Its frame stays until it is told why.
 #[must_use = "its waiter would wait for ever"]
-pub(super) struct Taken<'queue> {
+pub(super) struct Dequeued<'queue> {
     waiter: NonNull<Waiter>,
     /// The lock is held as long as the queue is borrowed.
     queue: std::marker::PhantomData<&'queue mut Queue>,
 }
 
-impl Taken<'_> {
+impl Dequeued<'_> {
     /// Where its value is, or is to be left.
     pub(super) fn slot(&self) -> *mut () {
         // SAFETY: I10. The frame stays until the outcome is stored.
@@ -220,7 +220,7 @@ impl Taken<'_> {
         unsafe {
             let waiter = self.waiter.as_ref();
             let lent = (*waiter.waker.get()).take();
-            let waker = lent.expect("a waiter is told once").redeem();
+            let waker = lent.expect("a waiter is told once").upgrade();
             waiter.outcome.store(outcome, Ordering::Release);
             waker
         }
@@ -230,12 +230,12 @@ impl Taken<'_> {
 /// Whom to wake once the lock is released. One costs no allocation.
 #[must_use = "they would wait for ever"]
 #[derive(Default)]
-pub(super) struct Woken {
+pub(super) struct WakeList {
     first: Option<Waker>,
     others: Vec<Waker>,
 }
 
-impl Woken {
+impl WakeList {
     #[inline]
     pub(super) fn add(&mut self, waker: Waker) {
         match self.first {
@@ -254,23 +254,23 @@ impl Woken {
 }
 
 /// The short lock under which queues lie.
-pub(super) struct Guarded<S>(Mutex<S>);
+pub(super) struct ShortLock<S>(Mutex<S>);
 
 #[cfg(not(loom))]
-pub(super) type Held<'a, S> = std::sync::MutexGuard<'a, S>;
+pub(super) type ShortGuard<'a, S> = std::sync::MutexGuard<'a, S>;
 #[cfg(loom)]
-pub(super) type Held<'a, S> = loom::sync::MutexGuard<'a, S>;
+pub(super) type ShortGuard<'a, S> = loom::sync::MutexGuard<'a, S>;
 
-impl<S> Guarded<S> {
+impl<S> ShortLock<S> {
     constructor! {
-        pub(super) const fn new(state: S) -> Guarded<S> {
-            Guarded(Mutex::new(state))
+        pub(super) const fn new(state: S) -> ShortLock<S> {
+            ShortLock(Mutex::new(state))
         }
     }
 
     /// For some instructions: nothing under it suspends, calls the user's code or panics.
     #[inline]
-    pub(super) fn hold(&self) -> Held<'_, S> {
+    pub(super) fn lock(&self) -> ShortGuard<'_, S> {
         self.0.lock().expect("no code panics under this lock")
     }
 }

@@ -5,7 +5,7 @@
 //! without a wait. (`IORING_OP_WAITID` would take one descriptor less, but Linux 6.7; and this one is
 //! closed again when the wait ends.)
 
-use crate::fiber::pauses::Pauses;
+use crate::fiber::backoff::Backoff;
 use crate::io::{Interest, ready};
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::Here;
@@ -31,9 +31,9 @@ fn is_shortage(e: &io::Error) -> bool {
 /// The same where no descriptor is left: looks again and again, with pauses.
 #[cold]
 fn look_for_end(worker: Here, fiber: FiberRef, id: u32) -> io::Result<()> {
-    let mut pauses = Pauses::default();
+    let mut backoff = Backoff::default();
     while !sys::has_ended(id)? {
-        pauses.pause(worker, fiber)?;
+        backoff.pause(worker, fiber)?;
     }
     Ok(())
 }
