@@ -35,7 +35,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Bench(Bench),
     /// Copy files and directories: GNU's cp, on all cores.
-    Cp(crate::cp::flags::Documented),
+    Cp(cringle_cp::Arguments),
     /// Examine this machine: what it gives, what it lacks, who denies it, and what to do.
     Doctor(cringle_doctor::args::DoctorArgs),
     /// Sum up a trace: who waited for what, where the time went; and draw it.

@@ -8,7 +8,6 @@
 compile_error!("cringle is for Linux: it stands on io_uring");
 
 mod cli;
-mod cp;
 mod sim;
 mod traced;
 
@@ -36,7 +35,7 @@ static ALLOCATOR: cringle_bench::CountingAllocator = cringle_bench::CountingAllo
 fn main() -> ExitCode {
     watch_only_if_asked();
     if let Some((program, arguments)) = called_as_cp(std::env::args_os().collect()) {
-        return cp::run(program, arguments);
+        return cringle_cp::run(program, arguments);
     }
     let cli = Cli::parse();
     report::set_color(cli.color);

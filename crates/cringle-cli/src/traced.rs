@@ -1,16 +1,16 @@
 //! `--trace FILE`, for every subcommand.
 
 use crate::cli::{Cli, Command};
-use cringle::trace::Trace;
+use cringle_command::failure::Failure;
+use cringle_command::recording::Recording;
 use cringle_report as report;
-use cringle_report::failure::Failure;
 use std::path::{Path, PathBuf};
 
 /// What the library looks for when a runtime starts, in children too.
 const VARIABLE: &str = "CRINGLE_TRACE";
 
 /// The trace of this command, until it ends.
-pub(crate) struct Traced(Option<(Trace, PathBuf)>);
+pub(crate) struct Traced(Option<Recording>);
 
 pub(crate) fn begin(cli: &Cli) -> Result<Traced, Failure> {
     let Some(path) = &cli.trace else { return as_the_environment_asks(&cli.command) };
@@ -28,16 +28,11 @@ pub(crate) fn begin(cli: &Cli) -> Result<Traced, Failure> {
             Ok(Traced(None))
         }
         false => {
-            let traced = begin_at(path)?;
+            let recording = Recording::start(path)?;
             report::outputs::reserve(path);
-            Ok(traced)
+            Ok(Traced(Some(recording)))
         }
     }
-}
-
-pub(crate) fn begin_at(path: &Path) -> Result<Traced, Failure> {
-    let trace = cringle::trace::start(path)?;
-    Ok(Traced(Some((trace, path.into()))))
 }
 
 /// The library begins such a trace itself, with the first runtime: whose failure it would be, then, that the
@@ -51,7 +46,7 @@ fn as_the_environment_asks(command: &Command) -> Result<Traced, Failure> {
         None => PathBuf::from(path),
     };
     match cringle::trace::start(&path) {
-        Ok(trace) => Ok(Traced(Some((trace, path)))),
+        Ok(trace) => Ok(Traced(Some(Recording::of(trace, &path)))),
         // One who is traced has started this command: the file is that one's, and the library says so.
         Err(e) if e.kind() == std::io::ErrorKind::ResourceBusy => Ok(Traced(None)),
         Err(e) => Err(Failure::failed(format!("{VARIABLE}: {e}"))),
@@ -81,23 +76,10 @@ fn hand_on(path: &Path) {
 }
 
 impl Traced {
-    /// Ends the trace and says on standard error what came of it.
+    /// Ends the trace and reports on standard error how many events it has.
     pub(crate) fn end(self) {
-        let Some((trace, path)) = self.0 else { return };
-        let path = path.display();
-        match trace.finish() {
-            Ok(written) if written.events == 0 => report::complain(&format!(
-                "cringle: nothing is in {path}: this command has run no fibers"
-            )),
-            Ok(written) if written.lost == 0 => report::complain(&format!(
-                "cringle: {} events in {path}; `cringle trace {path}` sums them up",
-                written.events
-            )),
-            Ok(written) => report::complain(&format!(
-                "cringle: {} events in {path}, and {} lost, which found no room",
-                written.events, written.lost
-            )),
-            Err(e) => report::complain(&format!("cringle: the trace is incomplete: {e}")),
+        if let Some(recording) = self.0 {
+            recording.finish();
         }
     }
 }

@@ -1,0 +1,424 @@
+//! Mode, ownership, times and extended attributes of what was copied.
+//!
+//! In an order that lets none undo another: times, then ownership (which drops set-uid bits), then
+//! extended attributes, then the mode with the ACLs, which are a part of it: a target that keeps the mode
+//! has the ACLs of its source and no others, also where the directory above would give it some.
+
+use crate::messages::{complain_of, quote};
+use crate::options::Options;
+use crate::sys::{self, Stat};
+use crate::tree::{Item, Side};
+use std::cell::Cell;
+use std::ffi::{CStr, CString, OsStr};
+use std::io;
+use std::os::fd::RawFd;
+use std::os::unix::ffi::OsStrExt;
+
+const ACCESS: &CStr = c"system.posix_acl_access";
+const DEFAULT: &CStr = c"system.posix_acl_default";
+
+/// What a file that is made gets at first; the rest, where it is preserved, in the end.
+pub(crate) fn first_mode(options: &Options, stat: &Stat) -> u32 {
+    let mode = stat.st_mode & 0o777;
+    let keeps = options.preserve;
+    if options.no_preserve_mode {
+        0o666
+    } else if keeps.mode || keeps.ownership {
+        // Nobody else looks into it before it has its owner.
+        mode & 0o700
+    } else {
+        mode
+    }
+}
+
+pub(crate) struct Copied<'a> {
+    pub(crate) item: &'a Item<'a>,
+    pub(crate) source: RawFd,
+    pub(crate) target: RawFd,
+    pub(crate) stat: &'a Stat,
+    /// The target was made by this copy.
+    pub(crate) made: bool,
+    /// It was there before, or the directory above gave it one.
+    pub(crate) may_have_acl: bool,
+}
+
+/// Whether what is made in this directory gets an ACL by that.
+pub(crate) fn gives_acl(directory: RawFd) -> bool {
+    sys::get_xattr(directory, DEFAULT).is_ok_and(|value| !value.is_empty())
+}
+
+/// How [`apply`] ended.
+#[derive(PartialEq, Eq)]
+pub(crate) enum Applied {
+    Good,
+    Failed,
+    /// A call failed with an error that may be one of an earlier write: some file systems (NFS, FUSE) write
+    /// first, and report a failure there and nowhere else.
+    DataLost,
+}
+
+/// Sets the attributes of a file or directory that is open on both sides.
+pub(crate) fn apply(options: &Options, copied: &Copied<'_>) -> Applied {
+    let lost = Cell::new(false);
+    let good = apply_each(options, copied, &lost);
+    match good {
+        _ if lost.get() && is_file(copied.stat) => Applied::DataLost,
+        true => Applied::Good,
+        false => Applied::Failed,
+    }
+}
+
+fn apply_each(options: &Options, copied: &Copied<'_>, lost: &Cell<bool>) -> bool {
+    let keeps = options.preserve;
+    let Copied { item, source, target, stat, made, may_have_acl } = *copied;
+    let name = || item.quoted(Side::Target);
+    let mut good = true;
+    let noted =
+        |answer: io::Result<()>| answer.inspect_err(|e| lost.set(lost.get() || may_be_of_data(e)));
+    if keeps.timestamps
+        && let Err(e) = noted(sys::set_times_fd(target, stat))
+    {
+        complain_of(&format!("preserving times for {}", name()), &e);
+        if options.must_preserve {
+            return false;
+        }
+    }
+    let mut has_owner = true;
+    if keeps.ownership {
+        let chown = |uid, gid| noted(sys::chown_fd(target, uid, gid));
+        match set_owner(options, stat, chown, &name) {
+            Some(kept) => has_owner = kept,
+            None => return false,
+        }
+    }
+    let mut has_acl = keeps.mode && !keeps.xattr;
+    if keeps.xattr {
+        match copy_xattrs(source, target) {
+            Ok(acl) => has_acl = acl,
+            Err(failure) => {
+                has_acl = keeps.mode;
+                // `-a` does its best.
+                if options.must_preserve_xattr {
+                    failure.complain(item);
+                    good = false;
+                }
+            }
+        }
+    }
+    if keeps.mode {
+        let mode = match (keeps.ownership, has_owner) {
+            (true, true) => stat.st_mode & 0o7777,
+            (true, false) => stat.st_mode & 0o777,
+            (false, _) => stat.st_mode & !set_ids_of_others(target, stat) & 0o7777,
+        };
+        if let Err(e) = noted(set_mode(copied, mode, has_acl)) {
+            complain_of(&format!("preserving permissions for {}", name()), &e);
+            good &= !options.must_preserve;
+        }
+    } else if made && options.no_preserve_mode && may_have_acl {
+        good &= plain_mode(options, copied);
+    } else if made && keeps.ownership && !options.no_preserve_mode && is_file(stat) {
+        // It was made with less until it had its owner.
+        if let Err(e) = sys::chmod_fd(target, stat.st_mode & 0o777 & !options.umask) {
+            complain_of(&format!("preserving permissions for {}", name()), &e);
+            good = false;
+        }
+    }
+    good
+}
+
+fn may_be_of_data(error: &io::Error) -> bool {
+    let errors = [libc::EIO, libc::ENOSPC, libc::EDQUOT, libc::EFBIG];
+    error.raw_os_error().is_some_and(|code| errors.contains(&code))
+}
+
+fn is_file(stat: &Stat) -> bool {
+    sys::kind(stat) != libc::S_IFDIR
+}
+
+/// Set-id bits that the copy must not have: they would give away the rights of whoever copies. A
+/// directory's set-group-id bit gives none.
+fn set_ids_of_others(target: RawFd, stat: &Stat) -> u32 {
+    if stat.st_mode & 0o6000 == 0 {
+        return 0;
+    }
+    let Ok(made) = sys::stat_of(target) else { return 0o6000 };
+    let user = if made.st_uid == stat.st_uid { 0 } else { 0o4000 };
+    let group = if made.st_gid == stat.st_gid || !is_file(stat) { 0 } else { 0o2000 };
+    user | group
+}
+
+/// Whether the ownership was kept; `None` for a failure, which was told.
+fn set_owner(
+    options: &Options,
+    stat: &Stat,
+    chown: impl Fn(u32, u32) -> io::Result<()>,
+    name: &dyn Fn() -> String,
+) -> Option<bool> {
+    let Err(e) = chown(stat.st_uid, stat.st_gid) else { return Some(true) };
+    let permitted = !matches!(e.raw_os_error(), Some(libc::EPERM | libc::EINVAL));
+    if !permitted && sys::effective_user() != 0 {
+        // A user cannot give files away; the group may be one of theirs.
+        let _ = chown(u32::MAX, stat.st_gid);
+        return Some(false);
+    }
+    complain_of(&format!("failed to preserve ownership for {}", name()), &e);
+    if options.must_preserve { None } else { Some(false) }
+}
+
+fn set_mode(copied: &Copied<'_>, mode: u32, has_acl: bool) -> io::Result<()> {
+    let Copied { source, target, stat, may_have_acl, .. } = *copied;
+    let names: &[&CStr] = if is_file(stat) { &[ACCESS] } else { &[ACCESS, DEFAULT] };
+    // Without its ACL the mode would say other than it does with it: no answer is a failure.
+    let acl_of_source = |name| match has_acl.then(|| sys::get_xattr(source, name)) {
+        Some(Ok(value)) if !value.is_empty() => Ok(Some(value)),
+        Some(Err(e)) if !matches!(e.raw_os_error(), Some(libc::ENODATA | libc::EOPNOTSUPP)) => {
+            Err(e)
+        }
+        _ => Ok(None),
+    };
+    let acls = names.iter().map(|name| Ok((*name, acl_of_source(*name)?)));
+    let acls = acls.collect::<io::Result<Vec<_>>>()?;
+    for (name, value) in &acls {
+        if value.is_none() && may_have_acl {
+            sys::remove_xattr(target, name)?;
+        }
+    }
+    sys::chmod_fd(target, mode)?;
+    for (name, value) in acls {
+        if let Some(value) = value {
+            sys::set_xattr(target, name, &value)?;
+        }
+    }
+    Ok(())
+}
+
+/// `--no-preserve=mode` where the directory above gave an ACL: the mode is the umask's all the same.
+fn plain_mode(options: &Options, copied: &Copied<'_>) -> bool {
+    let Copied { item, target, stat, .. } = *copied;
+    let all = if is_file(stat) { 0o666 } else { 0o777 | stat.st_mode & 0o1000 };
+    let done = sys::remove_xattr(target, ACCESS)
+        .and_then(|()| sys::chmod_fd(target, all & !options.umask));
+    if let Err(e) = &done {
+        complain_of(&format!("preserving permissions for {}", item.quoted(Side::Target)), e);
+    }
+    done.is_ok()
+}
+
+/// What only means something where it is: other spellings of ACLs (xfs lists its own), signatures over an
+/// inode. GNU's has the list from `/etc/xattr.conf`, which is made of these.
+fn is_for_others(name: &CStr) -> bool {
+    const BEGINNINGS: [&[u8]; 8] = [
+        b"system.nfs4",
+        b"trusted.SGI_",
+        b"xfsroot.",
+        b"user.Beagle.",
+        b"security.evm",
+        b"security.selinux",
+        b"afs.",
+        b"system.posix_acl_",
+    ];
+    BEGINNINGS.iter().any(|beginning| name.to_bytes().starts_with(beginning))
+}
+
+/// A step of copying extended attributes that failed, with the name of the attribute.
+enum Step {
+    List,
+    Get(CString),
+    Set(CString),
+    /// Takes back the write permission that setting an attribute needed.
+    Restore,
+}
+
+struct XattrFailure {
+    step: Step,
+    error: io::Error,
+}
+
+impl Step {
+    fn failed(self, error: io::Error) -> XattrFailure {
+        XattrFailure { step: self, error }
+    }
+}
+
+impl XattrFailure {
+    /// Reports the failure, in GNU's words: an attribute that cannot be read is a failure of the source.
+    fn complain(&self, item: &Item<'_>) {
+        let shown = |name: &CStr| quote(OsStr::from_bytes(name.to_bytes()));
+        let side = |side| item.quoted(side);
+        let what = match &self.step {
+            Step::List => format!("listing attributes of {}", side(Side::Source)),
+            Step::Get(name) => {
+                format!("getting attribute {} of {}", shown(name), side(Side::Source))
+            }
+            Step::Set(name) => {
+                format!("setting attribute {} for {}", shown(name), side(Side::Target))
+            }
+            Step::Restore => format!("preserving permissions for {}", side(Side::Target)),
+        };
+        complain_of(&what, &self.error);
+    }
+}
+
+/// Copies all extended attributes but ACLs, which belong to the mode. Returns whether there are ACLs, or the last
+/// failure.
+fn copy_xattrs(source: RawFd, target: RawFd) -> Result<bool, XattrFailure> {
+    let names = match sys::list_xattrs(source) {
+        Ok(names) => names,
+        Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => return Ok(false),
+        Err(e) => return Err(Step::List.failed(e)),
+    };
+    let (mut acl, mut failure) = (false, None);
+    let mut writable = Writable { target, mode: None };
+    for name in names.split_inclusive(|&byte| byte == 0) {
+        let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
+        if name == ACCESS || name == DEFAULT {
+            acl = true;
+            continue;
+        }
+        if is_for_others(name) {
+            continue;
+        }
+        let get = sys::get_xattr(source, name).map_err(|e| Step::Get(name.into()).failed(e));
+        let set = |value: Vec<u8>| {
+            writable.set(name, &value).map_err(|e| Step::Set(name.into()).failed(e))
+        };
+        failure = get.and_then(set).err().or(failure);
+    }
+    if let Err(e) = writable.restore() {
+        failure = Some(Step::Restore.failed(e));
+    }
+    failure.map_or(Ok(acl), Err)
+}
+
+/// A target that gets extended attributes. The kernel wants write permission on the file for them, not on
+/// the descriptor; where the owner has none, it is granted until [`restore`](Writable::restore).
+struct Writable {
+    target: RawFd,
+    /// The mode that the target had, if it was changed.
+    mode: Option<u32>,
+}
+
+impl Writable {
+    fn set(&mut self, name: &CStr, value: &[u8]) -> io::Result<()> {
+        match sys::set_xattr(self.target, name, value) {
+            Err(e) if e.raw_os_error() == Some(libc::EACCES) && self.mode.is_none() => {
+                let mode = sys::stat_of(self.target)?.st_mode & 0o7777;
+                if mode & 0o200 != 0 || sys::chmod_fd(self.target, mode | 0o200).is_err() {
+                    return Err(e);
+                }
+                self.mode = Some(mode);
+                sys::set_xattr(self.target, name, value)
+            }
+            answer => answer,
+        }
+    }
+
+    fn restore(self) -> io::Result<()> {
+        self.mode.map_or(Ok(()), |mode| sys::chmod_fd(self.target, mode))
+    }
+}
+
+/// Of what is not opened: a link, a fifo, a device, a directory that may not be listed.
+pub(crate) fn apply_by_name(options: &Options, item: &Item<'_>, stat: &Stat, made: bool) -> bool {
+    let keeps = options.preserve;
+    let name = || item.quoted(Side::Target);
+    let mut good = true;
+    if keeps.timestamps
+        && let Err(e) = sys::set_times_at(item.target_dir, item.target, stat)
+    {
+        complain_of(&format!("preserving times for {}", name()), &e);
+        if options.must_preserve {
+            return false;
+        }
+    }
+    let mut kept = true;
+    if keeps.ownership {
+        let chown = |uid, gid| sys::chown_at(item.target_dir, item.target, uid, gid);
+        match set_owner(options, stat, chown, &name) {
+            Some(owner) => kept = owner,
+            None => return false,
+        }
+    }
+    if keeps.xattr
+        && let Err(failure) = xattrs_by_name(item)
+        && options.must_preserve_xattr
+    {
+        failure.complain(item);
+        good = false;
+    }
+    let is_link = sys::kind(stat) == libc::S_IFLNK;
+    let gets_mode = made && (options.no_preserve_mode || keeps.ownership && is_file(stat));
+    if !is_link && (keeps.mode || gets_mode) {
+        let all = if is_file(stat) { 0o666 } else { 0o777 | stat.st_mode & 0o1000 };
+        let mode = match (keeps.mode, options.no_preserve_mode, kept) {
+            (true, _, true) => stat.st_mode & 0o7777,
+            (true, _, false) => stat.st_mode & 0o777,
+            (_, true, _) => all & !options.umask,
+            _ => stat.st_mode & 0o777 & !options.umask,
+        };
+        let chmod = || sys::chmod_at(item.target_dir, item.target, mode);
+        let acl = keeps.mode || options.no_preserve_mode;
+        let names: &[&CStr] = if is_file(stat) { &[ACCESS] } else { &[ACCESS, DEFAULT] };
+        if let Err(e) = if acl { with_acls(keeps.mode, names, item, chmod) } else { chmod() } {
+            complain_of(&format!("preserving permissions for {}", name()), &e);
+            good &= !options.must_preserve;
+        }
+    }
+    good
+}
+
+/// The way to a name, for calls that know no directory handles: through `/proc`.
+fn way(dir: RawFd, name: &CStr) -> CString {
+    if dir == sys::CWD {
+        return name.to_owned();
+    }
+    sys::c_string(&[format!("/proc/self/fd/{dir}/").as_bytes(), name.to_bytes()].concat())
+}
+
+/// The ACLs of the source, or none, and the mode.
+fn with_acls(
+    keeps: bool,
+    names: &[&CStr],
+    item: &Item<'_>,
+    chmod: impl Fn() -> io::Result<()>,
+) -> io::Result<()> {
+    let (source, target) = (way(item.source_dir, item.source), way(item.target_dir, item.target));
+    let of_source = |name| if keeps { sys::lget_xattr(&source, name).ok() } else { None };
+    let acls: Vec<_> = names.iter().map(|name| (*name, of_source(*name))).collect();
+    let has = |value: &Option<Vec<u8>>| value.as_ref().is_some_and(|value| !value.is_empty());
+    for (name, _) in acls.iter().filter(|(_, value)| !has(value)) {
+        match sys::lremove_xattr(&target, name) {
+            // Where `/proc` is not mounted, nothing leads to it: it has no ACL of ours.
+            Err(e) if e.raw_os_error() == Some(libc::ENOENT) => {}
+            answer => answer?,
+        }
+    }
+    chmod()?;
+    for (name, value) in acls.iter().filter(|(_, value)| has(value)) {
+        sys::lset_xattr(&target, name, value.as_deref().unwrap_or_default())?;
+    }
+    Ok(())
+}
+
+/// Copies the extended attributes of a name; links and devices have `trusted.` and `security.` ones at most.
+/// Returns the last failure.
+fn xattrs_by_name(item: &Item<'_>) -> Result<(), XattrFailure> {
+    let source = way(item.source_dir, item.source);
+    let target = way(item.target_dir, item.target);
+    // (A file system without any, or no `/proc`, through which the way leads.)
+    let Ok(names) = sys::llist_xattrs(&source) else { return Ok(()) };
+    let mut failure = None;
+    for name in names.split_inclusive(|&byte| byte == 0) {
+        let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
+        if is_for_others(name) {
+            continue;
+        }
+        let get = sys::lget_xattr(&source, name).map_err(|e| Step::Get(name.into()).failed(e));
+        let set = |value: Vec<u8>| {
+            sys::lset_xattr(&target, name, &value).map_err(|e| Step::Set(name.into()).failed(e))
+        };
+        failure = get.and_then(set).err().or(failure);
+    }
+    failure.map_or(Ok(()), Err)
+}

@@ -1,0 +1,125 @@
+//! Facts about source and target for [`decide`](crate::decide).
+
+use crate::decide::{Kind, Names, Node, Rules};
+use crate::options::Options;
+use crate::sys::{self, Stat};
+use crate::tree::{Item, Side};
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+
+impl Node {
+    #[allow(clippy::unnecessary_cast, reason = "the count has 32 bits on other architectures")]
+    pub(crate) fn of(stat: &Stat) -> Node {
+        Node {
+            kind: match sys::kind(stat) {
+                libc::S_IFREG => Kind::Regular,
+                libc::S_IFDIR => Kind::Directory,
+                libc::S_IFLNK => Kind::Link,
+                _ => Kind::Special,
+            },
+            id: sys::id(stat),
+            links: stat.st_nlink as u64,
+            modified: (stat.st_mtime, stat.st_mtime_nsec),
+        }
+    }
+}
+
+/// The step of the time stamps of the file system that the target is on, in nanoseconds, as far as it
+/// counts: for `-u` where times are copied. Its own three times are whole multiples of it. (No file system has
+/// steps between 1 ns and 100 ns.)
+pub(crate) fn time_step(options: &Options, item: &Item<'_>, existing: &Stat) -> i64 {
+    if !options.only_newer || !options.preserve.timestamps {
+        return 1;
+    }
+    let times = [existing.st_atime_nsec, existing.st_mtime_nsec, existing.st_ctime_nsec];
+    let mut step = 1;
+    while step < 1_000_000_000 && times.iter().all(|time| time % (step * 10) == 0) {
+        step *= 10;
+    }
+    if step < 100 {
+        return 1;
+    }
+    let is_coarse = step == 1_000_000_000;
+    if is_coarse && sys::is_fat(item.target_dir, item.target) { 2 * step } else { step }
+}
+
+impl Rules {
+    /// `top`: for a name of the command line.
+    pub(crate) fn of(options: &Options, top: bool) -> Rules {
+        Rules {
+            follow: options.follows(top),
+            replace: options.replace,
+            only_newer: options.only_newer,
+            backup: options.backup,
+            remove_first: options.remove_first,
+            hard_link: options.hard_link,
+            symbolic_link: options.symbolic_link,
+            attributes_only: options.attributes_only,
+            keep_links: options.preserve.links,
+            as_regular: options.as_regular,
+        }
+    }
+}
+
+/// The names themselves, if they count.
+pub(crate) fn names(rules: &Rules, item: &Item<'_>, source: &Node, target: &Node) -> Option<Names> {
+    if !rules.wants_names(source, target) {
+        return None;
+    }
+    let stat = |dir, name, follow| sys::stat_at(dir, name, follow).ok();
+    let end = |dir, name| stat(dir, name, true).map(|stat| sys::id(&stat));
+    Some(Names {
+        source: Node::of(&stat(item.source_dir, item.source, false)?),
+        target: Node::of(&stat(item.target_dir, item.target, false)?),
+        source_end: end(item.source_dir, item.source),
+        target_end: end(item.target_dir, item.target),
+        same_entry: same_entry(item),
+    })
+}
+
+fn same_entry(item: &Item<'_>) -> bool {
+    if item.is_top() {
+        return entry(&item.path(Side::Source)) == entry(&item.path(Side::Target));
+    }
+    // One name below two open directories, whose paths may be too long for the kernel.
+    let id = |dir| sys::stat_of(dir).map(|stat| sys::id(&stat));
+    item.source == item.target
+        && matches!((id(item.source_dir), id(item.target_dir)), (Ok(a), Ok(b)) if a == b)
+}
+
+/// An entry of a directory, however it is spelled: its name, and which directory that is.
+pub(crate) type Entry = (Vec<u8>, Option<(u64, u64)>);
+
+pub(crate) fn entry(path: &OsStr) -> Entry {
+    let bytes = path.as_bytes();
+    let end = bytes.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1);
+    let start = bytes[..end].iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
+    let parent: CString = sys::c_string(if start == 0 { b"." } else { &bytes[..start] });
+    let parent = sys::stat_at(sys::CWD, &parent, true).ok().map(|stat| sys::id(&stat));
+    (bytes[start..end].to_vec(), parent)
+}
+
+/// The last part of a path, without slashes.
+pub(crate) fn last_part(path: &[u8]) -> &[u8] {
+    let end = path.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1);
+    let start = path[..end].iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
+    &path[start..end]
+}
+
+/// Whether a simple backup of the target would take the source's name, or what the source leads to. (A file
+/// that has another name too keeps its content when the backup replaces this one.)
+pub(crate) fn source_is_backup(options: &Options, item: &Item<'_>, source: &Node) -> bool {
+    if options.backup.is_none() {
+        return false;
+    }
+    let backup = sys::c_string(&[item.target.to_bytes(), options.suffix.as_bytes()].concat());
+    if !sys::stat_at(item.target_dir, &backup, true).is_ok_and(|stat| sys::id(&stat) == source.id) {
+        return false;
+    }
+    let name = [last_part(item.target.to_bytes()), options.suffix.as_bytes()].concat();
+    let is_link = || {
+        sys::stat_at(item.source_dir, item.source, false)
+            .is_ok_and(|stat| Node::of(&stat).kind == Kind::Link)
+    };
+    last_part(item.source.to_bytes()) == name || source.kind != Kind::Link && is_link()
+}

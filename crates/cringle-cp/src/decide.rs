@@ -1,0 +1,446 @@
+//! Decides what becomes of a target that exists.
+//!
+//! [`decide`] is pure: it takes the options and what is known about source and target, calls nothing, and is
+//! the same for a dry run. The rules are GNU's: a copy that would lose the source's data is refused, one
+//! that only replaces a link to it is not.
+
+use crate::backup;
+use crate::options::Replace;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Regular,
+    Directory,
+    Link,
+    /// A FIFO, a device, a socket.
+    Special,
+}
+
+/// What `stat` reports of a file, as far as it counts here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Node {
+    pub(crate) kind: Kind,
+    pub(crate) id: (u64, u64),
+    pub(crate) links: u64,
+    pub(crate) modified: (i64, i64),
+}
+
+/// The options that count here, for one name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    /// Links of the source are followed: for `-H`, on the command line only.
+    pub(crate) follow: bool,
+    pub(crate) replace: Replace,
+    pub(crate) only_newer: bool,
+    pub(crate) backup: Option<backup::Kind>,
+    pub(crate) remove_first: bool,
+    pub(crate) hard_link: bool,
+    pub(crate) symbolic_link: bool,
+    pub(crate) attributes_only: bool,
+    pub(crate) keep_links: bool,
+    /// What is no link and no directory is read as a regular file.
+    pub(crate) as_regular: bool,
+}
+
+impl Rules {
+    /// Whether the target is what a link under its name leads to: only a regular file is written through a
+    /// link, and only if the name is not removed or renamed first.
+    pub(crate) fn looks_through(&self, source: Kind) -> bool {
+        let regular = match source {
+            Kind::Regular => true,
+            Kind::Special => self.as_regular,
+            Kind::Directory | Kind::Link => false,
+        };
+        regular
+            && !self.symbolic_link
+            && !self.hard_link
+            && self.backup.is_none()
+            && !self.remove_first
+    }
+
+    /// Whether [`Facts::names`] counts.
+    pub(crate) fn wants_names(&self, source: &Node, target: &Node) -> bool {
+        let link = source.kind == Kind::Link || target.kind == Kind::Link;
+        !self.keeps_all() && (source.id == target.id || !self.follow && link)
+    }
+
+    /// No target is replaced: it may even be the source.
+    fn keeps_all(&self) -> bool {
+        matches!(self.replace, Replace::Skip | Replace::Refuse)
+    }
+}
+
+/// The names themselves, where source and target may be the same file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Names {
+    /// What has the name: a link, where it is one.
+    pub(crate) source: Node,
+    pub(crate) target: Node,
+    /// What links lead to, if anything.
+    pub(crate) source_end: Option<(u64, u64)>,
+    pub(crate) target_end: Option<(u64, u64)>,
+    /// Both are one entry of one directory.
+    pub(crate) same_entry: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Facts {
+    pub(crate) source: Node,
+    /// The name, or what it leads to: see [`Rules::looks_through`].
+    pub(crate) target: Node,
+    /// `None` where nobody asked ([`Rules::wants_names`]), or one of them is gone.
+    pub(crate) names: Option<Names>,
+    /// An earlier source of this command line became the target.
+    pub(crate) just_made: bool,
+    /// The last part of the source's name is `.` or `..`.
+    pub(crate) is_dots: bool,
+    /// The source has the name that the backup would get.
+    pub(crate) backup_is_source: bool,
+    /// The step of the target's time stamps, in nanoseconds; 1 where it does not count.
+    pub(crate) time_step: i64,
+    /// What the user answered, if [`Decision::Ask`] was the decision before.
+    pub(crate) answer: Option<bool>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Refusal {
+    SameFile,
+    /// `--update=none-fail`
+    NotReplacing,
+    DirectoryOntoOther,
+    OtherOntoDirectory,
+    JustMade,
+    BackupDestroysSource,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Decision {
+    /// Into the directory, onto or beside the file.
+    Onto,
+    /// The target is removed, then made anew.
+    Remove,
+    /// The target is renamed, then made anew.
+    BackUp,
+    /// Ask the user, then decide again with [`Facts::answer`].
+    Ask,
+    /// Both are the same already.
+    Nothing,
+    /// `-n`: the target stays.
+    Keep,
+    /// `-u`: the target stays, and stands for its source.
+    KeepNewer,
+    /// The user said no.
+    Declined,
+    Refuse(Refusal),
+}
+
+pub(crate) fn decide(rules: &Rules, facts: &Facts) -> Decision {
+    let Facts { source, target, .. } = facts;
+    let is_dir = source.kind == Kind::Directory;
+    let onto_dir = target.kind == Kind::Directory;
+    let same = if rules.keeps_all() { Same::No } else { same_file(rules, facts) };
+    if same == Same::Refuse {
+        return Decision::Refuse(Refusal::SameFile);
+    }
+    if !is_dir && let Some(decision) = keeps_target(rules, facts) {
+        return decision;
+    }
+    if same == Same::Already {
+        return Decision::Nothing;
+    }
+    if is_dir != onto_dir {
+        return Decision::Refuse(match is_dir {
+            true => Refusal::DirectoryOntoOther,
+            false => Refusal::OtherOntoDirectory,
+        });
+    }
+    if onto_dir {
+        return Decision::Onto;
+    }
+    if facts.just_made && rules.backup != Some(backup::Kind::Numbered) {
+        return Decision::Refuse(Refusal::JustMade);
+    }
+    match rules.backup {
+        Some(kind) if !facts.is_dots => {
+            let destroys = facts.backup_is_source && kind != backup::Kind::Numbered;
+            if destroys {
+                Decision::Refuse(Refusal::BackupDestroysSource)
+            } else {
+                Decision::BackUp
+            }
+        }
+        _ if removes(rules, facts) => Decision::Remove,
+        _ => Decision::Onto,
+    }
+}
+
+/// What has no directories: the target may stay as it is.
+fn keeps_target(rules: &Rules, facts: &Facts) -> Option<Decision> {
+    if rules.only_newer && !is_newer(facts) {
+        return Some(Decision::KeepNewer);
+    }
+    match (rules.replace, facts.answer) {
+        (Replace::Always, _) | (Replace::Ask, Some(true)) => None,
+        (Replace::Skip, _) => Some(Decision::Keep),
+        (Replace::Refuse, _) => Some(Decision::Refuse(Refusal::NotReplacing)),
+        (Replace::Ask, None) => Some(Decision::Ask),
+        (Replace::Ask, Some(false)) => Some(Decision::Declined),
+    }
+}
+
+/// A time that is copied to a file system of seconds loses its nanoseconds.
+fn is_newer(facts: &Facts) -> bool {
+    let (seconds, nanoseconds) = facts.source.modified;
+    let second = 1_000_000_000;
+    let kept = match facts.time_step {
+        step if step > second => (seconds - seconds.rem_euclid(step / second), 0),
+        step => (seconds, nanoseconds - nanoseconds % step),
+    };
+    kept > facts.target.modified
+}
+
+/// Other names of the target are to keep their content, and a link is not written through.
+fn removes(rules: &Rules, facts: &Facts) -> bool {
+    let shared = rules.keep_links && facts.target.links > 1;
+    let not_written_to = !rules.follow && facts.source.kind != Kind::Regular;
+    rules.remove_first || !rules.attributes_only && (shared || not_written_to)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Same {
+    /// Or it does not matter.
+    No,
+    /// It is as it should be already.
+    Already,
+    Refuse,
+}
+
+fn refuse_if(refused: bool) -> Same {
+    if refused { Same::Refuse } else { Same::No }
+}
+
+fn same_file(rules: &Rules, facts: &Facts) -> Same {
+    let same = facts.source.id == facts.target.id;
+    if same && rules.hard_link {
+        return Same::Already;
+    }
+    if rules.follow && !same {
+        return Same::No;
+    }
+    let Some(names) = &facts.names else { return Same::No };
+    let is_link = |node: &Node| node.kind == Kind::Link;
+    let (source, target) =
+        if rules.follow { (names.source, names.target) } else { (facts.source, facts.target) };
+    let same_itself = source.id == target.id;
+    let both_links = is_link(&source) && is_link(&target);
+    if both_links && !rules.follow {
+        return match (names.same_entry, same && rules.backup.is_none()) {
+            (true, _) => Same::Refuse,
+            (false, true) => Same::Already,
+            (false, false) => Same::No,
+        };
+    }
+    if both_links && rules.remove_first {
+        return Same::No;
+    }
+    if rules.backup.is_some() {
+        // Renaming the target would take the source's data, or what it leads to, away.
+        return refuse_if(if same_itself {
+            names.same_entry
+        } else {
+            rules.follow && is_link(&source) && !is_link(&target)
+        });
+    }
+    let goes_first = is_link(&target) || same_itself && target.links > 1 && !names.same_entry;
+    if rules.remove_first && goes_first {
+        return Same::No;
+    }
+    if !is_link(&source) && !is_link(&target) && !same_itself {
+        return Same::No;
+    }
+    if rules.symbolic_link && is_link(&target) {
+        return Same::No;
+    }
+    if !rules.follow {
+        let end = |node: &Node, end| if is_link(node) { end } else { Some(node.id) };
+        match (end(&source, names.source_end), end(&target, names.target_end)) {
+            (Some(from), Some(to)) if from == to => {}
+            _ => return Same::No,
+        }
+        if rules.hard_link {
+            return if is_link(&target) { Same::No } else { Same::Already };
+        }
+    }
+    Same::Refuse
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULES: Rules = Rules {
+        follow: false,
+        replace: Replace::Always,
+        only_newer: false,
+        backup: None,
+        remove_first: false,
+        hard_link: false,
+        symbolic_link: false,
+        attributes_only: false,
+        keep_links: false,
+        as_regular: false,
+    };
+
+    fn node(kind: Kind, inode: u64) -> Node {
+        Node { kind, id: (1, inode), links: 1, modified: (100, 0) }
+    }
+
+    fn facts(source: Node, target: Node) -> Facts {
+        Facts {
+            source,
+            target,
+            names: None,
+            just_made: false,
+            is_dots: false,
+            backup_is_source: false,
+            time_step: 1,
+            answer: None,
+        }
+    }
+
+    fn named(source: Node, target: Node, ends: (u64, u64), same_entry: bool) -> Facts {
+        let names = Names {
+            source,
+            target,
+            source_end: Some((1, ends.0)),
+            target_end: Some((1, ends.1)),
+            same_entry,
+        };
+        Facts { names: Some(names), ..facts(source, target) }
+    }
+
+    use Decision::*;
+    use Kind::*;
+
+    #[test]
+    fn kinds_that_do_not_match_are_refused() {
+        for kind in [Regular, Link, Special] {
+            let onto_dir = facts(node(kind, 1), node(Directory, 2));
+            let dir_onto = facts(node(Directory, 1), node(kind, 2));
+            assert_eq!(decide(&RULES, &onto_dir), Refuse(Refusal::OtherOntoDirectory));
+            assert_eq!(decide(&RULES, &dir_onto), Refuse(Refusal::DirectoryOntoOther));
+            let backup = Rules { backup: Some(backup::Kind::Simple), ..RULES };
+            assert_eq!(decide(&backup, &dir_onto), Refuse(Refusal::DirectoryOntoOther));
+            // `-n` comes first: nothing is replaced, so nothing is wrong.
+            let keep = Rules { replace: Replace::Skip, ..RULES };
+            assert_eq!(decide(&keep, &onto_dir), Keep);
+            assert_eq!(decide(&keep, &dir_onto), Refuse(Refusal::DirectoryOntoOther));
+        }
+        assert_eq!(decide(&RULES, &facts(node(Directory, 1), node(Directory, 2))), Onto);
+    }
+
+    #[test]
+    fn a_target_that_is_as_new_stays() {
+        let rules = Rules { only_newer: true, ..RULES };
+        let mut case = facts(node(Regular, 1), node(Regular, 2));
+        assert_eq!(decide(&rules, &case), KeepNewer);
+        case.source.modified = (100, 1);
+        assert_eq!(decide(&rules, &case), Onto);
+        case.target.kind = Directory;
+        case.target.modified = (200, 0);
+        assert_eq!(decide(&rules, &case), KeepNewer);
+    }
+
+    #[test]
+    fn the_answer_counts_before_what_is_wrong() {
+        let rules = Rules { replace: Replace::Ask, ..RULES };
+        let mut case = facts(node(Regular, 1), node(Directory, 2));
+        assert_eq!(decide(&rules, &case), Ask);
+        case.answer = Some(false);
+        assert_eq!(decide(&rules, &case), Declined);
+        case.answer = Some(true);
+        assert_eq!(decide(&rules, &case), Refuse(Refusal::OtherOntoDirectory));
+        assert_eq!(decide(&rules, &facts(node(Directory, 1), node(Directory, 2))), Onto);
+    }
+
+    #[test]
+    fn what_is_not_written_to_is_removed_first() {
+        for kind in [Link, Special] {
+            let case = facts(node(kind, 1), node(Regular, 2));
+            assert_eq!(decide(&RULES, &case), Remove);
+            assert_eq!(decide(&Rules { follow: true, ..RULES }, &case), Onto);
+            assert_eq!(decide(&Rules { attributes_only: true, ..RULES }, &case), Onto);
+        }
+        let mut case = facts(node(Regular, 1), node(Regular, 2));
+        assert_eq!(decide(&RULES, &case), Onto);
+        assert_eq!(decide(&Rules { remove_first: true, ..RULES }, &case), Remove);
+        case.target.links = 2;
+        assert_eq!(decide(&RULES, &case), Onto);
+        assert_eq!(decide(&Rules { keep_links: true, ..RULES }, &case), Remove);
+    }
+
+    #[test]
+    fn a_file_is_not_copied_onto_itself() {
+        let file = Node { links: 2, ..node(Regular, 1) };
+        for same_entry in [true, false] {
+            let case = named(file, file, (1, 1), same_entry);
+            assert_eq!(decide(&RULES, &case), Refuse(Refusal::SameFile));
+            let backup = Rules { backup: Some(backup::Kind::Simple), ..RULES };
+            let remove = Rules { remove_first: true, ..RULES };
+            let expected = if same_entry { Refuse(Refusal::SameFile) } else { BackUp };
+            assert_eq!(decide(&backup, &case), expected);
+            let expected = if same_entry { Refuse(Refusal::SameFile) } else { Remove };
+            assert_eq!(decide(&remove, &case), expected);
+            assert_eq!(decide(&Rules { hard_link: true, ..RULES }, &case), Nothing);
+            assert_eq!(decide(&Rules { replace: Replace::Skip, ..RULES }, &case), Keep);
+        }
+    }
+
+    #[test]
+    fn links_to_the_source_may_be_replaced_and_not_written_through() {
+        let (file, link) = (node(Regular, 1), node(Link, 2));
+        let onto_link = named(file, link, (1, 1), false);
+        assert_eq!(decide(&RULES, &onto_link), Refuse(Refusal::SameFile));
+        assert_eq!(decide(&Rules { remove_first: true, ..RULES }, &onto_link), Remove);
+        assert_eq!(decide(&Rules { symbolic_link: true, ..RULES }, &onto_link), Onto);
+        let elsewhere = named(file, link, (1, 3), false);
+        assert_eq!(decide(&RULES, &elsewhere), Onto);
+        let links = named(link, link, (1, 1), true);
+        assert_eq!(decide(&RULES, &links), Refuse(Refusal::SameFile));
+        assert_eq!(decide(&RULES, &named(link, node(Link, 3), (1, 1), false)), Remove);
+    }
+
+    #[test]
+    fn a_backup_does_not_take_the_sources_name() {
+        let mut case = facts(node(Regular, 1), node(Regular, 2));
+        case.backup_is_source = true;
+        let with = |kind| Rules { backup: Some(kind), ..RULES };
+        let refused = Refuse(Refusal::BackupDestroysSource);
+        assert_eq!(decide(&with(backup::Kind::Simple), &case), refused);
+        assert_eq!(decide(&with(backup::Kind::Existing), &case), refused);
+        assert_eq!(decide(&with(backup::Kind::Numbered), &case), BackUp);
+        case.is_dots = true;
+        assert_eq!(decide(&with(backup::Kind::Simple), &case), Onto);
+        case.just_made = true;
+        let refused = Refuse(Refusal::JustMade);
+        assert_eq!(decide(&with(backup::Kind::Simple), &case), refused);
+        assert_eq!(decide(&RULES, &case), refused);
+    }
+
+    /// What a file system of full seconds (or FAT's two) keeps of a time is not older than it.
+    #[test]
+    fn a_copied_time_is_not_newer_than_what_was_kept_of_it() {
+        let newer = |modified, kept, time_step| {
+            let mut facts = facts(node(Regular, 1), node(Regular, 2));
+            (facts.source.modified, facts.target.modified) = (modified, kept);
+            facts.time_step = time_step;
+            is_newer(&facts)
+        };
+        let second = 1_000_000_000;
+        assert!(newer((7, 5), (7, 0), 1));
+        assert!(!newer((7, 999_999_999), (7, 0), second) && newer((8, 0), (7, 0), second));
+        assert!(!newer((7, 5), (6, 0), 2 * second) && newer((8, 0), (6, 0), 2 * second));
+        assert!(!newer((-1, 5), (-2, 0), 2 * second) && newer((0, 0), (-2, 0), 2 * second));
+        assert!(!newer((7, 1_234), (7, 1_200), 100) && newer((7, 1_300), (7, 1_200), 100));
+    }
+}

@@ -1,0 +1,114 @@
+//! How many file descriptors a copy may use, and for what.
+//!
+//! The limit of the process (`RLIMIT_NOFILE`) is raised towards the hard one as far as a copy can use it;
+//! there are no children that would inherit it. What it then allows is divided: each worker has what one name
+//! needs, and the rest serves speed: open directories, listings that wait, files that are read ahead or wait for
+//! their fsync. With few descriptors there are few workers, in the end one. A call that meets the limit all the
+//! same has directories closed that no worker uses, and tries again.
+
+use crate::sys;
+use crate::tree::OpenDirs;
+use std::sync::{Mutex, PoisonError, Weak};
+
+/// What one worker holds at most while it copies one name: directories, files, and those by which it finds
+/// directories again.
+const OF_A_WORKER: usize = 10;
+/// With `--fsync` it has a ring, an event, and a descriptor of each file system.
+const OF_A_RING: usize = 6;
+/// Signals, `--trace` and others that are opened later.
+const OTHERS: usize = 8;
+
+const MOST_DIRECTORIES: usize = 48;
+const MOST_LISTINGS: usize = 64;
+const MOST_READ_AHEAD: usize = 128;
+const MOST_SYNCS: usize = 64;
+
+/// The descriptors of one copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Budget {
+    pub(crate) jobs: usize,
+    /// Directories that are kept open, a source and a target each.
+    pub(crate) directories: usize,
+    /// Directories whose listing has begun and waits.
+    pub(crate) listings: usize,
+    /// Cold files that are read ahead together, of all workers.
+    pub(crate) read_ahead: usize,
+    /// Files that wait for their own fsync, of all workers.
+    pub(crate) syncs: usize,
+}
+
+impl Budget {
+    /// Raises the soft limit if that helps, and divides what there is.
+    pub(crate) fn of_this_process(jobs: usize, fsync: bool) -> Budget {
+        let used = sys::open_descriptors().unwrap_or(16) + OTHERS;
+        let (directories, syncs) = (MOST_DIRECTORIES, MOST_SYNCS);
+        let most = 2 * directories + MOST_LISTINGS + MOST_READ_AHEAD + syncs;
+        let limit = sys::allow_descriptors(used + most + jobs * Budget::of_a_worker(fsync));
+        Budget::of(limit.saturating_sub(used), jobs, fsync)
+    }
+
+    fn of_a_worker(fsync: bool) -> usize {
+        OF_A_WORKER + if fsync { OF_A_RING } else { 0 }
+    }
+
+    /// At most half for the workers. (One worker, one directory and one file there are in any case.)
+    fn of(free: usize, jobs: usize, fsync: bool) -> Budget {
+        let each = Budget::of_a_worker(fsync);
+        let jobs = jobs.min(free / 2 / each).max(1);
+        let rest = free.saturating_sub(jobs * each);
+        Budget {
+            jobs,
+            directories: (rest / 6).clamp(1, MOST_DIRECTORIES),
+            listings: (rest / 6).min(MOST_LISTINGS),
+            read_ahead: (rest / 4).min(MOST_READ_AHEAD),
+            syncs: (rest / 6).min(MOST_SYNCS),
+        }
+    }
+
+    /// One worker's share of what serves all.
+    pub(crate) fn share(&self, of_all: usize) -> usize {
+        (of_all / self.jobs).max(1)
+    }
+}
+
+/// The directories of the copy that runs. Static, as the descriptors of a process are one table.
+static KEPT: Mutex<Weak<OpenDirs>> = Mutex::new(Weak::new());
+
+/// From now on these may be closed where there are too few descriptors.
+pub(crate) fn may_close(directories: Weak<OpenDirs>) {
+    *KEPT.lock().unwrap_or_else(PoisonError::into_inner) = directories;
+}
+
+/// Closes directories that no worker uses; false if there is none.
+pub(crate) fn make_room() -> bool {
+    let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+    kept.is_some_and(|directories| directories.close_unused())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_is_not_exceeded_and_what_is_plenty_is_used() {
+        for fsync in [false, true] {
+            for free in 0..4096 {
+                for jobs in [1, 4, 16, 256] {
+                    let budget = Budget::of(free, jobs, fsync);
+                    let Budget { jobs: workers, directories, listings, read_ahead, syncs } = budget;
+                    let workers = workers * Budget::of_a_worker(fsync);
+                    let sum = workers + 2 * directories + listings + read_ahead + syncs;
+                    let least = Budget::of_a_worker(fsync) + 2;
+                    assert!(sum <= free.max(least), "{free}: {budget:?}");
+                }
+            }
+            let plenty = Budget::of(1000, 16, fsync);
+            let most = (MOST_DIRECTORIES, MOST_LISTINGS, MOST_READ_AHEAD, MOST_SYNCS);
+            let Budget { directories, listings, read_ahead, syncs, .. } = plenty;
+            assert_eq!(
+                (directories, listings, read_ahead, syncs, plenty.jobs),
+                (most.0, most.1, most.2, most.3, 16)
+            );
+        }
+    }
+}

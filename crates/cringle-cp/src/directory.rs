@@ -1,0 +1,179 @@
+//! One directory of a tree: made if it does not exist, opened on both sides, its listing begun.
+
+use crate::attributes;
+use crate::compare::entry;
+use crate::messages::{complain, complain_of, note, quote};
+use crate::options::Follow;
+use crate::sys::{self, Stat};
+use crate::tree::{Dir, Item, Opened, Root, Side};
+use crate::workers::{Counters, Task, Worker};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock, PoisonError};
+
+impl Worker<'_> {
+    /// Makes the directory, if it is not there, and has its entries copied.
+    pub(crate) fn enter(&mut self, item: &Item<'_>, stat: &Stat, new: bool) -> bool {
+        let options = &self.shared.options;
+        let root = item.dir.map(|dir| Arc::clone(&dir.root));
+        let into_itself = |root: &Root| {
+            let (source, target) = (quote(&root.source), quote(&root.target));
+            complain(&format!("cannot copy a directory, {source}, into itself, {target}"));
+        };
+        if let Some(root) = &root
+            && root.first_made.get() == Some(&sys::id(stat))
+        {
+            into_itself(root);
+            return false;
+        }
+        if let Some(good) = self.went_elsewhere(item, stat) {
+            return good;
+        }
+        let follow = options.follows(item.is_top());
+        if let Some(dir) = item.dir
+            && follow
+            && dir.is_within(sys::id(stat))
+        {
+            complain(&format!("cannot copy cyclic symbolic link {}", item.quoted(Side::Source)));
+            return false;
+        }
+        let root = root.unwrap_or_else(|| {
+            Arc::new(Root {
+                source: item.path(Side::Source),
+                target: item.path(Side::Target),
+                first_made: OnceLock::new(),
+                device: stat.st_dev,
+                follow: options.follow == Follow::Always,
+            })
+        });
+        if new && !self.make_dir(item, stat) {
+            if item.is_top() {
+                let directories = &self.shared.directories;
+                let mut made = directories.lock().unwrap_or_else(PoisonError::into_inner);
+                made.remove(&sys::id(stat));
+            }
+            return false;
+        }
+        let Some(opened) = self.open_both(item, stat, new, follow) else {
+            if new && options.verbose {
+                self.say_copied(item, None);
+            }
+            return false;
+        };
+        // The target itself counts though it was there before: `cp -r . sub` would never end.
+        if new || item.is_top() {
+            let _ = root.first_made.set(opened.target_id);
+        }
+        if new && options.verbose {
+            self.say_copied(item, None);
+        }
+        Counters::add(&self.shared.counters.directories, 1);
+        if let Some(parent) = item.dir {
+            parent.pending.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.shared.root_begins();
+        }
+        let names = (item.source.to_owned(), item.target.to_owned());
+        let elsewhere = options.one_file_system && opened.stat.st_dev != root.device;
+        let dir = Dir::new(item.dir.cloned(), root, names, opened, &self.shared.open);
+        if elsewhere {
+            self.part_done(dir);
+        } else {
+            self.push_counted(Task::List { dir, begun: None });
+        }
+        true
+    }
+
+    /// A directory that the command line names and that is met again: GNU's takes the second for a hard
+    /// link, and makes none. `None`: it is the first time, or links are followed.
+    fn went_elsewhere(&self, item: &Item<'_>, stat: &Stat) -> Option<bool> {
+        let directories = &self.shared.directories;
+        let mut directories = directories.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(earlier) = directories.get(&sys::id(stat)) else {
+            if item.is_top() {
+                directories.insert(sys::id(stat), item.path(Side::Target));
+            }
+            return None;
+        };
+        let target = item.path(Side::Target);
+        if *earlier == target || entry(earlier) == entry(&target) {
+            let top = item.dir.map(|dir| dir.root.source.clone());
+            let name = quote(top.unwrap_or_else(|| item.path(Side::Source)));
+            note(&format!("warning: source directory {name} specified more than once"));
+            return Some(true);
+        }
+        if self.shared.options.follows(item.is_top()) {
+            return None;
+        }
+        let (new, old) = (item.quoted(Side::Target), quote(earlier));
+        complain(&format!("will not create hard link {new} to directory {old}"));
+        Some(false)
+    }
+
+    fn make_dir(&self, item: &Item<'_>, stat: &Stat) -> bool {
+        let options = &self.shared.options;
+        let keeps = options.preserve;
+        let mode = if options.no_preserve_mode {
+            0o777 | stat.st_mode & 0o1000
+        } else if keeps.mode || keeps.ownership {
+            0o700
+        } else {
+            // The umask does not count where a default ACL does: without these bits, either way.
+            stat.st_mode & 0o1777 & !(options.umask & 0o022)
+        };
+        if let Err(e) = sys::mkdir_at(item.target_dir, item.target, mode) {
+            complain_of(&format!("cannot create directory {}", item.quoted(Side::Target)), &e);
+            return false;
+        }
+        true
+    }
+
+    fn open_both(&self, item: &Item<'_>, stat: &Stat, new: bool, follow: bool) -> Option<Opened> {
+        let options = &self.shared.options;
+        // What we have made may lack what we need to fill it (mode 0555, a hard umask).
+        let keeps = options.preserve;
+        let mut final_mode = None;
+        if new && let Ok(made) = sys::stat_at(item.target_dir, item.target, false) {
+            let mode = made.st_mode & 0o7777;
+            if mode & 0o700 != 0o700 {
+                final_mode = Some(mode);
+                let _ = sys::chmod_at(item.target_dir, item.target, mode | 0o700);
+            }
+            if !keeps.ownership && !keeps.mode && !options.no_preserve_mode {
+                // What the mask of a default ACL took away is given back.
+                let missing = stat.st_mode & 0o022 & !options.umask & !mode;
+                if missing != 0 {
+                    final_mode = Some(mode | missing);
+                }
+            } else if keeps.ownership && !keeps.mode && !options.no_preserve_mode {
+                let wanted = stat.st_mode & 0o1777 & !options.umask;
+                final_mode = Some(wanted | mode & 0o2000);
+            }
+        }
+        let source = item.open_dir(Side::Source, follow);
+        // An existing target of the command line may be reached through a link: `cp -r a link/`.
+        let target_follow = item.is_top() && !new;
+        let target = item.open_dir(Side::Target, target_follow);
+        let (Ok((source, now)), Ok((target, there))) = (source, target) else {
+            // What cannot be listed has its attributes copied all the same.
+            attributes::apply_by_name(options, item, stat, new);
+            if !keeps.mode
+                && let Some(mode) = final_mode
+            {
+                let _ = sys::chmod_at(item.target_dir, item.target, mode);
+            }
+            return None;
+        };
+        let gives_acl =
+            (keeps.mode || options.no_preserve_mode) && attributes::gives_acl(target.as_raw_fd());
+        Some(Opened {
+            source,
+            target_id: sys::id(&there),
+            target: Some(target),
+            stat: now,
+            made: new,
+            final_mode,
+            gives_acl,
+        })
+    }
+}

@@ -1,0 +1,301 @@
+//! `--dry-run`: what would be copied, and what becomes of what is there: the lines of `-v`, and the
+//! complaints that can be foreseen. Nothing is changed, nothing is asked.
+//!
+//! It looks at names beneath open directories and lists each piece by piece, as a copy does: memory and
+//! descriptors are bounded, and a tree may be deeper than a path can be long.
+
+use crate::compare;
+use crate::decide::{Decision, Facts, Kind, Node, Rules, decide};
+use crate::descriptors::{self, Budget};
+use crate::listing::{Entry, Listings, Waiting, next_entries};
+use crate::messages::{complain, complain_of, quote, say};
+use crate::options::{Follow, Options};
+use crate::plan::Copy;
+use crate::sys::{self, Stat};
+use crate::target::refusal;
+use crate::tree::{Dir, Item, OpenDirs, Opened, Root, Side};
+use std::ffi::{CStr, OsStr};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+/// Bytes of a directory that are read at once.
+const LISTING_BYTES: usize = 32 << 10;
+
+pub(crate) fn run(options: &Options, copies: &[Copy]) {
+    let budget = Budget::of_this_process(1, false);
+    let open = Arc::new(OpenDirs::new(budget.directories));
+    descriptors::may_close(Arc::downgrade(&open));
+    let mut walk = Walk {
+        options,
+        open,
+        listings: Listings::new(budget.listings),
+        buffer: vec![0; LISTING_BYTES],
+        levels: Vec::new(),
+    };
+    for copy in copies {
+        let (source, target) =
+            (sys::c_string(copy.source.as_bytes()), sys::c_string(copy.target.as_bytes()));
+        let item = Item::of_command_line(&source, &target);
+        walk.visit(&item, true);
+        walk.finish();
+    }
+}
+
+/// A directory whose entries are being looked at.
+struct Level {
+    dir: Arc<Dir>,
+    /// The directory that it goes into exists.
+    onto: bool,
+    entries: Vec<Entry>,
+    rest: Option<Waiting>,
+}
+
+struct Walk<'a> {
+    options: &'a Options,
+    open: Arc<OpenDirs>,
+    listings: Listings,
+    buffer: Vec<u8>,
+    levels: Vec<Level>,
+}
+
+impl Walk<'_> {
+    /// Looks at all that is in the directories that were entered.
+    fn finish(&mut self) {
+        while let Some(level) = self.levels.last_mut() {
+            if let Some(entry) = level.entries.pop() {
+                let (dir, onto) = (Arc::clone(&level.dir), level.onto);
+                self.visit_in(&dir, onto, &entry);
+            } else if let Some(rest) = level.rest.take() {
+                self.list(&rest.resume());
+            } else {
+                level.dir.close();
+                self.levels.pop();
+            }
+        }
+    }
+
+    /// Reads the next piece of the directory that was entered last. Where too many listings wait, all
+    /// pieces: regular files are looked at now, and other names wait.
+    fn list(&mut self, handle: &Arc<OwnedFd>) {
+        let Some(at) = self.levels.len().checked_sub(1) else { return };
+        let (dir, onto) = (Arc::clone(&self.levels[at].dir), self.levels[at].onto);
+        loop {
+            let mut entries = Vec::new();
+            let more = next_entries(handle, &mut self.buffer, LISTING_BYTES / 2, &mut entries)
+                .unwrap_or_else(|e| {
+                    let path = quote(dir.path(Side::Source));
+                    complain_of(&format!("error reading {path}"), &e);
+                    false
+                });
+            let rest = if more { self.listings.wait_with(handle) } else { None };
+            if !more || rest.is_some() {
+                self.levels[at].entries.extend(entries);
+                self.levels[at].rest = rest;
+                return;
+            }
+            for entry in entries {
+                if entry.kind == libc::DT_REG {
+                    self.visit_in(&dir, onto, &entry);
+                } else {
+                    self.levels[at].entries.push(entry);
+                }
+            }
+        }
+    }
+
+    fn visit_in(&mut self, dir: &Arc<Dir>, onto: bool, entry: &Entry) {
+        let fd = |side| {
+            dir.fd(side, &self.open).inspect_err(|e| {
+                complain_of(&format!("cannot access {}", quote(dir.path(side))), e);
+            })
+        };
+        let (Ok(source), Ok(target)) =
+            (fd(Side::Source), onto.then(|| fd(Side::Target)).transpose())
+        else {
+            return;
+        };
+        let item = Item {
+            dir: Some(dir),
+            source_dir: source.as_raw_fd(),
+            source: &entry.name,
+            // (In a directory that is not there, nothing is looked up.)
+            target_dir: target.as_ref().map_or(-1, |target| target.as_raw_fd()),
+            target: &entry.name,
+        };
+        self.visit(&item, onto);
+    }
+
+    /// `may_be_there`: the directory that holds the target exists.
+    fn visit(&mut self, item: &Item<'_>, may_be_there: bool) {
+        let options = self.options;
+        let follow = options.follows(item.is_top());
+        let source = || item.quoted(Side::Source);
+        let stat = match sys::stat_at(item.source_dir, item.source, follow) {
+            Ok(stat) => stat,
+            Err(e) => return complain_of(&format!("cannot stat {}", source()), &e),
+        };
+        let is_dir = sys::kind(&stat) == libc::S_IFDIR;
+        if is_dir && !options.recursive {
+            return complain(&format!("-r not specified; omitting directory {}", source()));
+        }
+        if is_dir && item.is_top() && is_below(item) {
+            let (source, target) = (source(), item.quoted(Side::Target));
+            return complain(&format!("cannot copy a directory, {source}, into itself, {target}"));
+        }
+        if is_dir && follow && item.dir.is_some_and(|dir| dir.is_within(sys::id(&stat))) {
+            return complain(&format!("cannot copy cyclic symbolic link {}", source()));
+        }
+        let there = || sys::stat_at(item.target_dir, item.target, false).ok();
+        let existing = if may_be_there { there() } else { None };
+        if !outcome(options, item, &stat, existing, may_be_there) || !is_dir {
+            return;
+        }
+        let elsewhere = item.dir.is_some_and(|dir| dir.root.device != stat.st_dev);
+        if !(options.one_file_system && elsewhere) {
+            let onto = existing.is_some_and(|there| sys::kind(&there) == libc::S_IFDIR);
+            self.enter(item, follow, onto);
+        }
+    }
+
+    fn enter(&mut self, item: &Item<'_>, follow: bool, onto: bool) {
+        let source = item.open_dir(Side::Source, follow);
+        let target = onto.then(|| item.open_dir(Side::Target, item.is_top()));
+        let (Ok((source, stat)), Ok(target)) = (source, target.transpose()) else { return };
+        let root = item.dir.map_or_else(
+            || {
+                Arc::new(Root {
+                    source: item.path(Side::Source),
+                    target: item.path(Side::Target),
+                    first_made: OnceLock::new(),
+                    device: stat.st_dev,
+                    follow: self.options.follow == Follow::Always,
+                })
+            },
+            |dir| Arc::clone(&dir.root),
+        );
+        let opened = Opened {
+            source,
+            target_id: target.as_ref().map_or((0, 0), |(_, there)| sys::id(there)),
+            target: target.map(|(open, _)| open),
+            stat,
+            made: false,
+            final_mode: None,
+            gives_acl: false,
+        };
+        let names = (item.source.to_owned(), item.target.to_owned());
+        let dir = Dir::new(item.dir.cloned(), root, names, opened, &self.open);
+        let handle = dir.fd(Side::Source, &self.open);
+        self.levels.push(Level { dir, onto, entries: Vec::new(), rest: None });
+        if let Ok(handle) = handle {
+            self.list(&handle);
+        }
+    }
+}
+
+/// Says what would happen to it; false if nothing would.
+fn outcome(
+    options: &Options,
+    item: &Item<'_>,
+    stat: &Stat,
+    existing: Option<Stat>,
+    may_be_there: bool,
+) -> bool {
+    let (source, target) = (item.quoted(Side::Source), item.quoted(Side::Target));
+    let is_dir = sys::kind(stat) == libc::S_IFDIR;
+    if !is_readable(options, item, stat) {
+        let e = io::Error::from_raw_os_error(libc::EACCES);
+        let what = if is_dir { "access" } else { "open" };
+        let end = if is_dir { "" } else { " for reading" };
+        complain_of(&format!("cannot {what} {source}{end}"), &e);
+        return false;
+    }
+    let Some(existing) = existing else {
+        if may_be_there && !has_room(item) {
+            let e = io::Error::from_raw_os_error(libc::EACCES);
+            let what = if is_dir { "directory" } else { "regular file" };
+            complain_of(&format!("cannot create {what} {target}"), &e);
+            return false;
+        }
+        say(&format!("{source} -> {target}"));
+        return true;
+    };
+    let rules = Rules::of(options, item.is_top());
+    let node = Node::of(stat);
+    let through = rules.looks_through(node.kind);
+    let existing = sys::stat_at(item.target_dir, item.target, through).unwrap_or(existing);
+    onto(options, &rules, item, node, &existing)
+}
+
+/// The same decision as that of a copy, with "yes" to each question.
+fn onto(options: &Options, rules: &Rules, item: &Item<'_>, source: Node, existing: &Stat) -> bool {
+    let target = Node::of(existing);
+    let mut facts = Facts {
+        source,
+        target,
+        names: compare::names(rules, item, &source, &target),
+        just_made: false,
+        is_dots: matches!(compare::last_part(item.source.to_bytes()), b"." | b".."),
+        backup_is_source: compare::source_is_backup(options, item, &source),
+        time_step: compare::time_step(options, item, existing),
+        answer: None,
+    };
+    let mut decision = decide(rules, &facts);
+    let asks = decision == Decision::Ask;
+    if asks {
+        facts.answer = Some(true);
+        decision = decide(rules, &facts);
+    }
+    let how = match decision {
+        Decision::Refuse(why) => {
+            complain(&refusal(why, item));
+            return false;
+        }
+        Decision::Nothing | Decision::Declined | Decision::Ask => return false,
+        Decision::Keep | Decision::KeepNewer => {
+            say(&format!("skipped {}", item.quoted(Side::Target)));
+            return false;
+        }
+        // What is in it goes into what exists.
+        Decision::Onto if source.kind == Kind::Directory => return true,
+        Decision::Onto if asks => "asked about, overwritten",
+        Decision::Onto => "overwritten",
+        Decision::BackUp => "backed up, replaced",
+        Decision::Remove => "removed, replaced",
+    };
+    let (source, target) = (item.quoted(Side::Source), item.quoted(Side::Target));
+    say(&format!("{source} -> {target} ({how})"));
+    true
+}
+
+/// A file that is linked to need not be read.
+fn is_readable(options: &Options, item: &Item<'_>, stat: &Stat) -> bool {
+    let opened = match sys::kind(stat) {
+        libc::S_IFDIR => true,
+        libc::S_IFREG => !options.hard_link && !options.symbolic_link,
+        _ => false,
+    };
+    !opened || sys::accessible(item.source_dir, item.source, libc::R_OK)
+}
+
+fn parent(path: &CStr) -> &Path {
+    match Path::new(OsStr::from_bytes(path.to_bytes())).parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+fn has_room(item: &Item<'_>) -> bool {
+    let parent = sys::c_string(parent(item.target).as_os_str().as_bytes());
+    sys::accessible(item.target_dir, &parent, libc::W_OK | libc::X_OK)
+}
+
+/// Whether the target lies within the source.
+fn is_below(item: &Item<'_>) -> bool {
+    let source = Path::new(OsStr::from_bytes(item.source.to_bytes())).canonicalize();
+    let target = Path::new(OsStr::from_bytes(item.target.to_bytes()));
+    let target = target.canonicalize().or_else(|_| parent(item.target).canonicalize());
+    matches!((source, target), (Ok(source), Ok(target)) if target.starts_with(&source))
+}

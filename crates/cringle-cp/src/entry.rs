@@ -1,0 +1,393 @@
+//! Copies one name of a tree or of the command line: has its target seen to, then copies by file type.
+
+use crate::attributes;
+use crate::compare::entry;
+use crate::hard_links::Made;
+use crate::messages::{complain, complain_of, fail_quietly, note, quote, say};
+use crate::options::{Follow, Replace};
+use crate::regular::{Ended, Target, open_source};
+use crate::replace::keeps_names;
+use crate::sys::{self, Stat};
+use crate::target::{Step, backup_path};
+use crate::tree::{Item, Side};
+use crate::workers::{Counters, Worker};
+use std::ffi::{CStr, OsStr};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::PoisonError;
+
+impl Worker<'_> {
+    /// `kind` is the directory's word for what it is.
+    /// False if it failed, which was told and counted.
+    pub(crate) fn copy(&mut self, item: &Item<'_>, kind: u8) -> bool {
+        self.ended = self.shared.turns.ended();
+        let options = &self.shared.options;
+        let simple = kind == libc::DT_REG
+            && !options.hard_link
+            && !options.symbolic_link
+            && !options.remove_first;
+        let good = match if simple { self.copy_likely_new(item) } else { None } {
+            Some(ended) => ended != Ended::Failed,
+            None => self.copy_general(item),
+        };
+        if !good {
+            fail_quietly();
+            Counters::add(&self.shared.counters.failures, 1);
+        }
+        good
+    }
+
+    /// With all the questions asked.
+    pub(crate) fn copy_general(&mut self, item: &Item<'_>) -> bool {
+        let options = &self.shared.options;
+        let follow = options.follows(item.is_top());
+        let stat = match sys::stat_at(item.source_dir, item.source, follow) {
+            Ok(stat) => stat,
+            Err(e) => {
+                complain_of(&format!("cannot stat {}", item.quoted(Side::Source)), &e);
+                return false;
+            }
+        };
+        let is_dir = sys::kind(&stat) == libc::S_IFDIR;
+        if is_dir && !options.recursive {
+            complain(&format!(
+                "-r not specified; omitting directory {}",
+                item.quoted(Side::Source)
+            ));
+            return false;
+        }
+        if item.is_top() && !is_dir && self.is_repeated(item, &stat) {
+            return true;
+        }
+        match self.look_at_target(item, &stat) {
+            Step::Done(good) => good,
+            Step::Go { new, backup, existing } => {
+                self.backup = backup.as_deref().map(|name| sys::c_string(name.as_bytes()));
+                self.made_top = true;
+                let good = self.copy_kind(item, &stat, new, backup.as_deref(), existing);
+                self.backup = None;
+                if !good && let Some(backup) = &backup {
+                    self.undo_backup(item, backup);
+                }
+                self.made_top &= good && item.is_top();
+                // With `--fsync` the name is yet to come.
+                if self.made_top && !self.shared.options.fsync {
+                    self.remember_target(item);
+                }
+                good
+            }
+        }
+    }
+
+    /// A file that is named twice is copied once.
+    fn is_repeated(&self, item: &Item<'_>, stat: &Stat) -> bool {
+        let mut seen = self.shared.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = seen.insert((entry(&item.path(Side::Source)), sys::id(stat)));
+        let repeated = !first && self.shared.options.backup.is_none();
+        if !repeated {
+            return false;
+        }
+        let name = item.quoted(Side::Source);
+        note(&format!("warning: source file {name} specified more than once"));
+        true
+    }
+
+    /// No later source of the command line may replace what this one made.
+    pub(crate) fn remember_target(&self, item: &Item<'_>) {
+        if let Ok(made) = sys::stat_at(item.target_dir, item.target, false) {
+            let mut targets = self.shared.targets.lock().unwrap_or_else(PoisonError::into_inner);
+            targets.insert((item.path(Side::Target), sys::id(&made)));
+        }
+    }
+
+    pub(crate) fn say_copied(&self, item: &Item<'_>, backup: Option<&OsStr>) {
+        let mut text = format!("{} -> {}", item.quoted(Side::Source), item.quoted(Side::Target));
+        if let Some(backup) = backup {
+            text.push_str(&format!(" (backup: {})", quote(backup_path(item, backup))));
+        }
+        say(&text);
+    }
+
+    fn copy_kind(
+        &mut self,
+        item: &Item<'_>,
+        stat: &Stat,
+        new: bool,
+        backup: Option<&OsStr>,
+        existing: Option<Stat>,
+    ) -> bool {
+        let options = &self.shared.options;
+        let kind = sys::kind(stat);
+        if kind == libc::S_IFDIR {
+            return self.enter(item, stat, new);
+        }
+        let as_regular = kind == libc::S_IFREG || options.as_regular && kind != libc::S_IFLNK;
+        let regular = as_regular && !options.hard_link && !options.symbolic_link;
+        if options.verbose {
+            self.say_copied(item, backup);
+        }
+        if !self.keeps_links(item, stat) {
+            return self.copy_content(item, stat, new, regular, existing);
+        }
+        let id = sys::id(stat);
+        if let Some(made) = self.shared.links.begin(id) {
+            // Of this file there is another name.
+            self.made_top = false;
+            return self.link_to(item, &made);
+        }
+        let good = self.copy_content(item, stat, new, regular, existing);
+        let made = Made { dir: item.dir.cloned(), name: item.target.to_owned() };
+        self.shared.links.done(id, good.then_some(made));
+        good
+    }
+
+    /// Whether other names of this file become links to the first copy. (Through symbolic links, a file
+    /// with one name is met more than once.)
+    pub(crate) fn keeps_links(&self, item: &Item<'_>, stat: &Stat) -> bool {
+        let options = &self.shared.options;
+        options.preserve.links
+            && !options.hard_link
+            && !(options.symbolic_link && options.follows(item.is_top()))
+            && (stat.st_nlink > 1
+                || options.follow == Follow::Always
+                || options.follow == Follow::CommandLine && item.is_top())
+    }
+
+    /// A target that stays: others of the same file are to be links to it.
+    pub(crate) fn remember_link(&self, item: &Item<'_>, id: (u64, u64), links: u64) {
+        if self.shared.options.preserve.links && links > 1 && self.shared.links.begin(id).is_none()
+        {
+            let made = Made { dir: item.dir.cloned(), name: item.target.to_owned() };
+            self.shared.links.done(id, Some(made));
+        }
+    }
+
+    fn copy_content(
+        &mut self,
+        item: &Item<'_>,
+        stat: &Stat,
+        new: bool,
+        regular: bool,
+        existing: Option<Stat>,
+    ) -> bool {
+        let options = &self.shared.options;
+        if options.symbolic_link {
+            return self.make_symbolic_link(item, stat);
+        }
+        if options.hard_link {
+            return self.make_hard_link(item, existing.is_some());
+        }
+        if regular {
+            return self.copy_file(item, stat, new);
+        }
+        if sys::kind(stat) == libc::S_IFLNK {
+            self.copy_link(item, stat)
+        } else {
+            self.copy_special(item, stat)
+        }
+    }
+
+    fn copy_file(&mut self, item: &Item<'_>, stat: &Stat, new: bool) -> bool {
+        let follow = self.shared.options.follows(item.is_top());
+        // A FIFO's writer is waited for by the first read. A device decides itself what its open waits for.
+        let opened = if matches!(sys::kind(stat), libc::S_IFREG | libc::S_IFIFO) {
+            open_source(item, follow)
+        } else {
+            let flags = libc::O_RDONLY | if follow { 0 } else { libc::O_NOFOLLOW };
+            sys::open_at(item.source_dir, item.source, flags, 0)
+        };
+        let source = match opened {
+            Ok(source) => source,
+            Err(e) => {
+                complain_of(&format!("cannot open {} for reading", item.quoted(Side::Source)), &e);
+                return false;
+            }
+        };
+        let now = match sys::stat_of(source.as_raw_fd()) {
+            Ok(now) => now,
+            Err(e) => {
+                complain_of(&format!("cannot fstat {}", item.quoted(Side::Source)), &e);
+                return false;
+            }
+        };
+        if sys::id(&now) != sys::id(stat) {
+            let name = item.quoted(Side::Source);
+            complain(&format!("skipping file {name}, as it was replaced while being copied"));
+            return false;
+        }
+        let target = if new { Target::New } else { Target::Existing };
+        // (`Exists` is the answer to `LikelyNew` alone.)
+        self.copy_regular(item, source, &now, target, None) == Ended::Good
+    }
+
+    fn link_to(&mut self, item: &Item<'_>, made: &Made) -> bool {
+        // The first name may be a link that was written through.
+        let follow = self.shared.options.follows(item.is_top());
+        let from = match &made.dir {
+            None => Ok(None),
+            Some(dir) => dir.fd(Side::Target, &self.shared.open).map(Some),
+        };
+        let linked = from.and_then(|dir| {
+            let fd = dir.as_ref().map_or(sys::CWD, |dir| dir.as_raw_fd());
+            self.replacing(item, |name| {
+                sys::link_at((fd, &made.name), (item.target_dir, name), follow)
+            })
+        });
+        if let Ok(true) = linked
+            && self.shared.options.verbose
+        {
+            say(&format!("removed {}", item.quoted(Side::Target)));
+        }
+        if let Err(e) = linked {
+            let dir = made.dir.as_ref();
+            let first = Item { dir, target: &made.name, ..*item };
+            let (new, old) = (item.quoted(Side::Target), first.quoted(Side::Target));
+            complain_of(&format!("cannot create hard link {new} to {old}"), &e);
+            return false;
+        }
+        Counters::add(&self.shared.counters.others, 1);
+        true
+    }
+
+    fn make_hard_link(&mut self, item: &Item<'_>, exists: bool) -> bool {
+        let options = &self.shared.options;
+        let follow = options.follows(item.is_top());
+        if options.fsync && !self.sync_linked(item, follow) {
+            return false;
+        }
+        let options = &self.shared.options;
+        let from = (item.source_dir, item.source);
+        let linked = if exists
+            && (options.force || options.remove_first || options.replace == Replace::Ask)
+        {
+            self.replacing(item, |name| sys::link_at(from, (item.target_dir, name), follow))
+                .map(drop)
+        } else {
+            sys::link_at(from, (item.target_dir, item.target), follow)
+        };
+        if let Err(e) = linked {
+            let (new, old) = (item.quoted(Side::Target), item.quoted(Side::Source));
+            complain_of(&format!("cannot create hard link {new} to {old}"), &e);
+            return false;
+        }
+        Counters::add(&self.shared.counters.others, 1);
+        true
+    }
+
+    fn make_symbolic_link(&self, item: &Item<'_>, stat: &Stat) -> bool {
+        let (source, target) = (item.path(Side::Source), item.path(Side::Target));
+        if !source.as_bytes().starts_with(b"/") && !is_here(&target) {
+            complain(&format!(
+                "{}: can make relative symbolic links only in current directory",
+                shown(&target)
+            ));
+            return false;
+        }
+        let text = sys::c_string(source.as_bytes());
+        let make = |name: &CStr| sys::symlink_at(&text, item.target_dir, name);
+        let made = if self.shared.options.force {
+            self.replacing(item, make).map(drop)
+        } else {
+            make(item.target)
+        };
+        if let Err(e) = made {
+            complain_of(
+                &format!("cannot create symbolic link {} to {}", quote(&target), quote(&source)),
+                &e,
+            );
+            return false;
+        }
+        Counters::add(&self.shared.counters.others, 1);
+        // (Their owner and mode stay those of a new link, as with GNU's.)
+        if self.shared.options.preserve.timestamps
+            && let Err(e) = sys::set_times_at(item.target_dir, item.target, stat)
+        {
+            complain_of(&format!("preserving times for {}", item.quoted(Side::Target)), &e);
+            return false;
+        }
+        true
+    }
+
+    /// Makes a link under a name that may exist: then under a temporary name, which is renamed onto it.
+    /// `make` must fail on a name that exists. Returns whether it existed.
+    fn replacing(
+        &self,
+        item: &Item<'_>,
+        make: impl Fn(&CStr) -> io::Result<()>,
+    ) -> io::Result<bool> {
+        match make(item.target) {
+            Err(e) if e.raw_os_error() == Some(libc::EEXIST) => {
+                if keeps_names(item) {
+                    return Err(io::Error::from_raw_os_error(libc::EPERM));
+                }
+                let ((), temporary) = self.shared.temporaries.make(item.target, make)?;
+                let to = (item.target_dir, item.target);
+                let renamed = sys::rename_at((item.target_dir, &temporary), to);
+                // Renaming a link onto another link to the same file does nothing: both names stay.
+                let _ = sys::unlink_at(item.target_dir, &temporary);
+                renamed.map(|()| true)
+            }
+            answer => answer.map(|()| false),
+        }
+    }
+
+    fn copy_link(&self, item: &Item<'_>, stat: &Stat) -> bool {
+        let text = match sys::read_link_at(item.source_dir, item.source) {
+            Ok(text) => text,
+            Err(e) => {
+                let name = item.quoted(Side::Source);
+                complain_of(&format!("cannot read symbolic link {name}"), &e);
+                return false;
+            }
+        };
+        let make = |name: &CStr| sys::symlink_at(&text, item.target_dir, name);
+        let made = if self.shared.options.force {
+            self.replacing(item, make).map(drop)
+        } else {
+            make(item.target)
+        };
+        if let Err(e) = made {
+            let target = item.quoted(Side::Target);
+            complain_of(&format!("cannot create symbolic link {target}"), &e);
+            return false;
+        }
+        Counters::add(&self.shared.counters.others, 1);
+        attributes::apply_by_name(&self.shared.options, item, stat, true)
+    }
+
+    fn copy_special(&self, item: &Item<'_>, stat: &Stat) -> bool {
+        let options = &self.shared.options;
+        let mode = stat.st_mode & if options.preserve.ownership { 0o7700 } else { 0o7777 };
+        let kind = sys::kind(stat);
+        let made = sys::mknod_at(item.target_dir, item.target, kind | mode, stat.st_rdev);
+        if let Err(e) = made {
+            let what = if kind == libc::S_IFIFO { "fifo" } else { "special file" };
+            complain_of(&format!("cannot create {what} {}", item.quoted(Side::Target)), &e);
+            return false;
+        }
+        Counters::add(&self.shared.counters.others, 1);
+        attributes::apply_by_name(options, item, stat, true)
+    }
+}
+
+/// Whether the name is one of the current directory, as far as can be seen: else making it fails anyway.
+fn is_here(path: &OsStr) -> bool {
+    let bytes = path.as_bytes();
+    let end = bytes.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1);
+    let Some(slash) = bytes[..end].iter().rposition(|&byte| byte == b'/') else { return true };
+    let id = |path: &[u8]| sys::stat_at(sys::CWD, &sys::c_string(path), true).map(|s| sys::id(&s));
+    match (id(b"."), id(&bytes[..slash.max(1)])) {
+        (Ok(here), Ok(parent)) => here == parent,
+        _ => true,
+    }
+}
+
+/// A path in a message of GNU's that quotes only what needs it.
+fn shown(path: &OsStr) -> String {
+    let plain = path
+        .as_bytes()
+        .iter()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"_-./+,@%:~".contains(byte));
+    if plain { path.to_string_lossy().into_owned() } else { quote(path) }
+}

@@ -1,0 +1,420 @@
+//! `--fsync`: what was written reaches the disk before it has its name, many files at once.
+//!
+//! A file has a temporary name until then; a directory is synced after what is in it has its names. On
+//! file systems where `syncfs(2)` does all that `fsync(2)` of each file would, one call serves some
+//! hundred files, and they need not stay open. It writes out what others have left to be written, too, and
+//! reports their errors: where that is much, and on any other file system, each file has its own fsync,
+//! and those of several files are in the kernel together, each a fiber's.
+
+use crate::messages::{complain_of, quote};
+use crate::replace::directory_of;
+use crate::sys;
+use crate::tree::{Dir, Item, Side, join};
+use crate::workers::Worker;
+use cringle::fiber;
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, OsString};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Files of one worker that wait for a `syncfs`.
+const OF_A_WHOLE: usize = 512;
+/// So much that others have left to be written is written for them.
+const OF_OTHERS: u64 = 512 << 20;
+
+pub(crate) struct Unsynced {
+    /// Open where it is to have a fsync of its own.
+    file: Option<Arc<OwnedFd>>,
+    device: u64,
+    /// The directory that waits for it.
+    dir: Option<Arc<Dir>>,
+    /// Or it is a directory itself.
+    itself: Option<Arc<Dir>>,
+    rename: Option<Rename>,
+    /// The name that the old file has now.
+    backup: Option<CString>,
+    /// Within the directory, or its whole path if it has none here.
+    name: CString,
+}
+
+impl Unsynced {
+    /// For messages. (A deep tree has long paths: they are not made for every file.)
+    fn quoted(&self) -> String {
+        let mut path = match (&self.itself, &self.dir) {
+            (Some(dir), _) => return quote(dir.path(Side::Target)),
+            (None, Some(dir)) => dir.path(Side::Target).into_vec(),
+            (None, None) => Vec::new(),
+        };
+        join(&mut path, self.name.to_bytes());
+        quote(OsString::from_vec(path))
+    }
+}
+
+/// From the temporary name to its own.
+pub(crate) struct Rename {
+    pub(crate) temporary: CString,
+    pub(crate) name: CString,
+    pub(crate) keep_existing: bool,
+}
+
+impl Rename {
+    /// Removes the temporary file, which will not get the name. One that stays is reported.
+    pub(crate) fn remove(&self, dir: RawFd) {
+        match sys::unlink_at(dir, &self.temporary) {
+            Err(e) if e.raw_os_error() != Some(libc::ENOENT) => {
+                let name = std::ffi::OsStr::from_bytes(self.temporary.to_bytes());
+                complain_of(&format!("cannot remove {}", quote(name)), &e);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Worker<'_> {
+    pub(crate) fn sync_dir_later(&mut self, file: &Arc<OwnedFd>, dir: &Arc<Dir>) {
+        let device = dir.target_device();
+        let open = || sys::open_at(file.as_raw_fd(), c".", libc::O_RDONLY | libc::O_DIRECTORY, 0);
+        let file = (!self.syncs_whole(device, open)).then(|| Arc::clone(file));
+        let (itself, name) = (Some(Arc::clone(dir)), CString::default());
+        self.sync_later(Unsynced {
+            file,
+            device,
+            dir: None,
+            itself,
+            rename: None,
+            backup: None,
+            name,
+        });
+    }
+
+    /// False if the file could not even be closed; that was told.
+    pub(crate) fn sync_file_later(
+        &mut self,
+        file: OwnedFd,
+        item: &Item<'_>,
+        rename: Option<Rename>,
+        others_link_to_it: bool,
+    ) -> bool {
+        let beside = rename.is_some();
+        let (device, disk) = match item.dir {
+            Some(dir) if beside => (dir.target_device(), true),
+            _ => sys::stat_of(file.as_raw_fd()).map_or((0, true), |stat| {
+                let kinds = [libc::S_IFREG, libc::S_IFBLK];
+                (stat.st_dev, kinds.contains(&sys::kind(&stat)))
+            }),
+        };
+        // What is written in place may be on another file system than its directory: through a link, or
+        // where something is mounted on it. It may be a device, too.
+        let whole = beside && !others_link_to_it && self.syncs_whole(device, || file.try_clone());
+        let file = if whole || !disk {
+            if let Err(e) = sys::close(file) {
+                complain_of(&format!("failed to close {}", item.quoted(Side::Target)), &e);
+                if let Some(rename) = rename {
+                    rename.remove(item.target_dir);
+                }
+                return false;
+            }
+            None
+        } else {
+            Some(Arc::new(file))
+        };
+        if !disk {
+            // A pipe or a character device has nothing to sync.
+            return true;
+        }
+        if let Some(dir) = item.dir {
+            dir.pending.fetch_add(1, Ordering::Relaxed);
+        }
+        let (dir, name) = (item.dir.cloned(), item.target.to_owned());
+        // (Of a file that is synced now, who replaces it gives the backup its name again.)
+        let backup = if others_link_to_it { None } else { self.backup.take() };
+        let unsynced = Unsynced { file, device, dir, itself: None, rename, backup, name };
+        if others_link_to_it {
+            return self.sync_these(vec![unsynced]);
+        }
+        self.sync_later(unsynced);
+        true
+    }
+
+    /// The source of `--link` is on the disk before it gets one more name. False if not; that was told.
+    /// (One `syncfs` of a worker serves all of a file system that were written before.)
+    pub(crate) fn sync_linked(&mut self, item: &Item<'_>, follow: bool) -> bool {
+        let Ok(stat) = sys::stat_at(item.source_dir, item.source, follow) else { return true };
+        if sys::kind(&stat) != libc::S_IFREG || self.synced_sources.contains(&stat.st_dev) {
+            return true;
+        }
+        let no_follow = if follow { 0 } else { libc::O_NOFOLLOW };
+        let flags = libc::O_RDONLY | libc::O_NONBLOCK | no_follow;
+        let open = || sys::open_at(item.source_dir, item.source, flags, 0);
+        let synced = if self.syncs_whole(stat.st_dev, open) {
+            let synced = self.sync_whole(stat.st_dev);
+            if synced.is_ok() {
+                self.synced_sources.push(stat.st_dev);
+            }
+            synced
+        } else {
+            match open() {
+                Ok(file) => sys::sync_fd(file.as_raw_fd()),
+                // It may be linked to and not read: all that is on its file system, then.
+                Err(_) => sync_around(item, stat.st_dev),
+            }
+        };
+        if let Err(e) = &synced {
+            complain_of(&format!("error syncing {}", item.quoted(Side::Source)), e);
+        }
+        synced.is_ok()
+    }
+
+    /// Whether one call can sync the whole file system. Each worker has a descriptor for that, opened
+    /// before any data of it can have failed: the kernel tells of an error once by each.
+    fn syncs_whole(&mut self, device: u64, open: impl FnOnce() -> io::Result<OwnedFd>) -> bool {
+        if let Some((_, whole)) = self.wholes.iter().find(|(of, _)| *of == device) {
+            return whole.is_some();
+        }
+        let whole = open().ok().filter(|fd| sys::syncs_all_of_it(fd.as_raw_fd()));
+        let can = whole.is_some();
+        self.wholes.push((device, whole));
+        can
+    }
+
+    fn sync_later(&mut self, unsynced: Unsynced) {
+        let open = unsynced.file.is_some();
+        self.unsynced.push(unsynced);
+        let most = if open { self.open_together() } else { OF_A_WHOLE };
+        if self.unsynced.len() >= most {
+            self.sync_all();
+        }
+    }
+
+    /// Syncs what waits for it. Finishing a directory puts that in the line, too: hence the loop.
+    pub(crate) fn sync_all(&mut self) {
+        while !self.unsynced.is_empty() {
+            let all = std::mem::take(&mut self.unsynced);
+            self.sync_these(all);
+        }
+    }
+
+    /// Whether all of them have their names now.
+    fn sync_these(&mut self, all: Vec<Unsynced>) -> bool {
+        let mut good = true;
+        let each = all.iter().any(|unsynced| unsynced.file.is_none()) && self.others_left_much();
+        let (whole, each): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|unsynced| unsynced.file.is_none() && !each);
+        let mut failed: HashMap<u64, Option<i32>> = HashMap::new();
+        for Unsynced { device, .. } in &whole {
+            failed.entry(*device).or_insert_with(|| self.sync_whole(*device).err().map(code));
+        }
+        for unsynced in whole {
+            let error = failed[&unsynced.device].map(io::Error::from_raw_os_error);
+            good &= self.synced(unsynced, error);
+        }
+        let mut each = each.into_iter();
+        loop {
+            let part: Vec<_> = each.by_ref().take(self.open_together()).collect();
+            if part.is_empty() {
+                break;
+            }
+            let errors = self.sync_each(&part);
+            for (unsynced, error) in part.into_iter().zip(errors) {
+                good &= self.synced(unsynced, error);
+            }
+        }
+        good
+    }
+
+    /// This worker's share of the files that may be open for their fsync.
+    fn open_together(&self) -> usize {
+        self.shared.budget.share(self.shared.budget.syncs)
+    }
+
+    fn others_left_much(&self) -> bool {
+        let ours = self.shared.counters.bytes.load(Ordering::Relaxed);
+        sys::dirty_bytes().is_none_or(|dirty| dirty > ours.saturating_add(OF_OTHERS))
+    }
+
+    fn sync_whole(&self, device: u64) -> io::Result<()> {
+        let whole = self.wholes.iter().find_map(|(of, whole)| (*of == device).then_some(whole));
+        match whole {
+            Some(Some(fd)) => sys::sync_file_system(fd.as_raw_fd()),
+            _ => Err(io::Error::from_raw_os_error(libc::ENODEV)),
+        }
+    }
+
+    fn sync_each(&self, part: &[Unsynced]) -> Vec<Option<io::Error>> {
+        let files: Vec<_> = part.iter().map(|unsynced| self.open_again(unsynced)).collect();
+        let failed: Vec<Mutex<Option<io::Error>>> = part.iter().map(|_| Mutex::default()).collect();
+        fiber::par_for_each(files.iter().zip(&failed), part.len(), |(file, failed)| {
+            if let Ok(file) = file
+                && let Err(e) = sync_one(file)
+            {
+                *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(e);
+            }
+        });
+        let failed =
+            failed.into_iter().map(|e| e.into_inner().unwrap_or_else(PoisonError::into_inner));
+        let ends = part.iter().zip(&files).zip(failed);
+        ends.map(|((unsynced, file), failed)| match file {
+            Ok(_) => failed,
+            // A file that we may write and not read, for one.
+            Err(_) => self.sync_whole(unsynced.device).err(),
+        })
+        .collect()
+    }
+
+    fn open_again(&self, unsynced: &Unsynced) -> io::Result<Arc<OwnedFd>> {
+        if let Some(file) = &unsynced.file {
+            return Ok(Arc::clone(file));
+        }
+        if let Some(dir) = &unsynced.itself {
+            return dir.fd(Side::Target, &self.shared.open);
+        }
+        let above = self.above(unsynced)?;
+        let written = unsynced.rename.as_ref().map_or(&unsynced.name, |rename| &rename.temporary);
+        let above = above.as_ref().map_or(sys::CWD, |fd| fd.as_raw_fd());
+        let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOFOLLOW;
+        sys::open_at(above, written, flags, 0).map(Arc::new)
+    }
+
+    /// False if it is not on the disk under its name.
+    fn synced(&mut self, mut unsynced: Unsynced, mut error: Option<io::Error>) -> bool {
+        if let Some(e) = &error {
+            complain_of(&format!("error syncing {}", unsynced.quoted()), e);
+        }
+        let file = unsynced.file.take().filter(|_| unsynced.itself.is_none());
+        if let Some(Err(e)) = file.and_then(Arc::into_inner).map(sys::close)
+            && error.is_none()
+        {
+            complain_of(&format!("failed to close {}", unsynced.quoted()), &e);
+            error = Some(e);
+        }
+        if let Some(rename) = &unsynced.rename {
+            let named = self.name_or_remove(&unsynced, rename, error.is_some());
+            if let Err(e) = named {
+                let path = unsynced.quoted();
+                complain_of(&format!("cannot create regular file {path}"), &e);
+                error = Some(e);
+            }
+        }
+        if error.is_some()
+            && let Some(backup) = &unsynced.backup
+            && let Err(e) = self.give_back(&unsynced, backup)
+        {
+            complain_of(&format!("cannot un-backup {}", unsynced.quoted()), &e);
+        }
+        // The name of the command line has the old file still.
+        self.made_top &= error.is_none();
+        if let Some(dir) = unsynced.dir {
+            self.part_done(dir);
+        }
+        error.is_none()
+    }
+
+    /// The directory that it is in, open; `None` for a name of the command line.
+    fn above(&self, unsynced: &Unsynced) -> io::Result<Option<Arc<OwnedFd>>> {
+        let dir = unsynced.dir.as_ref();
+        dir.map(|dir| dir.fd(Side::Target, &self.shared.open)).transpose()
+    }
+
+    /// The old file gets its name again.
+    fn give_back(&self, unsynced: &Unsynced, backup: &CStr) -> io::Result<()> {
+        let above = self.above(unsynced)?;
+        let fd = above.as_ref().map_or(sys::CWD, |fd| fd.as_raw_fd());
+        sys::rename_new((fd, backup), (fd, &unsynced.name))
+    }
+
+    fn name_or_remove(&self, unsynced: &Unsynced, rename: &Rename, remove: bool) -> io::Result<()> {
+        let above = self.above(unsynced)?;
+        let fd = above.as_ref().map_or(sys::CWD, |fd| fd.as_raw_fd());
+        if remove {
+            rename.remove(fd);
+            return Ok(());
+        }
+        rename_into_place(fd, rename)
+    }
+}
+
+/// Gives the file its name; if that fails, the temporary one is removed.
+pub(crate) fn rename_into_place(dir: i32, rename: &Rename) -> io::Result<()> {
+    let (from, to) = ((dir, &*rename.temporary), (dir, &*rename.name));
+    let named =
+        if rename.keep_existing { sys::rename_new(from, to) } else { sys::rename_at(from, to) };
+    if named.is_err() {
+        rename.remove(dir);
+    }
+    named
+}
+
+/// All of the file system that the source is on, by the directory that it is in.
+fn sync_around(item: &Item<'_>, device: u64) -> io::Result<()> {
+    let above = match item.dir {
+        Some(_) => c".".to_owned(),
+        None => sys::c_string(directory_of(item.source.to_bytes())),
+    };
+    let dir = sys::open_at(item.source_dir, &above, libc::O_RDONLY | libc::O_DIRECTORY, 0)?;
+    if sys::stat_of(dir.as_raw_fd())?.st_dev != device {
+        return Err(io::Error::from_raw_os_error(libc::EACCES));
+    }
+    sys::sync_file_system(dir.as_raw_fd())
+}
+
+/// The directory of a file that was made through a link, wherever that leads.
+pub(crate) fn sync_directory_of(file: &OwnedFd) -> io::Result<()> {
+    let way = sys::c_string(format!("/proc/self/fd/{}", file.as_raw_fd()).as_bytes());
+    let path = sys::read_link_at(sys::CWD, &way)?;
+    let above = sys::c_string(directory_of(path.to_bytes()));
+    let dir = sys::open_at(sys::CWD, &above, libc::O_RDONLY | libc::O_DIRECTORY, 0)?;
+    sys::sync_fd(dir.as_raw_fd())
+}
+
+fn code(error: io::Error) -> i32 {
+    error.raw_os_error().unwrap_or(libc::EIO)
+}
+
+fn sync_one(file: &OwnedFd) -> io::Result<()> {
+    // The library's file owns its descriptor: it is given one and asked for it back.
+    let file = std::mem::ManuallyDrop::new(borrowed(file));
+    file.sync_all().map_err(|e| match e.raw_os_error() {
+        // A directory that may not be read is open for its names alone.
+        Some(libc::EBADF) => io::Error::from_raw_os_error(libc::EACCES),
+        _ => e,
+    })
+}
+
+fn borrowed(file: &OwnedFd) -> cringle::fs::File {
+    use std::os::fd::FromRawFd;
+    // SAFETY: the caller never drops it, so the descriptor has one owner still.
+    unsafe { cringle::fs::File::from_raw_fd(file.as_raw_fd()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::getopt;
+    use crate::options::Options;
+    use crate::workers::Shared;
+
+    /// What a worker finished last waits for its sync when the others are done.
+    #[test]
+    fn a_worker_that_goes_home_has_synced_what_it_finished() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name| sys::c_string(directory.path().join(name).as_os_str().as_bytes());
+        let (temporary, name) = (at("temporary"), at("name"));
+        let file = std::fs::File::create(directory.path().join("temporary")).unwrap();
+        let line = getopt::read(vec!["--fsync".into(), "a".into(), "b".into()], false);
+        let options = line.and_then(Options::of).unwrap_or_else(|e| panic!("{e}"));
+        let shared = Shared::new(options);
+        cringle::run(|| {
+            let mut worker = Worker::new(&shared, 0);
+            let item = Item::of_command_line(&name, &name);
+            let rename =
+                Rename { temporary: temporary.clone(), name: name.clone(), keep_existing: true };
+            assert!(worker.sync_file_later(file.into(), &item, Some(rename), false));
+            shared.finish();
+            worker.help();
+        });
+        assert!(directory.path().join("name").exists());
+    }
+}

@@ -1,0 +1,132 @@
+//! How far it is, on a terminal: bytes, files, rate, and the time left once the tree has been counted.
+//!
+//! Nothing is counted or shown in the first second: a short copy pays nothing. Then one thread walks the
+//! sources for their sizes, and another draws a line twice a second.
+
+use crate::workers::Counters;
+use cringle_command::units;
+use std::ffi::OsString;
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+const FIRST: Duration = Duration::from_secs(1);
+const EACH: Duration = Duration::from_millis(500);
+
+#[derive(Default)]
+struct End {
+    over: Mutex<bool>,
+    bell: Condvar,
+}
+
+pub(crate) struct Progress {
+    end: Arc<End>,
+    thread: JoinHandle<()>,
+}
+
+impl Progress {
+    /// `wanted`: asked for or refused; else it is for terminals.
+    pub(crate) fn start(
+        wanted: Option<bool>,
+        counters: Arc<Counters>,
+        sources: Vec<OsString>,
+    ) -> Option<Progress> {
+        if !wanted.unwrap_or_else(|| io::stderr().is_terminal()) || !io::stderr().is_terminal() {
+            return None;
+        }
+        let end = Arc::new(End::default());
+        let seen = Arc::clone(&end);
+        let draw = move || draw(&seen, &counters, sources);
+        let thread = std::thread::Builder::new().name("progress".into()).spawn(draw).ok()?;
+        Some(Progress { end, thread })
+    }
+
+    pub(crate) fn finish(self) {
+        *self.end.over.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.end.bell.notify_all();
+        let _ = self.thread.join();
+    }
+}
+
+/// What is to be copied, as far as it was counted.
+#[derive(Default)]
+struct Total {
+    bytes: AtomicU64,
+    complete: AtomicBool,
+    stop: AtomicBool,
+}
+
+fn draw(end: &End, counters: &Counters, sources: Vec<OsString>) {
+    let start = Instant::now();
+    let total = Arc::new(Total::default());
+    let mut drawn = false;
+    let mut over = end.over.lock().unwrap_or_else(PoisonError::into_inner);
+    while !*over {
+        let pause = if drawn { EACH } else { FIRST };
+        over = end
+            .bell
+            .wait_timeout_while(over, pause, |over| !*over)
+            .unwrap_or_else(PoisonError::into_inner)
+            .0;
+        if *over {
+            break;
+        }
+        if !drawn {
+            let (total, sources) = (Arc::clone(&total), sources.clone());
+            let _ = std::thread::Builder::new().spawn(move || count(&total, sources));
+            drawn = true;
+        }
+        let line = line(counters, &total, start.elapsed());
+        let _ = write!(io::stderr(), "\r\x1b[K{line}");
+    }
+    total.stop.store(true, Relaxed);
+    if drawn {
+        let _ = write!(io::stderr(), "\r\x1b[K");
+    }
+}
+
+fn line(counters: &Counters, total: &Total, elapsed: Duration) -> String {
+    let bytes = counters.bytes.load(Relaxed) as f64;
+    let rate = bytes / elapsed.as_secs_f64();
+    let files = units::count(counters.files.load(Relaxed) as f64);
+    let mut line = format!(
+        "{} MiB, {files} files, {} MiB/s",
+        units::figure(units::mib(bytes)),
+        units::figure(units::mib(rate))
+    );
+    let all = total.bytes.load(Relaxed) as f64;
+    if total.complete.load(Relaxed) && rate > 0.0 && all >= bytes {
+        line.push_str(&format!(", {:.0} s left", (all - bytes) / rate));
+    }
+    line
+}
+
+fn count(total: &Total, sources: Vec<OsString>) {
+    let mut paths: Vec<PathBuf> = sources.into_iter().map(PathBuf::from).collect();
+    while let Some(path) = paths.pop() {
+        if total.stop.load(Relaxed) {
+            return;
+        }
+        let Ok(metadata) = std::fs::symlink_metadata(&path) else { continue };
+        if metadata.is_file() {
+            total.bytes.fetch_add(metadata.len(), Relaxed);
+        } else if metadata.is_dir()
+            && let Ok(entries) = std::fs::read_dir(&path)
+        {
+            for entry in entries.flatten() {
+                match entry.file_type() {
+                    Ok(kind) if kind.is_dir() => paths.push(entry.path()),
+                    Ok(kind) if kind.is_file() => {
+                        let length = entry.metadata().map_or(0, |metadata| metadata.len());
+                        total.bytes.fetch_add(length, Relaxed);
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+    total.complete.store(true, Relaxed);
+}

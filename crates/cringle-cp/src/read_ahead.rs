@@ -1,0 +1,114 @@
+//! Files of a tree that are most likely new: small ones in the page cache are copied by one read, cold ones
+//! are read ahead while others are copied.
+
+use crate::messages::{complain_of, fail_quietly, quote};
+use crate::options::{Follow, When};
+use crate::regular::{Ended, Target, devices, is_sparse, open_source};
+use crate::sys::{self, Stat};
+use crate::tree::{Dir, Item, Side};
+use crate::workers::{Counters, Worker};
+use std::ffi::CString;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+
+/// Cold files that one worker reads ahead together: they are open.
+const MOST_READ_AHEAD: usize = 32;
+
+/// A small file that is not in the page cache: it is being read while others are copied.
+pub(crate) struct Deferred {
+    dir: Arc<Dir>,
+    name: CString,
+    file: OwnedFd,
+    stat: Stat,
+    ended: u64,
+}
+
+impl Worker<'_> {
+    /// A regular file of a tree, most likely new: open, look, read, make, write. `None`: it is to be
+    /// done the general way, nothing has happened yet.
+    pub(crate) fn copy_likely_new(&mut self, item: &Item<'_>) -> Option<Ended> {
+        let options = &self.shared.options;
+        let file = open_source(item, options.follows(false)).ok()?;
+        let stat = sys::stat_of(file.as_raw_fd()).ok()?;
+        // Through links, a file with one name is met twice.
+        let linked =
+            options.preserve.links && (stat.st_nlink > 1 || options.follow == Follow::Always);
+        if sys::kind(&stat) != libc::S_IFREG || linked {
+            return None;
+        }
+        if options.fsync && sys::stat_at(item.target_dir, item.target, false).is_ok() {
+            return None;
+        }
+        let size = stat.st_size as usize;
+        let mut read = None;
+        if size > 0 && size < self.buffer.len() && self.goes_through_buffer(item, &stat) {
+            match sys::read_cached(file.as_raw_fd(), &mut self.buffer) {
+                Ok(n) if n == size => read = Some(n),
+                Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => {
+                    if let Some(dir) = item.dir {
+                        self.defer(dir, item, file, stat);
+                        return Some(Ended::Good);
+                    }
+                }
+                _ => {}
+            }
+        }
+        match self.copy_regular(item, file, &stat, Target::LikelyNew, read) {
+            Ended::Exists => None,
+            ended => Some(ended),
+        }
+    }
+
+    fn goes_through_buffer(&self, item: &Item<'_>, stat: &Stat) -> bool {
+        let options = &self.shared.options;
+        let clones =
+            options.reflink != When::Never && !self.no_clone.contains(&devices(item, stat));
+        !clones && !is_sparse(stat) && options.sparse != When::Always
+    }
+
+    fn defer(&mut self, dir: &Arc<Dir>, item: &Item<'_>, file: OwnedFd, stat: Stat) {
+        sys::will_need(file.as_raw_fd(), stat.st_size as u64);
+        dir.pending.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let name = item.source.to_owned();
+        let ended = self.ended;
+        self.deferred.push(Deferred { dir: Arc::clone(dir), name, file, stat, ended });
+        let budget = &self.shared.budget;
+        if self.deferred.len() >= budget.share(budget.read_ahead).min(MOST_READ_AHEAD) {
+            self.copy_deferred();
+        }
+    }
+
+    pub(crate) fn copy_deferred(&mut self) {
+        for Deferred { dir, name, file, stat, ended } in std::mem::take(&mut self.deferred) {
+            self.ended = ended;
+            let target = dir.fd(Side::Target, &self.shared.open);
+            let source = dir.fd(Side::Source, &self.shared.open);
+            match (source, target) {
+                _ if self.shared.stopped() => {}
+                (Ok(source), Ok(target)) => {
+                    let item = Item {
+                        dir: Some(&dir),
+                        source_dir: source.as_raw_fd(),
+                        source: &name,
+                        target_dir: target.as_raw_fd(),
+                        target: &name,
+                    };
+                    let ended = self.copy_regular(&item, file, &stat, Target::LikelyNew, None);
+                    let good = match ended {
+                        Ended::Exists => self.copy_general(&item),
+                        ended => ended == Ended::Good,
+                    };
+                    if !good {
+                        fail_quietly();
+                        Counters::add(&self.shared.counters.failures, 1);
+                    }
+                }
+                (Err(e), _) | (_, Err(e)) => {
+                    let path = quote(dir.path(Side::Target));
+                    complain_of(&format!("cannot access {path}"), &e);
+                }
+            }
+            self.part_done(dir);
+        }
+    }
+}

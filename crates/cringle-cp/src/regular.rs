@@ -1,0 +1,509 @@
+//! One regular file: the target made or opened, the data by the shortest way that works (shared
+//! blocks, a copy within the kernel, blocks through user space; holes stay holes), then attributes.
+//!
+//! A file that exists is replaced by a temporary one that takes its name when it is whole, where that makes
+//! no difference (see [`replace`](crate::replace)); else it is written in place, as GNU's does. A new file is written under its name, and removed if Ctrl-C comes before its end.
+
+use crate::attributes::{self, Applied, Copied};
+use crate::file_locks::{self, Making, Reading, Turn};
+use crate::fsync::{Rename, rename_into_place, sync_directory_of};
+use crate::messages::{complain, complain_of, say};
+use crate::options::When;
+use crate::replace::keeps_names;
+use crate::sys::{self, Stat};
+use crate::transfer::How;
+use crate::tree::{Item, Side};
+use crate::workers::{Counters, Worker};
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+/// Bytes that are copied within the kernel by one call: Ctrl-C is looked for in between.
+const RANGE_BYTES: usize = 16 << 20;
+
+/// What is there already.
+pub(crate) enum Target {
+    /// Nobody has looked.
+    LikelyNew,
+    New,
+    Existing,
+    /// The same, and there is no room for another beside it.
+    InPlace,
+}
+
+/// How it ended.
+#[derive(PartialEq, Eq)]
+pub(crate) enum Ended {
+    Good,
+    Failed,
+    /// A new one was wanted and something is there: nothing was done or told.
+    Exists,
+}
+
+pub(crate) enum Trouble {
+    Read(io::Error),
+    Write(io::Error),
+    Clone(io::Error),
+    Shrank,
+    Grew,
+    Differs,
+    /// Reading the target to verify it.
+    ReadBack(io::Error),
+    Unverifiable,
+    Stopped,
+}
+
+impl Trouble {
+    /// As with GNU's, what was written stays.
+    fn leaves_a_part(&self) -> bool {
+        !matches!(self, Trouble::Clone(_) | Trouble::Stopped)
+    }
+
+    /// The copy is what the source was when it was opened, and gets its attributes. Any other must not look
+    /// like the source to a program that compares times.
+    fn is_the_sources(&self) -> bool {
+        matches!(self, Trouble::Grew)
+    }
+}
+
+pub(crate) struct Destination {
+    pub(crate) file: OwnedFd,
+    pub(crate) rename: Option<Rename>,
+    pub(crate) made: bool,
+    pub(crate) right: Right,
+}
+
+/// By which no other worker writes to the file at the same time.
+pub(crate) enum Right {
+    /// Of an existing file that is written in place.
+    Turn(#[expect(dead_code, reason = "held until it is dropped")] Turn),
+    /// Of a new one.
+    Making(#[expect(dead_code, reason = "held until it is dropped")] Making),
+    /// It has no name yet that another could find, or several may write to it.
+    NotNeeded,
+}
+
+/// How the last step of a copy ended.
+enum Completed {
+    Good,
+    Failed,
+    /// The name could not be given to the new file; the old one is as it was.
+    NotReplaced,
+}
+
+impl Worker<'_> {
+    /// `read`: so many bytes, the whole file, are in the buffer already.
+    pub(crate) fn copy_regular(
+        &mut self,
+        item: &Item<'_>,
+        source: OwnedFd,
+        stat: &Stat,
+        target: Target,
+        read: Option<usize>,
+    ) -> Ended {
+        let likely = matches!(target, Target::LikelyNew);
+        self.source = (sys::kind(stat) == libc::S_IFREG).then(|| sys::id(stat));
+        let opened = match target {
+            Target::LikelyNew => self.make_new(item, stat, true),
+            Target::New => self.make_new(item, stat, false),
+            // What can be read once only is not to be copied twice.
+            Target::Existing => self.open_existing(item, stat, sys::kind(stat) == libc::S_IFREG),
+            Target::InPlace => self.open_existing(item, stat, false),
+        };
+        let destination = match opened {
+            Ok(Some(destination)) => destination,
+            Ok(None) => return Ended::Exists,
+            Err(()) => return Ended::Failed,
+        };
+        if likely && self.shared.options.verbose {
+            self.say_copied(item, None);
+        }
+        let (from, to) = (source.as_raw_fd(), destination.file.as_raw_fd());
+        let (_reading, stale) = self.begin_reading(from, stat);
+        let now = stale.then(|| sys::stat_of(from)).transpose();
+        let (stat, read) = match &now {
+            Ok(None) => (stat, read),
+            Ok(Some(now)) => (now, None),
+            Err(e) => {
+                complain_of(&format!("cannot fstat {}", item.quoted(Side::Source)), e);
+                self.give_up(item, destination);
+                return Ended::Failed;
+            }
+        };
+        let data = if self.shared.options.attributes_only {
+            Ok(0)
+        } else {
+            self.transfer(item, (from, to), stat, read)
+        };
+        let data = data.and_then(|bytes| {
+            if self.shared.options.verify && !self.shared.options.attributes_only {
+                self.verify(from, to).map(|()| bytes)
+            } else {
+                Ok(bytes)
+            }
+        });
+        let mut good = true;
+        if self.shared.options.debug && !self.shared.options.attributes_only && data.is_ok() {
+            let How { offload, reflink, sparse } = self.how;
+            say(&format!(
+                "copy offload: {offload}, reflink: {reflink}, sparse detection: {sparse}"
+            ));
+        }
+        let mut bytes = 0;
+        match data {
+            Ok(copied) => bytes = copied,
+            Err(trouble) if self.fits_in_place(&trouble, &destination) => {
+                self.give_up(item, destination);
+                return self.copy_in_place(item, source, stat);
+            }
+            Err(trouble) => {
+                good = false;
+                self.tell(item, &trouble);
+                if !trouble.leaves_a_part() || destination.rename.is_some() {
+                    self.give_up(item, destination);
+                    return Ended::Failed;
+                }
+                if !trouble.is_the_sources() {
+                    return Ended::Failed;
+                }
+            }
+        }
+        let made = destination.made;
+        let may_have_acl = !made || item.dir.is_none_or(|dir| dir.gives_acl);
+        let copied = Copied { item, source: from, target: to, stat, made, may_have_acl };
+        match attributes::apply(&self.shared.options, &copied) {
+            Applied::Good => {}
+            Applied::DataLost if destination.rename.is_some() => {
+                self.give_up(item, destination);
+                return Ended::Failed;
+            }
+            _ => good = false,
+        }
+        match self.complete(item, destination, stat) {
+            Completed::Good => {}
+            Completed::Failed => good = false,
+            Completed::NotReplaced => return self.copy_in_place(item, source, stat),
+        }
+        Counters::add(&self.shared.counters.bytes, bytes);
+        if good {
+            Counters::add(&self.shared.counters.files, 1);
+            Ended::Good
+        } else {
+            Ended::Failed
+        }
+    }
+
+    /// Waits while another worker writes to the source, which may be a file of the target, too. Also returns
+    /// whether what is known of it may be old.
+    fn begin_reading(&self, from: RawFd, stat: &Stat) -> (Option<Reading>, bool) {
+        if sys::kind(stat) != libc::S_IFREG {
+            return (None, false);
+        }
+        // A file that this copy makes has changed since the copy began. (Clocks of file systems differ a little.)
+        let is_new = stat.st_ctime + 2 >= self.shared.begun;
+        let source = (from, sys::id(stat));
+        let (reading, stale) = self.shared.turns.read(self.index, source, self.ended, is_new);
+        (Some(reading), stale)
+    }
+
+    /// There is no room beside the old file, but more without it.
+    fn fits_in_place(&self, trouble: &Trouble, destination: &Destination) -> bool {
+        let Trouble::Write(e) = trouble else { return false };
+        matches!(e.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
+            && destination.rename.as_ref().is_some_and(|rename| !rename.keep_existing)
+            && !self.shared.options.fsync
+    }
+
+    fn copy_in_place(&mut self, item: &Item<'_>, source: OwnedFd, stat: &Stat) -> Ended {
+        if let Err(e) = sys::seek(source.as_raw_fd(), 0, libc::SEEK_SET) {
+            self.tell(item, &Trouble::Read(e));
+            return Ended::Failed;
+        }
+        self.copy_regular(item, source, stat, Target::InPlace, None)
+    }
+
+    fn tell(&self, item: &Item<'_>, trouble: &Trouble) {
+        let source = || item.quoted(Side::Source);
+        let target = || item.quoted(Side::Target);
+        match trouble {
+            Trouble::Read(e) => complain_of(&format!("error reading {}", source()), e),
+            Trouble::Write(e) => complain_of(&format!("error writing {}", target()), e),
+            Trouble::Clone(e) => {
+                complain_of(&format!("failed to clone {} from {}", target(), source()), e);
+            }
+            Trouble::Shrank => complain(&format!("{} shrank while it was copied", source())),
+            Trouble::Grew => complain(&format!(
+                "{} grew while it was copied: what was added is not in the copy",
+                source()
+            )),
+            Trouble::Differs => complain(&format!("{} differs from {}", target(), source())),
+            Trouble::ReadBack(e) => complain_of(&format!("error reading {}", target()), e),
+            Trouble::Unverifiable => complain(&format!(
+                "cannot verify {}: only files and block devices can be read back",
+                target()
+            )),
+            Trouble::Stopped => {}
+        }
+    }
+
+    fn give_up(&self, item: &Item<'_>, destination: Destination) {
+        if let Some(rename) = &destination.rename {
+            rename.remove(item.target_dir);
+        } else if destination.made {
+            // Another process may have replaced it meanwhile: that file is not ours.
+            let there = sys::stat_at(item.target_dir, item.target, false);
+            let made = sys::stat_of(destination.file.as_raw_fd());
+            if !matches!((there, made), (Ok(there), Ok(made)) if sys::id(&there) == sys::id(&made))
+            {
+                return;
+            }
+            if let Err(e) = sys::unlink_at(item.target_dir, item.target) {
+                complain_of(&format!("cannot remove {}", item.quoted(Side::Target)), &e);
+            }
+        } else if self.shared.stopped() {
+            complain(&format!("{} is incomplete", item.quoted(Side::Target)));
+        }
+    }
+
+    fn make_new(
+        &self,
+        item: &Item<'_>,
+        stat: &Stat,
+        likely: bool,
+    ) -> Result<Option<Destination>, ()> {
+        let options = &self.shared.options;
+        let mode = attributes::first_mode(options, stat);
+        let access = if options.verify { libc::O_RDWR } else { libc::O_WRONLY };
+        let mut flags = access | libc::O_CREAT | libc::O_EXCL;
+        if mode & 0o200 == 0 && options.verify {
+            flags |= libc::O_NONBLOCK;
+        }
+        // (Under a temporary name it would be found at the end only. Without, the open finds it.)
+        if options.fsync && !likely && is_link(item) {
+            return self.through_dangling(item, mode);
+        }
+        let open = |name: &CStr| sys::open_at(item.target_dir, name, flags, mode);
+        let making = self.shared.turns.making(self.index);
+        let is_dir_name = item.target.to_bytes().ends_with(b"/");
+        let opened = if options.fsync && !is_dir_name && !keeps_names(item) {
+            self.shared.temporaries.make(item.target, open).map(|(file, temporary)| {
+                let name = item.target.to_owned();
+                (file, Some(Rename { temporary, name, keep_existing: true }))
+            })
+        } else {
+            open(item.target).map(|file| (file, None))
+        };
+        match opened {
+            Ok((file, rename)) => {
+                making.opened(file.as_raw_fd());
+                let right = Right::Making(making);
+                Ok(Some(Destination { file, rename, made: true, right }))
+            }
+            // The general way finds out why, and reports it.
+            Err(_) if likely => Ok(None),
+            Err(e) if e.raw_os_error() == Some(libc::EEXIST) && is_link(item) => {
+                drop(making);
+                self.through_dangling(item, mode)
+            }
+            Err(e) => {
+                let not_dir = e.raw_os_error() == Some(libc::EISDIR) && is_dir_name;
+                let e = if not_dir { io::Error::from_raw_os_error(libc::ENOTDIR) } else { e };
+                cannot_create(item, &e);
+                Err(())
+            }
+        }
+    }
+
+    /// A link that leads nowhere is not written through, but under POSIXLY_CORRECT.
+    fn through_dangling(&self, item: &Item<'_>, mode: u32) -> Result<Option<Destination>, ()> {
+        if !self.shared.options.posix {
+            complain(&format!(
+                "not writing through dangling symlink {}",
+                item.quoted(Side::Target)
+            ));
+            return Err(());
+        }
+        let access = if self.shared.options.verify { libc::O_RDWR } else { libc::O_WRONLY };
+        // Where it leads, another may have made a file meanwhile.
+        let opened = sys::open_at(item.target_dir, item.target, access | libc::O_CREAT, mode);
+        let opened = opened.and_then(|file| {
+            if self.shared.options.fsync {
+                sync_directory_of(&file)?;
+            }
+            Ok((self.emptied(&file)?, file))
+        });
+        match opened {
+            Ok((right, file)) => Ok(Some(Destination { file, rename: None, made: true, right })),
+            Err(e) => {
+                cannot_create(item, &e);
+                Err(())
+            }
+        }
+    }
+
+    /// The right to write to a file that is there, and has no content then. As with `O_TRUNC`, what is no
+    /// regular file has no length.
+    fn emptied(&self, file: &OwnedFd) -> io::Result<Right> {
+        let stat = sys::stat_of(file.as_raw_fd())?;
+        match sys::kind(&stat) {
+            libc::S_IFREG => {
+                let turn = self.shared.turns.take(self.index, self.source, sys::id(&stat));
+                sys::truncate(file.as_raw_fd(), 0)?;
+                Ok(Right::Turn(turn))
+            }
+            libc::S_IFBLK => {
+                let device = file_locks::device(stat.st_rdev);
+                Ok(Right::Turn(self.shared.turns.take(self.index, self.source, device)))
+            }
+            _ => Ok(Right::NotNeeded),
+        }
+    }
+
+    fn open_existing(
+        &self,
+        item: &Item<'_>,
+        stat: &Stat,
+        beside: bool,
+    ) -> Result<Option<Destination>, ()> {
+        let options = &self.shared.options;
+        let access =
+            if options.verify && is_read_back(item) { libc::O_RDWR } else { libc::O_WRONLY };
+        let file = match sys::open_at(item.target_dir, item.target, access, 0) {
+            Ok(file) => file,
+            Err(_) if options.force => {
+                if let Err(e) = sys::unlink_at(item.target_dir, item.target) {
+                    complain_of(&format!("cannot remove {}", item.quoted(Side::Target)), &e);
+                    return Err(());
+                }
+                if options.verbose {
+                    say(&format!("removed {}", item.quoted(Side::Target)));
+                }
+                return self.make_new(item, stat, false);
+            }
+            Err(e) => {
+                cannot_create(item, &e);
+                return Err(());
+            }
+        };
+        if options.attributes_only {
+            let right = Right::NotNeeded;
+            return Ok(Some(Destination { file, rename: None, made: false, right }));
+        }
+        if beside && let Some(destination) = self.make_replacement(item, &file) {
+            return Ok(Some(destination));
+        }
+        match self.emptied(&file) {
+            Ok(right) => Ok(Some(Destination { file, rename: None, made: false, right })),
+            Err(e) => {
+                cannot_create(item, &e);
+                Err(())
+            }
+        }
+    }
+
+    /// The last steps: syncs the file if that was asked for, closes it, gives it its name.
+    fn complete(&mut self, item: &Item<'_>, destination: Destination, stat: &Stat) -> Completed {
+        let Destination { file, rename, right: _right, .. } = destination;
+        let done = |good| if good { Completed::Good } else { Completed::Failed };
+        if self.shared.options.fsync {
+            let others_link_to_it = self.keeps_links(item, stat);
+            return done(self.sync_file_later(file, item, rename, others_link_to_it));
+        }
+        if let Err(e) = sys::close(file) {
+            complain_of(&format!("failed to close {}", item.quoted(Side::Target)), &e);
+            if let Some(rename) = rename {
+                rename.remove(item.target_dir);
+            }
+            return Completed::Failed;
+        }
+        let Some(rename) = rename else { return Completed::Good };
+        if rename_into_place(item.target_dir, &rename).is_ok() {
+            return Completed::Good;
+        }
+        // The old file may be written, if not replaced: `EBUSY` where something is mounted on it.
+        Completed::NotReplaced
+    }
+
+    fn transfer(
+        &mut self,
+        item: &Item<'_>,
+        (from, to): (RawFd, RawFd),
+        stat: &Stat,
+        read: Option<usize>,
+    ) -> Result<u64, Trouble> {
+        let options = &self.shared.options;
+        let devices = devices(item, stat);
+        self.how = How::default();
+        if options.reflink == When::Never {
+            self.how.reflink = "no";
+        } else if self.no_clone.contains(&devices) {
+            self.how.reflink = "unsupported";
+        }
+        if let Some(length) = read {
+            (self.how.offload, self.how.sparse) = ("avoided", "no");
+            sys::write_all(to, &self.buffer[..length]).map_err(Trouble::Write)?;
+            return Ok(length as u64);
+        }
+        let clones = options.reflink == When::Always
+            || options.reflink == When::Auto
+                && options.sparse != When::Always
+                && stat.st_size > 0
+                && !self.no_clone.contains(&devices);
+        if clones {
+            match sys::clone_file(from, to) {
+                Ok(()) => {
+                    Counters::add(&self.shared.counters.cloned, 1);
+                    self.how.reflink = "yes";
+                    return Ok(stat.st_size as u64);
+                }
+                Err(e) if options.reflink == When::Always => return Err(Trouble::Clone(e)),
+                Err(_) => {
+                    self.how.reflink = "unsupported";
+                    if item.dir.is_some() {
+                        self.no_clone.push(devices);
+                    }
+                }
+            }
+        }
+        crate::transfer::Transfer { worker: self, from, to, stat, devices }.run()
+    }
+}
+
+pub(crate) fn open_source(item: &Item<'_>, follow: bool) -> io::Result<OwnedFd> {
+    // Not to wait for a writer, should it be a fifo by now.
+    let flags = libc::O_RDONLY | if follow { 0 } else { libc::O_NOFOLLOW };
+    let open = |flags| sys::open_at(item.source_dir, item.source, flags, 0);
+    match open(flags | libc::O_NONBLOCK) {
+        // A lease is being broken: only a regular file has one.
+        Err(e) if e.raw_os_error() == Some(libc::EWOULDBLOCK) => open(flags),
+        opened => opened,
+    }
+}
+
+/// Whether `--verify` reads the target. A pipe is not even opened for reading: its reader gets the bytes.
+fn is_read_back(item: &Item<'_>) -> bool {
+    sys::stat_at(item.target_dir, item.target, true)
+        .is_ok_and(|there| matches!(sys::kind(&there), libc::S_IFREG | libc::S_IFBLK))
+}
+
+fn is_link(item: &Item<'_>) -> bool {
+    sys::stat_at(item.target_dir, item.target, false)
+        .is_ok_and(|there| sys::kind(&there) == libc::S_IFLNK)
+}
+
+fn cannot_create(item: &Item<'_>, error: &io::Error) {
+    complain_of(&format!("cannot create regular file {}", item.quoted(Side::Target)), error);
+}
+
+/// Fewer blocks than bytes: there are holes.
+pub(crate) fn is_sparse(stat: &Stat) -> bool {
+    sys::kind(stat) == libc::S_IFREG && stat.st_blocks < stat.st_size / 512
+}
+
+pub(crate) fn devices(item: &Item<'_>, stat: &Stat) -> (u64, u64) {
+    (stat.st_dev, item.dir.map_or(0, |dir| dir.target_device()))
+}
+
+pub(crate) const fn range_bytes() -> usize {
+    RANGE_BYTES
+}

@@ -1,0 +1,83 @@
+//! Which existing files are replaced by a new one with their name, and which are written in place.
+//!
+//! A file is replaced where nothing but its inode number would differ afterwards. Everything that a new
+//! file would lack keeps the old one: other names, set-id bits, attributes and ACLs, flags (`chattr`), a
+//! project, a mount on it. Nor is a temporary name made in a directory that would keep it.
+
+use crate::fsync::Rename;
+use crate::regular::{Destination, Right};
+use crate::sys::{self, Stat};
+use crate::tree::Item;
+use crate::workers::Worker;
+use std::ffi::CStr;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+impl Worker<'_> {
+    /// A new file that will take the name of this one; `None` if it has to be written in place.
+    pub(crate) fn make_replacement(
+        &self,
+        item: &Item<'_>,
+        existing: &OwnedFd,
+    ) -> Option<Destination> {
+        let old = sys::stat_at(item.target_dir, item.target, false).ok()?;
+        if !is_plain(item, existing, &old) || keeps_names(item) {
+            return None;
+        }
+        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
+        let open = |name: &CStr| sys::open_at(item.target_dir, name, flags, 0o600);
+        let (file, temporary) = self.shared.temporaries.make(item.target, open).ok()?;
+        let rename = Rename { temporary, name: item.target.to_owned(), keep_existing: false };
+        if !made_like(&file, existing, &old) {
+            rename.remove(item.target_dir);
+            return None;
+        }
+        let right = Right::NotNeeded;
+        Some(Destination { file, rename: Some(rename), made: false, right })
+    }
+}
+
+/// Whether a name that is made beside the target could not be taken away again.
+pub(crate) fn keeps_names(item: &Item<'_>) -> bool {
+    if item.dir.is_some() {
+        return sys::is_append_only(item.target_dir, c"");
+    }
+    sys::is_append_only(item.target_dir, &sys::c_string(directory_of(item.target.to_bytes())))
+}
+
+/// The directory part of a path: without the last name and the slashes before it.
+pub(crate) fn directory_of(path: &[u8]) -> &[u8] {
+    let end = path.iter().rposition(|&byte| byte != b'/').map_or(0, |last| last + 1);
+    match path[..end].iter().rposition(|&byte| byte == b'/') {
+        None => b".",
+        Some(0) => b"/",
+        Some(slash) => &path[..slash],
+    }
+}
+
+fn is_plain(item: &Item<'_>, existing: &OwnedFd, old: &Stat) -> bool {
+    let opened = sys::stat_of(existing.as_raw_fd());
+    sys::kind(old) == libc::S_IFREG
+        && old.st_nlink == 1
+        && old.st_mode & 0o6000 == 0
+        && opened.is_ok_and(|opened| sys::id(&opened) == sys::id(old))
+        && has_no_attributes(existing)
+        && !sys::is_mount_root(item.target_dir, item.target)
+}
+
+/// Gives the new file owner and mode of the old one; false where it is not like it then. (A directory may
+/// give an ACL, flags or a project to each file that is made in it.)
+fn made_like(file: &OwnedFd, existing: &OwnedFd, old: &Stat) -> bool {
+    let fd = file.as_raw_fd();
+    sys::chown_fd(fd, old.st_uid, old.st_gid)
+        .and_then(|()| sys::chmod_fd(fd, old.st_mode & 0o1777))
+        .is_ok()
+        && has_no_attributes(file)
+        && sys::flags_of(fd) == sys::flags_of(existing.as_raw_fd())
+}
+
+fn has_no_attributes(file: &OwnedFd) -> bool {
+    match sys::list_xattrs(file.as_raw_fd()) {
+        Ok(names) => names.is_empty(),
+        Err(e) => e.raw_os_error() == Some(libc::EOPNOTSUPP),
+    }
+}

@@ -1,0 +1,93 @@
+//! Temporary names: what is made beside a target and then renamed onto it.
+//!
+//! Each name is used for one file, link or symbolic link by one thread. It is `.cringle-cp.` and 16
+//! hexadecimal digits that no other process can guess: a keyed hash (std's, with random keys) of a counter.
+//! The name is always made with a call that fails on an existing one; a name that is taken is passed over.
+//! A process that is killed leaves its temporary names behind, and no later run uses or removes them.
+
+use crate::sys;
+use std::ffi::{CStr, CString};
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Names that are tried before the directory's answer counts.
+const TRIES: usize = 100;
+
+#[derive(Default)]
+pub(crate) struct Temporaries {
+    keys: RandomState,
+    used: AtomicU64,
+}
+
+impl Temporaries {
+    /// A new name in the directory part of `beside`.
+    fn name(&self, beside: &CStr) -> CString {
+        let number = self.keys.hash_one(self.used.fetch_add(1, Ordering::Relaxed));
+        let path = beside.to_bytes();
+        // A name that ends in slashes has its directory before them.
+        let end = path.iter().rposition(|&byte| byte != b'/').map_or(0, |last| last + 1);
+        let end = path[..end].iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
+        sys::c_string(&[&path[..end], format!(".cringle-cp.{number:016x}").as_bytes()].concat())
+    }
+
+    /// Calls `make` with new names beside `beside` until it does not fail with `EEXIST`; returns what was
+    /// made, and its name. `make` must fail on a name that exists.
+    pub(crate) fn make<T>(
+        &self,
+        beside: &CStr,
+        mut make: impl FnMut(&CStr) -> io::Result<T>,
+    ) -> io::Result<(T, CString)> {
+        let mut tries = 0;
+        loop {
+            let name = self.name(beside);
+            tries += 1;
+            match make(&name) {
+                Ok(made) => return Ok((made, name)),
+                Err(e) if e.raw_os_error() == Some(libc::EEXIST) && tries < TRIES => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn no_two_threads_get_the_same_name() {
+        let names = Temporaries::default();
+        let all: HashSet<_> = std::thread::scope(|scope| {
+            let some = || (0..1000).map(|_| names.name(c"a/b")).collect::<Vec<_>>();
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(some)).collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()
+        });
+        assert_eq!(all.len(), 8000);
+        assert!(all.iter().all(|name| name.to_bytes().starts_with(b"a/.cringle-cp.")));
+    }
+
+    #[test]
+    fn two_processes_get_other_names() {
+        assert_ne!(Temporaries::default().name(c"x"), Temporaries::default().name(c"x"));
+    }
+
+    #[test]
+    fn a_taken_name_is_passed_over() {
+        let names = Temporaries::default();
+        let mut taken = Vec::new();
+        let made = names.make(c"d/x/", |name| {
+            taken.push(name.to_owned());
+            if taken.len() < 3 {
+                return Err(io::Error::from_raw_os_error(libc::EEXIST));
+            }
+            Ok(())
+        });
+        assert_eq!(made.ok().map(|((), name)| name).as_ref(), taken.last());
+        assert_eq!(taken.iter().collect::<HashSet<_>>().len(), 3);
+        assert!(taken[0].to_bytes().starts_with(b"d/.cringle-cp."));
+        let full = names.make(c"x", |_| Err::<(), _>(io::Error::from_raw_os_error(libc::EEXIST)));
+        assert!(full.is_err());
+    }
+}

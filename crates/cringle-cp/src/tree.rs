@@ -1,0 +1,395 @@
+//! The directories that are being copied: source and target side by side, each an open handle while
+//! there are not too many, else opened again from above.
+//!
+//! Names are looked up beneath handles, never by long paths, and a target directory is never reached
+//! through a symbolic link: one that is swapped for a link meanwhile leads nowhere. What is opened again
+//! must be what it was (device and inode), else it is refused.
+//!
+//! A handle that is closed here stays open while a listing or a worker shares it, and is found again by that.
+//! Where descriptors are few, all handles that nobody shares are closed.
+//!
+//! A directory is finished when what is in it is: `pending` counts the parts that are not.
+
+use crate::messages::complain_of;
+use crate::sys::{self, Stat};
+use std::collections::VecDeque;
+use std::ffi::{CStr, CString, OsStr, OsString};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Source,
+    Target,
+}
+
+/// One side of a directory: open, or closed until it is needed again.
+struct Handle {
+    held: Mutex<Held>,
+    id: (u64, u64),
+}
+
+enum Held {
+    Open(Arc<OwnedFd>),
+    /// A listing that waits, or a worker, may have it open still.
+    Closed(Weak<OwnedFd>),
+}
+
+impl Handle {
+    fn new(fd: Option<OwnedFd>, id: (u64, u64)) -> Handle {
+        let held = fd.map_or(Held::Closed(Weak::new()), |fd| Held::Open(Arc::new(fd)));
+        Handle { held: Mutex::new(held), id }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn get(&self) -> Option<Arc<OwnedFd>> {
+        match &*self.lock() {
+            Held::Open(fd) => Some(Arc::clone(fd)),
+            Held::Closed(last) => last.upgrade(),
+        }
+    }
+
+    fn keep(&self, fd: &Arc<OwnedFd>) {
+        *self.lock() = Held::Open(Arc::clone(fd));
+    }
+
+    /// Lets go of it. A listing or a worker that uses it has it open still.
+    fn close(&self) {
+        let mut held = self.lock();
+        if let Held::Open(fd) = &*held {
+            let used = Arc::strong_count(fd) > 1;
+            *held = Held::Closed(if used { Arc::downgrade(fd) } else { Weak::new() });
+        }
+    }
+
+    /// Closes it if nobody uses it; true if it did.
+    fn close_unused(&self) -> bool {
+        let mut held = self.lock();
+        let unused = matches!(&*held, Held::Open(fd) if Arc::strong_count(fd) == 1);
+        if unused {
+            *held = Held::Closed(Weak::new());
+        }
+        unused
+    }
+}
+
+/// What one name on the command line is about.
+pub(crate) struct Root {
+    pub(crate) source: OsString,
+    pub(crate) target: OsString,
+    /// The first directory made: to meet it in the source is to copy a directory into itself.
+    pub(crate) first_made: OnceLock<(u64, u64)>,
+    pub(crate) device: u64,
+    /// Whether links to directories are followed within the tree.
+    pub(crate) follow: bool,
+}
+
+pub(crate) struct Dir {
+    pub(crate) parent: Option<Arc<Dir>>,
+    pub(crate) root: Arc<Root>,
+    source_name: CString,
+    target_name: CString,
+    source: Handle,
+    target: Handle,
+    pub(crate) stat: Stat,
+    pub(crate) made: bool,
+    /// What it has to have in the end, where it was made with more.
+    pub(crate) final_mode: Option<u32>,
+    /// What is made in it gets an ACL by that alone.
+    pub(crate) gives_acl: bool,
+    pub(crate) pending: AtomicUsize,
+}
+
+pub(crate) struct Opened {
+    pub(crate) source: OwnedFd,
+    /// `None` where there is none: a dry run makes no directory.
+    pub(crate) target: Option<OwnedFd>,
+    pub(crate) target_id: (u64, u64),
+    pub(crate) stat: Stat,
+    pub(crate) made: bool,
+    pub(crate) final_mode: Option<u32>,
+    pub(crate) gives_acl: bool,
+}
+
+impl Dir {
+    /// It begins with one part pending: its own listing.
+    pub(crate) fn new(
+        parent: Option<Arc<Dir>>,
+        root: Arc<Root>,
+        (source_name, target_name): (CString, CString),
+        opened: Opened,
+        open: &OpenDirs,
+    ) -> Arc<Dir> {
+        let dir = Arc::new(Dir {
+            source: Handle::new(Some(opened.source), sys::id(&opened.stat)),
+            target: Handle::new(opened.target, opened.target_id),
+            parent,
+            root,
+            source_name,
+            target_name,
+            stat: opened.stat,
+            made: opened.made,
+            final_mode: opened.final_mode,
+            gives_acl: opened.gives_acl,
+            pending: AtomicUsize::new(1),
+        });
+        open.add(&dir);
+        dir
+    }
+
+    /// The directory as a name of the one above, for messages.
+    pub(crate) fn as_item(&self) -> Item<'_> {
+        Item {
+            dir: self.parent.as_ref(),
+            source_dir: sys::CWD,
+            source: &self.source_name,
+            target_dir: sys::CWD,
+            target: &self.target_name,
+        }
+    }
+
+    fn handle(&self, side: Side) -> &Handle {
+        match side {
+            Side::Source => &self.source,
+            Side::Target => &self.target,
+        }
+    }
+
+    fn name(&self, side: Side) -> &CStr {
+        match side {
+            Side::Source => &self.source_name,
+            Side::Target => &self.target_name,
+        }
+    }
+
+    pub(crate) fn target_device(&self) -> u64 {
+        self.target.id.0
+    }
+
+    /// The open directory; opened again from the nearest one above that is open.
+    pub(crate) fn fd(self: &Arc<Dir>, side: Side, open: &OpenDirs) -> io::Result<Arc<OwnedFd>> {
+        if let Some(fd) = self.handle(side).get() {
+            return Ok(fd);
+        }
+        let mut way = vec![self];
+        let mut above = self.parent.as_ref();
+        let mut fd = loop {
+            let Some(dir) = above else {
+                // A root that is finished (a link to what is in it is to be made), or was closed for want of
+                // descriptors.
+                let Some(root) = way.pop() else { return Err(stale()) };
+                break root.adopt(side, open_side(side, sys::CWD, root.name(side), true)?)?;
+            };
+            if let Some(fd) = dir.handle(side).get() {
+                break fd;
+            }
+            way.push(dir);
+            above = dir.parent.as_ref();
+        };
+        for dir in way.into_iter().rev() {
+            let follow = side == Side::Source && self.root.follow;
+            let opened = open_side(side, fd.as_raw_fd(), dir.name(side), follow)?;
+            fd = dir.adopt(side, opened)?;
+        }
+        if self.parent.is_some() {
+            self.handle(side).keep(&fd);
+            open.add(self);
+        }
+        Ok(fd)
+    }
+
+    /// It must be the one that it was.
+    fn adopt(&self, side: Side, fd: OwnedFd) -> io::Result<Arc<OwnedFd>> {
+        if sys::id(&sys::stat_of(fd.as_raw_fd())?) != self.handle(side).id {
+            return Err(stale());
+        }
+        Ok(Arc::new(fd))
+    }
+
+    /// The same for a directory above, found through this one if need be: a deep tree is finished from
+    /// the bottom up, and each step is one lookup.
+    pub(crate) fn fd_from(
+        self: &Arc<Dir>,
+        side: Side,
+        below: Option<&OwnedFd>,
+        open: &OpenDirs,
+    ) -> io::Result<Arc<OwnedFd>> {
+        if let Some(fd) = self.handle(side).get() {
+            return Ok(fd);
+        }
+        let above = below.and_then(|below| open_side(side, below.as_raw_fd(), c"..", false).ok());
+        match above.and_then(|fd| self.adopt(side, fd).ok()) {
+            Some(fd) => Ok(fd),
+            None => self.fd(side, open),
+        }
+    }
+
+    pub(crate) fn path(&self, side: Side) -> OsString {
+        let mut names = vec![self.name(side)];
+        let mut above = self.parent.as_ref();
+        while let Some(dir) = above {
+            names.push(dir.name(side));
+            above = dir.parent.as_ref();
+        }
+        names.reverse();
+        let mut path = Vec::new();
+        for name in names {
+            join(&mut path, name.to_bytes());
+        }
+        OsString::from_vec(path)
+    }
+
+    /// Whether this directory or one above is that one: a link led back up.
+    pub(crate) fn is_within(self: &Arc<Dir>, source: (u64, u64)) -> bool {
+        let mut dir = Some(self);
+        while let Some(this) = dir {
+            if this.source.id == source {
+                return true;
+            }
+            dir = this.parent.as_ref();
+        }
+        false
+    }
+
+    /// Nothing more is looked up in it.
+    pub(crate) fn close(&self) {
+        self.source.close();
+        self.target.close();
+    }
+}
+
+fn stale() -> io::Error {
+    io::Error::from_raw_os_error(libc::ESTALE)
+}
+
+pub(crate) fn open_dir(dir: i32, name: &CStr, follow: bool) -> io::Result<OwnedFd> {
+    let flags = if follow { 0 } else { libc::O_NOFOLLOW };
+    sys::open_at(dir, name, libc::O_RDONLY | libc::O_DIRECTORY | flags, 0)
+}
+
+/// A target is not listed: one that may not be read is opened for lookups alone.
+pub(crate) fn open_side(side: Side, dir: i32, name: &CStr, follow: bool) -> io::Result<OwnedFd> {
+    match open_dir(dir, name, follow) {
+        Err(e) if side == Side::Target && e.raw_os_error() == Some(libc::EACCES) => {
+            let flags = if follow { 0 } else { libc::O_NOFOLLOW };
+            sys::open_at(dir, name, libc::O_PATH | libc::O_DIRECTORY | flags, 0)
+        }
+        answer => answer,
+    }
+}
+
+/// `a` and `b` with one slash between.
+pub(crate) fn join(path: &mut Vec<u8>, name: &[u8]) {
+    if !path.is_empty() && !path.ends_with(b"/") {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
+}
+
+/// The directories that are open: the oldest is closed when there are too many.
+pub(crate) struct OpenDirs {
+    most: usize,
+    kept: Mutex<VecDeque<Weak<Dir>>>,
+    /// The one of the command line that is being copied is found by its path alone: it is kept open while
+    /// there are descriptors.
+    root: Mutex<Weak<Dir>>,
+}
+
+impl OpenDirs {
+    pub(crate) fn new(most: usize) -> OpenDirs {
+        OpenDirs { most, kept: Mutex::default(), root: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Weak<Dir>>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, dir: &Arc<Dir>) {
+        if dir.parent.is_none() {
+            *self.root.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(dir);
+            return;
+        }
+        let oldest = {
+            let mut open = self.lock();
+            open.push_back(Arc::downgrade(dir));
+            if open.len() > self.most { open.pop_front() } else { None }
+        };
+        if let Some(dir) = oldest.and_then(|dir| dir.upgrade()) {
+            dir.close();
+        }
+    }
+
+    /// Closes what no worker uses and no listing needs; the roots last. False if there is none.
+    pub(crate) fn close_unused(&self) -> bool {
+        let close = |dir: &Weak<Dir>| {
+            let dir = dir.upgrade();
+            // (Both sides, hence no `||`.)
+            dir.is_some_and(|dir| dir.source.close_unused() | dir.target.close_unused())
+        };
+        let kept: Vec<_> = self.lock().iter().cloned().collect();
+        if kept.iter().filter(|dir| close(dir)).count() > 0 {
+            return true;
+        }
+        let root = self.root.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        close(&root)
+    }
+}
+
+/// One name to copy: where it is, and where it goes.
+#[derive(Clone, Copy)]
+pub(crate) struct Item<'a> {
+    /// `None` for a name of the command line.
+    pub(crate) dir: Option<&'a Arc<Dir>>,
+    pub(crate) source_dir: i32,
+    pub(crate) source: &'a CStr,
+    pub(crate) target_dir: i32,
+    pub(crate) target: &'a CStr,
+}
+
+impl<'a> Item<'a> {
+    pub(crate) fn of_command_line(source: &'a CStr, target: &'a CStr) -> Item<'a> {
+        Item { dir: None, source_dir: sys::CWD, source, target_dir: sys::CWD, target }
+    }
+
+    /// Opens it as a directory, and asks what that is. A failure is told.
+    pub(crate) fn open_dir(&self, side: Side, follow: bool) -> io::Result<(OwnedFd, Stat)> {
+        let (dir, name) = match side {
+            Side::Source => (self.source_dir, self.source),
+            Side::Target => (self.target_dir, self.target),
+        };
+        open_side(side, dir, name, follow)
+            .and_then(|open| sys::stat_of(open.as_raw_fd()).map(|stat| (open, stat)))
+            .inspect_err(|e| complain_of(&format!("cannot access {}", self.quoted(side)), e))
+    }
+
+    pub(crate) fn path(&self, side: Side) -> OsString {
+        let name = if side == Side::Source { self.source } else { self.target };
+        match self.dir {
+            None => OsStr::from_bytes(name.to_bytes()).to_owned(),
+            Some(dir) => {
+                let mut path = dir.path(side).into_vec();
+                join(&mut path, name.to_bytes());
+                OsString::from_vec(path)
+            }
+        }
+    }
+
+    pub(crate) fn quoted(&self, side: Side) -> String {
+        crate::messages::quote(self.path(side))
+    }
+
+    pub(crate) fn is_top(&self) -> bool {
+        self.dir.is_none()
+    }
+}
+
+/// One part of it is done; true for the last one.
+pub(crate) fn one_less(dir: &Dir) -> bool {
+    dir.pending.fetch_sub(1, Ordering::AcqRel) == 1
+}
