@@ -4,7 +4,7 @@
 //! returns only when the last completion is in (**I1**), also when the fiber is cancelled. A batch
 //! that is dropped unsubmitted has never been seen by the kernel.
 
-use super::results::{Results, Verdict, plain_call};
+use super::results::{Outcome, Results, plain_call};
 use super::{FixedBuf, FixedFile};
 use crate::driver::polled::NOT_POLLED;
 use crate::driver::uring::RingId;
@@ -66,7 +66,7 @@ pub struct Batch<'b> {
     /// Whether a ring would perform some of them at the wrong offsets.
     some_off_ring: bool,
     /// Operations that cannot be performed, and why. Their place is held by a `Nop`.
-    refused: Vec<(OpId, Verdict)>,
+    refused: Vec<(OpId, Outcome)>,
     borrows: PhantomData<&'b mut [u8]>,
 }
 
@@ -93,7 +93,7 @@ impl<'b> Batch<'b> {
     pub(super) fn reusing(
         mut slots: Vec<OpSlot>,
         mut exact: Vec<(OpId, usize)>,
-        mut refused: Vec<(OpId, Verdict)>,
+        mut refused: Vec<(OpId, Outcome)>,
     ) -> Batch<'b> {
         slots.clear();
         exact.clear();
@@ -173,7 +173,7 @@ impl<'b> Batch<'b> {
         self.slots.push(OpSlot::new(op));
         if offset > i64::MAX as u64 {
             // To the ring the largest of them means "at the cursor" (I11).
-            self.refuse(id, Verdict::Errno(libc::EINVAL));
+            self.refuse(id, Outcome::Errno(libc::EINVAL));
         }
         id
     }
@@ -183,7 +183,7 @@ impl<'b> Batch<'b> {
         let id = self.push(op, offset);
         let ring = *self.ring.get_or_insert(file.ring());
         if ring != file.ring() || ring != buf.ring() {
-            self.refuse(id, Verdict::OtherRing);
+            self.refuse(id, Outcome::OtherRing);
         } else if file.is_off_ring() {
             self.keep_off_ring(id);
         }
@@ -196,7 +196,7 @@ impl<'b> Batch<'b> {
     #[cold]
     fn push_special(&mut self, id: OpId, file: &File, refused: Option<i32>) {
         match refused {
-            Some(errno) => self.refuse(id, Verdict::Errno(errno)),
+            Some(errno) => self.refuse(id, Outcome::Errno(errno)),
             None if file.is_off_ring() => self.keep_off_ring(id),
             None => {}
         }
@@ -210,7 +210,7 @@ impl<'b> Batch<'b> {
     }
 
     #[cold]
-    fn refuse(&mut self, id: OpId, why: Verdict) {
+    fn refuse(&mut self, id: OpId, why: Outcome) {
         let slot = &mut self.slots[id.0 as usize];
         // The first reason stands.
         if !matches!(slot.op, Op::Nop) {
@@ -246,7 +246,7 @@ impl<'b> Batch<'b> {
         }
         for index in 0..self.slots.len() {
             if matches!(self.slots[index].op, Op::ReadFixed { .. } | Op::WriteFixed { .. }) {
-                self.refuse(OpId(index as u32), Verdict::OtherRing);
+                self.refuse(OpId(index as u32), Outcome::OtherRing);
             }
         }
     }

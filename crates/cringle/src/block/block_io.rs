@@ -87,8 +87,8 @@ impl BlockIoBuilder {
             .ring_entries(self.batch_limit)
             .in_flight_limit(self.in_flight_limit);
         let (tell, told) = mpsc::channel();
-        let gate = Arc::new(Gate::default());
-        let theirs = Arc::clone(&gate);
+        let admission = Arc::new(Admission::default());
+        let theirs = Arc::clone(&admission);
         let thread = std::thread::Builder::new().name("cringle-block".into()).spawn(move || {
             let failed = tell.clone();
             let ran = runtime.run(move || {
@@ -108,7 +108,13 @@ impl BlockIoBuilder {
         let shared = crate::fiber::unblock(move || told.recv());
         let shared = shared.expect("the thread tells how its start went")?;
         let next = AtomicUsize::new(0);
-        Ok(BlockIo { shared, gate, thread: Mutex::new(Some(thread)), workers: self.workers, next })
+        Ok(BlockIo {
+            shared,
+            admission,
+            thread: Mutex::new(Some(thread)),
+            workers: self.workers,
+            next,
+        })
     }
 
     fn validate(&self) -> io::Result<()> {
@@ -148,7 +154,7 @@ impl BlockIoBuilder {
 /// Dropping it closes it, and waits for what is in flight.
 pub struct BlockIo {
     shared: Arc<Shared>,
-    gate: Arc<Gate>,
+    admission: Arc<Admission>,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
     workers: usize,
     next: AtomicUsize,
@@ -182,7 +188,7 @@ impl BlockIo {
     ///
     /// A cancelled fiber waits for its batch all the same.
     pub fn submit(&self, batch: Batch<'_>) -> io::Result<Results> {
-        let pass = self.gate.enter()?;
+        let pass = self.admission.enter()?;
         let send = |job| self.start(job);
         let results = call_by(send, None, move || batch.submit());
         drop(pass);
@@ -216,7 +222,7 @@ impl BlockIo {
         B: AsMut<[u8]> + Send + 'static,
         F: FnOnce(OwnedResults<B>) + Send + 'static,
     {
-        let pass = self.gate.enter_owned()?;
+        let pass = self.admission.enter_owned()?;
         let origin = Location::caller();
         self.start(Box::new(move || {
             let pass = pass;
@@ -244,7 +250,7 @@ impl BlockIo {
             let text = "a BlockIo cannot be closed from its own callback, which it would wait for";
             return Err(io::Error::new(io::ErrorKind::Deadlock, text));
         }
-        self.gate.close();
+        self.admission.close();
         crate::fiber::unblock(|| {
             let mut thread = self.thread.lock().expect("no code panics under this lock");
             if let Some(Err(payload)) = thread.take().map(std::thread::JoinHandle::join) {
@@ -288,7 +294,7 @@ impl Drop for BlockIo {
     fn drop(&mut self) {
         if self.close().is_err() {
             // The callback that dropped it keeps the workers until it returns; then they end.
-            self.gate.close();
+            self.admission.close();
         }
     }
 }
@@ -301,27 +307,27 @@ impl std::fmt::Debug for BlockIo {
 
 /// Who is inside, and whether anybody else may enter.
 #[derive(Default)]
-struct Gate {
-    state: Mutex<GateState>,
+struct Admission {
+    state: Mutex<AdmissionState>,
 }
 
 #[derive(Default)]
-struct GateState {
+struct AdmissionState {
     inside: usize,
     closed: bool,
     on_drained: Option<Box<dyn FnOnce() + Send>>,
 }
 
 /// The right to submit one batch; the workers stay until it is dropped.
-struct Pass<G: std::ops::Deref<Target = Gate>>(G);
+struct Pass<G: std::ops::Deref<Target = Admission>>(G);
 
-impl Gate {
-    fn enter(&self) -> io::Result<Pass<&Gate>> {
+impl Admission {
+    fn enter(&self) -> io::Result<Pass<&Admission>> {
         self.admit()?;
         Ok(Pass(self))
     }
 
-    fn enter_owned(self: &Arc<Self>) -> io::Result<Pass<Arc<Gate>>> {
+    fn enter_owned(self: &Arc<Self>) -> io::Result<Pass<Arc<Admission>>> {
         self.admit()?;
         Ok(Pass(Arc::clone(self)))
     }
@@ -353,7 +359,7 @@ impl Gate {
         Self::tell_if_drained(state);
     }
 
-    fn tell_if_drained(mut state: MutexGuard<'_, GateState>) {
+    fn tell_if_drained(mut state: MutexGuard<'_, AdmissionState>) {
         if state.closed && state.inside == 0 {
             let tell = state.on_drained.take();
             drop(state);
@@ -366,12 +372,12 @@ impl Gate {
         state.closed && state.inside == 0
     }
 
-    fn state(&self) -> MutexGuard<'_, GateState> {
+    fn state(&self) -> MutexGuard<'_, AdmissionState> {
         self.state.lock().expect("no code panics under this lock")
     }
 }
 
-impl<G: std::ops::Deref<Target = Gate>> Drop for Pass<G> {
+impl<G: std::ops::Deref<Target = Admission>> Drop for Pass<G> {
     fn drop(&mut self) {
         self.0.leave();
     }

@@ -125,11 +125,11 @@ impl<B> IntoIterator for OwnedResults<B> {
 #[derive(Debug)]
 #[must_use = "a future does nothing but hold the results"]
 pub struct Submission<B> {
-    state: Arc<Mutex<State<B>>>,
+    state: Arc<Mutex<SubmissionState<B>>>,
 }
 
 #[derive(Debug)]
-enum State<B> {
+enum SubmissionState<B> {
     Waiting(Option<Waker>),
     Done(Option<OwnedResults<B>>),
     /// The batch was lost on its way: a buffer's `as_mut` panicked.
@@ -138,24 +138,24 @@ enum State<B> {
 
 /// The other end of a [`Submission`].
 pub(super) struct Completer<B> {
-    state: Arc<Mutex<State<B>>>,
+    state: Arc<Mutex<SubmissionState<B>>>,
 }
 
 impl<B> Submission<B> {
     pub(super) fn new() -> (Submission<B>, Completer<B>) {
-        let state = Arc::new(Mutex::new(State::Waiting(None)));
+        let state = Arc::new(Mutex::new(SubmissionState::Waiting(None)));
         (Submission { state: Arc::clone(&state) }, Completer { state })
     }
 }
 
 impl<B> Completer<B> {
     pub(super) fn complete(self, results: OwnedResults<B>) {
-        self.end(State::Done(Some(results)));
+        self.end(SubmissionState::Done(Some(results)));
     }
 
-    fn end(&self, with: State<B>) {
+    fn end(&self, with: SubmissionState<B>) {
         let mut state = self.state.lock().expect("no code panics under this lock");
-        if let State::Waiting(waker) = &mut *state {
+        if let SubmissionState::Waiting(waker) = &mut *state {
             let waker = waker.take();
             *state = with;
             drop(state);
@@ -172,7 +172,7 @@ impl<B> Completer<B> {
 impl<B> Drop for Completer<B> {
     /// A future whose batch was lost must not wait for ever.
     fn drop(&mut self) {
-        self.end(State::Lost);
+        self.end(SubmissionState::Lost);
     }
 }
 
@@ -188,13 +188,13 @@ impl<B> Future for Submission<B> {
         let waker = context.waker().clone();
         let mut state = self.state.lock().expect("no code panics under this lock");
         let before = match &mut *state {
-            State::Waiting(before) => before.replace(waker),
-            State::Done(results) => {
+            SubmissionState::Waiting(before) => before.replace(waker),
+            SubmissionState::Done(results) => {
                 let results = results.take();
                 drop(state);
                 return Poll::Ready(results.expect("polled after it was done"));
             }
-            State::Lost => {
+            SubmissionState::Lost => {
                 drop(state);
                 panic!("the batch was lost: a buffer's `as_mut` panicked");
             }

@@ -4,7 +4,7 @@ use super::{Batch, OpId};
 use crate::driver::uring::means_cancelled;
 use crate::driver::{Op, OpSlot, Target};
 use crate::fiber::op::perform_aside;
-use crate::fs::direct::Misaligned;
+use crate::fs::misaligned::Misaligned;
 use crate::runtime::cancelled::Reason;
 use crate::sys::{self, MAX_RW_BYTES};
 use std::io::{self, Read, Write};
@@ -16,7 +16,7 @@ use std::os::fd::RawFd;
 pub struct Results {
     slots: Vec<OpSlot>,
     /// Results that are not the kernel's answer to a single op, by operation.
-    verdicts: Vec<(OpId, Verdict)>,
+    outcomes: Vec<(OpId, Outcome)>,
     /// Of no use any more but for its memory.
     exact: Vec<(OpId, usize)>,
     cancelled: Option<Reason>,
@@ -27,7 +27,7 @@ unsafe impl Send for Results {}
 
 /// A result that the batch itself arrived at.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Verdict {
+pub(super) enum Outcome {
     /// An exact operation is through.
     Count(usize),
     /// What the kernel said last.
@@ -45,10 +45,10 @@ pub(super) enum Verdict {
 impl Results {
     pub(super) fn new(
         slots: Vec<OpSlot>,
-        verdicts: Vec<(OpId, Verdict)>,
+        outcomes: Vec<(OpId, Outcome)>,
         exact: Vec<(OpId, usize)>,
     ) -> Results {
-        Results { slots, verdicts, exact, cancelled: None }
+        Results { slots, outcomes, exact, cancelled: None }
     }
 
     /// Why the fiber is cancelled, if it is: what the kernel gave up is its doing.
@@ -74,34 +74,34 @@ impl Results {
             let wanted = exact.next_if(|&(exact, _)| exact == id).map(|(_, len)| len);
             if result >= 0 && wanted.is_none_or(|len| len == result as usize) {
                 if result != told {
-                    self.verdicts.push((id, Verdict::Answer(result)));
+                    self.outcomes.push((id, Outcome::Answer(result)));
                 }
                 continue;
             }
-            let verdict = match wanted {
+            let outcome = match wanted {
                 // Refused before: that was the last word.
                 _ if matches!(slot.op, Op::Nop) => continue,
                 Some(len) => go_on(slot.op, result, len, &again),
                 None if result == -libc::EAGAIN => {
-                    Verdict::Answer(match plain_call(&slot.op, &registered) {
+                    Outcome::Answer(match plain_call(&slot.op, &registered) {
                         // SAFETY: the batch borrows what its ops point to until it has finished.
                         Some(plain) => unsafe { perform_aside(plain) },
                         None => result,
                     })
                 }
-                None => Verdict::Answer(result),
+                None => Outcome::Answer(result),
             };
-            match verdict {
-                Verdict::Answer(answer) if answer == -libc::EINVAL => {
-                    let why = misalignment(&slot.op).map_or(verdict, Verdict::Misaligned);
-                    self.verdicts.push((id, why));
+            match outcome {
+                Outcome::Answer(answer) if answer == -libc::EINVAL => {
+                    let why = misalignment(&slot.op).map_or(outcome, Outcome::Misaligned);
+                    self.outcomes.push((id, why));
                 }
-                Verdict::Answer(answer) if answer == told => {}
-                _ => self.verdicts.push((id, verdict)),
+                Outcome::Answer(answer) if answer == told => {}
+                _ => self.outcomes.push((id, outcome)),
             }
         }
         // Each operation is in it once.
-        self.verdicts.sort_unstable_by_key(|&(id, _)| id);
+        self.outcomes.sort_unstable_by_key(|&(id, _)| id);
     }
 
     /// How many operations there were.
@@ -125,10 +125,10 @@ impl Results {
     /// If the batch had no such operation.
     pub fn get(&self, id: OpId) -> io::Result<usize> {
         let slot = &self.slots[id.0 as usize];
-        if !self.verdicts.is_empty()
-            && let Ok(at) = self.verdicts.binary_search_by_key(&id, |&(id, _)| id)
+        if !self.outcomes.is_empty()
+            && let Ok(at) = self.outcomes.binary_search_by_key(&id, |&(id, _)| id)
         {
-            return self.judge(self.verdicts[at].1);
+            return self.judge(self.outcomes[at].1);
         }
         self.answer(slot.completion.result())
     }
@@ -145,20 +145,20 @@ impl Results {
     }
 
     #[cold]
-    fn judge(&self, verdict: Verdict) -> io::Result<usize> {
-        match verdict {
-            Verdict::Count(count) => Ok(count),
-            Verdict::Answer(result) => self.answer(result),
-            Verdict::Errno(errno) => Err(io::Error::from_raw_os_error(errno)),
-            Verdict::Misaligned(why) => Err(why.into_error()),
-            Verdict::OtherRing => Err(io::Error::new(
+    fn judge(&self, outcome: Outcome) -> io::Result<usize> {
+        match outcome {
+            Outcome::Count(count) => Ok(count),
+            Outcome::Answer(result) => self.answer(result),
+            Outcome::Errno(errno) => Err(io::Error::from_raw_os_error(errno)),
+            Outcome::Misaligned(why) => Err(why.into_error()),
+            Outcome::OtherRing => Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "a registered file or buffer is used on another ring than the one it was \
                  registered with: register it on the worker that uses it",
             )),
             // std's own errors, which are made without an allocation.
-            Verdict::EndOfFile => io::empty().read_exact(&mut [0]).map(|()| 0),
-            Verdict::WroteNothing => <&mut [u8]>::default().write_all(&[0]).map(|()| 0),
+            Outcome::EndOfFile => io::empty().read_exact(&mut [0]).map(|()| 0),
+            Outcome::WroteNothing => <&mut [u8]>::default().write_all(&[0]).map(|()| 0),
         }
     }
 
@@ -191,7 +191,7 @@ impl Results {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn recycle<'n>(self) -> Batch<'n> {
-        Batch::reusing(self.slots, self.exact, self.verdicts)
+        Batch::reusing(self.slots, self.exact, self.outcomes)
     }
 }
 
@@ -227,7 +227,7 @@ impl Iterator for IntoIter {
 impl ExactSizeIterator for IntoIter {}
 
 /// Repeats what is left of an exact operation until it is through.
-fn go_on(first: Op, result: i32, len: usize, again: &impl Fn(Op) -> i32) -> Verdict {
+fn go_on(first: Op, result: i32, len: usize, again: &impl Fn(Op) -> i32) -> Outcome {
     let (mut op, mut done, mut result) = (first, 0, result);
     loop {
         if result == -libc::EAGAIN && is_regular(&op) {
@@ -235,15 +235,15 @@ fn go_on(first: Op, result: i32, len: usize, again: &impl Fn(Op) -> i32) -> Verd
             result = unsafe { perform_aside(op) };
         }
         match result {
-            0 if len == done => return Verdict::Count(len),
-            0 if matches!(op, Op::Read { .. }) => return Verdict::EndOfFile,
-            0 => return Verdict::WroteNothing,
+            0 if len == done => return Outcome::Count(len),
+            0 if matches!(op, Op::Read { .. }) => return Outcome::EndOfFile,
+            0 => return Outcome::WroteNothing,
             count if count > 0 => done += count as usize,
             error if error == -libc::EINTR => {}
-            error => return Verdict::Answer(error),
+            error => return Outcome::Answer(error),
         }
         if done >= len {
-            return Verdict::Count(len);
+            return Outcome::Count(len);
         }
         op = rest_of(first, done, len - done);
         result = again(op);

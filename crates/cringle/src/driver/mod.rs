@@ -12,6 +12,7 @@ pub(crate) mod blocking;
 pub(crate) mod completion;
 mod counts;
 pub(crate) mod epoll;
+pub(crate) mod nonblocking;
 pub(crate) mod op;
 pub(crate) mod plain;
 pub(crate) mod polled;

@@ -1,6 +1,6 @@
 //! Copying within the kernel, and by hand where the kernel does not.
 
-use super::call::ask;
+use super::perform::perform;
 use super::{File, Metadata, OpenOptions};
 use crate::driver::Op;
 use crate::driver::plain::Plain;
@@ -121,7 +121,7 @@ pub fn copy_range(
     let (from, to) = (from.fd(), to.fd());
     let call = Plain::CopyRange { from, to, offsets: &mut offsets, len };
     // SAFETY: I1. The offsets live in this frame.
-    unsafe { ask(Op::Plain(call)) }
+    unsafe { perform(Op::Plain(call)) }
 }
 
 impl File {
@@ -170,7 +170,7 @@ impl File {
         };
         let call = Plain::Clone { to: self.fd(), range: &range };
         // SAFETY: I1. The range lives in this frame.
-        unsafe { ask(Op::Plain(call)) }.map(drop)
+        unsafe { perform(Op::Plain(call)) }.map(drop)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Making directories.
 
-use super::call::{ask, c_path};
+use super::perform::{c_path, perform};
 use super::stat::metadata;
 use crate::driver::Op;
 use std::ffi::CStr;
@@ -141,5 +141,5 @@ fn is_dir(path: &Path) -> bool {
 
 pub(super) fn make_dir(dir: RawFd, path: &CStr, mode: u32) -> io::Result<()> {
     // SAFETY: I1. The path outlives the call.
-    unsafe { ask(Op::MakeDir { dir, path: path.as_ptr(), mode }) }.map(drop)
+    unsafe { perform(Op::MakeDir { dir, path: path.as_ptr(), mode }) }.map(drop)
 }

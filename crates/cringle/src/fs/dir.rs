@@ -1,6 +1,6 @@
 //! A directory as a handle, and paths that cannot leave it: see [`resolve`](super::resolve).
 
-use super::call::{ask, c_path};
+use super::perform::{c_path, perform};
 
 use super::resolve::{Base, open, open_dir};
 use super::stat::{self, stat_open};
@@ -139,7 +139,7 @@ impl Dir {
     pub fn sync_all(&self) -> io::Result<()> {
         let op = Op::Sync { fd: self.fd.as_raw_fd(), data_only: false };
         // SAFETY: the op has no pointers.
-        unsafe { ask(op) }.map(drop)
+        unsafe { perform(op) }.map(drop)
     }
 
     /// Another handle to the same directory.

@@ -2,11 +2,11 @@
 //! [`resolve`](super::resolve).
 
 use super::Dir;
-use super::call::c_path;
 use super::create::make_dir;
 use super::names::{link_at, read_link_at, rename_at, symlink_at, unlink};
+use super::perform::c_path;
 use super::remove::remove_tree;
-use super::resolve::Place;
+use super::resolve::NameInDir;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -18,8 +18,8 @@ impl Dir {
     ///
     /// See [`Dir`].
     pub fn create_dir<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
-        let place = self.place(path.as_ref())?;
-        make_dir(place.dir(), &place.name, 0o777)
+        let name = self.resolve(path.as_ref())?;
+        make_dir(name.dir(), &name.name, 0o777)
     }
 
     /// Removes a name of a file in it.
@@ -28,8 +28,8 @@ impl Dir {
     ///
     /// See [`Dir`].
     pub fn remove_file<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
-        let place = self.place(path.as_ref())?;
-        unlink(place.dir(), place.a_file()?, 0)
+        let name = self.resolve(path.as_ref())?;
+        unlink(name.dir(), name.a_file()?, 0)
     }
 
     /// Removes an empty directory in it.
@@ -38,8 +38,8 @@ impl Dir {
     ///
     /// See [`Dir`].
     pub fn remove_dir<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
-        let place = self.place(path.as_ref())?;
-        unlink(place.dir(), &place.name, libc::AT_REMOVEDIR)
+        let name = self.resolve(path.as_ref())?;
+        unlink(name.dir(), &name.name, libc::AT_REMOVEDIR)
     }
 
     /// Removes a directory in it with all that it has: see [`remove_dir_all`](crate::fs::remove_dir_all).
@@ -48,8 +48,8 @@ impl Dir {
     ///
     /// See [`Dir`].
     pub fn remove_dir_all<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
-        let place = self.place(path.as_ref())?;
-        remove_tree(place.dir(), &place.name)
+        let name = self.resolve(path.as_ref())?;
+        remove_tree(name.dir(), &name.name)
     }
 
     /// Gives a file in it another name, in `to_dir`.
@@ -75,7 +75,7 @@ impl Dir {
         to_dir: &Dir,
         to: Q,
     ) -> io::Result<()> {
-        let (from, to) = (self.place(from.as_ref())?, to_dir.place(to.as_ref())?);
+        let (from, to) = (self.resolve(from.as_ref())?, to_dir.resolve(to.as_ref())?);
         rename_at((from.dir(), &from.with_slash()), (to.dir(), &to.with_slash()))
     }
 
@@ -90,8 +90,8 @@ impl Dir {
         link_dir: &Dir,
         link: Q,
     ) -> io::Result<()> {
-        let original = self.place(original.as_ref())?;
-        let link = link_dir.place(link.as_ref())?;
+        let original = self.resolve(original.as_ref())?;
+        let link = link_dir.resolve(link.as_ref())?;
         link_at((original.dir(), original.a_file()?), (link.dir(), link.a_file()?))
     }
 
@@ -101,8 +101,8 @@ impl Dir {
     ///
     /// See [`Dir`].
     pub fn symlink<P: AsRef<Path>, Q: AsRef<Path>>(&self, original: P, link: Q) -> io::Result<()> {
-        let place = self.place(link.as_ref())?;
-        symlink_at(&c_path(original.as_ref())?, (place.dir(), place.a_file()?))
+        let name = self.resolve(link.as_ref())?;
+        symlink_at(&c_path(original.as_ref())?, (name.dir(), name.a_file()?))
     }
 
     /// What a symbolic link in it says.
@@ -111,11 +111,11 @@ impl Dir {
     ///
     /// See [`Dir`].
     pub fn read_link<P: AsRef<Path>>(&self, path: P) -> io::Result<PathBuf> {
-        let place = self.place(path.as_ref())?;
-        read_link_at((place.dir(), place.a_file()?))
+        let name = self.resolve(path.as_ref())?;
+        read_link_at((name.dir(), name.a_file()?))
     }
 
-    fn place(&self, path: &Path) -> io::Result<Place<'_>> {
-        Place::of(self.as_fd(), path)
+    fn resolve(&self, path: &Path) -> io::Result<NameInDir<'_>> {
+        NameInDir::of(self.as_fd(), path)
     }
 }

@@ -1,7 +1,7 @@
 //! Reading the names in a directory, a buffer at a time (`getdents64`): memory does not grow with the
 //! directory. The pool does it; the ring has no op.
 
-use super::call::ask;
+use super::perform::perform;
 use crate::driver::Op;
 use crate::driver::plain::Plain;
 use std::ffi::CStr;
@@ -67,7 +67,7 @@ impl Listing {
         }
         let (buf, len) = (self.buf.as_mut_ptr(), self.buf.len() as u32);
         // SAFETY: I1. The buffer is on the heap and borrowed until the call returns.
-        let filled = unsafe { ask(Op::Plain(Plain::ReadDir { fd, buf, len })) };
+        let filled = unsafe { perform(Op::Plain(Plain::ReadDir { fd, buf, len })) };
         (self.at, self.filled) = (0, *filled.as_ref().unwrap_or(&0));
         self.ended = self.filled == 0;
         match filled {

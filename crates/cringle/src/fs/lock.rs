@@ -7,13 +7,13 @@
 //! number of waiters holds no thread at all.
 //!
 //! Of those who wait in this process for the same file and kind of lock only the first asks, the others
-//! stand in line behind it: a thousand waiters cost the kernel as much as one. Each asks once before it
-//! joins the line, as the lock may be its file's already, and because the kernel turns a lock of one
+//! stand in queue behind it: a thousand waiters cost the kernel as much as one. Each asks once before it
+//! joins the queue, as the lock may be its file's already, and because the kernel turns a lock of one
 //! kind into the other by letting go of it first. Shared and exclusive waiters stand in different
-//! lines: readers pass a waiting writer, as they do in the kernel.
+//! queues: readers pass a waiting writer, as they do in the kernel.
 
 use super::File;
-use super::call::ask;
+use super::perform::perform;
 use crate::driver::plain::Plain;
 use crate::driver::{Op, blocking};
 use crate::fiber::backoff::Backoff;
@@ -111,7 +111,7 @@ impl File {
 
     fn flock(&self, how: i32) -> io::Result<()> {
         // SAFETY: the op has no pointers.
-        unsafe { ask(Op::Plain(Plain::Lock { fd: self.fd(), how })) }.map(drop)
+        unsafe { perform(Op::Plain(Plain::Lock { fd: self.fd(), how })) }.map(drop)
     }
 
     fn attempt(&self, how: i32) -> Result<(), TryLockError> {
@@ -131,8 +131,8 @@ impl File {
             return result;
         }
         let known = self.metadata()?;
-        let place = Place::join((known.dev(), known.ino(), how));
-        let _first = place.line.lock()?;
+        let waiter = QueuedWaiter::join((known.dev(), known.ino(), how));
+        let _first = waiter.queue.lock()?;
         let mut backoff = Backoff::default();
         loop {
             if let Some(result) = settled(self.attempt(how)) {
@@ -155,31 +155,31 @@ fn settled(attempt: Result<(), TryLockError>) -> Option<io::Result<()>> {
 /// A file, by device and inode, and the kind of lock.
 type Key = (u64, u64, i32);
 
-/// The lines of this process, and how many stand in each.
-static LINES: Mutex<BTreeMap<Key, (Arc<Lock>, usize)>> = Mutex::new(BTreeMap::new());
+/// The queues of this process, and how many stand in each.
+static QUEUES: Mutex<BTreeMap<Key, (Arc<Lock>, usize)>> = Mutex::new(BTreeMap::new());
 
-/// A place in a line; the line is forgotten when nobody stands in it.
-struct Place {
+/// A place in a queue; the queue is forgotten when nobody stands in it.
+struct QueuedWaiter {
     key: Key,
-    line: Arc<Lock>,
+    queue: Arc<Lock>,
 }
 
-impl Place {
-    fn join(key: Key) -> Place {
-        let mut lines = LINES.lock().expect("no code panics under this lock");
-        let (line, standing) = lines.entry(key).or_default();
-        *standing += 1;
-        Place { key, line: Arc::clone(line) }
+impl QueuedWaiter {
+    fn join(key: Key) -> QueuedWaiter {
+        let mut queues = QUEUES.lock().expect("no code panics under this lock");
+        let (queue, waiters) = queues.entry(key).or_default();
+        *waiters += 1;
+        QueuedWaiter { key, queue: Arc::clone(queue) }
     }
 }
 
-impl Drop for Place {
+impl Drop for QueuedWaiter {
     fn drop(&mut self) {
-        let mut lines = LINES.lock().expect("no code panics under this lock");
-        if let Some((_, standing)) = lines.get_mut(&self.key) {
-            *standing -= 1;
-            if *standing == 0 {
-                lines.remove(&self.key);
+        let mut queues = QUEUES.lock().expect("no code panics under this lock");
+        if let Some((_, waiters)) = queues.get_mut(&self.key) {
+            *waiters -= 1;
+            if *waiters == 0 {
+                queues.remove(&self.key);
             }
         }
     }

@@ -26,15 +26,12 @@
 //! [`File`] its space (`allocate`, `punch_hole`, `seek_data`), its place in the page cache (`advise`,
 //! `sync_range`), and copies within the kernel ([`copy_range`], `clone_from_range`).
 
-mod call;
 mod convert;
 mod copy;
 mod create;
 mod cursor;
 mod dir;
 mod dir_names;
-pub(crate) mod direct;
-mod facts;
 mod fifo;
 mod file;
 pub(crate) mod kernel_cursor;
@@ -42,9 +39,11 @@ pub(crate) mod linux;
 mod listing;
 mod lock;
 mod metadata;
+pub(crate) mod misaligned;
 pub(crate) mod names;
 mod open;
 pub(crate) mod owner;
+mod perform;
 mod permissions;
 mod read_dir;
 mod remove;
@@ -53,8 +52,8 @@ pub(crate) mod slow_device;
 mod space;
 mod stat;
 mod times;
-mod whole;
-pub(crate) mod write_on;
+mod whole_file;
+pub(crate) mod write_rest;
 mod xattr;
 
 pub(crate) use copy::{RANGE_BYTES, is_refused};
@@ -75,5 +74,5 @@ pub use space::Advice;
 pub use stat::{exists, metadata, statx, symlink_metadata};
 pub use std::fs::Permissions;
 pub use times::{FileTimes, set_times, set_times_nofollow};
-pub use whole::{read, read_to_string, write};
+pub use whole_file::{read, read_to_string, write};
 pub use xattr::{get_xattr, list_xattrs, remove_xattr, set_xattr};

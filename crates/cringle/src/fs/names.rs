@@ -1,6 +1,6 @@
 //! Names of files: making, changing and removing them, one call of the kernel each.
 
-use super::call::{ask, ask_both, c_path};
+use super::perform::{c_path, perform, perform_two_paths};
 use crate::driver::Op;
 use crate::driver::plain::{PathBuffer, Plain};
 use std::ffi::{CStr, OsString};
@@ -176,27 +176,29 @@ pub(super) type At<'a> = (RawFd, &'a CStr);
 
 pub(super) fn unlink(dir: RawFd, path: &CStr, flags: i32) -> io::Result<()> {
     // SAFETY: I1. The path outlives the call.
-    unsafe { ask(Op::Unlink { dir, path: path.as_ptr(), flags }) }.map(drop)
+    unsafe { perform(Op::Unlink { dir, path: path.as_ptr(), flags }) }.map(drop)
 }
 
 pub(super) fn rename_at((from_dir, from): At<'_>, (to_dir, to): At<'_>) -> io::Result<()> {
     let (from, second) = (from.as_ptr(), to);
     let to = to.as_ptr();
     // SAFETY: I1. The paths outlive the call.
-    unsafe { ask_both(Op::Rename { from_dir, from, to_dir, to, flags: 0 }, second) }.map(drop)
+    unsafe { perform_two_paths(Op::Rename { from_dir, from, to_dir, to, flags: 0 }, second) }
+        .map(drop)
 }
 
 pub(super) fn link_at((from_dir, from): At<'_>, (to_dir, to): At<'_>) -> io::Result<()> {
     let (from, second) = (from.as_ptr(), to);
     let to = to.as_ptr();
     // SAFETY: I1. The paths outlive the call.
-    unsafe { ask_both(Op::Link { from_dir, from, to_dir, to, flags: 0 }, second) }.map(drop)
+    unsafe { perform_two_paths(Op::Link { from_dir, from, to_dir, to, flags: 0 }, second) }
+        .map(drop)
 }
 
 pub(super) fn symlink_at(target: &CStr, (dir, path): At<'_>) -> io::Result<()> {
     let (target, path) = (target.as_ptr(), path.as_ptr());
     // SAFETY: I1. The paths outlive the call.
-    unsafe { ask(Op::Symlink { target, dir, path }) }.map(drop)
+    unsafe { perform(Op::Symlink { target, dir, path }) }.map(drop)
 }
 
 pub(super) fn read_link_at((dir, path): At<'_>) -> io::Result<PathBuf> {
@@ -207,7 +209,7 @@ pub(super) fn read_link_at((dir, path): At<'_>) -> io::Result<PathBuf> {
 fn path_by(call: impl FnOnce(*mut PathBuffer) -> Plain) -> io::Result<PathBuf> {
     let mut out: Vec<u8> = vec![0; size_of::<PathBuffer>()];
     // SAFETY: I1. The buffer, of the size that the call expects, and the path outlive the call.
-    let len = unsafe { ask(Op::Plain(call(out.as_mut_ptr().cast()))) }?;
+    let len = unsafe { perform(Op::Plain(call(out.as_mut_ptr().cast()))) }?;
     out.truncate(len);
     out.shrink_to_fit();
     Ok(OsString::from_vec(out).into())

@@ -1,8 +1,8 @@
 //! Opening files.
 
 use super::File;
-use super::call::c_path;
 use super::fifo;
+use super::perform::c_path;
 use super::resolve::{Base, open};
 use super::stat::{self, stat, stat_open};
 use crate::fiber::backoff::Backoff;

@@ -1,7 +1,7 @@
 //! Whose a file is, and what the root directory is: the functions of `std::os::unix::fs`. The ring has
 //! no ops for them; the pool makes the calls.
 
-use super::call::{ask, c_path};
+use super::perform::{c_path, perform};
 use crate::driver::Op;
 use crate::driver::plain::{Owner, Plain};
 use std::ffi::CStr;
@@ -78,7 +78,7 @@ fn set_owner(
     let owner = Owner { user, group, flags };
     let call = Plain::SetOwner { dir, path: path.as_ptr(), owner: &owner };
     // SAFETY: I1. The path and the owner outlive the call.
-    unsafe { ask(Op::Plain(call)) }.map(drop)
+    unsafe { perform(Op::Plain(call)) }.map(drop)
 }
 
 /// Makes a directory the root of the process, for all of its threads. The working directory stays.
@@ -95,5 +95,5 @@ fn set_owner(
 pub fn chroot<P: AsRef<Path>>(dir: P) -> io::Result<()> {
     let path = c_path(dir.as_ref())?;
     // SAFETY: I1. The path lives in this frame.
-    unsafe { ask(Op::Plain(Plain::ChangeRoot { path: path.as_ptr() })) }.map(drop)
+    unsafe { perform(Op::Plain(Plain::ChangeRoot { path: path.as_ptr() })) }.map(drop)
 }

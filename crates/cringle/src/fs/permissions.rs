@@ -1,7 +1,7 @@
 //! Who may do what with a file. The ring has no op for it; the pool changes it.
 
 use super::File;
-use super::call::{ask, c_path};
+use super::perform::{c_path, perform};
 use crate::driver::Op;
 use crate::driver::plain::Plain;
 use std::fs::Permissions;
@@ -33,7 +33,7 @@ pub fn set_permissions<P: AsRef<Path>>(path: P, permissions: Permissions) -> io:
     let path = c_path(path.as_ref())?;
     let (path, mode) = (path.as_ptr(), permissions.mode());
     // SAFETY: I1. The path lives in this frame.
-    unsafe { ask(Op::Plain(Plain::SetMode { fd: libc::AT_FDCWD, path, mode })) }.map(drop)
+    unsafe { perform(Op::Plain(Plain::SetMode { fd: libc::AT_FDCWD, path, mode })) }.map(drop)
 }
 
 impl File {
@@ -56,6 +56,6 @@ impl File {
         let (fd, path) = (self.fd(), std::ptr::null());
         let call = Plain::SetMode { fd, path, mode: permissions.mode() };
         // SAFETY: no path is given.
-        unsafe { ask(Op::Plain(call)) }.map(drop)
+        unsafe { perform(Op::Plain(call)) }.map(drop)
     }
 }

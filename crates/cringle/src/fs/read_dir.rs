@@ -1,7 +1,7 @@
 //! The entries of a directory, one by one.
 
-use super::call::c_path;
 use super::listing::Listing;
+use super::perform::c_path;
 use super::resolve::open_dir;
 use super::stat::{self, stat};
 use super::{FileType, Metadata};

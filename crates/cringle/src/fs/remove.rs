@@ -8,9 +8,9 @@
 //! at most [`OPEN_LEVELS`] directories are open: those further up are closed on the way down and opened
 //! again through `..` on the way up, where they must turn out to be the same ones.
 
-use super::call::c_path;
 use super::listing::Listing;
 use super::names::unlink;
+use super::perform::c_path;
 use super::resolve::open_dir;
 use super::stat::{self, stat, stat_open};
 use std::ffi::{CStr, CString};
@@ -76,10 +76,10 @@ struct Tree {
 struct Level {
     /// Its name in the level above.
     name: CString,
-    state: State,
+    state: LevelState,
 }
 
-enum State {
+enum LevelState {
     Open(OwnedFd, Listing),
     /// Which directory it was.
     Closed {
@@ -90,7 +90,7 @@ enum State {
 
 impl Level {
     fn new(fd: OwnedFd, name: &CStr) -> Level {
-        Level { name: name.to_owned(), state: State::Open(fd, Listing::new()) }
+        Level { name: name.to_owned(), state: LevelState::Open(fd, Listing::new()) }
     }
 }
 
@@ -123,7 +123,7 @@ impl Tree {
 
     fn lowest(&mut self) -> (RawFd, &mut Listing) {
         match self.levels.last_mut().map(|level| &mut level.state) {
-            Some(State::Open(fd, listing)) => (fd.as_raw_fd(), listing),
+            Some(LevelState::Open(fd, listing)) => (fd.as_raw_fd(), listing),
             _ => unreachable!("the lowest level is open"),
         }
     }
@@ -145,8 +145,8 @@ impl Tree {
     fn ascend(&mut self) -> io::Result<()> {
         let emptied = self.levels.pop().expect("there are two");
         let above = self.levels.last_mut().expect("there were two");
-        if let State::Closed { device, inode } = above.state {
-            let State::Open(below, _) = &emptied.state else {
+        if let LevelState::Closed { device, inode } = above.state {
+            let LevelState::Open(below, _) = &emptied.state else {
                 unreachable!("the lowest level is open")
             };
             let fd = enter(below.as_raw_fd(), c"..")?;
@@ -156,7 +156,7 @@ impl Tree {
                     "a directory was moved elsewhere while the tree around it was being removed",
                 ));
             }
-            above.state = State::Open(fd, Listing::new());
+            above.state = LevelState::Open(fd, Listing::new());
             self.closed -= 1;
         }
         let (directory, _) = self.lowest();
@@ -167,9 +167,9 @@ impl Tree {
     fn close_one_above(&mut self) -> io::Result<()> {
         if self.levels.len() - self.closed > OPEN_LEVELS {
             let level = &mut self.levels[self.closed];
-            if let State::Open(fd, _) = &level.state {
+            if let LevelState::Open(fd, _) = &level.state {
                 let known = stat_open(fd, stat::ALL)?;
-                level.state = State::Closed { device: known.dev(), inode: known.ino() };
+                level.state = LevelState::Closed { device: known.dev(), inode: known.ino() };
                 self.closed += 1;
             }
         }

@@ -5,7 +5,7 @@
 //! What changes a name has no such flag in the kernel, so the directory above the name is opened that
 //! way first, and the name itself, which no call follows, is changed in it.
 
-use super::call::{ask, c_path};
+use super::perform::{c_path, perform};
 use crate::driver::Op;
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
@@ -40,7 +40,7 @@ pub(super) fn open(base: Base<'_>, path: &CStr, flags: i32, mode: u32) -> io::Re
     let (dir, path) = (base.fd(), path.as_ptr());
     let fd = match base {
         // SAFETY: I1. The path outlives the call.
-        Base::Ambient => unsafe { ask(Op::Open { dir, path, flags, mode }) },
+        Base::Ambient => unsafe { perform(Op::Open { dir, path, flags, mode }) },
         Base::Beneath(_) => {
             let makes = flags & libc::O_CREAT != 0 || flags & libc::O_TMPFILE == libc::O_TMPFILE;
             // SAFETY: a structure of integers, and zeros mean nothing asked.
@@ -52,7 +52,7 @@ pub(super) fn open(base: Base<'_>, path: &CStr, flags: i32, mode: u32) -> io::Re
             let mut races = 0;
             loop {
                 // SAFETY: I1. The path outlives the call, and so does `how`.
-                match unsafe { ask(Op::OpenHow { dir, path, how: &how }) } {
+                match unsafe { perform(Op::OpenHow { dir, path, how: &how }) } {
                     Err(e) if e.raw_os_error() == Some(libc::EAGAIN) && races < RENAME_RACES => {
                         races += 1;
                     }
@@ -69,13 +69,13 @@ pub(super) fn open(base: Base<'_>, path: &CStr, flags: i32, mode: u32) -> io::Re
 pub(super) fn open_dir(dir: RawFd, path: &CStr, flags: i32) -> io::Result<OwnedFd> {
     let (path, flags) = (path.as_ptr(), libc::O_DIRECTORY | libc::O_CLOEXEC | flags);
     // SAFETY: I1. The path outlives the call.
-    let fd = unsafe { ask(Op::Open { dir, path, flags, mode: 0 }) }?;
+    let fd = unsafe { perform(Op::Open { dir, path, flags, mode: 0 }) }?;
     // SAFETY: the op has just returned this descriptor, and nobody else knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
 /// A name and the open directory that it is in. The name has no slash: nothing follows it.
-pub(super) struct Place<'a> {
+pub(super) struct NameInDir<'a> {
     above: Above<'a>,
     pub(super) name: CString,
     /// A slash came after it.
@@ -87,9 +87,9 @@ enum Above<'a> {
     Opened(OwnedFd),
 }
 
-impl<'a> Place<'a> {
+impl<'a> NameInDir<'a> {
     /// Where the name that the path ends in is to be changed, in `dir` or beneath it.
-    pub(super) fn of(dir: BorrowedFd<'a>, path: &Path) -> io::Result<Place<'a>> {
+    pub(super) fn of(dir: BorrowedFd<'a>, path: &Path) -> io::Result<NameInDir<'a>> {
         let bytes = path.as_os_str().as_bytes();
         let end = bytes.iter().rposition(|&byte| byte != b'/').map_or(0, |last| last + 1);
         let (named, slashes) = bytes.split_at(end);
@@ -112,7 +112,7 @@ impl<'a> Place<'a> {
                 Above::Opened(open(Base::Beneath(dir), &above, flags, 0)?)
             }
         };
-        Ok(Place { above, name, is_directory: !slashes.is_empty() })
+        Ok(NameInDir { above, name, is_directory: !slashes.is_empty() })
     }
 
     pub(super) fn dir(&self) -> RawFd {

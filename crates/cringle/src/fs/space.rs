@@ -1,8 +1,8 @@
 //! A file's space on its disk and in the page cache. The ring does it; the pool finds holes.
 
 use super::File;
-use super::call::ask;
 use super::copy::offset as checked;
+use super::perform::perform;
 use crate::driver::Op;
 use crate::driver::plain::Plain;
 use std::io;
@@ -84,7 +84,7 @@ impl File {
     pub fn fallocate(&self, mode: i32, offset: u64, len: u64) -> io::Result<()> {
         let fd = self.fd();
         // SAFETY: the op has no pointers.
-        unsafe { ask(Op::Allocate { fd, mode, offset, len }) }.map(drop)
+        unsafe { perform(Op::Allocate { fd, mode, offset, len }) }.map(drop)
     }
 
     /// Tells the page cache what will be done with `len` bytes from `offset` (0: all to the end).
@@ -110,7 +110,7 @@ impl File {
         };
         checked(len)?;
         // SAFETY: the op has no pointers.
-        unsafe { ask(Op::Advise { fd: self.fd(), advice, offset, len }) }.map(drop)
+        unsafe { perform(Op::Advise { fd: self.fd(), advice, offset, len }) }.map(drop)
     }
 
     /// Writes `len` bytes from `offset` (0: all to the end) out of the page cache and waits for it:
@@ -156,7 +156,7 @@ impl File {
     pub fn sync_file_range(&self, flags: u32, offset: u64, len: u64) -> io::Result<()> {
         let fd = self.fd();
         // SAFETY: the op has no pointers.
-        unsafe { ask(Op::SyncRange { fd, flags, offset, len }) }.map(drop)
+        unsafe { perform(Op::SyncRange { fd, flags, offset, len }) }.map(drop)
     }
 
     /// Where the next data is, at `offset` or after it (`SEEK_DATA`); `None` if only a hole follows. The
@@ -215,7 +215,7 @@ impl File {
         let cursor = self.std().stream_position()?;
         let call = Plain::Seek { fd: self.fd(), whence, offset: &mut at };
         // SAFETY: I1. The offset lives in this frame.
-        let found = unsafe { ask(Op::Plain(call)) };
+        let found = unsafe { perform(Op::Plain(call)) };
         self.std().seek(io::SeekFrom::Start(cursor))?;
         match found {
             Ok(_) => Ok(Some(at as u64)),

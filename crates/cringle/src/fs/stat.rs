@@ -1,8 +1,8 @@
 //! Asking what is known of a file: one `statx` each.
 
 use super::Metadata;
-use super::call::{ask, c_path};
 use super::file::File;
+use super::perform::{c_path, perform};
 use crate::driver::Op;
 use std::ffi::CStr;
 use std::io;
@@ -110,7 +110,7 @@ pub(super) fn stat(dir: RawFd, path: &CStr, flags: i32, mask: u32) -> io::Result
     let mut stat = MaybeUninit::<libc::statx>::zeroed();
     let op = Op::Stat { dir, path: path.as_ptr(), flags, mask, out: stat.as_mut_ptr() };
     // SAFETY: I1. The path and the structure live in this frame or beyond.
-    unsafe { ask(op) }?;
+    unsafe { perform(op) }?;
     // SAFETY: the call succeeded, so the kernel has filled the structure (all-zero before).
     Ok(Metadata { stat: unsafe { stat.assume_init() } })
 }

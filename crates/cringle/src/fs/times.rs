@@ -1,7 +1,7 @@
 //! When a file was read and written, set by hand. The ring has no op for it; the pool does it.
 
 use super::File;
-use super::call::{ask, c_path};
+use super::perform::{c_path, perform};
 use crate::driver::Op;
 use crate::driver::plain::{Plain, Times};
 use std::ffi::CStr;
@@ -138,7 +138,7 @@ fn set(fd: RawFd, path: Option<&CStr>, times: FileTimes, flags: i32) -> io::Resu
     let times = Times { stamps, flags };
     let path = path.map_or(std::ptr::null(), CStr::as_ptr);
     // SAFETY: I1. The path lives in the caller's frame, the times in this one.
-    unsafe { ask(Op::Plain(Plain::SetTimes { fd, path, times: &times })) }.map(drop)
+    unsafe { perform(Op::Plain(Plain::SetTimes { fd, path, times: &times })) }.map(drop)
 }
 
 fn stamp(at: Option<SystemTime>) -> io::Result<libc::timespec> {

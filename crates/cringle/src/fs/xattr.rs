@@ -2,7 +2,7 @@
 //! lists and removes.
 
 use super::File;
-use super::call::{ask, c_path};
+use super::perform::{c_path, perform};
 use crate::driver::Op;
 use crate::driver::plain::{Plain, XattrCall};
 use std::ffi::{CStr, CString, OsStr, OsString};
@@ -144,7 +144,7 @@ impl Of<'_> {
             let mut bytes = vec![0; room];
             let call = self.call(name, bytes.as_mut_ptr(), room);
             // SAFETY: I1. Call, name and buffer outlive it, and the buffer is as large as it says.
-            match unsafe { ask(op(&call)) } {
+            match unsafe { perform(op(&call)) } {
                 Ok(len) => {
                     bytes.truncate(len);
                     return Ok(bytes);
@@ -171,14 +171,14 @@ fn set(of: &Of<'_>, name: &OsStr, value: &[u8]) -> io::Result<()> {
     let name = c_name(name)?;
     let call = of.call(Some(&name), value.as_ptr().cast_mut(), value.len());
     // SAFETY: I1. Call, name and value outlive it; the value is only read.
-    unsafe { ask(Op::SetXattr(&call)) }.map(drop)
+    unsafe { perform(Op::SetXattr(&call)) }.map(drop)
 }
 
 fn remove(of: &Of<'_>, name: &OsStr) -> io::Result<()> {
     let name = c_name(name)?;
     let call = of.call(Some(&name), std::ptr::null_mut(), 0);
     // SAFETY: I1. Call and name outlive it.
-    unsafe { ask(Op::Plain(Plain::RemoveXattr(&call))) }.map(drop)
+    unsafe { perform(Op::Plain(Plain::RemoveXattr(&call))) }.map(drop)
 }
 
 fn list(of: &Of<'_>) -> io::Result<Vec<OsString>> {

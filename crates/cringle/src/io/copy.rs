@@ -4,9 +4,9 @@
 //! comparing types, for those that are listed in [`file_of`]; whatever wraps them (`Take`, `BufReader`,
 //! a `dyn Read`) is copied through a buffer, as every other reader and writer.
 
+use super::child_pipe::{ChildStderr, ChildStdin, ChildStdout};
 use super::pipe::{PipeReader, PipeWriter};
 use crate::fs::{File, RANGE_BYTES, is_refused};
-use crate::process::{ChildStderr, ChildStdin, ChildStdout};
 use crate::runtime::worker::fairness;
 use std::io::{self, ErrorKind, Read, Write};
 

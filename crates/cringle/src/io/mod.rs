@@ -12,6 +12,7 @@
 //!
 //! Outside of a fiber all of it is the plain blocking call.
 
+pub(crate) mod child_pipe;
 mod copy;
 mod pipe;
 mod ready;
@@ -24,5 +25,3 @@ pub use ready::{Interest, ready};
 pub use std::io::*;
 pub use stdio::{Stderr, StderrLock, Stdin, StdinLock, Stdout, StdoutLock, stderr, stdin, stdout};
 pub use terminal::IsTerminal;
-
-pub(crate) use pipe::{end_of_pipe, reads, writes};

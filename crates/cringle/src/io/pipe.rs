@@ -163,7 +163,7 @@ macro_rules! end_of_pipe {
         }
     };
 }
-pub(crate) use end_of_pipe;
+pub(super) use end_of_pipe;
 
 /// One end is read from.
 macro_rules! reads {
@@ -195,7 +195,7 @@ macro_rules! reads {
         }
     };
 }
-pub(crate) use reads;
+pub(super) use reads;
 
 /// The other is written to.
 macro_rules! writes {
@@ -229,4 +229,4 @@ macro_rules! writes {
         }
     };
 }
-pub(crate) use writes;
+pub(super) use writes;

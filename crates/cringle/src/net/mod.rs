@@ -11,8 +11,8 @@
 
 mod addr;
 mod builder;
-mod calls;
 pub(crate) mod linux;
+mod macros;
 mod message;
 mod server;
 mod socket;

@@ -10,7 +10,7 @@
 //! and not to the descriptor: clones share what is known of them. Of a foreign socket they are asked
 //! for once, when it is first used. What another library changes after that is not seen.
 
-use crate::driver::epoll::nonblocking;
+use crate::driver::nonblocking;
 use crate::driver::{Op, blocking};
 use crate::fiber::op::{perform, perform_within};
 use crate::runtime::fiber::FiberRef;
@@ -79,9 +79,9 @@ impl Limit {
 
 /// Which of a socket's two timeouts a call has.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
-    In,
-    Out,
+pub(crate) enum Direction {
+    Receive,
+    Send,
 }
 
 impl<S: AsFd + AsRawFd + Send> Socket<S> {
@@ -153,16 +153,21 @@ impl<S: AsFd + AsRawFd + Send> Socket<S> {
     /// The ring, for a call that may wait so long; `None` where std's call is the right one: see the
     /// module. Fails where the fiber is cancelled, and would not hear of it from std.
     #[inline(always)]
-    pub(super) fn ring(&self, way: Way) -> io::Result<Option<Ring>> {
+    pub(super) fn ring(&self, direction: Direction) -> io::Result<Option<Ring>> {
         let Some((worker, fiber)) = Worker::current() else { return Ok(None) };
         match self.state.load(Ordering::Relaxed) {
             SIMPLE => Ok(Some(Ring { worker, fiber, limit: None })),
-            _ => self.ring_by_modes(worker, fiber, way),
+            _ => self.ring_by_modes(worker, fiber, direction),
         }
     }
 
     #[cold]
-    fn ring_by_modes(&self, worker: Here, fiber: FiberRef, way: Way) -> io::Result<Option<Ring>> {
+    fn ring_by_modes(
+        &self,
+        worker: Here,
+        fiber: FiberRef,
+        direction: Direction,
+    ) -> io::Result<Option<Ring>> {
         if self.state.load(Ordering::Relaxed) == UNKNOWN {
             self.learn();
         }
@@ -179,9 +184,9 @@ impl<S: AsFd + AsRawFd + Send> Socket<S> {
                 }
             };
         }
-        let limit = match way {
-            Way::In => modes.read_limit.get(),
-            Way::Out => modes.write_limit.get(),
+        let limit = match direction {
+            Direction::Receive => modes.read_limit.get(),
+            Direction::Send => modes.write_limit.get(),
         };
         Ok(Some(Ring { worker, fiber, limit }))
     }
@@ -236,13 +241,13 @@ impl<S: AsFd + AsRawFd + Send> Socket<S> {
 
     pub(super) fn set_timeout(
         &self,
-        way: Way,
+        direction: Direction,
         limit: Option<Duration>,
         call: impl FnOnce(&S) -> io::Result<()>,
     ) -> io::Result<()> {
-        self.set(call, |modes| match way {
-            Way::In => modes.read_limit.set(limit),
-            Way::Out => modes.write_limit.set(limit),
+        self.set(call, |modes| match direction {
+            Direction::Receive => modes.read_limit.set(limit),
+            Direction::Send => modes.write_limit.set(limit),
         })
     }
 

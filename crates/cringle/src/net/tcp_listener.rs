@@ -1,8 +1,8 @@
 //! Waiting for connections.
 
 use super::addr::AddrBuf;
-use super::calls::{all_sockets, descriptors, std_calls};
-use super::socket::{Socket, Way};
+use super::macros::{all_sockets, descriptors, std_calls};
+use super::socket::{Direction, Socket};
 use super::{TcpStream, ToSocketAddrs};
 use crate::driver::Op;
 use std::io;
@@ -55,7 +55,9 @@ impl TcpListener {
     /// As std's; and [`Cancelled`](crate::Cancelled). A connection that came before the cancel is
     /// returned.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        let Some(ring) = self.socket.ring(Way::In)? else { return self.accept_plainly() };
+        let Some(ring) = self.socket.ring(Direction::Receive)? else {
+            return self.accept_plainly();
+        };
         let mut addr = AddrBuf::new();
         let (storage, addr_len) = addr.parts();
         let fd = ring.accept(Op::Accept { fd: self.socket.fd(), addr: storage, addr_len })?;

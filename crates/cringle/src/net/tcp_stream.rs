@@ -2,9 +2,9 @@
 
 use super::ToSocketAddrs;
 use super::addr::first_of;
-use super::calls::{all_sockets, descriptors, std_calls, timeouts};
+use super::macros::{all_sockets, descriptors, std_calls, timeouts};
 use super::message::messages_of_streams;
-use super::socket::{Socket, Way};
+use super::socket::{Direction, Socket};
 use super::transfer::{reads_and_writes, receive, sends_without_copy};
 use crate::driver::Op;
 use crate::fiber::op::{perform, perform_within};
@@ -104,7 +104,7 @@ impl TcpStream {
     ///
     /// As std's; and [`Cancelled`](crate::Cancelled).
     pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
-        match self.socket.ring(Way::In)? {
+        match self.socket.ring(Direction::Receive)? {
             Some(ring) => ring.perform(receive(&self.socket, buf, libc::MSG_PEEK)),
             None => self.socket.std().peek(buf),
         }

@@ -3,7 +3,7 @@
 //! What an op is lent are the caller's buffers and what lies in its frame, until the call is over (I1).
 
 use super::addr::AddrBuf;
-use super::socket::{Ring, Socket, Way};
+use super::socket::{Direction, Ring, Socket};
 use crate::driver::Op;
 use crate::sys::{MAX_RW_BYTES, MAX_SLICES};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -150,7 +150,7 @@ macro_rules! sends_without_copy {
             /// `TCP_USER_TIMEOUT` does).
             pub fn send_zc(&self, buf: &[u8]) -> std::io::Result<usize> {
                 use $crate::net::transfer::{SEND_FLAGS, send_zc};
-                match self.socket.ring($crate::net::socket::Way::Out)? {
+                match self.socket.ring($crate::net::socket::Direction::Send)? {
                     Some(ring) => send_zc(&self.socket, ring, buf, SEND_FLAGS),
                     None => std::io::Write::write(&mut self.socket.std(), buf),
                 }
@@ -195,7 +195,7 @@ where
     for<'a> &'a S: Read,
 {
     let wants_none = bufs.iter().all(|buf| buf.is_empty());
-    let Some(ring) = socket.ring(Way::In)?.filter(|_| !wants_none) else {
+    let Some(ring) = socket.ring(Direction::Receive)?.filter(|_| !wants_none) else {
         // `readv` of no room does not wait, where `recvmsg` does.
         return (&mut socket.std()).read_vectored(bufs);
     };
@@ -210,7 +210,7 @@ where
     for<'a> &'a S: Write,
 {
     let has_nothing = bufs.iter().all(|buf| buf.is_empty());
-    let Some(ring) = socket.ring(Way::Out)?.filter(|_| !has_nothing) else {
+    let Some(ring) = socket.ring(Direction::Send)?.filter(|_| !has_nothing) else {
         // `writev` of no bytes does not ask the socket, where `sendmsg` does.
         return (&mut socket.std()).write_vectored(bufs);
     };
@@ -233,7 +233,7 @@ macro_rules! reads_and_writes {
         impl std::io::Read for &$ours {
             #[inline]
             fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
-                match self.socket.ring($crate::net::socket::Way::In)? {
+                match self.socket.ring($crate::net::socket::Direction::Receive)? {
                     Some(ring) => $crate::net::transfer::read(&self.socket, ring, buf),
                     None => std::io::Read::read(&mut self.socket.std(), buf),
                 }
@@ -250,7 +250,7 @@ macro_rules! reads_and_writes {
         impl std::io::Write for &$ours {
             #[inline]
             fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
-                match self.socket.ring($crate::net::socket::Way::Out)? {
+                match self.socket.ring($crate::net::socket::Direction::Send)? {
                     Some(ring) => $crate::net::transfer::write(&self.socket, ring, buf),
                     None => std::io::Write::write(&mut self.socket.std(), buf),
                 }

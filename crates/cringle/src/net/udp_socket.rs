@@ -1,9 +1,9 @@
 //! Datagrams.
 
 use super::addr::{AddrBuf, first_of};
-use super::calls::{all_sockets, descriptors, std_calls, timeouts};
+use super::macros::{all_sockets, descriptors, std_calls, timeouts};
 use super::message;
-use super::socket::{Socket, Way};
+use super::socket::{Direction, Socket};
 use super::transfer::{receive, receive_from, send_message, send_to, send_zc};
 use super::{MsgFlags, Received, RecvAncillary, SendAncillary, ToSocketAddrs};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -63,7 +63,7 @@ impl UdpSocket {
     ///
     /// As std's; and [`Cancelled`](crate::Cancelled).
     pub fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        let Some(ring) = self.socket.ring(Way::In)? else {
+        let Some(ring) = self.socket.ring(Direction::Receive)? else {
             return self.socket.std().recv_from(buf);
         };
         let (count, addr) = receive_from(&self.socket, ring, buf, 0)?;
@@ -76,7 +76,7 @@ impl UdpSocket {
     ///
     /// As std's; and [`Cancelled`](crate::Cancelled).
     pub fn peek_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        let Some(ring) = self.socket.ring(Way::In)? else {
+        let Some(ring) = self.socket.ring(Direction::Receive)? else {
             return self.socket.std().peek_from(buf);
         };
         let (count, addr) = receive_from(&self.socket, ring, buf, libc::MSG_PEEK)?;
@@ -94,7 +94,7 @@ impl UdpSocket {
             let none: [SocketAddr; 0] = [];
             return self.socket.std().send_to(buf, &none[..]);
         };
-        match self.socket.ring(Way::Out)? {
+        match self.socket.ring(Direction::Send)? {
             Some(ring) => send_to(&self.socket, ring, buf, &addr.into()),
             None => self.socket.std().send_to(buf, addr),
         }
@@ -106,7 +106,7 @@ impl UdpSocket {
     ///
     /// As std's; and [`Cancelled`](crate::Cancelled).
     pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
-        match self.socket.ring(Way::In)? {
+        match self.socket.ring(Direction::Receive)? {
             Some(ring) => ring.perform(receive(&self.socket, buf, 0)),
             None => self.socket.std().recv(buf),
         }
@@ -118,7 +118,7 @@ impl UdpSocket {
     ///
     /// As std's; and [`Cancelled`](crate::Cancelled).
     pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
-        match self.socket.ring(Way::In)? {
+        match self.socket.ring(Direction::Receive)? {
             Some(ring) => ring.perform(receive(&self.socket, buf, libc::MSG_PEEK)),
             None => self.socket.std().peek(buf),
         }
@@ -130,7 +130,7 @@ impl UdpSocket {
     ///
     /// As std's; and [`Cancelled`](crate::Cancelled).
     pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
-        match self.socket.ring(Way::Out)? {
+        match self.socket.ring(Direction::Send)? {
             Some(ring) => ring.perform(send_message(&self.socket, buf)),
             None => self.socket.std().send(buf),
         }
@@ -145,7 +145,7 @@ impl UdpSocket {
     ///
     /// As [`send`](Self::send).
     pub fn send_zc(&self, buf: &[u8]) -> io::Result<usize> {
-        match self.socket.ring(Way::Out)? {
+        match self.socket.ring(Direction::Send)? {
             Some(ring) => send_zc(&self.socket, ring, buf, libc::MSG_NOSIGNAL),
             None => self.socket.std().send(buf),
         }

@@ -2,8 +2,7 @@
 
 use super::wait::wait_for_end;
 use crate::fiber::{self, protect};
-use crate::fs::File;
-use crate::io::{end_of_pipe, reads, writes};
+use crate::io::child_pipe::{ChildStderr, ChildStdin, ChildStdout};
 use crate::runtime::unwinding;
 use crate::runtime::worker::{Worker, fairness};
 use crate::sys;
@@ -38,16 +37,6 @@ pub struct Child {
     pub stderr: Option<ChildStderr>,
 }
 
-/// The pipe to a child's standard input, as `std::process::ChildStdin`. Dropping it tells the child that
-/// nothing more comes.
-pub struct ChildStdin(File);
-
-/// The pipe from a child's standard output, as `std::process::ChildStdout`.
-pub struct ChildStdout(File);
-
-/// The pipe from a child's standard error, as `std::process::ChildStderr`.
-pub struct ChildStderr(File);
-
 impl fmt::Debug for Child {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Child")
@@ -57,13 +46,6 @@ impl fmt::Debug for Child {
             .finish_non_exhaustive()
     }
 }
-
-end_of_pipe!(ChildStdin, std::process::ChildStdin);
-writes!(ChildStdin);
-end_of_pipe!(ChildStdout, std::process::ChildStdout);
-reads!(ChildStdout);
-end_of_pipe!(ChildStderr, std::process::ChildStderr);
-reads!(ChildStderr);
 
 impl Child {
     pub(super) fn new(mut std: std::process::Child) -> Child {

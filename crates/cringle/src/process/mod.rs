@@ -15,7 +15,8 @@ mod command;
 pub(crate) mod unix;
 mod wait;
 
-pub use child::{Child, ChildStderr, ChildStdin, ChildStdout};
+pub use crate::io::child_pipe::{ChildStderr, ChildStdin, ChildStdout};
+pub use child::Child;
 pub use command::Command;
 pub use std::process::{
     CommandArgs, CommandEnvs, ExitCode, ExitStatus, Output, Stdio, Termination, abort, id,

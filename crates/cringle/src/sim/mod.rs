@@ -52,7 +52,7 @@
 //! entry has no meaning here (`EOPNOTSUPP`). Multishot operations
 //! and linked ones do not exist in the library yet, so their faults do not either.
 
-mod each;
+mod run;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -62,6 +62,6 @@ mod world;
 #[doc(hidden)]
 pub use crate::driver::sim::Sabotage;
 pub use crate::driver::sim::{Checker, Failure, Fault, Faults, Options, Rng, Stats};
-pub use each::{Report, each, run};
+pub use run::{Report, each, run};
 pub use stream::stream_pair;
 pub use world::World;

@@ -50,7 +50,7 @@ pub(crate) enum Kind {
     /// A span of the program's begins: a `&'static str`, by its address (value) and length (extra).
     SpanOpened,
     SpanClosed,
-    /// A call was tried without the ring. Detail: whether it had its answer at once.
+    /// A call was tried without the queue. Detail: whether it had its answer at once.
     Inline,
 }
 

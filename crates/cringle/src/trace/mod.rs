@@ -42,8 +42,8 @@
 mod clock;
 mod event;
 mod perfetto;
+mod queue;
 mod recorder;
-mod ring;
 mod session;
 mod writer;
 
@@ -64,7 +64,7 @@ const WAKE_FLOW: u64 = 1 << 63;
 
 /// What numbers in events mean: the layers above know.
 #[derive(Debug)]
-pub(crate) struct Words {
+pub(crate) struct EventNames {
     pub(crate) ops: &'static [&'static str],
     /// Their completions.
     pub(crate) done: &'static [&'static str],

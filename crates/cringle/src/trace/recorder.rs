@@ -5,7 +5,7 @@
 
 use super::clock::Clock;
 use super::event::{Event, Kind, LONGEST_NAME, SLOT, SUSPENDS, TEXT_SLOTS};
-use super::ring::Ring;
+use super::queue::EventQueue;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::thread::Thread;
@@ -16,7 +16,7 @@ thread_local! {
 
 /// See the module.
 pub(crate) struct Recorder {
-    ring: Arc<Ring>,
+    queue: Arc<EventQueue>,
     writer: Thread,
     clock: Clock,
     tail: Cell<usize>,
@@ -33,15 +33,15 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    pub(super) fn new(ring: Arc<Ring>, writer: Thread) -> Recorder {
-        let clock = ring.origin.clock;
+    pub(super) fn new(queue: Arc<EventQueue>, writer: Thread) -> Recorder {
+        let clock = queue.origin.clock;
         let stamp = Cell::new(if clock == Clock::Virtual { 0 } else { clock.now() });
-        let (tail, limit) = (Cell::new(0), Cell::new(ring.capacity()));
+        let (tail, limit) = (Cell::new(0), Cell::new(queue.capacity()));
         let lost = Cell::new(0);
         let (open, within) = (Cell::new(None), Cell::new(0));
         let (next_op, next_spawn) = (Cell::new(0), Cell::new(0));
         Recorder {
-            ring,
+            queue,
             writer,
             clock,
             tail,
@@ -125,15 +125,15 @@ impl Recorder {
             return self.put_at_the_edge(&[event]);
         }
         // SAFETY: this thread writes, and there is room up to the limit.
-        unsafe { self.ring.write(tail, event) };
+        unsafe { self.queue.write(tail, event) };
         self.advance(tail + 1);
     }
 
     #[inline(always)]
     fn advance(&self, tail: usize) {
         self.tail.set(tail);
-        self.ring.publish(tail);
-        if tail & (self.ring.capacity() / 4 - 1) == 0 {
+        self.queue.publish(tail);
+        if tail & (self.queue.capacity() / 4 - 1) == 0 {
             self.writer.unpark();
         }
     }
@@ -142,15 +142,15 @@ impl Recorder {
     /// what comes then is worth reading.
     #[cold]
     fn put_at_the_edge(&self, events: &[Event]) {
-        let (tail, capacity) = (self.tail.get(), self.ring.capacity());
-        self.limit.set(self.ring.head() + capacity);
+        let (tail, capacity) = (self.tail.get(), self.queue.capacity());
+        self.limit.set(self.queue.head() + capacity);
         let room = self.limit.get() - tail;
         let lost = self.lost.get();
         let enough = if lost > 0 { capacity / 4 } else { events.len() };
         if room < enough.max(events.len() + 1) {
             let lost = lost + events[0].count();
             self.lost.set(lost);
-            self.ring.set_lost(lost);
+            self.queue.set_lost(lost);
             self.writer.unpark();
             return;
         }
@@ -158,11 +158,11 @@ impl Recorder {
         let mut at = tail;
         for event in told.into_iter().chain(events.iter().copied()) {
             // SAFETY: this thread writes, and there is room for all of them.
-            unsafe { self.ring.write(at, event) };
+            unsafe { self.queue.write(at, event) };
             at += 1;
         }
         self.lost.set(0);
-        self.ring.set_lost(0);
+        self.queue.set_lost(0);
         self.advance(at);
     }
 
@@ -255,7 +255,7 @@ impl Recorder {
         let number = self.next_spawn.get().wrapping_add(1).max(1);
         self.next_spawn.set(number);
         let flow =
-            super::SPAWN_FLOW | u64::from(self.ring.origin.sequence) << 32 | u64::from(number);
+            super::SPAWN_FLOW | u64::from(self.queue.origin.sequence) << 32 | u64::from(number);
         self.tick();
         self.put(self.event(Kind::Spawned, 0, flow));
         flow
@@ -265,7 +265,7 @@ impl Recorder {
 impl Drop for Recorder {
     fn drop(&mut self) {
         self.close();
-        self.ring.close();
+        self.queue.close();
         self.writer.unpark();
     }
 }

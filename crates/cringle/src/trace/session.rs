@@ -4,10 +4,10 @@
 //! trace may begin and end while they run; one that sleeps notices when it wakes.
 
 use super::clock::Clock;
+use super::queue::{EventQueue, Origin};
 use super::recorder::Recorder;
-use super::ring::{Origin, Ring};
 use super::writer::Writer;
-use super::{Words, Written};
+use super::{EventNames, Written};
 use crate::sys;
 use std::fs::File;
 use std::io;
@@ -33,7 +33,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(super) struct Session {
     path: PathBuf,
     events: usize,
-    state: Mutex<State>,
+    state: Mutex<SessionState>,
     progress: Condvar,
     closed: AtomicBool,
     thread: Mutex<Option<JoinHandle<io::Result<Written>>>>,
@@ -41,8 +41,8 @@ pub(super) struct Session {
 }
 
 #[derive(Default)]
-struct State {
-    rings: Vec<Arc<Ring>>,
+struct SessionState {
+    queues: Vec<Arc<EventQueue>>,
     sequences: u32,
     /// So many times somebody asked for what there is to be written, and so many times it was.
     asked: u64,
@@ -50,9 +50,9 @@ struct State {
     ended: bool,
 }
 
-impl std::fmt::Debug for State {
+impl std::fmt::Debug for SessionState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("State").field("workers", &self.rings.len()).finish_non_exhaustive()
+        f.debug_struct("SessionState").field("workers", &self.queues.len()).finish_non_exhaustive()
     }
 }
 
@@ -63,17 +63,21 @@ pub(crate) fn epoch() -> u32 {
 }
 
 /// What the calling worker writes its events with, if there is a trace.
-pub(crate) fn attach(worker: u32, words: &'static Words, is_virtual: bool) -> Option<Recorder> {
+pub(crate) fn attach(
+    worker: u32,
+    names: &'static EventNames,
+    is_virtual: bool,
+) -> Option<Recorder> {
     let session = lock(&CURRENT).clone()?;
     let clock = if is_virtual { Clock::Virtual } else { Clock::real() };
     let writer = lock(&session.writer).clone()?;
     let mut state = lock(&session.state);
     state.sequences += 1;
     let origin =
-        Origin { worker, thread: sys::thread_id(), sequence: state.sequences, clock, words };
-    let ring = Arc::new(Ring::new(session.events, origin));
-    state.rings.push(Arc::clone(&ring));
-    Some(Recorder::new(ring, writer))
+        Origin { worker, thread: sys::thread_id(), sequence: state.sequences, clock, names };
+    let queue = Arc::new(EventQueue::new(session.events, origin));
+    state.queues.push(Arc::clone(&queue));
+    Some(Recorder::new(queue, writer))
 }
 
 /// A `run` has ended: what its workers had to say is written, so that the file can be read.
@@ -187,14 +191,14 @@ impl Session {
     }
 
     /// For the writer: the rows there are, and a number for [`written`](Self::written).
-    pub(super) fn rings(&self) -> (Vec<Arc<Ring>>, u64) {
+    pub(super) fn queues(&self) -> (Vec<Arc<EventQueue>>, u64) {
         let state = lock(&self.state);
-        (state.rings.clone(), state.asked)
+        (state.queues.clone(), state.asked)
     }
 
     /// For the writer: this row is empty and stays so.
-    pub(super) fn remove(&self, ring: &Arc<Ring>) {
-        lock(&self.state).rings.retain(|other| !Arc::ptr_eq(ring, other));
+    pub(super) fn remove(&self, queue: &Arc<EventQueue>) {
+        lock(&self.state).queues.retain(|other| !Arc::ptr_eq(queue, other));
     }
 
     /// For the writer: all that was there when `asked` was read is in the file.

@@ -4,7 +4,7 @@ use super::Written;
 use super::clock::{Anchor, Clock, Scale};
 use super::event::{Event, SLOT, TEXT_SLOTS};
 use super::perfetto::{Output, Track};
-use super::ring::Ring;
+use super::queue::EventQueue;
 use super::session::Session;
 use std::collections::HashMap;
 use std::fs::File;
@@ -40,11 +40,11 @@ impl Writer {
         loop {
             // Before it looks: what came before the end is taken.
             let last = self.session.is_closed();
-            let (rings, asked) = self.session.rings();
+            let (queues, asked) = self.session.queues();
             let now = Anchor::now();
             let scale = Scale::from(self.last, self.began, now);
-            for ring in &rings {
-                self.take(ring, &scale, last);
+            for queue in &queues {
+                self.take(queue, &scale, last);
             }
             self.last = now;
             self.sink.drain();
@@ -58,43 +58,43 @@ impl Writer {
         }
     }
 
-    fn take(&mut self, ring: &Arc<Ring>, scale: &Scale, last: bool) {
+    fn take(&mut self, queue: &Arc<EventQueue>, scale: &Scale, last: bool) {
         let sink = &mut self.sink;
-        let origin = ring.origin;
+        let origin = queue.origin;
         let track = self.tracks.entry(origin.sequence);
         let track = track.or_insert_with(|| Track::new(&mut sink.out, origin, self.last.ns()));
         // Before its events are taken: there will be no others then.
-        let is_closed = ring.is_closed();
-        let (mut at, tail) = ring.readable();
+        let is_closed = queue.is_closed();
+        let (mut at, tail) = queue.readable();
         let mut text = [0; TEXT_SLOTS * SLOT];
         while at < tail {
             // SAFETY: this thread reads, and `at` is before the tail.
-            let event = unsafe { ring.read(at) };
+            let event = unsafe { queue.read(at) };
             let slots = event.text_slots();
             for (n, place) in text.chunks_mut(SLOT).take(slots).enumerate() {
                 // SAFETY: as above: an event and its text are published together.
-                let part = unsafe { ring.read(at + 1 + n) };
+                let part = unsafe { queue.read(at + 1 + n) };
                 place.copy_from_slice(&part.as_bytes());
             }
             track.event(&mut sink.out, ns(&event, origin.clock, scale), &event, &text);
             at += 1 + slots;
             if at % GIVE_BACK < 1 + slots {
-                ring.give_back(at);
+                queue.give_back(at);
                 if sink.out.len() >= CHUNK {
                     sink.drain();
                 }
             }
         }
-        ring.give_back(at);
+        queue.give_back(at);
         sink.written.lost += std::mem::take(&mut track.lost);
         if is_closed || last {
-            let lost = ring.lost();
+            let lost = queue.lost();
             sink.written.lost += lost;
             track.end(&mut sink.out, lost);
         }
         sink.written.events += track.take_events();
         if is_closed {
-            self.session.remove(ring);
+            self.session.remove(queue);
             self.tracks.remove(&origin.sequence);
         }
     }

@@ -15,8 +15,8 @@
 //! terminal.
 
 use super::flight::Flight;
-use super::nonblocking::Hold;
 use super::waits::Way;
+use crate::driver::nonblocking::Hold;
 use crate::driver::op::AT_CURSOR;
 use crate::driver::{Op, Target};
 use crate::sys;

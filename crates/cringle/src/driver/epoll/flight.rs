@@ -1,9 +1,9 @@
 //! An op between its push and its completion.
 
 use super::aside::Job;
-use super::nonblocking::Hold;
 use super::partial::Rest;
 use super::waits::{NONE, Way};
+use crate::driver::nonblocking::Hold;
 use crate::driver::{Completion, Op};
 use slab::Slab;
 use std::os::fd::RawFd;

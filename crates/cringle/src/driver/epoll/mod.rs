@@ -20,7 +20,6 @@ mod attempt;
 mod cancel;
 mod enter;
 mod flight;
-pub(crate) mod nonblocking;
 mod partial;
 mod poller;
 mod push;

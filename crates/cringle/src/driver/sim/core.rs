@@ -13,22 +13,16 @@ use std::time::{Duration, Instant};
 thread_local! {
     /// The world whose run this thread is in.
     static HERE: Cell<Option<NonNull<Mutex<Core>>>> = const { Cell::new(None) };
-    static SEED: Cell<Option<u64>> = const { Cell::new(None) };
-}
-
-/// The seed of the simulation on this thread, for reports.
-pub(crate) fn seed_here() -> Option<u64> {
-    SEED.try_with(Cell::get).ok().flatten()
 }
 
 pub(super) fn enter_thread(core: &Arc<Mutex<Core>>) {
     HERE.set(Some(NonNull::from(&**core)));
-    SEED.set(Some(super::lock(core).seed));
+    crate::sys::set_simulation_seed(Some(super::lock(core).seed));
 }
 
 pub(super) fn leave_thread() {
     HERE.set(None);
-    SEED.set(None);
+    crate::sys::set_simulation_seed(None);
 }
 
 /// With the world of this thread's simulated run, if it is in one.

@@ -42,7 +42,7 @@ use std::time::Instant;
 
 pub use check::{Checker, Failure};
 pub use core::Stats;
-pub(crate) use core::{Core, seed_here, with_here};
+pub(crate) use core::{Core, with_here};
 
 pub use options::{Fault, Faults, Options};
 pub use rng::Rng;

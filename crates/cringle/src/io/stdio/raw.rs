@@ -10,7 +10,7 @@ use crate::driver::{Op, Target, blocking};
 use crate::fiber::op::perform;
 use crate::fs::kernel_cursor::perform_at_kernels_cursor;
 use crate::fs::slow_device;
-use crate::fs::write_on::{rest_of, write_on};
+use crate::fs::write_rest::{rest_of, write_rest};
 use crate::runtime::worker::Worker;
 use crate::sys::{self, MAX_RW_BYTES, MAX_SLICES};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -129,7 +129,7 @@ impl Write for Raw {
         };
         let (done, len) = (write(buf)?, buf.len().min(MAX_RW_BYTES));
         match self.stopped_short(done, len) {
-            true => write_on(done, len, |done| write(&buf[done..])),
+            true => write_rest(done, len, |done| write(&buf[done..])),
             false => Ok(done),
         }
     }
@@ -145,7 +145,7 @@ impl Write for Raw {
         let first = &bufs[..bufs.len().min(MAX_SLICES)];
         let (done, len) = (write(bufs)?, bytes_of(first));
         match self.stopped_short(done, len) {
-            true => write_on(done, len, |done| write(&rest_of(first, done))),
+            true => write_rest(done, len, |done| write(&rest_of(first, done))),
             false => Ok(done),
         }
     }

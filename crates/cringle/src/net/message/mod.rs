@@ -9,7 +9,7 @@ mod recv;
 mod send;
 
 use super::addr::AddrBuf;
-use super::socket::{Socket, Way};
+use super::socket::{Direction, Socket};
 use super::transfer::message;
 use crate::driver::{Op, blocking};
 use crate::runtime::worker::fairness;
@@ -48,7 +48,7 @@ pub(super) fn send<S: AsFd + AsRawFd + Send>(
 ) -> io::Result<usize> {
     with_outgoing(slices, addr, ancillary, |message| {
         let flags = flags.bits() | libc::MSG_NOSIGNAL;
-        perform(socket, Way::Out, Op::SendMsg { fd: socket.fd(), message, flags })
+        perform(socket, Direction::Send, Op::SendMsg { fd: socket.fd(), message, flags })
     })
 }
 
@@ -110,7 +110,11 @@ pub(super) fn receive<S: AsFd + AsRawFd + Send>(
     }
     let pointer = &raw mut message;
     let flags = flags.bits() | libc::MSG_CMSG_CLOEXEC;
-    let len = perform(socket, Way::In, Op::RecvMsg { fd: socket.fd(), message: pointer, flags })?;
+    let len = perform(
+        socket,
+        Direction::Receive,
+        Op::RecvMsg { fd: socket.fd(), message: pointer, flags },
+    )?;
     // SAFETY: the kernel has filled in so many bytes of what it was lent; the descriptors among them are
     // new, and nobody has looked at them.
     unsafe { ancillary.take(message.msg_controllen as _) };
@@ -127,8 +131,12 @@ pub(super) fn receive<S: AsFd + AsRawFd + Send>(
     })
 }
 
-fn perform<S: AsFd + AsRawFd + Send>(socket: &Socket<S>, way: Way, op: Op) -> io::Result<usize> {
-    match socket.ring(way)? {
+fn perform<S: AsFd + AsRawFd + Send>(
+    socket: &Socket<S>,
+    direction: Direction,
+    op: Op,
+) -> io::Result<usize> {
+    match socket.ring(direction)? {
         Some(ring) => ring.perform(op),
         // SAFETY: what it points to is in the caller's frame, which waits for it.
         None => sys::result_of(unsafe { blocking::perform(&op) }),

@@ -1,7 +1,7 @@
 //! One worker's part: it takes connections and starts their fibers, until it is stopped.
 
 use super::Stopper;
-use super::served::{Counts, count};
+use super::counters::{Counters, increment};
 use crate::cancel;
 use crate::fiber::{self, Scope};
 use crate::io::{Interest, ready};
@@ -22,7 +22,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// What all workers have in common.
 pub(super) struct Acceptor<'a, F> {
     pub(super) handler: &'a F,
-    pub(super) counts: &'a Counts,
+    pub(super) counters: &'a Counters,
     pub(super) limit: Option<&'a Semaphore>,
     pub(super) grace: Duration,
     pub(super) stopper: &'a Stopper,
@@ -101,7 +101,7 @@ where
                     ready(listener, Interest::READABLE)?;
                 }
                 Err(_) => {
-                    count(&self.counts.refused);
+                    increment(&self.counters.refused);
                     time::sleep(pause)?;
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }
@@ -110,21 +110,21 @@ where
     }
 
     fn handle(&self, stream: TcpStream, peer: SocketAddr, permit: Option<Permit<'_>>) {
-        count(&self.counts.connections);
+        increment(&self.counters.connections);
         let end = fiber::catch_unwind(AssertUnwindSafe(|| (self.handler)(stream, peer)));
         drop(permit);
         match end {
             Ok(Ok(())) => {}
             Ok(Err(e)) if cancel::reason(&e) == Some(cancel::Reason::Cancelled) => {
-                count(&self.counts.cut_off);
+                increment(&self.counters.cut_off);
             }
-            Ok(Err(_)) => count(&self.counts.failed),
+            Ok(Err(_)) => increment(&self.counters.failed),
             Err(payload) if payload.is::<Cancelled>() => {
-                count(&self.counts.cut_off);
+                increment(&self.counters.cut_off);
                 unwinding::resume(payload);
             }
             Err(payload) => {
-                count(&self.counts.panicked);
+                increment(&self.counters.panicked);
                 foreign::discard(payload);
             }
         }

@@ -9,8 +9,8 @@
 //! | what came of the connections | [`Served`] |
 
 mod accept;
-mod idle;
-mod served;
+mod counters;
+mod stoppable;
 mod stopper;
 
 use super::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -21,7 +21,7 @@ use std::io;
 use std::panic::Location;
 use std::time::Duration;
 
-pub use served::Served;
+pub use counters::Served;
 pub use stopper::Stopper;
 
 /// How long requests may take to end after [`Stopper::stop`], unless it is said otherwise.
@@ -169,7 +169,7 @@ impl Server {
         let stopper = self.stopper;
         let acceptor = Acceptor {
             handler: &handler,
-            counts: stopper.counts(),
+            counters: stopper.counters(),
             limit: limit.as_ref(),
             grace: self.grace,
             stopper: &stopper,

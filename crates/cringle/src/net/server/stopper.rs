@@ -1,7 +1,7 @@
 //! Telling a server to end, and hearing of it.
 
-use super::idle::Idle;
-use super::served::{Counts, Served};
+use super::counters::{Counters, Served};
+use super::stoppable::StoppableCalls;
 use crate::sync::Semaphore;
 use std::io;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ struct Shared {
     stopped: AtomicBool,
     /// Has permits when it is stopped, which are handed on.
     gate: Semaphore,
-    idle: Idle,
-    counts: Counts,
+    calls: StoppableCalls,
+    counters: Counters,
 }
 
 /// As many may go on at once. Those that go on have others go on.
@@ -34,8 +34,8 @@ impl Stopper {
             shared: Arc::new(Shared {
                 stopped: AtomicBool::new(false),
                 gate: Semaphore::new(0),
-                idle: Idle::default(),
-                counts: Counts::default(),
+                calls: StoppableCalls::default(),
+                counters: Counters::default(),
             }),
         }
     }
@@ -45,7 +45,7 @@ impl Stopper {
     pub fn stop(&self) {
         if !self.shared.stopped.swap(true, Ordering::SeqCst) {
             self.shared.gate.add_permits(PERMITS);
-            self.shared.idle.end_all();
+            self.shared.calls.stop_all();
         }
     }
 
@@ -130,17 +130,17 @@ impl Stopper {
     pub fn until_stopped<T>(&self, f: impl FnOnce() -> io::Result<T>) -> io::Result<Option<T>> {
         match self.is_stopped() {
             true => crate::cancel::check().map(|()| None),
-            false => self.shared.idle.until_ended(f),
+            false => self.shared.calls.until_stopped(f),
         }
     }
 
     /// What came of its connections so far.
     pub fn served(&self) -> Served {
-        self.shared.counts.get()
+        self.shared.counters.snapshot()
     }
 
-    pub(super) fn counts(&self) -> &Counts {
-        &self.shared.counts
+    pub(super) fn counters(&self) -> &Counters {
+        &self.shared.counters
     }
 }
 

@@ -3,8 +3,8 @@
 use super::{SocketAddr, addr};
 use crate::fiber::backoff::Backoff;
 use crate::net::addr::AddrBuf;
-use crate::net::calls::{all_sockets, descriptors, std_calls, timeouts};
-use crate::net::socket::{Ring, Socket, Way};
+use crate::net::macros::{all_sockets, descriptors, std_calls, timeouts};
+use crate::net::socket::{Direction, Ring, Socket};
 use crate::net::transfer::{peek_from_plainly, peek_plainly, receive, receive_from, send_message};
 use crate::net::{MsgFlags, Received, RecvAncillary, SendAncillary, message};
 use socket2::{SockAddr, SockRef};
@@ -100,7 +100,7 @@ impl UnixDatagram {
     ///
     /// As std's; and [`Cancelled`](crate::Cancelled).
     pub fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        let Some(ring) = self.socket.ring(Way::In)? else {
+        let Some(ring) = self.socket.ring(Direction::Receive)? else {
             return self.socket.std().recv_from(buf);
         };
         let (count, from) = receive_from(&self.socket, ring, buf, 0)?;
@@ -113,7 +113,7 @@ impl UnixDatagram {
     ///
     /// As std's; and [`Cancelled`](crate::Cancelled).
     pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
-        match self.socket.ring(Way::In)? {
+        match self.socket.ring(Direction::Receive)? {
             Some(ring) => ring.perform(receive(&self.socket, buf, 0)),
             None => self.socket.std().recv(buf),
         }
@@ -125,7 +125,7 @@ impl UnixDatagram {
     ///
     /// As [`recv`](Self::recv).
     pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
-        match self.socket.ring(Way::In)? {
+        match self.socket.ring(Direction::Receive)? {
             Some(ring) => ring.perform(receive(&self.socket, buf, libc::MSG_PEEK)),
             None => peek_plainly(&self.socket, buf),
         }
@@ -147,7 +147,7 @@ impl UnixDatagram {
     ///
     /// As [`recv_from`](Self::recv_from).
     pub fn peek_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        let (count, from) = match self.socket.ring(Way::In)? {
+        let (count, from) = match self.socket.ring(Direction::Receive)? {
             Some(ring) => receive_from(&self.socket, ring, buf, libc::MSG_PEEK)?,
             None => peek_from_plainly(&self.socket, buf)?,
         };
@@ -161,7 +161,7 @@ impl UnixDatagram {
     /// As std's; and [`Cancelled`](crate::Cancelled).
     pub fn send_to<P: AsRef<Path>>(&self, buf: &[u8], path: P) -> io::Result<usize> {
         let path = path.as_ref();
-        match self.socket.ring(Way::Out)? {
+        match self.socket.ring(Direction::Send)? {
             Some(ring) => self.send_patiently(ring, buf, &addr::of_path(path)?),
             None => self.socket.std().send_to(buf, path),
         }
@@ -173,7 +173,7 @@ impl UnixDatagram {
     ///
     /// As std's; and [`Cancelled`](crate::Cancelled).
     pub fn send_to_addr(&self, buf: &[u8], addr: &SocketAddr) -> io::Result<usize> {
-        if let Some(ring) = self.socket.ring(Way::Out)?
+        if let Some(ring) = self.socket.ring(Direction::Send)?
             && let Some(addr) = addr::to_raw(addr)?
         {
             return self.send_patiently(ring, buf, &addr);
@@ -188,7 +188,7 @@ impl UnixDatagram {
     ///
     /// As std's; and [`Cancelled`](crate::Cancelled).
     pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
-        match self.socket.ring(Way::Out)? {
+        match self.socket.ring(Direction::Send)? {
             Some(ring) => ring.perform(send_message(&self.socket, buf)),
             None => self.socket.std().send(buf),
         }
@@ -214,7 +214,7 @@ impl UnixDatagram {
             let text = "a socket without a name cannot be sent to";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         };
-        match self.socket.ring(Way::Out)?.filter(|_| !flags.contains(MsgFlags::DONTWAIT)) {
+        match self.socket.ring(Direction::Send)?.filter(|_| !flags.contains(MsgFlags::DONTWAIT)) {
             Some(ring) => patiently(ring, || {
                 message::send_nowait(&self.socket, slices, &to, ancillary, flags)
             }),

@@ -2,8 +2,8 @@
 
 use super::{SocketAddr, UnixStream};
 use crate::driver::Op;
-use crate::net::calls::{all_sockets, descriptors, std_calls};
-use crate::net::socket::{Socket, Way};
+use crate::net::macros::{all_sockets, descriptors, std_calls};
+use crate::net::socket::{Direction, Socket};
 use std::io;
 use std::os::fd::FromRawFd;
 use std::os::unix::net;
@@ -63,7 +63,7 @@ impl UnixListener {
     /// As std's; and [`Cancelled`](crate::Cancelled). A connection that came before the cancel is
     /// returned.
     pub fn accept(&self) -> io::Result<(UnixStream, SocketAddr)> {
-        let Some(ring) = self.socket.ring(Way::In)? else {
+        let Some(ring) = self.socket.ring(Direction::Receive)? else {
             let (std, addr) = self.socket.accept_plainly(net::UnixListener::accept)?;
             return Ok((UnixStream { socket: self.socket.accepted(std) }, addr));
         };

@@ -3,9 +3,9 @@
 use super::{SocketAddr, addr};
 use crate::driver::Op;
 use crate::fiber::backoff::Backoff;
-use crate::net::calls::{all_sockets, descriptors, std_calls, timeouts};
+use crate::net::macros::{all_sockets, descriptors, std_calls, timeouts};
 use crate::net::message::messages_of_streams;
-use crate::net::socket::{Socket, Way};
+use crate::net::socket::{Direction, Socket};
 use crate::net::transfer::{reads_and_writes, receive, sends_without_copy};
 use crate::runtime::worker::Worker;
 use socket2::{Domain, SockAddr, Type};
@@ -95,7 +95,7 @@ impl UnixStream {
     ///
     /// As [`read`](std::io::Read::read).
     pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
-        match self.socket.ring(Way::In)? {
+        match self.socket.ring(Direction::Receive)? {
             Some(ring) => ring.perform(receive(&self.socket, buf, libc::MSG_PEEK)),
             None => crate::net::transfer::peek_plainly(&self.socket, buf),
         }

@@ -8,11 +8,11 @@ use crate::runtime::cancelled::Reason;
 use crate::runtime::fiber::{FiberId, FiberRef, WAIT_WORDS, Wait};
 use crate::runtime::identity::Meta;
 use crate::runtime::shared::{MailBox, Unstarted};
-use crate::trace::{self, Cause, Kind, Recorder, Words};
+use crate::trace::{self, Cause, EventNames, Kind, Recorder};
 use std::cell::{Cell, RefCell};
 use std::time::Instant;
 
-static WORDS: Words = Words {
+static WORDS: EventNames = EventNames {
     ops: OP_WORDS,
     done: OP_DONE_WORDS,
     waits: &WAIT_WORDS,

@@ -2,7 +2,7 @@
 
 use super::fields::{annotation, clock, defaults, event, interned, packet, track};
 use super::output::{Output, Short};
-use crate::trace::ring::Origin;
+use crate::trace::queue::Origin;
 use std::collections::HashMap;
 
 /// Names of events kept apart; later ones share [`OTHERS`], so that a program which names each of its
@@ -45,21 +45,21 @@ pub(super) struct Sequence {
     pub(super) events: u64,
     names: HashMap<Box<str>, u64>,
     texts: HashMap<Box<str>, u64>,
-    known_names: Known,
-    known_texts: Known,
+    name_cache: AddressCache,
+    text_cache: AddressCache,
 }
 
 /// Numbers of words that are part of the program, by their addresses: what most events need.
-struct Known([(*const u8, usize, u64); PLACES]);
+struct AddressCache([(*const u8, usize, u64); PLACES]);
 
 const PLACES: usize = 128;
 
 // SAFETY: addresses are compared and nothing else.
-unsafe impl Send for Known {}
+unsafe impl Send for AddressCache {}
 
-impl Known {
-    fn new() -> Known {
-        Known([(std::ptr::null(), 0, 0); PLACES])
+impl AddressCache {
+    fn new() -> AddressCache {
+        AddressCache([(std::ptr::null(), 0, 0); PLACES])
     }
 
     fn place(&mut self, word: &'static str) -> &mut (*const u8, usize, u64) {
@@ -116,8 +116,8 @@ impl Sequence {
             events: 0,
             names: HashMap::new(),
             texts: HashMap::new(),
-            known_names: Known::new(),
-            known_texts: Known::new(),
+            name_cache: AddressCache::new(),
+            text_cache: AddressCache::new(),
         };
         sequence.packet(out, |out| {
             out.message(packet::TRACK, |out| {
@@ -210,11 +210,11 @@ impl Sequence {
     /// The number of an event's name that is part of the program.
     #[inline]
     pub(super) fn word(&mut self, out: &mut Output, word: &'static str) -> u64 {
-        if let Some(number) = self.known_names.get(word) {
+        if let Some(number) = self.name_cache.get(word) {
             return number;
         }
         let number = self.name(out, word);
-        *self.known_names.place(word) = (word.as_ptr(), word.len(), number);
+        *self.name_cache.place(word) = (word.as_ptr(), word.len(), number);
         number
     }
 
@@ -238,11 +238,11 @@ impl Sequence {
     /// The number of an annotation's text.
     #[inline]
     pub(super) fn text(&mut self, out: &mut Output, text: &'static str) -> u64 {
-        if let Some(number) = self.known_texts.get(text) {
+        if let Some(number) = self.text_cache.get(text) {
             return number;
         }
         let number = self.find_text(out, text);
-        *self.known_texts.place(text) = (text.as_ptr(), text.len(), number);
+        *self.text_cache.place(text) = (text.as_ptr(), text.len(), number);
         number
     }
 

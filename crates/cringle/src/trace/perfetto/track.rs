@@ -5,8 +5,8 @@ use super::fields::event::{BEGIN, END, FLOW, INSTANT, LAST_FLOW};
 use super::output::{Output, Short};
 use super::sequence::{Note, Sequence, note_int, note_text, note_uint};
 use crate::trace::event::{Cause, Event, Kind, LONGEST_NAME};
-use crate::trace::ring::Origin;
-use crate::trace::{SPAWN_FLOW, WAKE_FLOW, Words};
+use crate::trace::queue::Origin;
+use crate::trace::{EventNames, SPAWN_FLOW, WAKE_FLOW};
 use std::panic::Location;
 
 /// Flows of wake-ups and spawns within the worker.
@@ -17,7 +17,7 @@ pub(in crate::trace) struct Track {
     sequence: Sequence,
     number: u32,
     worker: u32,
-    words: &'static Words,
+    names: &'static EventNames,
     /// What virtual time is added to.
     base: u64,
     fibers: Fibers,
@@ -43,7 +43,7 @@ impl Track {
             sequence: Sequence::new(out, origin, began),
             number: origin.sequence,
             worker: origin.worker,
-            words: origin.words,
+            names: origin.names,
             base: if virtually { began } else { 0 },
             fibers: Fibers::default(),
             owners: Owners::new(),
@@ -116,7 +116,7 @@ impl Track {
             }
             Kind::Cancelled => {
                 let fiber = self.fibers.get(index).number;
-                let reason = word(self.words.reasons, event.get_detail());
+                let reason = word(self.names.reasons, event.get_detail());
                 let reason = self.sequence.text(out, reason);
                 self.instant(out, ns, "cancel", |out| {
                     note_uint(out, Note::Of, fiber);
@@ -256,18 +256,18 @@ impl Track {
         let Some(index) = self.running.take() else { return };
         let what = match wait {
             None => "end",
-            Some(wait) if wait == self.words.wait_for_ops => match self.ops {
-                (1, name) => word(self.words.ops, name),
+            Some(wait) if wait == self.names.wait_for_ops => match self.ops {
+                (1, name) => word(self.names.ops, name),
                 _ => "ops",
             },
-            Some(wait) => word(self.words.waits, wait),
+            Some(wait) => word(self.names.waits, wait),
         };
         let what = self.sequence.text(out, what);
         let fiber = self.fibers.get(index);
         for _ in &fiber.within {
             self.sequence.event(out, ns, END, None, |_| ());
         }
-        if wait.is_some_and(|wait| usize::from(wait) >= self.words.waits.len() - 1) {
+        if wait.is_some_and(|wait| usize::from(wait) >= self.names.waits.len() - 1) {
             // It has only let the others run.
             fiber.ready = Some(ns);
         }
@@ -293,10 +293,10 @@ impl Track {
             self.owners.set(event.value as u32, fiber);
         }
         let flow = self.op_flow(event);
-        let name = word(self.words.ops, event.get_detail());
+        let name = word(self.names.ops, event.get_detail());
         self.instant(out, ns, name, |out| out.fixed64(FLOW, flow));
         if event.is_suspension() {
-            self.suspended(out, ns, Some(self.words.wait_for_ops));
+            self.suspended(out, ns, Some(self.names.wait_for_ops));
         }
     }
 
@@ -308,7 +308,7 @@ impl Track {
         }
         let flow = self.op_flow(event);
         let result = (event.value >> 32) as u32 as i32;
-        let name = word(self.words.done, event.get_detail());
+        let name = word(self.names.done, event.get_detail());
         self.instant(out, ns, name, |out| {
             out.fixed64(LAST_FLOW, flow);
             note_int(out, Note::Result, result.into());
@@ -352,8 +352,8 @@ impl Track {
     }
 }
 
-fn word(words: &'static [&'static str], number: u8) -> &'static str {
-    words.get(usize::from(number)).copied().unwrap_or("?")
+fn word(names: &'static [&'static str], number: u8) -> &'static str {
+    names.get(usize::from(number)).copied().unwrap_or("?")
 }
 
 /// A fiber without a name is called by where it was spawned: the program's file, or the library's module.

@@ -1,9 +1,9 @@
 //! Sockets that are non-blocking during an op, and transfers that continue until all bytes are moved.
 
 use super::super::attempt::Tried;
-use super::super::nonblocking::{Hold, is_set_by_program, set};
 use super::super::waits::Way;
 use super::*;
+use crate::driver::nonblocking::{Hold, is_set_by_program, set};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{FromRawFd, IntoRawFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};

@@ -13,7 +13,7 @@
 //! a thread of the pool for long; what may wait (locks, FIFOs) asks again after a pause.
 
 use crate::driver::{Op, blocking};
-use crate::fiber::op::{perform, perform_aside};
+use crate::fiber::op::{self, perform_aside};
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::{Here, Worker};
 use crate::sys;
@@ -28,9 +28,9 @@ use std::path::Path;
 /// # Safety
 ///
 /// The op's pointers are valid until this returns.
-pub(super) unsafe fn ask(op: Op) -> io::Result<usize> {
+pub(super) unsafe fn perform(op: Op) -> io::Result<usize> {
     // SAFETY: by the contract.
-    unsafe { ask_with(op, true) }
+    unsafe { perform_with(op, true) }
 }
 
 /// The same for an op on two paths. The ring takes both into the kernel before it looks at the first:
@@ -40,12 +40,12 @@ pub(super) unsafe fn ask(op: Op) -> io::Result<usize> {
 /// # Safety
 ///
 /// As [`ask`].
-pub(super) unsafe fn ask_both(op: Op, second: &CStr) -> io::Result<usize> {
+pub(super) unsafe fn perform_two_paths(op: Op, second: &CStr) -> io::Result<usize> {
     // SAFETY: by the contract.
-    unsafe { ask_with(op, (1..libc::PATH_MAX as usize).contains(&second.count_bytes())) }
+    unsafe { perform_with(op, (1..libc::PATH_MAX as usize).contains(&second.count_bytes())) }
 }
 
-unsafe fn ask_with(op: Op, on_ring: bool) -> io::Result<usize> {
+unsafe fn perform_with(op: Op, on_ring: bool) -> io::Result<usize> {
     let Some((worker, fiber)) = Worker::current() else {
         // SAFETY: by the contract.
         return sys::result_of(unsafe { blocking::perform(&op) });
@@ -70,7 +70,7 @@ unsafe fn ask_with(op: Op, on_ring: bool) -> io::Result<usize> {
 /// Through the driver; again after a signal.
 fn perform_to_its_end(worker: Here, fiber: FiberRef, op: Op) -> io::Result<usize> {
     loop {
-        match perform(worker, fiber, op) {
+        match op::perform(worker, fiber, op) {
             Err(e) if e.raw_os_error() == Some(libc::EINTR) => {}
             result => return result,
         }

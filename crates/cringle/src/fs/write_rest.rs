@@ -8,7 +8,7 @@ use std::io::{self, IoSlice};
 /// Writes the rest of `len` bytes, of which `done` are written. What was written counts: an error comes again
 /// with the next write.
 #[cold]
-pub(crate) fn write_on(
+pub(crate) fn write_rest(
     mut done: usize,
     len: usize,
     write: impl Fn(usize) -> io::Result<usize>,

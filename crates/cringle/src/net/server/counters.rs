@@ -21,7 +21,7 @@ pub struct Served {
 
 /// The same while it goes on.
 #[derive(Default)]
-pub(super) struct Counts {
+pub(super) struct Counters {
     pub(super) connections: AtomicU64,
     pub(super) failed: AtomicU64,
     pub(super) panicked: AtomicU64,
@@ -29,8 +29,8 @@ pub(super) struct Counts {
     pub(super) refused: AtomicU64,
 }
 
-impl Counts {
-    pub(super) fn get(&self) -> Served {
+impl Counters {
+    pub(super) fn snapshot(&self) -> Served {
         let [connections, failed, panicked, cut_off, refused] =
             [&self.connections, &self.failed, &self.panicked, &self.cut_off, &self.refused]
                 .map(|count| count.load(Ordering::Relaxed));
@@ -39,6 +39,6 @@ impl Counts {
 }
 
 /// One more.
-pub(super) fn count(counter: &AtomicU64) {
+pub(super) fn increment(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }

@@ -13,17 +13,18 @@
 //! Files of a FUSE file system are read and written by plain calls on threads: a ring may use the wrong offset
 //! after a short read or write (see [`sys::FileKind`]).
 
-use super::call::ask;
+mod properties;
+
 use super::cursor::Cursor;
-use super::facts::*;
-use super::write_on::{rest_of, write_on};
-use super::{Metadata, OpenOptions, direct, fifo, slow_device, stat};
+use super::write_rest::{rest_of, write_rest};
+use super::{Metadata, OpenOptions, fifo, misaligned, slow_device, stat};
 use crate::driver::op::AT_CURSOR;
 use crate::driver::{Op, Target, blocking};
 use crate::fiber::op::{perform, perform_aside, perform_off_ring, perform_to_the_end};
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::{Here, Worker};
 use crate::sys::{self, FileKind, MAX_RW_BYTES, WaitsFor};
+use properties::*;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -67,7 +68,7 @@ use std::sync::{Arc, OnceLock};
 pub struct File {
     std: std::fs::File,
     /// What is known of it, as bits; 0 until somebody asks.
-    facts: AtomicU32,
+    properties: AtomicU32,
     cursor: OnceLock<Arc<Cursor>>,
 }
 
@@ -108,7 +109,7 @@ impl File {
     pub(super) fn known(fd: OwnedFd, kind: FileKind) -> File {
         let file = File::of_std(fd.into());
         let named = if kind.fifo { FIFO } else { 0 };
-        file.facts.store(facts_of(file.fd(), kind) | named, Ordering::Relaxed);
+        file.properties.store(properties_of(file.fd(), kind) | named, Ordering::Relaxed);
         file
     }
 
@@ -154,7 +155,7 @@ impl File {
             return self.std.set_len(size);
         }
         // SAFETY: the op has no pointers.
-        unsafe { ask(Op::SetLen { fd: self.fd(), len: size }) }.map(drop)
+        unsafe { super::perform::perform(Op::SetLen { fd: self.fd(), len: size }) }.map(drop)
     }
 
     /// What is known of the file (`statx`).
@@ -176,11 +177,11 @@ impl File {
         let cursor = Arc::clone(self.cursor());
         // Pairs with `lend`: either it finds the cursor, or this finds its mark.
         fence(Ordering::SeqCst);
-        let facts = self.facts.load(Ordering::Relaxed);
-        if facts & LENT != 0 {
+        let properties = self.properties.load(Ordering::Relaxed);
+        if properties & LENT != 0 {
             cursor.lend();
         }
-        file.facts.store(facts, Ordering::Relaxed);
+        file.properties.store(properties, Ordering::Relaxed);
         let _ = file.cursor.set(cursor);
         Ok(file)
     }
@@ -189,8 +190,8 @@ impl File {
     /// on. Neither waits nor allocates: it may run between `fork` and `exec`.
     #[inline]
     pub(super) fn lend(&self) {
-        if self.facts.load(Ordering::Relaxed) & LENT == 0 {
-            self.facts.fetch_or(LENT, Ordering::Relaxed);
+        if self.properties.load(Ordering::Relaxed) & LENT == 0 {
+            self.properties.fetch_or(LENT, Ordering::Relaxed);
             fence(Ordering::SeqCst);
         }
         if let Some(cursor) = self.cursor.get() {
@@ -202,19 +203,19 @@ impl File {
     /// the kernel alone knows how the call moves it. (In a simulation there are no others.)
     #[inline]
     pub(super) fn uses_kernels_cursor(&self) -> bool {
-        (self.facts() & ODD_CURSOR != 0 || self.is_lent())
+        (self.properties() & ODD_CURSOR != 0 || self.is_lent())
             && !Worker::here().is_some_and(|worker| worker.is_simulated())
     }
 
     /// Whether handles that the library does not know may share the cursor.
     pub(super) fn is_lent(&self) -> bool {
         let lent = || self.cursor.get().is_some_and(|cursor| cursor.is_lent());
-        self.facts.load(Ordering::Relaxed) & LENT != 0 || lent()
+        self.properties.load(Ordering::Relaxed) & LENT != 0 || lent()
     }
 
     /// What a call at its cursor may wait for.
     pub(super) fn waits_for(&self) -> WaitsFor {
-        match self.facts() & (ODD_CURSOR | OFF_RING) {
+        match self.properties() & (ODD_CURSOR | OFF_RING) {
             0 => WaitsFor::Disk,
             ODD_CURSOR => WaitsFor::Anything,
             _ => WaitsFor::Server,
@@ -242,7 +243,7 @@ impl File {
     // ----- what the other files of this folder use -----
 
     pub(super) fn of_std(std: std::fs::File) -> File {
-        File { std, facts: AtomicU32::new(0), cursor: OnceLock::new() }
+        File { std, properties: AtomicU32::new(0), cursor: OnceLock::new() }
     }
 
     pub(super) fn into_std(self) -> std::fs::File {
@@ -269,59 +270,59 @@ impl File {
     }
 
     #[inline]
-    fn facts(&self) -> u32 {
-        match self.facts.load(Ordering::Relaxed) {
-            facts if facts & KNOWN != 0 => facts,
-            _ => self.learn_facts(),
+    fn properties(&self) -> u32 {
+        match self.properties.load(Ordering::Relaxed) {
+            properties if properties & KNOWN != 0 => properties,
+            _ => self.learn_properties(),
         }
     }
 
     #[cold]
-    fn learn_facts(&self) -> u32 {
-        let facts = facts_of(self.fd(), sys::file_kind(self.fd()));
-        self.facts.fetch_or(facts, Ordering::Relaxed) | facts
+    fn learn_properties(&self) -> u32 {
+        let properties = properties_of(self.fd(), sys::file_kind(self.fd()));
+        self.properties.fetch_or(properties, Ordering::Relaxed) | properties
     }
 
     pub(super) fn is_seekable(&self) -> bool {
-        self.facts() & SEEKABLE != 0
+        self.properties() & SEEKABLE != 0
     }
 
     pub(super) fn appends(&self) -> bool {
-        self.facts() & APPEND != 0
+        self.properties() & APPEND != 0
     }
 
     /// Whether it is written to at its cursor, if at all.
     pub(super) fn takes_no_pwrite(&self) -> bool {
-        self.facts() & NO_PWRITE != 0
+        self.properties() & NO_PWRITE != 0
     }
 
     /// Whether it has no positions: the ring would read on where `pread` is refused.
     #[inline]
     fn is_stream(&self) -> bool {
-        self.facts() & STREAM != 0
+        self.properties() & STREAM != 0
     }
 
     /// Whether a ring would read and write it at the wrong offsets.
     #[inline]
     pub(crate) fn is_off_ring(&self) -> bool {
-        self.facts() & OFF_RING != 0
+        self.properties() & OFF_RING != 0
     }
 
     /// Whether a batch may read it as any other file.
     #[inline]
     pub(crate) fn is_batchable_to_read(&self) -> bool {
-        self.facts() & (STREAM | UNREADABLE | OFF_RING) == 0
+        self.properties() & (STREAM | UNREADABLE | OFF_RING) == 0
     }
 
     /// Whether a batch may write to it as to any other file.
     #[inline]
     pub(crate) fn is_batchable_to_write(&self) -> bool {
-        self.facts() & (STREAM | UNWRITABLE | NO_PWRITE | OFF_RING) == 0
+        self.properties() & (STREAM | UNWRITABLE | NO_PWRITE | OFF_RING) == 0
     }
 
     /// The error of each `pread`, whatever it asks for.
     pub(crate) fn refuses_read_at(&self) -> Option<i32> {
-        match self.facts() & (STREAM | UNREADABLE) {
+        match self.properties() & (STREAM | UNREADABLE) {
             0 => None,
             _ => self.std.read_at(&mut [], 0).err().and_then(|e| e.raw_os_error()),
         }
@@ -329,7 +330,7 @@ impl File {
 
     /// The error of each `pwrite`, whatever it asks for.
     pub(crate) fn refuses_write_at(&self) -> Option<i32> {
-        match self.facts() & (STREAM | UNWRITABLE | NO_PWRITE) {
+        match self.properties() & (STREAM | UNWRITABLE | NO_PWRITE) {
             0 => None,
             _ => self.std.write_at(&[], 0).err().and_then(|e| e.raw_os_error()),
         }
@@ -354,10 +355,16 @@ impl File {
     #[inline]
     fn ring(&self) -> Option<(Here, FiberRef)> {
         let (worker, fiber) = Worker::current()?;
-        if std::thread::panicking() && worker.is_unwinding(fiber) && self.facts() & REGULAR != 0 {
+        if std::thread::panicking()
+            && worker.is_unwinding(fiber)
+            && self.properties() & REGULAR != 0
+        {
             return None;
         }
-        if worker.is_solitary(fiber) && self.facts() & SEEKABLE != 0 && self.spends(worker, fiber) {
+        if worker.is_solitary(fiber)
+            && self.properties() & SEEKABLE != 0
+            && self.spends(worker, fiber)
+        {
             return None;
         }
         Some((worker, fiber))
@@ -396,7 +403,7 @@ impl File {
     /// that on the frequent one it need not exist in memory.
     #[inline(always)]
     fn transfer(&self, worker: Here, fiber: FiberRef, op: impl Fn() -> Op) -> io::Result<usize> {
-        if self.facts() & (REGULAR | OFF_RING) != REGULAR {
+        if self.properties() & (REGULAR | OFF_RING) != REGULAR {
             return self.transfer_irregular(worker, fiber, op());
         }
         if let Op::Write { len: 0, .. } = op() {
@@ -415,16 +422,16 @@ impl File {
         // What asks for nothing does not wait, and the ring would not even ask: of a directory it
         // reads nothing without an error. (A device that is not ready may wait all the same.)
         let nothing = match op {
-            Op::Read { len: 0, .. } => self.facts() & ODD == 0 || self.is_readable(),
-            Op::Write { len: 0, .. } => self.facts() & REGULAR == 0,
+            Op::Read { len: 0, .. } => self.properties() & ODD == 0 || self.is_readable(),
+            Op::Write { len: 0, .. } => self.properties() & REGULAR == 0,
             _ => false,
         };
         let refused = match op {
             Op::Read { .. } | Op::ReadVectored { .. } => UNREADABLE,
             _ => UNWRITABLE,
         };
-        let is_plain =
-            self.facts() & refused != 0 || self.facts() & REGULAR == 0 && self.is_nonblocking();
+        let is_plain = self.properties() & refused != 0
+            || self.properties() & REGULAR == 0 && self.is_nonblocking();
         if nothing || is_plain {
             // SAFETY: the caller's buffers are borrowed until this returns.
             return sys::result_of(unsafe { blocking::perform(&op) });
@@ -436,7 +443,7 @@ impl File {
             // SAFETY: as above.
             return sys::result_of(unsafe { perform_off_ring(worker, op) });
         }
-        if self.facts() & SLOW_DEVICE != 0 {
+        if self.properties() & SLOW_DEVICE != 0 {
             // SAFETY: as above.
             return unsafe { slow_device::perform(worker, fiber, &self.std, op) };
         }
@@ -474,8 +481,8 @@ impl File {
     /// Whether a call that does not wait is worth a try now.
     #[inline]
     fn tries_inline(&self, worker: Here, fiber: FiberRef, never: u32) -> bool {
-        let facts = self.facts();
-        if facts & (REGULAR | DIRECT | never) != REGULAR || !worker.is_alone() {
+        let properties = self.properties();
+        if properties & (REGULAR | DIRECT | never) != REGULAR || !worker.is_alone() {
             return false;
         }
         if fiber.spend_inline() {
@@ -504,7 +511,7 @@ impl File {
                 count if count > 0 => done += count as usize,
                 error => {
                     if error == -libc::EOPNOTSUPP {
-                        self.facts.fetch_or(NO_INLINE_READ, Ordering::Relaxed);
+                        self.properties.fetch_or(NO_INLINE_READ, Ordering::Relaxed);
                     }
                     worker.seen_inline(false);
                     return Inline::Rest(done);
@@ -531,7 +538,7 @@ impl File {
         }
         let result = sys::write_nowait(self.fd(), buf, offset);
         if result == -libc::EOPNOTSUPP {
-            self.facts.fetch_or(NO_INLINE_WRITE, Ordering::Relaxed);
+            self.properties.fetch_or(NO_INLINE_WRITE, Ordering::Relaxed);
         }
         worker.seen_inline(result >= 0);
         (result >= 0).then_some(result as usize)
@@ -565,7 +572,7 @@ impl File {
         fiber: FiberRef,
         op: impl Fn() -> Op,
     ) -> io::Result<usize> {
-        match self.facts() & FIFO {
+        match self.properties() & FIFO {
             FIFO if !worker.is_simulated() => {
                 fifo::read_to_its_end(fiber, self, || self.transfer(worker, fiber, &op))
             }
@@ -586,7 +593,7 @@ impl File {
         };
         let done = write(buf)?;
         match self.stopped_short(done, buf.len()) {
-            true => write_on(done, buf.len(), |done| write(&buf[done..])),
+            true => write_rest(done, buf.len(), |done| write(&buf[done..])),
             false => Ok(done),
         }
     }
@@ -597,7 +604,7 @@ impl File {
     fn stopped_short(&self, done: usize, len: usize) -> bool {
         done < len.min(MAX_RW_BYTES)
             && done > 0
-            && self.facts() & WRITES_ALL != 0
+            && self.properties() & WRITES_ALL != 0
             && !self.is_nonblocking()
     }
 
@@ -650,7 +657,7 @@ impl File {
         }
         let done = write(bufs)?;
         match self.stopped_short(done, len) {
-            true => write_on(done, len, |done| write(&rest_of(bufs, done))),
+            true => write_rest(done, len, |done| write(&rest_of(bufs, done))),
             false => Ok(done),
         }
     }
@@ -686,7 +693,7 @@ impl File {
         offset: u64,
         e: io::Error,
     ) -> io::Error {
-        direct::explain(self.fd(), bufs, offset, e)
+        misaligned::explain(self.fd(), bufs, offset, e)
     }
 }
 

@@ -112,7 +112,7 @@ macro_rules! all_sockets {
                 self.socket.set_nonblocking(nonblocking, |std| std.set_nonblocking(nonblocking))
             }
 
-            $crate::net::calls::std_calls! {
+            $crate::net::macros::std_calls! {
                 /// The error that waits on the socket, which is cleared (`SO_ERROR`).
                 fn take_error() -> Option<std::io::Error>;
             }
@@ -135,8 +135,8 @@ macro_rules! timeouts {
                 &self,
                 limit: Option<std::time::Duration>,
             ) -> std::io::Result<()> {
-                let way = $crate::net::socket::Way::In;
-                self.socket.set_timeout(way, limit, |std| std.set_read_timeout(limit))
+                let direction = $crate::net::socket::Direction::Receive;
+                self.socket.set_timeout(direction, limit, |std| std.set_read_timeout(limit))
             }
 
             /// How long a write may wait.
@@ -148,11 +148,11 @@ macro_rules! timeouts {
                 &self,
                 limit: Option<std::time::Duration>,
             ) -> std::io::Result<()> {
-                let way = $crate::net::socket::Way::Out;
-                self.socket.set_timeout(way, limit, |std| std.set_write_timeout(limit))
+                let direction = $crate::net::socket::Direction::Send;
+                self.socket.set_timeout(direction, limit, |std| std.set_write_timeout(limit))
             }
 
-            $crate::net::calls::std_calls! {
+            $crate::net::macros::std_calls! {
                 /// How long a read may wait.
                 fn read_timeout() -> Option<std::time::Duration>;
                 /// How long a write may wait.

@@ -16,21 +16,21 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Idle(Mutex<List>);
+pub(super) struct StoppableCalls(Mutex<CallList>);
 
 #[derive(Default)]
-struct List {
-    ended: bool,
+struct CallList {
+    stopped: bool,
     calls: Vec<Option<Arc<Members>>>,
     vacant: Vec<usize>,
 }
 
-impl Idle {
+impl StoppableCalls {
     /// Gives up the calls that are under way, and those that come later.
-    pub(super) fn end_all(&self) {
+    pub(super) fn stop_all(&self) {
         let calls = {
             let mut list = self.list();
-            list.ended = true;
+            list.stopped = true;
             std::mem::take(&mut list.calls)
         };
         for call in calls.into_iter().flatten() {
@@ -39,7 +39,7 @@ impl Idle {
     }
 
     /// Calls `f`; `None` where it was given up.
-    pub(super) fn until_ended<T>(
+    pub(super) fn until_stopped<T>(
         &self,
         f: impl FnOnce() -> io::Result<T>,
     ) -> io::Result<Option<T>> {
@@ -65,45 +65,45 @@ impl Idle {
         }
     }
 
-    fn list(&self) -> MutexGuard<'_, List> {
+    fn list(&self) -> MutexGuard<'_, CallList> {
         self.0.lock().expect("no code panics under this lock")
     }
 }
 
-/// A call's place in the list, until this is dropped.
+/// A call's index in the list, until this is dropped.
 struct Listed<'a> {
-    idle: &'a Idle,
-    place: usize,
+    calls: &'a StoppableCalls,
+    index: usize,
 }
 
 impl<'a> Listed<'a> {
     /// `None` where all have been ended.
-    fn enter(idle: &'a Idle, members: &Arc<Members>) -> Option<Listed<'a>> {
-        let mut list = idle.list();
-        if list.ended {
+    fn enter(calls: &'a StoppableCalls, members: &Arc<Members>) -> Option<Listed<'a>> {
+        let mut list = calls.list();
+        if list.stopped {
             return None;
         }
         let call = Some(Arc::clone(members));
-        let place = match list.vacant.pop() {
-            Some(place) => {
-                list.calls[place] = call;
-                place
+        let index = match list.vacant.pop() {
+            Some(index) => {
+                list.calls[index] = call;
+                index
             }
             None => {
                 list.calls.push(call);
                 list.calls.len() - 1
             }
         };
-        Some(Listed { idle, place })
+        Some(Listed { calls, index })
     }
 }
 
 impl Drop for Listed<'_> {
     fn drop(&mut self) {
-        let mut list = self.idle.list();
-        if !list.ended {
-            list.calls[self.place] = None;
-            list.vacant.push(self.place);
+        let mut list = self.calls.list();
+        if !list.stopped {
+            list.calls[self.index] = None;
+            list.vacant.push(self.index);
         }
     }
 }

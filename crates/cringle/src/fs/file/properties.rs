@@ -35,7 +35,7 @@ pub(super) const LENT: u32 = 1 << 16;
 /// A call on it may wait though it is ready: a terminal, a sound card.
 pub(super) const SLOW_DEVICE: u32 = 1 << 17;
 
-pub(super) fn facts_of(fd: RawFd, kind: FileKind) -> u32 {
+pub(super) fn properties_of(fd: RawFd, kind: FileKind) -> u32 {
     let bit = |is: bool, bit: u32| if is { bit } else { 0 };
     let refused = match kind.odd {
         true => {

@@ -11,7 +11,7 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// See the module.
-pub(super) struct Ring {
+pub(super) struct EventQueue {
     slots: Box<[UnsafeCell<Event>]>,
     head: AtomicUsize,
     tail: AtomicUsize,
@@ -30,22 +30,22 @@ pub(super) struct Origin {
     /// Tells this row from all others of the trace.
     pub(super) sequence: u32,
     pub(super) clock: Clock,
-    pub(super) words: &'static super::Words,
+    pub(super) names: &'static super::EventNames,
 }
 
 // SAFETY: a slot is touched by the one writer or by the one reader, never by both: see the module.
-unsafe impl Sync for Ring {}
+unsafe impl Sync for EventQueue {}
 // SAFETY: as above; events are plain words.
-unsafe impl Send for Ring {}
+unsafe impl Send for EventQueue {}
 
-impl Ring {
-    pub(super) fn new(capacity: usize, origin: Origin) -> Ring {
+impl EventQueue {
+    pub(super) fn new(capacity: usize, origin: Origin) -> EventQueue {
         let capacity = capacity.next_power_of_two();
         // Zeroed by the system, page by page.
         let slots = (0..capacity).map(|_| UnsafeCell::new(Event::default())).collect();
         let zero = || AtomicUsize::new(0);
         let (lost, closed) = (AtomicU64::new(0), AtomicBool::new(false));
-        Ring { slots, head: zero(), tail: zero(), lost, closed, origin }
+        EventQueue { slots, head: zero(), tail: zero(), lost, closed, origin }
     }
 
     pub(super) fn capacity(&self) -> usize {
