@@ -3,6 +3,7 @@
 mod kernels;
 mod long;
 mod ring;
+mod tidy;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -22,6 +23,8 @@ enum Task {
     Kernels(kernels::Args),
     /// Run the test suite's generators with their full counts: for hours.
     Long(long::Args),
+    /// Check the habits of this code base: sizes, arrows between rooms, reasons for `unsafe`.
+    Tidy(tidy::Args),
     /// Say which features of the ring this kernel lacks, or why there is no ring.
     Ring,
 }
@@ -30,6 +33,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().task {
         Task::Kernels(args) => kernels::run(&args),
         Task::Long(args) => long::run(&args),
+        Task::Tidy(args) => tidy::run(&args),
         Task::Ring => ring::describe(),
     };
     match done {

@@ -1,0 +1,39 @@
+//! Every public item of the library has an example.
+
+use super::Finding;
+use super::sources::root;
+use crate::Result;
+use std::process::Command;
+
+const LINT: &str = "-Zcrate-attr=feature(rustdoc_missing_doc_code_examples) \
+                    -W rustdoc::missing_doc_code_examples";
+
+/// Asks rustdoc, whose lint for it is unstable.
+pub(super) fn check(findings: &mut Vec<Finding>) -> Result<()> {
+    let mut cargo = Command::new("cargo");
+    cargo.args([
+        "doc",
+        "-p",
+        "cringle",
+        "--no-deps",
+        "--all-features",
+        "--message-format",
+        "short",
+    ]);
+    cargo.args(["--target-dir", "target/tidy"]).current_dir(root());
+    let output = cargo.env("RUSTC_BOOTSTRAP", "1").env("RUSTDOCFLAGS", LINT).output()?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        return Err(format!("cargo doc failed:\n{text}").into());
+    }
+    for line in text.lines().filter(|line| line.contains("missing code example")) {
+        let mut parts = line.splitn(3, ':');
+        let (Some(file), Some(number)) = (parts.next(), parts.next()) else { continue };
+        findings.push(Finding {
+            file: file.into(),
+            line: number.parse().unwrap_or(1),
+            text: "a public item without an example; add one that runs".into(),
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! `cargo xtask tidy`: the habits of this code base as checks.
+//!
+//! Each finding is one line, `file:line: what is wrong; what to do`. The exceptions, each with its reason, are in
+//! `xtask/tidy.json`. Words to avoid are only warnings: a lint that fails on words rewards substitution, not better
+//! sentences.
+
+mod examples;
+mod exceptions;
+mod functions;
+mod lines;
+mod rooms;
+mod safety;
+mod sources;
+mod words;
+
+use crate::Result;
+use exceptions::Exceptions;
+use sources::Source;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Print the words to avoid, too
+    #[arg(long)]
+    words: bool,
+    /// Also require an example of every public item of the library (builds its documentation)
+    #[arg(long)]
+    examples: bool,
+}
+
+/// One place that breaks a rule.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Finding {
+    file: String,
+    line: usize,
+    text: String,
+}
+
+impl Finding {
+    fn new(source: &Source, line: usize, text: impl Into<String>) -> Finding {
+        Finding { file: source.path.clone(), line, text: text.into() }
+    }
+}
+
+/// Prints every finding; true if there is none.
+pub(crate) fn run(args: &Args) -> Result<bool> {
+    let sources = sources::all()?;
+    let exceptions = Exceptions::read()?;
+    let mut findings = Vec::new();
+    for source in &sources {
+        lines::check(source, &exceptions, &mut findings);
+        functions::check(source, &exceptions, &mut findings)?;
+        safety::check(source, &mut findings);
+    }
+    rooms::check(&sources, &mut findings)?;
+    if args.examples {
+        examples::check(&mut findings)?;
+    }
+    findings.extend(exceptions.unused());
+    findings.sort();
+    for Finding { file, line, text } in &findings {
+        println!("{file}:{line}: {text}");
+    }
+    if args.words {
+        words::warn(&sources);
+    }
+    match findings.len() {
+        0 => println!("tidy: {} files, nothing found", sources.len()),
+        count => println!("tidy: {count} findings"),
+    }
+    Ok(findings.is_empty())
+}

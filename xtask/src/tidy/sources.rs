@@ -1,0 +1,44 @@
+//! The files that are checked: every Rust file that git knows.
+
+use crate::Result;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A Rust file.
+pub(super) struct Source {
+    /// From the root of the repository.
+    pub(super) path: String,
+    pub(super) text: String,
+}
+
+impl Source {
+    #[cfg(test)]
+    pub(super) fn new(path: &str, text: &str) -> Source {
+        Source { path: path.into(), text: text.into() }
+    }
+
+    /// Lines with their numbers, which count from 1.
+    pub(super) fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.text.lines().enumerate().map(|(index, line)| (index + 1, line))
+    }
+}
+
+pub(super) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+pub(super) fn all() -> Result<Vec<Source>> {
+    let listed = Command::new("git").args(["ls-files", "*.rs"]).current_dir(root()).output()?;
+    if !listed.status.success() {
+        return Err("git ls-files failed: run this in a checkout".into());
+    }
+    let names = String::from_utf8(listed.stdout)?;
+    let mut sources = Vec::new();
+    for path in names.lines() {
+        // A file that was deleted and not yet committed is still listed.
+        if let Ok(text) = std::fs::read_to_string(root().join(path)) {
+            sources.push(Source { path: path.into(), text });
+        }
+    }
+    Ok(sources)
+}
