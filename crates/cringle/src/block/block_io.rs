@@ -9,9 +9,9 @@ use super::{Batch, Results};
 use crate::fiber::unblock::call_by;
 use crate::runtime::foreign;
 use crate::runtime::run::{Builder, default_stack_bytes};
-use crate::runtime::served::Served;
 use crate::runtime::shared::{Body, Shared, Unstarted};
 use crate::runtime::unwinding;
+use crate::runtime::waiting_runtime::WaitingRuntime;
 use crate::runtime::worker::Worker;
 use std::cell::Cell;
 use std::io;
@@ -246,7 +246,7 @@ impl BlockIo {
     /// has [`unblock`](crate::fiber::unblock())ed. (From another thread that the callback waits for, it never
     /// returns.)
     pub fn close(&self) -> io::Result<()> {
-        if Served::is_waiting(&self.shared) {
+        if WaitingRuntime::is_waiting(&self.shared) {
             let text = "a BlockIo cannot be closed from its own callback, which it would wait for";
             return Err(io::Error::new(io::ErrorKind::Deadlock, text));
         }

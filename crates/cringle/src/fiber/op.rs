@@ -2,8 +2,8 @@
 
 use crate::driver::uring::means_cancelled;
 use crate::driver::{Op, blocking};
-use crate::runtime::about::{Subject, Told};
 use crate::runtime::fiber::FiberRef;
+use crate::runtime::wait_target::{TargetInfo, WaitTarget};
 use crate::runtime::worker::{Here, Worker};
 use crate::sys;
 use std::io;
@@ -86,7 +86,7 @@ pub(crate) fn outcome(worker: Here, fiber: FiberRef, result: i32) -> io::Result<
 
 /// Calls what the ring has no op for on the library's small pool, or here where that can have no thread.
 /// `f` does not wait for other processes or fibers.
-fn call<T: Send>(subject: &dyn Subject, f: impl FnOnce() -> T + Send) -> T {
+fn call<T: Send>(subject: &dyn WaitTarget, f: impl FnOnce() -> T + Send) -> T {
     let pool = Worker::here().map(|worker| std::sync::Arc::clone(&worker.shared().call_pool));
     match pool {
         Some(pool) => super::unblock::call_on_or_here(&pool, Some(subject), f),
@@ -137,11 +137,11 @@ pub(crate) unsafe fn perform_off_ring(worker: Here, op: Op) -> i32 {
 /// It lies in the frame that waits for the call.
 struct Aside(Op);
 
-impl Subject for Aside {
-    fn tell(&self) -> Told {
+impl WaitTarget for Aside {
+    fn info(&self) -> TargetInfo {
         let about = self.0.about();
         // SAFETY: what the op points to stays until the call has returned, and the fiber waits for that.
         let path = unsafe { about.path() };
-        Told::Call { about, path }
+        TargetInfo::Call { about, path }
     }
 }

@@ -7,11 +7,11 @@
 //! seen that. The waker is written before `JOINING` is set and taken by whoever replaces that
 //! state. Both sides own a count of the packet, so its memory outlives the last touch (**I10**).
 
-use crate::runtime::about::Origin;
 use crate::runtime::cancelled::Cancelled;
 use crate::runtime::fiber::Wait;
 use crate::runtime::foreign;
 use crate::runtime::identity::Meta;
+use crate::runtime::label::Origin;
 use crate::runtime::waker::Waker;
 use crate::runtime::worker::Worker;
 use std::cell::UnsafeCell;

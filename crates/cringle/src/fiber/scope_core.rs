@@ -4,15 +4,15 @@
 use super::packet::Packet;
 use super::protect::protect;
 use super::spawn::{Builder, current_or_panic};
-use crate::runtime::about::{Subject, Told};
 use crate::runtime::cancelled::{Cancelled, Reason};
 use crate::runtime::fiber::{FiberRef, Wait};
 use crate::runtime::foreign;
-use crate::runtime::lent::LentFrame;
+use crate::runtime::lent_frame::LentFrame;
 use crate::runtime::members::{Members, Place};
 use crate::runtime::region::Region;
 use crate::runtime::shared::Shared;
 use crate::runtime::unwinding;
+use crate::runtime::wait_target::{TargetInfo, WaitTarget};
 use crate::runtime::waker::Waker;
 use crate::runtime::worker::{Here, Within, Worker};
 use std::cell::Cell;
@@ -206,9 +206,9 @@ impl ScopeCore {
     }
 }
 
-impl Subject for ScopeCore {
-    fn tell(&self) -> Told {
-        Told::Members(self.running())
+impl WaitTarget for ScopeCore {
+    fn info(&self) -> TargetInfo {
+        TargetInfo::Members(self.running())
     }
 }
 
@@ -247,12 +247,12 @@ pub(super) fn run_scope<T>(
     // SAFETY: it is dropped below, in this frame, which nothing unwinds before: the body's panic is
     // caught, and so are those of the calls at the end (I12).
     let within = current.map(|(worker, fiber)| unsafe { Within::enter(worker, fiber, &region) });
-    current.inspect(|(worker, _)| worker.seen_scope(true));
+    current.inspect(|(worker, _)| worker.events().scope_changed(true));
     // The fibers must have ended before this frame goes, also when the body panics.
     let result = unwinding::catch(body);
     after(&result);
     let finished = core.finish(current);
-    current.inspect(|(worker, _)| worker.seen_scope(false));
+    current.inspect(|(worker, _)| worker.events().scope_changed(false));
     drop(within);
     lent.end();
     match (result, finished) {

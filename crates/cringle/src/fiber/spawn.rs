@@ -4,11 +4,11 @@ use super::packet::{Packet, drop_unwanted};
 use super::scope::{Scope, ScopedJoinHandle};
 use super::scope_core::Membership;
 use super::{JoinHandle, local};
-use crate::runtime::about::Origin;
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::foreign;
 use crate::runtime::identity::Meta;
-use crate::runtime::lent::LentFrame;
+use crate::runtime::label::Origin;
+use crate::runtime::lent_frame::LentFrame;
 use crate::runtime::run::{check_stack_bytes, default_stack_bytes};
 use crate::runtime::shared::{Body, Unstarted};
 use crate::runtime::unwinding;
@@ -478,7 +478,7 @@ fn run_user_code<T>(meta: &Meta, f: impl FnOnce() -> T) -> std::thread::Result<T
 /// Runs code of the fiber that this is, and then the destructors of the locals it made.
 fn as_fiber<R>(meta: &Meta, f: impl FnOnce() -> R) -> R {
     let (worker, fiber) = Worker::current().expect("a fiber's body runs on a worker");
-    worker.seen_named(fiber, meta);
+    worker.events().named(fiber, meta);
     // SAFETY: it is cleared below, before what holds it can go.
     unsafe { fiber.set_meta(Some(NonNull::from(meta))) };
     let result = f();

@@ -1,11 +1,11 @@
 //! Calling what blocks: on a thread of the pool, while only the fiber waits.
 
 use crate::driver::pool::{Job, Pool};
-use crate::runtime::about::Subject;
 use crate::runtime::fiber::Wait;
-use crate::runtime::lent::LentFrame;
-use crate::runtime::served::Served;
+use crate::runtime::lent_frame::LentFrame;
 use crate::runtime::unwinding;
+use crate::runtime::wait_target::WaitTarget;
+use crate::runtime::waiting_runtime::WaitingRuntime;
 use crate::runtime::waker::Waker;
 use crate::runtime::worker::{Worker, fairness};
 use std::cell::UnsafeCell;
@@ -62,7 +62,7 @@ where
 
 /// As [`call_on`]; where no thread can be started and none runs, `f` runs here and keeps the worker.
 /// A dump is told of what it is.
-pub(super) fn call_on_or_here<F, T>(pool: &Arc<Pool>, subject: Option<&dyn Subject>, f: F) -> T
+pub(super) fn call_on_or_here<F, T>(pool: &Arc<Pool>, subject: Option<&dyn WaitTarget>, f: F) -> T
 where
     F: FnOnce() -> T + Send,
     T: Send,
@@ -86,7 +86,7 @@ where
 #[track_caller]
 fn call_on_or_else<F, T>(
     pool: &Arc<Pool>,
-    subject: Option<&dyn Subject>,
+    subject: Option<&dyn WaitTarget>,
     f: F,
     otherwise: fn(std::io::Error, Job),
 ) -> T
@@ -109,7 +109,7 @@ where
 /// Has `run` see to it that `f` runs on another thread, and waits: the calling fiber, or the thread
 /// where there is none. `run` either sees to it that the job it is given runs, or panics.
 #[track_caller]
-pub(crate) fn call_by<F, T>(run: impl FnOnce(Job), subject: Option<&dyn Subject>, f: F) -> T
+pub(crate) fn call_by<F, T>(run: impl FnOnce(Job), subject: Option<&dyn WaitTarget>, f: F) -> T
 where
     F: FnOnce() -> T + Send,
     T: Send,
@@ -123,7 +123,7 @@ where
             Some((worker, fiber)) => worker.waker(fiber),
             None => Waker::Thread(std::thread::current()),
         },
-        served: Served::current(),
+        served: WaitingRuntime::current(),
     };
     let pointer = Pointer(&raw const call);
     let job: Box<dyn FnOnce() + Send> = Box::new(move || {
@@ -159,7 +159,7 @@ struct Call<F, T> {
     done: AtomicBool,
     waker: Waker,
     /// Whose fiber waits.
-    served: Option<Served>,
+    served: Option<WaitingRuntime>,
 }
 
 impl<F: FnOnce() -> T, T> Call<F, T> {
@@ -171,7 +171,7 @@ impl<F: FnOnce() -> T, T> Call<F, T> {
         // (I10).
         unsafe {
             let f = (*(*this).f.get()).take().expect("a call is performed once");
-            let f = || Served::call((*this).served, f);
+            let f = || WaitingRuntime::call((*this).served, f);
             *(*this).result.get() = Some(catch_unwind(AssertUnwindSafe(f)));
             let waker = (*this).waker.clone();
             (*this).done.store(true, Ordering::Release);

@@ -88,7 +88,7 @@ fn is_solitary(worker: Here, fiber: FiberRef) -> bool {
             return false;
         }
     }
-    worker.seen_inline(true);
+    worker.events().tried_inline(true);
     true
 }
 

@@ -51,7 +51,7 @@ fn read_at_once<S: AsFd + AsRawFd + Send>(
     }
     let count = crate::sys::recv_nowait(socket.fd(), buf);
     socket.note_read(count == buf.len() as i32);
-    ring.worker.seen_inline(count != -libc::EAGAIN);
+    ring.worker.events().tried_inline(count != -libc::EAGAIN);
     (count != -libc::EAGAIN).then(|| crate::sys::result_of(count))
 }
 
@@ -80,7 +80,7 @@ pub(super) fn write<S: AsFd + AsRawFd + Send>(
     let at_once = ring.worker.is_alone() && !ring.worker.is_simulated();
     if at_once && ring.fiber.spend_inline() {
         let sent = crate::sys::send_nowait(socket.fd(), buf);
-        ring.worker.seen_inline(usize::try_from(sent) == Ok(buf.len()));
+        ring.worker.events().tried_inline(usize::try_from(sent) == Ok(buf.len()));
         match sent {
             count if count as usize == buf.len() => return Ok(buf.len()),
             count if count >= 0 => done = count as usize,

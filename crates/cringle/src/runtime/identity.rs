@@ -1,8 +1,9 @@
 //! Who a fiber is to the rest of the process: its number, its name, its park token, and where it
 //! can be woken. Made when somebody first asks; outlives the fiber and the runtime.
 
-use super::about::{Origin, Origins, Subject, Told};
+use super::label::{Origin, Origins};
 use super::sync::{AtomicU8, Ordering};
+use super::wait_target::{TargetInfo, WaitTarget};
 use super::waker::Waker;
 use std::num::NonZeroU64;
 use std::sync::atomic::AtomicU64;
@@ -40,7 +41,7 @@ impl Identity {
         self.name.as_deref()
     }
 
-    /// Told by the fiber itself, before it first parks.
+    /// TargetInfo by the fiber itself, before it first parks.
     pub(crate) fn set_home(&self, home: impl FnOnce() -> Waker) {
         self.home.get_or_init(home);
     }
@@ -136,9 +137,9 @@ impl Meta {
 }
 
 /// Whoever joins the fiber waits for it.
-impl Subject for Meta {
-    fn tell(&self) -> Told {
-        Told::End(self.origins())
+impl WaitTarget for Meta {
+    fn info(&self) -> TargetInfo {
+        TargetInfo::FiberEnd(self.origins())
     }
 }
 

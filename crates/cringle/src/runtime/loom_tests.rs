@@ -6,9 +6,9 @@
 //!
 //! A wake-up that is lost shows as a deadlock: each model waits for what must come.
 
-use super::census::{Count, Idlers, is_over};
 use super::identity::Token;
 use super::inbox::{Bell, Inbox, Posted};
+use super::quiescence::{Count, Idlers, is_over};
 use super::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use loom::sync::{Arc, Notify};
 use loom::thread;

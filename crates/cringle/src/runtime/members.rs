@@ -4,10 +4,11 @@
 //! cancels marks the scope and takes the list in one critical section. Whichever comes second sees the
 //! first: a fiber that starts later starts cancelled, one that started before is told.
 
-use super::about::{Origin, ScopeOrigin};
 use super::cancelled::Reason;
 use super::fiber::FiberId;
+use super::label::Origin;
 use super::shared::{Mail, MailBox};
+use super::wait_target::ScopeOrigin;
 use super::worker::Worker;
 use std::panic::Location;
 use std::sync::{Arc, Mutex, MutexGuard};

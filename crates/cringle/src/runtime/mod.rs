@@ -4,42 +4,40 @@
 //! it is suspended (**I3**), and ends with nothing left (**I9**). What a fiber may *call* is one
 //! level up, in `fiber`, `fs`, `block` and `io`.
 
-pub(crate) mod about;
 pub(crate) mod cancelled;
-mod census;
-mod choice;
-mod dump;
+mod counters;
+mod diagnostics;
+mod driver_choice;
 pub(crate) mod fiber;
 pub(crate) mod foreign;
 mod frames;
 pub(crate) mod identity;
 pub(crate) mod inbox;
-pub(crate) mod lent;
+pub(crate) mod label;
+pub(crate) mod lent_frame;
 #[cfg(all(test, loom))]
 mod loom_tests;
 pub(crate) mod members;
 mod overflow;
+mod quiescence;
 pub(crate) mod region;
 pub(crate) mod run;
-pub(crate) mod served;
 pub(crate) mod shared;
 mod stack;
-mod stats;
 pub(crate) mod sync;
-mod tally;
 pub(crate) mod timers;
 pub(crate) mod unwinding;
+pub(crate) mod wait_target;
+pub(crate) mod waiting_runtime;
 pub(crate) mod waker;
-mod watchdog;
 pub(crate) mod worker;
 
 pub use crate::driver::uring::{Feature, Features};
-pub use choice::{DriverChoice, NoRing};
-pub use dump::{
-    Dump, FiberReport, FiberState, Holder, OpenedScope, SilentWorker, WaitsFor, Who, dump,
-    dump_all, dump_with_backtraces,
+pub use diagnostics::{
+    Dump, EntryCounts, FiberReport, FiberState, Holder, OpenedScope, PoolStats, SilentWorker,
+    Stats, WaitsFor, Who, WorkerStats, dump, dump_all, dump_with_backtraces, stats,
 };
-pub use stats::{EntryCounts, PoolStats, Stats, WorkerStats, stats};
+pub use driver_choice::{DriverChoice, NoRing};
 
 /// How operations reach the kernel here.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,11 +1,12 @@
 //! `run`: from the caller's thread to workers and back, leaving nothing behind.
 
-use super::about::Origin;
-use super::choice::{DriverChoice, NoRing, Plan};
+use super::diagnostics::dump;
+use super::diagnostics::watchdog::{self, Watchdog};
+use super::driver_choice::{DriverChoice, NoRing, Plan};
+use super::label::Origin;
 use super::overflow;
 use super::shared::{Shared, Unstarted};
 use super::stack::{DEFAULT_STACK_BYTES, MAIN_STACK_BYTES, StackPool};
-use super::watchdog::{self, Watchdog};
 use super::worker::Worker;
 use crate::driver::epoll::Pools;
 use crate::driver::uring::{Feature, Features, survive_seccomp};
@@ -309,7 +310,7 @@ impl Builder {
         let stealers = deques.iter().map(Deque::stealer).collect();
         let (shared, bells) = Shared::new(stealers, cpus, self.pin, self.is_open, no_ring)?;
         let shared = Arc::new(shared);
-        let _listed = super::dump::list(&shared);
+        let _listed = dump::list(&shared);
         let _watchdog = self.watchdog.flatten().and_then(|limit| Watchdog::start(&shared, limit));
         let mut seats = (0u32..).zip(deques).zip(bells).map(|((index, deque), bell)| Seat {
             index,

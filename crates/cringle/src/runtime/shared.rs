@@ -10,17 +10,17 @@
 //! 3. All workers meet at a barrier: nobody sends any more.
 //! 4. Each closes its ring and then its mailbox (**I9**).
 
-use super::about::Roster;
 use super::cancelled::Reason;
-use super::census::{self, Count, Idlers};
-use super::choice::NoRing;
-use super::dump::Question;
+use super::counters::Counters;
+use super::driver_choice::NoRing;
 use super::fiber::FiberId;
 use super::inbox::{Bell, Inbox, Posted};
+use super::label::Roster;
 use super::members::Members;
-use super::served::Served;
+use super::quiescence::{self, Count, Idlers};
 use super::sync::{AtomicBool, AtomicU64, Ordering};
-use super::tally::Tally;
+use super::waiting_runtime::WaitingRuntime;
+use super::worker::Question;
 use crate::driver::Counts;
 use crate::driver::pool::Pool;
 use crate::sys;
@@ -58,8 +58,8 @@ pub(crate) enum Mail {
     CancelScope(FiberId, Arc<Members>, Reason),
     /// Unmap the stacks that no fiber needs: another worker can map none.
     TrimStacks,
-    /// Who waits for what?
-    Tell(Question),
+    /// Answer this question about your fibers.
+    Ask(Box<dyn Question>),
 }
 
 /// The descriptor by which a foreign thread wakes a worker.
@@ -116,7 +116,7 @@ pub(super) struct Peer {
     pub(super) stealer: Stealer<Unstarted>,
     pub(super) made: Count,
     pub(super) ended: Count,
-    pub(super) tally: Arc<Tally>,
+    pub(super) counters: Arc<Counters>,
     /// What its driver counts, once there is one.
     driver: OnceLock<Arc<Counts>>,
     pub(super) roster: Roster,
@@ -129,13 +129,13 @@ impl Peer {
             stealer,
             made: Count::default(),
             ended: Count::default(),
-            tally: Arc::default(),
+            counters: Arc::default(),
             driver: OnceLock::new(),
             roster: Roster::default(),
         }
     }
 
-    pub(super) fn tell_counts(&self, counts: &Arc<Counts>) {
+    pub(super) fn set_driver_counts(&self, counts: &Arc<Counts>) {
         self.driver.get_or_init(|| Arc::clone(counts));
     }
 
@@ -152,7 +152,7 @@ pub(crate) struct Shared {
     /// The workers have epolls.
     no_ring: Option<NoRing>,
     /// For whom the caller of `run` works.
-    served: Option<Served>,
+    served: Option<WaitingRuntime>,
     /// Fibers made by threads outside.
     made_outside: AtomicU64,
     idlers: Idlers,
@@ -198,7 +198,7 @@ impl Shared {
             peers: peers.into(),
             is_open,
             no_ring,
-            served: Served::current(),
+            served: WaitingRuntime::current(),
             made_outside: AtomicU64::new(0),
             idlers: Idlers::default(),
             cancelled: AtomicBool::new(false),
@@ -244,7 +244,7 @@ impl Shared {
     }
 
     /// For whom the caller of `run` works.
-    pub(super) fn served(&self) -> Option<Served> {
+    pub(super) fn served(&self) -> Option<WaitingRuntime> {
         self.served
     }
 
@@ -307,13 +307,13 @@ impl Shared {
         self.abandoned.load(Ordering::SeqCst)
     }
 
-    /// Whether nothing is left to run, in a runtime that is stopping. See [`census`].
+    /// Whether nothing is left to run, in a runtime that is stopping. See [`quiescence`].
     pub(super) fn try_finish(&self) -> bool {
         if !self.stopping.load(Ordering::SeqCst) {
             return false;
         }
         let counts = self.peers.iter().map(|peer| (&peer.made, &peer.ended));
-        if !census::is_over(counts, &self.made_outside) {
+        if !quiescence::is_over(counts, &self.made_outside) {
             return false;
         }
         if !self.stopped.swap(true, Ordering::SeqCst) {
@@ -331,7 +331,7 @@ impl Shared {
 
     /// There is work to steal: a worker that sleeps and should be woken for it, if there is one.
     ///
-    /// The pair of this and [`Shared::count_idle`] is explained in [`census`].
+    /// The pair of this and [`Shared::count_idle`] is explained in [`quiescence`].
     #[inline]
     pub(super) fn thief_to_wake(&self, not: u32) -> Option<&Arc<MailBox>> {
         if !self.idlers.any() {

@@ -6,7 +6,7 @@
 //!
 //! - where the library raises something ([`resume`]), and where it catches ([`catch`]);
 //! - by the panic hook, which runs first when a panic begins: ours sets the state, and calls the hook before it;
-//! - when the fiber is suspended and resumed, by what std's count says then (`worker/unwind.rs`).
+//! - when the fiber is suspended and resumed, by what std's count says then (`worker/unwinding.rs`).
 //!
 //! The library does not see a payload that the program hands to std's `resume_unwind`, a panic that it catches
 //! by std's `catch_unwind`, and a panic under a hook that was set within `run`. While no other fiber is suspended

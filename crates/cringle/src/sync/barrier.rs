@@ -2,8 +2,8 @@
 
 use super::caller::{Caller, WaitError, WaitOptions};
 use super::wait_queue::{Queue, ShortLock, Waiter, WakeList};
-use crate::runtime::about::At;
 use crate::runtime::fiber::Wait;
+use crate::runtime::wait_target::ByAddress;
 use std::fmt;
 use std::io;
 
@@ -97,7 +97,7 @@ impl Barrier {
             state.arrived -= usize::from(left);
             left
         };
-        waiter.wait(&options, &At::of(self), leave).map(|_| BarrierWaitResult(false))
+        waiter.wait(&options, &ByAddress::of(self), leave).map(|_| BarrierWaitResult(false))
     }
 }
 

@@ -1,9 +1,9 @@
 //! Who calls: a fiber, or a thread outside of any; how it waits, is woken, and is told that it is
 //! cancelled. All that `sync` needs of the runtime is here, and all that the models replace.
 
-use crate::runtime::about::{Subject, Tag};
 use crate::runtime::cancelled;
 use crate::runtime::fiber::{FiberRef, Wait};
+use crate::runtime::wait_target::{FiberTag, WaitTarget};
 use crate::runtime::worker::{Here, Worker};
 use std::io;
 use std::time::{Duration, Instant};
@@ -198,10 +198,10 @@ impl Caller {
 
     /// As others know it.
     #[inline]
-    pub(super) fn tag(self) -> Tag {
+    pub(super) fn tag(self) -> FiberTag {
         match self.0 {
             Some((_, fiber)) => fiber.tag(),
-            None => Tag::THREAD,
+            None => FiberTag::THREAD,
         }
     }
 
@@ -237,7 +237,7 @@ impl Caller {
     /// Waits once, until the deadline at most. May end for no reason.
     #[cfg(not(loom))]
     #[inline]
-    pub(super) fn suspend(self, options: &WaitOptions, subject: &dyn Subject) {
+    pub(super) fn suspend(self, options: &WaitOptions, subject: &dyn WaitTarget) {
         match (self.0, options.deadline) {
             (Some((worker, fiber)), None) => worker.suspend_on(fiber, options.wait, subject),
             (Some((worker, fiber)), Some(at)) => {
@@ -265,7 +265,7 @@ impl Caller {
     }
 
     #[cfg(loom)]
-    pub(super) fn suspend(self, options: &WaitOptions, _subject: &dyn Subject) {
+    pub(super) fn suspend(self, options: &WaitOptions, _subject: &dyn WaitTarget) {
         let _ = options.wait;
         loom::thread::park();
     }

@@ -12,8 +12,8 @@
 
 use super::caller::{Caller, WaitError, WaitOptions};
 use super::wait_queue::{Dequeued, Outcome, Queue, ShortLock, Waiter, WakeList};
-use crate::runtime::about::At;
 use crate::runtime::sync::{AtomicUsize, Ordering};
+use crate::runtime::wait_target::ByAddress;
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 
@@ -128,9 +128,9 @@ impl<T> Channel<T> {
             // is out of the queue.
             unsafe { state.waiting_senders.push(&waiter) };
         }
-        let why = match waiter
-            .wait(&options, &At::of(self), || self.state.lock().waiting_senders.remove(&waiter))
-        {
+        let why = match waiter.wait(&options, &ByAddress::of(self), || {
+            self.state.lock().waiting_senders.remove(&waiter)
+        }) {
             Ok(Outcome::Given) => return Ok(()),
             Ok(Outcome::Refused) => SendFailure::Disconnected,
             Err(error) => SendFailure::Wait(error),
@@ -174,7 +174,7 @@ impl<T> Channel<T> {
             unsafe { state.waiting_receivers.push(&waiter) };
         }
         let leave = || self.state.lock().waiting_receivers.remove(&waiter);
-        match waiter.wait(&options, &At::of(self), leave) {
+        match waiter.wait(&options, &ByAddress::of(self), leave) {
             Ok(Outcome::Given) => Ok(slot.0.into_inner().expect("a value was left")),
             Ok(Outcome::Refused) => Err(ReceiveFailure::Disconnected),
             Err(error) => Err(ReceiveFailure::Wait(error)),

@@ -3,8 +3,8 @@
 use super::caller::{Caller, WaitError, WaitOptions, deadline};
 use super::mutex::{Mutex, MutexGuard};
 use super::wait_queue::{Queue, ShortLock, Waiter, WakeList};
-use crate::runtime::about::At;
 use crate::runtime::fiber::Wait;
+use crate::runtime::wait_target::ByAddress;
 use std::fmt;
 use std::io;
 use std::sync::{LockResult, PoisonError};
@@ -255,12 +255,13 @@ impl Condvar {
         // out of the queue; letting go of the mutex in between runs no code that could unwind.
         unsafe { self.queue.lock().push(&waiter) };
         drop(guard);
-        let timed_out =
-            match waiter.wait(&options, &At::of(self), || self.queue.lock().remove(&waiter)) {
-                Ok(_) => false,
-                Err(WaitError::TimedOut) => true,
-                Err(WaitError::Cancelled) => return Err(WaitError::Cancelled),
-            };
+        let timed_out = match waiter
+            .wait(&options, &ByAddress::of(self), || self.queue.lock().remove(&waiter))
+        {
+            Ok(_) => false,
+            Err(WaitError::TimedOut) => true,
+            Err(WaitError::Cancelled) => return Err(WaitError::Cancelled),
+        };
         let result = WaitTimeoutResult(timed_out);
         match mutex.lock_on(options.until(None)) {
             Ok(locked) => Ok(locked

@@ -16,8 +16,8 @@
 
 use super::caller::{Caller, WaitError, WaitOptions};
 use super::wait_queue::{Queue, ShortLock, Waiter, WakeList};
-use crate::runtime::about::{MOST_PERMITS, Subject, Tag, Told};
 use crate::runtime::sync::{AtomicUsize, Ordering};
+use crate::runtime::wait_target::{FiberTag, MOST_PERMITS, TargetInfo, WaitTarget};
 use std::sync::atomic::AtomicU64;
 
 const QUEUED: usize = 1;
@@ -56,7 +56,7 @@ impl Gate {
     /// It is about to give them back.
     #[inline]
     pub(super) fn forget_holder(&self) {
-        self.holder.store(Tag::NOBODY.number(), Ordering::Relaxed);
+        self.holder.store(FiberTag::NONE.number(), Ordering::Relaxed);
     }
 
     /// The permits that are free now.
@@ -165,11 +165,11 @@ impl Gate {
 }
 
 /// Who waits for permits is asked what it knows of them.
-impl Subject for Gate {
-    fn tell(&self) -> Told {
-        Told::Gate {
+impl WaitTarget for Gate {
+    fn info(&self) -> TargetInfo {
+        TargetInfo::Gate {
             address: std::ptr::from_ref(self) as usize,
-            holder: Tag::of_number(self.holder.load(Ordering::Relaxed)),
+            holder: FiberTag::of_number(self.holder.load(Ordering::Relaxed)),
             free: self.available(),
         }
     }

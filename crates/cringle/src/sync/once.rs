@@ -3,9 +3,9 @@
 use super::caller::{Caller, WaitError, WaitOptions};
 use super::poison;
 use super::wait_queue::{Queue, ShortLock, Waiter, WakeList};
-use crate::runtime::about::At;
 use crate::runtime::fiber::Wait;
 use crate::runtime::sync::{AtomicU8, Ordering};
+use crate::runtime::wait_target::ByAddress;
 use std::fmt;
 use std::io;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -201,7 +201,7 @@ impl Once {
             // is out of the queue.
             unsafe { queue.push(&waiter) };
         }
-        waiter.wait(&options, &At::of(self), || self.queue.lock().remove(&waiter)).map(drop)
+        waiter.wait(&options, &ByAddress::of(self), || self.queue.lock().remove(&waiter)).map(drop)
     }
 
     /// Makes it the caller's turn, if it is nobody's.

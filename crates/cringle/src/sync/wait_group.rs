@@ -2,8 +2,8 @@
 
 use super::caller::{Caller, WaitError, WaitOptions};
 use super::wait_queue::{Queue, ShortLock, Waiter, WakeList};
-use crate::runtime::about::At;
 use crate::runtime::fiber::Wait;
+use crate::runtime::wait_target::ByAddress;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -81,7 +81,9 @@ impl WaitGroup {
             unsafe { state.queue.push(&waiter) };
         }
         waiter
-            .wait(&options, &At::of(&group.state), || group.state.lock().queue.remove(&waiter))
+            .wait(&options, &ByAddress::of(&group.state), || {
+                group.state.lock().queue.remove(&waiter)
+            })
             .map(drop)
     }
 }

@@ -20,9 +20,9 @@
 //! looks again.
 
 use super::caller::{BorrowedWaker, Caller, WaitError, WaitOptions, Waker};
-use crate::runtime::about::Subject;
-use crate::runtime::lent::LentFrame;
+use crate::runtime::lent_frame::LentFrame;
 use crate::runtime::sync::{AtomicU8, Mutex, Ordering};
+use crate::runtime::wait_target::WaitTarget;
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::NonNull;
 
@@ -81,7 +81,7 @@ impl Waiter {
     pub(super) fn wait(
         &self,
         options: &WaitOptions,
-        subject: &dyn Subject,
+        subject: &dyn WaitTarget,
         mut leave: impl FnMut() -> bool,
     ) -> Result<Outcome, WaitError> {
         // The queue refers to this frame until it is told, or has taken itself out (I12).

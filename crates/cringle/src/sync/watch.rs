@@ -16,8 +16,8 @@ use super::mutex::ignore_poison;
 use super::rwlock::{RwLock, RwLockReadGuard};
 use super::unsent::Unsent;
 use super::wait_queue::{Queue, ShortLock, Waiter, WakeList};
-use crate::runtime::about::At;
 use crate::runtime::fiber::Wait;
+use crate::runtime::wait_target::ByAddress;
 use std::fmt;
 use std::io;
 use std::ops::Deref;
@@ -288,7 +288,7 @@ impl<T> Receiver<T> {
                 // waiter is out of the queue.
                 unsafe { state.waiting.push(&waiter) };
             }
-            waiter.wait(&options, &At::of(&*self.shared), || {
+            waiter.wait(&options, &ByAddress::of(&*self.shared), || {
                 self.shared.state.lock().waiting.remove(&waiter)
             })?;
         }

@@ -18,9 +18,9 @@ pub use race::{any, race, race_with};
 
 use super::scope::Scope;
 use super::spawn::{Builder, expect_spawned};
-use crate::runtime::about::Origin;
 use crate::runtime::cancelled::Cancelled;
 use crate::runtime::foreign;
+use crate::runtime::label::Origin;
 use crate::runtime::unwinding;
 use std::any::Any;
 use std::cell::Cell;

@@ -380,7 +380,7 @@ impl File {
                 return false;
             }
         }
-        worker.seen_inline(true);
+        worker.events().tried_inline(true);
         true
     }
 
@@ -505,7 +505,7 @@ impl File {
             match sys::read_nowait(self.fd(), &mut buf[done..], at) {
                 // The end of the file, or nothing was asked for.
                 0 => {
-                    worker.seen_inline(true);
+                    worker.events().tried_inline(true);
                     return Inline::All(done);
                 }
                 count if count > 0 => done += count as usize,
@@ -513,12 +513,12 @@ impl File {
                     if error == -libc::EOPNOTSUPP {
                         self.properties.fetch_or(NO_INLINE_READ, Ordering::Relaxed);
                     }
-                    worker.seen_inline(false);
+                    worker.events().tried_inline(false);
                     return Inline::Rest(done);
                 }
             }
             if done == buf.len() {
-                worker.seen_inline(true);
+                worker.events().tried_inline(true);
                 return Inline::All(done);
             }
         }
@@ -540,7 +540,7 @@ impl File {
         if result == -libc::EOPNOTSUPP {
             self.properties.fetch_or(NO_INLINE_WRITE, Ordering::Relaxed);
         }
-        worker.seen_inline(result >= 0);
+        worker.events().tried_inline(result >= 0);
         (result >= 0).then_some(result as usize)
     }
 

@@ -7,21 +7,22 @@
 mod budget;
 mod ops;
 mod probe;
-mod row;
+mod ready_queue;
 mod unwind;
 mod wait;
 
 pub(super) use ops::WaitedOps;
-pub(super) use row::Row;
+pub(super) use ready_queue::ReadyQueue;
 pub(super) use wait::WAIT_WORDS;
 pub(crate) use wait::Wait;
 
-use super::about::{Label, ScopeOrigin, Subject, Tag};
 use super::cancelled::Reason;
 use super::identity::Meta;
+use super::label::Label;
 use super::region::Regions;
 use super::stack::Stack;
 use super::unwinding::Unwinding;
+use super::wait_target::{FiberTag, ScopeOrigin, WaitTarget};
 use budget::Budget;
 use corosensei::{Coroutine, Yielder};
 use probe::{Answer, Probe};
@@ -47,8 +48,8 @@ pub(crate) struct FiberRef(NonNull<Fiber>);
 impl FiberRef {
     /// As others know it who do not look into it.
     #[inline]
-    pub(crate) fn tag(self) -> Tag {
-        Tag::of_block(self.0.as_ptr() as usize, self.generation.get())
+    pub(crate) fn tag(self) -> FiberTag {
+        FiberTag::of_block(self.0.as_ptr() as usize, self.generation.get())
     }
 
     pub(super) fn new(block: NonNull<Fiber>) -> FiberRef {
@@ -147,7 +148,7 @@ pub(crate) struct Fiber {
     /// By its worker's clock: when it was last suspended.
     since_ns: Cell<u64>,
     /// What it waits for, if that has more to say. It lies in the fiber's suspended frame.
-    subject: Cell<Option<NonNull<dyn Subject>>>,
+    target: Cell<Option<NonNull<dyn WaitTarget>>>,
     cold: Cold,
 }
 
@@ -191,7 +192,7 @@ impl Fiber {
             unwinding: Cell::new(Unwinding::No),
             probed: Cell::new(None),
             since_ns: Cell::new(0),
-            subject: Cell::new(None),
+            target: Cell::new(None),
             cold: Cold {
                 meta: Cell::default(),
                 stack: Cell::default(),
@@ -381,19 +382,21 @@ impl Fiber {
     ///
     /// It stays where it is until the caller takes it back (`None`), on this fiber.
     #[inline(always)]
-    pub(super) unsafe fn set_subject<'a>(&self, subject: Option<&'a (dyn Subject + 'a)>) {
+    pub(super) unsafe fn set_target<'a>(&self, target: Option<&'a (dyn WaitTarget + 'a)>) {
         // SAFETY: only the lifetime changes, and the caller vouches for that.
-        let subject = subject.map(|subject| unsafe {
-            std::mem::transmute::<NonNull<dyn Subject + 'a>, NonNull<dyn Subject>>(subject.into())
+        let target = target.map(|target| unsafe {
+            std::mem::transmute::<NonNull<dyn WaitTarget + 'a>, NonNull<dyn WaitTarget>>(
+                target.into(),
+            )
         });
-        self.subject.set(subject);
+        self.target.set(target);
     }
 
     /// What it waits for, if it waits for something that says so.
-    pub(super) fn subject(&self) -> Option<&dyn Subject> {
+    pub(super) fn target(&self) -> Option<&dyn WaitTarget> {
         let waits = matches!(self.state.get(), State::Waiting(_));
         // SAFETY: I2. It lies in the frame that waits, which takes it back before it goes on.
-        self.subject.get().filter(|_| waits).map(|subject| unsafe { subject.as_ref() })
+        self.target.get().filter(|_| waits).map(|target| unsafe { target.as_ref() })
     }
 
     pub(super) fn scope(&self) -> Option<ScopeOrigin> {

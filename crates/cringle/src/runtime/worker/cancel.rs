@@ -148,7 +148,7 @@ impl Worker {
         if region.cause().is_some() {
             return;
         }
-        self.seen_cancel(fiber, reason);
+        self.events.cancelled(fiber, reason);
         let was_cancelled = fiber.is_cancelled();
         let scopes = fiber.regions().cancel(region, reason);
         if !was_cancelled {
@@ -188,7 +188,7 @@ impl Worker {
         if wait.is_cancellable() {
             fiber.set_state(State::Runnable);
             self.ready.push(fiber);
-            self.seen_ready(fiber, Cause::Cancel);
+            self.events.made_ready(fiber, Cause::Cancel);
         } else {
             self.ask_to_end(fiber);
         }

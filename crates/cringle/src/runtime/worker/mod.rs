@@ -14,46 +14,45 @@
 //! (**I3**). No borrow of the worker's cells is held while a fiber runs.
 
 mod cancel;
+mod events;
+mod exclusive;
 pub(crate) mod fairness;
-mod held;
-mod linger;
-mod make;
+mod fiber_table;
+mod idle_spin;
 mod postponed;
-mod seen;
-mod sight;
 #[cfg(feature = "sim")]
 mod simulated;
+mod snapshot;
 #[cfg(feature = "tracing")]
 mod spans;
-mod table;
-mod traced;
+mod spawn;
+mod suspend;
 mod turn;
-mod unwind;
-mod wait;
+mod unwinding;
 mod wake;
 
 pub(crate) use cancel::Within;
-pub(super) use sight::{Doing, OpsSeen, Sight};
+pub(crate) use snapshot::Question;
+pub(super) use snapshot::{Activity, FiberSnapshot, OpsSnapshot};
 
 use super::cancelled::Reason;
-use super::fiber::{FiberRef, Row, Running};
+use super::fiber::{FiberRef, ReadyQueue, Running};
 use super::members::Address;
 use super::shared::{Mail, MailBox, Peer, Shared, Unstarted};
 use super::stack::StackPool;
-use super::tally::Tally;
 use super::timers::{TimerId, Timers};
 use super::waker::Waker;
 use crate::driver::Driver;
 use crossbeam_deque::Worker as Deque;
-use linger::Patience;
+use events::Events;
+use fiber_table::FiberTable;
+use idle_spin::SpinPolicy;
 use postponed::Postponed;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Instant;
-use table::Table;
-use traced::Traced;
 
 thread_local! {
     static CURRENT: Cell<Option<NonNull<Worker>>> = const { Cell::new(None) };
@@ -63,18 +62,17 @@ thread_local! {
 pub(crate) struct Worker {
     index: u32,
     shared: Arc<Shared>,
-    tally: Arc<Tally>,
     mailbox: Arc<MailBox>,
     driver: RefCell<Driver>,
     /// The fiber that runs now.
     running: Running,
-    ready: Row,
+    ready: ReadyQueue,
     /// Others will run after it in this turn.
     more_to_run: Cell<bool>,
     /// Fibers made here and not started; other workers may take them.
     unstarted: Deque<Unstarted>,
     postponed: RefCell<Postponed>,
-    table: RefCell<Table>,
+    table: RefCell<FiberTable>,
     stacks: RefCell<StackPool>,
     timers: RefCell<Timers>,
     /// Whether any timer is set: what a turn asks without a borrow.
@@ -96,7 +94,7 @@ pub(crate) struct Worker {
     /// Fibers to cancel, and why; somebody is at it.
     to_cancel: RefCell<VecDeque<(Address, Reason)>>,
     cancelling: Cell<bool>,
-    patience: Patience,
+    patience: SpinPolicy,
     /// Messages that are being read; kept for its memory.
     mail: RefCell<VecDeque<Mail>>,
     /// It has seen that everything is cancelled.
@@ -107,15 +105,13 @@ pub(crate) struct Worker {
     stopped: Cell<bool>,
     /// An alarm is set to look for cancelled fibers that still wait.
     watches_stubborn: Cell<Option<TimerId>>,
-    /// The time that fibers which are suspended now are told.
-    clock_ns: Cell<u64>,
     /// Started fibers that have not ended.
     alive: Cell<u32>,
     /// Fibers that wait for others of this runtime to end.
     waiting_for_fibers: Cell<u32>,
     /// A fiber is resumed to say where it is.
     probes: Cell<bool>,
-    traced: Traced,
+    events: Events,
     #[cfg(feature = "tracing")]
     outer_spans: spans::Outer,
 }
@@ -144,16 +140,15 @@ impl Worker {
         stacks: StackPool,
     ) -> Worker {
         let me = &shared.peers[index as usize];
-        me.tell_counts(driver.counts());
-        let clock_ns = Cell::new(driver.coarse_ns());
+        me.set_driver_counts(driver.counts());
+        let events = Events::new(Arc::clone(&me.counters), &driver);
         Worker {
             index,
-            tally: Arc::clone(&me.tally),
             mailbox: Arc::clone(&shared.peers[index as usize].mailbox),
             shared,
             driver: RefCell::new(driver),
             running: Running::default(),
-            ready: Row::default(),
+            ready: ReadyQueue::default(),
             more_to_run: Cell::new(false),
             unstarted,
             postponed: RefCell::default(),
@@ -171,17 +166,16 @@ impl Worker {
             beside: Cell::new(None),
             to_cancel: RefCell::default(),
             cancelling: Cell::new(false),
-            patience: Patience::default(),
+            patience: SpinPolicy::default(),
             mail: RefCell::default(),
             roots_cancelled: Cell::new(false),
             stopping_since: Cell::new(None),
             stopped: Cell::new(false),
             watches_stubborn: Cell::new(None),
-            clock_ns,
             alive: Cell::new(0),
             waiting_for_fibers: Cell::new(0),
             probes: Cell::new(false),
-            traced: Traced::default(),
+            events,
             #[cfg(feature = "tracing")]
             outer_spans: spans::Outer::default(),
         }
@@ -262,6 +256,12 @@ impl Worker {
     #[inline]
     pub(crate) fn is_simulated(&self) -> bool {
         self.driver.borrow().is_simulated()
+    }
+
+    /// The records of this worker.
+    #[inline(always)]
+    pub(crate) fn events(&self) -> &Events {
+        &self.events
     }
 
     fn me(&self) -> &Peer {

@@ -18,11 +18,12 @@ impl Worker {
         #[cfg(feature = "tracing")]
         self.leave_outer_spans();
         CURRENT.set(Some(NonNull::from(self)));
-        self.seen_begin();
+        self.events.began();
+        self.me().roster.open(&self.running);
         self.mailbox().set_ring(self.driver.borrow().ring_fd());
         self.see_state();
         while !self.stopped.get() {
-            self.seen_turn();
+            self.record_turn();
             let mut next = self.ready.take_all();
             while let Some(fiber) = next {
                 next = fiber.unlink();
@@ -42,9 +43,9 @@ impl Worker {
             self.look();
         }
         self.driver.borrow_mut().flush();
-        self.leave_trace();
+        self.events.leave_trace();
         CURRENT.set(None);
-        self.seen_end();
+        self.me().roster.close();
         #[cfg(feature = "tracing")]
         self.enter_outer_spans_again();
         if let Some(watch) = self.watches_stubborn.take() {
@@ -58,7 +59,7 @@ impl Worker {
     #[inline(always)]
     pub(super) fn resume(&self, fiber: FiberRef) {
         self.running.set(Some(fiber));
-        self.seen_resume(fiber);
+        self.events.resumed(fiber);
         let ended = fiber.resume();
         if let Some(stack) = ended {
             self.bury(fiber, stack);
@@ -137,21 +138,21 @@ impl Worker {
     }
 
     pub(super) fn enter_driver(&self, wait: driver::Wait) {
-        self.seen_enter(wait);
+        self.events.entering(&self.driver, wait);
         self.driver.borrow_mut().enter(wait);
-        self.seen_entered();
+        self.events.entered(&self.driver);
     }
 
     /// Makes ready whose last completion is in the queue.
     #[inline]
     pub(super) fn reap(&self) {
-        self.seen_reap();
+        self.events.reaping();
         let mut driver = self.driver.borrow_mut();
         driver.reap(|token| {
             let fiber = FiberRef::from_token(token);
             // While it still gives ops to the driver, or waits for room to, this is not its cue.
             if fiber.state() == State::Waiting(Wait::Ops) {
-                self.seen_completed(fiber);
+                self.events.completed(fiber);
                 fiber.set_state(State::Runnable);
                 self.ready.push(fiber);
             }
@@ -166,7 +167,7 @@ impl Worker {
         loop {
             let due = self.timers.borrow_mut().pop_due(now);
             if due.is_some() {
-                self.seen_timer_fired();
+                self.events.timer_fired();
             }
             match due {
                 Some(Alarm::Wake(fiber)) => self.make_ready(fiber, Cause::Timer),
@@ -184,7 +185,7 @@ impl Worker {
     pub(super) fn read_mail(&self) {
         let mut mail = self.mail.take();
         self.mailbox().inbox.take(&mut mail);
-        self.seen_mail(mail.len());
+        self.events.took_mail(mail.len());
         mail.drain(..).for_each(|message| self.read(message));
         self.mail.replace(mail);
         self.see_state();
@@ -194,14 +195,14 @@ impl Worker {
     pub(in crate::runtime) fn read(&self, message: Mail) {
         match message {
             Mail::Wake(id) => {
-                self.seen_message_read(id);
+                self.events.read_wake(id);
                 self.wake(id);
             }
             Mail::Start(unstarted) => self.start_or_postpone(unstarted),
             Mail::Cancel(id, reason) => self.cancel_fiber(id, reason),
             Mail::CancelScope(id, members, reason) => self.cancel_in_scope(id, &members, reason),
             Mail::TrimStacks => _ = self.stacks.borrow_mut().trim(0),
-            Mail::Tell(question) => question.answer(self),
+            Mail::Ask(question) => question.answer(self),
         }
     }
 
@@ -224,7 +225,7 @@ impl Worker {
         // From here on a fiber that is made elsewhere, and a message, wake this worker.
         let asleep = self.mailbox().inbox.fall_asleep();
         if asleep && !self.shared.has_loot(self.index) {
-            self.seen_asleep();
+            self.events.slept();
             let deadline = self.timers.borrow().next();
             self.enter(driver::Wait::Until(deadline));
             self.patience.learn(self.now() - begun, self.mailbox().inbox.has_messages());
@@ -244,7 +245,7 @@ impl Worker {
             loop {
                 match victim.stealer.steal() {
                     Steal::Success(unstarted) => {
-                        self.seen_steal();
+                        self.events.stole();
                         self.start_stolen(unstarted, &victim.mailbox);
                         return true;
                     }

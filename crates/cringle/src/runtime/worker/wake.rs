@@ -25,7 +25,7 @@ impl Worker {
             State::Waiting(_) => {
                 fiber.set_state(State::Runnable);
                 self.ready.push(fiber);
-                self.seen_ready(fiber, cause);
+                self.events.made_ready(fiber, cause);
             }
             State::Runnable | State::Vacant => {}
         }
@@ -35,7 +35,7 @@ impl Worker {
     /// gone too.
     pub(crate) fn mail(&self, mailbox: &Arc<MailBox>, message: Mail) {
         if let Mail::Wake(id) = message {
-            self.seen_message_sent(mailbox, id);
+            self.events.sent_wake(mailbox, id);
         }
         if let Ok(Posted::MustWake) = mailbox.inbox.post(message) {
             self.wake_peer(mailbox);
@@ -46,7 +46,7 @@ impl Worker {
     /// runtime, else by its bell. The message is submitted at once, since the fiber that sends it
     /// may go on computing.
     pub(super) fn wake_peer(&self, mailbox: &Arc<MailBox>) {
-        self.seen_wake(mailbox);
+        self.events.woke(mailbox);
         let ours = self.shared.has(mailbox);
         let by_ring = |ring| ours && self.driver.borrow_mut().send_wake(ring, mailbox.worker);
         match mailbox.ring() {

@@ -6,12 +6,12 @@ use std::cell::Cell;
 /// Fibers in a row, first come, first served: linked through their blocks, so that putting one in
 /// allocates nothing. A fiber is in one row at a time.
 #[derive(Default)]
-pub(in crate::runtime) struct Row {
+pub(in crate::runtime) struct ReadyQueue {
     first: Cell<Option<FiberRef>>,
     last: Cell<Option<FiberRef>>,
 }
 
-impl Row {
+impl ReadyQueue {
     #[inline]
     pub(in crate::runtime) fn is_empty(&self) -> bool {
         self.first.get().is_none()
@@ -59,7 +59,7 @@ impl Row {
 }
 
 impl FiberRef {
-    /// Takes a fiber out of a row that was [taken](Row::take_all): the one behind it.
+    /// Takes a fiber out of a row that was [taken](ReadyQueue::take_all): the one behind it.
     #[inline]
     pub(in crate::runtime) fn unlink(self) -> Option<FiberRef> {
         self.next.take()

@@ -11,30 +11,30 @@ use std::cell::Cell;
 use std::ptr::NonNull;
 
 thread_local! {
-    static INNERMOST: Cell<Option<Served>> = const { Cell::new(None) };
+    static INNERMOST: Cell<Option<WaitingRuntime>> = const { Cell::new(None) };
 }
 
 /// A runtime that waits for the calling thread, and those that wait for that runtime.
 #[derive(Clone, Copy)]
-pub(crate) struct Served(NonNull<Shared>);
+pub(crate) struct WaitingRuntime(NonNull<Shared>);
 
 // SAFETY: it is read by threads that the runtime waits for, so that it outlives their use of it.
-unsafe impl Send for Served {}
+unsafe impl Send for WaitingRuntime {}
 // SAFETY: as above; a `Shared` may be read by any thread.
-unsafe impl Sync for Served {}
+unsafe impl Sync for WaitingRuntime {}
 
-impl Served {
+impl WaitingRuntime {
     /// For whom the caller works.
-    pub(crate) fn current() -> Option<Served> {
+    pub(crate) fn current() -> Option<WaitingRuntime> {
         match Worker::here() {
-            Some(worker) => Some(Served(NonNull::from(&**worker.shared()))),
+            Some(worker) => Some(WaitingRuntime(NonNull::from(&**worker.shared()))),
             None => INNERMOST.get(),
         }
     }
 
     /// Calls `f` for this runtime, which waits for it, on a thread that is no worker.
-    pub(crate) fn call<R>(served: Option<Served>, f: impl FnOnce() -> R) -> R {
-        struct Restore(Option<Served>);
+    pub(crate) fn call<R>(served: Option<WaitingRuntime>, f: impl FnOnce() -> R) -> R {
+        struct Restore(Option<WaitingRuntime>);
         impl Drop for Restore {
             fn drop(&mut self) {
                 INNERMOST.set(self.0);
@@ -46,8 +46,8 @@ impl Served {
 
     /// Whether a runtime waits for the caller.
     pub(crate) fn is_waiting(shared: &Shared) -> bool {
-        let mut served = Served::current();
-        while let Some(Served(inner)) = served {
+        let mut served = WaitingRuntime::current();
+        while let Some(WaitingRuntime(inner)) = served {
             if std::ptr::eq(inner.as_ptr(), shared) {
                 return true;
             }

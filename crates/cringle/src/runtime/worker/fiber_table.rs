@@ -5,13 +5,13 @@ use std::ptr::NonNull;
 
 /// The blocks of this worker's fibers.
 #[derive(Default)]
-pub(super) struct Table {
+pub(super) struct FiberTable {
     blocks: Vec<NonNull<Fiber>>,
     vacant: Vec<u32>,
     pub(super) occupied: usize,
 }
 
-impl Table {
+impl FiberTable {
     pub(super) fn vacancy(&mut self) -> FiberRef {
         self.occupied += 1;
         let index = match self.vacant.pop() {
@@ -42,7 +42,7 @@ impl Table {
     }
 }
 
-impl Drop for Table {
+impl Drop for FiberTable {
     fn drop(&mut self) {
         if self.occupied > 0 {
             // Their frames may be written to by the kernel, or borrowed by other threads.

@@ -31,7 +31,7 @@ impl Worker {
         self.me().made.bump();
         // SAFETY: handed on to the caller.
         let fiber = unsafe { self.start_on(stack, body) };
-        self.seen_started(fiber, 0, true);
+        self.events.started(fiber, self.alive.get(), 0, true);
         Ok(fiber)
     }
 
@@ -77,12 +77,12 @@ impl Worker {
         // SAFETY: I2. The body of an unstarted fiber borrows nothing that its maker does not keep until
         // it has ended.
         let fiber = unsafe { self.start_on(stack, body) };
-        self.seen_started(fiber, origin, false);
+        self.events.started(fiber, self.alive.get(), origin, false);
     }
 
     /// A fiber has ended, and its stack is free.
     pub(super) fn bury(&self, fiber: FiberRef, stack: Stack) {
-        self.seen_ended(fiber);
+        self.events.ended(fiber);
         // Those that it has forgotten to leave.
         #[cfg(feature = "tracing")]
         {
@@ -101,7 +101,7 @@ impl Worker {
 
     /// Makes a fiber that any worker may start.
     pub(crate) fn make_unstarted(&self, mut unstarted: Unstarted) {
-        self.seen_spawn(&mut unstarted);
+        self.events.spawned(&mut unstarted);
         self.me().made.bump();
         self.unstarted.push(unstarted);
         if self.workers() > 1
@@ -113,7 +113,7 @@ impl Worker {
 
     /// Makes a fiber that the given worker starts.
     pub(crate) fn make_placed(&self, worker: usize, mut unstarted: Unstarted) {
-        self.seen_spawn(&mut unstarted);
+        self.events.spawned(&mut unstarted);
         self.me().made.bump();
         let mailbox = &self.shared.peers[worker].mailbox;
         match self.lives_at(mailbox) {

@@ -8,10 +8,10 @@
 //! a processor (what it ran counts, and what it slept in a call: the kernel tells both), nor a pause of the
 //! whole process, which the watchdog feels itself.
 
-use super::about::Label;
 use super::dump::Who;
-use super::shared::{Peer, Shared};
-use super::tally::ThreadTimes;
+use crate::runtime::counters::ThreadTimes;
+use crate::runtime::label::Label;
+use crate::runtime::shared::{Peer, Shared};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
@@ -27,7 +27,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 const SHORTEST_PAUSE: Duration = Duration::from_micros(250);
 
 /// The limit where the program names none; `None`: nobody is watched.
-pub(super) fn limit_of_environment() -> io::Result<Option<Duration>> {
+pub(in crate::runtime) fn limit_of_environment() -> io::Result<Option<Duration>> {
     let Some(value) = std::env::var_os(VARIABLE).filter(|value| !value.is_empty()) else {
         return Ok(cfg!(debug_assertions).then_some(DEFAULT_LIMIT));
     };
@@ -45,7 +45,7 @@ pub(super) fn limit_of_environment() -> io::Result<Option<Duration>> {
 }
 
 /// Watches until it is dropped.
-pub(super) struct Watchdog {
+pub(in crate::runtime) struct Watchdog {
     leave: Arc<Leave>,
     thread: Option<JoinHandle<()>>,
 }
@@ -69,7 +69,7 @@ struct Seen {
 
 impl Watchdog {
     /// None where no thread is to be had: nothing else depends on it.
-    pub(super) fn start(shared: &Arc<Shared>, limit: Duration) -> Option<Watchdog> {
+    pub(in crate::runtime) fn start(shared: &Arc<Shared>, limit: Duration) -> Option<Watchdog> {
         let leave = Arc::new(Leave::default());
         let (theirs, shared) = (Arc::clone(&leave), Arc::clone(shared));
         let thread = std::thread::Builder::new().name("cringle-watch".into());
@@ -124,14 +124,14 @@ fn watch(shared: &Shared, limit: Duration, leave: &Leave) {
 impl Seen {
     /// Looks at a worker, and names its fiber if it is time to. Whether one runs.
     fn look(&mut self, peer: &Peer, limit: Duration) -> bool {
-        let turns = peer.tally.turns.get();
-        let running = peer.roster.who_runs();
+        let turns = peer.counters.turns.get();
+        let running = peer.roster.running_number();
         if running == 0 || (turns, running) != (self.turns, self.running) {
             *self = Seen { turns, running, ..Seen::default() };
             return running != 0;
         }
         let now = Instant::now();
-        let Some(times) = peer.tally.thread_times() else { return true };
+        let Some(times) = peer.counters.thread_times() else { return true };
         if let Some((before, then)) = self.last.replace((now, times)) {
             self.ran += times.spent_since(&then, now - before);
         }
@@ -146,7 +146,7 @@ impl Seen {
 fn name(peer: &Peer, running: usize, ran: Duration) {
     let read = |label: &Label| {
         let same = std::ptr::from_ref(label) as usize == running;
-        (same && label.is_news()).then(|| label.read())
+        (same && label.report_once()).then(|| label.read())
     };
     let Some(Some(origins)) = peer.roster.look(read) else { return };
     let worker = peer.mailbox.worker;

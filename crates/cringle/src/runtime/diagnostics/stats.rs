@@ -1,9 +1,9 @@
 //! The counters of a runtime, as numbers and as text.
 
-use super::shared::{Peer, Shared};
-use super::worker::Worker;
 use crate::driver::pool::Pool;
 use crate::driver::{BUCKETS, Counter};
+use crate::runtime::shared::{Peer, Shared};
+use crate::runtime::worker::Worker;
 use std::fmt;
 
 /// The counters of the calling fiber's runtime; `None` outside of [`run`](crate::run).
@@ -164,27 +164,27 @@ numbers! {
 
 impl WorkerStats {
     fn of(peer: &Peer) -> WorkerStats {
-        let tally = &peer.tally;
+        let counters = &peer.counters;
         // In this order: a fiber that ends meanwhile is counted among the started ones.
         let (waiting, ended, started) =
-            (tally.waiting.get(), peer.ended.read(), tally.started.get());
+            (counters.waiting.get(), peer.ended.read(), counters.started.get());
         let stacks = started.saturating_sub(ended);
         let mut stats = WorkerStats {
-            turns: tally.turns.get(),
+            turns: counters.turns.get(),
             started,
             ended,
             ready: stacks.saturating_sub(waiting),
             waiting,
             unstarted: peer.stealer.len() as u64,
-            inline_hits: tally.inline_hits.get(),
-            inline_misses: tally.inline_misses.get(),
-            room_waits: tally.room_waits.get(),
-            steals: tally.steals.get(),
-            sleeps: tally.sleeps.get(),
-            wakes: tally.wakes.get(),
-            messages: tally.messages.get(),
+            inline_hits: counters.inline_hits.get(),
+            inline_misses: counters.inline_misses.get(),
+            room_waits: counters.room_waits.get(),
+            steals: counters.steals.get(),
+            sleeps: counters.sleeps.get(),
+            wakes: counters.wakes.get(),
+            messages: counters.messages.get(),
             stacks,
-            most_stacks: tally.most.get(),
+            most_stacks: counters.most_alive.get(),
             ..WorkerStats::default()
         };
         if let Some(driver) = peer.driver_counts() {

@@ -7,13 +7,13 @@ use std::time::Duration;
 /// See the module. (On cache lines of its own: what others read must not be written beside it.)
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct Tally {
+pub(crate) struct Counters {
     pub(super) turns: Counter,
     /// Fibers that wait.
     pub(super) waiting: Counter,
     pub(super) started: Counter,
     /// Fibers there were at once, at most: each has a stack.
-    pub(super) most: Counter,
+    pub(super) most_alive: Counter,
     pub(super) inline_hits: Counter,
     pub(super) inline_misses: Counter,
     /// Times that a fiber waited for room among the ops in flight.
@@ -30,9 +30,9 @@ pub(crate) struct Tally {
     thread: AtomicI32,
 }
 
-impl Tally {
+impl Counters {
     /// For the worker.
-    pub(super) fn tell_thread(&self) {
+    pub(super) fn set_thread(&self) {
         self.thread.store(crate::sys::thread_number(), Ordering::Relaxed);
     }
 
@@ -49,7 +49,7 @@ impl Tally {
     }
 }
 
-/// See [`Tally::thread_times`].
+/// See [`Counters::thread_times`].
 #[derive(Clone, Copy)]
 pub(super) struct ThreadTimes {
     /// It waits in a call.

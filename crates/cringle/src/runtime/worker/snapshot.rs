@@ -6,9 +6,10 @@
 
 use super::Worker;
 use crate::driver::{About, Driver};
-use crate::runtime::about::{Origins, ScopeOrigin, Tag, Told};
 use crate::runtime::fiber::{FiberId, FiberRef, State, Wait};
+use crate::runtime::label::Origins;
 use crate::runtime::timers::Alarm;
+use crate::runtime::wait_target::{FiberTag, ScopeOrigin, TargetInfo};
 use std::backtrace::Backtrace;
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -16,13 +17,13 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 /// A fiber as its worker sees it.
-pub(in crate::runtime) struct Sight {
-    pub(in crate::runtime) tag: Tag,
+pub(in crate::runtime) struct FiberSnapshot {
+    pub(in crate::runtime) tag: FiberTag,
     pub(in crate::runtime) id: FiberId,
     pub(in crate::runtime) worker: u32,
     pub(in crate::runtime) origins: Origins,
     pub(in crate::runtime) scope: Option<ScopeOrigin>,
-    pub(in crate::runtime) doing: Doing,
+    pub(in crate::runtime) doing: Activity,
     /// It is cancelled where it is.
     pub(in crate::runtime) cancelled: bool,
     /// A timer ends its wait, or a deadline cancels it, in so long.
@@ -31,14 +32,14 @@ pub(in crate::runtime) struct Sight {
     pub(in crate::runtime) backtrace: Option<Backtrace>,
 }
 
-pub(in crate::runtime) enum Doing {
+pub(in crate::runtime) enum Activity {
     Runs,
     Ready,
-    Waits { wait: Wait, told: Option<Told>, ops: Option<OpsSeen>, age: Duration },
+    Waits { wait: Wait, told: Option<TargetInfo>, ops: Option<OpsSnapshot>, age: Duration },
 }
 
 /// The ops that a fiber waits for: the first of them that is under way, and how many there are.
-pub(in crate::runtime) struct OpsSeen {
+pub(in crate::runtime) struct OpsSnapshot {
     pub(in crate::runtime) first: About,
     /// Its file, if that is a registered one whose descriptor is known.
     pub(in crate::runtime) registered: Option<i32>,
@@ -48,37 +49,42 @@ pub(in crate::runtime) struct OpsSeen {
     pub(in crate::runtime) count: usize,
 }
 
+/// A question that a worker answers about its fibers. One that a worker does not answer before it ends is dropped.
+pub(crate) trait Question: Send {
+    fn answer(self: Box<Self>, worker: &Worker);
+}
+
 /// The nearest timer and deadline of each fiber that has one.
-type Times = HashMap<Tag, (Option<Duration>, Option<Duration>)>;
+type Times = HashMap<FiberTag, (Option<Duration>, Option<Duration>)>;
 
 impl Worker {
     /// All of this worker's fibers.
-    pub(in crate::runtime) fn sights(&self, backtraces: bool) -> Vec<Sight> {
+    pub(in crate::runtime) fn snapshots(&self, backtraces: bool) -> Vec<FiberSnapshot> {
         let fibers: Vec<FiberRef> = self.table.borrow().occupied().collect();
         let times = self.times();
-        self.read_clock();
+        self.events.read_clock(&self.driver);
         // A backtrace takes memory, and an allocator may be the program's: nothing is borrowed.
-        let sight = |&fiber: &FiberRef| {
-            let mut sight = self.sight(fiber, &times);
-            sight.backtrace = if backtraces { self.backtrace_of(fiber) } else { None };
-            sight
+        let snapshot = |&fiber: &FiberRef| {
+            let mut snapshot = self.snapshot(fiber, &times);
+            snapshot.backtrace = if backtraces { self.backtrace_of(fiber) } else { None };
+            snapshot
         };
-        fibers.iter().map(sight).collect()
+        fibers.iter().map(snapshot).collect()
     }
 
-    fn sight(&self, fiber: FiberRef, times: &Times) -> Sight {
+    fn snapshot(&self, fiber: FiberRef, times: &Times) -> FiberSnapshot {
         let doing = match fiber.state() {
-            State::Waiting(wait) => Doing::Waits {
+            State::Waiting(wait) => Activity::Waits {
                 wait,
-                told: fiber.subject().map(|subject| subject.tell()),
-                ops: ops_seen(&self.driver.borrow(), fiber),
-                age: Duration::from_nanos(self.clock_ns.get().saturating_sub(fiber.since_ns())),
+                told: fiber.target().map(|target| target.info()),
+                ops: ops_snapshot(&self.driver.borrow(), fiber),
+                age: Duration::from_nanos(self.events.clock_ns().saturating_sub(fiber.since_ns())),
             },
-            _ if self.running.get() == Some(fiber) => Doing::Runs,
-            _ => Doing::Ready,
+            _ if self.running.get() == Some(fiber) => Activity::Runs,
+            _ => Activity::Ready,
         };
         let (timer, deadline) = times.get(&fiber.tag()).copied().unwrap_or_default();
-        Sight {
+        FiberSnapshot {
             tag: fiber.tag(),
             id: fiber.id(),
             worker: self.index,
@@ -141,12 +147,12 @@ impl Worker {
     }
 }
 
-fn ops_seen(driver: &Driver, fiber: FiberRef) -> Option<OpsSeen> {
+fn ops_snapshot(driver: &Driver, fiber: FiberRef) -> Option<OpsSnapshot> {
     let (ops, count) = fiber.ops_under_way()?;
     let mut ops = ops.peekable();
     let first = ops.peek()?.about(driver);
     // SAFETY: I1. The op is under way: its last cqe has not been taken, which this worker does.
     let (path, peer) = unsafe { (first.path(), first.peer()) };
     let registered = first.fixed().and_then(|slot| driver.regular_file(slot));
-    Some(OpsSeen { first, registered, path, peer, under_way: ops.count(), count })
+    Some(OpsSnapshot { first, registered, path, peer, under_way: ops.count(), count })
 }

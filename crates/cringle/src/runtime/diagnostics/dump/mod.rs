@@ -1,16 +1,15 @@
 //! Who waits for what: every fiber of a runtime, asked of the workers.
 
-mod ask;
+mod collect;
 mod files;
 mod registry;
 mod report;
 mod text;
 
-pub(super) use ask::Question;
-pub(super) use registry::list;
+pub(in crate::runtime) use registry::list;
 pub use report::{FiberReport, FiberState, Holder, OpenedScope, WaitsFor, Who};
 
-use super::worker::Worker;
+use crate::runtime::worker::Worker;
 use std::time::Duration;
 
 /// Every fiber of the calling fiber's runtime, and what each waits for; `None` outside of
@@ -37,7 +36,7 @@ use std::time::Duration;
 /// ```
 pub fn dump() -> Option<Dump> {
     let shared = Worker::with(|worker| worker.map(|worker| worker.shared().clone()))?;
-    Some(ask::ask(&shared, false))
+    Some(collect::collect(&shared, false))
 }
 
 /// [`dump`], with a backtrace of every fiber. It takes some 10 µs for each, and more to be written: the
@@ -48,7 +47,7 @@ pub fn dump() -> Option<Dump> {
 /// begun, or that a silent worker is stuck in.
 pub fn dump_with_backtraces() -> Option<Dump> {
     let shared = Worker::with(|worker| worker.map(|worker| worker.shared().clone()))?;
-    Some(ask::ask(&shared, true))
+    Some(collect::collect(&shared, true))
 }
 
 /// A [`dump`] of every runtime of the process, from any thread.
@@ -62,7 +61,7 @@ pub fn dump_with_backtraces() -> Option<Dump> {
 /// });
 /// ```
 pub fn dump_all() -> Vec<Dump> {
-    registry::all().iter().map(|shared| ask::ask(shared, false)).collect()
+    registry::all().iter().map(|shared| collect::collect(shared, false)).collect()
 }
 
 /// What [`dump`] has found. Its `Display` is at most 80 columns wide, those who have waited longest come

@@ -24,7 +24,7 @@ const MOST_DOUBLINGS: u32 = 10;
 
 /// Whether to look on.
 #[derive(Default)]
-pub(super) struct Patience {
+pub(super) struct SpinPolicy {
     lingers: Cell<bool>,
     /// Look-outs in vain, one after the other.
     in_vain: Cell<u32>,
@@ -32,7 +32,7 @@ pub(super) struct Patience {
     skips: Cell<u32>,
 }
 
-impl Patience {
+impl SpinPolicy {
     /// It has been idle for so long, asleep in the end, until a message came or something else.
     pub(super) fn learn(&self, idle: Duration, by_message: bool) {
         if !by_message || idle >= SOON {

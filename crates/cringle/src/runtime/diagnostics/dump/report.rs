@@ -1,9 +1,10 @@
 //! From what workers see to what is told: names instead of numbers.
 
 use super::files::Files;
-use crate::runtime::about::{Origin, Origins, Tag, Told};
 use crate::runtime::fiber::{FiberId, Wait};
-use crate::runtime::worker::{Doing, OpsSeen, Sight};
+use crate::runtime::label::{Origin, Origins};
+use crate::runtime::wait_target::{FiberTag, MOST_PERMITS, TargetInfo};
+use crate::runtime::worker::{Activity, FiberSnapshot, OpsSnapshot};
 use std::backtrace::Backtrace;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -154,68 +155,74 @@ pub enum Holder {
 }
 
 /// Sorted and named.
-pub(super) fn reports(mut sights: Vec<Sight>) -> Vec<FiberReport> {
+pub(super) fn reports(mut snapshots: Vec<FiberSnapshot>) -> Vec<FiberReport> {
     // Of equal age, as the workers have them.
-    sights.sort_by_key(|sight| match &sight.doing {
-        Doing::Waits { age, .. } => (0, std::cmp::Reverse(*age)),
-        Doing::Ready => (1, std::cmp::Reverse(Duration::ZERO)),
-        Doing::Runs => (2, std::cmp::Reverse(Duration::ZERO)),
+    snapshots.sort_by_key(|snapshot| match &snapshot.doing {
+        Activity::Waits { age, .. } => (0, std::cmp::Reverse(*age)),
+        Activity::Ready => (1, std::cmp::Reverse(Duration::ZERO)),
+        Activity::Runs => (2, std::cmp::Reverse(Duration::ZERO)),
     });
-    let tags: HashMap<Tag, usize> = sights.iter().enumerate().map(|(at, s)| (s.tag, at)).collect();
+    let tags: HashMap<FiberTag, usize> =
+        snapshots.iter().enumerate().map(|(at, s)| (s.tag, at)).collect();
     let ids: HashMap<(u32, FiberId), usize> =
-        sights.iter().enumerate().map(|(at, s)| ((s.worker, s.id), at)).collect();
-    let who: Vec<Who> = sights.iter().map(|sight| Who::of(&sight.origins)).collect();
+        snapshots.iter().enumerate().map(|(at, s)| ((s.worker, s.id), at)).collect();
+    let who: Vec<Who> = snapshots.iter().map(|snapshot| Who::of(&snapshot.origins)).collect();
     let mut names = Names { tags, ids, who, files: Files::default() };
-    sights.into_iter().map(|sight| names.report(sight)).collect()
+    snapshots.into_iter().map(|snapshot| names.report(snapshot)).collect()
 }
 
 struct Names {
-    tags: HashMap<Tag, usize>,
+    tags: HashMap<FiberTag, usize>,
     ids: HashMap<(u32, FiberId), usize>,
     who: Vec<Who>,
     files: Files,
 }
 
 impl Names {
-    fn report(&mut self, sight: Sight) -> FiberReport {
-        let state = match sight.doing {
-            Doing::Runs => FiberState::Running,
-            Doing::Ready => FiberState::Ready,
-            Doing::Waits { wait, told, ops, age } => FiberState::Waiting {
+    fn report(&mut self, snapshot: FiberSnapshot) -> FiberReport {
+        let state = match snapshot.doing {
+            Activity::Runs => FiberState::Running,
+            Activity::Ready => FiberState::Ready,
+            Activity::Waits { wait, told, ops, age } => FiberState::Waiting {
                 for_what: self.for_what(wait, told, ops),
                 age,
-                timer: sight.timer,
+                timer: snapshot.timer,
             },
         };
         FiberReport {
-            who: Who::of(&sight.origins),
-            worker: sight.worker as usize,
-            scope: sight.scope.map(|scope| OpenedScope {
+            who: Who::of(&snapshot.origins),
+            worker: snapshot.worker as usize,
+            scope: snapshot.scope.map(|scope| OpenedScope {
                 opened: scope.opened as Origin,
                 owner: scope.owner.and_then(|owner| Some(self.who[*self.ids.get(&owner)?].clone())),
             }),
             state,
-            cancelled: sight.cancelled,
-            deadline: sight.deadline,
-            backtrace: sight.backtrace,
+            cancelled: snapshot.cancelled,
+            deadline: snapshot.deadline,
+            backtrace: snapshot.backtrace,
         }
     }
 
-    fn for_what(&mut self, wait: Wait, told: Option<Told>, ops: Option<OpsSeen>) -> WaitsFor {
+    fn for_what(
+        &mut self,
+        wait: Wait,
+        told: Option<TargetInfo>,
+        ops: Option<OpsSnapshot>,
+    ) -> WaitsFor {
         if let Some(ops) = ops {
             return self.operation(ops, false);
         }
         match (wait, told) {
-            (Wait::Lock, Some(Told::Gate { address, holder, free })) => {
+            (Wait::Lock, Some(TargetInfo::Gate { address, holder, free })) => {
                 WaitsFor::Lock { address, holder: self.holder(holder, free) }
             }
-            (Wait::Permit, Some(Told::Gate { address, free, .. })) => {
+            (Wait::Permit, Some(TargetInfo::Gate { address, free, .. })) => {
                 WaitsFor::Permits { address, free }
             }
-            (_, Some(Told::End(origins))) => WaitsFor::Join(Who::of(&origins)),
-            (_, Some(Told::Members(left))) => WaitsFor::Scope(left),
-            (_, Some(Told::Call { about, path })) => {
-                let ops = OpsSeen {
+            (_, Some(TargetInfo::FiberEnd(origins))) => WaitsFor::Join(Who::of(&origins)),
+            (_, Some(TargetInfo::Members(left))) => WaitsFor::Scope(left),
+            (_, Some(TargetInfo::Call { about, path })) => {
+                let ops = OpsSnapshot {
                     first: about,
                     registered: None,
                     path,
@@ -227,21 +234,19 @@ impl Names {
             }
             (Wait::Sleep, _) => WaitsFor::Timer,
             (Wait::Park, _) => WaitsFor::Unpark,
-            (_, Some(Told::At(address) | Told::Gate { address, .. })) => {
+            (_, Some(TargetInfo::Address(address) | TargetInfo::Gate { address, .. })) => {
                 WaitsFor::Other { what: wait.describe(), address: Some(address) }
             }
             (_, None) => WaitsFor::Other { what: wait.describe(), address: None },
         }
     }
 
-    fn holder(&self, tag: Tag, free: usize) -> Holder {
+    fn holder(&self, tag: FiberTag, free: usize) -> Holder {
         match tag {
             // A lock for readers has more permits than there can be readers.
-            Tag::NOBODY if free > crate::runtime::about::MOST_PERMITS / 2 => {
-                Holder::Readers(crate::runtime::about::MOST_PERMITS - free)
-            }
-            Tag::NOBODY => Holder::Nobody,
-            Tag::THREAD => Holder::Thread,
+            FiberTag::NONE if free > MOST_PERMITS / 2 => Holder::Readers(MOST_PERMITS - free),
+            FiberTag::NONE => Holder::Nobody,
+            FiberTag::THREAD => Holder::Thread,
             tag => match self.tags.get(&tag) {
                 Some(&at) => Holder::Fiber(at, self.who[at].clone()),
                 None => Holder::Unknown,
@@ -249,8 +254,8 @@ impl Names {
         }
     }
 
-    fn operation(&mut self, ops: OpsSeen, aside: bool) -> WaitsFor {
-        let OpsSeen { first, registered, path, peer, under_way, count } = ops;
+    fn operation(&mut self, ops: OpsSnapshot, aside: bool) -> WaitsFor {
+        let OpsSnapshot { first, registered, path, peer, under_way, count } = ops;
         let fd = registered.or(Some(first.file).filter(|&fd| fd >= 0));
         WaitsFor::Operation {
             name: first.name.as_str(),

@@ -1,13 +1,14 @@
-//! The worker's part in a trace: what [`seen`](super::seen) calls where there is one.
+//! The worker's part in a trace: called by [`Events`](super::Events) while one is recorded.
 //!
-//! All of it is kept out of the callers' way (`cold`), which lie where every nanosecond counts.
+//! Everything here is `cold`, to keep it out of the callers, which are hot.
 
-use super::Worker;
-use crate::driver::{OP_DONE_WORDS, OP_WORDS, Wait as Sleep};
+use super::Events;
+use crate::driver::{Driver, OP_DONE_WORDS, OP_WORDS, Wait as Sleep};
 use crate::runtime::cancelled::Reason;
 use crate::runtime::fiber::{FiberId, FiberRef, WAIT_WORDS, Wait};
 use crate::runtime::identity::Meta;
 use crate::runtime::shared::{MailBox, Unstarted};
+use crate::runtime::worker::Worker;
 use crate::trace::{self, Cause, EventNames, Kind, Recorder};
 use std::cell::{Cell, RefCell};
 use std::time::Instant;
@@ -20,61 +21,61 @@ static WORDS: EventNames = EventNames {
     reasons: &Reason::WORDS,
 };
 
-/// A fiber that lets others run waits for nothing: the last of the words.
+/// The last of the words: a fiber that yields waits for nothing.
 const YIELD: u8 = WAIT_WORDS.len() as u8 - 1;
 
-/// See the module.
+/// The recorder of this worker, while a trace is recorded.
 #[derive(Default)]
-pub(super) struct Traced {
-    /// Whether there is a trace: what is asked first.
-    on: Cell<bool>,
+pub(super) struct Trace {
+    /// Whether a trace is recorded. Tested first.
+    is_on: Cell<bool>,
     epoch: Cell<u32>,
     recorder: RefCell<Option<Box<Recorder>>>,
-    /// Where virtual time began.
+    /// The start of virtual time.
     began: Cell<Option<Instant>>,
 }
 
-// Its begin and its end.
 impl Worker {
+    /// Joins a trace that has begun, leaves one that has ended.
     #[inline(always)]
-    pub(super) fn is_traced(&self) -> bool {
-        self.traced.on.get()
-    }
-
-    /// Looks whether a trace has begun or ended.
-    #[inline(always)]
-    pub(super) fn look_for_trace(&self) {
-        if trace::epoch() != self.traced.epoch.get() {
+    pub(super) fn follow_trace(&self) {
+        if trace::epoch() != self.events.trace.epoch.get() {
             self.change_trace();
         }
     }
 
     #[cold]
     fn change_trace(&self) {
-        self.traced.epoch.set(trace::epoch());
-        self.leave_trace();
+        let events = &self.events;
+        events.trace.epoch.set(trace::epoch());
+        events.leave_trace();
         let Some(recorder) = trace::attach(self.index, &WORDS, self.is_simulated()) else { return };
-        self.traced.began.set(Some(self.now()));
-        self.traced.recorder.borrow_mut().insert(Box::new(recorder)).enter();
-        self.traced.on.set(true);
-        // Those that are there already.
+        events.trace.began.set(Some(self.now()));
+        events.trace.recorder.borrow_mut().insert(Box::new(recorder)).enter();
+        events.trace.is_on.set(true);
+        // The trace begins with the fibers that exist.
         for fiber in self.table.borrow().occupied() {
-            self.trace_started(fiber, 0, false);
+            events.trace_started(fiber, 0, false);
             if let Some(meta) = fiber.meta() {
-                self.trace_name(fiber, meta);
+                events.trace_name(fiber, meta);
             }
         }
     }
-
-    /// Nothing is noted from now on.
-    pub(super) fn leave_trace(&self) {
-        self.traced.on.set(false);
-        Recorder::leave();
-        drop(self.traced.recorder.take());
-    }
 }
 
-impl Worker {
+impl Events {
+    #[inline(always)]
+    pub(super) fn is_traced(&self) -> bool {
+        self.trace.is_on.get()
+    }
+
+    /// Stops recording.
+    pub(in crate::runtime::worker) fn leave_trace(&self) {
+        self.trace.is_on.set(false);
+        Recorder::leave();
+        drop(self.trace.recorder.take());
+    }
+
     #[cold]
     pub(super) fn trace_spawn(&self, unstarted: &mut Unstarted) {
         Recorder::with(|recorder| unstarted.origin = recorder.spawned());
@@ -142,23 +143,23 @@ impl Worker {
     }
 
     #[cold]
-    pub(super) fn trace_enter(&self, wait: Sleep) {
-        let queued = self.driver.borrow().queued();
+    pub(super) fn trace_enter(&self, driver: &RefCell<Driver>, wait: Sleep) {
+        let queued = driver.borrow().queued();
         Recorder::with(|recorder| recorder.enters(queued, wait != Sleep::No));
     }
 
     #[cold]
-    pub(super) fn trace_entered(&self) {
-        let began = self.traced.began.get();
+    pub(super) fn trace_entered(&self, driver: &RefCell<Driver>) {
+        let began = self.trace.began.get();
         Recorder::with(|recorder| {
             if let Some(began) = began.filter(|_| recorder.is_virtual()) {
-                recorder.set_virtual((self.now() - began).as_nanos() as u64);
+                recorder.set_virtual((driver.borrow().now() - began).as_nanos() as u64);
             }
             recorder.entered();
         });
     }
 
-    /// They have this time.
+    /// Reads the trace's clock once for all completions that are taken now.
     #[cold]
     pub(super) fn trace_reap(&self) {
         Recorder::with(Recorder::tick);
@@ -170,8 +171,8 @@ impl Worker {
     }
 
     #[cold]
-    pub(super) fn trace_timer_set(&self, at: Instant) {
-        let due = at.saturating_duration_since(self.now()).as_nanos();
+    pub(super) fn trace_timer_set(&self, driver: &RefCell<Driver>, at: Instant) {
+        let due = at.saturating_duration_since(driver.borrow().now()).as_nanos();
         self.note(Kind::TimerSet, 0, u64::try_from(due).unwrap_or(u64::MAX), 0, 0);
     }
 
@@ -181,19 +182,19 @@ impl Worker {
     }
 
     #[cold]
-    pub(super) fn trace_message_sent(&self, mailbox: &MailBox, id: FiberId) {
+    pub(super) fn trace_wake_sent(&self, mailbox: &MailBox, id: FiberId) {
         let worker = mailbox.worker as u16;
         self.note(Kind::MessageSent, id.index, id.generation.into(), 0, worker);
     }
 
-    /// They take time that is no fiber's.
+    /// Ends the slice of the last fiber: reading messages takes time that belongs to no fiber.
     #[cold]
     pub(super) fn trace_mail(&self) {
         Recorder::with(Recorder::close);
     }
 
     #[cold]
-    pub(super) fn trace_message_read(&self, id: FiberId) {
+    pub(super) fn trace_wake_read(&self, id: FiberId) {
         self.note(Kind::MessageRead, id.index, id.generation.into(), 0, 0);
     }
 
@@ -207,7 +208,7 @@ impl Worker {
         self.note(Kind::Stolen, 0, 0, 0, 0);
     }
 
-    /// Notes something that happens now.
+    /// Records an event with the time of now.
     fn note(&self, kind: Kind, index: u32, value: u64, detail: u8, extra: u16) {
         Recorder::with(|recorder| {
             recorder.tick();

@@ -8,10 +8,10 @@
 
 use super::Worker;
 use crate::driver::{Completion, Op, OpSlot, Waiter};
-use crate::runtime::about::Subject;
 use crate::runtime::fiber::{FiberRef, State, Wait, WaitedOps};
-use crate::runtime::lent::LentFrame;
+use crate::runtime::lent_frame::LentFrame;
 use crate::runtime::timers::{Alarm, TimerId};
+use crate::runtime::wait_target::WaitTarget;
 use crate::trace::Cause;
 use std::time::Instant;
 
@@ -21,34 +21,34 @@ impl Worker {
     pub(crate) fn suspend(&self, fiber: FiberRef, wait: Wait) {
         debug_assert_eq!(self.running.get(), Some(fiber), "only the running fiber suspends itself");
         fiber.set_state(State::Waiting(wait));
-        self.seen_suspend(fiber, wait);
+        self.events.suspended(fiber, wait);
         self.switch_out(fiber);
         crate::tracing_events::trace!(waited_for = wait.word(), "a fiber goes on");
     }
 
     /// The same for what has more to say of itself than the kind of the wait.
     #[inline(always)]
-    pub(crate) fn suspend_on(&self, fiber: FiberRef, wait: Wait, subject: &dyn Subject) {
+    pub(crate) fn suspend_on(&self, fiber: FiberRef, wait: Wait, target: &dyn WaitTarget) {
         let lent = LentFrame::begin();
         // SAFETY: the caller lends it until this returns, and nothing unwinds in between (I2, I12).
-        unsafe { fiber.set_subject(Some(subject)) };
+        unsafe { fiber.set_target(Some(target)) };
         self.suspend(fiber, wait);
         // SAFETY: nothing is told.
-        unsafe { fiber.set_subject(None) };
+        unsafe { fiber.set_target(None) };
         lent.end();
     }
 
     /// Suspends the current fiber until others of the runtime have ended.
-    pub(crate) fn suspend_for_fibers(&self, fiber: FiberRef, wait: Wait, subject: &dyn Subject) {
+    pub(crate) fn suspend_for_fibers(&self, fiber: FiberRef, wait: Wait, target: &dyn WaitTarget) {
         self.waiting_for_fibers.set(self.waiting_for_fibers.get() + 1);
-        self.suspend_on(fiber, wait, subject);
+        self.suspend_on(fiber, wait, target);
         self.waiting_for_fibers.set(self.waiting_for_fibers.get() - 1);
     }
 
     /// Lets the other ready fibers, and the kernel, have their turn.
     #[inline(always)]
     pub(crate) fn yield_now(&self, fiber: FiberRef) {
-        self.seen_yield();
+        self.events.yielded();
         self.ready.push(fiber);
         self.switch_out(fiber);
     }
@@ -143,7 +143,7 @@ impl Worker {
             // Cancelled while it waited for room: the call that cancelled it saw no ops.
             self.ask_to_end(fiber);
         }
-        self.seen_suspend(fiber, Wait::Ops);
+        self.events.suspended(fiber, Wait::Ops);
         self.switch_out(fiber);
         debug_assert!(waiter.is_settled(), "resumed before the last completion");
     }
@@ -182,7 +182,7 @@ impl Worker {
             if self.is_interrupted(fiber) {
                 return completion.refuse(-libc::ECANCELED);
             }
-            self.seen_room_wait();
+            self.events.lacked_room();
             self.in_line.set(self.in_line.get() + 1);
             self.room_queue.borrow_mut().push_back(fiber);
             self.suspend(fiber, Wait::Room);
@@ -215,7 +215,7 @@ impl Worker {
             fiber.grant();
             fiber.set_state(State::Runnable);
             self.ready.push(fiber);
-            self.seen_ready(fiber, Cause::Room);
+            self.events.made_ready(fiber, Cause::Room);
         }
     }
 
@@ -225,7 +225,7 @@ impl Worker {
     }
 
     pub(super) fn set_alarm(&self, at: Instant, alarm: Alarm) -> TimerId {
-        self.seen_timer_set(at);
+        self.events.timer_set(&self.driver, at);
         self.has_timers.set(true);
         self.timers.borrow_mut().insert(at, alarm)
     }

@@ -11,12 +11,12 @@
 
 use super::report::{self, Who};
 use super::{Dump, SilentWorker};
-use crate::runtime::about::Label;
+use crate::runtime::counters::ThreadTimes;
 use crate::runtime::fiber::{FiberRef, Wait};
+use crate::runtime::label::Label;
 use crate::runtime::shared::{Mail, Peer, Shared};
-use crate::runtime::tally::ThreadTimes;
 use crate::runtime::waker::Waker;
-use crate::runtime::worker::{Here, Sight, Worker};
+use crate::runtime::worker::{FiberSnapshot, Here, Question, Worker};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,7 @@ struct Inquiry {
 
 struct State {
     answers: Vec<Answer>,
-    sights: Vec<Sight>,
+    snapshots: Vec<FiberSnapshot>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,28 +47,27 @@ enum Answer {
 }
 
 /// The question for one worker.
-pub(crate) struct Question {
+struct ForWorker {
     inquiry: Arc<Inquiry>,
     worker: usize,
 }
 
-// A sight holds nothing of its worker's thread: names are counted, places in the text are static,
+// A snapshot holds nothing of its worker's thread: names are counted, places in the text are static,
 // backtraces may be sent.
 const _: fn() = || {
     fn sent<T: Send>() {}
-    sent::<Sight>();
+    sent::<FiberSnapshot>();
 };
 
-impl Question {
-    /// For the worker that is asked.
-    pub(in crate::runtime) fn answer(self, worker: &Worker) {
+impl Question for ForWorker {
+    fn answer(self: Box<Self>, worker: &Worker) {
         self.inquiry.state().answers[self.worker] = Answer::Begun;
-        let sights = worker.sights(self.inquiry.backtraces);
-        self.inquiry.state().sights.extend(sights);
+        let snapshots = worker.snapshots(self.inquiry.backtraces);
+        self.inquiry.state().snapshots.extend(snapshots);
     }
 }
 
-impl Drop for Question {
+impl Drop for ForWorker {
     fn drop(&mut self) {
         self.inquiry.state().answers[self.worker] = Answer::Given;
         self.inquiry.asker.wake();
@@ -133,7 +132,7 @@ impl Patience {
         }
         // If it was longer, the asker had no processor, and the question may have been sent late.
         let elapsed = (now - self.looked).min(2 * LOOK);
-        let before = std::mem::replace(&mut self.times, peer.tally.thread_times());
+        let before = std::mem::replace(&mut self.times, peer.counters.thread_times());
         self.looked = now;
         self.spent += match (&self.times, before) {
             (Some(times), Some(before)) => times.spent_since(&before, elapsed).min(elapsed),
@@ -158,17 +157,17 @@ struct Outside {
 
 impl Outside {
     fn of(peer: &Peer) -> Outside {
-        Outside { turns: peer.tally.turns.get(), running: peer.roster.who_runs() }
+        Outside { turns: peer.counters.turns.get(), running: peer.roster.running_number() }
     }
 }
 
-pub(super) fn ask(shared: &Arc<Shared>, backtraces: bool) -> Dump {
+pub(super) fn collect(shared: &Arc<Shared>, backtraces: bool) -> Dump {
     let current = Worker::current();
     let here = Worker::here();
     let count = shared.peers.len();
     let inquiry = Arc::new(Inquiry {
         backtraces,
-        state: Mutex::new(State { answers: vec![Answer::Awaited; count], sights: Vec::new() }),
+        state: Mutex::new(State { answers: vec![Answer::Awaited; count], snapshots: Vec::new() }),
         asker: match current {
             Some((worker, fiber)) => worker.waker(fiber),
             None => Waker::Thread(std::thread::current()),
@@ -176,11 +175,11 @@ pub(super) fn ask(shared: &Arc<Shared>, backtraces: bool) -> Dump {
     });
     let before: Vec<Outside> = shared.peers.iter().map(Outside::of).collect();
     for (worker, peer) in shared.peers.iter().enumerate() {
-        let question = Question { inquiry: Arc::clone(&inquiry), worker };
+        let question = Box::new(ForWorker { inquiry: Arc::clone(&inquiry), worker });
         match here {
             Some(here) if here.lives_at(&peer.mailbox) => question.answer(&here),
-            Some(here) => here.mail(&peer.mailbox, Mail::Tell(question)),
-            None => drop(peer.mailbox.inbox.send(Mail::Tell(question))),
+            Some(here) => here.mail(&peer.mailbox, Mail::Ask(question)),
+            None => drop(peer.mailbox.inbox.send(Mail::Ask(question))),
         }
     }
     let waited = inquiry.wait(&shared.peers, current);
@@ -195,10 +194,10 @@ pub(super) fn ask(shared: &Arc<Shared>, backtraces: bool) -> Dump {
         silent_worker(worker, peer, before[worker], waited)
     });
     let silent = silent.collect();
-    let sights = std::mem::take(&mut state.sights);
+    let snapshots = std::mem::take(&mut state.snapshots);
     drop(state);
     Dump {
-        fibers: report::reports(sights),
+        fibers: report::reports(snapshots),
         silent,
         unstarted: shared.peers.iter().map(|peer| peer.stealer.len()).sum(),
         workers: count,
@@ -213,7 +212,7 @@ fn silent_worker(
 ) -> SilentWorker {
     let now = Outside::of(peer);
     let runs = peer.roster.look(Label::read);
-    let alive = peer.tally.started.get().saturating_sub(peer.ended.read());
+    let alive = peer.counters.started.get().saturating_sub(peer.ended.read());
     SilentWorker {
         worker,
         is_stuck: now == before && runs.is_some(),

@@ -1,0 +1,13 @@
+//! Views of a runtime from outside: counters as [`stats`], a [`dump()`] of all fibers, and a watchdog.
+//!
+//! They read what workers publish (counters, labels) or ask workers by message. Nothing below depends on them.
+
+pub(super) mod dump;
+mod stats;
+pub(super) mod watchdog;
+
+pub use dump::{
+    Dump, FiberReport, FiberState, Holder, OpenedScope, SilentWorker, WaitsFor, Who, dump,
+    dump_all, dump_with_backtraces,
+};
+pub use stats::{EntryCounts, PoolStats, Stats, WorkerStats, stats};

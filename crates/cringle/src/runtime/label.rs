@@ -1,0 +1,108 @@
+//! The label of a running fiber, which threads other than its worker may read.
+//!
+//! Only the worker itself looks into its fibers (**I3**). The watchdog, and the dump of a worker that does not answer,
+//! read the label instead: atomics and a lock, in the fiber's block. Blocks live as long as their worker, and a
+//! [`Roster`] keeps readers away from a worker that has ended (**I2**).
+
+use super::fiber::Running;
+use super::identity::Meta;
+use std::panic::Location;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// A place in the program's source.
+pub(crate) type Origin = &'static Location<'static>;
+
+/// A fiber's name and the place that spawned it, as far as they are known.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Origins {
+    pub(crate) name: Option<Arc<str>>,
+    pub(crate) spawned: Option<Origin>,
+}
+
+/// The part of a fiber's block that other threads may read.
+#[derive(Default)]
+pub(crate) struct Label {
+    spawned: AtomicPtr<Location<'static>>,
+    /// Written only when a named fiber starts or ends.
+    name: Mutex<Option<Arc<str>>>,
+    /// The watchdog has reported this fiber.
+    is_reported: AtomicBool,
+}
+
+impl Label {
+    /// Labels the block when a fiber's body begins.
+    #[inline]
+    pub(super) fn set(&self, meta: &Meta) {
+        self.spawned.store(std::ptr::from_ref(meta.spawned()).cast_mut(), Ordering::Relaxed);
+        self.is_reported.store(false, Ordering::Relaxed);
+        if let Some(name) = meta.shared_name() {
+            *self.name() = Some(Arc::clone(name));
+        }
+    }
+
+    /// Clears the label when the fiber ends.
+    #[inline]
+    pub(super) fn clear(&self, meta: &Meta) {
+        self.spawned.store(std::ptr::null_mut(), Ordering::Relaxed);
+        if meta.shared_name().is_some() {
+            *self.name() = None;
+        }
+    }
+
+    /// Reads the label from any thread. While one fiber replaces another in the block, each part may be of either.
+    pub(super) fn read(&self) -> Origins {
+        // SAFETY: the pointer is null or comes from a `&'static`.
+        let spawned = unsafe { self.spawned.load(Ordering::Relaxed).as_ref() };
+        Origins { name: self.name().clone(), spawned }
+    }
+
+    /// Marks the fiber as reported. True for the first call of each fiber.
+    pub(super) fn report_once(&self) -> bool {
+        !self.is_reported.swap(true, Ordering::Relaxed)
+    }
+
+    fn name(&self) -> MutexGuard<'_, Option<Arc<str>>> {
+        self.name.lock().expect("no code panics under this lock")
+    }
+}
+
+/// Access for other threads to the fiber that a worker runs. The lock is held while a reader looks into the block, so
+/// [`close`](Self::close) waits for readers.
+#[derive(Default)]
+pub(super) struct Roster(Mutex<Option<RunningPtr>>);
+
+struct RunningPtr(NonNull<Running>);
+
+// SAFETY: I2. `Running` is atomic, and it lives until `Roster::close` has removed this pointer.
+unsafe impl Send for RunningPtr {}
+
+impl Roster {
+    /// Lets other threads in. The worker calls [`close`](Self::close) before `running` or any of its blocks goes away.
+    pub(super) fn open(&self, running: &Running) {
+        *self.lock() = Some(RunningPtr(NonNull::from(running)));
+    }
+
+    /// Keeps other threads out, after the last reader has left.
+    pub(super) fn close(&self) {
+        *self.lock() = None;
+    }
+
+    /// Calls `f` with the label of the fiber that the worker runs; `None` if it runs none.
+    pub(super) fn look<R>(&self, f: impl FnOnce(&Label) -> R) -> Option<R> {
+        let guard = self.lock();
+        let RunningPtr(running) = guard.as_ref()?;
+        // SAFETY: I2. The worker frees `running` and its blocks after `close`, which waits for this lock.
+        unsafe { running.as_ref().label() }.map(f)
+    }
+
+    /// Returns a number that differs between the running fibers of a worker; 0 if none runs.
+    pub(super) fn running_number(&self) -> usize {
+        self.look(|label| std::ptr::from_ref(label) as usize).unwrap_or(0)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<RunningPtr>> {
+        self.0.lock().expect("no code panics under this lock")
+    }
+}

@@ -1,0 +1,278 @@
+//! The moments in the life of fibers and ops that the worker records, one method for each.
+//!
+//! Code calls the method at the place where the moment occurs. The methods lie on the hot paths: each adds to
+//! [`Counters`] that this worker alone writes, and tests one flag for a [trace](trace), which does its part out of line.
+
+mod trace;
+
+use super::Worker;
+use crate::driver::{self, Driver};
+use crate::runtime::cancelled::Reason;
+use crate::runtime::counters::Counters;
+use crate::runtime::fiber::{FiberId, FiberRef, Wait};
+use crate::runtime::identity::Meta;
+use crate::runtime::shared::{MailBox, Unstarted};
+use crate::trace::Cause;
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::time::Instant;
+use trace::Trace;
+
+/// Turns without an enter of the driver after which the clock is read all the same.
+const TURNS_PER_CLOCK: u64 = 256;
+
+/// The records of one worker: its counters, its coarse clock and its part in a trace.
+pub(crate) struct Events {
+    counters: Arc<Counters>,
+    /// The time at which fibers count as suspended: read when the driver was last entered.
+    clock_ns: Cell<u64>,
+    trace: Trace,
+}
+
+impl Events {
+    pub(super) fn new(counters: Arc<Counters>, driver: &Driver) -> Events {
+        let clock_ns = Cell::new(driver.coarse_ns());
+        Events { counters, clock_ns, trace: Trace::default() }
+    }
+
+    /// The time of the coarse clock, which is also that of [`FiberRef::since_ns`].
+    pub(super) fn clock_ns(&self) -> u64 {
+        self.clock_ns.get()
+    }
+
+    /// Reads a clock that takes 5 ns and advances with the kernel's ticks, 100 to 1000 times a second.
+    #[cold]
+    pub(super) fn read_clock(&self, driver: &RefCell<Driver>) {
+        self.clock_ns.set(driver.borrow().coarse_ns());
+    }
+}
+
+impl Worker {
+    /// A turn begins with the fibers that are ready now.
+    #[inline(always)]
+    pub(super) fn record_turn(&self) {
+        self.follow_trace();
+        if self.events.counters.turns.bump().is_multiple_of(TURNS_PER_CLOCK) {
+            self.events.read_clock(&self.driver);
+        }
+    }
+}
+
+// Workers.
+impl Events {
+    /// The worker begins, on its thread.
+    pub(super) fn began(&self) {
+        self.counters.set_thread();
+    }
+
+    /// The worker sleeps in the kernel.
+    #[inline(always)]
+    pub(super) fn slept(&self) {
+        self.counters.sleeps.bump();
+    }
+
+    /// The worker took an unstarted fiber from another one.
+    #[inline(always)]
+    pub(super) fn stole(&self) {
+        self.counters.steals.bump();
+        if self.is_traced() {
+            self.trace_steal();
+        }
+    }
+
+    /// The worker wakes another one that sleeps.
+    #[inline(always)]
+    pub(super) fn woke(&self, mailbox: &MailBox) {
+        self.counters.wakes.bump();
+        if self.is_traced() {
+            self.trace_wake(mailbox);
+        }
+    }
+
+    /// The worker sends a fiber of another worker the message that it can continue.
+    #[inline(always)]
+    pub(super) fn sent_wake(&self, mailbox: &MailBox, id: FiberId) {
+        if self.is_traced() {
+            self.trace_wake_sent(mailbox, id);
+        }
+    }
+
+    /// Messages of other threads have been taken from the inbox.
+    #[inline(always)]
+    pub(super) fn took_mail(&self, messages: usize) {
+        self.counters.messages.add(messages as u64);
+        if self.is_traced() {
+            self.trace_mail();
+        }
+    }
+
+    /// A message of another worker says that this fiber can continue.
+    #[inline(always)]
+    pub(super) fn read_wake(&self, id: FiberId) {
+        if self.is_traced() {
+            self.trace_wake_read(id);
+        }
+    }
+}
+
+// Fibers.
+impl Events {
+    /// An unstarted fiber was made. A trace leaves its mark in it.
+    #[inline(always)]
+    pub(super) fn spawned(&self, unstarted: &mut Unstarted) {
+        if self.is_traced() {
+            self.trace_spawn(unstarted);
+        }
+    }
+
+    /// A fiber has a stack and is ready for the first time: either `at_once`, or after it was
+    /// [`spawned`](Self::spawned) with this trace origin. `alive` includes it.
+    #[inline(always)]
+    pub(super) fn started(&self, fiber: FiberRef, alive: u32, origin: u64, at_once: bool) {
+        self.counters.started.bump();
+        let alive = u64::from(alive);
+        if alive > self.counters.most_alive.get() {
+            self.counters.most_alive.set(alive);
+        }
+        if self.is_traced() {
+            self.trace_started(fiber, origin, at_once);
+        }
+    }
+
+    /// The fiber has its name and origin from now on.
+    #[inline(always)]
+    pub(crate) fn named(&self, fiber: FiberRef, meta: &Meta) {
+        if self.is_traced() {
+            self.trace_name(fiber, meta);
+        }
+    }
+
+    /// A fiber's body has returned, and its block is still its own. (The count of ended fibers belongs to
+    /// [`quiescence`](crate::runtime::quiescence).)
+    #[inline(always)]
+    pub(super) fn ended(&self, fiber: FiberRef) {
+        if self.is_traced() {
+            self.trace_ended(fiber);
+        }
+    }
+
+    /// A fiber is resumed.
+    #[inline(always)]
+    pub(super) fn resumed(&self, fiber: FiberRef) {
+        if self.is_traced() {
+            self.trace_resumed(fiber);
+        }
+    }
+
+    /// The running fiber suspends itself in a wait.
+    #[inline(always)]
+    pub(super) fn suspended(&self, fiber: FiberRef, wait: Wait) {
+        self.counters.waiting.bump();
+        fiber.set_since_ns(self.clock_ns.get());
+        if self.is_traced() {
+            self.trace_suspended(wait);
+        }
+    }
+
+    /// The running fiber yields.
+    #[inline(always)]
+    pub(super) fn yielded(&self) {
+        if self.is_traced() {
+            self.trace_yield();
+        }
+    }
+
+    /// A fiber's wait has ended by its last completion, which is in the trace already.
+    #[inline(always)]
+    pub(super) fn completed(&self, _fiber: FiberRef) {
+        self.counters.waiting.take_one();
+    }
+
+    /// A fiber's wait has ended by something other than a completion.
+    #[inline(always)]
+    pub(super) fn made_ready(&self, fiber: FiberRef, cause: Cause) {
+        self.counters.waiting.take_one();
+        if self.is_traced() {
+            self.trace_ready(fiber, cause);
+        }
+    }
+
+    /// A region of a fiber is cancelled.
+    #[inline(always)]
+    pub(super) fn cancelled(&self, fiber: FiberRef, reason: Reason) {
+        if self.is_traced() {
+            self.trace_cancel(fiber, reason);
+        }
+    }
+
+    /// The running fiber has opened a scope, or closed one.
+    #[inline(always)]
+    pub(crate) fn scope_changed(&self, opened: bool) {
+        if self.is_traced() {
+            self.trace_scope(opened);
+        }
+    }
+}
+
+// The driver and timers.
+impl Events {
+    /// The driver is about to be entered.
+    #[inline(always)]
+    pub(super) fn entering(&self, driver: &RefCell<Driver>, wait: driver::Wait) {
+        if self.is_traced() {
+            self.trace_enter(driver, wait);
+        }
+    }
+
+    /// The driver was entered.
+    #[inline(always)]
+    pub(super) fn entered(&self, driver: &RefCell<Driver>) {
+        self.read_clock(driver);
+        if self.is_traced() {
+            self.trace_entered(driver);
+        }
+    }
+
+    /// Completions are about to be taken.
+    #[inline(always)]
+    pub(super) fn reaping(&self) {
+        if self.is_traced() {
+            self.trace_reap();
+        }
+    }
+
+    /// A fiber has to wait for room among the ops in flight.
+    #[inline(always)]
+    pub(super) fn lacked_room(&self) {
+        self.counters.room_waits.bump();
+    }
+
+    /// A plain call that does not wait was tried. On a hit it did its work, on a miss the driver has to.
+    #[inline(always)]
+    pub(crate) fn tried_inline(&self, hit: bool) {
+        if hit {
+            self.counters.inline_hits.bump();
+        } else {
+            self.counters.inline_misses.bump();
+        }
+        if self.is_traced() {
+            self.trace_inline(hit);
+        }
+    }
+
+    /// A timer is set.
+    #[inline(always)]
+    pub(super) fn timer_set(&self, driver: &RefCell<Driver>, at: Instant) {
+        if self.is_traced() {
+            self.trace_timer_set(driver, at);
+        }
+    }
+
+    /// A timer has fired.
+    #[inline(always)]
+    pub(super) fn timer_fired(&self) {
+        if self.is_traced() {
+            self.trace_timer_fired();
+        }
+    }
+}
