@@ -10,10 +10,10 @@
 pub mod all;
 mod alloc;
 pub mod batch;
+mod child;
 mod content;
 pub mod cp;
 pub mod disk;
-pub mod file;
 mod fio;
 pub mod http;
 mod latency;
@@ -22,6 +22,7 @@ mod notes;
 mod progress;
 mod ring;
 pub mod sum;
+pub mod target;
 
 use clap::{Parser, Subcommand};
 use cringle_report::failure::Failure;
@@ -87,7 +88,7 @@ impl Bench {
 }
 
 /// For `--verbose`: how fibers do their I/O here, and why.
-fn driver_words() -> String {
+fn describe_driver() -> String {
     use cringle::runtime::{Driver, Feature};
     let names = |chosen: Vec<Feature>| {
         chosen.iter().map(|feature| format!("{feature:?}")).collect::<Vec<_>>().join(", ")

@@ -70,7 +70,7 @@ pub(crate) fn process_usage() -> Usage {
 
 /// Where the parties of one run meet before and after the measured work.
 pub struct Gate {
-    state: Mutex<State>,
+    state: Mutex<GateState>,
     changed: Condvar,
     /// Work that belongs to the measured time and is done once, after the last party's.
     ending: Option<Ending>,
@@ -79,7 +79,7 @@ pub struct Gate {
 
 type Ending = Box<dyn Fn() -> io::Result<()> + Send + Sync>;
 
-struct State {
+struct GateState {
     missing: usize,
     running: usize,
     failed: bool,
@@ -91,7 +91,7 @@ struct State {
 impl Gate {
     pub fn new(parties: usize) -> Gate {
         Gate {
-            state: Mutex::new(State {
+            state: Mutex::new(GateState {
                 missing: parties,
                 running: parties,
                 failed: false,
@@ -149,11 +149,11 @@ impl Gate {
         self.lock().allocated
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, GateState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'g>(&self, state: MutexGuard<'g, State>) -> MutexGuard<'g, State> {
+    fn wait<'g>(&self, state: MutexGuard<'g, GateState>) -> MutexGuard<'g, GateState> {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 }

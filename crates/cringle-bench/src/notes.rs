@@ -5,7 +5,7 @@
 pub(crate) struct Notes(Vec<String>);
 
 impl Notes {
-    pub(crate) fn say(&mut self, note: impl Into<String>) {
+    pub(crate) fn add(&mut self, note: impl Into<String>) {
         let note = note.into();
         if !self.0.contains(&note) {
             self.0.push(note);

@@ -9,7 +9,7 @@ compile_error!("cringle is for Linux: it stands on io_uring");
 
 mod cli;
 mod sim;
-mod traced;
+mod trace_flag;
 
 use clap::{CommandFactory, Parser};
 use cli::{Cli, Command};
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     }
     let cli = Cli::parse();
     report::set_color(cli.color);
-    let traced = match traced::begin(&cli) {
+    let traced = match trace_flag::begin(&cli) {
         Ok(traced) => traced,
         Err(failure) => {
             report::complain(&format!("cringle: {failure}"));

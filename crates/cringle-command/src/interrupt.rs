@@ -1,7 +1,7 @@
 //! SIGINT, SIGTERM and SIGHUP: the status is 130, and a child (fio) does not outlive us.
 //!
 //! Most temporary files need no care: they have no name, and go with the process. Whoever makes
-//! files with names asks to be let end by itself ([`end_gently`]). SIGHUP is one more of them, except where it is
+//! files with names asks to be let end by itself ([`let_command_clean_up`]). SIGHUP is one more of them, except where it is
 //! ignored: under `nohup` it must stay so.
 
 use cringle::signal::{self, Signal, Signals};
@@ -15,42 +15,42 @@ const INTERRUPTED: i32 = crate::failure::INTERRUPTED as i32;
 /// The child that is running, negative if it is a process group, and the signal that ends it; the
 /// number is 0 when none is.
 static CHILD: Mutex<(i32, i32)> = Mutex::new((0, libc::SIGKILL));
-/// Who started this process has gone, and asked for this signal then. It comes once for each of its
+/// Who started this process has gone, and is_requested for this signal then. It comes once for each of its
 /// threads, so that a second one says no more than the first.
-pub const STARTER_GONE: Signal = Signal::User2;
+pub const PARENT_DIED: Signal = Signal::User2;
 
-/// The first signal only kills the child and is left to [`asked`].
-static GENTLY: AtomicBool = AtomicBool::new(false);
-static ASKED: AtomicBool = AtomicBool::new(false);
+/// The first signal only kills the child and is left to [`is_requested`].
+static CLEANS_UP: AtomicBool = AtomicBool::new(false);
+static REQUESTED: AtomicBool = AtomicBool::new(false);
 
-/// From now on the first signal does not end the process: the command sees [`asked`], removes
+/// From now on the first signal does not end the process: the command sees [`is_requested`], removes
 /// what it made and returns [`crate::failure::Failure::interrupted`]. The second one does.
-pub fn end_gently() {
-    GENTLY.store(true, SeqCst);
+pub fn let_command_clean_up() {
+    CLEANS_UP.store(true, SeqCst);
 }
 
-/// Whether a signal came, after [`end_gently`].
-pub fn asked() -> bool {
-    ASKED.load(SeqCst)
+/// Whether a signal came, after [`let_command_clean_up`].
+pub fn is_requested() -> bool {
+    REQUESTED.load(SeqCst)
 }
 
-/// What is killed by an interruption until [`clear_child`].
+/// What is killed by an interruption until [`forget_child`].
 ///
 /// A signal may have come between the child's start and this call; then it is killed here. (The
-/// signal's side sets `ASKED` and then reads `CHILD`, this one writes `CHILD` and then reads
-/// `ASKED`: one of them sees the other.)
-pub fn set_group(leader: u32) {
+/// signal's side sets `REQUESTED` and then reads `CHILD`, this one writes `CHILD` and then reads
+/// `REQUESTED`: one of them sees the other.)
+pub fn kill_group_on_interrupt(leader: u32) {
     set_child(-(leader as i32), libc::SIGKILL);
 }
 
-/// The same for a child that has things to remove before it ends, as this process has: it is asked to.
-pub fn set_orderly(child: u32) {
+/// The same for a child that has things to remove before it ends, as this process has: it is is_requested to.
+pub fn terminate_on_interrupt(child: u32) {
     set_child(child as i32, libc::SIGTERM);
 }
 
 fn set_child(pid: i32, signal: i32) {
     *child() = (pid, signal);
-    if asked() {
+    if is_requested() {
         kill_child();
     }
 }
@@ -60,29 +60,29 @@ fn child() -> MutexGuard<'static, (i32, i32)> {
 }
 
 /// Call it before the child is reaped: afterwards its number may be another's.
-pub fn clear_child() {
+pub fn forget_child() {
     child().0 = 0;
 }
 
 /// Starts to listen. Call it once, early. (Not by `signal::cancel_on`: most strategies are no fibers,
 /// and nobody wants the rest of a measurement that was interrupted.)
 pub fn watch() -> io::Result<()> {
-    dump_when_asked()?;
-    let mut ends = vec![Signal::Interrupt, Signal::Terminate, STARTER_GONE];
-    if !crate::inherited::is_ignored(libc::SIGHUP) {
+    dump_on_sigusr1()?;
+    let mut ends = vec![Signal::Interrupt, Signal::Terminate, PARENT_DIED];
+    if !crate::startup::is_ignored(libc::SIGHUP) {
         ends.push(Signal::Hangup);
     }
     let signals = Signals::new(&ends)?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         while let Ok(signal) = signals.wait() {
-            let first = !ASKED.swap(true, SeqCst);
+            let first = !REQUESTED.swap(true, SeqCst);
             kill_child();
-            if GENTLY.load(SeqCst) {
+            if CLEANS_UP.load(SeqCst) {
                 if first {
                     crate::complain("\ncringle: interrupted; removing what was made");
                     continue;
                 }
-                if signal == STARTER_GONE {
+                if signal == PARENT_DIED {
                     continue;
                 }
                 crate::complain("cringle: interrupted again; the rest is left in place");
@@ -97,7 +97,7 @@ pub fn watch() -> io::Result<()> {
 }
 
 /// SIGUSR1 has it said on standard error who waits for what, until the end.
-pub fn dump_when_asked() -> io::Result<()> {
+pub fn dump_on_sigusr1() -> io::Result<()> {
     signal::dump_on(&[Signal::User1]).map(std::mem::forget)
 }
 
@@ -153,7 +153,7 @@ pub fn output_of(command: &mut Command) -> io::Result<Output> {
         let _ = errors.join();
         read
     });
-    clear_child();
+    forget_child();
     let status = child.wait()?;
     read?;
     Ok(Output { status, stdout, stderr })

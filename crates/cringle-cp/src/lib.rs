@@ -56,7 +56,7 @@ use crate::workers::{Shared, Worker};
 use cringle::signal::{Signal, Signals};
 use cringle_command::failure::{FAILED, INTERRUPTED};
 use cringle_command::recording::Recording;
-use cringle_command::{self as report, inherited};
+use cringle_command::{self as report, startup};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -75,7 +75,7 @@ pub fn run(program: &'static str, arguments: Vec<OsString>) -> ExitCode {
     messages::set_program(program);
     // As other programs: one whose output nobody reads any more ends at its next line, unless its caller
     // ignores the signal.
-    if !inherited::ignores_sigpipe() {
+    if !startup::ignores_sigpipe() {
         // SAFETY: no pointers; no other thread has been started.
         unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     }
@@ -207,9 +207,9 @@ fn perform(shared: &Shared, copies: &[Copy]) -> io::Result<()> {
 /// Ctrl-C ends it in order; a second one at once. A signal that the caller ignores (a shell for its background,
 /// `nohup`) stays ignored.
 fn watch(stop: &Arc<Stop>) -> io::Result<()> {
-    cringle_command::interrupt::dump_when_asked()?;
+    cringle_command::interrupt::dump_on_sigusr1()?;
     let ends = [(libc::SIGINT, Signal::Interrupt), (libc::SIGTERM, Signal::Terminate)];
-    let heard = ends.iter().filter(|(number, _)| !inherited::is_ignored(*number));
+    let heard = ends.iter().filter(|(number, _)| !startup::is_ignored(*number));
     let heard: Vec<_> = heard.map(|(_, signal)| *signal).collect();
     if heard.is_empty() {
         return Ok(());

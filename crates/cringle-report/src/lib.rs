@@ -22,7 +22,7 @@ pub mod table;
 
 pub use color::{Color, colored, set_color};
 pub use cringle_command::{complain, is_stdout, print, print_bytes, save};
-pub use cringle_command::{failure, file, inherited, interrupt, stdout, units};
+pub use cringle_command::{failure, file, interrupt, startup, stdout, units};
 pub use outputs::Outputs;
 
 /// The version of the JSON that the commands write. Fields are added, never changed.

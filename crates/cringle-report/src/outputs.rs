@@ -58,12 +58,12 @@ impl Outputs {
     }
 
     /// Tells a person what is on the page, and the files what they are for.
-    pub fn tell(&self, value: &Value, page: &Page) -> Result<(), Failure> {
-        self.tell_as(value, page, || page::text(page))
+    pub fn write(&self, value: &Value, page: &Page) -> Result<(), Failure> {
+        self.write_as(value, page, || page::text(page))
     }
 
     /// The same with words of its own. What cannot be written keeps nobody else from what was found.
-    pub fn tell_as(
+    pub fn write_as(
         &self,
         value: &Value,
         page: &Page,

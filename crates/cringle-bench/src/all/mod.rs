@@ -5,23 +5,23 @@
 //! not reach the next, and one that fails takes nobody with it. Each removes what it made.
 
 mod args;
-mod cases;
-mod child;
+mod contests;
 mod experiments;
+mod ranking;
 mod report;
-mod verdict;
+mod run;
 
 pub use args::AllArgs;
 
-use cases::Case;
+use contests::Contest;
 use cringle_report::failure::{Failure, fail};
 use cringle_report::interrupt;
 use cringle_report::machine::{Machine, storage::Storage};
 use cringle_report::page::Page;
 use experiments::Experiment;
+use ranking::Ranking;
 use serde_json::Value;
 use std::time::Instant;
-use verdict::Verdict;
 
 /// An experiment, when it is over.
 struct Done {
@@ -30,8 +30,8 @@ struct Done {
     report: Option<Value>,
     page: Option<Page>,
     error: Option<String>,
-    cases: Vec<Case>,
-    verdicts: Vec<Verdict>,
+    contests: Vec<Contest>,
+    rankings: Vec<Ranking>,
 }
 
 struct Findings {
@@ -42,8 +42,8 @@ struct Findings {
 }
 
 impl Findings {
-    fn verdicts(&self) -> impl Iterator<Item = &Verdict> {
-        self.done.iter().flat_map(|done| &done.verdicts)
+    fn rankings(&self) -> impl Iterator<Item = &Ranking> {
+        self.done.iter().flat_map(|done| &done.rankings)
     }
 }
 
@@ -51,12 +51,12 @@ pub fn run(args: &AllArgs, verbose: bool) -> Result<(), Failure> {
     args.validate()?;
     args.outputs.check()?;
     if verbose {
-        cringle_report::complain(&super::driver_words());
+        cringle_report::complain(&super::describe_driver());
     }
     // An experiment's data is removed by itself; we only pass the signal on and wait for that.
-    interrupt::end_gently();
+    interrupt::let_command_clean_up();
     let ended = all(args);
-    match interrupt::asked() {
+    match interrupt::is_requested() {
         true => Err(Failure::interrupted("interrupted; what was made is removed")),
         false => ended,
     }
@@ -75,11 +75,11 @@ fn all(args: &AllArgs) -> Result<(), Failure> {
     for (number, experiment) in chosen.into_iter().enumerate() {
         announce(args, &format!("{} of {count}: {}", number + 1, experiment.command()))?;
         findings.done.push(perform(experiment, args));
-        if interrupt::asked() {
+        if interrupt::is_requested() {
             return Ok(());
         }
     }
-    report::tell(&findings, &args.outputs)?;
+    report::write(&findings, &args.outputs)?;
     outcome(&findings)
 }
 
@@ -108,15 +108,15 @@ fn announce(args: &AllArgs, line: &str) -> Result<(), Failure> {
 
 fn perform(experiment: Experiment, args: &AllArgs) -> Done {
     let started = Instant::now();
-    let child::Outcome { report, page, error } = child::run(&experiment, args);
+    let run::Outcome { report, page, error } = run::run(&experiment, args);
     let seconds = started.elapsed().as_secs_f64();
-    if let Some(error) = error.as_ref().filter(|_| !interrupt::asked()) {
+    if let Some(error) = error.as_ref().filter(|_| !interrupt::is_requested()) {
         cringle_report::complain(&format!("cringle: {} failed: {error}", experiment.command()));
     }
-    let cases: Vec<Case> =
-        report.iter().flat_map(|report| cases::of(experiment.question, report)).collect();
-    let verdicts = cases.iter().filter_map(verdict::of).collect();
-    Done { experiment, seconds, report, page, error, cases, verdicts }
+    let contests: Vec<Contest> =
+        report.iter().flat_map(|report| contests::of(experiment.question, report)).collect();
+    let rankings = contests.iter().filter_map(ranking::rank).collect();
+    Done { experiment, seconds, report, page, error, contests, rankings }
 }
 
 /// What was found is told all the same, but an experiment that failed is a failure.

@@ -1,7 +1,7 @@
 //! The summary, and all results for programs.
 
-use super::cases::{Case, Line};
-use super::verdict::Verdict;
+use super::contests::{Contest, Line};
+use super::ranking::Ranking;
 use super::{Done, Findings};
 use cringle_report::failure::Failure;
 use cringle_report::page::wrapped;
@@ -12,16 +12,16 @@ use serde_json::{Value, json};
 
 const HEADER: [&str; 7] = ["question", "case", "winner", "", "× next", "× plain", "ours"];
 
-pub(super) fn tell(findings: &Findings, outputs: &Outputs) -> Result<(), Failure> {
-    outputs.tell_as(&value(findings), &page(findings), || text(findings))
+pub(super) fn write(findings: &Findings, outputs: &Outputs) -> Result<(), Failure> {
+    outputs.write_as(&value(findings), &page(findings), || text(findings))
 }
 
 /// The contests first, then what each experiment has to say.
 fn page(findings: &Findings) -> Page {
     let winners = Section {
         title: "Who won".into(),
-        sentences: findings.verdicts().map(sentence).chain(errors(findings)).collect(),
-        plots: findings.done.iter().flat_map(|done| &done.cases).map(contest).collect(),
+        sentences: findings.rankings().map(sentence).chain(errors(findings)).collect(),
+        plots: findings.done.iter().flat_map(|done| &done.contests).map(rates).collect(),
         table: Some(summary(findings)),
         ..Section::default()
     };
@@ -40,7 +40,7 @@ fn page(findings: &Findings) -> Page {
     }
 }
 
-fn contest(case: &Case) -> Plot {
+fn rates(case: &Contest) -> Plot {
     let row = |line: &Line| Row { label: line.name.clone(), samples: line.rates.clone() };
     let rates = case.lines.iter().flat_map(|line| line.rates.clone());
     let title = format!("{}, {}", case.question.name(), case.title);
@@ -58,7 +58,7 @@ fn sections(done: &Done) -> Vec<Section> {
 fn text(findings: &Findings) -> String {
     let mut out = format!("\nall: who won here, and why\n{}", table::machine(&findings.machine));
     out.push_str(&format!("\n{}\n", table::rows(&summary(findings))));
-    findings.verdicts().for_each(|one| out.push_str(&wrapped(&sentence(one), "")));
+    findings.rankings().for_each(|one| out.push_str(&wrapped(&sentence(one), "")));
     errors(findings).for_each(|error| out.push_str(&wrapped(&error, "error: ")));
     for note in &findings.notes {
         out.push_str(&wrapped(note, "note: "));
@@ -66,12 +66,12 @@ fn text(findings: &Findings) -> String {
     out
 }
 
-fn sentence(verdict: &Verdict) -> String {
-    let chance = match verdict.overlap {
+fn sentence(ranking: &Ranking) -> String {
+    let chance = match ranking.overlap {
         true => " Rounds of the two best overlap: which is first may be chance.",
         false => "",
     };
-    format!("{}, {}: {}{chance}", verdict.question.name(), verdict.case, verdict.why)
+    format!("{}, {}: {}{chance}", ranking.question.name(), ranking.case, ranking.why)
 }
 
 fn errors(findings: &Findings) -> impl Iterator<Item = String> {
@@ -88,18 +88,18 @@ fn summary(findings: &Findings) -> Rows {
     let ratio =
         |value: Option<f64>| value.map_or_else(|| "–".into(), |ratio| format!("{ratio:.2}"));
     let beside = |name: &str, value| format!("{} ({name})", ratio(value));
-    let cells = |verdict: &Verdict| {
+    let cells = |ranking: &Ranking| {
         vec![
-            verdict.question.name().to_string(),
-            verdict.case.clone(),
-            verdict.winner.clone(),
-            verdict.figure.clone(),
-            beside(verdict.next.as_deref().unwrap_or("nobody"), verdict.winner_to_next),
-            beside(&verdict.plain, verdict.winner_to_plain),
-            beside(&verdict.ours, verdict.ours_to_winner),
+            ranking.question.name().to_string(),
+            ranking.case.clone(),
+            ranking.winner.clone(),
+            ranking.figure.clone(),
+            beside(ranking.next.as_deref().unwrap_or("nobody"), ranking.winner_to_next),
+            beside(&ranking.plain, ranking.winner_to_plain),
+            beside(&ranking.ours, ranking.ours_to_winner),
         ]
     };
-    Rows { words: 3, ..Rows::new(&HEADER, findings.verdicts().map(cells)) }
+    Rows { words: 3, ..Rows::new(&HEADER, findings.rankings().map(cells)) }
 }
 
 fn value(findings: &Findings) -> Value {
@@ -109,7 +109,7 @@ fn value(findings: &Findings) -> Value {
         "machine": findings.machine,
         "quick": findings.quick,
         "experiments": findings.done.iter().map(experiment).collect::<Vec<_>>(),
-        "verdicts": findings.verdicts().collect::<Vec<_>>(),
+        "verdicts": findings.rankings().collect::<Vec<_>>(),
         "notes": findings.notes,
     })
 }

@@ -2,7 +2,7 @@
 //! worker; four submitters a worker, each with batches of 32 into one buffer of 128 KiB,
 //! uniformly random with repetition.
 
-use super::{BATCH, BLOCK, SUBMITTERS_PER_WORKER, Setting, Share, short_read};
+use super::{BATCH, BLOCK, RoundConfig, SUBMITTERS_PER_WORKER, ThreadResult, short_read};
 use crate::content::Rng;
 use crate::meter::{Gate, Party};
 use cringle::block::{AlignedBuf, Batch, BlockIo};
@@ -14,29 +14,29 @@ use std::time::Instant;
 const BATCH_LIMIT: u32 = 64;
 const IN_FLIGHT_LIMIT: u32 = 256;
 
-pub(super) fn run(setting: &Setting, gate: &Gate) -> io::Result<Vec<Share>> {
+pub(super) fn run(config: &RoundConfig, gate: &Gate) -> io::Result<Vec<ThreadResult>> {
     let block_io = BlockIo::builder()
-        .workers(setting.workers)
+        .workers(config.workers)
         .batch_limit(BATCH_LIMIT)
         .in_flight_limit(IN_FLIGHT_LIMIT)
-        .pin(setting.pinning.on())
+        .pin(config.pinning.on())
         .build()?;
-    let file = File::from(setting.open()?);
-    let all = Submitters { setting, gate, block_io: &block_io, file: &file };
-    let shares = if setting.from_fibers { all.as_fibers() } else { all.as_threads() };
+    let file = File::from(config.open()?);
+    let all = Submitters { config, gate, block_io: &block_io, file: &file };
+    let results = if config.from_fibers { all.as_fibers() } else { all.as_threads() };
     block_io.close()?;
-    shares
+    results
 }
 
 struct Submitters<'a> {
-    setting: &'a Setting,
+    config: &'a RoundConfig,
     gate: &'a Gate,
     block_io: &'a BlockIo,
     file: &'a File,
 }
 
 impl Submitters<'_> {
-    fn as_threads(&self) -> io::Result<Vec<Share>> {
+    fn as_threads(&self) -> io::Result<Vec<ThreadResult>> {
         std::thread::scope(|scope| {
             let start = |number| {
                 let mut party = self.gate.party();
@@ -46,7 +46,7 @@ impl Submitters<'_> {
                     submitter.submit_all()
                 })
             };
-            let threads: Vec<_> = (0..self.setting.submitters()).map(start).collect();
+            let threads: Vec<_> = (0..self.config.submitters()).map(start).collect();
             let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             };
@@ -55,8 +55,8 @@ impl Submitters<'_> {
     }
 
     /// On a runtime of their own, with as many workers as the `BlockIo`.
-    fn as_fibers(&self) -> io::Result<Vec<Share>> {
-        let workers = self.setting.workers;
+    fn as_fibers(&self) -> io::Result<Vec<ThreadResult>> {
+        let workers = self.config.workers;
         let mut parties: Vec<_> = (0..workers).map(|_| self.gate.party()).collect();
         cringle::Builder::new().workers(workers).run(move || {
             let mine = parties.swap_remove(0);
@@ -66,18 +66,18 @@ impl Submitters<'_> {
                     place.spawn_scoped(scope, move || self.on_worker(worker, party))
                 };
                 let others: Vec<_> = (1..).zip(parties).map(start).collect();
-                let mut shares = self.on_worker(0, mine)?;
+                let mut results = self.on_worker(0, mine)?;
                 for fiber in others {
                     let joined = fiber?.join();
-                    shares.extend(joined.unwrap_or_else(|p| std::panic::resume_unwind(p))?);
+                    results.extend(joined.unwrap_or_else(|p| std::panic::resume_unwind(p))?);
                 }
-                Ok(shares)
+                Ok(results)
             })
         })?
     }
 
-    /// The four submitters of one worker. They share a party: the gate blocks their thread.
-    fn on_worker(&self, worker: usize, mut party: Party<'_>) -> io::Result<Vec<Share>> {
+    /// The four submitters of one worker. They result a party: the gate blocks their thread.
+    fn on_worker(&self, worker: usize, mut party: Party<'_>) -> io::Result<Vec<ThreadResult>> {
         let numbers = worker * SUBMITTERS_PER_WORKER..(worker + 1) * SUBMITTERS_PER_WORKER;
         let mut submitters: Vec<_> = numbers.map(|n| Submitter::new(self, n)).collect();
         party.enter()?;
@@ -97,29 +97,29 @@ struct Submitter<'a> {
     file: &'a File,
     offsets: Vec<u64>,
     buffer: AlignedBuf,
-    share: Share,
+    result: ThreadResult,
 }
 
 impl<'a> Submitter<'a> {
     fn new(all: &Submitters<'a>, number: usize) -> Submitter<'a> {
-        let setting = all.setting;
-        let batches = (setting.blocks as usize - 1) / (setting.submitters() * BATCH);
-        let mut rng = Rng::new(setting.seed ^ (number as u64 + 1) << 32);
-        let offset = |_| rng.below(setting.blocks) * BLOCK as u64;
+        let config = all.config;
+        let batches = (config.blocks as usize - 1) / (config.submitters() * BATCH);
+        let mut rng = Rng::new(config.seed ^ (number as u64 + 1) << 32);
+        let offset = |_| rng.below(config.blocks) * BLOCK as u64;
         let mut buffer = AlignedBuf::new(BATCH * BLOCK);
         // Every page is there before the clock starts.
         buffer.fill(1);
-        let share = Share { ops: 0, latencies_ns: Vec::with_capacity(batches) };
+        let result = ThreadResult { ops: 0, latencies_ns: Vec::with_capacity(batches) };
         Submitter {
             block_io: all.block_io,
             file: all.file,
             offsets: (0..batches * BATCH).map(offset).collect(),
             buffer,
-            share,
+            result,
         }
     }
 
-    fn submit_all(&mut self) -> io::Result<Share> {
+    fn submit_all(&mut self) -> io::Result<ThreadResult> {
         let mut spare = Batch::with_capacity(BATCH);
         for offsets in self.offsets.chunks(BATCH) {
             let mut batch = spare;
@@ -128,16 +128,16 @@ impl<'a> Submitter<'a> {
             }
             let started = Instant::now();
             let results = self.block_io.submit(batch)?;
-            self.share.latencies_ns.push(started.elapsed().as_nanos() as u64);
+            self.result.latencies_ns.push(started.elapsed().as_nanos() as u64);
             for (offset, result) in offsets.iter().zip(results.iter()) {
                 let moved = result?;
                 if moved != BLOCK {
                     return Err(short_read(moved, *offset));
                 }
             }
-            self.share.ops += offsets.len() as u64;
+            self.result.ops += offsets.len() as u64;
             spare = results.recycle();
         }
-        Ok(std::mem::take(&mut self.share))
+        Ok(std::mem::take(&mut self.result))
     }
 }

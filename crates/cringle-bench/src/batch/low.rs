@@ -1,7 +1,7 @@
 //! `low`: the library's own ring, without fibers. Submission queue 64, completion queue 256; 64 reads lead in, then
 //! 32 are submitted and 32 taken, so that 64 to 96 are in flight.
 
-use super::{BATCH, BLOCK, Setting, Share, short_read};
+use super::{BATCH, BLOCK, RoundConfig, ThreadResult, short_read};
 use crate::content::Rng;
 use crate::meter::{Gate, Party};
 use cringle::ring::BareRing;
@@ -15,10 +15,10 @@ const QUEUE: u32 = 64;
 const LEAD_IN: usize = 64;
 const BUFFERS: usize = 256;
 
-pub(super) fn run(setting: &Setting, gate: &Gate) -> io::Result<Vec<Share>> {
-    let order = Rng::new(setting.seed).permutation(setting.blocks);
-    let each = order.len().div_ceil(setting.workers);
-    let parts = (0..setting.workers).map(|worker| {
+pub(super) fn run(config: &RoundConfig, gate: &Gate) -> io::Result<Vec<ThreadResult>> {
+    let order = Rng::new(config.seed).permutation(config.blocks);
+    let each = order.len().div_ceil(config.workers);
+    let parts = (0..config.workers).map(|worker| {
         let start = (worker * each).min(order.len());
         &order[start..(start + each).min(order.len())]
     });
@@ -26,8 +26,8 @@ pub(super) fn run(setting: &Setting, gate: &Gate) -> io::Result<Vec<Share>> {
         let start = |(worker, part)| {
             let party = gate.party();
             scope.spawn(move || {
-                setting.pinning.pin(worker, setting.workers)?;
-                read_all(setting, part, party)
+                config.pinning.pin(worker, config.workers)?;
+                read_all(config, part, party)
             })
         };
         let threads: Vec<_> = parts.enumerate().map(start).collect();
@@ -38,8 +38,8 @@ pub(super) fn run(setting: &Setting, gate: &Gate) -> io::Result<Vec<Share>> {
     })
 }
 
-fn read_all(setting: &Setting, part: &[u64], mut party: Party<'_>) -> io::Result<Share> {
-    let mut reader = Reader::prepare(setting, part)?;
+fn read_all(config: &RoundConfig, part: &[u64], mut party: Party<'_>) -> io::Result<ThreadResult> {
+    let mut reader = Reader::prepare(config, part)?;
     let mut ring = BareRing::new(QUEUE, BUFFERS as u32)?;
     party.enter()?;
     let mut result = reader.start(&mut ring, LEAD_IN);
@@ -55,7 +55,7 @@ fn read_all(setting: &Setting, part: &[u64], mut party: Party<'_>) -> io::Result
     drop(party);
     // Before the memory that it reads into: it waits for what is in flight.
     drop(ring);
-    result.map(|()| reader.share)
+    result.map(|()| reader.result)
 }
 
 struct Reader<'a> {
@@ -66,21 +66,21 @@ struct Reader<'a> {
     slots: Vec<(u64, Instant)>,
     free: Vec<usize>,
     in_flight: usize,
-    share: Share,
+    result: ThreadResult,
 }
 
 impl<'a> Reader<'a> {
-    fn prepare(setting: &Setting, part: &'a [u64]) -> io::Result<Reader<'a>> {
+    fn prepare(config: &RoundConfig, part: &'a [u64]) -> io::Result<Reader<'a>> {
         let mut area = MmapOptions::new().len(BUFFERS * BLOCK).populate().map_anon()?;
         Ok(Reader {
-            file: setting.open()?,
+            file: config.open()?,
             blocks: part.iter(),
             base: area.as_mut_ptr(),
             _area: area,
             slots: vec![(0, Instant::now()); BUFFERS],
             free: (0..BUFFERS).rev().collect(),
             in_flight: 0,
-            share: Share { ops: 0, latencies_ns: Vec::with_capacity(part.len()) },
+            result: ThreadResult { ops: 0, latencies_ns: Vec::with_capacity(part.len()) },
         })
     }
 
@@ -114,8 +114,8 @@ impl<'a> Reader<'a> {
             let (offset, started) = self.slots[slot];
             self.in_flight -= 1;
             self.free.push(slot);
-            self.share.ops += 1;
-            self.share.latencies_ns.push(started.elapsed().as_nanos() as u64);
+            self.result.ops += 1;
+            self.result.latencies_ns.push(started.elapsed().as_nanos() as u64);
             match result {
                 Ok(BLOCK) => {}
                 Ok(count) => outcome = Err(short_read(count, offset)),

@@ -11,13 +11,13 @@ pub mod args;
 mod high;
 mod json;
 mod low;
-mod page;
+mod report;
 
 use crate::alloc::Allocated;
-use crate::file::TestFile;
 use crate::fio;
 use crate::latency::Latencies;
 use crate::meter::{Gate, Usage};
+use crate::target::TestFile;
 pub use args::BatchArgs;
 use args::{Level, Submitters};
 use cringle_report::failure::{Failure, fail};
@@ -103,7 +103,7 @@ impl Comparison {
 }
 
 /// What a round is given.
-pub(super) struct Setting {
+pub(super) struct RoundConfig {
     pub(super) file: TestFile,
     pub(super) blocks: u64,
     pub(super) direct: bool,
@@ -113,7 +113,7 @@ pub(super) struct Setting {
     pub(super) pinning: Pinning,
 }
 
-impl Setting {
+impl RoundConfig {
     pub(super) fn open(&self) -> io::Result<File> {
         self.file.open(self.direct, false)
     }
@@ -125,7 +125,7 @@ impl Setting {
 
 /// What one thread of a round did.
 #[derive(Default)]
-pub(super) struct Share {
+pub(super) struct ThreadResult {
     pub(super) ops: u64,
     pub(super) latencies_ns: Vec<u64>,
 }
@@ -136,9 +136,9 @@ pub fn run(args: &BatchArgs, verbose: bool) -> Result<(), Failure> {
     }
     args.outputs.check()?;
     if verbose {
-        cringle_report::complain(&super::driver_words());
+        cringle_report::complain(&super::describe_driver());
     }
-    let setting = setting(args)?;
+    let config = config(args)?;
     let mut notes = Vec::new();
     let with_fio = !args.no_fio && fio::installed().is_some();
     if !args.no_fio && !with_fio {
@@ -152,28 +152,28 @@ pub fn run(args: &BatchArgs, verbose: bool) -> Result<(), Failure> {
     let mut latencies = Latencies::new();
     for number in 0..args.warmup + args.repeat {
         let counts = number >= args.warmup;
-        drop_caches(&setting, &mut notes)?;
-        let (measured, theirs) = round(args.level, &setting)?;
+        drop_caches(&config, &mut notes)?;
+        let (measured, theirs) = round(args.level, &config)?;
         if counts {
             rounds.push(measured);
             latencies.merge(&theirs);
         }
         if with_fio && counts {
-            drop_caches(&setting, &mut notes)?;
-            fios.push(fio_iops(&setting)?);
+            drop_caches(&config, &mut notes)?;
+            fios.push(fio_iops(&config)?);
         }
     }
-    page::write(
+    report::write(
         &Comparison {
             machine: Machine::of(&storage),
             level: args.level,
             file: args.file.clone(),
-            bytes: setting.blocks * BLOCK as u64,
+            bytes: config.blocks * BLOCK as u64,
             cached: args.cached,
             workers: args.workers,
             submitters: match args.level {
                 Level::Low => args.workers,
-                Level::High => setting.submitters(),
+                Level::High => config.submitters(),
             },
             rounds,
             latencies,
@@ -184,7 +184,7 @@ pub fn run(args: &BatchArgs, verbose: bool) -> Result<(), Failure> {
     )
 }
 
-fn setting(args: &BatchArgs) -> Result<Setting, Failure> {
+fn config(args: &BatchArgs) -> Result<RoundConfig, Failure> {
     let shown = args.file.display();
     let mut file = File::open(&args.file)
         .map_err(|error| Failure::failed(format!("cannot open {shown}: {error}")))?;
@@ -192,7 +192,7 @@ fn setting(args: &BatchArgs) -> Result<Setting, Failure> {
     let bytes = io::Seek::seek(&mut file, io::SeekFrom::End(0))
         .map_err(|error| Failure::failed(format!("cannot find the size of {shown}: {error}")))?;
     let blocks = bytes / BLOCK as u64;
-    let setting = Setting {
+    let config = RoundConfig {
         file: TestFile(file),
         blocks,
         direct: !args.cached,
@@ -201,21 +201,21 @@ fn setting(args: &BatchArgs) -> Result<Setting, Failure> {
         seed: args.seed,
         pinning: Pinning::new(args.pin),
     };
-    let least = (setting.submitters() * BATCH + 1) as u64;
+    let least = (config.submitters() * BATCH + 1) as u64;
     if blocks < least {
         return fail(format!("{shown} has {blocks} blocks of 4 KiB; {least} are needed"));
     }
-    setting.open().map_err(|error| {
+    config.open().map_err(|error| {
         Failure::failed(format!("cannot open {shown} with O_DIRECT: {error}; try --cached"))
     })?;
-    Ok(setting)
+    Ok(config)
 }
 
 /// Empties the page cache of the file, or where that does not help and we may, of the machine.
-fn drop_caches(setting: &Setting, notes: &mut Vec<String>) -> Result<(), Failure> {
+fn drop_caches(config: &RoundConfig, notes: &mut Vec<String>) -> Result<(), Failure> {
     const NEGLIGIBLE: f64 = 0.01;
-    let file = &setting.file.0;
-    let bytes = setting.blocks * BLOCK as u64;
+    let file = &config.file.0;
+    let bytes = config.blocks * BLOCK as u64;
     cache::evict(file)?;
     if cache::resident(file, bytes)? > NEGLIGIBLE {
         // Only root may; who may not is told what is left.
@@ -230,43 +230,43 @@ fn drop_caches(setting: &Setting, notes: &mut Vec<String>) -> Result<(), Failure
     Ok(())
 }
 
-fn round(level: Level, setting: &Setting) -> Result<(Measured, Latencies), Failure> {
+fn round(level: Level, config: &RoundConfig) -> Result<(Measured, Latencies), Failure> {
     let parties = match level {
-        Level::Low => setting.workers,
-        Level::High if setting.from_fibers => setting.workers,
-        Level::High => setting.submitters(),
+        Level::Low => config.workers,
+        Level::High if config.from_fibers => config.workers,
+        Level::High => config.submitters(),
     };
     let gate = Gate::new(parties).counting_allocations();
-    let shares = match level {
-        Level::Low => low::run(setting, &gate),
-        Level::High => high::run(setting, &gate),
+    let results = match level {
+        Level::Low => low::run(config, &gate),
+        Level::High => high::run(config, &gate),
     };
-    let shares =
-        shares.map_err(|error| Failure::failed(format!("the benchmark failed: {error}")))?;
+    let results =
+        results.map_err(|error| Failure::failed(format!("the benchmark failed: {error}")))?;
     let (Some(usage), Some(allocated)) = (gate.usage(), gate.allocated()) else {
         return fail("the benchmark ended without having begun");
     };
     let mut latencies = Latencies::new();
-    let ops = shares.iter().map(|share| share.ops).sum();
-    for share in shares {
-        latencies.record(share.latencies_ns);
+    let ops = results.iter().map(|result| result.ops).sum();
+    for result in results {
+        latencies.record(result.latencies_ns);
     }
     let (p999_us, max_us) = (latencies.quantile_us(0.999), latencies.max_us());
     Ok((Measured { ops, usage, allocated, p999_us, max_us }, latencies))
 }
 
 /// fio's rate with the shipped job file.
-fn fio_iops(setting: &Setting) -> Result<f64, Failure> {
+fn fio_iops(config: &RoundConfig) -> Result<f64, Failure> {
     let mut job = tempfile::Builder::new().prefix("cringle-").suffix(".fio").tempfile()?;
     job.write_all(FIO_JOB.as_bytes())?;
     let figures = fio::execute(
         Command::new("fio")
             .arg("--output-format=json")
             .arg(job.path())
-            .env("FILE", setting.file.name_for_others())
-            .env("DIRECT", u8::from(setting.direct).to_string())
-            .env("WORKERS", setting.workers.to_string())
-            .env("PART", (setting.blocks / setting.workers as u64 * BLOCK as u64).to_string()),
+            .env("FILE", config.file.name_for_others())
+            .env("DIRECT", u8::from(config.direct).to_string())
+            .env("WORKERS", config.workers.to_string())
+            .env("PART", (config.blocks / config.workers as u64 * BLOCK as u64).to_string()),
     )?;
     let report = fio::report(&figures)?;
     Ok(report.ops as f64 / report.usage.seconds)

@@ -6,27 +6,26 @@
 //! copy is checked; a sample far off its fellows is shown; and what was made is removed, however
 //! the command ends, short of SIGKILL.
 
-mod check;
-pub(super) mod child;
-mod expect;
-mod plan;
+mod args;
+mod disk_rate;
 mod report;
 mod run;
+mod sentences;
 mod tools;
 mod trees;
-mod words;
+mod verify;
 mod workspace;
 
-pub use plan::CpArgs;
+pub use args::CpArgs;
 
+use crate::child::Sample;
 use crate::notes::Notes;
 use crate::progress::Progress;
-use child::Sample;
+use args::Cell;
 use cringle_report::failure::{Failure, fail};
 use cringle_report::interrupt;
 use cringle_report::machine::{Machine, storage::Storage};
-use expect::Expectation;
-use plan::Cell;
+use disk_rate::DiskRate;
 use std::path::PathBuf;
 use tools::Candidate;
 use workspace::Workspace;
@@ -77,7 +76,7 @@ struct Findings {
     machine: Machine,
     directory: PathBuf,
     blocks: Vec<Block>,
-    expectations: Vec<Expectation>,
+    disk_rates: Vec<DiskRate>,
     notes: Vec<String>,
 }
 
@@ -85,11 +84,11 @@ pub fn run(args: &CpArgs, verbose: bool) -> Result<(), Failure> {
     args.validate()?;
     args.outputs.check()?;
     if verbose {
-        cringle_report::complain(&super::driver_words());
+        cringle_report::complain(&super::describe_driver());
     }
-    interrupt::end_gently();
+    interrupt::let_command_clean_up();
     let ended = benchmark(args);
-    match interrupt::asked() {
+    match interrupt::is_requested() {
         true => Err(Failure::interrupted("interrupted; what was made is removed")),
         false => ended,
     }
@@ -111,10 +110,10 @@ fn benchmark(args: &CpArgs) -> Result<(), Failure> {
     let storage = Storage::under(&args.directory)
         .map_err(|error| Failure::failed(format!("cannot look at {shown}: {error}")))?;
     if let Some(memory) = storage.in_memory() {
-        notes.say(format!("{shown} is {memory}: no figure here is one of a disk"));
+        notes.add(format!("{shown} is {memory}: no figure here is one of a disk"));
     }
     if cfg!(debug_assertions) && tools.iter().any(|tool| tool.name == "cringle") {
-        notes.say("this cringle is a debug build, and its figures mean little");
+        notes.add("this cringle is a debug build, and its figures mean little");
     }
     let progress = Progress::new(!args.quiet);
     let blocks = run::blocks(args, &tools);
@@ -124,18 +123,18 @@ fn benchmark(args: &CpArgs) -> Result<(), Failure> {
         machine: Machine::of(&storage),
         directory: args.directory.clone(),
         blocks,
-        expectations: Vec::new(),
+        disk_rates: Vec::new(),
         notes: Vec::new(),
     };
     run::measure(args, &workspace, &mut findings, &mut notes, &progress)?;
     findings.notes = notes.all().to_vec();
-    report::tell(&findings, &args.outputs)?;
+    report::write(&findings, &args.outputs)?;
     workspace.remove(&progress)?;
-    verdict(&findings)
+    outcome(&findings)
 }
 
 /// The tables are printed all the same, but a copy that is not whole is a failure.
-fn verdict(findings: &Findings) -> Result<(), Failure> {
+fn outcome(findings: &Findings) -> Result<(), Failure> {
     let lines = findings.blocks.iter().flat_map(|block| &block.lines);
     let mut failed: Vec<&str> = lines
         .filter(|line| line.error.is_some())

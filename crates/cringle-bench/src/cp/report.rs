@@ -1,6 +1,6 @@
 //! The tables, and the same for programs.
 
-use super::{Block, Findings, Line, Sample, words};
+use super::{Block, Findings, Line, Sample, sentences};
 use cringle_report::failure::Failure;
 use cringle_report::page::{Page, Rows, Section};
 use cringle_report::plot::{Axis, Plot, Row};
@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 const HEADER: [&str; 8] =
     ["tool", "s", "all samples", "× cp", "files/s", "MiB/s", "user s", "system s"];
 
-pub(super) fn tell(findings: &Findings, outputs: &Outputs) -> Result<(), Failure> {
-    outputs.tell(&value(findings), &page(findings))
+pub(super) fn write(findings: &Findings, outputs: &Outputs) -> Result<(), Failure> {
+    outputs.write(&value(findings), &page(findings))
 }
 
 fn page(findings: &Findings) -> Page {
@@ -27,8 +27,8 @@ fn page(findings: &Findings) -> Page {
 
 fn section(block: &Block, findings: &Findings) -> Section {
     Section {
-        title: words::title(block),
-        sentences: words::sentences(block, findings),
+        title: sentences::title(block),
+        sentences: sentences::sentences(block, findings),
         plots: vec![
             plot(block, "Time for a copy", |sample| sample.seconds),
             plot(block, "CPU for a copy", |sample| sample.user_seconds + sample.system_seconds),
@@ -48,7 +48,7 @@ fn plot(block: &Block, title: &str, of: fn(&Sample) -> f64) -> Plot {
 }
 
 fn lines(block: &Block) -> Rows {
-    let best = words::best(block, |_| true).and_then(Line::seconds);
+    let best = sentences::best(block, |_| true).and_then(Line::seconds);
     let is_best = |line: &Line| line.seconds().is_some() && line.seconds() == best;
     Rows {
         best: block.lines.iter().position(is_best),
@@ -77,7 +77,7 @@ fn cells(block: &Block, line: &Line) -> Vec<String> {
 fn samples(line: &Line) -> String {
     const FEW: usize = 5;
     let all: Vec<String> = line.samples.iter().map(|sample| figure(sample.seconds)).collect();
-    match words::range(line) {
+    match sentences::range(line) {
         Some((fastest, slowest)) if all.len() > FEW => {
             format!("{} to {}", figure(fastest), figure(slowest))
         }
@@ -94,14 +94,14 @@ fn value(findings: &Findings) -> Value {
         .blocks
         .iter()
         .flat_map(|block| block.lines.iter().map(|line| run(block, line)).collect::<Vec<_>>());
-    let words = findings.blocks.iter().flat_map(|block| words::sentences(block, findings));
+    let words = findings.blocks.iter().flat_map(|block| sentences::sentences(block, findings));
     json!({
         "schema": SCHEMA,
         "benchmark": "cp",
         "machine": findings.machine,
         "directory": findings.directory.to_string_lossy(),
         "runs": runs.collect::<Vec<_>>(),
-        "fio": findings.expectations,
+        "fio": findings.disk_rates,
         "words": words.collect::<Vec<_>>(),
         "notes": findings.notes,
     })
@@ -110,7 +110,8 @@ fn value(findings: &Findings) -> Value {
 fn run(block: &Block, line: &Line) -> Value {
     let shape = &block.cell.shape;
     let rate = |amount: u64| line.seconds().map(|seconds| amount as f64 / seconds);
-    let other = words::best(block, |other| !words::is_ours(other) && other.candidate.tool != "cp");
+    let other =
+        sentences::best(block, |other| !sentences::is_ours(other) && other.candidate.tool != "cp");
     let synced = block.lines.iter().find(|other| other.candidate.then_sync);
     let to = |other: Option<&Line>| Some(line.seconds()? / other?.seconds()?);
     json!({

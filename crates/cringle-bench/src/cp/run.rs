@@ -1,10 +1,11 @@
 //! The runs: every tool in turn, each to a place that was never used.
 
-use super::plan::{Cell, CpArgs, Tree};
+use super::args::{Cell, CpArgs, Tree};
 use super::tools::{self, Candidate, Tool};
 use super::trees::{self, Shape};
 use super::workspace::Workspace;
-use super::{Block, Findings, Line, check, child, expect};
+use super::{Block, Findings, Line, disk_rate, verify};
+use crate::child;
 use crate::fio;
 use crate::notes::Notes;
 use crate::progress::Progress;
@@ -42,7 +43,7 @@ pub(super) fn measure(
         bench.block(block)?;
     }
     bench.bar.finish_and_clear();
-    findings.expectations = bench.expectations(&findings.blocks)?;
+    findings.disk_rates = bench.disk_rates(&findings.blocks)?;
     go_on()?;
     Ok(())
 }
@@ -70,7 +71,7 @@ fn make_trees(blocks: &[Block], workspace: &Workspace, progress: &Progress) -> R
 
 /// An error once an interruption came; [`super::run()`] tells it as such.
 fn go_on() -> io::Result<()> {
-    match interrupt::asked() {
+    match interrupt::is_requested() {
         true => Err(io::Error::other("interrupted")),
         false => Ok(()),
     }
@@ -80,7 +81,7 @@ fn memory_note(findings: &Findings, notes: &mut Notes) {
     let biggest = findings.blocks.iter().filter(|block| !block.cell.regime.cold());
     let biggest = biggest.map(|block| 2 * block.cell.shape.bytes()).max().unwrap_or(0);
     if findings.machine.memory_bytes.is_some_and(|memory| memory < biggest) {
-        notes.say("a tree and its copy do not fit into memory together: `warm` is not quite");
+        notes.add("a tree and its copy do not fit into memory together: `warm` is not quite");
     }
 }
 
@@ -136,7 +137,7 @@ impl Bench<'_> {
             (self.workspace.source(&cell.shape), self.workspace.fresh(self.serial));
         let sync = candidate.then_sync.then_some(&self.workspace.directory);
         let sample = child::time(&mut candidate.command(&source, &copy), sync)?;
-        check::check(&cell.shape, &copy)
+        verify::verify(&cell.shape, &copy)
             .map_err(|why| format!("it said that all is copied, but {why}"))?;
         if cell.shape.is_emptied() {
             trees::empty(&cell.shape, &copy)
@@ -150,7 +151,7 @@ impl Bench<'_> {
         child::sync_filesystem(&self.workspace.directory)
             .map_err(|error| Failure::failed(format!("cannot sync the file system: {error}")))?;
         if cell.regime.cold() && cache::evict_everything_and_inodes().is_err() {
-            self.notes.say(
+            self.notes.add(
                 "only root may drop the caches: the files' pages were dropped one by one, but \
                  inodes and directories stayed in memory, so that `cold` is not quite",
             );
@@ -175,7 +176,7 @@ impl Bench<'_> {
     }
 
     /// For each tree that is copied cold; after all runs, for its file is big.
-    fn expectations(&mut self, blocks: &[Block]) -> Result<Vec<expect::Expectation>, Failure> {
+    fn disk_rates(&mut self, blocks: &[Block]) -> Result<Vec<disk_rate::DiskRate>, Failure> {
         let cold = |tree| {
             let of = |block: &&Block| block.cell.tree == tree && block.cell.regime.cold();
             blocks.iter().find(of).map(|block| (tree, block.cell.shape))
@@ -185,17 +186,15 @@ impl Bench<'_> {
             return Ok(Vec::new());
         }
         if fio::installed().is_none() {
-            self.notes.say("fio is not installed: nothing says what the disk could do");
+            self.notes.add("fio is not installed: nothing says what the disk could do");
             return Ok(Vec::new());
         }
         let mut all = Vec::new();
         for (tree, shape) in trees {
             go_on()?;
-            match expect::ask(tree, &shape, self.workspace.path()) {
-                Ok(expectation) => all.push(expectation),
-                Err(error) => {
-                    self.notes.say(format!("no expectation for {}: {error}", tree.name()))
-                }
+            match disk_rate::measure(tree, &shape, self.workspace.path()) {
+                Ok(rate) => all.push(rate),
+                Err(error) => self.notes.add(format!("no rate for {}: {error}", tree.name())),
             }
         }
         Ok(all)

@@ -1,6 +1,6 @@
 //! The commands that are compared, and how each is asked.
 
-use super::plan::{Cell, CpArgs, Regime, Tree};
+use super::args::{Cell, CpArgs, Regime, Tree};
 use crate::notes::Notes;
 use cringle_report::failure::{Failure, fail};
 use cringle_report::units;
@@ -78,16 +78,16 @@ pub(super) fn chosen(args: &CpArgs, notes: &mut Notes) -> Result<Vec<Tool>, Fail
             _ if replaced(name) => {}
             Ok(tool) => tools.push(tool),
             Err(why) if asked(name) => return fail(format!("--tools names {name}: {why}")),
-            Err(why) if name == "cringle" => notes.say(format!("cringle cp is left out: {why}")),
+            Err(why) if name == "cringle" => notes.add(format!("cringle cp is left out: {why}")),
             Err(_) => absent.push(name),
         }
     }
     if !absent.is_empty() {
-        notes.say(format!("not installed and so left out: {}", absent.join(", ")));
+        notes.add(format!("not installed and so left out: {}", absent.join(", ")));
     }
     let swept = tools.iter().any(|tool| tool.name == "cringle") && args.tree.contains(&Tree::B);
     if !args.block_size.is_empty() && !swept {
-        notes.say("--block-size is for `cringle cp` on tree b, which is not measured");
+        notes.add("--block-size is for `cringle cp` on tree b, which is not measured");
     }
     tools.extend(own.into_iter().filter(|tool| args.tools.is_empty() || asked(&tool.name)));
     Ok(tools)

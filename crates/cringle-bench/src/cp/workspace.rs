@@ -1,7 +1,7 @@
 //! The directory in which everything is made, and from which nothing survives.
 
 use super::Block;
-use super::plan::CpArgs;
+use super::args::CpArgs;
 use super::trees::Shape;
 use crate::progress::Progress;
 use cringle_report::failure::{Failure, fail};

@@ -3,9 +3,9 @@
 use super::plan::{Access, Lane, Plan, term};
 use super::wal::Log;
 use crate::content;
-use crate::file::Target;
 use crate::latency::Sampling;
 use crate::meter::Gate;
+use crate::target::Target;
 use cringle_report::machine::cpus::Pinning;
 use memmap2::{MmapMut, MmapOptions};
 use std::fs::File;
@@ -69,7 +69,7 @@ pub struct Job {
 
 impl Job {
     pub fn open_files(&self) -> io::Result<Vec<File>> {
-        let open = |file: &crate::file::TestFile| file.open(self.profile.direct(), self.writes);
+        let open = |file: &crate::target::TestFile| file.open(self.profile.direct(), self.writes);
         self.target.files.iter().map(open).collect()
     }
 
@@ -128,16 +128,16 @@ impl Job {
 
 /// What one lane did.
 #[derive(Debug)]
-pub struct Tally {
+pub struct LaneResult {
     pub lane: Lane,
     pub ops: u64,
     pub checksum: u64,
     pub latencies_ns: Vec<u64>,
 }
 
-impl Tally {
-    pub fn new(lane: Lane) -> Tally {
-        Tally { lane, ops: 0, checksum: 0, latencies_ns: Vec::with_capacity(4096) }
+impl LaneResult {
+    pub fn new(lane: Lane) -> LaneResult {
+        LaneResult { lane, ops: 0, checksum: 0, latencies_ns: Vec::with_capacity(4096) }
     }
 
     #[inline]
@@ -159,8 +159,8 @@ pub(super) fn drive(
     lane: Lane,
     buffer: &mut [u8],
     mut transfer: impl FnMut(&Access, &mut [u8]) -> io::Result<usize>,
-) -> io::Result<Tally> {
-    let mut tally = Tally::new(lane.clone());
+) -> io::Result<LaneResult> {
+    let mut lane_result = LaneResult::new(lane.clone());
     for index in lane {
         if job.stopped() {
             break;
@@ -172,12 +172,12 @@ pub(super) fn drive(
         let started = job.sampling.takes(index).then(Instant::now);
         let moved = transfer(&access, buffer).inspect_err(|_| job.stop.store(true, Relaxed))?;
         if let Some(started) = started {
-            tally.time(started);
+            lane_result.time(started);
         }
         if moved != buffer.len() {
             return Err(job.short(&access, moved));
         }
-        tally.add(buffer, &access);
+        lane_result.add(buffer, &access);
     }
-    Ok(tally)
+    Ok(lane_result)
 }

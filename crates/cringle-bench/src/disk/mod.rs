@@ -6,12 +6,12 @@
 //! favour the same one.
 
 pub mod args;
-mod checks;
 mod job;
 mod json;
-mod page;
 mod plan;
+mod report;
 pub mod results;
+mod sanity;
 mod schedule;
 mod sentences;
 pub mod strategies;
@@ -19,11 +19,11 @@ mod table;
 mod verify;
 mod wal;
 
-use crate::file::{Kind, Target, Wanted};
 use crate::latency::Latencies;
 use crate::meter::Gate;
 use crate::notes::Notes;
 use crate::progress::Progress;
+use crate::target::{Kind, Target, TargetSpec};
 pub use args::DiskArgs;
 use cringle_report::failure::{Failure, fail};
 use cringle_report::machine::cpus::Pinning;
@@ -51,9 +51,9 @@ pub fn run(args: &DiskArgs, verbose: bool) -> Result<(), Failure> {
     args.validate()?;
     args.outputs.check()?;
     if verbose {
-        cringle_report::complain(&crate::driver_words());
+        cringle_report::complain(&crate::describe_driver());
     }
-    page::write(&measure(args)?, &args.outputs)
+    report::write(&measure(args)?, &args.outputs)
 }
 
 pub fn measure(args: &DiskArgs) -> Result<Findings, Failure> {
@@ -112,12 +112,12 @@ impl<'a> Bench<'a> {
 
     fn profile(&mut self, profile: Profile) -> Result<(), Failure> {
         let target = self.target(profile)?;
-        checks::place(&target, &self.storage, &mut self.notes)?;
+        sanity::place(&target, &self.storage, &mut self.notes)?;
         let direction = self.direction(profile);
         let block = self.args.block_of(profile);
         if profile.direct() {
-            checks::direct(&target, block, &self.storage)?;
-            self.iopoll = self.args.iopoll && checks::polled(&target, &mut self.notes)?;
+            sanity::direct(&target, block, &self.storage)?;
+            self.iopoll = self.args.iopoll && sanity::polled(&target, &mut self.notes)?;
         }
         let cells =
             schedule::cells(self.args, &self.strategies, profile, direction, &mut self.notes);
@@ -155,7 +155,7 @@ impl<'a> Bench<'a> {
         if let (Some(data), false) = (&self.data, profile == Profile::Wal) {
             return Ok(Arc::clone(data));
         }
-        let wanted = Wanted {
+        let spec = TargetSpec {
             path: self.args.path.clone(),
             size: self.args.size,
             files: self.args.files,
@@ -165,7 +165,7 @@ impl<'a> Bench<'a> {
             destroy: self.args.destroy,
             empty: profile == Profile::Wal,
         };
-        let target = Arc::new(Target::prepare(&wanted, &self.progress)?);
+        let target = Arc::new(Target::prepare(&spec, &self.progress)?);
         if profile != Profile::Wal {
             self.data = Some(Arc::clone(&target));
         } else if target.kind != Kind::Temporary {
@@ -188,7 +188,7 @@ impl<'a> Bench<'a> {
             return Ok(Arc::new(plan));
         }
         let words = verify::first_words(&plan, target, &self.progress)?;
-        checks::content(target, &words, &mut self.notes);
+        sanity::content(target, &words, &mut self.notes);
         let mut words = words.into_iter();
         plan.expect(|_| words.next().unwrap_or(0));
         Ok(Arc::new(plan))
@@ -200,7 +200,7 @@ impl<'a> Bench<'a> {
         plan: &Arc<Plan>,
         target: &Arc<Target>,
     ) -> Result<(Sample, Latencies), Failure> {
-        let resident = checks::prepare_cache(cell.profile, target, &mut self.notes)?;
+        let resident = sanity::prepare_cache(cell.profile, target, &mut self.notes)?;
         self.generation += 1;
         let writes = self.direction(cell.profile).writes();
         let job = Arc::new(Job {
@@ -224,7 +224,7 @@ impl<'a> Bench<'a> {
         let outcome =
             within_limit(&job, || cell.strategy.run(&job)).map_err(|error| named(error.into()))?;
         let result = sampled(&job, cell, outcome)?;
-        checks::direct_stayed_direct(cell, target, plan, resident, &mut self.notes)?;
+        sanity::direct_stayed_direct(cell, target, plan, resident, &mut self.notes)?;
         if cell.strategy == Strategy::Fio && self.args.rw == Direction::RandRw {
             // fio wrote its own content; later reads expect ours.
             target.fill(&Progress::new(false))?;
@@ -242,7 +242,7 @@ fn available(args: &DiskArgs, notes: &mut Notes) -> Result<Vec<Strategy>, Failur
             Some(why) if args.names(strategy) => {
                 return fail(format!("--strategies names {}: {why}", strategy.name()));
             }
-            Some(why) => notes.say(format!("{} is left out: {why}", strategy.name())),
+            Some(why) => notes.add(format!("{} is left out: {why}", strategy.name())),
         }
     }
     Ok(available)
@@ -284,18 +284,18 @@ fn sampled(job: &Job, cell: &Cell, outcome: Outcome) -> Result<(Sample, Latencie
             };
             Ok((sample, latencies))
         }
-        Outcome::Tallied(tallies) => {
+        Outcome::Measured(lanes) => {
             let name = cell.described();
-            let checksum = verify::tallies(job, &tallies, &name)?;
-            verify::written(job, &tallies, &name)?;
+            let checksum = verify::lanes(job, &lanes, &name)?;
+            verify::written(job, &lanes, &name)?;
             let Some(usage) = job.gate.usage() else {
                 return fail(format!(
                     "`{name}` did not come to its end: the files could not be synced"
                 ));
             };
-            let ops = tallies.iter().map(|tally| tally.ops).sum();
-            for tally in tallies {
-                latencies.record(tally.latencies_ns);
+            let ops = lanes.iter().map(|lane_result| lane_result.ops).sum();
+            for lane_result in lanes {
+                latencies.record(lane_result.latencies_ns);
             }
             let (p50_us, p99_us) = (latencies.quantile_us(0.5), latencies.quantile_us(0.99));
             Ok((Sample { ops, usage, checksum: Some(checksum), p50_us, p99_us }, latencies))

@@ -5,9 +5,9 @@ use super::plan::{Direction, Limit, Order, Plan, Shape};
 use super::results::Cell;
 use super::strategies::Strategy;
 use crate::disk::args::DiskArgs;
-use crate::file::Target;
 use crate::latency::Sampling;
 use crate::notes::Notes;
+use crate::target::Target;
 
 /// Operations of a run when neither `--ops` nor `--seconds` is given: a fraction of a second
 /// on a fast device.
@@ -60,9 +60,9 @@ fn fit(
         let unfit = strategy.unfit(profile, direction);
         if let Some(why) = unfit {
             let (name, profile) = (strategy.name(), profile.name());
-            notes.say(format!("{name} is left out of `{profile}`: {why}"));
+            notes.add(format!("{name} is left out of `{profile}`: {why}"));
         } else if let Some(remark) = strategy.remark(profile) {
-            notes.say(remark);
+            notes.add(remark);
         }
         unfit.is_none()
     });

@@ -1,11 +1,11 @@
 //! After a run: did it read what is there, and write what it should?
 
-use super::job::{Job, Tally};
+use super::job::{Job, LaneResult};
 use super::plan::{Access, Limit, Plan};
 use super::results::Run;
 use crate::content;
-use crate::file::Target;
 use crate::progress::Progress;
+use crate::target::Target;
 use cringle_report::failure::{Failure, fail};
 use std::os::unix::fs::FileExt;
 
@@ -43,19 +43,19 @@ pub(super) fn first_words(
 
 /// Checks every lane against the plan (or the log against its content); returns the run's
 /// checksum.
-pub(super) fn tallies(job: &Job, tallies: &[Tally], name: &str) -> Result<u64, Failure> {
-    let found = tallies.iter().fold(0u64, |sum, tally| sum.wrapping_add(tally.checksum));
+pub(super) fn lanes(job: &Job, lanes: &[LaneResult], name: &str) -> Result<u64, Failure> {
+    let found = lanes.iter().fold(0u64, |sum, lane_result| sum.wrapping_add(lane_result.checksum));
     if let Some(log) = &job.log {
         let (expected, commits) = log.verify(&job.target, &job.plan, job.generation)?;
-        let ops: u64 = tallies.iter().map(|tally| tally.ops).sum();
+        let ops: u64 = lanes.iter().map(|lane_result| lane_result.ops).sum();
         if (expected, commits) != (found, ops) {
             return fail(format!("`{name}` committed {ops} appends, the log holds {commits}"));
         }
         return Ok(found);
     }
-    let expected = tallies
-        .iter()
-        .fold(0u64, |sum, tally| sum.wrapping_add(job.plan.checksum(&tally.lane, tally.ops)));
+    let expected = lanes.iter().fold(0u64, |sum, lane_result| {
+        sum.wrapping_add(job.plan.checksum(&lane_result.lane, lane_result.ops))
+    });
     if found != expected {
         return fail(format!(
             "`{name}` did not read what the file holds: its checksum is {found:016x}, that of \
@@ -66,11 +66,13 @@ pub(super) fn tallies(job: &Job, tallies: &[Tally], name: &str) -> Result<u64, F
 }
 
 /// Reads a part of the written blocks back: each must bear the number of this run.
-pub(super) fn written(job: &Job, tallies: &[Tally], name: &str) -> Result<(), Failure> {
+pub(super) fn written(job: &Job, lanes: &[LaneResult], name: &str) -> Result<(), Failure> {
     if !job.writes || job.log.is_some() || job.plan.block < 16 {
         return Ok(());
     }
-    let done = tallies.iter().flat_map(|tally| tally.lane.clone().take(tally.ops as usize));
+    let done = lanes
+        .iter()
+        .flat_map(|lane_result| lane_result.lane.clone().take(lane_result.ops as usize));
     let places: Vec<Access> =
         done.map(|index| job.plan.accesses[index]).filter(|access| access.write).collect();
     let step = places.len().div_ceil(READ_BACK).max(1);
@@ -115,17 +117,17 @@ mod tests {
     use crate::disk::job::Profile;
     use crate::disk::plan::{Direction, Order, Shape};
     use crate::disk::strategies::{ALL, Outcome, Strategy};
-    use crate::file::Wanted;
     use crate::latency::Sampling;
     use crate::meter::Gate;
+    use crate::target::TargetSpec;
     use cringle_report::machine::cpus::Pinning;
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
 
     const BLOCK: usize = 512;
 
-    fn wanted() -> Wanted {
-        Wanted {
+    fn spec() -> TargetSpec {
+        TargetSpec {
             path: env!("CARGO_MANIFEST_DIR").into(),
             size: Some(64 << 10),
             files: 1,
@@ -171,14 +173,14 @@ mod tests {
     fn checked(strategy: Strategy, target: &Arc<Target>) -> Result<u64, Failure> {
         let job = job(strategy, target);
         match strategy.run(&job).unwrap() {
-            Outcome::Tallied(all) => tallies(&job, &all, strategy.name()),
+            Outcome::Measured(all) => lanes(&job, &all, strategy.name()),
             Outcome::Reported(_) => unreachable!("fio is left out"),
         }
     }
 
     #[test]
     fn every_strategy_notices_a_block_that_is_not_what_it_should_be() {
-        let target = Arc::new(Target::prepare(&wanted(), &Progress::new(false)).unwrap());
+        let target = Arc::new(Target::prepare(&spec(), &Progress::new(false)).unwrap());
         let ours = || ALL.into_iter().filter(|strategy| *strategy != Strategy::Fio);
         let sums: Vec<u64> = ours().map(|s| checked(s, &target).unwrap()).collect();
         assert!(sums.iter().all(|sum| *sum == sums[0]), "{sums:x?}");
@@ -192,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_file_of_somebody_else_is_read_for_its_checksums() {
-        let mut target = Target::prepare(&wanted(), &Progress::new(false)).unwrap();
+        let mut target = Target::prepare(&spec(), &Progress::new(false)).unwrap();
         target.seed = None;
         target.files[0].0.write_all_at(b"whatever", 0).unwrap();
         assert!(checked(Strategy::Sync, &Arc::new(target)).is_ok());

@@ -3,7 +3,7 @@
 
 use super::plan::{Access, Plan, term};
 use crate::content;
-use crate::file::{Kind, Target};
+use crate::target::{Kind, Target};
 use cringle_report::failure::{Failure, fail};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -4,8 +4,8 @@
 //! There is a thread for each processor that the load has, and each has its part of the connections.
 //! The clock starts when all of them have connected and some requests are done that do not count.
 
-use super::answer::{self, Answer, Expected};
 use super::args::Extent;
+use super::exchange::{self, Expected, ResponseReader};
 use crate::latency::Latencies;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
@@ -46,15 +46,15 @@ impl Plan {
 
 /// What came of it.
 #[derive(Clone)]
-pub(super) struct Tally {
+pub(super) struct LoadResult {
     pub(super) requests: u64,
     pub(super) errors: u64,
     pub(super) latencies: Latencies,
 }
 
-impl Tally {
-    fn new() -> Tally {
-        Tally { requests: 0, errors: 0, latencies: Latencies::new() }
+impl LoadResult {
+    fn new() -> LoadResult {
+        LoadResult { requests: 0, errors: 0, latencies: Latencies::new() }
     }
 }
 
@@ -63,7 +63,7 @@ pub(super) fn drive<T>(
     plan: &Plan,
     started: impl FnOnce() -> io::Result<T>,
     ended: impl FnOnce(T) -> io::Result<()>,
-) -> io::Result<Tally> {
+) -> io::Result<LoadResult> {
     let threads = plan.cpus.len().clamp(1, plan.connections);
     let (gate, failed) = (Barrier::new(threads + 1), AtomicBool::new(false));
     let warming = Quota::requests(plan.warming());
@@ -77,12 +77,12 @@ pub(super) fn drive<T>(
                 gate.wait();
                 gate.wait();
                 let mut load = prepared?;
-                let mut tally = Tally::new();
+                let mut result = LoadResult::new();
                 match quota.get() {
-                    Some(quota) if !failed.load(Relaxed) => load.go(quota, &mut tally)?,
+                    Some(quota) if !failed.load(Relaxed) => load.go(quota, &mut result)?,
                     _ => {}
                 }
-                Ok((tally, load))
+                Ok((result, load))
             }
         };
         let all: Vec<_> = (0..threads).map(|thread| s.spawn(worker(thread))).collect();
@@ -92,17 +92,17 @@ pub(super) fn drive<T>(
         failed.fetch_or(begun.is_err(), Relaxed);
         gate.wait();
         // The connections stay until the server's use was asked for: their end is work, too.
-        let results: Vec<io::Result<(Tally, Load<'_>)>> = all
+        let results: Vec<io::Result<(LoadResult, Load<'_>)>> = all
             .into_iter()
             .map(|one| one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             .collect();
         ended(begun?)?;
-        let mut sum = Tally::new();
+        let mut sum = LoadResult::new();
         for result in results {
-            let (tally, _load) = result?;
-            sum.requests += tally.requests;
-            sum.errors += tally.errors;
-            sum.latencies.merge(&tally.latencies);
+            let (result, _load) = result?;
+            sum.requests += result.requests;
+            sum.errors += result.errors;
+            sum.latencies.merge(&result.latencies);
         }
         Ok(sum)
     })
@@ -140,7 +140,7 @@ impl Quota {
 /// A connection's side here.
 struct Peer {
     stream: Option<TcpStream>,
-    answer: Answer,
+    answer: ResponseReader,
     started: Instant,
     /// The request is on its way.
     asked: bool,
@@ -171,14 +171,14 @@ impl Load<'_> {
         let mine = (plan.connections + threads - 1 - thread) / threads;
         let peer = || Peer {
             stream: None,
-            answer: Answer::default(),
+            answer: ResponseReader::default(),
             started: Instant::now(),
             asked: false,
             answered: false,
         };
         let request: &[u8] = match plan.keepalive {
-            true => answer::REQUEST,
-            false => answer::LAST_REQUEST,
+            true => exchange::REQUEST,
+            false => exchange::LAST_REQUEST,
         };
         let mut load = Load {
             plan,
@@ -191,16 +191,16 @@ impl Load<'_> {
         if plan.keepalive {
             (0..mine).try_for_each(|index| load.connect(index))?;
         }
-        let mut tally = Tally::new();
-        load.go(warming, &mut tally)?;
-        match tally.errors {
+        let mut result = LoadResult::new();
+        load.go(warming, &mut result)?;
+        match result.errors {
             0 => Ok(load),
             n => Err(io::Error::other(format!("{n} of the first requests failed"))),
         }
     }
 
     /// Asks until the quota is used up, and every answer is there.
-    fn go(&mut self, quota: &Quota, tally: &mut Tally) -> io::Result<()> {
+    fn go(&mut self, quota: &Quota, result: &mut LoadResult) -> io::Result<()> {
         let mut events = Events::with_capacity(1024);
         for index in 0..self.peers.len() {
             self.ask_next(index, quota, Instant::now())?;
@@ -220,11 +220,11 @@ impl Load<'_> {
             }
             for event in &events {
                 let Token(index) = event.token();
-                if let Err(error) = self.go_on(index, quota, tally) {
-                    tally.errors += 1;
-                    if tally.errors > MOST_ERRORS {
+                if let Err(error) = self.go_on(index, quota, result) {
+                    result.errors += 1;
+                    if result.errors > MOST_ERRORS {
                         let text =
-                            format!("{} requests have failed, the last: {error}", tally.errors);
+                            format!("{} requests have failed, the last: {error}", result.errors);
                         return Err(io::Error::new(error.kind(), text));
                     }
                     self.retry(index)?;
@@ -275,7 +275,7 @@ impl Load<'_> {
     }
 
     /// What an event's connection can do.
-    fn go_on(&mut self, index: usize, quota: &Quota, tally: &mut Tally) -> io::Result<()> {
+    fn go_on(&mut self, index: usize, quota: &Quota, result: &mut LoadResult) -> io::Result<()> {
         let peer = &mut self.peers[index];
         let Some(stream) = &mut peer.stream else { return Ok(()) };
         if !peer.asked {
@@ -292,8 +292,8 @@ impl Load<'_> {
         }
         let now = Instant::now();
         let ns = now.duration_since(peer.started).as_nanos() as u64;
-        tally.latencies.record([ns]);
-        tally.requests += 1;
+        result.latencies.record([ns]);
+        result.requests += 1;
         if !self.plan.keepalive {
             peer.stream = None;
         }

@@ -5,23 +5,23 @@
 //! servers take turns; CPU and context switches are the server's, between the first request that counts
 //! and the last answer.
 
-mod answer;
 mod args;
-mod child;
+mod cpu_split;
+mod exchange;
 mod idle;
-mod limits;
+mod listen;
 mod load;
-mod place;
+mod open_files;
+mod other_clients;
 mod plot;
+mod process_tree;
 mod program;
 mod report;
-mod serve;
+mod sentences;
+mod served_page;
+mod server_process;
 mod servers;
-mod site;
 mod syscalls;
-mod tools;
-mod tree;
-mod words;
 
 pub use args::HttpArgs;
 
@@ -29,15 +29,15 @@ use crate::latency::Latencies;
 use crate::meter::{Meter, Usage};
 use crate::notes::Notes;
 use crate::progress::Progress;
-use answer::Expected;
 use args::{Cell, Client, Variant};
-use child::{Child, Process, Used};
+use cpu_split::CpuSplit;
 use cringle_report::failure::{Failure, fail};
 use cringle_report::machine::{Machine, cpus, storage::Storage};
+use exchange::Expected;
 use indicatif::ProgressBar;
-use place::Places;
 use program::Program;
-use site::Site;
+use served_page::ServedPage;
+use server_process::{Process, ServerProcess, ServerUse};
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -49,7 +49,7 @@ struct Sample {
     errors: u64,
     requests_per_second: f64,
     /// The server's, where it is here.
-    used: Option<Used>,
+    used: Option<ServerUse>,
     /// The load's, where it is made here.
     load: Option<LoadUse>,
     p50_us: Option<f64>,
@@ -69,7 +69,7 @@ impl Sample {
         self.load.map(|load| load.busy)
     }
 
-    fn per_request(&self, of: impl Fn(&Used) -> f64) -> Option<f64> {
+    fn per_request(&self, of: impl Fn(&ServerUse) -> f64) -> Option<f64> {
         self.used.as_ref().map(|used| of(used) / self.requests.max(1) as f64)
     }
 
@@ -162,7 +162,7 @@ struct Findings {
 pub fn run(args: &HttpArgs, verbose: bool) -> Result<(), Failure> {
     args.validate()?;
     if let Some(addr) = &args.listen {
-        return serve::run(args, addr);
+        return listen::run(args, addr);
     }
     args.outputs.check()?;
     if !args.client.is_there() {
@@ -170,7 +170,7 @@ pub fn run(args: &HttpArgs, verbose: bool) -> Result<(), Failure> {
         return fail(format!("`{name}` cannot be run: install it, or leave out --client"));
     }
     if verbose {
-        cringle_report::complain(&super::driver_words());
+        cringle_report::complain(&super::describe_driver());
     }
     if let Some(connections) = args.idle {
         return idle::run(args, connections);
@@ -201,7 +201,7 @@ pub fn run(args: &HttpArgs, verbose: bool) -> Result<(), Failure> {
     if let Some(directory) = &args.svg {
         plot::files(&findings.blocks, directory)?;
     }
-    report::tell(&findings, &args.outputs)
+    report::write(&findings, &args.outputs)
 }
 
 /// The tables, without figures yet.
@@ -228,7 +228,7 @@ fn start(
     cell: Cell,
     subject: &Subject,
     cpus: &[usize],
-) -> Result<Box<dyn Child>, Failure> {
+) -> Result<Box<dyn ServerProcess>, Failure> {
     let started = match subject {
         Subject::Ours(variant) => Process::start(args, &cell, *variant, cpus),
         Subject::Program(program) => program.start(&cell, cpus),
@@ -244,10 +244,10 @@ fn plan(
     args: &HttpArgs,
     cell: Cell,
     addr: SocketAddr,
-    places: &Places,
+    split: &CpuSplit,
     subject: &Subject,
 ) -> load::Plan {
-    let page = || Site::new(args.response_bytes(), !cell.keepalive).response;
+    let page = || ServedPage::new(args.response_bytes(), !cell.keepalive).response;
     load::Plan {
         addr,
         connections: cell.connections,
@@ -257,7 +257,7 @@ fn plan(
             Subject::Ours(_) => Expected::Exactly(page()),
             Subject::Program(_) | Subject::Target => Expected::Good,
         },
-        cpus: places.load.clone(),
+        cpus: split.load.clone(),
     }
 }
 
@@ -271,7 +271,7 @@ struct Bench<'a> {
 impl Bench<'_> {
     /// All servers in turns, round by round, and a last round that counts system calls.
     fn measure(&mut self, block: &mut Block) -> Result<(), Failure> {
-        limits::allow(block.cell.connections)?;
+        open_files::allow(block.cell.connections)?;
         for round in 0..=self.args.repeat() {
             let mut order: Vec<usize> = (0..block.lines.len()).collect();
             // Every second round goes backwards, so that a drift within a round does not always
@@ -295,14 +295,14 @@ impl Bench<'_> {
 
     fn turn(&mut self, cell: Cell, line: &mut Line) -> Result<(), Failure> {
         if line.subject == Subject::Target {
-            let addr = serve::resolve(self.args.target.as_deref().unwrap_or_default())?;
+            let addr = listen::resolve(self.args.target.as_deref().unwrap_or_default())?;
             return self.load_alone(cell, addr, line);
         }
-        let places = Places::of(&self.cpus, cell.workers, &mut self.notes);
-        let mut server = start(self.args, cell, &line.subject, &places.server)?;
+        let split = CpuSplit::of(&self.cpus, cell.workers, &mut self.notes);
+        let mut server = start(self.args, cell, &line.subject, &split.server)?;
         let result = match self.args.client {
-            Client::Own => self.own(cell, &mut *server, &places, line),
-            client => self.others(client, cell, &mut *server, &places, line),
+            Client::Own => self.own(cell, &mut *server, &split, line),
+            client => self.others(client, cell, &mut *server, &split, line),
         };
         result.map_err(|error| failed(line, &cell, error, server.complaint()))
     }
@@ -310,25 +310,25 @@ impl Bench<'_> {
     fn own(
         &self,
         cell: Cell,
-        server: &mut dyn Child,
-        places: &Places,
+        server: &mut dyn ServerProcess,
+        split: &CpuSplit,
         line: &mut Line,
     ) -> io::Result<()> {
-        let plan = plan(self.args, cell, server.addr(), places, &line.subject);
+        let plan = plan(self.args, cell, server.addr(), split, &line.subject);
         let server = std::cell::RefCell::new(server);
-        let mut used = Used::default();
+        let mut used = ServerUse::default();
         let started = || {
             let before = server.borrow_mut().used()?;
             Ok((before, Meter::start()))
         };
         let mut mine = Usage::default();
-        let tally = load::drive(&plan, started, |(before, meter)| {
+        let result = load::drive(&plan, started, |(before, meter)| {
             mine = meter.stop();
             used = server.borrow_mut().used()?.since(before);
             Ok(())
         })?;
-        line.latencies.merge(&tally.latencies);
-        line.samples.push(sample(&tally, &plan, &mine, Some(used)));
+        line.latencies.merge(&result.latencies);
+        line.samples.push(sample(&result, &plan, &mine, Some(used)));
         Ok(())
     }
 
@@ -336,12 +336,13 @@ impl Bench<'_> {
         &self,
         client: Client,
         cell: Cell,
-        server: &mut dyn Child,
-        places: &Places,
+        server: &mut dyn ServerProcess,
+        split: &CpuSplit,
         line: &mut Line,
     ) -> io::Result<()> {
         let before = server.used()?;
-        let said = tools::drive(client, server.addr(), &cell, self.args.extent(), &places.load)?;
+        let said =
+            other_clients::drive(client, server.addr(), &cell, self.args.extent(), &split.load)?;
         line.samples.push(Sample {
             requests: said.requests,
             errors: said.errors,
@@ -356,10 +357,10 @@ impl Bench<'_> {
     }
 
     fn load_alone(&self, cell: Cell, addr: SocketAddr, line: &mut Line) -> Result<(), Failure> {
-        let places = Places { server: Vec::new(), load: self.cpus.clone() };
-        let plan = plan(self.args, cell, addr, &places, &line.subject);
+        let split = CpuSplit { server: Vec::new(), load: self.cpus.clone() };
+        let plan = plan(self.args, cell, addr, &split, &line.subject);
         let mut mine = Usage::default();
-        let tally = load::drive(
+        let result = load::drive(
             &plan,
             || Ok(Meter::start()),
             |meter| {
@@ -367,9 +368,9 @@ impl Bench<'_> {
                 Ok(())
             },
         );
-        let tally = tally.map_err(|error| failed(line, &cell, error, None))?;
-        line.latencies.merge(&tally.latencies);
-        line.samples.push(sample(&tally, &plan, &mine, None));
+        let result = result.map_err(|error| failed(line, &cell, error, None))?;
+        line.latencies.merge(&result.latencies);
+        line.samples.push(sample(&result, &plan, &mine, None));
         Ok(())
     }
 
@@ -377,43 +378,48 @@ impl Bench<'_> {
         if line.subject == Subject::Target {
             return Ok(());
         }
-        let places = Places::of(&self.cpus, cell.workers, &mut self.notes);
-        let mut server = start(self.args, cell, &line.subject, &places.server)?;
+        let split = CpuSplit::of(&self.cpus, cell.workers, &mut self.notes);
+        let mut server = start(self.args, cell, &line.subject, &split.server)?;
         let counter = match syscalls::Counter::of(&server.ids()) {
             Ok(counter) => std::cell::RefCell::new(counter),
             Err(error) => {
                 self.notes
-                    .say(format!("system calls are not counted: perf's counter says {error}"));
+                    .add(format!("system calls are not counted: perf's counter says {error}"));
                 return Ok(());
             }
         };
-        let plan = plan(self.args, cell, server.addr(), &places, &line.subject);
+        let plan = plan(self.args, cell, server.addr(), &split, &line.subject);
         let read = || counter.borrow_mut().read();
         let mut calls = 0;
-        let tally = load::drive(&plan, read, |before| {
+        let result = load::drive(&plan, read, |before| {
             calls = read()? - before;
             Ok(())
         });
-        let tally = tally.map_err(|error| failed(line, &cell, error, server.complaint()))?;
-        line.syscalls = Some(calls as f64 / tally.requests.max(1) as f64);
+        let result = result.map_err(|error| failed(line, &cell, error, server.complaint()))?;
+        line.syscalls = Some(calls as f64 / result.requests.max(1) as f64);
         Ok(())
     }
 }
 
-fn sample(tally: &load::Tally, plan: &load::Plan, load: &Usage, used: Option<Used>) -> Sample {
+fn sample(
+    result: &load::LoadResult,
+    plan: &load::Plan,
+    load: &Usage,
+    used: Option<ServerUse>,
+) -> Sample {
     let load_cpu = load.cpu_seconds();
     Sample {
-        requests: tally.requests,
-        errors: tally.errors,
-        requests_per_second: tally.requests as f64 / load.seconds,
+        requests: result.requests,
+        errors: result.errors,
+        requests_per_second: result.requests as f64 / load.seconds,
         used,
         load: Some(LoadUse {
             busy: load_cpu / load.seconds / plan.cpus.len().max(1) as f64,
-            cpu_us_per_request: load_cpu * 1e6 / tally.requests.max(1) as f64,
+            cpu_us_per_request: load_cpu * 1e6 / result.requests.max(1) as f64,
         }),
-        p50_us: tally.latencies.quantile_us(0.50),
-        p99_us: tally.latencies.quantile_us(0.99),
-        p999_us: tally.latencies.quantile_us(0.999),
+        p50_us: result.latencies.quantile_us(0.50),
+        p99_us: result.latencies.quantile_us(0.99),
+        p999_us: result.latencies.quantile_us(0.999),
     }
 }
 

@@ -1,10 +1,10 @@
 //! A server that is somebody else's program: started at an address of its own, asked once whether it
 //! serves, and measured from outside, with all processes that it has made.
 
-use super::answer::{self, Answer, Expected};
 use super::args::Cell;
-use super::child::{Child, Errors, Used};
-use super::tree::Tree;
+use super::exchange::{self, Expected, ResponseReader};
+use super::process_tree::ProcessTree;
+use super::server_process::{Errors, ServerProcess, ServerUse};
 use cringle_report::failure::Failure;
 use cringle_report::interrupt;
 use cringle_report::machine::cpus;
@@ -69,7 +69,7 @@ impl Program {
     }
 
     /// Starts it on these processors; it listens, and has answered.
-    pub(super) fn start(&self, cell: &Cell, cpus: &[usize]) -> io::Result<Box<dyn Child>> {
+    pub(super) fn start(&self, cell: &Cell, cpus: &[usize]) -> io::Result<Box<dyn ServerProcess>> {
         let addr = free()?;
         let mut process = Process::spawn(self.command(addr, cell), addr, cpus)?;
         process.wait_until_it_listens(PATIENCE)?;
@@ -97,18 +97,18 @@ fn on<T: Send>(cpus: &[usize], f: impl FnOnce() -> io::Result<T> + Send) -> io::
 
 struct Process {
     child: std::process::Child,
-    tree: Tree,
+    tree: ProcessTree,
     errors: Errors,
     addr: SocketAddr,
     ended: Option<ExitStatus>,
 }
 
-impl Child for Process {
+impl ServerProcess for Process {
     fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    fn used(&mut self) -> io::Result<Used> {
+    fn used(&mut self) -> io::Result<ServerUse> {
         self.tree.used()
     }
 
@@ -133,8 +133,8 @@ impl Process {
             let program = command.get_program().display();
             io::Error::new(error.kind(), format!("cannot run `{program}`: {error}"))
         })?;
-        interrupt::set_group(child.id());
-        let tree = Tree::of(child.id());
+        interrupt::kill_group_on_interrupt(child.id());
+        let tree = ProcessTree::of(child.id());
         Ok(Process { child, tree, errors, addr, ended: None })
     }
 
@@ -142,7 +142,7 @@ impl Process {
     fn end(&mut self) {
         if self.ended.is_none() {
             interrupt::kill_group(self.child.id());
-            interrupt::clear_child();
+            interrupt::forget_child();
             self.ended = self.child.wait().ok();
         }
     }
@@ -190,8 +190,8 @@ fn connect(addr: SocketAddr) -> io::Result<TcpStream> {
 
 fn ask_twice(addr: SocketAddr) -> io::Result<()> {
     let mut stream = connect(addr)?;
-    exchange(&mut stream, answer::REQUEST)?;
-    exchange(&mut stream, answer::REQUEST).map_err(|error| {
+    exchange(&mut stream, exchange::REQUEST)?;
+    exchange(&mut stream, exchange::REQUEST).map_err(|error| {
         let text = "a connection takes no second request (HTTP/1.1 keeps it, and so must the server; or \
                     measure with --no-keepalive)";
         io::Error::new(error.kind(), format!("{text}: {error}"))
@@ -200,7 +200,7 @@ fn ask_twice(addr: SocketAddr) -> io::Result<()> {
 
 fn ask_once(addr: SocketAddr) -> io::Result<()> {
     let mut stream = connect(addr)?;
-    exchange(&mut stream, answer::LAST_REQUEST)?;
+    exchange(&mut stream, exchange::LAST_REQUEST)?;
     match stream.read(&mut [0]) {
         Ok(0) => Ok(()),
         Ok(_) => Err(io::Error::new(ErrorKind::InvalidData, "an answer is longer than it says")),
@@ -215,7 +215,7 @@ fn ask_once(addr: SocketAddr) -> io::Result<()> {
 
 fn exchange(stream: &mut TcpStream, request: &[u8]) -> io::Result<()> {
     stream.write_all(request)?;
-    let (mut answer, mut buffer) = (Answer::default(), vec![0; 64 << 10]);
+    let (mut answer, mut buffer) = (ResponseReader::default(), vec![0; 64 << 10]);
     loop {
         match stream.read(&mut buffer) {
             Ok(0) => {

@@ -1,6 +1,6 @@
 //! The tables, and the same for programs.
 
-use super::{Block, Findings, Line, Sample, plot, words};
+use super::{Block, Findings, Line, Sample, plot, sentences};
 use cringle_report::failure::Failure;
 use cringle_report::page::{Page, Rows, Section};
 use cringle_report::units::{count, figure};
@@ -21,8 +21,8 @@ const HEADER: [&str; 11] = [
     "errors",
 ];
 
-pub(super) fn tell(findings: &Findings, outputs: &Outputs) -> Result<(), Failure> {
-    outputs.tell(&value(findings), &page(findings))
+pub(super) fn write(findings: &Findings, outputs: &Outputs) -> Result<(), Failure> {
+    outputs.write(&value(findings), &page(findings))
 }
 
 fn page(findings: &Findings) -> Page {
@@ -41,8 +41,8 @@ fn page(findings: &Findings) -> Page {
 
 fn section(block: &Block, findings: &Findings) -> Section {
     Section {
-        title: words::title(block, findings),
-        sentences: words::sentences(block),
+        title: sentences::title(block, findings),
+        sentences: sentences::sentences(block),
         plots: vec![
             plot::rounds(block, "CPU of the server for a request", "µs", Sample::cpu_us),
             plot::rounds(block, "Requests a second", "requests/s", Sample::rate),
@@ -63,7 +63,7 @@ fn cells(block: &Block, line: &Line) -> Vec<String> {
         count(line.rate()),
         format!("{}–{}", count(lowest), count(highest)),
         or_dash(line.median(Sample::cpu_us)),
-        words::to_ring(block, line).map_or_else(|| "–".into(), |ratio| format!("{ratio:.2}")),
+        sentences::to_ring(block, line).map_or_else(|| "–".into(), |ratio| format!("{ratio:.2}")),
         or_dash(line.median(|sample| sample.p50_us)),
         or_dash(line.median(|sample| sample.p99_us)),
         or_dash(line.median(|sample| sample.p999_us)),
@@ -93,7 +93,7 @@ fn value(findings: &Findings) -> Value {
             line.samples.iter().map(|sample| run(block, line, sample)).collect()
         }),
         "medians": of_lines(|block, line| vec![median(block, line)]),
-        "words": findings.blocks.iter().flat_map(words::sentences).collect::<Vec<_>>(),
+        "words": findings.blocks.iter().flat_map(sentences::sentences).collect::<Vec<_>>(),
         "notes": findings.notes,
     })
 }
@@ -131,6 +131,6 @@ fn median(block: &Block, line: &Line) -> Value {
         "context_switches_per_request": line.median(Sample::context_switches),
         "syscalls_per_request": line.syscalls,
         "quantiles_us": line.latencies.to_json(),
-        "ratios": { "cpu_to_uring": words::to_ring(block, line) },
+        "ratios": { "cpu_to_uring": sentences::to_ring(block, line) },
     })
 }

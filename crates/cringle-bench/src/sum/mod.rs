@@ -8,16 +8,16 @@
 mod args;
 mod feed;
 mod report;
+mod sentences;
 mod source;
 mod strategies;
-mod words;
 
 pub use args::SumArgs;
 
-use crate::file::{Target, Wanted};
 use crate::meter::Usage;
 use crate::notes::Notes;
 use crate::progress::Progress;
+use crate::target::{Target, TargetSpec};
 use args::{Cache, Strategy};
 use cringle_report::failure::{Failure, fail};
 use cringle_report::machine::{Machine, storage::Storage};
@@ -89,14 +89,14 @@ pub fn run(args: &SumArgs, verbose: bool) -> Result<(), Failure> {
     args.validate()?;
     args.outputs.check()?;
     if verbose {
-        cringle_report::complain(&super::driver_words());
+        cringle_report::complain(&super::describe_driver());
     }
     let storage = Storage::under(&args.path).map_err(|error| {
         Failure::failed(format!("cannot look at {}: {error}", args.path.display()))
     })?;
     let mut notes = Notes::default();
     if let Some(memory) = storage.in_memory().filter(|_| !args.tcp && !args.udp) {
-        notes.say(format!("{} is {memory}: a cold read reads no disk", args.path.display()));
+        notes.add(format!("{} is {memory}: a cold read reads no disk", args.path.display()));
     }
     let progress = Progress::new(!args.quiet && !args.outputs.take_stdout());
     let mut blocks = Vec::new();
@@ -119,7 +119,7 @@ pub fn run(args: &SumArgs, verbose: bool) -> Result<(), Failure> {
         blocks,
         notes: notes.all().to_vec(),
     };
-    report::tell(&findings, &args.outputs)
+    report::write(&findings, &args.outputs)
 }
 
 /// A file of this size, in each state of the cache.
@@ -129,7 +129,7 @@ fn files(
     progress: &Progress,
     notes: &mut Notes,
 ) -> Result<Vec<Block>, Failure> {
-    let wanted = Wanted {
+    let spec = TargetSpec {
         path: args.path.clone(),
         size: Some(bytes),
         files: 1,
@@ -139,7 +139,7 @@ fn files(
         destroy: false,
         empty: false,
     };
-    let target = Target::prepare(&wanted, progress)?;
+    let target = Target::prepare(&spec, progress)?;
     if target.missing_bytes > 0 {
         let (path, there) = (args.path.display(), size(target.file_bytes));
         return fail(format!("{path} has {there}, less than the {} of --sizes", size(bytes)));

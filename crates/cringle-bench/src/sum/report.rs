@@ -1,6 +1,6 @@
 //! The tables, and the same for programs.
 
-use super::{Block, Findings, Line, Sample, words};
+use super::{Block, Findings, Line, Sample, sentences};
 use crate::meter::Usage;
 use cringle_report::failure::Failure;
 use cringle_report::page::{Page, Rows, Section};
@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 const HEADER: [&str; 8] =
     ["strategy", "s", "fastest–slowest", "× sync", "MiB/s", "user s", "system s", "ctx"];
 
-pub(super) fn tell(findings: &Findings, outputs: &Outputs) -> Result<(), Failure> {
-    outputs.tell(&value(findings), &page(findings))
+pub(super) fn write(findings: &Findings, outputs: &Outputs) -> Result<(), Failure> {
+    outputs.write(&value(findings), &page(findings))
 }
 
 fn page(findings: &Findings) -> Page {
@@ -28,8 +28,8 @@ fn page(findings: &Findings) -> Page {
 
 fn section(block: &Block, findings: &Findings) -> Section {
     Section {
-        title: words::title(block, findings),
-        sentences: words::sentences(block),
+        title: sentences::title(block, findings),
+        sentences: sentences::sentences(block),
         plots: vec![
             plot(block, "Time for all bytes", |usage| usage.seconds),
             plot(block, "CPU for all bytes", Usage::cpu_seconds),
@@ -78,7 +78,7 @@ fn value(findings: &Findings) -> Value {
             line.samples.iter().map(|sample| run(block, line, sample)).collect()
         }),
         "medians": of_lines(|block, line| vec![median(block, line)]),
-        "words": blocks().flat_map(words::sentences).collect::<Vec<_>>(),
+        "words": blocks().flat_map(sentences::sentences).collect::<Vec<_>>(),
         "notes": findings.notes,
     })
 }

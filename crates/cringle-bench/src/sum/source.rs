@@ -2,8 +2,8 @@
 
 use super::args::Cache;
 use super::feed::{Feeder, window};
-use crate::file::Target;
 use crate::notes::Notes;
+use crate::target::Target;
 use cringle_report::failure::Failure;
 use cringle_report::machine::cache;
 use std::fs::File;
@@ -88,7 +88,7 @@ impl Source {
                 let there = cache::resident(file, bytes)?;
                 if there < 1.0 - NEGLIGIBLE {
                     let percent = there * 100.0;
-                    notes.say(format!(
+                    notes.add(format!(
                         "only {percent:.0} % of the file stays in the page cache: the warm runs \
                          are not all warm"
                     ));
@@ -99,7 +99,7 @@ impl Source {
                 let left = cache::resident(file, bytes)?;
                 if left > NEGLIGIBLE {
                     let percent = left * 100.0;
-                    notes.say(format!(
+                    notes.add(format!(
                         "{percent:.0} % of the file could not be dropped from the page cache: the \
                          cold runs are not all cold"
                     ));

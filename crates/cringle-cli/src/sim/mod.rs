@@ -1,19 +1,19 @@
 //! `cringle sim`: random programs in the simulation, seed after seed, until one fails or all have
 //! passed.
 
-mod hunt;
-mod tell;
+mod report;
+mod seeds;
 
 use crate::cli::SimArgs;
 use cringle_report::failure::Failure;
-use hunt::Hunt;
+use seeds::SeedRun;
 
 pub(crate) fn run(args: &SimArgs) -> Result<(), Failure> {
     args.validate()?;
     cringle_report::file::check("--json", args.json.as_deref())?;
-    let found = Hunt::over(args);
-    tell::tell(&found, args.json.as_deref())?;
-    match found.failure {
+    let summary = SeedRun::over(args);
+    report::write(&summary, args.json.as_deref())?;
+    match summary.failure {
         None => Ok(()),
         Some(failure) => Err(Failure::failed(format!(
             "{failure}\n  to replay it: cringle sim --seeds 1 --start {}",

@@ -94,7 +94,7 @@ pub(crate) fn look(path: &Path) -> Result<Place, Failure> {
         Failure::failed(format!("cannot look at {}: {error}{remedy}", path.display()))
     };
     let metadata = fs::metadata(path).map_err(refused)?;
-    cringle_bench::file::must_have_offsets(path, metadata.file_type())?;
+    cringle_bench::target::must_have_offsets(path, metadata.file_type())?;
     let storage = Storage::under(path).map_err(refused)?;
     let kind = metadata.file_type();
     let directory = if metadata.is_dir() { Some(path) } else { None };

@@ -3,7 +3,7 @@
 //! Light and dark are the reader's choice, by variables of the one style. What `--json` would have written
 //! is in the page, too.
 
-mod when;
+mod clock;
 
 use super::page::{Page, Rows, Section};
 use super::plot::{self, Key, Plot};
@@ -127,7 +127,7 @@ fn foot() -> Markup {
             p {
                 "cringle " (env!("CARGO_PKG_VERSION"))
                 @if debug { ", a debug build, whose figures mean little" }
-                @if let Some(now) = when::now() { ", " time datetime=(now) { (now) } }
+                @if let Some(now) = clock::now() { ", " time datetime=(now) { (now) } }
                 "."
             }
             p {

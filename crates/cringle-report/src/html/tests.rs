@@ -72,7 +72,7 @@ fn a_row_has_the_colour_and_the_mark_of_its_plot() {
 
 #[test]
 fn the_time_is_written_as_dates_are() {
-    let now = when::now().unwrap();
+    let now = clock::now().unwrap();
     let shape: String = now.chars().map(|c| if c.is_ascii_digit() { '9' } else { c }).collect();
     assert_eq!(shape, "9999-99-99 99:99 UTC");
 }

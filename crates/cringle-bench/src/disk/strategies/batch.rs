@@ -4,7 +4,7 @@
 //! In the `wal` profile a batch is a group commit: its appends, then one sync of each log.
 
 use super::fibers::on_workers;
-use crate::disk::job::{Job, Tally};
+use crate::disk::job::{Job, LaneResult};
 use crate::disk::plan::{Access, Lane};
 use crate::meter::Party;
 use cringle::block::{Batch, BlockIo, FixedBufs, FixedFile, Results};
@@ -13,7 +13,7 @@ use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-pub(super) fn run(job: &Job) -> io::Result<Vec<Tally>> {
+pub(super) fn run(job: &Job) -> io::Result<Vec<LaneResult>> {
     if job.iopoll {
         return polled(job);
     }
@@ -23,7 +23,7 @@ pub(super) fn run(job: &Job) -> io::Result<Vec<Tally>> {
 }
 
 /// Through a [`BlockIo`] with a worker for each thread: it is what polls for completions.
-fn polled(job: &Job) -> io::Result<Vec<Tally>> {
+fn polled(job: &Job) -> io::Result<Vec<LaneResult>> {
     let depth = job.queue_depth as u32;
     let pin = job.pinning.on() && job.threads <= job.pinning.cpus().len();
     let builder = BlockIo::builder().workers(job.threads).pin(pin);
@@ -40,7 +40,7 @@ fn work(
     worker: usize,
     mut party: Party<'_>,
     submit: &Submit<'_>,
-) -> io::Result<Vec<Tally>> {
+) -> io::Result<Vec<LaneResult>> {
     let lane = job.plan.lane(worker, job.threads, 0, 1);
     let files: Vec<File> = job.open_files()?.into_iter().map(File::from).collect();
     let mut rounds = Rounds::new(job, lane);
@@ -51,7 +51,7 @@ fn work(
     };
     drop(party);
     result.inspect_err(|_| job.stop.store(true, Relaxed))?;
-    Ok(vec![rounds.tally])
+    Ok(vec![rounds.lane_result])
 }
 
 fn plain(
@@ -111,7 +111,7 @@ fn registered(rounds: &mut Rounds<'_>, files: &[File], party: &mut Party<'_>) ->
 struct Rounds<'a> {
     job: &'a Job,
     lane: Lane,
-    tally: Tally,
+    lane_result: LaneResult,
     /// Of this batch.
     accesses: Vec<Access>,
     /// How many of them are in the sample of latencies. Each takes as long as the batch does.
@@ -123,7 +123,7 @@ impl<'a> Rounds<'a> {
     fn new(job: &'a Job, lane: Lane) -> Rounds<'a> {
         Rounds {
             job,
-            tally: Tally::new(lane.clone()),
+            lane_result: LaneResult::new(lane.clone()),
             lane,
             accesses: Vec::with_capacity(job.queue_depth),
             sampled: 0,
@@ -162,14 +162,14 @@ impl<'a> Rounds<'a> {
     ) -> io::Result<()> {
         if let Some(started) = self.started {
             let elapsed = started.elapsed().as_nanos() as u64;
-            self.tally.latencies_ns.extend(std::iter::repeat_n(elapsed, self.sampled));
+            self.lane_result.latencies_ns.extend(std::iter::repeat_n(elapsed, self.sampled));
         }
         for ((access, result), block) in self.accesses.iter().zip(results.iter()).zip(blocks) {
             let moved = result?;
             if moved != self.job.plan.block {
                 return Err(self.job.short(access, moved));
             }
-            self.tally.add(block, access);
+            self.lane_result.add(block, access);
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! `fibers`: queue-depth fibers on each worker, a `read_at` loop each: the loop of `sync`, line
 //! for line, on a fiber instead of a thread.
 
-use crate::disk::job::{Job, Tally, drive};
+use crate::disk::job::{Job, LaneResult, drive};
 use crate::disk::plan::Access;
 use crate::meter::Party;
 use cringle::fiber;
@@ -9,15 +9,15 @@ use cringle::fs::File;
 use cringle::os::unix::fs::FileExt;
 use std::io;
 
-pub(super) fn run(job: &Job) -> io::Result<Vec<Tally>> {
+pub(super) fn run(job: &Job) -> io::Result<Vec<LaneResult>> {
     on_workers(job, work)
 }
 
 /// Runs `work` on one fiber of each worker: the first on this thread, which is worker 0.
 pub(super) fn on_workers(
     job: &Job,
-    work: fn(&Job, usize, Party<'_>) -> io::Result<Vec<Tally>>,
-) -> io::Result<Vec<Tally>> {
+    work: fn(&Job, usize, Party<'_>) -> io::Result<Vec<LaneResult>>,
+) -> io::Result<Vec<LaneResult>> {
     let pin = job.pinning.on() && job.threads <= job.pinning.cpus().len();
     let runtime = cringle::Builder::new().workers(job.threads).pin(pin);
     let mut parties: Vec<_> = (0..job.threads).map(|_| job.gate.party()).collect();
@@ -38,7 +38,7 @@ pub(super) fn on_workers(
     })?
 }
 
-fn work(job: &Job, worker: usize, mut party: Party<'_>) -> io::Result<Vec<Tally>> {
+fn work(job: &Job, worker: usize, mut party: Party<'_>) -> io::Result<Vec<LaneResult>> {
     let files: Vec<File> = job.open_files()?.into_iter().map(File::from).collect();
     let mut area = job.buffers(job.queue_depth)?;
     fiber::scope(|scope| {
@@ -59,13 +59,14 @@ fn work(job: &Job, worker: usize, mut party: Party<'_>) -> io::Result<Vec<Tally>
         if entered.is_err() {
             job.stop.store(true, std::sync::atomic::Ordering::Relaxed);
         }
-        let join = |fiber: fiber::ScopedJoinHandle<'_, io::Result<Tally>>| {
+        let join = |fiber: fiber::ScopedJoinHandle<'_, io::Result<LaneResult>>| {
             fiber.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
-        let tallies = fibers.into_iter().map(join).map(|result| result.map(|tally| vec![tally]));
-        let tallies = super::collect(tallies);
+        let lanes =
+            fibers.into_iter().map(join).map(|result| result.map(|lane_result| vec![lane_result]));
+        let lanes = super::collect(lanes);
         drop(party);
-        entered.and(tallies)
+        entered.and(lanes)
     })
 }
 

@@ -3,17 +3,17 @@
 //! The copy is what `pread` makes too. Without it, a large block would count as read when
 //! only the page with its first bytes was.
 
-use crate::disk::job::{Job, Profile, Tally, drive};
+use crate::disk::job::{Job, LaneResult, Profile, drive};
 use memmap2::{Advice, MmapMut, MmapOptions};
 use std::io;
 
-pub(super) fn run(job: &Job) -> io::Result<Vec<Tally>> {
+pub(super) fn run(job: &Job) -> io::Result<Vec<LaneResult>> {
     super::on_threads(job, |thread, mut party| {
         let mut maps = maps(job)?;
         let mut buffer = job.buffers(1)?;
         party.enter()?;
         let lane = job.plan.lane(thread, job.threads, 0, 1);
-        let tally = drive(job, lane, &mut buffer, |access, block| {
+        let lane_result = drive(job, lane, &mut buffer, |access, block| {
             let start = access.offset as usize;
             let place = &mut maps[access.file as usize][start..start + block.len()];
             if access.write {
@@ -23,7 +23,7 @@ pub(super) fn run(job: &Job) -> io::Result<Vec<Tally>> {
             }
             Ok(block.len())
         });
-        Ok(vec![tally?])
+        Ok(vec![lane_result?])
     })
 }
 
@@ -32,7 +32,7 @@ fn maps(job: &Job) -> io::Result<Vec<MmapMut>> {
         Profile::BufferedSeq => Advice::Sequential,
         _ => Advice::Random,
     };
-    let map = |file: &crate::file::TestFile| {
+    let map = |file: &crate::target::TestFile| {
         let file = file.open(false, job.writes)?;
         let mut options = MmapOptions::new();
         options.len(job.target.file_bytes as usize);

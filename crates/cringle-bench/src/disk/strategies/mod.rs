@@ -1,7 +1,7 @@
 //! The ways of reading that are compared, one file each.
 //!
 //! All do the same: prepare, pass the gate of [`crate::meter`], work off the lanes of the
-//! plan, and hand back one [`Tally`] a lane. A strategy that measures itself (fio) hands back
+//! plan, and hand back one [`LaneResult`] a lane. A strategy that measures itself (fio) hands back
 //! its own figures instead.
 
 mod batch;
@@ -13,7 +13,7 @@ mod threads;
 mod tokio;
 mod uring;
 
-use super::job::{Job, Profile, Tally};
+use super::job::{Job, LaneResult, Profile};
 use super::plan::Direction;
 use crate::fio::Report;
 use crate::meter::{GAVE_UP, Party};
@@ -56,7 +56,7 @@ pub const ALL: [Strategy; 8] = [
 /// What a run hands back.
 pub enum Outcome {
     /// Tallies to be checked; the gate has the time.
-    Tallied(Vec<Tally>),
+    Measured(Vec<LaneResult>),
     /// Another program's own figures.
     Reported(Report),
 }
@@ -148,7 +148,7 @@ impl Strategy {
     }
 
     pub fn run(self, job: &Arc<Job>) -> io::Result<Outcome> {
-        let tallies = match self {
+        let lanes = match self {
             Strategy::Sync => sync::run(job),
             Strategy::Threads => threads::run(job),
             Strategy::Mmap => mmap::run(job),
@@ -158,14 +158,14 @@ impl Strategy {
             Strategy::Batch => batch::run(job),
             Strategy::Fio => return fio::run(job).map(Outcome::Reported),
         };
-        tallies.map(Outcome::Tallied)
+        lanes.map(Outcome::Measured)
     }
 }
 
 /// Runs `work` on `job.threads` new threads, each tied to its processor and a party of the gate.
-fn on_threads<F>(job: &Job, work: F) -> io::Result<Vec<Tally>>
+fn on_threads<F>(job: &Job, work: F) -> io::Result<Vec<LaneResult>>
 where
-    F: Fn(usize, Party<'_>) -> io::Result<Vec<Tally>> + Sync,
+    F: Fn(usize, Party<'_>) -> io::Result<Vec<LaneResult>> + Sync,
 {
     std::thread::scope(|scope| {
         let start = |thread: usize| {
@@ -188,13 +188,15 @@ where
     })
 }
 
-/// All tallies, or the error that was the first cause.
-fn collect(results: impl Iterator<Item = io::Result<Vec<Tally>>>) -> io::Result<Vec<Tally>> {
+/// All lanes, or the error that was the first cause.
+fn collect(
+    results: impl Iterator<Item = io::Result<Vec<LaneResult>>>,
+) -> io::Result<Vec<LaneResult>> {
     let mut all = Vec::new();
     let mut failed: Option<io::Error> = None;
     for result in results {
         match result {
-            Ok(tallies) => all.extend(tallies),
+            Ok(lanes) => all.extend(lanes),
             Err(error) => {
                 let better = failed.as_ref().is_none_or(|first| first.to_string() == GAVE_UP);
                 failed = if better { Some(error) } else { failed };

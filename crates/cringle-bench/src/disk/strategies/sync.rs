@@ -1,13 +1,13 @@
 //! `sync`: one thread, one `pread` after the other. The plainest program, and the measure of
 //! the others.
 
-use crate::disk::job::{Job, Tally, drive};
+use crate::disk::job::{Job, LaneResult, drive};
 use crate::disk::plan::Access;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-pub(super) fn run(job: &Job) -> io::Result<Vec<Tally>> {
+pub(super) fn run(job: &Job) -> io::Result<Vec<LaneResult>> {
     super::on_threads(job, |_, mut party| {
         let files = job.open_files()?;
         let mut buffer = job.buffers(1)?;

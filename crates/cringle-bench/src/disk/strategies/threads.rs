@@ -2,10 +2,10 @@
 //! one read in flight.
 
 use super::sync::transfer;
-use crate::disk::job::{Job, Tally, drive};
+use crate::disk::job::{Job, LaneResult, drive};
 use std::io;
 
-pub(super) fn run(job: &Job) -> io::Result<Vec<Tally>> {
+pub(super) fn run(job: &Job) -> io::Result<Vec<LaneResult>> {
     super::on_threads(job, |thread, mut party| {
         // Files of its own: the kernel's readahead is kept per open file.
         let files = job.open_files()?;

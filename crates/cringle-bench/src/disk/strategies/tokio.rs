@@ -6,7 +6,7 @@
 //! what `tokio::fs` does inside.
 
 use super::sync;
-use crate::disk::job::{Job, Profile, Tally};
+use crate::disk::job::{Job, LaneResult, Profile};
 use crate::disk::plan::{Access, Lane};
 use std::io;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use std::time::Instant;
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 use tokio::sync::Barrier;
 
-pub(super) fn run(job: &Arc<Job>) -> io::Result<Vec<Tally>> {
+pub(super) fn run(job: &Arc<Job>) -> io::Result<Vec<LaneResult>> {
     let mut party = job.gate.party();
     let tasks = job.queue_depth * job.threads;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -43,7 +43,7 @@ pub(super) fn run(job: &Arc<Job>) -> io::Result<Vec<Tally>> {
                 Ok(panic) => std::panic::resume_unwind(panic),
                 Err(error) => Err(io::Error::other(error)),
             });
-            results.push(ended.map(|tally| vec![tally]));
+            results.push(ended.map(|lane_result| vec![lane_result]));
         }
         drop(party);
         entered?;
@@ -52,7 +52,7 @@ pub(super) fn run(job: &Arc<Job>) -> io::Result<Vec<Tally>> {
 }
 
 /// Comes to both waits of the barrier whatever happens, or the others would wait for ever.
-async fn task(job: Arc<Job>, lane: Lane, start: Arc<Barrier>) -> io::Result<Tally> {
+async fn task(job: Arc<Job>, lane: Lane, start: Arc<Barrier>) -> io::Result<LaneResult> {
     let mut prepared = Task::prepare(&job);
     start.wait().await;
     start.wait().await;
@@ -83,8 +83,8 @@ impl Task {
         Ok(Task { means, buffer: Some(job.buffers(1)?) })
     }
 
-    async fn work(&mut self, job: &Arc<Job>, lane: Lane) -> io::Result<Tally> {
-        let mut tally = Tally::new(lane.clone());
+    async fn work(&mut self, job: &Arc<Job>, lane: Lane) -> io::Result<LaneResult> {
+        let mut lane_result = LaneResult::new(lane.clone());
         for index in lane {
             if job.stopped() {
                 break;
@@ -98,16 +98,16 @@ impl Task {
             let started = job.sampling.takes(index).then(Instant::now);
             let (moved, buffer) = self.transfer(job, access, buffer).await;
             if let Some(started) = started {
-                tally.time(started);
+                lane_result.time(started);
             }
             let moved = moved?;
             if moved != buffer.len() {
                 return Err(job.short(&access, moved));
             }
-            tally.add(&buffer, &access);
+            lane_result.add(&buffer, &access);
             self.buffer = Some(buffer);
         }
-        Ok(tally)
+        Ok(lane_result)
     }
 
     async fn transfer(

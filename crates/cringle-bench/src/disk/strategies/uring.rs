@@ -9,7 +9,7 @@
 //!
 //! With `O_DIRECT` one thing is different: see [`DIRECT_GROUP`].
 
-use crate::disk::job::{Job, Tally};
+use crate::disk::job::{Job, LaneResult};
 use crate::disk::plan::{Access, Lane};
 use crate::ring;
 use io_uring::{IoUring, Submitter, opcode, squeue, types};
@@ -20,7 +20,7 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-pub(super) fn run(job: &Job) -> io::Result<Vec<Tally>> {
+pub(super) fn run(job: &Job) -> io::Result<Vec<LaneResult>> {
     super::on_threads(job, |thread, mut party| {
         let build = if job.iopoll { ring::build_iopoll } else { ring::build };
         let mut ring = build(entries(job))?;
@@ -62,7 +62,7 @@ struct Loop<'a> {
     /// Submissions in one call.
     group: usize,
     lane: Lane,
-    tally: Tally,
+    lane_result: LaneResult,
     in_flight: usize,
     failed: Option<io::Error>,
 }
@@ -89,7 +89,7 @@ impl<'a> Loop<'a> {
             slots: vec![Slot { access: nothing, started: None }; job.queue_depth],
             free: (0..job.queue_depth).rev().collect(),
             group: if job.profile.direct() { DIRECT_GROUP } else { usize::MAX },
-            tally: Tally::new(lane.clone()),
+            lane_result: LaneResult::new(lane.clone()),
             lane,
             in_flight: 0,
             failed: None,
@@ -109,7 +109,7 @@ impl<'a> Loop<'a> {
         })
     }
 
-    fn work(mut self, ring: &mut IoUring) -> io::Result<Vec<Tally>> {
+    fn work(mut self, ring: &mut IoUring) -> io::Result<Vec<LaneResult>> {
         let (mut submitter, mut submissions, mut completions) = ring.split();
         // One descriptor lookup less in each call; where it is refused nothing is lost.
         let _ = submitter.register_ring_fd();
@@ -134,7 +134,7 @@ impl<'a> Loop<'a> {
         }
         match self.failed {
             Some(error) => Err(error),
-            None => Ok(vec![self.tally]),
+            None => Ok(vec![self.lane_result]),
         }
     }
 
@@ -231,13 +231,13 @@ impl<'a> Loop<'a> {
             return;
         }
         if let Some(started) = started {
-            self.tally.time(started);
+            self.lane_result.time(started);
         }
         self.in_flight -= 1;
         self.free.push(slot);
         // SAFETY: the operation of this slot has ended, so its bytes are nobody else's.
         let block = unsafe { std::slice::from_raw_parts(self.place(slot), self.job.plan.block) };
-        self.tally.add(block, &access);
+        self.lane_result.add(block, &access);
     }
 
     /// The bytes of a slot that has no operation in flight.

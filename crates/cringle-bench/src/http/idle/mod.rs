@@ -1,19 +1,19 @@
-//! `--idle`: a crowd of connections that are kept. What does each cost while it is idle, and how long does
+//! `--idle`: a clients of connections that are kept. What does each cost while it is idle, and how long does
 //! it take until every one of them has been served again?
 
-mod crowd;
+mod clients;
 mod memory;
 mod report;
 
 use super::args::{Cell, HttpArgs};
-use super::child::Child;
-use super::place::Places;
-use super::{Line, Subject, limits, start};
+use super::cpu_split::CpuSplit;
+use super::server_process::ServerProcess;
+use super::{Line, Subject, open_files, start};
 use crate::notes::Notes;
 use crate::progress::Progress;
+use clients::Clients;
 use cringle_report::failure::Failure;
 use cringle_report::machine::{Machine, cpus, storage::Storage};
-use crowd::Crowd;
 use memory::Memory;
 use std::path::Path;
 
@@ -48,48 +48,48 @@ impl Row {
 }
 
 pub(super) fn run(args: &HttpArgs, connections: usize) -> Result<(), Failure> {
-    limits::allow(connections)?;
+    open_files::allow(connections)?;
     let cell = Cell { workers: args.idle_workers(), connections, keepalive: true };
     let subjects = super::subjects(args, &cell)?;
     let row = |subject| Row { subject, samples: Vec::new() };
     let mut rows: Vec<Row> = subjects.into_iter().map(row).collect();
     let mut notes = Notes::default();
-    let places = Places::of(&cpus::allowed(), cell.workers, &mut notes);
+    let split = CpuSplit::of(&cpus::allowed(), cell.workers, &mut notes);
     let progress = Progress::new(!args.quiet && !args.outputs.take_stdout());
     let bar = progress.runs((rows.len() * args.repeat()) as u64);
     for _ in 0..args.repeat() {
         for row in &mut rows {
             bar.set_message(row.subject.label());
-            row.samples.push(sample(args, cell, &row.subject, &places)?);
+            row.samples.push(sample(args, cell, &row.subject, &split)?);
             bar.inc(1);
         }
     }
     bar.finish_and_clear();
     let storage = Storage::under(Path::new(".")).map_err(Failure::from)?;
     let (machine, notes) = (Machine::of(&storage), notes.all().to_vec());
-    report::tell(&Findings { machine, cell, rows, notes }, &args.outputs)
+    report::write(&Findings { machine, cell, rows, notes }, &args.outputs)
 }
 
 fn sample(
     args: &HttpArgs,
     cell: Cell,
     subject: &Subject,
-    places: &Places,
+    split: &CpuSplit,
 ) -> Result<Sample, Failure> {
-    let mut server = start(args, cell, subject, &places.server)?;
-    let plan = super::plan(args, cell, server.addr(), places, subject);
+    let mut server = start(args, cell, subject, &split.server)?;
+    let plan = super::plan(args, cell, server.addr(), split, subject);
     let measured = measure(&mut *server, &plan);
     measured.map_err(|error| {
         super::failed(&Line::new(subject.clone()), &cell, error, server.complaint())
     })
 }
 
-fn measure(server: &mut dyn Child, plan: &super::load::Plan) -> std::io::Result<Sample> {
+fn measure(server: &mut dyn ServerProcess, plan: &super::load::Plan) -> std::io::Result<Sample> {
     let before = Memory::of(&server.ids())?;
-    let (mut crowd, opened_seconds) = Crowd::open(plan)?;
+    let (mut clients, opened_seconds) = Clients::open(plan)?;
     let idle = Memory::of(&server.ids())?;
     let used = server.used()?;
-    let served_seconds = crowd.ask(plan)?;
+    let served_seconds = clients.ask(plan)?;
     let served_cpu_seconds = server.used()?.since(used).cpu_seconds;
     Ok(Sample { before, idle, opened_seconds, served_seconds, served_cpu_seconds })
 }

@@ -22,8 +22,8 @@ const MEANING: &str = "KiB each: the server's resident memory for a connection t
     request. Its page tables, and the kernel's objects (the sockets of both ends, and what else the machine \
     did meanwhile), in KiB for each connection, come on top.";
 
-pub(super) fn tell(findings: &Findings, outputs: &Outputs) -> Result<(), Failure> {
-    outputs.tell(&value(findings), &page(findings))
+pub(super) fn write(findings: &Findings, outputs: &Outputs) -> Result<(), Failure> {
+    outputs.write(&value(findings), &page(findings))
 }
 
 fn page(findings: &Findings) -> Page {

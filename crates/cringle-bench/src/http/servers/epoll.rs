@@ -1,7 +1,7 @@
 //! `epoll`: readiness by hand. One thread, a table of connections, each registered once and told of
 //! every change; nothing is allocated but the table.
 
-use super::{Heads, READ_BYTES, Site};
+use super::{READ_BYTES, RequestCounter, ServedPage};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use std::io::{self, ErrorKind, Read, Write};
@@ -10,27 +10,27 @@ const LISTENER: Token = Token(usize::MAX);
 
 struct Connection {
     stream: TcpStream,
-    heads: Heads,
+    counter: RequestCounter,
     /// Answers that are not all sent, and how much of the first one is.
     owed: usize,
     sent: usize,
 }
 
 struct Table<'a> {
-    site: &'a Site,
+    page: &'a ServedPage,
     poll: Poll,
     connections: Vec<Option<Connection>>,
     free: Vec<usize>,
     buffer: [u8; READ_BYTES],
 }
 
-pub(super) fn run(listener: std::net::TcpListener, site: &Site) -> io::Result<()> {
+pub(super) fn run(listener: std::net::TcpListener, page: &ServedPage) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let mut listener = TcpListener::from_std(listener);
     let poll = Poll::new()?;
     poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
     let (connections, free) = (Vec::new(), Vec::new());
-    let mut table = Table { site, poll, connections, free, buffer: [0; READ_BYTES] };
+    let mut table = Table { page, poll, connections, free, buffer: [0; READ_BYTES] };
     let mut events = Events::with_capacity(1024);
     loop {
         match table.poll.poll(&mut events, None) {
@@ -58,7 +58,8 @@ impl Table<'_> {
             let index = self.free.pop().unwrap_or(self.connections.len());
             let both = Interest::READABLE | Interest::WRITABLE;
             self.poll.registry().register(&mut stream, Token(index), both)?;
-            let connection = Connection { stream, heads: Heads::default(), owed: 0, sent: 0 };
+            let connection =
+                Connection { stream, counter: RequestCounter::default(), owed: 0, sent: 0 };
             match self.connections.get_mut(index) {
                 Some(place) => *place = Some(connection),
                 None => self.connections.push(Some(connection)),
@@ -69,7 +70,7 @@ impl Table<'_> {
     fn go_on(&mut self, index: usize, closed: bool) {
         let Some(Some(connection)) = self.connections.get_mut(index) else { return };
         // Whatever else a connection says, it has ended.
-        if !connection.converse(self.site, &mut self.buffer, closed).unwrap_or(false) {
+        if !connection.converse(self.page, &mut self.buffer, closed).unwrap_or(false) {
             self.connections[index] = None;
             self.free.push(index);
         }
@@ -78,17 +79,17 @@ impl Table<'_> {
 
 impl Connection {
     /// Does what can be done without waiting. Whether there will be more.
-    fn converse(&mut self, site: &Site, buffer: &mut [u8], closed: bool) -> io::Result<bool> {
+    fn converse(&mut self, page: &ServedPage, buffer: &mut [u8], closed: bool) -> io::Result<bool> {
         loop {
             while self.owed > 0 {
-                match self.stream.write(&site.response[self.sent..]) {
+                match self.stream.write(&page.response[self.sent..]) {
                     Ok(count) => self.sent += count,
                     Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(true),
                     Err(error) => return Err(error),
                 }
-                if self.sent == site.response.len() {
+                if self.sent == page.response.len() {
                     (self.owed, self.sent) = (self.owed - 1, 0);
-                    if site.close {
+                    if page.close {
                         return Ok(false);
                     }
                 }
@@ -96,7 +97,7 @@ impl Connection {
             match self.stream.read(buffer) {
                 Ok(0) => return Ok(false),
                 Ok(count) => {
-                    self.owed = self.heads.count(&buffer[..count]);
+                    self.owed = self.counter.count(&buffer[..count]);
                     // A short read has emptied the socket: what comes next makes an event.
                     if self.owed == 0 && count < buffer.len() && !closed {
                         return Ok(true);

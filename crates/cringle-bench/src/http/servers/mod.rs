@@ -7,31 +7,31 @@ mod tokio;
 mod uring;
 
 use super::args::{Feature, Server, Variant};
-use super::site::{Heads, READ_BYTES, Site};
+use super::served_page::{READ_BYTES, RequestCounter, ServedPage};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::thread;
 
 /// What a server is told.
-pub(super) struct Orders {
+pub(super) struct ServerConfig {
     pub(super) variant: Variant,
     pub(super) addr: SocketAddr,
     pub(super) workers: usize,
     /// At the same time, as far as it is known.
     pub(super) connections: usize,
     /// It lives as long as the process.
-    pub(super) site: &'static Site,
+    pub(super) page: &'static ServedPage,
 }
 
 /// Serves until the process ends; calls `ready` when it listens.
-pub(super) fn run(orders: &Orders, ready: &dyn Fn(SocketAddr)) -> io::Result<()> {
-    let (site, connections) = (orders.site, orders.connections);
-    let on = |feature: Feature| feature.is_on() != (orders.variant.changed == Some(feature));
-    match orders.variant.server {
-        Server::Threads => threads::run(listener(orders, ready)?, site),
-        Server::Epoll => epoll::run(listener(orders, ready)?, site),
-        Server::Tokio => tokio::run(listener(orders, ready)?, site, None),
-        Server::TokioMt => tokio::run(listener(orders, ready)?, site, Some(orders.workers)),
+pub(super) fn run(config: &ServerConfig, ready: &dyn Fn(SocketAddr)) -> io::Result<()> {
+    let (page, connections) = (config.page, config.connections);
+    let on = |feature: Feature| feature.is_on() != (config.variant.changed == Some(feature));
+    match config.variant.server {
+        Server::Threads => threads::run(listener(config, ready)?, page),
+        Server::Epoll => epoll::run(listener(config, ready)?, page),
+        Server::Tokio => tokio::run(listener(config, ready)?, page, None),
+        Server::TokioMt => tokio::run(listener(config, ready)?, page, Some(config.workers)),
         Server::Uring => {
             let features = uring::Features {
                 multishot: on(Feature::Multishot),
@@ -39,10 +39,10 @@ pub(super) fn run(orders: &Orders, ready: &dyn Fn(SocketAddr)) -> io::Result<()>
                 bufring: on(Feature::Bufring),
                 sqpoll: on(Feature::Sqpoll),
             };
-            let run = move |listener| uring::run(&listener, site, connections, features);
-            on_each(orders, ready, run)
+            let run = move |listener| uring::run(&listener, page, connections, features);
+            on_each(config, ready, run)
         }
-        Server::Fibers => fibers::run(orders, ready, !on(Feature::Defer)),
+        Server::Fibers => fibers::run(config, ready, !on(Feature::Defer)),
     }
 }
 
@@ -51,21 +51,21 @@ fn bind(addr: SocketAddr, shared: bool) -> io::Result<TcpListener> {
     listener.map(TcpListener::from)
 }
 
-fn listener(orders: &Orders, ready: &dyn Fn(SocketAddr)) -> io::Result<TcpListener> {
-    let listener = bind(orders.addr, false)?;
+fn listener(config: &ServerConfig, ready: &dyn Fn(SocketAddr)) -> io::Result<TcpListener> {
+    let listener = bind(config.addr, false)?;
     ready(listener.local_addr()?);
     Ok(listener)
 }
 
 /// A thread for each worker, with a listener of its own.
 fn on_each(
-    orders: &Orders,
+    config: &ServerConfig,
     ready: &dyn Fn(SocketAddr),
     work: impl Fn(TcpListener) -> io::Result<()> + Copy + Send,
 ) -> io::Result<()> {
-    let first = bind(orders.addr, orders.workers > 1)?;
+    let first = bind(config.addr, config.workers > 1)?;
     let addr = first.local_addr()?;
-    let others = (1..orders.workers).map(|_| bind(addr, true)).collect::<io::Result<Vec<_>>>()?;
+    let others = (1..config.workers).map(|_| bind(addr, true)).collect::<io::Result<Vec<_>>>()?;
     thread::scope(|s| {
         let spawn = |listener| s.spawn(move || fatal(work(listener)));
         others.into_iter().map(spawn).for_each(drop);
@@ -84,16 +84,16 @@ fn fatal(result: io::Result<()>) {
 
 /// What `threads` and `fibers` have in common: everything. Only the types differ.
 #[inline]
-fn converse(mut stream: impl Read + Write, site: &Site) -> io::Result<()> {
-    let (mut buffer, mut heads) = ([0; READ_BYTES], Heads::default());
+fn converse(mut stream: impl Read + Write, page: &ServedPage) -> io::Result<()> {
+    let (mut buffer, mut counter) = ([0; READ_BYTES], RequestCounter::default());
     loop {
         let count = stream.read(&mut buffer)?;
         if count == 0 {
             return Ok(());
         }
-        for _ in 0..heads.count(&buffer[..count]) {
-            stream.write_all(&site.response)?;
-            if site.close {
+        for _ in 0..counter.count(&buffer[..count]) {
+            stream.write_all(&page.response)?;
+            if page.close {
                 return Ok(());
             }
         }

@@ -1,6 +1,6 @@
 //! `tokio` and `tokio-mt`: a task for each connection.
 
-use super::{Heads, READ_BYTES, Site};
+use super::{READ_BYTES, RequestCounter, ServedPage};
 use std::io;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use tokio::runtime::Builder;
 /// On so many threads, or on this one.
 pub(super) fn run(
     listener: std::net::TcpListener,
-    site: &'static Site,
+    page: &'static ServedPage,
     threads: Option<usize>,
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
@@ -22,7 +22,7 @@ pub(super) fn run(
         loop {
             let (stream, _peer) = listener.accept().await?;
             // The end of a connection, however it comes, is that of its task.
-            tokio::spawn(converse(stream, site));
+            tokio::spawn(converse(stream, page));
         }
     };
     match threads {
@@ -32,16 +32,16 @@ pub(super) fn run(
     }
 }
 
-async fn converse(mut stream: TcpStream, site: &Site) -> io::Result<()> {
-    let (mut buffer, mut heads) = ([0; READ_BYTES], Heads::default());
+async fn converse(mut stream: TcpStream, page: &ServedPage) -> io::Result<()> {
+    let (mut buffer, mut counter) = ([0; READ_BYTES], RequestCounter::default());
     loop {
         let count = stream.read(&mut buffer).await?;
         if count == 0 {
             return Ok(());
         }
-        for _ in 0..heads.count(&buffer[..count]) {
-            stream.write_all(&site.response).await?;
-            if site.close {
+        for _ in 0..counter.count(&buffer[..count]) {
+            stream.write_all(&page.response).await?;
+            if page.close {
                 return Ok(());
             }
         }

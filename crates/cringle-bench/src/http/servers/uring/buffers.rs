@@ -59,7 +59,7 @@ impl Buffers {
     pub(super) fn give(&mut self, id: u16) {
         let place = usize::from(self.given) & (self.count - 1);
         // SAFETY: both lie within what was allocated; the kernel reads an entry when it was published, and
-        // there are as many places as buffers, so that none is overwritten before.
+        // there are as many split as buffers, so that none is overwritten before.
         unsafe {
             let entry = self.entries.add(place).as_mut();
             entry.set_addr(self.memory.add(usize::from(id) * STRIDE).as_ptr().addr() as u64);

@@ -9,7 +9,7 @@
 
 mod buffers;
 
-use super::{Heads, READ_BYTES, Site};
+use super::{READ_BYTES, RequestCounter, ServedPage};
 use crate::ring;
 use buffers::{Buffers, GROUP};
 use io_uring::squeue::Flags;
@@ -44,7 +44,7 @@ pub(in super::super) struct Features {
 struct Connection {
     /// A descriptor, or a place in the table.
     fd: i32,
-    heads: Heads,
+    counter: RequestCounter,
     /// Answers that are not all sent, and how much of the first one is.
     owed: usize,
     sent: usize,
@@ -61,7 +61,7 @@ struct Slot {
 }
 
 struct Loop<'a> {
-    site: &'static Site,
+    page: &'static ServedPage,
     listener: i32,
     features: Features,
     /// Where they are, a receive goes on until the connection's end. So only where a connection has more than
@@ -76,7 +76,7 @@ struct Loop<'a> {
 
 pub(super) fn run(
     listener: &TcpListener,
-    site: &'static Site,
+    page: &'static ServedPage,
     connections: usize,
     features: Features,
 ) -> io::Result<()> {
@@ -87,10 +87,10 @@ pub(super) fn run(
     if features.fixed {
         submitter.register_files_sparse(table_size(connections)?)?;
     }
-    let chosen = features.bufring && !site.close;
+    let chosen = features.bufring && !page.close;
     let buffers = chosen.then(|| Buffers::register(&submitter, connections)).transpose()?;
     let mut work = Loop {
-        site,
+        page,
         listener: listener.as_raw_fd(),
         features,
         buffers,
@@ -123,7 +123,7 @@ fn build(features: Features) -> io::Result<IoUring> {
 
 /// As many connections as could have descriptors, within reason.
 fn table_size(connections: usize) -> io::Result<u32> {
-    let allowed = super::super::limits::allowed()?;
+    let allowed = super::super::open_files::allowed()?;
     let enough = connections.saturating_add(1 << 16) as u64;
     Ok(allowed.min(enough) as u32)
 }
@@ -193,7 +193,7 @@ impl Loop<'_> {
         });
         self.slots[number].connection = Some(Connection {
             fd,
-            heads: Heads::default(),
+            counter: RequestCounter::default(),
             owed: 0,
             sent: 0,
             receiving: false,
@@ -236,7 +236,7 @@ impl Loop<'_> {
     fn send(&mut self, number: usize) -> io::Result<()> {
         let connection = connection(&mut self.slots, number);
         connection.sending = true;
-        let rest = &self.site.response[connection.sent..];
+        let rest = &self.page.response[connection.sent..];
         let entry = opcode::Send::new(Fd(connection.fd), rest.as_ptr(), rest.len() as u32)
             .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
             .build();
@@ -255,13 +255,13 @@ impl Loop<'_> {
                 let id = cqueue::buffer_select(entry.flags());
                 connection.owed += match (&mut self.buffers, id, buffer) {
                     (Some(buffers), Some(id), _) => {
-                        let requests = connection.heads.count(buffers.bytes(id, count));
+                        let requests = connection.counter.count(buffers.bytes(id, count));
                         buffers.give(id);
                         requests
                     }
                     // SAFETY: the receive has ended, and there is no other.
                     (_, _, Some(buffer)) => unsafe {
-                        connection.heads.count(&buffer.as_ref()[..count])
+                        connection.counter.count(&buffer.as_ref()[..count])
                     },
                     _ => unreachable!("it was received into one of them"),
                 };
@@ -285,7 +285,7 @@ impl Loop<'_> {
 
     #[inline]
     fn sent(&mut self, number: usize, result: i32) -> io::Result<()> {
-        let length = self.site.response.len();
+        let length = self.page.response.len();
         let connection = connection(&mut self.slots, number);
         connection.sending = false;
         if result <= 0 {
@@ -300,7 +300,7 @@ impl Loop<'_> {
         connection.sent += result as usize;
         if connection.sent == length {
             (connection.owed, connection.sent) = (connection.owed - 1, 0);
-            if self.site.close {
+            if self.page.close {
                 (connection.owed, connection.over) = (0, true);
             }
         }

@@ -59,7 +59,7 @@ impl TestFile {
 }
 
 /// What the command line says about the target.
-pub struct Wanted {
+pub struct TargetSpec {
     pub path: PathBuf,
     /// In all files together.
     pub size: Option<u64>,
@@ -73,90 +73,90 @@ pub struct Wanted {
 }
 
 impl Target {
-    pub fn prepare(wanted: &Wanted, progress: &Progress) -> Result<Target, Failure> {
-        let path = &wanted.path;
+    pub fn prepare(spec: &TargetSpec, progress: &Progress) -> Result<Target, Failure> {
+        let path = &spec.path;
         let metadata = fs::metadata(path).map_err(|error| missing(path, &error))?;
         must_have_offsets(path, metadata.file_type())?;
-        if wanted.size.is_some_and(|size| size < wanted.block) {
+        if spec.size.is_some_and(|size| size < spec.block) {
             return Err(Failure::usage("--size is less than one --block"));
         }
         let target = if metadata.is_dir() {
-            Target::temporary(wanted)?
+            Target::temporary(spec)?
         } else {
-            Target::existing(wanted, metadata.file_type().is_block_device())?
+            Target::existing(spec, metadata.file_type().is_block_device())?
         };
-        if target.file_bytes < wanted.block {
+        if target.file_bytes < spec.block {
             return fail(format!(
                 "{} has room for {}, less than one block of {}",
                 path.display(),
                 units::size(target.file_bytes),
-                units::size(wanted.block)
+                units::size(spec.block)
             ));
         }
-        if target.seed.is_some() && !wanted.empty {
+        if target.seed.is_some() && !spec.empty {
             target.fill(progress)?;
         }
         Ok(target)
     }
 
-    fn temporary(wanted: &Wanted) -> Result<Target, Failure> {
+    fn temporary(spec: &TargetSpec) -> Result<Target, Failure> {
         let in_directory = |error| {
-            let place = wanted.path.display();
+            let place = spec.path.display();
             Failure::failed(format!("cannot make a temporary file in {place}: {error}"))
         };
-        let files: Result<Vec<_>, _> = (0..wanted.files)
-            .map(|_| tempfile::tempfile_in(&wanted.path).map(TestFile).map_err(in_directory))
+        let files: Result<Vec<_>, _> = (0..spec.files)
+            .map(|_| tempfile::tempfile_in(&spec.path).map(TestFile).map_err(in_directory))
             .collect();
-        let total = wanted.size.unwrap_or(DEFAULT_BYTES);
-        let free = storage::free_bytes(&wanted.path)?;
-        if !wanted.empty && total > free {
+        let total = spec.size.unwrap_or(DEFAULT_BYTES);
+        let free = storage::free_bytes(&spec.path)?;
+        if !spec.empty && total > free {
             // Found out before: a file that fills the disk is in the way of everyone else.
             return fail(format!(
                 "{} has {} free and the test file needs {}: choose a smaller --size",
-                wanted.path.display(),
+                spec.path.display(),
                 units::size(free),
                 units::size(total)
             ));
         }
-        let each = total / wanted.files as u64;
+        let each = total / spec.files as u64;
         Ok(Target {
             files: files?,
-            file_bytes: each / wanted.block * wanted.block,
-            path: wanted.path.clone(),
+            file_bytes: each / spec.block * spec.block,
+            path: spec.path.clone(),
             kind: Kind::Temporary,
-            seed: Some(wanted.seed),
+            seed: Some(spec.seed),
             missing_bytes: 0,
         })
     }
 
-    fn existing(wanted: &Wanted, device: bool) -> Result<Target, Failure> {
-        let path = wanted.path.display();
-        if wanted.writes && !wanted.destroy {
+    fn existing(spec: &TargetSpec, device: bool) -> Result<Target, Failure> {
+        let path = spec.path.display();
+        if spec.writes && !spec.destroy {
             return Err(Failure::usage(format!(
                 "{path} exists and this benchmark writes: its content would be lost. Give a \
                  directory (a temporary file is made there), or --destroy if you mean it"
             )));
         }
-        if wanted.files != 1 {
+        if spec.files != 1 {
             return Err(Failure::usage(format!("--files needs a directory, and {path} is none")));
         }
         let file = OpenOptions::new()
             .read(true)
-            .write(wanted.writes)
-            .open(&wanted.path)
+            .write(spec.writes)
+            .open(&spec.path)
             .map_err(|error| Failure::failed(format!("cannot open {path}: {error}")))?;
         let there = if device { device_bytes(&file)? } else { file_bytes(&file)? };
-        let asked = match wanted.size {
-            None if device && wanted.writes => DEFAULT_BYTES,
+        let asked = match spec.size {
+            None if device && spec.writes => DEFAULT_BYTES,
             None => there,
             Some(size) => size,
         };
         Ok(Target {
             files: vec![TestFile(file)],
-            file_bytes: asked.min(there) / wanted.block * wanted.block,
-            path: wanted.path.clone(),
+            file_bytes: asked.min(there) / spec.block * spec.block,
+            path: spec.path.clone(),
             kind: if device { Kind::BlockDevice } else { Kind::File },
-            seed: wanted.writes.then_some(wanted.seed),
+            seed: spec.writes.then_some(spec.seed),
             missing_bytes: asked.saturating_sub(there),
         })
     }

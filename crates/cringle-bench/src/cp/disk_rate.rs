@@ -1,7 +1,7 @@
 //! What `fio` says the disk can do: the time that a copy would take if reading and writing at
 //! once, half and half, were all there is to it.
 
-use super::plan::Tree;
+use super::args::Tree;
 use super::trees::Shape;
 use crate::fio;
 use serde::Serialize;
@@ -17,7 +17,7 @@ const LEAST_BLOCK: u64 = 4 << 10;
 const SCATTERED: u64 = 64 << 10;
 
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Expectation {
+pub(super) struct DiskRate {
     pub tree: Tree,
     /// `randrw` or `rw`.
     pub pattern: &'static str,
@@ -26,14 +26,14 @@ pub(super) struct Expectation {
     pub write_bytes_per_second: f64,
 }
 
-impl Expectation {
+impl DiskRate {
     pub(super) fn seconds(&self, bytes: u64) -> f64 {
         bytes as f64 / self.read_bytes_per_second.min(self.write_bytes_per_second)
     }
 }
 
 /// Asks fio, with a file in `place`.
-pub(super) fn ask(tree: Tree, shape: &Shape, place: &Path) -> io::Result<Expectation> {
+pub(super) fn measure(tree: Tree, shape: &Shape, place: &Path) -> io::Result<DiskRate> {
     let pattern = if shape.file_bytes < SCATTERED { "randrw" } else { "rw" };
     let block = shape.file_bytes.clamp(LEAST_BLOCK, BIGGEST_BLOCK) / LEAST_BLOCK * LEAST_BLOCK;
     let size = (shape.bytes().min(BIGGEST_FILE) / block * block).max(64 * block);
@@ -54,7 +54,7 @@ pub(super) fn ask(tree: Tree, shape: &Shape, place: &Path) -> io::Result<Expecta
         job.pointer(&path).and_then(Value::as_f64).filter(|rate| *rate > 0.0)
     };
     match (rate("read"), rate("write")) {
-        (Some(read), Some(write)) => Ok(Expectation {
+        (Some(read), Some(write)) => Ok(DiskRate {
             tree,
             pattern,
             block_bytes: block,

@@ -9,11 +9,11 @@ use std::os::unix::process::CommandExt;
 use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 
 /// It is killed when it is dropped.
-pub(super) trait Child {
+pub(super) trait ServerProcess {
     fn addr(&self) -> SocketAddr;
 
     /// Since it was started.
-    fn used(&mut self) -> io::Result<Used>;
+    fn used(&mut self) -> io::Result<ServerUse>;
 
     /// Its processes.
     fn ids(&self) -> Vec<u32>;
@@ -24,14 +24,14 @@ pub(super) trait Child {
 
 /// What a server takes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Used {
+pub(super) struct ServerUse {
     pub(super) cpu_seconds: f64,
     pub(super) context_switches: u64,
 }
 
-impl Used {
-    pub(super) fn since(self, before: Used) -> Used {
-        Used {
+impl ServerUse {
+    pub(super) fn since(self, before: ServerUse) -> ServerUse {
+        ServerUse {
             cpu_seconds: self.cpu_seconds - before.cpu_seconds,
             context_switches: self.context_switches.saturating_sub(before.context_switches),
         }
@@ -75,7 +75,7 @@ impl Process {
         cell: &Cell,
         variant: Variant,
         cpus: &[usize],
-    ) -> io::Result<Box<dyn Child>> {
+    ) -> io::Result<Box<dyn ServerProcess>> {
         let errors = Errors::new()?;
         let mut child = command(args, cell, variant, cpus)?
             .stdin(Stdio::piped())
@@ -83,7 +83,7 @@ impl Process {
             .stderr(errors.writer()?)
             .process_group(0)
             .spawn()?;
-        interrupt::set_group(child.id());
+        interrupt::kill_group_on_interrupt(child.id());
         let (Some(asks), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
             unreachable!("both are pipes")
         };
@@ -101,22 +101,22 @@ impl Process {
         }
         // Its end of the pipe is closed: it has ended, or is about to.
         self.child.wait()?;
-        interrupt::clear_child();
+        interrupt::forget_child();
         Err(io::Error::other(self.complaint().unwrap_or_default()))
     }
 }
 
-impl Child for Process {
+impl ServerProcess for Process {
     fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    fn used(&mut self) -> io::Result<Used> {
+    fn used(&mut self) -> io::Result<ServerUse> {
         self.asks.write_all(b"?")?;
         let line = self.line()?;
         let mut words = line.split_whitespace();
         let mut next = || words.next().ok_or_else(|| io::Error::other("the server's line is cut"));
-        Ok(Used {
+        Ok(ServerUse {
             cpu_seconds: next()?.parse().map_err(io::Error::other)?,
             context_switches: next()?.parse().map_err(io::Error::other)?,
         })
@@ -128,14 +128,14 @@ impl Child for Process {
 
     fn complaint(&mut self) -> Option<String> {
         let status = self.child.try_wait().ok()??;
-        interrupt::clear_child();
+        interrupt::forget_child();
         Some(self.errors.complaint(status))
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        interrupt::clear_child();
+        interrupt::forget_child();
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -4,31 +4,34 @@
 pub(super) const READ_BYTES: usize = 4096;
 
 /// The one answer.
-pub(super) struct Site {
+pub(super) struct ServedPage {
     pub(super) response: Vec<u8>,
     /// A connection ends after its first answer.
     pub(super) close: bool,
 }
 
-impl Site {
-    pub(super) fn new(bytes: usize, close: bool) -> Site {
+impl ServedPage {
+    pub(super) fn new(bytes: usize, close: bool) -> ServedPage {
         let connection = if close { "close" } else { "keep-alive" };
         let head = format!(
             "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {bytes}\r\nConnection: {connection}\r\n\r\n"
         );
         let page = b"<p>a cringle is a ring made of rope</p>\n".iter().copied().cycle();
-        Site { response: head.into_bytes().into_iter().chain(page.take(bytes)).collect(), close }
+        ServedPage {
+            response: head.into_bytes().into_iter().chain(page.take(bytes)).collect(),
+            close,
+        }
     }
 }
 
 /// Finds the ends of requests in what comes, however it is cut. Requests have no body here.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Heads {
+pub(super) struct RequestCounter {
     /// How much of the empty line was there at the end of the last bytes.
     matched: u8,
 }
 
-impl Heads {
+impl RequestCounter {
     /// How many requests end in these bytes.
     #[inline]
     pub(super) fn count(&mut self, bytes: &[u8]) -> usize {
@@ -57,16 +60,16 @@ mod tests {
     fn heads_are_counted_however_they_are_cut() {
         let bytes = b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\n\r\r\n\r\nGET";
         for cut in 0..bytes.len() {
-            let mut heads = Heads::default();
+            let mut counter = RequestCounter::default();
             let (first, second) = bytes.split_at(cut);
-            assert_eq!(heads.count(first) + heads.count(second), 2, "cut at {cut}");
+            assert_eq!(counter.count(first) + counter.count(second), 2, "cut at {cut}");
         }
     }
 
     #[test]
     fn an_answer_has_as_many_bytes_as_it_says() {
-        let site = Site::new(151, true);
-        let text = String::from_utf8(site.response).unwrap();
+        let page = ServedPage::new(151, true);
+        let text = String::from_utf8(page.response).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(head.contains("Content-Length: 151") && head.contains("Connection: close"));
         assert_eq!(body.len(), 151);

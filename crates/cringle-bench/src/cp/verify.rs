@@ -13,7 +13,7 @@ const SAMPLED_BYTES: u64 = 64 << 20;
 
 /// Whether `root` is a whole copy: all directories and files and nothing else, the sizes, and
 /// the content of a sample. The error says what is wrong with which.
-pub(super) fn check(shape: &Shape, root: &Path) -> Result<(), String> {
+pub(super) fn verify(shape: &Shape, root: &Path) -> Result<(), String> {
     let by_bytes = SAMPLED_BYTES / shape.file_bytes.max(1);
     let sampled = by_bytes.clamp(1, SAMPLED_FILES);
     let stride = (shape.files / sampled).max(1);
@@ -115,7 +115,7 @@ mod tests {
         for (files, bytes) in [(1, 0), (7, 10), (40, 4096), (3, (1 << 20) + 9)] {
             let shape = Shape::new(files, bytes, 1);
             let (_place, root) = made(&shape);
-            assert_eq!(check(&shape, &root), Ok(()));
+            assert_eq!(verify(&shape, &root), Ok(()));
         }
     }
 
@@ -125,7 +125,7 @@ mod tests {
         let broken = |harm: &dyn Fn(&Path)| {
             let (_place, root) = made(&shape);
             harm(&root);
-            check(&shape, &root).unwrap_err()
+            verify(&shape, &root).unwrap_err()
         };
         let says = |text: String, part: &str| assert!(text.contains(part), "{text}");
         says(broken(&|root| fs::remove_file(root.join("d0/f2")).unwrap()), "d0/f2 is missing");
@@ -151,6 +151,6 @@ mod tests {
         let shape = Shape::new(12, 1000, 1);
         let (_place, root) = made(&shape);
         empty(&shape, &root).unwrap();
-        assert!(check(&shape, &root).unwrap_err().contains("has 0 bytes"));
+        assert!(verify(&shape, &root).unwrap_err().contains("has 0 bytes"));
     }
 }

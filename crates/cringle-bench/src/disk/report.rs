@@ -17,7 +17,7 @@ type Figure = fn(&Sample) -> Option<f64>;
 const USUAL: usize = 32;
 
 pub(super) fn write(findings: &Findings, outputs: &Outputs) -> Result<(), Failure> {
-    outputs.tell(&json::of(findings), &page(findings))
+    outputs.write(&json::of(findings), &page(findings))
 }
 
 fn page(findings: &Findings) -> Page {

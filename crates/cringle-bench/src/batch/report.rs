@@ -9,7 +9,7 @@ use cringle_report::units::{figure, size};
 use cringle_report::{Outputs, table};
 
 pub(super) fn write(comparison: &Comparison, outputs: &Outputs) -> Result<(), Failure> {
-    outputs.tell_as(&json::of(comparison), &page(comparison), || text(comparison))
+    outputs.write_as(&json::of(comparison), &page(comparison), || text(comparison))
 }
 
 fn text(comparison: &Comparison) -> String {

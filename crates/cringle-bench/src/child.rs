@@ -26,7 +26,7 @@ pub(super) fn time(command: &mut Command, sync: Option<&File>) -> Result<Sample,
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr).process_group(0);
     let started = Instant::now();
     let child = command.spawn().map_err(cannot)?;
-    interrupt::set_group(child.id());
+    interrupt::kill_group_on_interrupt(child.id());
     let (status, usage) = wait(child.id() as libc::pid_t).map_err(cannot)?;
     if let Some(place) = sync.filter(|_| status.success()) {
         sync_filesystem(place).map_err(|error| format!("cannot sync: {error}"))?;
@@ -46,7 +46,7 @@ pub(crate) fn wait(pid: libc::pid_t) -> io::Result<(ExitStatus, libc::rusage)> {
     let flags = libc::WEXITED | libc::WNOWAIT;
     // SAFETY: the pointer is to a whole `siginfo_t`, which the call only writes.
     retried(|| unsafe { libc::waitid(libc::P_PID, pid as u32, ended.as_mut_ptr(), flags) })?;
-    interrupt::clear_child();
+    interrupt::forget_child();
     let (mut status, mut usage) = (0, std::mem::MaybeUninit::<libc::rusage>::zeroed());
     // SAFETY: both pointers are to whole values, which the call only writes; the child is ours
     // and nobody else waits for it.

@@ -2,8 +2,8 @@
 //! standard input what it has used so far, and whose end is that of this process.
 
 use super::args::{HttpArgs, Variant};
-use super::site::Site;
-use super::{limits, servers};
+use super::served_page::ServedPage;
+use super::{open_files, servers};
 use crate::meter;
 use cringle_report::failure::{Failure, fail};
 use std::io::{self, Read, Write};
@@ -17,17 +17,17 @@ pub(super) fn run(args: &HttpArgs, addr: &str) -> Result<(), Failure> {
     let Some(&variant) = variants.last() else {
         return fail(format!("no server for --workers {}", cell.workers));
     };
-    limits::allow(cell.connections)?;
+    open_files::allow(cell.connections)?;
     if !args.cpus.is_empty() {
         cringle_report::machine::cpus::tie_to(&args.cpus)?;
     }
     let addr = resolve(addr)?;
-    let site = Box::leak(Box::new(Site::new(args.response_bytes(), !cell.keepalive)));
+    let page = Box::leak(Box::new(ServedPage::new(args.response_bytes(), !cell.keepalive)));
     let (workers, connections) = (cell.workers, cell.connections);
-    let orders = servers::Orders { variant, addr, workers, connections, site };
+    let config = servers::ServerConfig { variant, addr, workers, connections, page };
     let controlled = args.controlled;
     let ready = move |addr| if controlled { be_controlled(addr) } else { tell(variant, addr) };
-    servers::run(&orders, &ready).map_err(|error| {
+    servers::run(&config, &ready).map_err(|error| {
         Failure::failed(format!("the server `{}` at {addr} ended: {error}", variant.label()))
     })
 }

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 const VARIABLE: &str = "CRINGLE_TRACE";
 
 /// The trace of this command, until it ends.
-pub(crate) struct Traced(Option<Recording>);
+pub(crate) struct ActiveTrace(Option<Recording>);
 
-pub(crate) fn begin(cli: &Cli) -> Result<Traced, Failure> {
+pub(crate) fn begin(cli: &Cli) -> Result<ActiveTrace, Failure> {
     let Some(path) = &cli.trace else { return as_the_environment_asks(&cli.command) };
     if report::is_stdout(Some(path)) {
         return Err(Failure::usage("--trace writes a file: give it a name"));
@@ -25,30 +25,30 @@ pub(crate) fn begin(cli: &Cli) -> Result<Traced, Failure> {
     match works_in_children(&cli.command) {
         true => {
             hand_on(path);
-            Ok(Traced(None))
+            Ok(ActiveTrace(None))
         }
         false => {
             let recording = Recording::start(path)?;
             report::outputs::reserve(path);
-            Ok(Traced(Some(recording)))
+            Ok(ActiveTrace(Some(recording)))
         }
     }
 }
 
 /// The library begins such a trace itself, with the first runtime: whose failure it would be, then, that the
 /// file cannot be made.
-fn as_the_environment_asks(command: &Command) -> Result<Traced, Failure> {
+fn as_the_environment_asks(command: &Command) -> Result<ActiveTrace, Failure> {
     let path = std::env::var_os(VARIABLE).filter(|path| !path.is_empty());
     let runs_fibers = !works_in_children(command) && !matches!(command, Command::Trace(_));
-    let Some(path) = path.filter(|_| runs_fibers) else { return Ok(Traced(None)) };
+    let Some(path) = path.filter(|_| runs_fibers) else { return Ok(ActiveTrace(None)) };
     let path = match path.to_str() {
         Some(text) => text.replace("%p", &std::process::id().to_string()).into(),
         None => PathBuf::from(path),
     };
     match cringle::trace::start(&path) {
-        Ok(trace) => Ok(Traced(Some(Recording::of(trace, &path)))),
+        Ok(trace) => Ok(ActiveTrace(Some(Recording::of(trace, &path)))),
         // One who is traced has started this command: the file is that one's, and the library says so.
-        Err(e) if e.kind() == std::io::ErrorKind::ResourceBusy => Ok(Traced(None)),
+        Err(e) if e.kind() == std::io::ErrorKind::ResourceBusy => Ok(ActiveTrace(None)),
         Err(e) => Err(Failure::failed(format!("{VARIABLE}: {e}"))),
     }
 }
@@ -75,7 +75,7 @@ fn hand_on(path: &Path) {
     unsafe { std::env::set_var(VARIABLE, path.with_file_name(name)) };
 }
 
-impl Traced {
+impl ActiveTrace {
     /// Ends the trace and reports on standard error how many events it has.
     pub(crate) fn end(self) {
         if let Some(recording) = self.0 {

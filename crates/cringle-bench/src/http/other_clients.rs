@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 /// What such a program says. Times are in microseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Said {
+pub(super) struct ClientReport {
     pub(super) requests: u64,
     pub(super) requests_per_second: f64,
     pub(super) p50_us: Option<f64>,
@@ -42,7 +42,7 @@ pub(super) fn drive(
     cell: &Cell,
     extent: Extent,
     cpus: &[usize],
-) -> io::Result<Said> {
+) -> io::Result<ClientReport> {
     let list: Vec<String> = cpus.iter().map(usize::to_string).collect();
     let mut command = Command::new("taskset");
     command.args(["-c", &list.join(",")]);
@@ -108,9 +108,9 @@ fn first_number(text: &str) -> Option<f64> {
     text.split_whitespace().next()?.parse().ok()
 }
 
-fn parse_ab(text: &str) -> Option<Said> {
+fn parse_ab(text: &str) -> Option<ClientReport> {
     let number = |label| after(text, label).and_then(first_number);
-    Some(Said {
+    Some(ClientReport {
         requests: number("Complete requests:")? as u64,
         requests_per_second: number("Requests per second:")?,
         p50_us: number("50%").map(|ms| ms * 1e3),
@@ -119,11 +119,11 @@ fn parse_ab(text: &str) -> Option<Said> {
     })
 }
 
-fn parse_wrk(text: &str) -> Option<Said> {
+fn parse_wrk(text: &str) -> Option<ClientReport> {
     let done = text.lines().find(|line| line.contains(" requests in "))?;
     let errors = after(text, "Socket errors:").map_or(0, numbers)
         + after(text, "Non-2xx or 3xx responses:").map_or(0, numbers);
-    Some(Said {
+    Some(ClientReport {
         requests: first_number(done)? as u64,
         requests_per_second: first_number(after(text, "Requests/sec:")?)?,
         p50_us: after(text, "50%").and_then(time_us),

@@ -5,8 +5,8 @@ use super::job::Profile;
 use super::plan::Plan;
 use super::results::Cell;
 use super::strategies::Strategy;
-use crate::file::{Kind, Target};
 use crate::notes::Notes;
+use crate::target::{Kind, Target};
 use cringle::block::Polling;
 use cringle_report::failure::{Failure, fail};
 use cringle_report::machine::{cache, storage::Storage};
@@ -22,12 +22,12 @@ const NEGLIGIBLE: f64 = 0.01;
 pub(super) fn place(target: &Target, storage: &Storage, notes: &mut Notes) -> Result<(), Failure> {
     let path = target.path.display();
     if let Some(memory) = storage.in_memory() {
-        notes.say(format!(
+        notes.add(format!(
             "{path} is {memory}: this measures memory and the kernel's overhead, no disk"
         ));
     }
     if target.missing_bytes > 0 {
-        notes.say(format!(
+        notes.add(format!(
             "{path} is {} smaller than asked: {} are read, so that more of them may come from a \
              cache of the device",
             units::size(target.missing_bytes),
@@ -37,7 +37,7 @@ pub(super) fn place(target: &Target, storage: &Storage, notes: &mut Notes) -> Re
     if target.kind == Kind::File {
         let metadata = target.files[0].0.metadata()?;
         if metadata.blocks() * 512 < target.file_bytes {
-            notes.say(format!(
+            notes.add(format!(
                 "{path} has holes ({} of {} are allocated): reads of a hole ask no disk",
                 units::size(metadata.blocks() * 512),
                 units::size(target.file_bytes)
@@ -51,7 +51,7 @@ pub(super) fn place(target: &Target, storage: &Storage, notes: &mut Notes) -> Re
 pub(super) fn content(target: &Target, words: &[u64], notes: &mut Notes) {
     let Some(first) = words.first() else { return };
     if words.len() > 1 && words.iter().all(|word| word == first) {
-        notes.say(format!(
+        notes.add(format!(
             "all blocks of {} begin alike: a device that compresses, deduplicates or knows \
              unwritten blocks answers these reads faster than real ones, and the checksum \
              cannot tell one block from another",
@@ -63,7 +63,7 @@ pub(super) fn content(target: &Target, words: &[u64], notes: &mut Notes) {
 /// Whether completions can be polled for; if not, why, and how to get there.
 pub(super) fn polled(target: &Target, notes: &mut Notes) -> Result<bool, Failure> {
     let polling = Polling::of(&target.files[0].open(true, false)?)?;
-    notes.say(format!("--iopoll: {polling}"));
+    notes.add(format!("--iopoll: {polling}"));
     Ok(matches!(polling, Polling::Polled(_)))
 }
 
@@ -119,7 +119,7 @@ fn warmed(target: &Target, notes: &mut Notes) -> Result<f64, Failure> {
         return Ok(1.0);
     }
     if before < 1.0 - NEGLIGIBLE && target.kind != Kind::Temporary {
-        notes.say(format!(
+        notes.add(format!(
             "{} was not in the page cache ({:.0} % of it): it was read once before the `cached` \
              runs",
             target.path.display(),
@@ -131,7 +131,7 @@ fn warmed(target: &Target, notes: &mut Notes) -> Result<f64, Failure> {
     }
     let after = resident(target)?;
     if after < 1.0 - NEGLIGIBLE / 10.0 {
-        notes.say(format!(
+        notes.add(format!(
             "the `cached` runs are not all cached: only {:.1} % of the file stays in memory \
              (a smaller --size may fit)",
             after * 100.0
@@ -146,7 +146,7 @@ fn emptied(profile: Profile, target: &Target, notes: &mut Notes) -> Result<f64, 
     }
     let left = resident(target)?;
     if left > NEGLIGIBLE && profile == Profile::BufferedSeq {
-        notes.say(format!(
+        notes.add(format!(
             "{:.0} % of the file could not be dropped from the page cache: `buffered-seq` is \
              partly a copy from memory",
             left * 100.0
@@ -170,7 +170,7 @@ pub(super) fn direct_stayed_direct(
     let touched = plan.accesses.len() as f64 * plan.block as f64 / total as f64;
     let grown = resident(target)? - resident_before;
     if grown > touched.min(1.0) / 2.0 {
-        notes.say(format!(
+        notes.add(format!(
             "O_DIRECT fell back to the page cache in `{}`: its reads left {:.0} % of the file \
              there, so these figures are not the device's",
             cell.label(),
@@ -196,8 +196,8 @@ mod tests {
     #[test]
     fn a_note_is_said_once() {
         let mut notes = Notes::default();
-        notes.say("x");
-        notes.say("x");
+        notes.add("x");
+        notes.add("x");
         assert_eq!(notes.all(), ["x"]);
     }
 

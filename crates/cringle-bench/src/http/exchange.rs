@@ -17,14 +17,14 @@ pub(super) enum Expected {
 
 /// How much of an answer is there.
 #[derive(Default)]
-pub(super) struct Answer {
+pub(super) struct ResponseReader {
     count: usize,
     /// The beginning, until the end of the head was seen.
     head: Vec<u8>,
     total: Option<usize>,
 }
 
-impl Answer {
+impl ResponseReader {
     /// Takes what has come. Whether the answer is complete.
     #[inline]
     pub(super) fn take(&mut self, bytes: &[u8], expected: &Expected) -> io::Result<bool> {
@@ -85,7 +85,7 @@ mod tests {
 
     /// Byte by byte: after how many it is complete.
     fn fed(bytes: &[u8], expected: &Expected) -> io::Result<Option<usize>> {
-        let mut answer = Answer::default();
+        let mut answer = ResponseReader::default();
         for (n, byte) in bytes.iter().enumerate() {
             if answer.take(&[*byte], expected)? {
                 return Ok(Some(n + 1));
@@ -113,7 +113,7 @@ mod tests {
             assert!(fed(text, &Expected::Good).is_err());
         }
         assert!(fed(b"abd", &Expected::Exactly(b"abc".to_vec())).is_err());
-        let mut answer = Answer::default();
+        let mut answer = ResponseReader::default();
         assert!(
             answer.take(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\nx", &Expected::Good).is_err()
         );

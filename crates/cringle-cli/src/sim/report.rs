@@ -1,21 +1,21 @@
 //! What the seeds came to, for a person and for a program.
 
-use super::hunt::Found;
+use super::seeds::SeedSummary;
 use cringle::sim::Fault;
 use cringle_report as report;
 use cringle_report::failure::Failure;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
-pub(super) fn tell(found: &Found, json: Option<&Path>) -> Result<(), Failure> {
+pub(super) fn write(summary: &SeedSummary, json: Option<&Path>) -> Result<(), Failure> {
     if let Some(path) = json {
-        report::save(path, &value_of(found))?;
+        report::save(path, &value_of(summary))?;
     }
-    if report::is_stdout(json) { Ok(()) } else { report::print(&text_of(found)) }
+    if report::is_stdout(json) { Ok(()) } else { report::print(&text_of(summary)) }
 }
 
-fn text_of(found: &Found) -> String {
-    let Found { passed, seconds, threads, sums, .. } = found;
+fn text_of(summary: &SeedSummary) -> String {
+    let SeedSummary { passed, seconds, threads, sums, .. } = summary;
     let rate = *passed as f64 / seconds.max(1e-9);
     let injected: u64 = sums.faults.iter().sum();
     let s = if *threads == 1 { "" } else { "s" };
@@ -30,8 +30,8 @@ fn text_of(found: &Found) -> String {
     )
 }
 
-fn value_of(found: &Found) -> Value {
-    let Found { start, passed, seconds, threads, sums, failure } = found;
+fn value_of(summary: &SeedSummary) -> Value {
+    let SeedSummary { start, passed, seconds, threads, sums, failure } = summary;
     let faults: Map<String, Value> = Fault::ALL
         .iter()
         .map(|fault| (format!("{fault:?}"), json!(sums.faults[*fault as usize])))

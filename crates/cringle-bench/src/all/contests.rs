@@ -6,7 +6,7 @@ use cringle_report::units::{count, figure};
 use serde_json::Value;
 
 /// One contest: the same work, done in several ways.
-pub(super) struct Case {
+pub(super) struct Contest {
     pub(super) question: Question,
     pub(super) title: String,
     /// Of one of what the cost is counted by: "a read".
@@ -38,14 +38,14 @@ impl Line {
     }
 }
 
-impl Case {
+impl Contest {
     pub(super) fn line(&self, name: &str) -> Option<&Line> {
         self.lines.iter().find(|line| line.name == name)
     }
 }
 
 /// All contests of a report, in its order.
-pub(super) fn of(question: Question, report: &Value) -> Vec<Case> {
+pub(super) fn of(question: Question, report: &Value) -> Vec<Contest> {
     let Some(runs) = report["runs"].as_array() else { return Vec::new() };
     let contest = match question {
         Question::Reads | Question::Cached => disk,
@@ -53,21 +53,21 @@ pub(super) fn of(question: Question, report: &Value) -> Vec<Case> {
         Question::Sums => sums,
         Question::Copies => copies,
     };
-    let mut cases: Vec<Case> = Vec::new();
+    let mut contests: Vec<Contest> = Vec::new();
     for run in runs {
         let Some((title, line)) = contest(run) else { continue };
-        match cases.iter_mut().find(|case| case.title == title) {
+        match contests.iter_mut().find(|case| case.title == title) {
             Some(case) => case.add(line),
-            None => cases.push(Case { lines: vec![line], ..empty(question, title) }),
+            None => contests.push(Contest { lines: vec![line], ..empty(question, title) }),
         }
     }
     if matches!(question, Question::Reads | Question::Cached) {
-        one_queue_for_all(&mut cases);
+        one_queue_for_all(&mut contests);
     }
-    cases
+    contests
 }
 
-fn empty(question: Question, title: String) -> Case {
+fn empty(question: Question, title: String) -> Contest {
     let (unit, plain, ours) = match question {
         Question::Reads => ("a read", "threads", "fibers"),
         Question::Cached => ("a read", "sync", "fibers"),
@@ -75,10 +75,10 @@ fn empty(question: Question, title: String) -> Case {
         Question::Sums => ("a MiB", "sync", "fibers"),
         Question::Copies => ("a file", "cp", "cringle"),
     };
-    Case { question, title, unit, lines: Vec::new(), plain, ours }
+    Contest { question, title, unit, lines: Vec::new(), plain, ours }
 }
 
-impl Case {
+impl Contest {
     /// One line for each name: where a report has a run for each round, they are its samples.
     fn add(&mut self, line: Line) {
         let Some(old) = self.lines.iter_mut().find(|old| old.name == line.name) else {
@@ -94,10 +94,10 @@ impl Case {
 }
 
 /// A case is a queue depth; who has no queue takes part in each.
-fn one_queue_for_all(cases: &mut Vec<Case>) {
-    let Some(at) = cases.iter().position(|case| case.title.is_empty()) else { return };
-    let without = cases.remove(at).lines;
-    for case in cases {
+fn one_queue_for_all(contests: &mut Vec<Contest>) {
+    let Some(at) = contests.iter().position(|case| case.title.is_empty()) else { return };
+    let without = contests.remove(at).lines;
+    for case in contests {
         let (mut lines, queued) = (without.clone(), std::mem::take(&mut case.lines));
         lines.extend(queued);
         case.lines = lines;
@@ -230,10 +230,10 @@ mod tests {
             read("fio", 1, 128),
             read("mmap", 1, 1),
         ];
-        let cases = of(Question::Reads, &json!({ "runs": runs }));
-        let titles: Vec<_> = cases.iter().map(|case| case.title.as_str()).collect();
+        let contests = of(Question::Reads, &json!({ "runs": runs }));
+        let titles: Vec<_> = contests.iter().map(|case| case.title.as_str()).collect();
         assert_eq!(titles, ["32 in flight", "128 in flight"]);
-        for case in &cases {
+        for case in &contests {
             let names: Vec<_> = case.lines.iter().map(|line| line.name.as_str()).collect();
             assert_eq!(names, ["sync", "threads", "fibers"]);
             assert_eq!(case.lines[0].busy, Some(0.1));
@@ -248,9 +248,9 @@ mod tests {
                 "seconds": seconds, "user_s": seconds, "system_s": 0.0, "context_switches": 4,
             })
         };
-        let cases = of(Question::Sums, &json!({ "runs": [run(1.0), run(2.0), run(4.0)] }));
-        assert_eq!((cases.len(), cases[0].title.as_str()), (1, "tcp"));
-        let line = &cases[0].lines[0];
+        let contests = of(Question::Sums, &json!({ "runs": [run(1.0), run(2.0), run(4.0)] }));
+        assert_eq!((contests.len(), contests[0].title.as_str()), (1, "tcp"));
+        let line = &contests[0].lines[0];
         assert_eq!(line.rates, [2.0, 1.0, 0.5]);
         assert_eq!((line.rate(), line.busy, line.switches), (1.0, Some(1.0), Some(2.0)));
     }
@@ -270,10 +270,10 @@ mod tests {
             run("fibers", true, 5e4),
             run("fibers", false, 1e4),
         ];
-        let cases = of(Question::Web, &json!({ "runs": runs }));
-        let titles: Vec<_> = cases.iter().map(|case| case.title.as_str()).collect();
+        let contests = of(Question::Web, &json!({ "runs": runs }));
+        let titles: Vec<_> = contests.iter().map(|case| case.title.as_str()).collect();
         assert_eq!(titles, ["50 connections, kept alive", "50 connections, a request each"]);
-        let fibers = cases[0].line("fibers").unwrap();
+        let fibers = contests[0].line("fibers").unwrap();
         assert_eq!((fibers.rate(), fibers.switches), (4e4, Some(0.5)));
         assert!((fibers.busy.unwrap() - 0.4).abs() < 1e-9);
         assert_eq!(fibers.figure(Question::Web), "40,000 requests/s");

@@ -1,6 +1,6 @@
 //! Who won a contest, by how much, and what in the figures says why. Pure functions of the figures.
 
-use super::cases::{Case, Line};
+use super::contests::{Contest, Line};
 use super::experiments::Question;
 use cringle_report::units::figure;
 use serde::Serialize;
@@ -11,7 +11,7 @@ const BUSY: f64 = 0.8;
 const CLEAR: f64 = 1.15;
 
 #[derive(Debug, Serialize)]
-pub(super) struct Verdict {
+pub(super) struct Ranking {
     pub(super) question: Question,
     pub(super) case: String,
     pub(super) winner: String,
@@ -29,13 +29,13 @@ pub(super) struct Verdict {
 }
 
 /// `None` where nobody took part.
-pub(super) fn of(case: &Case) -> Option<Verdict> {
+pub(super) fn rank(case: &Contest) -> Option<Ranking> {
     let mut lines: Vec<&Line> = case.lines.iter().filter(|line| !line.rates.is_empty()).collect();
     lines.sort_by(|a, b| b.rate().total_cmp(&a.rate()));
     let winner = *lines.first()?;
     let next = lines.get(1).copied();
     let ratio = |line: &Line| winner.rate() / line.rate();
-    Some(Verdict {
+    Some(Ranking {
         question: case.question,
         case: case.title.clone(),
         winner: winner.name.clone(),
@@ -57,7 +57,7 @@ fn overlap(winner: &Line, next: &Line) -> bool {
 }
 
 /// The winner is laid beside the plain way; if it is that, beside ours.
-fn why(case: &Case, winner: &Line) -> String {
+fn why(case: &Contest, winner: &Line) -> String {
     let beside = if winner.name == case.plain { case.ours } else { case.plain };
     let Some(other) = case.line(beside).filter(|line| !line.rates.is_empty()) else {
         return format!("{beside} has no figure to compare with.");
@@ -92,7 +92,7 @@ fn limits(winner: &Line, other: &Line) -> Option<String> {
     })
 }
 
-fn cost(case: &Case, winner: &Line, other: &Line) -> Option<String> {
+fn cost(case: &Contest, winner: &Line, other: &Line) -> Option<String> {
     let (mine, theirs) = (winner.cpu_us?, other.cpu_us?);
     let (low, high) = (mine.min(theirs), mine.max(theirs));
     if high <= 0.0 {
@@ -130,23 +130,23 @@ mod tests {
         }
     }
 
-    fn case(lines: Vec<Line>) -> Case {
+    fn contest(lines: Vec<Line>) -> Contest {
         let (unit, plain, ours) = ("a read", "sync", "fibers");
-        Case { question: Question::Reads, title: "case".into(), unit, lines, plain, ours }
+        Contest { question: Question::Reads, title: "case".into(), unit, lines, plain, ours }
     }
 
     #[test]
     fn the_best_wins_and_what_differs_is_why() {
-        let verdict = of(&case(vec![
+        let ranking = rank(&contest(vec![
             line("sync", &[100.0], 0.1, 8.0, 1.0),
             line("fibers", &[800.0, 900.0], 1.0, 4.0, 0.03),
             line("uring", &[1000.0, 1000.0, 950.0], 0.95, 2.0, 0.03),
         ]))
         .unwrap();
-        assert_eq!((verdict.winner.as_str(), verdict.next.as_deref()), ("uring", Some("fibers")));
-        assert_eq!((verdict.winner_to_plain, verdict.ours_to_winner), (Some(10.0), Some(0.85)));
-        assert!(!verdict.overlap);
-        let why = &verdict.why;
+        assert_eq!((ranking.winner.as_str(), ranking.next.as_deref()), ("uring", Some("fibers")));
+        assert_eq!((ranking.winner_to_plain, ranking.ours_to_winner), (Some(10.0), Some(0.85)));
+        assert!(!ranking.overlap);
+        let why = &ranking.why;
         assert!(
             why.contains("`uring` keeps a processor busy, `sync` does not (0.95 and 0.10"),
             "{why}"
@@ -157,26 +157,26 @@ mod tests {
 
     #[test]
     fn what_may_be_chance_is_marked() {
-        let verdict = of(&case(vec![
+        let ranking = rank(&contest(vec![
             line("sync", &[100.0, 108.0, 90.0], 0.9, 8.0, 0.0),
             line("fibers", &[95.0, 99.0, 99.0], 0.9, 8.1, 0.0),
         ]))
         .unwrap();
-        assert_eq!(verdict.winner, "sync");
-        assert!(verdict.overlap);
+        assert_eq!(ranking.winner, "sync");
+        assert!(ranking.overlap);
         assert!(
-            verdict.why.contains("`sync` does 1.01 × `fibers`: both are limited"),
-            "{verdict:?}"
+            ranking.why.contains("`sync` does 1.01 × `fibers`: both are limited"),
+            "{ranking:?}"
         );
-        assert!(verdict.why.contains("about the same CPU"), "{verdict:?}");
-        assert!(!verdict.why.contains("switches"), "{verdict:?}");
+        assert!(ranking.why.contains("about the same CPU"), "{ranking:?}");
+        assert!(!ranking.why.contains("switches"), "{ranking:?}");
     }
 
     #[test]
     fn a_contest_without_the_plain_way_says_so() {
-        let verdict = of(&case(vec![line("fibers", &[1.0], 0.0, 0.0, 0.0)])).unwrap();
-        assert_eq!(verdict.winner_to_plain, None);
-        assert!(verdict.why.contains("sync has no figure"), "{verdict:?}");
-        assert!(of(&case(Vec::new())).is_none());
+        let ranking = rank(&contest(vec![line("fibers", &[1.0], 0.0, 0.0, 0.0)])).unwrap();
+        assert_eq!(ranking.winner_to_plain, None);
+        assert!(ranking.why.contains("sync has no figure"), "{ranking:?}");
+        assert!(rank(&contest(Vec::new())).is_none());
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// What the seeds came to.
-pub(crate) struct Found {
+pub(crate) struct SeedSummary {
     pub(crate) start: u64,
     /// Seeds that passed.
     pub(crate) passed: u64,
@@ -56,7 +56,7 @@ impl Sums {
 }
 
 /// What the threads share.
-pub(crate) struct Hunt {
+pub(crate) struct SeedRun {
     start: u64,
     seeds: u64,
     canary: Option<u64>,
@@ -69,11 +69,11 @@ pub(crate) struct Hunt {
     failure: Mutex<Option<Failure>>,
 }
 
-impl Hunt {
-    pub(crate) fn over(args: &SimArgs) -> Found {
+impl SeedRun {
+    pub(crate) fn over(args: &SimArgs) -> SeedSummary {
         let started = Instant::now();
         let threads = args.threads().min(args.seeds as usize).max(1);
-        let hunt = Hunt {
+        let run = SeedRun {
             start: args.start,
             seeds: args.seeds,
             canary: args.canary,
@@ -84,13 +84,13 @@ impl Hunt {
             failure: Mutex::default(),
         };
         std::thread::scope(|scope| {
-            (0..threads).for_each(|_| drop(scope.spawn(|| hunt.work())));
+            (0..threads).for_each(|_| drop(scope.spawn(|| run.work())));
         });
-        hunt.bar.finish_and_clear();
-        let (passed, sums) = *hunt.sums.lock().expect("no code panics under this lock");
-        let failure = hunt.failure.into_inner().expect("no code panics under this lock");
+        run.bar.finish_and_clear();
+        let (passed, sums) = *run.sums.lock().expect("no code panics under this lock");
+        let failure = run.failure.into_inner().expect("no code panics under this lock");
         let seconds = started.elapsed().as_secs_f64();
-        Found { start: args.start, passed, seconds, threads, sums, failure }
+        SeedSummary { start: args.start, passed, seconds, threads, sums, failure }
     }
 
     fn work(&self) {

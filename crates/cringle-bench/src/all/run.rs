@@ -2,7 +2,7 @@
 
 use super::AllArgs;
 use super::experiments::Experiment;
-use crate::cp::child::{wait, why};
+use crate::child::{wait, why};
 use cringle_report::interrupt;
 use cringle_report::{self, page::Page};
 use serde::de::DeserializeOwned;
@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 /// What came of it. Both may be there: a tool of several failed.
 pub(super) struct Outcome {
     pub(super) report: Option<Value>,
-    /// For a page; `None` where none is wanted.
+    /// For a page; `None` where none is spec.
     pub(super) page: Option<Page>,
     pub(super) error: Option<String>,
 }
@@ -54,7 +54,7 @@ fn try_run(experiment: &Experiment, args: &AllArgs) -> io::Result<Outcome> {
     command.stdin(Stdio::null()).stdout(tables).stderr(told).process_group(0);
     end_with_us(&mut command);
     let child = command.spawn()?;
-    interrupt::set_orderly(child.id());
+    interrupt::terminate_on_interrupt(child.id());
     let (status, _) = wait(child.id() as libc::pid_t)?;
     let error = (!status.success()).then(|| why(status, &mut errors));
     Ok(match read(&mut results) {
@@ -74,7 +74,7 @@ fn try_run(experiment: &Experiment, args: &AllArgs) -> io::Result<Outcome> {
 /// It is told to end, in order, when this process does by what it cannot answer: it has data to remove.
 fn end_with_us(command: &mut Command) {
     let us = std::process::id() as libc::pid_t;
-    let signal = interrupt::STARTER_GONE.number();
+    let signal = interrupt::PARENT_DIED.number();
     // SAFETY: between `fork` and `exec` it makes system calls without pointers, and allocates nothing.
     unsafe {
         command.pre_exec(move || {

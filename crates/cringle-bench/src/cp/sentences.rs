@@ -1,7 +1,7 @@
 //! What a table says, in sentences.
 
-use super::expect::Expectation;
-use super::plan::Regime;
+use super::args::Regime;
+use super::disk_rate::DiskRate;
 use super::{Block, Findings, Line};
 use cringle_report::units::{count, figure, mib, size};
 
@@ -24,7 +24,7 @@ pub(super) fn title(block: &Block) -> String {
 }
 
 pub(super) fn sentences(block: &Block, findings: &Findings) -> Vec<String> {
-    let expected = findings.expectations.iter().find(|one| one.tree == block.cell.tree);
+    let expected = findings.disk_rates.iter().find(|one| one.tree == block.cell.tree);
     let mut all: Vec<String> = block.lines.iter().filter_map(failed).collect();
     all.extend(ours(block).or_else(|| fastest(block)));
     all.extend(blocks(block));
@@ -141,7 +141,7 @@ fn durable(block: &Block) -> Option<String> {
     Some(text + ".")
 }
 
-fn disk(block: &Block, expected: &Expectation) -> String {
+fn disk(block: &Block, expected: &DiskRate) -> String {
     let rate = |bytes: f64| figure(mib(bytes));
     let seconds = expected.seconds(block.cell.shape.bytes());
     let mut text = format!(
@@ -184,10 +184,10 @@ fn far_off(line: &Line) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::child::Sample;
-    use super::super::plan::{CpArgs, Regime};
+    use super::super::args::{CpArgs, Regime};
     use super::super::{Block, run, tools};
     use super::*;
+    use crate::child::Sample;
     use crate::notes::Notes;
     use clap::{Args, Command, FromArgMatches};
 

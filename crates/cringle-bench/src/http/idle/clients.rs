@@ -1,7 +1,7 @@
 //! The other side of the connections: plain blocking sockets, from as many addresses of the loopback as
 //! they need, since an address has only some 28,000 ports towards one server.
 
-use crate::http::answer::{self, Answer};
+use crate::http::exchange::{self, ResponseReader};
 use crate::http::load::Plan;
 use cringle_report::machine::cpus;
 use socket2::{Domain, Socket, Type};
@@ -18,11 +18,11 @@ const WAVE: usize = 500;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Each thread's.
-pub(super) struct Crowd(Vec<Vec<TcpStream>>);
+pub(super) struct Clients(Vec<Vec<TcpStream>>);
 
-impl Crowd {
+impl Clients {
     /// All connected and answered once, and how long that took.
-    pub(super) fn open(plan: &Plan) -> io::Result<(Crowd, f64)> {
+    pub(super) fn open(plan: &Plan) -> io::Result<(Clients, f64)> {
         let threads = plan.cpus.len().clamp(1, plan.connections);
         let started = Instant::now();
         let open = |thread: usize| {
@@ -42,7 +42,7 @@ impl Crowd {
             }
         };
         let streams = on_each(plan, (0..threads).map(open))?;
-        Ok((Crowd(streams), started.elapsed().as_secs_f64()))
+        Ok((Clients(streams), started.elapsed().as_secs_f64()))
     }
 
     /// All ask at once. How many seconds pass until the last has its answer.
@@ -95,9 +95,9 @@ fn connect(addr: SocketAddr, number: usize) -> io::Result<TcpStream> {
 
 fn ask(streams: &mut [TcpStream], plan: &Plan) -> io::Result<()> {
     for stream in &mut *streams {
-        stream.write_all(answer::REQUEST)?;
+        stream.write_all(exchange::REQUEST)?;
     }
-    let (mut answer, mut buffer) = (Answer::default(), vec![0; 64 << 10]);
+    let (mut answer, mut buffer) = (ResponseReader::default(), vec![0; 64 << 10]);
     for stream in streams {
         answer.reset();
         loop {

@@ -1,12 +1,12 @@
 //! What a process and all that it has made have used, as it is seen from outside.
 
-use super::child::Used;
+use super::server_process::ServerUse;
 use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::time::Duration;
 
-pub(super) struct Tree {
+pub(super) struct ProcessTree {
     root: u32,
     /// Context switches of each thread, by its process and its own number: the last count that was seen
     /// of one that has ended.
@@ -22,9 +22,9 @@ struct Stat {
     reaped: Duration,
 }
 
-impl Tree {
-    pub(super) fn of(root: u32) -> Tree {
-        Tree { root, switches: HashMap::new() }
+impl ProcessTree {
+    pub(super) fn of(root: u32) -> ProcessTree {
+        ProcessTree { root, switches: HashMap::new() }
     }
 
     /// All processes that are there now.
@@ -33,7 +33,7 @@ impl Tree {
     }
 
     /// Since they began. CPU time is exact but for what has ended, which the kernel tells in ticks.
-    pub(super) fn used(&mut self) -> io::Result<Used> {
+    pub(super) fn used(&mut self) -> io::Result<ServerUse> {
         let mut cpu = Duration::ZERO;
         for one in self.members() {
             // One that has just ended has become its parent's, or nobody's.
@@ -41,7 +41,7 @@ impl Tree {
             self.see_switches(one.id);
         }
         let context_switches = self.switches.values().sum();
-        Ok(Used { cpu_seconds: cpu.as_secs_f64(), context_switches })
+        Ok(ServerUse { cpu_seconds: cpu.as_secs_f64(), context_switches })
     }
 
     fn members(&self) -> Vec<Stat> {
@@ -137,7 +137,7 @@ mod tests {
             .unwrap();
         let mut byte = [0];
         io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut byte).unwrap();
-        let mut tree = Tree::of(child.id());
+        let mut tree = ProcessTree::of(child.id());
         assert_eq!(tree.ids().len(), 2);
         let (all, alone) = (tree.used().unwrap(), cpu_time(child.id()).unwrap().as_secs_f64());
         assert!(alone > 0.0 && all.cpu_seconds > 2.0 * alone, "{all:?} {alone}");
