@@ -74,6 +74,7 @@
 //! where [`Builder::driver`] does not; `CRINGLE_WATCHDOG` names a limit for [`Builder::watchdog`], and
 //! `CRINGLE_TRACE` a file for a [`trace`].
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(missing_docs)]
 
 #[cfg(not(target_os = "linux"))]
