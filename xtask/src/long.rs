@@ -67,6 +67,12 @@ static JOBS: &[Job] = &[
         command: "cargo test --release -p cringle-cli --test cp generated -- --nocapture",
     },
     Job {
+        name: "scale",
+        about: "a million fibers, directories of 100,000 entries, trees of 10,000 levels",
+        environment: &[("CRINGLE_FULL", "1")],
+        command: "cargo test --release -p cringle --all-features --test memory --test fs_trees",
+    },
+    Job {
         name: "foreign",
         about: "destructors, hooks, subscribers and callbacks that do anything, optimised",
         environment: &[],

@@ -7,6 +7,11 @@ use std::process::{Command, Output};
 
 const WHO: &str = "CRINGLE_TEST_CHILD";
 
+/// The count of a test: a sample, or the full count with `CRINGLE_FULL=1` (`cargo xtask long --only scale`).
+pub(crate) fn scaled(sample: usize, full: usize) -> usize {
+    if std::env::var_os("CRINGLE_FULL").is_some() { full } else { sample }
+}
+
 /// `None` in the child: do it. Else the child has run this test alone, and this is how it ended.
 pub(crate) fn run(test: &str) -> Option<Output> {
     run_with(test, |command| command)
