@@ -1,6 +1,6 @@
 //! Which of the three calls are answered, each asked for in a child of its own.
 
-use super::child::{Answer, ask};
+use super::child::{Answer, ask_child};
 use super::raw::{self, Params};
 use serde::Serialize;
 use std::io;
@@ -11,29 +11,29 @@ const REGISTER_PROBE: u32 = 8;
 const ANSWERED: i32 = 0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Name {
+pub(crate) enum Syscall {
     Setup,
     Enter,
     Register,
 }
 
-impl Name {
-    pub(crate) const ALL: [Name; 3] = [Name::Setup, Name::Enter, Name::Register];
+impl Syscall {
+    pub(crate) const ALL: [Syscall; 3] = [Syscall::Setup, Syscall::Enter, Syscall::Register];
 
     pub(crate) fn text(self) -> &'static str {
         match self {
-            Name::Setup => "io_uring_setup",
-            Name::Enter => "io_uring_enter",
-            Name::Register => "io_uring_register",
+            Syscall::Setup => "io_uring_setup",
+            Syscall::Enter => "io_uring_enter",
+            Syscall::Register => "io_uring_register",
         }
     }
 
     /// The error number of the smallest use, 0 if there is none.
     fn attempt(self) -> i32 {
         let result = match self {
-            Name::Setup => raw::setup_when_freed(1, &Params::default()).map(drop),
-            Name::Enter => raw::enter(NO_RING, 0).map(drop),
-            Name::Register => {
+            Syscall::Setup => raw::setup_when_freed(1, &Params::default()).map(drop),
+            Syscall::Enter => raw::enter(NO_RING, 0).map(drop),
+            Syscall::Register => {
                 let nothing = std::ptr::null_mut::<u8>();
                 // SAFETY: there is no such ring, so that nothing is read or written.
                 unsafe { raw::register(NO_RING, REGISTER_PROBE, nothing, 0) }.map(drop)
@@ -45,7 +45,7 @@ impl Name {
 
 /// What becomes of who makes the call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum Outcome {
     Allowed,
     /// By this error.
     Denied(i32),
@@ -56,51 +56,51 @@ pub(crate) enum Fate {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Call {
-    pub name: Name,
-    pub fate: Fate,
+    pub name: Syscall,
+    pub outcome: Outcome,
 }
 
 pub(crate) fn all() -> Vec<Call> {
-    Name::ALL.into_iter().map(|name| Call { name, fate: fate_of(name) }).collect()
+    Syscall::ALL.into_iter().map(|name| Call { name, outcome: outcome_of(name) }).collect()
 }
 
-fn fate_of(name: Name) -> Fate {
-    judge(name, ask(|mouth| mouth.tell(name.attempt())))
+fn outcome_of(name: Syscall) -> Outcome {
+    interpret(name, ask_child(|reply| reply.send(name.attempt())))
 }
 
-fn judge(name: Name, answer: Answer) -> Fate {
-    match (answer.unanswered, answer.signal, answer.told.first()) {
-        (Some(why), ..) => Fate::Unknown(why),
-        (None, Some(signal), _) => Fate::Killed(signal),
+fn interpret(name: Syscall, answer: Answer) -> Outcome {
+    match (answer.unanswered, answer.signal, answer.numbers.first()) {
+        (Some(why), ..) => Outcome::Unknown(why),
+        (None, Some(signal), _) => Outcome::Killed(signal),
         (None, None, Some(&error)) => match error {
-            ANSWERED => Fate::Allowed,
-            libc::EPERM | libc::EACCES | libc::ENOSYS => Fate::Denied(error),
+            ANSWERED => Outcome::Allowed,
+            libc::EPERM | libc::EACCES | libc::ENOSYS => Outcome::Denied(error),
             // Only making a ring asks for something that can be lacking.
-            error if name == Name::Setup => Fate::Denied(error),
-            _ => Fate::Allowed,
+            error if name == Syscall::Setup => Outcome::Denied(error),
+            _ => Outcome::Allowed,
         },
-        (None, None, None) => Fate::Unknown("the child said nothing".into()),
+        (None, None, None) => Outcome::Unknown("the child said nothing".into()),
     }
 }
 
-impl Fate {
+impl Outcome {
     pub(crate) fn word(&self) -> &'static str {
         match self {
-            Fate::Allowed => "allowed",
-            Fate::Denied(libc::ENOSYS) => "missing",
-            Fate::Denied(_) => "denied",
-            Fate::Killed(_) => "kills",
-            Fate::Unknown(_) => "unknown",
+            Outcome::Allowed => "allowed",
+            Outcome::Denied(libc::ENOSYS) => "missing",
+            Outcome::Denied(_) => "denied",
+            Outcome::Killed(_) => "kills",
+            Outcome::Unknown(_) => "unknown",
         }
     }
 
     pub(crate) fn detail(&self) -> Option<String> {
         match self {
-            Fate::Allowed => None,
-            Fate::Denied(error) => Some(io::Error::from_raw_os_error(*error).to_string()),
-            Fate::Killed(libc::SIGSYS) => Some("who calls it is killed (SIGSYS)".into()),
-            Fate::Killed(signal) => Some(format!("who calls it is killed (signal {signal})")),
-            Fate::Unknown(why) => Some(why.clone()),
+            Outcome::Allowed => None,
+            Outcome::Denied(error) => Some(io::Error::from_raw_os_error(*error).to_string()),
+            Outcome::Killed(libc::SIGSYS) => Some("who calls it is killed (SIGSYS)".into()),
+            Outcome::Killed(signal) => Some(format!("who calls it is killed (signal {signal})")),
+            Outcome::Unknown(why) => Some(why.clone()),
         }
     }
 }
@@ -110,8 +110,8 @@ impl Serialize for Call {
         use serde::ser::SerializeStruct;
         let mut out = serializer.serialize_struct("Call", 3)?;
         out.serialize_field("call", self.name.text())?;
-        out.serialize_field("state", self.fate.word())?;
-        out.serialize_field("detail", &self.fate.detail())?;
+        out.serialize_field("state", self.outcome.word())?;
+        out.serialize_field("detail", &self.outcome.detail())?;
         out.end()
     }
 }
@@ -121,21 +121,21 @@ mod tests {
     use super::*;
 
     fn told(error: i32) -> Answer {
-        Answer { told: vec![error], ..Answer::default() }
+        Answer { numbers: vec![error], ..Answer::default() }
     }
 
     #[test]
     fn a_bad_descriptor_is_an_answer_and_a_lack_of_memory_is_not() {
-        assert_eq!(judge(Name::Enter, told(libc::EBADF)), Fate::Allowed);
-        assert_eq!(judge(Name::Enter, told(libc::EPERM)), Fate::Denied(libc::EPERM));
-        assert_eq!(judge(Name::Setup, told(libc::ENOMEM)), Fate::Denied(libc::ENOMEM));
+        assert_eq!(interpret(Syscall::Enter, told(libc::EBADF)), Outcome::Allowed);
+        assert_eq!(interpret(Syscall::Enter, told(libc::EPERM)), Outcome::Denied(libc::EPERM));
+        assert_eq!(interpret(Syscall::Setup, told(libc::ENOMEM)), Outcome::Denied(libc::ENOMEM));
     }
 
     #[test]
     fn silence_is_not_taken_for_consent() {
-        let silent = judge(Name::Setup, Answer::default());
+        let silent = interpret(Syscall::Setup, Answer::default());
         assert_eq!(silent.word(), "unknown");
         let killed = Answer { signal: Some(libc::SIGSYS), ..Answer::default() };
-        assert_eq!(judge(Name::Setup, killed).word(), "kills");
+        assert_eq!(interpret(Syscall::Setup, killed).word(), "kills");
     }
 }

@@ -1,13 +1,13 @@
-//! Who denies the ring, and what to do about it: pure functions of the calls' fates and the facts.
+//! Who denies the ring, and what to do about it: pure functions of the calls' fates and the permissions.
 //!
 //! The kernel asks in this order: seccomp's filter, at each of the three calls; then, where a ring is
 //! made, `kernel.io_uring_disabled`, the security module, and limits. So a refused `io_uring_enter` is
 //! seccomp's, whatever else there is; and where only the making is refused, a sysctl that would refuse
 //! it hides what a filter would say. No security module is asked at the other two calls.
 
-use super::calls::{Call, Fate, Name};
-use super::facts::{CAP_SYS_ADMIN, Facts, is_before_io_uring};
+use super::calls::{Call, Outcome, Syscall};
 use super::kernel::Kernel;
+use super::permissions::{CAP_SYS_ADMIN, Permissions, is_before_io_uring};
 use serde::Serialize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -45,45 +45,45 @@ impl Cause {
 }
 
 /// Of all that is refused; empty where nothing is.
-pub(crate) fn of(calls: &[Call], facts: &Facts, kernel: &Kernel) -> Vec<Cause> {
-    let names = |wanted: &dyn Fn(&Fate) -> bool| -> Vec<Name> {
-        calls.iter().filter(|call| wanted(&call.fate)).map(|call| call.name).collect()
+pub(crate) fn of(calls: &[Call], permissions: &Permissions, kernel: &Kernel) -> Vec<Cause> {
+    let names = |wanted: &dyn Fn(&Outcome) -> bool| -> Vec<Syscall> {
+        calls.iter().filter(|call| wanted(&call.outcome)).map(|call| call.name).collect()
     };
     let mut causes = Vec::new();
-    let killed = names(&|fate| matches!(fate, Fate::Killed(_)));
+    let killed = names(&|outcome| matches!(outcome, Outcome::Killed(_)));
     if !killed.is_empty() {
-        causes.push(kills(calls, &killed, kernel, facts));
+        causes.push(kills(calls, &killed, kernel, permissions));
     }
-    let mut denied = names(&|fate| matches!(fate, Fate::Denied(libc::EPERM)));
-    let refused = names(&|fate| matches!(fate, Fate::Denied(libc::EACCES)));
+    let mut denied = names(&|outcome| matches!(outcome, Outcome::Denied(libc::EPERM)));
+    let refused = names(&|outcome| matches!(outcome, Outcome::Denied(libc::EACCES)));
     if !by_a_module(&refused) {
         denied.extend(&refused);
     }
-    if denied.contains(&Name::Setup)
-        && let Some(sysctl) = by_sysctl(facts)
+    if denied.contains(&Syscall::Setup)
+        && let Some(sysctl) = by_sysctl(permissions)
     {
-        denied.retain(|name| *name != Name::Setup);
+        denied.retain(|name| *name != Syscall::Setup);
         causes.push(sysctl);
     }
     if !denied.is_empty() {
-        causes.push(denies(&denied, kernel, facts));
+        causes.push(denies(&denied, kernel, permissions));
     }
-    let missing = names(&|fate| matches!(fate, Fate::Denied(libc::ENOSYS)));
+    let missing = names(&|outcome| matches!(outcome, Outcome::Denied(libc::ENOSYS)));
     if !missing.is_empty() {
-        causes.push(lacks(&missing, calls.len(), kernel, facts));
+        causes.push(lacks(&missing, calls.len(), kernel, permissions));
     }
     if by_a_module(&refused) {
-        causes.push(security_module(facts));
+        causes.push(security_module(permissions));
     }
-    causes.extend(calls.iter().filter_map(|call| other(call, facts)));
+    causes.extend(calls.iter().filter_map(|call| other(call, permissions)));
     causes
 }
 
-fn by_a_module(refused: &[Name]) -> bool {
-    refused == [Name::Setup]
+fn by_a_module(refused: &[Syscall]) -> bool {
+    refused == [Syscall::Setup]
 }
 
-fn listed(names: &[Name]) -> String {
+fn listed(names: &[Syscall]) -> String {
     let names: Vec<_> = names.iter().map(|name| name.text()).collect();
     match names.split_last() {
         Some((last, [])) => (*last).into(),
@@ -95,7 +95,7 @@ fn listed(names: &[Name]) -> String {
 const THREE: &str = "io_uring_setup io_uring_enter io_uring_register";
 
 /// What lets the three calls through a filter, where this process seems to run.
-fn allow(kernel: &Kernel, facts: &Facts) -> Vec<String> {
+fn allow(kernel: &Kernel, permissions: &Permissions) -> Vec<String> {
     let profile = "(docs/doctor.md has the profile)";
     match kernel.container.as_deref() {
         Some(engine @ ("docker" | "podman")) => vec![
@@ -108,7 +108,7 @@ fn allow(kernel: &Kernel, facts: &Facts) -> Vec<String> {
             "securityContext: {{seccompProfile: {{type: Localhost, localhostProfile: \
              cringle.json}}}} {profile}"
         )],
-        _ => match &facts.service {
+        _ => match &permissions.service {
             Some(unit) => vec![format!(
                 "systemctl edit {unit}, and there under [Service]: SystemCallFilter={THREE}"
             )],
@@ -120,23 +120,25 @@ fn allow(kernel: &Kernel, facts: &Facts) -> Vec<String> {
     }
 }
 
-fn kills(calls: &[Call], names: &[Name], kernel: &Kernel, facts: &Facts) -> Cause {
-    let by_filter = |call: &Call| call.fate == Fate::Killed(libc::SIGSYS);
+fn kills(calls: &[Call], names: &[Syscall], kernel: &Kernel, permissions: &Permissions) -> Cause {
+    let by_filter = |call: &Call| call.outcome == Outcome::Killed(libc::SIGSYS);
     if calls.iter().any(by_filter) {
         let what = format!("a seccomp filter kills who calls {}", listed(names));
-        return Cause::new(Kind::SeccompKills, what, allow(kernel, facts));
+        return Cause::new(Kind::SeccompKills, what, allow(kernel, permissions));
     }
     let what = format!("who calls {} is killed, and not by the signal of seccomp", listed(names));
     Cause::new(Kind::Unknown, what, vec!["dmesg | tail (the kernel may say why)".into()])
 }
 
-fn by_sysctl(facts: &Facts) -> Option<Cause> {
+fn by_sysctl(permissions: &Permissions) -> Option<Cause> {
     let allow = "sysctl kernel.io_uring_disabled=0 (as root, on the host)".to_owned();
-    match facts.io_uring_disabled? {
+    match permissions.io_uring_disabled? {
         0 => None,
-        1 if facts.can(CAP_SYS_ADMIN) == Some(true) || facts.in_io_uring_group() => None,
+        1 if permissions.can(CAP_SYS_ADMIN) == Some(true) || permissions.in_io_uring_group() => {
+            None
+        }
         1 => {
-            let group = match facts.io_uring_group {
+            let group = match permissions.io_uring_group {
                 Some(group) if group >= 0 => format!("only group {group} may use it"),
                 _ => "no group may use it".into(),
             };
@@ -154,15 +156,15 @@ fn by_sysctl(facts: &Facts) -> Option<Cause> {
     }
 }
 
-fn denies(names: &[Name], kernel: &Kernel, facts: &Facts) -> Cause {
+fn denies(names: &[Syscall], kernel: &Kernel, permissions: &Permissions) -> Cause {
     let names = listed(names);
-    match facts.is_filtered() {
+    match permissions.is_filtered() {
         Some(true) => {
             let what = format!("seccomp denies {names}");
-            Cause::new(Kind::SeccompDenies, what, allow(kernel, facts))
+            Cause::new(Kind::SeccompDenies, what, allow(kernel, permissions))
         }
         Some(false) => {
-            let modules = facts.security_modules.as_deref().unwrap_or("unknown");
+            let modules = permissions.security_modules.as_deref().unwrap_or("unknown");
             let what = format!(
                 "{names} is not permitted, by no seccomp filter and no sysctl; a security module \
                  may be it (here: {modules})"
@@ -174,12 +176,12 @@ fn denies(names: &[Name], kernel: &Kernel, facts: &Facts) -> Cause {
                 "{names} is not permitted; by whom is unknown, since neither /proc nor the kernel \
                  said whether a seccomp filter is there"
             );
-            Cause::new(Kind::Unknown, what, allow(kernel, facts))
+            Cause::new(Kind::Unknown, what, allow(kernel, permissions))
         }
     }
 }
 
-fn lacks(names: &[Name], of: usize, kernel: &Kernel, facts: &Facts) -> Cause {
+fn lacks(names: &[Syscall], of: usize, kernel: &Kernel, permissions: &Permissions) -> Cause {
     let newer = || vec!["use Linux 6.1 or newer".to_owned()];
     if is_before_io_uring(&kernel.release) {
         let what = format!("Linux {} is older than io_uring (5.1)", kernel.release);
@@ -188,13 +190,13 @@ fn lacks(names: &[Name], of: usize, kernel: &Kernel, facts: &Facts) -> Cause {
     let names_words = listed(names);
     let by_filter = || {
         let what = format!("seccomp hides {names_words} (ENOSYS)");
-        Cause::new(Kind::SeccompDenies, what, allow(kernel, facts))
+        Cause::new(Kind::SeccompDenies, what, allow(kernel, permissions))
     };
     // A kernel has all three or none.
     if names.len() < of {
         return by_filter();
     }
-    match (facts.built_with_io_uring, facts.is_filtered()) {
+    match (permissions.built_with_io_uring, permissions.is_filtered()) {
         (Some(true), _) => by_filter(),
         (Some(false), _) => {
             let what = format!("this kernel ({}) was built without io_uring", kernel.release);
@@ -225,13 +227,13 @@ fn audit() -> String {
 }
 
 /// It answers `EACCES`; so may a filter, which is said where there is one.
-fn security_module(facts: &Facts) -> Cause {
-    let modules = facts.security_modules.as_deref().unwrap_or("which one is unknown");
-    let label = match &facts.security_label {
+fn security_module(permissions: &Permissions) -> Cause {
+    let modules = permissions.security_modules.as_deref().unwrap_or("which one is unknown");
+    let label = match &permissions.security_label {
         Some(label) => format!("; it calls this process {label}"),
         None => String::new(),
     };
-    let filter = match facts.is_filtered() {
+    let filter = match permissions.is_filtered() {
         Some(true) => ", or the seccomp filter that is there",
         _ => "",
     };
@@ -240,12 +242,12 @@ fn security_module(facts: &Facts) -> Cause {
 }
 
 /// What only the making of a ring meets, and what could not be asked.
-fn other(call: &Call, facts: &Facts) -> Option<Cause> {
+fn other(call: &Call, permissions: &Permissions) -> Option<Cause> {
     let name = call.name.text();
-    match &call.fate {
-        Fate::Allowed | Fate::Killed(_) => None,
-        Fate::Unknown(why) => {
-            let supervisor = match facts.is_filtered() {
+    match &call.outcome {
+        Outcome::Allowed | Outcome::Killed(_) => None,
+        Outcome::Unknown(why) => {
+            let supervisor = match permissions.is_filtered() {
                 Some(true) => "; the seccomp filter that is there may ask a supervisor",
                 _ => "",
             };
@@ -253,13 +255,13 @@ fn other(call: &Call, facts: &Facts) -> Option<Cause> {
                 format!("whether {name} is allowed could not be found out ({why}{supervisor})");
             Some(Cause::new(Kind::Unknown, what, vec!["cringle doctor (once more)".into()]))
         }
-        Fate::Denied(libc::EPERM | libc::EACCES | libc::ENOSYS) => None,
-        Fate::Denied(libc::ENOMEM) => Some(locked_memory(&format!("{name} may lock no memory"))),
-        Fate::Denied(libc::EMFILE | libc::ENFILE) => {
+        Outcome::Denied(libc::EPERM | libc::EACCES | libc::ENOSYS) => None,
+        Outcome::Denied(libc::ENOMEM) => Some(locked_memory(&format!("{name} may lock no memory"))),
+        Outcome::Denied(libc::EMFILE | libc::ENFILE) => {
             let what = "no file descriptor is left for a ring";
             Some(Cause::new(Kind::Descriptors, what, vec!["ulimit -n 65536".into()]))
         }
-        Fate::Denied(error) => {
+        Outcome::Denied(error) => {
             let what = format!("{name} fails: {}", std::io::Error::from_raw_os_error(*error));
             Some(Cause::new(Kind::Unknown, what, vec!["dmesg | tail (as root)".into()]))
         }

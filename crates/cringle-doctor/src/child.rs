@@ -15,7 +15,7 @@ const LOOK_MS: i32 = 100;
 /// What came back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
-    pub told: Vec<i32>,
+    pub numbers: Vec<i32>,
     /// The signal that ended the child.
     pub signal: Option<i32>,
     /// It was given up, or could not even be asked.
@@ -23,10 +23,10 @@ pub(crate) struct Answer {
 }
 
 /// Where the child writes its answer.
-pub(crate) struct Mouth(File);
+pub(crate) struct Reply(File);
 
-impl Mouth {
-    pub(crate) fn tell(&mut self, number: i32) {
+impl Reply {
+    pub(crate) fn send(&mut self, number: i32) {
         // Nobody who listens any more is nobody to tell it to.
         let _ = self.0.write_all(&number.to_ne_bytes());
     }
@@ -35,47 +35,47 @@ impl Mouth {
 /// Runs `question` in a child.
 ///
 /// The calling process must have one thread only: `doctor` asks before it starts any.
-pub(crate) fn ask(question: impl FnOnce(&mut Mouth)) -> Answer {
+pub(crate) fn ask_child(question: impl FnOnce(&mut Reply)) -> Answer {
     asked(question).unwrap_or_else(|error| Answer {
         unanswered: Some(format!("no child process could be asked: {error}")),
         ..Answer::default()
     })
 }
 
-fn asked(question: impl FnOnce(&mut Mouth)) -> io::Result<Answer> {
-    let (mut ear, mouth) = pipe()?;
+fn asked(question: impl FnOnce(&mut Reply)) -> io::Result<Answer> {
+    let (mut reader, reply) = pipe()?;
     // SAFETY: this process has one thread (what `ask` demands), so that no lock is held by another one
     // in the child, which goes on as this thread does and ends by `_exit`.
     let child = unsafe { libc::fork() };
     match child {
         -1 => Err(io::Error::last_os_error()),
-        0 => answer(mouth, question),
+        0 => answer(reply, question),
         child => {
-            drop(mouth);
-            let told = listen(&mut ear);
-            if told.is_err() {
+            drop(reply);
+            let numbers = listen(&mut reader);
+            if numbers.is_err() {
                 // SAFETY: a plain system call; the child is not reaped yet, so that the number is its.
                 unsafe { libc::kill(child, libc::SIGKILL) };
             }
             let signal = reap(child)?;
-            Ok(match told {
-                Ok(told) => Answer { told, signal, unanswered: None },
+            Ok(match numbers {
+                Ok(numbers) => Answer { numbers, signal, unanswered: None },
                 Err(why) => Answer { unanswered: Some(why.to_string()), ..Answer::default() },
             })
         }
     }
 }
 
-fn answer(mouth: File, question: impl FnOnce(&mut Mouth)) -> ! {
+fn answer(reply: File, question: impl FnOnce(&mut Reply)) -> ! {
     // SAFETY: plain system calls. No core file is left by a child that is killed, and no child by a
     // parent that is.
     unsafe {
         libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
     }
-    let mut mouth = Mouth(mouth);
+    let mut reply = Reply(reply);
     // A panic would unwind into the parent's frames.
-    let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| question(&mut mouth)));
+    let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| question(&mut reply)));
     // SAFETY: ends this process at once: handlers of its exit belong to the parent.
     unsafe { libc::_exit(i32::from(asked.is_err())) }
 }
@@ -92,11 +92,11 @@ fn pipe() -> io::Result<(File, File)> {
 }
 
 /// Everything that is told until the child ends, or an error when it says nothing for too long.
-fn listen(ear: &mut File) -> io::Result<Vec<i32>> {
+fn listen(reader: &mut File) -> io::Result<Vec<i32>> {
     let (mut bytes, mut chunk) = (Vec::new(), [0; 512]);
     loop {
-        wait_for(ear)?;
-        match ear.read(&mut chunk)? {
+        wait_for(reader)?;
+        match reader.read(&mut chunk)? {
             0 => break,
             n => bytes.extend_from_slice(&chunk[..n]),
         }
@@ -105,8 +105,8 @@ fn listen(ear: &mut File) -> io::Result<Vec<i32>> {
     Ok(whole.map(|four| i32::from_ne_bytes(four.try_into().expect("four bytes"))).collect())
 }
 
-fn wait_for(ear: &File) -> io::Result<()> {
-    let mut wait = libc::pollfd { fd: ear.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+fn wait_for(reader: &File) -> io::Result<()> {
+    let mut wait = libc::pollfd { fd: reader.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     for _ in 0..LOOKS {
         // SAFETY: one entry, which outlives the call.
         match unsafe { libc::poll(&mut wait, 1, LOOK_MS) } {

@@ -21,7 +21,7 @@ pub(crate) struct Kernel {
     pub proc_is_readable: bool,
 }
 
-pub(crate) fn look() -> Kernel {
+pub(crate) fn examine() -> Kernel {
     let (release, architecture) = uname();
     Kernel {
         release,

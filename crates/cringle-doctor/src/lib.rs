@@ -11,28 +11,28 @@ pub mod args;
 mod calls;
 mod causes;
 mod child;
-mod facts;
+mod conclusion;
 mod features;
 mod kernel;
 mod limits;
 mod measure;
-mod place;
+mod paths;
+mod permissions;
 mod raw;
 mod ring;
 mod text;
-mod verdict;
 
 use args::DoctorArgs;
+use conclusion::Conclusion;
 use cringle_report as report;
 use cringle_report::failure::{FALLBACK, Failure};
 use kernel::Kernel;
 use limits::Limit;
 use measure::Measured;
-use place::Place;
+use paths::PathReport;
 use ring::Ring;
 use serde::Serialize;
 use std::process::ExitCode;
-use verdict::Verdict;
 
 /// The shape of the JSON; fields are added, never changed (docs/doctor.md).
 #[derive(Serialize)]
@@ -42,25 +42,25 @@ struct Report {
     version: &'static str,
     kernel: Kernel,
     io_uring: Ring,
-    paths: Vec<Place>,
+    paths: Vec<PathReport>,
     limits: Vec<Limit>,
     /// `null` where nothing was to be measured.
     measured: Option<Measured>,
-    verdict: Verdict,
+    verdict: Conclusion,
 }
 
 pub fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
     args.validate()?;
     report::file::check("--json", args.json.as_deref())?;
-    let kernel = kernel::look();
+    let kernel = kernel::examine();
     let (ring, rings) = ring::examine(&kernel);
-    let paths = args.path.iter().map(|path| place::look(path));
+    let paths = args.path.iter().map(|path| paths::examine(path));
     let paths = paths.collect::<Result<Vec<_>, _>>()?;
-    let limits = limits::all(&ring.facts, rings);
+    let limits = limits::all(&ring.permissions, rings);
     // From here on there are threads.
     cringle_report::interrupt::watch()?;
     let measured = (!args.no_measure).then(|| measure::all(args, &ring, &paths));
-    let verdict = verdict::on(&ring, &limits, measured.as_ref());
+    let verdict = conclusion::of(&ring, &limits, measured.as_ref());
     let report = Report {
         schema: report::SCHEMA,
         command: "doctor",

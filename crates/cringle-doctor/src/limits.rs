@@ -1,8 +1,8 @@
 //! Limits that a program on Cringle meets: whether each is enough, and how to raise it.
 
-use super::child::ask;
-use super::facts::{CAP_IPC_LOCK, Facts};
+use super::child::ask_child;
 use super::kernel::read;
+use super::permissions::{CAP_IPC_LOCK, Permissions};
 use super::raw::{self, Params};
 use cringle_report::machine::cache::page_bytes;
 use cringle_report::machine::cpus;
@@ -34,27 +34,27 @@ pub(crate) struct Rings {
 /// Makes a ring for each worker, of the size that the driver wants, in a child.
 pub(crate) fn rings() -> Rings {
     let wanted = cpus::allowed().len();
-    let answer = ask(|mouth| {
+    let answer = ask_child(|reply| {
         let mut rings = Vec::new();
         for _ in 0..wanted {
             match raw::setup_when_freed(raw::DRIVER_SQ_ENTRIES, &Params::of_the_driver()) {
                 Ok(ring) => rings.push(ring),
                 Err(error) => {
-                    mouth.tell(error.raw_os_error().unwrap_or(libc::EIO));
+                    reply.send(error.raw_os_error().unwrap_or(libc::EIO));
                     return;
                 }
             }
-            mouth.tell(0);
+            reply.send(0);
         }
     });
-    let made = answer.told.iter().filter(|error| **error == 0).count();
-    Rings { wanted, made, error: answer.told.iter().copied().find(|error| *error != 0) }
+    let made = answer.numbers.iter().filter(|error| **error == 0).count();
+    Rings { wanted, made, error: answer.numbers.iter().copied().find(|error| *error != 0) }
 }
 
-pub(crate) fn all(facts: &Facts, rings: Option<Rings>) -> Vec<Limit> {
+pub(crate) fn all(permissions: &Permissions, rings: Option<Rings>) -> Vec<Limit> {
     vec![
         open_files(),
-        locked_memory(facts, rings),
+        locked_memory(permissions, rings),
         mappings(),
         overcommit(),
         threads(),
@@ -85,10 +85,10 @@ fn open_files() -> Limit {
     }
 }
 
-fn locked_memory(facts: &Facts, rings: Option<Rings>) -> Limit {
+fn locked_memory(permissions: &Permissions, rings: Option<Rings>) -> Limit {
     let name = "locked memory";
     let Ok((soft, hard)) = limit(libc::RLIMIT_MEMLOCK) else { return unknown(name) };
-    let exempt = match facts.can(CAP_IPC_LOCK) {
+    let exempt = match permissions.can(CAP_IPC_LOCK) {
         Some(true) => "; CAP_IPC_LOCK: it does not count here",
         _ => "",
     };

@@ -1,7 +1,7 @@
 //! A few seconds of `bench disk`: a worker's ring beside a loop of `pread`, and a switch of fibers.
 
 use super::args::DoctorArgs;
-use super::place::{Place, State};
+use super::paths::{PathReport, Support};
 use super::ring::{Ring, Start};
 use cringle::fiber;
 use cringle_bench as bench;
@@ -58,7 +58,7 @@ const ROUNDS: usize = 3;
 /// Those of the switches, in the measure of a run.
 const SWITCHES: usize = 1;
 
-pub(crate) fn all(args: &DoctorArgs, ring: &Ring, places: &[Place]) -> Measured {
+pub(crate) fn all(args: &DoctorArgs, ring: &Ring, places: &[PathReport]) -> Measured {
     let runs: usize = PARTS.iter().map(|part| part.runs).sum::<usize>() * places.len() + SWITCHES;
     let each = args.seconds / (runs * ROUNDS) as f64;
     let bar = bar((PARTS.len() * places.len() + SWITCHES) as u64, args.quiet);
@@ -104,9 +104,9 @@ fn bar(steps: u64, quiet: bool) -> ProgressBar {
     bar
 }
 
-fn reads(part: &Part, place: &Place, ring: bool, seconds: f64) -> Result<Vec<Read>, Failure> {
-    if part.profile == "direct" && place.direct.state == State::No {
-        return Err(Failure::failed(place.direct.words.clone()));
+fn reads(part: &Part, place: &PathReport, ring: bool, seconds: f64) -> Result<Vec<Read>, Failure> {
+    if part.profile == "direct" && place.direct.support == Support::No {
+        return Err(Failure::failed(place.direct.detail.clone()));
     }
     let runs = bench::disk::measure(&asked(part, &place.path, ring, seconds)?)?.runs;
     let sync = runs.iter().find(|run| run.cell.strategy == Strategy::Sync).map(Run::iops);

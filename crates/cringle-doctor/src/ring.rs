@@ -1,12 +1,12 @@
 //! Whether there is a ring for the driver: calls, causes, features, and a runtime that starts.
 
-use super::calls::{self, Call, Fate, Name};
+use super::calls::{self, Call, Outcome, Syscall};
 use super::causes::{self, Cause, Kind};
-use super::child::{Answer, ask};
-use super::facts::Facts;
-use super::features::{self, Features, Found};
+use super::child::{Answer, ask_child};
+use super::features::{self, Features, Finding};
 use super::kernel::Kernel;
 use super::limits::{self, Rings};
+use super::permissions::Permissions;
 use cringle::runtime::{self, Driver};
 use serde::Serialize;
 use std::os::fd::AsRawFd;
@@ -18,9 +18,10 @@ pub(crate) struct Ring {
     /// Why it is not usable; empty where it is.
     pub causes: Vec<Cause>,
     pub runtime: Start,
-    pub features: Vec<Found>,
+    pub features: Vec<Finding>,
     pub note: Option<String>,
-    pub facts: Facts,
+    #[serde(rename = "facts")]
+    pub permissions: Permissions,
 }
 
 /// What becomes of a program that calls `cringle::run` here.
@@ -39,14 +40,14 @@ pub(crate) enum Start {
 
 /// The rings are those of [`limits::rings`], where any can be made.
 pub(crate) fn examine(kernel: &Kernel) -> (Ring, Option<Rings>) {
-    let mut facts = Facts::look();
+    let mut permissions = Permissions::examine();
     let calls = calls::all();
-    if calls.iter().any(|call| call.fate == Fate::Denied(libc::ENOSYS)) {
-        facts.look_at_the_build();
+    if calls.iter().any(|call| call.outcome == Outcome::Denied(libc::ENOSYS)) {
+        permissions.look_at_the_build();
     }
-    let mut causes = causes::of(&calls, &facts, kernel);
-    let makes_rings = allowed(&calls, Name::Setup);
-    let features = match makes_rings && allowed(&calls, Name::Register) {
+    let mut causes = causes::of(&calls, &permissions, kernel);
+    let makes_rings = allowed(&calls, Syscall::Setup);
+    let features = match makes_rings && allowed(&calls, Syscall::Register) {
         true => features::all(),
         false => features::unknown("no ring can be made to ask"),
     };
@@ -59,11 +60,11 @@ pub(crate) fn examine(kernel: &Kernel) -> (Ring, Option<Rings>) {
     }
     let usable = causes.is_empty();
     let Features { found, note, .. } = features;
-    (Ring { usable, calls, causes, runtime, features: found, note, facts }, rings)
+    (Ring { usable, calls, causes, runtime, features: found, note, permissions }, rings)
 }
 
-fn allowed(calls: &[Call], name: Name) -> bool {
-    calls.iter().any(|call| call.name == name && call.fate == Fate::Allowed)
+fn allowed(calls: &[Call], name: Syscall) -> bool {
+    calls.iter().any(|call| call.name == name && call.outcome == Outcome::Allowed)
 }
 
 /// A small ring can be made, and none of the size that a worker needs.
@@ -100,10 +101,10 @@ fn lacking(features: &Features, nothing_else: bool, kernel: &Kernel) -> Option<C
 }
 
 fn start() -> Start {
-    let answer = ask(|mouth| {
+    let answer = ask_child(|reply| {
         silence();
         let driver = cringle::Builder::new().run(runtime::driver);
-        mouth.tell(match driver {
+        reply.send(match driver {
             Ok(Driver::Uring(_)) => 0,
             Ok(_) => 1,
             Err(_) => 2,
@@ -112,7 +113,7 @@ fn start() -> Start {
     match answer {
         Answer { unanswered: Some(_), .. } => Start::Unknown,
         Answer { signal: Some(_), .. } => Start::Killed,
-        Answer { told, .. } => match told.first() {
+        Answer { numbers, .. } => match numbers.first() {
             Some(0) => Start::Ring,
             Some(1) => Start::Fallback,
             Some(_) => Start::Refuses,

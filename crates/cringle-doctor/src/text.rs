@@ -1,11 +1,11 @@
 //! The report for a person: 80 columns, readable without colours, the verdict last.
 
 use super::Report;
-use super::features::{Found, Presence};
+use super::features::{Finding, Presence};
 use super::kernel::Kernel;
 use super::limits::Limit;
 use super::measure::{Measured, Read};
-use super::place::{Place, State, Tried};
+use super::paths::{Capability, PathReport, Support};
 use super::ring::{Ring, Start};
 use cringle_report::page::Rows;
 use cringle_report::units::{count, figure, size};
@@ -104,8 +104,8 @@ fn kernel(page: &mut Page, kernel: &Kernel) {
 fn ring(page: &mut Page, ring: &Ring) {
     page.heading(if ring.usable { "io_uring: allowed" } else { "io_uring: not usable" });
     for call in &ring.calls {
-        let detail = call.fate.detail().map(|text| format!(": {text}")).unwrap_or_default();
-        page.row(call.name.text(), &format!("{}{detail}", call.fate.word()));
+        let detail = call.outcome.detail().map(|text| format!(": {text}")).unwrap_or_default();
+        page.row(call.name.text(), &format!("{}{detail}", call.outcome.word()));
     }
     let start = match ring.runtime {
         Start::Ring => "starts, on the ring",
@@ -140,7 +140,7 @@ fn features(page: &mut Page, ring: &Ring) {
     }
 }
 
-fn feature_table(page: &mut Page, features: &[&Found]) {
+fn feature_table(page: &mut Page, features: &[&Finding]) {
     page.line(&format!("  {:<6}{:<7}{:<18}{}", "there", "since", "feature", "without it"));
     for found in features {
         let (state, since) = (found.state.word(), found.since);
@@ -159,7 +159,7 @@ fn marked(text: &str, width: usize, striking: bool) -> String {
     if striking && colored() { format!("\u{1b}[33m{padded}\u{1b}[0m") } else { padded }
 }
 
-fn place(page: &mut Page, place: &Place) {
+fn place(page: &mut Page, place: &PathReport) {
     page.heading(&format!("Path {}", place.path.display()));
     let mount = match &place.mount_point {
         Some(point) => format!("{}, {}", point.display(), place.filesystem),
@@ -186,7 +186,7 @@ fn place(page: &mut Page, place: &Place) {
     page.row("polled queues", &tried(&place.polled));
 }
 
-fn device(place: &Place) -> String {
+fn device(place: &PathReport) -> String {
     let Some(device) = &place.device else { return "none is known".into() };
     let kind = place.rotational.map(|spins| if spins { "rotating" } else { "solid state" });
     let scheduler = place.scheduler.as_ref().map(|name| format!("scheduler {name}"));
@@ -194,13 +194,13 @@ fn device(place: &Place) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-fn tried(tried: &Tried) -> String {
-    let word = match tried.state {
-        State::Yes => "yes",
-        State::No => "no",
-        State::Unknown => "unknown",
+fn tried(tried: &Capability) -> String {
+    let word = match tried.support {
+        Support::Yes => "yes",
+        Support::No => "no",
+        Support::Unknown => "unknown",
     };
-    format!("{word}: {}", tried.words)
+    format!("{word}: {}", tried.detail)
 }
 
 fn limit(page: &mut Page, limit: &Limit) {

@@ -2,10 +2,10 @@
 //! lost or doubled, whoever was cancelled; and each sender's come in order.
 
 use super::Share;
-use super::book::{Book, Parcel};
 use super::env::{Env, Stop};
 use super::locks::complete;
-use super::share::{User, run};
+use super::parcels::{Ledger, Parcel};
+use super::shared::{User, run};
 use cringle::sim::Checker;
 use cringle::sync::{mpmc, mpsc, oneshot, watch};
 use std::io;
@@ -23,20 +23,20 @@ fn senders(share: &Share) -> usize {
 /// Sends all values of a sender, some again that came back.
 fn send_all(
     user: &mut User<'_>,
-    book: &Arc<Book>,
+    ledger: &Arc<Ledger>,
     send: impl Fn(bool, Parcel) -> io::Result<Result<(), ()>>,
 ) -> Result<(), Stop> {
     for round in 0..user.rounds() {
         let id = (user.number - 1) * user.rounds() + round;
         user.persist(|user| {
-            if book.is_received(id) {
+            if ledger.is_received(id) {
                 // The wait was cut short when it had been handed over.
                 return Ok(());
             }
-            if send(user.twin(), book.parcel(id))?.is_err() {
+            if send(user.twin(), ledger.parcel(id))?.is_err() {
                 user.env.fail(Checker::Outcome, "a channel has no receiver, and has one");
             }
-            book.sent(id);
+            ledger.sent(id);
             Ok(())
         })?;
         user.pause().map_err(|e| user.env.told(&e))?;
@@ -47,15 +47,15 @@ fn send_all(
 /// Receives until there are no senders; each sender's values come in order.
 fn receive_all(
     user: &mut User<'_>,
-    book: &Book,
+    ledger: &Ledger,
     recv: impl Fn(bool) -> io::Result<Option<Parcel>>,
 ) -> Result<(), Stop> {
-    let mut last = vec![None; book.values()];
+    let mut last = vec![None; ledger.values()];
     loop {
         let parcel = user.persist(|user| {
             let parcel = recv(user.twin())?;
             if let Some(parcel) = &parcel {
-                book.received(parcel);
+                ledger.received(parcel);
             }
             Ok(parcel)
         })?;
@@ -94,7 +94,7 @@ impl AnySender {
 }
 
 pub(super) fn mpsc(env: &Arc<Env>, share: &Share, bound: Option<usize>) -> Result<(), Stop> {
-    let book = Book::new(senders(share) * share.rounds);
+    let ledger = Ledger::new(senders(share) * share.rounds);
     let (sending, receiver) = match bound {
         None => {
             let (sender, receiver) = mpsc::channel();
@@ -112,12 +112,12 @@ pub(super) fn mpsc(env: &Arc<Env>, share: &Share, bound: Option<usize>) -> Resul
         |user| {
             if user.number > 0 {
                 let sender = take(&sending, user.number - 1);
-                return send_all(user, &book, |twin, parcel| sender.send(twin, parcel));
+                return send_all(user, &ledger, |twin, parcel| sender.send(twin, parcel));
             }
             let taken = receiver.lock().expect("no code panics under this lock").take();
             let back = PutBack(&receiver, taken);
             let receiver = back.1.as_ref().expect("one takes it");
-            receive_all(user, &book, |twin| match twin {
+            receive_all(user, &ledger, |twin| match twin {
                 true => match receiver.recv_timeout_cancellable(SHORT)? {
                     Err(mpsc::RecvTimeoutError::Timeout) => Ok(receiver.recv_cancellable()?.ok()),
                     received => Ok(received.ok()),
@@ -129,13 +129,13 @@ pub(super) fn mpsc(env: &Arc<Env>, share: &Share, bound: Option<usize>) -> Resul
             // What is still in it.
             let receiver = receiver.lock().expect("no code panics under this lock").take();
             for parcel in receiver.iter().flat_map(|receiver| receiver.try_iter()) {
-                book.received(&parcel);
+                ledger.received(&parcel);
             }
             drop(receiver);
-            book.settle()
+            ledger.settle()
         },
     )?;
-    complete(env, share, ended, book.received_count(), senders(share) * share.rounds)
+    complete(env, share, ended, ledger.received_count(), senders(share) * share.rounds)
 }
 
 /// Puts a receiver back when its fiber ends, for what is left in it to be seen.
@@ -149,7 +149,7 @@ impl<T> Drop for PutBack<'_, T> {
 
 pub(super) fn mpmc(env: &Arc<Env>, share: &Share, capacity: usize) -> Result<(), Stop> {
     let (sending, values) = (senders(share).div_ceil(2), share.rounds);
-    let book = Book::new(sending * values);
+    let ledger = Ledger::new(sending * values);
     let (sender, receiver) = mpmc::bounded(capacity);
     let ends = one_each(sending, || sender.clone());
     drop(sender);
@@ -160,13 +160,13 @@ pub(super) fn mpmc(env: &Arc<Env>, share: &Share, capacity: usize) -> Result<(),
         |user| {
             if (1..=sending).contains(&user.number) {
                 let sender = take(&ends, user.number - 1);
-                return send_all(user, &book, |twin, parcel| match twin {
+                return send_all(user, &ledger, |twin, parcel| match twin {
                     true => Ok(sender.send_cancellable(parcel)?.map_err(drop)),
                     false => Ok(sender.send(parcel).map_err(drop)),
                 });
             }
             let receiver = receiver.clone();
-            receive_all(user, &book, |twin| match twin {
+            receive_all(user, &ledger, |twin| match twin {
                 true => match receiver.recv_timeout_cancellable(SHORT)? {
                     Err(mpsc::RecvTimeoutError::Timeout) => Ok(receiver.recv_cancellable()?.ok()),
                     received => Ok(received.ok()),
@@ -176,18 +176,18 @@ pub(super) fn mpmc(env: &Arc<Env>, share: &Share, capacity: usize) -> Result<(),
         },
         || {
             while let Ok(parcel) = left.try_recv() {
-                book.received(&parcel);
+                ledger.received(&parcel);
             }
             drop(left);
-            book.settle()
+            ledger.settle()
         },
     )?;
-    complete(env, share, ended, book.received_count(), sending * values)
+    complete(env, share, ended, ledger.received_count(), sending * values)
 }
 
 /// From each of the others to the first.
 pub(super) fn oneshot(env: &Arc<Env>, share: &Share) -> Result<(), Stop> {
-    let book = Book::new(senders(share));
+    let ledger = Ledger::new(senders(share));
     let (mut sending, mut receivers) = (Vec::new(), Vec::new());
     for _ in 0..senders(share) {
         let (sender, receiver) = oneshot::channel();
@@ -203,8 +203,8 @@ pub(super) fn oneshot(env: &Arc<Env>, share: &Share) -> Result<(), Stop> {
                 let sender = take(&sending, user.number - 1);
                 user.pause().map_err(|e| user.env.told(&e))?;
                 let id = user.number - 1;
-                if sender.send(book.parcel(id)).is_ok() {
-                    book.sent(id);
+                if sender.send(ledger.parcel(id)).is_ok() {
+                    ledger.sent(id);
                 }
                 return Ok(());
             }
@@ -213,7 +213,7 @@ pub(super) fn oneshot(env: &Arc<Env>, share: &Share) -> Result<(), Stop> {
             for receiver in back.1.as_ref().expect("one takes them") {
                 user.persist(|_| {
                     if let Ok(parcel) = receiver.recv_cancellable()? {
-                        book.received(&parcel);
+                        ledger.received(&parcel);
                     }
                     Ok(())
                 })?;
@@ -224,13 +224,13 @@ pub(super) fn oneshot(env: &Arc<Env>, share: &Share) -> Result<(), Stop> {
             let receivers = receivers.lock().expect("no code panics under this lock").take();
             for receiver in receivers.into_iter().flatten() {
                 if let Ok(parcel) = receiver.try_recv() {
-                    book.received(&parcel);
+                    ledger.received(&parcel);
                 }
             }
-            book.settle()
+            ledger.settle()
         },
     )?;
-    complete(env, share, ended, book.received_count(), senders(share))
+    complete(env, share, ended, ledger.received_count(), senders(share))
 }
 
 /// The first counts up, the others see it rise to the last.

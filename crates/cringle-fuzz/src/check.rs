@@ -1,7 +1,7 @@
 //! One seed: its program in a world with faults, and what has to hold.
 
 use super::env::Env;
-use super::{Outcome, Program, perform};
+use super::{Outcome, Program, interpret};
 use cringle::Builder;
 use cringle::runtime::DriverChoice;
 use cringle::sim::World;
@@ -71,7 +71,7 @@ fn check_in(seed: u64, prepare: impl FnOnce(&mut World, &mut Env)) -> Result<Che
     prepare(&mut world, &mut env);
     let env = Arc::new(env);
     let body = || {
-        let digest = perform::run_body(&env, &program.root, None);
+        let digest = interpret::run_body(&env, &program.root, None);
         env.has_ended();
         digest
     };
@@ -186,7 +186,7 @@ impl Program {
     ) -> io::Result<Outcome> {
         let env = Arc::new(Env::new(place, Faults::none(), false));
         let run = || {
-            let digest = perform::run_body(&env, &self.root, None);
+            let digest = interpret::run_body(&env, &self.root, None);
             env.has_ended();
             digest
         };

@@ -2,8 +2,8 @@
 
 use super::env::{Env, Stop};
 use super::frames::Frame;
+use super::interpret::{finished, run_body};
 use super::peers::Presence;
-use super::perform::{finished, run_body};
 use super::{Body, Combine};
 use cringle::fiber;
 use cringle::fs::File;

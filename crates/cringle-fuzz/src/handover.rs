@@ -4,7 +4,7 @@
 use super::Share;
 use super::env::{Env, Stop};
 use super::locks::{complete, sound};
-use super::share::{User, run};
+use super::shared::{User, run};
 use cringle::sync::{Condvar, Mutex, RwLock, Semaphore, WaitGroup};
 use std::io;
 use std::sync::Arc;

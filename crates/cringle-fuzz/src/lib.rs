@@ -28,31 +28,31 @@
 // The readers of these pages are developers.
 #![allow(rustdoc::private_intra_doc_links)]
 
-mod book;
+mod cancels;
 mod channels;
 mod check;
 mod combine;
-mod cut;
-mod draw;
 mod env;
-mod expect;
+mod expected;
 mod frames;
+mod generate;
 mod handover;
+mod interpret;
 mod locks;
+mod parcels;
 mod peers;
-mod perform;
-mod share;
-mod stmt;
+mod shared;
+mod statement;
 #[cfg(test)]
 mod tests;
 mod transfer;
 
 pub use check::{Checked, check};
-pub use expect::Outcome;
+pub use expected::Outcome;
 
 use cringle::sim::Rng;
+use statement::{Body, Combine, Cut, Delay, End, Never, Over, Share, Shared, Span, Stmt, Way};
 use std::sync::Arc;
-use stmt::{Body, Combine, Cut, Delay, End, Never, Over, Share, Shared, Span, Stmt, Way};
 
 /// Bytes of a file that belong to one fiber.
 const REGION_BYTES: usize = 2048;
@@ -70,13 +70,13 @@ pub struct Program {
 impl Program {
     /// The program of this seed.
     pub fn new(seed: u64) -> Program {
-        draw::program(seed)
+        generate::program(seed)
     }
 
     /// How many fibers run it, without the helpers that some statements start.
     pub fn fibers(&self) -> usize {
         let mut count = 0;
-        expect::each_body(&self.root, &mut |_| count += 1);
+        expected::each_body(&self.root, &mut |_| count += 1);
         count
     }
 
@@ -84,7 +84,7 @@ impl Program {
     /// and one of its helper.
     fn most_waiting(&self) -> u32 {
         let mut count = 0;
-        expect::each_body(&self.root, &mut |body| {
+        expected::each_body(&self.root, &mut |body| {
             let waits = |stmt: &Stmt| match stmt {
                 Stmt::Talk { .. } => 2,
                 Stmt::Never { what: Never::Byte | Never::Readiness } => 1,

@@ -3,7 +3,7 @@
 
 use super::Share;
 use super::env::{Env, Stop};
-use super::share::{User, run};
+use super::shared::{User, run};
 use cringle::sim::Checker;
 use cringle::sync::{Barrier, Condvar, Mutex, RwLock, Semaphore, WaitGroup};
 use std::io;

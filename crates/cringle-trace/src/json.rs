@@ -1,6 +1,6 @@
 //! The summary for a program. Times are nanoseconds, moments are since the start of the trace.
 
-use super::sum::{Summary, Wait};
+use super::summary::{Summary, Wait};
 use cringle_report::SCHEMA;
 use serde_json::{Value, json};
 

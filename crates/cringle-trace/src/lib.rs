@@ -2,8 +2,8 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | [`wire`], [`read`] | the file, packet by packet, in bounded memory |
-//! | [`sum`], [`depth`] | what it comes to: fibers, waits, operations, the depth of the queue |
+//! | [`protobuf`], [`reader`] | the file, packet by packet, in bounded memory |
+//! | [`summary`], [`depth`] | what it comes to: fibers, waits, operations, the depth of the queue |
 //! | [`text`], [`json`] | the same for a person and for a program |
 //! | [`window`], [`svg`] | a picture of a part of it |
 
@@ -12,12 +12,12 @@
 
 mod depth;
 mod json;
-mod read;
-mod sum;
+mod protobuf;
+mod reader;
+mod summary;
 mod svg;
 mod text;
 mod window;
-mod wire;
 
 use clap::Args;
 use cringle_report as report;
@@ -73,7 +73,7 @@ pub struct TraceArgs {
 
 pub fn run(args: &TraceArgs) -> Result<(), Failure> {
     args.validate()?;
-    let summary = sum::of(&args.file)?;
+    let summary = summary::of(&args.file)?;
     if let Some(path) = &args.svg {
         draw(args, &summary, path)?;
     }
@@ -87,7 +87,7 @@ pub fn run(args: &TraceArgs) -> Result<(), Failure> {
     }
 }
 
-fn draw(args: &TraceArgs, summary: &sum::Summary, path: &Path) -> Result<(), Failure> {
+fn draw(args: &TraceArgs, summary: &summary::Summary, path: &Path) -> Result<(), Failure> {
     let (from, to) = (args.from.unwrap_or(0), args.to.unwrap_or(summary.ns()));
     if from >= summary.ns() {
         let text = format!("--from is after the end: the trace takes {}", time(summary.ns()));

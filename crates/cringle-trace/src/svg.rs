@@ -1,7 +1,7 @@
 //! The picture. Plain SVG, not by a plotting library: bars on lanes are what it lacks, and pieces of one
 //! colour on a lane are one path here, which keeps a picture of ten thousand slices small.
 
-use super::window::{Row, Span, State, Window};
+use super::window::{FiberState, Row, Span, Window};
 use std::fmt::Write;
 
 const WIDTH: f64 = 960.0;
@@ -173,19 +173,19 @@ impl Picture {
         let y = self.y;
         let name = row.name.rsplit_once(' ').map_or(&row.name[..], |(name, _)| name);
         let color = self.fibers.color(name);
-        let of = |wanted: &State| -> Vec<Span> {
+        let of = |wanted: &FiberState| -> Vec<Span> {
             let states = row.states.iter().filter(|(state, _)| state == wanted);
             states.map(|(_, span)| *span).collect()
         };
         let waits = row.states.iter().filter_map(|(state, span)| match state {
-            State::Waiting(what) => Some((what, *span)),
+            FiberState::Waiting(what) => Some((what, *span)),
             _ => None,
         });
         let waits: Vec<_> = waits.collect();
         let spans: Vec<Span> = waits.iter().map(|(_, span)| *span).collect();
         self.pieces(&spans, WAITING, 1.0, y + 8.0, 2.0);
-        self.pieces(&of(&State::Ready), color, 0.35, y + 4.0, LANE - 8.0);
-        self.pieces(&of(&State::Running), color, 1.0, y, LANE);
+        self.pieces(&of(&FiberState::Ready), color, 0.35, y + 4.0, LANE - 8.0);
+        self.pieces(&of(&FiberState::Running), color, 1.0, y, LANE);
         for (what, span) in waits {
             self.words_within(what, span, y + 6.0);
         }

@@ -1,6 +1,6 @@
 //! The summary for a person, in 80 columns.
 
-use super::sum::{Fibers, Summary, Wait, rank};
+use super::summary::{Fibers, Summary, Wait, rank};
 use cringle_report::page::Rows;
 use cringle_report::table;
 use cringle_report::units::count;

@@ -1,7 +1,7 @@
 //! A part of a trace, for a picture: who did what when.
 
-use super::read::{Event, Found, Kind, Name, read};
-use super::sum::{number, rank};
+use super::reader::{Content, Event, Kind, Name, read};
+use super::summary::{number, rank};
 use cringle_report::failure::Failure;
 use std::collections::HashMap;
 use std::path::Path;
@@ -17,7 +17,7 @@ pub(super) struct Span {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum FiberState {
     Running,
     Ready,
     Waiting(String),
@@ -34,7 +34,7 @@ pub(super) struct Lane {
 
 pub(super) struct Row {
     pub(super) name: String,
-    pub(super) states: Vec<(State, Span)>,
+    pub(super) states: Vec<(FiberState, Span)>,
     pub(super) cancels: Vec<u64>,
 }
 
@@ -102,7 +102,7 @@ impl Collector {
         (from < to).then_some(Span { from, to })
     }
 
-    fn add(&mut self, event: &Event, found: &Found) {
+    fn add(&mut self, event: &Event, found: &Content) {
         while self.lanes.len() < found.workers.len() {
             let name = found.workers[self.lanes.len()].clone();
             let (slices, asleep, within) = (Vec::new(), Vec::new(), Vec::new());
@@ -122,7 +122,7 @@ impl Collector {
         }
     }
 
-    fn begin(&mut self, event: &Event, found: &Found) {
+    fn begin(&mut self, event: &Event, found: &Content) {
         let Event { name, fiber, enters, ns, .. } = *event;
         self.open[event.worker].push(Open { name, fiber, enters, since: ns });
         let Some(number) = fiber else { return };
@@ -132,14 +132,14 @@ impl Collector {
         if let Some((since, what)) = waited
             && let Some(span) = self.clip(since, ready)
         {
-            self.state(fiber, event.name, found, State::Waiting(what), span);
+            self.state(fiber, event.name, found, FiberState::Waiting(what), span);
         }
         if let Some(span) = self.clip(ready, event.ns) {
-            self.state(fiber, event.name, found, State::Ready, span);
+            self.state(fiber, event.name, found, FiberState::Ready, span);
         }
     }
 
-    fn end(&mut self, event: &Event, found: &Found) {
+    fn end(&mut self, event: &Event, found: &Content) {
         let Some(open) = self.open[event.worker].pop() else { return };
         let Open { name, fiber, enters, since } = open;
         let span = self.clip(since, event.ns);
@@ -147,7 +147,7 @@ impl Collector {
             let fiber = (event.worker, number);
             if let Some(span) = span {
                 self.lanes[event.worker].slices.push((found.names.get(name).into(), span));
-                self.state(fiber, name, found, State::Running, span);
+                self.state(fiber, name, found, FiberState::Running, span);
             }
             let what = event.waits_for.map(|what| found.names.get(what));
             if let Some(what) = what.filter(|what| *what != "end") {
@@ -163,7 +163,7 @@ impl Collector {
         }
     }
 
-    fn state(&mut self, fiber: Fiber, name: Name, found: &Found, state: State, span: Span) {
+    fn state(&mut self, fiber: Fiber, name: Name, found: &Content, state: FiberState, span: Span) {
         let row = match self.of.get(&fiber) {
             Some(&row) => row,
             None if self.rows.len() < self.most_rows => {
@@ -184,7 +184,7 @@ impl Collector {
         self.rows[row].states.push((state, span));
     }
 
-    fn instant(&mut self, event: &Event, found: &Found) {
+    fn instant(&mut self, event: &Event, found: &Content) {
         if found.names.get(event.name) == "cancel"
             && let Some(of) = event.of
             && let Some(&row) = self.of.get(&(event.worker, of))
@@ -205,14 +205,14 @@ impl Collector {
         }
     }
 
-    fn finish(mut self, found: &Found) -> Window {
+    fn finish(mut self, found: &Content) -> Window {
         // What had not ended when the trace did, or the picture.
         let unended: Vec<_> = self.waits.drain().collect();
         for (fiber, (since, what)) in unended {
             if let Some(span) = self.clip(since, self.span.to)
                 && self.of.contains_key(&fiber)
             {
-                self.state(fiber, 0, found, State::Waiting(what), span);
+                self.state(fiber, 0, found, FiberState::Waiting(what), span);
             }
         }
         self.ops.sort_by_key(|(_, span)| (span.from, span.to));

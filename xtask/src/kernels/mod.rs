@@ -89,14 +89,14 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     let chosen = packages::choose(&known, &args.kernels)?;
     let with_tests = args.command.is_empty() || !args.tests.is_empty();
     let suite = suite::build(args.target.as_deref(), with_tests.then_some(&args.tests[..]))?;
-    let place = Place::new(suite.target_directory.join("kernels"), args.keep)?;
-    let disks = image::make(&place.work(), &suite, args)?;
+    let folder = WorkFolder::new(suite.target_directory.join("kernels"), args.keep)?;
+    let disks = image::make(&folder.work(), &suite, args)?;
     let queue = Mutex::new(chosen.iter());
     let next = || queue.lock().expect("no code panics under this lock").next();
     let work = || -> Result<bool> {
         let mut all_passed = true;
         while let Some(kernel) = next() {
-            all_passed &= test(kernel, &disks, &place, &suite, args)?;
+            all_passed &= test(kernel, &disks, &folder, &suite, args)?;
         }
         Ok(all_passed)
     };
@@ -110,20 +110,20 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
 fn test(
     kernel: &Kernel,
     disks: &image::Disks,
-    place: &Place,
+    folder: &WorkFolder,
     suite: &suite::Suite,
     args: &Args,
 ) -> Result<bool> {
     let mut report = report::Report::new(&suite.steps);
-    let mut results = results::Results::new(place.results(kernel, args), &suite.build)?;
+    let mut results = results::Results::new(folder.results(kernel, args), &suite.build)?;
     let is_command = !args.command.is_empty();
     let done = if is_command { Vec::new() } else { recall(&results, suite, args, &mut report)? };
-    let unpacked = packages::unpack(kernel, &place.packages())?;
+    let unpacked = packages::unpack(kernel, &folder.packages())?;
     let machine = Machine {
         vmlinuz: unpacked,
         disks,
         done,
-        console: place.work().join(format!("{}.console", kernel.version)),
+        console: folder.work().join(format!("{}.console", kernel.version)),
         accel: args.accel.unwrap_or_else(Accel::best),
         memory_mib: args.memory,
         silence: std::time::Duration::from_secs(u64::from(args.bound) + 300),
@@ -178,18 +178,18 @@ fn recall(
 
 /// Where things are: packages and results are kept from run to run; what a process makes beside them is kept until
 /// the next one begins, and only if that was asked for.
-struct Place {
+struct WorkFolder {
     root: PathBuf,
     keep: bool,
 }
 
-impl Place {
-    fn new(root: PathBuf, keep: bool) -> Result<Place> {
-        let place = Place { root, keep };
-        std::fs::create_dir_all(place.packages())?;
-        place.clear()?;
-        std::fs::create_dir(place.work())?;
-        Ok(place)
+impl WorkFolder {
+    fn new(root: PathBuf, keep: bool) -> Result<WorkFolder> {
+        let folder = WorkFolder { root, keep };
+        std::fs::create_dir_all(folder.packages())?;
+        folder.clear()?;
+        std::fs::create_dir(folder.work())?;
+        Ok(folder)
     }
 
     fn packages(&self) -> PathBuf {
@@ -220,7 +220,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for WorkFolder {
     fn drop(&mut self) {
         if self.keep {
             println!("kept until the next run: {}", self.work().display());

@@ -7,6 +7,6 @@ mod common;
 mod denied;
 mod limits;
 mod measured;
-mod places;
+mod output;
+mod paths;
 mod support;
-mod told;

@@ -1,10 +1,10 @@
 use super::*;
 
-fn calls(setup: Fate, enter: Fate, register: Fate) -> Vec<Call> {
-    Name::ALL
+fn calls(setup: Outcome, enter: Outcome, register: Outcome) -> Vec<Call> {
+    Syscall::ALL
         .into_iter()
         .zip([setup, enter, register])
-        .map(|(name, fate)| Call { name, fate })
+        .map(|(name, outcome)| Call { name, outcome })
         .collect()
 }
 
@@ -19,89 +19,98 @@ fn kernel(release: &str) -> Kernel {
     }
 }
 
-fn kinds(calls: &[Call], facts: &Facts) -> Vec<Kind> {
-    of(calls, facts, &kernel("6.8.0")).iter().map(|cause| cause.kind).collect()
+fn kinds(calls: &[Call], permissions: &Permissions) -> Vec<Kind> {
+    of(calls, permissions, &kernel("6.8.0")).iter().map(|cause| cause.kind).collect()
 }
 
-const DENIED: Fate = Fate::Denied(libc::EPERM);
-const ABSENT: Fate = Fate::Denied(libc::ENOSYS);
+const DENIED: Outcome = Outcome::Denied(libc::EPERM);
+const ABSENT: Outcome = Outcome::Denied(libc::ENOSYS);
 
 #[test]
 fn a_sysctl_is_told_from_a_filter() {
-    let only_setup = calls(DENIED, Fate::Allowed, Fate::Allowed);
-    let two = Facts { io_uring_disabled: Some(2), seccomp_mode: Some(0), ..Facts::default() };
+    let only_setup = calls(DENIED, Outcome::Allowed, Outcome::Allowed);
+    let two =
+        Permissions { io_uring_disabled: Some(2), seccomp_mode: Some(0), ..Permissions::default() };
     assert_eq!(kinds(&only_setup, &two), [Kind::SysctlDisabled]);
-    let filter = Facts { io_uring_disabled: Some(0), seccomp_mode: Some(2), ..Facts::default() };
+    let filter =
+        Permissions { io_uring_disabled: Some(0), seccomp_mode: Some(2), ..Permissions::default() };
     assert_eq!(kinds(&only_setup, &filter), [Kind::SeccompDenies]);
     // Both at once: the sysctl has the making, the filter the rest.
-    let both = Facts { io_uring_disabled: Some(2), seccomp_mode: Some(2), ..Facts::default() };
+    let both =
+        Permissions { io_uring_disabled: Some(2), seccomp_mode: Some(2), ..Permissions::default() };
     let all = calls(DENIED, DENIED, DENIED);
     assert_eq!(kinds(&all, &both), [Kind::SysctlDisabled, Kind::SeccompDenies]);
 }
 
 #[test]
 fn a_sysctl_of_1_asks_for_a_capability_or_the_group() {
-    let only_setup = calls(DENIED, Fate::Allowed, Fate::Allowed);
-    let one = Facts {
+    let only_setup = calls(DENIED, Outcome::Allowed, Outcome::Allowed);
+    let one = Permissions {
         io_uring_disabled: Some(1),
         io_uring_group: Some(7),
         capabilities: Some(0),
         seccomp_mode: Some(2),
-        ..Facts::default()
+        ..Permissions::default()
     };
     assert_eq!(kinds(&only_setup, &one), [Kind::SysctlUnprivileged]);
-    let in_the_group = Facts { groups: vec![7], ..one.clone() };
+    let in_the_group = Permissions { groups: vec![7], ..one.clone() };
     assert_eq!(kinds(&only_setup, &in_the_group), [Kind::SeccompDenies]);
-    let administrator = Facts { capabilities: Some(1 << CAP_SYS_ADMIN), ..one };
+    let administrator = Permissions { capabilities: Some(1 << CAP_SYS_ADMIN), ..one };
     assert_eq!(kinds(&only_setup, &administrator), [Kind::SeccompDenies]);
 }
 
 #[test]
 fn a_kernel_without_io_uring_is_told_from_a_filter_that_hides_it() {
-    let facts =
-        |built| Facts { built_with_io_uring: built, seccomp_mode: Some(2), ..Facts::default() };
+    let permissions = |built| Permissions {
+        built_with_io_uring: built,
+        seccomp_mode: Some(2),
+        ..Permissions::default()
+    };
     let none = calls(ABSENT, ABSENT, ABSENT);
-    assert_eq!(kinds(&none, &facts(Some(false))), [Kind::NotBuilt]);
-    assert_eq!(kinds(&none, &facts(Some(true))), [Kind::SeccompDenies]);
-    assert_eq!(kinds(&none, &facts(None)), [Kind::Unknown]);
+    assert_eq!(kinds(&none, &permissions(Some(false))), [Kind::NotBuilt]);
+    assert_eq!(kinds(&none, &permissions(Some(true))), [Kind::SeccompDenies]);
+    assert_eq!(kinds(&none, &permissions(None)), [Kind::Unknown]);
     // A kernel has all three or none.
-    let some = calls(ABSENT, Fate::Allowed, Fate::Allowed);
-    assert_eq!(kinds(&some, &facts(None)), [Kind::SeccompDenies]);
-    let old = of(&none, &facts(Some(false)), &kernel("4.18.0"));
+    let some = calls(ABSENT, Outcome::Allowed, Outcome::Allowed);
+    assert_eq!(kinds(&some, &permissions(None)), [Kind::SeccompDenies]);
+    let old = of(&none, &permissions(Some(false)), &kernel("4.18.0"));
     assert_eq!(old[0].kind, Kind::KernelTooOld);
 }
 
 #[test]
 fn what_nobody_told_is_unknown() {
-    let only_setup = calls(DENIED, Fate::Allowed, Fate::Allowed);
-    assert_eq!(kinds(&only_setup, &Facts::default()), [Kind::Unknown]);
-    let no_filter = Facts { seccomp_mode: Some(0), ..Facts::default() };
+    let only_setup = calls(DENIED, Outcome::Allowed, Outcome::Allowed);
+    assert_eq!(kinds(&only_setup, &Permissions::default()), [Kind::Unknown]);
+    let no_filter = Permissions { seccomp_mode: Some(0), ..Permissions::default() };
     assert_eq!(kinds(&only_setup, &no_filter), [Kind::Unknown]);
-    assert_eq!(kinds(&calls(Fate::Allowed, Fate::Allowed, Fate::Allowed), &no_filter), []);
+    assert_eq!(kinds(&calls(Outcome::Allowed, Outcome::Allowed, Outcome::Allowed), &no_filter), []);
 }
 
 #[test]
 fn limits_and_security_modules_are_named() {
-    let with = |error| calls(Fate::Denied(error), Fate::Allowed, Fate::Allowed);
-    let facts = Facts { security_modules: Some("selinux".into()), ..Facts::default() };
-    assert_eq!(kinds(&with(libc::ENOMEM), &facts), [Kind::LockedMemory]);
-    assert_eq!(kinds(&with(libc::EMFILE), &facts), [Kind::Descriptors]);
-    let module = of(&with(libc::EACCES), &facts, &kernel("6.16.0"));
+    let with = |error| calls(Outcome::Denied(error), Outcome::Allowed, Outcome::Allowed);
+    let permissions =
+        Permissions { security_modules: Some("selinux".into()), ..Permissions::default() };
+    assert_eq!(kinds(&with(libc::ENOMEM), &permissions), [Kind::LockedMemory]);
+    assert_eq!(kinds(&with(libc::EMFILE), &permissions), [Kind::Descriptors]);
+    let module = of(&with(libc::EACCES), &permissions, &kernel("6.16.0"));
     assert_eq!(module[0].kind, Kind::SecurityModule);
     assert!(module[0].what.contains("selinux"));
     // No module is asked where a ring is used.
-    let filter = Facts { seccomp_mode: Some(2), ..Facts::default() };
-    let refused = || Fate::Denied(libc::EACCES);
+    let filter = Permissions { seccomp_mode: Some(2), ..Permissions::default() };
+    let refused = || Outcome::Denied(libc::EACCES);
     assert_eq!(kinds(&calls(refused(), refused(), refused()), &filter), [Kind::SeccompDenies]);
 }
 
 #[test]
 fn the_remedy_is_for_the_place_where_it_runs() {
     let all = calls(DENIED, DENIED, DENIED);
-    let filter = Facts { seccomp_mode: Some(2), ..Facts::default() };
-    let remedy = |kernel: &Kernel, facts: &Facts| of(&all, facts, kernel)[0].remedies[0].clone();
+    let filter = Permissions { seccomp_mode: Some(2), ..Permissions::default() };
+    let remedy = |kernel: &Kernel, permissions: &Permissions| {
+        of(&all, permissions, kernel)[0].remedies[0].clone()
+    };
     let docker = Kernel { container: Some("docker".into()), ..kernel("6.8.0") };
     assert!(remedy(&docker, &filter).contains("docker run --security-opt seccomp="));
-    let unit = Facts { service: Some("db.service".into()), ..filter };
+    let unit = Permissions { service: Some("db.service".into()), ..filter };
     assert!(remedy(&kernel("6.8.0"), &unit).starts_with("systemctl edit db.service"));
 }

@@ -1,14 +1,14 @@
 //! What this kernel's rings can do: each feature tried, never deduced from the version.
 
+mod probes;
 mod table;
-mod tries;
 
-use super::child::{Answer, ask};
+use super::child::{Answer, ask_child};
 use super::raw::{self, Ops, Params};
 use serde::Serialize;
 use std::io;
 
-/// One of the table.
+/// PlainRing of the table.
 #[derive(Clone, Copy)]
 pub(crate) struct Feature {
     pub name: &'static str,
@@ -18,12 +18,12 @@ pub(crate) struct Feature {
     pub used: bool,
     /// What it costs to lack it.
     pub cost: &'static str,
-    how: How,
+    probe: Probe,
 }
 
-/// How it shows.
+/// Probe it shows.
 #[derive(Clone, Copy)]
-enum How {
+enum Probe {
     /// A ring is made with these flags.
     Setup(u32),
     /// A ring says so by this bit.
@@ -31,7 +31,7 @@ enum How {
     /// A ring knows all of these opcodes.
     Ops(&'static [u8]),
     /// It is used.
-    Try(fn() -> Presence),
+    Run(fn() -> Presence),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -43,7 +43,7 @@ pub(crate) enum Presence {
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Found {
+pub(crate) struct Finding {
     pub name: &'static str,
     pub since: &'static str,
     pub used_by_the_driver: bool,
@@ -56,7 +56,7 @@ const NEEDED_BITS: [(u32, &str); 3] =
     [(1 << 1, "FEAT_NODROP"), (1 << 3, "FEAT_RW_CUR_POS"), (1 << 8, "FEAT_EXT_ARG")];
 
 pub(crate) struct Features {
-    pub found: Vec<Found>,
+    pub found: Vec<Finding>,
     /// What the driver cannot do without and is not there; `None` where that could not be asked.
     pub too_old: Option<Vec<&'static str>>,
     /// Why not all could be asked.
@@ -65,31 +65,31 @@ pub(crate) struct Features {
 
 /// Asks for all of them, in one child.
 pub(crate) fn all() -> Features {
-    let answer = ask(|mouth| {
-        let one = One::made();
+    let answer = ask_child(|reply| {
+        let ring = PlainRing::made();
         for feature in table::all() {
-            mouth.tell(feature.tried(&one) as i32);
+            reply.send(feature.tried(&ring) as i32);
         }
-        for known in one.needed() {
-            mouth.tell(known as i32);
+        for known in ring.needed() {
+            reply.send(known as i32);
         }
     });
-    told(answer)
+    from_answer(answer)
 }
 
 /// Nothing can be asked where there is no ring.
 pub(crate) fn unknown(why: &str) -> Features {
-    told(Answer { unanswered: Some(why.into()), ..Answer::default() })
+    from_answer(Answer { unanswered: Some(why.into()), ..Answer::default() })
 }
 
-fn told(answer: Answer) -> Features {
-    let presence = |at: usize| match answer.told.get(at) {
+fn from_answer(answer: Answer) -> Features {
+    let presence = |at: usize| match answer.numbers.get(at) {
         Some(0) => Presence::Present,
         Some(1) => Presence::Missing,
         _ => Presence::Unknown,
     };
     let table = table::all();
-    let found = table.iter().enumerate().map(|(at, feature)| Found {
+    let found = table.iter().enumerate().map(|(at, feature)| Finding {
         name: feature.name,
         since: feature.since,
         used_by_the_driver: feature.used,
@@ -113,17 +113,17 @@ fn told(answer: Answer) -> Features {
 }
 
 /// A ring as old kernels make it, with what it says of itself.
-struct One {
+struct PlainRing {
     bits: Option<u32>,
     ops: Option<Box<Ops>>,
 }
 
-impl One {
-    fn made() -> One {
+impl PlainRing {
+    fn made() -> PlainRing {
         let mut params = Params::default();
         let ring = raw::setup(1, &mut params).ok();
         let ops = ring.as_ref().and_then(|ring| Ops::of(ring).ok());
-        One { bits: ring.map(|_| params.features), ops }
+        PlainRing { bits: ring.map(|_| params.features), ops }
     }
 
     fn bit(&self, bit: u32) -> Presence {
@@ -142,15 +142,15 @@ impl One {
 }
 
 impl Feature {
-    fn tried(&self, one: &One) -> Presence {
-        match self.how {
-            How::Setup(flags) => {
+    fn tried(&self, ring: &PlainRing) -> Presence {
+        match self.probe {
+            Probe::Setup(flags) => {
                 let made = raw::setup(1, &mut Params::with_flags(flags)).map(drop);
                 Presence::by(made, libc::EINVAL)
             }
-            How::Bit(bit) => one.bit(bit),
-            How::Ops(codes) => one.ops(codes),
-            How::Try(attempt) => attempt(),
+            Probe::Bit(bit) => ring.bit(bit),
+            Probe::Ops(codes) => ring.ops(codes),
+            Probe::Run(attempt) => attempt(),
         }
     }
 }
@@ -196,8 +196,8 @@ mod tests {
 
     #[test]
     fn a_child_that_died_early_leaves_the_rest_unknown() {
-        let died = Answer { told: vec![0, 1], signal: Some(libc::SIGSYS), unanswered: None };
-        let features = told(died);
+        let died = Answer { numbers: vec![0, 1], signal: Some(libc::SIGSYS), unanswered: None };
+        let features = from_answer(died);
         assert_eq!(features.found[0].state, Presence::Present);
         assert_eq!(features.found[1].state, Presence::Missing);
         assert!(features.found[2..].iter().all(|found| found.state == Presence::Unknown));
@@ -210,7 +210,7 @@ mod tests {
         let mut all = vec![0; table::all().len()];
         all.extend([0, 0, 1]);
         all.extend(vec![0; table::NEEDED_OPS.len()]);
-        let features = told(Answer { told: all, ..Answer::default() });
+        let features = from_answer(Answer { numbers: all, ..Answer::default() });
         assert_eq!(features.too_old, Some(vec!["FEAT_EXT_ARG"]));
     }
 }

@@ -1,12 +1,12 @@
 //! Doing what a program says, with the library.
 
 use super::env::{Env, Stop};
-use super::expect::alone;
+use super::expected::alone;
 use super::frames::Frame;
 use super::peers::{OnDrop, Presence, never, on_exits, park, talk};
 use super::{
-    Body, Combine, End, REGION_BYTES, Span, Stmt, Way, bytes_of, combine, cut, fold, fold_bytes,
-    own_name, share, transfer,
+    Body, Combine, End, REGION_BYTES, Span, Stmt, Way, bytes_of, cancels, combine, fold,
+    fold_bytes, own_name, shared, transfer,
 };
 use cringle::fiber::{self, JoinHandle};
 use cringle::fs::File;
@@ -134,15 +134,15 @@ impl Running<'_> {
             }
             Stmt::Scope { children, daemons, exits } => self.scope(children, daemons, *exits)?,
             Stmt::Cut { how, delay, children, exits } => {
-                cut::cut(env, self.file, *how, *delay, children, *exits)?;
+                cancels::cut(env, self.file, *how, *delay, children, *exits)?;
                 self.digest = fold(self.digest, 1);
             }
             Stmt::Timeout { limit, body } => {
-                cut::timeout(env, self.file, *limit, body)?;
+                cancels::timeout(env, self.file, *limit, body)?;
                 self.digest = fold(self.digest, 1);
             }
             Stmt::Protect { cancelled, body } => {
-                let child = cut::protect(env, self.file, *cancelled, body)?;
+                let child = cancels::protect(env, self.file, *cancelled, body)?;
                 self.digest = fold(self.digest, child);
             }
             Stmt::Combine { by, bodies } => {
@@ -153,7 +153,7 @@ impl Running<'_> {
                 }
             }
             Stmt::Share(share) => {
-                share::share(env, share)?;
+                shared::share(env, share)?;
                 self.digest = fold(self.digest, 1);
             }
             Stmt::Panic { payload } => {

@@ -1,6 +1,6 @@
 //! The whole in a sentence.
 
-use super::features::{Found, Presence};
+use super::features::{Finding, Presence};
 use super::limits::Limit;
 use super::measure::{Measured, Read};
 use super::ring::{Ring, Start};
@@ -8,7 +8,7 @@ use cringle_report::units::{count, size};
 use serde::Serialize;
 
 #[derive(Debug, Serialize)]
-pub(crate) struct Verdict {
+pub(crate) struct Conclusion {
     /// `ring`, or `fallback`.
     pub driver: &'static str,
     /// Features of the driver that this kernel lacks, and limits that are too low.
@@ -16,15 +16,15 @@ pub(crate) struct Verdict {
     pub sentence: String,
 }
 
-pub(crate) fn on(ring: &Ring, limits: &[Limit], measured: Option<&Measured>) -> Verdict {
+pub(crate) fn of(ring: &Ring, limits: &[Limit], measured: Option<&Measured>) -> Conclusion {
     let missing = missing(&ring.features, limits);
     match ring.usable {
         true => usable(missing, &ring.features, measured),
-        false => Verdict { driver: "fallback", missing, sentence: denied(ring) },
+        false => Conclusion { driver: "fallback", missing, sentence: denied(ring) },
     }
 }
 
-fn missing(features: &[Found], limits: &[Limit]) -> Vec<String> {
+fn missing(features: &[Finding], limits: &[Limit]) -> Vec<String> {
     let features = features
         .iter()
         .filter(|found| found.used_by_the_driver && found.state == Presence::Missing)
@@ -37,7 +37,7 @@ fn missing(features: &[Found], limits: &[Limit]) -> Vec<String> {
     features.chain(limits).collect()
 }
 
-fn usable(missing: Vec<String>, features: &[Found], measured: Option<&Measured>) -> Verdict {
+fn usable(missing: Vec<String>, features: &[Finding], measured: Option<&Measured>) -> Conclusion {
     let rate = measured.and_then(best).map(|words| format!(": {words}")).unwrap_or_default();
     let unknown = features
         .iter()
@@ -48,7 +48,7 @@ fn usable(missing: Vec<String>, features: &[Found], measured: Option<&Measured>)
         (true, n) => format!("{n} of the driver's features could not be tried"),
         (false, _) => format!("it lacks {}", missing.join("; ")),
     };
-    Verdict { driver: "ring", missing, sentence: format!("The ring is usable{rate}; {lack}.") }
+    Conclusion { driver: "ring", missing, sentence: format!("The ring is usable{rate}; {lack}.") }
 }
 
 /// The deepest direct reads, else the deepest cached ones, of the first path that has any.

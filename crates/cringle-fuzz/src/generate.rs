@@ -16,13 +16,13 @@ pub(super) fn program(seed: u64) -> Program {
     let mut rng = Rng::stream(seed, "program");
     let files = rng.between(1, 3) as usize;
     let stmts_left = rng.magnitude(4, MOST_STMTS);
-    let mut draw = Draw { rng, files, next: vec![0; files], fibers: 0, stmts_left };
-    let root = draw.body(Place::default());
-    let regions = draw.next.iter().copied().max().expect("there is a file");
+    let mut generator = Generator { rng, files, next: vec![0; files], fibers: 0, stmts_left };
+    let root = generator.body(Nesting::default());
+    let regions = generator.next.iter().copied().max().expect("there is a file");
     Program { files, regions, root }
 }
 
-struct Draw {
+struct Generator {
     rng: Rng,
     files: usize,
     /// The next free region of each file.
@@ -33,7 +33,7 @@ struct Draw {
 
 /// Where a body is.
 #[derive(Clone, Copy, Default)]
-struct Place {
+struct Nesting {
     file: usize,
     depth: usize,
     /// Nothing is said about its part of the files.
@@ -46,19 +46,19 @@ struct Place {
     borrows_file: bool,
 }
 
-impl Place {
-    fn below(self) -> Place {
-        Place { depth: self.depth + 1, borrows_file: true, ..self }
+impl Nesting {
+    fn below(self) -> Nesting {
+        Nesting { depth: self.depth + 1, borrows_file: true, ..self }
     }
 
-    fn doomed(self) -> Place {
-        Place { loose: true, mortal: true, ..self.below() }
+    fn doomed(self) -> Nesting {
+        Nesting { loose: true, mortal: true, ..self.below() }
     }
 }
 
-impl Draw {
-    fn body(&mut self, place: Place) -> Arc<Body> {
-        let Place { file, loose, .. } = place;
+impl Generator {
+    fn body(&mut self, nesting: Nesting) -> Arc<Body> {
+        let Nesting { file, loose, .. } = nesting;
         let region = self.next[file];
         self.next[file] += 1;
         self.fibers += 1;
@@ -68,9 +68,9 @@ impl Draw {
                 break;
             }
             self.stmts_left -= 1;
-            stmts.push(self.stmt(place));
+            stmts.push(self.stmt(nesting));
         }
-        if place.mortal && self.rng.one_in(4) {
+        if nesting.mortal && self.rng.one_in(4) {
             stmts.truncate(self.rng.below(3) as usize);
             stmts.push(self.never());
         }
@@ -82,12 +82,12 @@ impl Draw {
         Stmt::Never { what: all[self.rng.below(4) as usize] }
     }
 
-    fn stmt(&mut self, place: Place) -> Stmt {
-        if place.mortal && self.rng.one_in(8) {
+    fn stmt(&mut self, nesting: Nesting) -> Stmt {
+        if nesting.mortal && self.rng.one_in(8) {
             return self.never();
         }
-        let borrows_file = place.borrows_file;
-        let may_spawn = place.depth < DEEPEST && self.fibers < MOST_FIBERS;
+        let borrows_file = nesting.borrows_file;
+        let may_spawn = nesting.depth < DEEPEST && self.fibers < MOST_FIBERS;
         match self.rng.below(if may_spawn { 31 } else { 19 }) {
             0 => Stmt::Yield,
             1 => Stmt::Sleep { micros: self.rng.magnitude(1, 5_000) },
@@ -114,21 +114,21 @@ impl Draw {
             },
             15 => Stmt::Unwind { span: self.span(), salt: self.rng.next() },
             16..19 => Stmt::Share(self.share()),
-            19..21 if !place.shielded => self.spawn(place),
-            19..23 => self.scope(place),
-            23..26 => self.cut(place),
-            26..28 => Stmt::Timeout { limit: self.limit(), body: self.body(place.doomed()) },
+            19..21 if !nesting.shielded => self.spawn(nesting),
+            19..23 => self.scope(nesting),
+            23..26 => self.cut(nesting),
+            26..28 => Stmt::Timeout { limit: self.limit(), body: self.body(nesting.doomed()) },
             28 | 29 => {
                 // It goes to its end, whatever is around it.
-                let within = Place { mortal: false, shielded: true, ..place.below() };
+                let within = Nesting { mortal: false, shielded: true, ..nesting.below() };
                 let cancelled = (!self.rng.one_in(3)).then(|| self.delay());
                 Stmt::Protect { cancelled, body: self.body(within) }
             }
-            _ => self.combine(place),
+            _ => self.combine(nesting),
         }
     }
 
-    fn spawn(&mut self, place: Place) -> Stmt {
+    fn spawn(&mut self, nesting: Nesting) -> Stmt {
         let end = match self.rng.below(4) {
             0 => End::JoinedNow,
             1 => End::Detached,
@@ -136,52 +136,52 @@ impl Draw {
         };
         let file = self.rng.below(self.files as u64) as usize;
         let detached = end == End::Detached;
-        let child = Place {
+        let child = Nesting {
             file,
-            depth: place.depth + 1,
-            loose: place.loose || detached,
-            mortal: place.mortal || detached,
+            depth: nesting.depth + 1,
+            loose: nesting.loose || detached,
+            mortal: nesting.mortal || detached,
             shielded: false,
             borrows_file: false,
         };
         Stmt::Spawn { local: self.rng.one_in(2), end, body: self.body(child) }
     }
 
-    fn children(&mut self, place: Place) -> Vec<(bool, Arc<Body>)> {
-        (0..self.rng.between(1, 4)).map(|_| (self.rng.one_in(2), self.body(place))).collect()
+    fn children(&mut self, nesting: Nesting) -> Vec<(bool, Arc<Body>)> {
+        (0..self.rng.between(1, 4)).map(|_| (self.rng.one_in(2), self.body(nesting))).collect()
     }
 
-    fn scope(&mut self, place: Place) -> Stmt {
+    fn scope(&mut self, nesting: Nesting) -> Stmt {
         let daemons = match self.rng.one_in(3) {
-            true => (0..self.rng.between(1, 2)).map(|_| self.body(place.doomed())).collect(),
+            true => (0..self.rng.between(1, 2)).map(|_| self.body(nesting.doomed())).collect(),
             false => Vec::new(),
         };
         let exits = self.rng.below(4) as usize;
-        Stmt::Scope { children: self.children(place.below()), daemons, exits }
+        Stmt::Scope { children: self.children(nesting.below()), daemons, exits }
     }
 
-    fn cut(&mut self, place: Place) -> Stmt {
+    fn cut(&mut self, nesting: Nesting) -> Stmt {
         let all = [Cut::Owner, Cut::Child, Cut::Sibling, Cut::Failure, Cut::Panic];
         Stmt::Cut {
             how: all[self.rng.below(5) as usize],
             delay: self.delay(),
-            children: self.children(place.doomed()),
+            children: self.children(nesting.doomed()),
             exits: self.rng.below(4) as usize,
         }
     }
 
-    fn combine(&mut self, place: Place) -> Stmt {
+    fn combine(&mut self, nesting: Nesting) -> Stmt {
         let all = [Combine::Join, Combine::JoinAll, Combine::ParMap, Combine::Race, Combine::Any];
         let by = all[self.rng.below(5) as usize];
         let bodies = match by {
             // One goes to its end, the other need not.
             Combine::Race | Combine::Any => {
-                let wins = Place { loose: true, ..place.below() };
-                let mut both = vec![self.body(wins), self.body(place.doomed())];
+                let wins = Nesting { loose: true, ..nesting.below() };
+                let mut both = vec![self.body(wins), self.body(nesting.doomed())];
                 both.rotate_left(self.rng.below(2) as usize);
                 both
             }
-            _ => vec![self.body(place.below()), self.body(place.below())],
+            _ => vec![self.body(nesting.below()), self.body(nesting.below())],
         };
         Stmt::Combine { by, bodies }
     }

@@ -1,6 +1,6 @@
-//! What this process may do, and who watches it: the facts by which a refusal is explained.
+//! What this process may do, and who watches it: the permissions by which a refusal is explained.
 
-use super::child::ask;
+use super::child::ask_child;
 use super::kernel::{self, read};
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ const FILTERED: u32 = 2;
 
 /// `None` is unknown, everywhere.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Facts {
+pub(crate) struct Permissions {
     /// 0 none, 1 strict, 2 a filter.
     pub seccomp_mode: Option<u32>,
     pub seccomp_filters: Option<u32>,
@@ -34,11 +34,11 @@ pub(crate) struct Facts {
     pub service: Option<String>,
 }
 
-impl Facts {
-    pub(crate) fn look() -> Facts {
+impl Permissions {
+    pub(crate) fn examine() -> Permissions {
         let status = read("/proc/self/status").unwrap_or_default();
         let number = |name: &str| line(&status, name)?.parse().ok();
-        Facts {
+        Permissions {
             seccomp_mode: number("Seccomp").or_else(asked_mode),
             seccomp_filters: number("Seccomp_filters"),
             capabilities: line(&status, "CapEff")
@@ -108,11 +108,11 @@ fn groups(status: &str) -> Vec<u32> {
 
 /// The mode as the kernel tells it without `/proc`; in a child, because a filter may kill who asks.
 fn asked_mode() -> Option<u32> {
-    let answer = ask(|mouth| {
+    let answer = ask_child(|reply| {
         // SAFETY: no pointers.
-        mouth.tell(unsafe { libc::prctl(libc::PR_GET_SECCOMP, 0, 0, 0, 0) });
+        reply.send(unsafe { libc::prctl(libc::PR_GET_SECCOMP, 0, 0, 0, 0) });
     });
-    answer.told.first().and_then(|mode| u32::try_from(*mode).ok())
+    answer.numbers.first().and_then(|mode| u32::try_from(*mode).ok())
 }
 
 /// A weak symbol is the stub of a call that was left out.
@@ -165,9 +165,9 @@ mod tests {
     fn capabilities_of_a_user_namespace_are_none_of_the_machine() {
         assert!(maps_everyone("         0          0 4294967295"));
         assert!(!maps_everyone("0 1000 1\n1 100000 65536"));
-        let root = Facts { capabilities: Some(u64::MAX), ..Facts::default() };
+        let root = Permissions { capabilities: Some(u64::MAX), ..Permissions::default() };
         assert_eq!(root.can(CAP_SYS_ADMIN), Some(true));
-        let rootless = Facts { initial_user_namespace: Some(false), ..root };
+        let rootless = Permissions { initial_user_namespace: Some(false), ..root };
         assert_eq!(rootless.can(CAP_SYS_ADMIN), Some(false));
     }
 

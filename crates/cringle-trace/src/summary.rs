@@ -1,7 +1,7 @@
 //! What a trace comes to.
 
 use super::depth::Depth;
-use super::read::{Event, Found, Kind, Name, read};
+use super::reader::{Content, Event, Kind, Name, read};
 use cringle_report::failure::Failure;
 use hdrhistogram::Histogram;
 use std::collections::HashMap;
@@ -174,7 +174,7 @@ pub(super) fn of(path: &Path) -> Result<Summary, Failure> {
 }
 
 impl Sums {
-    fn add(&mut self, event: &Event, found: &Found) {
+    fn add(&mut self, event: &Event, found: &Content) {
         // Workers come in turn, a while of each: the first event is not the earliest.
         self.start = Some(self.start.map_or(event.ns, |start| start.min(event.ns)));
         while self.workers.len() < found.workers.len() {
@@ -221,7 +221,7 @@ impl Sums {
         self.waits.entry(since.waits_for).or_default().add(wait);
     }
 
-    fn end_slice(&mut self, event: &Event, found: &Found) {
+    fn end_slice(&mut self, event: &Event, found: &Content) {
         let worker = &mut self.workers[event.worker];
         let Some(slice) = worker.slices.pop() else { return };
         let took = event.ns.saturating_sub(slice.ns);
@@ -252,7 +252,7 @@ impl Sums {
         }
     }
 
-    fn instant(&mut self, event: &Event, found: &Found) {
+    fn instant(&mut self, event: &Event, found: &Content) {
         self.lost += event.lost;
         match found.names.get(event.name) {
             "inline" => self.inline[0] += 1,
@@ -277,7 +277,7 @@ impl Sums {
         }
     }
 
-    fn finish(mut self, found: &Found) -> Summary {
+    fn finish(mut self, found: &Content) -> Summary {
         let start = self.start.unwrap_or(0);
         let end = self.end.max(start);
         let mut unended = Vec::new();

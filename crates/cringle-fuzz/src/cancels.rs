@@ -1,10 +1,10 @@
 //! Scopes that are cancelled, deadlines and protected calls.
 
 use super::env::{Env, Stop};
-use super::expect::alone;
+use super::expected::alone;
 use super::frames::Frame;
+use super::interpret::{finished, run_body};
 use super::peers::{OnDrop, Presence, on_exits};
-use super::perform::{finished, run_body};
 use super::{Body, Cut, Delay};
 use cringle::fs::File;
 use cringle::sim::Checker;

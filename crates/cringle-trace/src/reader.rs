@@ -1,6 +1,6 @@
 //! The file, packet by packet: each event with its worker, its time, and its names looked up.
 
-use super::wire::{Fields, Value, varint};
+use super::protobuf::{Fields, Value, varint};
 use cringle_report::failure::{Failure, fail};
 use std::collections::HashMap;
 use std::fs::File;
@@ -91,7 +91,7 @@ enum Note {
 }
 
 /// What is in the file besides events.
-pub(super) struct Found {
+pub(super) struct Content {
     pub(super) names: Names,
     /// What each worker is called.
     pub(super) workers: Vec<String>,
@@ -100,11 +100,11 @@ pub(super) struct Found {
     pub(super) cut_short: bool,
 }
 
-pub(super) fn read(path: &Path, each: impl FnMut(&Event, &Found)) -> Result<Found, Failure> {
+pub(super) fn read(path: &Path, each: impl FnMut(&Event, &Content)) -> Result<Content, Failure> {
     let told = |e: std::io::Error| Failure::failed(format!("{}: {e}", path.display()));
     let file = File::open(path).map_err(told)?;
     let mut reader = Reader {
-        found: Found {
+        found: Content {
             names: Names::new(),
             workers: Vec::new(),
             program: String::new(),
@@ -166,12 +166,12 @@ fn is_hopeless(bytes: &[u8]) -> bool {
 }
 
 struct Reader<F> {
-    found: Found,
+    found: Content,
     sequences: HashMap<u64, Sequence>,
     each: F,
 }
 
-impl<F: FnMut(&Event, &Found)> Reader<F> {
+impl<F: FnMut(&Event, &Content)> Reader<F> {
     fn packet(&mut self, packet: &[u8]) {
         let (mut number, mut since, mut event) = (0, 0, None);
         let mut rare = false;
@@ -260,7 +260,7 @@ fn told_apart(name: String, others: &[String]) -> String {
 }
 
 /// A track: a worker's, or its process's.
-fn declare(sequence: &mut Sequence, found: &mut Found, track: Value<'_>) {
+fn declare(sequence: &mut Sequence, found: &mut Content, track: Value<'_>) {
     for (field, value) in track.fields() {
         match field {
             3 => {

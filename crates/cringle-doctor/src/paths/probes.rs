@@ -1,6 +1,6 @@
 //! Each thing done once, on an open file.
 
-use super::{Alignment, Tried};
+use super::{Alignment, Capability};
 use memmap2::MmapMut;
 use std::fs::File;
 use std::io;
@@ -23,7 +23,7 @@ pub(super) fn temporary(directory: &Path) -> io::Result<(File, File)> {
 }
 
 /// Reads with `O_DIRECT`, and what they must be aligned to.
-pub(super) fn direct(file: &File) -> (Tried, Option<Alignment>) {
+pub(super) fn direct(file: &File) -> (Capability, Option<Alignment>) {
     if let Err(error) = set_direct(file, true) {
         return (refused(&error, "no O_DIRECT here", "O_DIRECT"), None);
     }
@@ -31,17 +31,19 @@ pub(super) fn direct(file: &File) -> (Tried, Option<Alignment>) {
     let tried = try_alignments(file);
     let _ = set_direct(file, false);
     match (told, tried) {
-        (Some((0, 0)), _) => (Tried::no("the file system says that it has no O_DIRECT"), None),
+        (Some((0, 0)), _) => (Capability::no("the file system says that it has no O_DIRECT"), None),
         (Some((memory, offset)), _) => {
             let alignment =
                 Alignment { memory_bytes: Some(memory), offset_bytes: offset, by: "statx" };
-            (Tried::yes("reads past the page cache"), Some(alignment))
+            (Capability::yes("reads past the page cache"), Some(alignment))
         }
         (None, Ok(offset)) => {
             let alignment = Alignment { memory_bytes: None, offset_bytes: offset, by: "tried" };
-            (Tried::yes("reads past the page cache"), Some(alignment))
+            (Capability::yes("reads past the page cache"), Some(alignment))
         }
-        (None, Err(error)) => (Tried::unknown(format!("no direct read succeeded: {error}")), None),
+        (None, Err(error)) => {
+            (Capability::unknown(format!("no direct read succeeded: {error}")), None)
+        }
     }
 }
 
@@ -88,32 +90,32 @@ fn try_alignments(file: &File) -> io::Result<u64> {
     Err(last)
 }
 
-pub(super) fn nowait_read(file: &File) -> Tried {
+pub(super) fn nowait_read(file: &File) -> Capability {
     let mut block = [0u8; BLOCK];
     let part = libc::iovec { iov_base: block.as_mut_ptr().cast(), iov_len: BLOCK };
     // SAFETY: the one iovec is of the block; both outlive the call.
     let read = unsafe { libc::preadv2(file.as_raw_fd(), &part, 1, 0, libc::RWF_NOWAIT) };
     let lack = "a cached read is not made at once, but by the ring";
     match outcome(read, lack, "NOWAIT reads") {
-        Ok(_) => Tried::yes("a cached read is made at once"),
+        Ok(_) => Capability::yes("a cached read is made at once"),
         Err(tried) => tried,
     }
 }
 
 /// Writes what is there already, in the page cache.
-pub(super) fn nowait_write(file: &File) -> Tried {
+pub(super) fn nowait_write(file: &File) -> Capability {
     let mut block = [1u8; BLOCK];
     let part = libc::iovec { iov_base: block.as_mut_ptr().cast(), iov_len: BLOCK };
     // SAFETY: the one iovec is of the block, which is only read; both outlive the call.
     let written = unsafe { libc::pwritev2(file.as_raw_fd(), &part, 1, 0, libc::RWF_NOWAIT) };
     let lack = "the ring hands each buffered write to a kernel thread";
     match outcome(written, lack, "NOWAIT writes") {
-        Ok(_) => Tried::yes("the ring makes buffered writes at once"),
+        Ok(_) => Capability::yes("the ring makes buffered writes at once"),
         Err(tried) => tried,
     }
 }
 
-fn outcome(moved: isize, lack: &str, what: &str) -> Result<(), Tried> {
+fn outcome(moved: isize, lack: &str, what: &str) -> Result<(), Capability> {
     if moved >= 0 {
         return Ok(());
     }
@@ -125,18 +127,18 @@ fn outcome(moved: isize, lack: &str, what: &str) -> Result<(), Tried> {
     }
 }
 
-fn refused(error: &io::Error, lack: &str, what: &str) -> Tried {
+fn refused(error: &io::Error, lack: &str, what: &str) -> Capability {
     match error.raw_os_error() {
-        Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENOTTY | libc::EXDEV) => Tried::no(lack),
-        _ => Tried::unknown(format!("{what} failed: {error}")),
+        Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENOTTY | libc::EXDEV) => Capability::no(lack),
+        _ => Capability::unknown(format!("{what} failed: {error}")),
     }
 }
 
-pub(super) fn reflink(from: &File, to: &File) -> Tried {
+pub(super) fn reflink(from: &File, to: &File) -> Capability {
     // SAFETY: the argument is a descriptor, and no pointer.
     let cloned = unsafe { libc::ioctl(to.as_raw_fd(), libc::FICLONE, from.as_raw_fd()) };
     if cloned == 0 {
-        return Tried::yes("copies can share their blocks");
+        return Capability::yes("copies can share their blocks");
     }
     refused(&io::Error::last_os_error(), "a copy is written in full", "FICLONE")
 }

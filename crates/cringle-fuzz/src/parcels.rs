@@ -4,13 +4,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Where each value is.
 #[derive(Default)]
-pub(super) struct Book {
-    fates: Mutex<Vec<Fate>>,
+pub(super) struct Ledger {
+    fates: Mutex<Vec<ParcelState>>,
     wrong: Mutex<Option<String>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum ParcelState {
     Nowhere,
     /// Its sender is about to send it, or waits.
     Sending,
@@ -24,23 +24,24 @@ enum Fate {
 /// A value that is sent.
 pub(super) struct Parcel {
     pub(super) id: usize,
-    book: Arc<Book>,
+    ledger: Arc<Ledger>,
 }
 
 impl Drop for Parcel {
     fn drop(&mut self) {
-        self.book.change(self.id, |fate| match fate {
-            Fate::Received => Ok(Fate::Received),
-            Fate::Sending => Ok(Fate::Dropped),
+        self.ledger.change(self.id, |fate| match fate {
+            ParcelState::Received => Ok(ParcelState::Received),
+            ParcelState::Sending => Ok(ParcelState::Dropped),
             other => Err(format!("it was dropped when it was {other:?}")),
         });
     }
 }
 
-impl Book {
-    pub(super) fn new(values: usize) -> Arc<Book> {
-        let book = Book { fates: Mutex::new(vec![Fate::Nowhere; values]), ..Book::default() };
-        Arc::new(book)
+impl Ledger {
+    pub(super) fn new(values: usize) -> Arc<Ledger> {
+        let ledger =
+            Ledger { fates: Mutex::new(vec![ParcelState::Nowhere; values]), ..Ledger::default() };
+        Arc::new(ledger)
     }
 
     /// How many values there are.
@@ -48,11 +49,11 @@ impl Book {
         self.fates().len()
     }
 
-    fn fates(&self) -> MutexGuard<'_, Vec<Fate>> {
+    fn fates(&self) -> MutexGuard<'_, Vec<ParcelState>> {
         self.fates.lock().expect("no code panics under this lock")
     }
 
-    fn change(&self, id: usize, to: impl FnOnce(Fate) -> Result<Fate, String>) {
+    fn change(&self, id: usize, to: impl FnOnce(ParcelState) -> Result<ParcelState, String>) {
         let fate = &mut self.fates()[id];
         match to(*fate) {
             Ok(new) => *fate = new,
@@ -65,34 +66,34 @@ impl Book {
 
     pub(super) fn parcel(self: &Arc<Self>, id: usize) -> Parcel {
         self.change(id, |fate| match fate {
-            Fate::Nowhere | Fate::Dropped => Ok(Fate::Sending),
+            ParcelState::Nowhere | ParcelState::Dropped => Ok(ParcelState::Sending),
             other => Err(format!("it was given back, and is {other:?}")),
         });
-        Parcel { id, book: Arc::clone(self) }
+        Parcel { id, ledger: Arc::clone(self) }
     }
 
     /// A sender was told so.
     pub(super) fn sent(&self, id: usize) {
         self.change(id, |fate| match fate {
-            Fate::Sending => Ok(Fate::Sent),
-            Fate::Received => Ok(Fate::Received),
+            ParcelState::Sending => Ok(ParcelState::Sent),
+            ParcelState::Received => Ok(ParcelState::Received),
             other => Err(format!("it counts as sent, and is {other:?}")),
         });
     }
 
     pub(super) fn received(&self, parcel: &Parcel) {
         self.change(parcel.id, |fate| match fate {
-            Fate::Sending | Fate::Sent => Ok(Fate::Received),
+            ParcelState::Sending | ParcelState::Sent => Ok(ParcelState::Received),
             other => Err(format!("it came when it was {other:?}")),
         });
     }
 
     pub(super) fn is_received(&self, id: usize) -> bool {
-        self.fates()[id] == Fate::Received
+        self.fates()[id] == ParcelState::Received
     }
 
     pub(super) fn received_count(&self) -> usize {
-        self.fates().iter().filter(|&&fate| fate == Fate::Received).count()
+        self.fates().iter().filter(|&&fate| fate == ParcelState::Received).count()
     }
 
     /// What is wrong when all ends of the channel are gone.
@@ -100,7 +101,7 @@ impl Book {
         if let Some(text) = self.wrong.lock().expect("no code panics under this lock").take() {
             return Err(text);
         }
-        let lost = |fate: &Fate| matches!(fate, Fate::Sending | Fate::Sent);
+        let lost = |fate: &ParcelState| matches!(fate, ParcelState::Sending | ParcelState::Sent);
         match self.fates().iter().position(lost) {
             Some(id) => Err(format!("value {id} is gone")),
             None => Ok(()),

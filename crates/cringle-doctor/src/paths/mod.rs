@@ -2,7 +2,7 @@
 //!
 //! The file is a temporary one without a name, so that it is gone when the process is.
 
-mod tries;
+mod probes;
 
 use super::kernel::read;
 use cringle_report::failure::Failure;
@@ -14,7 +14,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Place {
+pub(crate) struct PathReport {
     pub path: PathBuf,
     pub mount_point: Option<PathBuf>,
     pub filesystem: String,
@@ -27,25 +27,27 @@ pub(crate) struct Place {
     /// Whether a temporary file could be made there, and why not.
     pub writable: bool,
     pub not_writable_because: Option<String>,
-    pub direct: Tried,
+    pub direct: Capability,
     pub direct_alignment: Option<Alignment>,
-    pub nowait_reads: Tried,
-    pub nowait_writes: Tried,
-    pub reflink: Tried,
-    pub polled: Tried,
+    pub nowait_reads: Capability,
+    pub nowait_writes: Capability,
+    pub reflink: Capability,
+    pub polled: Capability,
 }
 
 /// Whether something can be done, by having done it.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Tried {
-    pub state: State,
+pub(crate) struct Capability {
+    #[serde(rename = "state")]
+    pub support: Support,
     /// What that means, or why it is unknown.
-    pub words: String,
+    #[serde(rename = "words")]
+    pub detail: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum State {
+pub(crate) enum Support {
     Yes,
     No,
     Unknown,
@@ -60,17 +62,17 @@ pub(crate) struct Alignment {
     pub by: &'static str,
 }
 
-impl Tried {
-    fn yes(words: impl Into<String>) -> Tried {
-        Tried { state: State::Yes, words: words.into() }
+impl Capability {
+    fn yes(detail: impl Into<String>) -> Capability {
+        Capability { support: Support::Yes, detail: detail.into() }
     }
 
-    fn no(words: impl Into<String>) -> Tried {
-        Tried { state: State::No, words: words.into() }
+    fn no(detail: impl Into<String>) -> Capability {
+        Capability { support: Support::No, detail: detail.into() }
     }
 
-    fn unknown(words: impl Into<String>) -> Tried {
-        Tried { state: State::Unknown, words: words.into() }
+    fn unknown(detail: impl Into<String>) -> Capability {
+        Capability { support: Support::Unknown, detail: detail.into() }
     }
 }
 
@@ -85,7 +87,7 @@ struct Subject {
     temporary: io::Result<(File, File)>,
 }
 
-pub(crate) fn look(path: &Path) -> Result<Place, Failure> {
+pub(crate) fn examine(path: &Path) -> Result<PathReport, Failure> {
     let refused = |error: io::Error| {
         let remedy = match error.kind() {
             io::ErrorKind::NotFound => "; give a directory, a file or a block device that is there",
@@ -105,7 +107,7 @@ pub(crate) fn look(path: &Path) -> Result<Place, Failure> {
 impl Subject {
     fn of(path: &Path, directory: Option<&Path>, readable: bool) -> Subject {
         let temporary = match directory {
-            Some(directory) => tries::temporary(directory),
+            Some(directory) => probes::temporary(directory),
             None => Err(io::Error::other("it is no directory, so nothing is written")),
         };
         let own = || match &temporary {
@@ -121,15 +123,15 @@ impl Subject {
     }
 }
 
-fn described(path: &Path, storage: &Storage, subject: &Subject) -> Place {
+fn described(path: &Path, storage: &Storage, subject: &Subject) -> PathReport {
     let device = storage.device.as_ref();
     let why = subject.temporary.as_ref().err().map(io::Error::to_string);
     let (direct, direct_alignment) = direct(storage, subject);
-    let written = |attempt: fn(&File, &File) -> Tried| match &subject.temporary {
+    let written = |attempt: fn(&File, &File) -> Capability| match &subject.temporary {
         Ok((file, other)) => attempt(file, other),
-        Err(_) => Tried::unknown(NEEDS_A_FILE),
+        Err(_) => Capability::unknown(NEEDS_A_FILE),
     };
-    Place {
+    PathReport {
         path: path.into(),
         mount_point: storage.mount_point.clone(),
         filesystem: storage.filesystem.clone(),
@@ -142,52 +144,52 @@ fn described(path: &Path, storage: &Storage, subject: &Subject) -> Place {
         not_writable_because: why,
         direct,
         direct_alignment,
-        nowait_reads: readable(subject, tries::nowait_read),
-        nowait_writes: written(|file, _| tries::nowait_write(file)),
-        reflink: written(tries::reflink),
+        nowait_reads: readable(subject, probes::nowait_read),
+        nowait_writes: written(|file, _| probes::nowait_write(file)),
+        reflink: written(probes::reflink),
         polled: polled(storage),
     }
 }
 
-fn readable(subject: &Subject, attempt: impl FnOnce(&File) -> Tried) -> Tried {
+fn readable(subject: &Subject, attempt: impl FnOnce(&File) -> Capability) -> Capability {
     match &subject.file {
         Ok(file) => attempt(file),
-        Err(error) => Tried::unknown(error.to_string()),
+        Err(error) => Capability::unknown(error.to_string()),
     }
 }
 
-fn direct(storage: &Storage, subject: &Subject) -> (Tried, Option<Alignment>) {
+fn direct(storage: &Storage, subject: &Subject) -> (Capability, Option<Alignment>) {
     let mut alignment = None;
     let direct = readable(subject, |file| {
-        let (tried, found) = tries::direct(file);
+        let (tried, found) = probes::direct(file);
         alignment = found;
         tried
     });
-    match (storage.in_memory(), direct.state) {
-        (Some(memory), State::Yes) => {
-            (Tried::yes(format!("accepted, but this is {memory}")), alignment)
+    match (storage.in_memory(), direct.support) {
+        (Some(memory), Support::Yes) => {
+            (Capability::yes(format!("accepted, but this is {memory}")), alignment)
         }
         _ => (direct, alignment),
     }
 }
 
 /// Queues that are polled instead of interrupting: some drivers make them, when they are asked to.
-fn polled(storage: &Storage) -> Tried {
-    let Some(device) = &storage.device else { return Tried::unknown("no device is known") };
+fn polled(storage: &Storage) -> Capability {
+    let Some(device) = &storage.device else { return Capability::unknown("no device is known") };
     let module = match device.name.get(..2) {
         Some("nv") => "nvme",
         Some("vd") => "virtio_blk",
         _ => "",
     };
     match device.polled {
-        Some(true) => Tried::yes("the device has poll queues"),
-        None => Tried::unknown("the kernel does not say"),
+        Some(true) => Capability::yes("the device has poll queues"),
+        None => Capability::unknown("the kernel does not say"),
         Some(false) if module.is_empty() => {
-            Tried::no("no poll queues; NVMe devices can have them (nvme.poll_queues)")
+            Capability::no("no poll queues; NVMe devices can have them (nvme.poll_queues)")
         }
         Some(false) => {
             let now = read(format!("/sys/module/{module}/parameters/poll_queues"));
-            Tried::no(without_queues(module, now.as_deref()))
+            Capability::no(without_queues(module, now.as_deref()))
         }
     }
 }
