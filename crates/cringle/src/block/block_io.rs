@@ -7,9 +7,11 @@
 use super::owned::{OwnedBatch, OwnedResults, Submission};
 use super::{Batch, Results};
 use crate::fiber::unblock::call_by;
+use crate::runtime::fiber::body::run_root_body;
 use crate::runtime::foreign;
-use crate::runtime::run::{Builder, default_stack_bytes};
+use crate::runtime::run::Builder;
 use crate::runtime::shared::{Body, Shared, Unstarted};
+use crate::runtime::stack::default_stack_bytes;
 use crate::runtime::unwinding;
 use crate::runtime::waiting_runtime::WaitingRuntime;
 use crate::runtime::worker::Worker;
@@ -227,7 +229,7 @@ impl BlockIo {
         self.start(Box::new(move || {
             let pass = pass;
             // A panic of the callback is reported by the hook, and ends with it.
-            let ended = crate::fiber::run_as_fiber("cringle-block-callback", origin, || {
+            let ended = run_root_body("cringle-block-callback", origin, || {
                 let called = unwinding::catch(|| then(batch.perform()));
                 called.unwrap_or_else(foreign::discard);
             });

@@ -1,7 +1,6 @@
 //! Fiber-locals: what `thread_local!` is to threads.
 
-use crate::runtime::fiber::{FiberRef, Locals};
-use crate::runtime::foreign;
+use crate::runtime::fiber::Locals;
 use crate::runtime::worker::Worker;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -207,19 +206,4 @@ impl<T: 'static> std::fmt::Debug for LocalKey<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LocalKey").finish_non_exhaustive()
     }
-}
-
-/// Drops the fiber's locals, those made last first; those that destructors make, too. A key stays taken until
-/// all are gone, so that each is made once more at most.
-pub(super) fn destroy(fiber: FiberRef) {
-    loop {
-        let last = fiber.locals().borrow_mut().iter_mut().rev().find_map(|(_, value)| value.take());
-        let Some(last) = last else { break };
-        if let Err(_payload) = foreign::drop_value(last) {
-            // As std does for a thread's locals. The payload is not dropped, which may panic, too.
-            crate::sys::report(format_args!("the destructor of a fiber-local panicked; aborting"));
-            std::process::abort();
-        }
-    }
-    fiber.locals().borrow_mut().clear();
 }

@@ -48,7 +48,6 @@ pub use park::{
 };
 pub use protect::protect;
 pub use scope::{Scope, ScopedJoinHandle, scope};
-pub(crate) use spawn::run_as_fiber;
 pub use spawn::{Builder, spawn, spawn_local};
 pub use std::thread::Result;
 pub use try_scope::{TryScope, try_scope};

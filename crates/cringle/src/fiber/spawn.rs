@@ -1,22 +1,20 @@
 //! Making fibers.
 
+use super::JoinHandle;
 use super::packet::{Packet, drop_unwanted};
 use super::scope::{Scope, ScopedJoinHandle};
 use super::scope_core::Membership;
-use super::{JoinHandle, local};
 use crate::runtime::fiber::FiberRef;
+use crate::runtime::fiber::body::{run_body, with_identity};
 use crate::runtime::foreign;
-use crate::runtime::identity::Meta;
 use crate::runtime::label::Origin;
 use crate::runtime::lent_frame::LentFrame;
-use crate::runtime::run::{check_stack_bytes, default_stack_bytes};
 use crate::runtime::shared::{Body, Unstarted};
-use crate::runtime::unwinding;
+use crate::runtime::stack::{check_stack_bytes, default_stack_bytes};
 use crate::runtime::worker::{Here, Worker, fairness};
 use crate::tracing_events;
 use std::io;
 use std::panic::Location;
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 /// Starts a fiber that any worker of the runtime may run, as `std::thread::spawn` starts a thread.
@@ -395,14 +393,14 @@ where
     fn run(self: Box<Self>) {
         let Sent { packet, place, f } = *self;
         let lent = begin(place.as_ref());
-        let result = run_user_code(&packet.meta, f);
+        let result = run_body(&packet.meta, f);
         end(packet, place, result, lent);
     }
 
     fn fail(self: Box<Self>, e: io::Error) {
         let Sent { packet, place, f } = *self;
         let lent = begin(place.as_ref());
-        let dropped = as_fiber(&packet.meta, || foreign::drop_value(f));
+        let dropped = with_identity(&packet.meta, || foreign::drop_value(f));
         // The error is the result, like a panic's payload.
         let result = dropped.and_then(|()| Err(Box::new(e) as Box<dyn std::any::Any + Send>));
         end(packet, place, result, lent);
@@ -417,7 +415,7 @@ where
 {
     move || {
         let lent = begin(place.as_ref());
-        let result = run_user_code(&packet.meta, f);
+        let result = run_body(&packet.meta, f);
         end(packet, place, result, lent);
     }
 }
@@ -453,50 +451,8 @@ fn end<T>(
         && let Some(result) = packet.take_if_there()
     {
         // Its destructor is the fiber's code like any other: it may wait, and make locals.
-        as_fiber(&packet.meta, || drop_unwanted(result));
+        with_identity(&packet.meta, || drop_unwanted(result));
     }
     drop(place);
     lent.end();
-}
-
-/// Runs the fiber's closure and then the destructors of its locals.
-fn run_user_code<T>(meta: &Meta, f: impl FnOnce() -> T) -> std::thread::Result<T> {
-    // Each function that a large closure passes through by value takes its size of stack, where nothing is optimised.
-    let mut f = Some(f);
-    as_fiber(meta, || {
-        let result = unwinding::catch_apart(|| {
-            let Some(f) = f.take() else { unreachable!("it is called once") };
-            f()
-        });
-        if result.is_err() {
-            unwinding::has_ended();
-        }
-        result
-    })
-}
-
-/// Runs code of the fiber that this is, and then the destructors of the locals it made.
-fn as_fiber<R>(meta: &Meta, f: impl FnOnce() -> R) -> R {
-    let (worker, fiber) = Worker::current().expect("a fiber's body runs on a worker");
-    worker.events().named(fiber, meta);
-    // SAFETY: it is cleared below, before what holds it can go.
-    unsafe { fiber.set_meta(Some(NonNull::from(meta))) };
-    let result = f();
-    local::destroy(fiber);
-    // SAFETY: clearing it needs no promise.
-    unsafe { fiber.set_meta(None) };
-    result
-}
-
-/// Runs code of the user's on a fiber that has no handle: with a name, an identity and locals.
-pub(crate) fn run_as_fiber<T>(
-    name: &str,
-    origin: Origin,
-    f: impl FnOnce() -> T,
-) -> std::thread::Result<T> {
-    let (worker, fiber) = Worker::current().expect("called on a fiber");
-    worker.enter_root(fiber);
-    #[cfg(feature = "tracing")]
-    worker.enter_outer_spans();
-    run_user_code(&Meta::new(Some(name.into()), origin), f)
 }

@@ -23,7 +23,7 @@ mod quiescence;
 pub(crate) mod region;
 pub(crate) mod run;
 pub(crate) mod shared;
-mod stack;
+pub(crate) mod stack;
 pub(crate) mod sync;
 pub(crate) mod timers;
 pub(crate) mod unwinding;

@@ -5,7 +5,6 @@
 //! may: it reads the current fiber's bounds, writes one line to standard error, and aborts. Any
 //! other fault goes to the handler that was there before.
 
-use super::stack::guard_holds;
 use super::worker::Worker;
 use std::ffi::c_int;
 use std::sync::OnceLock;
@@ -46,9 +45,9 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
     // address (one that `kill` sent has none).
     let address = unsafe { if (*info).si_code > 0 { (*info).si_addr() as usize } else { 0 } };
     if let Some((_, fiber)) = Worker::current() {
-        let (guard, stack_bytes) = fiber.stack();
-        if guard_holds(guard, address) {
-            report(fiber.meta().and_then(|meta| meta.name()), stack_bytes);
+        let stack = fiber.stack();
+        if stack.guard_contains(address) {
+            report(fiber.meta().and_then(|meta| meta.name()), stack.bytes());
         }
     }
     hand_on(signal, info, context);

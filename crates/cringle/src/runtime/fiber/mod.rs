@@ -4,6 +4,7 @@
 //! a new tenant from an old one, so that a message that comes late wakes nobody (**I9**). All of it
 //! is touched by the fiber's own worker alone (**I3**).
 
+pub(crate) mod body;
 mod budget;
 mod ops;
 mod probe;
@@ -20,7 +21,7 @@ use super::cancelled::Reason;
 use super::identity::Meta;
 use super::label::Label;
 use super::region::Regions;
-use super::stack::Stack;
+use super::stack::{Stack, StackBounds};
 use super::unwinding::Unwinding;
 use super::wait_target::{FiberTag, ScopeOrigin, WaitTarget};
 use budget::Budget;
@@ -119,7 +120,7 @@ impl Running {
     }
 }
 
-type Body = Coroutine<(), (), (), Stack>;
+type FiberCoroutine = Coroutine<(), (), (), Stack>;
 
 /// See the module.
 pub(crate) struct Fiber {
@@ -129,7 +130,7 @@ pub(crate) struct Fiber {
     /// The fiber after this one in the ready list.
     next: Cell<Option<FiberRef>>,
     /// Touched by the scheduler alone, never from within the fiber.
-    coroutine: UnsafeCell<Option<Body>>,
+    coroutine: UnsafeCell<Option<FiberCoroutine>>,
     yielder: Cell<*const Yielder<(), ()>>,
     /// The ops it waits for, while its state is `Waiting(Ops)`.
     ops: Cell<WaitedOps>,
@@ -156,8 +157,7 @@ pub(crate) struct Fiber {
 struct Cold {
     /// Name and identity: they lie in the packet that its body shares with its handle.
     meta: Cell<Option<NonNull<Meta>>>,
-    /// The lowest address of the guard, and the usable bytes.
-    stack: Cell<(usize, usize)>,
+    stack: Cell<StackBounds>,
     /// It belongs to no scope, and has begun.
     root: Cell<bool>,
     regions: Regions,
@@ -209,7 +209,7 @@ impl Fiber {
     }
 
     /// Makes a vacant block a new fiber's.
-    pub(super) fn occupy(&self, coroutine: Body, stack: (usize, usize)) {
+    pub(super) fn occupy(&self, coroutine: FiberCoroutine, stack: StackBounds) {
         debug_assert_eq!(self.state.get(), State::Vacant);
         // SAFETY: I3. The block is vacant, so no coroutine runs in it and nothing refers to it.
         unsafe { *self.coroutine.get() = Some(coroutine) };
@@ -428,15 +428,8 @@ impl Fiber {
         }
     }
 
-    /// The lowest address of its guard and the size of its stack in bytes.
-    pub(super) fn stack(&self) -> (usize, usize) {
+    pub(super) fn stack(&self) -> StackBounds {
         self.cold.stack.get()
-    }
-
-    /// Whether this address lies on its stack.
-    pub(super) fn stack_holds(&self, address: usize) -> bool {
-        let (guard, usable) = self.stack();
-        super::stack::holds(guard, usable, address)
     }
 
     pub(crate) fn locals(&self) -> &RefCell<Locals> {

@@ -1,7 +1,6 @@
 //! How a fiber is suspended, and how it is asked something on its own stack while it is.
 
 use super::Fiber;
-use crate::runtime::stack::{self, GUARD_BYTES};
 use std::backtrace::Backtrace;
 
 /// Stack that a backtrace takes, and more.
@@ -46,19 +45,11 @@ impl Fiber {
     #[inline(never)]
     fn tell(&self, probe: Probe) {
         let answer = match probe {
-            Probe::Backtrace if self.stack_left() < BACKTRACE_BYTES => Answer::None,
+            Probe::Backtrace if self.stack().bytes_left() < BACKTRACE_BYTES => Answer::None,
             Probe::Backtrace => Answer::Backtrace(Backtrace::force_capture()),
             Probe::Unwinding => Answer::Unwinding(self.frames_unwind()),
         };
         *self.cold.answer.borrow_mut() = answer;
-    }
-
-    /// Bytes of its stack that the running fiber has not used.
-    pub(super) fn stack_left(&self) -> usize {
-        let (guard, bytes) = self.cold.stack.get();
-        let left = stack::pointer().saturating_sub(guard + GUARD_BYTES);
-        debug_assert!(left <= bytes + (1 << 12), "it runs on its own stack");
-        left
     }
 
     /// Where the suspended fiber is; `None` where there is no room on its stack.

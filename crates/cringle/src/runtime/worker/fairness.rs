@@ -53,7 +53,7 @@ impl Worker {
     /// suspended, or on another stack.
     fn can_yield(&self, fiber: FiberRef) -> bool {
         let is_ours = self.running.get() == Some(fiber) && fiber.state() == State::Runnable;
-        is_ours && fiber.stack_holds(stack::pointer())
+        is_ours && fiber.stack().range().contains(&stack::pointer())
     }
 
     /// Lets others have their turn because the fiber has used up its budget of inline calls; it has a

@@ -1,0 +1,67 @@
+//! The program's code on a fiber: its identity, and the destructors of its locals.
+
+use super::FiberRef;
+use crate::runtime::foreign;
+use crate::runtime::identity::Meta;
+use crate::runtime::label::Origin;
+use crate::runtime::unwinding;
+use crate::runtime::worker::Worker;
+use std::ptr::NonNull;
+
+/// Runs `f` on a fiber that has no handle and belongs to no scope.
+pub(crate) fn run_root_body<T>(
+    name: &str,
+    origin: Origin,
+    f: impl FnOnce() -> T,
+) -> std::thread::Result<T> {
+    let (worker, fiber) = Worker::current().expect("called on a fiber");
+    worker.enter_root(fiber);
+    #[cfg(feature = "tracing")]
+    worker.enter_outer_spans();
+    run_body(&Meta::new(Some(name.into()), origin), f)
+}
+
+/// Runs a fiber's closure, and then the destructors of its locals. Returns the payload if the closure unwinds.
+pub(crate) fn run_body<T>(meta: &Meta, f: impl FnOnce() -> T) -> std::thread::Result<T> {
+    // The closure stays here: without optimisation each function that takes a large one by value needs its size of stack.
+    let mut f = Some(f);
+    with_identity(meta, || {
+        let result = unwinding::catch_apart(|| {
+            let Some(f) = f.take() else { unreachable!("it is called once") };
+            f()
+        });
+        if result.is_err() {
+            unwinding::has_ended();
+        }
+        result
+    })
+}
+
+/// Runs `f` as code of the calling fiber, which has the name and identity of `meta` meanwhile. Then drops the locals that
+/// `f` made.
+pub(crate) fn with_identity<R>(meta: &Meta, f: impl FnOnce() -> R) -> R {
+    let (worker, fiber) = Worker::current().expect("a fiber's body runs on a worker");
+    worker.events().named(fiber, meta);
+    // SAFETY: I2. The caller's frame holds `meta`, and it is cleared below; callers let nothing unwind out of `f`.
+    unsafe { fiber.set_meta(Some(NonNull::from(meta))) };
+    let result = f();
+    destroy_locals(fiber);
+    // SAFETY: the contract asks nothing of a call that clears.
+    unsafe { fiber.set_meta(None) };
+    result
+}
+
+/// Drops the fiber's locals, the last one made first, and those that destructors make. Keys stay taken until all are
+/// gone, so each local is made at most once more.
+fn destroy_locals(fiber: FiberRef) {
+    loop {
+        let last = fiber.locals().borrow_mut().iter_mut().rev().find_map(|(_, value)| value.take());
+        let Some(last) = last else { break };
+        if let Err(_payload) = foreign::drop_value(last) {
+            // As std does for a thread's locals. The payload is not dropped, because that may panic too.
+            crate::sys::report(format_args!("the destructor of a fiber-local panicked; aborting"));
+            std::process::abort();
+        }
+    }
+    fiber.locals().borrow_mut().clear();
+}

@@ -1,0 +1,296 @@
+//! The options of a run.
+
+use super::start::Setup;
+use crate::driver::UringOptions;
+use crate::driver::uring::{Feature, Features};
+use crate::runtime::diagnostics::watchdog;
+use crate::runtime::driver_choice::{DriverChoice, Plan};
+use crate::runtime::overflow;
+use crate::runtime::unwinding;
+use crate::runtime::worker::Worker;
+use crate::sys;
+use std::io;
+use std::panic::Location;
+#[cfg(feature = "sim")]
+use std::sync::Arc;
+use std::time::Duration;
+
+const MAX_WORKERS: usize = 1024;
+const MAX_RING_ENTRIES: u32 = 32_768;
+/// The largest completion queue has one entry more.
+const MAX_IN_FLIGHT: u32 = 65_535;
+const DEFAULT_RING_ENTRIES: u32 = 256;
+const DEFAULT_IN_FLIGHT: u32 = 4032;
+
+#[cfg(feature = "sim")]
+pub(super) type SimCore = Arc<std::sync::Mutex<crate::driver::sim::Core>>;
+
+/// The simulated world that a run is part of, if it is one.
+#[cfg(feature = "sim")]
+#[derive(Clone)]
+pub(super) struct World(pub(super) Option<SimCore>);
+
+#[cfg(feature = "sim")]
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("World").field(&self.0.is_some()).finish()
+    }
+}
+
+/// Configures and starts a runtime. [`run`](crate::run) starts one with the defaults.
+///
+/// ```
+/// use cringle::fiber;
+///
+/// let sum = cringle::Builder::new().workers(2).run(|| {
+///     let numbers: Vec<_> = (1..=10).map(|n| fiber::spawn(move || n * n)).collect();
+///     numbers.into_iter().map(|handle| handle.join().unwrap()).sum::<u32>()
+/// })?;
+/// assert_eq!(sum, 385);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "nothing runs until `run` is called"]
+pub struct Builder {
+    workers: Option<usize>,
+    pin: bool,
+    driver: DriverChoice,
+    ring: UringOptions,
+    overflow_handler: bool,
+    is_open: bool,
+    /// `None`: the environment decides. `Some(None)`: no watchdog.
+    watchdog: Option<Option<Duration>>,
+    #[cfg(feature = "sim")]
+    world: World,
+}
+
+impl Default for Builder {
+    fn default() -> Builder {
+        Builder::new()
+    }
+}
+
+impl Builder {
+    /// Returns the defaults: one worker for each core that the process may use, not pinned.
+    pub fn new() -> Builder {
+        let ring = UringOptions {
+            entries: DEFAULT_RING_ENTRIES,
+            in_flight_limit: DEFAULT_IN_FLIGHT,
+            sqpoll: None,
+            iopoll: false,
+            features: Features::all(),
+        };
+        Builder {
+            workers: None,
+            pin: false,
+            driver: DriverChoice::Auto,
+            ring,
+            overflow_handler: true,
+            is_open: false,
+            watchdog: None,
+            #[cfg(feature = "sim")]
+            world: World(None),
+        }
+    }
+
+    /// Sets the number of workers, 1 to 1024. A worker is an OS thread with a ring; the calling thread is the first.
+    pub fn workers(mut self, workers: usize) -> Builder {
+        self.workers = Some(workers);
+        self
+    }
+
+    /// Pins each worker to one core, among those that the process may use (default: no). Threads that a pinned worker
+    /// starts inherit its core. `run` restores the caller's cores when it returns.
+    pub fn pin(mut self, pin: bool) -> Builder {
+        self.pin = pin;
+        self
+    }
+
+    /// Chooses how operations reach the kernel (default: [`DriverChoice::Auto`]). Every driver gives the same results;
+    /// the choice matters for speed and for tests. [`runtime::driver`](crate::runtime::driver) returns the driver in use
+    /// and the reason for it.
+    ///
+    /// ```
+    /// use cringle::runtime::{self, Driver, DriverChoice};
+    ///
+    /// let builder = cringle::Builder::new().driver(DriverChoice::Epoll);
+    /// builder.run(|| assert!(matches!(runtime::driver(), Driver::Epoll(why) if why.was_chosen())))?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn driver(mut self, driver: DriverChoice) -> Builder {
+        self.driver = driver;
+        self
+    }
+
+    /// Sets the number of entries in each ring's submission queue, 1 to 32768 (default: 256). The kernel rounds it up to
+    /// a power of two. A full queue is submitted at once.
+    pub fn ring_entries(mut self, entries: u32) -> Builder {
+        self.ring.entries = entries;
+        self
+    }
+
+    /// Sets the number of operations that each worker may have in the kernel at once, 1 to 65535 (default: 4032). Beyond
+    /// it fibers wait for room, in order. The completion queue holds as many entries. Operations that wait for a peer do
+    /// not count: a read of a pipe or a socket, [`io::ready`](crate::io::ready).
+    pub fn in_flight_limit(mut self, operations: u32) -> Builder {
+        self.ring.in_flight_limit = operations;
+        self
+    }
+
+    /// Lets a kernel thread poll each submission queue (`IORING_SETUP_SQPOLL`). The thread sleeps after it has been idle
+    /// for this time. It pays off only with a core of its own.
+    pub fn sqpoll(mut self, idle: Duration) -> Builder {
+        self.ring.sqpoll = Some(idle);
+        self
+    }
+
+    /// Disables a feature of the ring that the kernel may have, to measure what it brings.
+    pub fn without(mut self, feature: Feature) -> Builder {
+        self.ring.features = self.ring.features.without(feature);
+        self
+    }
+
+    /// Reports stack overflows of fibers by a handler of `SIGSEGV` and `SIGBUS` (default: yes). The handler is installed
+    /// once in a process, and passes every other fault on to the handler before it. Without it an overflow still ends the
+    /// process, by a bare `SIGSEGV`.
+    pub fn overflow_handler(mut self, install: bool) -> Builder {
+        self.overflow_handler = install;
+        self
+    }
+
+    /// Reports each fiber that runs longer than this without suspending, because the other fibers of its worker wait
+    /// meanwhile. One line on standard error names the fiber and the place that spawned it, once. A fiber that suspends
+    /// before twice the time may go unreported. `None` disables the watchdog.
+    ///
+    /// By default the environment variable `CRINGLE_WATCHDOG` decides, a number of milliseconds or `off`. Without it the
+    /// limit is 10 ms where debug assertions are on, and there is no watchdog elsewhere.
+    ///
+    /// The watchdog is a thread. It looks four times within the limit while fibers run, and ten times a second while none
+    /// does. Fibers pay nothing for it. A simulation has no watchdog.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let builder = cringle::Builder::new().watchdog(Duration::from_millis(50));
+    /// builder.run(|| ())?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn watchdog(mut self, limit: impl Into<Option<Duration>>) -> Builder {
+        self.watchdog = Some(limit.into());
+        self
+    }
+
+    /// Polls for direct reads and writes of batches, where the device can.
+    pub(crate) fn iopoll(mut self, poll: bool) -> Builder {
+        self.ring.iopoll = poll;
+        self
+    }
+
+    /// Allows other threads to start fibers in the runtime.
+    pub(crate) fn open_to_outside(mut self) -> Builder {
+        self.is_open = true;
+        self
+    }
+
+    /// Runs in this simulated world, on one worker. The runtime counts as open, so that no call blocks the thread in the
+    /// belief that no other fiber could run.
+    #[cfg(feature = "sim")]
+    pub(crate) fn simulated(core: &SimCore) -> Builder {
+        let mut builder = Builder::new().workers(1).open_to_outside();
+        builder.world = World(Some(Arc::clone(core)));
+        builder
+    }
+
+    /// Runs `f` on a fiber of the calling thread, which is worker 0 meanwhile. Returns `f`'s value when nothing of the
+    /// runtime is left: every fiber has ended, every operation in the kernel has completed, and all descriptors and
+    /// mappings are released. Fibers that still run when `f` returns are cancelled, and `run` waits for them.
+    ///
+    /// `f` has a stack of 8 MiB, or of `RUST_MIN_STACK` bytes if that is more.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` if an option is out of its range, or if `CRINGLE_DRIVER` or `CRINGLE_WATCHDOG` in the environment
+    /// cannot be parsed. Otherwise the error of the system that refused a thread, a stack or a ring, with the remedy.
+    /// `f` has not run in these cases.
+    ///
+    /// # Panics
+    ///
+    /// When called within a `run`; and with `f`'s own panic, after everything has ended.
+    #[track_caller]
+    pub fn run<F, T>(self, f: F) -> io::Result<T>
+    where
+        F: FnOnce() -> T,
+    {
+        assert!(
+            Worker::here().is_none(),
+            "`cringle::run` was called within a `run`: call the code directly, or spawn a fiber"
+        );
+        self.validate()?;
+        crate::trace::start_from_environment()?;
+        unwinding::install_hook();
+        if self.overflow_handler {
+            overflow::install_handler();
+        }
+        let cpus = sys::allowed_cpus();
+        let _affinity = self.pin.then(|| RestoreAffinity(cpus.clone()));
+        let plan = self.plan()?;
+        let setup = Setup {
+            workers: self.workers.unwrap_or(cpus.len()).clamp(1, MAX_WORKERS),
+            pin: self.pin,
+            is_open: self.is_open,
+            watchdog: self.watchdog_limit()?,
+            ring: self.ring,
+            origin: Location::caller(),
+            cpus,
+            #[cfg(feature = "sim")]
+            world: self.world,
+        };
+        setup.run(plan, f)
+    }
+
+    fn validate(&self) -> io::Result<()> {
+        let (entries, limit) = (self.ring.entries, self.ring.in_flight_limit);
+        let text = if self.workers.is_some_and(|workers| !(1..=MAX_WORKERS).contains(&workers)) {
+            format!("Builder::workers must be 1 to {MAX_WORKERS}")
+        } else if !(1..=MAX_RING_ENTRIES).contains(&entries) {
+            format!("Builder::ring_entries is {entries}, must be 1 to {MAX_RING_ENTRIES}")
+        } else if !(1..=MAX_IN_FLIGHT).contains(&limit) {
+            format!("Builder::in_flight_limit is {limit}, must be 1 to {MAX_IN_FLIGHT}")
+        } else {
+            return Ok(());
+        };
+        Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+    }
+
+    fn plan(&self) -> io::Result<Plan> {
+        if self.is_simulated() {
+            return Ok(Plan::Rings { or_epoll: false });
+        }
+        self.driver.plan()
+    }
+
+    fn watchdog_limit(&self) -> io::Result<Option<Duration>> {
+        match self.watchdog {
+            _ if self.is_simulated() => Ok(None),
+            Some(limit) => Ok(limit),
+            None => watchdog::limit_of_environment(),
+        }
+    }
+
+    fn is_simulated(&self) -> bool {
+        #[cfg(feature = "sim")]
+        return self.world.0.is_some();
+        #[cfg(not(feature = "sim"))]
+        return false;
+    }
+}
+
+/// Gives the caller's thread its cores back.
+struct RestoreAffinity(Vec<usize>);
+
+impl Drop for RestoreAffinity {
+    fn drop(&mut self) {
+        // A changed cpuset may forbid cores that the thread had before. That is no error of the closure.
+        let _ = sys::set_affinity(&self.0);
+    }
+}

@@ -1,0 +1,270 @@
+//! From options to workers, and from the end of the program to the end of the runtime.
+//!
+//! Each worker is made on the thread that it runs on, because a ring has one submitter. Worker 0 is the caller's thread.
+//! If one worker cannot be made, those that exist end without having run anything, and the caller may try another driver
+//! with the same closure.
+
+#[cfg(feature = "sim")]
+use super::builder::World;
+use crate::driver::epoll::Pools;
+use crate::driver::uring::survive_seccomp;
+use crate::driver::{Driver, Epoll, Uring, UringOptions};
+use crate::runtime::diagnostics::dump;
+use crate::runtime::diagnostics::watchdog::Watchdog;
+use crate::runtime::driver_choice::{NoRing, Plan};
+use crate::runtime::fiber::body::run_root_body;
+use crate::runtime::label::Origin;
+use crate::runtime::overflow::SignalStack;
+use crate::runtime::shared::{Shared, Unstarted};
+use crate::runtime::stack::{self, StackPool};
+use crate::runtime::worker::Worker;
+use crate::sys;
+use crossbeam_deque::Worker as Deque;
+use std::cell::Cell;
+use std::io;
+use std::os::fd::RawFd;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, mpsc};
+use std::thread::ScopedJoinHandle;
+use std::time::Duration;
+
+/// The resolved options of one run.
+pub(super) struct Setup {
+    pub(super) workers: usize,
+    pub(super) pin: bool,
+    pub(super) is_open: bool,
+    pub(super) watchdog: Option<Duration>,
+    pub(super) ring: UringOptions,
+    /// The place that called `run`.
+    pub(super) origin: Origin,
+    /// The cores that the process may use.
+    pub(super) cpus: Vec<usize>,
+    #[cfg(feature = "sim")]
+    pub(super) world: World,
+}
+
+impl Setup {
+    /// Runs `f` as this plan says. On rings that are refused it continues with epoll, if the plan allows that.
+    pub(super) fn run<F: FnOnce() -> T, T>(&self, plan: Plan, f: F) -> io::Result<T> {
+        let mut f = Some(f);
+        let result = match plan {
+            Plan::Epoll(why) => self.run_on(Some(why), &mut f),
+            Plan::Rings { or_epoll } => match self.run_on_rings(&mut f) {
+                Err(StartError::Ring(e)) if or_epoll => {
+                    self.run_on(Some(NoRing::refused(&e)), &mut f)
+                }
+                result => result,
+            },
+        };
+        Ok(result?)
+    }
+
+    fn run_on_rings<F: FnOnce() -> T, T>(&self, f: &mut Option<F>) -> Result<T, StartError> {
+        #[cfg(feature = "sim")]
+        if self.world.0.is_some() {
+            return self.run_on(None, f);
+        }
+        survive_seccomp().map_err(StartError::Ring)?;
+        self.run_on(None, f)
+    }
+
+    /// Makes one attempt, with rings or without. Takes `f` once all workers exist.
+    fn run_on<F: FnOnce() -> T, T>(
+        &self,
+        no_ring: Option<NoRing>,
+        f: &mut Option<F>,
+    ) -> Result<T, StartError> {
+        let deques: Vec<Deque<Unstarted>> = (0..self.workers).map(|_| Deque::new_fifo()).collect();
+        let stealers = deques.iter().map(Deque::stealer).collect();
+        let (shared, bells) = Shared::new(stealers, &self.cpus, self.pin, self.is_open, no_ring)?;
+        let shared = Arc::new(shared);
+        let _listed = dump::list(&shared);
+        let _watchdog = self.watchdog.and_then(|limit| Watchdog::start(&shared, limit));
+        let mut setups = (0u32..).zip(deques).zip(bells).map(|((index, deque), bell)| {
+            let cpu = self.pin.then(|| self.cpus[index as usize % self.cpus.len()]);
+            let shared = Arc::clone(&shared);
+            WorkerSetup { run: self, index, deque, bell, shared, cpu }
+        });
+        let first = setups.next().expect("there is a worker 0");
+        crate::tracing_events::debug!(
+            workers = self.workers,
+            rings = shared.no_ring().is_none(),
+            "run"
+        );
+        let result = std::thread::scope(|scope| {
+            let mut threads = WorkerThreads::new(&shared);
+            for setup in setups {
+                threads.start(scope, setup)?;
+            }
+            first.run_main(threads, f)
+        });
+        crate::tracing_events::debug!("run has ended");
+        crate::trace::flush_after_run();
+        match result? {
+            Ok(value) => Ok(value),
+            Err(payload) => resume_unwind(payload),
+        }
+    }
+}
+
+/// Why a run could not start.
+enum StartError {
+    /// A ring was refused; another driver may do.
+    Ring(io::Error),
+    Other(io::Error),
+}
+
+impl From<io::Error> for StartError {
+    fn from(e: io::Error) -> StartError {
+        StartError::Other(e)
+    }
+}
+
+impl From<StartError> for io::Error {
+    fn from(error: StartError) -> io::Error {
+        match error {
+            StartError::Ring(e) | StartError::Other(e) => e,
+        }
+    }
+}
+
+/// The parts of one worker, on the way to its thread.
+struct WorkerSetup<'a> {
+    run: &'a Setup,
+    index: u32,
+    deque: Deque<Unstarted>,
+    bell: RawFd,
+    shared: Arc<Shared>,
+    cpu: Option<usize>,
+}
+
+impl WorkerSetup<'_> {
+    /// Makes the worker, on the thread that it will run on.
+    fn make_worker(self) -> Result<Worker, StartError> {
+        if let Some(cpu) = self.cpu {
+            sys::set_affinity(&[cpu])?;
+        }
+        let driver = self.make_driver()?;
+        let stacks = StackPool::with_reserve()?;
+        Ok(Worker::new(self.index, self.shared, driver, self.deque, stacks))
+    }
+
+    fn make_driver(&self) -> Result<Driver, StartError> {
+        #[cfg(feature = "sim")]
+        if let World(Some(core)) = &self.run.world {
+            return Ok(Driver::Sim(Box::new(crate::driver::sim::Sim::new(Arc::clone(core)))));
+        }
+        if self.shared.no_ring().is_none() {
+            return Uring::new(&self.run.ring, self.bell)
+                .map(Driver::Uring)
+                .map_err(StartError::Ring);
+        }
+        let (storage, unbounded) = (&self.shared.call_pool, &self.shared.unblock_pool);
+        let pools = Pools { storage: Arc::clone(storage), unbounded: Arc::clone(unbounded) };
+        let epoll = Epoll::new(self.bell, self.run.ring.in_flight_limit, pools)?;
+        Ok(Driver::Epoll(Box::new(epoll)))
+    }
+
+    /// Is worker 0, on the caller's thread: runs `f`, then ends the runtime.
+    fn run_main<F, T>(
+        self,
+        mut threads: WorkerThreads<'_, '_>,
+        f: &mut Option<F>,
+    ) -> Result<std::thread::Result<T>, StartError>
+    where
+        F: FnOnce() -> T,
+    {
+        let shared = Arc::clone(&self.shared);
+        let origin = self.run.origin;
+        let worker = self.make_worker()?;
+        let f = f.take().expect("a run starts once");
+        let outcome: Cell<Option<std::thread::Result<T>>> = Cell::new(None);
+        let body = || {
+            outcome.set(Some(run_root_body("main", origin, f)));
+            shared.stop();
+        };
+        // SAFETY: I2. The body borrows from this frame, and `run_worker` below returns only after the fiber has ended.
+        unsafe { worker.start(stack::main_stack_bytes(), body) }?;
+        threads.keep();
+        let _signal_stack = SignalStack::ensure();
+        run_worker(&worker);
+        shared.barrier.wait();
+        worker.close();
+        shared.unblock_pool.close();
+        shared.call_pool.close();
+        Ok(outcome.take().expect("the main fiber has ended"))
+    }
+
+    /// Is one of the other workers, on its own thread. Reports first whether the worker could be made.
+    fn run_thread(self, report: mpsc::Sender<Result<(), StartError>>) {
+        let shared = Arc::clone(&self.shared);
+        let worker = match self.make_worker() {
+            Ok(worker) => worker,
+            Err(e) => return drop(report.send(Err(e))),
+        };
+        drop(report.send(Ok(())));
+        let _signal_stack = SignalStack::ensure();
+        run_worker(&worker);
+        if !shared.was_abandoned() {
+            shared.barrier.wait();
+        }
+        worker.close();
+    }
+}
+
+/// Runs the worker until the runtime has ended. A panic of the scheduler itself aborts the process, because frames that
+/// the kernel writes to would be lost with it (**I12**). Panics of fibers end in the fibers.
+fn run_worker(worker: &Worker) {
+    if catch_unwind(AssertUnwindSafe(|| worker.run())).is_err() {
+        crate::sys::report(format_args!("a worker panicked outside of any fiber; aborting"));
+        std::process::abort();
+    }
+}
+
+/// The threads of workers 1 and up. Dropped before [`keep`](Self::keep), it ends them; in any case it joins them.
+///
+/// A scope alone would only wait for their closures. Joined, their stacks and the allocator's caches of these threads
+/// can be used by the next run.
+struct WorkerThreads<'s, 'scope> {
+    shared: &'s Arc<Shared>,
+    threads: Vec<ScopedJoinHandle<'scope, ()>>,
+    is_kept: bool,
+}
+
+impl<'s, 'scope> WorkerThreads<'s, 'scope> {
+    fn new(shared: &'s Arc<Shared>) -> Self {
+        WorkerThreads { shared, threads: Vec::new(), is_kept: false }
+    }
+
+    /// Starts a thread, and waits until its worker exists.
+    fn start(
+        &mut self,
+        scope: &'scope std::thread::Scope<'scope, '_>,
+        setup: WorkerSetup<'scope>,
+    ) -> Result<(), StartError> {
+        let (report, reported) = mpsc::channel();
+        let name = format!("cringle-{}", setup.index);
+        let thread = std::thread::Builder::new()
+            .name(name)
+            .spawn_scoped(scope, move || setup.run_thread(report))
+            .map_err(|e| io::Error::new(e.kind(), format!("cannot start a worker thread: {e}")))?;
+        self.threads.push(thread);
+        reported.recv().expect("a worker's thread reports how its start went")
+    }
+
+    /// Lets the workers run until the runtime ends.
+    fn keep(&mut self) {
+        self.is_kept = true;
+    }
+}
+
+impl Drop for WorkerThreads<'_, '_> {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            self.shared.abandon();
+        }
+        for thread in self.threads.drain(..) {
+            thread.join().expect("a worker thread does not unwind");
+        }
+    }
+}
