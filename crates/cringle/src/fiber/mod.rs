@@ -24,7 +24,6 @@ mod block_on;
 mod combine;
 mod handle;
 mod local;
-pub(crate) mod lock;
 pub(crate) mod op;
 mod packet;
 mod park;

@@ -25,8 +25,8 @@ use super::kernel_cursor::perform_at_kernels_cursor;
 use crate::driver::op::AT_CURSOR;
 use crate::driver::plain::Plain;
 use crate::driver::{Op, blocking};
-use crate::fiber::lock::{Lock, LockGuard};
 use crate::runtime::worker::Worker;
+use crate::sync::fair_lock::{FairLock, FairLockGuard};
 use crate::sys::{self, MAX_RW_BYTES, MAX_SLICES, WaitsFor};
 use std::io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
 use std::ops::Deref;
@@ -37,13 +37,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// What the clones of a file share.
 #[derive(Default)]
 pub(super) struct Cursor {
-    lock: Lock,
+    lock: FairLock,
     /// Handles that the library does not know may use the kernel's cursor.
     lent: AtomicBool,
 }
 
 impl Cursor {
-    pub(super) fn lock(&self) -> io::Result<LockGuard<'_>> {
+    pub(super) fn lock(&self) -> io::Result<FairLockGuard<'_>> {
         self.lock.lock()
     }
 
@@ -91,7 +91,7 @@ impl Drop for Claim<'_> {
 }
 
 impl File {
-    fn hold_cursor(&self) -> io::Result<LockGuard<'_>> {
+    fn hold_cursor(&self) -> io::Result<FairLockGuard<'_>> {
         self.cursor().lock()
     }
 

@@ -17,9 +17,9 @@ use super::perform::perform;
 use crate::driver::plain::Plain;
 use crate::driver::{Op, blocking};
 use crate::fiber::backoff::Backoff;
-use crate::fiber::lock::Lock;
 use crate::fiber::protect;
 use crate::runtime::worker::Worker;
+use crate::sync::fair_lock::FairLock;
 use crate::sys;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -156,12 +156,12 @@ fn settled(attempt: Result<(), TryLockError>) -> Option<io::Result<()>> {
 type Key = (u64, u64, i32);
 
 /// The queues of this process, and how many stand in each.
-static QUEUES: Mutex<BTreeMap<Key, (Arc<Lock>, usize)>> = Mutex::new(BTreeMap::new());
+static QUEUES: Mutex<BTreeMap<Key, (Arc<FairLock>, usize)>> = Mutex::new(BTreeMap::new());
 
 /// A place in a queue; the queue is forgotten when nobody stands in it.
 struct QueuedWaiter {
     key: Key,
-    queue: Arc<Lock>,
+    queue: Arc<FairLock>,
 }
 
 impl QueuedWaiter {

@@ -81,7 +81,7 @@ impl Barrier {
             if state.arrived + 1 >= self.count {
                 state.arrived = 0;
                 let mut woken = WakeList::default();
-                state.queue.give_all(&mut woken);
+                state.queue.grant_all(&mut woken);
                 drop(state);
                 woken.wake();
                 return Ok(BarrierWaitResult(true));

@@ -1,5 +1,6 @@
-//! Who calls: a fiber, or a thread outside of any; how it waits, is woken, and is told that it is
-//! cancelled. All that `sync` needs of the runtime is here, and all that the models replace.
+//! The caller of a blocking call, a fiber or a plain thread: how it waits, is woken and is cancelled.
+//! This module holds everything that `sync` needs of the runtime, and everything that the loom models
+//! replace.
 
 use crate::runtime::cancelled;
 use crate::runtime::fiber::{FiberRef, Wait};
@@ -8,32 +9,32 @@ use crate::runtime::worker::{Here, Worker};
 use std::io;
 use std::time::{Duration, Instant};
 
-#[cfg(not(loom))]
-pub(super) use lent::{BorrowedWaker, Waker};
 #[cfg(loom)]
 pub(super) use modelled::{BorrowedWaker, Waker};
-
-/// How a waiter is woken, without a count of its worker's mailbox: taking one and giving it back
-/// would be a fifth of what a message between two fibers of a worker costs.
 #[cfg(not(loom))]
-mod lent {
+pub(super) use wakers::{BorrowedWaker, Waker};
+
+/// Wakers that borrow the mailbox of the waiter's worker. An owned reference count, taken and
+/// released for every wait, would be a measurable part of a message between two fibers of a worker.
+#[cfg(not(loom))]
+mod wakers {
     use crate::runtime::fiber::{FiberId, FiberRef};
     use crate::runtime::shared::MailBox;
     use crate::runtime::waker;
     use crate::runtime::worker::{Here, Worker};
     use std::sync::Arc;
 
-    /// For the frame of one who waits; good for as long as it waits.
+    /// The waker in a waiter's frame, valid while the waiter waits.
     pub(in crate::sync) enum BorrowedWaker {
         Fiber { home: *const Arc<MailBox>, id: FiberId },
         Thread(std::thread::Thread),
     }
 
-    /// For the one who wakes; good for ever, but only on the thread that has it.
+    /// The waker in the hands of the waking caller. It outlives the wait, and stays on its thread.
     pub(in crate::sync) enum Waker {
         /// A fiber of this thread's worker.
         Here(FiberId),
-        There(waker::Waker),
+        Elsewhere(waker::Waker),
     }
 
     impl BorrowedWaker {
@@ -46,21 +47,23 @@ mod lent {
             }
         }
 
+        /// Returns a waker that does not depend on the waiter's frame.
+        ///
         /// # Safety
         ///
-        /// The one who lent it still waits.
+        /// The waiter that made this waker still waits.
         #[inline]
         pub(in crate::sync) unsafe fn upgrade(self) -> Waker {
             match self {
                 BorrowedWaker::Fiber { home, id } => {
-                    // SAFETY: I2. The fiber waits, and its worker outlives it.
+                    // SAFETY: I2. The fiber is suspended in its wait, and its worker outlives it.
                     let home = unsafe { &*home };
                     match Worker::here() {
                         Some(worker) if worker.lives_at(home) => Waker::Here(id),
-                        _ => Waker::There(waker::Waker::Fiber { home: Arc::clone(home), id }),
+                        _ => Waker::Elsewhere(waker::Waker::Fiber { home: Arc::clone(home), id }),
                     }
                 }
-                BorrowedWaker::Thread(thread) => Waker::There(waker::Waker::Thread(thread)),
+                BorrowedWaker::Thread(thread) => Waker::Elsewhere(waker::Waker::Thread(thread)),
             }
         }
     }
@@ -69,14 +72,14 @@ mod lent {
         #[inline]
         pub(in crate::sync) fn wake(&self) {
             match self {
-                Waker::Here(id) => Worker::here().expect("redeemed on a worker").wake(*id),
-                Waker::There(waker) => waker.wake(),
+                Waker::Here(id) => Worker::here().expect("upgraded on this worker").wake(*id),
+                Waker::Elsewhere(waker) => waker.wake(),
             }
         }
     }
 }
 
-/// In the models a thread of loom's waits.
+/// The same for the models, in which loom's threads wait.
 #[cfg(loom)]
 mod modelled {
     pub(in crate::sync) struct BorrowedWaker(pub(super) loom::thread::Thread);
@@ -95,21 +98,21 @@ mod modelled {
     }
 }
 
-/// The clock by which waits are limited.
+/// Returns the current time of the clock that timeouts use.
 pub(super) fn now() -> Instant {
     crate::runtime::now()
 }
 
-/// When a wait of this length ends; `None` is never: no clock can show it.
+/// Returns the end of a wait of this length, or `None` (never) if no `Instant` can represent it.
 pub(super) fn deadline(timeout: Duration) -> Option<Instant> {
     now().checked_add(timeout)
 }
 
-/// See the module. Never leaves its thread.
+/// The calling fiber, or the calling thread outside of any fiber. Never leaves its thread.
 #[derive(Clone, Copy)]
 pub(super) struct Caller(Option<(Here, FiberRef)>);
 
-/// What a wait may be ended by, other than what it waits for.
+/// What a caller waits for, and what else ends the wait.
 #[derive(Clone, Copy)]
 pub(super) struct WaitOptions {
     wait: Wait,
@@ -118,13 +121,13 @@ pub(super) struct WaitOptions {
 }
 
 impl WaitOptions {
-    /// A cancel unwinds the fiber: not where panics abort.
+    /// A wait that a cancel unwinds. Where panics abort, a cancel does not end it.
     #[inline]
     pub(super) fn unwinding(wait: Wait) -> WaitOptions {
         WaitOptions { wait, deadline: None, interruptible: cfg!(panic = "unwind") }
     }
 
-    /// A cancel is reported.
+    /// A wait that returns an error when the caller is cancelled.
     #[inline]
     pub(super) fn fallible(wait: Wait) -> WaitOptions {
         WaitOptions { wait, deadline: None, interruptible: true }
@@ -134,25 +137,25 @@ impl WaitOptions {
         WaitOptions { deadline, ..self }
     }
 
-    /// Whether the caller is not to wait, nor to go on, because it is cancelled.
+    /// Returns an error if the caller is cancelled and so must not begin, or continue, this wait.
     #[inline]
-    pub(super) fn refused(&self, caller: Caller) -> Option<WaitError> {
+    pub(super) fn refusal(&self, caller: Caller) -> Option<WaitError> {
         (self.interruptible && caller.is_interrupted()).then_some(WaitError::Cancelled)
     }
 
-    /// Why the caller is not to wait any longer, if so.
+    /// Returns the reason to end the wait now, if there is one.
     #[inline]
-    pub(super) fn exhausted(&self, caller: Caller) -> Option<WaitError> {
-        self.refused(caller).or_else(|| self.is_late().then_some(WaitError::TimedOut))
+    pub(super) fn expired(&self, caller: Caller) -> Option<WaitError> {
+        self.refusal(caller).or_else(|| self.is_late().then_some(WaitError::TimedOut))
     }
 
-    /// Whether the time is up.
+    /// Returns whether the deadline has passed.
     pub(super) fn is_late(&self) -> bool {
         self.deadline.is_some_and(|at| now() >= at)
     }
 }
 
-/// Why a wait ended without what it waited for.
+/// Why a wait ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WaitError {
     Cancelled,
@@ -160,15 +163,15 @@ pub(super) enum WaitError {
 }
 
 impl WaitError {
-    /// What a cancel does where there is no room for an error; for waits without a limit.
+    /// Unwinds the cancelled caller of a wait that has no deadline and returns no error.
     pub(super) fn unwind(self) -> ! {
-        assert_eq!(self, WaitError::Cancelled, "a wait without a limit ended by its limit");
+        assert_eq!(self, WaitError::Cancelled, "a wait without a deadline timed out");
         cancelled::unwind();
-        unreachable!("where panics abort such a wait is not interrupted");
+        unreachable!("where panics abort, a cancel does not end such a wait");
     }
 
-    /// What a twin returns. To be asked when the caller is in no queue any more: a refusal too many
-    /// unwinds.
+    /// Returns the error of a `…_cancellable` call. The caller must be in no queue any more: after
+    /// too many refusals this call unwinds.
     #[cold]
     pub(super) fn into_io_error(self) -> io::Error {
         match self {
@@ -190,13 +193,13 @@ impl Caller {
         Caller(Worker::current())
     }
 
-    /// Whether a wait of the caller is to end because it is cancelled.
+    /// Returns whether the caller is cancelled, so that its waits end.
     #[inline]
     pub(super) fn is_interrupted(self) -> bool {
         self.0.is_some_and(|(worker, fiber)| worker.is_interrupted(fiber))
     }
 
-    /// As others know it.
+    /// Returns the tag by which dumps identify the caller.
     #[inline]
     pub(super) fn tag(self) -> FiberTag {
         match self.0 {
@@ -205,7 +208,7 @@ impl Caller {
         }
     }
 
-    /// A call shaped to block begins: see [`fairness`](crate::runtime::worker::fairness).
+    /// Charges a call shaped to block: see [`fairness`](crate::runtime::worker::fairness).
     #[inline]
     pub(super) fn spend(self) {
         if let Some((worker, fiber)) = self.0 {
@@ -213,7 +216,7 @@ impl Caller {
         }
     }
 
-    /// A call that never waits is made.
+    /// Counts a call that never waits.
     #[inline]
     pub(super) fn count(self) {
         if let Some((worker, fiber)) = self.0 {
@@ -221,7 +224,7 @@ impl Caller {
         }
     }
 
-    /// A `try_…` call ends, with what it was for or without. No OS lock is held (**I6**).
+    /// Counts the end of a `try_…` call. It may yield, so no OS lock is held here (**I6**).
     #[inline]
     pub(super) fn tried(self, succeeded: bool) {
         if let Some((worker, fiber)) = self.0 {
@@ -234,7 +237,7 @@ impl Caller {
         BorrowedWaker::new(self.0)
     }
 
-    /// Waits once, until the deadline at most. May end for no reason.
+    /// Suspends the caller once, until the deadline at most. It may also return without a reason.
     #[cfg(not(loom))]
     #[inline]
     pub(super) fn suspend(self, options: &WaitOptions, subject: &dyn WaitTarget) {
@@ -250,8 +253,8 @@ impl Caller {
         }
     }
 
-    /// The wait is over. A thread may have taken a token in it that was meant for a `park` of its
-    /// own: there is one again, and a park may end for no reason.
+    /// Ends a wait. On a plain thread, the wait may have consumed an `unpark` token that was meant
+    /// for the program's own `park`, so it makes one available again: `park` may wake spuriously.
     #[cfg(not(loom))]
     pub(super) fn waited(self) {
         if self.0.is_none() {

@@ -1,12 +1,13 @@
-//! What all channels are made of: a buffer, and those who wait to send or to receive, under one lock.
+//! The channel under [`mpsc`](super::mpsc), [`mpmc`](super::mpmc) and [`oneshot`](super::oneshot):
+//! a buffer and two queues of waiters, under one lock.
 //!
 //! # The protocol
 //!
-//! At most one of the two queues has waiters. A sender that finds a receiver waiting moves its value
-//! straight into that one's frame; one that finds the buffer full waits with the value in its own
-//! frame, from where a receiver takes it: into the buffer, or, where there is none (capacity 0, a
-//! rendezvous), for itself. So a value is always in exactly one place, and a waiter that leaves
-//! because of a cancel or a timeout has either been given its value or still has its own.
+//! At most one of the two queues has waiters. A sender that finds a waiting receiver moves its value
+//! directly into that receiver's frame. A sender that finds the buffer full waits with the value in
+//! its own frame. A receiver takes the value from there: into the buffer or, at capacity 0 (a
+//! rendezvous), for itself. So a value is always in exactly one place, and a waiter that gives up,
+//! cancelled or timed out, either was granted its value or still owns the one that it wanted to send.
 //!
 //! Values are moved under the lock and never dropped there.
 
@@ -17,7 +18,7 @@ use crate::runtime::wait_target::ByAddress;
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 
-/// See the module.
+/// See the module. Holds the number of its senders and receivers.
 pub(super) struct Channel<T> {
     state: ShortLock<State<T>>,
     senders: AtomicUsize,
@@ -29,33 +30,33 @@ struct State<T> {
     capacity: usize,
     waiting_senders: Queue,
     waiting_receivers: Queue,
-    /// No sender is left.
-    ended: bool,
-    /// No receiver is left.
-    abandoned: bool,
+    /// The last sender was dropped.
+    senders_gone: bool,
+    /// The last receiver was dropped.
+    receivers_gone: bool,
 }
 
 /// Why a value was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SendFailure {
-    /// There is no room now.
+    /// The buffer is full.
     Full,
-    /// Nobody will ever receive.
+    /// The last receiver was dropped.
     Disconnected,
     Wait(WaitError),
 }
 
-/// Why there is no value.
+/// Why no value was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReceiveFailure {
-    /// There is none now.
+    /// The buffer is empty.
     Empty,
-    /// Nobody will ever send.
+    /// The buffer is empty and the last sender was dropped.
     Disconnected,
     Wait(WaitError),
 }
 
-/// A value in the frame of one who waits.
+/// A value in the frame of a waiter.
 struct Slot<T>(UnsafeCell<Option<T>>);
 
 impl<T> Slot<T> {
@@ -67,26 +68,26 @@ impl<T> Slot<T> {
         self.0.get().cast()
     }
 
-    /// The value in the slot of one who was taken out of a queue.
+    /// Returns the place of a dequeued waiter's value.
     ///
     /// # Safety
     ///
-    /// It waits at a channel of this `T`.
-    unsafe fn of(taken: &Dequeued<'_>) -> *mut Option<T> {
-        taken.slot().cast()
+    /// The waiter waits at a channel of this `T`.
+    unsafe fn of(waiter: &Dequeued<'_>) -> *mut Option<T> {
+        waiter.slot().cast()
     }
 }
 
 impl<T> Channel<T> {
-    /// With one sender and one receiver.
+    /// Creates a channel with one sender and one receiver.
     pub(super) fn new(capacity: usize) -> Channel<T> {
         let state = State {
             buffer: VecDeque::new(),
             capacity,
             waiting_senders: Queue::new(),
             waiting_receivers: Queue::new(),
-            ended: false,
-            abandoned: false,
+            senders_gone: false,
+            receivers_gone: false,
         };
         Channel {
             state: ShortLock::new(state),
@@ -95,7 +96,7 @@ impl<T> Channel<T> {
         }
     }
 
-    /// Sends what can be sent at once.
+    /// Sends a value without waiting.
     pub(super) fn try_send(&self, value: T) -> Result<(), (T, SendFailure)> {
         let mut state = self.state.lock();
         let sent = state.offer(value);
@@ -103,10 +104,10 @@ impl<T> Channel<T> {
         sent.map(WakeList::wake)
     }
 
-    /// Sends, and waits for room.
+    /// Sends a value, and waits for room if the buffer is full.
     pub(super) fn send(&self, value: T, options: WaitOptions) -> Result<(), (T, SendFailure)> {
         let caller = Caller::current();
-        if let Some(error) = options.refused(caller) {
+        if let Some(error) = options.refusal(caller) {
             return Err((value, SendFailure::Wait(error)));
         }
         caller.spend();
@@ -124,21 +125,21 @@ impl<T> Channel<T> {
                 Err(refused) => return Err(refused),
             }
             waiter = Waiter::new(caller, 1, slot.pointer());
-            // SAFETY: I2, I10. This frame stays until the wait below has ended, and then the waiter
-            // is out of the queue.
+            // SAFETY: I2, I10. This frame stays until the wait below has ended, and by then the
+            // waiter has left the queue.
             unsafe { state.waiting_senders.push(&waiter) };
         }
         let why = match waiter.wait(&options, &ByAddress::of(self), || {
             self.state.lock().waiting_senders.remove(&waiter)
         }) {
-            Ok(Outcome::Given) => return Ok(()),
+            Ok(Outcome::Granted) => return Ok(()),
             Ok(Outcome::Refused) => SendFailure::Disconnected,
             Err(error) => SendFailure::Wait(error),
         };
-        Err((slot.0.into_inner().expect("nobody took the value"), why))
+        Err((slot.0.into_inner().expect("a refused sender keeps its value"), why))
     }
 
-    /// Receives what is there.
+    /// Receives a value without waiting.
     pub(super) fn try_receive(&self) -> Result<T, ReceiveFailure> {
         let mut state = self.state.lock();
         let received = state.take();
@@ -149,10 +150,10 @@ impl<T> Channel<T> {
         })
     }
 
-    /// Receives, and waits for a value.
+    /// Receives a value, and waits for one if the buffer is empty.
     pub(super) fn receive(&self, options: WaitOptions) -> Result<T, ReceiveFailure> {
         let caller = Caller::current();
-        if let Some(error) = options.refused(caller) {
+        if let Some(error) = options.refusal(caller) {
             return Err(ReceiveFailure::Wait(error));
         }
         caller.spend();
@@ -170,29 +171,31 @@ impl<T> Channel<T> {
                 Err(missing) => return Err(missing),
             }
             waiter = Waiter::new(caller, 1, slot.pointer());
-            // SAFETY: I2, I10, as in `send`.
+            // SAFETY: I2, I10. As in `send`.
             unsafe { state.waiting_receivers.push(&waiter) };
         }
-        let leave = || self.state.lock().waiting_receivers.remove(&waiter);
-        match waiter.wait(&options, &ByAddress::of(self), leave) {
-            Ok(Outcome::Given) => Ok(slot.0.into_inner().expect("a value was left")),
+        let withdraw = || self.state.lock().waiting_receivers.remove(&waiter);
+        match waiter.wait(&options, &ByAddress::of(self), withdraw) {
+            Ok(Outcome::Granted) => {
+                Ok(slot.0.into_inner().expect("a granted receiver has its value"))
+            }
             Ok(Outcome::Refused) => Err(ReceiveFailure::Disconnected),
             Err(error) => Err(ReceiveFailure::Wait(error)),
         }
     }
 
-    /// The values in the buffer.
+    /// Returns the number of values in the buffer.
     pub(super) fn len(&self) -> usize {
         self.state.lock().buffer.len()
     }
 
-    /// Whether no receiver is left.
-    pub(super) fn is_abandoned(&self) -> bool {
-        self.state.lock().abandoned
+    /// Returns whether the last receiver was dropped.
+    pub(super) fn has_no_receiver(&self) -> bool {
+        self.state.lock().receivers_gone
     }
 
     pub(super) fn add_sender(&self) {
-        // 2⁶³ senders would take as many handles.
+        // The count cannot overflow: 2⁶³ handles do not fit into memory.
         self.senders.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -200,7 +203,7 @@ impl<T> Channel<T> {
         self.receivers.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A sender is gone. After the last one, those who wait for a value are told.
+    /// Counts a dropped sender. The last one refuses the receivers that wait for a value.
     pub(super) fn remove_sender(&self) {
         if self.senders.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
@@ -208,14 +211,14 @@ impl<T> Channel<T> {
         let mut woken = WakeList::default();
         {
             let mut state = self.state.lock();
-            state.ended = true;
+            state.senders_gone = true;
             state.waiting_receivers.refuse_all(&mut woken);
         }
         woken.wake();
     }
 
-    /// A receiver is gone. After the last one, senders have their values back, and what is in the
-    /// buffer is dropped.
+    /// Counts a dropped receiver. The last one refuses the waiting senders, which get their values
+    /// back, and drops the values in the buffer.
     pub(super) fn remove_receiver(&self) {
         if self.receivers.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
@@ -223,7 +226,7 @@ impl<T> Channel<T> {
         let mut woken = WakeList::default();
         let unread = {
             let mut state = self.state.lock();
-            state.abandoned = true;
+            state.receivers_gone = true;
             state.waiting_senders.refuse_all(&mut woken);
             std::mem::take(&mut state.buffer)
         };
@@ -233,18 +236,18 @@ impl<T> Channel<T> {
 }
 
 impl<T> State<T> {
-    /// Sends without waiting.
+    /// Hands the value to a waiting receiver, or puts it into the buffer.
     #[inline]
     fn offer(&mut self, value: T) -> Result<WakeList, (T, SendFailure)> {
-        if self.abandoned {
+        if self.receivers_gone {
             return Err((value, SendFailure::Disconnected));
         }
         let mut woken = WakeList::default();
         if let Some(receiver) = self.waiting_receivers.pop() {
-            // SAFETY: I10. The receiver waits at this channel, its frame stays until it is told, and
-            // the lock is held.
+            // SAFETY: I10. The receiver waits at this channel, its frame stays until it has an
+            // outcome, and the lock is held.
             unsafe { *Slot::of(&receiver) = Some(value) };
-            woken.add(receiver.give());
+            woken.add(receiver.grant());
         } else if self.buffer.len() < self.capacity {
             self.buffer.push_back(value);
         } else {
@@ -253,26 +256,26 @@ impl<T> State<T> {
         Ok(woken)
     }
 
-    /// Receives without waiting.
+    /// Takes the first value, from the buffer or from a waiting sender.
     #[inline]
     fn take(&mut self) -> Result<(T, WakeList), ReceiveFailure> {
         let mut woken = WakeList::default();
         let first = self.buffer.pop_front();
         let next = self.waiting_senders.pop().map(|sender| {
-            // SAFETY: I10. The sender waits at this channel, its frame stays until it is told, and
-            // the lock is held.
+            // SAFETY: I10. The sender waits at this channel, its frame stays until it has an outcome,
+            // and the lock is held.
             let value = unsafe { (*Slot::<T>::of(&sender)).take() };
-            woken.add(sender.give());
-            value.expect("a sender waits with its value")
+            woken.add(sender.grant());
+            value.expect("a waiting sender has its value")
         });
         match (first, next) {
             (Some(first), Some(next)) => {
-                // There is room for one more: in front of those who wait, behind those in line.
+                // The first waiting sender's value takes the room, behind the buffered values.
                 self.buffer.push_back(next);
                 Ok((first, woken))
             }
             (Some(value), None) | (None, Some(value)) => Ok((value, woken)),
-            (None, None) if self.ended => Err(ReceiveFailure::Disconnected),
+            (None, None) if self.senders_gone => Err(ReceiveFailure::Disconnected),
             (None, None) => Err(ReceiveFailure::Empty),
         }
     }

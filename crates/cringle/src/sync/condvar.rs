@@ -210,7 +210,7 @@ impl Condvar {
 
     /// Wakes the one who has waited longest, if anybody waits.
     pub fn notify_one(&self) {
-        let woken = self.queue.lock().pop().map(|taken| taken.give());
+        let woken = self.queue.lock().pop().map(|taken| taken.grant());
         if let Some(waker) = woken {
             waker.wake();
         }
@@ -219,7 +219,7 @@ impl Condvar {
     /// Wakes all who wait.
     pub fn notify_all(&self) {
         let mut woken = WakeList::default();
-        self.queue.lock().give_all(&mut woken);
+        self.queue.lock().grant_all(&mut woken);
         woken.wake();
     }
 

@@ -1,18 +1,18 @@
-//! Permits, given out in the order in which they were asked for: what [`Mutex`](super::Mutex) (one
-//! permit), [`RwLock`](super::RwLock) (a reader takes one, a writer all) and
-//! [`Semaphore`](super::Semaphore) are made of.
+//! Permits, granted in the order of the requests: the core of [`Mutex`](super::Mutex) (one permit),
+//! [`RwLock`](super::RwLock) (a reader takes one, a writer takes all) and
+//! [`Semaphore`](super::Semaphore).
 //!
 //! # The protocol
 //!
-//! One word has the free permits and the mark `QUEUED`: somebody waits, or is about to. Without the
-//! mark permits are taken by one compare-and-swap and given back by one addition. With it nobody
-//! takes any but from under the queue's lock, so nobody overtakes.
+//! One word holds the number of free permits and the flag `QUEUED`: a caller waits, or is about to.
+//! Without the flag, permits are acquired by one compare-and-swap and released by one addition. With
+//! it, permits are acquired only under the queue's lock, so no caller overtakes a waiter.
 //!
-//! Who finds too few sets the mark *under the lock*, and looks once more at what the word was then.
-//! Who gives some back and finds the mark set takes the lock and hands permits out, first come,
-//! first served. All of this is one word, so one of the two comes first: either the addition is seen
-//! by the one who sets the mark, or the mark is seen by the one who adds. The mark is cleared under
-//! the lock, when the queue is empty.
+//! A caller that finds too few permits sets the flag *under the lock*, and then tries once more. A
+//! caller that releases permits and finds the flag set takes the lock and grants permits to waiters
+//! in order. Both are operations on the same word, so one comes first: either the caller that sets
+//! the flag sees the released permits, or the releasing caller sees the flag. The flag is cleared
+//! under the lock when the queue is empty.
 
 use super::caller::{Caller, WaitError, WaitOptions};
 use super::wait_queue::{Queue, ShortLock, Waiter, WakeList};
@@ -23,20 +23,20 @@ use std::sync::atomic::AtomicU64;
 const QUEUED: usize = 1;
 const ONE: usize = 2;
 
-/// See the module.
+/// A number of permits and the callers that wait for them.
 pub(super) struct Gate {
     state: AtomicUsize,
-    /// Who says that it has all permits, as a number: for reports, and for nothing else.
+    /// The tag of the caller that holds all permits, where it is recorded. Used only by dumps.
     holder: AtomicU64,
     queue: ShortLock<Queue>,
 }
 
 impl Gate {
-    /// As many permits as there can be.
+    /// The largest number of permits.
     pub(super) const MAX: usize = MOST_PERMITS;
 
     constructor! {
-        /// With this many free permits.
+        /// Creates a gate with this many free permits.
         pub(super) const fn new(permits: usize) -> Gate {
             assert!(permits <= Gate::MAX, "a semaphore has at most usize::MAX >> 3 permits");
             Gate {
@@ -47,26 +47,26 @@ impl Gate {
         }
     }
 
-    /// The caller has all permits.
+    /// Records the caller as the holder of all permits.
     #[inline]
-    pub(super) fn note_holder(&self) {
+    pub(super) fn record_holder(&self) {
         self.holder.store(Caller::current().tag().number(), Ordering::Relaxed);
     }
 
-    /// It is about to give them back.
+    /// Clears the holder, which is about to release its permits.
     #[inline]
-    pub(super) fn forget_holder(&self) {
+    pub(super) fn clear_holder(&self) {
         self.holder.store(FiberTag::NONE.number(), Ordering::Relaxed);
     }
 
-    /// The permits that are free now.
+    /// Returns the number of free permits.
     pub(super) fn available(&self) -> usize {
         self.state.load(Ordering::Relaxed) / ONE
     }
 
-    /// Takes this many if they are free and nobody waits for some.
+    /// Acquires `count` permits if they are free and no caller waits.
     #[inline]
-    pub(super) fn try_take(&self, count: usize) -> bool {
+    pub(super) fn try_acquire(&self, count: usize) -> bool {
         let mut state = self.state.load(Ordering::Relaxed);
         while state & QUEUED == 0 && state / ONE >= count {
             let (new, ok) = (state - count * ONE, Ordering::Acquire);
@@ -78,53 +78,60 @@ impl Gate {
         false
     }
 
-    /// Takes this many, and waits for them if need be.
+    /// Acquires `count` permits, and waits for them if necessary. Spends from the fairness budget.
     #[inline]
-    pub(super) fn take(&self, count: usize, options: WaitOptions) -> Result<(), WaitError> {
+    pub(super) fn acquire(&self, count: usize, options: WaitOptions) -> Result<(), WaitError> {
         Caller::current().spend();
-        match self.try_take(count) {
-            true => Ok(()),
-            false => self.take_in_line(count, &options),
-        }
+        self.acquire_unspent(count, options)
+    }
+
+    /// Acquires `count` permits for a call that spends from the fairness budget elsewhere.
+    #[inline]
+    pub(super) fn acquire_unspent(
+        &self,
+        count: usize,
+        options: WaitOptions,
+    ) -> Result<(), WaitError> {
+        if self.try_acquire(count) { Ok(()) } else { self.acquire_queued(count, &options) }
     }
 
     #[cold]
-    fn take_in_line(&self, count: usize, options: &WaitOptions) -> Result<(), WaitError> {
+    fn acquire_queued(&self, count: usize, options: &WaitOptions) -> Result<(), WaitError> {
         let waiter = Waiter::new(Caller::current(), count, std::ptr::null_mut());
         {
             let mut queue = self.queue.lock();
             self.state.fetch_or(QUEUED, Ordering::Relaxed);
-            if queue.is_empty() && self.take_marked(count) {
+            if queue.is_empty() && self.take_free(count) {
                 self.state.fetch_and(!QUEUED, Ordering::Relaxed);
                 return Ok(());
             }
-            // SAFETY: I2, I10. This frame stays until the wait below has ended, and then the waiter
-            // is out of the queue.
+            // SAFETY: I2, I10. This frame stays until the wait below has ended, and by then the
+            // waiter has left the queue.
             unsafe { queue.push(&waiter) };
         }
-        waiter.wait(options, self, || self.leave(&waiter)).map(drop)
+        waiter.wait(options, self, || self.withdraw(&waiter)).map(drop)
     }
 
-    /// Gives this many back, and to whom it is due.
+    /// Releases `count` permits, and grants them to waiters.
     #[inline]
-    pub(super) fn give(&self, count: usize) {
+    pub(super) fn release(&self, count: usize) {
         let before = self.state.fetch_add(count * ONE, Ordering::Release);
         if before & QUEUED != 0 {
-            self.hand_out_more();
+            self.wake_waiters();
         }
     }
 
     #[cold]
-    fn hand_out_more(&self) {
+    fn wake_waiters(&self) {
         let woken = {
             let mut queue = self.queue.lock();
-            self.hand_out(&mut queue)
+            self.grant_in_order(&mut queue)
         };
         woken.wake();
     }
 
-    /// Under the lock: takes this many if they are free, for who is first.
-    fn take_marked(&self, count: usize) -> bool {
+    /// Takes `count` free permits for the first waiter. The lock is held.
+    fn take_free(&self, count: usize) -> bool {
         let mut state = self.state.load(Ordering::Relaxed);
         while state / ONE >= count {
             let (new, ok) = (state - count * ONE, Ordering::Acquire);
@@ -136,13 +143,13 @@ impl Gate {
         false
     }
 
-    /// Under the lock: gives those in front what they need, as far as it goes.
-    fn hand_out(&self, queue: &mut Queue) -> WakeList {
+    /// Grants the free permits to the first waiters, as far as they suffice. The lock is held.
+    fn grant_in_order(&self, queue: &mut Queue) -> WakeList {
         let mut woken = WakeList::default();
         while let Some(need) = queue.first_need()
-            && self.take_marked(need)
+            && self.take_free(need)
         {
-            woken.add(queue.pop().expect("there is a first one").give());
+            woken.add(queue.pop().expect("the queue has a first waiter").grant());
         }
         if queue.is_empty() {
             self.state.fetch_and(!QUEUED, Ordering::Relaxed);
@@ -150,21 +157,20 @@ impl Gate {
         woken
     }
 
-    /// Gives a place in the queue up. False if the permits came meanwhile.
+    /// Removes a waiter that gives up. Returns false if it was granted its permits meanwhile.
     #[cold]
-    fn leave(&self, waiter: &Waiter) -> bool {
-        let (left, woken) = {
+    fn withdraw(&self, waiter: &Waiter) -> bool {
+        let (was_queued, woken) = {
             let mut queue = self.queue.lock();
-            let left = queue.remove(waiter);
-            // It may have been the one whose turn it was, and others need less.
-            (left, self.hand_out(&mut queue))
+            let was_queued = queue.remove(waiter);
+            // The waiters behind it may need fewer permits than it did.
+            (was_queued, self.grant_in_order(&mut queue))
         };
         woken.wake();
-        left
+        was_queued
     }
 }
 
-/// Who waits for permits is asked what it knows of them.
 impl WaitTarget for Gate {
     fn info(&self) -> TargetInfo {
         TargetInfo::Gate {

@@ -51,17 +51,17 @@ impl Locked {
     }
 
     fn add_one(&self, options: WaitOptions) -> bool {
-        if self.gate.take(1, options).is_err() {
+        if self.gate.acquire(1, options).is_err() {
             return false;
         }
         // SAFETY: the one permit is taken.
         self.value.with_mut(|value| unsafe { *value += 1 });
-        self.gate.give(1);
+        self.gate.release(1);
         true
     }
 
     fn value(&self) -> usize {
-        assert!(self.gate.try_take(1), "the permit was lost");
+        assert!(self.gate.try_acquire(1), "the permit was lost");
         // SAFETY: as above.
         self.value.with(|value| unsafe { *value })
     }
@@ -120,24 +120,24 @@ fn loom_who_needs_all_permits_gets_them() {
         let value = Arc::new(AtomicUsize::new(0));
         let (theirs, writes) = (Arc::clone(&gate), Arc::clone(&value));
         let writer = thread::spawn(move || {
-            theirs.take(2, patient()).unwrap();
+            theirs.acquire(2, patient()).unwrap();
             writes.store(1, Ordering::Relaxed);
             writes.store(2, Ordering::Relaxed);
-            theirs.give(2);
+            theirs.release(2);
         });
         let (theirs, reads) = (Arc::clone(&gate), Arc::clone(&value));
         let reader = thread::spawn(move || {
-            theirs.take(1, patient()).unwrap();
+            theirs.acquire(1, patient()).unwrap();
             assert_ne!(reads.load(Ordering::Relaxed), 1);
-            theirs.give(1);
+            theirs.release(1);
         });
-        gate.take(1, patient()).unwrap();
+        gate.acquire(1, patient()).unwrap();
         assert_ne!(value.load(Ordering::Relaxed), 1);
-        gate.give(1);
+        gate.release(1);
         writer.join().unwrap();
         reader.join().unwrap();
         assert_eq!(gate.available(), 2);
-        assert!(gate.try_take(2));
+        assert!(gate.try_acquire(2));
     });
 }
 

@@ -45,6 +45,8 @@ mod barrier;
 mod caller;
 mod channel;
 mod condvar;
+mod endpoint;
+pub(crate) mod fair_lock;
 mod gate;
 mod lazy_lock;
 #[cfg(all(test, loom))]

@@ -17,18 +17,15 @@
 //! });
 //! ```
 
-use super::channel::Channel;
-use super::mpsc;
+use super::endpoint::{ReceiveEnd, SendEnd, ends, opaque_debug, receive_iterators};
 use super::unsent::Unsent;
-use std::fmt;
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 pub use std::sync::mpsc::{RecvError, RecvTimeoutError, SendError, TryRecvError, TrySendError};
 
-/// A channel that holds so many values; further senders wait. With 0 each waits until its value is
-/// received: a rendezvous.
+/// Creates a channel that buffers up to `capacity` values; further senders wait. With 0 each sender
+/// waits until its value is received: a rendezvous.
 ///
 /// ```
 /// let (sender, receiver) = cringle::sync::mpmc::bounded(1);
@@ -37,133 +34,262 @@ pub use std::sync::mpsc::{RecvError, RecvTimeoutError, SendError, TryRecvError, 
 /// assert_eq!(receiver.clone().recv(), Ok(1));
 /// ```
 pub fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
-    let channel = Arc::new(Channel::new(capacity));
-    (Sender { channel: Arc::clone(&channel) }, Receiver { channel })
+    let (sender, receiver) = ends(capacity);
+    (Sender { end: sender }, Receiver { end: receiver })
 }
 
-/// The sending side of [`bounded`].
+/// The sending side of a [`bounded`] channel. Clone it to send from several fibers or threads.
+///
+/// ```
+/// let (sender, receiver) = cringle::sync::mpmc::bounded(2);
+/// sender.clone().send(1).unwrap();
+/// sender.send(2).unwrap();
+/// assert_eq!(receiver.len(), 2);
+/// ```
 pub struct Sender<T> {
-    channel: Arc<Channel<T>>,
+    end: SendEnd<T>,
 }
 
-/// The receiving side of [`bounded`].
+/// The receiving side of a [`bounded`] channel. Clone it to receive in several fibers or threads.
+///
+/// ```
+/// let (sender, receiver) = cringle::sync::mpmc::bounded(2);
+/// sender.send(1).unwrap();
+/// sender.send(2).unwrap();
+/// assert_eq!(receiver.clone().recv(), Ok(1));
+/// assert_eq!(receiver.recv(), Ok(2));
+/// ```
 pub struct Receiver<T> {
-    channel: Arc<Channel<T>>,
+    end: ReceiveEnd<T>,
 }
 
 impl<T> Sender<T> {
-    /// Sends a value, and waits for room; without a buffer, until it is received.
+    /// Sends a value, and waits for room if the buffer is full. Without a buffer it waits until a
+    /// receiver takes the value.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::{fiber, sync::mpmc};
+    ///
+    /// let (sender, receiver) = mpmc::bounded(1);
+    /// cringle::run(|| {
+    ///     let producer = fiber::spawn(move || (0..3).try_for_each(|n| sender.send(n)));
+    ///     assert_eq!(receiver.iter().collect::<Vec<_>>(), [0, 1, 2]);
+    ///     producer.join().unwrap().unwrap();
+    /// });
+    /// ```
     ///
     /// # Errors
     ///
-    /// If all receivers are gone; the error holds the value.
+    /// If all receivers were dropped. The error contains the value.
     ///
     /// # Cancellation
     ///
-    /// A cancelled fiber unwinds here, and the value is dropped as it does. Use
-    /// [`send_cancellable`](Self::send_cancellable) to have it back.
+    /// A cancelled fiber unwinds here, which drops the value. Use
+    /// [`send_cancellable`](Self::send_cancellable) to keep it.
     pub fn send(&self, value: T) -> Result<(), SendError<T>> {
-        mpsc::send(&self.channel, value)
+        self.end.send(value)
     }
 
-    /// [`send`](Self::send), for a fiber that wants to be told that it is cancelled.
+    /// Like [`send`](Self::send), but returns the value and an error if the calling fiber is
+    /// cancelled.
     /// May suspend the calling fiber.
     ///
+    /// ```
+    /// use cringle::{fiber, sync::mpmc};
+    ///
+    /// let (sender, receiver) = mpmc::bounded(0);
+    /// cringle::run(|| {
+    ///     fiber::scope(|s| {
+    ///         s.cancel();
+    ///         let unsent = sender.send_cancellable("kept").unwrap_err();
+    ///         assert_eq!(unsent.into_inner(), "kept");
+    ///     });
+    /// });
+    /// # drop(receiver);
+    /// ```
+    ///
     /// # Errors
     ///
-    /// The value, and a [`Cancelled`](crate::Cancelled), if the fiber is cancelled. Inside is what
-    /// `send` returns.
+    /// The value and a [`Cancelled`](crate::Cancelled), if the fiber is cancelled. The inner result
+    /// is that of `send`.
     pub fn send_cancellable(&self, value: T) -> Result<Result<(), SendError<T>>, Unsent<T>> {
-        mpsc::send_cancellable(&self.channel, value)
+        self.end.send_cancellable(value)
     }
 
-    /// Sends a value if there is room, or somebody waits for one.
+    /// Sends a value if the buffer has room or a receiver waits.
     /// Suspends the calling fiber only after 128 failures in a row.
+    ///
+    /// ```
+    /// use cringle::sync::mpmc::{self, TrySendError};
+    ///
+    /// let (sender, receiver) = mpmc::bounded(1);
+    /// assert_eq!(sender.try_send('a'), Ok(()));
+    /// assert_eq!(sender.try_send('b'), Err(TrySendError::Full('b')));
+    /// drop(receiver);
+    /// assert_eq!(sender.try_send('c'), Err(TrySendError::Disconnected('c')));
+    /// ```
     ///
     /// # Errors
     ///
-    /// If there is none, or if all receivers are gone; the error holds the value.
+    /// If there is no room, or if all receivers were dropped. The error contains the value.
     pub fn try_send(&self, value: T) -> Result<(), TrySendError<T>> {
-        mpsc::try_send(&self.channel, value)
+        self.end.try_send(value)
     }
 }
 
 impl<T> Receiver<T> {
-    /// Waits for a value.
+    /// Receives a value, and waits for one if the channel is empty.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::{fiber, sync::mpmc};
+    ///
+    /// let (sender, receiver) = mpmc::bounded(1);
+    /// cringle::run(|| {
+    ///     fiber::spawn(move || sender.send(1).unwrap());
+    ///     assert_eq!(receiver.recv(), Ok(1));
+    ///     assert!(receiver.recv().is_err(), "the sender was dropped");
+    /// });
+    /// ```
     ///
     /// # Errors
     ///
-    /// If there is none and all senders are gone.
+    /// If the channel is empty and all senders were dropped.
     ///
     /// # Cancellation
     ///
-    /// A cancelled fiber unwinds here; the values stay in the channel. One that was handed over
-    /// before the cancel is returned.
+    /// A cancelled fiber unwinds here, and the values stay in the channel. A value that was handed
+    /// over before the cancel is returned.
     pub fn recv(&self) -> Result<T, RecvError> {
-        mpsc::receive(&self.channel)
+        self.end.recv()
     }
 
-    /// [`recv`](Self::recv), for a fiber that wants to be told that it is cancelled.
+    /// Like [`recv`](Self::recv), but returns an error if the calling fiber is cancelled.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::{cancel, fiber, sync::mpmc};
+    ///
+    /// let (sender, receiver) = mpmc::bounded(1);
+    /// cringle::run(|| {
+    ///     fiber::scope(|s| {
+    ///         s.cancel();
+    ///         let error = receiver.recv_cancellable().unwrap_err();
+    ///         assert!(cancel::reason(&error).is_some());
+    ///     });
+    ///     sender.send("still open").unwrap();
+    /// });
+    /// assert_eq!(receiver.recv_cancellable().unwrap(), Ok("still open"));
+    /// ```
     ///
     /// # Errors
     ///
-    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled. Inside is what `recv` returns.
+    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled. The inner result is that of
+    /// `recv`.
     pub fn recv_cancellable(&self) -> io::Result<Result<T, RecvError>> {
-        mpsc::receive_cancellable(&self.channel)
+        self.end.recv_cancellable()
     }
 
-    /// Takes a value that is there.
+    /// Receives a value if the channel has one.
     /// Suspends the calling fiber only after 128 failures in a row.
     ///
+    /// ```
+    /// use cringle::sync::mpmc::{self, TryRecvError};
+    ///
+    /// let (sender, receiver) = mpmc::bounded(1);
+    /// assert_eq!(receiver.try_recv(), Err(TryRecvError::Empty));
+    /// sender.send(1).unwrap();
+    /// assert_eq!(receiver.try_recv(), Ok(1));
+    /// drop(sender);
+    /// assert_eq!(receiver.try_recv(), Err(TryRecvError::Disconnected));
+    /// ```
+    ///
     /// # Errors
     ///
-    /// If there is none, and whether one can still come.
+    /// If the channel is empty. The error says whether a sender is left.
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
-        mpsc::try_receive(&self.channel)
+        self.end.try_recv()
     }
 
-    /// Waits for a value, for this long at most.
+    /// Receives a value, and waits for one for at most `timeout`.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::sync::mpmc::{self, RecvTimeoutError};
+    /// use std::time::Duration;
+    ///
+    /// let (_sender, receiver) = mpmc::bounded::<u8>(1);
+    /// let received = cringle::run(|| receiver.recv_timeout(Duration::from_millis(1)));
+    /// assert_eq!(received, Err(RecvTimeoutError::Timeout));
+    /// ```
     ///
     /// # Errors
     ///
-    /// If none has come in that time, or all senders are gone.
+    /// If no value arrived in time, or if the channel is empty and all senders were dropped.
     ///
     /// # Cancellation
     ///
     /// As [`recv`](Self::recv).
     pub fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvTimeoutError> {
-        mpsc::receive_timeout(&self.channel, timeout)
+        self.end.recv_timeout(timeout)
     }
 
-    /// [`recv_timeout`](Self::recv_timeout), for a fiber that wants to be told that it is cancelled.
+    /// Like [`recv_timeout`](Self::recv_timeout), but returns an error if the calling fiber is
+    /// cancelled.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::sync::mpmc::{self, RecvTimeoutError};
+    /// use std::time::Duration;
+    ///
+    /// let (_sender, receiver) = mpmc::bounded::<u8>(1);
+    /// let received = receiver.recv_timeout_cancellable(Duration::from_millis(1))?;
+    /// assert_eq!(received, Err(RecvTimeoutError::Timeout));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled. Inside is what `recv_timeout`
-    /// returns.
+    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled. The inner result is that of
+    /// `recv_timeout`.
     pub fn recv_timeout_cancellable(
         &self,
         timeout: Duration,
     ) -> io::Result<Result<T, RecvTimeoutError>> {
-        mpsc::receive_timeout_cancellable(&self.channel, timeout)
+        self.end.recv_timeout_cancellable(timeout)
     }
 
-    /// Receives until all senders are gone.
+    /// Returns an iterator that receives, and waits, until all senders were dropped.
+    ///
+    /// ```
+    /// let (sender, receiver) = cringle::sync::mpmc::bounded(2);
+    /// sender.send(1).unwrap();
+    /// sender.send(2).unwrap();
+    /// drop(sender);
+    /// assert_eq!(receiver.iter().sum::<i32>(), 3);
+    /// ```
     pub fn iter(&self) -> Iter<'_, T> {
         Iter { receiver: self }
     }
 
-    /// The values that are in the channel and not received.
+    /// Returns the number of values in the buffer.
+    ///
+    /// ```
+    /// let (sender, receiver) = cringle::sync::mpmc::bounded(2);
+    /// sender.send('a').unwrap();
+    /// assert_eq!(receiver.len(), 1);
+    /// ```
     pub fn len(&self) -> usize {
-        self.channel.len()
+        self.end.len()
     }
 
-    /// Whether no value is in the channel.
+    /// Returns whether the buffer has no value.
+    ///
+    /// ```
+    /// let (_sender, receiver) = cringle::sync::mpmc::bounded::<u8>(2);
+    /// assert!(receiver.is_empty());
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -171,84 +297,44 @@ impl<T> Receiver<T> {
 
 impl<T> Clone for Sender<T> {
     fn clone(&self) -> Sender<T> {
-        self.channel.add_sender();
-        Sender { channel: Arc::clone(&self.channel) }
+        Sender { end: self.end.clone() }
     }
 }
 
 impl<T> Clone for Receiver<T> {
     fn clone(&self) -> Receiver<T> {
-        self.channel.add_receiver();
-        Receiver { channel: Arc::clone(&self.channel) }
+        Receiver { end: self.end.clone() }
     }
 }
 
-impl<T> Drop for Sender<T> {
-    fn drop(&mut self) {
-        self.channel.remove_sender();
-    }
-}
+opaque_debug!(Sender, Receiver);
 
-impl<T> Drop for Receiver<T> {
-    fn drop(&mut self) {
-        self.channel.remove_receiver();
-    }
-}
-
-impl<T> fmt::Debug for Sender<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sender").finish_non_exhaustive()
-    }
-}
-
-impl<T> fmt::Debug for Receiver<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Receiver").finish_non_exhaustive()
-    }
-}
-
-/// What is received until all senders are gone: [`Receiver::iter`].
+/// Iterates over received values, and ends when all senders were dropped: see [`Receiver::iter`].
+///
+/// ```
+/// let (sender, receiver) = cringle::sync::mpmc::bounded(2);
+/// sender.send(1).unwrap();
+/// drop(sender);
+/// for value in &receiver {
+///     assert_eq!(value, 1);
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Iter<'a, T: 'a> {
     receiver: &'a Receiver<T>,
 }
 
-/// What is received until all senders are gone, by a receiver of its own.
+/// Iterates over received values like [`Iter`], and owns the receiver.
+///
+/// ```
+/// let (sender, receiver) = cringle::sync::mpmc::bounded(2);
+/// sender.send(1).unwrap();
+/// drop(sender);
+/// assert_eq!(receiver.into_iter().next(), Some(1));
+/// ```
 #[derive(Debug)]
 pub struct IntoIter<T> {
     receiver: Receiver<T>,
 }
 
-impl<T> Iterator for Iter<'_, T> {
-    type Item = T;
-
-    fn next(&mut self) -> Option<T> {
-        self.receiver.recv().ok()
-    }
-}
-
-impl<T> Iterator for IntoIter<T> {
-    type Item = T;
-
-    fn next(&mut self) -> Option<T> {
-        self.receiver.recv().ok()
-    }
-}
-
-impl<'a, T> IntoIterator for &'a Receiver<T> {
-    type Item = T;
-    type IntoIter = Iter<'a, T>;
-
-    fn into_iter(self) -> Iter<'a, T> {
-        self.iter()
-    }
-}
-
-impl<T> IntoIterator for Receiver<T> {
-    type Item = T;
-    type IntoIter = IntoIter<T>;
-
-    fn into_iter(self) -> IntoIter<T> {
-        IntoIter { receiver: self }
-    }
-}
+receive_iterators!(receiver);

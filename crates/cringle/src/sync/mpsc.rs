@@ -1,8 +1,8 @@
-//! Channels with one receiver: `std::sync::mpsc`, for fibers of any workers and for OS threads.
+//! Channels with one receiver: `std::sync::mpsc`, for fibers of any workers and for threads.
 //!
-//! A fiber may send to a thread and a thread to a fiber; only the calling fiber waits. The errors
-//! are std's own. Values arrive in the order in which they were sent; a sender that waits for room
-//! is served in its turn.
+//! A fiber may send to a thread and a thread to a fiber; only the calling fiber waits. The error types
+//! are std's own. Values arrive in the order in which they were sent, and senders that wait for room
+//! are served in the order of their arrival.
 //!
 //! ```
 //! use cringle::{fiber, sync::mpsc};
@@ -18,34 +18,30 @@
 //! });
 //! ```
 
-use super::caller::{Caller, WaitError, WaitOptions, deadline};
-use super::channel::{Channel, ReceiveFailure, SendFailure};
+use super::endpoint::{ReceiveEnd, SendEnd, ends, opaque_debug, receive_iterators};
 use super::unsent::Unsent;
-use crate::runtime::fiber::Wait;
 use std::cell::Cell;
-use std::fmt;
 use std::io;
 use std::marker::PhantomData;
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::sync::Arc;
 use std::time::Duration;
 
 pub use std::sync::mpsc::{RecvError, RecvTimeoutError, SendError, TryRecvError, TrySendError};
 
-/// A channel without a limit: its senders never wait.
+/// Creates a channel without a limit: its senders never wait.
 ///
 /// ```
 /// let (sender, receiver) = cringle::sync::mpsc::channel();
-/// sender.send("there").unwrap();
-/// assert_eq!(receiver.recv(), Ok("there"));
+/// sender.send("hello").unwrap();
+/// assert_eq!(receiver.recv(), Ok("hello"));
 /// ```
 pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
-    let channel = Arc::new(Channel::new(usize::MAX));
-    (Sender { channel: Arc::clone(&channel) }, Receiver { channel, alone: PhantomData })
+    let (sender, receiver) = ends(usize::MAX);
+    (Sender { end: sender }, Receiver { end: receiver, not_sync: PhantomData })
 }
 
-/// A channel that holds so many values; further senders wait. With 0 each waits until its value is
-/// received: a rendezvous.
+/// Creates a channel that buffers up to `bound` values; further senders wait. With 0 each sender
+/// waits until its value is received: a rendezvous.
 ///
 /// ```
 /// use cringle::{fiber, sync::mpsc};
@@ -57,29 +53,56 @@ pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
 /// });
 /// ```
 pub fn sync_channel<T>(bound: usize) -> (SyncSender<T>, Receiver<T>) {
-    let channel = Arc::new(Channel::new(bound));
-    (SyncSender { channel: Arc::clone(&channel) }, Receiver { channel, alone: PhantomData })
+    let (sender, receiver) = ends(bound);
+    (SyncSender { end: sender }, Receiver { end: receiver, not_sync: PhantomData })
 }
 
-/// The sending side of [`channel`].
+/// The sending side of a [`channel`]. Clone it to send from several fibers or threads.
+///
+/// ```
+/// use cringle::{fiber, sync::mpsc};
+///
+/// let (sender, receiver) = mpsc::channel();
+/// let second = sender.clone();
+/// cringle::run(|| {
+///     fiber::spawn(move || sender.send("fiber").unwrap()).join().unwrap();
+/// });
+/// std::thread::spawn(move || second.send("thread").unwrap()).join().unwrap();
+/// assert_eq!(receiver.iter().collect::<Vec<_>>(), ["fiber", "thread"]);
+/// ```
 pub struct Sender<T> {
-    channel: Arc<Channel<T>>,
+    end: SendEnd<T>,
 }
 
-/// The sending side of [`sync_channel`].
+/// The sending side of a [`sync_channel`]. Clone it to send from several fibers or threads.
+///
+/// ```
+/// let (sender, receiver) = cringle::sync::mpsc::sync_channel(2);
+/// sender.clone().send(1).unwrap();
+/// sender.send(2).unwrap();
+/// assert!(sender.try_send(3).is_err(), "the buffer is full");
+/// # drop(receiver);
+/// ```
 pub struct SyncSender<T> {
-    channel: Arc<Channel<T>>,
+    end: SendEnd<T>,
 }
 
-/// The receiving side: there is one, and it is not `Sync`.
+/// The receiving side of a [`channel`] or a [`sync_channel`]. A channel has one, and it is not
+/// `Sync`.
+///
+/// ```
+/// let (sender, receiver) = cringle::sync::mpsc::channel();
+/// std::thread::spawn(move || sender.send(7).unwrap());
+/// assert_eq!(cringle::run(|| receiver.recv()), Ok(7));
+/// ```
 ///
 /// ```compile_fail
 /// let (_sender, receiver) = cringle::sync::mpsc::channel::<u8>();
 /// std::thread::scope(|s| { s.spawn(|| receiver.recv()); });
 /// ```
 pub struct Receiver<T> {
-    channel: Arc<Channel<T>>,
-    alone: PhantomData<Cell<()>>,
+    end: ReceiveEnd<T>,
+    not_sync: PhantomData<Cell<()>>,
 }
 
 impl<T> UnwindSafe for Sender<T> {}
@@ -93,293 +116,283 @@ impl<T> Sender<T> {
     /// Sends a value. Never waits for room.
     /// May suspend the calling fiber.
     ///
+    /// ```
+    /// let (sender, receiver) = cringle::sync::mpsc::channel();
+    /// sender.send(1).unwrap();
+    /// drop(receiver);
+    /// assert_eq!(sender.send(2).unwrap_err().0, 2);
+    /// ```
+    ///
     /// # Errors
     ///
-    /// If the receiver is gone; the error holds the value.
+    /// If the receiver was dropped. The error contains the value.
     #[inline]
     pub fn send(&self, value: T) -> Result<(), SendError<T>> {
-        Caller::current().spend();
-        self.channel.try_send(value).map_err(|(value, _)| SendError(value))
+        self.end.send_unbounded(value)
     }
 }
 
 impl<T> SyncSender<T> {
-    /// Sends a value, and waits for room; without a buffer, until it is received.
+    /// Sends a value, and waits for room if the buffer is full. Without a buffer it waits until a
+    /// receiver takes the value.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::{fiber, sync::mpsc};
+    ///
+    /// let (sender, receiver) = mpsc::sync_channel(1);
+    /// cringle::run(|| {
+    ///     let producer = fiber::spawn(move || (0..3).try_for_each(|n| sender.send(n)));
+    ///     assert_eq!(receiver.iter().collect::<Vec<_>>(), [0, 1, 2]);
+    ///     producer.join().unwrap().unwrap();
+    /// });
+    /// ```
     ///
     /// # Errors
     ///
-    /// If the receiver is gone; the error holds the value.
+    /// If the receiver was dropped. The error contains the value.
     ///
     /// # Cancellation
     ///
-    /// A cancelled fiber unwinds here, and the value is dropped as it does. Use
-    /// [`send_cancellable`](Self::send_cancellable) to have it back.
+    /// A cancelled fiber unwinds here, which drops the value. Use
+    /// [`send_cancellable`](Self::send_cancellable) to keep it.
     pub fn send(&self, value: T) -> Result<(), SendError<T>> {
-        send(&self.channel, value)
+        self.end.send(value)
     }
 
-    /// [`send`](Self::send), for a fiber that wants to be told that it is cancelled.
+    /// Like [`send`](Self::send), but returns the value and an error if the calling fiber is
+    /// cancelled.
     /// May suspend the calling fiber.
     ///
+    /// ```
+    /// use cringle::{fiber, sync::mpsc};
+    ///
+    /// let (sender, receiver) = mpsc::sync_channel(0);
+    /// cringle::run(|| {
+    ///     fiber::scope(|s| {
+    ///         s.cancel();
+    ///         let unsent = sender.send_cancellable("kept").unwrap_err();
+    ///         assert_eq!(unsent.into_inner(), "kept");
+    ///     });
+    /// });
+    /// # drop(receiver);
+    /// ```
+    ///
     /// # Errors
     ///
-    /// The value, and a [`Cancelled`](crate::Cancelled), if the fiber is cancelled. Inside is what
-    /// `send` returns.
+    /// The value and a [`Cancelled`](crate::Cancelled), if the fiber is cancelled. The inner result
+    /// is that of `send`.
     pub fn send_cancellable(&self, value: T) -> Result<Result<(), SendError<T>>, Unsent<T>> {
-        send_cancellable(&self.channel, value)
+        self.end.send_cancellable(value)
     }
 
-    /// Sends a value if there is room, or somebody waits for one.
+    /// Sends a value if the buffer has room or a receiver waits.
     /// Suspends the calling fiber only after 128 failures in a row.
+    ///
+    /// ```
+    /// use cringle::sync::mpsc::{self, TrySendError};
+    ///
+    /// let (sender, receiver) = mpsc::sync_channel(1);
+    /// assert_eq!(sender.try_send('a'), Ok(()));
+    /// assert_eq!(sender.try_send('b'), Err(TrySendError::Full('b')));
+    /// drop(receiver);
+    /// assert_eq!(sender.try_send('c'), Err(TrySendError::Disconnected('c')));
+    /// ```
     ///
     /// # Errors
     ///
-    /// If there is none, or if the receiver is gone; the error holds the value.
+    /// If there is no room, or if the receiver was dropped. The error contains the value.
     pub fn try_send(&self, value: T) -> Result<(), TrySendError<T>> {
-        try_send(&self.channel, value)
+        self.end.try_send(value)
     }
 }
 
 impl<T> Receiver<T> {
-    /// Waits for a value.
+    /// Receives a value, and waits for one if the channel is empty.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::{fiber, sync::mpsc};
+    ///
+    /// let (sender, receiver) = mpsc::channel();
+    /// cringle::run(|| {
+    ///     fiber::spawn(move || sender.send(1).unwrap());
+    ///     assert_eq!(receiver.recv(), Ok(1));
+    ///     assert!(receiver.recv().is_err(), "the sender was dropped");
+    /// });
+    /// ```
     ///
     /// # Errors
     ///
-    /// If there is none and all senders are gone.
+    /// If the channel is empty and all senders were dropped.
     ///
     /// # Cancellation
     ///
-    /// A cancelled fiber unwinds here; the values stay in the channel. One that was handed over
-    /// before the cancel is returned.
+    /// A cancelled fiber unwinds here, and the values stay in the channel. A value that was handed
+    /// over before the cancel is returned.
     #[inline]
     pub fn recv(&self) -> Result<T, RecvError> {
-        receive(&self.channel)
+        self.end.recv()
     }
 
-    /// [`recv`](Self::recv), for a fiber that wants to be told that it is cancelled.
+    /// Like [`recv`](Self::recv), but returns an error if the calling fiber is cancelled.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::{cancel, fiber, sync::mpsc};
+    ///
+    /// let (sender, receiver) = mpsc::channel();
+    /// cringle::run(|| {
+    ///     fiber::scope(|s| {
+    ///         s.cancel();
+    ///         let error = receiver.recv_cancellable().unwrap_err();
+    ///         assert!(cancel::reason(&error).is_some());
+    ///     });
+    ///     sender.send("still open").unwrap();
+    /// });
+    /// assert_eq!(receiver.recv_cancellable().unwrap(), Ok("still open"));
+    /// ```
     ///
     /// # Errors
     ///
-    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled. Inside is what `recv` returns.
+    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled. The inner result is that of
+    /// `recv`.
     pub fn recv_cancellable(&self) -> io::Result<Result<T, RecvError>> {
-        receive_cancellable(&self.channel)
+        self.end.recv_cancellable()
     }
 
-    /// Takes a value that is there.
+    /// Receives a value if the channel has one.
     /// Suspends the calling fiber only after 128 failures in a row.
     ///
+    /// ```
+    /// use cringle::sync::mpsc::{self, TryRecvError};
+    ///
+    /// let (sender, receiver) = mpsc::channel();
+    /// assert_eq!(receiver.try_recv(), Err(TryRecvError::Empty));
+    /// sender.send(1).unwrap();
+    /// assert_eq!(receiver.try_recv(), Ok(1));
+    /// drop(sender);
+    /// assert_eq!(receiver.try_recv(), Err(TryRecvError::Disconnected));
+    /// ```
+    ///
     /// # Errors
     ///
-    /// If there is none, and whether one can still come.
+    /// If the channel is empty. The error says whether a sender is left.
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
-        try_receive(&self.channel)
+        self.end.try_recv()
     }
 
-    /// Waits for a value, for this long at most.
+    /// Receives a value, and waits for one for at most `timeout`.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::sync::mpsc::{self, RecvTimeoutError};
+    /// use std::time::Duration;
+    ///
+    /// let (_sender, receiver) = mpsc::channel::<u8>();
+    /// let received = cringle::run(|| receiver.recv_timeout(Duration::from_millis(1)));
+    /// assert_eq!(received, Err(RecvTimeoutError::Timeout));
+    /// ```
     ///
     /// # Errors
     ///
-    /// If none has come in that time, or all senders are gone.
+    /// If no value arrived in time, or if the channel is empty and all senders were dropped.
     ///
     /// # Cancellation
     ///
     /// As [`recv`](Self::recv).
     pub fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvTimeoutError> {
-        receive_timeout(&self.channel, timeout)
+        self.end.recv_timeout(timeout)
     }
 
-    /// [`recv_timeout`](Self::recv_timeout), for a fiber that wants to be told that it is cancelled.
+    /// Like [`recv_timeout`](Self::recv_timeout), but returns an error if the calling fiber is
+    /// cancelled.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::sync::mpsc::{self, RecvTimeoutError};
+    /// use std::time::Duration;
+    ///
+    /// let (_sender, receiver) = mpsc::channel::<u8>();
+    /// let received = receiver.recv_timeout_cancellable(Duration::from_millis(1))?;
+    /// assert_eq!(received, Err(RecvTimeoutError::Timeout));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled. Inside is what `recv_timeout`
-    /// returns.
+    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled. The inner result is that of
+    /// `recv_timeout`.
     pub fn recv_timeout_cancellable(
         &self,
         timeout: Duration,
     ) -> io::Result<Result<T, RecvTimeoutError>> {
-        receive_timeout_cancellable(&self.channel, timeout)
+        self.end.recv_timeout_cancellable(timeout)
     }
 
-    /// Receives until all senders are gone.
+    /// Returns an iterator that receives, and waits, until all senders were dropped.
+    ///
+    /// ```
+    /// let (sender, receiver) = cringle::sync::mpsc::channel();
+    /// sender.send(1).unwrap();
+    /// sender.send(2).unwrap();
+    /// drop(sender);
+    /// assert_eq!(receiver.iter().sum::<i32>(), 3);
+    /// ```
     pub fn iter(&self) -> Iter<'_, T> {
         Iter { rx: self }
     }
 
-    /// Receives what is there, and does not wait for more.
+    /// Returns an iterator over the values that the channel has now. It does not wait.
+    ///
+    /// ```
+    /// let (sender, receiver) = cringle::sync::mpsc::channel();
+    /// sender.send(1).unwrap();
+    /// assert_eq!(receiver.try_iter().collect::<Vec<_>>(), [1]);
+    /// ```
     pub fn try_iter(&self) -> TryIter<'_, T> {
         TryIter { rx: self }
     }
 }
 
-// What the senders and receivers of all channels do.
-
-pub(super) fn send<T>(channel: &Channel<T>, value: T) -> Result<(), SendError<T>> {
-    match channel.send(value, WaitOptions::unwinding(Wait::Channel)) {
-        Ok(()) => Ok(()),
-        Err((value, why)) => {
-            if let SendFailure::Wait(error) = why {
-                error.unwind();
-            }
-            Err(SendError(value))
-        }
-    }
-}
-
-pub(super) fn send_cancellable<T>(
-    channel: &Channel<T>,
-    value: T,
-) -> Result<Result<(), SendError<T>>, Unsent<T>> {
-    match channel.send(value, WaitOptions::fallible(Wait::Channel)) {
-        Ok(()) => Ok(Ok(())),
-        Err((value, SendFailure::Wait(error))) => Err(Unsent::new(value, error)),
-        Err((value, _)) => Ok(Err(SendError(value))),
-    }
-}
-
-pub(super) fn try_send<T>(channel: &Channel<T>, value: T) -> Result<(), TrySendError<T>> {
-    let sent = channel.try_send(value);
-    Caller::current().tried(sent.is_ok());
-    sent.map_err(|(value, why)| match why {
-        SendFailure::Disconnected => TrySendError::Disconnected(value),
-        SendFailure::Full | SendFailure::Wait(_) => TrySendError::Full(value),
-    })
-}
-
-#[inline]
-pub(super) fn receive<T>(channel: &Channel<T>) -> Result<T, RecvError> {
-    channel.receive(WaitOptions::unwinding(Wait::Channel)).map_err(|missing| {
-        if let ReceiveFailure::Wait(error) = missing {
-            error.unwind();
-        }
-        RecvError
-    })
-}
-
-pub(super) fn receive_cancellable<T>(channel: &Channel<T>) -> io::Result<Result<T, RecvError>> {
-    match channel.receive(WaitOptions::fallible(Wait::Channel)) {
-        Ok(value) => Ok(Ok(value)),
-        Err(ReceiveFailure::Wait(error)) => Err(error.into_io_error()),
-        Err(_) => Ok(Err(RecvError)),
-    }
-}
-
-pub(super) fn try_receive<T>(channel: &Channel<T>) -> Result<T, TryRecvError> {
-    let received = channel.try_receive();
-    Caller::current().tried(received.is_ok());
-    received.map_err(|missing| match missing {
-        ReceiveFailure::Disconnected => TryRecvError::Disconnected,
-        ReceiveFailure::Empty | ReceiveFailure::Wait(_) => TryRecvError::Empty,
-    })
-}
-
-pub(super) fn receive_timeout<T>(
-    channel: &Channel<T>,
-    timeout: Duration,
-) -> Result<T, RecvTimeoutError> {
-    let options = WaitOptions::unwinding(Wait::Channel).until(deadline(timeout));
-    channel.receive(options).map_err(|missing| match missing {
-        ReceiveFailure::Disconnected => RecvTimeoutError::Disconnected,
-        ReceiveFailure::Empty => RecvTimeoutError::Timeout,
-        ReceiveFailure::Wait(WaitError::TimedOut) => RecvTimeoutError::Timeout,
-        ReceiveFailure::Wait(error) => error.unwind(),
-    })
-}
-
-pub(super) fn receive_timeout_cancellable<T>(
-    channel: &Channel<T>,
-    timeout: Duration,
-) -> io::Result<Result<T, RecvTimeoutError>> {
-    let options = WaitOptions::fallible(Wait::Channel).until(deadline(timeout));
-    match channel.receive(options) {
-        Ok(value) => Ok(Ok(value)),
-        Err(ReceiveFailure::Wait(WaitError::Cancelled)) => {
-            Err(WaitError::Cancelled.into_io_error())
-        }
-        Err(ReceiveFailure::Disconnected) => Ok(Err(RecvTimeoutError::Disconnected)),
-        Err(_) => Ok(Err(RecvTimeoutError::Timeout)),
-    }
-}
-
 impl<T> Clone for Sender<T> {
     fn clone(&self) -> Sender<T> {
-        self.channel.add_sender();
-        Sender { channel: Arc::clone(&self.channel) }
+        Sender { end: self.end.clone() }
     }
 }
 
 impl<T> Clone for SyncSender<T> {
     fn clone(&self) -> SyncSender<T> {
-        self.channel.add_sender();
-        SyncSender { channel: Arc::clone(&self.channel) }
+        SyncSender { end: self.end.clone() }
     }
 }
 
-impl<T> Drop for Sender<T> {
-    fn drop(&mut self) {
-        self.channel.remove_sender();
-    }
-}
+opaque_debug!(Sender, SyncSender, Receiver);
 
-impl<T> Drop for SyncSender<T> {
-    fn drop(&mut self) {
-        self.channel.remove_sender();
-    }
-}
-
-impl<T> Drop for Receiver<T> {
-    fn drop(&mut self) {
-        self.channel.remove_receiver();
-    }
-}
-
-impl<T> fmt::Debug for Sender<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sender").finish_non_exhaustive()
-    }
-}
-
-impl<T> fmt::Debug for SyncSender<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SyncSender").finish_non_exhaustive()
-    }
-}
-
-impl<T> fmt::Debug for Receiver<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Receiver").finish_non_exhaustive()
-    }
-}
-
-/// What is received until all senders are gone: [`Receiver::iter`].
+/// Iterates over received values, and ends when all senders were dropped: see [`Receiver::iter`].
+///
+/// ```
+/// let (sender, receiver) = cringle::sync::mpsc::channel();
+/// sender.send(1).unwrap();
+/// drop(sender);
+/// for value in &receiver {
+///     assert_eq!(value, 1);
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Iter<'a, T: 'a> {
     rx: &'a Receiver<T>,
 }
 
-/// What is there: [`Receiver::try_iter`].
+/// Iterates over the values that the channel has: see [`Receiver::try_iter`].
+///
+/// ```
+/// let (_sender, receiver) = cringle::sync::mpsc::channel::<u8>();
+/// assert_eq!(receiver.try_iter().next(), None);
+/// ```
 #[derive(Debug)]
 pub struct TryIter<'a, T: 'a> {
     rx: &'a Receiver<T>,
-}
-
-/// What is received until all senders are gone, by a receiver of its own.
-#[derive(Debug)]
-pub struct IntoIter<T> {
-    rx: Receiver<T>,
-}
-
-impl<T> Iterator for Iter<'_, T> {
-    type Item = T;
-
-    fn next(&mut self) -> Option<T> {
-        self.rx.recv().ok()
-    }
 }
 
 impl<T> Iterator for TryIter<'_, T> {
@@ -390,28 +403,17 @@ impl<T> Iterator for TryIter<'_, T> {
     }
 }
 
-impl<T> Iterator for IntoIter<T> {
-    type Item = T;
-
-    fn next(&mut self) -> Option<T> {
-        self.rx.recv().ok()
-    }
+/// Iterates over received values like [`Iter`], and owns the receiver.
+///
+/// ```
+/// let (sender, receiver) = cringle::sync::mpsc::channel();
+/// sender.send(1).unwrap();
+/// drop(sender);
+/// assert_eq!(receiver.into_iter().next(), Some(1));
+/// ```
+#[derive(Debug)]
+pub struct IntoIter<T> {
+    rx: Receiver<T>,
 }
 
-impl<'a, T> IntoIterator for &'a Receiver<T> {
-    type Item = T;
-    type IntoIter = Iter<'a, T>;
-
-    fn into_iter(self) -> Iter<'a, T> {
-        self.iter()
-    }
-}
-
-impl<T> IntoIterator for Receiver<T> {
-    type Item = T;
-    type IntoIter = IntoIter<T>;
-
-    fn into_iter(self) -> IntoIter<T> {
-        IntoIter { rx: self }
-    }
-}
+receive_iterators!(rx);

@@ -99,7 +99,7 @@ impl<T: ?Sized> Mutex<T> {
     /// A cancelled fiber takes a lock that is free, and unwinds where it would wait.
     #[inline]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
-        if let Err(error) = self.gate.take(1, WaitOptions::unwinding(Wait::Lock)) {
+        if let Err(error) = self.gate.acquire(1, WaitOptions::unwinding(Wait::Lock)) {
             error.unwind();
         }
         self.guard()
@@ -110,7 +110,7 @@ impl<T: ?Sized> Mutex<T> {
         &self,
         options: WaitOptions,
     ) -> Result<LockResult<MutexGuard<'_, T>>, WaitError> {
-        self.gate.take(1, options)?;
+        self.gate.acquire(1, options)?;
         Ok(self.guard())
     }
 
@@ -122,7 +122,9 @@ impl<T: ?Sized> Mutex<T> {
     /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled while it waits. Inside is what
     /// `lock` returns.
     pub fn lock_cancellable(&self) -> io::Result<LockResult<MutexGuard<'_, T>>> {
-        self.gate.take(1, WaitOptions::fallible(Wait::Lock)).map_err(WaitError::into_io_error)?;
+        self.gate
+            .acquire(1, WaitOptions::fallible(Wait::Lock))
+            .map_err(WaitError::into_io_error)?;
         Ok(self.guard())
     }
 
@@ -134,7 +136,7 @@ impl<T: ?Sized> Mutex<T> {
     /// If it is not, or if it is poisoned; the error holds the guard then.
     #[inline]
     pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
-        let taken = self.gate.try_take(1);
+        let taken = self.gate.try_acquire(1);
         Caller::current().tried(taken);
         match taken {
             true => Ok(self.guard()?),
@@ -165,7 +167,7 @@ impl<T: ?Sized> Mutex<T> {
     /// The permit was taken.
     #[inline]
     fn guard(&self) -> LockResult<MutexGuard<'_, T>> {
-        self.gate.note_holder();
+        self.gate.record_holder();
         let guard = MutexGuard { mutex: self, before: Before::new(), stays: PhantomData };
         checked(&self.poison, guard)
     }
@@ -182,8 +184,8 @@ impl<T: ?Sized> Drop for MutexGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         self.mutex.poison.note(self.before);
-        self.mutex.gate.forget_holder();
-        self.mutex.gate.give(1);
+        self.mutex.gate.clear_holder();
+        self.mutex.gate.release(1);
     }
 }
 

@@ -234,7 +234,7 @@ impl Once {
         {
             let mut queue = self.queue.lock();
             self.state.store(state, Ordering::Release);
-            queue.give_all(&mut woken);
+            queue.grant_all(&mut woken);
         }
         woken.wake();
     }

@@ -10,17 +10,13 @@
 //! });
 //! ```
 
-use super::caller::Caller;
-use super::channel::Channel;
-use super::mpsc;
-use std::fmt;
+use super::endpoint::{ReceiveEnd, SendEnd, ends, opaque_debug};
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 pub use std::sync::mpsc::{RecvError, RecvTimeoutError, SendError, TryRecvError};
 
-/// A channel for one value.
+/// Creates a channel for one value.
 ///
 /// ```
 /// let (sender, receiver) = cringle::sync::oneshot::channel::<u8>();
@@ -28,35 +24,59 @@ pub use std::sync::mpsc::{RecvError, RecvTimeoutError, SendError, TryRecvError};
 /// assert!(receiver.recv().is_err());
 /// ```
 pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
-    let channel = Arc::new(Channel::new(1));
-    (Sender { channel: Arc::clone(&channel) }, Receiver { channel })
+    let (sender, receiver) = ends(1);
+    (Sender { end: sender }, Receiver { end: receiver })
 }
 
-/// The sending side of [`channel`].
+/// The sending side of a [`channel`].
+///
+/// ```
+/// let (sender, receiver) = cringle::sync::oneshot::channel();
+/// std::thread::spawn(move || sender.send("done").unwrap());
+/// assert_eq!(cringle::run(|| receiver.recv()), Ok("done"));
+/// ```
 pub struct Sender<T> {
-    channel: Arc<Channel<T>>,
+    end: SendEnd<T>,
 }
 
-/// The receiving side of [`channel`].
+/// The receiving side of a [`channel`].
+///
+/// ```
+/// let (sender, receiver) = cringle::sync::oneshot::channel();
+/// sender.send(1).unwrap();
+/// assert_eq!(receiver.try_recv(), Ok(1));
+/// ```
 pub struct Receiver<T> {
-    channel: Arc<Channel<T>>,
+    end: ReceiveEnd<T>,
 }
 
 impl<T> Sender<T> {
     /// Sends the value. Never waits for the receiver.
     /// May suspend the calling fiber.
     ///
+    /// ```
+    /// let (sender, receiver) = cringle::sync::oneshot::channel();
+    /// drop(receiver);
+    /// assert_eq!(sender.send("unwanted").unwrap_err().0, "unwanted");
+    /// ```
+    ///
     /// # Errors
     ///
-    /// If the receiver is gone; the error holds the value.
+    /// If the receiver was dropped. The error contains the value.
     pub fn send(self, value: T) -> Result<(), SendError<T>> {
-        Caller::current().spend();
-        self.channel.try_send(value).map_err(|(value, _)| SendError(value))
+        self.end.send_unbounded(value)
     }
 
-    /// Whether the receiver is gone, and the value would be for nobody.
+    /// Returns whether the receiver was dropped, so that a value would be of no use.
+    ///
+    /// ```
+    /// let (sender, receiver) = cringle::sync::oneshot::channel::<u8>();
+    /// assert!(!sender.is_closed());
+    /// drop(receiver);
+    /// assert!(sender.is_closed());
+    /// ```
     pub fn is_closed(&self) -> bool {
-        self.channel.is_abandoned()
+        self.end.has_no_receiver()
     }
 }
 
@@ -64,87 +84,120 @@ impl<T> Receiver<T> {
     /// Waits for the value.
     /// May suspend the calling fiber.
     ///
+    /// ```
+    /// use cringle::{fiber, sync::oneshot};
+    ///
+    /// cringle::run(|| {
+    ///     let (sender, receiver) = oneshot::channel();
+    ///     fiber::spawn(move || sender.send(1).unwrap());
+    ///     assert_eq!(receiver.recv(), Ok(1));
+    /// });
+    /// ```
+    ///
     /// # Errors
     ///
-    /// If the sender is gone and has sent none.
+    /// If the sender was dropped without sending.
     ///
     /// # Cancellation
     ///
     /// A cancelled fiber unwinds here. A value that was handed over before the cancel is returned.
     pub fn recv(self) -> Result<T, RecvError> {
-        mpsc::receive(&self.channel)
+        self.end.recv()
     }
 
-    /// [`recv`](Self::recv), for a fiber that wants to be told that it is cancelled; it can ask
-    /// again.
+    /// Like [`recv`](Self::recv), but returns an error if the calling fiber is cancelled. The
+    /// receiver can be used again.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::{fiber, sync::oneshot};
+    ///
+    /// cringle::run(|| {
+    ///     let (sender, receiver) = oneshot::channel();
+    ///     fiber::scope(|s| {
+    ///         s.cancel();
+    ///         assert!(receiver.recv_cancellable().is_err());
+    ///     });
+    ///     sender.send(1).unwrap();
+    ///     assert_eq!(receiver.recv_cancellable().unwrap(), Ok(1));
+    /// });
+    /// ```
     ///
     /// # Errors
     ///
-    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled. Inside is what `recv` returns.
+    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled. The inner result is that of
+    /// `recv`.
     pub fn recv_cancellable(&self) -> io::Result<Result<T, RecvError>> {
-        mpsc::receive_cancellable(&self.channel)
+        self.end.recv_cancellable()
     }
 
-    /// Takes the value if it is there.
+    /// Returns the value if it was sent.
     /// Suspends the calling fiber only after 128 failures in a row.
     ///
+    /// ```
+    /// use cringle::sync::oneshot::{self, TryRecvError};
+    ///
+    /// let (sender, receiver) = oneshot::channel();
+    /// assert_eq!(receiver.try_recv(), Err(TryRecvError::Empty));
+    /// sender.send(1).unwrap();
+    /// assert_eq!(receiver.try_recv(), Ok(1));
+    /// ```
+    ///
     /// # Errors
     ///
-    /// If it is not, and whether it can still come.
+    /// If no value was sent. The error says whether the sender is left.
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
-        mpsc::try_receive(&self.channel)
+        self.end.try_recv()
     }
 
-    /// Waits for the value, for this long at most.
+    /// Waits for the value for at most `timeout`.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::sync::oneshot::{self, RecvTimeoutError};
+    /// use std::time::Duration;
+    ///
+    /// let (_sender, receiver) = oneshot::channel::<u8>();
+    /// let received = receiver.recv_timeout(Duration::from_millis(1));
+    /// assert_eq!(received, Err(RecvTimeoutError::Timeout));
+    /// ```
     ///
     /// # Errors
     ///
-    /// If it has not come in that time, or the sender is gone and has sent none.
+    /// If no value arrived in time, or if the sender was dropped without sending.
     ///
     /// # Cancellation
     ///
     /// As [`recv`](Self::recv).
     pub fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvTimeoutError> {
-        mpsc::receive_timeout(&self.channel, timeout)
+        self.end.recv_timeout(timeout)
     }
 
-    /// [`recv_timeout`](Self::recv_timeout), for a fiber that wants to be told that it is cancelled.
+    /// Like [`recv_timeout`](Self::recv_timeout), but returns an error if the calling fiber is
+    /// cancelled.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::sync::oneshot::{self, RecvTimeoutError};
+    /// use std::time::Duration;
+    ///
+    /// let (sender, receiver) = oneshot::channel::<u8>();
+    /// drop(sender);
+    /// let received = receiver.recv_timeout_cancellable(Duration::from_millis(1))?;
+    /// assert_eq!(received, Err(RecvTimeoutError::Disconnected));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled. Inside is what `recv_timeout`
-    /// returns.
+    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled. The inner result is that of
+    /// `recv_timeout`.
     pub fn recv_timeout_cancellable(
         &self,
         timeout: Duration,
     ) -> io::Result<Result<T, RecvTimeoutError>> {
-        mpsc::receive_timeout_cancellable(&self.channel, timeout)
+        self.end.recv_timeout_cancellable(timeout)
     }
 }
 
-impl<T> Drop for Sender<T> {
-    fn drop(&mut self) {
-        self.channel.remove_sender();
-    }
-}
-
-impl<T> Drop for Receiver<T> {
-    fn drop(&mut self) {
-        self.channel.remove_receiver();
-    }
-}
-
-impl<T> fmt::Debug for Sender<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sender").finish_non_exhaustive()
-    }
-}
-
-impl<T> fmt::Debug for Receiver<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Receiver").finish_non_exhaustive()
-    }
-}
+opaque_debug!(Sender, Receiver);

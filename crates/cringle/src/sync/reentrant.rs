@@ -56,7 +56,7 @@ impl<T> ReentrantLock<T> {
         if self.enter_again(who) {
             return self.guard();
         }
-        if let Err(error) = self.gate.take(1, WaitOptions::unwinding(Wait::Lock)) {
+        if let Err(error) = self.gate.acquire(1, WaitOptions::unwinding(Wait::Lock)) {
             error.unwind();
         }
         self.own(who)
@@ -66,9 +66,9 @@ impl<T> ReentrantLock<T> {
     /// if nobody has it, or somebody of this very thread. Needs no thread-local with a destructor.
     pub(crate) fn at_exit(&self, f: impl FnOnce(&T)) {
         let is_ours = || self.owner().as_ref().is_some_and(|owner| owner.thread == this_thread());
-        if self.gate.try_take(1) {
+        if self.gate.try_acquire(1) {
             f(&self.value);
-            self.gate.give(1);
+            self.gate.release(1);
         } else if is_ours() {
             f(&self.value);
         }
@@ -85,7 +85,7 @@ impl<T> ReentrantLock<T> {
     }
 
     fn own(&self, who: ThreadId) -> ReentrantGuard<'_, T> {
-        self.gate.note_holder();
+        self.gate.record_holder();
         *self.owner() = Some(Owner { who, thread: this_thread(), depth: 1 });
         self.guard()
     }
@@ -107,8 +107,8 @@ impl<T> Drop for ReentrantGuard<'_, T> {
         if owner.depth == 0 {
             *place = None;
             drop(place);
-            self.lock.gate.forget_holder();
-            self.lock.gate.give(1);
+            self.lock.gate.clear_holder();
+            self.lock.gate.release(1);
         }
     }
 }

@@ -103,7 +103,7 @@ impl<T: ?Sized> RwLock<T> {
     /// A cancelled fiber takes a lock that is free, and unwinds where it would wait.
     #[inline]
     pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
-        if let Err(error) = self.gate.take(1, WaitOptions::unwinding(Wait::Lock)) {
+        if let Err(error) = self.gate.acquire(1, WaitOptions::unwinding(Wait::Lock)) {
             error.unwind();
         }
         self.reading()
@@ -121,7 +121,7 @@ impl<T: ?Sized> RwLock<T> {
     /// As [`read`](Self::read).
     #[inline]
     pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
-        if let Err(error) = self.gate.take(Gate::MAX, WaitOptions::unwinding(Wait::Lock)) {
+        if let Err(error) = self.gate.acquire(Gate::MAX, WaitOptions::unwinding(Wait::Lock)) {
             error.unwind();
         }
         self.writing()
@@ -135,7 +135,9 @@ impl<T: ?Sized> RwLock<T> {
     /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled while it waits. Inside is what
     /// `read` returns.
     pub fn read_cancellable(&self) -> io::Result<LockResult<RwLockReadGuard<'_, T>>> {
-        self.gate.take(1, WaitOptions::fallible(Wait::Lock)).map_err(WaitError::into_io_error)?;
+        self.gate
+            .acquire(1, WaitOptions::fallible(Wait::Lock))
+            .map_err(WaitError::into_io_error)?;
         Ok(self.reading())
     }
 
@@ -154,7 +156,7 @@ impl<T: ?Sized> RwLock<T> {
         &self,
         options: WaitOptions,
     ) -> Result<LockResult<RwLockWriteGuard<'_, T>>, WaitError> {
-        self.gate.take(Gate::MAX, options)?;
+        self.gate.acquire(Gate::MAX, options)?;
         Ok(self.writing())
     }
 
@@ -166,7 +168,7 @@ impl<T: ?Sized> RwLock<T> {
     /// If somebody does, or if the lock is poisoned; the error holds the guard then.
     #[inline]
     pub fn try_read(&self) -> TryLockResult<RwLockReadGuard<'_, T>> {
-        let taken = self.gate.try_take(1);
+        let taken = self.gate.try_acquire(1);
         Caller::current().tried(taken);
         match taken {
             true => Ok(self.reading()?),
@@ -182,7 +184,7 @@ impl<T: ?Sized> RwLock<T> {
     /// If somebody does, or if the lock is poisoned; the error holds the guard then.
     #[inline]
     pub fn try_write(&self) -> TryLockResult<RwLockWriteGuard<'_, T>> {
-        let taken = self.gate.try_take(Gate::MAX);
+        let taken = self.gate.try_acquire(Gate::MAX);
         Caller::current().tried(taken);
         match taken {
             true => Ok(self.writing()?),
@@ -224,7 +226,7 @@ impl<T: ?Sized> RwLock<T> {
 
     #[inline]
     fn writing(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
-        self.gate.note_holder();
+        self.gate.record_holder();
         let guard = RwLockWriteGuard { lock: self, before: Before::new(), stays: PhantomData };
         checked(&self.poison, guard)
     }
@@ -236,8 +238,8 @@ impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
         let lock = guard.lock;
         // It has not panicked yet: nothing is to be noted.
         std::mem::forget(guard);
-        lock.gate.forget_holder();
-        lock.gate.give(Gate::MAX - 1);
+        lock.gate.clear_holder();
+        lock.gate.release(Gate::MAX - 1);
         lock.read_guard()
     }
 }
@@ -245,7 +247,7 @@ impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
 impl<T: ?Sized> Drop for RwLockReadGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        self.gate.give(1);
+        self.gate.release(1);
     }
 }
 
@@ -253,8 +255,8 @@ impl<T: ?Sized> Drop for RwLockWriteGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         self.lock.poison.note(self.before);
-        self.lock.gate.forget_holder();
-        self.lock.gate.give(Gate::MAX);
+        self.lock.gate.clear_holder();
+        self.lock.gate.release(Gate::MAX);
     }
 }
 

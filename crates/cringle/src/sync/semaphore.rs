@@ -75,7 +75,7 @@ impl Semaphore {
     ///
     /// As [`acquire`](Self::acquire).
     pub fn acquire_many(&self, count: usize) -> Permit<'_> {
-        if let Err(error) = self.gate.take(count, WaitOptions::unwinding(Wait::Permit)) {
+        if let Err(error) = self.gate.acquire(count, WaitOptions::unwinding(Wait::Permit)) {
             error.unwind();
         }
         Permit { semaphore: self, count }
@@ -99,7 +99,7 @@ impl Semaphore {
     /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled while it waits.
     pub fn acquire_many_cancellable(&self, count: usize) -> io::Result<Permit<'_>> {
         self.gate
-            .take(count, WaitOptions::fallible(Wait::Permit))
+            .acquire(count, WaitOptions::fallible(Wait::Permit))
             .map_err(WaitError::into_io_error)?;
         Ok(Permit { semaphore: self, count })
     }
@@ -113,7 +113,7 @@ impl Semaphore {
     /// Takes this many permits if they are free and nobody waits.
     /// Suspends the calling fiber only after 128 failures in a row.
     pub fn try_acquire_many(&self, count: usize) -> Option<Permit<'_>> {
-        let taken = self.gate.try_take(count);
+        let taken = self.gate.try_acquire(count);
         Caller::current().tried(taken);
         taken.then(|| Permit { semaphore: self, count })
     }
@@ -127,7 +127,7 @@ impl Semaphore {
         let add = |total: usize| total.checked_add(count).filter(|&sum| sum <= Gate::MAX);
         let added = self.total.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
         assert!(added.is_ok(), "a semaphore would have too many permits");
-        self.gate.give(count);
+        self.gate.release(count);
     }
 
     /// The permits that are free now.
@@ -146,7 +146,7 @@ impl Permit<'_> {
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        self.semaphore.gate.give(self.count);
+        self.semaphore.gate.release(self.count);
     }
 }
 

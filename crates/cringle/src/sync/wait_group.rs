@@ -102,7 +102,7 @@ impl Drop for WaitGroup {
             let mut state = self.group.state.lock();
             state.members -= 1;
             if state.members == 0 {
-                state.queue.give_all(&mut woken);
+                state.queue.grant_all(&mut woken);
             }
         }
         woken.wake();

@@ -1,23 +1,23 @@
-//! Who waits, in order: the one protocol by which everything in `sync` waits and is woken.
+//! The queue of waiters under every type in `sync`, and the protocol by which they are woken.
 //!
 //! # The protocol
 //!
-//! A [`Waiter`] lies in the frame of the fiber (or thread) that waits. A [`Queue`] links waiters
-//! through themselves, so waiting allocates nothing. The queue lies under a short OS lock, which is
-//! never held over a suspension (**I6**); links, waker and slot are touched under that lock only.
+//! A [`Waiter`] lies in the frame of the waiting fiber or thread. A [`Queue`] links waiters
+//! intrusively, so a wait allocates nothing. A short OS lock guards the queue and is never held
+//! across a suspension (**I6**); the links, the waker and the slot are touched only under it.
 //!
-//! A waiter leaves the queue in one of two ways, and the lock decides which:
+//! A waiter leaves its queue in one of two ways, and the lock decides which:
 //!
-//! - somebody takes it out, gives it what it waits for, copies its waker, and last stores the
-//!   outcome: from then on the frame may be gone (**I10**). The waker is called after the lock is
-//!   released;
-//! - it takes itself out, because it was cancelled or its time is up. If it is not in the queue any
-//!   more, it was given something, which it then takes: nothing that was handed over is lost.
+//! - Another fiber or thread dequeues it, moves the value or the permits to it, moves the waker
+//!   out, and stores the outcome last: from that store on the waiter's frame may be gone
+//!   (**I10**). The waker is called after the lock is released.
+//! - It removes itself, because it was cancelled or timed out. If it is no longer in the queue, it
+//!   was granted something and returns that instead: nothing that was handed over is lost.
 //!
-//! A wake-up cannot be lost: the outcome is stored before the waker is called, and the waiter looks
-//! for the outcome before it suspends (a fiber's wake-up is handled by its own worker, when it is
-//! suspended; a thread's is a token that stays). A wake-up that comes late ends a later wait, which
-//! looks again.
+//! No wake-up is lost. The outcome is stored before the waker is called, and the waiter checks the
+//! outcome before it suspends. A fiber's wake-up is processed by its own worker, after the
+//! suspension; a thread's wake-up is an `unpark` token, which persists. A late wake-up ends a later
+//! wait of the same fiber, and that wait checks its own condition again.
 
 use super::caller::{BorrowedWaker, Caller, WaitError, WaitOptions, Waker};
 use crate::runtime::lent_frame::LentFrame;
@@ -27,16 +27,16 @@ use std::cell::{Cell, UnsafeCell};
 use std::ptr::NonNull;
 
 const WAITING: u8 = 0;
-const GIVEN: u8 = 1;
+const GRANTED: u8 = 1;
 const REFUSED: u8 = 2;
 
-/// One who waits; see the module. Neither `Send` nor `Sync`: others reach it through its queue.
+/// One waiting fiber or thread. Neither `Send` nor `Sync`: other threads reach it through its queue.
 pub(super) struct Waiter {
     outcome: AtomicU8,
     caller: Caller,
-    /// How many permits it needs, or what else tells waiters of one queue apart.
+    /// The number of permits it needs, or another number that tells waiters of one queue apart.
     need: usize,
-    /// Where to leave, or take, a value.
+    /// The place in its frame where a value is left for it or taken from it.
     slot: *mut (),
     waker: UnsafeCell<Option<BorrowedWaker>>,
     queued: Cell<bool>,
@@ -47,8 +47,8 @@ pub(super) struct Waiter {
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    Given,
-    /// It will never come.
+    Granted,
+    /// What it waited for can no longer happen.
     Refused,
 }
 
@@ -69,31 +69,32 @@ impl Waiter {
     fn outcome(&self) -> Option<Outcome> {
         match self.outcome.load(Ordering::Acquire) {
             WAITING => None,
-            GIVEN => Some(Outcome::Given),
+            GRANTED => Some(Outcome::Granted),
             _ => Some(Outcome::Refused),
         }
     }
 
-    /// Waits until somebody has taken this waiter out of its queue, or the options are exhausted.
+    /// Waits until this waiter is dequeued, or until the options end the wait.
     ///
-    /// `leave` takes it out under the queue's lock, and says whether it was still in.
+    /// `withdraw` removes it from its queue, under the queue's lock, and returns whether it was
+    /// still queued.
     #[inline]
     pub(super) fn wait(
         &self,
         options: &WaitOptions,
         subject: &dyn WaitTarget,
-        mut leave: impl FnMut() -> bool,
+        mut withdraw: impl FnMut() -> bool,
     ) -> Result<Outcome, WaitError> {
-        // The queue refers to this frame until it is told, or has taken itself out (I12).
+        // The queue refers to this frame until the waiter is dequeued or has withdrawn (I12).
         let lent = LentFrame::begin();
         let result = loop {
             if let Some(outcome) = self.outcome() {
                 break Ok(outcome);
             }
-            match options.exhausted(self.caller) {
-                Some(error) if leave() => break Err(error),
-                // It was taken out meanwhile, and the outcome was stored under the lock.
-                Some(_) => break Ok(self.outcome().expect("out of the queue, so told why")),
+            match options.expired(self.caller) {
+                Some(error) if withdraw() => break Err(error),
+                // It was dequeued meanwhile, and the outcome was stored under the lock.
+                Some(_) => break Ok(self.outcome().expect("a dequeued waiter has an outcome")),
                 None => self.caller.suspend(options, subject),
             }
         };
@@ -103,14 +104,15 @@ impl Waiter {
     }
 }
 
-/// Waiters, those that came first in front.
+/// Waiters in the order of their arrival.
 pub(super) struct Queue {
     first: Option<NonNull<Waiter>>,
     last: Option<NonNull<Waiter>>,
 }
 
-// SAFETY: I10. The waiters belong to frames of any threads; what is in them is touched only by who
-// has the queue for itself, but for the outcome, which is atomic and stored last.
+// SAFETY: I10. The waiters lie in frames of other threads, which stay while the waiters are queued.
+// Their fields are touched only through exclusive access to the queue, except for the outcome, which
+// is atomic.
 unsafe impl Send for Queue {}
 
 impl Queue {
@@ -123,112 +125,112 @@ impl Queue {
         self.first.is_none()
     }
 
-    /// Puts a waiter behind all others.
+    /// Appends a waiter.
     ///
     /// # Safety
     ///
-    /// The waiter is in no queue, and stays where it is until it is taken out, by another or by
-    /// [`remove`](Self::remove).
+    /// The waiter is in no queue, and does not move before it has left this one by
+    /// [`pop`](Self::pop) or [`remove`](Self::remove).
     pub(super) unsafe fn push(&mut self, waiter: &Waiter) {
         debug_assert!(!waiter.queued.get());
         let node = NonNull::from(waiter);
         waiter.queued.set(true);
         waiter.previous.set(self.last);
         match self.last.replace(node) {
-            // SAFETY: I10. What is in the queue is in a frame that stays, by this contract.
+            // SAFETY: I10. A queued waiter's frame stays, by the contract of `push`.
             Some(last) => unsafe { last.as_ref() }.next.set(Some(node)),
             None => self.first = Some(node),
         }
     }
 
-    /// Takes this waiter out, which must be of this queue or of none. False if it was not in.
+    /// Removes a waiter, which must belong to this queue or to none. Returns whether it was queued.
     pub(super) fn remove(&mut self, waiter: &Waiter) -> bool {
         if !waiter.queued.replace(false) {
             return false;
         }
         let (previous, next) = (waiter.previous.take(), waiter.next.take());
         match previous {
-            // SAFETY: I10. Its neighbours are in the queue, so in frames that stay.
+            // SAFETY: I10. Its neighbours are queued, so their frames stay.
             Some(previous) => unsafe { previous.as_ref() }.next.set(next),
             None => self.first = next,
         }
         match next {
-            // SAFETY: as above.
+            // SAFETY: I10. As above.
             Some(next) => unsafe { next.as_ref() }.previous.set(previous),
             None => self.last = previous,
         }
         true
     }
 
-    /// What the first one needs.
+    /// Returns the need of the first waiter.
     pub(super) fn first_need(&self) -> Option<usize> {
-        // SAFETY: I10. It is in the queue, so in a frame that stays.
+        // SAFETY: I10. It is queued, so its frame stays.
         self.first.map(|first| unsafe { first.as_ref() }.need)
     }
 
-    /// Takes the first one out; it is to be told why at once.
+    /// Dequeues the first waiter. The caller stores its outcome before it releases the lock.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<Dequeued<'_>> {
         let first = self.first?;
-        // SAFETY: I10. It is in the queue, so in a frame that stays.
+        // SAFETY: I10. It is queued, so its frame stays.
         self.remove(unsafe { first.as_ref() });
         Some(Dequeued { waiter: first, queue: std::marker::PhantomData })
     }
 
-    /// Gives all who are here now what they wait for.
-    pub(super) fn give_all(&mut self, woken: &mut WakeList) {
-        while let Some(taken) = self.pop() {
-            woken.add(taken.give());
+    /// Grants every queued waiter what it waits for.
+    pub(super) fn grant_all(&mut self, woken: &mut WakeList) {
+        while let Some(waiter) = self.pop() {
+            woken.add(waiter.grant());
         }
     }
 
-    /// Tells all that what they wait for will not come.
+    /// Refuses every queued waiter.
     pub(super) fn refuse_all(&mut self, woken: &mut WakeList) {
-        while let Some(taken) = self.pop() {
-            woken.add(taken.refuse());
+        while let Some(waiter) = self.pop() {
+            woken.add(waiter.refuse());
         }
     }
 }
 
-/// A waiter that was taken out of its queue. Its frame stays until it is told why.
+/// A waiter that has left its queue and has no outcome yet. Its frame stays until it has one.
 #[must_use = "its waiter would wait for ever"]
 pub(super) struct Dequeued<'queue> {
     waiter: NonNull<Waiter>,
-    /// The lock is held as long as the queue is borrowed.
+    /// Borrows the queue, and so keeps its lock held.
     queue: std::marker::PhantomData<&'queue mut Queue>,
 }
 
 impl Dequeued<'_> {
-    /// Where its value is, or is to be left.
+    /// Returns the place of its value.
     pub(super) fn slot(&self) -> *mut () {
         // SAFETY: I10. The frame stays until the outcome is stored.
         unsafe { self.waiter.as_ref() }.slot
     }
 
-    pub(super) fn give(self) -> Waker {
-        self.tell(GIVEN)
+    pub(super) fn grant(self) -> Waker {
+        self.finish(GRANTED)
     }
 
     pub(super) fn refuse(self) -> Waker {
-        self.tell(REFUSED)
+        self.finish(REFUSED)
     }
 
     #[inline]
-    fn tell(self, outcome: u8) -> Waker {
-        // SAFETY: I10. The frame stays until the outcome is stored, which is the last touch; the
-        // waker is moved out and redeemed before, and nobody else looks at it: the queue is borrowed.
+    fn finish(self, outcome: u8) -> Waker {
+        // SAFETY: I10. The frame stays until the outcome is stored, and that store is the last touch.
+        // The waker is moved out before it; the queue is borrowed, so no other thread reads it.
         unsafe {
             let waiter = self.waiter.as_ref();
             let lent = (*waiter.waker.get()).take();
-            let waker = lent.expect("a waiter is told once").upgrade();
+            let waker = lent.expect("a waiter gets one outcome").upgrade();
             waiter.outcome.store(outcome, Ordering::Release);
             waker
         }
     }
 }
 
-/// Whom to wake once the lock is released. One costs no allocation.
-#[must_use = "they would wait for ever"]
+/// The wakers to call once the lock is released. The first one needs no allocation.
+#[must_use = "its waiters would wait for ever"]
 #[derive(Default)]
 pub(super) struct WakeList {
     first: Option<Waker>,
@@ -253,7 +255,8 @@ impl WakeList {
     }
 }
 
-/// The short lock under which queues lie.
+/// The short OS lock that guards a queue. Code under it does not suspend, does not call user code,
+/// and does not panic.
 pub(super) struct ShortLock<S>(Mutex<S>);
 
 #[cfg(not(loom))]
@@ -268,7 +271,6 @@ impl<S> ShortLock<S> {
         }
     }
 
-    /// For some instructions: nothing under it suspends, calls the user's code or panics.
     #[inline]
     pub(super) fn lock(&self) -> ShortGuard<'_, S> {
         self.0.lock().expect("no code panics under this lock")

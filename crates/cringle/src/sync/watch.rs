@@ -80,7 +80,7 @@ impl<T> Shared<T> {
         {
             let mut state = self.state.lock();
             state.version += 1;
-            state.waiting.give_all(&mut woken);
+            state.waiting.grant_all(&mut woken);
         }
         woken.wake();
     }
@@ -269,7 +269,7 @@ impl<T> Receiver<T> {
 
     fn wait(&mut self, options: WaitOptions) -> Result<Result<(), RecvError>, WaitError> {
         let caller = Caller::current();
-        if let Some(error) = options.refused(caller) {
+        if let Some(error) = options.refusal(caller) {
             return Err(error);
         }
         caller.spend();

@@ -6,11 +6,11 @@
 //! complete after a few turns of the scheduler, not after as many as it has workers.
 
 use super::{Course, unwind};
-use crate::fiber::lock::Lock;
 use crate::fiber::protect;
 use crate::fiber::scope::{Scope, scope};
 use crate::fiber::spawn::current_or_panic;
 use crate::runtime::worker::Worker;
+use crate::sync::fair_lock::FairLock;
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::io;
@@ -239,7 +239,7 @@ where
     let certain = items.size_hint().0;
     let crew = Crew {
         course: Course::new(),
-        turn: Lock::default(),
+        turn: FairLock::default(),
         items: RefCell::new(items.fuse().enumerate()),
         work,
         interruptible,
@@ -261,7 +261,7 @@ where
 struct Crew<I, W> {
     course: Course,
     /// Whose turn it is to ask for an item: the iterator may wait.
-    turn: Lock,
+    turn: FairLock,
     items: RefCell<std::iter::Enumerate<Fuse<I>>>,
     work: W,
     interruptible: bool,
