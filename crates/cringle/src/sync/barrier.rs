@@ -1,4 +1,4 @@
-//! Where a number of fibers wait for each other.
+//! A barrier, at which a number of callers wait for each other.
 
 use super::caller::{Caller, WaitError, WaitOptions};
 use super::wait_queue::{Queue, ShortLock, Waiter, WakeList};
@@ -7,7 +7,7 @@ use crate::runtime::wait_target::ByAddress;
 use std::fmt;
 use std::io;
 
-/// `std::sync::Barrier`, for fibers of any workers and for OS threads.
+/// `std::sync::Barrier`, for fibers of any workers and for threads.
 ///
 /// ```
 /// use cringle::{fiber, sync::Barrier};
@@ -32,11 +32,20 @@ struct State {
     queue: Queue,
 }
 
-/// Tells the one that came last from the others.
+/// The result of [`Barrier::wait`], which tells the last caller from the others.
+///
+/// ```
+/// let result = cringle::sync::Barrier::new(1).wait();
+/// assert!(result.is_leader());
+/// ```
 pub struct BarrierWaitResult(bool);
 
 impl BarrierWaitResult {
-    /// Whether this one came last.
+    /// Returns whether this caller arrived last.
+    ///
+    /// ```
+    /// assert!(cringle::sync::Barrier::new(1).wait().is_leader());
+    /// ```
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.0
@@ -45,29 +54,62 @@ impl BarrierWaitResult {
 
 impl Barrier {
     constructor! {
-        /// One at which this many meet (0 is as 1).
+        /// Creates a barrier for `count` callers; 0 means 1.
+        ///
+        /// ```
+        /// static START: cringle::sync::Barrier = cringle::sync::Barrier::new(2);
+        /// std::thread::scope(|s| {
+        ///     s.spawn(|| START.wait());
+        ///     START.wait();
+        /// });
+        /// ```
         #[must_use]
         pub const fn new(count: usize) -> Barrier {
             Barrier { count, state: ShortLock::new(State { arrived: 0, queue: Queue::new() }) }
         }
     }
 
-    /// Waits until as many have come as there are to be; then it begins anew.
+    /// Waits until all callers have arrived. The barrier can then be used again.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::{fiber, sync::Barrier};
+    ///
+    /// let barrier = Barrier::new(2);
+    /// cringle::run(|| {
+    ///     fiber::scope(|s| {
+    ///         s.spawn(|| barrier.wait());
+    ///         barrier.wait();
+    ///     });
+    /// });
+    /// ```
     ///
     /// # Cancellation
     ///
-    /// A cancelled fiber that would wait unwinds, and does not count as one that has come.
+    /// A cancelled fiber that would wait unwinds, and does not count as a caller that has arrived.
     pub fn wait(&self) -> BarrierWaitResult {
         self.meet(WaitOptions::unwinding(Wait::Barrier)).unwrap_or_else(|error| error.unwind())
     }
 
-    /// [`wait`](Self::wait), for a fiber that wants to be told that it is cancelled.
+    /// Like [`wait`](Self::wait), but returns an error if the calling fiber is cancelled.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::{fiber, sync::Barrier};
+    ///
+    /// let barrier = Barrier::new(2);
+    /// cringle::run(|| {
+    ///     fiber::scope(|s| {
+    ///         s.cancel();
+    ///         assert!(barrier.wait_cancellable().is_err());
+    ///     });
+    /// });
+    /// ```
     ///
     /// # Errors
     ///
-    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled; it does not count then.
+    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled. It does not count as a caller
+    /// that has arrived.
     pub fn wait_cancellable(&self) -> io::Result<BarrierWaitResult> {
         self.meet(WaitOptions::fallible(Wait::Barrier)).map_err(WaitError::into_io_error)
     }
@@ -87,17 +129,17 @@ impl Barrier {
                 return Ok(BarrierWaitResult(true));
             }
             state.arrived += 1;
-            // SAFETY: I2, I10. This frame stays until the wait below has ended, and then the waiter
-            // is out of the queue.
+            // SAFETY: I2, I10. This frame stays until the wait below has ended, and by then the
+            // waiter has left the queue.
             unsafe { state.queue.push(&waiter) };
         }
-        let leave = || {
+        let withdraw = || {
             let mut state = self.state.lock();
-            let left = state.queue.remove(&waiter);
-            state.arrived -= usize::from(left);
-            left
+            let was_queued = state.queue.remove(&waiter);
+            state.arrived -= usize::from(was_queued);
+            was_queued
         };
-        waiter.wait(&options, &ByAddress::of(self), leave).map(|_| BarrierWaitResult(false))
+        waiter.wait(&options, &ByAddress::of(self), withdraw).map(|_| BarrierWaitResult(false))
     }
 }
 

@@ -1,6 +1,6 @@
-//! The caller of a blocking call, a fiber or a plain thread: how it waits, is woken and is cancelled.
-//! This module holds everything that `sync` needs of the runtime, and everything that the loom models
-//! replace.
+//! The caller of a blocking call, a fiber or a plain thread: how it waits, is woken and is
+//! cancelled. This module holds everything that `sync` needs of the runtime, and everything that
+//! the loom models replace.
 
 use crate::runtime::cancelled;
 use crate::runtime::fiber::{FiberRef, Wait};

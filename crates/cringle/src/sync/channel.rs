@@ -3,11 +3,12 @@
 //!
 //! # The protocol
 //!
-//! At most one of the two queues has waiters. A sender that finds a waiting receiver moves its value
-//! directly into that receiver's frame. A sender that finds the buffer full waits with the value in
-//! its own frame. A receiver takes the value from there: into the buffer or, at capacity 0 (a
-//! rendezvous), for itself. So a value is always in exactly one place, and a waiter that gives up,
-//! cancelled or timed out, either was granted its value or still owns the one that it wanted to send.
+//! At most one of the two queues has waiters. A sender that finds a waiting receiver moves its
+//! value directly into that receiver's frame. A sender that finds the buffer full waits with the
+//! value in its own frame. A receiver takes the value from there: into the buffer or, at capacity 0
+//! (a rendezvous), for itself. So a value is always in exactly one place, and a waiter that gives
+//! up, cancelled or timed out, either was granted its value or still owns the one that it wanted to
+//! send.
 //!
 //! Values are moved under the lock and never dropped there.
 
@@ -262,8 +263,8 @@ impl<T> State<T> {
         let mut woken = WakeList::default();
         let first = self.buffer.pop_front();
         let next = self.waiting_senders.pop().map(|sender| {
-            // SAFETY: I10. The sender waits at this channel, its frame stays until it has an outcome,
-            // and the lock is held.
+            // SAFETY: I10. The sender waits at this channel, its frame stays until it has an
+            // outcome, and the lock is held.
             let value = unsafe { (*Slot::<T>::of(&sender)).take() };
             woken.add(sender.grant());
             value.expect("a waiting sender has its value")

@@ -1,4 +1,4 @@
-//! Waiting for a condition under a mutex: a queue, entered before the mutex is let go of.
+//! A condition variable: a queue that a caller enters before it releases the mutex.
 
 use super::caller::{Caller, WaitError, WaitOptions, deadline};
 use super::mutex::{Mutex, MutexGuard};
@@ -10,8 +10,8 @@ use std::io;
 use std::sync::{LockResult, PoisonError};
 use std::time::Duration;
 
-/// `std::sync::Condvar`, for fibers of any workers and for OS threads, with this module's
-/// [`Mutex`]. Who has waited longest is notified first.
+/// `std::sync::Condvar`, for fibers of any workers and for threads, with this module's [`Mutex`].
+/// Notifications go to the waiter that arrived first.
 ///
 /// ```
 /// use cringle::{fiber, sync::{Condvar, Mutex}};
@@ -32,12 +32,33 @@ pub struct Condvar {
     queue: ShortLock<Queue>,
 }
 
-/// Whether a wait with a limit ended because its time was up.
+/// Whether a wait with a timeout ended because the time had passed.
+///
+/// ```
+/// use cringle::sync::{Condvar, Mutex};
+/// use std::time::Duration;
+///
+/// let (mutex, condvar) = (Mutex::new(()), Condvar::new());
+/// let guard = mutex.lock().unwrap();
+/// let (_guard, result) = condvar.wait_timeout(guard, Duration::from_millis(1)).unwrap();
+/// println!("timed out: {}", result.timed_out());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitTimeoutResult(bool);
 
 impl WaitTimeoutResult {
-    /// Whether the time was up.
+    /// Returns whether the time had passed.
+    ///
+    /// ```
+    /// use cringle::sync::{Condvar, Mutex};
+    /// use std::time::Duration;
+    ///
+    /// let (done, condvar) = (Mutex::new(false), Condvar::new());
+    /// let guard = done.lock().unwrap();
+    /// let limit = Duration::from_millis(1);
+    /// let (_guard, result) = condvar.wait_timeout_while(guard, limit, |done| !*done).unwrap();
+    /// assert!(result.timed_out());
+    /// ```
     pub fn timed_out(&self) -> bool {
         self.0
     }
@@ -48,43 +69,96 @@ type WaitedFor<'a, T> = LockResult<(MutexGuard<'a, T>, WaitTimeoutResult)>;
 
 impl Condvar {
     constructor! {
-        /// One that nobody waits for.
+        /// Creates a condition variable without waiters.
+        ///
+        /// ```
+        /// static CHANGED: cringle::sync::Condvar = cringle::sync::Condvar::new();
+        /// CHANGED.notify_all();
+        /// ```
         pub const fn new() -> Condvar {
             Condvar { queue: ShortLock::new(Queue::new()) }
         }
     }
 
-    /// Lets go of the mutex and waits for a notification; then takes the mutex again. As with std's,
-    /// it may also return for no reason.
+    /// Releases the mutex, waits for a notification, and acquires the mutex again. As std's, it may
+    /// also wake spuriously.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::{fiber, sync::{Condvar, Mutex}};
+    ///
+    /// let (ready, changed) = (Mutex::new(false), Condvar::new());
+    /// cringle::run(|| {
+    ///     fiber::scope(|s| {
+    ///         s.spawn(|| {
+    ///             *ready.lock().unwrap() = true;
+    ///             changed.notify_one();
+    ///         });
+    ///         let mut guard = ready.lock().unwrap();
+    ///         while !*guard {
+    ///             guard = changed.wait(guard).unwrap();
+    ///         }
+    ///     });
+    /// });
+    /// ```
     ///
     /// # Errors
     ///
-    /// If the mutex is poisoned when it is taken again; the error holds the guard.
+    /// If the mutex is poisoned when it is acquired again. The error contains the guard.
     ///
     /// # Cancellation
     ///
-    /// A cancelled fiber unwinds here, without the mutex. A notification that it had been given goes
-    /// to the next one.
+    /// A cancelled fiber unwinds here, without the mutex. A notification that it had received goes
+    /// to the next waiter.
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> Waited<'a, T> {
-        let result = self.wait_on(guard, WaitOptions::unwinding(Wait::Condvar));
-        result.map(forget_time).unwrap_or_else(|error| error.unwind())
+        let result = self.wait_with(guard, WaitOptions::unwinding(Wait::Condvar));
+        result.map(without_timeout_result).unwrap_or_else(|error| error.unwind())
     }
 
-    /// [`wait`](Self::wait), for a fiber that wants to be told that it is cancelled.
+    /// Like [`wait`](Self::wait), but returns an error if the calling fiber is cancelled.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::{fiber, sync::{Condvar, Mutex}};
+    ///
+    /// let (mutex, condvar) = (Mutex::new(()), Condvar::new());
+    /// cringle::run(|| {
+    ///     fiber::scope(|s| {
+    ///         s.cancel();
+    ///         assert!(condvar.wait_cancellable(mutex.lock().unwrap()).is_err());
+    ///     });
+    /// });
+    /// assert!(mutex.try_lock().is_ok());
+    /// ```
     ///
     /// # Errors
     ///
-    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled; the mutex was let go of then.
-    /// Inside is what `wait` returns.
+    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled. It does not hold the mutex
+    /// then. The inner result is that of `wait`.
     pub fn wait_cancellable<'a, T>(&self, guard: MutexGuard<'a, T>) -> io::Result<Waited<'a, T>> {
-        let result = self.wait_on(guard, WaitOptions::fallible(Wait::Condvar));
-        result.map(forget_time).map_err(WaitError::into_io_error)
+        let result = self.wait_with(guard, WaitOptions::fallible(Wait::Condvar));
+        result.map(without_timeout_result).map_err(WaitError::into_io_error)
     }
 
-    /// Waits until the condition does not hold any more.
+    /// Waits while the condition holds.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::{fiber, sync::{Condvar, Mutex}};
+    ///
+    /// let (left, changed) = (Mutex::new(3), Condvar::new());
+    /// cringle::run(|| {
+    ///     fiber::scope(|s| {
+    ///         for _ in 0..3 {
+    ///             s.spawn(|| {
+    ///                 *left.lock().unwrap() -= 1;
+    ///                 changed.notify_one();
+    ///             });
+    ///         }
+    ///         drop(changed.wait_while(left.lock().unwrap(), |left| *left > 0));
+    ///     });
+    /// });
+    /// ```
     ///
     /// # Errors
     ///
@@ -105,8 +179,18 @@ impl Condvar {
         Ok(guard)
     }
 
-    /// [`wait_while`](Self::wait_while), for a fiber that wants to be told that it is cancelled.
+    /// Like [`wait_while`](Self::wait_while), but returns an error if the calling fiber is
+    /// cancelled.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::sync::{Condvar, Mutex};
+    ///
+    /// let (done, condvar) = (Mutex::new(true), Condvar::new());
+    /// let guard = condvar.wait_while_cancellable(done.lock().unwrap(), |done| !*done)?;
+    /// assert!(*guard.unwrap());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -130,8 +214,19 @@ impl Condvar {
         Ok(Ok(guard))
     }
 
-    /// [`wait`](Self::wait) for this long at most. Taking the mutex again may take longer.
+    /// Like [`wait`](Self::wait), but waits at most `timeout`. Acquiring the mutex again may take
+    /// longer.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::sync::{Condvar, Mutex};
+    /// use std::time::Duration;
+    ///
+    /// let (count, condvar) = (Mutex::new(1), Condvar::new());
+    /// let guard = count.lock().unwrap();
+    /// let (guard, _) = condvar.wait_timeout(guard, Duration::from_millis(1)).unwrap();
+    /// assert_eq!(*guard, 1);
+    /// ```
     ///
     /// # Errors
     ///
@@ -146,11 +241,23 @@ impl Condvar {
         timeout: Duration,
     ) -> WaitedFor<'a, T> {
         let options = WaitOptions::unwinding(Wait::Condvar).until(deadline(timeout));
-        self.wait_on(guard, options).unwrap_or_else(|error| error.unwind())
+        self.wait_with(guard, options).unwrap_or_else(|error| error.unwind())
     }
 
-    /// [`wait_timeout`](Self::wait_timeout), for a fiber that wants to be told that it is cancelled.
+    /// Like [`wait_timeout`](Self::wait_timeout), but returns an error if the calling fiber is
+    /// cancelled.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::sync::{Condvar, Mutex};
+    /// use std::time::Duration;
+    ///
+    /// let (mutex, condvar) = (Mutex::new(()), Condvar::new());
+    /// let limit = Duration::from_millis(1);
+    /// let waited = condvar.wait_timeout_cancellable(mutex.lock().unwrap(), limit)?;
+    /// assert!(waited.is_ok());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -161,12 +268,23 @@ impl Condvar {
         timeout: Duration,
     ) -> io::Result<WaitedFor<'a, T>> {
         let options = WaitOptions::fallible(Wait::Condvar).until(deadline(timeout));
-        self.wait_on(guard, options).map_err(WaitError::into_io_error)
+        self.wait_with(guard, options).map_err(WaitError::into_io_error)
     }
 
-    /// [`wait_while`](Self::wait_while) for this long at most. The time was up if the condition
-    /// still holds.
+    /// Like [`wait_while`](Self::wait_while), but waits at most `timeout`. If the condition still
+    /// holds then, the result says that the time has passed.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::sync::{Condvar, Mutex};
+    /// use std::time::Duration;
+    ///
+    /// let (done, condvar) = (Mutex::new(false), Condvar::new());
+    /// let guard = done.lock().unwrap();
+    /// let limit = Duration::from_millis(1);
+    /// let (guard, result) = condvar.wait_timeout_while(guard, limit, |done| !*done).unwrap();
+    /// assert!(!*guard && result.timed_out());
+    /// ```
     ///
     /// # Errors
     ///
@@ -185,12 +303,24 @@ impl Condvar {
         F: FnMut(&mut T) -> bool,
     {
         let options = WaitOptions::unwinding(Wait::Condvar).until(deadline(timeout));
-        self.wait_on_while(guard, options, condition).unwrap_or_else(|error| error.unwind())
+        self.wait_while_with(guard, options, condition).unwrap_or_else(|error| error.unwind())
     }
 
-    /// [`wait_timeout_while`](Self::wait_timeout_while), for a fiber that wants to be told that it is
-    /// cancelled.
+    /// Like [`wait_timeout_while`](Self::wait_timeout_while), but returns an error if the calling
+    /// fiber is cancelled.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::sync::{Condvar, Mutex};
+    /// use std::time::Duration;
+    ///
+    /// let (done, condvar) = (Mutex::new(true), Condvar::new());
+    /// let guard = done.lock().unwrap();
+    /// let limit = Duration::from_secs(1);
+    /// let waited = condvar.wait_timeout_while_cancellable(guard, limit, |done| !*done)?;
+    /// assert!(!waited.unwrap().1.timed_out());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -205,25 +335,35 @@ impl Condvar {
         F: FnMut(&mut T) -> bool,
     {
         let options = WaitOptions::fallible(Wait::Condvar).until(deadline(timeout));
-        self.wait_on_while(guard, options, condition).map_err(WaitError::into_io_error)
+        self.wait_while_with(guard, options, condition).map_err(WaitError::into_io_error)
     }
 
-    /// Wakes the one who has waited longest, if anybody waits.
+    /// Wakes the first waiter, if there is one.
+    ///
+    /// ```
+    /// let changed = cringle::sync::Condvar::new();
+    /// changed.notify_one(); // No caller waits, so this has no effect.
+    /// ```
     pub fn notify_one(&self) {
-        let woken = self.queue.lock().pop().map(|taken| taken.grant());
+        let woken = self.queue.lock().pop().map(|waiter| waiter.grant());
         if let Some(waker) = woken {
             waker.wake();
         }
     }
 
-    /// Wakes all who wait.
+    /// Wakes all waiters.
+    ///
+    /// ```
+    /// let changed = cringle::sync::Condvar::new();
+    /// changed.notify_all(); // No caller waits, so this has no effect.
+    /// ```
     pub fn notify_all(&self) {
         let mut woken = WakeList::default();
         self.queue.lock().grant_all(&mut woken);
         woken.wake();
     }
 
-    fn wait_on_while<'a, T>(
+    fn wait_while_with<'a, T>(
         &self,
         mut guard: MutexGuard<'a, T>,
         options: WaitOptions,
@@ -237,22 +377,22 @@ impl Condvar {
             if options.is_late() {
                 return Ok(Ok((guard, WaitTimeoutResult(true))));
             }
-            guard = match self.wait_on(guard, options)? {
+            guard = match self.wait_with(guard, options)? {
                 Ok((guard, _)) => guard,
                 poisoned => return Ok(poisoned),
             };
         }
     }
 
-    fn wait_on<'a, T>(
+    fn wait_with<'a, T>(
         &self,
         guard: MutexGuard<'a, T>,
         options: WaitOptions,
     ) -> Result<WaitedFor<'a, T>, WaitError> {
         let mutex: &'a Mutex<T> = MutexGuard::mutex(&guard);
         let waiter = Waiter::new(Caller::current(), 1, std::ptr::null_mut());
-        // SAFETY: I2, I10. This frame stays until the wait below has ended, and then the waiter is
-        // out of the queue; letting go of the mutex in between runs no code that could unwind.
+        // SAFETY: I2, I10. This frame stays until the wait below has ended, and by then the waiter
+        // has left the queue. Releasing the mutex in between runs no code that could unwind.
         unsafe { self.queue.lock().push(&waiter) };
         drop(guard);
         let timed_out = match waiter
@@ -263,12 +403,12 @@ impl Condvar {
             Err(WaitError::Cancelled) => return Err(WaitError::Cancelled),
         };
         let result = WaitTimeoutResult(timed_out);
-        match mutex.lock_on(options.until(None)) {
+        match mutex.lock_with(options.until(None)) {
             Ok(locked) => Ok(locked
                 .map(|guard| (guard, result))
                 .map_err(|e| PoisonError::new((e.into_inner(), result)))),
             Err(error) => {
-                // It may have been the one notification of somebody who can use it.
+                // This caller cannot use its notification, so the next waiter gets it.
                 if !timed_out {
                     self.notify_one();
                 }
@@ -278,7 +418,7 @@ impl Condvar {
     }
 }
 
-fn forget_time<'a, T>(waited: WaitedFor<'a, T>) -> Waited<'a, T> {
+fn without_timeout_result<'a, T>(waited: WaitedFor<'a, T>) -> Waited<'a, T> {
     waited.map(|(guard, _)| guard).map_err(|e| PoisonError::new(e.into_inner().0))
 }
 

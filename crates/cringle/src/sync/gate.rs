@@ -5,8 +5,8 @@
 //! # The protocol
 //!
 //! One word holds the number of free permits and the flag `QUEUED`: a caller waits, or is about to.
-//! Without the flag, permits are acquired by one compare-and-swap and released by one addition. With
-//! it, permits are acquired only under the queue's lock, so no caller overtakes a waiter.
+//! Without the flag, permits are acquired by one compare-and-swap and released by one addition.
+//! With it, permits are acquired only under the queue's lock, so no caller overtakes a waiter.
 //!
 //! A caller that finds too few permits sets the flag *under the lock*, and then tries once more. A
 //! caller that releases permits and finds the flag set takes the lock and grants permits to waiters

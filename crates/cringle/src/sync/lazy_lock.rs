@@ -1,4 +1,4 @@
-//! A value that is made when it is first used.
+//! A value that is initialised on its first use.
 
 use super::once::Once;
 use super::once_lock::OnceLock;
@@ -7,8 +7,8 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
-/// `std::sync::LazyLock`, for fibers of any workers and for OS threads. The initialiser may wait:
-/// the others' fibers wait for it, their workers do not.
+/// `std::sync::LazyLock`, for fibers of any workers and for threads. The initialiser may wait: the
+/// fibers that need the value wait for it, their workers do not.
 ///
 /// ```
 /// use cringle::sync::LazyLock;
@@ -20,34 +20,47 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 pub struct LazyLock<T, F = fn() -> T> {
     once: Once,
     value: OnceLock<T>,
-    /// Dequeued by whoever runs the `Once`.
+    /// Taken by the caller that runs the `Once`.
     initialiser: UnsafeCell<Option<F>>,
 }
 
-// SAFETY: the initialiser is taken by one caller, under the `Once`, on any thread (`Send`).
+// SAFETY: one caller takes the initialiser, under the `Once`, on any thread (`F: Send`). The value
+// is shared as by `OnceLock<T>`, which is `Sync` under the same bounds.
 unsafe impl<T: Sync + Send, F: Send> Sync for LazyLock<T, F> {}
 impl<T: RefUnwindSafe + UnwindSafe, F: UnwindSafe> RefUnwindSafe for LazyLock<T, F> {}
 impl<T: UnwindSafe, F: UnwindSafe> UnwindSafe for LazyLock<T, F> {}
 
 impl<T, F: FnOnce() -> T> LazyLock<T, F> {
     constructor! {
-        /// One whose value `f` will make.
+        /// Creates a value that `f` will initialise.
+        ///
+        /// ```
+        /// let lazy = cringle::sync::LazyLock::new(|| 6 * 7);
+        /// assert_eq!(*lazy, 42);
+        /// ```
         pub const fn new(f: F) -> LazyLock<T, F> {
             let initialiser = UnsafeCell::new(Some(f));
             LazyLock { once: Once::new(), value: OnceLock::new(), initialiser }
         }
     }
 
-    /// The value; made now if it is the first time.
+    /// Returns the value, and initialises it on the first call.
     /// Suspends the calling fiber only while another one initialises.
+    ///
+    /// ```
+    /// use cringle::sync::LazyLock;
+    ///
+    /// let lazy = LazyLock::new(|| 92);
+    /// assert_eq!(LazyLock::force(&lazy), &92);
+    /// ```
     ///
     /// # Panics
     ///
-    /// If the initialiser panics, or has been unwound before: it can be called only once.
+    /// If the initialiser panics, or unwound before: it can be called only once.
     ///
     /// # Cancellation
     ///
-    /// A cancelled fiber unwinds where it would wait for another one that makes the value.
+    /// A cancelled fiber unwinds where it would wait for the initialiser of another caller.
     #[inline]
     #[track_caller]
     pub fn force(this: &LazyLock<T, F>) -> &T {
@@ -61,19 +74,20 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
     #[track_caller]
     fn make(&self) -> &T {
         self.once.call_once_force(|_| {
-            // SAFETY: one closure at a time runs under the `Once`, and nobody else looks.
+            // SAFETY: the `Once` runs one closure at a time, and only this one touches the
+            // initialiser.
             let f = unsafe { (*self.initialiser.get()).take() };
-            // A panic or a cancel has unwound it.
+            // `None` if a panic or a cancel unwound the initialiser.
             let f = f.expect("LazyLock instance has previously been poisoned");
             let set = self.value.set(f());
-            debug_assert!(set.is_ok(), "only this writes it");
+            debug_assert!(set.is_ok(), "only this closure sets the value");
         });
-        self.value.get().expect("initialised")
+        self.value.get().expect("the closure has set the value")
     }
 }
 
 impl<T, F> LazyLock<T, F> {
-    /// The value, if it has been made.
+    /// Returns the value, if it is initialised.
     ///
     /// ```
     /// use cringle::sync::LazyLock;
@@ -87,7 +101,14 @@ impl<T, F> LazyLock<T, F> {
         this.value.get()
     }
 
-    /// The value to be changed, if it has been made.
+    /// Returns the value for a change, if it is initialised.
+    ///
+    /// ```
+    /// use cringle::sync::LazyLock;
+    ///
+    /// let mut lazy = LazyLock::new(|| 92);
+    /// assert_eq!(LazyLock::get_mut(&mut lazy), None);
+    /// ```
     #[inline]
     pub fn get_mut(this: &mut LazyLock<T, F>) -> Option<&mut T> {
         this.value.get_mut()
@@ -95,7 +116,7 @@ impl<T, F> LazyLock<T, F> {
 }
 
 impl<T, F: FnOnce() -> T> LazyLock<T, F> {
-    /// The value to be changed; made now if it is the first time.
+    /// Returns the value for a change, and initialises it on the first call.
     /// Never suspends the calling fiber, unless the initialiser does.
     ///
     /// ```
@@ -115,7 +136,7 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
     #[track_caller]
     pub fn force_mut(this: &mut LazyLock<T, F>) -> &mut T {
         LazyLock::force(this);
-        this.value.get_mut().expect("just made")
+        this.value.get_mut().expect("`force` has set the value")
     }
 }
 

@@ -1,9 +1,8 @@
-//! The protocol of waiters and queues, the gate and the channel, in every interleaving that the
-//! memory model allows. How to run them says `runtime/loom_tests.rs`; a wake-up that is lost shows
-//! as a deadlock.
+//! Models of the wait queue, the gate and the channel, in every interleaving that the memory model
+//! allows. `runtime/loom_tests.rs` says how to run them. A lost wake-up shows as a deadlock.
 //!
-//! A cancel is not modelled as such: its effect on a queue is that of a deadline, and these are in
-//! the past here, so a waiter leaves as soon as it has come, and races with who gives.
+//! A cancel is not modelled: its effect on a queue is that of a deadline. The deadlines here are in
+//! the past, so a waiter withdraws as soon as it is queued, and races with the caller that grants.
 
 use super::caller::{Caller, WaitError, WaitOptions, now};
 use super::channel::{Channel, ReceiveFailure, SendFailure};
@@ -15,12 +14,13 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
-fn every(model: impl Fn() + Sync + Send + 'static) {
+/// Explores all interleavings.
+fn explore(model: impl Fn() + Sync + Send + 'static) {
     loom::model(model);
 }
 
-/// Of three threads those with at most three preemptions.
-fn most(model: impl Fn() + Sync + Send + 'static) {
+/// Explores the interleavings with at most three preemptions, for models of three threads.
+fn explore_bounded(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
     builder.check(model);
@@ -34,15 +34,15 @@ fn impatient() -> WaitOptions {
     patient().until(Some(now()))
 }
 
-/// What a mutex is: a gate of one permit around a cell, whose uses loom checks for races.
+/// The essence of a mutex: a gate with one permit around a cell. Loom checks the cell for races.
 struct Locked {
     gate: Gate,
     value: UnsafeCell<usize>,
 }
 
-// SAFETY: whoever has the permit alone touches the value; that is what the models check.
+// SAFETY: only the holder of the permit touches the value, which the models check.
 unsafe impl Sync for Locked {}
-// SAFETY: as above.
+// SAFETY: as for `Sync`.
 unsafe impl Send for Locked {}
 
 impl Locked {
@@ -54,7 +54,7 @@ impl Locked {
         if self.gate.acquire(1, options).is_err() {
             return false;
         }
-        // SAFETY: the one permit is taken.
+        // SAFETY: this thread holds the only permit.
         self.value.with_mut(|value| unsafe { *value += 1 });
         self.gate.release(1);
         true
@@ -62,14 +62,14 @@ impl Locked {
 
     fn value(&self) -> usize {
         assert!(self.gate.try_acquire(1), "the permit was lost");
-        // SAFETY: as above.
+        // SAFETY: this thread holds the only permit.
         self.value.with(|value| unsafe { *value })
     }
 }
 
 #[test]
-fn loom_a_gate_of_one_permit_excludes_and_loses_no_wake_up() {
-    every(|| {
+fn loom_gate_excludes_and_loses_no_wake_up() {
+    explore(|| {
         let locked = Locked::new();
         let theirs = Arc::clone(&locked);
         let other = thread::spawn(move || theirs.add_one(patient()));
@@ -80,8 +80,8 @@ fn loom_a_gate_of_one_permit_excludes_and_loses_no_wake_up() {
 }
 
 #[test]
-fn loom_a_gate_serves_three() {
-    most(|| {
+fn loom_gate_serves_three_callers() {
+    explore_bounded(|| {
         let locked = Locked::new();
         let others: Vec<_> = (0..2)
             .map(|_| {
@@ -95,10 +95,10 @@ fn loom_a_gate_serves_three() {
     });
 }
 
-/// A permit that is handed to one who leaves is taken by it, or goes to the next: it is never lost.
+/// A permit that is granted to a waiter that withdraws is kept by it or goes to the next waiter.
 #[test]
-fn loom_no_permit_is_lost_to_one_who_leaves() {
-    most(|| {
+fn loom_withdrawing_waiter_loses_no_permit() {
+    explore_bounded(|| {
         let locked = Locked::new();
         let (first, second) = (Arc::clone(&locked), Arc::clone(&locked));
         let leaves = thread::spawn(move || first.add_one(impatient()));
@@ -114,8 +114,8 @@ fn loom_no_permit_is_lost_to_one_who_leaves() {
 
 /// Readers and a writer, as `RwLock` uses a gate.
 #[test]
-fn loom_who_needs_all_permits_gets_them() {
-    most(|| {
+fn loom_gate_grants_all_permits_to_a_writer() {
+    explore_bounded(|| {
         let gate = Arc::new(Gate::new(2));
         let value = Arc::new(AtomicUsize::new(0));
         let (theirs, writes) = (Arc::clone(&gate), Arc::clone(&value));
@@ -146,9 +146,9 @@ fn send_all(channel: &Channel<usize>, values: std::ops::Range<usize>) {
     channel.remove_sender();
 }
 
-/// All values arrive in order, and then the end.
-fn arrive_in_order(capacity: usize) {
-    every(move || {
+/// Checks that all values arrive in order, followed by the disconnection.
+fn check_order(capacity: usize) {
+    explore(move || {
         let channel = Arc::new(Channel::new(capacity));
         let theirs = Arc::clone(&channel);
         let sender = thread::spawn(move || send_all(&theirs, 0..2));
@@ -160,24 +160,24 @@ fn arrive_in_order(capacity: usize) {
 }
 
 #[test]
-fn loom_a_rendezvous_hands_over_in_order() {
-    arrive_in_order(0);
+fn loom_rendezvous_channel_keeps_order() {
+    check_order(0);
 }
 
 #[test]
-fn loom_a_bounded_channel_hands_over_in_order() {
-    arrive_in_order(1);
+fn loom_bounded_channel_keeps_order() {
+    check_order(1);
 }
 
 #[test]
-fn loom_an_unbounded_channel_hands_over_in_order() {
-    arrive_in_order(usize::MAX);
+fn loom_unbounded_channel_keeps_order() {
+    check_order(usize::MAX);
 }
 
-/// A receiver that leaves either has the value or leaves it to the next.
+/// A receiver that withdraws has received the value or leaves it in the channel.
 #[test]
-fn loom_a_receiver_that_leaves_loses_no_value() {
-    every(|| {
+fn loom_withdrawing_receiver_loses_no_value() {
+    explore(|| {
         let channel = Arc::new(Channel::new(1));
         let theirs = Arc::clone(&channel);
         let sender = thread::spawn(move || send_all(&theirs, 7..8));
@@ -190,10 +190,10 @@ fn loom_a_receiver_that_leaves_loses_no_value() {
     });
 }
 
-/// A sender that leaves has its value back, or it was received.
+/// A sender that withdraws gets its value back, unless the value was received.
 #[test]
-fn loom_a_sender_that_leaves_has_its_value_or_it_was_received() {
-    every(|| {
+fn loom_withdrawing_sender_keeps_unreceived_value() {
+    explore(|| {
         let channel = Arc::new(Channel::new(0));
         let theirs = Arc::clone(&channel);
         let sender = thread::spawn(move || {
@@ -213,8 +213,8 @@ fn loom_a_sender_that_leaves_has_its_value_or_it_was_received() {
 }
 
 #[test]
-fn loom_a_sender_whose_receiver_goes_has_its_value_back() {
-    every(|| {
+fn loom_sender_keeps_value_when_receiver_drops() {
+    explore(|| {
         let channel = Arc::new(Channel::new(0));
         let theirs = Arc::clone(&channel);
         let receiver = thread::spawn(move || theirs.remove_receiver());
@@ -224,8 +224,8 @@ fn loom_a_sender_whose_receiver_goes_has_its_value_back() {
 }
 
 #[test]
-fn loom_what_is_done_once_is_done_for_both() {
-    every(|| {
+fn loom_once_runs_one_closure_for_both() {
+    explore(|| {
         let once = Arc::new(Once::new());
         let count = Arc::new(AtomicUsize::new(0));
         let call = |once: &Once, count: &AtomicUsize| {
@@ -241,8 +241,8 @@ fn loom_what_is_done_once_is_done_for_both() {
     });
 }
 
-/// Outside of any fiber, as in all of these models.
+/// All of these models run outside of any fiber.
 #[test]
-fn loom_callers_are_threads() {
-    every(|| assert!(!Caller::current().is_interrupted()));
+fn loom_callers_are_plain_threads() {
+    explore(|| assert!(!Caller::current().is_interrupted()));
 }

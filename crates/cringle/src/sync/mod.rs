@@ -1,35 +1,38 @@
-//! Locks, channels and other ways to wait for each other: `std::sync`, for fibers and threads.
+//! Locks, channels and other ways to synchronise: `std::sync`, for fibers and threads.
 //!
-//! `use cringle::sync` ports a program from `use std::sync`. Everything here works between fibers of
-//! any workers and OS threads, in either direction, inside and outside of [`run`](crate::run). Only
-//! the calling fiber waits, and what it holds (a [`MutexGuard`], a [`Permit`]) it may hold over any
-//! wait. What differs from std:
+//! `use cringle::sync` ports a program from `use std::sync`. Everything here works between fibers
+//! of any workers and threads, in either direction, inside and outside of [`run`](crate::run). Only
+//! the calling fiber waits, and it may hold a [`MutexGuard`] or a [`Permit`] across any wait. The
+//! differences from std:
 //!
-//! - everybody is served in the order of coming: a lock is handed to who has waited longest;
-//! - a lock is poisoned by the fiber that panics, not by another one that unwinds on the same thread;
-//! - `Condvar::wait_timeout_ms` and `ONCE_INIT`, which std has deprecated, are left out;
-//! - more: [`Semaphore`], [`WaitGroup`], [`mpmc`], [`oneshot`], [`watch`].
+//! - Waiters are served in the order of their arrival: a released lock goes to the first waiter.
+//! - A lock is poisoned by the fiber that panics, not by another one that unwinds on the same
+//!   thread.
+//! - `Condvar::wait_timeout_ms` and `ONCE_INIT`, which std has deprecated, are left out.
+//! - There is more: [`Semaphore`], [`WaitGroup`], [`mpmc`], [`oneshot`], [`watch`].
 //!
 //! # Cancellation
 //!
-//! A cancelled fiber is unwound in these waits, since std's signatures have no room for the error;
-//! that poisons no lock. Each wait has a twin `…_cancellable`, which returns [`io::Result`] of what
-//! the plain call returns. A result that is already in wins: a value or a lock that was handed over
-//! is returned, and none is lost. Where panics abort only the twins are interrupted.
+//! A cancelled fiber unwinds in these waits, since std's signatures cannot return the error. That
+//! poisons no lock. Each wait has a variant with the suffix `_cancellable`, which returns an
+//! [`io::Result`] of what the plain call returns. A result wins over a later cancel: a value or a
+//! lock that was handed over is returned, and none is lost. Where panics abort, only the
+//! `_cancellable` variants are interrupted.
 //!
 //! ```
 //! use cringle::{Cancelled, fiber, sync::mpsc};
 //!
 //! let (sender, receiver) = mpsc::channel::<u8>();
 //! let waits = cringle::run(|| fiber::spawn(move || receiver.recv_cancellable().unwrap_err()));
-//! // `run` has returned: what was left of it was cancelled.
+//! // `run` has returned, so the fiber was cancelled.
 //! assert!(waits.join().unwrap().get_ref().unwrap().is::<Cancelled>());
 //! assert!(sender.send(1).is_err());
 //! ```
 //!
 //! [`io::Result`]: std::io::Result
 
-/// A `const fn`; but in the models none, since loom's primitives cannot be made by one.
+/// Declares a `const fn`. In the loom models it is a plain `fn`: loom's primitives have no `const`
+/// constructors.
 macro_rules! constructor {
     ($(#[$attribute:meta])* $visibility:vis const fn $($rest:tt)*) => {
         #[cfg(not(loom))]

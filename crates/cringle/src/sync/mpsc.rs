@@ -1,8 +1,8 @@
 //! Channels with one receiver: `std::sync::mpsc`, for fibers of any workers and for threads.
 //!
-//! A fiber may send to a thread and a thread to a fiber; only the calling fiber waits. The error types
-//! are std's own. Values arrive in the order in which they were sent, and senders that wait for room
-//! are served in the order of their arrival.
+//! A fiber may send to a thread and a thread to a fiber; only the calling fiber waits. The error
+//! types are std's own. Values arrive in the order in which they were sent, and senders that wait
+//! for room are served in the order of their arrival.
 //!
 //! ```
 //! use cringle::{fiber, sync::mpsc};

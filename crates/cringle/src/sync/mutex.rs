@@ -1,8 +1,8 @@
-//! A lock that hands its value to one at a time: a gate with one permit.
+//! A mutual-exclusion lock: a gate with one permit around a value.
 
 use super::caller::{Caller, WaitError, WaitOptions};
 use super::gate::Gate;
-use super::poison::{Before, Poison, checked};
+use super::poison::{Poison, UnwindingAtLock, checked};
 use crate::runtime::fiber::Wait;
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -12,11 +12,12 @@ use std::ops::{Deref, DerefMut};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
 
-/// `std::sync::Mutex`, for fibers of any workers and for OS threads. Only the calling fiber waits,
-/// and it may hold the guard over any wait.
+/// `std::sync::Mutex`, for fibers of any workers and for threads. Only the calling fiber waits, and
+/// it may hold the guard across any wait.
 ///
-/// It is fair: who has waited longest is next, and nobody overtakes. A fiber that panics with the
-/// guard poisons it; one that is unwound by a cancel does not.
+/// It is fair: the lock goes to the waiter that arrived first, and no caller overtakes a waiter. A
+/// fiber that panics while it holds the guard poisons the lock; a fiber that a cancel unwinds does
+/// not.
 ///
 /// ```
 /// use cringle::{fiber, sync::Mutex};
@@ -28,7 +29,7 @@ use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
 ///         for n in 0..10 {
 ///             s.spawn(move || {
 ///                 let mut total = TOTAL.lock().unwrap();
-///                 fiber::yield_now(); // The others wait meanwhile, their workers do not.
+///                 fiber::yield_now(); // The other fibers wait for the lock; their workers do not.
 ///                 *total += n;
 ///             });
 ///         }
@@ -42,44 +43,61 @@ pub struct Mutex<T: ?Sized> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the gate lets one at a time at the value, which may so come to another thread.
+// SAFETY: a mutex that moves to another thread takes its value along, which is `Send`.
 unsafe impl<T: ?Sized + Send> Send for Mutex<T> {}
-// SAFETY: as above.
+// SAFETY: the gate has one permit, so one guard at a time gives access to the value. The access may
+// come from any thread: `T: Send`.
 unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
 impl<T: ?Sized> UnwindSafe for Mutex<T> {}
 impl<T: ?Sized> RefUnwindSafe for Mutex<T> {}
 
-/// The lock is held until this is dropped. As std's, it stays on its thread.
+/// Holds the lock of a [`Mutex`] until it is dropped, and dereferences to the value. As std's
+/// guard, it stays on its thread.
+///
+/// ```
+/// let mutex = cringle::sync::Mutex::new(1);
+/// *mutex.lock().unwrap() += 1;
+/// assert_eq!(mutex.into_inner().unwrap(), 2);
+/// ```
 ///
 /// ```compile_fail
 /// let mutex = cringle::sync::Mutex::new(1);
 /// let guard = mutex.lock().unwrap();
 /// std::thread::scope(|s| { s.spawn(|| drop(guard)); });
 /// ```
-#[must_use = "the lock is let go of at once"]
+#[must_use = "if unused, the lock is released at once"]
 #[clippy::has_significant_drop]
 pub struct MutexGuard<'a, T: ?Sized + 'a> {
     mutex: &'a Mutex<T>,
-    before: Before,
-    stays: PhantomData<*const ()>,
+    at_lock: UnwindingAtLock,
+    not_send: PhantomData<*const ()>,
 }
 
-// SAFETY: a shared guard gives shared access to the value, and nothing else.
+// SAFETY: a shared guard gives only shared access to the value, which is `Sync`.
 unsafe impl<T: ?Sized + Sync> Sync for MutexGuard<'_, T> {}
 
 impl<T> Mutex<T> {
     constructor! {
-        /// An unlocked one.
+        /// Creates an unlocked mutex.
+        ///
+        /// ```
+        /// static COUNT: cringle::sync::Mutex<u32> = cringle::sync::Mutex::new(0);
+        /// assert_eq!(*COUNT.lock().unwrap(), 0);
+        /// ```
         pub const fn new(value: T) -> Mutex<T> {
             Mutex { gate: Gate::new(1), poison: Poison::new(), value: UnsafeCell::new(value) }
         }
     }
 
-    /// The value.
+    /// Returns the value.
+    ///
+    /// ```
+    /// assert_eq!(cringle::sync::Mutex::new(7).into_inner().unwrap(), 7);
+    /// ```
     ///
     /// # Errors
     ///
-    /// If the lock is poisoned; the error holds the value.
+    /// If the lock is poisoned. The error contains the value.
     pub fn into_inner(self) -> LockResult<T> {
         let Mutex { poison, value, .. } = self;
         checked(&poison, value.into_inner())
@@ -87,16 +105,29 @@ impl<T> Mutex<T> {
 }
 
 impl<T: ?Sized> Mutex<T> {
-    /// Waits until the lock is the caller's.
+    /// Acquires the lock, and waits while another caller holds it.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::{fiber, sync::Mutex};
+    ///
+    /// let list = Mutex::new(Vec::new());
+    /// cringle::run(|| {
+    ///     fiber::scope(|s| {
+    ///         s.spawn(|| list.lock().unwrap().push(1));
+    ///         s.spawn(|| list.lock().unwrap().push(2));
+    ///     });
+    /// });
+    /// assert_eq!(list.lock().unwrap().len(), 2);
+    /// ```
     ///
     /// # Errors
     ///
-    /// If it is poisoned; the error holds the guard.
+    /// If the lock is poisoned. The error contains the guard.
     ///
     /// # Cancellation
     ///
-    /// A cancelled fiber takes a lock that is free, and unwinds where it would wait.
+    /// A cancelled fiber acquires a free lock, and unwinds where it would wait.
     #[inline]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
         if let Err(error) = self.gate.acquire(1, WaitOptions::unwinding(Wait::Lock)) {
@@ -105,8 +136,8 @@ impl<T: ?Sized> Mutex<T> {
         self.guard()
     }
 
-    /// For `Condvar`.
-    pub(super) fn lock_on(
+    /// Acquires the lock, for `Condvar`.
+    pub(super) fn lock_with(
         &self,
         options: WaitOptions,
     ) -> Result<LockResult<MutexGuard<'_, T>>, WaitError> {
@@ -114,13 +145,28 @@ impl<T: ?Sized> Mutex<T> {
         Ok(self.guard())
     }
 
-    /// [`lock`](Self::lock), for a fiber that wants to be told that it is cancelled.
+    /// Like [`lock`](Self::lock), but returns an error if the calling fiber is cancelled.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::{fiber, sync::Mutex};
+    ///
+    /// let mutex = Mutex::new(());
+    /// cringle::run(|| {
+    ///     let held = mutex.lock();
+    ///     fiber::scope(|s| {
+    ///         s.cancel();
+    ///         assert!(mutex.lock_cancellable().is_err());
+    ///     });
+    ///     drop(held);
+    ///     assert!(mutex.lock_cancellable().unwrap().is_ok());
+    /// });
+    /// ```
     ///
     /// # Errors
     ///
-    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled while it waits. Inside is what
-    /// `lock` returns.
+    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled while it waits. The inner result
+    /// is that of `lock`.
     pub fn lock_cancellable(&self) -> io::Result<LockResult<MutexGuard<'_, T>>> {
         self.gate
             .acquire(1, WaitOptions::fallible(Wait::Lock))
@@ -128,53 +174,87 @@ impl<T: ?Sized> Mutex<T> {
         Ok(self.guard())
     }
 
-    /// Takes the lock if it is free and nobody waits for it.
+    /// Acquires the lock if it is free and no caller waits for it.
     /// Suspends the calling fiber only after 128 failures in a row.
+    ///
+    /// ```
+    /// let mutex = cringle::sync::Mutex::new(());
+    /// let guard = mutex.try_lock().unwrap();
+    /// assert!(mutex.try_lock().is_err());
+    /// drop(guard);
+    /// assert!(mutex.try_lock().is_ok());
+    /// ```
     ///
     /// # Errors
     ///
-    /// If it is not, or if it is poisoned; the error holds the guard then.
+    /// If the lock is not free, or if it is poisoned. In that case the error contains the guard.
     #[inline]
     pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
         let taken = self.gate.try_acquire(1);
         Caller::current().tried(taken);
-        match taken {
-            true => Ok(self.guard()?),
-            false => Err(TryLockError::WouldBlock),
-        }
+        if taken { Ok(self.guard()?) } else { Err(TryLockError::WouldBlock) }
     }
 
-    /// Whether a fiber or thread panicked with the guard.
+    /// Returns whether a fiber or thread panicked while it held the lock.
+    ///
+    /// ```
+    /// use cringle::{fiber, sync::Mutex};
+    /// use std::sync::Arc;
+    ///
+    /// let mutex = Arc::new(Mutex::new(()));
+    /// let theirs = Arc::clone(&mutex);
+    /// cringle::run(|| {
+    ///     let fiber = fiber::spawn(move || {
+    ///         let _guard = theirs.lock().unwrap();
+    ///         panic!("while it holds the lock");
+    ///     });
+    ///     assert!(fiber.join().is_err());
+    /// });
+    /// assert!(mutex.is_poisoned());
+    /// ```
     #[inline]
     pub fn is_poisoned(&self) -> bool {
         self.poison.get()
     }
 
-    /// It is not poisoned any more.
+    /// Clears the poison, once the value is known to be consistent again.
+    ///
+    /// ```
+    /// let mutex = cringle::sync::Mutex::new(());
+    /// mutex.clear_poison();
+    /// assert!(!mutex.is_poisoned());
+    /// ```
     pub fn clear_poison(&self) {
         self.poison.clear();
     }
 
-    /// The value, which nobody can have locked.
+    /// Returns the value. The exclusive borrow proves that no caller holds the lock.
+    ///
+    /// ```
+    /// let mut mutex = cringle::sync::Mutex::new(1);
+    /// *mutex.get_mut().unwrap() = 2;
+    /// assert_eq!(mutex.into_inner().unwrap(), 2);
+    /// ```
     ///
     /// # Errors
     ///
-    /// If the lock is poisoned; the error holds the reference.
+    /// If the lock is poisoned. The error contains the reference.
     pub fn get_mut(&mut self) -> LockResult<&mut T> {
         checked(&self.poison, self.value.get_mut())
     }
 
-    /// The permit was taken.
+    /// Makes the guard for a permit that was acquired.
     #[inline]
     fn guard(&self) -> LockResult<MutexGuard<'_, T>> {
         self.gate.record_holder();
-        let guard = MutexGuard { mutex: self, before: Before::new(), stays: PhantomData };
+        let guard =
+            MutexGuard { mutex: self, at_lock: UnwindingAtLock::now(), not_send: PhantomData };
         checked(&self.poison, guard)
     }
 }
 
 impl<'a, T: ?Sized> MutexGuard<'a, T> {
-    /// For `Condvar`, which takes the lock again later.
+    /// Returns the mutex of a guard, for `Condvar`, which locks it again later.
     pub(super) fn mutex(guard: &Self) -> &'a Mutex<T> {
         guard.mutex
     }
@@ -183,7 +263,7 @@ impl<'a, T: ?Sized> MutexGuard<'a, T> {
 impl<T: ?Sized> Drop for MutexGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        self.mutex.poison.note(self.before);
+        self.mutex.poison.record(self.at_lock);
         self.mutex.gate.clear_holder();
         self.mutex.gate.release(1);
     }
@@ -194,7 +274,7 @@ impl<T: ?Sized> Deref for MutexGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the guard has the gate's one permit.
+        // SAFETY: the guard holds the gate's only permit.
         unsafe { &*self.mutex.value.get() }
     }
 }
@@ -202,7 +282,7 @@ impl<T: ?Sized> Deref for MutexGuard<'_, T> {
 impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as above, and the guard is borrowed mutably.
+        // SAFETY: the guard holds the gate's only permit, and is borrowed exclusively.
         unsafe { &mut *self.mutex.value.get() }
     }
 }
@@ -222,7 +302,7 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
     }
 }
 
-/// Whether std prints the word for a locked value in quotes, as newer versions do.
+/// Returns whether std's `Debug` prints `<locked>` in quotes, as newer versions do.
 #[cold]
 fn std_quotes_locked() -> bool {
     let lock = std::sync::Mutex::new(());
@@ -254,7 +334,7 @@ impl<T: ?Sized + fmt::Display> fmt::Display for MutexGuard<'_, T> {
     }
 }
 
-/// The value behind a lock's result, poisoned or not: for locks of the library's own.
+/// Returns the value of a lock's result, poisoned or not. For the library's own locks.
 pub(super) fn ignore_poison<G>(result: LockResult<G>) -> G {
     result.unwrap_or_else(PoisonError::into_inner)
 }

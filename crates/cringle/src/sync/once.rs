@@ -1,4 +1,4 @@
-//! Doing something once, while the others wait for its end.
+//! One-time initialisation: one caller runs its closure, and the others wait for its end.
 
 use super::caller::{Caller, WaitError, WaitOptions};
 use super::poison;
@@ -15,11 +15,11 @@ const RUNNING: u8 = 1;
 const COMPLETE: u8 = 2;
 const POISONED: u8 = 3;
 
-/// `std::sync::Once`, for fibers of any workers and for OS threads. The closure may wait: the
-/// others' fibers wait for it, their workers do not.
+/// `std::sync::Once`, for fibers of any workers and for threads. The closure may wait: the fibers
+/// that need its effect wait for it, their workers do not.
 ///
-/// A closure that panics poisons it. One that is unwound by a cancel does not: the next call runs
-/// its own.
+/// A closure that panics poisons the `Once`. A closure that a cancel unwinds does not: the next
+/// call runs its own closure.
 ///
 /// ```
 /// use cringle::{fiber, sync::Once};
@@ -40,13 +40,26 @@ pub struct Once {
 impl UnwindSafe for Once {}
 impl RefUnwindSafe for Once {}
 
-/// What the closure of [`Once::call_once_force`] is told.
+/// The argument of the closure of [`Once::call_once_force`].
+///
+/// ```
+/// cringle::sync::Once::new().call_once_force(|state| assert!(!state.is_poisoned()));
+/// ```
 pub struct OnceState {
     poisoned: bool,
 }
 
 impl OnceState {
-    /// Whether an earlier closure panicked.
+    /// Returns whether an earlier closure panicked.
+    ///
+    /// ```
+    /// use cringle::sync::Once;
+    ///
+    /// let once = Once::new();
+    /// let panics = std::panic::AssertUnwindSafe(|| once.call_once(|| panic!("poisons")));
+    /// assert!(std::panic::catch_unwind(panics).is_err());
+    /// once.call_once_force(|state| assert!(state.is_poisoned()));
+    /// ```
     pub fn is_poisoned(&self) -> bool {
         self.poisoned
     }
@@ -54,20 +67,35 @@ impl OnceState {
 
 impl Once {
     constructor! {
-        /// One that has not been called.
+        /// Creates a `Once` whose closure has not run.
+        ///
+        /// ```
+        /// static INIT: cringle::sync::Once = cringle::sync::Once::new();
+        /// assert!(!INIT.is_completed());
+        /// ```
         #[must_use]
         pub const fn new() -> Once {
             Once { state: AtomicU8::new(INCOMPLETE), queue: ShortLock::new(Queue::new()) }
         }
     }
 
-    /// Calls `f` if no closure has been called before, and waits for its end if another caller is at
-    /// it. What that closure did happens before this returns.
+    /// Runs `f` if no closure has completed, and waits for a closure that another caller runs. The
+    /// effects of the completed closure happen before this call returns.
     /// Suspends the calling fiber only while another one initialises.
+    ///
+    /// ```
+    /// use cringle::sync::Once;
+    ///
+    /// let (once, mut calls) = (Once::new(), 0);
+    /// once.call_once(|| calls += 1);
+    /// once.call_once(|| calls += 1);
+    /// assert_eq!(calls, 1);
+    /// ```
     ///
     /// # Panics
     ///
-    /// If an earlier closure panicked. A closure that comes back here waits for itself, for ever.
+    /// If an earlier closure panicked. A closure that calls `call_once` on the same `Once` waits
+    /// for itself for ever.
     ///
     /// # Cancellation
     ///
@@ -75,34 +103,62 @@ impl Once {
     #[inline]
     #[track_caller]
     pub fn call_once<F: FnOnce()>(&self, f: F) {
-        match self.is_completed() {
-            true => Caller::current().count(),
-            false => self.call(false, |_| f()),
+        if self.is_completed() {
+            Caller::current().count();
+        } else {
+            self.call(false, |_| f());
         }
     }
 
-    /// [`call_once`](Self::call_once), also if an earlier closure panicked.
+    /// Like [`call_once`](Self::call_once), but also runs `f` after an earlier closure panicked.
     /// Suspends the calling fiber only while another one initialises.
+    ///
+    /// ```
+    /// let once = cringle::sync::Once::new();
+    /// once.call_once_force(|_| ());
+    /// assert!(once.is_completed());
+    /// ```
     ///
     /// # Cancellation
     ///
     /// As [`call_once`](Self::call_once).
     #[inline]
     pub fn call_once_force<F: FnOnce(&OnceState)>(&self, f: F) {
-        match self.is_completed() {
-            true => Caller::current().count(),
-            false => self.call(true, f),
+        if self.is_completed() {
+            Caller::current().count();
+        } else {
+            self.call(true, f);
         }
     }
 
-    /// Whether a closure has come to its end. What it did happens before this returns true.
+    /// Returns whether a closure has completed. If so, its effects happen before this call returns.
+    ///
+    /// ```
+    /// let once = cringle::sync::Once::new();
+    /// assert!(!once.is_completed());
+    /// once.call_once(|| ());
+    /// assert!(once.is_completed());
+    /// ```
     #[inline]
     pub fn is_completed(&self) -> bool {
         self.state.load(Ordering::Acquire) == COMPLETE
     }
 
-    /// Waits until another caller's closure has come to its end.
+    /// Waits until another caller's closure has completed.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::{fiber, sync::Once};
+    ///
+    /// let once = Once::new();
+    /// cringle::run(|| {
+    ///     fiber::scope(|s| {
+    ///         s.spawn(|| once.call_once(|| ()));
+    ///         once.wait();
+    ///     });
+    /// });
+    /// assert!(once.is_completed());
+    /// ```
     ///
     /// # Panics
     ///
@@ -113,23 +169,43 @@ impl Once {
     /// A cancelled fiber unwinds where it would wait.
     #[track_caller]
     pub fn wait(&self) {
-        self.wait_on(false, WaitOptions::unwinding(Wait::Once))
+        self.wait_with(false, WaitOptions::unwinding(Wait::Once))
             .unwrap_or_else(|error| error.unwind());
     }
 
-    /// [`wait`](Self::wait), also if a closure panicked.
+    /// Like [`wait`](Self::wait), but continues to wait after a closure panicked.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// let once = cringle::sync::Once::new();
+    /// std::thread::scope(|s| {
+    ///     s.spawn(|| once.call_once(|| ()));
+    ///     once.wait_force();
+    /// });
+    /// ```
     ///
     /// # Cancellation
     ///
     /// As [`wait`](Self::wait).
     pub fn wait_force(&self) {
-        self.wait_on(true, WaitOptions::unwinding(Wait::Once))
+        self.wait_with(true, WaitOptions::unwinding(Wait::Once))
             .unwrap_or_else(|error| error.unwind());
     }
 
-    /// [`wait`](Self::wait), for a fiber that wants to be told that it is cancelled.
+    /// Like [`wait`](Self::wait), but returns an error if the calling fiber is cancelled.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::{fiber, sync::Once};
+    ///
+    /// let once = Once::new();
+    /// cringle::run(|| {
+    ///     fiber::scope(|s| {
+    ///         s.cancel();
+    ///         assert!(once.wait_cancellable().is_err());
+    ///     });
+    /// });
+    /// ```
     ///
     /// # Errors
     ///
@@ -140,20 +216,28 @@ impl Once {
     /// If a closure panicked.
     #[track_caller]
     pub fn wait_cancellable(&self) -> io::Result<()> {
-        self.wait_on(false, WaitOptions::fallible(Wait::Once)).map_err(WaitError::into_io_error)
+        self.wait_with(false, WaitOptions::fallible(Wait::Once)).map_err(WaitError::into_io_error)
     }
 
-    /// [`wait_force`](Self::wait_force), for a fiber that wants to be told that it is cancelled.
+    /// Like [`wait_force`](Self::wait_force), but returns an error if the calling fiber is
+    /// cancelled.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// let once = cringle::sync::Once::new();
+    /// once.call_once(|| ());
+    /// once.wait_force_cancellable()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
     /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled while it waits.
     pub fn wait_force_cancellable(&self) -> io::Result<()> {
-        self.wait_on(true, WaitOptions::fallible(Wait::Once)).map_err(WaitError::into_io_error)
+        self.wait_with(true, WaitOptions::fallible(Wait::Once)).map_err(WaitError::into_io_error)
     }
 
-    /// For those who have it for themselves: it is as new.
+    /// Resets it. The exclusive borrow proves that no caller waits.
     pub(super) fn reset(&mut self) {
         *self = Once::new();
     }
@@ -163,18 +247,18 @@ impl Once {
     fn call(&self, force: bool, f: impl FnOnce(&OnceState)) {
         while !self.is_completed() {
             let Some(run) = self.begin(force) else {
-                // Somebody is at it. It may also be unwound, and then it is anybody's turn again.
+                // Another caller runs its closure. If a cancel unwinds that one, try again.
                 let ended = self.wait_while_running(WaitOptions::unwinding(Wait::Once));
                 ended.unwrap_or_else(|error| error.unwind());
                 continue;
             };
-            f(&OnceState { poisoned: run.was == POISONED });
+            f(&OnceState { poisoned: run.previous == POISONED });
             return run.complete();
         }
     }
 
     #[track_caller]
-    fn wait_on(&self, force: bool, options: WaitOptions) -> Result<(), WaitError> {
+    fn wait_with(&self, force: bool, options: WaitOptions) -> Result<(), WaitError> {
         Caller::current().spend();
         while !self.is_completed() {
             if !force {
@@ -189,7 +273,7 @@ impl Once {
         self.wait_for(options, |state| state != RUNNING)
     }
 
-    /// Waits once for a change of the state, unless it is `enough`.
+    /// Waits once for a change of the state, unless the state already is `enough`.
     fn wait_for(&self, options: WaitOptions, enough: impl Fn(u8) -> bool) -> Result<(), WaitError> {
         let waiter = Waiter::new(Caller::current(), 1, std::ptr::null_mut());
         {
@@ -197,14 +281,15 @@ impl Once {
             if enough(self.state.load(Ordering::Acquire)) {
                 return Ok(());
             }
-            // SAFETY: I2, I10. This frame stays until the wait below has ended, and then the waiter
-            // is out of the queue.
+            // SAFETY: I2, I10. This frame stays until the wait below has ended, and by then the
+            // waiter has left the queue.
             unsafe { queue.push(&waiter) };
         }
         waiter.wait(&options, &ByAddress::of(self), || self.queue.lock().remove(&waiter)).map(drop)
     }
 
-    /// Makes it the caller's turn, if it is nobody's.
+    /// Makes the caller the one that runs its closure, if no other caller does and none has
+    /// completed.
     #[track_caller]
     fn begin(&self, force: bool) -> Option<Run<'_>> {
         let mut state = self.state.load(Ordering::Acquire);
@@ -217,7 +302,7 @@ impl Once {
             }
             let ok = Ordering::Acquire;
             match self.state.compare_exchange(state, RUNNING, ok, Ordering::Acquire) {
-                Ok(was) => return Some(Run { once: self, was }),
+                Ok(previous) => return Some(Run { once: self, previous }),
                 Err(now) => state = now,
             }
         }
@@ -228,7 +313,8 @@ impl Once {
         assert!(state != POISONED, "Once instance has previously been poisoned");
     }
 
-    /// Under the lock, so that nobody waits for a change that has been.
+    /// Sets the state and wakes the waiters. Under the lock, so that a caller that is about to wait
+    /// either sees the new state or is woken.
     fn end(&self, state: u8) {
         let mut woken = WakeList::default();
         {
@@ -240,10 +326,10 @@ impl Once {
     }
 }
 
-/// The caller runs its closure, until this is dropped.
+/// Exists while the caller runs its closure.
 struct Run<'a> {
     once: &'a Once,
-    was: u8,
+    previous: u8,
 }
 
 impl Run<'_> {
@@ -254,9 +340,9 @@ impl Run<'_> {
 }
 
 impl Drop for Run<'_> {
-    /// The closure has unwound.
+    /// Runs if the closure unwinds.
     fn drop(&mut self) {
-        self.once.end(if poison::panics() { POISONED } else { self.was });
+        self.once.end(if poison::panics() { POISONED } else { self.previous });
     }
 }
 

@@ -1,4 +1,4 @@
-//! A value that is written once.
+//! A cell that is written once.
 
 use super::caller::Caller;
 use super::once::Once;
@@ -7,8 +7,8 @@ use std::fmt;
 use std::io;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
-/// `std::sync::OnceLock`, for fibers of any workers and for OS threads. The initialiser may wait:
-/// the others' fibers wait for it, their workers do not.
+/// `std::sync::OnceLock`, for fibers of any workers and for threads. The initialiser may wait: the
+/// fibers that need the value wait for it, their workers do not.
 ///
 /// ```
 /// use cringle::{fiber, sync::OnceLock};
@@ -26,72 +26,121 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 /// ```
 pub struct OnceLock<T> {
     once: Once,
-    /// `Some` if the `Once` is completed. It drops itself: with a `Drop` of our own, a value could not borrow
-    /// from what is dropped before the cell, which std's may.
+    /// `Some` if the `Once` is completed. The type has no `Drop` impl: with one, a value could not
+    /// borrow from data that is dropped before the cell, as it can with std's.
     value: UnsafeCell<Option<T>>,
 }
 
-// SAFETY: the value is written by one, and then only read; it may be dropped on another thread than
-// the one that made it (`Send`).
+// SAFETY: the `Once` lets one thread write the value, and others only read it afterwards (`Sync`).
+// A thread that did not make the value may drop it (`Send`).
 unsafe impl<T: Sync + Send> Sync for OnceLock<T> {}
-// SAFETY: as above.
+// SAFETY: a cell that moves to another thread takes its value along, which is `Send`.
 unsafe impl<T: Send> Send for OnceLock<T> {}
 impl<T: RefUnwindSafe + UnwindSafe> RefUnwindSafe for OnceLock<T> {}
 impl<T: UnwindSafe> UnwindSafe for OnceLock<T> {}
 
 impl<T> OnceLock<T> {
     constructor! {
-        /// One without a value.
+        /// Creates an empty cell.
+        ///
+        /// ```
+        /// static CELL: cringle::sync::OnceLock<u8> = cringle::sync::OnceLock::new();
+        /// assert_eq!(CELL.get(), None);
+        /// ```
         #[must_use]
         pub const fn new() -> OnceLock<T> {
             OnceLock { once: Once::new(), value: UnsafeCell::new(None) }
         }
     }
 
-    /// The value, if there is one. Never waits.
+    /// Returns the value, if it is set. Never waits.
     /// Never suspends the calling fiber.
+    ///
+    /// ```
+    /// let cell = cringle::sync::OnceLock::new();
+    /// assert_eq!(cell.get(), None);
+    /// cell.set(1).unwrap();
+    /// assert_eq!(cell.get(), Some(&1));
+    /// ```
     #[inline]
     pub fn get(&self) -> Option<&T> {
         Caller::current().count();
-        // SAFETY: a completed `Once` has written the value, and nobody writes again.
+        // SAFETY: the completed `Once` has written the value, and it is not written again while the
+        // cell is borrowed.
         self.once.is_completed().then(|| unsafe { (*self.value.get()).as_ref().unwrap_unchecked() })
     }
 
-    /// The value, if there is one.
+    /// Returns the value, if it is set.
+    ///
+    /// ```
+    /// let mut cell = cringle::sync::OnceLock::from(1);
+    /// *cell.get_mut().unwrap() += 1;
+    /// assert_eq!(cell.get(), Some(&2));
+    /// ```
     #[inline]
     pub fn get_mut(&mut self) -> Option<&mut T> {
         self.value.get_mut().as_mut()
     }
 
-    /// The value; waits until there is one.
+    /// Waits until the value is set, and returns it.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::{fiber, sync::OnceLock};
+    ///
+    /// let cell = OnceLock::new();
+    /// cringle::run(|| {
+    ///     fiber::scope(|s| {
+    ///         s.spawn(|| cell.set("ready"));
+    ///         assert_eq!(*cell.wait(), "ready");
+    ///     });
+    /// });
+    /// ```
     ///
     /// # Cancellation
     ///
     /// A cancelled fiber unwinds where it would wait.
     pub fn wait(&self) -> &T {
-        // An initialiser that panicked leaves no poison: another one may come.
+        // An initialiser that panics does not poison the cell: another caller may set it.
         self.once.wait_force();
-        self.get().expect("waited for")
+        self.get().expect("the wait ends when the value is set")
     }
 
-    /// [`wait`](Self::wait), for a fiber that wants to be told that it is cancelled.
+    /// Like [`wait`](Self::wait), but returns an error if the calling fiber is cancelled.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::{fiber, sync::OnceLock};
+    ///
+    /// let cell = OnceLock::<u8>::new();
+    /// cringle::run(|| {
+    ///     fiber::scope(|s| {
+    ///         s.cancel();
+    ///         assert!(cell.wait_cancellable().is_err());
+    ///     });
+    /// });
+    /// ```
     ///
     /// # Errors
     ///
     /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled while it waits.
     pub fn wait_cancellable(&self) -> io::Result<&T> {
         self.once.wait_force_cancellable()?;
-        Ok(self.get().expect("waited for"))
+        Ok(self.get().expect("the wait ends when the value is set"))
     }
 
-    /// Leaves this value if there is none; waits if somebody is about to.
+    /// Sets the value if the cell is empty. Waits for a caller that initialises it.
     /// Suspends the calling fiber only while another one initialises.
+    ///
+    /// ```
+    /// let cell = cringle::sync::OnceLock::new();
+    /// assert_eq!(cell.set(1), Ok(()));
+    /// assert_eq!(cell.set(2), Err(2));
+    /// ```
     ///
     /// # Errors
     ///
-    /// The value, if there is one already.
+    /// The value, if the cell is already set.
     ///
     /// # Cancellation
     ///
@@ -102,12 +151,20 @@ impl<T> OnceLock<T> {
         value.map_or(Ok(()), Err)
     }
 
-    /// The value; made by `f` if there is none. If several ask at once, one makes it.
+    /// Returns the value. If the cell is empty, one caller sets it to the result of its `f`, and
+    /// the others wait.
     /// Suspends the calling fiber only while another one initialises.
+    ///
+    /// ```
+    /// let cell = cringle::sync::OnceLock::new();
+    /// assert_eq!(*cell.get_or_init(|| 1), 1);
+    /// assert_eq!(*cell.get_or_init(|| unreachable!()), 1);
+    /// ```
     ///
     /// # Panics
     ///
-    /// With `f`'s panic; the next one may try then. An `f` that comes back here waits for ever.
+    /// If `f` panics; the cell stays empty, and the next caller may initialise it. An `f` that
+    /// initialises the same cell waits for itself for ever.
     ///
     /// # Cancellation
     ///
@@ -116,18 +173,29 @@ impl<T> OnceLock<T> {
     pub fn get_or_init<F: FnOnce() -> T>(&self, f: F) -> &T {
         self.once.call_once_force(|_| {
             let value = f();
-            // SAFETY: one closure at a time, and nobody reads before it has come to its end.
+            // SAFETY: the `Once` runs one closure at a time, and no caller reads the value before a
+            // closure has completed.
             unsafe { *self.value.get() = Some(value) };
         });
-        self.get().expect("initialised")
+        self.get().expect("the closure has set the value")
     }
 
-    /// The value, if there is one.
+    /// Returns the value, if it is set.
+    ///
+    /// ```
+    /// assert_eq!(cringle::sync::OnceLock::from(1).into_inner(), Some(1));
+    /// ```
     pub fn into_inner(mut self) -> Option<T> {
         self.take()
     }
 
-    /// Takes the value out, if there is one; another may come then.
+    /// Takes the value out, if it is set, and leaves the cell empty.
+    ///
+    /// ```
+    /// let mut cell = cringle::sync::OnceLock::from(1);
+    /// assert_eq!(cell.take(), Some(1));
+    /// assert_eq!(cell.set(2), Ok(()));
+    /// ```
     pub fn take(&mut self) -> Option<T> {
         self.once.reset();
         self.value.get_mut().take()
@@ -161,7 +229,7 @@ impl<T> From<T> for OnceLock<T> {
     fn from(value: T) -> OnceLock<T> {
         let lock = OnceLock::new();
         let set = lock.set(value);
-        debug_assert!(set.is_ok(), "it is new");
+        debug_assert!(set.is_ok(), "a new cell is empty");
         lock
     }
 }

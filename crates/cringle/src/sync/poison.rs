@@ -1,19 +1,18 @@
-//! Poisoning as std's, by the fiber that unwinds and not by its thread's count (**I8**): what another
-//! fiber of the worker does in a destructor poisons nothing here. Nor does a cancel that unwinds a
-//! fiber: it is no panic.
+//! Poisoning as in std, but decided by the fiber and not by its thread's panic count (**I8**): a
+//! fiber that is suspended in a destructor of its panic poisons no lock of another fiber. A cancel
+//! that unwinds a fiber is no panic, and poisons nothing.
 
 use crate::runtime::unwinding::Unwinding;
 use crate::runtime::worker::Worker;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether somebody panicked with the lock held.
+/// Whether a fiber or thread panicked while it held the lock.
 pub(super) struct Poison(AtomicBool);
 
-/// Whether the fiber was unwinding when it took the lock: then it is no news when it lets go of it.
+/// Whether the caller was already unwinding when it acquired the lock. Such a caller does not
+/// poison the lock when it releases it.
 #[derive(Clone, Copy)]
-pub(super) struct Before {
-    unwinding: bool,
-}
+pub(super) struct UnwindingAtLock(bool);
 
 impl Poison {
     pub(super) const fn new() -> Poison {
@@ -29,35 +28,35 @@ impl Poison {
         self.0.store(false, Ordering::Relaxed);
     }
 
-    /// For who lets go of the lock, while it still has it.
+    /// Poisons the lock if its holder, which is about to release it, panics.
     #[inline]
-    pub(super) fn note(&self, before: Before) {
-        if std::thread::panicking() && !before.unwinding && panics() {
+    pub(super) fn record(&self, at_lock: UnwindingAtLock) {
+        if std::thread::panicking() && !at_lock.0 && panics() {
             self.0.store(true, Ordering::Relaxed);
         }
     }
 }
 
-impl Before {
-    /// For who has just taken the lock.
+impl UnwindingAtLock {
+    /// Returns the state of the caller, which has just acquired the lock.
     #[inline]
-    pub(super) fn new() -> Before {
+    pub(super) fn now() -> UnwindingAtLock {
         let unwinding = match Worker::current() {
             Some((worker, fiber)) => {
                 let unwinding = worker.surely_unwinds(fiber);
                 if !unwinding {
-                    // Whatever unwound it was caught.
+                    // An earlier unwinding of the fiber was caught.
                     fiber.set_unwinding(Unwinding::No);
                 }
                 unwinding
             }
             None => std::thread::panicking(),
         };
-        Before { unwinding }
+        UnwindingAtLock(unwinding)
     }
 }
 
-/// Whether the caller unwinds, and not because it is cancelled.
+/// Returns whether the caller unwinds because of a panic, not because it is cancelled.
 #[cold]
 pub(super) fn panics() -> bool {
     match Worker::current() {
@@ -66,10 +65,7 @@ pub(super) fn panics() -> bool {
     }
 }
 
-/// As std's: what was asked for, or the same in an error if the lock is poisoned.
+/// Returns `guard`, as an error if the lock is poisoned.
 pub(super) fn checked<G>(poison: &Poison, guard: G) -> std::sync::LockResult<G> {
-    match poison.get() {
-        true => Err(std::sync::PoisonError::new(guard)),
-        false => Ok(guard),
-    }
+    if poison.get() { Err(std::sync::PoisonError::new(guard)) } else { Ok(guard) }
 }

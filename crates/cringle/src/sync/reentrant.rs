@@ -1,8 +1,9 @@
-//! A lock that its holder may take again: std's `ReentrantLock`, which is not stable there. The holder
-//! is a fiber, or a thread outside of any.
+//! A lock that its holder may acquire again: std's `ReentrantLock`, which is unstable. The holder
+//! is a fiber, or a thread outside of any fiber.
 //!
-//! The owner and the depth are behind an OS lock, held for a few instructions and over no wait (**I6**).
-//! Who finds itself the owner goes in; everybody else goes through the gate, and is the owner only then.
+//! An OS lock guards the owner and the depth. It is held for a few instructions and across no wait
+//! (**I6**). A caller that finds itself the owner enters; every other caller passes the gate first,
+//! and becomes the owner then.
 
 use super::caller::WaitOptions;
 use super::gate::Gate;
@@ -19,27 +20,27 @@ pub(crate) struct ReentrantLock<T> {
 }
 
 struct Owner {
-    who: ThreadId,
-    /// The OS thread that it is on, and stays on (**I3**).
-    thread: usize,
+    id: ThreadId,
+    /// The OS thread that it runs on, and stays on (**I3**).
+    os_thread: usize,
     depth: usize,
 }
 
-fn this_thread() -> usize {
-    // SAFETY: it takes nothing and cannot fail.
+fn this_os_thread() -> usize {
+    // SAFETY: `pthread_self` takes no argument and cannot fail.
     unsafe { libc::pthread_self() as usize }
 }
 
-// SAFETY: one fiber or thread at a time has access to the value, which may so come to another thread.
+// SAFETY: one fiber or thread at a time has access to the value, from any thread (`T: Send`).
 unsafe impl<T: Send> Sync for ReentrantLock<T> {}
 
-/// The lock is held until this is dropped. It stays with its fiber.
+/// Holds the lock until it is dropped, and stays with its fiber.
 pub(crate) struct ReentrantGuard<'a, T> {
     lock: &'a ReentrantLock<T>,
-    stays: PhantomData<*const ()>,
+    not_send: PhantomData<*const ()>,
 }
 
-// SAFETY: a shared guard gives shared access to the value, and nothing else.
+// SAFETY: a shared guard gives only shared access to the value, which is `Sync`.
 unsafe impl<T: Sync> Sync for ReentrantGuard<'_, T> {}
 
 impl<T> ReentrantLock<T> {
@@ -49,23 +50,25 @@ impl<T> ReentrantLock<T> {
         }
     }
 
-    /// Waits until the lock is the caller's, unless it is already. A cancelled fiber unwinds where it
+    /// Acquires the lock, unless the caller already holds it. A cancelled fiber unwinds where it
     /// would wait.
     pub(crate) fn lock(&self) -> ReentrantGuard<'_, T> {
-        let who = current().id();
-        if self.enter_again(who) {
+        let id = current().id();
+        if self.enter_again(id) {
             return self.guard();
         }
         if let Err(error) = self.gate.acquire(1, WaitOptions::unwinding(Wait::Lock)) {
             error.unwind();
         }
-        self.own(who)
+        self.own(id)
     }
 
-    /// For a process that ends, on the thread that ends it, which comes back to no fiber: lends the value
-    /// if nobody has it, or somebody of this very thread. Needs no thread-local with a destructor.
+    /// Lends the value to a process that exits, if no caller holds the lock, or if a caller on this
+    /// very thread does: the thread does not return to that fiber. Uses no thread-local with a
+    /// destructor.
     pub(crate) fn at_exit(&self, f: impl FnOnce(&T)) {
-        let is_ours = || self.owner().as_ref().is_some_and(|owner| owner.thread == this_thread());
+        let is_ours =
+            || self.owner().as_ref().is_some_and(|owner| owner.os_thread == this_os_thread());
         if self.gate.try_acquire(1) {
             f(&self.value);
             self.gate.release(1);
@@ -74,9 +77,9 @@ impl<T> ReentrantLock<T> {
         }
     }
 
-    fn enter_again(&self, who: ThreadId) -> bool {
+    fn enter_again(&self, id: ThreadId) -> bool {
         match &mut *self.owner() {
-            Some(owner) if owner.who == who => {
+            Some(owner) if owner.id == id => {
                 owner.depth += 1;
                 true
             }
@@ -84,14 +87,14 @@ impl<T> ReentrantLock<T> {
         }
     }
 
-    fn own(&self, who: ThreadId) -> ReentrantGuard<'_, T> {
+    fn own(&self, id: ThreadId) -> ReentrantGuard<'_, T> {
         self.gate.record_holder();
-        *self.owner() = Some(Owner { who, thread: this_thread(), depth: 1 });
+        *self.owner() = Some(Owner { id, os_thread: this_os_thread(), depth: 1 });
         self.guard()
     }
 
     fn guard(&self) -> ReentrantGuard<'_, T> {
-        ReentrantGuard { lock: self, stays: PhantomData }
+        ReentrantGuard { lock: self, not_send: PhantomData }
     }
 
     fn owner(&self) -> MutexGuard<'_, Option<Owner>> {
@@ -101,12 +104,12 @@ impl<T> ReentrantLock<T> {
 
 impl<T> Drop for ReentrantGuard<'_, T> {
     fn drop(&mut self) {
-        let mut place = self.lock.owner();
-        let owner = place.as_mut().expect("a guard's lock is held");
+        let mut slot = self.lock.owner();
+        let owner = slot.as_mut().expect("a guard's lock has an owner");
         owner.depth -= 1;
         if owner.depth == 0 {
-            *place = None;
-            drop(place);
+            *slot = None;
+            drop(slot);
             self.lock.gate.clear_holder();
             self.lock.gate.release(1);
         }

@@ -1,8 +1,8 @@
-//! A lock for many readers or one writer: a gate of which a reader takes one permit and a writer all.
+//! A readers-writer lock: a gate of which a reader takes one permit and a writer takes all.
 
 use super::caller::{Caller, WaitError, WaitOptions};
 use super::gate::Gate;
-use super::poison::{Before, Poison, checked};
+use super::poison::{Poison, UnwindingAtLock, checked};
 use crate::runtime::fiber::Wait;
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -13,11 +13,11 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::NonNull;
 use std::sync::{LockResult, TryLockError, TryLockResult};
 
-/// `std::sync::RwLock`, for fibers of any workers and for OS threads. Only the calling fiber waits,
-/// and it may hold a guard over any wait.
+/// `std::sync::RwLock`, for fibers of any workers and for threads. Only the calling fiber waits,
+/// and it may hold a guard across any wait.
 ///
-/// It is fair: a reader that comes after a waiting writer waits behind it, so a fiber that already
-/// reads and asks to read once more may wait for ever, as with std's.
+/// It is fair: a reader that arrives after a waiting writer waits behind it. So a fiber that holds
+/// a read guard and acquires another one may wait for ever, as with std's.
 ///
 /// ```
 /// use cringle::{fiber, sync::RwLock};
@@ -37,53 +37,78 @@ pub struct RwLock<T: ?Sized> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the gate lets writers at the value one at a time, and then no reader; the value may so
-// come to another thread (`Send`), and be seen by several (`Sync`).
+// SAFETY: a lock that moves to another thread takes its value along, which is `Send`.
 unsafe impl<T: ?Sized + Send> Send for RwLock<T> {}
-// SAFETY: as above.
+// SAFETY: a writer holds all permits, so it alone has access, from any thread (`T: Send`). Several
+// readers, from several threads, have shared access (`T: Sync`).
 unsafe impl<T: ?Sized + Send + Sync> Sync for RwLock<T> {}
 impl<T: ?Sized> UnwindSafe for RwLock<T> {}
 impl<T: ?Sized> RefUnwindSafe for RwLock<T> {}
 
-/// The value is read until this is dropped. As std's, it stays on its thread.
-#[must_use = "the lock is let go of at once"]
+/// Holds a [`RwLock`] for reading until it is dropped, and dereferences to the value. As std's
+/// guard, it stays on its thread.
+///
+/// ```
+/// let lock = cringle::sync::RwLock::new(1);
+/// let (first, second) = (lock.read().unwrap(), lock.read().unwrap());
+/// assert_eq!(*first + *second, 2);
+/// ```
+#[must_use = "if unused, the lock is released at once"]
 #[clippy::has_significant_drop]
 pub struct RwLockReadGuard<'a, T: ?Sized + 'a> {
-    /// Not a `&'a RwLock<T>`, which is invariant in `T`. A pointer and no reference, as a writer may be
-    /// at the value before the guard's drop has returned.
+    /// Covariant in `T`, unlike `&'a RwLock<T>`. A pointer and not a reference: a writer may access
+    /// the value before the guard's drop has returned.
     value: NonNull<T>,
     gate: &'a Gate,
-    stays: PhantomData<*const ()>,
+    not_send: PhantomData<*const ()>,
 }
 
-/// The value is the caller's until this is dropped. As std's, it stays on its thread.
-#[must_use = "the lock is let go of at once"]
+/// Holds a [`RwLock`] for writing until it is dropped, and dereferences to the value. As std's
+/// guard, it stays on its thread.
+///
+/// ```
+/// let lock = cringle::sync::RwLock::new(1);
+/// *lock.write().unwrap() = 2;
+/// assert_eq!(*lock.read().unwrap(), 2);
+/// ```
+#[must_use = "if unused, the lock is released at once"]
 #[clippy::has_significant_drop]
 pub struct RwLockWriteGuard<'a, T: ?Sized + 'a> {
     lock: &'a RwLock<T>,
-    before: Before,
-    stays: PhantomData<*const ()>,
+    at_lock: UnwindingAtLock,
+    not_send: PhantomData<*const ()>,
 }
 
-// SAFETY: a shared guard gives shared access to the value, and nothing else.
+// SAFETY: a shared guard gives only shared access to the value, which is `Sync`.
 unsafe impl<T: ?Sized + Sync> Sync for RwLockReadGuard<'_, T> {}
-// SAFETY: as above.
+// SAFETY: a shared guard gives only shared access to the value, which is `Sync`.
 unsafe impl<T: ?Sized + Sync> Sync for RwLockWriteGuard<'_, T> {}
 
 impl<T> RwLock<T> {
     constructor! {
-        /// An unlocked one.
+        /// Creates an unlocked lock.
+        ///
+        /// ```
+        /// use cringle::sync::RwLock;
+        ///
+        /// static NAMES: RwLock<Vec<String>> = RwLock::new(Vec::new());
+        /// assert!(NAMES.read().unwrap().is_empty());
+        /// ```
         pub const fn new(value: T) -> RwLock<T> {
             let gate = Gate::new(Gate::MAX);
             RwLock { gate, poison: Poison::new(), value: UnsafeCell::new(value) }
         }
     }
 
-    /// The value.
+    /// Returns the value.
+    ///
+    /// ```
+    /// assert_eq!(cringle::sync::RwLock::new(7).into_inner().unwrap(), 7);
+    /// ```
     ///
     /// # Errors
     ///
-    /// If the lock is poisoned; the error holds the value.
+    /// If the lock is poisoned. The error contains the value.
     pub fn into_inner(self) -> LockResult<T> {
         let RwLock { poison, value, .. } = self;
         checked(&poison, value.into_inner())
@@ -91,16 +116,21 @@ impl<T> RwLock<T> {
 }
 
 impl<T: ?Sized> RwLock<T> {
-    /// Waits until the caller may read.
+    /// Acquires the lock for reading, and waits while a writer holds it or waits for it.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// let lock = cringle::sync::RwLock::new("value");
+    /// assert_eq!(*lock.read().unwrap(), "value");
+    /// ```
     ///
     /// # Errors
     ///
-    /// If the lock is poisoned; the error holds the guard.
+    /// If the lock is poisoned. The error contains the guard.
     ///
     /// # Cancellation
     ///
-    /// A cancelled fiber takes a lock that is free, and unwinds where it would wait.
+    /// A cancelled fiber acquires a free lock, and unwinds where it would wait.
     #[inline]
     pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
         if let Err(error) = self.gate.acquire(1, WaitOptions::unwinding(Wait::Lock)) {
@@ -109,12 +139,18 @@ impl<T: ?Sized> RwLock<T> {
         self.reading()
     }
 
-    /// Waits until the caller may write.
+    /// Acquires the lock for writing, and waits while another caller holds it.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// let lock = cringle::sync::RwLock::new(vec![1]);
+    /// lock.write().unwrap().push(2);
+    /// assert_eq!(lock.read().unwrap().len(), 2);
+    /// ```
     ///
     /// # Errors
     ///
-    /// If the lock is poisoned; the error holds the guard.
+    /// If the lock is poisoned. The error contains the guard.
     ///
     /// # Cancellation
     ///
@@ -127,13 +163,27 @@ impl<T: ?Sized> RwLock<T> {
         self.writing()
     }
 
-    /// [`read`](Self::read), for a fiber that wants to be told that it is cancelled.
+    /// Like [`read`](Self::read), but returns an error if the calling fiber is cancelled.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::{fiber, sync::RwLock};
+    ///
+    /// let lock = RwLock::new(());
+    /// cringle::run(|| {
+    ///     let writer = lock.write().unwrap();
+    ///     fiber::scope(|s| {
+    ///         s.cancel();
+    ///         assert!(lock.read_cancellable().is_err());
+    ///     });
+    ///     drop(writer);
+    /// });
+    /// ```
     ///
     /// # Errors
     ///
-    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled while it waits. Inside is what
-    /// `read` returns.
+    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled while it waits. The inner result
+    /// is that of `read`.
     pub fn read_cancellable(&self) -> io::Result<LockResult<RwLockReadGuard<'_, T>>> {
         self.gate
             .acquire(1, WaitOptions::fallible(Wait::Lock))
@@ -141,18 +191,32 @@ impl<T: ?Sized> RwLock<T> {
         Ok(self.reading())
     }
 
-    /// [`write`](Self::write), for a fiber that wants to be told that it is cancelled.
+    /// Like [`write`](Self::write), but returns an error if the calling fiber is cancelled.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::{fiber, sync::RwLock};
+    ///
+    /// let lock = RwLock::new(());
+    /// cringle::run(|| {
+    ///     let reader = lock.read().unwrap();
+    ///     fiber::scope(|s| {
+    ///         s.cancel();
+    ///         assert!(lock.write_cancellable().is_err());
+    ///     });
+    ///     drop(reader);
+    /// });
+    /// ```
     ///
     /// # Errors
     ///
-    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled while it waits. Inside is what
-    /// `write` returns.
+    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled while it waits. The inner result
+    /// is that of `write`.
     pub fn write_cancellable(&self) -> io::Result<LockResult<RwLockWriteGuard<'_, T>>> {
-        self.write_on(WaitOptions::fallible(Wait::Lock)).map_err(WaitError::into_io_error)
+        self.write_with(WaitOptions::fallible(Wait::Lock)).map_err(WaitError::into_io_error)
     }
 
-    pub(super) fn write_on(
+    pub(super) fn write_with(
         &self,
         options: WaitOptions,
     ) -> Result<LockResult<RwLockWriteGuard<'_, T>>, WaitError> {
@@ -160,54 +224,82 @@ impl<T: ?Sized> RwLock<T> {
         Ok(self.writing())
     }
 
-    /// Reads if nobody writes, or waits to.
+    /// Acquires the lock for reading if no writer holds it or waits for it.
     /// Suspends the calling fiber only after 128 failures in a row.
+    ///
+    /// ```
+    /// let lock = cringle::sync::RwLock::new(());
+    /// let writer = lock.write().unwrap();
+    /// assert!(lock.try_read().is_err());
+    /// drop(writer);
+    /// assert!(lock.try_read().is_ok());
+    /// ```
     ///
     /// # Errors
     ///
-    /// If somebody does, or if the lock is poisoned; the error holds the guard then.
+    /// If a writer holds the lock or waits for it, or if the lock is poisoned. In that case the
+    /// error contains the guard.
     #[inline]
     pub fn try_read(&self) -> TryLockResult<RwLockReadGuard<'_, T>> {
         let taken = self.gate.try_acquire(1);
         Caller::current().tried(taken);
-        match taken {
-            true => Ok(self.reading()?),
-            false => Err(TryLockError::WouldBlock),
-        }
+        if taken { Ok(self.reading()?) } else { Err(TryLockError::WouldBlock) }
     }
 
-    /// Writes if nobody reads or writes, or waits to.
+    /// Acquires the lock for writing if no caller holds it or waits for it.
     /// Suspends the calling fiber only after 128 failures in a row.
+    ///
+    /// ```
+    /// let lock = cringle::sync::RwLock::new(());
+    /// let reader = lock.read().unwrap();
+    /// assert!(lock.try_write().is_err());
+    /// drop(reader);
+    /// assert!(lock.try_write().is_ok());
+    /// ```
     ///
     /// # Errors
     ///
-    /// If somebody does, or if the lock is poisoned; the error holds the guard then.
+    /// If another caller holds the lock or waits for it, or if the lock is poisoned. In that case
+    /// the error contains the guard.
     #[inline]
     pub fn try_write(&self) -> TryLockResult<RwLockWriteGuard<'_, T>> {
         let taken = self.gate.try_acquire(Gate::MAX);
         Caller::current().tried(taken);
-        match taken {
-            true => Ok(self.writing()?),
-            false => Err(TryLockError::WouldBlock),
-        }
+        if taken { Ok(self.writing()?) } else { Err(TryLockError::WouldBlock) }
     }
 
-    /// Whether a fiber or thread panicked while it wrote.
+    /// Returns whether a fiber or thread panicked while it held the lock for writing.
+    ///
+    /// ```
+    /// assert!(!cringle::sync::RwLock::new(()).is_poisoned());
+    /// ```
     #[inline]
     pub fn is_poisoned(&self) -> bool {
         self.poison.get()
     }
 
-    /// It is not poisoned any more.
+    /// Clears the poison, once the value is known to be consistent again.
+    ///
+    /// ```
+    /// let lock = cringle::sync::RwLock::new(());
+    /// lock.clear_poison();
+    /// assert!(lock.write().is_ok());
+    /// ```
     pub fn clear_poison(&self) {
         self.poison.clear();
     }
 
-    /// The value, which nobody can have locked.
+    /// Returns the value. The exclusive borrow proves that no caller holds the lock.
+    ///
+    /// ```
+    /// let mut lock = cringle::sync::RwLock::new(1);
+    /// *lock.get_mut().unwrap() += 1;
+    /// assert_eq!(*lock.read().unwrap(), 2);
+    /// ```
     ///
     /// # Errors
     ///
-    /// If the lock is poisoned; the error holds the reference.
+    /// If the lock is poisoned. The error contains the reference.
     pub fn get_mut(&mut self) -> LockResult<&mut T> {
         checked(&self.poison, self.value.get_mut())
     }
@@ -217,26 +309,36 @@ impl<T: ?Sized> RwLock<T> {
         checked(&self.poison, self.read_guard())
     }
 
-    /// A permit was taken.
+    /// Makes the guard for a permit that was acquired.
     #[inline]
     fn read_guard(&self) -> RwLockReadGuard<'_, T> {
         let value = NonNull::new(self.value.get()).expect("a cell has an address");
-        RwLockReadGuard { value, gate: &self.gate, stays: PhantomData }
+        RwLockReadGuard { value, gate: &self.gate, not_send: PhantomData }
     }
 
     #[inline]
     fn writing(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
         self.gate.record_holder();
-        let guard = RwLockWriteGuard { lock: self, before: Before::new(), stays: PhantomData };
-        checked(&self.poison, guard)
+        let at_lock = UnwindingAtLock::now();
+        checked(&self.poison, RwLockWriteGuard { lock: self, at_lock, not_send: PhantomData })
     }
 }
 
 impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
-    /// Goes on as a reader; no other writer comes in between.
+    /// Turns a write guard into a read guard. No other writer holds the lock in between.
+    ///
+    /// ```
+    /// use cringle::sync::{RwLock, RwLockWriteGuard};
+    ///
+    /// let lock = RwLock::new(1);
+    /// let mut writer = lock.write().unwrap();
+    /// *writer = 2;
+    /// let reader = RwLockWriteGuard::downgrade(writer);
+    /// assert_eq!((*reader, *lock.read().unwrap()), (2, 2));
+    /// ```
     pub fn downgrade(guard: Self) -> RwLockReadGuard<'a, T> {
         let lock = guard.lock;
-        // It has not panicked yet: nothing is to be noted.
+        // The holder does not unwind here, so no poison is recorded.
         std::mem::forget(guard);
         lock.gate.clear_holder();
         lock.gate.release(Gate::MAX - 1);
@@ -254,7 +356,7 @@ impl<T: ?Sized> Drop for RwLockReadGuard<'_, T> {
 impl<T: ?Sized> Drop for RwLockWriteGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        self.lock.poison.note(self.before);
+        self.lock.poison.record(self.at_lock);
         self.lock.gate.clear_holder();
         self.lock.gate.release(Gate::MAX);
     }
@@ -265,7 +367,7 @@ impl<T: ?Sized> Deref for RwLockReadGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the guard has one of the gate's permits, so no writer has all.
+        // SAFETY: the guard holds one of the gate's permits, so no writer holds all of them.
         unsafe { self.value.as_ref() }
     }
 }
@@ -275,7 +377,7 @@ impl<T: ?Sized> Deref for RwLockWriteGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the guard has all of the gate's permits.
+        // SAFETY: the guard holds all of the gate's permits.
         unsafe { &*self.lock.value.get() }
     }
 }
@@ -283,7 +385,7 @@ impl<T: ?Sized> Deref for RwLockWriteGuard<'_, T> {
 impl<T: ?Sized> DerefMut for RwLockWriteGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as above, and the guard is borrowed mutably.
+        // SAFETY: the guard holds all of the gate's permits, and is borrowed exclusively.
         unsafe { &mut *self.lock.value.get() }
     }
 }

@@ -1,4 +1,4 @@
-//! A number of permits: a gate that users count by.
+//! A counting semaphore: a gate whose permits the program counts.
 
 use super::caller::{Caller, WaitError, WaitOptions};
 use super::gate::Gate;
@@ -7,10 +7,10 @@ use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Permits for so many at once, for fibers of any workers and for OS threads. Only the calling fiber
-/// waits, and it may hold a [`Permit`] over any wait.
+/// A number of permits, for fibers of any workers and for threads. Only the calling fiber waits,
+/// and it may hold a [`Permit`] across any wait.
 ///
-/// It is fair: who has waited longest is next, also if others would need fewer.
+/// It is fair: permits go to the waiter that arrived first, even if a later one needs fewer.
 ///
 /// ```
 /// use cringle::{fiber, sync::Semaphore};
@@ -31,12 +31,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// ```
 pub struct Semaphore {
     gate: Gate,
-    /// Permits that are free or taken.
+    /// The number of permits, free and acquired.
     total: AtomicUsize,
 }
 
-/// Permits that are given back when this is dropped: from anywhere.
-#[must_use = "the permits are given back at once"]
+/// Permits of a [`Semaphore`], which are released when it is dropped, on any thread.
+///
+/// ```
+/// let semaphore = cringle::sync::Semaphore::new(1);
+/// let permit = semaphore.acquire();
+/// assert_eq!(semaphore.available(), 0);
+/// drop(permit);
+/// assert_eq!(semaphore.available(), 1);
+/// ```
+#[must_use = "if unused, the permits are released at once"]
 #[clippy::has_significant_drop]
 pub struct Permit<'a> {
     semaphore: &'a Semaphore,
@@ -44,32 +52,51 @@ pub struct Permit<'a> {
 }
 
 impl Semaphore {
-    /// As many permits as there can be.
+    /// The largest number of permits.
     pub const MAX_PERMITS: usize = Gate::MAX;
 
     constructor! {
-        /// One with this many free permits.
+        /// Creates a semaphore with this many free permits.
+        ///
+        /// ```
+        /// static UPLOADS: cringle::sync::Semaphore = cringle::sync::Semaphore::new(8);
+        /// assert_eq!(UPLOADS.available(), 8);
+        /// ```
         ///
         /// # Panics
         ///
-        /// If they are more than [`MAX_PERMITS`](Self::MAX_PERMITS).
+        /// If `permits` exceeds [`MAX_PERMITS`](Self::MAX_PERMITS).
         pub const fn new(permits: usize) -> Semaphore {
             Semaphore { gate: Gate::new(permits), total: AtomicUsize::new(permits) }
         }
     }
 
-    /// Waits for a permit.
+    /// Acquires a permit, and waits until one is free.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// let semaphore = cringle::sync::Semaphore::new(1);
+    /// let permit = cringle::run(|| semaphore.acquire());
+    /// assert!(semaphore.try_acquire().is_none());
+    /// # drop(permit);
+    /// ```
     ///
     /// # Cancellation
     ///
-    /// A cancelled fiber takes a permit that is free, and unwinds where it would wait.
+    /// A cancelled fiber acquires a free permit, and unwinds where it would wait.
     pub fn acquire(&self) -> Permit<'_> {
         self.acquire_many(1)
     }
 
-    /// Waits for this many permits, and takes them together.
+    /// Acquires `count` permits together, and waits until they are free.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// let semaphore = cringle::sync::Semaphore::new(3);
+    /// let permits = semaphore.acquire_many(2);
+    /// assert_eq!(semaphore.available(), 1);
+    /// # drop(permits);
+    /// ```
     ///
     /// # Cancellation
     ///
@@ -81,8 +108,20 @@ impl Semaphore {
         Permit { semaphore: self, count }
     }
 
-    /// [`acquire`](Self::acquire), for a fiber that wants to be told that it is cancelled.
+    /// Like [`acquire`](Self::acquire), but returns an error if the calling fiber is cancelled.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::{fiber, sync::Semaphore};
+    ///
+    /// let semaphore = Semaphore::new(0);
+    /// cringle::run(|| {
+    ///     fiber::scope(|s| {
+    ///         s.cancel();
+    ///         assert!(semaphore.acquire_cancellable().is_err());
+    ///     });
+    /// });
+    /// ```
     ///
     /// # Errors
     ///
@@ -91,8 +130,17 @@ impl Semaphore {
         self.acquire_many_cancellable(1)
     }
 
-    /// [`acquire_many`](Self::acquire_many), for a fiber that wants to be told that it is cancelled.
+    /// Like [`acquire_many`](Self::acquire_many), but returns an error if the calling fiber is
+    /// cancelled.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// let semaphore = cringle::sync::Semaphore::new(3);
+    /// let permits = semaphore.acquire_many_cancellable(3)?;
+    /// assert_eq!(semaphore.available(), 0);
+    /// # drop(permits);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -104,25 +152,44 @@ impl Semaphore {
         Ok(Permit { semaphore: self, count })
     }
 
-    /// Takes a permit if one is free and nobody waits.
+    /// Acquires a permit if one is free and no caller waits.
     /// Suspends the calling fiber only after 128 failures in a row.
+    ///
+    /// ```
+    /// let semaphore = cringle::sync::Semaphore::new(1);
+    /// let permit = semaphore.try_acquire().unwrap();
+    /// assert!(semaphore.try_acquire().is_none());
+    /// # drop(permit);
+    /// ```
     pub fn try_acquire(&self) -> Option<Permit<'_>> {
         self.try_acquire_many(1)
     }
 
-    /// Takes this many permits if they are free and nobody waits.
+    /// Acquires `count` permits if they are free and no caller waits.
     /// Suspends the calling fiber only after 128 failures in a row.
+    ///
+    /// ```
+    /// let semaphore = cringle::sync::Semaphore::new(2);
+    /// assert!(semaphore.try_acquire_many(3).is_none());
+    /// assert!(semaphore.try_acquire_many(2).is_some());
+    /// ```
     pub fn try_acquire_many(&self, count: usize) -> Option<Permit<'_>> {
         let taken = self.gate.try_acquire(count);
         Caller::current().tried(taken);
         taken.then(|| Permit { semaphore: self, count })
     }
 
-    /// Adds permits to those there are.
+    /// Adds `count` free permits.
+    ///
+    /// ```
+    /// let semaphore = cringle::sync::Semaphore::new(0);
+    /// semaphore.add_permits(2);
+    /// assert_eq!(semaphore.available(), 2);
+    /// ```
     ///
     /// # Panics
     ///
-    /// If there were more than [`MAX_PERMITS`](Self::MAX_PERMITS) then, free and taken ones together.
+    /// If the free and acquired permits together would exceed [`MAX_PERMITS`](Self::MAX_PERMITS).
     pub fn add_permits(&self, count: usize) {
         let add = |total: usize| total.checked_add(count).filter(|&sum| sum <= Gate::MAX);
         let added = self.total.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
@@ -130,14 +197,24 @@ impl Semaphore {
         self.gate.release(count);
     }
 
-    /// The permits that are free now.
+    /// Returns the number of free permits.
+    ///
+    /// ```
+    /// assert_eq!(cringle::sync::Semaphore::new(4).available(), 4);
+    /// ```
     pub fn available(&self) -> usize {
         self.gate.available()
     }
 }
 
 impl Permit<'_> {
-    /// The permits are not given back: the semaphore has so many fewer from now on.
+    /// Removes the permits from the semaphore for good, instead of releasing them.
+    ///
+    /// ```
+    /// let semaphore = cringle::sync::Semaphore::new(2);
+    /// semaphore.acquire().forget();
+    /// assert_eq!(semaphore.available(), 1);
+    /// ```
     pub fn forget(self) {
         self.semaphore.total.fetch_sub(self.count, Ordering::Relaxed);
         std::mem::forget(self);

@@ -1,17 +1,19 @@
-//! A value that could not be sent because its fiber was cancelled.
+//! The error of a send whose fiber was cancelled.
 
 use super::caller::WaitError;
 use std::fmt;
 use std::io;
 
-/// The error of a `send_cancellable` whose fiber is cancelled: the value, which was not sent, and
-/// the reason. `?` in a function that returns [`io::Result`] keeps the reason and drops the value.
+/// The error of a `send_cancellable` call whose fiber is cancelled: the value, which was not sent,
+/// and the reason. `?` in a function that returns [`io::Result`] keeps the reason and drops the
+/// value.
 ///
 /// ```
 /// use cringle::{Cancelled, fiber, sync::mpsc};
 ///
 /// let (sender, _receiver) = mpsc::sync_channel(0);
-/// let handle = cringle::run(|| fiber::spawn(move || sender.send_cancellable("kept").unwrap_err()));
+/// let send = move || sender.send_cancellable("kept").unwrap_err();
+/// let handle = cringle::run(|| fiber::spawn(send));
 /// let (value, reason) = handle.join().unwrap().into_parts();
 /// assert_eq!(value, "kept");
 /// assert!(reason.get_ref().unwrap().is::<Cancelled>());
@@ -26,17 +28,42 @@ impl<T> Unsent<T> {
         Unsent { value, reason: error.into_io_error() }
     }
 
-    /// The value.
+    /// Returns the value.
+    ///
+    /// ```
+    /// # use cringle::{fiber, sync::mpsc};
+    /// # let (sender, _receiver) = mpsc::sync_channel(0);
+    /// # let send = move || sender.send_cancellable(7).unwrap_err();
+    /// # let unsent = cringle::run(|| fiber::spawn(send)).join().unwrap();
+    /// assert_eq!(unsent.into_inner(), 7);
+    /// ```
     pub fn into_inner(self) -> T {
         self.value
     }
 
-    /// The value and the reason.
+    /// Returns the value and the reason.
+    ///
+    /// ```
+    /// # use cringle::{fiber, sync::mpsc};
+    /// # let (sender, _receiver) = mpsc::sync_channel(0);
+    /// # let send = move || sender.send_cancellable(7).unwrap_err();
+    /// # let unsent = cringle::run(|| fiber::spawn(send)).join().unwrap();
+    /// let (value, reason) = unsent.into_parts();
+    /// println!("{value} was not sent: {reason}");
+    /// ```
     pub fn into_parts(self) -> (T, io::Error) {
         (self.value, self.reason)
     }
 
-    /// Why it was not sent.
+    /// Returns the reason why the value was not sent.
+    ///
+    /// ```
+    /// # use cringle::{cancel, fiber, sync::mpsc};
+    /// # let (sender, _receiver) = mpsc::sync_channel(0);
+    /// # let send = move || sender.send_cancellable(7).unwrap_err();
+    /// # let unsent = cringle::run(|| fiber::spawn(send)).join().unwrap();
+    /// assert!(cancel::reason(unsent.reason()).is_some());
+    /// ```
     pub fn reason(&self) -> &io::Error {
         &self.reason
     }
@@ -56,7 +83,7 @@ impl<T> fmt::Debug for Unsent<T> {
 
 impl<T> fmt::Display for Unsent<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a value was not sent: {}", self.reason)
+        write!(f, "the value was not sent: {}", self.reason)
     }
 }
 

@@ -1,11 +1,11 @@
-//! Programs that must not compile: with std's types and with ours, a lifetime may not be shortened behind a
-//! lock, and what a cell holds may not outlive what it borrows. Only `rustdoc` sees this module. Programs that
-//! must compile are in `tests/same_sync.rs`.
+//! Programs that must not compile: with std's types and with ours, a lifetime must not be shortened
+//! behind a lock, and the content of a cell must not outlive what it borrows. Only rustdoc sees
+//! this module. The programs that must compile are in `tests/same_sync.rs`.
 //!
-//! Each program is compiled twice for std and for the library: once as it is, which must fail, and once with
-//! the one change that makes it right, so that it cannot fail for another reason.
+//! Each program is compiled twice for std and twice for the library: as it is, which must fail, and
+//! with the one change that makes it right, so that it cannot fail for another reason.
 
-/// `Short<'a>` is `&'a str` in the program that must fail, and `&'static str` in the other.
+/// `Short<'a>` is `&'a str` in the program that must fail, and `&'static str` in the other one.
 macro_rules! shortened {
     ($($name:ident: $code:literal,)*) => {$(
         #[doc = shortened!(@program "compile_fail", "'a", "use std::{sync, thread};", $code)]
@@ -37,7 +37,7 @@ shortened! {
     scoped_handle: "fn f<'a>(it: thread::ScopedJoinHandle<'a, Long>) -> thread::ScopedJoinHandle<'a, Short<'a>> { it }",
 }
 
-/// A value with a destructor that may look at what it borrows must go first.
+/// A value whose destructor may read what it borrows must be dropped before it.
 macro_rules! outlived {
     ($($name:ident: $code:literal,)*) => {$(
         #[doc = outlived!(@program "compile_fail", "let it; let text = String::new();", "use std::sync;", $code)]

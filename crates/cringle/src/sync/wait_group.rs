@@ -1,4 +1,4 @@
-//! Waiting until all members of a group are done.
+//! A group whose members can be waited for.
 
 use super::caller::{Caller, WaitError, WaitOptions};
 use super::wait_queue::{Queue, ShortLock, Waiter, WakeList};
@@ -8,8 +8,8 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-/// A group that grows by `clone`, shrinks as its members are dropped, and can be waited for. For
-/// fibers of any workers and for OS threads.
+/// A group that gains a member by `clone`, loses one by `drop`, and can be waited for. For fibers
+/// of any workers and for threads.
 ///
 /// ```
 /// use cringle::{fiber, sync::WaitGroup};
@@ -37,26 +37,53 @@ struct State {
 }
 
 impl WaitGroup {
-    /// A group of this one member.
+    /// Creates a group with one member, the returned one.
+    ///
+    /// ```
+    /// cringle::sync::WaitGroup::new().wait();
+    /// ```
     #[must_use]
     pub fn new() -> WaitGroup {
         let state = State { members: 1, queue: Queue::new() };
         WaitGroup { group: Arc::new(Group { state: ShortLock::new(state) }) }
     }
 
-    /// Leaves the group and waits until all others have left it.
+    /// Leaves the group and waits until all other members have left it.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::sync::WaitGroup;
+    ///
+    /// let group = WaitGroup::new();
+    /// let member = group.clone();
+    /// std::thread::spawn(move || drop(member));
+    /// cringle::run(|| group.wait());
+    /// ```
     ///
     /// # Cancellation
     ///
-    /// A cancelled fiber unwinds where it would wait; it has left the group then.
+    /// A cancelled fiber unwinds where it would wait. It has left the group then.
     pub fn wait(self) {
         self.leave_and_wait(WaitOptions::unwinding(Wait::Group))
             .unwrap_or_else(|error| error.unwind());
     }
 
-    /// [`wait`](Self::wait), for a fiber that wants to be told that it is cancelled.
+    /// Like [`wait`](Self::wait), but returns an error if the calling fiber is cancelled.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::{fiber, sync::WaitGroup};
+    ///
+    /// cringle::run(|| {
+    ///     let group = WaitGroup::new();
+    ///     let member = group.clone();
+    ///     fiber::scope(|s| {
+    ///         s.cancel();
+    ///         assert!(group.wait_cancellable().is_err());
+    ///     });
+    ///     drop(member);
+    /// });
+    /// ```
     ///
     /// # Errors
     ///
@@ -76,8 +103,8 @@ impl WaitGroup {
             if state.members == 0 {
                 return Ok(());
             }
-            // SAFETY: I2, I10. This frame stays until the wait below has ended, and then the waiter
-            // is out of the queue.
+            // SAFETY: I2, I10. This frame stays until the wait below has ended, and by then the
+            // waiter has left the queue.
             unsafe { state.queue.push(&waiter) };
         }
         waiter

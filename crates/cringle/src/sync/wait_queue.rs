@@ -30,7 +30,8 @@ const WAITING: u8 = 0;
 const GRANTED: u8 = 1;
 const REFUSED: u8 = 2;
 
-/// One waiting fiber or thread. Neither `Send` nor `Sync`: other threads reach it through its queue.
+/// One waiting fiber or thread. Neither `Send` nor `Sync`: other threads reach it through its
+/// queue.
 pub(super) struct Waiter {
     outcome: AtomicU8,
     caller: Caller,
@@ -111,8 +112,8 @@ pub(super) struct Queue {
 }
 
 // SAFETY: I10. The waiters lie in frames of other threads, which stay while the waiters are queued.
-// Their fields are touched only through exclusive access to the queue, except for the outcome, which
-// is atomic.
+// Their fields are touched only through exclusive access to the queue, except for the outcome,
+// which is atomic.
 unsafe impl Send for Queue {}
 
 impl Queue {
@@ -217,8 +218,9 @@ impl Dequeued<'_> {
 
     #[inline]
     fn finish(self, outcome: u8) -> Waker {
-        // SAFETY: I10. The frame stays until the outcome is stored, and that store is the last touch.
-        // The waker is moved out before it; the queue is borrowed, so no other thread reads it.
+        // SAFETY: I10. The frame stays until the outcome is stored, and that store is the last
+        // touch. The waker is moved out before it; the queue is borrowed, so no other thread reads
+        // it.
         unsafe {
             let waiter = self.waiter.as_ref();
             let lent = (*waiter.waker.get()).take();

@@ -1,4 +1,5 @@
-//! A value that some change and others watch: the latest one counts, earlier ones may be missed.
+//! A value that senders change and receivers watch. Receivers see the latest value and may miss
+//! earlier ones.
 //!
 //! ```
 //! use cringle::{fiber, sync::watch};
@@ -12,20 +13,28 @@
 //! ```
 
 use super::caller::{Caller, WaitError, WaitOptions};
+use super::endpoint::opaque_debug;
 use super::mutex::ignore_poison;
 use super::rwlock::{RwLock, RwLockReadGuard};
 use super::unsent::Unsent;
 use super::wait_queue::{Queue, ShortLock, Waiter, WakeList};
 use crate::runtime::fiber::Wait;
 use crate::runtime::wait_target::ByAddress;
-use std::fmt;
+
 use std::io;
 use std::ops::Deref;
 use std::sync::Arc;
 
 pub use std::sync::mpsc::{RecvError, SendError};
 
-/// A watched value, which begins as this one. No receiver has seen a change yet.
+/// Creates a watched value. The receiver has seen the initial value.
+///
+/// ```
+/// let (sender, receiver) = cringle::sync::watch::channel(1);
+/// assert_eq!(*receiver.borrow(), 1);
+/// assert_eq!(receiver.has_changed(), Ok(false));
+/// # drop(sender);
+/// ```
 pub fn channel<T>(value: T) -> (Sender<T>, Receiver<T>) {
     let state = State { version: 0, senders: 1, receivers: 1, waiting: Queue::new() };
     let shared = Arc::new(Shared { value: RwLock::new(value), state: ShortLock::new(state) });
@@ -38,27 +47,46 @@ struct Shared<T> {
 }
 
 struct State {
-    /// How often the value was changed; counted with the value locked.
+    /// The number of changes. It is incremented while the value is locked.
     version: u64,
     senders: usize,
     receivers: usize,
     waiting: Queue,
 }
 
-/// The side that changes the value. Can be cloned.
+/// The side that changes the value. It can be cloned.
+///
+/// ```
+/// let (sender, receiver) = cringle::sync::watch::channel(1);
+/// sender.clone().send(2).unwrap();
+/// assert_eq!(*receiver.borrow(), 2);
+/// ```
 pub struct Sender<T> {
     shared: Arc<Shared<T>>,
 }
 
-/// The side that watches the value. A clone has seen what its original has.
+/// The side that watches the value. It can be cloned; a clone has seen what the original has seen.
+///
+/// ```
+/// let (sender, mut receiver) = cringle::sync::watch::channel(1);
+/// sender.send(2).unwrap();
+/// receiver.changed().unwrap();
+/// assert_eq!(receiver.clone().has_changed(), Ok(false));
+/// ```
 pub struct Receiver<T> {
     shared: Arc<Shared<T>>,
     seen: u64,
 }
 
-/// The value, which cannot change until this is dropped: do not keep it for long.
+/// A borrow of the value, which cannot change until this is dropped: do not hold it for long.
+///
+/// ```
+/// let (sender, receiver) = cringle::sync::watch::channel(String::from("value"));
+/// assert_eq!(receiver.borrow().len(), 5);
+/// # drop(sender);
+/// ```
 #[derive(Debug)]
-#[must_use = "the value is let go of at once"]
+#[must_use = "if unused, the value is released at once"]
 pub struct Ref<'a, T>(RwLockReadGuard<'a, T>);
 
 impl<T> Deref for Ref<'_, T> {
@@ -74,7 +102,7 @@ impl<T> Shared<T> {
         Ref(ignore_poison(self.value.read()))
     }
 
-    /// A change was made, and the value is still locked.
+    /// Announces a change. The value is still locked.
     fn publish(&self) {
         let mut woken = WakeList::default();
         {
@@ -87,12 +115,20 @@ impl<T> Shared<T> {
 }
 
 impl<T> Sender<T> {
-    /// Changes the value. Waits while somebody borrows it.
+    /// Changes the value. Waits while a caller borrows it.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// let (sender, receiver) = cringle::sync::watch::channel(1);
+    /// sender.send(2).unwrap();
+    /// assert_eq!(*receiver.borrow(), 2);
+    /// drop(receiver);
+    /// assert_eq!(sender.send(3).unwrap_err().0, 3);
+    /// ```
     ///
     /// # Errors
     ///
-    /// If no receiver is left; the error holds the new value, and the old one stays.
+    /// If all receivers were dropped. The error contains the new value, and the old one stays.
     ///
     /// # Cancellation
     ///
@@ -106,19 +142,33 @@ impl<T> Sender<T> {
         Ok(())
     }
 
-    /// [`send`](Self::send), for a fiber that wants to be told that it is cancelled.
+    /// Like [`send`](Self::send), but returns an error if the calling fiber is cancelled.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::{fiber, sync::watch};
+    ///
+    /// let (sender, receiver) = watch::channel(1);
+    /// cringle::run(|| {
+    ///     let borrowed = receiver.borrow();
+    ///     fiber::scope(|s| {
+    ///         s.cancel();
+    ///         assert_eq!(sender.send_cancellable(2).unwrap_err().into_inner(), 2);
+    ///     });
+    ///     drop(borrowed);
+    /// });
+    /// ```
     ///
     /// # Errors
     ///
-    /// The value, and a [`Cancelled`](crate::Cancelled), if the fiber is cancelled while it waits.
-    /// Inside is what `send` returns.
+    /// The value and a [`Cancelled`](crate::Cancelled), if the fiber is cancelled while it waits.
+    /// The inner result is that of `send`.
     pub fn send_cancellable(&self, value: T) -> Result<Result<(), SendError<T>>, Unsent<T>> {
         if self.is_closed() {
             Caller::current().spend();
             return Ok(Err(SendError(value)));
         }
-        match self.shared.value.write_on(WaitOptions::fallible(Wait::Lock)) {
+        match self.shared.value.write_with(WaitOptions::fallible(Wait::Lock)) {
             Ok(guard) => {
                 let old = std::mem::replace(&mut *ignore_poison(guard), value);
                 self.shared.publish();
@@ -129,8 +179,14 @@ impl<T> Sender<T> {
         }
     }
 
-    /// Changes the value, whether somebody watches or not, and returns the old one.
+    /// Changes the value, even without receivers, and returns the old one.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// let (sender, _) = cringle::sync::watch::channel(1);
+    /// assert_eq!(sender.send_replace(2), 1);
+    /// assert_eq!(*sender.borrow(), 2);
+    /// ```
     ///
     /// # Cancellation
     ///
@@ -140,8 +196,15 @@ impl<T> Sender<T> {
         value
     }
 
-    /// Changes the value in place, whether somebody watches or not. If `f` panics, nobody is told.
+    /// Changes the value in place, even without receivers. If `f` panics, no receiver sees a
+    /// change.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// let (sender, receiver) = cringle::sync::watch::channel(vec![1]);
+    /// sender.send_modify(|list| list.push(2));
+    /// assert_eq!(*receiver.borrow(), [1, 2]);
+    /// ```
     ///
     /// # Cancellation
     ///
@@ -152,8 +215,13 @@ impl<T> Sender<T> {
         self.shared.publish();
     }
 
-    /// The value. Waits while somebody changes it.
+    /// Borrows the value. Waits while a sender changes it.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// let (sender, _receiver) = cringle::sync::watch::channel(1);
+    /// assert_eq!(*sender.borrow(), 1);
+    /// ```
     ///
     /// # Cancellation
     ///
@@ -162,27 +230,55 @@ impl<T> Sender<T> {
         self.shared.borrow()
     }
 
-    /// One more receiver, which has seen the present value.
+    /// Creates a receiver, which has seen the current value.
+    ///
+    /// ```
+    /// let (sender, receiver) = cringle::sync::watch::channel(1);
+    /// drop(receiver);
+    /// let late = sender.subscribe();
+    /// sender.send(2).unwrap();
+    /// assert_eq!(late.has_changed(), Ok(true));
+    /// ```
     pub fn subscribe(&self) -> Receiver<T> {
         let mut state = self.shared.state.lock();
         state.receivers += 1;
         Receiver { shared: Arc::clone(&self.shared), seen: state.version }
     }
 
-    /// How many receivers there are.
+    /// Returns the number of receivers.
+    ///
+    /// ```
+    /// let (sender, receiver) = cringle::sync::watch::channel(1);
+    /// let second = receiver.clone();
+    /// assert_eq!(sender.receiver_count(), 2);
+    /// # drop(second);
+    /// ```
     pub fn receiver_count(&self) -> usize {
         self.shared.state.lock().receivers
     }
 
-    /// Whether no receiver is left.
+    /// Returns whether all receivers were dropped.
+    ///
+    /// ```
+    /// let (sender, receiver) = cringle::sync::watch::channel(1);
+    /// drop(receiver);
+    /// assert!(sender.is_closed());
+    /// ```
     pub fn is_closed(&self) -> bool {
         self.receiver_count() == 0
     }
 }
 
 impl<T> Receiver<T> {
-    /// The value, which is not taken for seen. Waits while somebody changes it.
+    /// Borrows the value, and does not mark it as seen. Waits while a sender changes it.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// let (sender, receiver) = cringle::sync::watch::channel(1);
+    /// sender.send(2).unwrap();
+    /// assert_eq!(*receiver.borrow(), 2);
+    /// assert_eq!(receiver.has_changed(), Ok(true));
+    /// ```
     ///
     /// # Cancellation
     ///
@@ -191,44 +287,72 @@ impl<T> Receiver<T> {
         self.shared.borrow()
     }
 
-    /// The value, which is taken for seen: [`changed`](Self::changed) waits for a later one.
+    /// Borrows the value and marks it as seen: [`changed`](Self::changed) waits for a later one.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// let (sender, mut receiver) = cringle::sync::watch::channel(1);
+    /// sender.send(2).unwrap();
+    /// assert_eq!(*receiver.borrow_and_update(), 2);
+    /// assert_eq!(receiver.has_changed(), Ok(false));
+    /// ```
     ///
     /// # Cancellation
     ///
     /// As [`borrow`](Self::borrow).
     pub fn borrow_and_update(&mut self) -> Ref<'_, T> {
         let value = self.shared.borrow();
-        // The value is borrowed, so the count cannot change meanwhile.
+        // While the value is borrowed, the version cannot change.
         self.seen = self.shared.state.lock().version;
         value
     }
 
-    /// Whether there is a value that was not seen.
+    /// Returns whether the current value has not been seen.
     /// Suspends the calling fiber only after 128 failures in a row.
+    ///
+    /// ```
+    /// let (sender, receiver) = cringle::sync::watch::channel(1);
+    /// assert_eq!(receiver.has_changed(), Ok(false));
+    /// sender.send(2).unwrap();
+    /// assert_eq!(receiver.has_changed(), Ok(true));
+    /// ```
     ///
     /// # Errors
     ///
-    /// If not, and all senders are gone.
+    /// If the value has been seen, and all senders were dropped.
     pub fn has_changed(&self) -> Result<bool, RecvError> {
         let changed = {
             let state = self.shared.state.lock();
-            match state.version != self.seen {
-                true => Ok(true),
-                false if state.senders == 0 => Err(RecvError),
-                false => Ok(false),
+            if state.version != self.seen {
+                Ok(true)
+            } else if state.senders == 0 {
+                Err(RecvError)
+            } else {
+                Ok(false)
             }
         };
         Caller::current().tried(changed == Ok(true));
         changed
     }
 
-    /// Waits until there is a value that was not seen, and takes it for seen.
+    /// Waits for a value that has not been seen, and marks it as seen.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::{fiber, sync::watch};
+    ///
+    /// cringle::run(|| {
+    ///     let (sender, mut receiver) = watch::channel(1);
+    ///     fiber::spawn(move || sender.send(2).unwrap());
+    ///     receiver.changed().unwrap();
+    ///     assert_eq!(*receiver.borrow(), 2);
+    ///     assert!(receiver.changed().is_err(), "the sender was dropped");
+    /// });
+    /// ```
     ///
     /// # Errors
     ///
-    /// If there is none and all senders are gone.
+    /// If the value has been seen, and all senders were dropped.
     ///
     /// # Cancellation
     ///
@@ -237,22 +361,46 @@ impl<T> Receiver<T> {
         self.wait(WaitOptions::unwinding(Wait::Watch)).unwrap_or_else(|error| error.unwind())
     }
 
-    /// [`changed`](Self::changed), for a fiber that wants to be told that it is cancelled.
+    /// Like [`changed`](Self::changed), but returns an error if the calling fiber is cancelled.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::{fiber, sync::watch};
+    ///
+    /// cringle::run(|| {
+    ///     let (_sender, mut receiver) = watch::channel(1);
+    ///     fiber::scope(|s| {
+    ///         s.cancel();
+    ///         assert!(receiver.changed_cancellable().is_err());
+    ///     });
+    /// });
+    /// ```
     ///
     /// # Errors
     ///
-    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled. Inside is what `changed` returns.
+    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled. The inner result is that of
+    /// `changed`.
     pub fn changed_cancellable(&mut self) -> io::Result<Result<(), RecvError>> {
         self.wait(WaitOptions::fallible(Wait::Watch)).map_err(WaitError::into_io_error)
     }
 
-    /// Waits until the value is as wanted, which it may be already, and takes it for seen.
+    /// Waits until `wanted` returns true for the value, beginning with the current one, and marks
+    /// the value as seen.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::{fiber, sync::watch};
+    ///
+    /// cringle::run(|| {
+    ///     let (sender, mut receiver) = watch::channel(0);
+    ///     fiber::spawn(move || (1..=3).for_each(|n| sender.send(n).unwrap()));
+    ///     assert_eq!(*receiver.wait_for(|n| *n >= 3).unwrap(), 3);
+    /// });
+    /// ```
     ///
     /// # Errors
     ///
-    /// If it is not and all senders are gone.
+    /// If the value is not the wanted one, and all senders were dropped.
     ///
     /// # Cancellation
     ///
@@ -284,8 +432,8 @@ impl<T> Receiver<T> {
                 if state.senders == 0 {
                     return Ok(Err(RecvError));
                 }
-                // SAFETY: I2, I10. This frame stays until the wait below has ended, and then the
-                // waiter is out of the queue.
+                // SAFETY: I2, I10. This frame stays until the wait below has ended, and by then the
+                // waiter has left the queue.
                 unsafe { state.waiting.push(&waiter) };
             }
             waiter.wait(&options, &ByAddress::of(&*self.shared), || {
@@ -329,14 +477,4 @@ impl<T> Drop for Receiver<T> {
     }
 }
 
-impl<T> fmt::Debug for Sender<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sender").finish_non_exhaustive()
-    }
-}
-
-impl<T> fmt::Debug for Receiver<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Receiver").finish_non_exhaustive()
-    }
-}
+opaque_debug!(Sender, Receiver);
