@@ -1,0 +1,134 @@
+//! An append-only log whose records are durable in groups: while one group is written and synced, the next one
+//! collects.
+//!
+//! A record is its length, its CRC-32 and its bytes. After a crash the log ends with the last record that is whole.
+
+use cringle::fiber;
+use cringle::fs::{File, OpenOptions};
+use cringle::sync::{Condvar, Mutex};
+use flate2::Crc;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+const HEADER_BYTES: usize = 8;
+
+pub(crate) struct Log {
+    file: File,
+    state: Mutex<State>,
+    /// Notified when a group is durable.
+    committed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Records that no group has taken.
+    pending: Vec<u8>,
+    /// The log's length with and without the records that are not durable.
+    appended: u64,
+    durable: u64,
+    is_committing: bool,
+    /// The error of a write or sync. Nothing is known about the file's end after one.
+    failed: Option<(io::ErrorKind, String)>,
+}
+
+/// The length that the log must have on disk for a record to be durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Position(u64);
+
+impl Log {
+    /// Opens or creates a log, and passes each whole record to `replay`. What follows the last one is cut off.
+    pub(crate) fn open(path: &Path, mut replay: impl FnMut(&[u8])) -> io::Result<Log> {
+        let options =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).to_owned();
+        let mut file = options.open(path)?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        let mut rest = bytes.as_slice();
+        while let Some(record) = next_record(&mut rest) {
+            replay(record);
+        }
+        let whole = (bytes.len() - rest.len()) as u64;
+        file.set_len(whole)?;
+        // The file's name must be durable, too: syncing the directory keeps it.
+        file.sync_all()?;
+        if let Some(directory) = path.parent().filter(|path| !path.as_os_str().is_empty()) {
+            File::open(directory)?.sync_all()?;
+        }
+        let state = State { appended: whole, durable: whole, ..State::default() };
+        Ok(Log { file, state: Mutex::new(state), committed: Condvar::new() })
+    }
+
+    /// Appends a record, which is durable once [`wait_durable`](Log::wait_durable) returns for the position.
+    pub(crate) fn append(&self, record: &[u8]) -> io::Result<Position> {
+        let mut state = lock(&self.state);
+        state.check()?;
+        let length = u32::try_from(record.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        state.pending.extend_from_slice(&length.to_le_bytes());
+        state.pending.extend_from_slice(&checksum(record).to_le_bytes());
+        state.pending.extend_from_slice(record);
+        state.appended += (HEADER_BYTES + record.len()) as u64;
+        Ok(Position(state.appended))
+    }
+
+    /// Waits until everything before `position` is durable. The first fiber that finds no commit running makes one,
+    /// for all records that are pending.
+    pub(crate) fn wait_durable(&self, position: Position) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        while state.durable < position.0 {
+            state.check()?;
+            if state.is_committing {
+                state = self.committed.wait(state).expect("no holder of the lock panics");
+                continue;
+            }
+            state.is_committing = true;
+            let (group, end) = (std::mem::take(&mut state.pending), state.appended);
+            let start = state.durable;
+            drop(state);
+            // The other fibers of the group rely on it: no cancel interrupts it.
+            let result = fiber::protect(|| {
+                self.file.write_all_at(&group, start)?;
+                self.file.sync_data()
+            });
+            state = lock(&self.state);
+            state.is_committing = false;
+            match result {
+                Ok(()) => state.durable = end,
+                Err(error) => state.failed = Some((error.kind(), error.to_string())),
+            }
+            self.committed.notify_all();
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    fn check(&self) -> io::Result<()> {
+        match &self.failed {
+            None => Ok(()),
+            Some((kind, text)) => Err(io::Error::new(*kind, format!("the log failed: {text}"))),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> cringle::sync::MutexGuard<'_, T> {
+    mutex.lock().expect("no holder of the lock panics")
+}
+
+fn checksum(record: &[u8]) -> u32 {
+    let mut crc = Crc::new();
+    crc.update(record);
+    crc.sum()
+}
+
+/// Takes a record off; `None` at the end, and where the rest is torn.
+fn next_record<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (header, after) = rest.split_first_chunk::<HEADER_BYTES>()?;
+    let [a, b, c, d, sum @ ..] = *header;
+    let length = u32::from_le_bytes([a, b, c, d]) as usize;
+    let (record, after) = after.split_at_checked(length)?;
+    (checksum(record) == u32::from_le_bytes(sum)).then(|| {
+        *rest = after;
+        record
+    })
+}

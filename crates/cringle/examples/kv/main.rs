@@ -1,0 +1,110 @@
+//! A key-value server that speaks Redis's protocol, with a log that makes each change durable.
+//!
+//!     cargo run --release --example kv -- [LOG] [ADDRESS]
+//!     redis-cli -p 6380 set rope strands
+//!
+//! serves at ADDRESS (default: 127.0.0.1:6380) until Ctrl-C or SIGTERM, and keeps its changes in LOG (default:
+//! `kv.log`). A change is answered once it is durable. Changes that arrive while the log is synced share the next
+//! sync: many connections commit at the price of few.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `resp.rs` | commands and replies as bytes |
+//! | `log.rs` | records, shared commits, recovery |
+//! | `store.rs` | keys and values |
+//! | `main.rs` | connections |
+
+pub(crate) mod log;
+pub(crate) mod resp;
+pub(crate) mod store;
+
+use cringle::fiber;
+use cringle::net::{Served, Server, Stopper, TcpStream};
+use cringle::signal::{Signal, Signals};
+use resp::Reply;
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::path::Path;
+use store::Store;
+
+const READ_BYTES: usize = 16 << 10;
+
+/// Serves until it is stopped. `started` receives the address, and the handle that stops it.
+pub(crate) fn run(
+    log: &Path,
+    addr: &str,
+    started: impl FnOnce(SocketAddr, Stopper),
+) -> io::Result<Served> {
+    cringle::run(|| {
+        let store = Store::open(log)?;
+        let server = Server::bind(addr)?;
+        let stopper = server.stopper();
+        let signals = Signals::new(&[Signal::Interrupt, Signal::Terminate])?;
+        let at_signal = stopper.clone();
+        let _ = fiber::spawn(move || signals.wait().map(|_| at_signal.stop()));
+        started(server.local_addr()?, stopper.clone());
+        server.run(|stream, _peer| serve(stream, &store, &stopper))
+    })
+}
+
+/// Answers the commands of one connection. What arrives together is answered, and made durable, together.
+fn serve(mut stream: TcpStream, store: &Store, stopper: &Stopper) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let (mut input, mut replies) = (Vec::new(), Vec::new());
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        // A stopped server waits for no further command; those that have arrived are answered.
+        let read = stopper.until_stopped(|| stream.read(&mut buffer))?;
+        let count = read.unwrap_or(0);
+        if count == 0 {
+            return Ok(());
+        }
+        input.extend_from_slice(&buffer[..count]);
+        let goes_on = answer_all(&mut input, store, &mut replies)?;
+        stream.write_all(&replies)?;
+        replies.clear();
+        if !goes_on {
+            return Ok(());
+        }
+    }
+}
+
+/// Runs every whole command in `input`, and waits until their changes are durable. False if the connection has to
+/// end.
+fn answer_all(input: &mut Vec<u8>, store: &Store, replies: &mut Vec<u8>) -> io::Result<bool> {
+    let (mut used, mut last, mut goes_on) = (0, None, true);
+    while goes_on {
+        match resp::parse(&input[used..]) {
+            Ok(None) => break,
+            Ok(Some((command, length))) => {
+                used += length;
+                goes_on = !command.first().is_some_and(|name| name.eq_ignore_ascii_case(b"QUIT"));
+                if !command.is_empty() {
+                    let (reply, position) = store.run(&command);
+                    reply.encode(replies);
+                    last = last.max(position);
+                }
+            }
+            Err(problem) => {
+                Reply::Error(format!("ERR {problem}")).encode(replies);
+                goes_on = false;
+            }
+        }
+    }
+    input.drain(..used);
+    // Positions grow: when the last change is durable, all are.
+    if let Some(position) = last {
+        store.wait_durable(position)?;
+    }
+    Ok(goes_on)
+}
+
+#[allow(dead_code, reason = "the tests call `run`")]
+fn main() -> io::Result<()> {
+    let mut args = std::env::args().skip(1);
+    let log = args.next().unwrap_or_else(|| "kv.log".into());
+    let addr = args.next().unwrap_or_else(|| "127.0.0.1:6380".into());
+    let served = run(Path::new(&log), &addr, |addr, _| eprintln!("kv: {addr}, log {log}"))?;
+    eprintln!("kv: {} connections, {} failed", served.connections, served.failed);
+    Ok(())
+}

@@ -1,0 +1,213 @@
+//! The key-value server of `examples/`: its protocol, its log after a loss of power, and real clients.
+
+mod disk;
+
+#[path = "../examples/kv/main.rs"]
+mod kv;
+
+use cringle::net::{Served, Stopper};
+use kv::resp::{self, Reply};
+use kv::store::Store;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+struct Running {
+    addr: SocketAddr,
+    stopper: Stopper,
+    thread: JoinHandle<std::io::Result<Served>>,
+}
+
+impl Running {
+    fn start(log: &Path) -> Running {
+        let log = log.to_owned();
+        let (sender, receiver) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            kv::run(&log, "127.0.0.1:0", |addr, stopper| sender.send((addr, stopper)).unwrap())
+        });
+        let (addr, stopper) = receiver.recv().unwrap();
+        Running { addr, stopper, thread }
+    }
+
+    /// What the server answers to these bytes until it ends the connection.
+    fn exchange(&self, bytes: &[u8]) -> String {
+        let mut stream = TcpStream::connect(self.addr).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+        stream.write_all(bytes).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    fn stop(self) -> Served {
+        self.stopper.stop();
+        self.thread.join().unwrap().unwrap()
+    }
+}
+
+#[test]
+fn commands_are_answered_as_by_redis() {
+    let directory = disk::directory();
+    let server = Running::start(&directory.path().join("log"));
+    let cases = [
+        ("PING\r\n", "+PONG\r\n"),
+        ("*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n", "$2\r\nhi\r\n"),
+        ("SET a 1\r\nGET a\r\nGET b\r\n", "+OK\r\n$1\r\n1\r\n$-1\r\n"),
+        ("INCR a\r\nINCR n\r\nEXISTS a n b\r\n", ":2\r\n:1\r\n:2\r\n"),
+        ("SET a x\r\nINCR a\r\n", "+OK\r\n-ERR value is not an integer or out of range\r\n"),
+        ("DEL a b\r\nDEL a\r\nDBSIZE\r\n", ":1\r\n:0\r\n:1\r\n"),
+        ("GET\r\n", "-ERR wrong number of arguments for 'get' command\r\n"),
+        ("fly away\r\n", "-ERR unknown command 'fly'\r\n"),
+        ("QUIT\r\nPING\r\n", "+OK\r\n"),
+        ("*1\r\n+PING\r\n", "-ERR Protocol error: expected '$'\r\n"),
+        ("*-1\r\nPING\r\n", "-ERR Protocol error: invalid length\r\n"),
+        ("*1\r\n$9999999\r\n", "-ERR Protocol error: invalid length\r\n"),
+        ("*1\r\n$4\r\nPI", ""),
+    ];
+    for (sent, answered) in cases {
+        assert_eq!(server.exchange(sent.as_bytes()), answered, "{sent:?}");
+    }
+    assert_eq!(server.stop().failed, 0);
+}
+
+#[test]
+fn changes_survive_a_restart() {
+    let directory = disk::directory();
+    let log = directory.path().join("log");
+    let server = Running::start(&log);
+    let text: String = (0..1000).map(|n| format!("SET key{n} {n}\r\n")).collect();
+    assert_eq!(server.exchange(text.as_bytes()), "+OK\r\n".repeat(1000));
+    server.exchange(b"DEL key7\r\n");
+    server.stop();
+    let server = Running::start(&log);
+    assert_eq!(
+        server.exchange(b"DBSIZE\r\nGET key7\r\nGET key999\r\n"),
+        ":999\r\n$-1\r\n$3\r\n999\r\n"
+    );
+    server.stop();
+}
+
+/// In the simulator: fibers make changes, the power is lost at a moment that the seed draws, and every change that
+/// was reported durable is in the log.
+#[cfg(feature = "sim")]
+#[test]
+fn no_acknowledged_change_is_lost_with_the_power() {
+    use cringle::sim::{self, Options, World};
+    use std::cell::RefCell;
+
+    let words = |text: &str| text.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+    let mut lost_power = 0;
+    sim::each(0..200, |seed| {
+        let acknowledged = RefCell::new(Vec::new());
+        let mut world = World::new(seed, &Options::new());
+        let ended = world.run_until_power_loss(|| {
+            let Ok(store) = Store::open(Path::new("log")) else { return };
+            cringle::fiber::scope(|s| {
+                for fiber in 0..8 {
+                    let (store, acknowledged, words) = (&store, &acknowledged, &words);
+                    s.spawn_local(move || {
+                        for n in 0..8 {
+                            let (_, position) = store.run(&words(&format!("SET {fiber}-{n} v")));
+                            if position.is_some_and(|one| store.wait_durable(one).is_ok()) {
+                                acknowledged.borrow_mut().push(format!("{fiber}-{n}"));
+                            }
+                        }
+                    });
+                }
+            });
+        })?;
+        lost_power += u32::from(ended.is_none());
+        world.crash();
+        world.run(|| {
+            let store = Store::open(Path::new("log")).unwrap();
+            for key in acknowledged.borrow().iter() {
+                let (reply, _) = store.run(&words(&format!("GET {key}")));
+                assert_eq!(reply, Reply::Bulk(Some(b"v".to_vec())), "{key} was acknowledged");
+            }
+        })?;
+        Ok(())
+    });
+    assert!(lost_power > 20, "the power was lost in {lost_power} of 200 runs");
+}
+
+#[test]
+fn a_torn_or_corrupt_record_ends_the_log() {
+    let directory = disk::directory();
+    let path = directory.path().join("log");
+    let command = |text: &str| text.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+    let write = |keys: &[&str]| {
+        let store = Store::open(&path).unwrap();
+        for key in keys {
+            let (_, position) = store.run(&command(&format!("SET {key} value")));
+            store.wait_durable(position.unwrap()).unwrap();
+        }
+    };
+    let size = |path: &Path| std::fs::metadata(path).unwrap().len();
+    write(&["a", "b"]);
+    let whole = std::fs::read(&path).unwrap();
+    for cut in 0..whole.len() {
+        std::fs::write(&path, &whole[..cut]).unwrap();
+        let store = Store::open(&path).unwrap();
+        let (count, _) = store.run(&command("DBSIZE"));
+        assert_eq!(count, Reply::Integer((cut * 2 / whole.len()) as i64), "cut at {cut}");
+        assert!(size(&path) <= cut as u64);
+    }
+    let mut corrupt = whole.clone();
+    *corrupt.last_mut().unwrap() ^= 1;
+    std::fs::write(&path, &corrupt).unwrap();
+    // The next record goes where the corrupt one began.
+    write(&["c"]);
+    let store = Store::open(&path).unwrap();
+    let keys = ["a", "b", "c"].map(|key| store.run(&command(&format!("EXISTS {key}"))).0);
+    assert_eq!(keys, [1, 0, 1].map(Reply::Integer));
+}
+
+#[test]
+fn a_command_is_parsed_wherever_its_bytes_are_cut() {
+    let mut bytes = Vec::new();
+    let command = vec![b"SET".to_vec(), b"k\r\ney".to_vec(), Vec::new()];
+    resp::encode_command(&command, &mut bytes);
+    for cut in 0..bytes.len() {
+        assert_eq!(resp::parse(&bytes[..cut]), Ok(None), "cut at {cut}");
+    }
+    assert_eq!(resp::parse(&bytes), Ok(Some((command, bytes.len()))));
+}
+
+/// Runs a client of Redis; `None` if it is not installed and need not be.
+fn client(program: &str, server: &Running, arguments: &[&str]) -> Option<Output> {
+    let port = server.addr.port().to_string();
+    let output =
+        Command::new(program).args(["-h", "127.0.0.1", "-p", &port]).args(arguments).output();
+    match output {
+        Ok(output) => Some(output),
+        Err(_) if std::env::var_os("CRINGLE_TOOLS").is_none() => {
+            eprintln!("skipped: {program} is not installed");
+            None
+        }
+        Err(error) => panic!("{program}: {error}"),
+    }
+}
+
+#[test]
+fn redis_cli_and_redis_benchmark_are_served() {
+    let directory = disk::directory();
+    let server = Running::start(&directory.path().join("log"));
+    if let Some(output) = client("redis-cli", &server, &["SET", "rope", "three strands"]) {
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "OK\n");
+        let output = client("redis-cli", &server, &["GET", "rope"]).unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "three strands\n");
+    }
+    let load = ["-t", "set,get,incr", "-n", "2000", "-c", "20", "-P", "4", "-r", "100", "--csv"];
+    if let Some(output) = client("redis-benchmark", &server, &load) {
+        let text = String::from_utf8_lossy(&output.stdout);
+        for name in ["\"SET\"", "\"GET\"", "\"INCR\""] {
+            assert!(text.contains(name), "{text}{}", String::from_utf8_lossy(&output.stderr));
+        }
+    }
+    assert_eq!(server.stop().failed, 0);
+}
