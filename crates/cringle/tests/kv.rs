@@ -92,6 +92,7 @@ fn changes_survive_a_restart() {
     server.stop();
 }
 
+// ANCHOR: power
 /// In the simulator: fibers make changes, the power is lost at a moment that the seed draws, and every change that
 /// was reported durable is in the log.
 #[cfg(feature = "sim")]
@@ -134,6 +135,7 @@ fn no_acknowledged_change_is_lost_with_the_power() {
     });
     assert!(lost_power > 20, "the power was lost in {lost_power} of 200 runs");
 }
+// ANCHOR_END: power
 
 #[test]
 fn a_torn_or_corrupt_record_ends_the_log() {

@@ -4,6 +4,7 @@
 //! `xtask/tidy.json`. Words to avoid are only warnings: a lint that fails on words rewards substitution, not better
 //! sentences.
 
+mod book;
 mod examples;
 mod exceptions;
 mod functions;
@@ -52,6 +53,7 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
         safety::check(source, &mut findings);
     }
     rooms::check(&sources, &mut findings)?;
+    book::check(&mut findings)?;
     if args.examples {
         examples::check(&mut findings)?;
     }

@@ -13,13 +13,16 @@ use std::path::Path;
 
 const HEADER_BYTES: usize = 8;
 
+// ANCHOR: log
 pub(crate) struct Log {
     file: File,
     state: Mutex<State>,
     /// Notified when a group is durable.
     committed: Condvar,
 }
+// ANCHOR_END: log
 
+// ANCHOR: state
 #[derive(Default)]
 struct State {
     /// Records that no group has taken.
@@ -31,6 +34,7 @@ struct State {
     /// The error of a write or sync. Nothing is known about the file's end after one.
     failed: Option<(io::ErrorKind, String)>,
 }
+// ANCHOR_END: state
 
 /// The length that the log must have on disk for a record to be durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,6 +63,7 @@ impl Log {
         Ok(Log { file, state: Mutex::new(state), committed: Condvar::new() })
     }
 
+    // ANCHOR: append
     /// Appends a record, which is durable once [`wait_durable`](Log::wait_durable) returns for the position.
     pub(crate) fn append(&self, record: &[u8]) -> io::Result<Position> {
         let mut state = lock(&self.state);
@@ -70,7 +75,9 @@ impl Log {
         state.appended += (HEADER_BYTES + record.len()) as u64;
         Ok(Position(state.appended))
     }
+    // ANCHOR_END: append
 
+    // ANCHOR: wait
     /// Waits until everything before `position` is durable. The first fiber that finds no commit running makes one,
     /// for all records that are pending.
     pub(crate) fn wait_durable(&self, position: Position) -> io::Result<()> {
@@ -100,6 +107,7 @@ impl Log {
         }
         Ok(())
     }
+    // ANCHOR_END: wait
 }
 
 impl State {
@@ -121,6 +129,7 @@ fn checksum(record: &[u8]) -> u32 {
     crc.sum()
 }
 
+// ANCHOR: next_record
 /// Takes a record off; `None` at the end, and where the rest is torn.
 fn next_record<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (header, after) = rest.split_first_chunk::<HEADER_BYTES>()?;
@@ -132,3 +141,4 @@ fn next_record<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
         record
     })
 }
+// ANCHOR_END: next_record

@@ -29,6 +29,7 @@ use store::Store;
 
 const READ_BYTES: usize = 16 << 10;
 
+// ANCHOR: run
 /// Serves until it is stopped. `started` receives the address, and the handle that stops it.
 pub(crate) fn run(
     log: &Path,
@@ -46,7 +47,9 @@ pub(crate) fn run(
         server.run(|stream, _peer| serve(stream, &store, &stopper))
     })
 }
+// ANCHOR_END: run
 
+// ANCHOR: serve
 /// Answers the commands of one connection. What arrives together is answered, and made durable, together.
 fn serve(mut stream: TcpStream, store: &Store, stopper: &Stopper) -> io::Result<()> {
     stream.set_nodelay(true)?;
@@ -68,7 +71,9 @@ fn serve(mut stream: TcpStream, store: &Store, stopper: &Stopper) -> io::Result<
         }
     }
 }
+// ANCHOR_END: serve
 
+// ANCHOR: answer
 /// Runs every whole command in `input`, and waits until their changes are durable. False if the connection has to
 /// end.
 fn answer_all(input: &mut Vec<u8>, store: &Store, replies: &mut Vec<u8>) -> io::Result<bool> {
@@ -98,6 +103,7 @@ fn answer_all(input: &mut Vec<u8>, store: &Store, replies: &mut Vec<u8>) -> io::
     }
     Ok(goes_on)
 }
+// ANCHOR_END: answer
 
 #[allow(dead_code, reason = "the tests call `run`")]
 fn main() -> io::Result<()> {

@@ -59,6 +59,7 @@ fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
+// ANCHOR: parse
 /// Parses the first command in `input`, and returns it with its length; `None` if its end has not arrived.
 ///
 /// # Errors
@@ -81,6 +82,7 @@ pub(crate) fn parse(input: &[u8]) -> Result<Option<(Command, usize)>, &'static s
     };
     Ok(Some((command, input.len() - rest.len())))
 }
+// ANCHOR_END: parse
 
 fn parse_array(count: usize, rest: &mut &[u8]) -> Result<Option<Command>, &'static str> {
     let mut command = Vec::new();

@@ -9,11 +9,13 @@ use std::path::Path;
 
 type Map = HashMap<Vec<u8>, Vec<u8>>;
 
+// ANCHOR: store
 pub(crate) struct Store {
     /// Held while a change is made and appended, so that the log has the changes in the order of the map's.
     map: Mutex<Map>,
     log: Log,
 }
+// ANCHOR_END: store
 
 impl Store {
     /// Reads the log, and applies what it has.
@@ -27,6 +29,7 @@ impl Store {
         Ok(Store { map: Mutex::new(map), log })
     }
 
+    // ANCHOR: run
     /// Runs a command. If it has changed something, the position says when that is durable.
     pub(crate) fn run(&self, command: &Command) -> (Reply, Option<Position>) {
         let mut map = self.map.lock().expect("no holder of the lock panics");
@@ -42,6 +45,7 @@ impl Store {
             Err(error) => (Reply::Error(format!("ERR {error}")), None),
         }
     }
+    // ANCHOR_END: run
 
     /// Waits until a change is durable.
     pub(crate) fn wait_durable(&self, position: Position) -> io::Result<()> {
