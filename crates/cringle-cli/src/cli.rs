@@ -64,7 +64,8 @@ Examples:
 
 Each seed draws a program (fibers that spawn, read, write, sync, talk, panic, …), which faults may
 happen to it and when, and what ends when. The same seed is always the same run. What is checked is
-on the page docs/simulation.md, which also shows how to test a program of one's own so.
+on the page docs/book/src/command/sim.md; docs/book/src/simulation.md shows how to test your own
+program like this.
 
 Exit status: 0 all passed, 1 one failed (the seed is told), 2 wrong usage, 130 interrupted.";
 

@@ -19,7 +19,7 @@ of the ring; the file system and device of each PATH; limits; and how fast a rea
 is tried and not deduced from versions; what could not be tried is said to be unknown.
 
 No root is needed, and nothing is changed: files are temporary and nameless, and gone when the
-command is, however that ends. The page docs/doctor.md explains each line and the JSON.
+command is, however that ends. docs/book/src/command/doctor.md explains each line and the JSON.
 
 Exit status: 0 the ring is usable, 3 it is not, 1 failed, 2 wrong usage, 130 interrupted.";
 

@@ -96,7 +96,7 @@ const THREE: &str = "io_uring_setup io_uring_enter io_uring_register";
 
 /// What lets the three calls through a filter, where this process seems to run.
 fn allow(kernel: &Kernel, permissions: &Permissions) -> Vec<String> {
-    let profile = "(docs/doctor.md has the profile)";
+    let profile = "(docs/book/src/deploying.md has the profile)";
     match kernel.container.as_deref() {
         Some(engine @ ("docker" | "podman")) => vec![
             format!("{engine} run --security-opt seccomp=cringle.json … {profile}"),

@@ -34,7 +34,7 @@ use ring::Ring;
 use serde::Serialize;
 use std::process::ExitCode;
 
-/// The shape of the JSON; fields are added, never changed (docs/doctor.md).
+/// The shape of the JSON; fields are added, never changed (docs/book/src/command/doctor.md).
 #[derive(Serialize)]
 struct Report {
     schema: u32,

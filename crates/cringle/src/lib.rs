@@ -62,7 +62,7 @@
 //! A fiber's stack can neither move nor vanish while the kernel writes into it: the fiber that asked
 //! is suspended until the last completion is in, cancelled or not, and [`run`] returns only when
 //! nothing is in the kernel any more. This holds for std, and for every crate that does not assume that the
-//! scopes of a *thread* nest, or that nothing else runs on it during a call: the guide's page on hazards lists
+//! scopes of a *thread* nest, or that nothing else runs on it during a call: the book's chapter on hazards lists
 //! what may not be held over a wait.
 //!
 //! # Requirements
@@ -109,26 +109,32 @@ pub use runtime::run::{Builder, run};
 #[cfg(doctest)]
 mod compile_fail;
 
-/// The pages whose code must keep compiling and running.
+/// The README and the chapters of the book: their programs are compiled and run as doctests. Those on
+/// tokio and on other crates are tested by `crates/ecosystem`, which has those crates.
 #[cfg(doctest)]
 mod pages {
-    #[doc = include_str!("../../../README.md")]
-    struct Readme;
-    #[doc = include_str!("../../../docs/hazards.md")]
-    struct Hazards;
-    #[doc = include_str!("../../../docs/structure.md")]
-    struct Structure;
-    #[doc = include_str!("../../../docs/net.md")]
-    struct Net;
-    #[doc = include_str!("../../../docs/futures.md")]
-    struct Futures;
-    #[doc = include_str!("../../../docs/trace.md")]
-    struct Trace;
-    #[doc = include_str!("../../../docs/process.md")]
-    struct Process;
-    #[doc = include_str!("../../../docs/seen.md")]
-    struct Seen;
-    #[cfg(feature = "sim")]
-    #[doc = include_str!("../../../docs/simulation.md")]
-    struct Simulation;
+    macro_rules! pages {
+        ($($(#[$attribute:meta])* $name:ident: $path:literal,)*) => {
+            $($(#[$attribute])* #[doc = include_str!(concat!("../../../", $path))] struct $name;)*
+        };
+    }
+
+    pages! {
+        Readme: "README.md",
+        Introduction: "docs/book/src/introduction.md",
+        #[cfg(feature = "sim")]
+        FirstProgram: "docs/book/src/first-program.md",
+        Fibers: "docs/book/src/fibers.md",
+        Cancellation: "docs/book/src/cancellation.md",
+        Files: "docs/book/src/files.md",
+        Sockets: "docs/book/src/sockets.md",
+        Sync: "docs/book/src/sync.md",
+        Futures: "docs/book/src/futures.md",
+        Hazards: "docs/book/src/hazards.md",
+        #[cfg(feature = "sim")]
+        Simulation: "docs/book/src/simulation.md",
+        Diagnosing: "docs/book/src/diagnosing.md",
+        Deploying: "docs/book/src/deploying.md",
+        FromThreads: "docs/book/src/from-threads.md",
+    }
 }

@@ -29,7 +29,7 @@ Examples:
   cargo xtask kernels --kernel 6.1 --resume          after a run that was broken off
   cargo xtask kernels --kernel 6.12 -- cringle bench disk --help
 
-docs/kernels.md says what must be installed and what was seen.")]
+CONTRIBUTING.md (Other kernels) says what must be installed.")]
 pub(crate) struct Args {
     /// A kernel by its version, or by the beginning of it; may be repeated.
     #[arg(long = "kernel", value_name = "VERSION")]

@@ -22,9 +22,9 @@ fn the_json_has_the_documented_shape() {
     assert_eq!(keys(&said.json["verdict"]), ["driver", "missing", "sentence"]);
     assert_eq!(keys(&said.json["limits"][0]), ["name", "value", "enough", "meaning", "remedy"]);
     assert_eq!(said.json["measured"], serde_json::Value::Null);
-    let page = include_str!("../../../../docs/doctor.md");
+    let page = include_str!("../../../../docs/book/src/command/doctor.md");
     for key in all.iter().chain(&ring).chain(&["driver", "missing", "sentence"]) {
-        assert!(page.contains(&format!("`{key}`")), "docs/doctor.md says nothing of {key}");
+        assert!(page.contains(&format!("`{key}`")), "the page of doctor does not mention {key}");
     }
 }
 

@@ -28,7 +28,7 @@ use crate::runtime::worker::Worker;
 ///
 /// The system destroys the thread-locals of the calling thread, which other fibers of the worker may be suspended
 /// with references to. Destructors of thread-locals, and what is registered with `atexit`, therefore wait plainly.
-/// After *std's* `exit` on a fiber they must not wait: see the guide's page of hazards.
+/// After *std's* `exit` on a fiber they must not wait: see the book's chapter on hazards.
 ///
 /// ```no_run
 /// cringle::run(|| {

@@ -23,7 +23,7 @@ pub(crate) const DONE: &str = "the cell is done";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Succeeds,
-    /// With these words, as docs/hazards.md names it.
+    /// With these words, as docs/book/src/hazards.md names it.
     Aborts(&'static str),
 }
 
@@ -550,7 +550,7 @@ fn destructor_in_cancel(act: Act) {
 
 fn panic_hook(act: Act) {
     std::panic::set_hook(Box::new(|info| eprintln!("{info}")));
-    // A hook that is set within `run` is another kind: see docs/hazards.md.
+    // A hook that is set within `run` is another kind: see docs/book/src/hazards.md.
     let hooked = std::thread::spawn(move || {
         std::panic::set_hook(Box::new(move |info| {
             // The hook of the act's own panic is this one, too.
@@ -601,7 +601,7 @@ fn panics_silently() {
 struct Silent;
 
 /// Runs `f` beside fibers that panic whenever they run. Not if the act waits for fibers: then these run, too, and
-/// docs/hazards.md says how that ends.
+/// docs/book/src/hazards.md says how that ends.
 fn beside_panics(act: Act, f: impl FnOnce()) {
     let over = Cell::new(act.needs_fiber());
     fiber::scope(|s| {

@@ -1,6 +1,6 @@
 //! The matrix of foreign code: each place where the library calls code that it does not know, and each thing that
 //! such code may do there, on both drivers (**I12**, **I13**). No cell corrupts memory or hangs, and one aborts only
-//! where docs/hazards.md says so.
+//! where docs/book/src/hazards.md says so.
 //!
 //! Each cell is a process. This program has no test harness, which `panic = "abort"` does not know, so that it runs
 //! under each of these:

@@ -1,4 +1,4 @@
-//! The differences from GNU's that docs/cp.md names, each as narrow as it can be told.
+//! The differences from GNU's that docs/book/src/command/cp.md names, each as narrow as it can be told.
 
 use super::bits::{alone, keeps_old_bits, mode_of};
 use super::case::{Case, Made, What};
