@@ -14,7 +14,7 @@ const ROOMS: [(&str, &[&str]); 22] = [
     ("sys", &[]),
     ("tracing_events", &[]),
     ("trace", &["sys"]),
-    // `driver::any` chooses one of the three.
+    // `driver::dispatch` chooses one of the three.
     ("driver", &["driver::epoll", "driver::sim", "driver::uring", "sys", "trace"]),
     ("driver::epoll", &["driver", "sys"]),
     ("driver::sim", &["driver", "sys"]),

@@ -6,9 +6,8 @@
 
 use super::results::{Outcome, Results, plain_call};
 use super::{FixedBuf, FixedFile};
-use crate::driver::polled::NOT_POLLED;
-use crate::driver::uring::RingId;
-use crate::driver::{Op, OpSlot, Target, blocking};
+use crate::driver::iopoll::NOT_POLLED;
+use crate::driver::{DriverId, Op, OpSlot, Target, blocking};
 use crate::fiber;
 use crate::fiber::op::{perform_off_ring, perform_to_the_end};
 use crate::fs::File;
@@ -62,7 +61,7 @@ pub struct Batch<'b> {
     /// Operations that go on until their buffer is through, with its length.
     exact: Vec<(OpId, usize)>,
     /// The ring of the registered files and buffers in it.
-    ring: Option<RingId>,
+    ring: Option<DriverId>,
     /// Whether a ring would perform some of them at the wrong offsets.
     some_off_ring: bool,
     /// Operations that cannot be performed, and why. Their place is held by a `Nop`.
@@ -240,7 +239,7 @@ impl<'b> Batch<'b> {
         }
     }
 
-    fn refuse_other_rings(&mut self, here: Option<RingId>) {
+    fn refuse_other_rings(&mut self, here: Option<DriverId>) {
         if self.ring.is_none() || self.ring == here {
             return;
         }
@@ -270,7 +269,7 @@ impl<'b> Batch<'b> {
 
     #[inline]
     fn perform_together(&mut self, worker: Here, fiber: FiberRef) {
-        let polled = worker.driver().borrow_mut().choose_polled(&mut self.slots);
+        let polled = worker.driver().borrow_mut().mark_polled(&mut self.slots);
         worker.perform(fiber, &self.slots);
         if polled {
             self.end_polling(worker, fiber);

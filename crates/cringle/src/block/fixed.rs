@@ -2,7 +2,7 @@
 //! operation. They belong to one ring and are used in [`Batch`](super::Batch)es of its worker.
 
 use super::AlignedBuf;
-use crate::driver::uring::RingId;
+use crate::driver::DriverId;
 use crate::fs::File;
 use crate::runtime::worker::Worker;
 use std::io;
@@ -32,7 +32,7 @@ fn no_ring() -> io::Error {
 /// ```
 #[derive(Debug)]
 pub struct FixedFile {
-    ring: RingId,
+    ring: DriverId,
     slot: u32,
     off_ring: bool,
     not_send: PhantomData<*const ()>,
@@ -58,7 +58,7 @@ impl FixedFile {
         self.off_ring
     }
 
-    pub(super) fn ring(&self) -> RingId {
+    pub(super) fn ring(&self) -> DriverId {
         self.ring
     }
 
@@ -74,7 +74,7 @@ impl Drop for FixedFile {
     }
 }
 
-fn with_ring(ring: RingId, f: impl FnOnce(&mut crate::driver::Driver)) {
+fn with_ring(ring: DriverId, f: impl FnOnce(&mut crate::driver::Driver)) {
     Worker::with(|worker| {
         let Some(worker) = worker else { return };
         let mut driver = worker.driver().borrow_mut();
@@ -120,7 +120,7 @@ pub struct FixedBuf {
 #[derive(Debug)]
 struct Region {
     memory: AlignedBuf,
-    ring: RingId,
+    ring: DriverId,
     slot: u16,
 }
 
@@ -178,7 +178,7 @@ impl Drop for Region {
 }
 
 impl FixedBuf {
-    pub(super) fn ring(&self) -> RingId {
+    pub(super) fn ring(&self) -> DriverId {
         self.region.ring
     }
 

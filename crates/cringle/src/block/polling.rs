@@ -1,6 +1,6 @@
 //! Whether completions can be polled for, and what to do where they cannot.
 
-use crate::driver::polled::{device_of, poll_queues};
+use crate::driver::iopoll::{device_of, poll_queues};
 use crate::sys;
 use std::fmt;
 use std::io;

@@ -1,8 +1,7 @@
 //! What came of a batch.
 
 use super::{Batch, OpId};
-use crate::driver::uring::means_cancelled;
-use crate::driver::{Op, OpSlot, Target};
+use crate::driver::{Op, OpSlot, Target, means_cancelled};
 use crate::fiber::op::perform_aside;
 use crate::fs::misaligned::Misaligned;
 use crate::runtime::cancelled::Reason;

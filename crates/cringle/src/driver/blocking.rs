@@ -1,10 +1,11 @@
-//! Ops as plain system calls on the calling thread: outside of `run`, and for a fiber that unwinds.
+//! Ops as blocking system calls on the calling thread: outside of `run`, on threads of the pool, and
+//! for a fiber that unwinds (**I8**).
 
 use super::Op;
 use super::op::AT_CURSOR;
 use crate::sys::errno;
 
-/// Performs the op now; its count, or a negated errno.
+/// Performs the op. Returns its count, or a negated errno.
 ///
 /// # Safety
 ///
@@ -12,16 +13,21 @@ use crate::sys::errno;
 pub(crate) unsafe fn perform(op: &Op) -> i32 {
     loop {
         // SAFETY: by the contract.
-        let result = unsafe { attempt(op) };
-        // The ring does not report signals for what it does in the kernel's threads.
+        let result = unsafe { call(op) };
+        // As on a ring, whose kernel threads receive no signals, `EINTR` is not reported.
         if result != -libc::EINTR {
             return result;
         }
     }
 }
 
-unsafe fn attempt(op: &Op) -> i32 {
-    // SAFETY: by the contract, each pointer is valid for its length.
+/// Makes the op's system call once.
+///
+/// # Safety
+///
+/// The op's pointers are valid for the call.
+unsafe fn call(op: &Op) -> i32 {
+    // SAFETY: by the contract, each pointer is valid for what the call does with it.
     let result = unsafe {
         match *op {
             Op::Nop => 0,
@@ -79,7 +85,7 @@ unsafe fn attempt(op: &Op) -> i32 {
                 libc::renameat(from_dir, from, to_dir, to) as isize
             }
             Op::Rename { from_dir, from, to_dir, to, flags } => {
-                // musl has no function for it.
+                // musl has no `renameat2` function.
                 let number = libc::SYS_renameat2;
                 libc::syscall(number, from_dir, from, to_dir, to, flags) as isize
             }
@@ -91,7 +97,7 @@ unsafe fn attempt(op: &Op) -> i32 {
             Op::Allocate { fd, mode, offset, len } => {
                 libc::fallocate(fd, mode, offset as libc::off_t, len as libc::off_t) as isize
             }
-            // It returns its error.
+            // It returns its error and leaves `errno` alone.
             Op::Advise { fd, advice, offset, len } => {
                 return -libc::posix_fadvise(fd, offset as i64, len as i64, advice);
             }
@@ -110,19 +116,20 @@ unsafe fn attempt(op: &Op) -> i32 {
                 libc::accept4(fd, addr.cast(), addr_len, libc::SOCK_CLOEXEC) as isize
             }
             Op::Connect { fd, addr, addr_len } => libc::connect(fd, addr.cast(), addr_len) as isize,
-            Op::Plain(plain) => plain.attempt(),
-            // A raw entry means something to a ring only.
+            Op::Syscall(call) => call.call(),
+            // A raw entry has a meaning only for a ring.
             Op::Raw(_) => return -libc::EOPNOTSUPP,
         }
     };
     if result < 0 { -errno() } else { result as i32 }
 }
 
-/// In a simulated run there are the simulation's files only, also for a fiber that unwinds.
+/// Opens a file of the simulation, if this thread is in a simulated run: fibers that unwind must not
+/// reach the machine's files there.
 ///
 /// # Safety
 ///
-/// The path is a C string.
+/// The path is a valid C string.
 #[cfg(feature = "sim")]
 unsafe fn simulated_open(path: *const std::ffi::c_char, flags: i32, mode: u32) -> Option<i32> {
     // SAFETY: by the contract.

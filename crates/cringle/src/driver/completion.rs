@@ -1,23 +1,24 @@
-//! Where an op's result lands: in the frame that waits for it.
+//! The frame's side of an op: where its result is stored.
 //!
-//! There is no table of pending requests and no allocation: a cqe's `user_data` is the address of
-//! a [`Completion`], which points to the [`Waiter`] of its frame. Both are borrowed by the driver
-//! from `push` until the waiter's count is back to zero, and the frame's owner must not move,
-//! free or reuse them before (**I1**).
+//! There is no table of pending requests and no allocation: a cqe's `user_data` is the address of a
+//! [`Completion`], which points to the [`Waiter`] of its frame. The driver borrows both from `push`
+//! until the waiter's count is zero again. The frame's owner must not move, free or reuse them in
+//! between (**I1**).
 
-use super::about::{About, OpName};
-use super::op::Op;
+use super::op::{Op, OpDescription, OpName};
 use crate::trace::Recorder;
 use std::cell::Cell;
 use std::ptr::NonNull;
 
-/// What the driver hands back when everything a waiter asked for has ended. Opaque here.
+/// Names a frame towards the runtime, which alone knows what it points to. The driver returns it
+/// once it owes that frame nothing more.
 pub(crate) type Token = NonNull<()>;
 
-/// One frame that waits: for a single op, or for a whole batch.
+/// A frame that waits for one op or for a batch of them.
 #[derive(Debug)]
 pub(crate) struct Waiter {
-    /// Entries of the completion queue still owed to this frame: its ops, and the cancels of them.
+    /// Completion queue entries that are still owed to this frame: those of its ops and of their
+    /// cancels.
     owed: Cell<u32>,
     token: Token,
 }
@@ -27,69 +28,71 @@ impl Waiter {
         Waiter { owed: Cell::new(0), token }
     }
 
-    /// Nothing is owed: the frame is its owner's again.
+    /// Whether nothing is owed: the frame is its owner's again.
     pub(crate) fn is_settled(&self) -> bool {
         self.owed.get() == 0
     }
 
-    /// One more entry of the completion queue will come for this frame.
+    /// Counts one more entry that will arrive for this frame.
     pub(super) fn owe(&self) {
         self.owed.set(self.owed.get() + 1);
     }
 
-    /// One has come. Returns the token when it was the last.
+    /// Counts one entry as arrived. Returns the token after the last one.
     pub(super) fn settle_one(&self) -> Option<Token> {
         let owed = self.owed.get();
-        debug_assert!(owed > 0, "a completion came twice");
+        debug_assert!(owed > 0, "I5: the driver settled an entry that it did not owe");
         self.owed.set(owed - 1);
         (owed == 1).then_some(self.token)
     }
 }
 
-/// Where the op stands.
+/// The progress of an op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OpState {
-    /// Not given to the driver yet.
+    /// Not given to a driver yet.
     New,
-    /// Its last cqe has not come.
+    /// Given to a driver; its last cqe has not been reaped.
     InFlight,
-    /// It has a result.
+    /// It has its result.
     Done,
 }
 
-/// Where the wish to cancel it stands.
+/// The progress of an op's cancel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CancelState {
+    /// None is requested, or the last one has been answered.
     No,
-    /// Waits in the driver's backlog for room in the submission queue.
+    /// It waits in the driver's backlog for room in the submission queue.
     Queued,
-    /// Given to the kernel; its own cqe is owed.
+    /// The kernel has it; its own cqe is owed.
     InFlight,
-    /// The kernel could not yet; it is asked again later.
-    Again,
+    /// The kernel could not cancel the op yet; the driver asks again later.
+    RetryLater,
 }
 
-/// The state of one op. Its address is the op's `user_data`; the low bits are the driver's.
+/// The state of one op. Its address is the op's `user_data`; the driver uses the low bits as tags.
 #[derive(Debug)]
 #[repr(align(16))]
 pub(crate) struct Completion {
     waiter: Cell<*const Waiter>,
-    /// Before there is one: the op's number in the trace, 0 if it was queued without one.
+    /// While the op is in flight: its number in the trace, 0 if no trace recorded its push.
     result: Cell<i32>,
     state: Cell<OpState>,
     pub(super) cancel: Cell<CancelState>,
-    pub(super) cancel_tries: Cell<u8>,
-    /// Which place of the driver's backlog is its cancel's, while that is queued there.
+    pub(super) cancel_attempts: Cell<u8>,
+    /// The cancel's place in the driver's backlog while it is queued there. On a ring, the op's
+    /// [place](OpDescription::place) until then. On epoll, the op's number.
     pub(super) cancel_place: Cell<u64>,
     op_name: Cell<OpName>,
-    /// The file that the op is about, as [`Op::file`] says.
+    /// See [`OpDescription::file`].
     file: Cell<i32>,
-    /// `cancel_place` is not needed for a cancel yet, and says where in the file, or what else.
-    placed: Cell<bool>,
-    /// It takes one of the places that the limit is about.
-    takes_place: Cell<bool>,
-    /// The result is in; the kernel has yet to let go of the memory.
-    noted: Cell<bool>,
+    /// Whether `cancel_place` holds the op's place.
+    has_place: Cell<bool>,
+    /// Whether the op counts against the limit of ops in flight.
+    counts_against_limit: Cell<bool>,
+    /// Whether the result has arrived before the last entry: the kernel still uses the op's memory.
+    has_early_result: Cell<bool>,
 }
 
 impl Completion {
@@ -99,45 +102,46 @@ impl Completion {
             result: Cell::new(0),
             state: Cell::new(OpState::New),
             cancel: Cell::new(CancelState::No),
-            cancel_tries: Cell::new(0),
+            cancel_attempts: Cell::new(0),
             cancel_place: Cell::new(0),
             op_name: Cell::new(OpName::Nop),
             file: Cell::new(-1),
-            placed: Cell::new(false),
-            takes_place: Cell::new(true),
-            noted: Cell::new(false),
+            has_place: Cell::new(false),
+            counts_against_limit: Cell::new(true),
+            has_early_result: Cell::new(false),
         }
     }
 
     /// The op's result: a count or a descriptor, or a negated errno.
     pub(crate) fn result(&self) -> i32 {
-        debug_assert_eq!(self.state.get(), OpState::Done);
+        debug_assert_eq!(self.state.get(), OpState::Done, "I1: a result was read too early");
         self.result.get()
     }
 
-    /// What a person calls the op.
+    /// The op as the object of "waits for".
     pub(crate) fn op_name(&self) -> &'static str {
         self.op_name.get().as_str()
     }
 
-    /// What is still known of the op here.
-    pub(super) fn about(&self) -> About {
-        let place = self.placed.get().then(|| self.cancel_place.get());
-        About { name: self.op_name.get(), file: self.file.get(), place }
+    /// Describes the op by what the completion has kept of it.
+    pub(super) fn describe(&self) -> OpDescription {
+        let place = self.has_place.get().then(|| self.cancel_place.get());
+        OpDescription { name: self.op_name.get(), file: self.file.get(), place }
     }
 
-    /// Keeps what the op is about: the op itself need not outlive its push. It costs two stores, into
-    /// memory that is not used before a cancel.
+    /// Keeps the op's file and place for reports, because the op itself need not outlive its push.
+    /// The stores go to memory that only a cancel needs otherwise.
     #[inline(always)]
-    pub(super) fn keep(&self, op: &Op) {
-        self.file.set(op.file());
-        self.cancel_place.set(op.place());
-        self.placed.set(true);
+    pub(super) fn keep_description(&self, op: &Op) {
+        let (file, place) = op.file_and_place();
+        self.file.set(file);
+        self.cancel_place.set(place);
+        self.has_place.set(true);
     }
 
-    /// For a cancel, which needs the memory.
+    /// Overwrites the op's place, whose memory the cancel needs.
     pub(super) fn set_cancel_place(&self, place: u64) {
-        self.placed.set(false);
+        self.has_place.set(false);
         self.cancel_place.set(place);
     }
 
@@ -145,34 +149,40 @@ impl Completion {
         self.state.get()
     }
 
-    /// Ends the op without the kernel: it was never submitted.
+    /// Ends an op that no driver was given.
     pub(crate) fn refuse(&self, result: i32) {
-        debug_assert_eq!(self.state.get(), OpState::New);
+        debug_assert_eq!(self.state.get(), OpState::New, "I5: a driver has this op already");
         self.result.set(result);
         self.state.set(OpState::Done);
     }
 
     #[inline]
     pub(super) fn start(&self, op: &Op, waiter: *const Waiter) {
-        debug_assert_eq!(self.state.get(), OpState::New);
+        debug_assert_eq!(self.state.get(), OpState::New, "I1: a completion serves one op");
+        debug_assert_eq!(self.cancel.get(), CancelState::No, "I9: a cancel of another op is left");
         self.waiter.set(waiter);
         self.op_name.set(op.name());
-        self.takes_place.set(!op.waits_for_peer());
+        self.counts_against_limit.set(!op.waits_for_peer());
         self.state.set(OpState::InFlight);
         self.waiter_ref().owe();
         Recorder::with(|recorder| self.result.set(recorder.op_pushed(op.name() as u8) as i32));
     }
 
+    /// Stores the result with the op's last entry.
     pub(super) fn finish(&self, result: i32) {
-        debug_assert_eq!(self.state.get(), OpState::InFlight, "one cqe too many for an op");
-        if !self.noted.get() {
+        debug_assert_eq!(self.state.get(), OpState::InFlight, "I5: an op was answered twice");
+        debug_assert!(
+            matches!(self.cancel.get(), CancelState::No | CancelState::InFlight),
+            "I9: a cancel of an op that has ended is still queued"
+        );
+        if !self.has_early_result.get() {
             self.trace(result);
         }
         self.result.set(result);
         self.state.set(OpState::Done);
     }
 
-    /// Its result is here.
+    /// Records the op's end in the trace.
     #[inline]
     fn trace(&self, result: i32) {
         Recorder::with(|recorder| {
@@ -181,38 +191,42 @@ impl Completion {
         });
     }
 
-    /// Whether it counts against the limit of ops in flight.
+    /// Whether the op counts against the limit of ops in flight.
     #[inline]
-    pub(super) fn takes_place(&self) -> bool {
-        self.takes_place.get()
+    pub(super) fn counts_against_limit(&self) -> bool {
+        self.counts_against_limit.get()
     }
 
-    /// An entry that is not the op's last: its result counts, the frame stays.
-    pub(super) fn note(&self, result: i32) {
+    /// Stores the result of an op whose last entry has yet to arrive: the frame stays.
+    pub(super) fn set_early_result(&self, result: i32) {
+        debug_assert_eq!(self.state.get(), OpState::InFlight, "I5: an op was answered twice");
         self.trace(result);
         self.result.set(result);
-        self.noted.set(true);
+        self.has_early_result.set(true);
     }
 
-    /// Whether only the last entry is still to come. Nobody can hasten it.
-    pub(super) fn is_noted(&self) -> bool {
-        self.noted.get()
-    }
-
-    /// The result that came before the last entry.
-    pub(super) fn noted(&self) -> i32 {
+    /// The result that arrived before the last entry.
+    pub(super) fn early_result(&self) -> i32 {
+        debug_assert!(self.has_early_result.get(), "I5: a last entry without a result before it");
         self.result.get()
     }
 
+    /// Whether a cancel of the op can still have an effect. It has none once the result has arrived,
+    /// although the kernel still uses the op's memory.
+    pub(super) fn is_cancellable(&self) -> bool {
+        self.state.get() == OpState::InFlight && !self.has_early_result.get()
+    }
+
     pub(super) fn waiter_ref(&self) -> &Waiter {
-        debug_assert!(!self.waiter.get().is_null());
-        // SAFETY: I1. `start` stored the address of a waiter that its frame keeps alive and in
-        // place until nothing is owed to it; the driver asks only while something is.
+        debug_assert!(!self.waiter.get().is_null(), "a completion without a waiter");
+        // SAFETY: I1. `start` stored the address of a waiter, which by `push`'s contract stays in
+        // place until nothing is owed to it. The driver calls this only for an op in flight, or for
+        // a cancel whose cqe is owed.
         unsafe { &*self.waiter.get() }
     }
 }
 
-/// One op of a batch and its completion, side by side in the memory of what waits for them.
+/// One op of a batch beside its completion, in memory that the waiting frame owns.
 #[derive(Debug)]
 pub(crate) struct OpSlot {
     pub(crate) op: Op,
@@ -225,18 +239,31 @@ impl OpSlot {
         OpSlot { op, completion: Completion::new() }
     }
 
-    /// The slot that a completion is in.
+    /// The slot that a completion is part of.
     ///
     /// # Safety
     ///
-    /// It is in one, and the address comes from there.
+    /// The completion is part of a slot, and its address was derived from that slot's.
     pub(crate) unsafe fn of(completion: *const Completion) -> NonNull<OpSlot> {
-        // SAFETY: by the contract.
+        // SAFETY: by the contract, the slot begins so many bytes before its completion, within the
+        // same allocation; so the address is in bounds and not null.
         unsafe {
             let slot = completion.byte_sub(std::mem::offset_of!(OpSlot, completion));
             NonNull::new_unchecked(slot.cast::<OpSlot>().cast_mut())
         }
     }
+}
+
+/// Prefetches the cache line at an address, which may be invalid.
+#[inline(always)]
+pub(crate) fn prefetch(address: u64) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: no memory is accessed: a prefetch is a hint, which faults at no address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address as *const i8);
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
 }
 
 // A completion is written on every call.

@@ -1,35 +1,34 @@
-//! The driver: what takes an [`Op`] and gives back a [`Completion`].
+//! The driver: accepts an [`Op`] and a [`Completion`], and stores the op's result in the completion.
 //!
-//! There are three: [`uring`]; [`epoll`], where there may be no ring; and the simulation `sim` (feature
-//! `sim`). [`any`] is whichever a worker has. A driver knows no fiber. Whoever asks lends it a completion that lies in a frame which
-//! cannot go away, and is told by an opaque [`Token`] when the last entry for that frame has come. It
-//! keeps **I1** (a completion outlives its op's last cqe, also when it is cancelled), **I5**
-//! (every sqe is answered exactly once) and **I7** (in-flight ops ≤ the limit ≤ the queue).
+//! There are three drivers: [`uring`]; [`epoll`], where io_uring is not available; and `sim`, the
+//! simulation (feature `sim`). [`Driver`] is whichever of them a worker has. A driver knows nothing of
+//! fibers. Its caller lends it completions in a frame that cannot go away, and gets an opaque
+//! [`Token`] back when the driver owes that frame nothing more. Every driver keeps **I1** (a
+//! completion outlives its op's last cqe, also when the op is cancelled), **I5** (every op is answered
+//! exactly once) and **I7** (in-flight ops ≤ the limit ≤ the completion queue).
 
-mod about;
-mod any;
 pub(crate) mod blocking;
 pub(crate) mod completion;
-mod counts;
+mod counters;
+mod dispatch;
 pub(crate) mod epoll;
+mod features;
+mod interface;
+pub(crate) mod iopoll;
 pub(crate) mod nonblocking;
 pub(crate) mod op;
-pub(crate) mod plain;
-pub(crate) mod polled;
 pub(crate) mod pool;
+mod registered;
 #[cfg(feature = "sim")]
 pub(crate) mod sim;
-mod slots;
+pub(crate) mod syscall;
 pub(crate) mod uring;
 
-pub(crate) use about::{About, OP_DONE_WORDS, OP_WORDS};
-pub(crate) use any::Driver;
-pub(crate) use completion::{Completion, OpSlot, Token, Waiter};
-pub(crate) use counts::{BUCKETS, Counter, Counts};
+pub(crate) use completion::{Completion, OpSlot, Token, Waiter, prefetch};
+pub(crate) use counters::{BUCKETS, Counter, Counts};
+pub(crate) use dispatch::Driver;
 pub(crate) use epoll::Epoll;
-pub(crate) use op::{Op, Target};
-pub(crate) use uring::{Uring, UringOptions, Wait, prefetch};
-
-/// There is no room for another op: the limit is reached, or the kernel takes no more now.
-#[derive(Debug)]
-pub(crate) struct Full;
+pub use features::{Feature, Features};
+pub(crate) use interface::{DriverId, Full, Wait, means_cancelled};
+pub(crate) use op::{OP_DONE_NAMES, OP_NAMES, Op, OpDescription, Target};
+pub(crate) use uring::{Uring, UringOptions};

@@ -1,20 +1,21 @@
-//! Sockets that are made non-blocking for a while.
+//! Sockets that are non-blocking while a fiber waits on them.
 //!
-//! `accept` and `connect` have no flag by which one call alone would not wait, and a worker must not be
-//! caught in one: between the kernel's word that a connection is there and the call, somebody else may
-//! have taken it. So the socket has `O_NONBLOCK` while an `accept` of a fiber waits on it, which all of
-//! its clones share, and loses it with the last of them. Who may see that?
+//! `accept` and `connect` have no flag that makes one call non-blocking, and a worker must not block
+//! in one: between the kernel's event for a connection and the call, another process may accept it.
+//! So a socket has `O_NONBLOCK` while an `accept` of a fiber waits on it, and loses it with the last
+//! such `accept`. The flag belongs to the open file, which all clones of the socket share. It is
+//! visible to:
 //!
-//! - Fibers of any worker do not: what they wait for is kept here, and told apart from what the program
-//!   has set ([`is_set_by_program`], [`set`]).
-//! - A plain call of the library's, on a thread without a fiber, waits by `poll(2)` when it is told that
-//!   it would have to (`net::Socket::accept_plainly`).
-//! - A clone that is std's or another process's does: its `accept` may answer `WouldBlock` *while a fiber
-//!   waits in one on the same socket*. Nothing here could prevent it.
+//! - fibers, on any worker: not at all. The holds are kept apart from what the program has set
+//!   ([`is_set_by_program`], [`set`]);
+//! - blocking calls of the library on a thread without a fiber: not at all. They wait by `poll(2)` on
+//!   `EAGAIN` (`net::Socket::accept_plainly`);
+//! - `accept` on a clone that belongs to std or to another process: it may return `WouldBlock` *while
+//!   a fiber waits in `accept` on the same socket*. The library cannot prevent this.
 //!
-//! All clones of a socket are one open file, whose number (of the inode) no other has: that is what it
-//! is known by here, as a descriptor's number is not the same for all of them. A socket that is just being
-//! connected belongs to its frame alone; for it the same is done, since it costs next to nothing.
+//! A socket is known here by the number of its inode, which is unique and the same for all clones;
+//! their descriptors differ. A socket that is being connected belongs to its frame alone. It is held
+//! in the same way, because that costs next to nothing.
 
 use crate::sys;
 use std::collections::BTreeMap;
@@ -23,19 +24,19 @@ use std::sync::{Mutex, MutexGuard};
 
 static HELD: Mutex<BTreeMap<u64, Held>> = Mutex::new(BTreeMap::new());
 
-/// A socket that is non-blocking because of us.
+/// A socket that the library has made non-blocking.
 struct Held {
-    /// Operations that need it to be.
+    /// The number of ops that need it to be.
     holds: u32,
-    /// What the program has asked for meanwhile.
-    stays: bool,
+    /// Whether the program has meanwhile asked for a non-blocking socket.
+    set_by_program: bool,
 }
 
-/// The socket does not block until this is given back.
+/// Keeps a socket non-blocking until it is released.
 pub(super) struct Hold(u64);
 
 impl Hold {
-    /// `None` where the program has made it so, and where it is no socket.
+    /// Returns `None` if the program has made the socket non-blocking, or if this is no socket.
     pub(super) fn take(fd: RawFd) -> Option<Hold> {
         let inode = sys::socket_number(fd)?;
         let mut held = lock();
@@ -47,37 +48,39 @@ impl Hold {
             return None;
         }
         sys::make_nonblocking(fd, true);
-        held.insert(inode, Held { holds: 1, stays: false });
+        held.insert(inode, Held { holds: 1, set_by_program: false });
         Some(Hold(inode))
     }
 
-    pub(super) fn give_back(self, fd: RawFd) {
+    pub(super) fn release(self, fd: RawFd) {
         let Hold(inode) = self;
         let mut held = lock();
         let Some(found) = held.get_mut(&inode) else { return };
+        debug_assert!(found.holds > 0, "a hold was released twice");
         found.holds -= 1;
         if found.holds > 0 {
             return;
         }
-        let stays = found.stays;
+        let set_by_program = found.set_by_program;
         held.remove(&inode);
-        // A descriptor that somebody has closed meanwhile may be another file.
-        if !stays && sys::socket_number(fd) == Some(inode) {
+        // If the descriptor was closed meanwhile, its number may name another file.
+        if !set_by_program && sys::socket_number(fd) == Some(inode) {
             sys::make_nonblocking(fd, false);
         }
     }
 }
 
-/// Whether a socket does not block because the program wants it so.
+/// Whether the program, and not only the library, has made a socket non-blocking.
 pub(crate) fn is_set_by_program(fd: RawFd) -> bool {
     let held = lock();
     match sys::socket_number(fd).and_then(|inode| held.get(&inode)) {
-        Some(held) => held.stays,
+        Some(held) => held.set_by_program,
         None => sys::status_flags(fd) & libc::O_NONBLOCK != 0,
     }
 }
 
-/// Takes note of what the program wants, where the socket is held; else it is not, and nothing is done.
+/// Records the program's wish if the socket is held, to be applied with the last release. Otherwise
+/// calls `otherwise`, which applies it now.
 pub(crate) fn set(
     fd: RawFd,
     nonblocking: bool,
@@ -86,7 +89,7 @@ pub(crate) fn set(
     let mut held = lock();
     match sys::socket_number(fd).and_then(|inode| held.get_mut(&inode)) {
         Some(held) => {
-            held.stays = nonblocking;
+            held.set_by_program = nonblocking;
             Ok(())
         }
         None => otherwise(),

@@ -1,29 +1,31 @@
-//! Threads for what may block: they are started when needed, at most so many, and end when idle for
-//! a while or when the runtime does.
+//! A pool of threads for calls that may block.
+//!
+//! A thread starts when a job finds none idle, up to a limit. It ends when it has been idle for
+//! [`KEEP_ALIVE`], or with the pool.
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
-/// An idle thread ends after this.
+/// How long a thread stays idle before it ends.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// See the module.
 pub(crate) struct Pool {
     name: &'static str,
     max_threads: usize,
-    /// Where its threads may run: a pinned worker that starts one would hand down its own core.
+    /// The cores that its threads may use: a thread would inherit the one core of a pinned worker.
     cpus: Box<[usize]>,
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     work: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct PoolState {
     jobs: VecDeque<Job>,
     threads: Vec<JoinHandle<()>>,
     running: usize,
@@ -36,9 +38,9 @@ impl Pool {
         Pool { name, max_threads, cpus: cpus.into(), state: Mutex::default(), work: Condvar::new() }
     }
 
-    /// Has a thread of the pool run the job. Fails only when there is no thread and none can be
-    /// made; the job is then given back.
-    pub(crate) fn run(self: &std::sync::Arc<Self>, job: Job) -> Result<(), (io::Error, Job)> {
+    /// Runs a job on a thread of the pool. Fails only if the pool has no thread and cannot start one;
+    /// the error returns the job.
+    pub(crate) fn run(self: &Arc<Self>, job: Job) -> Result<(), (io::Error, Job)> {
         let mut state = self.lock();
         debug_assert!(!state.closed, "a job for a pool that has ended");
         state.jobs.push_back(job);
@@ -54,8 +56,8 @@ impl Pool {
         Ok(())
     }
 
-    fn start_thread(self: &std::sync::Arc<Self>, state: &mut State) -> io::Result<()> {
-        let pool = std::sync::Arc::clone(self);
+    fn start_thread(self: &Arc<Self>, state: &mut PoolState) -> io::Result<()> {
+        let pool = Arc::clone(self);
         let builder = std::thread::Builder::new().name(self.name.into());
         let thread = builder.spawn(move || pool.work())?;
         state.running += 1;
@@ -65,7 +67,7 @@ impl Pool {
     }
 
     fn work(&self) {
-        // Best effort: on the core it inherited, it is slower and no less right.
+        // A failure is ignored: on the core that the thread inherited it is slower, but correct.
         let _ = crate::sys::set_affinity(&self.cpus);
         let mut state = self.lock();
         loop {
@@ -89,13 +91,14 @@ impl Pool {
         state.running -= 1;
     }
 
-    /// Jobs that wait for a thread, threads, and those among them that wait for a job.
-    pub(crate) fn census(&self) -> (usize, usize, usize) {
+    /// The number of jobs that wait for a thread, of threads, and of idle threads.
+    pub(crate) fn load(&self) -> (usize, usize, usize) {
         let state = self.lock();
         (state.jobs.len(), state.running, state.idle)
     }
 
-    /// Ends all threads and waits for them. The jobs are done: their fibers have ended.
+    /// Ends all threads and waits for them. Jobs that are still queued run first; none arrives any
+    /// more, because the fibers that queue them have ended.
     pub(crate) fn close(&self) {
         let threads = {
             let mut state = self.lock();
@@ -108,7 +111,7 @@ impl Pool {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().expect("no code panics under this lock")
     }
 }

@@ -1,7 +1,6 @@
 //! One operation of a fiber, from asking to answer.
 
-use crate::driver::uring::means_cancelled;
-use crate::driver::{Op, blocking};
+use crate::driver::{Op, blocking, means_cancelled};
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::wait_target::{TargetInfo, WaitTarget};
 use crate::runtime::worker::{Here, Worker};
@@ -139,7 +138,7 @@ struct Aside(Op);
 
 impl WaitTarget for Aside {
     fn info(&self) -> TargetInfo {
-        let about = self.0.about();
+        let about = self.0.describe();
         // SAFETY: what the op points to stays until the call has returned, and the fiber waits for that.
         let path = unsafe { about.path() };
         TargetInfo::Call { about, path }

@@ -3,7 +3,7 @@
 use super::perform::perform;
 use super::{File, Metadata, OpenOptions};
 use crate::driver::Op;
-use crate::driver::plain::Plain;
+use crate::driver::syscall::Syscall;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
@@ -119,9 +119,9 @@ pub fn copy_range(
     let mut offsets = [offset(from_offset)?, offset(to_offset)?];
     let len = len.min(crate::sys::MAX_RW_BYTES) as u32;
     let (from, to) = (from.fd(), to.fd());
-    let call = Plain::CopyRange { from, to, offsets: &mut offsets, len };
+    let call = Syscall::CopyRange { from, to, offsets: &mut offsets, len };
     // SAFETY: I1. The offsets live in this frame.
-    unsafe { perform(Op::Plain(call)) }
+    unsafe { perform(Op::Syscall(call)) }
 }
 
 impl File {
@@ -168,9 +168,9 @@ impl File {
             src_length: len,
             dest_offset: offset,
         };
-        let call = Plain::Clone { to: self.fd(), range: &range };
+        let call = Syscall::Clone { to: self.fd(), range: &range };
         // SAFETY: I1. The range lives in this frame.
-        unsafe { perform(Op::Plain(call)) }.map(drop)
+        unsafe { perform(Op::Syscall(call)) }.map(drop)
     }
 }
 

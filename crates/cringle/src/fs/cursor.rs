@@ -23,7 +23,7 @@ use super::copy::copy_range;
 use super::file::Inline;
 use super::kernel_cursor::perform_at_kernels_cursor;
 use crate::driver::op::AT_CURSOR;
-use crate::driver::plain::Plain;
+use crate::driver::syscall::Syscall;
 use crate::driver::{Op, blocking};
 use crate::runtime::worker::Worker;
 use crate::sync::fair_lock::{FairLock, FairLockGuard};
@@ -288,8 +288,8 @@ impl Seek for &File {
             SeekFrom::End(offset) => (libc::SEEK_END, offset),
             SeekFrom::Current(offset) => (libc::SEEK_CUR, offset),
         };
-        let call = Plain::Seek { fd: self.fd(), whence, offset: &mut offset };
-        self.at_kernels_cursor(Op::Plain(call))?;
+        let call = Syscall::Seek { fd: self.fd(), whence, offset: &mut offset };
+        self.at_kernels_cursor(Op::Syscall(call))?;
         Ok(offset as u64)
     }
 }

@@ -3,7 +3,7 @@
 
 use super::perform::perform;
 use crate::driver::Op;
-use crate::driver::plain::Plain;
+use crate::driver::syscall::Syscall;
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::RawFd;
@@ -67,7 +67,7 @@ impl Listing {
         }
         let (buf, len) = (self.buf.as_mut_ptr(), self.buf.len() as u32);
         // SAFETY: I1. The buffer is on the heap and borrowed until the call returns.
-        let filled = unsafe { perform(Op::Plain(Plain::ReadDir { fd, buf, len })) };
+        let filled = unsafe { perform(Op::Syscall(Syscall::ReadDir { fd, buf, len })) };
         (self.at, self.filled) = (0, *filled.as_ref().unwrap_or(&0));
         self.ended = self.filled == 0;
         match filled {

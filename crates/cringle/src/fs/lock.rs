@@ -14,7 +14,7 @@
 
 use super::File;
 use super::perform::perform;
-use crate::driver::plain::Plain;
+use crate::driver::syscall::Syscall;
 use crate::driver::{Op, blocking};
 use crate::fiber::backoff::Backoff;
 use crate::fiber::protect;
@@ -111,7 +111,7 @@ impl File {
 
     fn flock(&self, how: i32) -> io::Result<()> {
         // SAFETY: the op has no pointers.
-        unsafe { perform(Op::Plain(Plain::Lock { fd: self.fd(), how })) }.map(drop)
+        unsafe { perform(Op::Syscall(Syscall::Lock { fd: self.fd(), how })) }.map(drop)
     }
 
     fn attempt(&self, how: i32) -> Result<(), TryLockError> {
@@ -123,7 +123,7 @@ impl File {
 
     fn wait_for(&self, how: i32) -> io::Result<()> {
         let Some((worker, fiber)) = Worker::current() else {
-            let op = Op::Plain(Plain::Lock { fd: self.fd(), how });
+            let op = Op::Syscall(Syscall::Lock { fd: self.fd(), how });
             // SAFETY: the op has no pointers.
             return sys::result_of(unsafe { blocking::perform(&op) }).map(drop);
         };

@@ -2,7 +2,7 @@
 
 use super::perform::{c_path, perform, perform_two_paths};
 use crate::driver::Op;
-use crate::driver::plain::{PathBuffer, Plain};
+use crate::driver::syscall::{PathBuffer, Syscall};
 use std::ffi::{CStr, OsString};
 use std::io;
 use std::os::fd::RawFd;
@@ -166,7 +166,7 @@ pub fn read_link<P: AsRef<Path>>(path: P) -> io::Result<PathBuf> {
 /// As `std::fs::canonicalize`; and [`Cancelled`](crate::Cancelled).
 pub fn canonicalize<P: AsRef<Path>>(path: P) -> io::Result<PathBuf> {
     let path = c_path(path.as_ref())?;
-    path_by(|out| Plain::RealPath { path: path.as_ptr(), out })
+    path_by(|out| Syscall::RealPath { path: path.as_ptr(), out })
 }
 
 // ----- the same relative to a directory -----
@@ -202,14 +202,14 @@ pub(super) fn symlink_at(target: &CStr, (dir, path): At<'_>) -> io::Result<()> {
 }
 
 pub(super) fn read_link_at((dir, path): At<'_>) -> io::Result<PathBuf> {
-    path_by(|out| Plain::ReadLink { dir, path: path.as_ptr(), out })
+    path_by(|out| Syscall::ReadLink { dir, path: path.as_ptr(), out })
 }
 
 /// The path that a call leaves in the buffer, of which it returns the length.
-fn path_by(call: impl FnOnce(*mut PathBuffer) -> Plain) -> io::Result<PathBuf> {
+fn path_by(call: impl FnOnce(*mut PathBuffer) -> Syscall) -> io::Result<PathBuf> {
     let mut out: Vec<u8> = vec![0; size_of::<PathBuffer>()];
     // SAFETY: I1. The buffer, of the size that the call expects, and the path outlive the call.
-    let len = unsafe { perform(Op::Plain(call(out.as_mut_ptr().cast()))) }?;
+    let len = unsafe { perform(Op::Syscall(call(out.as_mut_ptr().cast()))) }?;
     out.truncate(len);
     out.shrink_to_fit();
     Ok(OsString::from_vec(out).into())

@@ -3,7 +3,7 @@
 
 use super::perform::{c_path, perform};
 use crate::driver::Op;
-use crate::driver::plain::{Owner, Plain};
+use crate::driver::syscall::{Owner, Syscall};
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -76,9 +76,9 @@ fn set_owner(
     const AS_IT_IS: u32 = u32::MAX;
     let (user, group) = (user.unwrap_or(AS_IT_IS), group.unwrap_or(AS_IT_IS));
     let owner = Owner { user, group, flags };
-    let call = Plain::SetOwner { dir, path: path.as_ptr(), owner: &owner };
+    let call = Syscall::SetOwner { dir, path: path.as_ptr(), owner: &owner };
     // SAFETY: I1. The path and the owner outlive the call.
-    unsafe { perform(Op::Plain(call)) }.map(drop)
+    unsafe { perform(Op::Syscall(call)) }.map(drop)
 }
 
 /// Makes a directory the root of the process, for all of its threads. The working directory stays.
@@ -95,5 +95,5 @@ fn set_owner(
 pub fn chroot<P: AsRef<Path>>(dir: P) -> io::Result<()> {
     let path = c_path(dir.as_ref())?;
     // SAFETY: I1. The path lives in this frame.
-    unsafe { perform(Op::Plain(Plain::ChangeRoot { path: path.as_ptr() })) }.map(drop)
+    unsafe { perform(Op::Syscall(Syscall::ChangeRoot { path: path.as_ptr() })) }.map(drop)
 }

@@ -3,7 +3,7 @@
 use super::File;
 use super::perform::{c_path, perform};
 use crate::driver::Op;
-use crate::driver::plain::Plain;
+use crate::driver::syscall::Syscall;
 use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -33,7 +33,7 @@ pub fn set_permissions<P: AsRef<Path>>(path: P, permissions: Permissions) -> io:
     let path = c_path(path.as_ref())?;
     let (path, mode) = (path.as_ptr(), permissions.mode());
     // SAFETY: I1. The path lives in this frame.
-    unsafe { perform(Op::Plain(Plain::SetMode { fd: libc::AT_FDCWD, path, mode })) }.map(drop)
+    unsafe { perform(Op::Syscall(Syscall::SetMode { fd: libc::AT_FDCWD, path, mode })) }.map(drop)
 }
 
 impl File {
@@ -54,8 +54,8 @@ impl File {
     /// As `std::fs::File::set_permissions`; and [`Cancelled`](crate::Cancelled).
     pub fn set_permissions(&self, permissions: Permissions) -> io::Result<()> {
         let (fd, path) = (self.fd(), std::ptr::null());
-        let call = Plain::SetMode { fd, path, mode: permissions.mode() };
+        let call = Syscall::SetMode { fd, path, mode: permissions.mode() };
         // SAFETY: no path is given.
-        unsafe { perform(Op::Plain(call)) }.map(drop)
+        unsafe { perform(Op::Syscall(call)) }.map(drop)
     }
 }

@@ -4,7 +4,7 @@ use super::File;
 use super::copy::offset as checked;
 use super::perform::perform;
 use crate::driver::Op;
-use crate::driver::plain::Plain;
+use crate::driver::syscall::Syscall;
 use std::io;
 
 /// What the page cache is told of the reads and writes to come: `posix_fadvise`.
@@ -213,9 +213,9 @@ impl File {
         // The kernel moves the cursor with it (I11).
         let _cursor = self.cursor().lock()?;
         let cursor = self.std().stream_position()?;
-        let call = Plain::Seek { fd: self.fd(), whence, offset: &mut at };
+        let call = Syscall::Seek { fd: self.fd(), whence, offset: &mut at };
         // SAFETY: I1. The offset lives in this frame.
-        let found = unsafe { perform(Op::Plain(call)) };
+        let found = unsafe { perform(Op::Syscall(call)) };
         self.std().seek(io::SeekFrom::Start(cursor))?;
         match found {
             Ok(_) => Ok(Some(at as u64)),

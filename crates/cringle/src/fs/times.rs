@@ -3,7 +3,7 @@
 use super::File;
 use super::perform::{c_path, perform};
 use crate::driver::Op;
-use crate::driver::plain::{Plain, Times};
+use crate::driver::syscall::{Syscall, Times};
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::RawFd;
@@ -138,7 +138,7 @@ fn set(fd: RawFd, path: Option<&CStr>, times: FileTimes, flags: i32) -> io::Resu
     let times = Times { stamps, flags };
     let path = path.map_or(std::ptr::null(), CStr::as_ptr);
     // SAFETY: I1. The path lives in the caller's frame, the times in this one.
-    unsafe { perform(Op::Plain(Plain::SetTimes { fd, path, times: &times })) }.map(drop)
+    unsafe { perform(Op::Syscall(Syscall::SetTimes { fd, path, times: &times })) }.map(drop)
 }
 
 fn stamp(at: Option<SystemTime>) -> io::Result<libc::timespec> {

@@ -4,7 +4,7 @@
 use super::File;
 use super::perform::{c_path, perform};
 use crate::driver::Op;
-use crate::driver::plain::{Plain, XattrCall};
+use crate::driver::syscall::{Syscall, XattrCall};
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -178,11 +178,11 @@ fn remove(of: &Of<'_>, name: &OsStr) -> io::Result<()> {
     let name = c_name(name)?;
     let call = of.call(Some(&name), std::ptr::null_mut(), 0);
     // SAFETY: I1. Call and name outlive it.
-    unsafe { perform(Op::Plain(Plain::RemoveXattr(&call))) }.map(drop)
+    unsafe { perform(Op::Syscall(Syscall::RemoveXattr(&call))) }.map(drop)
 }
 
 fn list(of: &Of<'_>) -> io::Result<Vec<OsString>> {
-    let names = of.read(None, |call| Op::Plain(Plain::ListXattrs(call)))?;
+    let names = of.read(None, |call| Op::Syscall(Syscall::ListXattrs(call)))?;
     let names = names.split(|&byte| byte == 0).filter(|name| !name.is_empty());
     Ok(names.map(|name| OsString::from_vec(name.to_vec())).collect())
 }

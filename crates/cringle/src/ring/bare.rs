@@ -1,7 +1,7 @@
 //! The driver by itself: a ring, its limits and its completions, with no fiber and no runtime.
 
-use crate::driver::uring::{Features, UringOptions, survive_seccomp};
-use crate::driver::{Completion, Op, Target, Token, Uring, Wait, Waiter};
+use crate::driver::uring::{UringOptions, check_seccomp};
+use crate::driver::{Completion, Features, Op, Target, Token, Uring, Wait, Waiter};
 use crate::sys;
 use std::io;
 use std::num::NonZeroUsize;
@@ -43,7 +43,7 @@ impl BareRing {
     ///
     /// What the system refused, with the remedy.
     pub fn new(entries: u32, slots: u32) -> io::Result<BareRing> {
-        survive_seccomp()?;
+        check_seccomp()?;
         let bell = sys::eventfd()?;
         let features = Features::all();
         let options =

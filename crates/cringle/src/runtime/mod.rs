@@ -32,7 +32,7 @@ pub(crate) mod waiting_runtime;
 pub(crate) mod waker;
 pub(crate) mod worker;
 
-pub use crate::driver::uring::{Feature, Features};
+pub use crate::driver::{Feature, Features};
 pub use diagnostics::{
     Dump, EntryCounts, FiberReport, FiberState, Holder, OpenedScope, PoolStats, SilentWorker,
     Stats, WaitsFor, Who, WorkerStats, dump, dump_all, dump_with_backtraces, stats,

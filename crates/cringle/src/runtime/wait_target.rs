@@ -4,7 +4,7 @@
 //! [`TargetInfo`] on the fiber's own worker, while the fiber is suspended (**I2**, **I3**).
 
 use super::label::{Origin, Origins};
-use crate::driver::About;
+use crate::driver::OpDescription;
 use std::ffi::CString;
 
 /// The object that a fiber waits for. Called on the fiber's own worker.
@@ -22,7 +22,7 @@ pub(crate) enum TargetInfo {
     /// The remaining fibers of a scope.
     Members(usize),
     /// A plain system call on a thread of the pool.
-    Call { about: About, path: Option<CString> },
+    Call { about: OpDescription, path: Option<CString> },
     /// An object known only by its address.
     Address(usize),
 }

@@ -1,11 +1,11 @@
 //! Trying what was pushed, asking the kernel, sleeping.
 
-use super::aside::Job;
-use super::attempt::{self, Tried};
 use super::flight::Stage;
-use super::poller::{BROKEN, IN, OUT, Told};
-use super::waits::Way;
-use super::{Epoll, LOOK_EVERY};
+use super::nowait::{self, Outcome};
+use super::offload::Job;
+use super::poller::{BROKEN, Event, IN, OUT};
+use super::wait_queues::Direction;
+use super::{Epoll, POLL_INTERVAL};
 use crate::driver::{Op, Wait};
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
@@ -21,15 +21,16 @@ impl Epoll {
     /// something waits for [`enter`](Self::enter).
     pub(crate) fn attention(&mut self) -> (bool, bool) {
         self.take_results();
-        if self.is_look_due() {
-            self.look(Some(Duration::ZERO));
+        if self.is_poll_due() {
+            self.poll_events(Some(Duration::ZERO));
         }
         let ended = !self.ended.is_empty();
         (ended, ended || !self.queued.is_empty())
     }
 
-    pub(super) fn is_look_due(&self) -> bool {
-        (self.waits.count > 0 || !self.later.is_empty()) && self.looked.elapsed() >= LOOK_EVERY
+    pub(super) fn is_poll_due(&self) -> bool {
+        (self.wait_queues.count > 0 || !self.backing_off.is_empty())
+            && self.last_poll.elapsed() >= POLL_INTERVAL
     }
 
     /// Nothing of it is anywhere but here.
@@ -45,64 +46,64 @@ impl Epoll {
         }
         // Without a sleep, `attention` asks for events.
         let Wait::Until(deadline) = wait else { return };
-        // One look, which sleeps: one before it could silence the bell that was to end the sleep.
+        // One look, which sleeps: one before it could silence the wake_fd that was to end the sleep.
         if self.ended.is_empty() && self.results.fall_asleep() {
             let now = Instant::now();
-            let due = deadline.into_iter().chain(self.next_later()).min();
-            self.look(due.map(|at| at.saturating_duration_since(now)));
+            let due = deadline.into_iter().chain(self.next_retry()).min();
+            self.poll_events(due.map(|at| at.saturating_duration_since(now)));
             self.results.wake_up();
         }
         self.take_results();
     }
 
     /// Asks the kernel for events, and goes on with what they are about.
-    fn look(&mut self, timeout: Option<Duration>) {
+    fn poll_events(&mut self, timeout: Option<Duration>) {
         let count = self.poller.wait(timeout);
         for index in 0..count {
-            if let Some(told) = self.poller.told(index) {
-                self.go_on(&told);
+            if let Some(told) = self.poller.event(index) {
+                self.on_event(&told);
             }
         }
-        self.looked = Instant::now();
-        self.try_later();
+        self.last_poll = Instant::now();
+        self.retry_due();
     }
 
     fn begin(&mut self, number: u32) {
         let flight = self.flights.get_mut(number);
         // Those who wait for the same have come first.
-        if let Some((fd, way)) = flight.op.waits_for()
-            && self.waits.first(fd, way).is_some()
+        if let Some((fd, direction)) = flight.op.waits_for()
+            && self.wait_queues.first(fd, direction).is_some()
         {
-            return self.settle(number, Tried::Wait(fd, way));
+            return self.settle(number, Outcome::Wait(fd, direction));
         }
         // SAFETY: I1, by `push`'s contract: it is not over.
-        let tried = unsafe { flight.attempt(&mut self.last_file, false) };
-        self.settle(number, tried);
+        let outcome = unsafe { flight.attempt(&mut self.last_file, false) };
+        self.settle(number, outcome);
     }
 
-    fn settle(&mut self, number: u32, tried: Tried) {
-        match tried {
-            Tried::Ended(result) => self.end(number, result),
-            _ if self.flights.get(number).given_up => {
+    fn settle(&mut self, number: u32, outcome: Outcome) {
+        match outcome {
+            Outcome::Done(result) => self.end(number, result),
+            _ if self.flights.get(number).cancelled => {
                 let result = self.flights.get(number).total(-libc::ECANCELED);
                 self.end(number, result);
             }
-            Tried::Wait(fd, way) => self.wait_for(number, fd, way),
-            Tried::Aside => self.start_aside(number, false),
-            Tried::AsideForLong => self.start_aside(number, true),
+            Outcome::Wait(fd, direction) => self.wait_for(number, fd, direction),
+            Outcome::Offload => self.offload(number, false),
+            Outcome::OffloadUnbounded => self.offload(number, true),
         }
     }
 
-    fn wait_for(&mut self, number: u32, fd: RawFd, way: Way) {
-        self.waits.append(&mut self.flights, fd, way, number);
-        self.flights.get_mut(number).stage = Stage::Waiting(fd, way);
+    fn wait_for(&mut self, number: u32, fd: RawFd, direction: Direction) {
+        self.wait_queues.append(&mut self.flights, fd, direction, number);
+        self.flights.get_mut(number).stage = Stage::Waiting(fd, direction);
         // Though others wait for it already: if the descriptor was closed under them by unsafe code, they
         // are not to keep this one from the file that has the number now.
         if let Err(errno) = self.arm(fd) {
-            self.waits.remove(&mut self.flights, fd, way, number);
+            self.wait_queues.remove(&mut self.flights, fd, direction, number);
             match errno {
                 // It cannot be waited for: a device that is always ready, or so it says.
-                libc::EPERM => self.start_aside(number, true),
+                libc::EPERM => self.offload(number, true),
                 errno => {
                     let result = self.flights.get(number).total(-errno);
                     self.end(number, result);
@@ -112,56 +113,57 @@ impl Epoll {
     }
 
     fn arm(&mut self, fd: RawFd) -> Result<(), i32> {
-        let interest = self.waits.interest(&self.flights, fd);
+        let interest = self.wait_queues.interest(&self.flights, fd);
         self.poller.arm(fd, interest)
     }
 
-    /// Something has come for a descriptor: in each row the first are tried, until one has to wait.
-    pub(super) fn go_on(&mut self, told: &Told) {
-        let &Told { fd, events } = told;
+    /// Something has come for a descriptor: in each row the first are outcome, until one has to wait.
+    pub(super) fn on_event(&mut self, told: &Event) {
+        let &Event { fd, events } = told;
         if events & (IN | BROKEN) != 0 {
-            self.go_on_in_row(fd, Way::In);
+            self.retry_queue(fd, Direction::In);
         }
         if events & (OUT | BROKEN) != 0 {
-            self.go_on_in_row(fd, Way::Out);
+            self.retry_queue(fd, Direction::Out);
         }
-        self.go_on_with_polls(fd);
-        if self.waits.has_any(fd)
+        self.retry_polls(fd);
+        if self.wait_queues.has_any(fd)
             && let Err(errno) = self.arm(fd)
         {
-            self.give_up_all(fd, errno);
+            self.fail_all(fd, errno);
         }
     }
 
-    fn go_on_in_row(&mut self, fd: RawFd, way: Way) {
-        while let Some(number) = self.waits.first(fd, way) {
+    fn retry_queue(&mut self, fd: RawFd, direction: Direction) {
+        while let Some(number) = self.wait_queues.first(fd, direction) {
             let flight = self.flights.get_mut(number);
             // SAFETY: I1, by `push`'s contract: it is not over.
-            let tried = unsafe { flight.attempt(&mut self.last_file, true) };
-            if let Tried::Wait(..) = tried {
-                flight.in_vain = flight.in_vain.saturating_add(1);
-                if flight.in_vain <= PATIENCE || !attempt::is_ready(fd, way) {
+            let outcome = unsafe { flight.attempt(&mut self.last_file, true) };
+            if let Outcome::Wait(..) = outcome {
+                flight.fruitless_events = flight.fruitless_events.saturating_add(1);
+                if flight.fruitless_events <= PATIENCE || !nowait::is_ready(fd, direction) {
                     return;
                 }
                 // The event is for another op: the socket has errors queued, or data while this op receives
                 // from its error queue. The kernel would report the same event again at once.
-                self.waits.remove(&mut self.flights, fd, way, number);
-                self.put_off(number);
+                self.wait_queues.remove(&mut self.flights, fd, direction, number);
+                self.back_off(number);
                 continue;
             }
-            self.waits.remove(&mut self.flights, fd, way, number);
-            self.settle(number, tried);
+            self.wait_queues.remove(&mut self.flights, fd, direction, number);
+            self.settle(number, outcome);
         }
     }
 
-    fn go_on_with_polls(&mut self, fd: RawFd) {
-        let mut next = self.waits.first(fd, Way::Events);
+    fn retry_polls(&mut self, fd: RawFd) {
+        let mut next = self.wait_queues.first(fd, Direction::Events);
         while let Some(number) = next {
             next = self.flights.next(number);
             // SAFETY: I1, by `push`'s contract: it is not over.
-            let tried = unsafe { self.flights.get_mut(number).attempt(&mut self.last_file, true) };
-            if let Tried::Ended(result) = tried {
-                self.waits.remove(&mut self.flights, fd, Way::Events, number);
+            let outcome =
+                unsafe { self.flights.get_mut(number).attempt(&mut self.last_file, true) };
+            if let Outcome::Done(result) = outcome {
+                self.wait_queues.remove(&mut self.flights, fd, Direction::Events, number);
                 self.end(number, result);
             }
         }
@@ -169,22 +171,22 @@ impl Epoll {
 
     /// The kernel does not tell of this descriptor any more: it is closed, by unsafe code.
     #[cold]
-    fn give_up_all(&mut self, fd: RawFd, errno: i32) {
-        for way in [Way::In, Way::Out, Way::Events] {
-            while let Some(number) = self.waits.first(fd, way) {
-                self.waits.remove(&mut self.flights, fd, way, number);
+    fn fail_all(&mut self, fd: RawFd, errno: i32) {
+        for direction in [Direction::In, Direction::Out, Direction::Events] {
+            while let Some(number) = self.wait_queues.first(fd, direction) {
+                self.wait_queues.remove(&mut self.flights, fd, direction, number);
                 let result = self.flights.get(number).total(-errno);
                 self.end(number, result);
             }
         }
     }
 
-    fn start_aside(&mut self, number: u32, for_long: bool) {
+    fn offload(&mut self, number: u32, for_long: bool) {
         let pool = if for_long { &self.pools.unbounded } else { &self.pools.storage };
         let flight = self.flights.get_mut(number);
         // SAFETY: I1. The flight ends when the result was taken, or the job was.
         let job = unsafe { Job::start(pool, flight.op, number, &self.results) };
-        flight.stage = Stage::Aside(job);
+        flight.stage = Stage::Offloaded(job);
     }
 
     fn take_results(&mut self) {
@@ -200,28 +202,28 @@ impl Epoll {
         self.taken = taken;
     }
 
-    pub(super) fn put_off(&mut self, number: u32) {
+    pub(super) fn back_off(&mut self, number: u32) {
         let flight = self.flights.get_mut(number);
-        let doublings = flight.in_vain.min(MOST_DOUBLINGS);
-        flight.in_vain = flight.in_vain.saturating_add(1);
-        flight.stage = Stage::Later(Instant::now() + FIRST_PAUSE * (1 << doublings));
-        self.later.push(number);
+        let doublings = flight.fruitless_events.min(MOST_DOUBLINGS);
+        flight.fruitless_events = flight.fruitless_events.saturating_add(1);
+        flight.stage = Stage::Backoff(Instant::now() + FIRST_PAUSE * (1 << doublings));
+        self.backing_off.push(number);
     }
 
-    pub(super) fn next_later(&self) -> Option<Instant> {
-        self.later.iter().filter_map(|&number| self.flights.get(number).due()).min()
+    pub(super) fn next_retry(&self) -> Option<Instant> {
+        self.backing_off.iter().filter_map(|&number| self.flights.get(number).due()).min()
     }
 
-    fn try_later(&mut self) {
-        if self.later.is_empty() {
+    fn retry_due(&mut self) {
+        if self.backing_off.is_empty() {
             return;
         }
-        let now = self.looked;
-        let all = std::mem::take(&mut self.later);
+        let now = self.last_poll;
+        let all = std::mem::take(&mut self.backing_off);
         for number in all {
             match self.flights.get(number).due() {
                 Some(due) if due <= now => self.begin(number),
-                _ => self.later.push(number),
+                _ => self.backing_off.push(number),
             }
         }
     }
@@ -229,19 +231,19 @@ impl Epoll {
 
 impl Op {
     /// The row to stand in.
-    fn waits_for(&self) -> Option<(RawFd, Way)> {
+    fn waits_for(&self) -> Option<(RawFd, Direction)> {
         use crate::driver::op::AT_CURSOR;
         match *self {
-            Op::Read { target, offset: AT_CURSOR, .. } => Some((target.number(), Way::In)),
-            Op::Write { target, offset: AT_CURSOR, .. } => Some((target.number(), Way::Out)),
+            Op::Read { target, offset: AT_CURSOR, .. } => Some((target.number(), Direction::In)),
+            Op::Write { target, offset: AT_CURSOR, .. } => Some((target.number(), Direction::Out)),
             Op::ReadVectored { fd, offset: AT_CURSOR, .. }
             | Op::Recv { fd, .. }
             | Op::RecvMsg { fd, .. }
-            | Op::Accept { fd, .. } => Some((fd, Way::In)),
+            | Op::Accept { fd, .. } => Some((fd, Direction::In)),
             Op::WriteVectored { fd, offset: AT_CURSOR, .. }
             | Op::Send { fd, .. }
             | Op::SendZc { fd, .. }
-            | Op::SendMsg { fd, .. } => Some((fd, Way::Out)),
+            | Op::SendMsg { fd, .. } => Some((fd, Direction::Out)),
             _ => None,
         }
     }

@@ -1,8 +1,8 @@
 //! An op between its push and its completion.
 
-use super::aside::Job;
-use super::partial::Rest;
-use super::waits::{NONE, Way};
+use super::offload::Job;
+use super::partial::Remainder;
+use super::wait_queues::{Direction, NONE};
 use crate::driver::nonblocking::Hold;
 use crate::driver::{Completion, Op};
 use slab::Slab;
@@ -17,14 +17,14 @@ pub(super) struct Flight {
     pub(super) stage: Stage,
     /// Bytes moved so far, of an op that goes on until all are.
     pub(super) done: u32,
-    pub(super) rest: Option<Box<Rest>>,
+    pub(super) rest: Option<Box<Remainder>>,
     pub(super) hold: Option<Hold>,
     /// It was begun to connect: how that went is to be asked.
     pub(super) connecting: bool,
-    /// It was given up before it was tried: it may be done if that does not wait.
-    pub(super) given_up: bool,
+    /// It was given up before it was outcome: it may be done if that does not wait.
+    pub(super) cancelled: bool,
     /// Times it was told that it could go on, and could not.
-    pub(super) in_vain: u8,
+    pub(super) fruitless_events: u8,
     pub(super) link: Link,
 }
 
@@ -38,11 +38,11 @@ pub(super) struct Link {
 pub(super) enum Stage {
     /// Pushed; the next [`enter`](super::Epoll::enter) tries it.
     Queued,
-    Waiting(RawFd, Way),
-    /// It is tried again then.
-    Later(Instant),
+    Waiting(RawFd, Direction),
+    /// It is outcome again then.
+    Backoff(Instant),
     /// With the pool.
-    Aside(Arc<Job>),
+    Offloaded(Arc<Job>),
     /// Its result is in the row of those to be reaped.
     Ended,
 }
@@ -61,8 +61,8 @@ impl Flights {
             rest: None,
             hold: None,
             connecting: false,
-            given_up: false,
-            in_vain: 0,
+            cancelled: false,
+            fruitless_events: 0,
             link: Link { before: NONE, next: NONE },
         };
         // More would take more memory than there is: each lies in a frame of its own.
@@ -96,10 +96,10 @@ impl Flights {
 }
 
 impl Flight {
-    /// When it is tried again.
+    /// When it is outcome again.
     pub(super) fn due(&self) -> Option<Instant> {
         match self.stage {
-            Stage::Later(due) => Some(due),
+            Stage::Backoff(due) => Some(due),
             _ => None,
         }
     }

@@ -1,52 +1,52 @@
 //! Where there may be no ring: readiness for what waits for a peer, threads for what waits for a disk.
 //!
-//! It owns the ops under way, one epoll, and the results of jobs that the pool does for it. It promises
+//! It owns the ops under direction, one epoll, and the results of jobs that the pool does for it. It promises
 //! what [`uring`](super::uring) does:
 //!
 //! - every op is answered exactly once (**I5**), and what was lent for it is not touched after that, nor is
 //!   anything before its answer forgotten (**I1**): an op that a thread has begun is waited for, cancelled
 //!   or not;
 //! - a cancel of what waits for a descriptor, and of what no thread has begun, is immediate;
-//! - at most so many ops that end by themselves are under way (**I7**); those that wait for a peer do not
+//! - at most so many ops that end by themselves are under direction (**I7**); those that wait for a peer do not
 //!   count;
 //! - those who wait for the same descriptor get it first come, first served.
 //!
-//! An op is tried by the next [`enter`](Epoll::enter), in the order of the pushes: so a batch, and the ops of
+//! An op is outcome by the next [`enter`](Epoll::enter), in the order of the pushes: so a batch, and the ops of
 //! a turn, begin in order and together. The kernel is asked for events when the worker has nothing to do,
-//! and every [`LOOK_EVERY`] while it has, because unlike a ring it says nothing without being asked.
+//! and every [`POLL_INTERVAL`] while it has, because unlike a ring it says nothing without being asked.
 
-mod aside;
-mod attempt;
 mod cancel;
 mod enter;
 mod flight;
+mod nowait;
+mod offload;
 mod partial;
 mod poller;
 mod push;
 mod reap;
 #[cfg(test)]
 mod tests;
-mod waits;
+mod wait_queues;
 
-use super::about::About;
+use super::DriverId;
+use super::OpDescription;
 use super::completion::Completion;
-use super::counts::Counts;
+use super::counters::Counts;
 use super::pool::Pool;
-use super::slots::Slots;
-use super::uring::RingId;
-use aside::Results;
-use attempt::LastFile;
+use super::registered::Registered;
 use flight::Flights;
+use nowait::LastFile;
+use offload::Results;
 use poller::Poller;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use waits::Table;
+use wait_queues::WaitQueues;
 
 /// While fibers keep the worker busy, events are asked for after so long.
-const LOOK_EVERY: Duration = Duration::from_micros(20);
+const POLL_INTERVAL: Duration = Duration::from_micros(20);
 
 /// The threads for what has no descriptor to wait for.
 #[derive(Clone)]
@@ -60,57 +60,57 @@ pub(crate) struct Pools {
 /// See the module.
 pub(crate) struct Epoll {
     poller: Poller,
-    id: RingId,
+    id: DriverId,
     limit: u32,
-    /// Ops under way that end by themselves: those that the limit is about.
+    /// Ops under direction that end by themselves: those that the limit is about.
     in_flight: u32,
     flights: Flights,
-    /// Pushed and not tried.
+    /// Pushed and not outcome.
     queued: VecDeque<u32>,
-    waits: Table,
-    /// To be tried again after a pause. They are few.
-    later: Vec<u32>,
+    wait_queues: WaitQueues,
+    /// To be outcome again after a pause. They are few.
+    backing_off: Vec<u32>,
     ended: VecDeque<(u32, i32)>,
     pools: Pools,
     results: Arc<Results>,
     /// Those that are being looked at; kept for its memory.
     taken: Vec<(u32, i32)>,
-    looked: Instant,
+    last_poll: Instant,
     last_file: LastFile,
-    slots: Slots,
+    registered: Registered,
     counts: Arc<Counts>,
 }
 
 impl Epoll {
-    /// A driver for the calling thread. `bell` is an eventfd that stays open until it is dropped.
-    pub(crate) fn new(bell: RawFd, limit: u32, pools: Pools) -> io::Result<Epoll> {
+    /// A driver for the calling thread. `wake_fd` is an eventfd that stays open until it is dropped.
+    pub(crate) fn new(wake_fd: RawFd, limit: u32, pools: Pools) -> io::Result<Epoll> {
         Ok(Epoll {
-            poller: Poller::new(bell)?,
-            id: RingId::new(),
+            poller: Poller::new(wake_fd)?,
+            id: DriverId::new(),
             limit,
             in_flight: 0,
             flights: Flights::default(),
             queued: VecDeque::new(),
-            waits: Table::default(),
-            later: Vec::new(),
+            wait_queues: WaitQueues::default(),
+            backing_off: Vec::new(),
             ended: VecDeque::new(),
             pools,
-            results: Arc::new(Results::new(bell)),
+            results: Arc::new(Results::new(wake_fd)),
             taken: Vec::new(),
-            looked: Instant::now(),
+            last_poll: Instant::now(),
             last_file: LastFile::default(),
-            slots: Slots::default(),
+            registered: Registered::default(),
             counts: Arc::default(),
         })
     }
 
-    pub(crate) fn id(&self) -> RingId {
+    pub(crate) fn id(&self) -> DriverId {
         self.id
     }
 
-    /// What an op under way is about.
-    pub(crate) fn about(&self, completion: &Completion) -> About {
-        self.flights.get(completion.cancel_place.get() as u32).op.about()
+    /// What an op under direction is about.
+    pub(crate) fn describe(&self, completion: &Completion) -> OpDescription {
+        self.flights.get(completion.cancel_place.get() as u32).op.describe()
     }
 
     pub(crate) fn counts(&self) -> &Arc<Counts> {
@@ -135,24 +135,24 @@ impl Epoll {
     }
 
     pub(crate) fn register_file(&mut self, fd: RawFd) -> io::Result<u32> {
-        self.slots.add_file(fd)
+        self.registered.add_file(fd)
     }
 
     pub(crate) fn unregister_file(&mut self, slot: u32) {
-        self.slots.remove_file(slot);
+        self.registered.remove_file(slot);
     }
 
     /// The descriptor of a registered file, if that is a regular one.
     pub(crate) fn regular_file(&self, slot: u32) -> Option<RawFd> {
-        self.slots.file(slot as i32).filter(|&fd| crate::sys::file_kind(fd).regular)
+        self.registered.file(slot as i32).filter(|&fd| crate::sys::file_kind(fd).regular)
     }
 
     pub(crate) fn register_buffer(&mut self) -> io::Result<u16> {
-        self.slots.add_buffer()
+        self.registered.add_buffer()
     }
 
     pub(crate) fn unregister_buffer(&mut self, slot: u16) {
-        self.slots.remove_buffer(slot);
+        self.registered.remove_buffer(slot);
     }
 }
 

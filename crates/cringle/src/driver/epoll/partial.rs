@@ -5,7 +5,7 @@ use super::flight::Flight;
 use crate::driver::Op;
 
 /// Slices that are left, and a message that names them.
-pub(super) struct Rest {
+pub(super) struct Remainder {
     slices: Vec<libc::iovec>,
     message: libc::msghdr,
     /// The message that is received: its flags are those of all parts.
@@ -38,15 +38,18 @@ impl Flight {
                     *len > 0
                 }
                 Op::ReadVectored { slices, count: n, offset, .. } => {
-                    let rest = Rest::of(*slices, *n as usize, moved);
+                    let rest = Remainder::of(*slices, *n as usize, moved);
                     (*slices, *n) = (rest.slices.as_ptr(), rest.slices.len() as u32);
                     *offset += u64::from(count);
                     self.rest = Some(Box::new(rest));
                     *n > 0
                 }
                 Op::SendMsg { message, .. } => {
-                    let mut rest =
-                        Box::new(Rest::of((**message).msg_iov, (**message).msg_iovlen as _, moved));
+                    let mut rest = Box::new(Remainder::of(
+                        (**message).msg_iov,
+                        (**message).msg_iovlen as _,
+                        moved,
+                    ));
                     rest.name_slices();
                     *message = &raw const rest.message;
                     let left = !rest.slices.is_empty();
@@ -54,8 +57,11 @@ impl Flight {
                     left
                 }
                 Op::RecvMsg { message, .. } => {
-                    let mut rest =
-                        Box::new(Rest::of((**message).msg_iov, (**message).msg_iovlen as _, moved));
+                    let mut rest = Box::new(Remainder::of(
+                        (**message).msg_iov,
+                        (**message).msg_iovlen as _,
+                        moved,
+                    ));
                     rest.name_slices();
                     rest.first = self.rest.as_ref().map_or(*message, |before| before.first);
                     *message = &raw mut rest.message;
@@ -69,13 +75,13 @@ impl Flight {
     }
 }
 
-impl Rest {
+impl Remainder {
     /// A later part of a message has come.
     ///
     /// # Safety
     ///
     /// I1: the message that is received is there.
-    pub(super) unsafe fn tell_first(&self) {
+    pub(super) unsafe fn report_flags(&self) {
         if !self.first.is_null() {
             // SAFETY: by the contract; the fibers that wait do not touch it.
             unsafe { (*self.first).msg_flags |= self.message.msg_flags };
@@ -83,11 +89,11 @@ impl Rest {
     }
 }
 
-impl Rest {
+impl Remainder {
     /// # Safety
     ///
     /// There are so many slices.
-    unsafe fn of(slices: *const libc::iovec, count: usize, mut moved: usize) -> Rest {
+    unsafe fn of(slices: *const libc::iovec, count: usize, mut moved: usize) -> Remainder {
         let all = match count {
             // They may be named by a null pointer.
             0 => &[],
@@ -107,7 +113,7 @@ impl Rest {
         }
         // SAFETY: all of it may be zero.
         let message = unsafe { std::mem::zeroed() };
-        Rest { slices, message, first: std::ptr::null_mut() }
+        Remainder { slices, message, first: std::ptr::null_mut() }
     }
 
     fn name_slices(&mut self) {

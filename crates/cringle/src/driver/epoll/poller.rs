@@ -10,31 +10,31 @@ use std::time::Duration;
 
 /// Events taken by one call.
 const EVENTS: usize = 256;
-/// What the bell is known by. Descriptors are not negative.
-const BELL: u64 = u64::MAX;
+/// What the wake_fd is known by. Descriptors are not negative.
+const WAKE_KEY: u64 = u64::MAX;
 
 pub(super) const IN: u32 = libc::EPOLLIN as u32;
 pub(super) const OUT: u32 = libc::EPOLLOUT as u32;
-/// Told of though nobody asks.
+/// Event of though nobody asks.
 pub(super) const BROKEN: u32 = libc::EPOLLERR as u32 | libc::EPOLLHUP as u32;
 
 pub(super) struct Poller {
     epoll: OwnedFd,
     /// Foreign threads wake the worker by it. It stays armed.
-    bell: RawFd,
+    wake_fd: RawFd,
     events: Box<[libc::epoll_event]>,
     /// `epoll_pwait2` (Linux 5.11) is there, and no filter hides it.
     waits_precisely: bool,
 }
 
 /// What the kernel says of one descriptor.
-pub(super) struct Told {
+pub(super) struct Event {
     pub(super) fd: RawFd,
     pub(super) events: u32,
 }
 
 impl Poller {
-    pub(super) fn new(bell: RawFd) -> io::Result<Poller> {
+    pub(super) fn new(wake_fd: RawFd) -> io::Result<Poller> {
         // SAFETY: no pointers; the descriptor it returns is new and ours.
         let epoll = unsafe {
             match libc::epoll_create1(libc::EPOLL_CLOEXEC) {
@@ -44,9 +44,9 @@ impl Poller {
         };
         let nothing = libc::epoll_event { events: 0, u64: 0 };
         let events = vec![nothing; EVENTS].into();
-        let mut poller = Poller { epoll, bell, events, waits_precisely: true };
+        let mut poller = Poller { epoll, wake_fd, events, waits_precisely: true };
         poller
-            .control(libc::EPOLL_CTL_ADD, bell, IN, BELL)
+            .control(libc::EPOLL_CTL_ADD, wake_fd, IN, WAKE_KEY)
             .map_err(io::Error::from_raw_os_error)?;
         poller.waits_precisely = poller.wait_precisely(Some(Duration::ZERO)) >= 0;
         Ok(poller)
@@ -117,15 +117,15 @@ impl Poller {
         unsafe { libc::ppoll(&mut poll, 1, spec, std::ptr::null()) };
     }
 
-    /// One of those that [`wait`](Self::wait) has counted; `None` for the bell, which is silent again.
-    pub(super) fn told(&self, index: usize) -> Option<Told> {
+    /// One of those that [`wait`](Self::wait) has counted; `None` for the wake_fd, which is silent again.
+    pub(super) fn event(&self, index: usize) -> Option<Event> {
         let libc::epoll_event { events, u64: key } = self.events[index];
-        if key == BELL {
-            // SAFETY: the bell is open for as long as its worker, whose driver this is.
-            sys::eventfd_clear(unsafe { std::os::fd::BorrowedFd::borrow_raw(self.bell) });
+        if key == WAKE_KEY {
+            // SAFETY: the wake_fd is open for as long as its worker, whose driver this is.
+            sys::eventfd_clear(unsafe { std::os::fd::BorrowedFd::borrow_raw(self.wake_fd) });
             return None;
         }
-        Some(Told { fd: key as RawFd, events })
+        Some(Event { fd: key as RawFd, events })
     }
 }
 
@@ -162,33 +162,33 @@ mod tests {
     #[test]
     fn both_ways_to_wait_end_by_time_and_by_bell() {
         for waits_precisely in [true, false] {
-            let bell = sys::eventfd().unwrap();
-            let mut poller = Poller::new(bell.as_raw_fd()).unwrap();
+            let wake_fd = sys::eventfd().unwrap();
+            let mut poller = Poller::new(wake_fd.as_raw_fd()).unwrap();
             poller.waits_precisely &= waits_precisely;
             assert_eq!(poller.wait(Some(Duration::ZERO)), 0);
             let begun = Instant::now();
             assert_eq!(poller.wait(Some(Duration::from_micros(2300))), 0);
             assert!(begun.elapsed() >= Duration::from_micros(2300));
             for timeout in [None, Some(Duration::ZERO), Some(Duration::from_secs(3600))] {
-                sys::eventfd_signal(bell.as_fd());
+                sys::eventfd_signal(wake_fd.as_fd());
                 assert_eq!(poller.wait(timeout), 1);
-                assert!(poller.told(0).is_none());
-                assert_eq!(poller.wait(Some(Duration::ZERO)), 0, "the bell is silent again");
+                assert!(poller.event(0).is_none());
+                assert_eq!(poller.wait(Some(Duration::ZERO)), 0, "the wake_fd is silent again");
             }
         }
     }
 
     #[test]
     fn an_event_is_reported_once_for_each_time_it_is_asked_for() {
-        let bell = sys::eventfd().unwrap();
-        let mut poller = Poller::new(bell.as_raw_fd()).unwrap();
+        let wake_fd = sys::eventfd().unwrap();
+        let mut poller = Poller::new(wake_fd.as_raw_fd()).unwrap();
         let (reader, writer) = std::io::pipe().unwrap();
         let fd = reader.as_raw_fd();
         std::io::Write::write_all(&mut &writer, &[7]).unwrap();
         for _ in 0..2 {
             poller.arm(fd, IN).unwrap();
             assert_eq!(poller.wait(None), 1);
-            let told = poller.told(0).unwrap();
+            let told = poller.event(0).unwrap();
             assert_eq!((told.fd, told.events), (fd, IN));
             assert_eq!(poller.wait(Some(Duration::ZERO)), 0);
         }

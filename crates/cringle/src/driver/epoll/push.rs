@@ -1,10 +1,10 @@
 //! Taking ops from fibers.
 
-use super::{Epoll, attempt};
+use super::{Epoll, nowait};
 use crate::driver::{Completion, Full, Op, Waiter};
 
 impl Epoll {
-    /// Takes one op. It is tried by the next [`enter`](Self::enter).
+    /// Takes one op. It is outcome by the next [`enter`](Self::enter).
     ///
     /// # Safety
     ///
@@ -21,7 +21,7 @@ impl Epoll {
             return Err(Full);
         }
         completion.start(op, waiter);
-        let op = attempt::with_descriptor(op, |slot| self.slots.file(slot));
+        let op = nowait::with_descriptor(op, |slot| self.registered.file(slot));
         let flight = self.flights.add(op, completion);
         completion.cancel_place.set(flight.into());
         self.queued.push_back(flight);

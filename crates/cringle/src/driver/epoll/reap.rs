@@ -10,7 +10,7 @@ impl Epoll {
         let flight = self.flights.get_mut(number);
         flight.stage = Stage::Ended;
         if let Some(hold) = flight.hold.take() {
-            hold.give_back(flight.op.socket().unwrap_or(-1));
+            hold.release(flight.op.socket().unwrap_or(-1));
         }
         self.ended.push_back((number, result));
     }
@@ -24,7 +24,7 @@ impl Epoll {
             // SAFETY: I1. `push` stored the address of a completion that its frame keeps until nothing is
             // owed to it, and this is what is owed.
             let completion = unsafe { &*flight.completion };
-            self.in_flight -= u32::from(completion.takes_place());
+            self.in_flight -= u32::from(completion.counts_against_limit());
             completion.finish(result);
             completion.waiter_ref().settle_one().map(&mut sink);
         }

@@ -1,10 +1,10 @@
 //! The driver by itself, with no fiber.
 
-mod pauses;
-mod pool;
-mod rows;
+mod backoff;
+mod nowait;
+mod offload;
 mod sockets;
-mod tries;
+mod wait_queues;
 
 use super::flight::{Flight, Stage};
 use super::*;
@@ -36,7 +36,7 @@ struct Rig {
     epoll: ManuallyDrop<Epoll>,
     frames: Vec<Pin<Box<Frame>>>,
     settled: Vec<usize>,
-    bell: ManuallyDrop<OwnedFd>,
+    wake_fd: ManuallyDrop<OwnedFd>,
 }
 
 impl Drop for Rig {
@@ -48,19 +48,19 @@ impl Drop for Rig {
         // SAFETY: nothing uses them after this.
         unsafe {
             ManuallyDrop::drop(&mut self.epoll);
-            ManuallyDrop::drop(&mut self.bell);
+            ManuallyDrop::drop(&mut self.wake_fd);
         }
     }
 }
 
 impl Rig {
     fn new(limit: u32) -> Rig {
-        let bell = sys::eventfd().unwrap();
+        let wake_fd = sys::eventfd().unwrap();
         let pool = |threads| Arc::new(Pool::new("test", threads, &sys::allowed_cpus()));
         let pools = Pools { storage: pool(2), unbounded: pool(usize::MAX) };
-        let epoll = Epoll::new(bell.as_raw_fd(), limit, pools).unwrap();
-        let (epoll, bell) = (ManuallyDrop::new(epoll), ManuallyDrop::new(bell));
-        Rig { epoll, frames: Vec::new(), settled: Vec::new(), bell }
+        let epoll = Epoll::new(wake_fd.as_raw_fd(), limit, pools).unwrap();
+        let (epoll, wake_fd) = (ManuallyDrop::new(epoll), ManuallyDrop::new(wake_fd));
+        Rig { epoll, frames: Vec::new(), settled: Vec::new(), wake_fd }
     }
 
     fn push(&mut self, op: impl FnOnce(*mut u8) -> Op) -> Result<usize, Full> {
@@ -272,7 +272,7 @@ fn the_limit_is_about_what_ends_by_itself() {
 #[test]
 fn the_bell_wakes_a_sleeper_once() {
     let mut rig = Rig::new(1);
-    sys::eventfd_signal(rig.bell.as_fd());
+    sys::eventfd_signal(rig.wake_fd.as_fd());
     rig.epoll.enter(Wait::Until(None));
     let begun = Instant::now();
     let later = begun + Duration::from_millis(3);
@@ -287,10 +287,10 @@ fn the_bell_wakes_a_sleeper_that_is_due_to_look() {
     let (reader, mut writer) = std::io::pipe().unwrap();
     rig.read(&reader);
     rig.epoll.enter(Wait::No);
-    while !rig.epoll.is_look_due() {
+    while !rig.epoll.is_poll_due() {
         std::hint::spin_loop();
     }
-    sys::eventfd_signal(rig.bell.as_fd());
+    sys::eventfd_signal(rig.wake_fd.as_fd());
     let for_ever = Instant::now() + Duration::from_secs(60);
     rig.epoll.enter(Wait::Until(Some(for_ever)));
     assert!(Instant::now() < for_ever, "it slept on");

@@ -6,7 +6,7 @@
 use super::options::Fault;
 use super::{Checker, Core, Cqe, Event, Sim, Stage, lock};
 use crate::driver::Token;
-use crate::driver::completion::{CancelState, Completion, OpState};
+use crate::driver::completion::{CancelState, Completion};
 use std::sync::Arc;
 
 const FIRST_PAUSE_NS: u64 = 1_000_000;
@@ -14,7 +14,7 @@ const MAX_TRIES: u8 = 10;
 
 /// One asking.
 #[derive(Clone, Copy)]
-pub(super) struct Ask {
+pub(super) struct CancelRequest {
     completion: *const Completion,
     flight: u64,
     /// It is asked for again, and owed only from then on.
@@ -24,7 +24,7 @@ pub(super) struct Ask {
 impl Sim {
     /// Asks for an op to be given up. Its completion comes all the same (**I1**).
     pub(crate) fn cancel(&mut self, completion: &Completion) {
-        let under_way = completion.state() == OpState::InFlight && !completion.is_noted();
+        let under_way = completion.is_cancellable();
         if !under_way || completion.cancel.get() != CancelState::No {
             return;
         }
@@ -43,11 +43,11 @@ impl Sim {
         };
         completion.cancel.set(CancelState::InFlight);
         completion.waiter_ref().owe();
-        self.plan(at_ns, Event::Cancel(Ask { completion, flight, again: false }));
+        self.plan(at_ns, Event::Cancel(CancelRequest { completion, flight, again: false }));
     }
 
     /// The cancel has come to where the op is, or was.
-    pub(super) fn cancel_arrives(&mut self, core: &mut Core, mut ask: Ask) {
+    pub(super) fn cancel_arrives(&mut self, core: &mut Core, mut ask: CancelRequest) {
         if ask.again {
             ask.again = false;
             // SAFETY: I1. The op has not ended, else this asking had been withdrawn.
@@ -80,7 +80,7 @@ impl Sim {
         self.post(core, Cqe::Cancel { ask, result });
     }
 
-    fn cancel_missed(&mut self, core: &mut Core, ask: Ask) -> i32 {
+    fn cancel_missed(&mut self, core: &mut Core, ask: CancelRequest) -> i32 {
         core.note(7, ask.flight, 0);
         #[cfg(any(test, feature = "sabotage"))]
         if super::sabotage::deliver_lost(core, self, ask.flight) {
@@ -101,27 +101,27 @@ impl Sim {
     pub(super) fn cancel_answered(
         &mut self,
         core: &mut Core,
-        ask: Ask,
+        ask: CancelRequest,
         result: i32,
     ) -> Option<Token> {
         core.note(5, ask.flight, result.into());
         // SAFETY: I1. A cancel that was asked is owed to its op's frame.
         let completion = unsafe { &*ask.completion };
         completion.cancel.set(CancelState::No);
-        let under_way = completion.state() == OpState::InFlight && !completion.is_noted();
+        let under_way = completion.is_cancellable();
         if under_way && result != 0 {
-            let tries = completion.cancel_tries.get().min(MAX_TRIES);
-            completion.cancel_tries.set(tries + 1);
-            completion.cancel.set(CancelState::Again);
+            let tries = completion.cancel_attempts.get().min(MAX_TRIES);
+            completion.cancel_attempts.set(tries + 1);
+            completion.cancel.set(CancelState::RetryLater);
             let at_ns = core.now_ns.saturating_add(FIRST_PAUSE_NS << tries);
-            self.plan(at_ns, Event::Cancel(Ask { again: true, ..ask }));
+            self.plan(at_ns, Event::Cancel(CancelRequest { again: true, ..ask }));
         }
         completion.waiter_ref().settle_one()
     }
 
     /// The op has ended: it is not asked for again.
     pub(super) fn withdraw_cancel(&mut self, completion: &Completion) {
-        if completion.cancel.get() == CancelState::Again {
+        if completion.cancel.get() == CancelState::RetryLater {
             self.timeline.retain(|_, event| match event {
                 Event::Cancel(ask) => !(ask.again && std::ptr::eq(ask.completion, completion)),
                 Event::Perform(_) | Event::LetGo(..) => true,

@@ -1,7 +1,7 @@
 //! What a world is made of besides the run that is in it: its choices, clock, files, and what the
 //! checkers have found.
 
-use super::check::Checker;
+use super::checker::Checker;
 use super::files::{Files, Image};
 use super::options::{Fault, Faults, Options};
 use super::rng::{Rng, mix};

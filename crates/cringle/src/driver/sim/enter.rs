@@ -3,7 +3,7 @@
 
 use super::options::Fault;
 use super::perform::Outcome;
-use super::{Checker, Core, Cqe, Event, Sim, Stage, Verdict, lock};
+use super::{Checker, Core, Cqe, Event, HaltReason, Sim, Stage, lock};
 use crate::driver::{Op, Wait};
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ impl Sim {
     pub(crate) fn attention(&mut self) -> (bool, bool) {
         let mut core = lock(&self.core);
         if !core.turn() {
-            self.verdict = Some(Verdict::Livelock);
+            self.halt = Some(HaltReason::Livelock);
         }
         let due = self.timeline.first_key_value().is_some_and(|(&(at, _), _)| at <= core.now_ns);
         let enter = due
             || !self.queued.is_empty()
             || !self.blocked.is_empty()
             || !self.overflow.is_empty()
-            || self.verdict.is_some();
+            || self.halt.is_some();
         (!self.completions.is_empty(), enter)
     }
 
@@ -41,7 +41,7 @@ impl Sim {
         self.run_due(core);
         let Wait::Until(deadline) = wait else { return };
         let deadline_ns = deadline.map(|at| core.at_ns(at));
-        while self.completions.is_empty() && self.verdict.is_none() {
+        while self.completions.is_empty() && self.halt.is_none() {
             self.submit(core);
             self.flush_overflow();
             let next = self.timeline.first_key_value().map(|(&(at, _), _)| at);
@@ -52,7 +52,7 @@ impl Sim {
                 (Some(next), Some(deadline)) => next.min(deadline),
                 (Some(at), None) | (None, Some(at)) => at,
                 (None, None) => {
-                    self.verdict = Some(Verdict::Deadlock);
+                    self.halt = Some(HaltReason::Deadlock);
                     return;
                 }
             };
@@ -129,7 +129,7 @@ impl Sim {
             return false;
         }
         if core.count_op() {
-            self.verdict = Some(Verdict::PowerLost);
+            self.halt = Some(HaltReason::PowerLost);
         }
         let name = flight.op.name();
         if !flight.lent.give_to_op() {
@@ -148,7 +148,7 @@ impl Sim {
             }
             Outcome::WouldBlock => {
                 // SAFETY: I1. The op has not ended.
-                flight.lent = unsafe { super::Lent::take(&flight.op) };
+                flight.lent = unsafe { super::LentMemory::take(&flight.op) };
                 flight.stage = Stage::Blocked;
                 self.blocked.push(number);
                 false

@@ -16,11 +16,11 @@
 //! no imitation.
 
 mod cancel;
-mod check;
+mod checker;
 mod core;
 mod enter;
 mod files;
-mod lent;
+mod lent_memory;
 mod node;
 mod options;
 mod perform;
@@ -30,17 +30,17 @@ mod rng;
 #[cfg(any(test, feature = "sabotage"))]
 mod sabotage;
 
-use super::{About, Completion, Counts, Op};
-use crate::driver::slots::Slots;
-use crate::driver::uring::RingId;
-use cancel::Ask;
-use lent::Lent;
+use super::{Completion, Counts, DriverId, Op, OpDescription};
+use crate::driver::registered::Registered;
+
+use cancel::CancelRequest;
+use lent_memory::LentMemory;
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-pub use check::{Checker, Failure};
+pub use checker::{Checker, Failure};
 pub use core::Stats;
 pub(crate) use core::{Core, with_here};
 
@@ -51,7 +51,7 @@ pub use sabotage::Sabotage;
 
 /// What a simulation finds out about a run as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum HaltReason {
     /// Nothing is ready, nothing under way, no timer set.
     Deadlock,
     /// More turns than the options allow.
@@ -63,7 +63,7 @@ pub(crate) enum Verdict {
 /// See the module.
 pub(crate) struct Sim {
     core: Arc<Mutex<Core>>,
-    id: RingId,
+    id: DriverId,
     limit: u32,
     in_flight: u32,
     /// The ops under way by the number they were pushed with.
@@ -81,8 +81,8 @@ pub(crate) struct Sim {
     completions: VecDeque<Cqe>,
     /// Completions for which the queue had no room: they need an enter.
     overflow: VecDeque<Cqe>,
-    verdict: Option<Verdict>,
-    fixed: Slots,
+    halt: Option<HaltReason>,
+    fixed: Registered,
     counts: Arc<Counts>,
 }
 
@@ -91,7 +91,7 @@ struct Flight {
     op: Op,
     completion: *const Completion,
     stage: Stage,
-    lent: Lent,
+    lent: LentMemory,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +111,7 @@ enum Event {
     Perform(u64),
     /// The memory of an op with this result is let go of.
     LetGo(u64, i32),
-    Cancel(Ask),
+    Cancel(CancelRequest),
 }
 
 /// An entry of the completion queue.
@@ -127,7 +127,7 @@ enum Cqe {
         result: i32,
     },
     Cancel {
-        ask: Ask,
+        ask: CancelRequest,
         result: i32,
     },
 }
@@ -143,7 +143,7 @@ impl Sim {
         core::enter_thread(&core);
         Sim {
             core,
-            id: RingId::new(),
+            id: DriverId::new(),
             limit,
             in_flight: 0,
             flights: BTreeMap::new(),
@@ -155,21 +155,21 @@ impl Sim {
             last_due_ns: 0,
             completions: VecDeque::new(),
             overflow: VecDeque::new(),
-            verdict: None,
-            fixed: Slots::default(),
+            halt: None,
+            fixed: Registered::default(),
             counts: Arc::default(),
         }
     }
 
-    pub(crate) fn id(&self) -> RingId {
+    pub(crate) fn id(&self) -> DriverId {
         self.id
     }
 
     /// What an op under way is about.
-    pub(crate) fn about(&self, completion: &Completion) -> About {
+    pub(crate) fn describe(&self, completion: &Completion) -> OpDescription {
         let mut flights = self.flights.values();
         let flight = flights.find(|flight| std::ptr::eq(flight.completion, completion));
-        flight.map_or_else(|| completion.about(), |flight| flight.op.about())
+        flight.map_or_else(|| completion.describe(), |flight| flight.op.describe())
     }
 
     pub(crate) fn counts(&self) -> &Arc<Counts> {
@@ -207,8 +207,8 @@ impl Sim {
         true
     }
 
-    pub(crate) fn take_verdict(&mut self) -> Option<Verdict> {
-        self.verdict.take()
+    pub(crate) fn take_halt(&mut self) -> Option<HaltReason> {
+        self.halt.take()
     }
 
     pub(crate) fn register_file(&mut self, fd: RawFd) -> std::io::Result<u32> {

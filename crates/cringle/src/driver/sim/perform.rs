@@ -4,12 +4,12 @@
 //! do not exist in the library yet; their faults, an end without `F_MORE` and a broken link, belong here
 //! too.)
 
-use super::check::Checker;
+use super::checker::Checker;
 use super::core::Core;
 use super::options::Fault;
 use crate::driver::op::AT_CURSOR;
-use crate::driver::plain::{Plain, XattrCall};
-use crate::driver::slots::Slots;
+use crate::driver::registered::Registered;
+use crate::driver::syscall::{Syscall, XattrCall};
 use crate::driver::{Op, Target, blocking};
 use crate::sys;
 use std::os::fd::{BorrowedFd, RawFd};
@@ -31,7 +31,7 @@ struct Transfer {
 
 impl Core {
     /// Whether the op waits for a peer now.
-    pub(super) fn would_block(&mut self, op: &Op, fixed: &Slots) -> bool {
+    pub(super) fn would_block(&mut self, op: &Op, fixed: &Registered) -> bool {
         if !self.has_power() {
             return false;
         }
@@ -51,7 +51,7 @@ impl Core {
     }
 
     /// Performs the op, which would not block, unless something goes wrong.
-    pub(super) fn perform(&mut self, op: &Op, fixed: &Slots) -> Outcome {
+    pub(super) fn perform(&mut self, op: &Op, fixed: &Registered) -> Outcome {
         if !self.has_power() && !matches!(op, Op::Close { .. }) {
             return Outcome::Ended(-libc::EIO);
         }
@@ -241,13 +241,13 @@ fn names_a_path(op: &Op) -> bool {
     match *op {
         Op::OpenHow { .. } | Op::Rename { .. } | Op::Symlink { .. } | Op::Link { .. } => true,
         Op::GetXattr(call) | Op::SetXattr(call) => has_path(call),
-        Op::Plain(Plain::ListXattrs(call) | Plain::RemoveXattr(call)) => has_path(call),
-        Op::Plain(Plain::SetMode { path, .. }) => !path.is_null(),
+        Op::Syscall(Syscall::ListXattrs(call) | Syscall::RemoveXattr(call)) => has_path(call),
+        Op::Syscall(Syscall::SetMode { path, .. }) => !path.is_null(),
         // SAFETY: I1. It is a C string of the op's frame.
-        Op::Plain(Plain::SetOwner { path, .. }) => unsafe { *path != 0 },
-        Op::Plain(Plain::ReadLink { .. } | Plain::RealPath { .. } | Plain::ChangeRoot { .. }) => {
-            true
-        }
+        Op::Syscall(Syscall::SetOwner { path, .. }) => unsafe { *path != 0 },
+        Op::Syscall(
+            Syscall::ReadLink { .. } | Syscall::RealPath { .. } | Syscall::ChangeRoot { .. },
+        ) => true,
         _ => false,
     }
 }
@@ -256,13 +256,13 @@ fn names_a_path(op: &Op) -> bool {
 fn written_by(op: &Op) -> Option<RawFd> {
     match *op {
         Op::Allocate { fd, .. } => Some(fd),
-        Op::Plain(Plain::CopyRange { to, .. } | Plain::Clone { to, .. }) => Some(to),
+        Op::Syscall(Syscall::CopyRange { to, .. } | Syscall::Clone { to, .. }) => Some(to),
         _ => None,
     }
 }
 
 /// The op as a transfer, if it is one.
-fn transfer_of(op: &Op, fixed: &Slots) -> Option<Transfer> {
+fn transfer_of(op: &Op, fixed: &Registered) -> Option<Transfer> {
     let number = |target: Target| match target.as_fd() {
         Some(fd) => fd,
         None => fixed.file(target.number()).unwrap_or(-1),

@@ -1,6 +1,6 @@
 //! Taking ops from fibers.
 
-use super::lent::Lent;
+use super::lent_memory::LentMemory;
 use super::options::Fault;
 use super::{Flight, Sim, Stage, lock};
 use crate::driver::{Completion, Full, Op, Waiter};
@@ -33,7 +33,7 @@ impl Sim {
         }
         completion.start(op, waiter);
         // SAFETY: I1. Handed on to the caller.
-        let lent = unsafe { Lent::take(op) };
+        let lent = unsafe { LentMemory::take(op) };
         let flight = Flight { op: *op, completion, stage: Stage::Queued, lent };
         self.flights.insert(number, flight);
         self.queued.push_back(number);

@@ -2,8 +2,8 @@
 
 use super::{Checker, Core, Cqe, Sim, Stage, lock};
 use crate::driver::Token;
-use crate::driver::about::OpName;
 use crate::driver::completion::{Completion, OpState};
+use crate::driver::op::OpName;
 use std::sync::Arc;
 
 impl Sim {
@@ -29,7 +29,7 @@ impl Sim {
         let flight = self.flights.get(&number).expect("it is under way");
         // SAFETY: I1. `push` stored the address of a completion that its frame keeps until nothing is
         // owed to it, and the entry that ends the op is.
-        unsafe { &*flight.completion }.note(result);
+        unsafe { &*flight.completion }.set_early_result(result);
         None
     }
 
@@ -62,7 +62,7 @@ impl Sim {
             _ => result,
         };
         core.note(3, number, told.into());
-        self.in_flight -= u32::from(completion.takes_place());
+        self.in_flight -= u32::from(completion.counts_against_limit());
         self.withdraw_cancel(completion);
         completion.finish(result);
         #[cfg(any(test, feature = "sabotage"))]

@@ -8,7 +8,7 @@
 //! in the same frame can be hit by it (**I1**, **I5**, **I9**). An op whose result has come, and whose
 //! memory the kernel still reads (a send without a copy), is not asked for: that ends when the peer has it.
 
-use crate::driver::completion::{CancelState, Completion, OpState};
+use crate::driver::completion::{CancelState, Completion};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ pub(super) struct Cancels {
 impl Cancels {
     /// Remembers that this op is to be cancelled. Asking twice is asking once.
     pub(super) fn want(&mut self, completion: &Completion) {
-        let under_way = completion.state() == OpState::InFlight && !completion.is_noted();
+        let under_way = completion.is_cancellable();
         if under_way && completion.cancel.get() == CancelState::No {
             self.queue(completion);
         }
@@ -57,7 +57,9 @@ impl Cancels {
         match completion.cancel.get() {
             CancelState::No | CancelState::InFlight => return,
             CancelState::Queued => self.unqueue(completion),
-            CancelState::Again => self.again.retain(|(_, waits)| !std::ptr::eq(*waits, completion)),
+            CancelState::RetryLater => {
+                self.again.retain(|(_, waits)| !std::ptr::eq(*waits, completion))
+            }
         }
         completion.cancel.set(CancelState::No);
     }
@@ -83,9 +85,9 @@ impl Cancels {
 
     /// Plans to ask again about an op that the kernel did not give up.
     pub(super) fn retry_later(&mut self, completion: &Completion) {
-        let tries = completion.cancel_tries.get().min(MAX_TRIES);
-        completion.cancel_tries.set(tries + 1);
-        completion.cancel.set(CancelState::Again);
+        let tries = completion.cancel_attempts.get().min(MAX_TRIES);
+        completion.cancel_attempts.set(tries + 1);
+        completion.cancel.set(CancelState::RetryLater);
         self.again.push((Instant::now() + Duration::from_millis(1 << tries), completion));
     }
 

@@ -1,6 +1,6 @@
 //! An [`Op`] as a submission queue entry.
 
-use crate::driver::plain::XattrCall;
+use crate::driver::syscall::XattrCall;
 use crate::driver::{Op, Target};
 use io_uring::squeue::{Entry, Flags};
 use io_uring::{opcode, types};
@@ -90,7 +90,7 @@ pub(super) fn entry(op: &Op) -> Entry {
         Op::Connect { fd, addr, addr_len } => {
             opcode::Connect::new(Fd(fd), addr.cast(), addr_len).build()
         }
-        Op::Plain(_) => unreachable!("what no ring can do goes to the pool"),
+        Op::Syscall(_) => unreachable!("what no ring can do goes to the pool"),
         // SAFETY: I1. The pointer is to an entry in the frame that waits for this op.
         Op::Raw(entry) => unsafe { (*entry).clone() },
     }

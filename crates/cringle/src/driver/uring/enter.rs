@@ -1,8 +1,7 @@
 //! Calling the kernel: when, and what its answers mean.
 
 use super::Uring;
-use super::setup::Feature;
-use crate::driver::Wait;
+use crate::driver::{Feature, Wait};
 use crate::sys;
 use std::io;
 use std::time::{Duration, Instant};

@@ -21,34 +21,31 @@ mod cancel;
 mod encode;
 mod enter;
 mod fixed;
-mod polled;
-mod probe;
+mod iopoll;
 mod push;
 mod reap;
-mod refused;
-mod register;
+mod ring_fd;
+mod seccomp_probe;
 mod setup;
+mod setup_error;
 #[cfg(test)]
 mod tests;
 
 use super::completion::{CancelState, Completion};
-use super::counts::Counts;
+use super::counters::Counts;
+use super::{DriverId, Feature, Features, Wait};
 use cancel::Cancels;
 use enter::ENTER_REGISTERED_RING;
 use fixed::Fixed;
 use io_uring::{IoUring, opcode, types};
-use polled::Polled;
-use register::{register_ring_fd, unregister_ring_fd};
+use iopoll::PolledRing;
+use ring_fd::{register_ring_fd, unregister_ring_fd};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
-pub(crate) use probe::survive_seccomp;
-pub(crate) use reap::prefetch;
+pub(crate) use seccomp_probe::check_seccomp;
 pub(crate) use setup::UringOptions;
-pub use setup::{Feature, Features};
 
 /// The low bit of a completion's address: the entry answers its cancel, not the op.
 const CANCEL_TAG: u64 = 1;
@@ -63,35 +60,9 @@ const WAKE_MESSAGE: u64 = INTERNAL | 1;
 const MESSAGE_FAILED: u64 = INTERNAL | 1 << 62;
 /// The cancel of the wake-up read has been answered.
 const WAKE_CANCELLED: u64 = INTERNAL | 2;
-/// After a cancel, each of these means cancelled: `ECANCELED`, `EINTR`, and what the kernel keeps
-/// to itself for restarts (`ERESTARTSYS` … `ERESTART_RESTARTBLOCK`).
-pub(crate) fn means_cancelled(result: i32) -> bool {
-    result == -libc::ECANCELED || result == -libc::EINTR || (-516..=-512).contains(&result)
-}
-
-/// Whether a call may sleep.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wait {
-    No,
-    /// Until at least one completion is there, or the time is up (`None`: no limit).
-    Until(Option<Instant>),
-}
-
-/// Tells one ring from all others of the process, past and future: registered files and buffers
-/// mean something in theirs alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RingId(u64);
-
-impl RingId {
-    pub(super) fn new() -> RingId {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        RingId(NEXT.fetch_add(1, Ordering::Relaxed))
-    }
-}
-
 pub(crate) struct Uring {
     ring: IoUring,
-    id: RingId,
+    id: DriverId,
     /// What `io_uring_enter` is given for the ring, and the flag that says which.
     enter_fd: RawFd,
     enter_flags: u32,
@@ -115,7 +86,7 @@ pub(crate) struct Uring {
     cancels: Cancels,
     fixed: Fixed,
     /// For direct reads and writes, if that was asked for.
-    polled: Option<Box<Polled>>,
+    polled: Option<Box<PolledRing>>,
     wake: WakeRead,
     /// Workers that a message of ours did not reach.
     undelivered: Vec<u32>,
@@ -152,11 +123,11 @@ impl Uring {
         if !ring.params().is_feature_no_iowait() {
             features = features.without(Feature::NoIowait);
         }
-        let polled = options.iopoll.then(|| Polled::make(options)).transpose();
-        let polled = polled.map_err(refused::explain)?.map(Box::new);
+        let polled = options.iopoll.then(|| PolledRing::make(options)).transpose();
+        let polled = polled.map_err(setup_error::explain)?.map(Box::new);
         let mut uring = Uring {
             ring,
-            id: RingId::new(),
+            id: DriverId::new(),
             enter_fd,
             enter_flags,
             features,
@@ -186,7 +157,7 @@ impl Uring {
         self.features
     }
 
-    pub(crate) fn id(&self) -> RingId {
+    pub(crate) fn id(&self) -> DriverId {
         self.id
     }
 

@@ -60,7 +60,7 @@ impl Uring {
             ref op => self.push_any(op, user_data),
         }?;
         completion.start(op, waiter);
-        completion.keep(op);
+        completion.keep_description(op);
         self.count_in(waits_for_peer);
         if op.is_positioned_transfer() {
             self.unsubmitted_disk += 1;

@@ -3,7 +3,7 @@
 use super::cancel::Cancels;
 use super::{CANCEL_TAG, INTERNAL, Uring, WAKE_CANCELLED, WAKE_MESSAGE, WAKE_READ, WakeRead};
 use crate::driver::Token;
-use crate::driver::completion::{CancelState, Completion, OpState};
+use crate::driver::completion::{CancelState, Completion, prefetch};
 use io_uring::cqueue;
 
 impl Uring {
@@ -40,14 +40,14 @@ impl Uring {
             // nothing is owed to it, and this cqe is owed.
             let completion = unsafe { &*(user_data as *const Completion) };
             if cqueue::more(cqe.flags()) {
-                completion.note(cqe.result());
+                completion.set_early_result(cqe.result());
                 continue;
             }
             let result = match cqueue::notif(cqe.flags()) {
-                true => completion.noted(),
+                true => completion.early_result(),
                 false => cqe.result(),
             };
-            match completion.takes_place() {
+            match completion.counts_against_limit() {
                 true => self.in_flight -= 1,
                 false => self.waiting -= 1,
             }
@@ -61,18 +61,6 @@ impl Uring {
         }
         self.counts.in_flight.set(u64::from(self.in_flight + self.waiting));
     }
-}
-
-/// Has the processor fetch what lies at this address, which may be none.
-#[inline(always)]
-pub(crate) fn prefetch(address: u64) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch reads nothing that the program could see, and faults at no address.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address as *const i8);
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
 }
 
 /// An entry that does not end an op.
@@ -93,7 +81,7 @@ pub(super) fn special(
             let completion = unsafe { &*((user_data & !CANCEL_TAG) as *const Completion) };
             cancels.in_flight -= 1;
             completion.cancel.set(CancelState::No);
-            let under_way = completion.state() == OpState::InFlight && !completion.is_noted();
+            let under_way = completion.is_cancellable();
             if under_way && result != 0 {
                 cancels.retry_later(completion);
             }

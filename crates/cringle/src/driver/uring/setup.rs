@@ -4,97 +4,10 @@
 //! tried on a small ring of its own and dropped alone, so that an older kernel loses what it lacks
 //! and nothing else. The function is probed, never the version number.
 
+use crate::driver::{Feature, Features};
 use io_uring::IoUring;
 use std::io;
 use std::time::Duration;
-
-/// Something of the ring that newer kernels have, that is used where it is there, and that can be
-/// left out with [`Builder::without`](crate::Builder::without) to see what it brings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-#[repr(u8)]
-pub enum Feature {
-    /// `IORING_SETUP_SUBMIT_ALL` (Linux 5.18): one bad entry does not stop the rest.
-    SubmitAll,
-    /// `IORING_SETUP_SINGLE_ISSUER` (6.0): the kernel may assume one submitting thread.
-    SingleIssuer,
-    /// `IORING_SETUP_DEFER_TASKRUN` (6.1): completions are processed when the worker looks, not
-    /// in the middle of a fiber. Needs [`SingleIssuer`](Feature::SingleIssuer).
-    DeferTaskrun,
-    /// `IORING_SETUP_TASKRUN_FLAG` (5.19): the ring says that work waits for the worker.
-    TaskrunFlag,
-    /// `IORING_SETUP_NO_SQARRAY` (6.6): one indirection less for each submission.
-    NoSqarray,
-    /// A registered ring descriptor (5.18): no descriptor look-up for each call.
-    RegisteredRing,
-    /// `IORING_ENTER_NO_IOWAIT` (6.15): an idle worker is not counted as waiting for a disk.
-    NoIowait,
-    /// `IORING_OP_MSG_RING` (5.18): a worker wakes another through its ring.
-    MsgRing,
-    /// `IORING_OP_FTRUNCATE` (6.9).
-    Ftruncate,
-    /// The ops on names, space and attributes of files, all of them together: `OPENAT2` (5.6),
-    /// `UNLINKAT`, `RENAMEAT` (5.11), `MKDIRAT`, `SYMLINKAT`, `LINKAT` (5.15), `FALLOCATE`, `FADVISE`,
-    /// `SYNC_FILE_RANGE` (5.6), `[F]GETXATTR`, `[F]SETXATTR` (5.19). Without it the pool does them.
-    FileSystem,
-    /// `IORING_OP_SEND_ZC` (6.0): large sends that are not copied. Without it they are.
-    SendZc,
-}
-
-impl Feature {
-    /// All of them, those first that others need.
-    pub const ALL: [Feature; 11] = [
-        Feature::SubmitAll,
-        Feature::SingleIssuer,
-        Feature::DeferTaskrun,
-        Feature::TaskrunFlag,
-        Feature::NoSqarray,
-        Feature::RegisteredRing,
-        Feature::NoIowait,
-        Feature::MsgRing,
-        Feature::Ftruncate,
-        Feature::FileSystem,
-        Feature::SendZc,
-    ];
-}
-
-/// A set of [`Feature`]s.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Features(u16);
-
-impl Features {
-    /// Every feature the library knows.
-    pub fn all() -> Features {
-        Feature::ALL.into_iter().fold(Features::default(), Features::with)
-    }
-
-    /// No feature.
-    pub fn none() -> Features {
-        Features::default()
-    }
-
-    /// The set with this feature in it.
-    #[must_use]
-    pub fn with(self, feature: Feature) -> Features {
-        Features(self.0 | 1 << feature as u8)
-    }
-
-    /// The set without this feature.
-    #[must_use]
-    pub fn without(self, feature: Feature) -> Features {
-        Features(self.0 & !(1 << feature as u8))
-    }
-
-    /// Whether the feature is in the set.
-    pub fn has(self, feature: Feature) -> bool {
-        self.0 & 1 << feature as u8 != 0
-    }
-
-    /// The features in the set.
-    pub fn iter(self) -> impl Iterator<Item = Feature> {
-        Feature::ALL.into_iter().filter(move |&feature| self.has(feature))
-    }
-}
 
 /// What a ring is made of.
 #[derive(Clone, Debug)]
@@ -136,7 +49,7 @@ pub(super) fn make(options: &UringOptions) -> io::Result<(IoUring, Features)> {
         }
         other => other,
     }
-    .map_err(super::refused::explain)?;
+    .map_err(super::setup_error::explain)?;
     require(&ring)?;
     Ok((ring.0, without_missing_ops(ring.1, features)?))
 }

@@ -5,7 +5,7 @@ use super::reap::special;
 use super::*;
 use crate::driver::completion::OpState;
 use crate::driver::op::AT_CURSOR;
-use crate::driver::{Full, Op, Target, Waiter};
+use crate::driver::{Full, Op, Target, Waiter, means_cancelled};
 use crate::sys;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::pin::Pin;
 use std::ptr::NonNull;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A frame that waits for one op.
 struct Frame {

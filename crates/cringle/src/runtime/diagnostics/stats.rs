@@ -225,7 +225,7 @@ impl EntryCounts {
 
 impl PoolStats {
     fn of(pool: &Pool) -> PoolStats {
-        let (queued, threads, idle) = pool.census();
+        let (queued, threads, idle) = pool.load();
         PoolStats { queued, threads, idle }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Fiber, State, Wait};
 use crate::driver::completion::OpState;
-use crate::driver::{About, Completion, Driver, OpSlot};
+use crate::driver::{Completion, Driver, OpDescription, OpSlot};
 use std::marker::PhantomData;
 
 /// Where the completions lie that a fiber waits for.
@@ -53,11 +53,11 @@ impl OpRef<'_> {
         unsafe { &*self.completion }
     }
 
-    pub(in crate::runtime) fn about(&self, driver: &Driver) -> About {
+    pub(in crate::runtime) fn describe(&self, driver: &Driver) -> OpDescription {
         match self.batched {
             // SAFETY: I1. The completion is that of a slot, which stays with it.
-            true => unsafe { OpSlot::of(self.completion).as_ref() }.op.about(),
-            false => driver.about(self.completion()),
+            true => unsafe { OpSlot::of(self.completion).as_ref() }.op.describe(),
+            false => driver.describe(self.completion()),
         }
     }
 }

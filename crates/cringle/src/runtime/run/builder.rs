@@ -2,7 +2,7 @@
 
 use super::start::Setup;
 use crate::driver::UringOptions;
-use crate::driver::uring::{Feature, Features};
+use crate::driver::{Feature, Features};
 use crate::runtime::diagnostics::watchdog;
 use crate::runtime::driver_choice::{DriverChoice, Plan};
 use crate::runtime::overflow;

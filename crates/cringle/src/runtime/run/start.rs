@@ -7,7 +7,7 @@
 #[cfg(feature = "sim")]
 use super::builder::World;
 use crate::driver::epoll::Pools;
-use crate::driver::uring::survive_seccomp;
+use crate::driver::uring::check_seccomp;
 use crate::driver::{Driver, Epoll, Uring, UringOptions};
 use crate::runtime::diagnostics::dump;
 use crate::runtime::diagnostics::watchdog::Watchdog;
@@ -64,7 +64,7 @@ impl Setup {
         if self.world.0.is_some() {
             return self.run_on(None, f);
         }
-        survive_seccomp().map_err(StartError::Ring)?;
+        check_seccomp().map_err(StartError::Ring)?;
         self.run_on(None, f)
     }
 

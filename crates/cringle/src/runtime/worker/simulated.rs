@@ -5,24 +5,24 @@
 //! they wait on all the same there is nothing left to try.
 
 use super::Worker;
-use crate::driver::sim::{self, Checker, Verdict};
+use crate::driver::sim::{self, Checker, HaltReason};
 use crate::runtime::fiber::State;
 
 impl Worker {
     /// Looks whether the simulation has come to a verdict.
     pub(super) fn heed_simulation(&self) {
-        let verdict = self.driver.borrow_mut().take_verdict();
+        let verdict = self.driver.borrow_mut().take_halt();
         if let Some(verdict) = verdict {
             self.end_simulation(verdict);
         }
     }
 
     #[cold]
-    fn end_simulation(&self, verdict: Verdict) {
+    fn end_simulation(&self, verdict: HaltReason) {
         let found = match verdict {
-            Verdict::PowerLost => None,
-            Verdict::Deadlock => Some((Checker::Deadlock, "nothing can go on")),
-            Verdict::Livelock => Some((Checker::Livelock, "it goes on for ever")),
+            HaltReason::PowerLost => None,
+            HaltReason::Deadlock => Some((Checker::Deadlock, "nothing can go on")),
+            HaltReason::Livelock => Some((Checker::Livelock, "it goes on for ever")),
         };
         if let Some((checker, what)) = found {
             let report = format!("{what}:{}", self.who_waits());

@@ -5,7 +5,7 @@
 //! asks.
 
 use super::Worker;
-use crate::driver::{About, Driver};
+use crate::driver::{Driver, OpDescription};
 use crate::runtime::fiber::{FiberId, FiberRef, State, Wait};
 use crate::runtime::label::Origins;
 use crate::runtime::timers::Alarm;
@@ -40,7 +40,7 @@ pub(in crate::runtime) enum Activity {
 
 /// The ops that a fiber waits for: the first of them that is under way, and how many there are.
 pub(in crate::runtime) struct OpsSnapshot {
-    pub(in crate::runtime) first: About,
+    pub(in crate::runtime) first: OpDescription,
     /// Its file, if that is a registered one whose descriptor is known.
     pub(in crate::runtime) registered: Option<i32>,
     pub(in crate::runtime) path: Option<CString>,
@@ -150,7 +150,7 @@ impl Worker {
 fn ops_snapshot(driver: &Driver, fiber: FiberRef) -> Option<OpsSnapshot> {
     let (ops, count) = fiber.ops_under_way()?;
     let mut ops = ops.peekable();
-    let first = ops.peek()?.about(driver);
+    let first = ops.peek()?.describe(driver);
     // SAFETY: I1. The op is under way: its last cqe has not been taken, which this worker does.
     let (path, peer) = unsafe { (first.path(), first.peer()) };
     let registered = first.fixed().and_then(|slot| driver.regular_file(slot));

@@ -1,7 +1,7 @@
 //! Sockets that are non-blocking during an op, and transfers that continue until all bytes are moved.
 
-use super::super::attempt::Tried;
-use super::super::waits::Way;
+use super::super::nowait::Outcome;
+use super::super::wait_queues::Direction;
 use super::*;
 use crate::driver::nonblocking::{Hold, is_set_by_program, set};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -32,9 +32,9 @@ fn socket_blocks_again_after_its_last_hold() {
     let clone = socket.try_clone().unwrap();
     let [one, two] = [&socket, &clone].map(|socket| Hold::take(socket.as_raw_fd()).unwrap());
     assert!(is_nonblocking(&socket));
-    one.give_back(clone.as_raw_fd());
+    one.release(clone.as_raw_fd());
     assert!(is_nonblocking(&socket));
-    two.give_back(socket.as_raw_fd());
+    two.release(socket.as_raw_fd());
     assert!(!is_nonblocking(&socket));
 }
 
@@ -65,7 +65,7 @@ fn holds_do_not_hide_what_the_program_set() {
             set(fd, on, || unreachable!("it is held")).unwrap();
             assert_eq!((is_nonblocking(&socket), is_set_by_program(fd)), (true, on));
         }
-        hold.give_back(fd);
+        hold.release(fd);
         assert_eq!((is_nonblocking(&socket), is_set_by_program(fd)), (stays, stays));
         socket.set_nonblocking(false).unwrap();
     }
@@ -77,7 +77,7 @@ fn hold_leaves_a_reused_number_alone() {
     let [held, other] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
     let hold = Hold::take(held.as_raw_fd()).unwrap();
     other.set_nonblocking(true).unwrap();
-    hold.give_back(other.as_raw_fd());
+    hold.release(other.as_raw_fd());
     assert!(is_nonblocking(&other));
     // The hold has ended all the same.
     assert!(is_set_by_program(held.as_raw_fd()));
@@ -174,10 +174,10 @@ fn connect_without_an_answer_can_be_cancelled() {
     // A try without readiness keeps waiting.
     let number = rig.number(waits);
     // SAFETY: I1. Its frame waits for it.
-    let tried =
+    let outcome =
         unsafe { rig.epoll.flights.get_mut(number).attempt(&mut LastFile::default(), true) };
     let fd = sockets[4].as_raw_fd();
-    assert_eq!(tried, Tried::Wait(fd, Way::Out));
+    assert_eq!(outcome, Outcome::Wait(fd, Direction::Out));
     assert!(matches!(rig.stage(waits), Stage::Waiting(..)));
     assert!(is_nonblocking(&sockets[4]));
     for (&number, socket) in connects.iter().zip(&sockets) {
@@ -279,9 +279,9 @@ fn send_waits_on_a_socket_shut_for_reading() {
     let sends = rig.push(|buf| Op::Send { fd, buf, len: 1, flags: 0 }).unwrap();
     let number = rig.number(sends);
     // SAFETY: I1. Its frame waits for it; there is no room for any byte.
-    let tried =
+    let outcome =
         unsafe { rig.epoll.flights.get_mut(number).attempt(&mut LastFile::default(), true) };
-    assert_eq!(tried, Tried::Wait(fd, Way::Out));
+    assert_eq!(outcome, Outcome::Wait(fd, Direction::Out));
     rig.cancel(sends);
     rig.until_idle();
 }

@@ -86,7 +86,7 @@ pub enum WaitsFor {
     /// The kernel.
     #[non_exhaustive]
     Operation {
-        /// The operation, as a person calls it: "a read", "data of a peer".
+        /// The operation, as a person calls it: "a read", "data from a peer".
         name: &'static str,
         /// Its descriptor, if it has one.
         fd: Option<i32>,

@@ -3,7 +3,7 @@
 //! Everything here is `cold`, to keep it out of the callers, which are hot.
 
 use super::Events;
-use crate::driver::{Driver, OP_DONE_WORDS, OP_WORDS, Wait as Sleep};
+use crate::driver::{Driver, OP_DONE_NAMES, OP_NAMES, Wait as Sleep};
 use crate::runtime::cancelled::Reason;
 use crate::runtime::fiber::{FiberId, FiberRef, WAIT_WORDS, Wait};
 use crate::runtime::identity::Meta;
@@ -14,8 +14,8 @@ use std::cell::{Cell, RefCell};
 use std::time::Instant;
 
 static WORDS: EventNames = EventNames {
-    ops: OP_WORDS,
-    done: OP_DONE_WORDS,
+    ops: OP_NAMES,
+    done: OP_DONE_NAMES,
     waits: &WAIT_WORDS,
     wait_for_ops: Wait::Ops as u8,
     reasons: &Reason::WORDS,

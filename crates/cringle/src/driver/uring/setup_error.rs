@@ -12,7 +12,7 @@ pub(super) fn explain(error: io::Error) -> io::Error {
                 .to_owned()
         }
         Some(libc::EPERM | libc::EACCES) => {
-            let by = who_denies(super::probe::is_filtered(), &Switch::look());
+            let by = who_denies(super::seccomp_probe::is_filtered(), &Switch::look());
             format!("io_uring is denied: by {by}")
         }
         Some(libc::ENOMEM) => "not enough memory may be locked for a ring: raise RLIMIT_MEMLOCK \

@@ -41,9 +41,9 @@ fn direct_read_goes_to_the_pool() {
     // One byte may be no length for a direct read.
     rig.until_idle();
     assert!(rig.result(number) < 0 || rig.byte(number) == 7);
-    assert_eq!(rig.epoll.pools.storage.census().1, 1);
+    assert_eq!(rig.epoll.pools.storage.load().1, 1);
 
-    // The same number without the flag, one turn later: the page cache answers.
+    // The same number without the flag, one turn backing_off: the page cache answers.
     let mut rig = Rig::new(8);
     read(&mut rig, &direct);
     rig.until_idle();
@@ -206,7 +206,7 @@ fn fifo_write_takes_one_piece() {
     assert_eq!(write(&[96, 4000]), 4096);
     assert_eq!(write(&[0, 97, 4000]), 97);
     assert_eq!(write(&[5000, 1]), 4096);
-    assert_eq!(rig.epoll.pools.unbounded.census().1, 0, "a write went to the pool");
+    assert_eq!(rig.epoll.pools.unbounded.load().1, 0, "a write went to the pool");
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn only_cached_opens_need_no_thread() {
         let (dir, path) = (libc::AT_FDCWD, path.as_ptr());
         let number = rig.push(|_| Op::Open { dir, path, flags, mode: 0o600 }).unwrap();
         rig.epoll.enter(Wait::No);
-        let threads = rig.epoll.pools.storage.census().1;
+        let threads = rig.epoll.pools.storage.load().1;
         rig.until_idle();
         let result = rig.result(number);
         if result >= 0 {
@@ -283,21 +283,21 @@ fn attention_reports_completions_and_queued_ops() {
 fn events_are_polled_only_while_ops_wait() {
     let mut rig = Rig::new(8);
     let (reader, _writer) = std::io::pipe().unwrap();
-    std::thread::sleep(2 * LOOK_EVERY);
-    assert!(!rig.epoll.is_look_due());
+    std::thread::sleep(2 * POLL_INTERVAL);
+    assert!(!rig.epoll.is_poll_due());
     let read = rig.read(&reader);
     rig.enter();
-    rig.epoll.looked = Instant::now() + Duration::from_secs(3600);
-    assert!(!rig.epoll.is_look_due(), "it has just been done");
-    rig.epoll.looked = Instant::now();
-    until(|| rig.epoll.is_look_due());
-    let before = rig.epoll.looked;
+    rig.epoll.last_poll = Instant::now() + Duration::from_secs(3600);
+    assert!(!rig.epoll.is_poll_due(), "it has just been done");
+    rig.epoll.last_poll = Instant::now();
+    until(|| rig.epoll.is_poll_due());
+    let before = rig.epoll.last_poll;
     rig.epoll.attention();
-    assert!(rig.epoll.looked > before);
+    assert!(rig.epoll.last_poll > before);
     rig.cancel(read);
     rig.until_idle();
-    std::thread::sleep(2 * LOOK_EVERY);
-    assert!(!rig.epoll.is_look_due());
+    std::thread::sleep(2 * POLL_INTERVAL);
+    assert!(!rig.epoll.is_poll_due());
 }
 
 #[test]

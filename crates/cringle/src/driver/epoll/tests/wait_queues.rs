@@ -164,7 +164,7 @@ fn cancelled_waits_leave_the_others_in_order() {
         for (byte, &number) in (1..).zip(&stay) {
             assert_eq!((rig.result(number), rig.byte(number)), (1, byte), "{leaves:b}");
         }
-        assert_eq!(rig.epoll.waits.count, 0);
+        assert_eq!(rig.epoll.wait_queues.count, 0);
     }
 }
 
@@ -227,12 +227,12 @@ fn reader_and_writer_share_a_descriptor() {
     assert_eq!((&rig.settled[..], rig.byte(receives)), (&[receives][..], 7));
     let receives = rig.push(|buf| Op::Recv { fd, buf, len: 1, flags: 0 }).unwrap();
     rig.enter();
-    assert_eq!(rig.flight(sends).in_vain, 0, "it was tried without an event");
+    assert_eq!(rig.flight(sends).fruitless_events, 0, "it was outcome without an event");
     drain(&theirs);
     theirs.set_nonblocking(false).unwrap();
     rig.sleep();
     assert_eq!((rig.settled.len(), rig.result(sends)), (2, 1));
-    assert_eq!(rig.flight(receives).in_vain, 0, "it was tried without an event");
+    assert_eq!(rig.flight(receives).fruitless_events, 0, "it was outcome without an event");
     theirs.write_all(&[8]).unwrap();
     rig.until_idle();
     assert_eq!(rig.byte(receives), 8);

@@ -1,22 +1,22 @@
-//! Registered files and buffers: slots that name a duplicate of the file. Buffers need none, since
-//! ops carry their address.
+//! Registered files and buffers of the drivers without a ring. A file's slot owns a duplicate of its
+//! descriptor. A buffer's slot holds nothing, because ops carry the buffer's address.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-/// As many as a ring has.
+/// The sizes of a ring's tables, so that the limits are the same everywhere.
 const FILE_SLOTS: usize = 1024;
 const BUFFER_SLOTS: usize = 4096;
 
 #[derive(Default)]
-pub(super) struct Slots {
+pub(super) struct Registered {
     files: Vec<Option<OwnedFd>>,
     buffers: Vec<bool>,
 }
 
-impl Slots {
+impl Registered {
     pub(super) fn add_file(&mut self, fd: RawFd) -> io::Result<u32> {
-        // SAFETY: the caller's file is open for the length of the call.
+        // SAFETY: the caller borrows the file for the length of the call.
         let file = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()?;
         let slot = free_slot(&mut self.files, FILE_SLOTS, "files", Option::is_none)?;
         self.files[slot] = Some(file);
@@ -24,10 +24,11 @@ impl Slots {
     }
 
     pub(super) fn remove_file(&mut self, slot: u32) {
-        self.files[slot as usize] = None;
+        let file = self.files[slot as usize].take();
+        debug_assert!(file.is_some(), "a registered file was removed twice");
     }
 
-    /// The descriptor behind a slot.
+    /// The descriptor in a slot.
     pub(super) fn file(&self, slot: i32) -> Option<RawFd> {
         let slot = usize::try_from(slot).ok()?;
         self.files.get(slot)?.as_ref().map(AsRawFd::as_raw_fd)
@@ -40,22 +41,24 @@ impl Slots {
     }
 
     pub(super) fn remove_buffer(&mut self, slot: u16) {
-        self.buffers[usize::from(slot)] = false;
+        let was_taken = std::mem::take(&mut self.buffers[usize::from(slot)]);
+        debug_assert!(was_taken, "a registered buffer was removed twice");
     }
 }
 
 fn free_slot<T: Default>(
     slots: &mut Vec<T>,
-    most: usize,
-    what: &str,
+    limit: usize,
+    kind: &str,
     is_free: impl Fn(&T) -> bool,
 ) -> io::Result<usize> {
     if let Some(slot) = slots.iter().position(is_free) {
         return Ok(slot);
     }
-    if slots.len() == most {
+    if slots.len() == limit {
         let text = format!(
-            "all {most} slots for registered {what} of this worker are taken: drop some, or use plain {what} for the rest"
+            "all {limit} slots for registered {kind} of this worker are taken: drop some, or use \
+             plain {kind} for the rest"
         );
         return Err(io::Error::other(text));
     }

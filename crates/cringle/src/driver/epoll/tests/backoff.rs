@@ -57,13 +57,13 @@ impl Busy {
 }
 
 /// Sleeps until events have reported the op as ready three times and the driver pauses it.
-fn sleep_until_put_off(rig: &mut Rig, number: usize) {
+fn sleep_until_back_off(rig: &mut Rig, number: usize) {
     for _ in 0..2 {
         rig.sleep();
         assert!(matches!(rig.stage(number), Stage::Waiting(..)));
     }
     rig.sleep();
-    assert!(matches!(rig.stage(number), Stage::Later(_)));
+    assert!(matches!(rig.stage(number), Stage::Backoff(_)));
 }
 
 #[test]
@@ -71,10 +71,10 @@ fn error_queue_receive_pauses_while_data_is_ready() {
     let Some(mut busy) = Busy::new() else { return };
     let mut rig = Rig::new(8);
     let receives = busy.wait_for_error(&mut rig);
-    sleep_until_put_off(&mut rig, receives);
-    assert_eq!(rig.epoll.waits.count, 0);
+    sleep_until_back_off(&mut rig, receives);
+    assert_eq!(rig.epoll.wait_queues.count, 0);
     // The driver looks for its pause though no op waits for an event.
-    until(|| rig.epoll.is_look_due());
+    until(|| rig.epoll.is_poll_due());
     busy.make_error();
     rig.until_idle();
     assert_eq!(rig.result(receives), 0);
@@ -107,7 +107,7 @@ fn data_receive_pauses_while_errors_are_queued() {
     assert_eq!(rig.result(first), 1);
     busy.make_error();
     let second = busy.receive(&mut rig);
-    sleep_until_put_off(&mut rig, second);
+    sleep_until_back_off(&mut rig, second);
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
     sender.send_to(&[8], busy.socket.local_addr().unwrap()).unwrap();
     rig.until_idle();
@@ -150,8 +150,8 @@ fn reads_though_data_is_stolen<R: AsRawFd>(
         writer.write_all(&[6]).unwrap();
         assert_eq!(rig.epoll.poller.wait(None), 1);
         std::io::Read::read_exact(&mut &*reader, &mut [0]).unwrap();
-        let told = rig.epoll.poller.told(0).unwrap();
-        rig.epoll.go_on(&told);
+        let told = rig.epoll.poller.event(0).unwrap();
+        rig.epoll.on_event(&told);
         assert!(matches!(rig.stage(read), Stage::Waiting(..)));
     }
     writer.write_all(&[7]).unwrap();
@@ -195,7 +195,7 @@ fn sender_to_a_full_receiver_lets_others_pass() {
         number.unwrap()
     };
     let [to_full, to_roomy] = messages.each_ref().map(|message| send(&mut rig, message));
-    sleep_until_put_off(&mut rig, to_full);
+    sleep_until_back_off(&mut rig, to_full);
     assert_eq!((&rig.settled[..], rig.result(to_roomy)), (&[to_roomy][..], 1));
     assert_eq!(roomy.recv(&mut [0]).unwrap(), 1);
     full.recv(&mut [0]).unwrap();
@@ -204,12 +204,12 @@ fn sender_to_a_full_receiver_lets_others_pass() {
 }
 
 /// Pauses two reads of an empty pipe.
-fn two_put_off(rig: &mut Rig, reader: &impl AsRawFd) -> [usize; 2] {
+fn two_back_off(rig: &mut Rig, reader: &impl AsRawFd) -> [usize; 2] {
     let both = [rig.read(reader), rig.read(reader)];
     rig.epoll.queued.clear();
     for number in both {
         let number = rig.number(number);
-        rig.epoll.put_off(number);
+        rig.epoll.back_off(number);
     }
     both
 }
@@ -218,11 +218,11 @@ fn two_put_off(rig: &mut Rig, reader: &impl AsRawFd) -> [usize; 2] {
 fn cancel_during_a_pause_removes_only_that_op() {
     let mut rig = Rig::new(8);
     let (reader, mut writer) = std::io::pipe().unwrap();
-    let [first, second] = two_put_off(&mut rig, &reader);
+    let [first, second] = two_back_off(&mut rig, &reader);
     rig.cancel(first);
     rig.reap();
     assert_eq!((&rig.settled[..], rig.result(first)), (&[first][..], -libc::ECANCELED));
-    assert_eq!(rig.epoll.later, [rig.number(second)]);
+    assert_eq!(rig.epoll.backing_off, [rig.number(second)]);
     writer.write_all(&[7]).unwrap();
     rig.until_idle();
     assert_eq!((rig.result(second), rig.byte(second)), (1, 7));
@@ -232,16 +232,16 @@ fn cancel_during_a_pause_removes_only_that_op() {
 fn only_ops_whose_pause_is_over_are_tried() {
     let mut rig = Rig::new(8);
     let (reader, _writer) = std::io::pipe().unwrap();
-    let [first, second] = two_put_off(&mut rig, &reader);
+    let [first, second] = two_back_off(&mut rig, &reader);
     let far = Instant::now() + Duration::from_secs(3600);
-    rig.flight(second).stage = Stage::Later(far);
-    assert!(rig.epoll.next_later().unwrap() < far);
+    rig.flight(second).stage = Stage::Backoff(far);
+    assert!(rig.epoll.next_retry().unwrap() < far);
     until(|| {
         rig.epoll.attention();
         matches!(rig.stage(first), Stage::Waiting(..))
     });
-    assert_eq!(rig.epoll.later, [rig.number(second)]);
-    assert_eq!(rig.epoll.next_later(), Some(far));
+    assert_eq!(rig.epoll.backing_off, [rig.number(second)]);
+    assert_eq!(rig.epoll.next_retry(), Some(far));
     rig.cancel(first);
     rig.cancel(second);
     rig.until_idle();
@@ -251,10 +251,10 @@ fn only_ops_whose_pause_is_over_are_tried() {
 fn sleep_ends_with_the_next_pause_or_deadline() {
     let mut rig = Rig::new(8);
     let (reader, _writer) = std::io::pipe().unwrap();
-    let [first, second] = two_put_off(&mut rig, &reader);
+    let [first, second] = two_back_off(&mut rig, &reader);
     let far = Instant::now() + Duration::from_secs(3600);
     rig.epoll.enter(Wait::Until(Some(far)));
-    rig.flight(second).stage = Stage::Later(far);
+    rig.flight(second).stage = Stage::Backoff(far);
     assert!(matches!(rig.stage(first), Stage::Waiting(..)));
     let near = Instant::now() + Duration::from_millis(3);
     rig.epoll.enter(Wait::Until(Some(near)));
@@ -274,10 +274,10 @@ fn pauses_double_up_to_the_longest() {
     for micros in [250, 500, 1000, 2000, 4000, 8000, 8000, 8000] {
         let pause = Duration::from_micros(micros);
         let before = Instant::now();
-        rig.epoll.put_off(number);
+        rig.epoll.back_off(number);
         let due = rig.flight(read).due().unwrap();
         assert!(before + pause <= due && due <= Instant::now() + pause, "{pause:?}");
-        rig.epoll.later.clear();
+        rig.epoll.backing_off.clear();
     }
     rig.flight(read).stage = Stage::Queued;
     rig.epoll.queued.push_back(number);

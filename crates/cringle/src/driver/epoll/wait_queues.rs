@@ -9,7 +9,7 @@ use std::os::fd::RawFd;
 
 /// What is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Direction {
     In,
     Out,
     /// What a [`Poll`](Op::Poll) names.
@@ -20,36 +20,42 @@ pub(super) enum Way {
 pub(super) const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy)]
-struct Row {
+struct Queue {
     first: u32,
     last: u32,
 }
 
 /// The rows of one descriptor.
-type Rows = [Row; 3];
+type Queues = [Queue; 3];
 
-const NOBODY: Rows = [Row { first: NONE, last: NONE }; 3];
+const EMPTY: Queues = [Queue { first: NONE, last: NONE }; 3];
 
 /// By descriptor: numbers are small.
 #[derive(Default)]
-pub(super) struct Table {
-    rows: Vec<Rows>,
+pub(super) struct WaitQueues {
+    rows: Vec<Queues>,
     /// Flights in it.
     pub(super) count: usize,
 }
 
-impl Table {
-    pub(super) fn first(&self, fd: RawFd, way: Way) -> Option<u32> {
+impl WaitQueues {
+    pub(super) fn first(&self, fd: RawFd, direction: Direction) -> Option<u32> {
         let rows = self.rows.get(usize::try_from(fd).ok()?)?;
-        Some(rows[way as usize].first).filter(|&first| first != NONE)
+        Some(rows[direction as usize].first).filter(|&first| first != NONE)
     }
 
-    pub(super) fn append(&mut self, flights: &mut Flights, fd: RawFd, way: Way, flight: u32) {
+    pub(super) fn append(
+        &mut self,
+        flights: &mut Flights,
+        fd: RawFd,
+        direction: Direction,
+        flight: u32,
+    ) {
         let index = fd as usize;
         if index >= self.rows.len() {
-            self.rows.resize(index + 1, NOBODY);
+            self.rows.resize(index + 1, EMPTY);
         }
-        let row = &mut self.rows[index][way as usize];
+        let row = &mut self.rows[index][direction as usize];
         let before = std::mem::replace(&mut row.last, flight);
         match before {
             NONE => row.first = flight,
@@ -59,9 +65,15 @@ impl Table {
         self.count += 1;
     }
 
-    pub(super) fn remove(&mut self, flights: &mut Flights, fd: RawFd, way: Way, flight: u32) {
+    pub(super) fn remove(
+        &mut self,
+        flights: &mut Flights,
+        fd: RawFd,
+        direction: Direction,
+        flight: u32,
+    ) {
         let Link { before, next } = flights.get_mut(flight).link;
-        let row = &mut self.rows[fd as usize][way as usize];
+        let row = &mut self.rows[fd as usize][direction as usize];
         match before {
             NONE => row.first = next,
             before => flights.get_mut(before).link.next = next,
@@ -75,9 +87,9 @@ impl Table {
 
     /// What all who wait for it wait for together.
     pub(super) fn interest(&self, flights: &Flights, fd: RawFd) -> u32 {
-        let of = |way, events| if self.first(fd, way).is_some() { events } else { 0 };
-        let mut interest = of(Way::In, IN) | of(Way::Out, OUT);
-        let mut next = self.first(fd, Way::Events).unwrap_or(NONE);
+        let of = |direction, events| if self.first(fd, direction).is_some() { events } else { 0 };
+        let mut interest = of(Direction::In, IN) | of(Direction::Out, OUT);
+        let mut next = self.first(fd, Direction::Events).unwrap_or(NONE);
         while next != NONE {
             let flight = flights.get(next);
             if let Op::Poll { events, .. } = flight.op {
@@ -89,6 +101,8 @@ impl Table {
     }
 
     pub(super) fn has_any(&self, fd: RawFd) -> bool {
-        [Way::In, Way::Out, Way::Events].iter().any(|&way| self.first(fd, way).is_some())
+        [Direction::In, Direction::Out, Direction::Events]
+            .iter()
+            .any(|&direction| self.first(fd, direction).is_some())
     }
 }

@@ -1,7 +1,7 @@
 //! Ops on a thread of the pool, and how their results come back.
 //!
 //! Result and wake-up are one step under one lock, and so are the worker's last look and its word that it
-//! sleeps: whichever comes second sees the first (as in `runtime/inbox.rs`). Since the bell is rung under
+//! sleeps: whichever comes second sees the first (as in `runtime/inbox.rs`). Since the wake_fd is rung under
 //! the lock, a worker that has taken the last result may close it (**I9**).
 //!
 //! A job that no thread has begun can be taken back: it then never looks at what its op points to (**I1**).
@@ -14,9 +14,9 @@ use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-const WAITS: u8 = 0;
-const BEGUN: u8 = 1;
-const TAKEN_BACK: u8 = 2;
+const PENDING: u8 = 0;
+const STARTED: u8 = 1;
+const WITHDRAWN: u8 = 2;
 
 pub(super) struct Job {
     state: AtomicU8,
@@ -43,7 +43,7 @@ impl Job {
         flight: u32,
         results: &Arc<Results>,
     ) -> Arc<Job> {
-        let state = AtomicU8::new(WAITS);
+        let state = AtomicU8::new(PENDING);
         let job = Arc::new(Job { state, op, flight, results: Arc::clone(results) });
         let theirs = Arc::clone(&job);
         if let Err((_, run)) = pool.run(Box::new(move || theirs.perform())) {
@@ -53,7 +53,7 @@ impl Job {
     }
 
     fn perform(&self) {
-        if self.enter(BEGUN) {
+        if self.enter(STARTED) {
             // SAFETY: I1, by `start`'s contract.
             let result = unsafe { blocking::perform(&self.op) };
             self.results.post(self.flight, result);
@@ -61,17 +61,17 @@ impl Job {
     }
 
     /// Whether no thread has begun it; none will.
-    pub(super) fn take_back(&self) -> bool {
-        self.enter(TAKEN_BACK)
+    pub(super) fn withdraw(&self) -> bool {
+        self.enter(WITHDRAWN)
     }
 
     #[cfg(test)]
-    pub(super) fn has_begun(&self) -> bool {
-        self.state.load(Ordering::Acquire) == BEGUN
+    pub(super) fn has_started(&self) -> bool {
+        self.state.load(Ordering::Acquire) == STARTED
     }
 
     fn enter(&self, state: u8) -> bool {
-        self.state.compare_exchange(WAITS, state, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        self.state.compare_exchange(PENDING, state, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 }
 
@@ -80,7 +80,7 @@ pub(super) struct Results {
     state: Mutex<State>,
     /// Spares the worker the lock where nothing has come.
     some: AtomicBool,
-    bell: RawFd,
+    wake_fd: RawFd,
 }
 
 #[derive(Default)]
@@ -90,8 +90,8 @@ struct State {
 }
 
 impl Results {
-    pub(super) fn new(bell: RawFd) -> Results {
-        Results { state: Mutex::default(), some: AtomicBool::new(false), bell }
+    pub(super) fn new(wake_fd: RawFd) -> Results {
+        Results { state: Mutex::default(), some: AtomicBool::new(false), wake_fd }
     }
 
     pub(super) fn post(&self, flight: u32, result: i32) {
@@ -100,7 +100,7 @@ impl Results {
         self.some.store(true, Ordering::Release);
         if std::mem::replace(&mut state.asleep, false) {
             // SAFETY: I9. The worker waits for this result, and takes it under the lock that is held.
-            sys::eventfd_signal(unsafe { BorrowedFd::borrow_raw(self.bell) });
+            sys::eventfd_signal(unsafe { BorrowedFd::borrow_raw(self.wake_fd) });
         }
     }
 

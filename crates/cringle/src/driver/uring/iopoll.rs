@@ -10,7 +10,7 @@
 use super::enter::{ENTER_GETEVENTS, broken_ring};
 use super::{Uring, UringOptions, encode};
 use crate::driver::completion::{CancelState, Completion};
-use crate::driver::polled::{device_of, poll_queues};
+use crate::driver::iopoll::{device_of, poll_queues};
 use crate::driver::{Full, Op, OpSlot, Token, Wait, Waiter};
 use crate::sys;
 use io_uring::IoUring;
@@ -21,7 +21,7 @@ use std::time::Instant;
 /// Looks at the device before a worker that would sleep takes another turn.
 const LOOKS: u32 = 32;
 
-pub(super) struct Polled {
+pub(super) struct PolledRing {
     ring: IoUring,
     /// Ops in its queues and in the kernel.
     in_flight: u32,
@@ -29,12 +29,12 @@ pub(super) struct Polled {
     devices: Vec<(u64, bool)>,
 }
 
-impl Polled {
-    pub(super) fn make(options: &UringOptions) -> io::Result<Polled> {
+impl PolledRing {
+    pub(super) fn make(options: &UringOptions) -> io::Result<PolledRing> {
         let mut builder = IoUring::builder();
         builder.dontfork().setup_clamp().setup_cqsize(options.cq_entries().max(options.entries));
         let ring = builder.setup_iopoll().build(options.entries)?;
-        Ok(Polled { ring, in_flight: 0, devices: Vec::new() })
+        Ok(PolledRing { ring, in_flight: 0, devices: Vec::new() })
     }
 
     /// Submits what is queued and looks at the device, once.
@@ -71,10 +71,10 @@ impl Polled {
 impl Uring {
     /// Marks those of the ops that the polled ring can take; whether there are any.
     #[inline]
-    pub(crate) fn choose_polled(&mut self, slots: &mut [OpSlot]) -> bool {
+    pub(crate) fn mark_polled(&mut self, slots: &mut [OpSlot]) -> bool {
         match &mut self.polled {
             None => false,
-            Some(polled) => choose(polled, slots),
+            Some(polled) => mark(polled, slots),
         }
     }
 
@@ -166,7 +166,7 @@ impl Uring {
 }
 
 #[cold]
-fn choose(polled: &mut Polled, slots: &mut [OpSlot]) -> bool {
+fn mark(polled: &mut PolledRing, slots: &mut [OpSlot]) -> bool {
     let mut last = None;
     let mut any = false;
     for slot in slots {

@@ -1,4 +1,4 @@
-//! Trying an op without waiting. Descriptors are blocking ones, so each call needs a way to say that it is
+//! Trying an op without waiting. Descriptors are blocking ones, so each call needs a direction to say that it is
 //! not to wait:
 //!
 //! | what | how |
@@ -15,7 +15,7 @@
 //! terminal.
 
 use super::flight::Flight;
-use super::waits::Way;
+use super::wait_queues::Direction;
 use crate::driver::nonblocking::Hold;
 use crate::driver::op::AT_CURSOR;
 use crate::driver::{Op, Target};
@@ -26,30 +26,30 @@ use std::sync::{Mutex, PoisonError};
 
 /// What came of a try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tried {
-    Ended(i32),
+pub(super) enum Outcome {
+    Done(i32),
     /// Not before the descriptor is ready.
-    Wait(RawFd, Way),
+    Wait(RawFd, Direction),
     /// For a thread of the pool: it waits for its storage.
-    Aside,
+    Offload,
     /// The same, for as long as it takes.
-    AsideForLong,
+    OffloadUnbounded,
 }
 
 const WOULD_WAIT: i32 = -libc::EAGAIN;
 /// It cannot be asked not to wait.
-const NOT_KNOWN: i32 = -libc::EOPNOTSUPP;
+const NOWAIT_UNSUPPORTED: i32 = -libc::EOPNOTSUPP;
 /// It is no file with places to read at.
-const NO_PLACES: i32 = -libc::ESPIPE;
+const NOT_SEEKABLE: i32 = -libc::ESPIPE;
 const IN_PROGRESS: i32 = -libc::EINPROGRESS;
 
 /// A write of so many bytes to a pipe that is ready does not wait.
 const PIPE_BUF: usize = 4096;
 
 /// Held between the question whether a call would wait and the call.
-static ONE_STEP: Mutex<()> = Mutex::new(());
+static POLL_THEN_CALL: Mutex<()> = Mutex::new(());
 
-/// What is known of the file that was tried last: ops of a batch are on the same.
+/// What is known of the file that was outcome last: ops of a batch are on the same.
 #[derive(Default)]
 pub(super) struct LastFile(Option<(RawFd, i32)>);
 
@@ -76,11 +76,11 @@ impl Flight {
     /// # Safety
     ///
     /// I1: what the op points to is there.
-    pub(super) unsafe fn attempt(&mut self, last: &mut LastFile, told: bool) -> Tried {
+    pub(super) unsafe fn attempt(&mut self, last: &mut LastFile, told: bool) -> Outcome {
         // SAFETY: by the contract, handed on to each.
         unsafe {
             match self.op {
-                Op::Nop => Tried::Ended(0),
+                Op::Nop => Outcome::Done(0),
                 Op::Read { target, offset: AT_CURSOR, .. } => {
                     self.read_stream(target.number(), told)
                 }
@@ -97,29 +97,29 @@ impl Flight {
                 Op::WriteVectored { fd, .. } => self.write_at(fd),
                 Op::Open { dir, path, flags, .. } => open_cached(dir, path, flags),
                 Op::Recv { fd, flags, .. } | Op::RecvMsg { fd, flags, .. } => {
-                    self.transfer(fd, flags, Way::In, told)
+                    self.transfer(fd, flags, Direction::In, told)
                 }
                 Op::Send { fd, flags, .. }
                 | Op::SendZc { fd, flags, .. }
-                | Op::SendMsg { fd, flags, .. } => self.transfer(fd, flags, Way::Out, told),
+                | Op::SendMsg { fd, flags, .. } => self.transfer(fd, flags, Direction::Out, told),
                 Op::Accept { fd, .. } => self.accept(fd),
                 Op::Connect { fd, .. } => self.connect(fd),
                 Op::Poll { fd, events } => match poll_now(fd, events as i16) {
-                    0 => Tried::Wait(fd, Way::Events),
-                    ready => Tried::Ended(ready),
+                    0 => Outcome::Wait(fd, Direction::Events),
+                    ready => Outcome::Done(ready),
                 },
                 // A raw entry means something to a ring only.
-                Op::Raw(_) => Tried::Ended(-libc::EOPNOTSUPP),
-                _ => Tried::Aside,
+                Op::Raw(_) => Outcome::Done(-libc::EOPNOTSUPP),
+                _ => Outcome::Offload,
             }
         }
     }
 
     /// What the page cache has, and the rest aside.
-    unsafe fn read_at(&mut self, fd: RawFd, last: &mut LastFile) -> Tried {
+    unsafe fn read_at(&mut self, fd: RawFd, last: &mut LastFile) -> Outcome {
         // It waits for the disk, `RWF_NOWAIT` or not.
         if last.flags(fd) & libc::O_DIRECT != 0 {
-            return Tried::Aside;
+            return Outcome::Offload;
         }
         loop {
             // SAFETY: by the caller's contract; the call has moved so many bytes.
@@ -129,39 +129,39 @@ impl Flight {
             };
             match result {
                 _ if more => {}
-                WOULD_WAIT | NOT_KNOWN => return Tried::Aside,
-                NO_PLACES => {
-                    self.forget_place();
+                WOULD_WAIT | NOWAIT_UNSUPPORTED => return Outcome::Offload,
+                NOT_SEEKABLE => {
+                    self.drop_offset();
                     // SAFETY: by the caller's contract.
                     return unsafe { self.read_stream(fd, false) };
                 }
-                error if error < 0 => return Tried::Ended(self.total(error)),
-                _ => return Tried::Ended(self.total(0)),
+                error if error < 0 => return Outcome::Done(self.total(error)),
+                _ => return Outcome::Done(self.total(0)),
             }
         }
     }
 
     /// To a file: aside, as most file systems do not know how not to wait, and all wait while they are
     /// frozen.
-    unsafe fn write_at(&mut self, fd: RawFd) -> Tried {
+    unsafe fn write_at(&mut self, fd: RawFd) -> Outcome {
         if waits_for_storage(fd) {
-            return Tried::Aside;
+            return Outcome::Offload;
         }
         // SAFETY: by the caller's contract.
         match unsafe { self.call_nowait() } {
-            WOULD_WAIT | NOT_KNOWN => Tried::Aside,
-            NO_PLACES => {
-                self.forget_place();
+            WOULD_WAIT | NOWAIT_UNSUPPORTED => Outcome::Offload,
+            NOT_SEEKABLE => {
+                self.drop_offset();
                 // SAFETY: by the caller's contract.
                 unsafe { self.write_stream(fd) }
             }
-            result => Tried::Ended(result),
+            result => Outcome::Done(result),
         }
     }
 
     /// A ring ignores the offset of a file without positions (a pipe, an event counter). A registered buffer is
     /// memory like any other here.
-    fn forget_place(&mut self) {
+    fn drop_offset(&mut self) {
         let offset = AT_CURSOR;
         self.op = match self.op {
             Op::Read { target, buf, len, .. } | Op::ReadFixed { target, buf, len, .. } => {
@@ -180,46 +180,48 @@ impl Flight {
         };
     }
 
-    unsafe fn read_stream(&mut self, fd: RawFd, told: bool) -> Tried {
+    unsafe fn read_stream(&mut self, fd: RawFd, told: bool) -> Outcome {
         // SAFETY: by the caller's contract.
         match unsafe { self.call_nowait() } {
-            WOULD_WAIT => return Tried::Wait(fd, Way::In),
-            NOT_KNOWN => {}
-            result => return Tried::Ended(result),
+            WOULD_WAIT => return Outcome::Wait(fd, Direction::In),
+            NOWAIT_UNSUPPORTED => {}
+            result => return Outcome::Done(result),
         }
         if waits_for_storage(fd) {
-            return Tried::Aside;
+            return Outcome::Offload;
         }
-        match told || self.given_up {
+        match told || self.cancelled {
             // SAFETY: by the caller's contract.
-            true => unsafe { self.call_if_ready(fd, Way::In) },
-            false => Tried::Wait(fd, Way::In),
+            true => unsafe { self.call_if_ready(fd, Direction::In) },
+            false => Outcome::Wait(fd, Direction::In),
         }
     }
 
-    unsafe fn write_stream(&mut self, fd: RawFd) -> Tried {
+    unsafe fn write_stream(&mut self, fd: RawFd) -> Outcome {
         if waits_for_storage(fd) {
             // In one piece, where it is at the file's end that others write to, too.
-            return Tried::Aside;
+            return Outcome::Offload;
         }
         // SAFETY: by the caller's contract.
         match unsafe { self.call_nowait() } {
-            WOULD_WAIT => Tried::Wait(fd, Way::Out),
+            WOULD_WAIT => Outcome::Wait(fd, Direction::Out),
             // SAFETY: by the caller's contract.
-            NOT_KNOWN if sys::is_fifo(fd) => unsafe { self.call_if_ready(fd, Way::Out) },
+            NOWAIT_UNSUPPORTED if sys::is_fifo(fd) => unsafe {
+                self.call_if_ready(fd, Direction::Out)
+            },
             // A terminal that is ready may not have room for all.
-            NOT_KNOWN => Tried::AsideForLong,
-            result => Tried::Ended(result),
+            NOWAIT_UNSUPPORTED => Outcome::OffloadUnbounded,
+            result => Outcome::Done(result),
         }
     }
 
-    unsafe fn call_if_ready(&mut self, fd: RawFd, way: Way) -> Tried {
-        let _one_step = ONE_STEP.lock().unwrap_or_else(PoisonError::into_inner);
-        if !is_ready(fd, way) {
-            return Tried::Wait(fd, way);
+    unsafe fn call_if_ready(&mut self, fd: RawFd, direction: Direction) -> Outcome {
+        let _guard = POLL_THEN_CALL.lock().unwrap_or_else(PoisonError::into_inner);
+        if !is_ready(fd, direction) {
+            return Outcome::Wait(fd, direction);
         }
         // SAFETY: by the caller's contract.
-        Tried::Ended(unsafe { self.call_briefly() })
+        Outcome::Done(unsafe { self.call_pipe_sized() })
     }
 
     /// `preadv2` or `pwritev2` that does not wait.
@@ -255,7 +257,7 @@ impl Flight {
     }
 
     /// The plain call, for no more bytes than a pipe takes at once.
-    unsafe fn call_briefly(&self) -> i32 {
+    unsafe fn call_pipe_sized(&self) -> i32 {
         // SAFETY: by the caller's contract, the slices name memory that is lent for the op.
         retry(|| unsafe {
             match self.op {
@@ -282,7 +284,13 @@ impl Flight {
 
     /// A send or receive; of a stream with `MSG_WAITALL`, until everything is moved. As on the ring, a receive with
     /// room for control data returns after the first part, so that data beside a later part is not mixed with it.
-    unsafe fn transfer(&mut self, fd: RawFd, flags: i32, way: Way, told: bool) -> Tried {
+    unsafe fn transfer(
+        &mut self,
+        fd: RawFd,
+        flags: i32,
+        direction: Direction,
+        told: bool,
+    ) -> Outcome {
         let moves_all = flags & (libc::MSG_WAITALL | libc::MSG_PEEK) == libc::MSG_WAITALL
             && !self.has_control_room();
         loop {
@@ -290,17 +298,17 @@ impl Flight {
             let result = unsafe { self.call_socket() };
             if result == WOULD_WAIT && flags & libc::MSG_DONTWAIT == 0 {
                 // It is ready because nothing more will come.
-                let ended = told && way == Way::In && sys::is_shut_for_reading(fd);
-                return if ended { Tried::Ended(0) } else { Tried::Wait(fd, way) };
+                let ended = told && direction == Direction::In && sys::is_shut_for_reading(fd);
+                return if ended { Outcome::Done(0) } else { Outcome::Wait(fd, direction) };
             }
             let goes_on = moves_all && result > 0;
             // SAFETY: by the caller's contract; the call has moved so many bytes.
             if !goes_on || !unsafe { self.advance(result as u32) } {
                 let more = if goes_on { 0 } else { result };
-                return Tried::Ended(self.total(more));
+                return Outcome::Done(self.total(more));
             }
             if !sys::is_stream_socket(fd) {
-                return Tried::Ended(self.total(0));
+                return Outcome::Done(self.total(0));
             }
         }
     }
@@ -330,27 +338,27 @@ impl Flight {
         });
         if let (0.., Some(rest)) = (result, &self.rest) {
             // SAFETY: by the caller's contract.
-            unsafe { rest.tell_first() };
+            unsafe { rest.report_flags() };
         }
         result
     }
 
-    unsafe fn accept(&mut self, fd: RawFd) -> Tried {
+    unsafe fn accept(&mut self, fd: RawFd) -> Outcome {
         self.hold(fd);
         let Op::Accept { addr, addr_len, .. } = self.op else { unreachable!("an accept") };
         // SAFETY: by the caller's contract.
         match retry(|| unsafe {
             libc::accept4(fd, addr.cast(), addr_len, libc::SOCK_CLOEXEC) as isize
         }) {
-            WOULD_WAIT if self.hold.is_some() => Tried::Wait(fd, Way::In),
+            WOULD_WAIT if self.hold.is_some() => Outcome::Wait(fd, Direction::In),
             // The program's own wish, or it is no socket.
-            result => Tried::Ended(result),
+            result => Outcome::Done(result),
         }
     }
 
-    unsafe fn connect(&mut self, fd: RawFd) -> Tried {
+    unsafe fn connect(&mut self, fd: RawFd) -> Outcome {
         if self.connecting {
-            return connected(fd).map_or(Tried::Wait(fd, Way::Out), Tried::Ended);
+            return connected(fd).map_or(Outcome::Wait(fd, Direction::Out), Outcome::Done);
         }
         self.hold(fd);
         let Op::Connect { addr, addr_len, .. } = self.op else { unreachable!("a connect") };
@@ -358,9 +366,9 @@ impl Flight {
         match retry(|| unsafe { libc::connect(fd, addr.cast(), addr_len) as isize }) {
             IN_PROGRESS => {
                 self.connecting = true;
-                Tried::Wait(fd, Way::Out)
+                Outcome::Wait(fd, Direction::Out)
             }
-            result => Tried::Ended(result),
+            result => Outcome::Done(result),
         }
     }
 
@@ -382,7 +390,7 @@ impl Flight {
 
 /// How connecting went; `None` where it goes on.
 fn connected(fd: RawFd) -> Option<i32> {
-    if !is_ready(fd, Way::Out) {
+    if !is_ready(fd, Direction::Out) {
         return None;
     }
     let (mut error, mut len) = (0i32, size_of::<i32>() as libc::socklen_t);
@@ -395,8 +403,8 @@ fn connected(fd: RawFd) -> Option<i32> {
 
 /// Whether the kernel reports a descriptor as ready, to read from or to write to. After a call that would have
 /// waited, it then reports it again at once.
-pub(super) fn is_ready(fd: RawFd, way: Way) -> bool {
-    poll_now(fd, if way == Way::In { libc::POLLIN } else { libc::POLLOUT }) != 0
+pub(super) fn is_ready(fd: RawFd, direction: Direction) -> bool {
+    poll_now(fd, if direction == Direction::In { libc::POLLIN } else { libc::POLLOUT }) != 0
 }
 
 /// `poll(2)` that does not wait: what is ready.
@@ -409,12 +417,12 @@ fn poll_now(fd: RawFd, events: i16) -> i32 {
     }
 }
 
-/// Opens a file whose path is in the kernel's cache. The kernel refuses to create or truncate a file this way.
+/// Opens a file whose path is in the kernel's cache. The kernel refuses to create or truncate a file this direction.
 ///
 /// # Safety
 ///
 /// The path is a C string.
-unsafe fn open_cached(dir: RawFd, path: *const c_char, flags: i32) -> Tried {
+unsafe fn open_cached(dir: RawFd, path: *const c_char, flags: i32) -> Outcome {
     // SAFETY: all of it may be zero.
     let mut how: libc::open_how = unsafe { std::mem::zeroed() };
     (how.flags, how.resolve) = (flags as u64, libc::RESOLVE_CACHED);
@@ -423,9 +431,9 @@ unsafe fn open_cached(dir: RawFd, path: *const c_char, flags: i32) -> Tried {
     match retry(|| unsafe {
         libc::syscall(libc::SYS_openat2, dir, path, &raw const how, size) as isize
     }) {
-        fd if fd >= 0 => Tried::Ended(fd),
-        // It waits, or is not to be had this way: the plain call has the last word.
-        _ => Tried::Aside,
+        fd if fd >= 0 => Outcome::Done(fd),
+        // It waits, or is not to be had this direction: the plain call has the last word.
+        _ => Outcome::Offload,
     }
 }
 

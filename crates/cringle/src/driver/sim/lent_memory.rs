@@ -9,7 +9,7 @@ use super::rng::mix;
 use crate::driver::Op;
 
 /// See the module.
-pub(super) struct Lent {
+pub(super) struct LentMemory {
     pieces: Vec<Piece>,
     /// Of memory that is to be written: what was in it.
     saved: Option<Vec<u8>>,
@@ -42,16 +42,16 @@ impl Piece {
     }
 }
 
-impl Lent {
+impl LentMemory {
     /// Takes note of what the op has of its caller's memory, and poisons what it will write to.
     ///
     /// # Safety
     ///
     /// I1: the op's pointers are valid until it has ended, and nobody else uses what it writes to.
-    pub(super) unsafe fn take(op: &Op) -> Lent {
+    pub(super) unsafe fn take(op: &Op) -> LentMemory {
         // SAFETY: by the contract.
         let (pieces, writes) = unsafe { pieces_of(op) };
-        let mut lent = Lent { pieces, saved: None, hash: 0 };
+        let mut lent = LentMemory { pieces, saved: None, hash: 0 };
         if writes {
             let saved = lent.pieces.iter().flat_map(|piece| {
                 // SAFETY: I1. The op has just been lent it.
@@ -167,7 +167,7 @@ unsafe fn pieces_of(op: &Op) -> (Vec<Piece>, bool) {
         | Op::SyncRange { .. }
         | Op::GetXattr(_)
         | Op::SetXattr(_)
-        | Op::Plain(_)
+        | Op::Syscall(_)
         | Op::Sync { .. }
         | Op::Close { .. }
         | Op::SetLen { .. }

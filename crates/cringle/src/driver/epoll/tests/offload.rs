@@ -17,7 +17,7 @@ impl Rig {
     /// The threads of the bounded pool and of the other.
     fn threads(&self) -> (usize, usize) {
         let Pools { storage, unbounded } = &self.epoll.pools;
-        (storage.census().1, unbounded.census().1)
+        (storage.load().1, unbounded.load().1)
     }
 }
 
@@ -36,7 +36,7 @@ fn job_that_no_thread_began_is_cancelled_at_once() {
         write.unwrap()
     });
     rig.enter();
-    assert!(matches!(rig.stage(writes[0]), Stage::Aside(_)));
+    assert!(matches!(rig.stage(writes[0]), Stage::Offloaded(_)));
     rig.cancel(writes[0]);
     rig.reap();
     assert_eq!((&rig.settled[..], rig.result(writes[0])), (&[writes[0]][..], -libc::ECANCELED));
@@ -58,12 +58,12 @@ fn job_that_a_thread_began_is_waited_for() {
     let held = tempfile::NamedTempFile::new().unwrap();
     let own = std::fs::File::open(held.path()).unwrap();
     held.as_file().lock().unwrap();
-    let lock = crate::driver::plain::Plain::Lock { fd: own.as_raw_fd(), how: libc::LOCK_EX };
-    let locks = rig.push(|_| Op::Plain(lock)).unwrap();
+    let lock = crate::driver::syscall::Syscall::Lock { fd: own.as_raw_fd(), how: libc::LOCK_EX };
+    let locks = rig.push(|_| Op::Syscall(lock)).unwrap();
     rig.enter();
-    let Stage::Aside(job) = rig.stage(locks) else { panic!("the op is not on the pool") };
+    let Stage::Offloaded(job) = rig.stage(locks) else { panic!("the op is not on the pool") };
     let job = Arc::clone(job);
-    until(|| job.has_begun());
+    until(|| job.has_started());
     rig.cancel(locks);
     assert_eq!(rig.epoll.attention(), (false, false));
     assert!(!rig.epoll.is_idle());
@@ -75,7 +75,7 @@ fn job_that_a_thread_began_is_waited_for() {
 #[test]
 fn result_rings_the_bell_of_a_sleeping_worker() {
     let rig = Rig::new(8);
-    let (results, is_rung) = (&rig.epoll.results, || poll_now(&*rig.bell, libc::POLLIN) != 0);
+    let (results, is_rung) = (&rig.epoll.results, || poll_now(&*rig.wake_fd, libc::POLLIN) != 0);
     assert!(!results.has_some());
     assert!(results.fall_asleep());
     results.wake_up();
@@ -91,9 +91,9 @@ fn result_rings_the_bell_of_a_sleeping_worker() {
     assert!(results.fall_asleep());
     results.post(3, 33);
     assert!(is_rung());
-    sys::eventfd_clear(rig.bell.as_fd());
+    sys::eventfd_clear(rig.wake_fd.as_fd());
     results.post(4, 44);
-    assert!(!is_rung(), "the bell rings once per sleep");
+    assert!(!is_rung(), "the wake_fd rings once per sleep");
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn worker_that_woke_up_gets_no_bell() {
     let results = Arc::clone(&rig.epoll.results);
     until(|| results.has_some() || rig.epoll.attention().0);
     assert_eq!(rig.epoll.attention(), (true, true));
-    assert_eq!(poll_now(&*rig.bell, libc::POLLIN), 0, "the worker did not sleep");
+    assert_eq!(poll_now(&*rig.wake_fd, libc::POLLIN), 0, "the worker did not sleep");
     rig.reap();
     assert_eq!(rig.result(number), -libc::EINVAL);
 }
@@ -161,7 +161,7 @@ fn storage_ops_use_the_bounded_pool() {
         let mut rig = Rig::new(8);
         let number = rig.push(op).unwrap();
         rig.epoll.enter(Wait::No);
-        assert!(matches!(rig.stage(number), Stage::Aside(_) | Stage::Ended));
+        assert!(matches!(rig.stage(number), Stage::Offloaded(_) | Stage::Ended));
         assert_eq!(rig.threads(), (1, 0));
         rig.until_idle();
         assert!(rig.result(number) >= 0);
@@ -182,7 +182,7 @@ fn device_that_epoll_refuses_goes_to_the_pool() {
         });
         assert_eq!(number.unwrap(), 0);
         rig.until_idle();
-        assert_eq!(rig.epoll.waits.count, 0);
+        assert_eq!(rig.epoll.wait_queues.count, 0);
         rig
     };
     let rig = rig_after(|target, buf| Op::Read { target, buf, len: 1, offset: AT_CURSOR });

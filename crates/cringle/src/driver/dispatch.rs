@@ -1,19 +1,21 @@
-//! The driver of one worker, whichever it is.
+//! The driver of one worker, as an enum of the three.
 //!
-//! Every call is handed on, inlined: a worker asks a question whose answer never changes while it lives,
-//! and the ring's part is where the others' are not.
+//! Each method forwards to the variant, inlined. The branch on the variant always goes the same way
+//! while a worker lives, and the ring's code stands in line.
 
 #[cfg(feature = "sim")]
-use super::sim::{Sim, Verdict};
-use super::uring::{Features, RingId};
-use super::{About, Completion, Counts, Epoll, Full, Op, OpSlot, Token, Uring, Wait, Waiter};
+use super::sim::{HaltReason, Sim};
+use super::{
+    Completion, Counts, DriverId, Epoll, Features, Full, Op, OpDescription, OpSlot, Token, Uring,
+    Wait, Waiter,
+};
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Instant;
 
 /// See the module.
-#[expect(clippy::large_enum_variant, reason = "the frequent one is here")]
+#[expect(clippy::large_enum_variant, reason = "the frequent variant is stored inline")]
 pub(crate) enum Driver {
     Uring(Uring),
     Epoll(Box<Epoll>),
@@ -21,7 +23,7 @@ pub(crate) enum Driver {
     Sim(Box<Sim>),
 }
 
-/// The same call of whichever driver it is.
+/// Evaluates the expression with the driver of whichever variant.
 macro_rules! on {
     ($self:ident, $driver:ident => $call:expr) => {
         match $self {
@@ -47,11 +49,11 @@ impl Driver {
         completion: &Completion,
         waiter: &Waiter,
     ) -> Result<(), Full> {
-        // SAFETY: I1. Handed on to the caller.
+        // SAFETY: I1, by this function's contract.
         on!(self, driver => unsafe { driver.push(op, completion, waiter) })
     }
 
-    /// Queues ops from the front as long as there is room; how many.
+    /// Queues ops from the front while there is room. Returns their number.
     ///
     /// # Safety
     ///
@@ -59,84 +61,86 @@ impl Driver {
     #[inline(always)]
     pub(crate) unsafe fn push_many(&mut self, slots: &[OpSlot], waiter: &Waiter) -> usize {
         if let Driver::Uring(driver) = self {
-            // SAFETY: I1. Handed on to the caller.
+            // SAFETY: I1, by this function's contract.
             return unsafe { driver.push_many(slots, waiter) };
         }
         let pushed = slots.iter().take_while(|slot| {
-            // SAFETY: I1. Handed on to the caller.
+            // SAFETY: I1, by the contract of `push_many`.
             unsafe { self.push(&slot.op, &slot.completion, waiter) }.is_ok()
         });
         pushed.count()
     }
 
-    /// What a turn has to do with the driver: reap, enter.
+    /// Whether this turn should [`reap`](Self::reap), and whether it should
+    /// [`enter`](Self::enter).
     #[inline(always)]
     pub(crate) fn attention(&mut self) -> (bool, bool) {
         on!(self, driver => driver.attention())
     }
 
-    /// Submits what is queued, and waits if asked to.
+    /// Submits the queued ops, and waits as `wait` says.
     #[inline(always)]
     pub(crate) fn enter(&mut self, wait: Wait) {
         on!(self, driver => driver.enter(wait))
     }
 
-    /// Takes every completion that has come; `sink` gets the token of each settled frame.
+    /// Takes every completion that has arrived. `sink` gets the token of each frame to which nothing
+    /// more is owed; it runs no fiber.
     #[inline(always)]
     pub(crate) fn reap(&mut self, sink: impl FnMut(Token)) {
         on!(self, driver => driver.reap(sink))
     }
 
-    /// Asks for an op to be given up. Its completion comes all the same (**I1**).
+    /// Requests that an op be cancelled. Its completion still arrives (**I1**).
     #[inline]
     pub(crate) fn cancel(&mut self, completion: &Completion) {
         on!(self, driver => driver.cancel(completion))
     }
 
-    /// Ops that may still be given to the driver before the limit is reached.
+    /// The number of ops that may be pushed before the limit is reached.
     #[inline(always)]
     pub(crate) fn room(&self) -> u32 {
         on!(self, driver => driver.room())
     }
 
-    /// What an op under way is about.
-    pub(crate) fn about(&self, completion: &Completion) -> About {
+    /// Describes an op in flight.
+    pub(crate) fn describe(&self, completion: &Completion) -> OpDescription {
         match self {
-            Driver::Uring(_) => completion.about(),
-            Driver::Epoll(driver) => driver.about(completion),
+            Driver::Uring(_) => completion.describe(),
+            Driver::Epoll(driver) => driver.describe(completion),
             #[cfg(feature = "sim")]
-            Driver::Sim(driver) => driver.about(completion),
+            Driver::Sim(driver) => driver.describe(completion),
         }
     }
 
-    /// What it counts.
+    /// The driver's counters.
     pub(crate) fn counts(&self) -> &Arc<Counts> {
         on!(self, driver => driver.counts())
     }
 
-    /// Whether nothing is in the kernel or on the way there.
+    /// Whether no op and no cancel is queued or in flight.
     #[inline(always)]
     pub(crate) fn is_idle(&self) -> bool {
         on!(self, driver => driver.is_idle())
     }
 
-    /// Whether entries wait for the next submission, which one more would share.
+    /// Whether entries wait for the next submission, so that one more costs no extra call.
     #[inline(always)]
     pub(crate) fn has_queued(&self) -> bool {
         on!(self, driver => driver.has_queued())
     }
 
-    /// How many entries wait for the next submission.
+    /// The number of entries that wait for the next submission.
     pub(crate) fn queued(&self) -> u32 {
         on!(self, driver => driver.queued())
     }
 
-    /// Has the kernel take everything that is queued.
+    /// Submits every queued entry.
     pub(crate) fn flush(&mut self) {
         on!(self, driver => driver.flush())
     }
 
-    /// Sends another worker's ring a wake-up. False where this driver cannot.
+    /// Sends a wake-up to the ring of another worker. Returns false if this driver cannot.
     pub(crate) fn send_wake(&mut self, ring_fd: RawFd, worker: u32) -> bool {
         match self {
             Driver::Uring(driver) => driver.send_wake(ring_fd, worker),
@@ -146,7 +150,7 @@ impl Driver {
         }
     }
 
-    /// A worker that a message of ours did not reach: to be woken in another way.
+    /// A worker whose wake-up could not be delivered; the caller wakes it in another way.
     #[inline(always)]
     pub(crate) fn take_undelivered(&mut self) -> Option<u32> {
         match self {
@@ -157,7 +161,7 @@ impl Driver {
         }
     }
 
-    /// The ring that messages of other workers reach; −1 if there is none.
+    /// The ring to which other workers send wake-ups; −1 if there is none.
     pub(crate) fn ring_fd(&self) -> RawFd {
         match self {
             Driver::Uring(driver) => driver.ring_fd(),
@@ -167,7 +171,7 @@ impl Driver {
         }
     }
 
-    /// What it can do. Without a ring, everything: what has no better way is a plain call of the pool.
+    /// The features of the ring. Drivers without a ring have all of them: they perform every op.
     pub(crate) fn features(&self) -> Features {
         match self {
             Driver::Uring(driver) => driver.features(),
@@ -182,7 +186,7 @@ impl Driver {
         matches!(self, Driver::Uring(_))
     }
 
-    pub(crate) fn id(&self) -> RingId {
+    pub(crate) fn id(&self) -> DriverId {
         on!(self, driver => driver.id())
     }
 
@@ -194,17 +198,17 @@ impl Driver {
         on!(self, driver => driver.unregister_file(slot))
     }
 
-    /// The descriptor of a registered file, if that is a regular one.
+    /// The descriptor of a registered file, if it is a regular file.
     pub(crate) fn regular_file(&self, slot: u32) -> Option<RawFd> {
         on!(self, driver => driver.regular_file(slot))
     }
 
     /// # Safety
     ///
-    /// I4: the memory stays allocated until the slot is given back or the driver is gone.
+    /// I4: the memory stays allocated until the slot is removed or the driver is dropped.
     pub(crate) unsafe fn register_buffer(&mut self, buf: *mut u8, len: usize) -> io::Result<u16> {
         match self {
-            // SAFETY: I4. Handed on to the caller.
+            // SAFETY: I4, by this function's contract.
             Driver::Uring(driver) => unsafe { driver.register_buffer(buf, len) },
             Driver::Epoll(driver) => driver.register_buffer(),
             #[cfg(feature = "sim")]
@@ -216,7 +220,7 @@ impl Driver {
         on!(self, driver => driver.unregister_buffer(slot))
     }
 
-    /// The time by which timers run: the machine's, or the simulation's.
+    /// The clock of timers: the machine's, or the simulation's.
     #[inline(always)]
     pub(crate) fn now(&self) -> Instant {
         match self {
@@ -226,7 +230,8 @@ impl Driver {
         }
     }
 
-    /// The same to the kernel's tick, as a number: the machine's since it was started, or the simulation's.
+    /// Nanoseconds since the machine, or the simulation, started, with the resolution of the
+    /// kernel's tick.
     #[inline]
     pub(crate) fn coarse_ns(&self) -> u64 {
         match self {
@@ -236,7 +241,7 @@ impl Driver {
         }
     }
 
-    /// Whether nothing of this worker may leave its thread or take real time.
+    /// Whether this is a simulation, in which nothing may run on another thread or take real time.
     #[inline(always)]
     pub(crate) fn is_simulated(&self) -> bool {
         match self {
@@ -246,16 +251,16 @@ impl Driver {
         }
     }
 
-    /// What the simulation has found out about the run as a whole, once.
+    /// Why the simulation stops the run. Returns each reason once.
     #[cfg(feature = "sim")]
-    pub(crate) fn take_verdict(&mut self) -> Option<Verdict> {
+    pub(crate) fn take_halt(&mut self) -> Option<HaltReason> {
         match self {
             Driver::Uring(_) | Driver::Epoll(_) => None,
-            Driver::Sim(driver) => driver.take_verdict(),
+            Driver::Sim(driver) => driver.take_halt(),
         }
     }
 
-    /// The simulation itself, if it is one.
+    /// The simulation, if this is one.
     #[cfg(feature = "sim")]
     pub(crate) fn simulation(&self) -> Option<&Sim> {
         match self {

@@ -1,17 +1,17 @@
-//! Counts that one thread writes and any thread reads.
+//! Counters that one thread writes and any thread reads.
 //!
-//! A driver counts how often it asked the kernel, and for how much at once. What is counted is known by
-//! then, so that nothing is paid for each op.
+//! A driver counts its calls into the kernel and the entries of each. It knows those numbers by then,
+//! so counting adds nothing to the path of an op.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number that one thread writes: a plain addition, without a lock on the bus. Other threads read it
-/// whole, and may read it late.
+/// A number that one thread writes by a plain load and store, without a locked instruction. Other
+/// threads read it whole, possibly late.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// For the one thread that writes it: what it comes to.
+    /// Adds to the number and returns the sum. Only the owning thread calls this.
     #[inline(always)]
     pub(crate) fn add(&self, more: u64) -> u64 {
         let sum = self.0.load(Ordering::Relaxed).wrapping_add(more);
@@ -19,19 +19,19 @@ impl Counter {
         sum
     }
 
-    /// For the one thread that writes it: what it comes to.
+    /// Adds one and returns the sum. Only the owning thread calls this.
     #[inline(always)]
     pub(crate) fn bump(&self) -> u64 {
         self.add(1)
     }
 
-    /// For the one thread that writes it.
+    /// Subtracts one. Only the owning thread calls this.
     #[inline(always)]
     pub(crate) fn take_one(&self) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_sub(1), Ordering::Relaxed);
     }
 
-    /// For the one thread that writes it.
+    /// Replaces the number. Only the owning thread calls this.
     #[inline(always)]
     pub(crate) fn set(&self, to: u64) {
         self.0.store(to, Ordering::Relaxed);
@@ -43,26 +43,26 @@ impl Counter {
     }
 }
 
-/// Counts by powers of two: 0, 1, 2 to 3, 4 to 7, … up to what the largest queue holds.
+/// The number of buckets by powers of two: 0, 1, 2 to 3, 4 to 7, … up to the largest queue.
 pub(crate) const BUCKETS: usize = 17;
 
-/// What a driver counts.
+/// The counters of a driver.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     /// Calls that submit, or wait, or both.
     pub(crate) enters: Counter,
-    /// How many entries each of them submitted.
+    /// Those calls by the number of entries that each submitted.
     pub(crate) entries: [Counter; BUCKETS],
-    /// Their sum.
+    /// The sum of those entries.
     pub(crate) submitted: Counter,
-    /// Ops under way when the driver last looked.
+    /// Ops in flight when the driver last looked.
     pub(crate) in_flight: Counter,
-    /// Calls before which the completion queue had overflowed.
+    /// Calls that found the completion queue overflowed.
     pub(crate) overflows: Counter,
 }
 
 impl Counts {
-    /// The kernel was asked, and has taken so many entries.
+    /// Counts a call into the kernel that submitted this number of entries.
     #[inline]
     pub(crate) fn entered(&self, entries: u32) {
         self.enters.bump();

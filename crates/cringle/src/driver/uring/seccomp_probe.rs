@@ -19,7 +19,7 @@ pub(super) fn is_filtered() -> bool {
 }
 
 /// Fails where a ring is denied by this thread's filter: says how.
-pub(crate) fn survive_seccomp() -> io::Result<()> {
+pub(crate) fn check_seccomp() -> io::Result<()> {
     if !is_filtered() {
         return Ok(());
     }

@@ -1,0 +1,196 @@
+//! System calls on files that io_uring has no op for, as data.
+//!
+//! A thread of the pool makes them. Arguments that do not fit into an op of 32 bytes lie in the
+//! waiting frame, behind a pointer (**I1**).
+
+use std::ffi::{c_char, c_int};
+use std::os::fd::RawFd;
+
+/// One system call. Its pointers stay valid until the call has returned.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Syscall {
+    /// `getdents64`.
+    ReadDir { fd: RawFd, buf: *mut u8, len: u32 },
+    /// `readlinkat`, into a [`PathBuffer`].
+    ReadLink { dir: RawFd, path: *const c_char, out: *mut PathBuffer },
+    /// `realpath`, into a [`PathBuffer`]; the result is the length.
+    RealPath { path: *const c_char, out: *mut PathBuffer },
+    /// `fchmodat`; `fchmod` of the descriptor if the path is null.
+    SetMode { fd: RawFd, path: *const c_char, mode: u32 },
+    /// `fchownat`; with `AT_EMPTY_PATH` and an empty path, of the descriptor.
+    SetOwner { dir: RawFd, path: *const c_char, owner: *const Owner },
+    /// `utimensat` of a path relative to `fd`; `futimens` of the descriptor if the path is null.
+    SetTimes { fd: RawFd, path: *const c_char, times: *const Times },
+    /// `flock`.
+    Lock { fd: RawFd, how: c_int },
+    /// `copy_file_range`.
+    CopyRange { from: RawFd, to: RawFd, offsets: *mut [i64; 2], len: u32 },
+    /// `ioctl(FICLONERANGE)`.
+    Clone { to: RawFd, range: *const libc::file_clone_range },
+    /// `lseek` by the offset behind the pointer, which then holds the new position.
+    Seek { fd: RawFd, whence: c_int, offset: *mut i64 },
+    /// `listxattr`: the names of the extended attributes.
+    ListXattrs(*const XattrCall),
+    /// `removexattr`.
+    RemoveXattr(*const XattrCall),
+    /// `chroot`.
+    ChangeRoot { path: *const c_char },
+}
+
+/// Room for the longest path of the kernel, with its terminating null.
+pub(crate) type PathBuffer = [u8; libc::PATH_MAX as usize];
+
+/// The owner of a file. `u32::MAX` leaves the user or the group unchanged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Owner {
+    pub(crate) user: u32,
+    pub(crate) group: u32,
+    pub(crate) flags: c_int,
+}
+
+/// The times of last access and modification, and the flags of `utimensat`.
+#[derive(Clone, Copy)]
+pub(crate) struct Times {
+    pub(crate) stamps: [libc::timespec; 2],
+    pub(crate) flags: c_int,
+}
+
+/// A call on extended attributes: of `path`, or of `fd` if the path is null.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct XattrCall {
+    pub(crate) fd: RawFd,
+    pub(crate) path: *const c_char,
+    pub(crate) name: *const c_char,
+    pub(crate) value: *mut u8,
+    pub(crate) len: u32,
+    pub(crate) flags: c_int,
+}
+
+impl XattrCall {
+    /// `getxattr`.
+    ///
+    /// # Safety
+    ///
+    /// The strings are valid, and `value` for writes of `len` bytes.
+    pub(super) unsafe fn get(&self) -> isize {
+        let XattrCall { fd, path, name, value, len, .. } = *self;
+        // SAFETY: by the contract.
+        unsafe {
+            if path.is_null() {
+                libc::fgetxattr(fd, name, value.cast(), len as usize)
+            } else {
+                libc::getxattr(path, name, value.cast(), len as usize)
+            }
+        }
+    }
+
+    /// `setxattr`.
+    ///
+    /// # Safety
+    ///
+    /// The strings are valid, and `value` for reads of `len` bytes.
+    pub(super) unsafe fn set(&self) -> isize {
+        let XattrCall { fd, path, name, value, len, flags } = *self;
+        // SAFETY: by the contract.
+        let result = unsafe {
+            if path.is_null() {
+                libc::fsetxattr(fd, name, value.cast(), len as usize, flags)
+            } else {
+                libc::setxattr(path, name, value.cast(), len as usize, flags)
+            }
+        };
+        result as isize
+    }
+
+    /// `listxattr`.
+    ///
+    /// # Safety
+    ///
+    /// The path is null or valid, and `value` is valid for writes of `len` bytes.
+    unsafe fn list(&self) -> isize {
+        let XattrCall { fd, path, value, len, .. } = *self;
+        // SAFETY: by the contract.
+        unsafe {
+            if path.is_null() {
+                libc::flistxattr(fd, value.cast(), len as usize)
+            } else {
+                libc::listxattr(path, value.cast(), len as usize)
+            }
+        }
+    }
+
+    /// `removexattr`.
+    ///
+    /// # Safety
+    ///
+    /// The strings are valid.
+    unsafe fn remove(&self) -> isize {
+        let XattrCall { fd, path, name, .. } = *self;
+        // SAFETY: by the contract.
+        let result = unsafe {
+            if path.is_null() {
+                libc::fremovexattr(fd, name)
+            } else {
+                libc::removexattr(path, name)
+            }
+        };
+        result as isize
+    }
+}
+
+impl Syscall {
+    /// Makes the call. Returns its count, or −1 with `errno` set.
+    ///
+    /// # Safety
+    ///
+    /// The pointers are valid for the call.
+    pub(super) unsafe fn call(self) -> isize {
+        // SAFETY: by the contract, each pointer is valid for what the call does with it.
+        unsafe {
+            match self {
+                Syscall::ReadDir { fd, buf, len } => {
+                    libc::syscall(libc::SYS_getdents64, fd, buf, len as usize) as isize
+                }
+                Syscall::ReadLink { dir, path, out } => {
+                    libc::readlinkat(dir, path, out.cast(), size_of::<PathBuffer>())
+                }
+                Syscall::RealPath { path, out } => {
+                    let is_error = libc::realpath(path, out.cast()).is_null();
+                    if is_error { -1 } else { libc::strlen(out.cast()) as isize }
+                }
+                Syscall::SetMode { fd, path, mode } if path.is_null() => {
+                    libc::fchmod(fd, mode) as isize
+                }
+                Syscall::SetMode { fd, path, mode } => libc::fchmodat(fd, path, mode, 0) as isize,
+                Syscall::SetOwner { dir, path, owner } => {
+                    let Owner { user, group, flags } = *owner;
+                    libc::fchownat(dir, path, user, group, flags) as isize
+                }
+                Syscall::SetTimes { fd, path, times } => {
+                    let Times { stamps, flags } = &*times;
+                    if path.is_null() {
+                        libc::futimens(fd, stamps.as_ptr()) as isize
+                    } else {
+                        libc::utimensat(fd, path, stamps.as_ptr(), *flags) as isize
+                    }
+                }
+                Syscall::Lock { fd, how } => libc::flock(fd, how) as isize,
+                Syscall::CopyRange { from, to, offsets, len } => {
+                    let [from_offset, to_offset] = &mut *offsets;
+                    libc::copy_file_range(from, from_offset, to, to_offset, len as usize, 0)
+                }
+                Syscall::Clone { to, range } => libc::ioctl(to, libc::FICLONERANGE, range) as isize,
+                Syscall::Seek { fd, whence, offset } => match libc::lseek(fd, *offset, whence) {
+                    -1 => -1,
+                    position => {
+                        *offset = position;
+                        0
+                    }
+                },
+                Syscall::ListXattrs(call) => (*call).list(),
+                Syscall::RemoveXattr(call) => (*call).remove(),
+                Syscall::ChangeRoot { path } => libc::chroot(path) as isize,
+            }
+        }
+    }
+}
