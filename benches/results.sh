@@ -5,6 +5,8 @@
 #
 # DIRECTORY lies on the file system and disk to measure (not on tmpfs); a file of 1 GiB is made
 # there and removed. REPEAT=1 takes each figure once, for a look.
+#
+# The parts that were measured by other commands are taken from the last commit's RESULTS.md.
 set -eu
 directory=${1:?usage: ./results.sh DIRECTORY > RESULTS.md}
 repeat=${REPEAT:-5}
@@ -34,8 +36,9 @@ randread() {
 cat <<END
 # Results
 
-Written by \`./results.sh DIRECTORY > RESULTS.md\`; what the figures mean, and what to know before
-trusting them, is in README.md.
+The first two parts are written by \`./results.sh DIRECTORY > RESULTS.md\`; [README.md](README.md) explains what the
+figures mean, and what to know before trusting them. The parts [The command's benchmarks](#the-commands-benchmarks) and
+[Single decisions](#single-decisions) were measured by the commands that they name, and are kept by the script.
 
 - Date: $(date -u +%Y-%m-%d); Cringle at $(git -C "$here" describe --always --dirty --exclude '*')
 - Machine: $(nproc) × $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1), Linux $(uname -r),
@@ -55,3 +58,5 @@ randread "4 KiB from the page cache, one after the other" "--cached --qd 1 --ops
 randread "4 KiB from the disk" "--direct --qd 32 --ops 100000"
 randread "4 KiB from the disk, 128 at once" "--direct --qd 128 --ops 100000"
 randread "4 KiB from the disk, one after the other" "--direct --qd 1 --ops 20000 --base sync"
+printf '\n'
+git -C "$here" show HEAD:./RESULTS.md | sed -n '/^<!-- results.sh keeps/,$p'
