@@ -9,7 +9,7 @@
 //! | … and it has none | the small pool |
 //!
 //! A trip through the ring costs some 3 µs more than the plain call, one through the pool 8 to 10
-//! (measured: see ARCHITECTURE.md). No call here waits for another process or fiber, so none can hold
+//! (measured: see docs/rationale.md). No call here waits for another process or fiber, so none can hold
 //! a thread of the pool for long; what may wait (locks, FIFOs) asks again after a pause.
 
 use crate::driver::{Op, blocking};

@@ -66,7 +66,7 @@ pub(super) fn send<S: AsFd + AsRawFd + Send>(socket: &Socket<S>, buf: &[u8]) -> 
 
 /// A socket mostly has room: where nothing else is to be done, the plain call tells, and costs less than a
 /// trip through the ring. Among others the ring takes all writes of a turn at once. (What either costs is
-/// in ARCHITECTURE.md.)
+/// in docs/rationale.md.)
 #[inline(always)]
 pub(super) fn write<S: AsFd + AsRawFd + Send>(
     socket: &Socket<S>,
