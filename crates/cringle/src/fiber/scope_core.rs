@@ -8,7 +8,7 @@ use crate::runtime::cancelled::{Cancelled, Reason};
 use crate::runtime::fiber::{FiberRef, Wait};
 use crate::runtime::foreign;
 use crate::runtime::lent_frame::LentFrame;
-use crate::runtime::members::{Members, Place};
+use crate::runtime::members::{MemberSlot, Members};
 use crate::runtime::region::Region;
 use crate::runtime::shared::Shared;
 use crate::runtime::unwinding;
@@ -274,7 +274,7 @@ pub(super) fn run_scope<T>(
 pub(super) struct Membership {
     core: Arc<ScopeCore>,
     daemon: bool,
-    place: Cell<Option<Place>>,
+    place: Cell<Option<MemberSlot>>,
 }
 
 impl Membership {

@@ -1,20 +1,19 @@
-//! Calls of foreign code: what the program, or another crate, has the library call (**I13**).
+//! Calls of foreign code: code of the program, or of another crate, that the library calls (**I13**).
 //!
-//! That is destructors of results, payloads, closures and fiber-locals, `tracing` subscribers, panic hooks,
-//! wakers, exit calls. Such code may do anything: return, panic, wait, be cancelled meanwhile, spawn, open
-//! scopes, raise a payload again. Where the library calls it within its own work, what it raises must not
-//! unwind that work, and a cancel of the fiber must not cut it short. So it is called here.
+//! These are destructors of results, payloads, closures and fiber-locals, `tracing` subscribers, panic hooks, wakers and
+//! exit calls. Such code may do anything: return, panic, wait, be cancelled meanwhile, spawn, open scopes, raise a payload
+//! again. The library calls it in the middle of its own work, which its panic must not unwind, and in which a cancel must
+//! not cut it short. So all of it is called through this module.
 
 use super::cancelled::Cancelled;
-use super::fiber::FiberRef;
 use super::region::Region;
 use super::unwinding;
-use super::worker::{Here, Within, Worker};
+use super::worker::{Before, Here, Within, Worker};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Calls `f` as code of the calling fiber: it may wait as the fiber may, and no cancel reaches it. Outside of any
-/// fiber it is just called.
+/// Calls `f` as code of the calling fiber: it may wait as the fiber may, and no cancel reaches it. Outside of any fiber
+/// it is a plain call.
 ///
 /// # Errors
 ///
@@ -24,7 +23,7 @@ pub(crate) fn call<R>(f: impl FnOnce() -> R) -> std::thread::Result<R> {
         return catch_unwind(AssertUnwindSafe(f));
     };
     let region = Region::shielded();
-    // SAFETY: it is dropped at the end of this function, which nothing unwinds before: `f`'s panic is caught.
+    // SAFETY: I3. The guard is dropped at the end of this function, and `f`'s panic is caught before that.
     let _within = unsafe { Within::enter(worker, fiber, &region) };
     unwinding::catch_on(Some((worker, fiber)), f)
 }
@@ -36,12 +35,13 @@ pub(crate) fn call<R>(f: impl FnOnce() -> R) -> std::thread::Result<R> {
 /// The payload, if the destructor unwinds.
 pub(crate) fn drop_value<T>(value: T) -> std::thread::Result<()> {
     let mut value = Some(value);
-    // In place: a large value takes stack for each function that it passes.
+    // Dropped in place: a large value takes stack in each function that it is passed to.
     call(|| value = None)
 }
 
-/// Drops a payload that is not raised, because another one is or nobody asks for it. The panic hook has reported
-/// it. So it has if the destructor panics, and that payload is forgotten: dropping it could go on for ever.
+/// Drops a payload that is not raised, because another one is, or because no caller takes it. The panic hook has reported
+/// it. If the destructor panics, the hook reports that too, and the second payload is forgotten: its destructor might
+/// panic again, and so on for ever.
 #[cold]
 pub(crate) fn discard(payload: Box<dyn Any + Send>) {
     if !payload.is::<Cancelled>()
@@ -51,9 +51,9 @@ pub(crate) fn discard(payload: Box<dyn Any + Send>) {
     }
 }
 
-/// Calls `f` beside the calling fiber: as if outside of any, so that its waits are plain ones. For code that is
-/// called where the fiber cannot be suspended, in the middle of a suspension. What identifies the fiber
-/// ([`Worker::identity`]) stays. What `f` raises ends here: `None`.
+/// Calls `f` beside the calling fiber: as if outside of any fiber, so that its waits are plain ones. For code that is
+/// called in the middle of a suspension, where the fiber cannot be suspended. The fiber's
+/// [identity](Worker::identity) stays. Returns `None` if `f` unwinds.
 #[cfg(feature = "tracing")]
 #[cold]
 pub(crate) fn call_beside<R>(f: impl FnOnce() -> R) -> Option<R> {
@@ -68,25 +68,25 @@ pub(crate) fn call_beside<R>(f: impl FnOnce() -> R) -> Option<R> {
     result.ok()
 }
 
-/// The same for a panic hook, out of which nothing is caught: std's count of panics would be wrong then.
+/// Calls a panic hook beside the calling fiber. Nothing may be caught here: that would leave std's count of panics wrong.
 pub(super) fn beside<R>(f: impl FnOnce() -> R) -> R {
-    let _aside = Worker::here().map(Aside::step);
+    let _beside = Worker::here().map(Beside::begin);
     f()
 }
 
-/// The worker's fiber is not the current one until this is dropped.
-struct Aside {
+/// The worker has no current fiber until this is dropped.
+struct Beside {
     worker: Here,
-    before: (Option<FiberRef>, Option<FiberRef>),
+    before: Before,
 }
 
-impl Aside {
-    fn step(worker: Here) -> Aside {
-        Aside { worker, before: worker.step_aside() }
+impl Beside {
+    fn begin(worker: Here) -> Beside {
+        Beside { worker, before: worker.step_aside() }
     }
 }
 
-impl Drop for Aside {
+impl Drop for Beside {
     fn drop(&mut self) {
         self.worker.step_back(self.before);
     }

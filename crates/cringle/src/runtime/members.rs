@@ -45,7 +45,7 @@ struct Member {
 
 /// A fiber's place in the list.
 #[derive(Debug)]
-pub(crate) struct Place(usize);
+pub(crate) struct MemberSlot(usize);
 
 impl Members {
     /// The members of a scope that is opened within what is cancelled already, or not.
@@ -67,7 +67,7 @@ impl Members {
     }
 
     /// Enters a fiber; also says why it is cancelled already, if it is.
-    pub(super) fn enter(&self, address: Address, daemon: bool) -> (Place, Option<Reason>) {
+    pub(super) fn enter(&self, address: Address, daemon: bool) -> (MemberSlot, Option<Reason>) {
         let mut state = self.state();
         let cause = match daemon && state.daemons_cancelled {
             true => state.cause.or(Some(Reason::Cancelled)),
@@ -84,10 +84,10 @@ impl Members {
                 state.list.len() - 1
             }
         };
-        (Place(place), cause)
+        (MemberSlot(place), cause)
     }
 
-    pub(crate) fn strike_out(&self, place: Place) {
+    pub(crate) fn strike_out(&self, place: MemberSlot) {
         let mut state = self.state();
         state.list[place.0] = None;
         state.vacant.push(place.0);
@@ -150,7 +150,7 @@ impl Address {
 
     fn tell(&self, message: Mail) {
         Worker::with(|worker| match worker {
-            Some(worker) if worker.lives_at(&self.home) => worker.read(message),
+            Some(worker) if worker.lives_at(&self.home) => worker.handle(message),
             Some(worker) => worker.mail(&self.home, message),
             // One for a worker that is gone is for a fiber that is gone too.
             None => drop(self.home.inbox.send(message)),

@@ -36,7 +36,7 @@ pub(crate) struct TimerId(u32);
 pub(super) struct Timers {
     /// The nearest first; no node is later than its children.
     heap: Vec<Node>,
-    places: Vec<Place>,
+    places: Vec<TimerSlot>,
     vacant: Vec<u32>,
     next_number: u64,
 }
@@ -49,7 +49,7 @@ struct Node {
     id: u32,
 }
 
-struct Place {
+struct TimerSlot {
     /// Where in the heap it is, or [`FIRED`].
     index: u32,
     alarm: Alarm,
@@ -68,7 +68,7 @@ impl Timers {
     #[inline]
     pub(super) fn insert(&mut self, at: Instant, alarm: Alarm) -> TimerId {
         let index = self.heap.len();
-        let place = Place { index: index as u32, alarm };
+        let place = TimerSlot { index: index as u32, alarm };
         let id = match self.vacant.pop() {
             Some(id) => {
                 self.places[id as usize] = place;

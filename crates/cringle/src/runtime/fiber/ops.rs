@@ -95,7 +95,7 @@ impl Fiber {
     }
 
     /// The ops that it waits for and that are under way, and how many it has asked for together.
-    pub(in crate::runtime) fn ops_under_way(
+    pub(in crate::runtime) fn ops_in_flight(
         &self,
     ) -> Option<(impl Iterator<Item = OpRef<'_>>, usize)> {
         let ops = self.ops.get();

@@ -1,61 +1,63 @@
-//! A fiber that waits before its panic has begun to unwind it: in the code that formats the message.
+//! Runs one fiber alone while it waits in the code that formats its panic message.
 //!
-//! std marks the *thread* as being in the panic hook from before it formats the message until the hook has returned,
-//! and aborts the process if another panic begins on the thread meanwhile: a panic of any other fiber of the worker.
-//! The library cannot keep such code from suspending its fiber, and does not see it begin. (The hook it calls beside
-//! the fiber, see [`foreign`](crate::runtime::foreign).) So the worker holds the other fibers back while it waits:
-//! it looks at the kernel, the timers and the messages, and runs this fiber alone. Not for ever, because the fiber
-//! may wait for one of the others.
+//! std marks the *thread* as being in the panic hook from before it formats the message until the hook has returned. A
+//! second panic on that thread aborts the process, even if another fiber of the worker raises it. The library cannot keep
+//! the formatting code from suspending its fiber, and does not see that code begin. (The hook itself is called beside the
+//! fiber, see [`foreign`](crate::runtime::foreign).)
 //!
-//! Which fiber waits so is found by its [`frames`](crate::runtime::frames). One is missed: before the first panic of
-//! the process has reached our hook, while another fiber is suspended in a destructor that a cancel runs.
+//! So the worker holds the other fibers back meanwhile: it handles the kernel, timers and messages, and runs only this
+//! fiber. It gives up after [`HOLD`], because the fiber may wait for one of the others.
 //!
-//! Refused: waits that block the worker, as those of a hook do. The `Debug` of an error that takes a lock would hang
+//! The fiber's [`frames`](crate::runtime::frames) show that it waits so. One case is missed: no panic of the process has
+//! reached our hook yet, and another fiber is suspended in a destructor that a cancel runs.
+//!
+//! Refused: waits that block the worker, as the waits of a hook do. The `Debug` of an error that takes a lock would hang
 //! whenever a fiber of the same worker holds that lock.
 
 use super::Worker;
 use crate::runtime::fiber::{FiberRef, State, Wait};
 use std::time::{Duration, Instant};
 
-/// Fibers that are ready are held back for so long, unless the one sleeps.
+/// How long ready fibers are held back. A fiber that sleeps holds them back for all of its sleep.
 const HOLD: Duration = Duration::from_secs(1);
 
 impl Worker {
-    /// The calling fiber is about to be suspended, and others are not to run meanwhile. In a simulation they are:
-    /// its time stands still while a fiber is ready.
+    /// Holds the others back while the calling fiber is suspended, which it is next. In a simulation it does nothing:
+    /// virtual time stands still while a fiber is ready.
     #[cold]
     pub(super) fn hold_others_back(&self, fiber: FiberRef) {
         if !self.is_simulated() {
-            self.runs_alone.set(Some(fiber));
+            self.schedule.set_alone(Some(fiber));
         }
     }
 
-    /// Runs the one fiber until it is past such waits, or the others have been held back for long. They are `rest`,
-    /// which were to run in this turn, and the ready ones; it returns all of them.
+    /// Runs the one fiber until it waits elsewhere, or the others have been held back for long. `rest` are the fibers
+    /// that are left of this turn. Returns them with the ready ones behind.
     #[cold]
     pub(super) fn run_alone(&self, rest: Option<FiberRef>) -> Option<FiberRef> {
-        self.ready.put_back(rest);
-        self.more_to_run.set(false);
+        self.schedule.ready().put_back(rest);
+        self.schedule.set_more_in_turn(false);
         let mut held_since = None;
-        while let Some(fiber) = self.runs_alone.get() {
-            self.running.set(None);
+        while let Some(fiber) = self.schedule.alone() {
+            self.current.set(None);
             if fiber.state() == State::Runnable {
-                self.ready.remove(fiber);
-                self.runs_alone.set(None);
+                self.schedule.ready().remove(fiber);
+                self.schedule.set_alone(None);
                 self.resume(fiber);
                 continue;
             }
-            let held = match self.has_work() {
-                true => held_since.get_or_insert_with(Instant::now).elapsed(),
-                false => Duration::ZERO,
+            let held = if self.has_work() {
+                held_since.get_or_insert_with(Instant::now).elapsed()
+            } else {
+                Duration::ZERO
             };
             if held > HOLD && fiber.state() != State::Waiting(Wait::Sleep) {
-                self.runs_alone.set(None);
+                self.schedule.set_alone(None);
             } else {
                 self.look();
                 std::thread::yield_now();
             }
         }
-        self.ready.take_all()
+        self.schedule.ready().take_all()
     }
 }

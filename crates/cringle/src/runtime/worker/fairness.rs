@@ -1,24 +1,23 @@
-//! Fairness: a fiber that only makes calls which need not wait lets the others of its worker run.
+//! Fairness: a fiber whose calls never need to wait still lets the other fibers of its worker run.
 //!
-//! Each fiber has a budget of such calls, which any suspension fills again. There are three kinds:
+//! Each fiber has a budget of such calls, which any suspension refills. A call is of one of three kinds:
 //!
-//! - a call *shaped to block* (`lock`, `send`, `recv`, `acquire`, `wait`, `read`, …) spends from the budget,
-//!   and yields when that was the last of it. It does so before it takes what it is for, and while the
-//!   library holds no OS lock (**I6**);
-//! - a `try_…` call may be made with a guard of std's held, which must not be held over a suspension. So it
-//!   only counts, and yields after it has failed 128 times in a row: that is a loop which waits for
-//!   another fiber;
-//! - what never waits (`get`, `check`, `spawn`) only counts.
+//! - A call *shaped to block* (`lock`, `send`, `recv`, `acquire`, `wait`, `read`, …) spends from the budget, and yields
+//!   when it has spent the last of it. It yields before it takes anything, and while the library holds no OS lock
+//!   (**I6**).
+//! - A `try_…` call may be made while the caller holds a guard of std's, which must not be held over a suspension. So it
+//!   only counts. After 128 failures in a row it yields, because a loop of them waits for another fiber.
+//! - A call that never waits (`get`, `check`, `spawn`) only counts.
 //!
-//! Such a yield is no cancellation point. It is left out where the fiber cannot suspend. A fiber that unwinds
-//! yields too: its destructor may ask in a loop for what another fiber of the worker is to do (**I8**).
+//! Such a yield is no cancellation point. Where the fiber cannot suspend it is skipped. A fiber that unwinds yields too:
+//! its destructor may poll for the work of another fiber of the worker (**I8**).
 
 use super::Worker;
 use crate::runtime::fiber::{FiberRef, State};
 use crate::runtime::stack;
 
 impl Worker {
-    /// A call shaped to block begins.
+    /// Spends from the budget, at the begin of a call shaped to block. May yield.
     #[inline(always)]
     pub(crate) fn spend(&self, fiber: FiberRef) {
         if !fiber.budget().spend() {
@@ -26,13 +25,13 @@ impl Worker {
         }
     }
 
-    /// A call that never waits is made.
+    /// Counts a call that never waits.
     #[inline(always)]
     pub(crate) fn count(&self, fiber: FiberRef) {
         fiber.budget().spend();
     }
 
-    /// A `try_…` call ends, with what it was for or without.
+    /// Counts a `try_…` call at its end. May yield after a failure.
     #[inline(always)]
     pub(crate) fn tried(&self, fiber: FiberRef, succeeded: bool) {
         if succeeded {
@@ -49,22 +48,21 @@ impl Worker {
         }
     }
 
-    /// Whether the caller is the fiber itself, and not code that is called while the fiber is being
-    /// suspended, or on another stack.
+    /// Whether the caller is the fiber itself. Not so for code that is called while the fiber is being suspended, or on
+    /// another stack.
     fn can_yield(&self, fiber: FiberRef) -> bool {
-        let is_ours = self.running.get() == Some(fiber) && fiber.state() == State::Runnable;
-        is_ours && fiber.stack().range().contains(&stack::pointer())
+        let is_running = self.current.get() == Some(fiber) && fiber.state() == State::Runnable;
+        is_running && fiber.stack().range().contains(&stack::pointer())
     }
 
-    /// Lets others have their turn because the fiber has used up its budget of inline calls; it has a
-    /// new one then.
+    /// Yields because the fiber has used up its budget of inline calls. The yield refills it.
     #[cold]
     pub(crate) fn refresh_budget(&self, fiber: FiberRef) {
         self.yield_now(fiber);
     }
 }
 
-/// [`Worker::spend`] for the calling fiber, if it is one.
+/// [`Worker::spend`] for the calling fiber, if a fiber calls.
 #[inline]
 pub(crate) fn spend() {
     if let Some((worker, fiber)) = Worker::current() {
@@ -72,7 +70,7 @@ pub(crate) fn spend() {
     }
 }
 
-/// [`Worker::count`] for the calling fiber, if it is one.
+/// [`Worker::count`] for the calling fiber, if a fiber calls.
 #[inline]
 pub(crate) fn count() {
     if let Some((worker, fiber)) = Worker::current() {
@@ -80,7 +78,7 @@ pub(crate) fn count() {
     }
 }
 
-/// [`Worker::tried`] for the calling fiber, if it is one.
+/// [`Worker::tried`] for the calling fiber, if a fiber calls.
 #[inline]
 pub(crate) fn tried(succeeded: bool) {
     if let Some((worker, fiber)) = Worker::current() {

@@ -1,84 +1,85 @@
-//! Looking on for a while before going to sleep.
+//! Polls for a while before the worker sleeps, where a message is likely to arrive soon.
 //!
-//! Fibers of two workers that answer each other would have both workers fall asleep and be woken for
-//! each message: a system call on either side, and the kernel's wake-up of an idle core, microseconds
-//! for what takes a tenth of one. So a worker to which a message came soon after it had become idle
-//! looks on for a while the next time before it sleeps. It is awake meanwhile: whoever posts sends no
-//! wake-up. The while has to outlast the wake-up of the other side, or the two would take turns at
-//! sleeping. After a look-out in vain it sleeps at once the next time, after a second one the next two
-//! times, then four: where messages come just too late, next to nothing is wasted. A worker that waits
-//! for disks or timers, or is alone, never lingers.
+//! Fibers of two workers that answer each other would otherwise let both workers sleep and be woken for each message: a
+//! system call on either side, and the kernel's wake-up of an idle core, which takes far longer than the message itself.
+//! So a worker that received a message soon after it became idle polls the next time before it sleeps. It counts as awake
+//! meanwhile, and senders send no wake-up. It has to poll for longer than the wake-up of the other side takes, or the two
+//! would alternate in sleeping.
+//!
+//! After a poll without success the worker sleeps at once the next time, after a second one the next two times, then
+//! four: an exponential back-off, so that little is wasted where messages arrive just too late. A worker that waits for
+//! disks or timers, or that is alone, never polls.
 
 use super::Worker;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// For how long.
-const LINGER: Duration = Duration::from_micros(100);
-/// A message is soon that ends a sleep before this: its own wake-up is in it.
+/// How long the worker polls.
+const SPIN: Duration = Duration::from_micros(100);
+/// A sleep that a message ends before this would have been worth a poll. It includes its own wake-up.
 const SOON: Duration = Duration::from_micros(250);
-/// Looks at the inbox for one at the clock, the ring and what others have to steal.
-const LOOKS_AROUND: u32 = 8;
-/// Sleeps that are not preceded by a look-out are 2 to this power at most.
-const MOST_DOUBLINGS: u32 = 10;
+/// Checks of the inbox for each check of the clock, the ring and other workers' queues.
+const INBOX_CHECKS: u32 = 8;
+/// The back-off skips at most 2 to this power sleeps, divided by two.
+const MAX_DOUBLINGS: u32 = 10;
 
-/// Whether to look on.
+/// Decides whether to poll.
 #[derive(Default)]
 pub(super) struct SpinPolicy {
-    lingers: Cell<bool>,
-    /// Look-outs in vain, one after the other.
-    in_vain: Cell<u32>,
-    /// Sleeps from which nothing is learnt.
+    spins_next: Cell<bool>,
+    /// Polls without success in a row.
+    failures: Cell<u32>,
+    /// Soon-ended sleeps to ignore before the next poll.
     skips: Cell<u32>,
 }
 
 impl SpinPolicy {
-    /// It has been idle for so long, asleep in the end, until a message came or something else.
+    /// Learns from a sleep: the worker was idle for this time until a message, or something else, ended it.
     pub(super) fn learn(&self, idle: Duration, by_message: bool) {
         if !by_message || idle >= SOON {
             return;
         }
         match self.skips.get() {
-            0 => self.lingers.set(true),
+            0 => self.spins_next.set(true),
             skips => self.skips.set(skips - 1),
         }
     }
 
-    fn was_in_vain(&self) {
-        self.lingers.set(false);
-        let in_vain = (self.in_vain.get() + 1).min(MOST_DOUBLINGS);
-        self.in_vain.set(in_vain);
-        self.skips.set((1 << in_vain) / 2);
+    fn fail(&self) {
+        self.spins_next.set(false);
+        let failures = (self.failures.get() + 1).min(MAX_DOUBLINGS);
+        self.failures.set(failures);
+        self.skips.set((1 << failures) / 2);
     }
 }
 
 impl Worker {
-    /// Looks on for a while, if that is worth it: whether something came.
-    pub(super) fn linger(&self, begun: Instant) -> bool {
-        if !self.patience.lingers.get() {
+    /// Polls for a while, if the policy says so. True if there is work now.
+    pub(super) fn spin(&self, idle_since: Instant) -> bool {
+        if !self.spin_policy.spins_next.get() {
             return false;
         }
-        while self.now() - begun < LINGER {
-            if self.sees_something() {
+        while self.now() - idle_since < SPIN {
+            if self.has_event() {
                 return true;
             }
-            for _ in 0..LOOKS_AROUND {
+            for _ in 0..INBOX_CHECKS {
                 if self.mailbox.inbox.has_messages() {
-                    self.patience.in_vain.set(0);
+                    self.spin_policy.failures.set(0);
                     self.read_mail();
                     return true;
                 }
                 std::hint::spin_loop();
             }
         }
-        self.patience.was_in_vain();
+        self.spin_policy.fail();
         false
     }
 
-    /// Whether the ring wants to be entered, a timer is due, or another worker has fibers to start.
-    fn sees_something(&self) -> bool {
-        let due =
-            self.has_timers.get() && self.timers.borrow().next().is_some_and(|at| at <= self.now());
-        due || self.driver.borrow_mut().attention().1 || self.shared.has_loot(self.index)
+    /// Whether the ring must be entered, a timer is due, or another worker has unstarted fibers.
+    fn has_event(&self) -> bool {
+        let is_due =
+            self.alarms.may_be_set() && self.alarms.next().is_some_and(|at| at <= self.now());
+        is_due || self.driver.borrow_mut().attention().1 || self.shared.has_loot(self.index)
     }
 }

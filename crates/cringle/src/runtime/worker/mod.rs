@@ -1,58 +1,78 @@
-//! A worker: an OS thread with a ring, and the turn it repeats until the runtime ends.
+//! A worker: an OS thread with a ring, and the turn that it repeats until the runtime ends.
 //!
 //! # The turn
 //!
-//! 1. Every fiber that is ready now runs once, first come, first served; then some unstarted
-//!    fibers are started.
-//! 2. The worker *looks*, however busy the fibers are: timers that are due, completions that are
-//!    in the queue, messages from other threads. It enters the kernel when there is something to
-//!    submit, or when the ring says that work waits for it.
-//! 3. When nothing is ready it steals an unstarted fiber, or sleeps in the kernel until the next
-//!    completion, message or timer.
+//! 1. Every fiber that is ready at the start of the turn runs once, first come, first served. Then some unstarted fibers
+//!    start.
+//! 2. The worker *looks*, even while fibers are ready: at due timers, at messages from other threads, at completions in
+//!    the queue. It enters the kernel if ops are queued, or if the ring signals pending work.
+//! 3. If no fiber is ready, it steals an unstarted one, or sleeps in the kernel until the next completion, message or
+//!    timer.
 //!
-//! A fiber runs on the worker that started it, and only while it is suspended is it resumed
-//! (**I3**). No borrow of the worker's cells is held while a fiber runs.
+//! A fiber runs on the worker that started it, and is resumed only while it is suspended (**I3**). No borrow of the
+//! worker's cells is held while a fiber runs.
+//!
+//! # The parts
+//!
+//! Each part owns its state: the ready fibers ([`schedule`]), fibers on the way to their start ([`admission`]), the line
+//! for room among the ops ([`room`]), timers ([`alarms`]), cancels on their way ([`cancel`]), unwinding fibers
+//! ([`unwinding`]), the state of the runtime ([`lifecycle`]), and records ([`events`]). The methods of [`Worker`] connect
+//! them.
 
+mod admission;
+mod alarms;
 mod cancel;
+mod current;
 mod events;
 mod exclusive;
 pub(crate) mod fairness;
 mod fiber_table;
 mod idle_spin;
+mod lifecycle;
+mod perform;
 mod postponed;
+mod room;
+mod schedule;
 #[cfg(feature = "sim")]
 mod simulated;
 mod snapshot;
 #[cfg(feature = "tracing")]
 mod spans;
-mod spawn;
+mod stubborn;
 mod suspend;
 mod turn;
 mod unwinding;
 mod wake;
+mod within;
 
-pub(crate) use cancel::Within;
+pub(super) use current::Before;
 pub(crate) use snapshot::Question;
 pub(super) use snapshot::{Activity, FiberSnapshot, OpsSnapshot};
+pub(crate) use within::Within;
 
-use super::cancelled::Reason;
-use super::fiber::{FiberRef, ReadyQueue, Running};
-use super::members::Address;
+use super::fiber::FiberRef;
 use super::shared::{Mail, MailBox, Peer, Shared, Unstarted};
 use super::stack::StackPool;
-use super::timers::{TimerId, Timers};
 use super::waker::Waker;
 use crate::driver::Driver;
+use admission::Admission;
+use alarms::Alarms;
+use cancel::CancelQueue;
 use crossbeam_deque::Worker as Deque;
+use current::Current;
 use events::Events;
 use fiber_table::FiberTable;
 use idle_spin::SpinPolicy;
-use postponed::Postponed;
+use lifecycle::Lifecycle;
+use room::RoomLine;
+use schedule::Schedule;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Instant;
+use stubborn::StubbornWatch;
+use unwinding::UnwindCount;
 
 thread_local! {
     static CURRENT: Cell<Option<NonNull<Worker>>> = const { Cell::new(None) };
@@ -63,61 +83,27 @@ pub(crate) struct Worker {
     index: u32,
     shared: Arc<Shared>,
     mailbox: Arc<MailBox>,
-    driver: RefCell<Driver>,
-    /// The fiber that runs now.
-    running: Running,
-    ready: ReadyQueue,
-    /// Others will run after it in this turn.
-    more_to_run: Cell<bool>,
-    /// Fibers made here and not started; other workers may take them.
-    unstarted: Deque<Unstarted>,
-    postponed: RefCell<Postponed>,
-    table: RefCell<FiberTable>,
-    stacks: RefCell<StackPool>,
-    timers: RefCell<Timers>,
-    /// Whether any timer is set: what a turn asks without a borrow.
-    has_timers: Cell<bool>,
-    /// Who waits for room among the ops in flight, in order.
-    room_queue: RefCell<VecDeque<FiberRef>>,
-    /// Places given to fibers of that queue and not used yet.
-    granted: Cell<u32>,
-    /// Fibers in that queue or with such a place: nobody overtakes them.
-    in_line: Cell<u32>,
-    /// Fibers that were suspended while they unwound, or may have, in this era; and the thread itself if it
-    /// unwinds.
-    unwinding: Cell<u32>,
-    era: Cell<u32>,
-    /// The fiber that alone runs now, though it is suspended.
-    runs_alone: Cell<Option<FiberRef>>,
-    /// The fiber that foreign code is called beside.
-    beside: Cell<Option<FiberRef>>,
-    /// Fibers to cancel, and why; somebody is at it.
-    to_cancel: RefCell<VecDeque<(Address, Reason)>>,
-    cancelling: Cell<bool>,
-    patience: SpinPolicy,
-    /// Messages that are being read; kept for its memory.
+    /// An empty queue that messages are read into. Kept for its memory.
     mail: RefCell<VecDeque<Mail>>,
-    /// It has seen that everything is cancelled.
-    roots_cancelled: Cell<bool>,
-    /// It has seen that the runtime ends, at this time.
-    stopping_since: Cell<Option<Instant>>,
-    /// It has seen that the runtime has ended.
-    stopped: Cell<bool>,
-    /// An alarm is set to look for cancelled fibers that still wait.
-    watches_stubborn: Cell<Option<TimerId>>,
-    /// Started fibers that have not ended.
-    alive: Cell<u32>,
-    /// Fibers that wait for others of this runtime to end.
-    waiting_for_fibers: Cell<u32>,
-    /// A fiber is resumed to say where it is.
-    probes: Cell<bool>,
+    driver: RefCell<Driver>,
+    table: FiberTable,
+    current: Current,
+    schedule: Schedule,
+    admission: Admission,
+    room: RoomLine,
+    alarms: Alarms,
+    cancels: CancelQueue,
+    stubborn: StubbornWatch,
+    unwinding: UnwindCount,
+    lifecycle: Lifecycle,
+    spin_policy: SpinPolicy,
     events: Events,
     #[cfg(feature = "tracing")]
-    outer_spans: spans::Outer,
+    outer_spans: spans::OuterSpans,
 }
 
-/// The worker of the calling thread, for code on one of its fibers. It cannot leave the thread,
-/// and fibers never do, so it may be kept over a suspension.
+/// The worker of the calling thread, for code on one of its fibers. It is not `Send`, and fibers stay on their worker, so
+/// it may be kept over a suspension.
 #[derive(Clone, Copy)]
 pub(crate) struct Here(NonNull<Worker>);
 
@@ -126,8 +112,52 @@ impl std::ops::Deref for Here {
 
     #[inline]
     fn deref(&self) -> &Worker {
-        // SAFETY: I2, I3. The worker outlives its fibers, and the type is not Send.
+        // SAFETY: I2, I3. The worker outlives its fibers, and this value stays on its thread.
         unsafe { self.0.as_ref() }
+    }
+}
+
+// The calling thread's worker.
+impl Worker {
+    /// The worker of this thread, if it is one.
+    #[inline]
+    pub(crate) fn here() -> Option<Here> {
+        CURRENT.get().map(Here)
+    }
+
+    /// The worker of this thread and the fiber that runs on it. Every call of the library starts with this. `None` outside
+    /// of `run`, where calls are the plain blocking ones.
+    #[inline]
+    pub(crate) fn current() -> Option<(Here, FiberRef)> {
+        let here = Worker::here()?;
+        Some((here, here.current.get()?))
+    }
+
+    /// The fiber whose name and locals the calling code has: the running one, or the one that foreign code is called
+    /// [beside](crate::runtime::foreign::call_beside).
+    #[inline]
+    pub(crate) fn identity() -> Option<FiberRef> {
+        Worker::here()?.current.identity()
+    }
+
+    pub(crate) fn with<R>(f: impl FnOnce(Option<&Worker>) -> R) -> R {
+        let here = Worker::here();
+        f(here.as_deref())
+    }
+
+    /// Ends the worker of this thread for good, because the process exits: all calls become plain ones, and no fiber runs
+    /// again.
+    pub(crate) fn leave_thread() {
+        CURRENT.set(None);
+    }
+
+    /// Makes the caller's code run beside the running fiber, until [`step_back`](Self::step_back).
+    pub(super) fn step_aside(&self) -> Before {
+        self.current.step_aside()
+    }
+
+    pub(super) fn step_back(&self, before: Before) {
+        self.current.step_back(before);
     }
 }
 
@@ -141,92 +171,27 @@ impl Worker {
     ) -> Worker {
         let me = &shared.peers[index as usize];
         me.set_driver_counts(driver.counts());
-        let events = Events::new(Arc::clone(&me.counters), &driver);
         Worker {
             index,
-            mailbox: Arc::clone(&shared.peers[index as usize].mailbox),
+            mailbox: Arc::clone(&me.mailbox),
+            mail: RefCell::default(),
+            events: Events::new(Arc::clone(&me.counters), &driver),
             shared,
             driver: RefCell::new(driver),
-            running: Running::default(),
-            ready: ReadyQueue::default(),
-            more_to_run: Cell::new(false),
-            unstarted,
-            postponed: RefCell::default(),
-            table: RefCell::default(),
-            stacks: RefCell::new(stacks),
-            timers: RefCell::default(),
-            has_timers: Cell::new(false),
-            room_queue: RefCell::default(),
-            granted: Cell::new(0),
-            in_line: Cell::new(0),
-            // A `run` in a destructor: std's count says nothing about the fibers here.
-            unwinding: Cell::new(u32::from(std::thread::panicking())),
-            era: Cell::new(0),
-            runs_alone: Cell::new(None),
-            beside: Cell::new(None),
-            to_cancel: RefCell::default(),
-            cancelling: Cell::new(false),
-            patience: SpinPolicy::default(),
-            mail: RefCell::default(),
-            roots_cancelled: Cell::new(false),
-            stopping_since: Cell::new(None),
-            stopped: Cell::new(false),
-            watches_stubborn: Cell::new(None),
-            alive: Cell::new(0),
-            waiting_for_fibers: Cell::new(0),
-            probes: Cell::new(false),
-            events,
+            table: FiberTable::default(),
+            current: Current::default(),
+            schedule: Schedule::default(),
+            admission: Admission::new(unstarted, stacks),
+            room: RoomLine::default(),
+            alarms: Alarms::default(),
+            cancels: CancelQueue::default(),
+            stubborn: StubbornWatch::default(),
+            unwinding: UnwindCount::new(),
+            lifecycle: Lifecycle::default(),
+            spin_policy: SpinPolicy::default(),
             #[cfg(feature = "tracing")]
-            outer_spans: spans::Outer::default(),
+            outer_spans: spans::OuterSpans::default(),
         }
-    }
-
-    /// The worker of this thread, if it is one.
-    #[inline]
-    pub(crate) fn here() -> Option<Here> {
-        CURRENT.get().map(Here)
-    }
-
-    /// The calling thread is no worker's any more, because the process ends: all calls on it are plain ones, and no
-    /// fiber of it runs again.
-    pub(crate) fn leave_thread() {
-        CURRENT.set(None);
-    }
-
-    /// The worker of this thread and the fiber that runs on it: what every call of the library asks
-    /// first. `None` outside of `run`, where the calls are the plain blocking ones.
-    #[inline]
-    pub(crate) fn current() -> Option<(Here, FiberRef)> {
-        let here = Worker::here()?;
-        Some((here, here.running.get()?))
-    }
-
-    /// The fiber whose name and locals the calling code has: the one that runs, or that foreign code is called
-    /// [beside](crate::runtime::foreign::call_beside). `None` outside of any.
-    #[inline]
-    pub(crate) fn identity() -> Option<FiberRef> {
-        let here = Worker::here()?;
-        here.running.get().or_else(|| here.beside.get())
-    }
-
-    /// Whether the running fiber is not to be suspended, and its calls are plain ones, from here on: what was so
-    /// before, for [`step_back`](Self::step_back).
-    pub(super) fn step_aside(&self) -> (Option<FiberRef>, Option<FiberRef>) {
-        let running = self.running.get();
-        self.running.set(None);
-        let beside = self.beside.get();
-        self.beside.set(running.or(beside));
-        (running, beside)
-    }
-
-    pub(super) fn step_back(&self, (running, beside): (Option<FiberRef>, Option<FiberRef>)) {
-        self.running.set(running);
-        self.beside.set(beside);
-    }
-
-    pub(crate) fn with<R>(f: impl FnOnce(Option<&Worker>) -> R) -> R {
-        let here = Worker::here();
-        f(here.as_deref())
     }
 
     pub(crate) fn index(&self) -> u32 {
@@ -237,6 +202,7 @@ impl Worker {
         &self.shared
     }
 
+    /// The number of workers of this runtime.
     pub(crate) fn workers(&self) -> usize {
         self.shared.peers.len()
     }
@@ -252,7 +218,7 @@ impl Worker {
         self.driver.borrow().now()
     }
 
-    /// Whether its time, files and faults are those of a simulation.
+    /// Whether time, files and faults are simulated.
     #[inline]
     pub(crate) fn is_simulated(&self) -> bool {
         self.driver.borrow().is_simulated()
@@ -264,6 +230,7 @@ impl Worker {
         &self.events
     }
 
+    /// The part of this worker that others see.
     fn me(&self) -> &Peer {
         &self.shared.peers[self.index as usize]
     }
@@ -276,18 +243,20 @@ impl Worker {
         Arc::ptr_eq(self.mailbox(), mailbox)
     }
 
-    /// What ends a wait of this fiber, from anywhere.
+    /// Returns a handle that ends a wait of this fiber from anywhere.
     pub(crate) fn waker(&self, fiber: FiberRef) -> Waker {
         Waker::Fiber { home: Arc::clone(self.mailbox()), id: fiber.id() }
     }
 
-    /// Ends the worker's part: closes its ring, then its mailbox. All other workers have stopped
-    /// sending.
+    /// Closes the ring, and then the mailbox (**I9**). All other workers have stopped sending.
     pub(super) fn close(self) {
         let Worker { driver, shared, index, .. } = self;
         drop(driver);
         let (bell, mail) = shared.peers[index as usize].mailbox.inbox.close();
-        debug_assert!(!mail.iter().any(|message| matches!(message, Mail::Start(_))));
+        debug_assert!(
+            !mail.iter().any(|message| matches!(message, Mail::Start(_))),
+            "I2: an unstarted fiber is dropped"
+        );
         drop(bell);
     }
 }

@@ -1,24 +1,23 @@
-//! Fibers that cannot be started now, because no stack can be mapped.
+//! Fibers that cannot start, because no stack can be mapped.
 //!
-//! Whoever spawned such a fiber has a handle, and may wait for it; so it is either started later or *failed*: its
-//! body runs on the worker's reserve, drops the closure uncalled, and leaves the error as the fiber's result. So
-//! each fiber is started, and none is dropped unrun (**I2**).
+//! The spawner has a handle, and may wait for the fiber. So the fiber starts later, or it *fails*: its body runs on the
+//! worker's reserve, drops the closure uncalled, and leaves the error as the fiber's result. Either way it is started,
+//! never dropped unrun (**I2**).
 //!
-//! It is tried again when a fiber of this worker ends, which frees a stack, and every [`RETRY_AFTER`], because
-//! others may have unmapped something. It fails
+//! The worker retries when one of its fibers ends, which frees a stack, and every [`RETRY_AFTER`], because another thread
+//! may have unmapped memory. The fiber fails
 //!
-//! - at once, where no stack can become free: there is one worker, and all its fibers wait for fibers to end;
-//! - else when for [`PATIENCE`] none of those that wait could be started. Whether the fibers that have stacks
-//!   wait for the one that has none cannot be known: it may be a lock or a message that they wait for.
+//! - at once, where no stack can become free: the runtime has one worker, and all its fibers wait for fibers to end;
+//! - otherwise when none of the postponed fibers could start for [`PATIENCE`]. The worker cannot know whether the fibers
+//!   that have stacks wait for the one that has none: they may wait for its lock or its message.
 //!
-//! Those that fail at the same time run one after the other: there is one reserve.
+//! Fibers that fail at the same time run one after the other, on the one reserve.
 
 use super::Worker;
-use crate::runtime::shared::{Mail, MailBox, Unstarted};
+use crate::runtime::shared::{Mail, Unstarted};
 use crate::runtime::timers::{Alarm, TimerId};
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const RETRY_AFTER: Duration = Duration::from_millis(10);
@@ -28,38 +27,28 @@ const PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub(super) struct Postponed {
     waiting: VecDeque<Unstarted>,
-    /// Those that fail as soon as the reserve is free.
+    /// Fibers that fail as soon as the reserve is free.
     failing: VecDeque<(Unstarted, io::Error)>,
-    /// When the first of them came, or one of them was last started.
+    /// When the first of the waiting ones was postponed, or one of them last started.
     since: Option<Instant>,
     alarm: Option<TimerId>,
-    /// A line on standard error has said that fibers wait for stacks, or that they fail.
-    has_reported: (bool, bool),
+    has_reported_wait: bool,
+    has_reported_failure: bool,
 }
 
 impl Worker {
     #[inline]
     pub(super) fn has_postponed(&self) -> bool {
-        let postponed = self.postponed.borrow();
+        let postponed = self.admission.postponed.borrow();
         !postponed.waiting.is_empty() || !postponed.failing.is_empty()
-    }
-
-    /// Starts a fiber that was stolen; its own worker has it back if it has to wait for a stack, which may be
-    /// free there.
-    pub(super) fn start_stolen(&self, unstarted: Unstarted, victim: &Arc<MailBox>) {
-        let stack = self.stacks.borrow_mut().take(unstarted.stack_bytes);
-        match stack {
-            Ok(stack) => self.start_unstarted(unstarted, stack, None),
-            Err(_) => self.mail(victim, Mail::Start(unstarted)),
-        }
     }
 
     #[cold]
     pub(super) fn postpone(&self, unstarted: Unstarted, e: io::Error) {
         let now = self.now();
-        let mut postponed = self.postponed.borrow_mut();
-        if !std::mem::replace(&mut postponed.has_reported.0, true) {
-            crate::sys::report(format_args!("fibers wait for others' stacks: {e}"));
+        let mut postponed = self.admission.postponed.borrow_mut();
+        if !std::mem::replace(&mut postponed.has_reported_wait, true) {
+            crate::sys::report(format_args!("fibers wait for the stacks of others: {e}"));
         }
         if postponed.waiting.is_empty() {
             postponed.since = Some(now);
@@ -75,13 +64,13 @@ impl Worker {
         }
     }
 
-    /// A stack may be free.
+    /// Starts the postponed fibers for which a stack is free now.
     #[cold]
     pub(super) fn start_postponed(&self) {
         self.fail_next();
         while let Some(unstarted) = self.first_postponed() {
-            let taken = self.stacks.borrow_mut().take(unstarted.stack_bytes);
-            let mut postponed = self.postponed.borrow_mut();
+            let taken = self.admission.take_stack(&unstarted);
+            let mut postponed = self.admission.postponed.borrow_mut();
             let Ok(stack) = taken else { return postponed.waiting.push_front(unstarted) };
             postponed.since = Some(self.now());
             drop(postponed);
@@ -90,16 +79,16 @@ impl Worker {
     }
 
     fn first_postponed(&self) -> Option<Unstarted> {
-        self.postponed.borrow_mut().waiting.pop_front()
+        self.admission.postponed.borrow_mut().waiting.pop_front()
     }
 
-    /// The alarm: tries again, and has those fail that have waited for too long.
+    /// Is called by the alarm: retries, and lets the fibers fail that have waited too long.
     #[cold]
     pub(super) fn retry_starts(&self) {
         self.start_postponed();
         let now = self.now();
         let is_late = {
-            let mut postponed = self.postponed.borrow_mut();
+            let mut postponed = self.admission.postponed.borrow_mut();
             let fired = postponed.alarm.take().expect("an alarm that was set");
             self.take_back_timer(fired);
             let since = postponed.since.unwrap_or(now);
@@ -115,32 +104,34 @@ impl Worker {
         }
     }
 
-    /// The worker ends: no fiber waits any more, but the alarm may be set.
+    /// Takes back the alarm when the worker ends. No fiber is postponed then.
     pub(super) fn end_retries(&self) {
-        if let Some(alarm) = self.postponed.borrow_mut().alarm.take() {
+        let mut postponed = self.admission.postponed.borrow_mut();
+        debug_assert!(postponed.waiting.is_empty() && postponed.failing.is_empty(), "I2");
+        if let Some(alarm) = postponed.alarm.take() {
             self.take_back_timer(alarm);
         }
     }
 
-    /// Whether some wait for a stack and none can become free, as far as that is certain.
+    /// Whether fibers wait for a stack and certainly none will become free.
     #[inline]
     pub(super) fn starts_are_hopeless(&self) -> bool {
         self.workers() == 1
-            && self.waiting_for_fibers.get() == self.alive.get()
-            && !self.postponed.borrow().waiting.is_empty()
+            && self.admission.waiting_for_fibers() == self.table.occupied()
+            && !self.admission.postponed.borrow().waiting.is_empty()
     }
 
-    /// Has all fail that cannot be started even now.
+    /// Lets all postponed fibers fail that cannot start even now.
     #[cold]
     pub(super) fn fail_starts(&self) {
-        let waiting = std::mem::take(&mut self.postponed.borrow_mut().waiting);
+        let waiting = std::mem::take(&mut self.admission.postponed.borrow_mut().waiting);
         for unstarted in waiting {
-            let taken = self.stacks.borrow_mut().take(unstarted.stack_bytes);
+            let taken = self.admission.take_stack(&unstarted);
             match taken {
                 Ok(stack) => self.start_unstarted(unstarted, stack, None),
                 Err(e) => {
-                    let mut postponed = self.postponed.borrow_mut();
-                    if !std::mem::replace(&mut postponed.has_reported.1, true) {
+                    let mut postponed = self.admission.postponed.borrow_mut();
+                    if !std::mem::replace(&mut postponed.has_reported_failure, true) {
                         crate::sys::report(format_args!("fibers could not be started: {e}"));
                     }
                     postponed.failing.push_back((unstarted, e));
@@ -150,14 +141,14 @@ impl Worker {
         self.fail_next();
     }
 
-    /// Has the next one fail, if there is a stack for that.
+    /// Lets the next fiber fail, if the reserve is free.
     fn fail_next(&self) {
-        let next = self.postponed.borrow_mut().failing.pop_front();
+        let next = self.admission.postponed.borrow_mut().failing.pop_front();
         let Some((unstarted, e)) = next else { return };
-        let stack = self.stacks.borrow_mut().take_reserve();
+        let stack = self.admission.stacks.borrow_mut().take_reserve();
         match stack {
             Some(stack) => self.start_unstarted(unstarted, stack, Some(e)),
-            None => self.postponed.borrow_mut().failing.push_front((unstarted, e)),
+            None => self.admission.postponed.borrow_mut().failing.push_front((unstarted, e)),
         }
     }
 }

@@ -1,10 +1,9 @@
-//! Spans of the `tracing` crate follow their fiber.
+//! Keeps the spans of the `tracing` crate with their fiber.
 //!
-//! That crate's subscribers keep the spans that are entered by thread. A fiber that waits within one would
-//! have all others of its worker run within it, and would leave it in the wrong order. So a fiber leaves
-//! its spans when it is suspended and enters them again when it goes on: what an instrumented future does
-//! at each poll. Those that the caller of `run` is in are the main fiber's, and the caller's again
-//! afterwards.
+//! Subscribers of that crate keep the entered spans by thread. If a fiber waited within a span, all other fibers of its
+//! worker would run within it, and would leave it in the wrong order. So a fiber leaves its spans when it is suspended
+//! and enters them again when it is resumed, as an instrumented future does at each poll. The spans of `run`'s caller
+//! belong to the main fiber during the run.
 
 use super::Worker;
 use crate::runtime::foreign;
@@ -12,24 +11,24 @@ use std::cell::RefCell;
 use tracing::level_filters::LevelFilter;
 use tracing::{Dispatch, Id, dispatcher};
 
-/// Spans entered in each other, at most: a subscriber that leaves none must not keep a worker for ever.
-const DEEPEST: usize = 1024;
+/// The most spans that are left at once. Without it a subscriber that leaves none would hold the worker for ever.
+const MAX_DEPTH: usize = 1024;
 
-/// The spans that a fiber is in, the innermost first, while it is suspended.
+/// The spans of a suspended fiber, the innermost first.
 pub(super) struct Spans(Vec<Id>);
 
-/// Spans of who called `run`.
+/// The spans of `run`'s caller.
 #[derive(Default)]
-pub(super) struct Outer(RefCell<Vec<Id>>);
+pub(super) struct OuterSpans(RefCell<Vec<Id>>);
 
 impl Spans {
-    /// Leaves all that the thread is in.
+    /// Leaves all spans of the thread.
     #[inline]
     pub(super) fn leave() -> Spans {
-        match LevelFilter::current() == LevelFilter::OFF {
-            true => Spans(Vec::new()),
-            false => Spans(leave_all()),
+        if LevelFilter::current() == LevelFilter::OFF {
+            return Spans(Vec::new());
         }
+        Spans(leave_all())
     }
 
     #[inline]
@@ -40,14 +39,14 @@ impl Spans {
     }
 }
 
-// The fiber cannot be suspended here, nor anything unwind: the subscriber is called beside it (I12, I13).
+// The subscriber is called beside the fiber: it cannot suspend the fiber, and nothing unwinds out of it (I12, I13).
 
 #[cold]
 fn leave_all() -> Vec<Id> {
     let mut spans = Vec::new();
     foreign::call_beside(|| {
         let dispatch = subscriber();
-        while spans.len() < DEEPEST
+        while spans.len() < MAX_DEPTH
             && let Some(id) = dispatch.current_span().id()
         {
             spans.push(id.clone());
@@ -64,26 +63,27 @@ fn enter_all(spans: &[Id]) {
         let dispatch = subscriber();
         spans.by_ref().for_each(|id| dispatch.enter(id));
     };
-    // A panic for one span ends that one.
+    // A panic for one span skips only that span.
     while foreign::call_beside(&mut enter).is_none() {}
 }
 
-/// Not called while it is borrowed: a span that ends asks for it again.
+/// Returns a clone, because a span that ends asks for the subscriber again, which must not be borrowed then.
 fn subscriber() -> Dispatch {
     dispatcher::get_default(Dispatch::clone)
 }
 
 impl Worker {
-    /// The worker begins: what its thread is in is no fiber's but the main one's.
+    /// Leaves the spans that the thread is in when the worker begins. They are for the main fiber.
     pub(super) fn leave_outer_spans(&self) {
         self.outer_spans.0.replace(Spans::leave().0);
     }
 
+    /// Enters them again for the caller when the worker has ended.
     pub(super) fn enter_outer_spans_again(&self) {
         enter_all(&self.outer_spans.0.take());
     }
 
-    /// For the main fiber, as it begins.
+    /// Enters them for the main fiber when it begins.
     pub(crate) fn enter_outer_spans(&self) {
         let spans = self.outer_spans.0.borrow().clone();
         if !spans.is_empty() {

@@ -1,20 +1,60 @@
-//! What the worker knows of its fibers' unwinding: see [`unwinding`](crate::runtime::unwinding).
+//! What the worker knows about the unwinding of its fibers: see [`unwinding`](crate::runtime::unwinding).
 //!
-//! `unwinding` counts the fibers that were suspended in any state but `No`, and the thread itself if it unwinds
-//! (a `run` in a destructor). While it is 0, std's count belongs to the running fiber. A count of std's that is
-//! zero says more: no fiber of this thread unwinds, whatever was noted, and a new *era* begins with none counted.
+//! [`UnwindCount`] counts the fibers that were suspended in any state but `No`. While it is 0, std's count of panics
+//! belongs to the running fiber. Conversely, when std's count is 0, no fiber of this thread unwinds, whatever was noted;
+//! then a new *era* begins, in which none is counted.
 
 use super::Worker;
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::unwinding::Unwinding;
+use std::cell::Cell;
+
+/// The suspended fibers that unwind, or may.
+pub(super) struct UnwindCount {
+    /// Those of this era. The thread itself counts too, if it unwinds.
+    fibers: Cell<u32>,
+    era: Cell<u32>,
+}
 
 /// The era in which a suspended fiber was counted.
 pub(super) struct Counted(u32);
 
+impl UnwindCount {
+    pub(super) fn new() -> UnwindCount {
+        // In a `run` that a destructor calls, std's count says nothing about the fibers.
+        UnwindCount { fibers: Cell::new(u32::from(std::thread::panicking())), era: Cell::new(0) }
+    }
+
+    #[inline(always)]
+    pub(super) fn get(&self) -> u32 {
+        self.fibers.get()
+    }
+
+    fn add(&self) -> Counted {
+        self.fibers.set(self.fibers.get() + 1);
+        Counted(self.era.get())
+    }
+
+    fn remove(&self, counted: Counted) {
+        if counted.0 == self.era.get() {
+            debug_assert!(self.fibers.get() > 0, "a fiber is counted in its era");
+            self.fibers.set(self.fibers.get() - 1);
+        }
+    }
+
+    fn begin_era(&self) {
+        self.era.set(self.era.get().wrapping_add(1));
+        self.fibers.set(0);
+    }
+}
+
+// About the running fiber.
 impl Worker {
-    /// Whether this (running) fiber unwinds. While another fiber is suspended in a destructor, one that the
-    /// program raised itself may be missed: what is wrong then is which calls are plain ones, and what a region is
-    /// shielded from. Where more depends on it, ask [`surely_unwinds`](Self::surely_unwinds).
+    /// Whether the running fiber unwinds.
+    ///
+    /// While another fiber is suspended in a destructor, this may miss an unwinding that the program raised by std. Then
+    /// plain calls suspend, and a region lacks its shield. Where more depends on the answer, use
+    /// [`surely_unwinds`](Self::surely_unwinds).
     #[inline]
     pub(crate) fn is_unwinding(&self, fiber: FiberRef) -> bool {
         std::thread::panicking() && (self.unwinding.get() == 0 || self.seems_to_unwind(fiber))
@@ -32,82 +72,78 @@ impl Worker {
         state != Unwinding::No
     }
 
-    /// Why this (running) fiber unwinds, if it does; as certain as [`surely_unwinds`](Self::surely_unwinds).
+    /// Why the running fiber unwinds, with the certainty of [`surely_unwinds`](Self::surely_unwinds).
     #[cold]
     pub(crate) fn why_it_unwinds(&self, fiber: FiberRef) -> Unwinding {
-        let state = match self.surely_unwinds(fiber) {
-            false => Unwinding::No,
-            true => match fiber.unwinding() {
-                // A cancel that the program has caught is over, whatever it has raised since.
-                Unwinding::Cancel if !fiber.has_left_cancelled_frames() => Unwinding::Cancel,
-                // The count is this fiber's, and it began where the library does not look.
-                _ => Unwinding::Panic,
-            },
+        let state = if !self.surely_unwinds(fiber) {
+            Unwinding::No
+        } else if fiber.unwinding() == Unwinding::Cancel && !fiber.has_left_cancelled_frames() {
+            Unwinding::Cancel
+        } else {
+            // Either a panic, or the program has caught the cancel and raised a payload since.
+            Unwinding::Panic
         };
         fiber.set_unwinding(state);
         state
     }
 
-    /// Whether this (running) fiber unwinds, so that nothing may be raised in it.
+    /// Whether the running fiber unwinds, so that nothing may be raised in it. Never wrong, but may walk the stack.
     pub(crate) fn surely_unwinds(&self, fiber: FiberRef) -> bool {
         std::thread::panicking() && (self.unwinding.get() == 0 || fiber.frames_unwind())
     }
 
-    /// Whether a suspended fiber of this worker unwinds.
-    pub(super) fn unwinds_suspended(&self, fiber: FiberRef) -> bool {
-        fiber.unwinding() != Unwinding::No
-            && self.probe(fiber, |fiber| fiber.ask_frames()).unwrap_or(true)
-    }
-
-    /// A cancel is about to unwind this (running) fiber.
+    /// Notes that a cancel unwinds the running fiber next.
     #[cold]
     pub(crate) fn begin_cancel(&self, fiber: FiberRef) {
         fiber.set_unwinding(Unwinding::Cancel);
         fiber.note_cancelled_frames();
     }
+}
 
-    /// Takes note of what is known before the fiber is suspended.
+// About suspended fibers.
+impl Worker {
+    /// Whether a suspended fiber of this worker unwinds.
+    pub(super) fn unwinds_suspended(&self, fiber: FiberRef) -> bool {
+        fiber.unwinding() != Unwinding::No
+            && self.current.probe(fiber, |fiber| fiber.ask_frames()).unwrap_or(true)
+    }
+
+    /// Notes the state of the running fiber before it is suspended.
     #[inline(always)]
     pub(super) fn before_suspension(&self, fiber: FiberRef) -> Option<Counted> {
-        match std::thread::panicking() {
-            false => {
-                fiber.set_unwinding(Unwinding::No);
-                None
-            }
-            true => Some(self.count_suspended(fiber)),
+        if std::thread::panicking() {
+            return Some(self.count_suspended(fiber));
         }
+        fiber.set_unwinding(Unwinding::No);
+        None
     }
 
     #[cold]
     fn count_suspended(&self, fiber: FiberRef) -> Counted {
-        let others = self.unwinding.get();
-        // Where a cancel unwinds it, std's count is the cancel's.
-        if fiber.frames_raise(others == 0 && fiber.unwinding() != Unwinding::Cancel) {
+        let is_own_count = self.unwinding.get() == 0;
+        // While a cancel unwinds the fiber, std's count is that of the cancel and not of a panic.
+        if fiber.frames_raise(is_own_count && fiber.unwinding() != Unwinding::Cancel) {
             self.hold_others_back(fiber);
         }
         fiber.set_unwinding(match fiber.unwinding() {
-            Unwinding::No | Unwinding::Unknown if others == 0 => Unwinding::Panic,
+            Unwinding::No | Unwinding::Unknown if is_own_count => Unwinding::Panic,
             Unwinding::No => Unwinding::Unknown,
             state => state,
         });
-        self.unwinding.set(others + 1);
-        Counted(self.era.get())
+        self.unwinding.add()
     }
 
     /// A fiber that was counted runs again.
     #[cold]
     pub(super) fn after_suspension(&self, counted: Counted) {
-        if counted.0 == self.era.get() {
-            self.unwinding.set(self.unwinding.get() - 1);
-        }
+        self.unwinding.remove(counted);
     }
 
     /// Begins a new era if no fiber of this thread unwinds any more.
     #[cold]
-    pub(super) fn look_for_era(&self) {
+    pub(super) fn check_era(&self) {
         if !std::thread::panicking() {
-            self.era.set(self.era.get().wrapping_add(1));
-            self.unwinding.set(0);
+            self.unwinding.begin_era();
         }
     }
 }

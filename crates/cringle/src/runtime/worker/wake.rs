@@ -1,4 +1,4 @@
-//! Ending a fiber's wait: on this worker, and by message on another.
+//! Ending a fiber's wait: here, or by message on another worker.
 
 use super::Worker;
 use crate::driver;
@@ -9,30 +9,28 @@ use crate::trace::Cause;
 use std::sync::Arc;
 
 impl Worker {
-    /// Ends a wait of one of this worker's fibers, if it is in one that can be ended so.
+    /// Ends the wait of one of this worker's fibers, if a wake-up can end it. A fiber that has ended is not found.
     pub(crate) fn wake(&self, id: FiberId) {
-        let fiber = self.table.borrow().get(id);
-        if let Some(fiber) = fiber {
+        if let Some(fiber) = self.table.get(id) {
             self.make_ready(fiber, Cause::Wake);
         }
     }
 
-    /// Puts a waiting fiber into the ready list. One that waits for its ops is not touched: only
-    /// their last completion resumes it (**I1**).
+    /// Puts a waiting fiber into the ready queue. A fiber that waits for ops stays: only their last completion resumes it
+    /// (**I1**). So does one that waits for room, which is granted in order.
     pub(crate) fn make_ready(&self, fiber: FiberRef, cause: Cause) {
         match fiber.state() {
             State::Waiting(Wait::Ops | Wait::Room) => {}
             State::Waiting(_) => {
                 fiber.set_state(State::Runnable);
-                self.ready.push(fiber);
+                self.schedule.ready().push(fiber);
                 self.events.made_ready(fiber, cause);
             }
             State::Runnable | State::Vacant => {}
         }
     }
 
-    /// Leaves a message for another worker. One for a worker that is gone is for a fiber that is
-    /// gone too.
+    /// Sends a message to another worker. If that worker has ended, so has the fiber that the message is for.
     pub(crate) fn mail(&self, mailbox: &Arc<MailBox>, message: Mail) {
         if let Mail::Wake(id) = message {
             self.events.sent_wake(mailbox, id);
@@ -42,13 +40,12 @@ impl Worker {
         }
     }
 
-    /// Wakes a sleeping worker: by a message of this ring to its ring if it is one of this
-    /// runtime, else by its bell. The message is submitted at once, since the fiber that sends it
-    /// may go on computing.
+    /// Wakes a sleeping worker: from ring to ring if it belongs to this runtime, else by its bell (**I9**). The message
+    /// is submitted at once, because the fiber that sends it may compute for long.
     pub(super) fn wake_peer(&self, mailbox: &Arc<MailBox>) {
         self.events.woke(mailbox);
-        let ours = self.shared.has(mailbox);
-        let by_ring = |ring| ours && self.driver.borrow_mut().send_wake(ring, mailbox.worker);
+        let is_ours = self.shared.has(mailbox);
+        let by_ring = |ring| is_ours && self.driver.borrow_mut().send_wake(ring, mailbox.worker);
         match mailbox.ring() {
             Some(ring) if by_ring(ring) => self.enter_driver(driver::Wait::No),
             _ => mailbox.inbox.ring_bell(),

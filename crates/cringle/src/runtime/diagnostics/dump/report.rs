@@ -157,7 +157,7 @@ pub enum Holder {
 /// Sorted and named.
 pub(super) fn reports(mut snapshots: Vec<FiberSnapshot>) -> Vec<FiberReport> {
     // Of equal age, as the workers have them.
-    snapshots.sort_by_key(|snapshot| match &snapshot.doing {
+    snapshots.sort_by_key(|snapshot| match &snapshot.activity {
         Activity::Waits { age, .. } => (0, std::cmp::Reverse(*age)),
         Activity::Ready => (1, std::cmp::Reverse(Duration::ZERO)),
         Activity::Runs => (2, std::cmp::Reverse(Duration::ZERO)),
@@ -180,11 +180,11 @@ struct Names {
 
 impl Names {
     fn report(&mut self, snapshot: FiberSnapshot) -> FiberReport {
-        let state = match snapshot.doing {
+        let state = match snapshot.activity {
             Activity::Runs => FiberState::Running,
             Activity::Ready => FiberState::Ready,
-            Activity::Waits { wait, told, ops, age } => FiberState::Waiting {
-                for_what: self.for_what(wait, told, ops),
+            Activity::Waits { wait, target, ops, age } => FiberState::Waiting {
+                for_what: self.for_what(wait, target, ops),
                 age,
                 timer: snapshot.timer,
             },
@@ -197,7 +197,7 @@ impl Names {
                 owner: scope.owner.and_then(|owner| Some(self.who[*self.ids.get(&owner)?].clone())),
             }),
             state,
-            cancelled: snapshot.cancelled,
+            cancelled: snapshot.is_cancelled,
             deadline: snapshot.deadline,
             backtrace: snapshot.backtrace,
         }
@@ -227,7 +227,7 @@ impl Names {
                     registered: None,
                     path,
                     peer: None,
-                    under_way: 1,
+                    in_flight: 1,
                     count: 1,
                 };
                 self.operation(ops, true)
@@ -255,7 +255,7 @@ impl Names {
     }
 
     fn operation(&mut self, ops: OpsSnapshot, aside: bool) -> WaitsFor {
-        let OpsSnapshot { first, registered, path, peer, under_way, count } = ops;
+        let OpsSnapshot { first, registered, path, peer, in_flight, count } = ops;
         let fd = registered.or(Some(first.file).filter(|&fd| fd >= 0));
         WaitsFor::Operation {
             name: first.name.as_str(),
@@ -268,7 +268,7 @@ impl Names {
             }),
             peer,
             aside,
-            batch: (count > 1).then_some((under_way, count)),
+            batch: (count > 1).then_some((in_flight, count)),
         }
     }
 }

@@ -54,7 +54,7 @@ impl Worker {
         events.trace.recorder.borrow_mut().insert(Box::new(recorder)).enter();
         events.trace.is_on.set(true);
         // The trace begins with the fibers that exist.
-        for fiber in self.table.borrow().occupied() {
+        for fiber in self.table.fibers() {
             events.trace_started(fiber, 0, false);
             if let Some(meta) = fiber.meta() {
                 events.trace_name(fiber, meta);

@@ -1,0 +1,218 @@
+//! From a spawned fiber to a running one, and the release of a fiber that has ended.
+//!
+//! A fiber starts at once (`start`), or it is *unstarted* first: without a stack, in a queue from which idle workers
+//! steal. An unstarted fiber is always started, if only to fail (**I2**). Once started it stays on its worker (**I3**).
+
+use super::Worker;
+use super::postponed::Postponed;
+use crate::runtime::fiber::FiberRef;
+use crate::runtime::shared::{Mail, Unstarted};
+use crate::runtime::stack::{Stack, StackPool};
+use corosensei::Coroutine;
+use crossbeam_deque::{Steal, Worker as Deque};
+use std::cell::{Cell, RefCell};
+use std::io;
+
+/// The largest body that is moved onto its fiber's stack. `corosensei` refuses more than 1024 bytes; larger bodies are
+/// boxed.
+const MOVED_BODY_BYTES: usize = 512;
+/// Unstarted fibers that start in one turn, at most. The worker looks at the kernel in between.
+const STARTS_PER_TURN: usize = 64;
+
+/// The fibers that have no stack yet, and the stacks for them.
+pub(super) struct Admission {
+    /// Unstarted fibers that were made here. Other workers may steal them.
+    unstarted: Deque<Unstarted>,
+    pub(super) stacks: RefCell<StackPool>,
+    pub(super) postponed: RefCell<Postponed>,
+    /// Fibers that wait for other fibers of this runtime to end.
+    waiting_for_fibers: Cell<u32>,
+}
+
+impl Admission {
+    pub(super) fn new(unstarted: Deque<Unstarted>, stacks: StackPool) -> Admission {
+        Admission {
+            unstarted,
+            stacks: RefCell::new(stacks),
+            postponed: RefCell::default(),
+            waiting_for_fibers: Cell::new(0),
+        }
+    }
+
+    #[inline]
+    pub(super) fn has_unstarted(&self) -> bool {
+        !self.unstarted.is_empty()
+    }
+
+    /// Takes a stack; an error if none can be mapped.
+    pub(super) fn take_stack(&self, unstarted: &Unstarted) -> io::Result<Stack> {
+        self.stacks.borrow_mut().take(unstarted.stack_bytes)
+    }
+
+    /// Unmaps the stacks that no fiber needs.
+    pub(super) fn trim_stacks(&self) {
+        self.stacks.borrow_mut().trim(0);
+    }
+
+    /// The number of fibers that wait for other fibers to end.
+    #[inline]
+    pub(super) fn waiting_for_fibers(&self) -> u32 {
+        self.waiting_for_fibers.get()
+    }
+
+    /// The running fiber begins to wait for others to end.
+    pub(super) fn begin_wait_for_fibers(&self) {
+        self.waiting_for_fibers.set(self.waiting_for_fibers.get() + 1);
+    }
+
+    pub(super) fn end_wait_for_fibers(&self) {
+        self.waiting_for_fibers.set(self.waiting_for_fibers.get() - 1);
+    }
+}
+
+// Spawning.
+impl Worker {
+    /// Starts a fiber here, at the end of the ready queue.
+    ///
+    /// # Safety
+    ///
+    /// I2: what `body` borrows outlives the fiber, because the caller waits for its end.
+    pub(crate) unsafe fn start<B: FnOnce()>(
+        &self,
+        stack_bytes: usize,
+        body: B,
+    ) -> io::Result<FiberRef> {
+        if size_of::<B>() > MOVED_BODY_BYTES {
+            let body: Box<dyn FnOnce() + '_> = Box::new(body);
+            // SAFETY: I2. By this function's contract.
+            return unsafe { self.start(stack_bytes, body) };
+        }
+        let stack = self.admission.stacks.borrow_mut().take(stack_bytes)?;
+        self.me().made.bump();
+        // SAFETY: I2. By this function's contract.
+        let fiber = unsafe { self.start_on(stack, body) };
+        self.events.started(fiber, self.table.occupied(), 0, true);
+        Ok(fiber)
+    }
+
+    /// Makes a fiber that any worker may start.
+    pub(crate) fn make_unstarted(&self, mut unstarted: Unstarted) {
+        self.events.spawned(&mut unstarted);
+        self.me().made.bump();
+        self.admission.unstarted.push(unstarted);
+        if self.workers() > 1
+            && let Some(thief) = self.shared.thief_to_wake(self.index)
+        {
+            self.wake_peer(thief);
+        }
+    }
+
+    /// Makes a fiber that the given worker starts.
+    pub(crate) fn make_placed(&self, worker: usize, mut unstarted: Unstarted) {
+        self.events.spawned(&mut unstarted);
+        self.me().made.bump();
+        let mailbox = &self.shared.peers[worker].mailbox;
+        if self.lives_at(mailbox) {
+            self.start_or_postpone(unstarted);
+        } else {
+            self.mail(mailbox, Mail::Start(unstarted));
+        }
+    }
+}
+
+// Starting, stealing and burying.
+impl Worker {
+    /// Starts some of the unstarted fibers.
+    pub(super) fn start_some(&self) {
+        for _ in 0..STARTS_PER_TURN {
+            match self.admission.unstarted.pop() {
+                Some(unstarted) => self.start_or_postpone(unstarted),
+                None => return,
+            }
+        }
+    }
+
+    /// Takes an unstarted fiber from another worker and starts it. False if none has one.
+    pub(super) fn steal(&self) -> bool {
+        let count = self.workers();
+        for step in 1..count {
+            let victim = &self.shared.peers[(self.index as usize + step) % count];
+            loop {
+                match victim.stealer.steal() {
+                    Steal::Success(unstarted) => {
+                        self.events.stole();
+                        // Without a stack here it goes back to its own worker, which may have one.
+                        match self.admission.take_stack(&unstarted) {
+                            Ok(stack) => self.start_unstarted(unstarted, stack, None),
+                            Err(_) => self.mail(&victim.mailbox, Mail::Start(unstarted)),
+                        }
+                        return true;
+                    }
+                    Steal::Retry => {}
+                    Steal::Empty => break,
+                }
+            }
+        }
+        false
+    }
+
+    pub(super) fn start_or_postpone(&self, unstarted: Unstarted) {
+        match self.admission.take_stack(&unstarted) {
+            Ok(stack) => self.start_unstarted(unstarted, stack, None),
+            Err(e) => self.postpone(unstarted, e),
+        }
+    }
+
+    /// Starts a fiber on this stack. With an error, the fiber fails with it instead of running its closure.
+    pub(super) fn start_unstarted(
+        &self,
+        unstarted: Unstarted,
+        stack: Stack,
+        error: Option<io::Error>,
+    ) {
+        let Unstarted { body, origin, .. } = unstarted;
+        let body = move || match error {
+            None => body.run(),
+            Some(e) => body.fail(e),
+        };
+        // SAFETY: I2. The body of an unstarted fiber borrows only what its maker keeps until the fiber has ended.
+        let fiber = unsafe { self.start_on(stack, body) };
+        self.events.started(fiber, self.table.occupied(), origin, false);
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Worker::start`].
+    unsafe fn start_on(&self, stack: Stack, body: impl FnOnce()) -> FiberRef {
+        let fiber = self.table.vacancy();
+        let bounds = stack.bounds();
+        // SAFETY: I2. What the body borrows outlives the fiber, by the contract.
+        let coroutine = unsafe {
+            Coroutine::with_stack_unchecked(stack, move |yielder, ()| {
+                fiber.entered(yielder);
+                body();
+            })
+        };
+        fiber.occupy(coroutine, bounds);
+        self.schedule.ready().push(fiber);
+        fiber
+    }
+
+    /// Releases the block and the stack of a fiber that has ended.
+    pub(super) fn bury(&self, fiber: FiberRef, stack: Stack) {
+        self.events.ended(fiber);
+        // Leaves the spans that the fiber's code has forgotten to leave.
+        #[cfg(feature = "tracing")]
+        {
+            self.current.set(None);
+            drop(super::spans::Spans::leave());
+        }
+        fiber.vacate();
+        self.admission.stacks.borrow_mut().give_back(stack);
+        self.table.release(fiber);
+        self.me().ended.bump();
+        if self.has_postponed() {
+            self.start_postponed();
+        }
+    }
+}

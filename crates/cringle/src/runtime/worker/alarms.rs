@@ -1,0 +1,86 @@
+//! The worker's timers, and what happens when one fires.
+
+use super::Worker;
+use crate::runtime::fiber::FiberRef;
+use crate::runtime::timers::{Alarm, TimerId, Timers};
+use crate::trace::Cause;
+use std::cell::{Cell, RefCell};
+use std::time::Instant;
+
+/// The timers of a worker.
+#[derive(Default)]
+pub(super) struct Alarms {
+    timers: RefCell<Timers>,
+    /// A timer may be set. Each turn tests this, which needs no borrow.
+    may_be_set: Cell<bool>,
+}
+
+impl Alarms {
+    #[inline(always)]
+    pub(super) fn may_be_set(&self) -> bool {
+        self.may_be_set.get()
+    }
+
+    fn set(&self, at: Instant, alarm: Alarm) -> TimerId {
+        self.may_be_set.set(true);
+        self.timers.borrow_mut().insert(at, alarm)
+    }
+
+    pub(super) fn take_back(&self, id: TimerId) {
+        self.timers.borrow_mut().remove(id);
+    }
+
+    /// The time of the nearest timer.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.timers.borrow().next()
+    }
+
+    /// Calls `f` with each timer that has not fired.
+    pub(super) fn for_each_pending(&self, f: impl FnMut((Instant, Alarm))) {
+        self.timers.borrow().pending().for_each(f);
+    }
+
+    pub(super) fn are_taken_back(&self) -> bool {
+        self.timers.borrow().are_taken_back()
+    }
+
+    fn pop_due(&self, now: Instant) -> Option<Alarm> {
+        let due = self.timers.borrow_mut().pop_due(now);
+        if due.is_none() {
+            self.may_be_set.set(!self.timers.borrow().is_empty());
+        }
+        due
+    }
+}
+
+impl Worker {
+    /// Sets a timer that wakes a fiber. It is to be [taken back](Self::take_back_timer) when the wait has ended.
+    pub(crate) fn set_timer(&self, at: Instant, fiber: FiberRef) -> TimerId {
+        self.set_alarm(at, Alarm::Wake(fiber))
+    }
+
+    pub(super) fn set_alarm(&self, at: Instant, alarm: Alarm) -> TimerId {
+        self.events.timer_set(&self.driver, at);
+        self.alarms.set(at, alarm)
+    }
+
+    /// Takes back a timer, fired or not.
+    pub(crate) fn take_back_timer(&self, id: TimerId) {
+        self.alarms.take_back(id);
+    }
+
+    /// Does what is due.
+    pub(super) fn fire_timers(&self) {
+        let now = self.now();
+        while let Some(due) = self.alarms.pop_due(now) {
+            self.events.timer_fired();
+            match due {
+                Alarm::Wake(fiber) => self.make_ready(fiber, Cause::Timer),
+                Alarm::Expire(fiber, region) => self.expire(fiber, region),
+                Alarm::GiveUp(fiber) => self.give_up_ops(fiber),
+                Alarm::ReportStubborn => self.report_stubborn(),
+                Alarm::RetryStarts => self.retry_starts(),
+            }
+        }
+    }
+}

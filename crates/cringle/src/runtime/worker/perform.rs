@@ -1,0 +1,130 @@
+//! How the running fiber has ops performed: it pushes them to the driver and waits for their last completion.
+//!
+//! Ops, completions and the waiter lie in the caller's frame until then (**I1**), and nothing unwinds out of that frame
+//! meanwhile (**I12**). Inlining is as in [`suspend`](super::suspend).
+
+use super::Worker;
+use crate::driver::{Completion, Op, OpSlot, Waiter};
+use crate::runtime::fiber::{FiberRef, State, Wait, WaitedOps};
+use crate::runtime::lent_frame::LentFrame;
+use crate::runtime::timers::Alarm;
+use std::time::Instant;
+
+impl Worker {
+    /// Performs one op, and returns its result: a count, or a negated errno.
+    #[inline(always)]
+    pub(crate) fn perform_one(&self, fiber: FiberRef, op: Op) -> i32 {
+        let waiter = Waiter::new(fiber.token());
+        let completion = Completion::new();
+        let lent = LentFrame::begin();
+        self.push_or_refuse(fiber, &op, &completion, &waiter);
+        self.settle(fiber, &waiter, WaitedOps::one(&completion));
+        lent.end();
+        completion.result()
+    }
+
+    /// Performs one op that waits for a peer. At the given time the kernel is asked to end it. That is no cancel of the
+    /// fiber, and reaches nothing else.
+    #[cold]
+    pub(crate) fn perform_one_until(&self, fiber: FiberRef, op: Op, at: Instant) -> i32 {
+        debug_assert!(op.waits_for_peer(), "such an op never waits in line for room");
+        let waiter = Waiter::new(fiber.token());
+        let completion = Completion::new();
+        let lent = LentFrame::begin();
+        // SAFETY: I1, I12. All of it stays in this frame until nothing is owed to the waiter.
+        while unsafe { self.driver.borrow_mut().push(&op, &completion, &waiter) }.is_err() {
+            if self.is_interrupted(fiber) || self.now() >= at {
+                lent.end();
+                return -libc::ECANCELED;
+            }
+            self.yield_now(fiber);
+        }
+        let timer = self.set_alarm(at, Alarm::GiveUp(fiber));
+        self.settle(fiber, &waiter, WaitedOps::one(&completion));
+        self.take_back_timer(timer);
+        lent.end();
+        completion.result()
+    }
+
+    /// Performs these ops, and returns when all of them have ended.
+    pub(crate) fn perform(&self, fiber: FiberRef, slots: &[OpSlot]) {
+        let waiter = Waiter::new(fiber.token());
+        let lent = LentFrame::begin();
+        // As many at once as there is room for, the others one by one, in line with other fibers.
+        let pushed = if self.room.is_empty() {
+            // SAFETY: I1, I12. The slots and the waiter stay until nothing is owed to the waiter.
+            unsafe { self.driver.borrow_mut().push_many(slots, &waiter) }
+        } else {
+            0
+        };
+        for slot in &slots[pushed..] {
+            self.push_or_refuse(fiber, &slot.op, &slot.completion, &waiter);
+        }
+        self.settle(fiber, &waiter, WaitedOps::slots(slots));
+        lent.end();
+    }
+
+    /// Asks the kernel to end the ops that a fiber waits for.
+    #[cold]
+    pub(super) fn give_up_ops(&self, fiber: FiberRef) {
+        let Some(ops) = fiber.waited_ops() else { return };
+        let mut driver = self.driver.borrow_mut();
+        ops.for_each(|completion| driver.cancel(completion));
+    }
+
+    /// Suspends the fiber until nothing is owed to the waiter.
+    #[inline(always)]
+    fn settle(&self, fiber: FiberRef, waiter: &Waiter, ops: WaitedOps) {
+        if waiter.is_settled() {
+            return;
+        }
+        fiber.set_ops(ops);
+        fiber.set_state(State::Waiting(Wait::Ops));
+        if self.is_interrupted(fiber) {
+            // The fiber was cancelled while it waited for room, when its ops were not known.
+            self.ask_to_end(fiber);
+        }
+        self.events.suspended(fiber, Wait::Ops);
+        self.switch_out(fiber);
+        debug_assert!(waiter.is_settled(), "I1: resumed before the last completion");
+    }
+
+    /// Pushes an op, at once or after a wait for room. Refuses the op if the fiber is cancelled in that wait.
+    #[inline(always)]
+    fn push_or_refuse(&self, fiber: FiberRef, op: &Op, completion: &Completion, waiter: &Waiter) {
+        // SAFETY: I1, I12. The callers' frames hold all of it until nothing is owed to the waiter, and nothing unwinds
+        // out of them before.
+        let pushed = (self.room.is_empty() || op.waits_for_peer())
+            && unsafe { self.driver.borrow_mut().push(op, completion, waiter) }.is_ok();
+        if !pushed {
+            // A copy, so that on the path above the op need not exist in memory.
+            let op = *op;
+            self.push_when_possible(fiber, &op, completion, waiter);
+        }
+    }
+
+    /// Waits in line for room, then pushes.
+    #[cold]
+    fn push_when_possible(
+        &self,
+        fiber: FiberRef,
+        op: &Op,
+        completion: &Completion,
+        waiter: &Waiter,
+    ) {
+        loop {
+            if self.is_interrupted(fiber) {
+                return completion.refuse(-libc::ECANCELED);
+            }
+            self.events.lacked_room();
+            self.room.join(fiber);
+            self.suspend(fiber, Wait::Room);
+            let has_room = self.room.leave(fiber);
+            // SAFETY: I1, I12. As in `push_or_refuse`, whose arguments these are.
+            if has_room && unsafe { self.driver.borrow_mut().push(op, completion, waiter) }.is_ok()
+            {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! The region and the deadline that the calling fiber is in, as guards in its frame.
+
+use super::{Here, Worker};
+use crate::runtime::fiber::FiberRef;
+use crate::runtime::region::Region;
+use crate::runtime::timers::{Alarm, TimerId};
+use std::ptr::NonNull;
+use std::time::Instant;
+
+/// The calling fiber is in a region until this is dropped, by a return or an unwinding.
+///
+/// The region lies in the caller's frame, and the fiber leaves that frame only through this guard.
+pub(crate) struct Within<'a> {
+    worker: Here,
+    fiber: FiberRef,
+    region: &'a Region,
+    /// The fiber's refusals when it entered.
+    refusals: u32,
+}
+
+impl<'a> Within<'a> {
+    /// Lets the calling fiber enter a region. A region that is entered while the fiber unwinds is shielded, so that no
+    /// cancel reaches destructors.
+    ///
+    /// # Safety
+    ///
+    /// I3: the guard is dropped, not forgotten, on this fiber, before all guards that were made earlier.
+    #[inline]
+    pub(crate) unsafe fn enter(worker: Here, fiber: FiberRef, region: &'a Region) -> Within<'a> {
+        if worker.is_unwinding(fiber) {
+            region.shield();
+        }
+        // SAFETY: I3. The region is borrowed until this guard is dropped, which leaves it.
+        unsafe { fiber.regions().enter(region) };
+        let refusals = fiber.refusals();
+        if region.is_shielded() {
+            fiber.update_cancelled();
+            // Refusals count anew within the shield, and continue from here after it. So even a loop that ignores its
+            // refusals, and protects its reaction to them, comes to an end.
+            fiber.set_refusals(0);
+        }
+        Within { worker, fiber, region, refusals }
+    }
+
+    /// Cancels the region when its deadline passes: at once, if it has passed already.
+    #[inline]
+    pub(crate) fn expire_in_time(&self, now: Instant) -> Deadline<'_> {
+        let deadline = self.region.deadline().expect("a region with a deadline").deadline();
+        let region = NonNull::from(self.region);
+        if deadline <= now {
+            self.worker.expire(self.fiber, region);
+        }
+        let timer = self.worker.set_alarm(deadline, Alarm::Expire(self.fiber, region));
+        Deadline { worker: &self.worker, timer }
+    }
+}
+
+impl Drop for Within<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        debug_assert_eq!(self.worker.current.get(), Some(self.fiber), "I3: left by its own fiber");
+        // In an unshielded region that no cancel reaches, nothing is to be updated.
+        let may_change = self.fiber.is_cancelled() || self.region.is_shielded();
+        self.fiber.regions().leave(self.region);
+        if may_change {
+            self.fiber.update_cancelled();
+        }
+        if self.region.is_shielded() {
+            self.fiber.set_refusals(self.refusals);
+        } else if !self.fiber.is_cancelled() {
+            self.fiber.set_refusals(0);
+        }
+    }
+}
+
+/// The alarm of a region, until this is dropped.
+pub(crate) struct Deadline<'a> {
+    worker: &'a Worker,
+    timer: TimerId,
+}
+
+impl Drop for Deadline<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.worker.take_back_timer(self.timer);
+    }
+}
