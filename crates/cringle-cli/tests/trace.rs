@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 const OPS: u64 = 500;
 
-/// A trace of so many reads by eight fibers, and its file.
+/// Traces [`OPS`] reads by eight fibers; returns the directory and the file.
 fn traced(name: &str) -> (PathBuf, PathBuf) {
     let place = place(name);
     let mut command = cringle(&place);
@@ -35,7 +35,7 @@ fn named<'v>(list: &'v Value, key: &str, name: &str) -> &'v Value {
 }
 
 #[test]
-fn a_trace_and_results_do_not_share_a_file() {
+fn a_trace_and_results_cannot_share_a_file() {
     let place = place("trace-shared");
     for flag in ["--json", "--html"] {
         let mut command = cringle(&place);
@@ -47,13 +47,13 @@ fn a_trace_and_results_do_not_share_a_file() {
 }
 
 #[test]
-fn every_read_of_a_benchmark_is_in_its_summary() {
+fn the_summary_counts_every_read() {
     let (place, file) = traced("trace-summary");
     let summary = summary(&place, &file);
     assert_eq!((&summary["schema"], &summary["command"]), (&1.into(), &"trace".into()));
     assert_eq!((&summary["lost"], &summary["cut_short"]), (&0.into(), &false.into()));
     let reads = named(&summary["ops"], "name", "read");
-    // The last fiber is alone, and reads without the ring.
+    // A fiber without others beside it reads inline.
     let inline = summary["inline"]["answered"].as_u64().unwrap();
     assert!(reads["count"].as_u64().unwrap() + inline >= OPS, "{reads}, {inline} inline");
     assert!(reads["count"].as_u64().unwrap() > OPS / 2, "{reads}");
@@ -62,9 +62,10 @@ fn every_read_of_a_benchmark_is_in_its_summary() {
     assert_eq!(waits["count"], reads["count"]);
     let longest = waits["longest"].as_array().unwrap();
     assert!(longest.windows(2).all(|pair| pair[0]["ns"].as_u64() >= pair[1]["ns"].as_u64()));
-    // The readers are called by where they were spawned.
+    // Unnamed fibers are named after the place that spawned them.
     let fibers = summary["fibers"].as_array().unwrap();
-    let readers = fibers.iter().find(|fiber| fiber["count"] == 8).expect("eight of one name");
+    let readers =
+        fibers.iter().find(|fiber| fiber["count"] == 8).expect("eight fibers of one name");
     assert!(readers["name"].as_str().unwrap().contains(".rs:"), "{readers}");
     let means = summary["depth"]["means"].as_array().unwrap();
     assert!(means.iter().all(|mean| (0.0..=8.0).contains(&mean.as_f64().unwrap())), "{means:?}");
@@ -79,19 +80,19 @@ fn assert_narrow(text: &str) {
 }
 
 #[test]
-fn the_text_fits_into_80_columns_and_names_the_longest_waits() {
+fn the_text_fits_80_columns_and_lists_waits() {
     let (place, file) = traced("trace-text");
     let output = cringle(&place).arg("trace").arg(&file).output().unwrap();
     let (out, err) = texts(&output);
     assert!(output.status.success(), "{err}");
     assert_narrow(&out);
-    for words in ["worker 0", "running", "waits for", "longest", "operations under way"] {
-        assert!(out.contains(words), "{words} is not in:\n{out}");
+    for phrase in ["worker 0", "running", "waits for", "longest", "operations in flight"] {
+        assert!(out.contains(phrase), "{phrase} is not in:\n{out}");
     }
 }
 
 #[test]
-fn the_picture_is_svg_and_small() {
+fn the_picture_is_small_valid_svg() {
     let (place, file) = traced("trace-svg");
     let mut command = cringle(&place);
     command.arg("trace").arg(&file).args(["--svg", "picture.svg", "--title", "a < b & \"c\""]);
@@ -101,9 +102,9 @@ fn the_picture_is_svg_and_small() {
     assert!(text.len() < 200_000, "{} bytes", text.len());
     let document = roxmltree::Document::parse(&text).unwrap();
     assert_eq!(document.root_element().tag_name().name(), "svg");
-    let words: Vec<&str> = document.descendants().filter_map(|node| node.text()).collect();
-    for wanted in ["a < b & \"c\"", "worker 0", "fibers", "operations", "operations under way"] {
-        assert!(words.contains(&wanted), "{wanted} is not in {words:?}");
+    let texts_in: Vec<&str> = document.descendants().filter_map(|node| node.text()).collect();
+    for wanted in ["a < b & \"c\"", "worker 0", "fibers", "operations", "operations in flight"] {
+        assert!(texts_in.contains(&wanted), "{wanted} is not in {texts_in:?}");
     }
     let empty = cringle(&place)
         .arg("trace")
@@ -115,7 +116,7 @@ fn the_picture_is_svg_and_small() {
 }
 
 #[test]
-fn a_file_that_was_cut_short_is_read_as_far_as_it_goes() {
+fn a_truncated_trace_is_read_up_to_the_cut() {
     let (place, file) = traced("trace-cut");
     let whole = std::fs::read(&file).unwrap();
     let events = summary(&place, &file)["events"].as_u64().unwrap();
@@ -129,7 +130,7 @@ fn a_file_that_was_cut_short_is_read_as_far_as_it_goes() {
         last = read;
     }
     assert!(last > events / 2);
-    // In the middle of a packet, which the last one is.
+    // The file ends one byte before the end of its last packet.
     std::fs::write(place.join("cut.pftrace"), &whole[..whole.len() - 1]).unwrap();
     let output = cringle(&place).args(["trace", "cut.pftrace"]).output().unwrap();
     let (out, err) = texts(&output);
@@ -138,7 +139,7 @@ fn a_file_that_was_cut_short_is_read_as_far_as_it_goes() {
 }
 
 #[test]
-fn nothing_is_written_over_the_trace() {
+fn outputs_cannot_overwrite_the_trace() {
     let (place, file) = traced("trace-kept");
     let before = std::fs::read(&file).unwrap();
     let name = file.to_str().unwrap();
@@ -166,9 +167,9 @@ fn nothing_is_written_over_the_trace() {
     assert!(out.starts_with("<svg") && out.trim_end().ends_with("</svg>"), "{out}");
 }
 
-/// Workers of several runtimes at once lie in the file one after the other.
+/// `cp` starts several runtimes at once, whose workers are all in one file.
 #[test]
-fn no_worker_takes_more_time_than_there_is() {
+fn no_worker_is_busy_longer_than_the_trace() {
     let place = place("trace-times");
     for n in 0..64 {
         std::fs::create_dir_all(place.join(format!("tree/{n}"))).unwrap();
@@ -188,7 +189,7 @@ fn no_worker_takes_more_time_than_there_is() {
 }
 
 #[test]
-fn what_is_no_trace_is_told_so() {
+fn a_file_that_is_no_trace_fails() {
     let place = place("trace-none");
     std::fs::write(place.join("noise"), noise(1 << 20)).unwrap();
     std::fs::write(place.join("empty"), b"").unwrap();
@@ -203,7 +204,7 @@ fn what_is_no_trace_is_told_so() {
 }
 
 #[test]
-fn the_environment_has_any_program_traced() {
+fn the_environment_variable_starts_a_trace() {
     let place = place("trace-environment");
     let run = |value: &str| {
         let mut command = cringle(&place);
@@ -220,9 +221,8 @@ fn the_environment_has_any_program_traced() {
     assert!(!file.to_str().unwrap().contains('%'));
     let summary = summary(&place, file);
     assert!(summary["events"].as_u64().unwrap() > 0);
-    // Times are virtual there: three programs take no such time for real.
+    // Each of the three programs has one worker, whose number is 0.
     assert_eq!(summary["workers"].as_array().unwrap().len(), 3);
-    // Each had one worker, whose number is 0.
     let output = cringle(&place).arg("trace").arg(file).output().unwrap();
     let (out, _) = texts(&output);
     assert!(out.contains(" on 0 ") && !out.contains(" on 1 ") && !out.contains(" on 2 "), "{out}");
@@ -233,12 +233,12 @@ fn the_environment_has_any_program_traced() {
     let (out, err) = texts(&output);
     assert!(!output.status.success(), "{out}");
     assert!(err.contains("CRINGLE_TRACE") && err.contains("no/such/directory/x"), "{out}{err}");
-    // No seed has failed.
+    // The error must not look like the failure of a seed.
     assert!(!format!("{out}{err}").contains("seed"), "{out}{err}");
 }
 
 #[test]
-fn a_copy_has_the_option_on_either_side() {
+fn cp_takes_the_trace_option_in_both_positions() {
     let place = place("trace-cp");
     std::fs::write(place.join("from"), noise(100_000)).unwrap();
     for (args, file) in [
@@ -249,14 +249,14 @@ fn a_copy_has_the_option_on_either_side() {
         let output = cringle(&place).args(args).output().unwrap();
         assert!(output.status.success(), "{args:?}: {}", texts(&output).1);
         let summary = summary(&place, &place.join(file));
-        // `--fsync` syncs by fibers.
+        // `--fsync` makes the copy run on fibers.
         let main = named(&summary["fibers"], "name", "main");
         assert!(main["runs"].as_u64().unwrap() >= 1, "{summary}");
     }
 }
 
 #[test]
-fn children_have_a_file_each() {
+fn each_child_process_writes_its_own_trace() {
     let place = place("trace-children");
     let mut command = cringle(&place);
     command.args(["--trace", "web.pftrace", "bench", "http", "--servers", "fibers"]);
@@ -275,7 +275,7 @@ fn children_have_a_file_each() {
 }
 
 #[test]
-fn an_interruption_leaves_a_whole_trace() {
+fn an_interrupted_command_finishes_its_trace() {
     let place = place("trace-interrupted");
     let mut command = cringle(&place);
     command.args(["--trace", "web.pftrace", "bench", "http", "--listen", "127.0.0.1:0"]);

@@ -1,22 +1,23 @@
-//! A figure over time, in so many columns whatever the time is: when they do not suffice, two become one.
+//! A value over time in bounded memory: when a fixed number of columns is full, each pair of
+//! columns is merged and the columns become twice as wide.
 
-/// Columns in which it is kept, at most.
+/// The largest number of columns.
 const COLUMNS: usize = 128;
-/// Nanoseconds of a column, at first.
+/// The width of a column at the start, in nanoseconds.
 const FIRST_WIDTH: u64 = 1 << 10;
 
 #[derive(Clone, Default)]
 struct Column {
-    /// The value times the nanoseconds for which it had it.
+    /// The integral of the value over the column, in units of value times nanoseconds.
     area: f64,
     most: i64,
 }
 
-/// See the module.
+/// A step function of time, such as the number of operations in flight, with its mean and maximum.
 pub(super) struct Depth {
     columns: Vec<Column>,
     width: u64,
-    /// When it was first told.
+    /// The time of the first value.
     start: Option<u64>,
     last: u64,
     value: i64,
@@ -31,7 +32,7 @@ impl Depth {
         self.start.unwrap_or(self.last)
     }
 
-    /// From then on it is this.
+    /// Sets the value from `ns` on.
     pub(super) fn set(&mut self, ns: u64, value: i64) {
         if self.start.is_none() {
             (self.start, self.last) = (Some(ns), ns);
@@ -42,7 +43,7 @@ impl Depth {
         column.most = column.most.max(value);
     }
 
-    /// It was until then what it was set to last.
+    /// Extends the latest value until `ns`.
     pub(super) fn advance(&mut self, ns: u64) {
         let Some(start) = self.start else { return };
         while self.last < ns {
@@ -72,6 +73,7 @@ impl Depth {
         &mut self.columns[index]
     }
 
+    /// Merges each pair of columns into one of twice the width.
     fn halve(&mut self) {
         let pairs = self.columns.chunks(2).map(|pair| Column {
             area: pair.iter().map(|column| column.area).sum(),
@@ -85,14 +87,15 @@ impl Depth {
         self.columns.iter().map(|column| column.most).max().unwrap_or(0)
     }
 
-    /// The mean since it was first told.
+    /// Returns the mean since the first value.
     pub(super) fn mean(&self) -> f64 {
         let area: f64 = self.columns.iter().map(|column| column.area).sum();
-        // A sum of nothing is −0.
+        // The sum of an empty iterator is −0.0; adding 0.0 removes the sign.
         area / (self.last - self.start()).max(1) as f64 + 0.0
     }
 
-    /// The means of so many equal parts of the time from one moment to another.
+    /// Divides the time from `from` to `to` into `parts` of equal length and returns the mean of
+    /// each.
     pub(super) fn means(&self, parts: usize, from: u64, to: u64) -> Vec<f64> {
         let span = to.saturating_sub(from).max(1) as f64 / parts as f64;
         let first = from as f64 - self.start() as f64;
@@ -100,8 +103,8 @@ impl Depth {
         (0..parts).map(|part| self.area(edge(part), edge(part + 1)) / span).collect()
     }
 
-    /// The area between two times since the start; within a column it is even, and the last one ends with
-    /// what is known.
+    /// Returns the area between two times since the start. The area of a column is spread evenly
+    /// over it; the last column ends at the latest known time.
     fn area(&self, from: f64, to: f64) -> f64 {
         let (width, known) = (self.width as f64, (self.last - self.start()) as f64);
         let overlap = |index: usize| {
@@ -123,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mean_is_kept_however_long_it_takes() {
+    fn merging_columns_keeps_the_mean() {
         let mut depth = Depth::new();
         for n in 0..10_000 {
             depth.set(1_000 + n * 1_000_000, (n % 2 * 10) as i64);
@@ -136,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn before_it_was_told_it_is_nothing() {
+    fn the_value_is_zero_before_the_first_set() {
         let mut depth = Depth::new();
         depth.set(500_000, 8);
         depth.advance(1_000_000);

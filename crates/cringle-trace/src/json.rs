@@ -1,10 +1,11 @@
-//! The summary for a program. Times are nanoseconds, moments are since the start of the trace.
+//! The summary as JSON. Durations are in nanoseconds; points in time count from the start of the
+//! trace.
 
 use super::summary::{Summary, Wait};
 use cringle_report::SCHEMA;
 use serde_json::{Value, json};
 
-/// Parts of the time that the depth of the queue is told for.
+/// The number of parts of the trace for which a mean queue depth is reported.
 const PARTS: usize = 64;
 
 pub(super) fn of(summary: &Summary) -> Value {
@@ -34,7 +35,7 @@ pub(super) fn of(summary: &Summary) -> Value {
             "for": wait.kind,
             "count": wait.count,
             "ns": wait.ns,
-            "longest": wait.longest.iter().map(one).collect::<Vec<_>>(),
+            "longest": wait.longest.iter().map(long_wait).collect::<Vec<_>>(),
         })
     });
     let ops = summary.ops.iter().map(|op| {
@@ -66,7 +67,7 @@ pub(super) fn of(summary: &Summary) -> Value {
     })
 }
 
-fn one(wait: &Wait) -> Value {
+fn long_wait(wait: &Wait) -> Value {
     json!({
         "ns": wait.ns,
         "fiber": wait.name,

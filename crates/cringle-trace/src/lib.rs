@@ -1,11 +1,11 @@
-//! `cringle trace`: what a trace says, without a browser.
+//! `cringle trace`: summarises a trace file and draws a part of it, without a browser.
 //!
-//! | file | what it does |
+//! | module | content |
 //! |---|---|
-//! | [`protobuf`], [`reader`] | the file, packet by packet, in bounded memory |
-//! | [`summary`], [`depth`] | what it comes to: fibers, waits, operations, the depth of the queue |
-//! | [`text`], [`json`] | the same for a person and for a program |
-//! | [`window`], [`svg`] | a picture of a part of it |
+//! | [`protobuf`], [`reader`] | reads the file packet by packet, in bounded memory |
+//! | [`summary`], [`depth`] | totals of fibers, waits and operations, and the queue depth over time |
+//! | [`text`], [`json`] | the summary as text and as JSON |
+//! | [`window`], [`svg`] | a picture of a part of the trace |
 
 // The readers of these pages are developers.
 #![allow(rustdoc::private_intra_doc_links)]
@@ -33,44 +33,45 @@ Examples:
   cringle trace cp.pftrace --svg picture.svg --from 10ms --to 12ms
   CRINGLE_TRACE=mine.pftrace ./any-program    that uses the library
 
-https://ui.perfetto.dev opens the same file. A fiber is running, ready (it could run, and others do),
-or waiting; a wait is called by what it is for, and by the operation if it is for one. A file that was
-cut short is read as far as it goes.
+https://ui.perfetto.dev opens the same file. A fiber is running, ready (it could run, but another one
+is running) or waiting. A wait is named after its cause: the operation, or the call that suspends. A
+truncated file is read up to its last complete packet.
 
-Exit status: 0 done, 1 no trace of cringle's, 2 wrong usage.";
+Exit status: 0 done, 1 the file is not a trace, 2 wrong usage.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct TraceArgs {
-    /// What `--trace`, CRINGLE_TRACE or `trace::start` has written.
+    /// A trace written by `--trace`, CRINGLE_TRACE or `trace::start`
     pub file: PathBuf,
 
-    /// Draw workers, fibers, operations and the depth of the queue over time; `-` is standard output,
-    /// and nothing else on it.
+    /// Draw workers, fibers, operations and queue depth over time as SVG; `-` writes only the
+    /// picture to standard output
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
 
-    /// Where the picture begins, from the start of the trace: 3ms, 1.5s.
+    /// Start the picture at this time since the start of the trace: 3ms, 1.5s
     #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "svg")]
     pub from: Option<u64>,
 
-    /// Where it ends.
+    /// End the picture at this time since the start of the trace
     #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "svg")]
     pub to: Option<u64>,
 
-    /// So many fibers in it, the first ones that run then.
+    /// Draw at most this many fibers, the first to run in that time
     #[arg(long, default_value_t = 16, value_name = "N", requires = "svg")]
     pub fibers: usize,
 
-    /// What is written above it.
+    /// Write this title above the picture
     #[arg(long, value_name = "TEXT", requires = "svg")]
     pub title: Option<String>,
 
-    /// Write the figures as JSON; `-` is standard output, and nothing else on it.
+    /// Write the summary as JSON; `-` writes only JSON to standard output
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 }
 
+/// Runs `cringle trace`.
 pub fn run(args: &TraceArgs) -> Result<(), Failure> {
     args.validate()?;
     let summary = summary::of(&args.file)?;
@@ -90,11 +91,11 @@ pub fn run(args: &TraceArgs) -> Result<(), Failure> {
 fn draw(args: &TraceArgs, summary: &summary::Summary, path: &Path) -> Result<(), Failure> {
     let (from, to) = (args.from.unwrap_or(0), args.to.unwrap_or(summary.ns()));
     if from >= summary.ns() {
-        let text = format!("--from is after the end: the trace takes {}", time(summary.ns()));
+        let text = format!("--from is after the end: the trace is {} long", time(summary.ns()));
         return Err(Failure::usage(text));
     }
     if from >= to {
-        return Err(Failure::usage("the picture ends before it begins: see --from and --to"));
+        return Err(Failure::usage("the picture would be empty: --from must be before --to"));
     }
     let start = summary.start;
     let window = window::of(&args.file, start + from, start + to, args.fibers)?;
@@ -106,7 +107,7 @@ fn draw(args: &TraceArgs, summary: &summary::Summary, path: &Path) -> Result<(),
 }
 
 impl TraceArgs {
-    /// Nothing is written over what is read, nor over what else is written.
+    /// Refuses to overwrite the trace, and to write two outputs to one file.
     fn validate(&self) -> Result<(), Failure> {
         for (option, path) in [("--svg", &self.svg), ("--json", &self.json)] {
             let Some(path) = path else { continue };
@@ -124,9 +125,9 @@ impl TraceArgs {
     }
 }
 
-/// Nanoseconds of a time with its unit.
+/// Parses a time with its unit into nanoseconds.
 fn parse_time(text: &str) -> Result<u64, String> {
-    let wrong = || format!("'{text}' is no time: 1.5s, 20ms, 300us, 40ns");
+    let wrong = || format!("'{text}' is not a time; write it as 1.5s, 20ms, 300us or 40ns");
     let digits = text.find(|c: char| c != '.' && !c.is_ascii_digit()).unwrap_or(text.len());
     let value: f64 = text[..digits].parse().map_err(|_| wrong())?;
     let unit = match &text[digits..] {

@@ -1,4 +1,6 @@
-//! Protobuf's encoding, as it is read: a message is a row of numbered fields.
+//! Decodes Protobuf: a message is a sequence of numbered fields.
+
+use cringle::trace::wire::wire_type::{BYTES, FIXED32, FIXED64, VARINT};
 
 /// A field's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +32,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// The fields of a message, by number. What is no message ends early.
+/// Iterates over the fields of a message with their numbers. Ends at the first malformed field.
 #[derive(Clone)]
 pub(super) struct Fields<'a> {
     rest: &'a [u8],
@@ -48,14 +50,14 @@ impl<'a> Iterator for Fields<'a> {
     #[inline]
     fn next(&mut self) -> Option<(u32, Value<'a>)> {
         let tag = varint(&mut self.rest)?;
-        let value = match tag & 7 {
-            0 => Value::Number(varint(&mut self.rest)?),
-            1 => Value::Number(u64::from_le_bytes(take(&mut self.rest, 8)?.try_into().ok()?)),
-            2 => {
+        let value = match (tag & 7) as u32 {
+            VARINT => Value::Number(varint(&mut self.rest)?),
+            FIXED64 => Value::Number(u64::from_le_bytes(take(&mut self.rest, 8)?.try_into().ok()?)),
+            BYTES => {
                 let length = usize::try_from(varint(&mut self.rest)?).ok()?;
                 Value::Bytes(take(&mut self.rest, length)?)
             }
-            5 => {
+            FIXED32 => {
                 let bytes = take(&mut self.rest, 4)?.try_into().ok()?;
                 Value::Number(u32::from_le_bytes(bytes).into())
             }
@@ -72,6 +74,7 @@ fn take<'a>(rest: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
     Some(taken)
 }
 
+/// Decodes a number of seven bits a byte, and advances `rest` past it.
 #[inline]
 pub(super) fn varint(rest: &mut &[u8]) -> Option<u64> {
     let mut value = 0;

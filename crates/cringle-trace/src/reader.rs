@@ -1,15 +1,22 @@
-//! The file, packet by packet: each event with its worker, its time, and its names looked up.
+//! Reads a trace packet by packet, in bounded memory, and resolves the worker, time and names of
+//! each event.
 
 use super::protobuf::{Fields, Value, varint};
+use cringle::trace::wire::{
+    Note, PACKET, annotation, clock, event as event_field, interned, packet as packet_field, tag,
+    track, wire_type,
+};
 use cringle_report::failure::{Failure, fail};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+/// Bytes read from the file at once.
 const CHUNK: usize = 1 << 20;
-/// No packet of ours is longer by far.
+/// The longest packet that is accepted. The library writes far shorter ones.
 const LONGEST: u64 = 1 << 26;
+const PACKET_TAG: u64 = tag(PACKET, wire_type::BYTES);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -21,7 +28,7 @@ pub(super) enum Kind {
     Counter,
 }
 
-/// A name, by its number in [`Names`].
+/// A name's index in [`Names`].
 pub(super) type Name = u32;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,22 +37,23 @@ pub(super) struct Event {
     pub(super) ns: u64,
     pub(super) kind: Kind,
     pub(super) name: Name,
-    /// What begins here, or goes on; 0 if nothing.
+    /// The flow that starts or continues at this event; 0 for none.
     pub(super) flow: u64,
-    /// What ends here.
+    /// The flow that ends at this event; 0 for none.
     pub(super) last_flow: u64,
     pub(super) counter: i64,
     pub(super) fiber: Option<u64>,
     pub(super) ready_ns: Option<u64>,
     pub(super) waits_for: Option<Name>,
+    /// The number of events that were dropped here.
     pub(super) lost: u64,
-    /// The fiber that it is about.
+    /// The fiber that the event acts on.
     pub(super) of: Option<u64>,
-    /// Whether the kernel is entered: with so many entries, which is not kept.
+    /// Whether the worker enters the kernel here.
     pub(super) enters: bool,
 }
 
-/// All names of the file. Number 0 is none.
+/// Every name in the file, without duplicates. Number 0 is the empty name.
 pub(super) struct Names {
     all: Vec<String>,
     numbers: HashMap<String, Name>,
@@ -69,42 +77,33 @@ impl Names {
     }
 }
 
-/// A row of packets with its own clock and tables.
+/// The state of one packet sequence: its clock, and the tables of what it has interned.
 #[derive(Default)]
 struct Sequence {
     worker: Option<usize>,
+    /// The time of the latest event; timestamps are relative to it.
     ns: u64,
     names: HashMap<u64, Name>,
     texts: HashMap<u64, Name>,
     notes: HashMap<u64, Note>,
 }
 
-#[derive(Clone, Copy)]
-enum Note {
-    Fiber,
-    ReadyNs,
-    WaitsFor,
-    Lost,
-    Of,
-    Queued,
-    Other,
-}
-
-/// What is in the file besides events.
+/// The content of the file besides its events.
 pub(super) struct Content {
     pub(super) names: Names,
-    /// What each worker is called.
+    /// The name of each worker.
     pub(super) workers: Vec<String>,
     pub(super) program: String,
-    /// The file ends within a packet.
+    /// Whether the file ends within a packet.
     pub(super) cut_short: bool,
 }
 
+/// Reads the trace at `path` and calls `each` with every event and the content known so far.
 pub(super) fn read(path: &Path, each: impl FnMut(&Event, &Content)) -> Result<Content, Failure> {
-    let told = |e: std::io::Error| Failure::failed(format!("{}: {e}", path.display()));
-    let file = File::open(path).map_err(told)?;
+    let failed = |e: std::io::Error| Failure::failed(format!("{}: {e}", path.display()));
+    let file = File::open(path).map_err(failed)?;
     let mut reader = Reader {
-        found: Content {
+        content: Content {
             names: Names::new(),
             workers: Vec::new(),
             program: String::new(),
@@ -113,15 +112,15 @@ pub(super) fn read(path: &Path, each: impl FnMut(&Event, &Content)) -> Result<Co
         sequences: HashMap::new(),
         each,
     };
-    let whole = packets(file, |packet| reader.packet(packet)).map_err(told)?;
-    reader.found.cut_short = !whole;
-    match reader.found.workers.is_empty() {
-        true => fail(format!("{}: there is no trace of cringle's in it", path.display())),
-        false => Ok(reader.found),
+    let is_whole = packets(file, |packet| reader.packet(packet)).map_err(failed)?;
+    reader.content.cut_short = !is_whole;
+    if reader.content.workers.is_empty() {
+        return fail(format!("{}: not a trace written by cringle", path.display()));
     }
+    Ok(reader.content)
 }
 
-/// Calls `each` with every packet; whether the file ends with one.
+/// Calls `each` with every packet. Returns whether the file ends at the end of a packet.
 fn packets(mut file: impl Read, mut each: impl FnMut(&[u8])) -> std::io::Result<bool> {
     let mut buf = Vec::with_capacity(2 * CHUNK);
     loop {
@@ -144,29 +143,29 @@ fn packets(mut file: impl Read, mut each: impl FnMut(&[u8])) -> std::io::Result<
     }
 }
 
-/// The first packet, if all of it is here, and what follows it.
+/// Splits `bytes` after its first packet; `None` if the packet is incomplete.
 #[inline]
 fn packet(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut rest = bytes;
-    if varint(&mut rest)? != 1 << 3 | 2 {
+    if varint(&mut rest)? != PACKET_TAG {
         return None;
     }
     let length = varint(&mut rest)?;
     rest.split_at_checked(usize::try_from(length).ok()?)
 }
 
-/// Whether no packet begins here, whatever follows.
+/// Returns whether `bytes` cannot become a packet, however many bytes follow.
 fn is_hopeless(bytes: &[u8]) -> bool {
     let mut rest = bytes;
     match varint(&mut rest) {
         None => bytes.len() >= 10,
-        Some(tag) if tag != 1 << 3 | 2 => true,
+        Some(tag) if tag != PACKET_TAG => true,
         Some(_) => varint(&mut rest).is_some_and(|length| length > LONGEST),
     }
 }
 
 struct Reader<F> {
-    found: Content,
+    content: Content,
     sequences: HashMap<u64, Sequence>,
     each: F,
 }
@@ -174,23 +173,28 @@ struct Reader<F> {
 impl<F: FnMut(&Event, &Content)> Reader<F> {
     fn packet(&mut self, packet: &[u8]) {
         let (mut number, mut since, mut event) = (0, 0, None);
-        let mut rare = false;
+        // Most packets are events, which need one pass.
+        let mut has_declarations = false;
         for (field, value) in Fields::new(packet) {
             match field {
-                8 => since = value.number(),
-                10 => number = value.number(),
-                11 => event = Some(value),
-                6 | 12 | 60 => rare = true,
+                packet_field::TIMESTAMP => since = value.number(),
+                packet_field::SEQUENCE => number = value.number(),
+                packet_field::TRACK_EVENT => event = Some(value),
+                packet_field::CLOCK_SNAPSHOT | packet_field::INTERNED | packet_field::TRACK => {
+                    has_declarations = true;
+                }
                 _ => {}
             }
         }
         let sequence = self.sequences.entry(number).or_default();
-        if rare {
+        if has_declarations {
             for (field, value) in Fields::new(packet) {
                 match field {
-                    6 => sequence.ns = own_clock(value).unwrap_or(sequence.ns),
-                    12 => learn(sequence, &mut self.found.names, value),
-                    60 => declare(sequence, &mut self.found, value),
+                    packet_field::CLOCK_SNAPSHOT => {
+                        sequence.ns = clock_start(value).unwrap_or(sequence.ns);
+                    }
+                    packet_field::INTERNED => intern(sequence, &mut self.content.names, value),
+                    packet_field::TRACK => declare_track(sequence, &mut self.content, value),
                     _ => {}
                 }
             }
@@ -198,58 +202,52 @@ impl<F: FnMut(&Event, &Content)> Reader<F> {
         let (Some(event), Some(worker)) = (event, sequence.worker) else { return };
         sequence.ns += since;
         let event = read_event(sequence, worker, event);
-        (self.each)(&event, &self.found);
+        (self.each)(&event, &self.content);
     }
 }
 
-/// The time at which the sequence's own clock begins.
-fn own_clock(snapshot: Value<'_>) -> Option<u64> {
-    snapshot.fields().find_map(|(_, clock)| {
-        let (mut ns, mut own) = (0, false);
-        for (field, value) in clock.fields() {
+/// Returns the time at which the sequence's incremental clock starts.
+fn clock_start(snapshot: Value<'_>) -> Option<u64> {
+    snapshot.fields().find_map(|(_, reading)| {
+        let (mut ns, mut is_incremental) = (0, false);
+        for (field, value) in reading.fields() {
             match field {
-                2 => ns = value.number(),
-                3 => own = value.number() == 1,
+                clock::TIMESTAMP => ns = value.number(),
+                clock::IS_INCREMENTAL => is_incremental = value.number() == 1,
                 _ => {}
             }
         }
-        own.then_some(ns)
+        is_incremental.then_some(ns)
     })
 }
 
-fn learn(sequence: &mut Sequence, names: &mut Names, data: Value<'_>) {
+/// Adds the entries of an `InternedData` message to the sequence's tables.
+fn intern(sequence: &mut Sequence, names: &mut Names, data: Value<'_>) {
     for (table, entry) in data.fields() {
         let (mut number, mut name) = (0, String::new());
         for (field, value) in entry.fields() {
             match field {
-                1 => number = value.number(),
-                2 => name = value.text(),
+                interned::ID => number = value.number(),
+                interned::NAME => name = value.text(),
                 _ => {}
             }
         }
         match table {
-            2 => drop(sequence.names.insert(number, names.number(name))),
-            3 => drop(sequence.notes.insert(number, note(&name))),
-            29 => drop(sequence.texts.insert(number, names.number(name))),
+            interned::EVENT_NAMES => drop(sequence.names.insert(number, names.number(name))),
+            interned::ANNOTATION_NAMES => {
+                if let Some((note, _)) = Note::NAMES.iter().find(|(_, known)| *known == name) {
+                    sequence.notes.insert(number, *note);
+                }
+            }
+            interned::TEXTS => drop(sequence.texts.insert(number, names.number(name))),
             _ => {}
         }
     }
 }
 
-fn note(name: &str) -> Note {
-    match name {
-        "fiber" => Note::Fiber,
-        "ready_ns" => Note::ReadyNs,
-        "waits_for" => Note::WaitsFor,
-        "lost" => Note::Lost,
-        "of" => Note::Of,
-        "queued" => Note::Queued,
-        _ => Note::Other,
-    }
-}
-
-/// Each runtime of a process has a worker 0: the second one's is `worker 0 (2)`.
-fn told_apart(name: String, others: &[String]) -> String {
+/// Returns a name that none of `others` has: each runtime of a process has a `worker 0`, and the
+/// second one's becomes `worker 0 (2)`.
+fn unique_name(name: String, others: &[String]) -> String {
     let namesake = |other: &&String| {
         other.strip_prefix(&name).is_some_and(|rest| rest.is_empty() || rest.starts_with(" ("))
     };
@@ -259,19 +257,19 @@ fn told_apart(name: String, others: &[String]) -> String {
     }
 }
 
-/// A track: a worker's, or its process's.
-fn declare(sequence: &mut Sequence, found: &mut Content, track: Value<'_>) {
-    for (field, value) in track.fields() {
+/// Records the track of a worker or of its process.
+fn declare_track(sequence: &mut Sequence, content: &mut Content, descriptor: Value<'_>) {
+    let text = |message: Value<'_>, wanted: u32| {
+        let field = message.fields().find(|(field, _)| *field == wanted);
+        field.map(|(_, value)| value.text()).unwrap_or_default()
+    };
+    for (field, value) in descriptor.fields() {
         match field {
-            3 => {
-                let name = value.fields().find(|(field, _)| *field == 6);
-                found.program = name.map(|(_, name)| name.text()).unwrap_or_default();
-            }
-            4 => {
-                let name = value.fields().find(|(field, _)| *field == 5);
-                sequence.worker = Some(found.workers.len());
-                let name = name.map(|(_, name)| name.text()).unwrap_or_default();
-                found.workers.push(told_apart(name, &found.workers));
+            track::PROCESS => content.program = text(value, track::PROCESS_NAME),
+            track::THREAD => {
+                sequence.worker = Some(content.workers.len());
+                let name = text(value, track::THREAD_NAME);
+                content.workers.push(unique_name(name, &content.workers));
             }
             _ => {}
         }
@@ -283,20 +281,22 @@ fn read_event(sequence: &Sequence, worker: usize, event: Value<'_>) -> Event {
     let mut read = Event { worker, ns: sequence.ns, ..Event::default() };
     for (field, value) in event.fields() {
         match field {
-            9 => {
+            event_field::TYPE => {
                 read.kind = match value.number() {
-                    1 => Kind::Begin,
-                    2 => Kind::End,
-                    3 => Kind::Instant,
-                    4 => Kind::Counter,
+                    event_field::BEGIN => Kind::Begin,
+                    event_field::END => Kind::End,
+                    event_field::INSTANT => Kind::Instant,
+                    event_field::COUNTER => Kind::Counter,
                     _ => Kind::Other,
                 }
             }
-            10 => read.name = sequence.names.get(&value.number()).copied().unwrap_or(0),
-            30 => read.counter = value.number() as i64,
-            47 => read.flow = value.number(),
-            48 => read.last_flow = value.number(),
-            4 => annotate(&mut read, sequence, value),
+            event_field::NAME => {
+                read.name = sequence.names.get(&value.number()).copied().unwrap_or(0);
+            }
+            event_field::COUNTER_VALUE => read.counter = value.number() as i64,
+            event_field::FLOW => read.flow = value.number(),
+            event_field::LAST_FLOW => read.last_flow = value.number(),
+            event_field::ANNOTATION => annotate(&mut read, sequence, value),
             _ => {}
         }
     }
@@ -304,23 +304,23 @@ fn read_event(sequence: &Sequence, worker: usize, event: Value<'_>) -> Event {
 }
 
 #[inline]
-fn annotate(event: &mut Event, sequence: &Sequence, annotation: Value<'_>) {
-    let (mut note, mut number, mut text) = (Note::Other, 0, 0);
-    for (field, value) in annotation.fields() {
+fn annotate(event: &mut Event, sequence: &Sequence, message: Value<'_>) {
+    let (mut note, mut number, mut text) = (None, 0, 0);
+    for (field, value) in message.fields() {
         match field {
-            1 => note = sequence.notes.get(&value.number()).copied().unwrap_or(Note::Other),
-            3 | 4 => number = value.number(),
-            17 => text = sequence.texts.get(&value.number()).copied().unwrap_or(0),
+            annotation::NAME => note = sequence.notes.get(&value.number()).copied(),
+            annotation::UINT | annotation::INT => number = value.number(),
+            annotation::TEXT => text = sequence.texts.get(&value.number()).copied().unwrap_or(0),
             _ => {}
         }
     }
     match note {
-        Note::Fiber => event.fiber = Some(number),
-        Note::ReadyNs => event.ready_ns = Some(number),
-        Note::WaitsFor => event.waits_for = Some(text),
-        Note::Lost => event.lost = number,
-        Note::Of => event.of = Some(number),
-        Note::Queued => event.enters = true,
-        Note::Other => {}
+        Some(Note::Fiber) => event.fiber = Some(number),
+        Some(Note::ReadyNs) => event.ready_ns = Some(number),
+        Some(Note::WaitsFor) => event.waits_for = Some(text),
+        Some(Note::Lost) => event.lost = number,
+        Some(Note::Of) => event.of = Some(number),
+        Some(Note::Queued) => event.enters = true,
+        Some(Note::Result | Note::DueNs | Note::Reason) | None => {}
     }
 }

@@ -1,25 +1,27 @@
-//! What a trace comes to.
+//! The totals of a trace: time of workers and fibers, waits, latencies of operations, queue depth.
 
 use super::depth::Depth;
 use super::reader::{Content, Event, Kind, Name, read};
+use cringle::trace::wire::{event_name, is_op_flow};
 use cringle_report::failure::Failure;
 use hdrhistogram::Histogram;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// The longest waits of each kind that are told.
+/// The number of longest waits reported of each kind.
 const LONGEST: usize = 3;
-/// Nanoseconds that a histogram tells apart from less, at most: an hour.
+/// The largest latency that a histogram resolves, in nanoseconds: an hour.
 const MOST_NS: u64 = 3_600_000_000_000;
 
-/// See the module.
+/// The totals of a trace.
 pub(super) struct Summary {
     pub(super) program: String,
     pub(super) workers: Vec<Worker>,
     pub(super) fibers: Vec<Fibers>,
     pub(super) waits: Vec<Waits>,
     pub(super) ops: Vec<Ops>,
-    /// Calls that were answered at once, without the driver; and that were tried so in vain.
+    /// Calls that completed inline, without the driver; and calls that were tried inline and then
+    /// queued.
     pub(super) inline: [u64; 2],
     pub(super) events: u64,
     pub(super) lost: u64,
@@ -33,38 +35,42 @@ impl Summary {
         self.end - self.start
     }
 
-    /// Operations under way over time, of all workers.
+    /// Returns the mean number of operations in flight on all workers in each of `parts` equal
+    /// parts.
     pub(super) fn depths(&self, parts: usize) -> Vec<f64> {
-        let mut sums = vec![0.0; parts];
+        let mut totals = vec![0.0; parts];
         for worker in &self.workers {
             let means = worker.depth.means(parts, self.start, self.end);
-            sums.iter_mut().zip(means).for_each(|(sum, mean)| *sum += mean);
+            totals.iter_mut().zip(means).for_each(|(sum, mean)| *sum += mean);
         }
-        sums
+        totals
     }
 }
 
 pub(super) struct Worker {
     pub(super) name: String,
-    /// Times that the kernel was entered, asleep afterwards or not.
+    /// The number of times that the worker entered the kernel, to sleep or not.
     pub(super) enters: u64,
     pub(super) running_ns: u64,
     pub(super) kernel_ns: u64,
     pub(super) asleep_ns: u64,
     pub(super) depth: Depth,
+    /// The slices that are open, the innermost last.
     slices: Vec<Slice>,
-    /// Fibers that are suspended, or were not seen yet.
+    /// Suspended fibers by number.
     suspended: HashMap<u64, Suspended>,
 }
 
+/// A slice that has begun and not ended.
 #[derive(Clone, Copy)]
 struct Slice {
     name: Name,
     fiber: Option<u64>,
-    /// Of the kernel.
+    /// Whether the worker is in the kernel during the slice.
     enters: bool,
+    /// The start of the slice.
     ns: u64,
-    /// What of it the kernel took, called from within.
+    /// The time that nested slices spent in the kernel.
     kernel_ns: u64,
 }
 
@@ -75,7 +81,7 @@ struct Suspended {
     waits_for: Name,
 }
 
-/// All fibers of one name.
+/// The totals of all fibers of one name.
 #[derive(Default)]
 pub(super) struct Fibers {
     pub(super) name: String,
@@ -86,7 +92,7 @@ pub(super) struct Fibers {
     pub(super) waiting_ns: u64,
 }
 
-/// All waits for one thing.
+/// The totals of all waits with the same cause.
 #[derive(Default)]
 pub(super) struct Waits {
     pub(super) kind: String,
@@ -96,26 +102,28 @@ pub(super) struct Waits {
     pub(super) longest: Vec<Wait>,
 }
 
+/// One wait of one fiber.
 #[derive(Clone, Debug)]
 pub(super) struct Wait {
     pub(super) ns: u64,
     pub(super) name: String,
     pub(super) fiber: u64,
     pub(super) worker: usize,
-    /// When it began, since the start of the trace.
+    /// The start of the wait, since the start of the trace.
     pub(super) at: u64,
-    /// It had not ended when the trace did.
+    /// Whether the wait lasted until the end of the trace.
     pub(super) open: bool,
 }
 
-/// All operations of one kind, from the queueing to the completion.
+/// The latencies of all operations of one kind, from queueing to completion.
 pub(super) struct Ops {
     pub(super) name: String,
     pub(super) ns: Histogram<u64>,
 }
 
+/// A [`Wait`] whose name is not resolved, and whose start is in the trace's time.
 #[derive(Clone, Copy)]
-struct OneWait {
+struct WaitRecord {
     ns: u64,
     name: Name,
     fiber: u64,
@@ -125,14 +133,14 @@ struct OneWait {
 }
 
 #[derive(Default)]
-struct WaitSum {
+struct WaitTotal {
     count: u64,
     ns: u64,
-    longest: Vec<OneWait>,
+    longest: Vec<WaitRecord>,
 }
 
-impl WaitSum {
-    fn add(&mut self, wait: OneWait) {
+impl WaitTotal {
+    fn add(&mut self, wait: WaitRecord) {
         self.count += 1;
         self.ns += wait.ns;
         let place = self.longest.partition_point(|other| other.ns >= wait.ns);
@@ -144,13 +152,13 @@ impl WaitSum {
 }
 
 #[derive(Default)]
-struct Sums {
+struct Totals {
     workers: Vec<Worker>,
     fibers: HashMap<Name, Fibers>,
-    waits: HashMap<Name, WaitSum>,
+    waits: HashMap<Name, WaitTotal>,
     ops: HashMap<Name, Histogram<u64>>,
-    /// Operations under way: which, and since when.
-    under_way: HashMap<u64, (Name, u64)>,
+    /// Operations in flight by flow, with the time at which they were queued.
+    in_flight: HashMap<u64, (Name, u64)>,
     inline: [u64; 2],
     events: u64,
     lost: u64,
@@ -158,33 +166,36 @@ struct Sums {
     end: u64,
 }
 
+/// Returns the number in a worker's name.
 pub(super) fn number(worker: &str) -> &str {
     worker.strip_prefix("worker ").unwrap_or(worker)
 }
 
-/// Workers as they are numbered, and not as they began: 2 before 10.
+/// A sort key that orders workers by number: `worker 2` before `worker 10`.
 pub(super) fn rank(worker: &str) -> (usize, &str) {
     (worker.len(), worker)
 }
 
+/// Reads and summarises the trace at `path`.
 pub(super) fn of(path: &Path) -> Result<Summary, Failure> {
-    let mut sums = Sums::default();
-    let found = read(path, |event, found| sums.add(event, found))?;
-    Ok(sums.finish(&found))
+    let mut totals = Totals::default();
+    let content = read(path, |event, content| totals.add(event, content))?;
+    Ok(totals.finish(&content))
 }
 
-impl Sums {
-    fn add(&mut self, event: &Event, found: &Content) {
-        // Workers come in turn, a while of each: the first event is not the earliest.
+impl Totals {
+    fn add(&mut self, event: &Event, content: &Content) {
+        // The file holds a batch of each worker in turn, so the first event need not be the
+        // earliest.
         self.start = Some(self.start.map_or(event.ns, |start| start.min(event.ns)));
-        while self.workers.len() < found.workers.len() {
-            self.workers.push(Worker::new(found.workers[self.workers.len()].clone()));
+        while self.workers.len() < content.workers.len() {
+            self.workers.push(Worker::new(content.workers[self.workers.len()].clone()));
         }
         self.end = self.end.max(event.ns);
         match event.kind {
             Kind::Begin => self.begin(event),
-            Kind::End => self.end_slice(event, found),
-            Kind::Instant => self.instant(event, found),
+            Kind::End => self.end_slice(event, content),
+            Kind::Instant => self.instant(event, content),
             Kind::Counter => {
                 let depth = &mut self.workers[event.worker].depth;
                 depth.set(event.ns, event.counter);
@@ -210,7 +221,7 @@ impl Sums {
         };
         let waited = event.ns.saturating_sub(since.ns).saturating_sub(ready);
         sum.waiting_ns += waited;
-        let wait = OneWait {
+        let wait = WaitRecord {
             ns: waited,
             name: event.name,
             fiber: number,
@@ -221,7 +232,7 @@ impl Sums {
         self.waits.entry(since.waits_for).or_default().add(wait);
     }
 
-    fn end_slice(&mut self, event: &Event, found: &Content) {
+    fn end_slice(&mut self, event: &Event, content: &Content) {
         let worker = &mut self.workers[event.worker];
         let Some(slice) = worker.slices.pop() else { return };
         let took = event.ns.saturating_sub(slice.ns);
@@ -230,7 +241,7 @@ impl Sums {
             worker.running_ns += running;
             self.fibers.entry(slice.name).or_default().running_ns += running;
             match event.waits_for {
-                Some(what) if found.names.get(what) == "end" => {}
+                Some(what) if content.names.get(what) == event_name::END => {}
                 Some(waits_for) => {
                     let name = slice.name;
                     worker.suspended.insert(number, Suspended { ns: event.ns, name, waits_for });
@@ -239,11 +250,11 @@ impl Sums {
             }
         } else if slice.enters {
             worker.enters += 1;
-            match found.names.get(slice.name) {
-                "wait" => worker.asleep_ns += took,
+            match content.names.get(slice.name) {
+                event_name::WAIT => worker.asleep_ns += took,
                 _ => worker.kernel_ns += took,
             }
-            // While a fiber pushed more than there was room for.
+            // A fiber that finds the submission queue full enters the kernel within its own slice.
             if let Some(around) = worker.slices.last_mut() {
                 around.kernel_ns += took;
             }
@@ -252,32 +263,30 @@ impl Sums {
         }
     }
 
-    fn instant(&mut self, event: &Event, found: &Content) {
+    fn instant(&mut self, event: &Event, content: &Content) {
         self.lost += event.lost;
-        match found.names.get(event.name) {
-            "inline" => self.inline[0] += 1,
-            "inline, in vain" => self.inline[1] += 1,
+        match content.names.get(event.name) {
+            event_name::INLINE => self.inline[0] += 1,
+            event_name::INLINE_MISS => self.inline[1] += 1,
             _ => {}
         }
         if event.lost > 0 {
-            // What was known of them may be another's by now.
+            // A lost event may have ended a fiber and reused its number.
             self.workers[event.worker].suspended.clear();
         }
-        // Flows of operations have neither of the two high bits.
-        let is_op = |flow: u64| flow != 0 && flow >> 61 == 0;
-        if is_op(event.flow) {
-            self.under_way.insert(event.flow, (event.name, event.ns));
+        if is_op_flow(event.flow) {
+            self.in_flight.insert(event.flow, (event.name, event.ns));
         }
-        if is_op(event.last_flow)
-            && let Some((name, since)) = self.under_way.remove(&event.last_flow)
+        if is_op_flow(event.last_flow)
+            && let Some((name, since)) = self.in_flight.remove(&event.last_flow)
         {
             let took = event.ns.saturating_sub(since).clamp(1, MOST_NS);
             let histogram = self.ops.entry(name).or_insert_with(histogram);
-            histogram.record(took).expect("it is within the bounds");
+            histogram.record(took).expect("clamped to the histogram's bounds");
         }
     }
 
-    fn finish(mut self, found: &Content) -> Summary {
+    fn finish(mut self, content: &Content) -> Summary {
         let start = self.start.unwrap_or(0);
         let end = self.end.max(start);
         let mut unended = Vec::new();
@@ -285,7 +294,7 @@ impl Sums {
             worker.depth.advance(end);
             for (&fiber, since) in &worker.suspended {
                 let ns = end.saturating_sub(since.ns);
-                let wait = OneWait {
+                let wait = WaitRecord {
                     ns,
                     name: since.name,
                     fiber,
@@ -299,8 +308,8 @@ impl Sums {
         for (kind, wait) in unended {
             self.waits.entry(kind).or_default().add(wait);
         }
-        let name = |name: Name| found.names.get(name).to_owned();
-        let told = |wait: &OneWait| Wait {
+        let name = |name: Name| content.names.get(name).to_owned();
+        let resolved = |wait: &WaitRecord| Wait {
             ns: wait.ns,
             name: name(wait.name),
             fiber: wait.fiber,
@@ -316,7 +325,7 @@ impl Sums {
             kind: name(kind),
             count: sum.count,
             ns: sum.ns,
-            longest: sum.longest.iter().map(told).collect(),
+            longest: sum.longest.iter().map(resolved).collect(),
         });
         let mut waits: Vec<_> = waits.collect();
         waits.sort_by_key(|wait| (std::cmp::Reverse(wait.ns), wait.kind.clone()));
@@ -324,7 +333,7 @@ impl Sums {
         let mut ops: Vec<_> = ops.map(|(number, ns)| Ops { name: name(number), ns }).collect();
         ops.sort_by_key(|op| (std::cmp::Reverse(op.ns.len()), op.name.clone()));
         Summary {
-            program: found.program.clone(),
+            program: content.program.clone(),
             workers: self.workers,
             fibers,
             waits,
@@ -332,7 +341,7 @@ impl Sums {
             inline: self.inline,
             events: self.events,
             lost: self.lost,
-            cut_short: found.cut_short,
+            cut_short: content.cut_short,
             start,
             end,
         }
@@ -340,7 +349,7 @@ impl Sums {
 }
 
 impl Worker {
-    /// As its name says, which is not its place among those that the file tells of.
+    /// Returns the worker's number, which is not its index in the file.
     pub(super) fn number(&self) -> &str {
         number(&self.name)
     }
@@ -360,5 +369,5 @@ impl Worker {
 }
 
 fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, MOST_NS, 2).expect("the bounds are in order")
+    Histogram::new_with_bounds(1, MOST_NS, 2).expect("the bounds are constants in order")
 }

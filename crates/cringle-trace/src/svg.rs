@@ -1,5 +1,7 @@
-//! The picture. Plain SVG, not by a plotting library: bars on lanes are what it lacks, and pieces of one
-//! colour on a lane are one path here, which keeps a picture of ten thousand slices small.
+//! Draws a [`Window`] as SVG.
+//!
+//! It writes SVG directly, since plotting libraries have no bars on lanes, and merges the pieces of
+//! one colour on a lane into one path, so that a picture of ten thousand slices stays small.
 
 use super::window::{FiberState, Row, Span, Window};
 use std::fmt::Write;
@@ -12,20 +14,20 @@ const STEP: f64 = 22.0;
 const OP: f64 = 9.0;
 const OP_STEP: f64 = 11.0;
 const DEPTH: f64 = 60.0;
-/// Rows of operations; others are only counted.
+/// The most rows of operations drawn; operations that would need more are only counted.
 const MOST_OP_ROWS: usize = 32;
-/// Pieces closer than this become one.
+/// Pieces closer together than this are merged.
 const GAP: f64 = 0.4;
-/// A character's width, at the size of the labels.
+/// The mean width of a character in a label.
 const CHARACTER: f64 = 5.6;
 
-/// Those of Okabe and Ito, which most people can tell apart.
+/// The palette of Okabe and Ito, chosen to be distinguishable with colour blindness.
 const COLORS: [&str; 7] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#4d4d4d"];
 const KERNEL: &str = "#9a9a9a";
 const WAITING: &str = "#c8c8c8";
 
-/// See the module. `start` is when the trace began.
+/// Draws `window`; `start` is the start of the trace, from which the time axis counts.
 pub(super) fn of(window: &Window, start: u64, title: &str) -> String {
     let mut picture = Picture::new(window);
     picture.section("workers");
@@ -46,7 +48,7 @@ pub(super) fn of(window: &Window, start: u64, title: &str) -> String {
     picture.finish(start, title)
 }
 
-/// Names and their colours, in the order that they were met.
+/// Assigns colours to names in the order in which they first appear.
 struct Palette {
     names: Vec<String>,
     colors: [&'static str; COLORS.len()],
@@ -65,7 +67,7 @@ impl Palette {
         self.colors[place % COLORS.len()]
     }
 
-    /// The colours with their names, each colour once.
+    /// Returns each colour once, with the first name that has it.
     fn entries(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.colors.into_iter().zip(self.names.iter().map(String::as_str))
     }
@@ -81,7 +83,7 @@ struct Picture {
 
 impl Picture {
     fn new(window: &Window) -> Picture {
-        // From the other end, so that few of either have a colour in common.
+        // Operations take the colours in another order, so that few share one with a fiber.
         let mut colors = COLORS;
         colors.reverse();
         colors.rotate_left(1);
@@ -95,7 +97,7 @@ impl Picture {
     }
 
     fn put(&mut self, text: std::fmt::Arguments<'_>) {
-        self.body.write_fmt(text).expect("a string takes everything");
+        self.body.write_fmt(text).expect("writing to a string does not fail");
         self.body.push('\n');
     }
 
@@ -122,7 +124,7 @@ impl Picture {
         self.y += 16.0;
     }
 
-    /// Pieces of one colour, as one path.
+    /// Draws pieces of one colour as one path.
     fn pieces(&mut self, spans: &[Span], color: &str, opacity: f64, top: f64, height: f64) {
         let mut path = String::new();
         for (from, to) in self.merged(spans) {
@@ -163,7 +165,7 @@ impl Picture {
             let color = if name.is_empty() { KERNEL } else { self.fibers.color(name) };
             self.pieces(&spans, color, 1.0, y, LANE);
         }
-        // Over the fiber that enters it.
+        // Drawn on top of the fiber that entered the kernel.
         self.pieces(&lane.within, KERNEL, 1.0, y, LANE);
         self.y += STEP;
     }
@@ -187,7 +189,7 @@ impl Picture {
         self.pieces(&of(&FiberState::Ready), color, 0.35, y + 4.0, LANE - 8.0);
         self.pieces(&of(&FiberState::Running), color, 1.0, y, LANE);
         for (what, span) in waits {
-            self.words_within(what, span, y + 6.0);
+            self.text_within(what, span, y + 6.0);
         }
         for &ns in &row.cancels {
             let x = self.x(ns);
@@ -200,19 +202,19 @@ impl Picture {
         self.y += STEP;
     }
 
-    /// Words where they fit.
-    fn words_within(&mut self, words: &str, span: Span, y: f64) {
+    /// Writes a text into a span if it fits.
+    fn text_within(&mut self, text: &str, span: Span, y: f64) {
         let (from, to) = (self.x(span.from), self.x(span.to));
-        if to - from > words.len() as f64 * CHARACTER + 6.0 {
+        if to - from > text.len() as f64 * CHARACTER + 6.0 {
             let x = (from + to) / 2.0;
             self.put(format_args!(
                 r#"<text class="small" text-anchor="middle" x="{x:.1}" y="{y:.1}">{}</text>"#,
-                escaped(words)
+                escaped(text)
             ));
         }
     }
 
-    /// Each from its queueing to its completion, in as few rows as they need.
+    /// Draws each operation from queueing to completion, in the fewest rows without overlaps.
     fn ops(&mut self, ops: &[(String, Span)]) {
         if ops.is_empty() {
             return;
@@ -239,7 +241,6 @@ impl Picture {
             names.dedup();
             for name in names {
                 let color = self.ops.color(name);
-                // A seam between one and the next, where there is room for one.
                 let spans = ops.iter().filter(|(other, _)| *other == name);
                 let spans: Vec<Span> = spans.map(|(_, span)| *span).collect();
                 self.pieces(&spans, color, 0.75, y, OP);
@@ -252,29 +253,29 @@ impl Picture {
     }
 
     fn depth(&mut self, depth: &[(u64, i64)]) {
-        let inside = |ns: u64| ns.clamp(self.span.from, self.span.to);
         let before = depth.iter().take_while(|(ns, _)| *ns <= self.span.from).last();
         let mut points = vec![(self.span.from, before.map_or(0, |(_, value)| *value))];
         let within = |ns: &u64| *ns > self.span.from && *ns < self.span.to;
-        points.extend(
-            depth.iter().filter(|(ns, _)| within(ns)).map(|&(ns, value)| (inside(ns), value)),
-        );
+        points.extend(depth.iter().copied().filter(|(ns, _)| within(ns)));
         let most = points.iter().map(|(_, value)| *value).max().unwrap_or(0);
         if most <= 0 {
             return;
         }
-        self.section("operations under way");
+        self.section("operations in flight");
         let (top, bottom) = (self.y, self.y + DEPTH);
         let mut path = format!("M{LEFT} {bottom:.1}");
         let (mut last_x, mut highest) = (f64::MIN, 0);
         for (ns, value) in points {
             let x = self.x(ns);
-            // Of what falls together the highest is drawn, and what came last goes on.
-            highest = if x - last_x < 0.5 { highest.max(value) } else { value };
             let level = |value: i64| bottom - value as f64 / most as f64 * DEPTH;
-            let _ = match x - last_x < 0.5 {
-                true => write!(path, "V{:.0}V{:.0}", level(highest), level(value)),
-                false => write!(path, "H{x:.1}V{:.0}", level(value)),
+            // Points at the same pixel are drawn as one stroke up to the highest and back to the
+            // latest.
+            let _ = if x - last_x < 0.5 {
+                highest = highest.max(value);
+                write!(path, "V{:.0}V{:.0}", level(highest), level(value))
+            } else {
+                highest = value;
+                write!(path, "H{x:.1}V{:.0}", level(value))
             };
             last_x = x;
         }
@@ -288,7 +289,7 @@ impl Picture {
         self.y += DEPTH + 8.0;
     }
 
-    /// The names of the colours.
+    /// Draws the legend: each colour with its name.
     fn legend(&mut self) {
         self.y += 10.0;
         let mut x = 8.0;
@@ -350,7 +351,7 @@ impl Picture {
     }
 }
 
-/// A moment, as exactly as the distance of the marks needs.
+/// Formats the label of a mark on the time axis, with as many digits as marks `step` apart need.
 fn tick(ns: u64, step: u64) -> String {
     let (unit, name) = match ns {
         0..1_000 => (1.0, "ns"),
@@ -362,7 +363,7 @@ fn tick(ns: u64, step: u64) -> String {
     format!("{:.digits$} {name}", ns as f64 / unit)
 }
 
-/// 1, 2 or 5 times a power of ten: eight marks or fewer.
+/// Returns the distance of marks for at most eight in `span`: 1, 2 or 5 times a power of ten.
 fn round_step(span: u64) -> u64 {
     let mut step = 1;
     for factor in [2.0, 2.5, 2.0].into_iter().cycle() {
@@ -390,7 +391,7 @@ fn escaped(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '&' => out.push_str("&amp;"),
             '"' => out.push_str("&quot;"),
-            // No XML may have the others below space.
+            // XML allows no other control character but tab and line ends.
             '\0'..' ' => out.push('\u{fffd}'),
             c => out.push(c),
         }

@@ -1,20 +1,19 @@
-//! The summary for a person, in 80 columns.
+//! The summary as text, in 80 columns.
 
 use super::summary::{Fibers, Summary, Wait, rank};
 use cringle_report::page::Rows;
-use cringle_report::table;
 use cringle_report::units::count;
 
-fn figures(header: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
-    table::rows(&Rows::new(header, rows))
+fn table(header: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    cringle_report::table::rows(&Rows::new(header, rows))
 }
 
-/// Columns of a picture made of characters.
+/// The width of the chart of queue depths, in characters.
 const COLUMNS: usize = 64;
-/// Rows of a table that may have thousands.
+/// The most rows printed of each table.
 const MOST_ROWS: usize = 20;
 const LONGEST_NAME: usize = 24;
-/// Where there is less room.
+/// The longest name in a cell that holds more than the name.
 const LONGEST_NAME_BESIDE: usize = 15;
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
@@ -40,14 +39,12 @@ fn head(summary: &Summary) -> String {
     );
     if summary.lost > 0 {
         out.push_str(&format!(
-            "{} events were lost: they found no room, and what follows is without them\n",
+            "{} events were lost because a worker's buffer was full; the figures lack them\n",
             count(summary.lost as f64)
         ));
     }
     if summary.cut_short {
-        out.push_str(
-            "the file ends within a packet, or cannot be read from there on: the rest is left out\n",
-        );
+        out.push_str("the file ends within a packet: it is read up to that packet\n");
     }
     out
 }
@@ -68,7 +65,7 @@ fn workers(summary: &Summary) -> String {
             worker.depth.most().to_string(),
         ]
     });
-    figures(&["", "enters", "fibers", "kernel", "asleep", "depth", "most"], rows.take(MOST_ROWS))
+    table(&["", "enters", "fibers", "kernel", "asleep", "depth", "most"], rows.take(MOST_ROWS))
         + &more(summary.workers.len(), "workers")
 }
 
@@ -84,7 +81,7 @@ fn fibers(summary: &Summary) -> String {
         ]
     };
     let rows = summary.fibers.iter().take(MOST_ROWS).map(row);
-    figures(&["fibers", "count", "runs", "running", "ready", "waiting"], rows)
+    table(&["fibers", "count", "runs", "running", "ready", "waiting"], rows)
         + &more(summary.fibers.len(), "names")
 }
 
@@ -99,21 +96,21 @@ fn waits(summary: &Summary) -> String {
             count(wait.count as f64),
             time(wait.ns),
             longest.map(|wait| time(wait.ns)).unwrap_or_default(),
-            longest.map(|wait| who(summary, wait)).unwrap_or_default(),
+            longest.map(|wait| fiber_and_time(summary, wait)).unwrap_or_default(),
         ]
     });
-    figures(&["waits for", "count", "all", "longest", "whose, when"], rows)
+    table(&["waits for", "count", "all", "longest", "whose, when"], rows)
         + &more(summary.waits.len(), "kinds")
 }
 
-/// Which fiber, and when since the start.
-fn who(summary: &Summary, wait: &Wait) -> String {
+/// Describes the fiber of a wait and the time at which the wait began.
+fn fiber_and_time(summary: &Summary, wait: &Wait) -> String {
     let worker = match summary.workers.len() {
         1 => String::new(),
         _ => format!(" on {}", summary.workers[wait.worker].number()),
     };
     let open = if wait.open { ", still" } else { "" };
-    // One of many runtimes takes more room than `on 0`.
+    // With several runtimes, a worker's number is longer than that of `on 0`.
     let room = LONGEST_NAME_BESIDE.saturating_sub(worker.len().saturating_sub(" on 0".len()));
     format!("{} {}{worker} at {}{open}", short(&wait.name, room), wait.fiber, time(wait.at))
 }
@@ -121,9 +118,9 @@ fn who(summary: &Summary, wait: &Wait) -> String {
 fn ops(summary: &Summary) -> String {
     let inline = match summary.inline {
         [0, _] => String::new(),
-        [1, _] => "1 call was answered at once, without the ring\n".into(),
+        [1, _] => "1 call completed inline, without the ring\n".into(),
         [hits, _] => {
-            format!("{} calls were answered at once, without the ring\n", count(hits as f64))
+            format!("{} calls completed inline, without the ring\n", count(hits as f64))
         }
     };
     if summary.ops.is_empty() {
@@ -139,10 +136,10 @@ fn ops(summary: &Summary) -> String {
             time(op.ns.max()),
         ]
     });
-    figures(&["operations", "count", "p50", "p99", "longest"], rows) + &inline
+    table(&["operations", "count", "p50", "p99", "longest"], rows) + &inline
 }
 
-/// Operations under way, over time.
+/// Draws the number of operations in flight over time as a row of bars.
 fn depth(summary: &Summary) -> String {
     let depths = summary.depths(COLUMNS);
     let most = depths.iter().copied().fold(0.0, f64::max);
@@ -151,18 +148,18 @@ fn depth(summary: &Summary) -> String {
     }
     let bar = |depth: f64| {
         let step = (depth / most * (BARS.len() - 1) as f64).round() as usize;
-        // A little is not nothing.
+        // A value above zero is always visible.
         BARS[if depth > 0.0 { step.max(1) } else { step }]
     };
     let bars: String = depths.iter().map(|&depth| bar(depth)).collect();
     let width = time(summary.ns() / COLUMNS as u64);
-    format!("operations under way, {width} a column, {most:.1} the tallest\n│{bars}│\n")
+    format!("operations in flight, {width} per column, at most {most:.1}\n│{bars}│\n")
 }
 
 fn more(rows: usize, what: &str) -> String {
     match rows.saturating_sub(MOST_ROWS) {
         0 => String::new(),
-        more => format!("… and {more} more {what}: --json has them\n"),
+        more => format!("… and {more} more {what}: --json lists them\n"),
     }
 }
 
@@ -171,11 +168,11 @@ fn short(name: &str, most: usize) -> String {
     if length <= most {
         return name.into();
     }
-    // The end tells more: a place in a file.
+    // Names are mostly places in files, which differ at the end.
     std::iter::once('…').chain(name.chars().skip(length - (most - 1))).collect()
 }
 
-/// Three digits and a unit.
+/// Formats a duration with three significant digits and its unit.
 pub(super) fn time(ns: u64) -> String {
     let (value, unit) = match ns {
         0..1_000 => return format!("{ns} ns"),

@@ -1,15 +1,17 @@
-//! A part of a trace, for a picture: who did what when.
+//! A part of a trace, prepared for a picture: the states of workers, fibers and operations over
+//! time.
 
 use super::reader::{Content, Event, Kind, Name, read};
 use super::summary::{number, rank};
+use cringle::trace::wire::{event_name, is_op_flow};
 use cringle_report::failure::Failure;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// Operations whose lives are kept.
+/// The largest number of operations kept.
 const MOST_OPS: usize = 4096;
 
-/// From when to when, in nanoseconds of the trace.
+/// An interval of the trace's time, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) from: u64,
@@ -23,32 +25,36 @@ pub(super) enum FiberState {
     Waiting(String),
 }
 
+/// What a worker did.
 pub(super) struct Lane {
     pub(super) name: String,
-    /// Fibers by name, and what is in the kernel by an empty one.
+    /// The fibers that ran, by name; an empty name means that the worker was in the kernel.
     pub(super) slices: Vec<(String, Span)>,
     pub(super) asleep: Vec<Span>,
-    /// The kernel, entered by a fiber.
+    /// Times in the kernel within a fiber's slice.
     pub(super) within: Vec<Span>,
 }
 
+/// What a fiber did.
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) states: Vec<(FiberState, Span)>,
+    /// The times at which it was cancelled.
     pub(super) cancels: Vec<u64>,
 }
 
-/// See the module.
+/// A part of a trace.
 pub(super) struct Window {
     pub(super) span: Span,
     pub(super) lanes: Vec<Lane>,
     pub(super) rows: Vec<Row>,
     pub(super) fibers_left_out: usize,
     pub(super) ops: Vec<(String, Span)>,
-    /// How many were under way from when on, all workers together.
+    /// The number of operations in flight on all workers, from each of these times on.
     pub(super) depth: Vec<(u64, i64)>,
 }
 
+/// The index of a worker and the number of a fiber on it.
 type Fiber = (usize, u64);
 
 struct Collector {
@@ -56,44 +62,45 @@ struct Collector {
     most_rows: usize,
     lanes: Vec<Lane>,
     rows: Vec<Row>,
-    of: HashMap<Fiber, usize>,
+    row_of: HashMap<Fiber, usize>,
     left_out: std::collections::HashSet<Fiber>,
-    /// Slices that are open on each worker.
-    open: Vec<Vec<Open>>,
-    /// Since when a fiber waits, and what for.
+    /// The open slices of each worker, the innermost last.
+    open: Vec<Vec<OpenSlice>>,
+    /// The start and the cause of each suspended fiber's wait.
     waits: HashMap<Fiber, (u64, String)>,
-    under_way: HashMap<u64, (Name, u64)>,
+    in_flight: HashMap<u64, (Name, u64)>,
     ops: Vec<(String, Span)>,
     counters: Vec<i64>,
     depth: Vec<(u64, i64)>,
 }
 
-/// A slice that has begun.
-struct Open {
+/// A slice that has begun and not ended.
+struct OpenSlice {
     name: Name,
     fiber: Option<u64>,
-    /// The kernel, for the worker or from within a fiber.
+    /// Whether the worker is in the kernel during the slice.
     enters: bool,
     since: u64,
 }
 
+/// Reads the events between `from` and `to`, with at most `most_rows` fibers.
 pub(super) fn of(path: &Path, from: u64, to: u64, most_rows: usize) -> Result<Window, Failure> {
     let mut collector = Collector {
         span: Span { from, to },
         most_rows,
         lanes: Vec::new(),
         rows: Vec::new(),
-        of: HashMap::new(),
+        row_of: HashMap::new(),
         left_out: Default::default(),
         open: Vec::new(),
         waits: HashMap::new(),
-        under_way: HashMap::new(),
+        in_flight: HashMap::new(),
         ops: Vec::new(),
         counters: Vec::new(),
         depth: Vec::new(),
     };
-    let found = read(path, |event, found| collector.add(event, found))?;
-    Ok(collector.finish(&found))
+    let content = read(path, |event, content| collector.add(event, content))?;
+    Ok(collector.finish(&content))
 }
 
 impl Collector {
@@ -102,18 +109,18 @@ impl Collector {
         (from < to).then_some(Span { from, to })
     }
 
-    fn add(&mut self, event: &Event, found: &Content) {
-        while self.lanes.len() < found.workers.len() {
-            let name = found.workers[self.lanes.len()].clone();
+    fn add(&mut self, event: &Event, content: &Content) {
+        while self.lanes.len() < content.workers.len() {
+            let name = content.workers[self.lanes.len()].clone();
             let (slices, asleep, within) = (Vec::new(), Vec::new(), Vec::new());
             self.lanes.push(Lane { name, slices, asleep, within });
             self.open.push(Vec::new());
             self.counters.push(0);
         }
         match event.kind {
-            Kind::Begin => self.begin(event, found),
-            Kind::End => self.end(event, found),
-            Kind::Instant => self.instant(event, found),
+            Kind::Begin => self.begin(event, content),
+            Kind::End => self.end(event, content),
+            Kind::Instant => self.instant(event, content),
             Kind::Counter => {
                 self.counters[event.worker] = event.counter;
                 self.depth.push((event.ns, self.counters.iter().sum()));
@@ -122,9 +129,9 @@ impl Collector {
         }
     }
 
-    fn begin(&mut self, event: &Event, found: &Content) {
+    fn begin(&mut self, event: &Event, content: &Content) {
         let Event { name, fiber, enters, ns, .. } = *event;
-        self.open[event.worker].push(Open { name, fiber, enters, since: ns });
+        self.open[event.worker].push(OpenSlice { name, fiber, enters, since: ns });
         let Some(number) = fiber else { return };
         let fiber = (event.worker, number);
         let ready = event.ns.saturating_sub(event.ready_ns.unwrap_or(0));
@@ -132,48 +139,55 @@ impl Collector {
         if let Some((since, what)) = waited
             && let Some(span) = self.clip(since, ready)
         {
-            self.state(fiber, event.name, found, FiberState::Waiting(what), span);
+            self.state(fiber, event.name, content, FiberState::Waiting(what), span);
         }
         if let Some(span) = self.clip(ready, event.ns) {
-            self.state(fiber, event.name, found, FiberState::Ready, span);
+            self.state(fiber, event.name, content, FiberState::Ready, span);
         }
     }
 
-    fn end(&mut self, event: &Event, found: &Content) {
+    fn end(&mut self, event: &Event, content: &Content) {
         let Some(open) = self.open[event.worker].pop() else { return };
-        let Open { name, fiber, enters, since } = open;
+        let OpenSlice { name, fiber, enters, since } = open;
         let span = self.clip(since, event.ns);
         if let Some(number) = fiber {
             let fiber = (event.worker, number);
             if let Some(span) = span {
-                self.lanes[event.worker].slices.push((found.names.get(name).into(), span));
-                self.state(fiber, name, found, FiberState::Running, span);
+                self.lanes[event.worker].slices.push((content.names.get(name).into(), span));
+                self.state(fiber, name, content, FiberState::Running, span);
             }
-            let what = event.waits_for.map(|what| found.names.get(what));
-            if let Some(what) = what.filter(|what| *what != "end") {
+            let what = event.waits_for.map(|what| content.names.get(what));
+            if let Some(what) = what.filter(|what| *what != event_name::END) {
                 self.waits.insert(fiber, (event.ns, what.into()));
             }
         } else if enters && let Some(span) = span {
             let lane = &mut self.lanes[event.worker];
-            match found.names.get(name) {
+            match content.names.get(name) {
                 _ if !self.open[event.worker].is_empty() => lane.within.push(span),
-                "wait" => lane.asleep.push(span),
+                event_name::WAIT => lane.asleep.push(span),
                 _ => lane.slices.push((String::new(), span)),
             }
         }
     }
 
-    fn state(&mut self, fiber: Fiber, name: Name, found: &Content, state: FiberState, span: Span) {
-        let row = match self.of.get(&fiber) {
+    fn state(
+        &mut self,
+        fiber: Fiber,
+        name: Name,
+        content: &Content,
+        state: FiberState,
+        span: Span,
+    ) {
+        let row = match self.row_of.get(&fiber) {
             Some(&row) => row,
             None if self.rows.len() < self.most_rows => {
                 let worker = match self.lanes.len() {
                     1 => String::new(),
                     _ => format!("{}·", number(&self.lanes[fiber.0].name)),
                 };
-                let name = format!("{} {worker}{}", found.names.get(name), fiber.1);
+                let name = format!("{} {worker}{}", content.names.get(name), fiber.1);
                 self.rows.push(Row { name, states: Vec::new(), cancels: Vec::new() });
-                self.of.insert(fiber, self.rows.len() - 1);
+                self.row_of.insert(fiber, self.rows.len() - 1);
                 self.rows.len() - 1
             }
             None => {
@@ -184,35 +198,34 @@ impl Collector {
         self.rows[row].states.push((state, span));
     }
 
-    fn instant(&mut self, event: &Event, found: &Content) {
-        if found.names.get(event.name) == "cancel"
+    fn instant(&mut self, event: &Event, content: &Content) {
+        if content.names.get(event.name) == event_name::CANCEL
             && let Some(of) = event.of
-            && let Some(&row) = self.of.get(&(event.worker, of))
+            && let Some(&row) = self.row_of.get(&(event.worker, of))
             && (self.span.from..self.span.to).contains(&event.ns)
         {
             self.rows[row].cancels.push(event.ns);
         }
-        let is_op = |flow: u64| flow != 0 && flow >> 61 == 0;
-        if is_op(event.flow) {
-            self.under_way.insert(event.flow, (event.name, event.ns));
+        if is_op_flow(event.flow) {
+            self.in_flight.insert(event.flow, (event.name, event.ns));
         }
-        if is_op(event.last_flow)
-            && let Some((name, since)) = self.under_way.remove(&event.last_flow)
+        if is_op_flow(event.last_flow)
+            && let Some((name, since)) = self.in_flight.remove(&event.last_flow)
             && let Some(span) = self.clip(since, event.ns)
             && self.ops.len() < MOST_OPS
         {
-            self.ops.push((found.names.get(name).into(), span));
+            self.ops.push((content.names.get(name).into(), span));
         }
     }
 
-    fn finish(mut self, found: &Content) -> Window {
-        // What had not ended when the trace did, or the picture.
+    fn finish(mut self, content: &Content) -> Window {
+        // Waits that last beyond the end of the picture or of the trace.
         let unended: Vec<_> = self.waits.drain().collect();
         for (fiber, (since, what)) in unended {
             if let Some(span) = self.clip(since, self.span.to)
-                && self.of.contains_key(&fiber)
+                && self.row_of.contains_key(&fiber)
             {
-                self.state(fiber, 0, found, FiberState::Waiting(what), span);
+                self.state(fiber, 0, content, FiberState::Waiting(what), span);
             }
         }
         self.ops.sort_by_key(|(_, span)| (span.from, span.to));

@@ -45,6 +45,8 @@ mod perfetto;
 mod queue;
 mod recorder;
 mod session;
+#[doc(hidden)]
+pub mod wire;
 mod writer;
 
 pub(crate) use clock::Clock;
@@ -57,10 +59,6 @@ use std::io;
 use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
-
-/// Flows of spawns have this bit, those of messages the other; ops' have neither.
-const SPAWN_FLOW: u64 = 1 << 62;
-const WAKE_FLOW: u64 = 1 << 63;
 
 /// What numbers in events mean: the layers above know.
 #[derive(Debug)]

@@ -254,8 +254,9 @@ impl Recorder {
     pub(crate) fn spawned(&self) -> u64 {
         let number = self.next_spawn.get().wrapping_add(1).max(1);
         self.next_spawn.set(number);
-        let flow =
-            super::SPAWN_FLOW | u64::from(self.queue.origin.sequence) << 32 | u64::from(number);
+        let flow = super::wire::SPAWN_FLOW
+            | u64::from(self.queue.origin.sequence) << 32
+            | u64::from(number);
         self.tick();
         self.put(self.event(Kind::Spawned, 0, flow));
         flow

@@ -6,7 +6,6 @@
 //! back is tested with a parser that others made.
 
 mod fibers;
-mod fields;
 mod output;
 mod sequence;
 mod track;

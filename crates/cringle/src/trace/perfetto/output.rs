@@ -1,5 +1,8 @@
 //! Protobuf's encoding: what little of it there is.
 
+use crate::trace::wire::tag;
+use crate::trace::wire::wire_type::{BYTES, FIXED64, VARINT};
+
 /// Bytes on their way to the file.
 pub(in crate::trace) struct Output {
     /// Up to `end` they are written; what is behind is room.
@@ -14,10 +17,6 @@ pub(super) struct Short<'a> {
 }
 
 const ROOM: usize = 256;
-
-const VARINT: u32 = 0;
-const FIXED64: u32 = 1;
-const BYTES: u32 = 2;
 
 impl Output {
     pub(in crate::trace) fn new() -> Output {
@@ -117,8 +116,8 @@ impl Short<'_> {
     }
 
     #[inline(always)]
-    fn tag(&mut self, field: u32, wire: u32) {
-        self.varint(u64::from(field << 3 | wire));
+    fn tag(&mut self, field: u32, wire_type: u32) {
+        self.varint(tag(field, wire_type));
     }
 
     #[inline(always)]

@@ -1,41 +1,16 @@
 //! The packets of one worker: their clock, and the table of names.
 
-use super::fields::{annotation, clock, defaults, event, interned, packet, track};
 use super::output::{Output, Short};
 use crate::trace::queue::Origin;
+use crate::trace::wire::{
+    Note, PACKET, annotation, clock, defaults, event, interned, packet, track,
+};
 use std::collections::HashMap;
 
 /// Names of events kept apart; later ones share [`OTHERS`], so that a program which names each of its
 /// fibers differently is bounded.
 const MOST_NAMES: usize = 1 << 16;
 const OTHERS: &str = "(others)";
-
-/// What an annotation says.
-#[derive(Clone, Copy)]
-#[repr(u8)]
-pub(super) enum Note {
-    Fiber = 1,
-    ReadyNs,
-    WaitsFor,
-    Result,
-    Queued,
-    Lost,
-    DueNs,
-    Reason,
-    Of,
-}
-
-const NOTES: [(Note, &str); 9] = [
-    (Note::Fiber, "fiber"),
-    (Note::ReadyNs, "ready_ns"),
-    (Note::WaitsFor, "waits_for"),
-    (Note::Result, "result"),
-    (Note::Queued, "queued"),
-    (Note::Lost, "lost"),
-    (Note::DueNs, "due_ns"),
-    (Note::Reason, "reason"),
-    (Note::Of, "of"),
-];
 
 /// See the module.
 pub(super) struct Sequence {
@@ -79,7 +54,7 @@ impl Sequence {
         let number = origin.sequence;
         let process = std::process::id();
         let name = format!("worker {}", origin.worker);
-        out.message(super::fields::PACKET, |out| {
+        out.message(PACKET, |out| {
             out.uint(packet::SEQUENCE, number.into());
             out.message(packet::TRACK, |out| {
                 out.uint(track::UUID, PROCESS);
@@ -89,7 +64,7 @@ impl Sequence {
                 });
             });
         });
-        out.message(super::fields::PACKET, |out| {
+        out.message(PACKET, |out| {
             out.uint(packet::SEQUENCE, number.into());
             out.uint(packet::FLAGS, packet::CLEARED);
             out.message(packet::CLOCK_SNAPSHOT, |out| {
@@ -139,7 +114,7 @@ impl Sequence {
         });
         sequence.packet(out, |out| {
             out.message(packet::INTERNED, |out| {
-                for (note, name) in NOTES {
+                for (note, name) in Note::NAMES {
                     entry(out, interned::ANNOTATION_NAMES, note as u64, name);
                 }
             });
@@ -157,7 +132,7 @@ impl Sequence {
     }
 
     fn packet(&mut self, out: &mut Output, fill: impl FnOnce(&mut Output)) {
-        out.message(super::fields::PACKET, |out| {
+        out.message(PACKET, |out| {
             out.uint(packet::SEQUENCE, self.number.into());
             out.uint(packet::FLAGS, packet::NEEDED);
             fill(out);
@@ -179,7 +154,7 @@ impl Sequence {
         self.last += since;
         let number = self.number.into();
         out.short(|out| {
-            out.message(super::fields::PACKET, |out| {
+            out.message(PACKET, |out| {
                 out.uint(packet::SEQUENCE, number);
                 out.uint(packet::FLAGS, packet::NEEDED);
                 out.uint(packet::TIMESTAMP, since);

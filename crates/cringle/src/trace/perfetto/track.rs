@@ -1,16 +1,14 @@
 //! From a worker's events to slices, instants and flows on its track.
 
 use super::fibers::{Fibers, Owners};
-use super::fields::event::{BEGIN, END, FLOW, INSTANT, LAST_FLOW};
 use super::output::{Output, Short};
-use super::sequence::{Note, Sequence, note_int, note_text, note_uint};
+use super::sequence::{Sequence, note_int, note_text, note_uint};
+use crate::trace::EventNames;
 use crate::trace::event::{Cause, Event, Kind, LONGEST_NAME};
 use crate::trace::queue::Origin;
-use crate::trace::{EventNames, SPAWN_FLOW, WAKE_FLOW};
+use crate::trace::wire::event::{BEGIN, END, FLOW, INSTANT, LAST_FLOW};
+use crate::trace::wire::{LOCAL_FLOW, Note, SPAWN_FLOW, WAKE_FLOW, event_name};
 use std::panic::Location;
-
-/// Flows of wake-ups and spawns within the worker.
-const LOCAL_FLOW: u64 = 1 << 61;
 
 /// See the module.
 pub(in crate::trace) struct Track {
@@ -118,7 +116,7 @@ impl Track {
                 let fiber = self.fibers.get(index).number;
                 let reason = word(self.names.reasons, event.get_detail());
                 let reason = self.sequence.text(out, reason);
-                self.instant(out, ns, "cancel", |out| {
+                self.instant(out, ns, event_name::CANCEL, |out| {
                     note_uint(out, Note::Of, fiber);
                     note_text(out, Note::Reason, reason);
                 });
@@ -136,7 +134,11 @@ impl Track {
             }
             Kind::TimerFired => self.instant(out, ns, "timer", |_| ()),
             Kind::Inline => {
-                let name = if event.get_detail() == 1 { "inline" } else { "inline, in vain" };
+                let name = if event.get_detail() == 1 {
+                    event_name::INLINE
+                } else {
+                    event_name::INLINE_MISS
+                };
                 self.instant(out, ns, name, |_| ());
             }
         }
@@ -255,7 +257,7 @@ impl Track {
         // It may have begun before what is known.
         let Some(index) = self.running.take() else { return };
         let what = match wait {
-            None => "end",
+            None => event_name::END,
             Some(wait) if wait == self.names.wait_for_ops => match self.ops {
                 (1, name) => word(self.names.ops, name),
                 _ => "ops",
@@ -322,7 +324,7 @@ impl Track {
     fn enter(&mut self, out: &mut Output, ns: u64, event: &Event) {
         self.count(out, ns);
         self.enters = true;
-        let name = if event.get_detail() == 1 { "wait" } else { "enter" };
+        let name = if event.get_detail() == 1 { event_name::WAIT } else { event_name::ENTER };
         let name = self.sequence.word(out, name);
         let queued = event.get_extra().into();
         self.sequence.event(out, ns, BEGIN, Some(name), |out| note_uint(out, Note::Queued, queued));

@@ -1,0 +1,164 @@
+//! The numbers of Perfetto's wire format that traces use, shared by the writer here and by the
+//! reader of `cringle trace`. Not a stable API.
+//!
+//! Each module is a message of Perfetto's `.proto` files, and its `u32` constants are field
+//! numbers; `u64` constants are values of such a field.
+
+/// The wire types of Protobuf's encoding, the low three bits of a field's tag.
+pub mod wire_type {
+    pub const VARINT: u32 = 0;
+    pub const FIXED64: u32 = 1;
+    pub const BYTES: u32 = 2;
+    pub const FIXED32: u32 = 5;
+}
+
+/// The tag of a field: its number and its wire type.
+#[inline(always)]
+pub const fn tag(field: u32, wire_type: u32) -> u64 {
+    (field << 3 | wire_type) as u64
+}
+
+/// The bits that tell the flows of spawns and of wake-ups from the flows of operations, which have
+/// none of them. [`LOCAL_FLOW`] marks a spawn or wake-up within one worker.
+pub const LOCAL_FLOW: u64 = 1 << 61;
+pub const SPAWN_FLOW: u64 = 1 << 62;
+pub const WAKE_FLOW: u64 = 1 << 63;
+
+/// Returns whether a flow leads from an operation's queueing to its completion. 0 is no flow.
+#[inline]
+pub fn is_op_flow(flow: u64) -> bool {
+    flow != 0 && flow & (LOCAL_FLOW | SPAWN_FLOW | WAKE_FLOW) == 0
+}
+
+/// Names of events that the reader looks for.
+pub mod event_name {
+    /// A call that was answered without the driver.
+    pub const INLINE: &str = "inline";
+    /// A call that was tried without the driver, and then queued.
+    pub const INLINE_MISS: &str = "inline, in vain";
+    /// The kernel is entered without waiting.
+    pub const ENTER: &str = "enter";
+    /// The kernel is entered, and the worker sleeps there.
+    pub const WAIT: &str = "wait";
+    pub const CANCEL: &str = "cancel";
+    /// What a fiber that returns waits for.
+    pub const END: &str = "end";
+}
+
+/// An annotation of an event. Its discriminant is the number under which each sequence interns its
+/// name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Note {
+    Fiber = 1,
+    ReadyNs,
+    WaitsFor,
+    Result,
+    Queued,
+    Lost,
+    DueNs,
+    Reason,
+    Of,
+}
+
+impl Note {
+    /// Every annotation, with its name in the file.
+    pub const NAMES: [(Note, &str); 9] = [
+        (Note::Fiber, "fiber"),
+        (Note::ReadyNs, "ready_ns"),
+        (Note::WaitsFor, "waits_for"),
+        (Note::Result, "result"),
+        (Note::Queued, "queued"),
+        (Note::Lost, "lost"),
+        (Note::DueNs, "due_ns"),
+        (Note::Reason, "reason"),
+        (Note::Of, "of"),
+    ];
+}
+
+/// `Trace`.
+pub const PACKET: u32 = 1;
+
+/// `TracePacket`.
+pub mod packet {
+    pub const CLOCK_SNAPSHOT: u32 = 6;
+    pub const TIMESTAMP: u32 = 8;
+    pub const SEQUENCE: u32 = 10;
+    pub const TRACK_EVENT: u32 = 11;
+    pub const INTERNED: u32 = 12;
+    pub const FLAGS: u32 = 13;
+    pub const PREVIOUS_DROPPED: u32 = 42;
+    pub const DEFAULTS: u32 = 59;
+    pub const TRACK: u32 = 60;
+
+    /// `SEQ_INCREMENTAL_STATE_CLEARED`, `SEQ_NEEDS_INCREMENTAL_STATE`.
+    pub const CLEARED: u64 = 1;
+    pub const NEEDED: u64 = 2;
+}
+
+/// `ClockSnapshot` and its `Clock`.
+pub mod clock {
+    pub const CLOCKS: u32 = 1;
+    pub const ID: u32 = 1;
+    pub const TIMESTAMP: u32 = 2;
+    pub const IS_INCREMENTAL: u32 = 3;
+
+    pub const BOOTTIME: u64 = 6;
+    /// The first clock that a sequence defines for itself.
+    pub const OURS: u64 = 64;
+}
+
+/// `TracePacketDefaults` and `TrackEventDefaults`.
+pub mod defaults {
+    pub const TRACK_EVENT: u32 = 11;
+    pub const CLOCK: u32 = 58;
+    pub const TRACK: u32 = 11;
+}
+
+/// `TrackDescriptor` and the messages in it.
+pub mod track {
+    pub const UUID: u32 = 1;
+    pub const NAME: u32 = 2;
+    pub const PROCESS: u32 = 3;
+    pub const THREAD: u32 = 4;
+    pub const PARENT: u32 = 5;
+    pub const COUNTER: u32 = 8;
+    /// Fields of `ThreadDescriptor` and `ProcessDescriptor`.
+    pub const PID: u32 = 1;
+    pub const TID: u32 = 2;
+    pub const THREAD_NAME: u32 = 5;
+    pub const PROCESS_NAME: u32 = 6;
+}
+
+/// `TrackEvent`.
+pub mod event {
+    pub const ANNOTATION: u32 = 4;
+    pub const TYPE: u32 = 9;
+    pub const NAME: u32 = 10;
+    pub const TRACK: u32 = 11;
+    pub const COUNTER_VALUE: u32 = 30;
+    pub const FLOW: u32 = 47;
+    pub const LAST_FLOW: u32 = 48;
+
+    pub const BEGIN: u64 = 1;
+    pub const END: u64 = 2;
+    pub const INSTANT: u64 = 3;
+    pub const COUNTER: u64 = 4;
+}
+
+/// `DebugAnnotation`.
+pub mod annotation {
+    pub const NAME: u32 = 1;
+    pub const UINT: u32 = 3;
+    pub const INT: u32 = 4;
+    pub const TEXT: u32 = 17;
+}
+
+/// `InternedData` and its entries.
+pub mod interned {
+    pub const EVENT_NAMES: u32 = 2;
+    pub const ANNOTATION_NAMES: u32 = 3;
+    pub const TEXTS: u32 = 29;
+    pub const ID: u32 = 1;
+    pub const NAME: u32 = 2;
+}
