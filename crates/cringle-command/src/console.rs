@@ -1,34 +1,35 @@
-//! Prints whole texts to standard output and lines to standard error.
+//! Prints whole texts to standard output, and lines to standard error.
 //!
-//! A closed pipe (`| head`) ends a command quietly.
+//! A closed pipe (`| head`) is no error.
 
 use crate::failure::Failure;
 use crate::file;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Standard output for data alone (`--json -`)?
+/// Returns whether an option names standard output (`--json -`), which then carries only that data.
 pub fn is_stdout(file: Option<&Path>) -> bool {
     file == Some(Path::new("-"))
 }
 
-/// Writes what was asked for by `--json`.
+/// Writes the file of `--json`.
 pub fn save(path: &Path, value: &serde_json::Value) -> Result<(), Failure> {
     let mut text = serde_json::to_string_pretty(value).map_err(io::Error::from)?;
     text.push('\n');
     file::write("--json", path, &text)
 }
 
-/// A line on standard error; if nobody reads that, nobody is told.
+/// Prints a line to standard error, and ignores an error of that.
 pub fn complain(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
+/// Writes a text to standard output, as [`print_bytes`].
 pub fn print(text: &str) -> Result<(), Failure> {
     print_bytes(text.as_bytes())
 }
 
-/// Writes to standard output; nobody who reads it any more is no error.
+/// Writes to standard output. A reader that closed the pipe is no error.
 pub fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     match crate::stdout::write(bytes) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

@@ -1,16 +1,19 @@
-//! How a command ends when it does not end well: a message and an exit status.
+//! The failure of a command: a message and an exit status.
 
 use std::fmt;
 use std::io;
 
-/// 0 is done.
+/// The exit status of a command that failed; 0 is success.
 pub const FAILED: u8 = 1;
+/// The exit status of a wrong command line.
 pub const USAGE: u8 = 2;
-/// `doctor`: there is no ring for a program on Cringle here.
+/// The exit status of `doctor` where a program on Cringle cannot use a ring.
 pub const FALLBACK: u8 = 3;
-/// Mostly [`crate::interrupt`] ends the process with it; a command with files to remove returns it.
+/// The exit status after an interruption. [`crate::interrupt`] ends most commands with it; a
+/// command that removes files first returns it.
 pub const INTERRUPTED: u8 = 130;
 
+/// An error that ends the command.
 #[derive(Debug)]
 pub struct Failure {
     pub status: u8,
@@ -18,20 +21,23 @@ pub struct Failure {
 }
 
 impl Failure {
+    /// A failure with status 1.
     pub fn failed(message: impl Into<String>) -> Failure {
         Failure { status: FAILED, message: message.into() }
     }
 
-    /// The command line asks for something that makes no sense, or is not safe.
+    /// A failure with status 2: the command line is contradictory or unsafe.
     pub fn usage(message: impl Into<String>) -> Failure {
         Failure { status: USAGE, message: message.into() }
     }
 
+    /// A failure with status 130, after a signal.
     pub fn interrupted(message: impl Into<String>) -> Failure {
         Failure { status: INTERRUPTED, message: message.into() }
     }
 }
 
+/// Returns a failure with status 1.
 pub fn fail<T>(message: impl Into<String>) -> Result<T, Failure> {
     Err(Failure::failed(message))
 }

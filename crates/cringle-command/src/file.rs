@@ -1,7 +1,8 @@
-//! How a file of results is written: whole or not at all, and a place that takes none is told at once.
+//! Writes files of results completely or not at all.
 //!
-//! A plain file is written beside its place and renamed; whatever else has the name (a pipe, a terminal)
-//! is written to, for a rename would take its place.
+//! A regular file is written under a temporary name in the same directory and renamed. Anything
+//! else with that name (a pipe, a terminal) is opened and written to, since a rename would replace
+//! it. [`check`] finds a path that cannot be written before the work starts.
 
 use super::{is_stdout, print};
 use crate::failure::Failure;
@@ -11,24 +12,25 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
-/// Fails as [`write()`] would, for the option that names the file; standard output takes anything.
+/// Fails if [`write()`] to this path would fail. `option` is the option that names the file.
 pub fn check(option: &str, path: Option<&Path>) -> Result<(), Failure> {
     let Some(path) = path.filter(|path| !is_stdout(Some(path))) else { return Ok(()) };
     let tried = match target(path) {
-        Ok(Target::Beside { path }) => beside(&path).map(drop),
-        Ok(Target::Into) => OpenOptions::new().write(true).open(path).map(drop),
+        Ok(Target::Replace { path }) => temporary_beside(&path).map(drop),
+        Ok(Target::WriteInto) => OpenOptions::new().write(true).open(path).map(drop),
         Err(error) => Err(error),
     };
     tried.map_err(|error| refused(option, path, &error))
 }
 
+/// Writes `text` to the file that `option` names; `-` is standard output.
 pub fn write(option: &str, path: &Path, text: &str) -> Result<(), Failure> {
     if is_stdout(Some(path)) {
         return print(text);
     }
     let written = match target(path) {
-        Ok(Target::Beside { path }) => replace(&path, text),
-        Ok(Target::Into) => OpenOptions::new()
+        Ok(Target::Replace { path }) => replace(&path, text),
+        Ok(Target::WriteInto) => OpenOptions::new()
             .write(true)
             .truncate(true)
             .open(path)
@@ -38,35 +40,38 @@ pub fn write(option: &str, path: &Path, text: &str) -> Result<(), Failure> {
     written.map_err(|error| refused(option, path, &error))
 }
 
+/// How a path is written to.
 enum Target {
-    /// A plain file, or none yet, with this name.
-    Beside { path: PathBuf },
-    /// Something else that can be written to, or a file without a name (`/proc/self/fd/3`).
-    Into,
+    /// A regular file, existing or not, is replaced by a rename.
+    Replace { path: PathBuf },
+    /// A pipe, a device or a file without a name (`/proc/self/fd/3`) is opened and written to.
+    WriteInto,
 }
 
 fn target(path: &Path) -> io::Result<Target> {
     match fs::metadata(path) {
-        Ok(there) if there.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
-        // Where a link leads to, and not the link.
-        Ok(there) if there.is_file() && there.nlink() > 0 => {
-            Ok(Target::Beside { path: fs::canonicalize(path)? })
+        Ok(existing) if existing.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        // The canonical path replaces the file that a link points to, and keeps the link.
+        Ok(existing) if existing.is_file() && existing.nlink() > 0 => {
+            Ok(Target::Replace { path: fs::canonicalize(path)? })
         }
-        Ok(_) => Ok(Target::Into),
+        Ok(_) => Ok(Target::WriteInto),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Ok(Target::Beside { path: path.into() })
+            Ok(Target::Replace { path: path.into() })
         }
         Err(error) => Err(error),
     }
 }
 
-fn beside(path: &Path) -> io::Result<NamedTempFile> {
+/// Creates a temporary file in the directory of `path`, with the permissions that the result will
+/// have.
+fn temporary_beside(path: &Path) -> io::Result<NamedTempFile> {
     let directory = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    // As `open` would have made it; the umask takes its part.
-    let mode = fs::metadata(path).map_or(0o666, |there| there.permissions().mode());
+    // A new file gets the mode that `open` would give it; the umask applies.
+    let mode = fs::metadata(path).map_or(0o666, |existing| existing.permissions().mode());
     tempfile::Builder::new()
         .prefix(".cringle-")
         .permissions(Permissions::from_mode(mode))
@@ -74,7 +79,7 @@ fn beside(path: &Path) -> io::Result<NamedTempFile> {
 }
 
 fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let mut file = beside(path)?;
+    let mut file = temporary_beside(path)?;
     file.write_all(text.as_bytes())?;
     file.as_file().sync_all()?;
     let _: File = file.persist(path).map_err(|error| error.error)?;
@@ -83,12 +88,12 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
 
 fn refused(option: &str, path: &Path, error: &io::Error) -> Failure {
     Failure::failed(format!(
-        "cannot write {}: {error}; give {option} a file in a directory that can be written to",
+        "cannot write {}: {error}; give {option} a file in a writable directory",
         path.display()
     ))
 }
 
-/// Whether there are such files, and they are one.
+/// Returns whether both paths exist and are the same file.
 pub fn is_same(one: &Path, other: &Path) -> bool {
     let number = |path: &Path| {
         let metadata = std::fs::metadata(path).ok()?;
@@ -102,13 +107,13 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    fn names(place: &Path) -> Vec<String> {
-        let names = fs::read_dir(place).unwrap().map(|one| one.unwrap().file_name());
+    fn names(directory: &Path) -> Vec<String> {
+        let names = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
         names.map(|name| name.into_string().unwrap()).collect()
     }
 
     #[test]
-    fn looking_leaves_nothing_and_writing_leaves_one_file() {
+    fn check_creates_nothing_and_write_creates_one_file() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("page.html");
         check("--html", Some(&path)).unwrap();
@@ -120,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_keeps_its_permissions_and_a_link_its_place() {
+    fn write_keeps_permissions_and_links() {
         let place = tempfile::tempdir().unwrap();
         let (file, link) = (place.path().join("file"), place.path().join("link"));
         fs::write(&file, "old").unwrap();
@@ -133,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_not_replaced() {
+    fn a_device_is_not_replaced() {
         let place = tempfile::tempdir().unwrap();
         let link = place.path().join("null");
         symlink("/dev/null", &link).unwrap();
@@ -145,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_a_name_is_written_to() {
+    fn a_file_without_a_name_is_written() {
         use std::os::fd::AsRawFd;
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"something longer").unwrap();
@@ -156,12 +161,12 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_takes_none_is_named_with_what_to_do() {
+    fn an_unwritable_path_is_named_with_the_option() {
         for path in ["/proc/nothing.html", "/nowhere/page.html", "/dev/null/page.html"] {
-            let place = Path::new(path);
-            for failure in [check("--json", Some(place)), write("--json", place, "")] {
-                let said = failure.unwrap_err().message;
-                assert!(said.contains(path) && said.contains("--json"), "{said}");
+            let file = Path::new(path);
+            for failure in [check("--json", Some(file)), write("--json", file, "")] {
+                let message = failure.unwrap_err().message;
+                assert!(message.contains(path) && message.contains("--json"), "{message}");
             }
         }
     }

@@ -1,8 +1,8 @@
-//! SIGINT, SIGTERM and SIGHUP: the status is 130, and a child (fio) does not outlive us.
+//! Ends the command with status 130 on SIGINT, SIGTERM and SIGHUP, and kills its child (fio) first.
 //!
-//! Most temporary files need no care: they have no name, and go with the process. Whoever makes
-//! files with names asks to be let end by itself ([`let_command_clean_up`]). SIGHUP is one more of them, except where it is
-//! ignored: under `nohup` it must stay so.
+//! Most temporary files have no name and disappear with the process. A command that makes files
+//! with names calls [`let_command_clean_up`] and removes them itself. SIGHUP counts unless it is
+//! ignored at the start, as under `nohup`.
 
 use cringle::signal::{self, Signal, Signals};
 use std::io;
@@ -12,38 +12,38 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const INTERRUPTED: i32 = crate::failure::INTERRUPTED as i32;
 
-/// The child that is running, negative if it is a process group, and the signal that ends it; the
-/// number is 0 when none is.
+/// The running child, negative for a process group and 0 for none, and the signal that ends it.
 static CHILD: Mutex<(i32, i32)> = Mutex::new((0, libc::SIGKILL));
-/// Who started this process has gone, and is_requested for this signal then. It comes once for each of its
-/// threads, so that a second one says no more than the first.
+/// The signal that a child requests for the death of its parent. The kernel sends it once for each
+/// of the parent's threads, so that a repetition carries no information.
 pub const PARENT_DIED: Signal = Signal::User2;
 
-/// The first signal only kills the child and is left to [`is_requested`].
+/// Whether the first signal only kills the child and sets [`REQUESTED`].
 static CLEANS_UP: AtomicBool = AtomicBool::new(false);
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 
-/// From now on the first signal does not end the process: the command sees [`is_requested`], removes
-/// what it made and returns [`crate::failure::Failure::interrupted`]. The second one does.
+/// Lets the command end itself after the first signal: it polls [`is_requested`], removes what it
+/// made and returns [`crate::failure::Failure::interrupted`]. A second signal ends the process.
 pub fn let_command_clean_up() {
     CLEANS_UP.store(true, SeqCst);
 }
 
-/// Whether a signal came, after [`let_command_clean_up`].
+/// Returns whether a signal has arrived.
 pub fn is_requested() -> bool {
     REQUESTED.load(SeqCst)
 }
 
-/// What is killed by an interruption until [`forget_child`].
+/// Kills this process group on an interruption, until [`forget_child`].
 ///
-/// A signal may have come between the child's start and this call; then it is killed here. (The
-/// signal's side sets `REQUESTED` and then reads `CHILD`, this one writes `CHILD` and then reads
-/// `REQUESTED`: one of them sees the other.)
+/// If a signal arrived between the child's start and this call, this call kills the child. No
+/// interruption is missed: the thread of the signals sets `REQUESTED` and then reads `CHILD`; this
+/// function writes `CHILD` and then reads `REQUESTED`. `CHILD`'s lock orders the two accesses to
+/// it, so at least one side sees what the other wrote.
 pub fn kill_group_on_interrupt(leader: u32) {
     set_child(-(leader as i32), libc::SIGKILL);
 }
 
-/// The same for a child that has things to remove before it ends, as this process has: it is is_requested to.
+/// Sends SIGTERM to this child on an interruption, until [`forget_child`], so that it can clean up.
 pub fn terminate_on_interrupt(child: u32) {
     set_child(child as i32, libc::SIGTERM);
 }
@@ -59,13 +59,16 @@ fn child() -> MutexGuard<'static, (i32, i32)> {
     CHILD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Call it before the child is reaped: afterwards its number may be another's.
+/// Stops signalling the child. Call it before the child is reaped: afterwards the kernel may reuse
+/// its number.
 pub fn forget_child() {
     child().0 = 0;
 }
 
-/// Starts to listen. Call it once, early. (Not by `signal::cancel_on`: most strategies are no fibers,
-/// and nobody wants the rest of a measurement that was interrupted.)
+/// Starts the thread that waits for signals. Call it once, early.
+///
+/// It does not use `signal::cancel_on`, which cancels fibers: most of what the command runs is not
+/// on fibers, and the rest of an interrupted measurement is of no use.
 pub fn watch() -> io::Result<()> {
     dump_on_sigusr1()?;
     let mut ends = vec![Signal::Interrupt, Signal::Terminate, PARENT_DIED];
@@ -79,32 +82,33 @@ pub fn watch() -> io::Result<()> {
             kill_child();
             if CLEANS_UP.load(SeqCst) {
                 if first {
-                    crate::complain("\ncringle: interrupted; removing what was made");
+                    crate::complain("\ncringle: interrupted; removing temporary files");
                     continue;
                 }
                 if signal == PARENT_DIED {
                     continue;
                 }
-                crate::complain("cringle: interrupted again; the rest is left in place");
+                crate::complain("cringle: interrupted again; temporary files may be left");
                 exit();
             }
-            // Past a progress bar's half-drawn line.
-            crate::complain("\ncringle: interrupted; the temporary files are gone");
+            // The line break ends the line of a progress bar.
+            crate::complain("\ncringle: interrupted; temporary files are removed");
             exit();
         }
     })?;
     Ok(())
 }
 
-/// SIGUSR1 has it said on standard error who waits for what, until the end.
+/// Makes SIGUSR1 print the fibers and what they wait for to standard error, until the process ends.
 pub fn dump_on_sigusr1() -> io::Result<()> {
     signal::dump_on(&[Signal::User1]).map(std::mem::forget)
 }
 
-/// C's exit, which has a trace written. Not std's: that also unmaps the stack on which the main thread may
-/// still be in the handler of this very signal.
+/// Ends the process by C's `exit`, whose handlers finish a trace. Std's `process::exit` would also
+/// unmap the alternate signal stack, on which the main thread may be running the handler of this
+/// signal.
 pub fn exit() -> ! {
-    // SAFETY: what is called at exit may be called from any thread.
+    // SAFETY: a library call without pointers; this program's exit handlers may run on any thread.
     unsafe { libc::exit(INTERRUPTED) }
 }
 
@@ -112,32 +116,33 @@ fn kill_child() {
     let child = child();
     let (pid, signal) = *child;
     if pid != 0 {
-        // SAFETY: a plain system call. The number is our child's, or that of a group it leads:
-        // it is stored after the child was made and cleared before it is reaped, for which it
-        // takes the lock that is held here; so it cannot have been reused.
+        // SAFETY: a system call without pointers. The number is that of our child, or of a process
+        // group that it leads. It is stored after the child started and cleared before the child is
+        // reaped, under the lock that is held here; so the kernel cannot have reused it.
         unsafe { libc::kill(pid, signal) };
     }
 }
 
-/// Kills a process group that a child of ours leads, which has not been reaped.
+/// Kills the process group of a child that leads it and has not been reaped.
 pub fn kill_group(leader: u32) {
-    // SAFETY: a plain system call; the number cannot be another's while the leader is not reaped.
+    // SAFETY: a system call without pointers. The kernel does not reuse the number before the
+    // leader is reaped, which the caller does later.
     unsafe { libc::kill(-(leader as i32), libc::SIGKILL) };
 }
 
-/// Whether a child of ours has ended; it stays to be reaped.
+/// Returns whether a child has ended, without reaping it.
 pub fn has_ended(child: u32) -> bool {
     let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
     let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-    // SAFETY: the call writes the one value that it is lent; zeroes are a valid one, and what it leaves
-    // while the child runs.
+    // SAFETY: the call writes only `info`, which outlives it. All-zero is a valid `siginfo_t`, and
+    // it stays all-zero while the child runs.
     unsafe {
         libc::waitid(libc::P_PID, child, info.as_mut_ptr(), flags) == 0
             && info.assume_init_ref().si_pid() != 0
     }
 }
 
-/// Runs a child to its end; an interruption ends it too.
+/// Runs a child to its end and returns its output. An interruption kills it.
 pub fn output_of(command: &mut Command) -> io::Result<Output> {
     use std::io::Read;
     use std::process::Stdio;
@@ -146,7 +151,8 @@ pub fn output_of(command: &mut Command) -> io::Result<Output> {
     set_child(child.id() as i32, libc::SIGKILL);
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let (mut out, mut err) = (child.stdout.take(), child.stderr.take());
-    // Both pipes are emptied at once: a child that fills one must not wait for the other.
+    // Read both pipes at once: a child that fills one would otherwise block before closing the
+    // other.
     let read = std::thread::scope(|s| {
         let errors = s.spawn(|| err.as_mut().map(|pipe| pipe.read_to_end(&mut stderr)));
         let read = out.as_mut().map(|pipe| pipe.read_to_end(&mut stdout)).transpose();

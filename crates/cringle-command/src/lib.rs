@@ -1,12 +1,12 @@
-//! What a command of Cringle needs of its process: how it fails, prints and is interrupted.
+//! Process-level support of Cringle's commands: failures, output, interruption, units.
 //!
 //! | module | content |
 //! |---|---|
 //! | [`failure`] | a message with an exit status |
-//! | [`fn@print`], [`mod@stdout`], [`mod@file`] | standard output; files that are written whole or not at all |
+//! | [`fn@print`], [`mod@stdout`], [`mod@file`] | standard output, and files written completely or not at all |
 //! | [`interrupt`], [`startup`] | signals, and children that must not outlive the command |
-//! | [`recording`] | `--trace` |
-//! | [`units`] | sizes and figures |
+//! | [`recording`] | the trace of `--trace` |
+//! | [`units`] | sizes and figures as text |
 
 // The readers of these pages are developers.
 #![allow(rustdoc::private_intra_doc_links)]

@@ -1,10 +1,10 @@
-//! `--trace FILE`: a trace of this process, and the line that reports how it ended.
+//! The trace of `--trace FILE`, and the line that reports its result.
 
 use crate::failure::Failure;
 use cringle::trace::Trace;
 use std::path::{Path, PathBuf};
 
-/// A trace that is being written.
+/// A trace in progress.
 pub struct Recording {
     trace: Trace,
     path: PathBuf,
@@ -16,23 +16,23 @@ impl Recording {
         Ok(Recording::of(cringle::trace::start(path)?, path))
     }
 
-    /// Takes over a trace that has been started.
+    /// Takes over a trace that was started elsewhere.
     pub fn of(trace: Trace, path: &Path) -> Recording {
         Recording { trace, path: path.into() }
     }
 
-    /// Ends the trace and reports on standard error how many events it has.
+    /// Ends the trace and prints its number of events to standard error.
     pub fn finish(self) {
         let path = self.path.display();
         let line = match self.trace.finish() {
             Ok(written) if written.events == 0 => {
-                format!("nothing is in {path}: this command has run no fibers")
+                format!("{path} has no events: this command ran no fibers")
             }
             Ok(written) if written.lost == 0 => {
-                format!("{} events in {path}; `cringle trace {path}` sums them up", written.events)
+                format!("{} events in {path}; `cringle trace {path}` summarises it", written.events)
             }
             Ok(written) => format!(
-                "{} events in {path}, and {} lost, which found no room",
+                "{} events in {path}; {} more were lost because a buffer was full",
                 written.events, written.lost
             ),
             Err(e) => format!("the trace is incomplete: {e}"),

@@ -1,26 +1,28 @@
-//! Standard output, and whether there was one.
+//! Standard output, with an error if the process was started without one.
 //!
-//! A program may be started with descriptor 1 closed (`>&-`). Before `main`, std opens `/dev/null` there, so
-//! that no file gets the number: what is printed is lost, and no call fails. So this looks earlier.
+//! If descriptor 1 is closed at the start (`>&-`), std opens `/dev/null` in its place before
+//! `main`, so that output is lost without an error. This module therefore looks at the descriptor
+//! before std does.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
-extern "C" fn look() {
-    // SAFETY: no pointers.
+extern "C" fn record() {
+    // SAFETY: a system call with no pointers.
     let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
     CLOSED.store(flags < 0, Relaxed);
 }
 
-// SAFETY: the C library calls each function of this section once, before `main` and before std's set-up;
-// `look` calls one function of the C library and stores to an atomic.
+// SAFETY: glibc and musl call every function in this section once before `main`. This one makes one
+// system call and stores to an atomic, which needs none of std's set-up.
 #[used]
 #[unsafe(link_section = ".init_array")]
-static BEFORE_MAIN: extern "C" fn() = look;
+static BEFORE_MAIN: extern "C" fn() = record;
 
-/// Writes all of it, at once; fails with `EBADF` if the program was started without a standard output.
+/// Writes all bytes and flushes. Fails with `EBADF` if the process was started without a standard
+/// output.
 pub fn write(bytes: &[u8]) -> io::Result<()> {
     if CLOSED.load(Relaxed) {
         return Err(io::Error::from_raw_os_error(libc::EBADF));

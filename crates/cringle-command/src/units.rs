@@ -1,11 +1,11 @@
-//! Sizes and rates as people write and read them.
+//! Parses and formats sizes and rates.
 //!
-//! All sizes are binary, whatever the suffix: `4k`, `4K`, `4kb` and `4KiB` are 4,096 bytes.
-//! That is fio's habit, and no disk has blocks of 4,000 bytes. Rates are in MiB/s.
+//! All sizes are binary, whatever the suffix: `4k`, `4K`, `4kb` and `4KiB` are 4,096 bytes, as in
+//! fio. Rates are in MiB/s.
 
 const SUFFIXES: [(char, u32); 4] = [('k', 10), ('m', 20), ('g', 30), ('t', 40)];
 
-/// Bytes of `4096`, `4k`, `64KiB`, `1GiB`, …
+/// Parses a size: `4096`, `4k`, `64KiB`, `1GiB`.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -13,9 +13,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     let bad = || format!("`{text}` is not a size; write it as 4096, 4k, 64KiB or 1GiB");
     let number: u64 = number.parse().map_err(|_| bad())?;
     let shift = suffix_shift(&suffix.trim().to_ascii_lowercase()).ok_or_else(bad)?;
-    number
-        .checked_mul(1 << shift)
-        .ok_or_else(|| format!("`{text}` is more bytes than a file can have"))
+    number.checked_mul(1 << shift).ok_or_else(|| format!("`{text}` is larger than any file can be"))
 }
 
 fn suffix_shift(suffix: &str) -> Option<u32> {
@@ -27,7 +25,8 @@ fn suffix_shift(suffix: &str) -> Option<u32> {
     matches!(&suffix[1..], "" | "b" | "ib").then_some(*shift)
 }
 
-/// The largest unit in which the size is a whole number: `4 KiB`, `1 GiB`, `100 bytes`.
+/// Formats a size in the largest unit in which it is a whole number: `4 KiB`, `1 GiB`, `100 bytes`.
+/// Large sizes that are not whole have one decimal.
 pub fn size(bytes: u64) -> String {
     for (letter, shift) in SUFFIXES.iter().rev() {
         if bytes >= 1 << shift && bytes.trailing_zeros() >= *shift {
@@ -43,11 +42,12 @@ pub fn size(bytes: u64) -> String {
     format!("{} bytes", count(bytes as f64))
 }
 
+/// Converts bytes to MiB.
 pub fn mib(bytes: f64) -> f64 {
     bytes / (1 << 20) as f64
 }
 
-/// A whole number with commas between its thousands.
+/// Formats a whole number with commas between its thousands.
 pub fn count(value: f64) -> String {
     let digits = format!("{value:.0}");
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -60,7 +60,7 @@ pub fn count(value: f64) -> String {
     out
 }
 
-/// Three significant digits, which is more than a measurement on a shared machine is good for.
+/// Formats a measured value with three significant digits.
 pub fn figure(value: f64) -> String {
     match value.abs() {
         v if v >= 100.0 => count(value),
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_spelling_of_a_size_is_binary() {
+    fn every_suffix_is_binary() {
         for text in ["4k", "4K", "4kb", "4KB", "4KiB", "4096", "4096b", " 4 KiB "] {
             assert_eq!(parse_size(text), Ok(4096), "{text}");
         }
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_size_is_refused_with_an_example() {
+    fn an_invalid_size_is_refused_with_an_example() {
         for text in ["", "k", "4x", "4kk", "-4k", "1.5g", "4kib2", "99999999999g"] {
             assert!(parse_size(text).is_err(), "{text}");
         }
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_printed_in_the_unit_that_fits() {
+    fn sizes_are_formatted_in_the_largest_unit() {
         assert_eq!(size(4096), "4 KiB");
         assert_eq!(size(1 << 30), "1 GiB");
         assert_eq!(size(64), "64 bytes");
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_readable() {
+    fn numbers_have_separators_or_three_digits() {
         assert_eq!(count(1234567.0), "1,234,567");
         assert_eq!(count(999.4), "999");
         assert_eq!(count(-1000.0), "-1,000");

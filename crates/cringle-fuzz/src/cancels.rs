@@ -1,11 +1,11 @@
-//! Scopes that are cancelled, deadlines and protected calls.
+//! Runs scopes that are cancelled, deadlines and protected calls.
 
 use super::env::{Env, Stop};
-use super::expected::alone;
+use super::expected::whole_digest;
 use super::frames::Frame;
 use super::interpret::{finished, run_body};
 use super::peers::{OnDrop, Presence, on_exits};
-use super::{Body, Cut, Delay};
+use super::{Body, CancelBy, Delay};
 use cringle::fs::File;
 use cringle::sim::Checker;
 use cringle::{cancel, fiber, time};
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 type Children<'a> = &'a [(bool, Arc<Body>)];
 
-/// What the fiber of a `try_scope` fails or panics with.
+/// The error or panic payload of a fiber that fails on purpose.
 #[derive(Debug)]
 struct Failed;
 
@@ -28,34 +28,35 @@ impl std::fmt::Display for Failed {
 
 impl std::error::Error for Failed {}
 
-/// A scope that somebody cancels; the fiber that opened it goes on as before.
-pub(super) fn cut(
+/// Runs a scope that is cancelled, and checks that the fiber that opened it continues.
+pub(super) fn cancel_scope(
     env: &Arc<Env>,
     file: &File,
-    how: Cut,
+    how: CancelBy,
     delay: Delay,
     children: Children<'_>,
     exits: usize,
 ) -> Result<(), Stop> {
     let (flag, inside) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let within = env.within(Frame::scope(env, &flag));
-    let cutting = Cutting { env: &within, file, children, delay, flag: &flag, inside: &inside };
+    let cancelled =
+        CancelledScope { env: &within, file, children, delay, flag: &flag, inside: &inside };
     match how {
-        Cut::Owner | Cut::Child => cutting.by_member(how == Cut::Owner, exits),
-        Cut::Sibling => cutting.by_sibling(exits),
-        Cut::Failure => cutting.by_failure(env)?,
-        Cut::Panic => cutting.by_panic(env)?,
+        CancelBy::Owner | CancelBy::Child => cancelled.by_member(how == CancelBy::Owner, exits),
+        CancelBy::Sibling => cancelled.by_sibling(exits),
+        CancelBy::Failure => cancelled.by_failure(env)?,
+        CancelBy::Panic => cancelled.by_panic(env)?,
     }
     match inside.load(Ordering::Acquire) {
-        0 => env.go_on(),
+        0 => env.check_cancelled(),
         left => {
-            let text = format!("{left} fibers are left of a scope that was cancelled");
+            let text = format!("{left} fibers of a cancelled scope outlive it");
             Err(env.fail(Checker::Scopes, text))
         }
     }
 }
 
-struct Cutting<'a> {
+struct CancelledScope<'a> {
     env: &'a Arc<Env>,
     file: &'a File,
     children: Children<'a>,
@@ -64,19 +65,19 @@ struct Cutting<'a> {
     inside: &'a Arc<AtomicUsize>,
 }
 
-impl Cutting<'_> {
+impl CancelledScope<'_> {
     fn child(&self, body: &Arc<Body>) -> impl FnOnce() + Send {
         let (presence, env, file) = (Presence::of(self.inside), self.env, self.file);
         let body = Arc::clone(body);
         move || {
             let _presence = presence;
-            let _lingers = OnDrop(|| linger(env));
-            // It was cut short, or has come to what it should.
+            let _waits = OnDrop(|| wait_while_unwinding(env));
+            // `finished` records a wrong outcome; that the body ended early is no error here.
             let _ = finished(env, &body, run_body(env, &body, Some(file)));
         }
     }
 
-    /// After a while, says so and cancels.
+    /// Waits, sets the flag, and cancels.
     fn end(&self, cancel: impl FnOnce()) {
         self.delay.pass();
         self.flag.store(true, Ordering::Release);
@@ -100,14 +101,14 @@ impl Cutting<'_> {
             }
             self.end(|| s.cancel());
             if cancel::check().is_ok() || !s.is_cancelled() {
-                self.env.fail(Checker::Outcome, "a scope's owner is not cancelled with it");
+                self.env.fail(Checker::Outcome, "cancelling a scope did not cancel its owner");
             }
         });
     }
 
-    /// (A plain scope would pass on that its own closure was unwound.)
+    /// Uses `try_scope`, since `scope` would propagate that its own closure was unwound.
     fn by_sibling(&self, exits: usize) {
-        let _told: io::Result<()> = fiber::try_scope(|s| {
+        let _result: io::Result<()> = fiber::try_scope(|s| {
             s.spawn(|| {
                 fiber::scope(|inner| {
                     inner.spawn_local(|| self.end(|| s.cancel()));
@@ -151,17 +152,17 @@ impl Cutting<'_> {
         });
         match result {
             Err(e) if e.get_ref().is_some_and(|inner| inner.is::<Failed>()) => Ok(()),
-            // It was cancelled itself, or did not get so far.
+            // Otherwise this fiber itself was cancelled.
             other => {
-                outside.go_on()?;
-                let text = format!("a fiber failed, and its scope says {other:?}");
+                outside.check_cancelled()?;
+                let text = format!("a fiber failed, but its scope returned {other:?}");
                 Err(outside.fail(Checker::Outcome, text))
             }
         }
     }
 
     fn by_panic(&self, outside: &Env) -> Result<(), Stop> {
-        let told = fiber::scope(|o| {
+        let result = fiber::scope(|o| {
             let opens = o.spawn_local(|| {
                 fiber::try_scope(|s| {
                     for (local, body) in self.children {
@@ -185,28 +186,28 @@ impl Cutting<'_> {
             });
             opens.join()
         });
-        match told {
+        match result {
             Err(payload) if payload.is::<Failed>() => Ok(()),
             _ => {
-                outside.go_on()?;
-                Err(outside.fail(Checker::Panic, "a panic was not told by its scope"))
+                outside.check_cancelled()?;
+                Err(outside.fail(Checker::Panic, "a scope did not propagate a panic"))
             }
         }
     }
 }
 
-/// What a destructor waits for while its fiber unwinds is waited for.
-fn linger(env: &Env) {
+/// Checks that a destructor which runs while its fiber unwinds can wait.
+fn wait_while_unwinding(env: &Env) {
     if fiber::panicking() {
         let (start, pause) = (time::now(), Duration::from_micros(3));
         fiber::sleep(pause);
         if time::now() < start + pause {
-            env.fail(Checker::Outcome, "a wait of a destructor was cut short");
+            env.fail(Checker::Outcome, "a wait in a destructor returned early");
         }
     }
 }
 
-/// A body with a deadline: it is through, or was cut short by that or what is around it.
+/// Runs a body with a deadline: it runs to its end, or this deadline or an outer frame cancels it.
 pub(super) fn timeout(
     env: &Arc<Env>,
     file: &File,
@@ -220,15 +221,16 @@ pub(super) fn timeout(
     });
     match result {
         Err(e) if !e.get_ref().is_some_and(|inner| inner.is::<Failed>()) => {
-            within.told(&e);
+            within.stopped_by(&e);
         }
-        Err(_) => drop(within.cut_short()),
+        Err(_) => drop(within.ended_early()),
         Ok(_) => {}
     }
-    env.go_on()
+    env.check_cancelled()
 }
 
-/// A body that has to go to its end, though its fiber may be cancelled before or meanwhile.
+/// Runs a body in a protected call, which must run to its end though its fiber is cancelled before
+/// or during the call.
 pub(super) fn protect(
     env: &Arc<Env>,
     file: &File,
@@ -254,18 +256,18 @@ pub(super) fn protect(
         let shielded = inner.within(Frame::shield(inner));
         let digest = fiber::protect(|| {
             let digest = run_body(&shielded, body, Some(file));
-            shielded.go_on().and(digest)
+            shielded.check_cancelled().and(digest)
         });
-        // As before, then.
+        // After the call, the cancel is in effect again.
         if flag.load(Ordering::Acquire) && cancel::check().is_ok() {
-            inner.fail(Checker::Outcome, "a protected call has undone the cancel around it");
+            inner.fail(Checker::Outcome, "a protected call undid the cancel around it");
         }
         digest
     });
     match digest {
-        Ok(digest) if digest == alone(body) => env.go_on().map(|()| digest),
-        Ok(_) => Err(env.fail(Checker::Outcome, "a protected call came to something else")),
-        Err(Stop) if env.is_dead() => Err(Stop),
-        Err(Stop) => Err(env.fail(Checker::Outcome, "a protected call was cut short")),
+        Ok(digest) if digest == whole_digest(body) => env.check_cancelled().map(|()| digest),
+        Ok(_) => Err(env.fail(Checker::Outcome, "a protected call has an unexpected digest")),
+        Err(Stop) if env.has_lost_power() => Err(Stop),
+        Err(Stop) => Err(env.fail(Checker::Outcome, "a cancel ended a protected call")),
     }
 }

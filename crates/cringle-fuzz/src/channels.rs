@@ -1,5 +1,5 @@
-//! Channels: each value is received once, or still there afterwards, or back with its sender. None is
-//! lost or doubled, whoever was cancelled; and each sender's come in order.
+//! Checks channels: each value is received once, remains in the channel, or is returned to its
+//! sender. No cancel loses or duplicates a value, and the values of each sender arrive in order.
 
 use super::Share;
 use super::env::{Env, Stop};
@@ -12,15 +12,15 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How long a receiver waits at first, where it has a limit.
+/// The timeout of a receiver's first attempt.
 const SHORT: Duration = Duration::from_micros(20);
 
-/// Those who send: all but the first.
+/// The number of senders: all fibers but the first.
 fn senders(share: &Share) -> usize {
     share.fibers - 1
 }
 
-/// Sends all values of a sender, some again that came back.
+/// Sends all values of a sender, and again those that a cancelled `send` returned.
 fn send_all(
     user: &mut User<'_>,
     ledger: &Arc<Ledger>,
@@ -30,21 +30,21 @@ fn send_all(
         let id = (user.number - 1) * user.rounds() + round;
         user.persist(|user| {
             if ledger.is_received(id) {
-                // The wait was cut short when it had been handed over.
+                // The wait was cancelled after the receiver had taken the value.
                 return Ok(());
             }
             if send(user.twin(), ledger.parcel(id))?.is_err() {
-                user.env.fail(Checker::Outcome, "a channel has no receiver, and has one");
+                user.env.fail(Checker::Outcome, "`send` failed while a receiver exists");
             }
             ledger.sent(id);
             Ok(())
         })?;
-        user.pause().map_err(|e| user.env.told(&e))?;
+        user.pause().map_err(|e| user.env.stopped_by(&e))?;
     }
     Ok(())
 }
 
-/// Receives until there are no senders; each sender's values come in order.
+/// Receives until every sender is gone, and checks that each sender's values arrive in order.
 fn receive_all(
     user: &mut User<'_>,
     ledger: &Ledger,
@@ -62,20 +62,20 @@ fn receive_all(
         let Some(parcel) = parcel else { return Ok(()) };
         let last = &mut last[parcel.id / user.rounds()];
         if last.replace(parcel.id) > Some(parcel.id) {
-            user.env.fail(Checker::Outcome, "a value has overtaken another of its sender");
+            user.env.fail(Checker::Outcome, "values of one sender arrived out of order");
         }
-        user.pause().map_err(|e| user.env.told(&e))?;
+        user.pause().map_err(|e| user.env.stopped_by(&e))?;
     }
 }
 
-/// What each sender takes its own of.
+/// Makes one end of a channel for each fiber to take.
 fn one_each<T>(count: usize, make: impl Fn() -> T) -> Vec<Mutex<Option<T>>> {
     (0..count).map(|_| Mutex::new(Some(make()))).collect()
 }
 
 fn take<T>(ends: &[Mutex<Option<T>>], number: usize) -> T {
     let end = ends[number].lock().expect("no code panics under this lock").take();
-    end.expect("each takes its own")
+    end.expect("each fiber takes its own end once")
 }
 
 enum AnySender {
@@ -116,17 +116,19 @@ pub(super) fn mpsc(env: &Arc<Env>, share: &Share, bound: Option<usize>) -> Resul
             }
             let taken = receiver.lock().expect("no code panics under this lock").take();
             let back = PutBack(&receiver, taken);
-            let receiver = back.1.as_ref().expect("one takes it");
-            receive_all(user, &ledger, |twin| match twin {
-                true => match receiver.recv_timeout_cancellable(SHORT)? {
+            let receiver = back.1.as_ref().expect("only the first fiber takes it");
+            receive_all(user, &ledger, |twin| {
+                if !twin {
+                    return Ok(receiver.recv().ok());
+                }
+                match receiver.recv_timeout_cancellable(SHORT)? {
                     Err(mpsc::RecvTimeoutError::Timeout) => Ok(receiver.recv_cancellable()?.ok()),
                     received => Ok(received.ok()),
-                },
-                false => Ok(receiver.recv().ok()),
+                }
             })
         },
         || {
-            // What is still in it.
+            // Values that remain in the channel count as received.
             let receiver = receiver.lock().expect("no code panics under this lock").take();
             for parcel in receiver.iter().flat_map(|receiver| receiver.try_iter()) {
                 ledger.received(&parcel);
@@ -138,7 +140,7 @@ pub(super) fn mpsc(env: &Arc<Env>, share: &Share, bound: Option<usize>) -> Resul
     complete(env, share, ended, ledger.received_count(), senders(share) * share.rounds)
 }
 
-/// Puts a receiver back when its fiber ends, for what is left in it to be seen.
+/// Puts a receiver back when its fiber ends, so that the remaining values can be counted.
 struct PutBack<'a, T>(&'a Mutex<Option<T>>, Option<T>);
 
 impl<T> Drop for PutBack<'_, T> {
@@ -160,18 +162,23 @@ pub(super) fn mpmc(env: &Arc<Env>, share: &Share, capacity: usize) -> Result<(),
         |user| {
             if (1..=sending).contains(&user.number) {
                 let sender = take(&ends, user.number - 1);
-                return send_all(user, &ledger, |twin, parcel| match twin {
-                    true => Ok(sender.send_cancellable(parcel)?.map_err(drop)),
-                    false => Ok(sender.send(parcel).map_err(drop)),
+                return send_all(user, &ledger, |twin, parcel| {
+                    if twin {
+                        Ok(sender.send_cancellable(parcel)?.map_err(drop))
+                    } else {
+                        Ok(sender.send(parcel).map_err(drop))
+                    }
                 });
             }
             let receiver = receiver.clone();
-            receive_all(user, &ledger, |twin| match twin {
-                true => match receiver.recv_timeout_cancellable(SHORT)? {
+            receive_all(user, &ledger, |twin| {
+                if !twin {
+                    return Ok(receiver.recv().ok());
+                }
+                match receiver.recv_timeout_cancellable(SHORT)? {
                     Err(mpsc::RecvTimeoutError::Timeout) => Ok(receiver.recv_cancellable()?.ok()),
                     received => Ok(received.ok()),
-                },
-                false => Ok(receiver.recv().ok()),
+                }
             })
         },
         || {
@@ -185,7 +192,7 @@ pub(super) fn mpmc(env: &Arc<Env>, share: &Share, capacity: usize) -> Result<(),
     complete(env, share, ended, ledger.received_count(), sending * values)
 }
 
-/// From each of the others to the first.
+/// Every other fiber sends one value to the first, each over its own channel.
 pub(super) fn oneshot(env: &Arc<Env>, share: &Share) -> Result<(), Stop> {
     let ledger = Ledger::new(senders(share));
     let (mut sending, mut receivers) = (Vec::new(), Vec::new());
@@ -201,7 +208,7 @@ pub(super) fn oneshot(env: &Arc<Env>, share: &Share) -> Result<(), Stop> {
         |user| {
             if user.number > 0 {
                 let sender = take(&sending, user.number - 1);
-                user.pause().map_err(|e| user.env.told(&e))?;
+                user.pause().map_err(|e| user.env.stopped_by(&e))?;
                 let id = user.number - 1;
                 if sender.send(ledger.parcel(id)).is_ok() {
                     ledger.sent(id);
@@ -210,7 +217,7 @@ pub(super) fn oneshot(env: &Arc<Env>, share: &Share) -> Result<(), Stop> {
             }
             let taken = receivers.lock().expect("no code panics under this lock").take();
             let back = PutBack(&receivers, taken);
-            for receiver in back.1.as_ref().expect("one takes them") {
+            for receiver in back.1.as_ref().expect("only the first fiber takes them") {
                 user.persist(|_| {
                     if let Ok(parcel) = receiver.recv_cancellable()? {
                         ledger.received(&parcel);
@@ -233,7 +240,7 @@ pub(super) fn oneshot(env: &Arc<Env>, share: &Share) -> Result<(), Stop> {
     complete(env, share, ended, ledger.received_count(), senders(share))
 }
 
-/// The first counts up, the others see it rise to the last.
+/// The first fiber counts up; the others see the count rise to its last value.
 pub(super) fn watch(env: &Arc<Env>, share: &Share) -> Result<(), Stop> {
     let (sender, receiver) = watch::channel(0);
     let sending = Mutex::new(Some(sender));
@@ -243,25 +250,31 @@ pub(super) fn watch(env: &Arc<Env>, share: &Share) -> Result<(), Stop> {
         |user| {
             if user.number == 0 {
                 let sender = sending.lock().expect("no code panics under this lock").take();
-                let sender = sender.expect("one takes it");
+                let sender = sender.expect("only the first fiber takes it");
                 for count in 1..=user.rounds() {
-                    user.persist(|user| match user.twin() {
-                        true => Ok(sender.send_cancellable(count)?.is_ok()),
-                        false => Ok(sender.send(count).is_ok()),
+                    user.persist(|user| {
+                        if user.twin() {
+                            Ok(sender.send_cancellable(count)?.is_ok())
+                        } else {
+                            Ok(sender.send(count).is_ok())
+                        }
                     })?;
-                    user.pause().map_err(|e| user.env.told(&e))?;
+                    user.pause().map_err(|e| user.env.stopped_by(&e))?;
                 }
                 return Ok(());
             }
             let (mut receiver, mut seen) = (receiver.clone(), 0);
             loop {
-                let changed = user.persist(|user| match user.twin() {
-                    true => receiver.changed_cancellable(),
-                    false => Ok(receiver.changed()),
+                let changed = user.persist(|user| {
+                    if user.twin() {
+                        receiver.changed_cancellable()
+                    } else {
+                        Ok(receiver.changed())
+                    }
                 })?;
                 let now = *receiver.borrow_and_update();
                 if now < seen {
-                    user.env.fail(Checker::Outcome, "a watched count has fallen");
+                    user.env.fail(Checker::Outcome, "a watched count decreased");
                 }
                 seen = now;
                 if changed.is_err() {
@@ -269,7 +282,7 @@ pub(super) fn watch(env: &Arc<Env>, share: &Share) -> Result<(), Stop> {
                 }
             }
             if seen != user.rounds() && user.is_safe() {
-                user.env.fail(Checker::Outcome, "the last change was not seen");
+                user.env.fail(Checker::Outcome, "a watcher missed the last change");
             }
             Ok(())
         },

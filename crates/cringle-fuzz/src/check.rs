@@ -1,4 +1,4 @@
-//! One seed: its program in a world with faults, and what has to hold.
+//! Checks one seed: runs its program in a simulated world with faults.
 
 use super::env::Env;
 use super::{Outcome, Program, interpret};
@@ -12,17 +12,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a checked program was.
+/// Figures of a program that passed its check.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Checked {
-    /// Its fibers, without the helpers that some statements start.
+    /// The number of its fibers, without the helpers that some statements start.
     pub fibers: usize,
-    /// The virtual time it took.
+    /// The virtual time that it took.
     pub elapsed: Duration,
-    /// Whether the power was lost before it had ended.
+    /// Whether the power was lost before the program ended.
     pub lost_power: bool,
-    /// What was done, and what went wrong.
+    /// Operations and injected faults.
     pub stats: Stats,
 }
 
@@ -30,25 +30,27 @@ pub struct Checked {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ending {
     Well,
-    /// The power is lost after it.
+    /// The power is lost after the program.
     Crash,
-    /// The power may be lost within it.
+    /// The power may be lost during the program.
     PowerLoss,
 }
 
-/// Runs the program of this seed in a world of this seed: a safety phase with faults, which ones the
-/// seed draws too; then a liveness phase without, in which it has to end; for some seeds the power is
-/// lost. Checks what every simulation checks, that the outcome is as expected, and that what was
-/// synced is there after a loss of power.
+/// Runs the program of a seed in the simulated world of that seed.
+///
+/// A safety phase injects faults that the seed chooses; then a liveness phase without faults must
+/// end the program. For some seeds the power fails. The function makes every check of the
+/// simulator, and checks that the outcome is the expected one and that synced data survives a loss
+/// of power.
 ///
 /// # Errors
 ///
-/// What failed. `cringle sim --seeds 1 --start SEED` runs the same again.
+/// The check that failed. `cringle sim --seeds 1 --start SEED` repeats the run.
 pub fn check(seed: u64) -> Result<Checked, Failure> {
     check_in(seed, |_, _| {})
 }
 
-/// The same, where something is done wrong on purpose.
+/// Checks a seed with a sabotaged simulation.
 #[cfg(test)]
 pub(crate) fn check_sabotaged(seed: u64, by: cringle::sim::Sabotage) -> Result<Checked, Failure> {
     check_in(seed, |world, env| {
@@ -72,7 +74,7 @@ fn check_in(seed: u64, prepare: impl FnOnce(&mut World, &mut Env)) -> Result<Che
     let env = Arc::new(env);
     let body = || {
         let digest = interpret::run_body(&env, &program.root, None);
-        env.has_ended();
+        env.main_has_ended();
         digest
     };
     let ran = match ending {
@@ -80,7 +82,7 @@ fn check_in(seed: u64, prepare: impl FnOnce(&mut World, &mut Env)) -> Result<Che
         Ending::Well | Ending::Crash => world.run(body).map(Some),
     };
     let failed = |checker, message| Failure::new(seed, checker, message);
-    // What a fiber found says more than what followed from it, but less than what it may stem from.
+    // Report what a fiber found before its consequences, but after what may have caused it.
     if !matches!(&ran, Err(cause) if is_cause(cause.checker))
         && let Some((checker, message)) = env.wrong().take()
     {
@@ -92,7 +94,7 @@ fn check_in(seed: u64, prepare: impl FnOnce(&mut World, &mut Env)) -> Result<Che
     }
     let digest = match ran {
         Some(Ok(digest)) => Some(digest),
-        Some(Err(_)) => return Err(failed(Checker::Outcome, "it was stopped".into())),
+        Some(Err(_)) => return Err(failed(Checker::Outcome, "the main fiber ended early".into())),
         None => None,
     };
     if let Some(digest) = digest {
@@ -109,7 +111,7 @@ fn check_in(seed: u64, prepare: impl FnOnce(&mut World, &mut Env)) -> Result<Che
     Ok(Checked { fibers, elapsed, lost_power: digest.is_none(), stats })
 }
 
-/// Whether other checks fail when this one has.
+/// Returns whether a failure of this check makes other checks fail.
 fn is_cause(checker: Checker) -> bool {
     use Checker::{Buffers, Completions, Deadlock, Livelock, Setup};
     matches!(checker, Completions | Buffers | Setup | Deadlock | Livelock)
@@ -124,17 +126,17 @@ fn options(program: &Program, rng: &mut Rng) -> Options {
         .faults_for(safety)
         .latency(Duration::from_micros(1)..=slowest)
         .turn_limit(300_000);
-    match rng.one_in(2) {
-        // Room for each fiber that may wait for a peer, and few more.
-        true => options.in_flight_limit(program.most_waiting() + 1 + rng.below(2) as u32),
-        false => options,
+    if rng.one_in(2) {
+        // Each fiber that may wait for a peer needs an op; the others share one or two.
+        return options.in_flight_limit(program.most_waiting() + 1 + rng.below(2) as u32);
     }
+    options
 }
 
 fn compare(outcome: &Outcome, expected: &Outcome) -> Result<(), String> {
     for (name, content) in &expected.files {
         let Some(found) = outcome.files.get(name) else {
-            return Err(format!("{name} is not there"));
+            return Err(format!("{name} is missing"));
         };
         if found.len() != content.len() {
             let (found, content) = (found.len(), content.len());
@@ -145,10 +147,10 @@ fn compare(outcome: &Outcome, expected: &Outcome) -> Result<(), String> {
             return Err(format!("byte {at} of {name} is {found}, not {content}"));
         }
     }
-    match outcome.digest == expected.digest {
-        true => Ok(()),
-        false => Err("the fibers have seen something else than they should".into()),
+    if outcome.digest != expected.digest {
+        return Err("the fibers observed unexpected values".into());
     }
+    Ok(())
 }
 
 impl Program {
@@ -163,17 +165,17 @@ impl Program {
         Outcome { digest, files }
     }
 
-    /// Runs it on the driver that a run has by default, with its files in this directory: its outcome must
-    /// be the [expected](Self::expected) one, as in every simulation.
+    /// Runs the program on the default driver, with its files in `directory`. The outcome must be
+    /// the [expected](Self::expected) one.
     ///
     /// # Errors
     ///
-    /// What the system says where the runtime cannot start; `Other` with what a fiber found wrong.
-    pub fn run_on_ring(&self, workers: usize, place: &Path) -> io::Result<Outcome> {
-        self.run_on(DriverChoice::Auto, workers, place)
+    /// The error of a runtime that cannot start; `Other` with the failure that a fiber found.
+    pub fn run_on_ring(&self, workers: usize, directory: &Path) -> io::Result<Outcome> {
+        self.run_on(DriverChoice::Auto, workers, directory)
     }
 
-    /// The same on this driver.
+    /// Runs the program on the given driver.
     ///
     /// # Errors
     ///
@@ -182,12 +184,12 @@ impl Program {
         &self,
         driver: DriverChoice,
         workers: usize,
-        place: &Path,
+        directory: &Path,
     ) -> io::Result<Outcome> {
-        let env = Arc::new(Env::new(place, Faults::none(), false));
+        let env = Arc::new(Env::new(directory, Faults::none(), false));
         let run = || {
             let digest = interpret::run_body(&env, &self.root, None);
-            env.has_ended();
+            env.main_has_ended();
             digest
         };
         let digest = Builder::new().workers(workers).driver(driver).run(run)?;
@@ -197,7 +199,7 @@ impl Program {
                 Ok(self.outcome(digest, |name| std::fs::read(env.path(name)).ok()))
             }
             (Some((_, text)), _) => Err(io::Error::other(text)),
-            (None, Err(_)) => Err(io::Error::other("it was stopped")),
+            (None, Err(_)) => Err(io::Error::other("the main fiber ended early")),
         }
     }
 }

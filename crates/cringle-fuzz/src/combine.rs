@@ -1,4 +1,4 @@
-//! The functions that run closures beside each other.
+//! Runs bodies by `join`, `join_all`, `par_map`, `race` and `any`.
 
 use super::env::{Env, Stop};
 use super::frames::Frame;
@@ -12,7 +12,8 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// What the closures came to, if that is to be told.
+/// Runs the bodies concurrently and returns the digests, which only `Race` and `Any` leave
+/// undetermined.
 pub(super) fn combine(
     env: &Arc<Env>,
     file: &File,
@@ -28,11 +29,12 @@ pub(super) fn combine(
     let within = env.within(Frame::scope(env, &flag));
     let first = |body: &Arc<Body>| {
         let digest = run(&within, body);
-        // Whoever is through cancels the others.
+        // The first to return cancels the others.
         flag.store(true, Ordering::Release);
         match digest {
-            // In a protected call nobody else ends those that wait on.
-            Err(Stop) if within.is_dead() => Ok(0),
+            // Without power, a body that fails must win too: in a protected call nothing else would
+            // end the others.
+            Err(Stop) if within.has_lost_power() => Ok(0),
             digest => digest.map_err(|Stop| io::Error::other("stopped")),
         }
     };
@@ -50,8 +52,8 @@ pub(super) fn combine(
         }
     };
     if inside.load(Ordering::Acquire) != 0 {
-        return Err(env.fail(Checker::Scopes, format!("{by:?} has left a closure running")));
+        return Err(env.fail(Checker::Scopes, format!("{by:?} returned while a closure ran")));
     }
-    env.go_on()?;
+    env.check_cancelled()?;
     results.into_iter().collect()
 }

@@ -1,5 +1,5 @@
-//! What the fibers of a running program share: where its files are, what a loss of power may do to
-//! them, and what was found wrong.
+//! The state that the fibers of a running program share: the directory of its files, what these may
+//! hold after a loss of power, and the failures found.
 
 use super::frames::Frame;
 use super::{Body, Program, REGION_BYTES};
@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Why the interpreter itself tries something again: these faults may be the reason.
+/// An error by which the interpreter itself asks for a retry, with the faults that may be the
+/// cause.
 #[derive(Debug)]
 pub(super) struct Because(pub(super) &'static [Fault]);
 
@@ -24,67 +25,67 @@ impl Because {
 
 impl std::fmt::Display for Because {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "as by {:?}", self.0)
+        write!(f, "an effect of {:?}", self.0)
     }
 }
 
 impl std::error::Error for Because {}
 
-/// Tries of something that may fail for a while.
+/// The number of attempts of a call that faults may fail.
 const MOST_TRIES: usize = 10_000;
-/// After so many the disk is no more, where the power may be lost.
-const DEAD_AFTER: usize = 300;
+/// The number of attempts after which `EIO` means that the power is lost, where it may fail.
+const POWER_LOST_AFTER: usize = 300;
 
-/// The program's, as one stretch of a fiber sees it.
+/// The shared state, and the frame of one region of a fiber.
 #[derive(Clone)]
 pub(super) struct Env {
     common: Arc<Common>,
-    /// What may cut that stretch short.
+    /// The scopes and deadlines that may cancel the region.
     pub(super) frame: Arc<Frame>,
     #[cfg(test)]
     pub(super) sabotage: Option<cringle::sim::Sabotage>,
 }
 
 pub(super) struct Common {
-    place: PathBuf,
+    directory: PathBuf,
     faults: Faults,
-    may_lose_power: bool,
+    power_may_fail: bool,
     ledger: Mutex<BTreeMap<(usize, usize), Versions>>,
     wrong: Mutex<Option<(Checker, String)>>,
-    /// A cancel that nobody asked for, as far as is known. It may follow from something else.
-    unasked: Mutex<Option<String>>,
-    /// The main fiber has ended: those that are left are cancelled.
-    ended: AtomicBool,
-    /// The power is gone.
-    dead: AtomicBool,
-    /// Bodies that run now.
+    /// The first cancel without a known cause. It may be a consequence of another failure.
+    unexplained: Mutex<Option<String>>,
+    /// Whether the main fiber has ended, so that the fibers left are cancelled.
+    main_ended: AtomicBool,
+    /// Whether the power is lost.
+    power_lost: AtomicBool,
+    /// The number of bodies that are running.
     running: AtomicUsize,
 }
 
-/// What a region may hold after a loss of power: anything since its last sync that was answered.
+/// The contents that a region may have after a loss of power: all since its last completed sync.
 #[derive(Clone, Debug)]
 pub(super) struct Versions {
     pub(super) synced: bool,
-    /// The first is what was synced.
+    /// The content that was synced, then the content after each later write.
     pub(super) since: Vec<Vec<u8>>,
 }
 
-/// The fiber is to end: it was cancelled, or something is wrong.
+/// Ends a fiber: it was cancelled, or the run has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stop;
 
 impl Env {
-    /// For a place where these faults may happen, and a loss of power or not.
-    pub(super) fn new(place: &Path, faults: Faults, may_lose_power: bool) -> Env {
+    /// Makes the state of a run with its files in `directory`, where these faults may happen.
+    pub(super) fn new(directory: &Path, faults: Faults, power_may_fail: bool) -> Env {
         let common = Common {
-            place: place.to_owned(),
+            directory: directory.to_owned(),
             faults,
-            may_lose_power,
+            power_may_fail,
             ledger: Mutex::default(),
             wrong: Mutex::default(),
-            unasked: Mutex::default(),
-            ended: AtomicBool::new(false),
-            dead: AtomicBool::new(false),
+            unexplained: Mutex::default(),
+            main_ended: AtomicBool::new(false),
+            power_lost: AtomicBool::new(false),
             running: AtomicUsize::new(0),
         };
         Env {
@@ -95,51 +96,53 @@ impl Env {
         }
     }
 
-    /// The same within another frame.
+    /// Returns the same state with another frame.
     pub(super) fn within(self: &Arc<Self>, frame: Frame) -> Arc<Env> {
         Arc::new(Env { frame: Arc::new(frame), ..(**self).clone() })
     }
 
-    /// The main fiber has ended.
-    pub(super) fn has_ended(&self) {
-        self.common.ended.store(true, Ordering::Release);
+    /// Records that the main fiber has ended.
+    pub(super) fn main_has_ended(&self) {
+        self.common.main_ended.store(true, Ordering::Release);
     }
 
-    /// Whether the power was found to be gone.
-    pub(super) fn is_dead(&self) -> bool {
-        self.common.dead.load(Ordering::Acquire)
+    /// Returns whether the power is known to be lost.
+    pub(super) fn has_lost_power(&self) -> bool {
+        self.common.power_lost.load(Ordering::Acquire)
     }
 
-    /// Whether everything may be cancelled by now.
-    pub(super) fn may_be_over(&self) -> bool {
-        self.common.ended.load(Ordering::Acquire) || self.common.may_lose_power
+    /// Returns whether the end of the run may have cancelled every fiber by now.
+    pub(super) fn may_end_all(&self) -> bool {
+        self.common.main_ended.load(Ordering::Acquire) || self.common.power_may_fail
     }
 
-    /// A body begins (or ends).
+    /// Counts a body that begins or ends.
     pub(super) fn count_body(&self, begins: bool) {
-        match begins {
-            true => self.common.running.fetch_add(1, Ordering::AcqRel),
-            false => self.common.running.fetch_sub(1, Ordering::AcqRel),
-        };
+        if begins {
+            self.common.running.fetch_add(1, Ordering::AcqRel);
+        } else {
+            self.common.running.fetch_sub(1, Ordering::AcqRel);
+        }
     }
 
-    /// What is wrong though every fiber went on as if nothing were.
+    /// Returns a failure that no fiber has reported: a cancel without a cause, or a fiber left
+    /// running.
     pub(super) fn afterwards(&self) -> Option<(Checker, String)> {
-        if let Some(text) = self.unasked().take() {
+        if let Some(text) = self.unexplained().take() {
             return Some((Checker::Outcome, text));
         }
         match self.common.running.load(Ordering::Acquire) {
             0 => None,
-            left => Some((Checker::Scopes, format!("{left} fibers are left after the end"))),
+            left => Some((Checker::Scopes, format!("{left} fibers outlive the run"))),
         }
     }
 
-    pub(super) fn unasked(&self) -> MutexGuard<'_, Option<String>> {
-        self.common.unasked.lock().expect("no code panics under this lock")
+    pub(super) fn unexplained(&self) -> MutexGuard<'_, Option<String>> {
+        self.common.unexplained.lock().expect("no code panics under this lock")
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
-        self.common.place.join(name)
+        self.common.directory.join(name)
     }
 
     pub(super) fn open(&self, name: &str, append: bool) -> Result<File, Stop> {
@@ -148,53 +151,53 @@ impl Env {
         self.persist(|| options.open(self.path(name)))
     }
 
-    /// Does what may fail for a while until it succeeds.
+    /// Retries `f` while it fails by a fault that is on.
     pub(super) fn persist<T>(&self, mut f: impl FnMut() -> io::Result<T>) -> Result<T, Stop> {
         for tries in 0..MOST_TRIES {
             match f() {
                 Ok(value) => return Ok(value),
-                Err(e) if cancel::reason(&e).is_some() => return Err(self.told(&e)),
+                Err(e) if cancel::reason(&e).is_some() => return Err(self.stopped_by(&e)),
                 Err(_) if self.is_wrong() => return Err(Stop),
-                Err(e) if !self.may_fail_so(&e) => {
-                    let text = format!("an error that no fault explains: {e:?}");
+                Err(e) if !self.is_from_a_fault(&e) => {
+                    let text = format!("an error without an injected fault: {e:?}");
                     return Err(self.fail(Checker::Outcome, text));
                 }
-                // Nobody cancels what is protected, and no power is left to do it by.
-                Err(e) if tries > DEAD_AFTER && e.raw_os_error() == Some(libc::EIO) => {
-                    if self.common.may_lose_power {
-                        self.common.dead.store(true, Ordering::Release);
+                // Without power each call fails, and no cancel ends a fiber in a protected call.
+                Err(e) if tries > POWER_LOST_AFTER && e.raw_os_error() == Some(libc::EIO) => {
+                    if self.common.power_may_fail {
+                        self.common.power_lost.store(true, Ordering::Release);
                         return Err(Stop);
                     }
                 }
                 Err(_) => {}
             }
         }
-        let error = f().err().map_or(String::from("it went well at last"), |e| e.to_string());
+        let error = f().err().map_or(String::from("the next one succeeded"), |e| e.to_string());
         Err(self.fail(Checker::Outcome, format!("{MOST_TRIES} tries failed: {error}")))
     }
 
-    /// Whether a fault that is on here gives this error.
-    fn may_fail_so(&self, e: &io::Error) -> bool {
-        let cut = self.common.faults.has(Fault::ConnectionReset);
+    /// Returns whether a fault that is on causes this error.
+    fn is_from_a_fault(&self, e: &io::Error) -> bool {
+        let resets = self.common.faults.has(Fault::ConnectionReset);
         if let Some(Because(faults)) = e.get_ref().and_then(|inner| inner.downcast_ref()) {
             return faults.iter().any(|&fault| self.common.faults.has(fault));
         }
         match (e.raw_os_error(), e.kind()) {
             (Some(libc::EINTR), _) => self.common.faults.has(Fault::Interrupted),
             (Some(libc::EIO), _) => {
-                self.common.faults.has(Fault::InputOutput) || self.common.may_lose_power
+                self.common.faults.has(Fault::InputOutput) || self.common.power_may_fail
             }
             (Some(libc::ENOSPC), _) => self.common.faults.has(Fault::NoSpace),
-            (Some(libc::ECONNRESET | libc::EPIPE), _) => cut,
+            (Some(libc::ECONNRESET | libc::EPIPE), _) => resets,
             (None, io::ErrorKind::UnexpectedEof) => {
-                self.common.faults.has(Fault::ZeroTransfer) || cut
+                self.common.faults.has(Fault::ZeroTransfer) || resets
             }
             (None, io::ErrorKind::WriteZero) => self.common.faults.has(Fault::ZeroTransfer),
             _ => false,
         }
     }
 
-    /// Something is wrong. The first to be told of counts.
+    /// Records a failure, unless there is one already, and ends the fiber.
     pub(super) fn fail(&self, checker: Checker, text: impl Into<String>) -> Stop {
         self.wrong().get_or_insert((checker, text.into()));
         Stop
@@ -212,7 +215,7 @@ impl Env {
         self.common.ledger.lock().expect("no code panics under this lock")
     }
 
-    /// The fiber is about to make its region this.
+    /// Records that the fiber is about to write, after which its region has this content.
     pub(super) fn will_write(&self, body: &Body, content: &[u8]) {
         let fresh = || Versions { synced: false, since: vec![vec![0; REGION_BYTES]] };
         let mut ledger = self.ledger();
@@ -220,13 +223,13 @@ impl Env {
         versions.since.push(content.to_owned());
     }
 
-    /// A sync of the fiber's file has been answered: its region, as it is, stays.
+    /// Records that a sync of the fiber's file has completed while its region had this content.
     pub(super) fn has_synced(&self, body: &Body, content: &[u8]) {
         let versions = Versions { synced: true, since: vec![content.to_owned()] };
         self.ledger().insert((body.file, body.region), versions);
     }
 
-    /// What a file with regions that were synced lost, if it is not as the ledger allows.
+    /// Compares the files after a loss of power with the ledger; returns the first difference.
     pub(super) fn lost(
         &self,
         program: &Program,
@@ -236,21 +239,23 @@ impl Env {
             let name = super::file_name(file);
             let content = match read(&name) {
                 Some(content) => content,
-                None if versions.synced => return Some(format!("{name} was synced and is gone")),
+                None if versions.synced => {
+                    return Some(format!("{name} was synced and is missing"));
+                }
                 None => continue,
             };
             if content.len() > program.file_bytes() {
-                return Some(format!("{name} is longer than anybody made it"));
+                return Some(format!("{name} is longer than it was ever written"));
             }
             let first = region * REGION_BYTES;
             for byte in 0..REGION_BYTES {
                 let found = content.get(first + byte).copied().unwrap_or(0);
-                let unsynced = !versions.synced && found == 0;
-                if !unsynced && versions.since.iter().all(|version| version[byte] != found) {
+                let is_unwritten = !versions.synced && found == 0;
+                if !is_unwritten && versions.since.iter().all(|version| version[byte] != found) {
                     let at = first + byte;
                     return Some(format!(
-                        "byte {at} of {name} is {found}, which nobody wrote there \
-                                         since it was last synced"
+                        "byte {at} of {name} is {found}, which was not written there since the \
+                         last sync"
                     ));
                 }
             }

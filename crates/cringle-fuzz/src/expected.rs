@@ -1,22 +1,22 @@
-//! What a program must come to, found without the library.
+//! Computes the outcome of a program without the library.
 
 use super::{
     Body, Combine, End, Program, REGION_BYTES, Span, Stmt, bytes_of, fold, fold_bytes, own_name,
 };
 use std::collections::BTreeMap;
 
-/// What a program came to.
+/// The outcome of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// All that its fibers read, were told and returned.
+    /// A digest of everything that its fibers read, received and returned.
     pub digest: u64,
-    /// The content of its files by name; parts about which nothing is said are zero.
+    /// The content of its files by name; regions whose content is not determined are zero.
     pub files: BTreeMap<String, Vec<u8>>,
 }
 
 impl Program {
-    /// What it must come to, on whatever it runs.
+    /// Returns the outcome that the program must have on every driver.
     pub fn expected(&self) -> Outcome {
         let mut files = BTreeMap::new();
         for file in 0..self.files {
@@ -26,7 +26,7 @@ impl Program {
         Outcome { digest, files }
     }
 
-    /// Has zeroes where nothing is said: in the parts of fibers that are left behind.
+    /// Sets regions whose content is not determined to zero, and removes such fibers' own files.
     pub(super) fn mask(&self, files: &mut BTreeMap<String, Vec<u8>>) {
         for file in 0..self.files {
             let content = files.entry(super::file_name(file)).or_default();
@@ -34,7 +34,8 @@ impl Program {
         }
         each_body(&self.root, &mut |body| {
             if body.loose {
-                let content = files.get_mut(&super::file_name(body.file)).expect("it is there");
+                let name = super::file_name(body.file);
+                let content = files.get_mut(&name).expect("every file was inserted above");
                 content[body.region * REGION_BYTES..][..REGION_BYTES].fill(0);
                 files.remove(&own_name(body));
             }
@@ -53,7 +54,7 @@ pub(super) fn each_body(body: &Body, f: &mut impl FnMut(&Body)) {
                 children.iter().for_each(|(_, child)| each_body(child, f));
                 daemons.iter().for_each(|daemon| each_body(daemon, f));
             }
-            Stmt::Cut { children, .. } => {
+            Stmt::CancelScope { children, .. } => {
                 children.iter().for_each(|(_, child)| each_body(child, f));
             }
             Stmt::Combine { bodies, .. } => bodies.iter().for_each(|body| each_body(body, f)),
@@ -62,12 +63,12 @@ pub(super) fn each_body(body: &Body, f: &mut impl FnMut(&Body)) {
     }
 }
 
-/// What a fiber comes to if nothing cuts it short.
-pub(super) fn alone(body: &Body) -> u64 {
+/// Returns the digest of a body that runs to its end.
+pub(super) fn whole_digest(body: &Body) -> u64 {
     expect(body, &mut BTreeMap::new())
 }
 
-/// A part of a file, which has zeroes where nothing was written.
+/// Returns a part of a body's region, after extending the file with zeroes to hold it.
 fn part<'f>(files: &'f mut BTreeMap<String, Vec<u8>>, body: &Body, span: &Span) -> &'f mut [u8] {
     let at = body.region * REGION_BYTES + span.start;
     let file = files.entry(super::file_name(body.file)).or_default();
@@ -104,7 +105,7 @@ fn expect(body: &Body, files: &mut BTreeMap<String, Vec<u8>>) -> u64 {
                 match end {
                     End::JoinedNow => digest = fold(digest, expect(body, files)),
                     End::JoinedLater => later.push(expect(body, files)),
-                    // What it does is in its own part, which is masked.
+                    // It writes only to its own region, which is masked.
                     End::Detached => {}
                 }
             }
@@ -120,7 +121,9 @@ fn expect(body: &Body, files: &mut BTreeMap<String, Vec<u8>>) -> u64 {
                     digest = fold(digest, expect(body, files));
                 }
             }
-            Stmt::Cut { .. } | Stmt::Timeout { .. } | Stmt::Share(_) => digest = fold(digest, 1),
+            Stmt::CancelScope { .. } | Stmt::Timeout { .. } | Stmt::Share(_) => {
+                digest = fold(digest, 1)
+            }
             Stmt::Panic { payload } => digest = fold(digest, *payload),
             Stmt::Unblock { value } => digest = fold(digest, value.wrapping_mul(3)),
             Stmt::Talk { len, salt, .. } => digest = fold_bytes(digest, &bytes_of(*salt, *len)),

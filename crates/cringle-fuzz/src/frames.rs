@@ -1,5 +1,6 @@
-//! What may cut a stretch of a fiber short, as the interpreter keeps it by itself: whoever is told of
-//! a cancel or a deadline must have one around it that has come, with no shield in between.
+//! The interpreter's own model of what may cancel a fiber: a fiber that observes a cancel or a
+//! deadline must be inside a scope that was cancelled or a deadline that has passed, with no shield
+//! in between.
 
 use super::env::{Env, Stop};
 use cringle::cancel::{self, Reason};
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// What is around a stretch of a fiber, innermost first.
+/// A region of a fiber that can be cancelled as one, and the region around it.
 #[derive(Default)]
 pub(super) struct Frame {
     edge: Edge,
@@ -18,23 +19,25 @@ pub(super) struct Frame {
 
 #[derive(Default)]
 enum Edge {
-    /// Of a fiber that belongs to nobody: the end of the run.
+    /// A fiber outside of any scope, which the end of the run cancels.
     #[default]
     Root,
-    /// Whoever cancels the scope says so first.
+    /// A scope, with a flag that is set before it is cancelled.
     Scope(Arc<AtomicBool>),
-    /// A daemon's scope: how many others are in it.
+    /// A daemon of a scope, with the number of other fibers in it; at 0 the scope cancels its
+    /// daemons.
     Daemon(Arc<AtomicUsize>),
     Deadline {
         limit: Duration,
-        /// It does not come before this.
+        /// The earliest time at which the deadline can pass.
         at: Instant,
     },
+    /// A protected call.
     Shield,
 }
 
 impl Frame {
-    /// That of a fiber which belongs to no scope.
+    /// The frame of a fiber outside of any scope.
     pub(super) fn root() -> Frame {
         Frame::default()
     }
@@ -47,7 +50,7 @@ impl Frame {
         Frame::in_env(env, Edge::Daemon(Arc::clone(others)))
     }
 
-    /// To be made before the deadline is.
+    /// The frame of a deadline. Create it before the deadline itself, so that `at` is not too late.
     pub(super) fn deadline(env: &Env, limit: Duration) -> Frame {
         Frame::in_env(env, Edge::Deadline { limit, at: time::now() + limit })
     }
@@ -60,22 +63,22 @@ impl Frame {
         Frame { edge, outer: Some(Arc::clone(&env.frame)) }
     }
 
-    /// Whether this, or with no reason any, may be what a fiber in here is told now.
+    /// Returns whether a fiber in this frame may observe `reason` now, or with `None` any reason.
     fn explains(&self, env: &Env, reason: Option<Reason>) -> bool {
         let mut next = Some(self);
         let cancelled = matches!(reason, None | Some(Reason::Cancelled));
         while let Some(frame) = next {
             let explains = match &frame.edge {
                 Edge::Shield => return false,
-                Edge::Root => cancelled && env.may_be_over(),
+                Edge::Root => cancelled && env.may_end_all(),
                 Edge::Scope(flag) => cancelled && flag.load(Ordering::Acquire),
                 Edge::Daemon(others) => cancelled && others.load(Ordering::Acquire) == 0,
                 Edge::Deadline { limit, at } => {
-                    let told = match reason {
+                    let is_this = match reason {
                         Some(Reason::Elapsed(elapsed)) => elapsed.limit() == Some(*limit),
                         other => other.is_none(),
                     };
-                    told && *at <= time::now()
+                    is_this && *at <= time::now()
                 }
             };
             if explains {
@@ -88,41 +91,41 @@ impl Frame {
 }
 
 impl Env {
-    /// The fiber was told this by a call: it ends. Kept if nothing around it explains that.
-    pub(super) fn told(&self, error: &io::Error) -> Stop {
+    /// Ends the fiber because a call returned this cancel. Fails the run if nothing explains it.
+    pub(super) fn stopped_by(&self, error: &io::Error) -> Stop {
         match cancel::reason(error) {
             None => self.fail(
                 cringle::sim::Checker::Outcome,
-                format!("a wait was told {error:?}, which is no cancel"),
+                format!("a wait returned {error:?}, which is not a cancel"),
             ),
             Some(reason) => {
                 if !self.frame.explains(self, Some(reason)) {
-                    self.note_unasked(format!("told {reason:?}, for which there is no reason"));
+                    self.note_unexplained(format!("{reason:?} without a cause"));
                 }
                 Stop
             }
         }
     }
 
-    /// Whether what is around a fiber may be cutting it short by now.
-    pub(super) fn may_be_cut(&self) -> bool {
+    /// Returns whether a cancel or deadline may have reached the fiber by now.
+    pub(super) fn may_be_cancelled(&self) -> bool {
         self.frame.explains(self, None)
     }
 
-    /// The fiber ends before its time, unwinding or not.
-    pub(super) fn cut_short(&self) -> Stop {
-        if !self.may_be_cut() && !self.is_dead() {
-            self.note_unasked("cut short, for which there is no reason".into());
+    /// Ends the fiber early, whether it unwinds or returns. Fails the run if nothing explains it.
+    pub(super) fn ended_early(&self) -> Stop {
+        if !self.may_be_cancelled() && !self.has_lost_power() {
+            self.note_unexplained("ended early without a cause".into());
         }
         Stop
     }
 
-    /// Fails if the fiber is cancelled here: by what is around it, then.
-    pub(super) fn go_on(&self) -> Result<(), Stop> {
-        cancel::check().map_err(|e| self.told(&e))
+    /// Ends the fiber if it is cancelled here.
+    pub(super) fn check_cancelled(&self) -> Result<(), Stop> {
+        cancel::check().map_err(|e| self.stopped_by(&e))
     }
 
-    fn note_unasked(&self, what: String) {
-        self.unasked().get_or_insert(format!("a fiber was {what}"));
+    fn note_unexplained(&self, what: String) {
+        self.unexplained().get_or_insert(format!("a fiber was {what}"));
     }
 }

@@ -1,8 +1,8 @@
-//! Drawing a program.
+//! Generates a program from a seed.
 
 use super::{
-    Body, Combine, Cut, Delay, End, Never, Over, Program, REGION_BYTES, Share, Shared, Span, Stmt,
-    Way,
+    Body, CancelBy, Combine, Delay, End, Never, Program, REGION_BYTES, Share, Shared, Span, Stmt,
+    Transport, Way,
 };
 use cringle::sim::Rng;
 use std::sync::Arc;
@@ -31,18 +31,18 @@ struct Generator {
     stmts_left: u64,
 }
 
-/// Where a body is.
+/// The surroundings of a body.
 #[derive(Clone, Copy, Default)]
 struct Nesting {
     file: usize,
     depth: usize,
-    /// Nothing is said about its part of the files.
+    /// Whether it may be cancelled, so that the content of its region is not determined.
     loose: bool,
-    /// It is certain to be cut short, so it may wait for what never comes.
+    /// Whether it is certain to be cancelled, so that it may wait without an event.
     mortal: bool,
-    /// It is in a protected call: a fiber outside of that may end before it.
+    /// Whether it is in a protected call. A fiber outside of the call may end before it.
     shielded: bool,
-    /// Its file is another fiber's, too.
+    /// Whether another fiber uses the same file handle.
     borrows_file: bool,
 }
 
@@ -97,10 +97,8 @@ impl Generator {
             }
             5 | 6 => Stmt::Read { span: self.span(), way: self.way(borrows_file) },
             7 => Stmt::Sync { data_only: self.rng.one_in(2) },
-            8 => match self.rng.one_in(2) {
-                true => Stmt::Reopen,
-                false => Stmt::Stat,
-            },
+            8 if self.rng.one_in(2) => Stmt::Reopen,
+            8 => Stmt::Stat,
             9 => Stmt::Append { len: self.rng.magnitude(1, 3000) as usize, salt: self.rng.next() },
             10 => Stmt::CutAndRead,
             11 => Stmt::Panic { payload: self.rng.next() },
@@ -109,17 +107,18 @@ impl Generator {
             14 => Stmt::Talk {
                 len: self.rng.magnitude(1, 200_000) as usize,
                 salt: self.rng.next(),
-                over: [Over::Pipe, Over::SocketPair, Over::Connection][self.rng.below(3) as usize],
+                over: [Transport::Pipe, Transport::SocketPair, Transport::Connection]
+                    [self.rng.below(3) as usize],
                 ready: self.rng.one_in(2),
             },
             15 => Stmt::Unwind { span: self.span(), salt: self.rng.next() },
             16..19 => Stmt::Share(self.share()),
             19..21 if !nesting.shielded => self.spawn(nesting),
             19..23 => self.scope(nesting),
-            23..26 => self.cut(nesting),
+            23..26 => self.cancel_scope(nesting),
             26..28 => Stmt::Timeout { limit: self.limit(), body: self.body(nesting.doomed()) },
             28 | 29 => {
-                // It goes to its end, whatever is around it.
+                // It runs to its end, even if an outer scope is cancelled.
                 let within = Nesting { mortal: false, shielded: true, ..nesting.below() };
                 let cancelled = (!self.rng.one_in(3)).then(|| self.delay());
                 Stmt::Protect { cancelled, body: self.body(within) }
@@ -152,17 +151,24 @@ impl Generator {
     }
 
     fn scope(&mut self, nesting: Nesting) -> Stmt {
-        let daemons = match self.rng.one_in(3) {
-            true => (0..self.rng.between(1, 2)).map(|_| self.body(nesting.doomed())).collect(),
-            false => Vec::new(),
+        let daemons = if self.rng.one_in(3) {
+            (0..self.rng.between(1, 2)).map(|_| self.body(nesting.doomed())).collect()
+        } else {
+            Vec::new()
         };
         let exits = self.rng.below(4) as usize;
         Stmt::Scope { children: self.children(nesting.below()), daemons, exits }
     }
 
-    fn cut(&mut self, nesting: Nesting) -> Stmt {
-        let all = [Cut::Owner, Cut::Child, Cut::Sibling, Cut::Failure, Cut::Panic];
-        Stmt::Cut {
+    fn cancel_scope(&mut self, nesting: Nesting) -> Stmt {
+        let all = [
+            CancelBy::Owner,
+            CancelBy::Child,
+            CancelBy::Sibling,
+            CancelBy::Failure,
+            CancelBy::Panic,
+        ];
+        Stmt::CancelScope {
             how: all[self.rng.below(5) as usize],
             delay: self.delay(),
             children: self.children(nesting.doomed()),
@@ -174,7 +180,7 @@ impl Generator {
         let all = [Combine::Join, Combine::JoinAll, Combine::ParMap, Combine::Race, Combine::Any];
         let by = all[self.rng.below(5) as usize];
         let bodies = match by {
-            // One goes to its end, the other need not.
+            // One runs to its end; the other may wait until it is cancelled.
             Combine::Race | Combine::Any => {
                 let wins = Nesting { loose: true, ..nesting.below() };
                 let mut both = vec![self.body(wins), self.body(nesting.doomed())];
@@ -206,20 +212,21 @@ impl Generator {
             fibers: self.rng.between(2, 5) as usize,
             rounds: self.rng.between(1, 6) as usize,
             local: self.rng.one_in(2),
-            hurried: !self.rng.one_in(3),
-            cut: self.rng.one_in(3).then(|| self.delay()),
+            has_deadlines: !self.rng.one_in(3),
+            cancel_after: self.rng.one_in(3).then(|| self.delay()),
             salt: self.rng.next(),
         }
     }
 
     fn delay(&mut self) -> Delay {
-        match self.rng.one_in(2) {
-            true => Delay::Yields(self.rng.below(8)),
-            false => Delay::Sleep(self.limit()),
+        if self.rng.one_in(2) {
+            Delay::Yields(self.rng.below(8))
+        } else {
+            Delay::Sleep(self.limit())
         }
     }
 
-    /// Odd to the nanosecond, so that an error tells by its limit which deadline it is from.
+    /// Draws a limit to the nanosecond, so that the limit in an error identifies its deadline.
     fn limit(&mut self) -> Duration {
         let nanos = self.rng.below(1000);
         Duration::from_nanos(self.rng.magnitude(1, 5_000) * 1000 + nanos)
@@ -232,7 +239,7 @@ impl Generator {
 
     fn way(&mut self, borrows_file: bool) -> Way {
         let ways = [Way::At, Way::Vectored, Way::Batch, Way::BatchExact, Way::Fixed, Way::Cursor];
-        // The cursor of a borrowed file is not this fiber's alone.
+        // Other fibers may move the cursor of a borrowed file.
         let count = if borrows_file { ways.len() - 1 } else { ways.len() };
         ways[self.rng.below(count as u64) as usize]
     }

@@ -1,5 +1,6 @@
-//! What a waiter that gives up must leave to the next: a notification it was given, and its place in
-//! front of those who need less. Nothing else would let them go on.
+//! Checks that a waiter that gives up passes on what it holds: a notification it received, and its
+//! place in the queue before waiters that need fewer permits. Otherwise the next waiter would wait
+//! for ever.
 
 use super::Share;
 use super::env::{Env, Stop};
@@ -10,7 +11,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-/// The first makes tokens and notifies one for each; the others take them.
+/// The first fiber makes tokens and notifies one waiter for each; the others take them.
 pub(super) fn tokens(env: &Arc<Env>, share: &Share) -> Result<(), Stop> {
     let (tokens, more, taken) = (Mutex::new(0), Condvar::new(), AtomicUsize::new(0));
     let all = (share.fibers - 1) * share.rounds;
@@ -22,21 +23,22 @@ pub(super) fn tokens(env: &Arc<Env>, share: &Share) -> Result<(), Stop> {
                 for _ in 0..all {
                     *sound(user.env, tokens.lock()) += 1;
                     more.notify_one();
-                    // Or it is held meanwhile: who was notified has to wait for it.
+                    // Sometimes keep the lock, so that the notified fiber has to wait for it.
                     let held = user.twin().then(|| sound(user.env, tokens.lock()));
-                    user.pause().map_err(|e| user.env.told(&e))?;
+                    user.pause().map_err(|e| user.env.stopped_by(&e))?;
                     drop(held);
                 }
                 return Ok(());
             }
-            // Who gives up does not come back: whoever stays is to be notified in its place.
+            // Only one fiber never gives up. A notification to a fiber that gives up must reach it.
             let stays = user.number == 1;
             let take = |twin: bool| {
-                let there = sound(env, tokens.lock());
+                let available = sound(env, tokens.lock());
                 let none = |count: &mut usize| *count == 0 && taken.load(SeqCst) < all;
-                let waited = match twin {
-                    true => more.wait_while_cancellable(there, none)?,
-                    false => more.wait_while(there, none),
+                let waited = if twin {
+                    more.wait_while_cancellable(available, none)?
+                } else {
+                    more.wait_while(available, none)
                 };
                 let mut count = sound(env, waited);
                 if *count > 0 {
@@ -50,19 +52,20 @@ pub(super) fn tokens(env: &Arc<Env>, share: &Share) -> Result<(), Stop> {
             while taken.load(SeqCst) < all {
                 let twin = user.twin();
                 match stays {
-                    true => take(twin).map_err(|e| user.env.told(&e))?,
+                    true => take(twin).map_err(|e| user.env.stopped_by(&e))?,
                     false if user.rng.one_in(4) => break,
                     false => user.try_once(|| take(twin))?,
                 }
             }
             Ok(())
         },
-        || tokens.try_lock().map(drop).map_err(|e| format!("afterwards: {e}")),
+        || tokens.try_lock().map(drop).map_err(|e| format!("the lock is not free at the end: {e}")),
     )?;
     complete(env, share, ended, taken.load(SeqCst), all)
 }
 
-/// The first holds one until all others had one; some of those want all before, and give up.
+/// The first fiber holds a permit until every other had one; some of the others first wait for all
+/// permits and give up.
 pub(super) fn patience(env: &Arc<Env>, share: &Share, rwlock: bool) -> Result<(), Stop> {
     let (semaphore, lock, had) = (Semaphore::new(2), RwLock::new(()), AtomicUsize::new(0));
     let group = WaitGroup::new();
@@ -70,22 +73,20 @@ pub(super) fn patience(env: &Arc<Env>, share: &Share, rwlock: bool) -> Result<()
         (0..share.fibers).map(|_| std::sync::Mutex::new(Some(group.clone()))).collect();
     drop(group);
     let all = || -> io::Result<()> {
-        match rwlock {
-            true => drop(lock.write_cancellable()?),
-            false => drop(semaphore.acquire_many_cancellable(2)?),
+        if rwlock {
+            drop(lock.write_cancellable()?);
+        } else {
+            drop(semaphore.acquire_many_cancellable(2)?);
         }
         Ok(())
     };
     let one = |user: &mut User<'_>, then: &dyn Fn()| {
-        match rwlock {
-            true => {
-                let _read = sound(user.env, lock.read());
-                then();
-            }
-            false => {
-                let _permit = semaphore.acquire();
-                then();
-            }
+        if rwlock {
+            let _read = sound(user.env, lock.read());
+            then();
+        } else {
+            let _permit = semaphore.acquire();
+            then();
         }
         had.fetch_add(1, SeqCst);
     };
@@ -96,10 +97,10 @@ pub(super) fn patience(env: &Arc<Env>, share: &Share, rwlock: bool) -> Result<()
             let member = members[user.number].lock().expect("no code panics here").take();
             let member = std::cell::Cell::new(member);
             if user.number == 0 {
-                one(user, &|| member.take().expect("it is there").wait());
+                one(user, &|| member.take().expect("taken once").wait());
                 return Ok(());
             }
-            user.pause().map_err(|e| user.env.told(&e))?;
+            user.pause().map_err(|e| user.env.stopped_by(&e))?;
             if user.rng.one_in(2) {
                 user.try_once(all)?;
             }

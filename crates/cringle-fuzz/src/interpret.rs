@@ -1,7 +1,7 @@
-//! Doing what a program says, with the library.
+//! Runs a program on the library and checks what each statement observes.
 
 use super::env::{Env, Stop};
-use super::expected::alone;
+use super::expected::whole_digest;
 use super::frames::Frame;
 use super::peers::{OnDrop, Presence, never, on_exits, park, talk};
 use super::{
@@ -19,180 +19,211 @@ use std::time::Duration;
 
 pub(super) type Digest = Result<u64, Stop>;
 
-/// The whole of one fiber: what it has seen, as a number.
+/// Runs a fiber's body and returns a digest of what it observed.
 pub(super) fn run_body(env: &Arc<Env>, body: &Arc<Body>, parents: Option<&File>) -> Digest {
     env.count_body(true);
-    let unwound = Cell::new(true);
+    let is_unwinding = Cell::new(true);
     let _ends = OnDrop(|| {
-        if unwound.get() {
-            env.cut_short();
+        if is_unwinding.get() {
+            env.ended_early();
         }
         env.count_body(false);
     });
     let digest = run_stmts(env, body, parents);
-    unwound.set(false);
+    is_unwinding.set(false);
     digest
 }
 
-/// What a body that may be cut short came to: nothing, or what it does in any case.
+/// Checks the result of a body that may be cancelled: it ends early, or with the digest of a whole
+/// run.
 pub(super) fn finished(env: &Env, body: &Body, digest: Digest) -> Digest {
     match digest {
-        Ok(digest) if digest != alone(body) => {
-            Err(env.fail(Checker::Outcome, "what was not cut short came to something else"))
+        Ok(digest) if digest != whole_digest(body) => {
+            Err(env.fail(Checker::Outcome, "a body that ran to its end has an unexpected digest"))
         }
-        Err(Stop) => Err(env.cut_short()),
+        Err(Stop) => Err(env.ended_early()),
         digest => digest,
     }
 }
 
 fn run_stmts(env: &Arc<Env>, body: &Arc<Body>, parents: Option<&File>) -> Digest {
-    let own;
+    let opened;
     let file = match parents {
         Some(file) => file,
         None => {
-            own = env.open(&super::file_name(body.file), false)?;
-            &own
+            opened = env.open(&super::file_name(body.file), false)?;
+            &opened
         }
     };
     let (content, own, later) = (vec![0; REGION_BYTES], None, Vec::new());
-    let mut running = Running { env, body, file, content, own, digest: 0, later };
+    let mut interpreter = Interpreter { env, body, file, content, own, digest: 0, later };
     for stmt in &body.stmts {
-        running.perform(stmt)?;
+        interpreter.perform(stmt)?;
     }
-    for handle in std::mem::take(&mut running.later) {
-        let child = running.joined(handle.join())?;
-        running.digest = fold(running.digest, child);
+    for handle in std::mem::take(&mut interpreter.later) {
+        let child = interpreter.joined(handle.join())?;
+        interpreter.observe(child);
     }
-    Ok(running.digest)
+    Ok(interpreter.digest)
 }
 
-struct Running<'a> {
+struct Interpreter<'a> {
     env: &'a Arc<Env>,
     body: &'a Arc<Body>,
     file: &'a File,
-    /// What its region holds.
+    /// The expected content of the fiber's region.
     content: Vec<u8>,
-    /// The file of its own, and what that holds.
+    /// The file that only this fiber uses, and its expected content.
     own: Option<(File, Vec<u8>)>,
     digest: u64,
+    /// Fibers to join at the end of the body.
     later: Vec<JoinHandle<Digest>>,
 }
 
-impl Running<'_> {
+impl Interpreter<'_> {
     fn perform(&mut self, stmt: &Stmt) -> Result<(), Stop> {
-        let env = self.env;
+        let (env, file) = (self.env, self.file);
         match stmt {
             Stmt::Yield => fiber::yield_now(),
             Stmt::Sleep { micros } => fiber::sleep(Duration::from_micros(*micros)),
-            Stmt::Write { span, salt, way } => {
-                let bytes = bytes_of(*salt, span.len);
-                self.content[span.start..][..span.len].copy_from_slice(&bytes);
-                env.will_write(self.body, &self.content);
-                let at = (self.body.region * REGION_BYTES + span.start) as u64;
-                transfer::write(env, self.file, *way, &bytes, at)?;
-            }
-            Stmt::Read { span, way } => {
-                let at = (self.body.region * REGION_BYTES + span.start) as u64;
-                // What was never written may be beyond the file's end.
-                let end = (self.body.region + 1) * REGION_BYTES;
-                let bytes = transfer::read(env, self.file, *way, span.len, at, end as u64)?;
-                if bytes != self.content[span.start..][..span.len] {
-                    let text = format!("a read by {way:?} is not what was written: {span:?}");
-                    return Err(env.fail(Checker::Outcome, text));
-                }
-                self.digest = fold_bytes(self.digest, &bytes);
-            }
-            Stmt::Sync { data_only } => {
-                env.persist(|| match data_only {
-                    true => self.file.sync_data(),
-                    false => self.file.sync_all(),
-                })?;
-                env.has_synced(self.body, &self.content);
-            }
-            Stmt::Reopen => {
-                let again = env.open(&super::file_name(self.body.file), false)?;
-                // Its errors come after the descriptor has gone.
-                let _ = again.close();
-                self.digest = fold(self.digest, 1);
-            }
+            Stmt::Write { span, salt, way } => self.write(*span, *salt, *way)?,
+            Stmt::Read { span, way } => self.read(*span, *way)?,
+            Stmt::Sync { data_only } => self.sync(*data_only)?,
+            Stmt::Reopen => self.reopen()?,
             Stmt::Stat => {
-                let metadata = env.persist(|| self.file.metadata())?;
-                self.digest = fold(self.digest, metadata.is_file().into());
+                let metadata = env.persist(|| file.metadata())?;
+                self.observe(metadata.is_file().into());
             }
             Stmt::Append { len, salt } => self.append(&bytes_of(*salt, *len))?,
             Stmt::CutAndRead => self.cut_and_read()?,
-            Stmt::Spawn { local, end, body } => {
-                let handle = self.spawn(*local, body);
-                match end {
-                    End::JoinedNow => {
-                        let child = self.joined(handle.join())?;
-                        self.digest = fold(self.digest, child);
-                    }
-                    End::JoinedLater => self.later.push(handle),
-                    End::Detached => drop(handle),
-                }
-            }
+            Stmt::Spawn { local, end, body } => self.spawn(*local, *end, body)?,
             Stmt::Scope { children, daemons, exits } => self.scope(children, daemons, *exits)?,
-            Stmt::Cut { how, delay, children, exits } => {
-                cancels::cut(env, self.file, *how, *delay, children, *exits)?;
-                self.digest = fold(self.digest, 1);
+            Stmt::CancelScope { how, delay, children, exits } => {
+                cancels::cancel_scope(env, file, *how, *delay, children, *exits)?;
+                self.observe(1);
             }
             Stmt::Timeout { limit, body } => {
-                cancels::timeout(env, self.file, *limit, body)?;
-                self.digest = fold(self.digest, 1);
+                cancels::timeout(env, file, *limit, body)?;
+                self.observe(1);
             }
             Stmt::Protect { cancelled, body } => {
-                let child = cancels::protect(env, self.file, *cancelled, body)?;
-                self.digest = fold(self.digest, child);
+                let child = cancels::protect(env, file, *cancelled, body)?;
+                self.observe(child);
             }
             Stmt::Combine { by, bodies } => {
-                let digests = combine::combine(env, self.file, *by, bodies)?;
+                let digests = combine::combine(env, file, *by, bodies)?;
                 match by {
-                    Combine::Race | Combine::Any => self.digest = fold(self.digest, 1),
-                    _ => self.digest = digests.into_iter().fold(self.digest, fold),
+                    Combine::Race | Combine::Any => self.observe(1),
+                    _ => digests.into_iter().for_each(|digest| self.observe(digest)),
                 }
             }
             Stmt::Share(share) => {
                 shared::share(env, share)?;
-                self.digest = fold(self.digest, 1);
+                self.observe(1);
             }
-            Stmt::Panic { payload } => {
-                let payload = *payload;
-                let panics = fiber::spawn(move || std::panic::resume_unwind(Box::new(payload)));
-                let told: u64 = match panics.join() {
-                    Err(told) if told.is::<u64>() => *told.downcast().expect("it was asked"),
-                    Err(told) if told.is::<cringle::Cancelled>() => return Err(env.cut_short()),
-                    Err(_) | Ok(()) => 0,
-                };
-                self.digest = fold(self.digest, told);
-            }
+            Stmt::Panic { payload } => self.join_a_panic(*payload)?,
             Stmt::Unwind { span, salt } => self.unwind(*span, *salt)?,
             Stmt::Never { what } => never(env, *what)?,
             Stmt::Park { yields } => {
                 park(*yields);
-                self.digest = fold(self.digest, 1);
+                self.observe(1);
             }
-            Stmt::Unblock { value } => {
-                self.digest = fold(self.digest, fiber::unblock(|| value.wrapping_mul(3)));
-            }
+            Stmt::Unblock { value } => self.observe(fiber::unblock(|| value.wrapping_mul(3))),
             Stmt::Talk { len, salt, over, ready } => {
                 let bytes = bytes_of(*salt, *len);
-                // A connection that was reset is made again.
-                let heard = env.persist(|| talk(bytes.clone(), *over, *ready))?;
-                self.digest = fold_bytes(self.digest, &heard);
+                // After a reset, `persist` tries again with a new connection.
+                let received = env.persist(|| talk(bytes.clone(), *over, *ready))?;
+                self.digest = fold_bytes(self.digest, &received);
             }
         }
         Ok(())
     }
 
-    /// A fiber of a scope panics and writes on its way out.
-    fn unwind(&mut self, span: Span, salt: u64) -> Result<(), Stop> {
+    /// Adds a value that the fiber has observed to its digest.
+    fn observe(&mut self, value: u64) {
+        self.digest = fold(self.digest, value);
+    }
+
+    /// Returns the offset of a part of the fiber's region in its file.
+    fn offset(&self, span: Span) -> u64 {
+        (self.body.region * REGION_BYTES + span.start) as u64
+    }
+
+    /// Records what the fiber is about to write, and returns the bytes.
+    fn prepare_write(&mut self, span: Span, salt: u64) -> Vec<u8> {
         let bytes = bytes_of(salt, span.len);
         self.content[span.start..][..span.len].copy_from_slice(&bytes);
         self.env.will_write(self.body, &self.content);
-        let at = (self.body.region * REGION_BYTES + span.start) as u64;
+        bytes
+    }
+
+    fn write(&mut self, span: Span, salt: u64, way: Way) -> Result<(), Stop> {
+        let bytes = self.prepare_write(span, salt);
+        transfer::write(self.env, self.file, way, &bytes, self.offset(span))
+    }
+
+    fn read(&mut self, span: Span, way: Way) -> Result<(), Stop> {
+        // The file may end within the region, where nothing was written yet.
+        let end = ((self.body.region + 1) * REGION_BYTES) as u64;
+        let bytes = transfer::read(self.env, self.file, way, span.len, self.offset(span), end)?;
+        if bytes != self.content[span.start..][..span.len] {
+            let text = format!("a read by {way:?} differs from what was written: {span:?}");
+            return Err(self.env.fail(Checker::Outcome, text));
+        }
+        self.digest = fold_bytes(self.digest, &bytes);
+        Ok(())
+    }
+
+    fn sync(&mut self, data_only: bool) -> Result<(), Stop> {
+        let file = self.file;
+        self.env.persist(|| if data_only { file.sync_data() } else { file.sync_all() })?;
+        self.env.has_synced(self.body, &self.content);
+        Ok(())
+    }
+
+    fn reopen(&mut self) -> Result<(), Stop> {
+        let again = self.env.open(&super::file_name(self.body.file), false)?;
+        // An error of `close` leaves the descriptor closed as well.
+        let _ = again.close();
+        self.observe(1);
+        Ok(())
+    }
+
+    fn spawn(&mut self, local: bool, end: End, body: &Arc<Body>) -> Result<(), Stop> {
+        let (env, body) = (self.env.within(Frame::root()), Arc::clone(body));
+        let run = move || run_body(&env, &body, None);
+        let handle = if local { fiber::spawn_local(run) } else { fiber::spawn(run) };
+        match end {
+            End::JoinedNow => {
+                let child = self.joined(handle.join())?;
+                self.observe(child);
+            }
+            End::JoinedLater => self.later.push(handle),
+            End::Detached => drop(handle),
+        }
+        Ok(())
+    }
+
+    /// Joins a fiber that panics, and observes its payload.
+    fn join_a_panic(&mut self, payload: u64) -> Result<(), Stop> {
+        let panics = fiber::spawn(move || std::panic::resume_unwind(Box::new(payload)));
+        let received: u64 = match panics.join() {
+            Err(payload) if payload.is::<cringle::Cancelled>() => {
+                return Err(self.env.ended_early());
+            }
+            Err(payload) => payload.downcast().map_or(0, |number| *number),
+            Ok(()) => 0,
+        };
+        self.observe(received);
+        Ok(())
+    }
+
+    /// Spawns a scoped fiber that panics, and whose destructor writes while it unwinds.
+    fn unwind(&mut self, span: Span, salt: u64) -> Result<(), Stop> {
+        let bytes = self.prepare_write(span, salt);
+        let at = self.offset(span);
         let (env, file) = (self.env, self.file);
-        let told = fiber::scope(|s| {
+        let joined = fiber::scope(|s| {
             let panics = s.spawn_local(|| {
                 let _writes = OnDrop(|| {
                     let _ = transfer::write(env, file, Way::At, &bytes, at);
@@ -201,23 +232,17 @@ impl Running<'_> {
             });
             panics.join()
         });
-        match told.map_err(|payload| payload.downcast::<u64>()) {
-            Err(Ok(payload)) => self.digest = fold(self.digest, *payload),
+        match joined.map_err(|payload| payload.downcast::<u64>()) {
+            Err(Ok(payload)) => self.observe(*payload),
             Err(Err(_)) | Ok(()) => return Err(Stop),
         }
         Ok(())
     }
 
-    fn spawn(&self, local: bool, body: &Arc<Body>) -> JoinHandle<Digest> {
-        let (env, body) = (self.env.within(Frame::root()), Arc::clone(body));
-        let run = move || run_body(&env, &body, None);
-        if local { fiber::spawn_local(run) } else { fiber::spawn(run) }
-    }
-
     fn joined(&self, result: fiber::Result<Digest>) -> Digest {
         match result {
             Ok(digest) => digest,
-            Err(payload) if payload.is::<cringle::Cancelled>() => Err(self.env.cut_short()),
+            Err(payload) if payload.is::<cringle::Cancelled>() => Err(self.env.ended_early()),
             Err(_) => Err(self.env.fail(Checker::Panic, "a fiber panicked")),
         }
     }
@@ -263,16 +288,17 @@ impl Running<'_> {
         });
         let left = inside.load(Ordering::Acquire);
         if left > 0 {
-            let text = format!("{left} fibers are left of a scope that has ended");
+            let text = format!("{left} fibers of a scope outlive it");
             return Err(self.env.fail(Checker::Scopes, text));
         }
         for result in results {
             let child = self.joined(result)?;
-            self.digest = fold(self.digest, child);
+            self.observe(child);
         }
         Ok(())
     }
 
+    /// With the sabotage of scopes, leaves a fiber running that the scope seems to own.
     #[cfg(test)]
     fn leave_one_behind(&self, inside: &Arc<AtomicUsize>) {
         if self.env.sabotage == Some(cringle::sim::Sabotage::ScopeNotJoined) {
@@ -284,6 +310,7 @@ impl Running<'_> {
         }
     }
 
+    /// Takes the fiber's own file and its content; opens it at the first use.
     fn own_file(&mut self) -> Result<(File, Vec<u8>), Stop> {
         match self.own.take() {
             Some(own) => Ok(own),
@@ -296,7 +323,7 @@ impl Running<'_> {
         let before = content.len() as u64;
         let mut first = true;
         self.env.persist(|| {
-            // A part may have been written when the rest failed.
+            // A failed attempt may have written a part.
             if !std::mem::take(&mut first) {
                 file.set_len(before)?;
             }
@@ -315,7 +342,7 @@ impl Running<'_> {
             let mut read = Vec::new();
             (&file).rewind()?;
             (&file).read_to_end(&mut read)?;
-            // An end that came early is a fault, not the file's.
+            // A read that returns 0 before the end of the file is an injected fault.
             if read.len() < content.len() {
                 Err(io::ErrorKind::UnexpectedEof.into())
             } else {
@@ -323,7 +350,7 @@ impl Running<'_> {
             }
         })?;
         if read != content {
-            let text = format!("{} holds what nobody wrote", own_name(self.body));
+            let text = format!("{} holds bytes that were never written", own_name(self.body));
             return Err(self.env.fail(Checker::Outcome, text));
         }
         self.digest = fold_bytes(self.digest, &read);

@@ -1,16 +1,18 @@
-//! Random programs: what the library is tested with, in a simulation and against the ring.
+//! Random programs that test the library, in the simulator and on the ring.
 //!
-//! A [`Program`] is drawn from a seed: fibers that spawn, scope, sleep, park, write, read, sync,
-//! talk and panic, that cancel each other, run out of time, and share locks and channels. What it computes does not depend on what ends when or what has to be tried again,
-//! because each fiber writes to a part of the files that is its own: so there is one right outcome,
-//! which [`Program::expected`] finds without the library, and a simulation with any faults, or the
-//! ring, must come to the same. Fibers that are cut short (left behind, cancelled, out of time) have
-//! parts of their own too, about which nothing is said. What holds of them all the same is checked
-//! where it happens: whoever is told of a cancel or a deadline has one around it that has come
-//! (`frames`), what ended by itself came to what it should, and nothing shared is lost.
+//! A [`Program`] is generated from a seed. Its fibers spawn, open scopes, sleep, park, write, read,
+//! sync, talk and panic; they cancel each other, have deadlines, and share locks and channels. Each
+//! fiber writes only to its own region of the files, so that the result depends neither on the
+//! order of completions nor on retries. The program therefore has one correct outcome, which
+//! [`Program::expected`] computes without the library and which every run must have.
 //!
-//! A new kind of statement is a variant of `Stmt`: the compiler names the three places (drawing it,
-//! expecting it, doing it) that have to know it.
+//! Fibers that may end early (detached, cancelled, past a deadline) have regions too, whose content
+//! is not determined. The interpreter checks them while they run: a cancel or a deadline that a
+//! fiber observes must have a cause around it (`frames`), a body that ran to its end must have the
+//! digest of a whole run, and no shared value may be lost.
+//!
+//! A new kind of statement is a variant of `Stmt`. The compiler then names the three modules that
+//! must handle it: `generate`, `expected` and `interpret`.
 //!
 //! ```
 //! use cringle_fuzz::{Program, check};
@@ -18,10 +20,10 @@
 //! check(17)?;
 //!
 //! let program = Program::new(17);
-//! let place = std::env::temp_dir().join(format!("cringle-program-{}", std::process::id()));
-//! std::fs::create_dir_all(&place)?;
-//! assert_eq!(program.run_on_ring(1, &place)?, program.expected());
-//! # std::fs::remove_dir_all(&place)?;
+//! let directory = std::env::temp_dir().join(format!("cringle-program-{}", std::process::id()));
+//! std::fs::create_dir_all(&directory)?;
+//! assert_eq!(program.run_on_ring(1, &directory)?, program.expected());
+//! # std::fs::remove_dir_all(&directory)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -51,37 +53,39 @@ pub use check::{Checked, check};
 pub use expected::Outcome;
 
 use cringle::sim::Rng;
-use statement::{Body, Combine, Cut, Delay, End, Never, Over, Share, Shared, Span, Stmt, Way};
+use statement::{
+    Body, CancelBy, Combine, Delay, End, Never, Share, Shared, Span, Stmt, Transport, Way,
+};
 use std::sync::Arc;
 
-/// Bytes of a file that belong to one fiber.
+/// The size of the region that a fiber has in a file.
 const REGION_BYTES: usize = 2048;
 
-/// See the [module](self).
+/// A random program; see the [crate](self).
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// How many files the regions are in.
+    /// The number of files with regions.
     files: usize,
-    /// How many regions each file has.
+    /// The number of regions in each file.
     regions: usize,
     root: Arc<Body>,
 }
 
 impl Program {
-    /// The program of this seed.
+    /// Generates the program of this seed.
     pub fn new(seed: u64) -> Program {
         generate::program(seed)
     }
 
-    /// How many fibers run it, without the helpers that some statements start.
+    /// Returns the number of fibers, without the helpers that some statements start.
     pub fn fibers(&self) -> usize {
         let mut count = 0;
         expected::each_body(&self.root, &mut |_| count += 1);
         count
     }
 
-    /// How many operations may wait for a peer at once, at most: one of each fiber that makes such,
-    /// and one of its helper.
+    /// Returns the largest number of operations that may wait for a peer at once: one for each
+    /// fiber with such statements, and one for its helper.
     fn most_waiting(&self) -> u32 {
         let mut count = 0;
         expected::each_body(&self.root, &mut |body| {
@@ -104,19 +108,19 @@ fn file_name(file: usize) -> String {
     format!("shared-{file}")
 }
 
-/// The name of a fiber's own file.
+/// Returns the name of the file that only this fiber uses.
 fn own_name(body: &Body) -> String {
     format!("own-{}-{}", body.file, body.region)
 }
 
-/// The bytes that a statement writes.
+/// Returns the bytes that a statement with this salt writes.
 fn bytes_of(salt: u64, len: usize) -> Vec<u8> {
     let mut rng = Rng::new(salt);
     let words = std::iter::repeat_with(|| rng.next().to_le_bytes());
     words.flatten().take(len).collect()
 }
 
-/// What a fiber has seen so far, as one number.
+/// Adds a value to a digest.
 fn fold(digest: u64, value: u64) -> u64 {
     Rng::new(digest.rotate_left(17) ^ value).next()
 }

@@ -1,5 +1,5 @@
-//! Locks and meeting points: nobody is inside with somebody who must not be, no count is lost, and
-//! afterwards they are free and not poisoned.
+//! Checks locks, condition variables, barriers and wait groups: exclusion holds, no count is lost,
+//! and at the end each is free and not poisoned.
 
 use super::Share;
 use super::env::{Env, Stop};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::LockResult;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-/// Who is inside, and how often somebody was.
+/// Counts the fibers inside a critical section, and the visits that are complete.
 #[derive(Default)]
 struct Inside {
     now: AtomicUsize,
@@ -19,7 +19,7 @@ struct Inside {
 }
 
 impl Inside {
-    /// Comes in and, after a pause, goes; says whether too many were there.
+    /// Enters, pauses and leaves; fails the run if more than `most` fibers are inside.
     fn visit(&self, user: &mut User<'_>, most: usize) -> io::Result<()> {
         struct Leave<'a>(&'a AtomicUsize);
         impl Drop for Leave<'_> {
@@ -27,10 +27,10 @@ impl Inside {
                 self.0.fetch_sub(1, SeqCst);
             }
         }
-        let there = self.now.fetch_add(1, SeqCst);
+        let others = self.now.fetch_add(1, SeqCst);
         let _leave = Leave(&self.now);
-        if there >= most {
-            let text = format!("{} are in where {most} may be", there + 1);
+        if others >= most {
+            let text = format!("{} fibers are inside where {most} may be", others + 1);
             user.env.fail(Checker::Outcome, text);
         }
         user.pause()
@@ -41,7 +41,7 @@ impl Inside {
     }
 }
 
-/// Fibers that went to their end have done all there was.
+/// Checks that fibers which ran to their end did all of their work.
 pub(super) fn complete(
     env: &Env,
     share: &Share,
@@ -49,18 +49,17 @@ pub(super) fn complete(
     did: usize,
     all: usize,
 ) -> Result<(), Stop> {
-    match ended && did != all {
-        true => {
-            let text = format!("{:?}: {did} of {all} were done", share.what);
-            Err(env.fail(Checker::Outcome, text))
-        }
-        false => Ok(()),
+    if ended && did != all {
+        let text = format!("{:?}: {did} of {all} were done", share.what);
+        return Err(env.fail(Checker::Outcome, text));
     }
+    Ok(())
 }
 
+/// Returns the guard, and fails the run if the lock is poisoned.
 pub(super) fn sound<T>(env: &Env, locked: LockResult<T>) -> T {
     locked.unwrap_or_else(|poisoned| {
-        env.fail(Checker::Outcome, "a lock is poisoned, and nobody panicked");
+        env.fail(Checker::Outcome, "a lock is poisoned though no fiber panicked");
         poisoned.into_inner()
     })
 }
@@ -86,8 +85,8 @@ pub(super) fn mutex(env: &Arc<Env>, share: &Share) -> Result<(), Stop> {
         },
         || match lock.try_lock() {
             Ok(count) if *count == inside.done.load(SeqCst) => Ok(()),
-            Ok(count) => Err(format!("{} of {:?} counts are there", *count, inside.done)),
-            Err(e) => Err(format!("afterwards: {e}")),
+            Ok(count) => Err(format!("the count is {}, not {:?}", *count, inside.done)),
+            Err(e) => Err(format!("the lock is not free at the end: {e}")),
         },
     )?;
     inside.complete(env, share, ended)
@@ -109,7 +108,7 @@ pub(super) fn rwlock(env: &Arc<Env>, share: &Share) -> Result<(), Stop> {
                         let before = *count;
                         readers.visit(user, usize::MAX)?;
                         if *count != before || writers.now.load(SeqCst) > 0 {
-                            user.env.fail(Checker::Outcome, "a reader has met a writer");
+                            user.env.fail(Checker::Outcome, "a reader is inside with a writer");
                         }
                         readers.done.fetch_add(1, SeqCst);
                         return Ok(());
@@ -126,8 +125,8 @@ pub(super) fn rwlock(env: &Arc<Env>, share: &Share) -> Result<(), Stop> {
         },
         || match lock.try_write() {
             Ok(count) if *count == writers.done.load(SeqCst) => Ok(()),
-            Ok(count) => Err(format!("{} of {:?} counts are there", *count, writers.done)),
-            Err(e) => Err(format!("afterwards: {e}")),
+            Ok(count) => Err(format!("the count is {}, not {:?}", *count, writers.done)),
+            Err(e) => Err(format!("the lock is not free at the end: {e}")),
         },
     )?;
     let did = readers.done.load(SeqCst) + writers.done.load(SeqCst);
@@ -144,9 +143,10 @@ pub(super) fn semaphore(env: &Arc<Env>, share: &Share) -> Result<(), Stop> {
             for _ in 0..user.rounds() {
                 let count = 1 + user.rng.below(permits as u64) as usize;
                 user.persist(|user| {
-                    let _permit = match user.twin() {
-                        true => semaphore.acquire_many_cancellable(count)?,
-                        false => semaphore.acquire_many(count),
+                    let _permit = if user.twin() {
+                        semaphore.acquire_many_cancellable(count)?
+                    } else {
+                        semaphore.acquire_many(count)
                     };
                     inside.visit(user, permits)?;
                     inside.done.fetch_add(1, SeqCst);
@@ -157,13 +157,13 @@ pub(super) fn semaphore(env: &Arc<Env>, share: &Share) -> Result<(), Stop> {
         },
         || match semaphore.available() {
             all if all == permits => Ok(()),
-            left => Err(format!("{left} of {permits} permits are left")),
+            left => Err(format!("{left} of {permits} permits are available at the end")),
         },
     )?;
     inside.complete(env, share, ended)
 }
 
-/// Each in its turn.
+/// Fibers take turns, each waiting for its number.
 pub(super) fn condvar(env: &Arc<Env>, share: &Share) -> Result<(), Stop> {
     let (turn, changed) = (Mutex::new(0), Condvar::new());
     let ended = run(
@@ -174,9 +174,11 @@ pub(super) fn condvar(env: &Arc<Env>, share: &Share) -> Result<(), Stop> {
                 let mine = round * share.fibers + user.number;
                 user.persist(|user| {
                     let turns = sound(user.env, turn.lock());
-                    let waited = match user.twin() {
-                        true => changed.wait_while_cancellable(turns, |turn| *turn != mine)?,
-                        false => changed.wait_while(turns, |turn| *turn != mine),
+                    let is_not_mine = |turn: &mut usize| *turn != mine;
+                    let waited = if user.twin() {
+                        changed.wait_while_cancellable(turns, is_not_mine)?
+                    } else {
+                        changed.wait_while(turns, is_not_mine)
                     };
                     *sound(user.env, waited) += 1;
                     changed.notify_all();
@@ -185,13 +187,14 @@ pub(super) fn condvar(env: &Arc<Env>, share: &Share) -> Result<(), Stop> {
             }
             Ok(())
         },
-        || turn.try_lock().map(drop).map_err(|e| format!("afterwards: {e}")),
+        || turn.try_lock().map(drop).map_err(|e| format!("the lock is not free at the end: {e}")),
     )?;
     let turns = turn.into_inner().unwrap_or(0);
     complete(env, share, ended, turns, share.fibers * share.rounds)
 }
 
-/// All of them in each round. Who was there once must not come again: nothing is hurried.
+/// All fibers meet in each round. There are no deadlines: a fiber that gave up and waited again
+/// would count twice.
 pub(super) fn barrier(env: &Arc<Env>, share: &Share) -> Result<(), Stop> {
     let (barrier, leaders) = (Barrier::new(share.fibers), AtomicUsize::new(0));
     let ended = run(
@@ -199,14 +202,15 @@ pub(super) fn barrier(env: &Arc<Env>, share: &Share) -> Result<(), Stop> {
         share,
         |user| {
             for round in 0..user.rounds() {
-                user.pause().map_err(|e| user.env.told(&e))?;
-                let met = match user.twin() {
-                    true => barrier.wait_cancellable().map_err(|e| user.env.told(&e))?,
-                    false => barrier.wait(),
+                user.pause().map_err(|e| user.env.stopped_by(&e))?;
+                let met = if user.twin() {
+                    barrier.wait_cancellable().map_err(|e| user.env.stopped_by(&e))?
+                } else {
+                    barrier.wait()
                 };
                 let led = leaders.fetch_add(met.is_leader().into(), SeqCst);
                 if led > round + 1 {
-                    user.env.fail(Checker::Outcome, "a barrier has let somebody through early");
+                    user.env.fail(Checker::Outcome, "a barrier released a fiber early");
                 }
             }
             Ok(())
@@ -227,19 +231,20 @@ pub(super) fn wait_group(env: &Arc<Env>, share: &Share) -> Result<(), Stop> {
         share,
         |user| {
             let member = members[user.number].lock().expect("no code panics here").take();
-            let member = member.expect("each takes its own");
-            user.pause().map_err(|e| user.env.told(&e))?;
+            let member = member.expect("each fiber takes its own member once");
+            user.pause().map_err(|e| user.env.stopped_by(&e))?;
             if user.number > 0 {
                 gone.fetch_add(1, SeqCst);
                 return Ok(());
             }
-            match user.twin() {
-                true => member.wait_cancellable().map_err(|e| user.env.told(&e))?,
-                false => member.wait(),
+            if user.twin() {
+                member.wait_cancellable().map_err(|e| user.env.stopped_by(&e))?;
+            } else {
+                member.wait();
             }
             gone.fetch_add(1, SeqCst);
             if gone.load(SeqCst) != share.fibers && user.is_safe() {
-                user.env.fail(Checker::Outcome, "a wait for a group has ended early");
+                user.env.fail(Checker::Outcome, "a wait for a group returned early");
             }
             Ok(())
         },

@@ -1,8 +1,8 @@
-//! Where the values of a channel are: each in one place.
+//! Tracks the values of a channel, and finds values that are lost, duplicated or dropped twice.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Where each value is.
+/// The state of each value of a channel.
 #[derive(Default)]
 pub(super) struct Ledger {
     fates: Mutex<Vec<ParcelState>>,
@@ -11,17 +11,18 @@ pub(super) struct Ledger {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ParcelState {
-    Nowhere,
-    /// Its sender is about to send it, or waits.
+    /// Not sent yet.
+    Unsent,
+    /// The sender is about to send it, or waits for room.
     Sending,
-    /// Its sender was told that it is sent.
+    /// `send` has returned success.
     Sent,
     Received,
-    /// Dropped before its sender was told anything: unwound, or refused.
+    /// Dropped before `send` returned success: the sender was unwound, or the channel refused it.
     Dropped,
 }
 
-/// A value that is sent.
+/// A value to send, which reports to the ledger when it is dropped.
 pub(super) struct Parcel {
     pub(super) id: usize,
     ledger: Arc<Ledger>,
@@ -32,7 +33,7 @@ impl Drop for Parcel {
         self.ledger.change(self.id, |fate| match fate {
             ParcelState::Received => Ok(ParcelState::Received),
             ParcelState::Sending => Ok(ParcelState::Dropped),
-            other => Err(format!("it was dropped when it was {other:?}")),
+            other => Err(format!("dropped in state {other:?}")),
         });
     }
 }
@@ -40,11 +41,11 @@ impl Drop for Parcel {
 impl Ledger {
     pub(super) fn new(values: usize) -> Arc<Ledger> {
         let ledger =
-            Ledger { fates: Mutex::new(vec![ParcelState::Nowhere; values]), ..Ledger::default() };
+            Ledger { fates: Mutex::new(vec![ParcelState::Unsent; values]), ..Ledger::default() };
         Arc::new(ledger)
     }
 
-    /// How many values there are.
+    /// Returns the number of values.
     pub(super) fn values(&self) -> usize {
         self.fates().len()
     }
@@ -64,27 +65,28 @@ impl Ledger {
         }
     }
 
+    /// Makes the value `id` for an attempt to send it.
     pub(super) fn parcel(self: &Arc<Self>, id: usize) -> Parcel {
         self.change(id, |fate| match fate {
-            ParcelState::Nowhere | ParcelState::Dropped => Ok(ParcelState::Sending),
-            other => Err(format!("it was given back, and is {other:?}")),
+            ParcelState::Unsent | ParcelState::Dropped => Ok(ParcelState::Sending),
+            other => Err(format!("sent again in state {other:?}")),
         });
         Parcel { id, ledger: Arc::clone(self) }
     }
 
-    /// A sender was told so.
+    /// Records that `send` returned success. The value may have been received before that.
     pub(super) fn sent(&self, id: usize) {
         self.change(id, |fate| match fate {
             ParcelState::Sending => Ok(ParcelState::Sent),
             ParcelState::Received => Ok(ParcelState::Received),
-            other => Err(format!("it counts as sent, and is {other:?}")),
+            other => Err(format!("`send` succeeded in state {other:?}")),
         });
     }
 
     pub(super) fn received(&self, parcel: &Parcel) {
         self.change(parcel.id, |fate| match fate {
             ParcelState::Sending | ParcelState::Sent => Ok(ParcelState::Received),
-            other => Err(format!("it came when it was {other:?}")),
+            other => Err(format!("received in state {other:?}")),
         });
     }
 
@@ -96,14 +98,14 @@ impl Ledger {
         self.fates().iter().filter(|&&fate| fate == ParcelState::Received).count()
     }
 
-    /// What is wrong when all ends of the channel are gone.
+    /// Checks that no value is lost, once every end of the channel is dropped.
     pub(super) fn settle(&self) -> Result<(), String> {
         if let Some(text) = self.wrong.lock().expect("no code panics under this lock").take() {
             return Err(text);
         }
         let lost = |fate: &ParcelState| matches!(fate, ParcelState::Sending | ParcelState::Sent);
         match self.fates().iter().position(lost) {
-            Some(id) => Err(format!("value {id} is gone")),
+            Some(id) => Err(format!("value {id} was lost")),
             None => Ok(()),
         }
     }

@@ -1,7 +1,7 @@
-//! What a statement needs besides its own fiber: partners that unpark, talk or stay silent, and guards.
+//! Helpers of statements: fibers that unpark, talk or stay silent, counters of fibers, and guards.
 
 use super::env::{Env, Stop};
-use super::{Never, Over};
+use super::{Never, Transport};
 use cringle::fs::File;
 use cringle::io::Interest;
 use cringle::os::unix::net::{SocketAddr, UnixListener, UnixStream};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// A fiber's place in a scope, as the interpreter counts it by itself.
+/// Counts a fiber of a scope while it exists.
 pub(super) struct Presence(Arc<AtomicUsize>);
 
 impl Presence {
@@ -31,8 +31,8 @@ impl Drop for Presence {
     }
 }
 
-/// Has closures called at the scope's end: last in, first out, when its fibers have ended, and nothing
-/// is cancelled there.
+/// Registers closures that check how a scope runs its `on_exit` closures: in reverse order, after
+/// its fibers have ended, and shielded from cancels.
 pub(super) fn on_exits<'scope>(
     env: &'scope Arc<Env>,
     s: &'scope fiber::Scope<'scope, '_>,
@@ -44,20 +44,20 @@ pub(super) fn on_exits<'scope>(
         let next = Arc::clone(&next);
         s.on_exit(move || {
             if next.fetch_sub(1, Ordering::AcqRel) != number + 1 {
-                env.fail(Checker::Scopes, "what is to be called at a scope's end is out of order");
+                env.fail(Checker::Scopes, "a scope called its `on_exit` closures out of order");
             }
             if inside.load(Ordering::Acquire) > 0 {
-                env.fail(Checker::Scopes, "a scope's end has come before its fibers'");
+                env.fail(Checker::Scopes, "a scope called `on_exit` while its fibers ran");
             }
             fiber::sleep(Duration::from_micros(5));
             if cancel::check().is_err() {
-                env.fail(Checker::Outcome, "a scope's end was cancelled");
+                env.fail(Checker::Outcome, "a cancel reached an `on_exit` closure");
             }
         });
     }
 }
 
-/// Does something when it is dropped, unwinding or not.
+/// Calls a closure when it is dropped, unwinding or not.
 pub(super) struct OnDrop<F: FnMut()>(pub(super) F);
 
 impl<F: FnMut()> Drop for OnDrop<F> {
@@ -69,7 +69,8 @@ impl<F: FnMut()> Drop for OnDrop<F> {
 /// Waits until the fiber is cancelled.
 pub(super) fn never(env: &Env, what: Never) -> Result<(), Stop> {
     let (reader, writer) = env.persist(io::pipe)?;
-    let _silent = writer;
+    // Kept open, so that the reader sees no end of file.
+    let _writer = writer;
     let mut reader = File::from(OwnedFd::from(reader));
     match what {
         Never::Byte => drop(env.persist(|| reader.read(&mut [0; 8]))?),
@@ -79,41 +80,41 @@ pub(super) fn never(env: &Env, what: Never) -> Result<(), Stop> {
             fiber::park();
         },
     }
-    Err(env.fail(Checker::Outcome, format!("{what:?} never comes, and came")))
+    Err(env.fail(Checker::Outcome, format!("{what:?}: a wait without an event returned")))
 }
 
-/// Parks until another fiber says that it may go on.
+/// Parks until another fiber sets a flag and unparks this one.
 pub(super) fn park(yields: u64) {
-    let said = Arc::new(AtomicBool::new(false));
-    let (says, sleeper) = (Arc::clone(&said), fiber::current());
+    let flag = Arc::new(AtomicBool::new(false));
+    let (sets, sleeper) = (Arc::clone(&flag), fiber::current());
     fiber::spawn(move || {
-        // Who parks may be in a protected call when the run ends.
+        // Protected, since the parked fiber may be in a protected call when the run ends.
         fiber::protect(|| (0..yields).for_each(|_| fiber::yield_now()));
-        says.store(true, Ordering::Release);
+        sets.store(true, Ordering::Release);
         sleeper.unpark();
     });
-    while !said.load(Ordering::Acquire) {
+    while !flag.load(Ordering::Acquire) {
         fiber::park();
     }
 }
 
 /// Sends bytes from another fiber to this one.
-pub(super) fn talk(bytes: Vec<u8>, over: Over, ready: bool) -> io::Result<Vec<u8>> {
+pub(super) fn talk(bytes: Vec<u8>, over: Transport, ready: bool) -> io::Result<Vec<u8>> {
     let (reader, writer) = match over {
-        Over::Connection => return talk_to_listener(bytes, ready),
-        Over::SocketPair => stream_pair()?,
-        Over::Pipe => {
+        Transport::Connection => return talk_to_listener(bytes, ready),
+        Transport::SocketPair => stream_pair()?,
+        Transport::Pipe => {
             let (reader, writer) = io::pipe()?;
             (File::from(OwnedFd::from(reader)), File::from(OwnedFd::from(writer)))
         }
     };
     let len = bytes.len();
     let sender = send(bytes, move || Ok(writer));
-    let heard = hear(reader, len, ready);
-    finish(sender, heard)
+    let received = receive(reader, len, ready);
+    finish(sender, received)
 }
 
-/// The sender connects, at an address that is nobody else's.
+/// Sends bytes over a connection: the sender connects to a listener with a unique address.
 fn talk_to_listener(bytes: Vec<u8>, ready: bool) -> io::Result<Vec<u8>> {
     static NAMES: AtomicU64 = AtomicU64::new(0);
     let number = NAMES.fetch_add(1, Ordering::Relaxed);
@@ -122,10 +123,10 @@ fn talk_to_listener(bytes: Vec<u8>, ready: bool) -> io::Result<Vec<u8>> {
     let len = bytes.len();
     let sender = send(bytes, move || UnixStream::connect_addr(&addr).map(into_file));
     let accepted = listener.accept();
-    // Without it a sender that comes too late is refused, and ends.
+    // If `accept` failed, a sender that connects later is refused instead of waiting for ever.
     drop(listener);
-    let heard = accepted.and_then(|(reader, _)| hear(into_file(reader), len, ready));
-    finish(sender, heard)
+    let received = accepted.and_then(|(reader, _)| receive(into_file(reader), len, ready));
+    finish(sender, received)
 }
 
 fn into_file(stream: UnixStream) -> File {
@@ -136,26 +137,29 @@ fn send(
     bytes: Vec<u8>,
     writer: impl FnOnce() -> io::Result<File> + Send + 'static,
 ) -> fiber::JoinHandle<io::Result<()>> {
-    // It ends with the reader, if not before.
+    // Protected: the sender ends at the latest when the reader closes.
     fiber::spawn(move || fiber::protect(|| writer()?.write_all(&bytes)))
 }
 
-fn hear(mut reader: File, len: usize, ready: bool) -> io::Result<Vec<u8>> {
-    let mut heard = vec![0; len];
+fn receive(mut reader: File, len: usize, ready: bool) -> io::Result<Vec<u8>> {
+    let mut received = vec![0; len];
     if ready {
         cringle::io::ready(&reader, Interest::READABLE)?;
     }
-    reader.read_exact(&mut heard).map(|()| heard)
+    reader.read_exact(&mut received).map(|()| received)
 }
 
-/// What was heard, when the sender has ended; its own error, where that is why there was no more.
+/// Joins the sender and returns what was received. If the stream ended early because the sender
+/// failed, returns the sender's error.
 fn finish(
     sender: fiber::JoinHandle<io::Result<()>>,
-    heard: io::Result<Vec<u8>>,
+    received: io::Result<Vec<u8>>,
 ) -> io::Result<Vec<u8>> {
     match sender.join() {
-        Ok(Err(e)) if heard.as_ref().is_err_and(|e| e.kind() == ErrorKind::UnexpectedEof) => Err(e),
-        Ok(_) => heard,
+        Ok(Err(e)) if received.as_ref().is_err_and(|e| e.kind() == ErrorKind::UnexpectedEof) => {
+            Err(e)
+        }
+        Ok(_) => received,
         Err(payload) => std::panic::resume_unwind(payload),
     }
 }

@@ -1,4 +1,4 @@
-//! Fibers that use something together: what all such statements have in common.
+//! Runs the fibers that share a synchronisation primitive: their scope, cancels and deadlines.
 
 use super::env::{Env, Stop};
 use super::frames::Frame;
@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Tries that may run out of time, before one that may not.
-const HURRIED_TRIES: usize = 4;
+/// The number of attempts with a deadline before the attempt without one.
+const TRIES_WITH_DEADLINE: usize = 4;
 
 pub(super) fn share(env: &Arc<Env>, share: &Share) -> Result<(), Stop> {
     match share.what {
@@ -31,7 +31,7 @@ pub(super) fn share(env: &Arc<Env>, share: &Share) -> Result<(), Stop> {
     }
 }
 
-/// One of the fibers.
+/// One of the fibers that share the primitive.
 pub(super) struct User<'a> {
     pub(super) env: &'a Arc<Env>,
     share: &'a Share,
@@ -39,8 +39,9 @@ pub(super) struct User<'a> {
     pub(super) rng: Rng,
 }
 
-/// Runs the fibers, and in a scope that is to be cut cancels them after a while; whether they went to
-/// their end. What holds in any case is looked at by `afterwards`, whatever happens to the caller.
+/// Runs `user` on each fiber of the share, and cancels them if the share says so. Returns whether
+/// they ran to their end. `afterwards` checks at the scope's end what must hold in every case, also
+/// if the caller unwinds.
 pub(super) fn run(
     env: &Arc<Env>,
     share: &Share,
@@ -65,7 +66,7 @@ pub(super) fn run(
                 if share.local { s.spawn_local(run) } else { s.spawn(run) }
             })
             .collect();
-        if let Some(delay) = share.cut {
+        if let Some(delay) = share.cancel_after {
             delay.pass();
             flag.store(true, Ordering::Release);
             s.cancel();
@@ -73,15 +74,15 @@ pub(super) fn run(
         }
         handles.into_iter().map(|handle| handle.join()).collect()
     });
-    env.go_on()?;
+    env.check_cancelled()?;
     for result in ended {
         match result {
             Ok(result) => result?,
-            Err(payload) if payload.is::<cringle::Cancelled>() => return Err(env.cut_short()),
+            Err(payload) if payload.is::<cringle::Cancelled>() => return Err(env.ended_early()),
             Err(_) => return Err(env.fail(Checker::Panic, "a fiber panicked")),
         }
     }
-    Ok(share.cut.is_none())
+    Ok(share.cancel_after.is_none())
 }
 
 impl User<'_> {
@@ -89,22 +90,22 @@ impl User<'_> {
         self.share.rounds
     }
 
-    /// Whether nothing has cut the others short.
+    /// Returns whether none of the fibers can have been cancelled.
     pub(super) fn is_safe(&self) -> bool {
-        self.share.cut.is_none() && !self.env.may_be_cut()
+        self.share.cancel_after.is_none() && !self.env.may_be_cancelled()
     }
 
-    /// Whether the twin is called this time.
+    /// Decides whether to call the `_cancellable` twin of a function.
     pub(super) fn twin(&mut self) -> bool {
         self.rng.one_in(2)
     }
 
-    /// Does what may run out of time until it has not.
+    /// Retries `f` until no deadline of this function ends it.
     pub(super) fn persist<T>(
         &mut self,
         mut f: impl FnMut(&mut Self) -> io::Result<T>,
     ) -> Result<T, Stop> {
-        for _ in 0..if self.share.hurried { HURRIED_TRIES } else { 0 } {
+        for _ in 0..if self.share.has_deadlines { TRIES_WITH_DEADLINE } else { 0 } {
             if self.rng.one_in(3) {
                 continue;
             }
@@ -116,29 +117,31 @@ impl User<'_> {
                 Err(e) => match cancel::reason(&e) {
                     Some(Reason::Elapsed(elapsed)) if elapsed.limit() == Some(limit) => {
                         if time::now() < at {
-                            return Err(self.env.fail(Checker::Outcome, "a deadline came early"));
+                            return Err(self.env.fail(Checker::Outcome, "a deadline passed early"));
                         }
-                        self.env.go_on()?;
+                        self.env.check_cancelled()?;
                     }
-                    _ => return Err(self.env.told(&e)),
+                    _ => return Err(self.env.stopped_by(&e)),
                 },
             }
         }
-        f(self).map_err(|e| self.env.told(&e))
+        f(self).map_err(|e| self.env.stopped_by(&e))
     }
 
-    /// Does it with little time, or not at all.
+    /// Calls `f` with a short deadline, after which it gives up.
     pub(super) fn try_once(&mut self, f: impl FnOnce() -> io::Result<()>) -> Result<(), Stop> {
         let limit = Duration::from_nanos(self.rng.magnitude(1, 200_000));
+        let gave_up = |e: &io::Error| match cancel::reason(e) {
+            Some(Reason::Elapsed(elapsed)) => elapsed.limit() == Some(limit),
+            _ => false,
+        };
         match time::timeout(limit, f) {
-            Err(e) if !matches!(cancel::reason(&e), Some(Reason::Elapsed(elapsed)) if elapsed.limit() == Some(limit)) => {
-                Err(self.env.told(&e))
-            }
-            _ => self.env.go_on(),
+            Err(e) if !gave_up(&e) => Err(self.env.stopped_by(&e)),
+            _ => self.env.check_cancelled(),
         }
     }
 
-    /// Something else in between, where a cancel may come.
+    /// Suspends in one of several ways, or not at all; a cancel may end it.
     pub(super) fn pause(&mut self) -> io::Result<()> {
         let duration = Duration::from_micros(self.rng.magnitude(1, 200));
         match self.rng.below(5) {

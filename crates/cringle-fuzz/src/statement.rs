@@ -1,15 +1,16 @@
-//! What a program's fibers do.
+//! The statements of a program: what its fibers do.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What one fiber does.
+/// The statements of one fiber.
 #[derive(Debug)]
 pub(super) struct Body {
-    /// The part of the files that is its own: which file, which part.
+    /// The file that the fiber writes to, and its region there.
     pub(super) file: usize,
     pub(super) region: usize,
-    /// It may be cut short, or belongs to one that may: nothing is said about its part.
+    /// Whether this fiber or one above it may be cancelled, so that the content of its region is
+    /// not determined.
     pub(super) loose: bool,
     pub(super) stmts: Vec<Stmt>,
 }
@@ -34,12 +35,12 @@ pub(super) enum Stmt {
     },
     Reopen,
     Stat,
-    /// To a file of the fiber's own, at its end.
+    /// Appends to the file that only this fiber uses.
     Append {
         len: usize,
         salt: u64,
     },
-    /// The fiber's own file, cut to a half, and read from the start.
+    /// Truncates the fiber's own file to half its length, and reads it from the start.
     CutAndRead,
     Spawn {
         local: bool,
@@ -48,79 +49,79 @@ pub(super) enum Stmt {
     },
     Scope {
         children: Vec<(bool, Arc<Body>)>,
-        /// Fibers that go on until they are cancelled at the scope's end.
+        /// Fibers that run until the scope cancels them at its end.
         daemons: Vec<Arc<Body>>,
-        /// How many closures are called at its end.
+        /// The number of `on_exit` closures.
         exits: usize,
     },
     /// A scope whose fibers are cancelled.
-    Cut {
-        how: Cut,
+    CancelScope {
+        how: CancelBy,
         delay: Delay,
         children: Vec<(bool, Arc<Body>)>,
         exits: usize,
     },
-    /// A body that has so much time.
+    /// A body with a deadline.
     Timeout {
         limit: Duration,
         body: Arc<Body>,
     },
-    /// A body that no cancel reaches; the fiber is cancelled before it or meanwhile, or is not.
+    /// A body in a protected call; with `cancelled`, the fiber is cancelled before it or during it.
     Protect {
         cancelled: Option<Delay>,
         body: Arc<Body>,
     },
-    /// Several bodies by one of the functions that run closures beside each other.
+    /// Several bodies, run by one of the functions that run closures concurrently.
     Combine {
         by: Combine,
         bodies: Vec<Arc<Body>>,
     },
-    /// Fibers that use something together.
+    /// Fibers that share a lock, a channel or the like.
     Share(Share),
-    /// A fiber that panics, which its joiner is told.
+    /// A fiber that panics, and whose payload its joiner receives.
     Panic {
         payload: u64,
     },
-    /// A fiber that panics, with a destructor that writes.
+    /// A fiber that panics, with a destructor that writes to the file.
     Unwind {
         span: Span,
         salt: u64,
     },
-    /// Waits for what never comes: only for those that are cancelled.
+    /// A wait that only a cancel ends.
     Never {
         what: Never,
     },
-    /// Parks until another fiber, after so many yields, has said so and unparked it.
+    /// Parks until another fiber has yielded this often, set a flag and unparked it.
     Park {
         yields: u64,
     },
     Unblock {
         value: u64,
     },
-    /// Bytes from a fiber to this one.
+    /// Another fiber sends bytes to this one.
     Talk {
         len: usize,
         salt: u64,
-        over: Over,
+        over: Transport,
         ready: bool,
     },
 }
 
-/// What bytes go through.
+/// What the bytes of [`Stmt::Talk`] pass through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Over {
+pub(super) enum Transport {
     Pipe,
     SocketPair,
-    /// A socket that has come to a listener.
+    /// A socket that a listener accepted.
     Connection,
 }
 
-/// Who cancels a scope.
+/// What cancels a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cut {
+pub(super) enum CancelBy {
     Owner,
     Child,
-    /// A fiber of a scope beside it, in one that is around both.
+    /// A fiber of a sibling scope cancels the scope around both.
     Sibling,
     /// A fiber of a `try_scope` fails.
     Failure,
@@ -128,7 +129,7 @@ pub(super) enum Cut {
     Panic,
 }
 
-/// What passes before something happens.
+/// How long to wait before a cancel.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Delay {
     Yields(u64),
@@ -140,40 +141,43 @@ pub(super) enum Combine {
     Join,
     JoinAll,
     ParMap,
-    /// The first wins; the others are cancelled.
+    /// The first to return wins; the others are cancelled.
     Race,
     Any,
 }
 
-/// Fibers that use something together, in so many rounds, and may run out of time in each or be
-/// cancelled together.
+/// Fibers that share a synchronisation primitive for some rounds. A round may have a deadline, and
+/// all of them may be cancelled together.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
     pub(super) what: Shared,
     pub(super) fibers: usize,
     pub(super) rounds: usize,
     pub(super) local: bool,
-    /// Whether some tries have a deadline.
-    pub(super) hurried: bool,
-    pub(super) cut: Option<Delay>,
+    /// Whether some rounds have a deadline.
+    pub(super) has_deadlines: bool,
+    /// When all fibers are cancelled, if they are.
+    pub(super) cancel_after: Option<Delay>,
     pub(super) salt: u64,
 }
 
+/// What the fibers of a [`Share`] share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shared {
     Mutex,
     RwLock,
     Semaphore,
     Condvar,
-    /// Tokens for which one is notified each.
+    /// A counter of tokens with a condition variable that is notified once for each token.
     Tokens,
-    /// A permit (or a read lock) is held until all others had one, some of whom want all at first.
+    /// A permit (or a read lock) that is held until every other fiber had one, while some of them
+    /// wait for all permits (or to write) and give up.
     Patience {
         rwlock: bool,
     },
     Barrier,
     WaitGroup,
-    /// Channels, that hold so many values.
+    /// Channels, with their capacity.
     Mpsc(Option<usize>),
     Mpmc(usize),
     Oneshot,
@@ -187,7 +191,7 @@ pub(super) struct Span {
     pub(super) len: usize,
 }
 
-/// By which calls bytes are read or written.
+/// The calls by which bytes are read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     At,
@@ -198,7 +202,7 @@ pub(super) enum Way {
     Cursor,
 }
 
-/// What never comes.
+/// A wait that only a cancel ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Never {
     Byte,
@@ -207,11 +211,11 @@ pub(super) enum Never {
     Timer,
 }
 
-/// What becomes of a fiber's handle.
+/// What happens to a fiber's handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     JoinedNow,
-    /// When the spawning fiber ends.
+    /// Joined at the end of the spawning fiber.
     JoinedLater,
     Detached,
 }

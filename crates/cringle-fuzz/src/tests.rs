@@ -1,13 +1,13 @@
-//! The canaries: each checker is shown a bug of its kind, made on purpose, and has to find it.
+//! Sabotages the simulation in one way for each checker, and asserts that this checker reports it.
 
 use super::check::check_sabotaged;
 use cringle::sim::{Checker, Failure, Sabotage};
 
-/// The first failure among some seeds.
+/// Returns the first failure of some seeds.
 fn found(by: Sabotage) -> Failure {
     (0..400)
         .find_map(|seed| check_sabotaged(seed, by).err())
-        .unwrap_or_else(|| panic!("{by:?} was found by nobody"))
+        .unwrap_or_else(|| panic!("no seed found {by:?}"))
 }
 
 #[test]
@@ -16,14 +16,14 @@ fn a_second_completion_is_found() {
 }
 
 #[test]
-fn memory_that_is_touched_while_it_is_lent_is_found() {
+fn access_to_lent_memory_is_found() {
     for by in [Sabotage::TouchedBefore, Sabotage::TouchedAfter, Sabotage::WriteChanged] {
         assert_eq!(found(by).checker, Checker::Buffers, "{by:?}");
     }
 }
 
 #[test]
-fn a_descriptor_that_stays_open_is_found() {
+fn a_leaked_descriptor_is_found() {
     assert_eq!(found(Sabotage::LeakedDescriptor).checker, Checker::Descriptors);
 }
 

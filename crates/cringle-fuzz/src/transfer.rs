@@ -1,4 +1,4 @@
-//! Reading and writing by each of the library's ways, until all of it is through.
+//! Reads and writes by each of the library's interfaces, retrying until the transfer is complete.
 
 use super::Way;
 use super::env::{Because, Env, Stop};
@@ -41,7 +41,7 @@ pub(super) fn write(env: &Env, file: &File, way: Way, bytes: &[u8], at: u64) -> 
     })
 }
 
-/// Reads what is there up to `end`, where the file may be shorter: zeroes then.
+/// Reads `len` bytes at `at`. Bytes beyond `end` or the end of the file are zero.
 pub(super) fn read(
     env: &Env,
     file: &File,
@@ -52,21 +52,21 @@ pub(super) fn read(
 ) -> Result<Vec<u8>, Stop> {
     env.persist(|| {
         let size = file.metadata()?.len().min(end);
-        let there = size.saturating_sub(at).min(len as u64) as usize;
+        let available = size.saturating_sub(at).min(len as u64) as usize;
         let mut bytes = vec![0; len];
-        let part = &mut bytes[..there];
+        let part = &mut bytes[..available];
         match way {
-            _ if there == 0 => {}
+            _ if available == 0 => {}
             Way::At => file.read_exact_at(part, at)?,
             Way::Vectored => {
-                let (one, other) = part.split_at_mut(there / 2);
+                let (one, other) = part.split_at_mut(available / 2);
                 let mut slices = [IoSliceMut::new(one), IoSliceMut::new(other)];
                 let count = file.read_vectored_at(&mut slices, at)?;
-                // The rest of a short one.
+                // Read the rest of a short read.
                 file.read_exact_at(&mut part[count..], at + count as u64)?;
             }
             Way::Batch => {
-                let (one, other) = part.split_at_mut(there / 2);
+                let (one, other) = part.split_at_mut(available / 2);
                 let lens = [one.len(), other.len()];
                 let mut batch = Batch::new();
                 batch.read(file, one, at);
@@ -74,7 +74,7 @@ pub(super) fn read(
                 whole(batch.submit().into_iter(), lens)?;
             }
             Way::BatchExact => {
-                let (one, other) = part.split_at_mut(there / 2);
+                let (one, other) = part.split_at_mut(available / 2);
                 let lens = [one.len(), other.len()];
                 let mut batch = Batch::new();
                 batch.read_exact(file, one, at);
@@ -82,10 +82,10 @@ pub(super) fn read(
                 whole(batch.submit().into_iter(), lens)?;
             }
             Way::Fixed => {
-                let (file, mut bufs) = (FixedFile::register(file)?, FixedBufs::new(1, there)?);
+                let (file, mut bufs) = (FixedFile::register(file)?, FixedBufs::new(1, available)?);
                 let mut batch = Batch::new();
                 batch.read_fixed(&file, &mut bufs[0], at);
-                whole(batch.submit().into_iter(), [there])?;
+                whole(batch.submit().into_iter(), [available])?;
                 part.copy_from_slice(&bufs[0]);
             }
             Way::Cursor => {
@@ -104,7 +104,7 @@ fn write_vectored(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
     file.write_all_at(&bytes[count..], at + count as u64)
 }
 
-/// A short count of a batch is tried again, like an error.
+/// Returns an error that is retried if an op of a batch moved fewer bytes than asked.
 fn whole(
     results: impl Iterator<Item = io::Result<usize>>,
     lens: impl IntoIterator<Item = usize>,

@@ -1,5 +1,5 @@
-//! A simulated run leaves nothing: no byte of memory, no descriptor, no mapping. It is on one thread,
-//! so that what it allocates and frees can be counted there.
+//! A simulated run leaks no memory, no descriptor and no mapping. It uses one thread, so that a
+//! counter of that thread's allocations sees all of them.
 
 use cringle_fuzz::check;
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -15,17 +15,18 @@ fn count(bytes: isize) {
     let _ = LIVE_BYTES.try_with(|live| live.set(live.get() + bytes));
 }
 
-// SAFETY: it hands everything on to the system's allocator.
+// SAFETY: every call is forwarded to the system's allocator, which keeps the trait's contract;
+// counting in a const-initialised thread-local without a destructor does not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
-        // SAFETY: handed on to the caller.
+        // SAFETY: the caller keeps the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         count(-(layout.size() as isize));
-        // SAFETY: handed on to the caller.
+        // SAFETY: the caller keeps the contract of `dealloc`, and `pointer` is from `System.alloc`.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -42,8 +43,8 @@ fn descriptors() -> usize {
 }
 
 #[test]
-fn memory_descriptors_and_mappings_are_balanced() {
-    // What is made once in a process.
+fn a_simulated_run_leaks_nothing() {
+    // Warm up what is made once in a process.
     for seed in 0..20 {
         check(seed).unwrap();
     }
@@ -51,9 +52,9 @@ fn memory_descriptors_and_mappings_are_balanced() {
     for seed in 0..500 {
         let before = LIVE_BYTES.get();
         check(seed).unwrap();
-        assert_eq!(LIVE_BYTES.get(), before, "seed {seed} left memory behind");
+        assert_eq!(LIVE_BYTES.get(), before, "seed {seed} leaked memory");
     }
     assert_eq!(descriptors(), open);
-    // The allocator may have mapped a little more.
+    // The allocator itself may map a little more.
     assert!(lines("/proc/self/maps") <= mapped + 8);
 }

@@ -1,45 +1,45 @@
-//! Random programs reach their outcome in simulations with faults, on the ring and on epoll.
+//! Random programs have the expected outcome in simulations with faults, on the ring and on epoll.
 
 use cringle::runtime::DriverChoice;
 use cringle::sim::{self, Fault};
 use cringle_fuzz::{Program, check};
 
-/// The fixed set of seeds; `.ci/run` tries fresh ones, too.
+/// A fixed set of seeds; `.ci/run` also runs fresh ones.
 #[test]
-fn random_programs_come_to_their_outcome_under_all_faults() {
+fn programs_have_the_expected_outcome_under_faults() {
     sim::each(0..1500, |seed| check(seed).map(drop));
 }
 
 #[test]
-fn random_programs_come_to_the_same_on_the_ring() {
-    come_to_the_same_on(DriverChoice::Auto);
+fn programs_have_the_expected_outcome_on_the_ring() {
+    run_programs_on(DriverChoice::Auto);
 }
 
 #[test]
-fn random_programs_come_to_the_same_on_epoll() {
-    come_to_the_same_on(DriverChoice::Epoll);
+fn programs_have_the_expected_outcome_on_epoll() {
+    run_programs_on(DriverChoice::Epoll);
 }
 
-/// `CRINGLE_PROGRAMS=10000` runs so many.
-fn come_to_the_same_on(driver: DriverChoice) {
-    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+/// Runs the number of programs in `CRINGLE_PROGRAMS`, or a default.
+fn run_programs_on(driver: DriverChoice) {
+    let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let count = std::env::var("CRINGLE_PROGRAMS").map_or(300, |count| count.parse().unwrap());
     for seed in 0..count {
         let program = Program::new(seed);
-        let place = place.path().join(seed.to_string());
-        std::fs::create_dir(&place).unwrap();
+        let directory = root.path().join(seed.to_string());
+        std::fs::create_dir(&directory).unwrap();
         let workers = 1 + seed as usize % 2;
-        let outcome = program.run_on(driver, workers, &place).unwrap();
+        let outcome = program.run_on(driver, workers, &directory).unwrap();
         assert!(outcome == program.expected(), "seed {seed} on {workers} workers");
-        std::fs::remove_dir_all(&place).unwrap();
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 }
 
 #[test]
-fn a_seed_makes_the_same_run_each_time() {
+fn a_seed_repeats_the_same_run() {
     for seed in 0..200 {
         let first = check(seed).unwrap();
-        // Also if something else opens descriptors and allocates in between.
+        // Other descriptors and allocations must not change the run.
         let (_read, _write) = std::io::pipe().unwrap();
         let held = vec![0u8; 100_000 + seed as usize];
         assert_eq!(first.stats, check(seed).unwrap().stats);
@@ -55,7 +55,7 @@ fn every_fault_occurs() {
         by_fault.iter_mut().zip(checked.stats.by_fault).for_each(|(sum, count)| *sum += count);
     }
     for (fault, count) in Fault::ALL.iter().zip(by_fault) {
-        // `Reorder` is no event but how latencies are drawn.
+        // `Reorder` changes how latencies are drawn and has no events to count.
         assert!(count > 0 || *fault == Fault::Reorder, "{fault:?} never occurred");
     }
 }
