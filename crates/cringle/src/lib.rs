@@ -1,8 +1,9 @@
-//! Stackful fibers over one `io_uring` per core, in the shape of std.
+//! Stackful fibers over one `io_uring` per core, with std's API.
 //!
 //! Code reads like plain `std`: a [`File`](fs::File) is `Read`, `Write` and `Seek`, buffers are
-//! borrowed, [`fiber::scope`] is `std::thread::scope`. Only the calling fiber waits; its worker goes
-//! on with the others, and one call to the kernel submits what all of them have asked for.
+//! borrowed, and [`fiber::scope`] is `std::thread::scope`. A call that waits suspends only the
+//! calling fiber. Its worker runs other fibers meanwhile, and one system call submits the requests
+//! of all of them.
 //!
 //! ```
 //! use cringle::{block::Batch, fiber, fs::File};
@@ -13,12 +14,13 @@
 //!     cringle::run(|| {
 //!         let file = File::open("/proc/self/exe")?;
 //!
-//!         // Fibers: each waits for its own read.
+//!         // Two fibers, each with its own read.
 //!         let (mut head, mut next) = ([0; 4], [0; 4]);
-//!         fiber::scope(|s| {
-//!             s.spawn_local(|| file.read_exact_at(&mut head, 0));
-//!             s.spawn_local(|| file.read_exact_at(&mut next, 4));
-//!         });
+//!         let (first, second) = fiber::join(
+//!             || file.read_exact_at(&mut head, 0),
+//!             || file.read_exact_at(&mut next, 4),
+//!         );
+//!         first.and(second)?;
 //!         assert_eq!(&head, b"\x7fELF");
 //!
 //!         // A batch: many reads, one wait.
@@ -39,40 +41,53 @@
 //!
 //! | to | see |
 //! |---|---|
-//! | start and size a runtime | [`run`], [`Builder`] |
+//! | start a runtime and choose its size | [`run`], [`Builder`] |
 //! | spawn, join, sleep, park, borrow | [`fiber`], as `std::thread` |
 //! | use files | [`fs`], as `std::fs` |
 //! | use sockets | [`net`], as `std::net` |
-//! | lock, send, wait for each other | [`sync`], as `std::sync` |
+//! | use locks and channels | [`sync`], as `std::sync` |
 //! | read or write many blocks at once | [`block::Batch`]; without fibers [`block::BlockIo`] |
-//! | read and write pipes and the standard streams | [`io`], as `std::io` |
+//! | use pipes and the standard streams | [`io`], as `std::io` |
 //! | wait for any other descriptor | [`io::ready`] |
 //! | start other programs | [`process`], as `std::process` |
 //! | await a future | [`fiber::block_on`] |
-//! | bound how long something takes, stop it | [`time::timeout`], [`cancel`], [`fiber::try_scope`] |
-//! | end on Ctrl-C, wait for signals | [`signal`] |
-//! | see who waits for what, and how much is done | [`runtime::dump`], [`runtime::stats`] |
-//! | call what blocks | [`fiber::unblock`] |
-//! | use an opcode that is not wrapped | `ring::submit`, feature `raw` |
-//! | see who waits for what, where the time goes | [`trace`] |
+//! | limit the time of something, or stop it | [`time::timeout`], [`cancel`], [`fiber::try_scope`] |
+//! | end on Ctrl-C, receive signals | [`signal`] |
+//! | see which fiber waits for what | [`runtime::dump`] |
+//! | read the runtime's counters | [`runtime::stats`] |
+//! | record where the time goes | [`trace`] |
+//! | make a call that blocks | [`fiber::unblock`] |
+//! | use an opcode that has no wrapper | `ring::submit`, feature `raw` |
 //! | test in virtual time, with faults | `sim`, feature `sim` |
 //!
-//! # Sound with borrowed buffers
+//! # Features
 //!
-//! A fiber's stack can neither move nor vanish while the kernel writes into it: the fiber that asked
-//! is suspended until the last completion is in, cancelled or not, and [`run`] returns only when
-//! nothing is in the kernel any more. This holds for std, and for every crate that does not assume that the
-//! scopes of a *thread* nest, or that nothing else runs on it during a call: the book's chapter on hazards lists
-//! what may not be held over a wait.
+//! None is on by default.
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `sim` | the simulator, for tests |
+//! | `raw` | `ring::submit`: any opcode, by an unsafe call |
+//! | `tracing` | spans of the `tracing` crate follow their fiber; the library's own events |
+//!
+//! # Soundness with borrowed buffers
+//!
+//! A fiber's stack can neither move nor vanish while the kernel writes into it. The fiber stays
+//! suspended until the last completion of its request has arrived, cancelled or not, and [`run`]
+//! returns only when no request is left in the kernel. This holds with std, and with every crate
+//! that does not assume that the scopes of a *thread* nest, or that nothing else runs on the thread
+//! during a call. The book's chapter on hazards lists what may not be held over a wait.
 //!
 //! # Requirements
 //!
-//! Linux; x86-64 or aarch64. From 6.1 on, and with `io_uring` allowed, each worker has a ring; newer kernels
-//! bring more, each [`Feature`](runtime::Feature) probed alone. Where rings are denied (Docker's default
-//! seccomp profile, `sysctl kernel.io_uring_disabled`) the same is done by `epoll` and threads, and
-//! [`runtime::driver`] says why. The environment variable `CRINGLE_DRIVER`, `uring` or `epoll`, chooses
-//! where [`Builder::driver`] does not; `CRINGLE_WATCHDOG` names a limit for [`Builder::watchdog`], and
-//! `CRINGLE_TRACE` a file for a [`trace`].
+//! Linux on x86-64 or aarch64. On Linux 6.1 and newer, if `io_uring` is allowed, each worker has a
+//! ring. Each [`Feature`](runtime::Feature) of newer kernels is probed and used alone. Where rings
+//! are denied (Docker's default seccomp profile, `sysctl kernel.io_uring_disabled`), epoll and
+//! threads do the same work, and [`runtime::driver`] returns the reason.
+//!
+//! Three environment variables apply where the program does not choose: `CRINGLE_DRIVER` (`uring`
+//! or `epoll`) for [`Builder::driver`], `CRINGLE_WATCHDOG` (milliseconds or `off`) for
+//! [`Builder::watchdog`], and `CRINGLE_TRACE` (a file) for [`trace`].
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(missing_docs)]
@@ -109,8 +124,8 @@ pub use runtime::run::{Builder, run};
 #[cfg(doctest)]
 mod compile_fail;
 
-/// The README and the chapters of the book: their programs are compiled and run as doctests. Those on
-/// tokio and on other crates are tested by `crates/ecosystem`, which has those crates.
+/// The README and the chapters of the book: their programs are compiled and run as doctests. Those
+/// on tokio and on other crates are tested by `crates/ecosystem`, which has those crates.
 #[cfg(doctest)]
 mod pages {
     macro_rules! pages {
