@@ -51,7 +51,7 @@
 //! | wait for any other descriptor | [`io::ready`] |
 //! | start other programs | [`process`], as `std::process` |
 //! | await a future | [`fiber::block_on`] |
-//! | limit the time of something, or stop it | [`time::timeout`], [`cancel`], [`fiber::try_scope`] |
+//! | limit the time of a call, stop it | [`time::timeout`], [`cancel`], [`fiber::try_scope`] |
 //! | end on Ctrl-C, receive signals | [`signal`] |
 //! | see which fiber waits for what | [`runtime::dump`] |
 //! | read the runtime's counters | [`runtime::stats`] |
