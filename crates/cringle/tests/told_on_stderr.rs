@@ -185,7 +185,7 @@ fn the_watchdog_names_who_runs_for_long_once() {
     let lines = |name: &str| said.lines().filter(|line| line.contains(name)).count();
     assert_eq!((lines("'hog'"), lines("'polite'")), (1, 0), "{said}");
     let line = said.lines().find(|line| line.contains("'hog'")).unwrap();
-    assert!(line.contains("tests/told_on_stderr.rs:") && line.contains("without being suspended"));
+    assert!(line.contains("tests/told_on_stderr.rs:") && line.contains("without suspending"));
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn the_environment_sets_a_limit_for_the_watchdog() {
         static SPINS: AtomicBool = AtomicBool::new(true);
         let mut lines = lines_of_stderr();
         std::thread::spawn(move || {
-            lines_until(&mut lines, "without being suspended");
+            lines_until(&mut lines, "without suspending");
             SPINS.store(false, Ordering::Relaxed);
         });
         let spin = || {

@@ -1,25 +1,27 @@
-//! Why a fiber is cancelled, and what it is told.
+//! The reasons for which a fiber is cancelled, and the errors that its calls return.
 
 use super::unwinding;
 use super::worker::{Worker, fairness};
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Why an operation was refused or given up: its fiber was cancelled.
+/// The error of an operation that was refused or given up because its fiber was cancelled.
 ///
-/// It is what [`io::Error::get_ref`] of such an error holds; the error's kind is `Other`, never
-/// `Interrupted`, which std's loops would retry. (Where it was a deadline, the error is a `TimedOut`
-/// that holds [`Elapsed`](crate::time::Elapsed); [`cancel::reason`](crate::cancel::reason) knows
-/// both.) A wait whose signature has no room for an error (`sleep`, `park`, `join`, …) unwinds with
-/// it as the payload instead, for a deadline too: no panic hook runs, and it is caught where what was
-/// cancelled ends, at the fiber's edge at the latest.
+/// [`io::Error::get_ref`] of such an error returns it. The error's kind is `Other`, not
+/// `Interrupted`, which std's loops would retry. After a deadline the error is a `TimedOut` that
+/// holds an [`Elapsed`](crate::time::Elapsed) instead; [`cancel::reason`](crate::cancel::reason)
+/// recognises both.
+///
+/// A wait whose signature has no error (`sleep`, `park`, `join`, …) unwinds with this as its
+/// payload, after a deadline too. No panic hook runs. The payload is caught where the cancelled
+/// part of the program ends, at the latest at the end of the fiber.
 ///
 /// ```
 /// use cringle::{Cancelled, fiber};
 /// use std::time::Duration;
 ///
 /// let sleeper = cringle::run(|| fiber::spawn(|| fiber::sleep(Duration::from_secs(3600))));
-/// // `run` has returned: what was left of it was cancelled, and waited for.
+/// // `run` has cancelled the fiber and waited for its end.
 /// assert!(sleeper.join().unwrap_err().is::<Cancelled>());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,9 +36,11 @@ impl std::fmt::Display for Cancelled {
 
 impl std::error::Error for Cancelled {}
 
-/// A deadline has passed: what an [`io::Error`] of kind `TimedOut` holds that comes from
+/// The error of an operation that a deadline has ended.
+///
+/// An [`io::Error`] of kind `TimedOut` holds it if the error comes from
 /// [`time::timeout`](crate::time::timeout), and not from the kernel (`ETIMEDOUT`). It names the
-/// deadline, so that of nested ones it can be told which it was.
+/// deadline, which tells nested timeouts apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elapsed {
     deadline: Instant,
@@ -48,12 +52,12 @@ impl Elapsed {
         Elapsed { deadline, limit }
     }
 
-    /// When the time was up.
+    /// Returns the time of the deadline.
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// How much time there was; `None` for one that was given as an instant.
+    /// Returns the time that the operation had; `None` if the deadline was given as an instant.
     pub fn limit(&self) -> Option<Duration> {
         self.limit
     }
@@ -70,19 +74,19 @@ impl std::fmt::Display for Elapsed {
 
 impl std::error::Error for Elapsed {}
 
-/// Why a part of a program was told to end.
+/// The reason for which a part of a program was cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// Somebody cancelled it: [`Scope::cancel`](crate::fiber::Scope::cancel), the failure of a
-    /// sibling, a signal, the end of [`run`](crate::run).
+    /// A cancel by [`Scope::cancel`](crate::fiber::Scope::cancel), by the failure of a sibling, by
+    /// a signal, or by the end of [`run`](crate::run).
     Cancelled,
-    /// Its time was up.
+    /// A deadline has passed.
     Elapsed(Elapsed),
 }
 
 impl Reason {
-    /// By their [codes](Self::code).
+    /// The reasons in one word, by their [codes](Self::code).
     pub(crate) const WORDS: [&str; 2] = ["cancelled", "deadline"];
 
     pub(crate) fn code(self) -> u8 {
@@ -92,7 +96,7 @@ impl Reason {
         }
     }
 
-    /// What an operation is answered that is refused or given up for it.
+    /// The error of an operation that is refused or given up for this reason.
     pub(crate) fn error(self) -> io::Error {
         match self {
             Reason::Cancelled => io::Error::other(Cancelled),
@@ -100,7 +104,7 @@ impl Reason {
         }
     }
 
-    /// For the report of who waits for what.
+    /// The reason as an adjective, for reports.
     pub(crate) fn describe(self) -> &'static str {
         match self {
             Reason::Cancelled => "cancelled",
@@ -108,7 +112,7 @@ impl Reason {
         }
     }
 
-    /// What such an error was made of.
+    /// The reason behind an [`error`](Self::error).
     pub(crate) fn of(error: &io::Error) -> Option<Reason> {
         let inner = error.get_ref()?;
         match inner.downcast_ref::<Elapsed>() {
@@ -118,14 +122,14 @@ impl Reason {
     }
 }
 
-/// Leaves what was cancelled of the calling fiber. Returns only where panics abort: there the wait
-/// goes on. The call counts as one shaped to block: see [`fairness`].
+/// Unwinds the cancelled part of the calling fiber. Counts as a call shaped to block: see
+/// [`fairness`]. Returns only where panics abort; the wait continues there.
 pub(crate) fn unwind() {
     fairness::spend();
     unwind_at_once();
 }
 
-/// The same, and never suspends.
+/// [`unwind`] for callers that must not suspend.
 pub(crate) fn unwind_at_once() {
     if cfg!(panic = "unwind") {
         unwinding::resume(Box::new(Cancelled));

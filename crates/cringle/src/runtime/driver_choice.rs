@@ -1,27 +1,27 @@
-//! Which driver a run has: what the program, the environment and the kernel say to that.
+//! The choice of a driver by the program, the environment and the kernel.
 
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-/// Chooses where the program does not.
 const VARIABLE: &str = "CRINGLE_DRIVER";
 
 /// How operations are to reach the kernel: see [`Builder::driver`](crate::Builder::driver).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DriverChoice {
-    /// What the environment variable `CRINGLE_DRIVER` names, `uring` or `epoll`; without it, rings where
-    /// they can be had, else epoll.
+    /// The driver that the environment variable `CRINGLE_DRIVER` names, `uring` or `epoll`. Without
+    /// it, rings where the kernel grants them, otherwise epoll.
     #[default]
     Auto,
-    /// Rings, or an error that says why there can be none.
+    /// Rings, or an error with the reason why the kernel refuses them.
     Uring,
-    /// Readiness and threads, though there may be rings.
+    /// Readiness and threads, even where rings are available.
     Epoll,
 }
 
-/// Why operations do not go through rings: its `Display` says what denied them, and what to do about it.
+/// The reason why a runtime does not use rings. Its `Display` names what refused them, and the
+/// remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoRing {
     text: Arc<str>,
@@ -29,13 +29,13 @@ pub struct NoRing {
 }
 
 impl NoRing {
-    /// Whether the program or the environment wants it so; else rings were refused.
+    /// Whether the program or the environment chose this; otherwise rings were refused.
     pub fn was_chosen(&self) -> bool {
         self.chosen
     }
 
-    fn chosen_by(who: &str) -> NoRing {
-        NoRing { text: format!("epoll was chosen by {who}").into(), chosen: true }
+    fn chosen_by(chooser: &str) -> NoRing {
+        NoRing { text: format!("epoll was chosen by {chooser}").into(), chosen: true }
     }
 
     pub(super) fn refused(e: &io::Error) -> NoRing {
@@ -49,10 +49,10 @@ impl fmt::Display for NoRing {
     }
 }
 
-/// What to try.
+/// The drivers to try.
 #[derive(Clone, Debug)]
 pub(super) enum Plan {
-    /// Rings; whether epoll is next.
+    /// Rings. If they are refused, epoll, or an error.
     Rings {
         or_epoll: bool,
     },
@@ -82,8 +82,8 @@ fn plan_of_environment() -> io::Result<Plan> {
         _ => Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             format!(
-                "{VARIABLE} is {value:?}, must be `uring` or `epoll`; without it, the better one that \
-                 can be had is used"
+                "{VARIABLE} is {value:?}, must be `uring` or `epoll`; unset it to use rings where they \
+                 are available"
             ),
         )),
     }

@@ -1,9 +1,11 @@
-//! Calls of foreign code: code of the program, or of another crate, that the library calls (**I13**).
+//! Calls of foreign code: code of the program, or of another crate, that the library calls
+//! (**I13**).
 //!
-//! These are destructors of results, payloads, closures and fiber-locals, `tracing` subscribers, panic hooks, wakers and
-//! exit calls. Such code may do anything: return, panic, wait, be cancelled meanwhile, spawn, open scopes, raise a payload
-//! again. The library calls it in the middle of its own work, which its panic must not unwind, and in which a cancel must
-//! not cut it short. So all of it is called through this module.
+//! These are destructors of results, payloads, closures and fiber-locals, `tracing` subscribers,
+//! panic hooks, wakers and exit calls. Such code may do anything: return, panic, wait, be cancelled
+//! meanwhile, spawn, open scopes, raise a payload again. The library calls it in the middle of its
+//! own work, which its panic must not unwind, and in which a cancel must not cut it short. So all
+//! of it is called through this module.
 
 use super::cancelled::Cancelled;
 use super::region::Region;
@@ -12,8 +14,8 @@ use super::worker::{Before, Here, Within, Worker};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Calls `f` as code of the calling fiber: it may wait as the fiber may, and no cancel reaches it. Outside of any fiber
-/// it is a plain call.
+/// Calls `f` as code of the calling fiber: it may wait as the fiber may, and no cancel reaches it.
+/// Outside of any fiber it is a plain call.
 ///
 /// # Errors
 ///
@@ -23,7 +25,8 @@ pub(crate) fn call<R>(f: impl FnOnce() -> R) -> std::thread::Result<R> {
         return catch_unwind(AssertUnwindSafe(f));
     };
     let region = Region::shielded();
-    // SAFETY: I3. The guard is dropped at the end of this function, and `f`'s panic is caught before that.
+    // SAFETY: I3. The guard is dropped at the end of this function, and `f`'s panic is caught
+    // before that.
     let _within = unsafe { Within::enter(worker, fiber, &region) };
     unwinding::catch_on(Some((worker, fiber)), f)
 }
@@ -39,9 +42,9 @@ pub(crate) fn drop_value<T>(value: T) -> std::thread::Result<()> {
     call(|| value = None)
 }
 
-/// Drops a payload that is not raised, because another one is, or because no caller takes it. The panic hook has reported
-/// it. If the destructor panics, the hook reports that too, and the second payload is forgotten: its destructor might
-/// panic again, and so on for ever.
+/// Drops a payload that is not raised, because another one is, or because no caller takes it. The
+/// panic hook has reported it. If the destructor panics, the hook reports that too, and the second
+/// payload is forgotten: its destructor might panic again, and so on for ever.
 #[cold]
 pub(crate) fn discard(payload: Box<dyn Any + Send>) {
     if !payload.is::<Cancelled>()
@@ -51,9 +54,9 @@ pub(crate) fn discard(payload: Box<dyn Any + Send>) {
     }
 }
 
-/// Calls `f` beside the calling fiber: as if outside of any fiber, so that its waits are plain ones. For code that is
-/// called in the middle of a suspension, where the fiber cannot be suspended. The fiber's
-/// [identity](Worker::identity) stays. Returns `None` if `f` unwinds.
+/// Calls `f` beside the calling fiber: as if outside of any fiber, so that its waits are plain
+/// ones. For code that is called in the middle of a suspension, where the fiber cannot be
+/// suspended. The fiber's [identity](Worker::identity) stays. Returns `None` if `f` unwinds.
 #[cfg(feature = "tracing")]
 #[cold]
 pub(crate) fn call_beside<R>(f: impl FnOnce() -> R) -> Option<R> {
@@ -68,7 +71,8 @@ pub(crate) fn call_beside<R>(f: impl FnOnce() -> R) -> Option<R> {
     result.ok()
 }
 
-/// Calls a panic hook beside the calling fiber. Nothing may be caught here: that would leave std's count of panics wrong.
+/// Calls a panic hook beside the calling fiber. Nothing may be caught here: that would leave std's
+/// count of panics wrong.
 pub(super) fn beside<R>(f: impl FnOnce() -> R) -> R {
     let _beside = Worker::here().map(Beside::begin);
     f()

@@ -1,59 +1,63 @@
-//! Asks a fiber's own frames whether it unwinds.
+//! Determines from a fiber's frames whether the fiber unwinds.
 //!
-//! std counts panics for each thread and no fiber, so while one fiber is suspended in a destructor that its
-//! panic runs, the count says nothing about the others. The stack does: code that runs because of an unwinding
-//! is called from a landing pad, and the compiler lets nothing unwind out of one. Each such call has an entry
-//! in the tables of its function that ends an unwinding in an abort, and the unwinder finds that entry before
-//! any `catch_unwind` further out. So this module walks the frames as the first phase of an unwinding does, and
-//! reads the same tables (`.gcc_except_table`, the format of the Itanium C++ ABI).
+//! std counts panics by thread, not by fiber. While one fiber is suspended in a destructor that its
+//! panic runs, the count says nothing about the other fibers. Their stacks do. Code that runs
+//! because of an unwinding is called from a landing pad, and the compiler lets nothing unwind out
+//! of a landing pad: the call has an entry in the exception table of its function that turns an
+//! unwinding into an abort. The unwinder would find that entry before any `catch_unwind` further
+//! out. So this module walks the frames as the first phase of an unwinding does, and reads the same
+//! tables (`.gcc_except_table`, in the format of the Itanium C++ ABI).
 //!
-//! The optimiser puts a landing pad and the `catch_unwind` around it into one frame. So the library calls the code of
-//! others [`apart`](super::unwinding::catch_apart) from its own `catch_unwind`: one frame further out always has one.
+//! The optimiser may put a landing pad and the `catch_unwind` around it into one frame. So the
+//! library calls foreign code [`apart`](super::unwinding::catch_apart) from its own `catch_unwind`:
+//! then a frame further out always has one.
 //!
-//! A call from an `extern "C"` function has such an entry too. It counts as unwinding: nothing may be raised
-//! there either.
+//! A call from an `extern "C"` function has such an abort entry too. It counts as unwinding,
+//! because nothing may be raised there either.
 //!
-//! A third kind of code runs between the two: std calls the hook, and before it formats the message, with the panic
-//! counted and nothing unwound. Those frames lie above one of std's own, which is found by its address.
+//! Code that formats a panic's message, and the panic hook, run before that: std has counted the
+//! panic and unwound nothing. Their frames lie above a function of std, which this module
+//! recognises by its address.
 //!
-//! The walk costs up to a microsecond for each frame. It is made only where the count is ambiguous, and where
-//! a fiber is suspended while it is not zero.
+//! A walk takes up to a microsecond for each frame. The library walks only where the count is
+//! ambiguous, and where a fiber is suspended while the count is not zero.
 
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::panic::PanicHookInfo;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Stack that a walk takes, as an unwinding does.
+/// The stack that a walk may take, as an unwinding does.
 pub(super) const WALK_BYTES: usize = 8 << 10;
-/// Frames between a panic and a wait of the code that formats its message, at most: beyond them nobody looks, so
-/// that a deep stack does not pay for all of its frames whenever it is suspended.
-const MOST_FRAMES: u32 = 128;
+/// The frames in which the code that formats a panic's message is searched. A limit, so that a deep
+/// stack does not pay for all of its frames at each suspension.
+const MAX_RAISING_FRAMES: u32 = 128;
 
-/// What the unwinder would do at one call.
+/// The unwinder's action at one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Action {
-    /// Nothing, or run destructors: it would go on to the caller.
+    /// Continue to the caller, perhaps after destructors.
     Pass,
-    /// Abort: a call from a landing pad, or from a function that must not unwind.
+    /// Abort: the call comes from a landing pad, or from a function that must not unwind.
     Abort,
     /// Hand the payload to a `catch_unwind`.
     Catch,
 }
 
-/// One frame, as a walk shows it.
+/// One frame of a walk.
 struct Frame {
-    /// The address at which it ends.
+    /// The canonical frame address: where the frame ends.
     cfa: usize,
     action: Action,
-    /// The address of its function.
+    /// The start address of its function.
     function: usize,
 }
 
-/// The function of std that formats a panic's message and calls the hook, once a hook has noted it.
+/// The function of std that formats a panic's message and calls the hook; 0 until a hook has noted
+/// it.
 static RAISER: AtomicUsize = AtomicUsize::new(0);
 
-/// Notes which function has called the panic hook: the one whose frame holds what the hook is passed.
+/// Notes the function that has called the panic hook: its frame holds the hook's argument.
 pub(super) fn note_raiser(info: &PanicHookInfo<'_>) {
     if RAISER.load(Ordering::Relaxed) == 0 {
         let info = std::ptr::from_ref(info).addr();
@@ -67,26 +71,27 @@ pub(super) fn note_raiser(info: &PanicHookInfo<'_>) {
     }
 }
 
-/// Finds out from frames, shown from the innermost outwards, what runs in them.
-struct Judgement {
+/// The conclusion from the frames seen so far, from the innermost outwards.
+struct FrameState {
     raiser: usize,
-    /// An `extern "C"` function is the first of each stack: what may not leave it has no `catch_unwind` behind it.
+    /// No abort entry was seen yet. (The first function of each stack is `extern "C"` and has one,
+    /// without a `catch_unwind` behind it.)
     may_leave: bool,
     unwinds: bool,
     raises: bool,
 }
 
-impl Judgement {
-    fn new() -> Judgement {
-        Judgement::with_raiser(RAISER.load(Ordering::Relaxed))
+impl FrameState {
+    fn new() -> FrameState {
+        FrameState::with_raiser(RAISER.load(Ordering::Relaxed))
     }
 
-    fn with_raiser(raiser: usize) -> Judgement {
-        Judgement { raiser, may_leave: true, unwinds: false, raises: false }
+    fn with_raiser(raiser: usize) -> FrameState {
+        FrameState { raiser, may_leave: true, unwinds: false, raises: false }
     }
 
-    /// Whether another frame could change it.
-    fn see(&mut self, frame: &Frame) -> bool {
+    /// Considers the next frame. False if no further frame could change the result.
+    fn add(&mut self, frame: &Frame) -> bool {
         self.raises = self.raiser != 0 && frame.function == self.raiser;
         self.unwinds |= frame.action == Action::Catch && !self.may_leave;
         self.may_leave &= frame.action != Action::Abort;
@@ -94,44 +99,48 @@ impl Judgement {
     }
 }
 
-/// Whether the caller's frames on this stack run within an unwinding, or where std is about to begin one.
+/// Whether the caller's frames on this stack run within an unwinding, or within a panic that is
+/// about to unwind.
 #[inline(never)]
 pub(super) fn are_unwinding(stack: Range<usize>) -> bool {
-    let mut judgement = Judgement::new();
-    walk(stack, |frame| judgement.see(&frame));
-    judgement.unwinds || judgement.raises
+    let mut state = FrameState::new();
+    walk(stack, |frame| state.add(&frame));
+    state.unwinds || state.raises
 }
 
-/// The same for a panic hook's caller: whether its panic began within an unwinding.
+/// For a panic hook: whether its panic began within an unwinding.
 #[inline(never)]
 pub(super) fn were_unwinding(stack: Range<usize>) -> bool {
-    let mut judgement = Judgement::with_raiser(0);
-    walk(stack, |frame| judgement.see(&frame));
-    judgement.unwinds
+    let mut state = FrameState::with_raiser(0);
+    walk(stack, |frame| state.add(&frame));
+    state.unwinds
 }
 
-/// Whether the calling thread, whatever stack it is on, runs a destructor of an unwinding, and no panic hook in there.
+/// Whether the calling thread, on any stack, runs a destructor of an unwinding, and no panic hook
+/// within it.
 #[inline(never)]
 pub(super) fn are_in_destructor() -> bool {
-    let mut judgement = Judgement::new();
-    walk(0..usize::MAX, |frame| judgement.see(&frame));
-    judgement.unwinds
+    let mut state = FrameState::new();
+    walk(0..usize::MAX, |frame| state.add(&frame));
+    state.unwinds
 }
 
-/// Whether the caller's frames run within a panic hook, or format the message of a panic: std has begun a panic, and
-/// unwinds nothing yet. `panics` says that std's count is that of this stack.
+/// Whether the caller's frames run within a panic hook, or format the message of a panic: std has
+/// counted the panic, and unwinds nothing yet. `panics`: std's count is that of this stack.
 #[inline(never)]
 pub(super) fn are_raising(stack: Range<usize>, panics: bool) -> bool {
-    let (mut judgement, mut left) = (Judgement::new(), MOST_FRAMES);
+    let (mut state, mut left) = (FrameState::new(), MAX_RAISING_FRAMES);
     let is_whole = walk(stack, |frame| {
         left -= 1;
-        judgement.see(&frame) && left > 0
+        state.add(&frame) && left > 0
     });
-    // Before the first call of a hook the function is not known: what std counts, and no frame shows, has just begun.
-    judgement.raises || panics && is_whole && !judgement.unwinds
+    // Before the first call of a hook the function is unknown. A panic that std counts, and that no
+    // frame shows, has just begun.
+    state.raises || panics && is_whole && !state.unwinds
 }
 
-/// The address of the frame that would catch what is raised now: all frames below it would be unwound.
+/// The address of the frame that would catch a payload raised now. All frames below it would be
+/// unwound.
 #[inline(never)]
 pub(super) fn catcher(stack: Range<usize>) -> usize {
     let mut address = usize::MAX;
@@ -155,12 +164,13 @@ pub(super) fn unwound(stack: Range<usize>) -> Option<usize> {
     address
 }
 
-/// Shows the frames of a stack, from the caller's outwards, until `visit` has seen enough. True if it has seen all
-/// of them; false too where the frames of this stack end without a way to the next one.
+/// Calls `visit` with the frames of a stack, from the caller's outwards, until it returns false.
+/// True if it has seen all frames, and the walk has reached the next stack.
 fn walk<V: FnMut(Frame) -> bool>(stack: Range<usize>, visit: V) -> bool {
     let mut walk = Walk { stack, visit, frames: 0, is_whole: false };
-    // SAFETY: the callback has the type that the unwinder calls, and its argument lives until the walk ends.
-    unsafe { _Unwind_Backtrace(look::<V>, (&raw mut walk).cast()) };
+    // SAFETY: by the contract of the unwinder. The callback has the right type, and its argument
+    // lives until the walk ends.
+    unsafe { _Unwind_Backtrace(on_frame::<V>, (&raw mut walk).cast()) };
     walk.is_whole
 }
 
@@ -171,62 +181,63 @@ struct Walk<V> {
     is_whole: bool,
 }
 
-extern "C" fn look<V: FnMut(Frame) -> bool>(context: *mut Context, walk: *mut c_void) -> c_int {
-    // SAFETY: it is the argument of `_Unwind_Backtrace` above, which has the same type, and is used here alone.
+extern "C" fn on_frame<V: FnMut(Frame) -> bool>(context: *mut Context, walk: *mut c_void) -> c_int {
+    // SAFETY: by the contract of the unwinder, this is the argument of `_Unwind_Backtrace` in
+    // `walk::<V>`. Only this function uses it.
     let walk = unsafe { &mut *walk.cast::<Walk<V>>() };
-    // SAFETY: the unwinder passes the context of a frame.
+    // SAFETY: by the contract of the unwinder, this is the context of a frame.
     let frame = unsafe {
         let (cfa, function) = (_Unwind_GetCFA(context), _Unwind_GetRegionStart(context));
         Frame { cfa, action: action(context), function }
     };
-    // The frames of the fiber end where those of the scheduler begin, which lie on another stack.
+    // The fiber's frames end where those of the scheduler begin, on another stack.
     if !walk.stack.contains(&frame.cfa) {
         walk.is_whole = walk.frames > 0;
         return STOP;
     }
     walk.frames += 1;
-    match (walk.visit)(frame) {
-        true => GO_ON,
-        false => STOP,
-    }
+    if (walk.visit)(frame) { CONTINUE } else { STOP }
 }
 
+/// Reads the action for the call that this frame is in.
+///
 /// # Safety
 ///
-/// It is the context of a frame.
+/// `context` is the context of a frame.
 unsafe fn action(context: *mut Context) -> Action {
-    // SAFETY: by the contract.
+    // SAFETY: by this function's contract.
     let table = unsafe { _Unwind_GetLanguageSpecificData(context) };
     if table.is_null() {
         return Action::Pass;
     }
     let mut before = 0;
-    // SAFETY: by the contract.
+    // SAFETY: by this function's contract.
     let (ip, start) =
         unsafe { (_Unwind_GetIPInfo(context, &raw mut before), _Unwind_GetRegionStart(context)) };
-    // A return address is that of the instruction after the call.
+    // A return address points behind the call.
     let ip = if before == 0 { ip.wrapping_sub(1) } else { ip };
-    // SAFETY: it is the table of the function that this address is in.
-    unsafe { Table(table).action(ip.wrapping_sub(start)) }.unwrap_or(Action::Pass)
+    // SAFETY: by the contract of the unwinder, this is the whole table of the function that
+    // contains the address.
+    unsafe { TableCursor(table).action(ip.wrapping_sub(start)) }.unwrap_or(Action::Pass)
 }
 
 const OMITTED: u8 = 0xff;
 
-/// A cursor in a function's table.
-struct Table(*const u8);
+/// A cursor in a function's exception table.
+struct TableCursor(*const u8);
 
-impl Table {
-    /// What the table says of the call at this offset in its function; `None` where it says nothing, or is
-    /// encoded in a way that no compiler uses for Rust.
+impl TableCursor {
+    /// Reads the action for the call at this offset in the function. `None` if the table has no
+    /// entry for it, or an encoding that no compiler uses for Rust.
     ///
     /// # Safety
     ///
     /// The cursor is at the start of a whole table.
     unsafe fn action(mut self, offset: usize) -> Option<Action> {
-        // SAFETY: by the contract, each value is read where the format has it.
+        // SAFETY: by this function's contract. Each value is read where the format has it.
         unsafe {
             if self.byte() != OMITTED {
-                // Landing pads are counted from another place than the function: only C++ could.
+                // Landing pads relative to another address than the function's: not in Rust.
                 return None;
             }
             if self.byte() != OMITTED {
@@ -245,7 +256,8 @@ impl Table {
                 if offset < start + length {
                     return Some(match (landing_pad, action) {
                         (0, _) | (_, 0) => Action::Pass,
-                        (_, action) => match Table(actions.wrapping_add(action - 1)).signed() {
+                        (_, action) => match TableCursor(actions.wrapping_add(action - 1)).signed()
+                        {
                             0 => Action::Pass,
                             1.. => Action::Catch,
                             _ => Action::Abort,
@@ -258,14 +270,14 @@ impl Table {
     }
 
     unsafe fn byte(&mut self) -> u8 {
-        // SAFETY: by the caller's contract.
+        // SAFETY: by the contract of `action`.
         let byte = unsafe { *self.0 };
         self.0 = self.0.wrapping_add(1);
         byte
     }
 
     unsafe fn value(&mut self, encoding: u8) -> Option<usize> {
-        // SAFETY: by the caller's contract.
+        // SAFETY: by the contract of `action`.
         unsafe {
             match encoding {
                 0x01 => Some(self.unsigned()),
@@ -279,11 +291,11 @@ impl Table {
         }
     }
 
-    /// A LEB128.
+    /// Reads an unsigned LEB128.
     unsafe fn unsigned(&mut self) -> usize {
         let (mut value, mut shift) = (0, 0);
         loop {
-            // SAFETY: by the caller's contract.
+            // SAFETY: by the contract of `action`.
             let byte = unsafe { self.byte() };
             value |= usize::from(byte & 0x7f) << shift;
             shift += 7;
@@ -293,11 +305,11 @@ impl Table {
         }
     }
 
-    /// A LEB128 with a sign.
+    /// Reads a signed LEB128.
     unsafe fn signed(&mut self) -> isize {
         let (mut value, mut shift) = (0, 0);
         loop {
-            // SAFETY: by the caller's contract.
+            // SAFETY: by the contract of `action`.
             let byte = unsafe { self.byte() };
             value |= isize::from(byte & 0x7f) << shift;
             shift += 7;
@@ -309,17 +321,17 @@ impl Table {
     }
 }
 
-/// A frame, as the unwinder hands it out.
+/// The unwinder's view of a frame.
 #[repr(C)]
 struct Context {
     opaque: [u8; 0],
 }
 
-/// `_URC_NO_REASON`, and any other.
-const GO_ON: c_int = 0;
+/// `_URC_NO_REASON` continues a walk, any other code stops it.
+const CONTINUE: c_int = 0;
 const STOP: c_int = 5;
 
-// std links the library that has them.
+// In the library that std links.
 unsafe extern "C-unwind" {
     fn _Unwind_Backtrace(
         callback: extern "C" fn(*mut Context, *mut c_void) -> c_int,

@@ -1,5 +1,5 @@
-//! Who a fiber is to the rest of the process: its number, its name, its park token, and where it
-//! can be woken. Made when somebody first asks; outlives the fiber and the runtime.
+//! The identity of a fiber for the rest of the process: its number, its name, its park token, and
+//! the handle that wakes it. It is made on first use, and outlives the fiber and the runtime.
 
 use super::label::{Origin, Origins};
 use super::sync::{AtomicU8, Ordering};
@@ -26,7 +26,7 @@ impl Identity {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         Arc::new(Identity {
-            number: NonZeroU64::new(number).expect("2⁶⁴ fibers were not made"),
+            number: NonZeroU64::new(number).expect("fewer than 2⁶⁴ identities in a process"),
             name,
             token: Token::new(),
             home: OnceLock::new(),
@@ -41,16 +41,16 @@ impl Identity {
         self.name.as_deref()
     }
 
-    /// TargetInfo by the fiber itself, before it first parks.
+    /// Sets the handle that wakes the fiber. The fiber calls this before it first parks.
     pub(crate) fn set_home(&self, home: impl FnOnce() -> Waker) {
         self.home.get_or_init(home);
     }
 
-    /// Makes the token available, and wakes the fiber if it is parked. Everything before it happens
-    /// before the `park` that takes the token returns.
+    /// Makes the token available, and wakes the fiber if it is parked. Everything before this call
+    /// happens before the return of the `park` that takes the token.
     pub(crate) fn unpark(&self) {
         if self.token.make_available() {
-            let home = self.home.get().expect("a parked fiber has told its home");
+            let home = self.home.get().expect("a parked fiber has set its home");
             home.wake();
         }
     }
@@ -75,34 +75,35 @@ impl Token {
         Token(AtomicU8::new(EMPTY))
     }
 
-    /// From anywhere. True if the fiber is parked and must be woken.
+    /// For any thread: makes the token available. True if the fiber is parked and must be woken.
     pub(super) fn make_available(&self) -> bool {
         self.0.swap(NOTIFIED, Ordering::Release) == PARKED
     }
 
-    /// For the fiber: takes the token if there is one; else declares the fiber parked, and says so
-    /// by false.
+    /// For the fiber: takes the token if it is available. Otherwise marks the fiber as parked and
+    /// returns false.
     ///
-    /// The fiber then suspends. An `unpark` in between finds it parked and sends a wake-up to its
-    /// own worker, which cannot handle it before the fiber is suspended: none is lost.
+    /// The fiber then suspends. An `unpark` in between finds it parked and sends a wake-up to the
+    /// fiber's own worker, which handles it only after the fiber is suspended. So no wake-up is
+    /// lost.
     pub(super) fn take_or_park(&self) -> bool {
         let (old, new) = (EMPTY, PARKED);
         if self.0.compare_exchange(old, new, Ordering::Acquire, Ordering::Acquire).is_ok() {
             return false;
         }
-        // It was notified (it cannot be parked: only the fiber itself parks). The swap reads the
-        // last `unpark`'s store, so what came before it is seen.
+        // It is notified, because only the fiber itself marks it parked. The swap reads the last
+        // `unpark`'s store, and so acquires everything before that `unpark`.
         self.0.swap(EMPTY, Ordering::Acquire);
         true
     }
 
-    /// For the fiber, which runs again: takes the token if there is one.
+    /// For the fiber after a wait: takes the token if it is available.
     pub(super) fn unparked(&self) -> bool {
         self.0.swap(EMPTY, Ordering::Acquire) == NOTIFIED
     }
 }
 
-/// What a fiber and its handle both know of it.
+/// The name and origin of a fiber, shared by the fiber and its handle.
 pub(crate) struct Meta {
     name: Option<Arc<str>>,
     spawned: Origin,
@@ -118,7 +119,7 @@ impl Meta {
         self.name.as_ref()
     }
 
-    /// Where it was made.
+    /// The place that spawned it.
     pub(crate) fn spawned(&self) -> Origin {
         self.spawned
     }
@@ -136,14 +137,13 @@ impl Meta {
     }
 }
 
-/// Whoever joins the fiber waits for it.
+/// The target of a `join`.
 impl WaitTarget for Meta {
     fn info(&self) -> TargetInfo {
         TargetInfo::FiberEnd(self.origins())
     }
 }
 
-/// For debugging: which fiber of which worker.
 impl std::fmt::Debug for Identity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Identity").field("number", &self.number).field("name", &self.name).finish()

@@ -1,60 +1,61 @@
-//! Messages to a worker from other threads, and how it is woken.
+//! Messages to a worker from other threads, and the wake-up of a sleeping worker.
 //!
 //! # No wake-up is lost
 //!
-//! Everything happens under one short lock. A sender pushes and, *in the same critical section*,
-//! looks whether the worker sleeps; the worker, before it sleeps, looks for messages and declares
-//! that it sleeps in one critical section. Whichever comes second sees the first:
+//! One short lock protects everything. A sender pushes its message and checks whether the worker
+//! sleeps *in the same critical section*. The worker checks for messages and marks itself asleep in
+//! one critical section, before it sleeps. The second of the two sees the first:
 //!
-//! - sender first: the worker finds the message and does not sleep;
-//! - worker first: the sender finds it asleep, clears the mark (so that one wake-up is sent, not
-//!   one for each message) and sends a wake-up, which ends the sleep whenever it arrives, because
-//!   the ring's wait ends for a completion that is already there.
+//! - Sender first: the worker finds the message and does not sleep.
+//! - Worker first: the sender finds it asleep, clears the mark (so that one wake-up is sent, not
+//!   one for each message) and sends a wake-up. That ends the sleep even if it arrives before the
+//!   worker enters the kernel, because the ring's wait returns at once for a completion that is in
+//!   the queue already.
 //!
-//! The descriptor that foreign threads signal is closed under the same lock, and `closed` is
-//! checked under it, so a handle that outlives `run` can never write to a number that now means
-//! another file (**I9**). `loom_tests` explores the interleavings of this file.
+//! The bell, a descriptor, is removed under the same lock before it is closed, and is rung under
+//! it. So a handle that outlives `run` never writes to a number that by then means another file
+//! (**I9**). `loom_tests` explores the interleavings of this file.
 
 use super::sync::{AtomicBool, Mutex, Ordering};
 use std::collections::VecDeque;
 
-/// What it takes to wake a sleeping worker from a thread that has no ring. (A trait so that the
-/// model can replace the descriptor.)
+/// Wakes a sleeping worker from a thread that has no ring. (A trait, so that the model can replace
+/// the descriptor.)
 pub(crate) trait Bell {
     fn ring(&self);
 }
 
+/// See the module.
 pub(crate) struct Inbox<M, B> {
-    state: Mutex<State<M, B>>,
-    /// A hint that spares the worker the lock when nothing has come.
+    state: Mutex<InboxState<M, B>>,
+    /// Something may have arrived. Spares the worker the lock when nothing has.
     waiting: AtomicBool,
 }
 
-struct State<M, B> {
+struct InboxState<M, B> {
     messages: VecDeque<M>,
     asleep: bool,
-    /// `None` once the worker is gone.
+    /// `None` once the worker has ended.
     bell: Option<B>,
 }
 
-/// What a sender has to do after [`Inbox::post`].
+/// What remains for a sender to do after [`Inbox::post`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Posted {
-    /// The worker is awake and will look.
+    /// Nothing: the worker is awake and will look.
     Awake,
-    /// The worker sleeps and the sender must wake it: by a message of its own ring, or by
-    /// [`Inbox::ring_bell`].
+    /// Wake the worker, by a message of the sender's ring or by [`Inbox::ring_bell`].
     MustWake,
 }
 
 impl<M, B: Bell> Inbox<M, B> {
     pub(crate) fn new(bell: B) -> Inbox<M, B> {
-        let state = State { messages: VecDeque::new(), asleep: false, bell: Some(bell) };
+        let state = InboxState { messages: VecDeque::new(), asleep: false, bell: Some(bell) };
         Inbox { state: Mutex::new(state), waiting: AtomicBool::new(false) }
     }
 
-    /// Leaves a message. Gives it back if the worker is gone.
+    /// Leaves a message. Returns it if the worker has ended.
     pub(crate) fn post(&self, message: M) -> Result<Posted, M> {
         let mut state = self.state.lock().expect("no code panics under this lock");
         if state.bell.is_none() {
@@ -65,7 +66,7 @@ impl<M, B: Bell> Inbox<M, B> {
         Ok(state.rouse())
     }
 
-    /// Leaves a message and wakes the worker by its bell: what a thread without a ring does.
+    /// Leaves a message, and wakes the worker by its bell if it sleeps. For threads without a ring.
     pub(crate) fn send(&self, message: M) -> Result<(), M> {
         match self.post(message)? {
             Posted::Awake => {}
@@ -74,12 +75,12 @@ impl<M, B: Bell> Inbox<M, B> {
         Ok(())
     }
 
-    /// Marks the worker awake, without a message. Says whether it slept.
+    /// Marks the worker awake, without a message. Returns whether it slept.
     pub(crate) fn rouse(&self) -> Posted {
         self.state.lock().expect("no code panics under this lock").rouse()
     }
 
-    /// Has the worker look, asleep or not, though there is no message.
+    /// Makes the worker look at its inbox, asleep or not, without a message.
     pub(crate) fn nudge(&self) {
         let mut state = self.state.lock().expect("no code panics under this lock");
         state.asleep = false;
@@ -89,7 +90,7 @@ impl<M, B: Bell> Inbox<M, B> {
         }
     }
 
-    /// Wakes the worker, asleep or not. Nothing happens if it is gone.
+    /// Rings the bell, whether the worker sleeps or not. Does nothing if it has ended.
     pub(crate) fn ring_bell(&self) {
         let state = self.state.lock().expect("no code panics under this lock");
         if let Some(bell) = &state.bell {
@@ -97,46 +98,42 @@ impl<M, B: Bell> Inbox<M, B> {
         }
     }
 
-    /// For the worker: whether a message may be there.
+    /// For the worker: whether a message or a nudge may have arrived.
     #[inline]
     pub(crate) fn has_messages(&self) -> bool {
         self.waiting.load(Ordering::Acquire)
     }
 
-    /// For the worker: takes all messages, in the order they came, in exchange for an empty queue.
+    /// For the worker: takes all messages, in the order of arrival, in exchange for an empty queue.
     pub(crate) fn take(&self, into: &mut VecDeque<M>) {
-        debug_assert!(into.is_empty());
+        debug_assert!(into.is_empty(), "a message would stay in the inbox unnoticed");
         let mut state = self.state.lock().expect("no code panics under this lock");
         self.waiting.store(false, Ordering::Relaxed);
         std::mem::swap(into, &mut state.messages);
     }
 
-    /// For the worker: declares that it will sleep. False (and it must not) if there is something to
-    /// look at.
+    /// For the worker: marks it asleep. False, and it must not sleep, if something has arrived.
     pub(crate) fn fall_asleep(&self) -> bool {
         let mut state = self.state.lock().expect("no code panics under this lock");
         state.asleep = !self.waiting.load(Ordering::Relaxed);
         state.asleep
     }
 
-    /// For the worker: it is awake again, woken or not.
+    /// For the worker: marks it awake after a sleep.
     pub(crate) fn wake_up(&self) {
         self.state.lock().expect("no code panics under this lock").asleep = false;
     }
 
-    /// For the worker, at its end: no message is taken any more, the bell is given back to be
-    /// dropped, and what nobody took is handed out.
+    /// For the worker at its end: refuses messages from now on. Returns the bell, to be dropped,
+    /// and the messages that were not taken.
     pub(crate) fn close(&self) -> (Option<B>, VecDeque<M>) {
         let mut state = self.state.lock().expect("no code panics under this lock");
         (state.bell.take(), std::mem::take(&mut state.messages))
     }
 }
 
-impl<M, B> State<M, B> {
+impl<M, B> InboxState<M, B> {
     fn rouse(&mut self) -> Posted {
-        match std::mem::replace(&mut self.asleep, false) {
-            true => Posted::MustWake,
-            false => Posted::Awake,
-        }
+        if std::mem::replace(&mut self.asleep, false) { Posted::MustWake } else { Posted::Awake }
     }
 }

@@ -1,8 +1,9 @@
 //! The label of a running fiber, which threads other than its worker may read.
 //!
-//! Only the worker itself looks into its fibers (**I3**). The watchdog, and the dump of a worker that does not answer,
-//! read the label instead: atomics and a lock, in the fiber's block. Blocks live as long as their worker, and a
-//! [`Roster`] keeps readers away from a worker that has ended (**I2**).
+//! Only the worker itself looks into its fibers (**I3**). The watchdog, and the dump of a worker
+//! that does not answer, read the label instead: atomics and a lock, in the fiber's block. Blocks
+//! live as long as their worker, and a [`Roster`] keeps readers away from a worker that has ended
+//! (**I2**).
 
 use super::fiber::Running;
 use super::identity::Meta;
@@ -51,7 +52,8 @@ impl Label {
         }
     }
 
-    /// Reads the label from any thread. While one fiber replaces another in the block, each part may be of either.
+    /// Reads the label from any thread. While one fiber replaces another in the block, each part
+    /// may be of either.
     pub(super) fn read(&self) -> Origins {
         // SAFETY: the pointer is null or comes from a `&'static`.
         let spawned = unsafe { self.spawned.load(Ordering::Relaxed).as_ref() };
@@ -68,8 +70,8 @@ impl Label {
     }
 }
 
-/// Access for other threads to the fiber that a worker runs. The lock is held while a reader looks into the block, so
-/// [`close`](Self::close) waits for readers.
+/// Access for other threads to the fiber that a worker runs. The lock is held while a reader looks
+/// into the block, so [`close`](Self::close) waits for readers.
 #[derive(Default)]
 pub(super) struct Roster(Mutex<Option<RunningPtr>>);
 
@@ -79,7 +81,8 @@ struct RunningPtr(NonNull<Running>);
 unsafe impl Send for RunningPtr {}
 
 impl Roster {
-    /// Lets other threads in. The worker calls [`close`](Self::close) before `running` or any of its blocks goes away.
+    /// Lets other threads in. The worker calls [`close`](Self::close) before `running` or any of
+    /// its blocks goes away.
     pub(super) fn open(&self, running: &Running) {
         *self.lock() = Some(RunningPtr(NonNull::from(running)));
     }
@@ -93,7 +96,8 @@ impl Roster {
     pub(super) fn look<R>(&self, f: impl FnOnce(&Label) -> R) -> Option<R> {
         let guard = self.lock();
         let RunningPtr(running) = guard.as_ref()?;
-        // SAFETY: I2. The worker frees `running` and its blocks after `close`, which waits for this lock.
+        // SAFETY: I2. The worker frees `running` and its blocks after `close`, which waits for this
+        // lock.
         unsafe { running.as_ref().label() }.map(f)
     }
 

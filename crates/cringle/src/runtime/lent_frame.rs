@@ -1,13 +1,14 @@
-//! No unwinding leaves a frame that is lent (**I12**).
+//! A guard against unwinding out of a lent frame (**I12**).
 //!
-//! A frame is lent while others have an address in it: the kernel and the driver (an op, its completion, its
-//! buffer), another thread (a closure on the pool), other fibers (a scope's, a queue's waiter). The code that
-//! lends it ends every wait before it returns. An unwinding out of it would free the frame under the others, so
-//! nothing in between may unwind: foreign code is called through [`foreign`](super::foreign), which catches.
-//! What gets through nevertheless is a defect of the library, and ends the process here.
+//! A frame is lent while the kernel and the driver (an op, its completion, its buffer), another
+//! thread (a closure on the pool) or other fibers (those of a scope, the neighbours in a wait
+//! queue) hold an address in it. The code that lends the frame ends these loans before it returns.
+//! An unwinding would free the frame before that, so nothing in between may unwind: foreign code is
+//! called through [`foreign`](super::foreign), which catches. An unwinding that gets through is a
+//! defect of the library, and ends the process here.
 
-/// A frame is lent until [`end`](Self::end) is called. It has no size: all that it adds to a function is a
-/// landing pad.
+/// The frame is lent until [`end`](Self::end) is called. The guard has no size: it adds only a
+/// landing pad to a function.
 #[must_use = "it guards the frame until `end` is called"]
 pub(crate) struct LentFrame(());
 

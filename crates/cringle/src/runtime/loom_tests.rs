@@ -1,10 +1,10 @@
-//! The protocols between threads, in every interleaving that the memory model allows.
+//! Models of the protocols between threads, in every interleaving that the memory model allows.
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" cargo test -p cringle --lib --release loom
 //! ```
 //!
-//! A wake-up that is lost shows as a deadlock: each model waits for what must come.
+//! A lost wake-up shows as a deadlock, because each model waits for an event that must occur.
 
 use super::identity::Token;
 use super::inbox::{Bell, Inbox, Posted};
@@ -14,24 +14,24 @@ use loom::sync::{Arc, Notify};
 use loom::thread;
 use std::collections::VecDeque;
 
-/// Every interleaving of two threads.
+/// Explores every interleaving of two threads.
 fn every(model: impl Fn() + Sync + Send + 'static) {
     loom::model(model);
 }
 
-/// Of three threads those with at most three preemptions: what is lost is lost with fewer.
+/// Explores the interleavings of three threads that have at most three preemptions, which is more
+/// than a lost wake-up needs.
 fn most(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
     builder.check(model);
 }
 
-/// Stands for the descriptor of a worker and for its ring's messages: a signal stays until the
-/// sleeper has seen it.
+/// A worker's eventfd, or a message to its ring: a signal stays until the sleeper has seen it.
 #[derive(Clone)]
 struct Signal {
     notify: Arc<Notify>,
-    /// The descriptor was closed, and its number may be another's.
+    /// The descriptor was closed, and its number may mean another file.
     closed: Arc<AtomicBool>,
 }
 
@@ -52,7 +52,7 @@ impl Bell for Signal {
     }
 }
 
-/// What a worker does until `enough` says so: looks, and sleeps when there is nothing.
+/// A worker that looks at its inbox, and sleeps when that is empty, until `enough` returns true.
 fn work(inbox: &Inbox<u32, Signal>, signal: &Signal, mut enough: impl FnMut(&[u32]) -> bool) {
     let mut all = Vec::new();
     loop {
@@ -72,7 +72,7 @@ fn work(inbox: &Inbox<u32, Signal>, signal: &Signal, mut enough: impl FnMut(&[u3
 }
 
 #[test]
-fn loom_no_message_is_slept_over() {
+fn loom_no_message_is_overlooked_by_a_sleeper() {
     most(|| {
         let signal = Signal::new();
         let inbox = Arc::new(Inbox::new(signal.clone()));
@@ -87,10 +87,10 @@ fn loom_no_message_is_slept_over() {
     });
 }
 
-/// A worker with a ring wakes another not by the bell but by a message of its ring, once it is told
-/// that it must.
+/// A worker with a ring wakes another by a message of its ring, not by the bell, when `post`
+/// returns `MustWake`.
 #[test]
-fn loom_a_post_says_when_the_sender_must_wake() {
+fn loom_post_reports_when_to_wake() {
     every(|| {
         let signal = Signal::new();
         let inbox = Arc::new(Inbox::new(signal.clone()));
@@ -107,9 +107,9 @@ fn loom_a_post_says_when_the_sender_must_wake() {
     });
 }
 
-/// That the runtime ends is no message, but a state that each worker is nudged to look at.
+/// The end of the runtime is no message but a state. A nudge makes each worker look at it.
 #[test]
-fn loom_a_nudge_is_not_slept_over() {
+fn loom_no_nudge_is_overlooked_by_a_sleeper() {
     every(|| {
         let signal = Signal::new();
         let inbox = Arc::new(Inbox::<u32, Signal>::new(signal.clone()));
@@ -119,7 +119,7 @@ fn loom_a_nudge_is_not_slept_over() {
             says.store(true, Ordering::Release);
             theirs.nudge();
         });
-        // The state is looked at where messages are, and nowhere else.
+        // The worker looks at the state only after it has taken its messages.
         loop {
             if inbox.has_messages() {
                 inbox.take(&mut VecDeque::new());
@@ -136,10 +136,10 @@ fn loom_a_nudge_is_not_slept_over() {
     });
 }
 
-/// Each message is taken, handed out at the end, or given back to its sender; and nobody rings after
+/// Each message is taken, handed out at the end, or returned to its sender; and no bell rings after
 /// the end.
 #[test]
-fn loom_a_message_to_a_worker_that_ends_is_never_lost() {
+fn loom_no_message_to_an_ending_worker_is_lost() {
     every(|| {
         let signal = Signal::new();
         let inbox = Arc::new(Inbox::new(signal.clone()));
@@ -159,7 +159,7 @@ fn loom_a_message_to_a_worker_that_ends_is_never_lost() {
     });
 }
 
-/// Parks until there is a token: a park may end for no reason, as here the model's waits do.
+/// Parks until the token is available. A park may end for no reason, as the model's waits do.
 fn park(token: &Token, wake: &Notify) {
     while !token.take_or_park() {
         wake.wait();
@@ -170,7 +170,7 @@ fn park(token: &Token, wake: &Notify) {
 }
 
 #[test]
-fn loom_no_unpark_is_lost_and_what_came_before_it_is_seen() {
+fn loom_no_unpark_is_lost() {
     most(|| {
         let token = Arc::new(Token::new());
         let wake = Arc::new(Notify::new());
@@ -194,9 +194,9 @@ fn loom_no_unpark_is_lost_and_what_came_before_it_is_seen() {
     });
 }
 
-/// One token is enough for the one `unpark`: `park` returns, and sees what the other did before.
+/// After one `unpark`, `park` returns, and sees everything before the `unpark`.
 #[test]
-fn loom_a_park_sees_what_happened_before_its_unpark() {
+fn loom_park_sees_writes_before_unpark() {
     every(|| {
         let token = Arc::new(Token::new());
         let wake = Arc::new(Notify::new());
@@ -214,10 +214,9 @@ fn loom_a_park_sees_what_happened_before_its_unpark() {
     });
 }
 
-/// A fiber whose park ended for another reason (a timer) is not waited for by a late `unpark`, whose
-/// token the next `park` takes.
+/// If a timer has ended the park, the next `park` takes the token of a late `unpark`.
 #[test]
-fn loom_a_token_that_comes_after_a_timeout_is_kept() {
+fn loom_late_token_is_kept_after_timeout() {
     every(|| {
         let token = Arc::new(Token::new());
         let wake = Arc::new(Notify::new());
@@ -227,7 +226,7 @@ fn loom_a_token_that_comes_after_a_timeout_is_kept() {
                 wakes.notify();
             }
         });
-        // The timer comes at once.
+        // The timer fires at once.
         if !token.take_or_park() && !token.unparked() {
             park(&token, &wake);
         }
@@ -236,14 +235,14 @@ fn loom_a_token_that_comes_after_a_timeout_is_kept() {
 }
 
 #[test]
-fn loom_no_loot_is_slept_over() {
+fn loom_no_unstarted_fiber_is_overlooked() {
     every(|| {
         let signal = Signal::new();
         let inbox = Arc::new(Inbox::<u32, Signal>::new(signal.clone()));
         let idlers = Arc::new(Idlers::default());
         // The deque publishes a fiber by a store of its end.
-        let loot = Arc::new(AtomicUsize::new(0));
-        let (theirs, sees, makes) = (Arc::clone(&inbox), Arc::clone(&idlers), Arc::clone(&loot));
+        let fibers = Arc::new(AtomicUsize::new(0));
+        let (theirs, sees, makes) = (Arc::clone(&inbox), Arc::clone(&idlers), Arc::clone(&fibers));
         let ring = signal.clone();
         let spawner = thread::spawn(move || {
             makes.store(1, Ordering::Release);
@@ -251,9 +250,9 @@ fn loom_no_loot_is_slept_over() {
                 ring.notify.notify();
             }
         });
-        while loot.load(Ordering::Acquire) == 0 {
+        while fibers.load(Ordering::Acquire) == 0 {
             idlers.enter();
-            if inbox.fall_asleep() && loot.load(Ordering::Acquire) == 0 {
+            if inbox.fall_asleep() && fibers.load(Ordering::Acquire) == 0 {
                 signal.sleep();
             }
             inbox.wake_up();
@@ -271,9 +270,10 @@ fn over(counts: &[(Count, Count)]) -> bool {
     is_over(counts.iter().map(|(made, ended)| (made, ended)), &AtomicU64::new(0))
 }
 
-/// The last fibers of two workers end at once. If neither saw that all are over, both would sleep.
+/// The last fibers of two workers end at once. If neither worker saw the end, both would sleep for
+/// ever.
 #[test]
-fn loom_one_of_two_workers_that_become_idle_at_once_sees_the_end() {
+fn loom_one_of_two_idle_workers_sees_the_end() {
     every(|| {
         let all = counts(2);
         all.iter().for_each(|(made, _)| made.bump());
@@ -288,10 +288,10 @@ fn loom_one_of_two_workers_that_become_idle_at_once_sees_the_end() {
     });
 }
 
-/// A fiber makes another one on the next worker and ends, and so on: whoever sees the end sees it
-/// after the last.
+/// A fiber makes another one on the next worker and ends. No observer sees the end before the last
+/// fiber has ended.
 #[test]
-fn loom_the_end_is_not_seen_before_it_has_come() {
+fn loom_no_worker_sees_the_end_too_early() {
     most(|| {
         let all = counts(2);
         all[0].0.bump();
@@ -300,7 +300,7 @@ fn loom_the_end_is_not_seen_before_it_has_come() {
         let sent = Arc::new(AtomicBool::new(false));
         let arrives = Arc::clone(&sent);
         let other = thread::spawn(move || {
-            // The message with the new fiber; the model goes on without it where it comes late.
+            // The message with the new fiber. If it arrives late, the model continues without it.
             if arrives.load(Ordering::Acquire) {
                 last.store(true, Ordering::Relaxed);
                 theirs[1].1.bump();

@@ -1,8 +1,9 @@
-//! The fibers of a scope, as a cancel finds them.
+//! The fibers of a scope, as the target of a cancel.
 //!
-//! A fiber enters itself when it starts, on its own worker, and strikes itself out at its end; whoever
-//! cancels marks the scope and takes the list in one critical section. Whichever comes second sees the
-//! first: a fiber that starts later starts cancelled, one that started before is told.
+//! A fiber enters itself when it starts, on its own worker, and strikes itself out at its end. A
+//! cancel marks the scope and takes the list in one critical section. The second of the two sees
+//! the first: a fiber that starts later starts cancelled, and one that started before is in the
+//! list.
 
 use super::cancelled::Reason;
 use super::fiber::FiberId;
@@ -15,13 +16,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// See the module.
 pub(crate) struct Members {
-    /// The fiber that opened the scope; none outside of any.
+    /// The fiber that opened the scope, if a fiber did.
     owner: Option<Address>,
     opened: Origin,
-    state: Mutex<State>,
+    list: Mutex<MemberList>,
 }
 
-/// Where a fiber is reached.
+/// The address of a fiber for messages.
 #[derive(Clone)]
 pub(crate) struct Address {
     pub(super) home: Arc<MailBox>,
@@ -29,12 +30,11 @@ pub(crate) struct Address {
 }
 
 #[derive(Default)]
-struct State {
-    /// Why all of them are cancelled.
+struct MemberList {
+    /// Why all of them are cancelled, if they are.
     cause: Option<Reason>,
-    /// The daemons among them are.
     daemons_cancelled: bool,
-    list: Vec<Option<Member>>,
+    slots: Vec<Option<Member>>,
     vacant: Vec<usize>,
 }
 
@@ -43,77 +43,81 @@ struct Member {
     daemon: bool,
 }
 
-/// A fiber's place in the list.
+/// A fiber's slot in the list.
 #[derive(Debug)]
 pub(crate) struct MemberSlot(usize);
 
 impl Members {
-    /// The members of a scope that is opened within what is cancelled already, or not.
+    /// Returns the members of a new scope. `cause` is set if the scope is opened within a cancelled
+    /// region.
     #[track_caller]
     pub(crate) fn new(owner: Option<Address>, cause: Option<Reason>) -> Arc<Members> {
-        let state = State { cause, ..State::default() };
-        Arc::new(Members { owner, opened: Location::caller(), state: Mutex::new(state) })
+        let list = MemberList { cause, ..MemberList::default() };
+        Arc::new(Members { owner, opened: Location::caller(), list: Mutex::new(list) })
     }
 
-    /// Where it was opened, and by whom.
+    /// The place that opened the scope, and the owner.
     pub(super) fn origin(&self) -> ScopeOrigin {
         let owner = self.owner.as_ref().map(|owner| (owner.home.worker, owner.id));
         ScopeOrigin { opened: self.opened, owner }
     }
 
-    /// Where the fiber that opened the scope lives.
+    /// The mailbox of the owner.
     pub(crate) fn home(&self) -> Option<&Arc<MailBox>> {
         self.owner.as_ref().map(|owner| &owner.home)
     }
 
-    /// Enters a fiber; also says why it is cancelled already, if it is.
+    /// Enters a fiber. Also returns why it is cancelled already, if it is.
     pub(super) fn enter(&self, address: Address, daemon: bool) -> (MemberSlot, Option<Reason>) {
-        let mut state = self.state();
-        let cause = match daemon && state.daemons_cancelled {
-            true => state.cause.or(Some(Reason::Cancelled)),
-            false => state.cause,
+        let mut list = self.lock();
+        let cause = if daemon && list.daemons_cancelled {
+            list.cause.or(Some(Reason::Cancelled))
+        } else {
+            list.cause
         };
         let member = Some(Member { address, daemon });
-        let place = match state.vacant.pop() {
-            Some(place) => {
-                state.list[place] = member;
-                place
+        let slot = match list.vacant.pop() {
+            Some(slot) => {
+                list.slots[slot] = member;
+                slot
             }
             None => {
-                state.list.push(member);
-                state.list.len() - 1
+                list.slots.push(member);
+                list.slots.len() - 1
             }
         };
-        (MemberSlot(place), cause)
+        (MemberSlot(slot), cause)
     }
 
-    pub(crate) fn strike_out(&self, place: MemberSlot) {
-        let mut state = self.state();
-        state.list[place.0] = None;
-        state.vacant.push(place.0);
+    pub(crate) fn strike_out(&self, slot: MemberSlot) {
+        let mut list = self.lock();
+        let member = list.slots[slot.0].take();
+        debug_assert!(member.is_some(), "a fiber strikes itself out once");
+        list.vacant.push(slot.0);
     }
 
-    /// Whether the scope was cancelled.
+    /// Why the scope is cancelled, if it is.
     pub(crate) fn cause(&self) -> Option<Reason> {
-        self.state().cause
+        self.lock().cause
     }
 
-    /// Marks all cancelled, and says who is to be told: nobody, if they were already.
+    /// Marks the scope cancelled. Returns the fibers to cancel: none if it was cancelled before.
     pub(super) fn take_for_cancel(&self, reason: Reason) -> Vec<Address> {
-        let mut state = self.state();
-        if state.cause.is_some() {
+        let mut list = self.lock();
+        if list.cause.is_some() {
             return Vec::new();
         }
-        state.cause = Some(reason);
-        state.list.iter().flatten().map(|member| member.address.clone()).collect()
+        list.cause = Some(reason);
+        list.slots.iter().flatten().map(|member| member.address.clone()).collect()
     }
 
-    /// Cancels the scope: its fibers, and what of its owner is within it. From anywhere.
+    /// Cancels the scope: its fibers, and the part of its owner that lies within it. For any
+    /// thread.
     pub(crate) fn cancel(self: &Arc<Self>, reason: Reason) {
         let members = self.take_for_cancel(reason);
-        // The owner first: a wait of its for one of them then knows why.
+        // The owner first: when its wait for a member ends, it is cancelled already.
         if let Some(owner) = &self.owner {
-            owner.tell(Mail::CancelScope(owner.id, Arc::clone(self), reason));
+            owner.send(Mail::CancelScope(owner.id, Arc::clone(self), reason));
         }
         for member in members {
             member.cancel(reason);
@@ -121,15 +125,15 @@ impl Members {
     }
 
     pub(crate) fn daemons_are_cancelled(&self) -> bool {
-        self.state().daemons_cancelled
+        self.lock().daemons_cancelled
     }
 
-    /// Cancels the daemons alone: what they served has ended.
+    /// Cancels the daemons alone, after the fibers that they served have ended.
     pub(crate) fn cancel_daemons(&self) {
         let daemons: Vec<Address> = {
-            let mut state = self.state();
-            state.daemons_cancelled = true;
-            let daemons = state.list.iter().flatten().filter(|member| member.daemon);
+            let mut list = self.lock();
+            list.daemons_cancelled = true;
+            let daemons = list.slots.iter().flatten().filter(|member| member.daemon);
             daemons.map(|member| member.address.clone()).collect()
         };
         for daemon in daemons {
@@ -137,22 +141,22 @@ impl Members {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no code panics under this lock")
+    fn lock(&self) -> MutexGuard<'_, MemberList> {
+        self.list.lock().expect("no code panics under this lock")
     }
 }
 
 impl Address {
     /// Cancels the fiber, here or by message.
     pub(super) fn cancel(&self, reason: Reason) {
-        self.tell(Mail::Cancel(self.id, reason));
+        self.send(Mail::Cancel(self.id, reason));
     }
 
-    fn tell(&self, message: Mail) {
+    fn send(&self, message: Mail) {
         Worker::with(|worker| match worker {
             Some(worker) if worker.lives_at(&self.home) => worker.handle(message),
             Some(worker) => worker.mail(&self.home, message),
-            // One for a worker that is gone is for a fiber that is gone too.
+            // An error says that the worker has ended, and so has the fiber.
             None => drop(self.home.inbox.send(message)),
         });
     }

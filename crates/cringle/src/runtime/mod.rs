@@ -1,8 +1,8 @@
-//! The runtime: workers with a ring each, and what they do in turn.
+//! The runtime: workers, each with its ring and its fibers.
 //!
-//! It owns every started fiber (**I2**), resumes it on the worker that started it and only while
-//! it is suspended (**I3**), and ends with nothing left (**I9**). What a fiber may *call* is one
-//! level up, in `fiber`, `fs`, `block` and `io`.
+//! It owns every started fiber (**I2**), resumes it only on the worker that started it and only
+//! while it is suspended (**I3**), and leaves nothing behind when it ends (**I9**). The calls of
+//! fibers are one level up, in `fiber`, `fs`, `block` and `io`.
 
 pub(crate) mod cancelled;
 mod counters;
@@ -39,23 +39,24 @@ pub use diagnostics::{
 };
 pub use driver_choice::{DriverChoice, NoRing};
 
-/// How operations reach the kernel here.
+/// How the operations of a thread reach the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Driver {
-    /// Through the `io_uring` of this worker, with these features.
+    /// By the `io_uring` of this worker, with these features.
     Uring(Features),
-    /// By plain system calls where they do not wait, readiness (`epoll`) where they wait for a peer, and
-    /// threads where they wait for a disk; and why. What operations do is the same.
+    /// By plain system calls where they do not wait, by readiness (`epoll`) where they wait for a
+    /// peer, and by threads where they wait for a disk; for this reason. The results are those of a
+    /// ring.
     Epoll(NoRing),
     /// By a [simulation](crate::sim), in virtual time.
     #[cfg(feature = "sim")]
     Simulation,
-    /// By plain system calls that block the calling thread: outside of [`run`](crate::run).
+    /// By plain system calls that block the calling thread, outside of [`run`](crate::run).
     Blocking,
 }
 
-/// The time by which the caller's timers run: the machine's, or the simulation's.
+/// The time of the caller's timers: the machine's, or the simulation's.
 #[inline]
 pub(crate) fn now() -> std::time::Instant {
     match worker::Worker::here() {
@@ -64,7 +65,7 @@ pub(crate) fn now() -> std::time::Instant {
     }
 }
 
-/// How operations reach the kernel on the calling thread.
+/// Returns how operations reach the kernel on the calling thread.
 ///
 /// ```
 /// use cringle::runtime::{self, Driver};
@@ -88,14 +89,15 @@ pub fn driver() -> Driver {
     })
 }
 
-/// The number of the calling fiber's worker, counted from 0; `None` outside of
-/// [`run`](crate::run). [`fiber::Builder::worker`](crate::fiber::Builder::worker) places a fiber
-/// by it.
+/// Returns the number of the calling fiber's worker, counted from 0; `None` outside of
+/// [`run`](crate::run). [`fiber::Builder::worker`](crate::fiber::Builder::worker) places a fiber by
+/// it.
 pub fn worker() -> Option<usize> {
     worker::Worker::with(|worker| worker.map(|worker| worker.index() as usize))
 }
 
-/// How many workers the calling fiber's runtime has; `None` outside of [`run`](crate::run).
+/// Returns the number of workers of the calling fiber's runtime; `None` outside of
+/// [`run`](crate::run).
 pub fn workers() -> Option<usize> {
     worker::Worker::with(|worker| worker.map(|worker| worker.workers()))
 }

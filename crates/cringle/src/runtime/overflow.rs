@@ -1,17 +1,17 @@
-//! A stack overflow says which fiber, how large its stack is and what to do, and aborts.
+//! Reports a fiber's stack overflow, with the size of the stack and the remedy, and aborts.
 //!
-//! The handler runs on an alternate signal stack: std gives its threads one, and
-//! [`SignalStack::ensure`] gives one to a thread that has none. It does only what a signal handler
-//! may: it reads the current fiber's bounds, writes one line to standard error, and aborts. Any
-//! other fault goes to the handler that was there before.
+//! The handler runs on an alternate signal stack. std gives its threads one, and
+//! [`SignalStack::ensure`] gives one to any other thread. The handler does only what a signal
+//! handler may: it reads the current fiber's bounds, writes one line to standard error, and aborts.
+//! It passes any other fault on to the handler before it.
 
 use super::worker::Worker;
 use std::ffi::c_int;
 use std::sync::OnceLock;
 
-/// The handlers that were installed before ours, for `SIGSEGV` and `SIGBUS`.
-static BEFORE: [OnceLock<libc::sigaction>; 2] = [OnceLock::new(), OnceLock::new()];
 const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
+/// The actions that were in force before ours, in the order of [`SIGNALS`].
+static BEFORE: [OnceLock<libc::sigaction>; 2] = [OnceLock::new(), OnceLock::new()];
 
 /// Installs the handler, once in a process.
 pub(super) fn install_handler() {
@@ -24,8 +24,9 @@ pub(super) fn install_handler() {
 }
 
 fn install(signal: c_int, before: &OnceLock<libc::sigaction>) {
-    // SAFETY: all-zero is a valid sigaction, the structures live for the calls, and the handler
-    // does only what a handler may. The old action is stored before the new one is in force.
+    // SAFETY: by the contract of `sigaction`. All-zero is a valid value, the structures live for
+    // the calls, and the handler does only what a handler may. The old action is stored before the
+    // new one is in force.
     unsafe {
         let mut old: libc::sigaction = std::mem::zeroed();
         if libc::sigaction(signal, std::ptr::null(), &mut old) != 0 {
@@ -41,8 +42,8 @@ fn install(signal: c_int, before: &OnceLock<libc::sigaction>) {
 }
 
 extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the kernel passes a valid siginfo; one with a positive code is of a fault, and has an
-    // address (one that `kill` sent has none).
+    // SAFETY: by the contract of a signal handler, the siginfo is valid. One with a positive code
+    // comes from a fault, and has an address; one that `kill` sent has none.
     let address = unsafe { if (*info).si_code > 0 { (*info).si_addr() as usize } else { 0 } };
     if let Some((_, fiber)) = Worker::current() {
         let stack = fiber.stack();
@@ -50,7 +51,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
             report(fiber.meta().and_then(|meta| meta.name()), stack.bytes());
         }
     }
-    hand_on(signal, info, context);
+    pass_on(signal, info, context);
 }
 
 /// Writes the line without allocating, and aborts.
@@ -63,7 +64,7 @@ fn report(name: Option<&str>, stack_bytes: usize) -> ! {
     line.push(
         b" KiB; give it a larger one with fiber::Builder::stack_size, or raise RUST_MIN_STACK\n",
     );
-    // SAFETY: the bytes are initialised up to the length.
+    // SAFETY: by the contract of `write`. The bytes are initialised up to the length.
     unsafe {
         libc::write(libc::STDERR_FILENO, line.bytes.as_ptr().cast(), line.len);
         libc::abort()
@@ -78,7 +79,7 @@ struct Line {
 impl Line {
     fn push(&mut self, text: &[u8]) {
         let room = &mut self.bytes[self.len..];
-        // A long name is cut: the remedy after it must fit.
+        // A long name is cut, so that the remedy after it fits.
         let count = text.len().min(room.len()).min(200);
         room[..count].copy_from_slice(&text[..count]);
         self.len += count;
@@ -93,13 +94,14 @@ impl Line {
 }
 
 /// Does what would have happened without our handler.
-fn hand_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let place = SIGNALS.iter().position(|&s| s == signal).expect("installed for these two");
     let before = BEFORE[place].get();
     let action = before.map_or(libc::SIG_DFL, |before| before.sa_sigaction);
     let flags = before.map_or(0, |before| before.sa_flags);
-    // SAFETY: the address is that of a handler of the kind its flags say, as it was installed; the
-    // default action is put back for the instruction to fault again.
+    // SAFETY: by the contract of `sigaction`. The address is that of a handler of the kind that its
+    // flags name, as it was installed. The default action takes effect when the instruction faults
+    // again.
     unsafe {
         match action {
             libc::SIG_DFL | libc::SIG_IGN => {
@@ -114,18 +116,19 @@ fn hand_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void
     }
 }
 
-/// An alternate signal stack for a thread that had none (one that C code made). Taken back when
-/// dropped.
+/// An alternate signal stack for a thread that had none, because C code made the thread. Removed
+/// when dropped.
 pub(super) struct SignalStack(Option<Box<[u8]>>);
 
 impl SignalStack {
     pub(super) fn ensure() -> SignalStack {
         const BYTES: usize = 64 << 10;
-        // SAFETY: the structures live for the calls; the memory is ours until `drop` disables it.
+        // SAFETY: by the contract of `sigaltstack`. The structures live for the calls, and the
+        // memory until `drop` has disabled it.
         unsafe {
             let mut old: libc::stack_t = std::mem::zeroed();
-            let asked = libc::sigaltstack(std::ptr::null(), &mut old);
-            if asked != 0 || old.ss_flags & libc::SS_DISABLE == 0 {
+            let result = libc::sigaltstack(std::ptr::null(), &mut old);
+            if result != 0 || old.ss_flags & libc::SS_DISABLE == 0 {
                 return SignalStack(None);
             }
             let mut memory = vec![0u8; BYTES].into_boxed_slice();
@@ -144,7 +147,8 @@ impl Drop for SignalStack {
         }
         let none =
             libc::stack_t { ss_sp: std::ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
-        // SAFETY: disabling reads the structure only; the memory is freed after.
+        // SAFETY: by the contract of `sigaltstack`. Disabling only reads the structure; the memory
+        // is freed after it.
         unsafe { libc::sigaltstack(&none, std::ptr::null_mut()) };
     }
 }

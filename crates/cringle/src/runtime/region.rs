@@ -1,15 +1,16 @@
-//! What can be cancelled as a whole: a stretch of one fiber's stack, and the fibers below it.
+//! Regions, the units of cancellation: a stretch of one fiber's stack, and the fibers of the scopes
+//! within it.
 //!
-//! A fiber's regions lie within each other, each in the frame that opened it: the fiber's body, then
-//! scopes, deadlines and protected calls, innermost last. Where a scope was opened, the region knows
-//! the scope's [`Members`]: the fibers below. So the regions of all fibers are one tree, which is kept
-//! by nobody: each fiber's part is touched by its own worker alone (**I3**), and a cancel goes from a
-//! region to the fibers of the scopes within it, by message where they live elsewhere.
+//! The regions of a fiber are nested, each in the frame that opened it: the fiber's body, then
+//! scopes, deadlines and protected calls. The region of a scope knows the scope's [`Members`]. So
+//! the regions of all fibers form one tree, but no structure holds it: only a fiber's own worker
+//! touches the fiber's part (**I3**), and a cancel spreads from a region to the fibers of the
+//! scopes within it, by message if they live elsewhere.
 //!
-//! A fiber is cancelled while a region that it is in is, unless a *shielded* one (a protected call, or
-//! whatever is opened while the fiber unwinds) lies between. Each region keeps whether a cancel *reaches* it, so
-//! that entering and leaving one takes no walk over the others, however deep they are nested: a region is marked
-//! once, by the first cancel that reaches it.
+//! A fiber is cancelled while a region around it is, unless a *shielded* region lies between the
+//! two: a protected call, or any region that was opened while the fiber unwinds. Each region
+//! records whether a cancel *reaches* it. So entering and leaving a region walks over no other,
+//! however deeply they are nested. A region is marked once, by the first cancel that reaches it.
 
 use super::cancelled::{Elapsed, Reason};
 use super::members::Members;
@@ -22,29 +23,28 @@ use std::sync::Arc;
 pub(crate) struct Region {
     outer: Cell<Option<NonNull<Region>>>,
     inner: Cell<Option<NonNull<Region>>>,
-    /// It is cancelled, or one further out that no shield keeps from it.
+    /// It is cancelled, or a region around it is and no shield lies between.
     reached: Cell<bool>,
     shielded: Cell<bool>,
-    /// It was cancelled, and why first.
+    /// The reason of its first cancel.
     cause: Cell<Option<Reason>>,
-    /// When its time is up.
     deadline: Option<Elapsed>,
     members: Option<Arc<Members>>,
 }
 
 impl Region {
-    /// One that has so much time.
+    /// A region with a deadline.
     #[inline]
     pub(crate) fn with_deadline(elapsed: Elapsed) -> Region {
         Region { deadline: Some(elapsed), ..Region::default() }
     }
 
-    /// One that no cancel from outside reaches.
+    /// A region that no cancel from outside reaches.
     pub(crate) fn shielded() -> Region {
         Region { shielded: Cell::new(true), ..Region::default() }
     }
 
-    /// That of a scope with these fibers.
+    /// The region of a scope.
     pub(crate) fn of_scope(members: &Arc<Members>) -> Region {
         Region { members: Some(Arc::clone(members)), ..Region::default() }
     }
@@ -72,11 +72,11 @@ impl Region {
     }
 }
 
-/// The regions of one fiber. Each, but for the outermost, lies in a frame of that fiber.
+/// The regions of one fiber. All but the outermost lie in frames of that fiber.
 pub(crate) struct Regions {
     /// The fiber's body.
     body: Region,
-    /// The innermost within the body, if there are any.
+    /// The innermost region within the body, if one is open.
     innermost: Cell<Option<NonNull<Region>>>,
 }
 
@@ -85,7 +85,7 @@ impl Regions {
         Regions { body: Region::default(), innermost: Cell::new(None) }
     }
 
-    /// For the block's next tenant.
+    /// Prepares for the next fiber of the block.
     pub(super) fn reset(&self) {
         debug_assert!(self.innermost.get().is_none(), "a fiber ended within a region");
         self.body.cause.set(None);
@@ -100,8 +100,8 @@ impl Regions {
     ///
     /// # Safety
     ///
-    /// I3: [`leave`](Self::leave) is called for it before it is moved or goes away, on the fiber that
-    /// entered it, which is this one.
+    /// I3: the caller runs on this fiber, and calls [`leave`](Self::leave) there before the region
+    /// is moved or dropped.
     #[inline]
     pub(super) unsafe fn enter(&self, region: &Region) {
         let outer = self.innermost();
@@ -115,7 +115,7 @@ impl Regions {
     /// Closes the innermost region.
     #[inline]
     pub(super) fn leave(&self, region: &Region) {
-        debug_assert_eq!(self.innermost.get(), Some(NonNull::from(region)));
+        debug_assert_eq!(self.innermost.get(), Some(NonNull::from(region)), "regions are nested");
         self.innermost.set(region.outer.get());
         self.innermost().inner.set(None);
     }
@@ -132,8 +132,8 @@ impl Regions {
         self.innermost().reached.get()
     }
 
-    /// Cancels one of them. The first reason stands. Returns the scopes, innermost first, that the cancel
-    /// reaches and none has reached before.
+    /// Cancels one of the regions. Only the first reason counts. Returns the scopes that this
+    /// cancel is the first to reach, innermost first.
     pub(super) fn cancel(&self, region: &Region, reason: Reason) -> Vec<Arc<Members>> {
         let mut scopes = Vec::new();
         if region.cause.get().is_none() {
@@ -142,7 +142,7 @@ impl Regions {
         let mut next = Some(region);
         while let Some(region) = next.filter(|region| !region.reached.replace(true)) {
             scopes.extend(region.members.clone());
-            // SAFETY: I3, as above.
+            // SAFETY: I3, as in `innermost`.
             let inner = region.inner.get().map(|inner| unsafe { inner.as_ref() });
             next = inner.filter(|inner| !inner.shielded.get());
         }
@@ -150,12 +150,11 @@ impl Regions {
         scopes
     }
 
-    /// From the innermost one outwards, the fiber's body last.
+    /// All regions from the innermost outwards, the body last.
     fn outwards(&self) -> impl Iterator<Item = &Region> {
         let mut next = self.innermost.get();
         let inner = std::iter::from_fn(move || {
-            // SAFETY: I3. A region is in the list only while its frame holds it (`enter`'s contract),
-            // and the list is used by the fiber's own worker alone.
+            // SAFETY: I3, as in `innermost`. Only the fiber's own worker walks the list.
             let region = unsafe { next?.as_ref() };
             next = region.outer.get();
             Some(region)
@@ -163,12 +162,12 @@ impl Regions {
         inner.chain(std::iter::once(&self.body))
     }
 
-    /// Why the fiber is cancelled where it is now, if it is: the outermost cause that reaches it.
+    /// Why the fiber is cancelled at the place where it is: the outermost cause that reaches it.
     pub(super) fn cause(&self) -> Option<Reason> {
         self.cause_but_for(None)
     }
 
-    /// The same, not counting the cancel of one scope's own region.
+    /// [`cause`](Self::cause) without the region of the given scope.
     pub(super) fn cause_but_for(&self, scope: Option<&Arc<Members>>) -> Option<Reason> {
         let mut cause = None;
         for region in self.outwards() {
@@ -194,7 +193,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashSet;
 
-    /// What a walk over all regions says, from the outermost one inwards.
+    /// The model: a walk over all regions, from the outermost inwards.
     fn reached(regions: &[&Region]) -> Vec<bool> {
         let mut outside = false;
         let reach = |region: &&Region| {
@@ -205,10 +204,10 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is entered, left and cancelled in whatever order: each region knows what a walk finds, and
-        /// each scope is returned by the first cancel that reaches it.
+        /// After any sequence of steps each region agrees with the walk, and each scope was
+        /// returned by the first cancel that reached it.
         #[test]
-        fn regions_know_whether_a_cancel_reaches_them(
+        fn regions_agree_with_a_walk(
             steps in prop::collection::vec((0u8..4, any::<prop::sample::Index>(), any::<bool>()), 1..100)
         ) {
             let regions = Regions::new();
@@ -222,10 +221,11 @@ mod tests {
                     0 | 1 => {
                         let region = free.next().unwrap();
                         region.shielded.set(shielded);
-                        // SAFETY: all of them stay until the end, and `regions` is not used after them.
+                        // SAFETY: I3. All regions live until the end of the test, as `regions`
+                        // does.
                         unsafe { regions.enter(region) };
                         if !shielded && regions.is_cancelled() {
-                            // Its scope is opened cancelled.
+                            // Its scope is cancelled from the start.
                             cancelled.insert(std::ptr::from_ref(region));
                         }
                         open.push(region);

@@ -1,14 +1,14 @@
-//! What the workers of one `run` share: their mailboxes, who sleeps, what can be stolen, how many
-//! fibers are alive, and how it ends.
+//! The state that the workers of one `run` share: their mailboxes, the unstarted fibers, the counts
+//! of fibers and of idle workers, and the state of the runtime.
 //!
-//! # How it ends
+//! # The end of a runtime
 //!
-//! 1. The closure of `run` has returned: `stopping`. Every worker cancels its fibers; those that
-//!    start later start cancelled.
-//! 2. A worker that is about to sleep looks whether a fiber is left anywhere; the last one to
-//!    become idle sees that none is: `stopped`, and all are woken.
-//! 3. All workers meet at a barrier: nobody sends any more.
-//! 4. Each closes its ring and then its mailbox (**I9**).
+//! 1. `stopping`: the closure of `run` has returned. Every worker cancels its fibers, and fibers
+//!    that start later start cancelled (**I2**).
+//! 2. `stopped`: a worker that is about to sleep checks whether any fiber is left. The last worker
+//!    to become idle finds none, and wakes all.
+//! 3. All workers meet at a barrier. After it no worker sends to another.
+//! 4. Each worker closes its ring, and then its mailbox (**I9**).
 
 use super::cancelled::Reason;
 use super::counters::Counters;
@@ -29,40 +29,40 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::AtomicI32;
 use std::sync::{Arc, Barrier, OnceLock};
 
-/// What an unstarted fiber does, on its own stack: one of the two.
+/// The body of an unstarted fiber. One of the two methods is called, on the fiber's own stack.
 pub(crate) trait Body: Send {
     fn run(self: Box<Self>);
 
-    /// Instead of running, because no stack of the size that was asked for could be mapped: drops the closure, and
-    /// leaves this error as the fiber's result.
+    /// Drops the closure uncalled, and leaves this error as the fiber's result. Is called if no
+    /// stack of the requested size can be mapped.
     fn fail(self: Box<Self>, e: std::io::Error);
 }
 
-/// A fiber that was made and not started: it has no stack yet, and any worker may start it.
+/// A fiber that was made and not started. It has no stack yet, and any worker may start it.
 pub(crate) struct Unstarted {
     pub(crate) body: Box<dyn Body>,
     pub(crate) stack_bytes: usize,
-    /// What leads to its making in a trace; 0 without one.
+    /// The number of its spawn in a trace; 0 without a trace.
     pub(crate) origin: u64,
 }
 
-/// What a worker can be told by another thread.
+/// A message to a worker from another thread.
 pub(crate) enum Mail {
-    /// This fiber's wait may have ended.
+    /// Wake this fiber: its wait may have ended.
     Wake(FiberId),
-    /// Start this one here: it was placed.
+    /// Start this fiber here.
     Start(Unstarted),
-    /// This fiber is cancelled.
+    /// Cancel this fiber.
     Cancel(FiberId, Reason),
-    /// A scope is cancelled that this fiber has opened.
+    /// Cancel the part of this fiber that lies within a scope which it has opened.
     CancelScope(FiberId, Arc<Members>, Reason),
-    /// Unmap the stacks that no fiber needs: another worker can map none.
+    /// Unmap the stacks that no fiber uses, because another worker can map none.
     TrimStacks,
     /// Answer this question about your fibers.
     Ask(Box<dyn Question>),
 }
 
-/// The descriptor by which a foreign thread wakes a worker.
+/// The eventfd by which a thread without a ring wakes a worker.
 pub(crate) struct EventBell(OwnedFd);
 
 impl Bell for EventBell {
@@ -71,16 +71,16 @@ impl Bell for EventBell {
     }
 }
 
-/// Where one worker is reached. Handles keep it alive after the worker has gone.
+/// The address of one worker. Handles keep it alive after the worker has ended.
 pub(crate) struct MailBox {
     pub(crate) worker: u32,
     pub(crate) inbox: Inbox<Mail, EventBell>,
-    /// The worker's ring while its messages reach it, else −1.
+    /// The descriptor of the worker's ring, or −1 if ring messages do not reach it.
     ring_fd: AtomicI32,
 }
 
 impl MailBox {
-    /// The mailbox, and the descriptor that its worker's ring reads from.
+    /// Returns the mailbox, and the eventfd that the worker's driver reads.
     fn new(worker: u32) -> std::io::Result<(Arc<MailBox>, RawFd)> {
         let fd = sys::eventfd().map_err(explain)?;
         let raw = fd.as_raw_fd();
@@ -110,14 +110,14 @@ fn explain(e: std::io::Error) -> std::io::Error {
     std::io::Error::new(e.kind(), text)
 }
 
-/// A worker as the others see it.
+/// The part of a worker that the others see.
 pub(super) struct Peer {
     pub(super) mailbox: Arc<MailBox>,
     pub(super) stealer: Stealer<Unstarted>,
     pub(super) made: Count,
     pub(super) ended: Count,
     pub(super) counters: Arc<Counters>,
-    /// What its driver counts, once there is one.
+    /// The counters of its driver, once the driver exists.
     driver: OnceLock<Arc<Counts>>,
     pub(super) roster: Roster,
 }
@@ -147,37 +147,37 @@ impl Peer {
 /// See the module.
 pub(crate) struct Shared {
     pub(super) peers: Box<[Peer]>,
-    /// Threads outside may start fibers here.
+    /// Threads outside of the runtime may start fibers in it.
     is_open: bool,
-    /// The workers have epolls.
+    /// Why the workers use epoll, if they do.
     no_ring: Option<NoRing>,
-    /// For whom the caller of `run` works.
-    served: Option<WaitingRuntime>,
-    /// Fibers made by threads outside.
+    /// The runtime that waits for the caller of `run`, if one does.
+    waiting_runtime: Option<WaitingRuntime>,
+    /// Fibers made by threads outside of the runtime.
     made_outside: AtomicU64,
     idlers: Idlers,
-    /// Everything that is not protected is cancelled.
+    /// All fibers are cancelled, outside of protected calls.
     cancelled: AtomicBool,
     stopping: AtomicBool,
     stopped: AtomicBool,
-    /// The start failed half-way: the workers that are there end without meeting the others.
+    /// The start failed half-way: the workers that exist end without meeting at the barrier.
     abandoned: AtomicBool,
     pub(super) barrier: Barrier,
-    /// The cores of `run`'s caller, where each worker is pinned to one of them.
+    /// The cores of `run`'s caller, if each worker is pinned to one of them.
     unpinned: Option<Box<[usize]>>,
-    /// For closures that may block for as long as they like.
+    /// Runs closures that may block for any time.
     pub(crate) unblock_pool: Arc<Pool>,
-    /// For the library's own calls that the ring has no op for.
+    /// Runs the library's own calls for which the ring has no op.
     pub(crate) call_pool: Arc<Pool>,
 }
 
-/// Threads for the library's own blocking calls.
+/// The most threads for the library's own blocking calls.
 const CALL_THREADS: usize = 4;
-/// The same where there is no ring: as many requests as keep a disk busy.
+/// The same without rings: as many requests as keep a disk busy.
 const CALL_THREADS_FOR_ALL: usize = 32;
 
 impl Shared {
-    /// The shared state for workers with these queues, and the wake-up descriptor of each.
+    /// Returns the shared state for workers with these queues, and the eventfd of each worker.
     pub(super) fn new(
         stealers: Vec<Stealer<Unstarted>>,
         cpus: &[usize],
@@ -198,7 +198,7 @@ impl Shared {
             peers: peers.into(),
             is_open,
             no_ring,
-            served: WaitingRuntime::current(),
+            waiting_runtime: WaitingRuntime::current(),
             made_outside: AtomicU64::new(0),
             idlers: Idlers::default(),
             cancelled: AtomicBool::new(false),
@@ -213,23 +213,24 @@ impl Shared {
         Ok((shared, bells))
     }
 
-    /// Calls `f` on the calling worker's thread with the cores that `run`'s caller had, as far as only pinning took
-    /// them from it.
+    /// Calls `f` on the calling worker's thread with the cores of `run`'s caller, if pinning has
+    /// taken them from the thread.
     pub(crate) fn unpinned<T>(&self, f: impl FnOnce() -> T) -> T {
         let Some(cpus) = &self.unpinned else { return f() };
         let before = sys::allowed_cpus();
-        // The program may have set others itself.
+        // With several cores the thread is no longer pinned: the program has set them itself.
         if before.len() != 1 {
             return f();
         }
-        // Best effort: a child on one core is slower and no less right.
+        // Best effort: on one core a child is slower, but correct.
         let _ = sys::set_affinity(cpus);
         let value = f();
         let _ = sys::set_affinity(&before);
         value
     }
 
-    /// Starts a fiber on a worker from a thread outside. Gives it back when the runtime has ended.
+    /// Starts a fiber on a worker from a thread outside of the runtime. Returns it if the runtime
+    /// has ended.
     pub(crate) fn start_from_outside(
         &self,
         worker: usize,
@@ -243,12 +244,12 @@ impl Shared {
         }
     }
 
-    /// For whom the caller of `run` works.
-    pub(super) fn served(&self) -> Option<WaitingRuntime> {
-        self.served
+    /// The runtime that waits for the caller of `run`, if one does.
+    pub(super) fn waiting_runtime(&self) -> Option<WaitingRuntime> {
+        self.waiting_runtime
     }
 
-    /// Why there is none, where there is none.
+    /// Why the workers have no rings, if they have none.
     pub(super) fn no_ring(&self) -> Option<&NoRing> {
         self.no_ring.as_ref()
     }
@@ -263,24 +264,24 @@ impl Shared {
         peer.is_some_and(|peer| Arc::ptr_eq(&peer.mailbox, mailbox))
     }
 
-    /// Whether one worker makes all the fibers there will be.
+    /// Whether all future fibers will be made by the one worker.
     #[inline]
     pub(super) fn is_closed_world(&self) -> bool {
         self.peers.len() == 1 && !self.is_open
     }
 
+    /// Ends the runtime: the closure of `run` has returned.
     pub(super) fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
         self.cancel_all();
     }
 
-    /// Cancels every fiber, those that start later too.
+    /// Cancels every fiber, including those that start later.
     pub(crate) fn cancel_all(&self) {
         self.cancelled.store(true, Ordering::SeqCst);
         self.wake_all();
     }
 
-    /// Whether that happened.
     #[inline]
     pub(super) fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
@@ -296,7 +297,8 @@ impl Shared {
         self.stopped.load(Ordering::Acquire)
     }
 
-    /// The set-up of a worker failed: nobody runs anything.
+    /// Ends the workers that exist, because another one could not be made. No fiber has been made
+    /// yet.
     pub(super) fn abandon(&self) {
         self.abandoned.store(true, Ordering::SeqCst);
         self.stopped.store(true, Ordering::SeqCst);
@@ -307,7 +309,7 @@ impl Shared {
         self.abandoned.load(Ordering::SeqCst)
     }
 
-    /// Whether nothing is left to run, in a runtime that is stopping. See [`quiescence`].
+    /// Whether the runtime is stopping and no fiber is left. See [`quiescence`].
     pub(super) fn try_finish(&self) -> bool {
         if !self.stopping.load(Ordering::SeqCst) {
             return false;
@@ -322,16 +324,15 @@ impl Shared {
         true
     }
 
-    /// Has every worker look at the state: this happens twice in a runtime's life.
+    /// Makes every worker look at the state.
     fn wake_all(&self) {
         for peer in &self.peers {
             peer.mailbox.inbox.nudge();
         }
     }
 
-    /// There is work to steal: a worker that sleeps and should be woken for it, if there is one.
-    ///
-    /// The pair of this and [`Shared::count_idle`] is explained in [`quiescence`].
+    /// Returns a sleeping worker to wake, because this worker has published a fiber to steal.
+    /// [`quiescence`] explains the pair of this and [`Shared::count_idle`].
     #[inline]
     pub(super) fn thief_to_wake(&self, not: u32) -> Option<&Arc<MailBox>> {
         if !self.idlers.any() {
@@ -342,6 +343,7 @@ impl Shared {
         others.find(|mailbox| mailbox.inbox.rouse() == Posted::MustWake)
     }
 
+    /// Counts the calling worker as one that sleeps soon.
     pub(super) fn count_idle(&self) {
         self.idlers.enter();
     }
@@ -351,7 +353,7 @@ impl Shared {
     }
 
     /// Whether another worker has unstarted fibers.
-    pub(super) fn has_loot(&self, thief: u32) -> bool {
+    pub(super) fn has_unstarted_elsewhere(&self, thief: u32) -> bool {
         self.peers.iter().any(|peer| peer.mailbox.worker != thief && !peer.stealer.is_empty())
     }
 }

@@ -1,5 +1,4 @@
-//! The primitives that the protocols between threads are written with: std's, or loom's in the
-//! models.
+//! The primitives of the protocols between threads: std's, or loom's in the models.
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::{

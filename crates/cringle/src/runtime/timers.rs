@@ -1,33 +1,34 @@
-//! A worker's timers: a heap of four children a node, in which each timer knows its place. Setting one
-//! that is later than the others, which is what deadlines mostly are, costs a comparison; taking one
-//! back, set or due, O(log n); none of it a system call, or an allocation once there were as many. The
-//! kernel learns only the nearest one, as the limit of the worker's wait.
+//! A worker's timers: an indexed 4-ary heap, in which each timer knows its position.
+//!
+//! Setting a timer that is later than its parent, as most deadlines are, costs one comparison.
+//! Taking one back costs O(log n). Neither makes a system call, nor an allocation once the heap has
+//! had that size. The kernel learns only the nearest time, as the limit of the worker's wait.
 
 use super::fiber::FiberRef;
 use super::region::Region;
 use std::ptr::NonNull;
 use std::time::Instant;
 
-/// Children of a node: a cache line holds their keys.
+/// Children of a node. Few cache lines hold their keys.
 const BRANCHES: usize = 4;
 
-/// What happens when a timer fires.
+/// The effect of a timer that fires.
 #[derive(Clone, Copy)]
 pub(crate) enum Alarm {
-    /// The fiber's wait ends.
+    /// Ends the fiber's wait.
     Wake(FiberRef),
-    /// A region of the fiber is cancelled; it lies in the fiber's frame, which takes the timer back
-    /// before it goes.
+    /// Cancels a region of the fiber. The region lies in a frame that takes the timer back before
+    /// it goes.
     Expire(FiberRef, NonNull<Region>),
-    /// The ops that the fiber waits for are given up, if they are still under way.
+    /// Asks the kernel to end the ops that the fiber waits for.
     GiveUp(FiberRef),
-    /// Cancelled fibers that still wait are looked for.
+    /// Reports cancelled fibers that still wait.
     ReportStubborn,
-    /// Fibers that could not be started are tried again.
+    /// Retries to start postponed fibers.
     RetryStarts,
 }
 
-/// Names a timer from when it is set until it is taken back, fired or not.
+/// The name of a timer until it is taken back, fired or not.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TimerId(u32);
 
@@ -36,7 +37,7 @@ pub(crate) struct TimerId(u32);
 pub(super) struct Timers {
     /// The nearest first; no node is later than its children.
     heap: Vec<Node>,
-    places: Vec<TimerSlot>,
+    slots: Vec<TimerSlot>,
     vacant: Vec<u32>,
     next_number: u64,
 }
@@ -44,13 +45,13 @@ pub(super) struct Timers {
 #[derive(Clone, Copy)]
 struct Node {
     at: Instant,
-    /// Of timers for the same time the one that was set first fires first.
+    /// Of timers for the same time, the one that was set first fires first.
     number: u64,
     id: u32,
 }
 
 struct TimerSlot {
-    /// Where in the heap it is, or [`FIRED`].
+    /// The timer's position in the heap, or [`FIRED`].
     index: u32,
     alarm: Alarm,
 }
@@ -64,19 +65,19 @@ impl Node {
 }
 
 impl Timers {
-    /// Sets a timer. It is to be [removed](Self::remove) when its wait ends, fired or not.
+    /// Sets a timer. The caller [removes](Self::remove) it when its wait has ended, fired or not.
     #[inline]
     pub(super) fn insert(&mut self, at: Instant, alarm: Alarm) -> TimerId {
         let index = self.heap.len();
-        let place = TimerSlot { index: index as u32, alarm };
+        let slot = TimerSlot { index: index as u32, alarm };
         let id = match self.vacant.pop() {
             Some(id) => {
-                self.places[id as usize] = place;
+                self.slots[id as usize] = slot;
                 id
             }
             None => {
-                let id = u32::try_from(self.places.len()).ok().filter(|&id| id != FIRED);
-                self.places.push(place);
+                let id = u32::try_from(self.slots.len()).ok().filter(|&id| id != FIRED);
+                self.slots.push(slot);
                 id.expect("fewer than 2³² timers on a worker")
             }
         };
@@ -92,16 +93,16 @@ impl Timers {
 
     #[inline]
     pub(super) fn remove(&mut self, id: TimerId) {
-        let index = self.places[id.0 as usize].index;
+        let index = self.slots[id.0 as usize].index;
         if index != FIRED {
             self.take_out(index as usize);
         }
         self.vacant.push(id.0);
     }
 
-    /// Whether all that were set have been taken back.
+    /// Whether every timer has been taken back.
     pub(super) fn are_taken_back(&self) -> bool {
-        self.vacant.len() == self.places.len()
+        self.vacant.len() == self.slots.len()
     }
 
     #[inline]
@@ -113,9 +114,9 @@ impl Timers {
         self.heap.first().map(|node| node.at)
     }
 
-    /// All that are set and have not fired.
+    /// All timers that have not fired.
     pub(super) fn pending(&self) -> impl Iterator<Item = (Instant, Alarm)> {
-        self.heap.iter().map(|node| (node.at, self.places[node.id as usize].alarm))
+        self.heap.iter().map(|node| (node.at, self.slots[node.id as usize].alarm))
     }
 
     /// Takes the earliest timer that is due.
@@ -125,23 +126,24 @@ impl Timers {
             return None;
         }
         self.take_out(0);
-        let place = &mut self.places[first.id as usize];
-        place.index = FIRED;
-        Some(place.alarm)
+        let slot = &mut self.slots[first.id as usize];
+        slot.index = FIRED;
+        Some(slot.alarm)
     }
 
     fn take_out(&mut self, index: usize) {
         let Some(last) = self.heap.pop() else { return };
         if index < self.heap.len() {
-            // What takes the place comes from the end, and may belong higher or lower.
-            match index > 0 && last.is_before(&self.heap[(index - 1) / BRANCHES]) {
-                true => self.rise(index, last),
-                false => self.sink(index, last),
+            // The last node fills the gap, and may belong higher or lower.
+            if index > 0 && last.is_before(&self.heap[(index - 1) / BRANCHES]) {
+                self.rise(index, last);
+            } else {
+                self.sink(index, last);
             }
         }
     }
 
-    /// Puts a node where it belongs, from here upwards.
+    /// Places a node at this position or above it.
     fn rise(&mut self, mut index: usize, node: Node) {
         while index > 0 {
             let parent = (index - 1) / BRANCHES;
@@ -154,7 +156,7 @@ impl Timers {
         self.put(index, node);
     }
 
-    /// Puts a node where it belongs, from here downwards.
+    /// Places a node at this position or below it.
     fn sink(&mut self, mut index: usize, node: Node) {
         loop {
             let first = index * BRANCHES + 1;
@@ -175,7 +177,7 @@ impl Timers {
     #[inline]
     fn put(&mut self, index: usize, node: Node) {
         self.heap[index] = node;
-        self.places[node.id as usize].index = index as u32;
+        self.slots[node.id as usize].index = index as u32;
     }
 }
 
@@ -188,7 +190,7 @@ mod tests {
     use std::time::Duration;
 
     proptest! {
-        /// Whatever is set and taken back in whatever order: what fires is what a sorted list says.
+        /// After any sequence of steps the same timers fire as in a sorted map.
         #[test]
         fn timers_fire_in_order(steps in prop::collection::vec((0u8..4, 0u64..50), 1..300)) {
             let block = Fiber::new(0);
@@ -221,7 +223,7 @@ mod tests {
                 }
             }
             prop_assert_eq!(timers.heap.len(), model.len());
-            prop_assert!(timers.places.len() <= model.len() + timers.vacant.len() + fired.len());
+            prop_assert!(timers.slots.len() <= model.len() + timers.vacant.len() + fired.len());
         }
     }
 }

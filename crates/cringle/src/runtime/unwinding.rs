@@ -1,18 +1,21 @@
 //! Which fiber unwinds, and why.
 //!
-//! std counts panics for each thread, and a thread has many fibers: while one of them is suspended in a
-//! destructor that its panic runs, `std::thread::panicking()` is true for all fibers of the worker. So each fiber
-//! has a state of its own (**I8**, **I13**), one of four. It is set
+//! std counts panics by thread, and a thread has many fibers. While one of them is suspended in a
+//! destructor that its panic runs, `std::thread::panicking()` is true for all fibers of the worker.
+//! So each fiber has a state of its own (**I8**, **I13**), an [`Unwinding`]. It is set
 //!
-//! - where the library raises something ([`resume`]), and where it catches ([`catch`]);
-//! - by the panic hook, which runs first when a panic begins: ours sets the state, and calls the hook before it;
-//! - when the fiber is suspended and resumed, by what std's count says then (`worker/unwinding.rs`).
+//! - where the library raises a payload ([`resume`]), and where it catches one ([`catch`]);
+//! - by the panic hook, which runs first when a panic begins: ours sets the state, and calls the
+//!   hook before it;
+//! - when the fiber is suspended and resumed, from std's count at that time
+//!   (`worker/unwinding.rs`).
 //!
-//! The library does not see a payload that the program hands to std's `resume_unwind`, a panic that it catches
-//! by std's `catch_unwind`, and a panic under a hook that was set within `run`. While no other fiber is suspended
-//! in a destructor this makes no difference, because std's count is this fiber's then. Otherwise the fiber's own
-//! frames are [asked](super::frames) before anything depends on the answer: before a cancel is raised, or ends a
-//! wait. So nothing is raised where the raise would abort.
+//! Three events escape the library: the program raises a payload by std's `resume_unwind`, it
+//! catches a panic by std's `catch_unwind`, or it panics under a hook that was set within `run`.
+//! While no other fiber is suspended in a destructor, they make no difference, because std's count
+//! belongs to this fiber then. Otherwise the library walks the fiber's [frames](super::frames)
+//! before it acts on the answer: before it raises a cancel, or ends a wait by one. So it raises
+//! nothing where that would abort.
 
 use super::cancelled::Cancelled;
 use super::fiber::FiberRef;
@@ -27,36 +30,39 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unwinding {
     No,
-    /// A panic unwinds it, or a payload that the program raised.
+    /// A panic, or a payload that the program raised.
     Panic,
-    /// The library unwinds it because it is cancelled. Locks are not poisoned by that.
+    /// A cancel, raised by the library. It poisons no locks.
     Cancel,
-    /// It was suspended while another fiber unwound, so that std's count could not tell.
+    /// Unknown: the fiber was suspended while another one unwound, so std's count was ambiguous.
     Unknown,
 }
 
-/// As long as our hook exists: whatever is set, it is that or may call it.
+/// Alive while our hook exists: it is the process's hook, or the program's hook may call it.
 static OURS: Mutex<Weak<()>> = Mutex::new(Weak::new());
-/// A thread that panics waits so long, at most, for another one to set the hook.
+/// How long a panicking thread waits for another one to set the hook.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Has panics set the state of their fiber, and makes waits in the hook plain ones. The hook that is set so far is
-/// called by ours. One that the program sets later takes the place of ours, until the next `run`, or calls it.
+/// Installs the panic hook that sets the state of the fiber and makes waits in the hook plain ones.
+/// It calls the hook before it. A hook that the program sets later replaces ours until the next
+/// `run`, or calls it.
 pub(super) fn install_hook() {
     if !std::thread::panicking() {
         return set_ours();
     }
-    // std lets no panicking thread change the hook, and nobody while a hook runs. So another thread changes it for
-    // a `run` in a destructor. In a hook nobody does: no panic ends well in there.
+    // std lets no panicking thread change the hook, and no thread while a hook runs. So for a `run`
+    // in a destructor another thread changes it. For a `run` in a hook no thread does: a panic in
+    // there aborts in any case.
     if frames::are_in_destructor() {
-        let (tell, told) = std::sync::mpsc::channel();
+        let (done, is_done) = std::sync::mpsc::channel();
         let helper = std::thread::Builder::new().spawn(move || {
             set_ours();
-            let _ = tell.send(());
+            let _ = done.send(());
         });
-        // Where no thread can be started, or a hook runs on another one, a later `run` has it.
+        // If no thread can be started, or a hook runs on another thread, a later `run` installs the
+        // hook.
         if helper.is_ok() {
-            let _ = told.recv_timeout(PATIENCE);
+            let _ = is_done.recv_timeout(PATIENCE);
         }
     }
 }
@@ -64,11 +70,12 @@ pub(super) fn install_hook() {
 fn set_ours() {
     let mut ours = OURS.lock().unwrap_or_else(PoisonError::into_inner);
     if ours.strong_count() > 0 {
-        // Not even a look at what is set: for that std waits until no hook runs, and one may wait for this `run`.
+        // Without reading the current hook: for that std waits until no hook runs, and a hook may
+        // wait for this `run`.
         return;
     }
     let top = std::panic::take_hook();
-    // Whether the hook before ours is std's own: with nothing set, std returns the same function again.
+    // Without a hook, std returns its own, and the same again.
     let is_default = std::ptr::eq(&raw const *top, &raw const *std::panic::take_hook());
     let alive = Arc::new(());
     *ours = Arc::downgrade(&alive);
@@ -76,7 +83,8 @@ fn set_ours() {
         let _ = &alive;
         frames::note_raiser(info);
         begin_panic();
-        // std holds a lock while the hook runs, and lets no panic begin on this thread: it cannot be suspended.
+        // std holds a lock while the hook runs, and a panic on this thread would abort: the fiber
+        // must not suspend.
         foreign::beside(|| {
             if is_default {
                 name_fiber();
@@ -86,8 +94,8 @@ fn set_ours() {
     }));
 }
 
-/// Writes one line before std's own message, which names only the thread. A hook of the program's has
-/// `fiber::current().name()` instead.
+/// Writes one line before std's own message, which names only the thread. A hook of the program can
+/// use `fiber::current().name()`.
 fn name_fiber() {
     let Some((worker, fiber)) = Worker::here().zip(Worker::identity()) else { return };
     if let Some(name) = fiber.meta().and_then(|meta| meta.name()) {
@@ -95,8 +103,8 @@ fn name_fiber() {
     }
 }
 
-/// A panic begins, or a payload is raised. In a destructor that a cancel runs it has to end there: then that cancel
-/// goes on.
+/// Notes that a panic begins, or that a payload is raised. Within a destructor that a cancel runs,
+/// the state stays `Cancel`: the panic must end in that destructor, and the cancel continues.
 fn begin_panic() {
     if let Some((_, fiber)) = Worker::current()
         && !(fiber.unwinding() == Unwinding::Cancel && fiber.frames_unwound_before())
@@ -111,21 +119,18 @@ fn set(state: Unwinding) {
     }
 }
 
-/// As far as is known.
+/// The state as far as it is known.
 #[inline]
 fn state_of(fiber: FiberRef) -> Unwinding {
-    match std::thread::panicking() {
-        false => Unwinding::No,
-        true => fiber.unwinding(),
-    }
+    if std::thread::panicking() { fiber.unwinding() } else { Unwinding::No }
 }
 
-/// All that the calling fiber was doing has been unwound, and the payload caught.
+/// Notes that the calling fiber's whole body was unwound, and the payload caught.
 pub(crate) fn has_ended() {
     set(Unwinding::No);
 }
 
-/// As `std::panic::resume_unwind`: no hook runs.
+/// Raises a payload as `std::panic::resume_unwind` does, without a hook.
 pub(crate) fn resume(payload: Box<dyn Any + Send>) -> ! {
     match Worker::current() {
         Some((worker, fiber)) if payload.is::<Cancelled>() => worker.begin_cancel(fiber),
@@ -134,8 +139,9 @@ pub(crate) fn resume(payload: Box<dyn Any + Send>) -> ! {
     resume_unwind(payload)
 }
 
-/// `std::panic::catch_unwind` of `f` in a frame of its own, which the one that catches never shares: see [`frames`].
-/// The closure stays where it is until it is called, so that a large one is not copied from frame to frame.
+/// Calls `f` within `std::panic::catch_unwind`, in a frame that is never merged with the one that
+/// catches: see [`frames`]. The closure stays in place until it is called, so that a large one is
+/// not copied from frame to frame.
 pub(crate) fn catch_apart<R>(f: impl FnOnce() -> R) -> std::thread::Result<R> {
     let (mut f, mut result) = (Some(f), None);
     let mut call = || result = f.take().map(|f| f());
@@ -149,12 +155,12 @@ fn call_apart(f: &mut dyn FnMut()) {
     f();
 }
 
-/// As `std::panic::catch_unwind`, for code that is the fiber's own.
+/// Calls `f` within `std::panic::catch_unwind`, as code of the calling fiber.
 pub(crate) fn catch<R>(f: impl FnOnce() -> R) -> std::thread::Result<R> {
     catch_on(Worker::current(), f)
 }
 
-/// The same, where it is known which fiber calls.
+/// [`catch`] for a caller that knows the calling fiber.
 #[inline]
 pub(crate) fn catch_on<R>(
     current: Option<(Here, FiberRef)>,

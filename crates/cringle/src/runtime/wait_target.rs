@@ -1,7 +1,7 @@
 //! The object that a suspended fiber waits for, as a dump describes it.
 //!
-//! Code that suspends a fiber lends the worker a [`WaitTarget`] from its own frame. A dump asks it for a
-//! [`TargetInfo`] on the fiber's own worker, while the fiber is suspended (**I2**, **I3**).
+//! Code that suspends a fiber lends the worker a [`WaitTarget`] from its own frame. A dump asks it
+//! for a [`TargetInfo`] on the fiber's own worker, while the fiber is suspended (**I2**, **I3**).
 
 use super::label::{Origin, Origins};
 use crate::driver::OpDescription;
@@ -45,8 +45,8 @@ impl WaitTarget for ByAddress {
 
 /// A number for the holder of a lock: a fiber, a thread outside of any fiber, or none.
 ///
-/// A fiber is numbered by the address of its block and the low half of its generation. Two fibers get the same number
-/// only if they use the same block exactly 65,536 tenants apart.
+/// A fiber is numbered by the address of its block and the low half of its generation. Two fibers
+/// get the same number only if they use the same block exactly 65,536 tenants apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FiberTag(u64);
 

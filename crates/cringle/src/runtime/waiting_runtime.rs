@@ -1,9 +1,10 @@
-//! For whom a thread works: the runtimes whose fibers wait for what it does.
+//! The runtimes that wait for the calling thread.
 //!
-//! A closure that is [unblocked](crate::fiber::unblock()) runs on a thread that is no worker, and may do what its
-//! fiber must not: wait for the end of the fiber's own runtime. The call lies in the frame of the fiber that waits
-//! for it, and names the runtime; so does a `run` that the closure calls, and so on. Threads that the program
-//! starts are not followed.
+//! A closure that is [unblocked](crate::fiber::unblock()) runs on a thread that is no worker. It
+//! must not wait there for the end of its fiber's own runtime, which would never come. So the call
+//! records the runtime, in the frame of the fiber that waits for it. A `run` that the closure calls
+//! records that runtime in turn, and so on: a chain. Threads that the program starts itself are not
+//! followed.
 
 use super::shared::Shared;
 use super::worker::Worker;
@@ -14,17 +15,17 @@ thread_local! {
     static INNERMOST: Cell<Option<WaitingRuntime>> = const { Cell::new(None) };
 }
 
-/// A runtime that waits for the calling thread, and those that wait for that runtime.
+/// A runtime that waits for the calling thread. Knows the runtime that waits for it in turn.
 #[derive(Clone, Copy)]
 pub(crate) struct WaitingRuntime(NonNull<Shared>);
 
-// SAFETY: it is read by threads that the runtime waits for, so that it outlives their use of it.
+// SAFETY: I2. Only threads that the runtime waits for read it, so it outlives their use of it.
 unsafe impl Send for WaitingRuntime {}
-// SAFETY: as above; a `Shared` may be read by any thread.
+// SAFETY: I2, as above. Any thread may read a `Shared`.
 unsafe impl Sync for WaitingRuntime {}
 
 impl WaitingRuntime {
-    /// For whom the caller works.
+    /// The innermost runtime that waits for the caller.
     pub(crate) fn current() -> Option<WaitingRuntime> {
         match Worker::here() {
             Some(worker) => Some(WaitingRuntime(NonNull::from(&**worker.shared()))),
@@ -32,27 +33,27 @@ impl WaitingRuntime {
         }
     }
 
-    /// Calls `f` for this runtime, which waits for it, on a thread that is no worker.
-    pub(crate) fn call<R>(served: Option<WaitingRuntime>, f: impl FnOnce() -> R) -> R {
+    /// Calls `f` on a thread that is no worker, for a runtime that waits for the call.
+    pub(crate) fn call<R>(waiting: Option<WaitingRuntime>, f: impl FnOnce() -> R) -> R {
         struct Restore(Option<WaitingRuntime>);
         impl Drop for Restore {
             fn drop(&mut self) {
                 INNERMOST.set(self.0);
             }
         }
-        let _restore = Restore(INNERMOST.replace(served));
+        let _restore = Restore(INNERMOST.replace(waiting));
         f()
     }
 
-    /// Whether a runtime waits for the caller.
+    /// Whether this runtime waits for the caller.
     pub(crate) fn is_waiting(shared: &Shared) -> bool {
-        let mut served = WaitingRuntime::current();
-        while let Some(WaitingRuntime(inner)) = served {
-            if std::ptr::eq(inner.as_ptr(), shared) {
+        let mut next = WaitingRuntime::current();
+        while let Some(WaitingRuntime(runtime)) = next {
+            if std::ptr::eq(runtime.as_ptr(), shared) {
                 return true;
             }
-            // SAFETY: I2. The frames of its `run` and of its fiber stay until the caller returns to them.
-            served = unsafe { inner.as_ref() }.served();
+            // SAFETY: I2. The runtime's `run` waits for the caller, so its frame keeps it.
+            next = unsafe { runtime.as_ref() }.waiting_runtime();
         }
         false
     }

@@ -1,13 +1,14 @@
-//! How one wait is ended from anywhere: another fiber, another worker, a thread without a runtime.
+//! A handle that ends one wait from anywhere: another fiber, another worker, a thread without a
+//! runtime.
 
 use super::fiber::FiberId;
 use super::shared::{Mail, MailBox};
 use super::worker::Worker;
 use std::sync::Arc;
 
-/// Wakes one fiber, or one OS thread that waits outside any fiber.
+/// Wakes one fiber, or one OS thread that waits outside of any fiber.
 ///
-/// A wake-up that comes too late, or after `run` has returned, does nothing (**I9**).
+/// A wake-up after the fiber has ended, or after `run` has returned, does nothing (**I9**).
 #[derive(Clone)]
 pub(crate) enum Waker {
     Fiber { home: Arc<MailBox>, id: FiberId },
@@ -15,7 +16,7 @@ pub(crate) enum Waker {
 }
 
 impl Waker {
-    /// Ends the wait. May also end a later wait of the same fiber, which looks again.
+    /// Ends the wait. A late wake-up may end a later wait of the same fiber, which checks again.
     pub(crate) fn wake(&self) {
         match self {
             Waker::Thread(thread) => thread.unpark(),

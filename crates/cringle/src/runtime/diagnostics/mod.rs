@@ -1,6 +1,8 @@
-//! Views of a runtime from outside: counters as [`stats`], a [`dump()`] of all fibers, and a watchdog.
+//! Views of a runtime from outside: counters as [`stats`], a [`dump()`] of all fibers, and a
+//! watchdog.
 //!
-//! They read what workers publish (counters, labels) or ask workers by message. Nothing below depends on them.
+//! They read what workers publish (counters, labels), or ask the workers by message. Nothing below
+//! uses this module.
 
 pub(super) mod dump;
 mod stats;

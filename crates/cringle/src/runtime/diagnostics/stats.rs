@@ -6,10 +6,11 @@ use crate::runtime::shared::{Peer, Shared};
 use crate::runtime::worker::Worker;
 use std::fmt;
 
-/// The counters of the calling fiber's runtime; `None` outside of [`run`](crate::run).
+/// Returns the counters of the calling fiber's runtime; `None` outside of [`run`](crate::run).
 ///
-/// They are always on, and cost next to nothing: each worker adds to its own. They are read one after
-/// the other while the workers go on, so that those of other workers may be a moment apart.
+/// The counters are always on, and cost next to nothing: each worker adds to its own. They are read
+/// one after the other while the workers run, so the values of different workers may be a moment
+/// apart.
 ///
 /// ```
 /// use cringle::{fiber, runtime};
@@ -25,26 +26,26 @@ pub fn stats() -> Option<Stats> {
     Worker::with(|worker| worker.map(|worker| Stats::of(worker.shared())))
 }
 
-/// What a runtime has counted: see [`stats`]. Its `Display` is a table at most 80 columns wide.
+/// The counters of a runtime: see [`stats`]. Its `Display` is a table, at most 80 columns wide.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Each worker's, by its number.
+    /// The counters of each worker, by its number.
     pub workers: Vec<WorkerStats>,
-    /// The threads for closures that may block ([`unblock`](crate::fiber::unblock)).
+    /// The threads that run closures which may block ([`unblock`](crate::fiber::unblock)).
     pub unblock_pool: PoolStats,
-    /// The threads for the library's own calls that no ring has an operation for.
+    /// The threads that run the library's own calls for which a ring has no operation.
     pub call_pool: PoolStats,
 }
 
-/// What one worker has counted since it began. Those of fibers that are there now say so; all others
-/// only grow.
+/// The counters of one worker since it began. Fields marked "Now" are the state at the moment; all
+/// others only grow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WorkerStats {
-    /// Turns: in each, every ready fiber ran once.
+    /// Turns. In each turn every ready fiber runs once.
     pub turns: u64,
-    /// Fibers that got a stack here.
+    /// Fibers that started here, and got a stack.
     pub started: u64,
     /// Fibers that ended here.
     pub ended: u64,
@@ -52,52 +53,54 @@ pub struct WorkerStats {
     pub ready: u64,
     /// Now: fibers that wait.
     pub waiting: u64,
-    /// Now: fibers made here that no worker has started.
+    /// Now: fibers spawned here that no worker has started.
     pub unstarted: u64,
-    /// Calls of the driver into the kernel: to submit, to wait, or both.
+    /// Calls of the driver into the kernel, to submit, to wait, or both.
     pub enters: u64,
-    /// How many entries each of them submitted. Wake-ups and cancels are entries, too.
+    /// The number of entries that each of these calls submitted. Wake-ups and cancels are entries
+    /// too.
     pub entries: EntryCounts,
-    /// Now: operations under way when the worker last looked.
+    /// Now: operations in flight when the worker last looked.
     pub in_flight: u64,
-    /// Calls that were tried without waiting, and did what was asked for.
+    /// Calls that were tried without waiting, and succeeded.
     pub inline_hits: u64,
-    /// Calls that were tried so in vain.
+    /// Calls that were tried without waiting, and would have waited.
     pub inline_misses: u64,
-    /// Times that a fiber waited for room among the operations in flight.
+    /// Waits of fibers for room among the operations in flight.
     pub room_waits: u64,
-    /// Fibers taken from other workers that had not started them.
+    /// Unstarted fibers taken from other workers.
     pub steals: u64,
-    /// Times that the worker went to sleep.
+    /// Sleeps of the worker in the kernel.
     pub sleeps: u64,
     /// Sleeping workers that this one has woken.
     pub wakes: u64,
-    /// Messages of other threads that it has read.
+    /// Messages received from other threads.
     pub messages: u64,
-    /// Calls into the kernel that found the completion queue overflowed. Nothing is lost by it.
+    /// Calls into the kernel that found the completion queue overflowed. No completion is lost by
+    /// that.
     pub overflows: u64,
-    /// Now: stacks that fibers have.
+    /// Now: stacks in use by fibers.
     pub stacks: u64,
-    /// The most stacks that fibers had at once.
+    /// The most stacks in use at once.
     pub most_stacks: u64,
 }
 
-/// How many calls submitted how many entries, by powers of two.
+/// A histogram of calls by the number of entries that they submitted, in powers of two.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EntryCounts {
     buckets: [u64; BUCKETS],
     sum: u64,
 }
 
-/// The threads of a pool, now.
+/// The state of a pool of threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolStats {
     /// Jobs that wait for a thread.
     pub queued: usize,
-    /// Threads.
+    /// Threads that exist.
     pub threads: usize,
-    /// Those among them that wait for a job.
+    /// Threads that wait for a job.
     pub idle: usize,
 }
 
@@ -110,8 +113,8 @@ impl Stats {
         }
     }
 
-    /// All workers' numbers added up. (Of [`most_stacks`](WorkerStats::most_stacks), too: each worker may
-    /// have had its most at another time.)
+    /// Returns the sums over all workers. (The sum of [`most_stacks`](WorkerStats::most_stacks) is
+    /// an upper bound: each worker may have had its most at another time.)
     pub fn total(&self) -> WorkerStats {
         let mut total = WorkerStats::default();
         for worker in &self.workers {
@@ -121,7 +124,7 @@ impl Stats {
     }
 }
 
-/// The counters that are numbers: what they are called, for text and for a program, and the fields.
+/// Lists the counters that are numbers: field and label.
 macro_rules! numbers {
     ($($field:ident: $label:literal),* $(,)?) => {
         impl WorkerStats {
@@ -130,8 +133,8 @@ macro_rules! numbers {
                 self.entries.add(&other.entries);
             }
 
-            /// Every number by its name, in the order of the table: to hand them to other tools.
-            /// ([`entries`](Self::entries) is a histogram and none of them.)
+            /// Returns every number by its name, in the order of the table, for export to other
+            /// tools. ([`entries`](Self::entries) is a histogram, and not among them.)
             pub fn numbers(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($field), self.$field)),*].into_iter()
             }
@@ -165,7 +168,7 @@ numbers! {
 impl WorkerStats {
     fn of(peer: &Peer) -> WorkerStats {
         let counters = &peer.counters;
-        // In this order: a fiber that ends meanwhile is counted among the started ones.
+        // `started` is read last, so that a fiber that ends meanwhile counts as started too.
         let (waiting, ended, started) =
             (counters.waiting.get(), peer.ended.read(), counters.started.get());
         let stacks = started.saturating_sub(ended);
@@ -201,18 +204,18 @@ impl WorkerStats {
 }
 
 impl EntryCounts {
-    /// The largest number of entries that each bucket holds, and how many calls are in it: of 0, 1,
-    /// 2 to 3, 4 to 7 entries and so on.
+    /// Returns for each bucket the largest number of entries in it and the number of calls: buckets
+    /// of 0, 1, 2 to 3, 4 to 7 entries and so on.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
         (0u32..).map(|bits| (1u64 << bits) - 1).zip(self.buckets)
     }
 
-    /// All calls.
+    /// Returns the number of calls.
     pub fn calls(&self) -> u64 {
         self.buckets.iter().sum()
     }
 
-    /// All entries.
+    /// Returns the number of entries in all calls.
     pub fn sum(&self) -> u64 {
         self.sum
     }
@@ -230,7 +233,7 @@ impl PoolStats {
     }
 }
 
-/// Columns of numbers beside each other.
+/// The most columns of numbers in a block of the table.
 const COLUMNS: usize = 6;
 
 impl fmt::Display for Stats {
@@ -282,7 +285,7 @@ fn write_block(f: &mut fmt::Formatter<'_>, block: &[(String, &WorkerStats)]) -> 
 }
 
 impl EntryCounts {
-    /// The buckets that are not empty, as a person calls them.
+    /// The buckets that are not empty, as text: `4-7`.
     fn ranges(&self) -> impl Iterator<Item = (String, u64)> {
         let buckets = self.buckets().filter(|&(_, calls)| calls > 0);
         buckets.map(|(most, calls)| match most {
@@ -292,7 +295,7 @@ impl EntryCounts {
     }
 }
 
-/// A number in at most eight characters.
+/// Prints a number in at most eight characters.
 struct Short(u64);
 
 impl fmt::Display for Short {
@@ -312,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_are_80_columns_wide_whatever_the_numbers() {
+    fn tables_fit_80_columns() {
         let mut worker =
             WorkerStats { turns: u64::MAX / 64, started: 99_999_999, ..Default::default() };
         worker.entries.buckets = [12_345_678; BUCKETS];
@@ -326,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_says_what_it_holds() {
+    fn buckets_are_labelled_by_their_range() {
         let mut entries = EntryCounts::default();
         entries.buckets[..4].copy_from_slice(&[1, 2, 0, 4]);
         let ranges: Vec<_> = entries.ranges().collect();

@@ -21,9 +21,11 @@ pub(crate) fn run_root_body<T>(
     run_body(&Meta::new(Some(name.into()), origin), f)
 }
 
-/// Runs a fiber's closure, and then the destructors of its locals. Returns the payload if the closure unwinds.
+/// Runs a fiber's closure, and then the destructors of its locals. Returns the payload if the
+/// closure unwinds.
 pub(crate) fn run_body<T>(meta: &Meta, f: impl FnOnce() -> T) -> std::thread::Result<T> {
-    // The closure stays here: without optimisation each function that takes a large one by value needs its size of stack.
+    // The closure stays here: without optimisation each function that takes a large one by value
+    // needs its size of stack.
     let mut f = Some(f);
     with_identity(meta, || {
         let result = unwinding::catch_apart(|| {
@@ -37,12 +39,13 @@ pub(crate) fn run_body<T>(meta: &Meta, f: impl FnOnce() -> T) -> std::thread::Re
     })
 }
 
-/// Runs `f` as code of the calling fiber, which has the name and identity of `meta` meanwhile. Then drops the locals that
-/// `f` made.
+/// Runs `f` as code of the calling fiber, which has the name and identity of `meta` meanwhile. Then
+/// drops the locals that `f` made.
 pub(crate) fn with_identity<R>(meta: &Meta, f: impl FnOnce() -> R) -> R {
     let (worker, fiber) = Worker::current().expect("a fiber's body runs on a worker");
     worker.events().named(fiber, meta);
-    // SAFETY: I2. The caller's frame holds `meta`, and it is cleared below; callers let nothing unwind out of `f`.
+    // SAFETY: I2. The caller's frame holds `meta`, and it is cleared below; callers let nothing
+    // unwind out of `f`.
     unsafe { fiber.set_meta(Some(NonNull::from(meta))) };
     let result = f();
     destroy_locals(fiber);
@@ -51,14 +54,15 @@ pub(crate) fn with_identity<R>(meta: &Meta, f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Drops the fiber's locals, the last one made first, and those that destructors make. Keys stay taken until all are
-/// gone, so each local is made at most once more.
+/// Drops the fiber's locals, the last one made first, and those that destructors make. Keys stay
+/// taken until all are gone, so each local is made at most once more.
 fn destroy_locals(fiber: FiberRef) {
     loop {
         let last = fiber.locals().borrow_mut().iter_mut().rev().find_map(|(_, value)| value.take());
         let Some(last) = last else { break };
         if let Err(_payload) = foreign::drop_value(last) {
-            // As std does for a thread's locals. The payload is not dropped, because that may panic too.
+            // As std does for a thread's locals. The payload is not dropped, because that may panic
+            // too.
             crate::sys::report(format_args!("the destructor of a fiber-local panicked; aborting"));
             std::process::abort();
         }

@@ -1,19 +1,20 @@
-//! How many calls a fiber may make without suspending before other fibers run: see [`Worker::spend`].
+//! The number of calls that a fiber may make without suspending before other fibers run: see
+//! [`Worker::spend`].
 //!
 //! [`Worker::spend`]: crate::runtime::worker::Worker::spend
 
 use std::cell::Cell;
 
-/// Calls in a row, at most, before other fibers and the kernel get their turn: the last of them yields. Also
-/// the failures in a row after which a `try_…` call yields.
+/// The calls in a full budget; the last of them yields. Also the failures in a row after which a
+/// `try_…` call yields.
 const CALLS: u32 = 128;
-/// What an inline read or write costs: it takes longer, so that 64 of them use up the budget.
+/// The cost of an inline read or write, which takes longer than other calls.
 const INLINE_COST: u32 = 2;
 
-/// See the module. Any suspension fills it again.
+/// See the module. Any suspension refills it.
 pub(in crate::runtime) struct Budget {
     left: Cell<u32>,
-    /// `try_…` calls that failed since the last one that did not.
+    /// `try_…` calls that have failed since the last success.
     failures: Cell<u32>,
 }
 
@@ -28,7 +29,7 @@ impl Budget {
         self.failures.set(0);
     }
 
-    /// Takes one call from the budget; false when that was the last.
+    /// Takes one call. False if it was the last one.
     #[inline(always)]
     pub(in crate::runtime) fn spend(&self) -> bool {
         let left = self.left.get().saturating_sub(1);
@@ -36,7 +37,7 @@ impl Budget {
         left > 0
     }
 
-    /// Takes one inline call into the kernel; false if nothing was left for it.
+    /// Takes one inline call into the kernel. False if nothing was left for it.
     #[inline(always)]
     pub(in crate::runtime) fn spend_inline(&self) -> bool {
         let left = self.left.get();
@@ -51,7 +52,7 @@ impl Budget {
         self.failures.set(0);
     }
 
-    /// Counts a `try_…` call that failed; false if there have been too many in a row.
+    /// Counts a `try_…` call that failed. False after too many in a row.
     #[inline(always)]
     pub(in crate::runtime) fn fail(&self) -> bool {
         self.spend();

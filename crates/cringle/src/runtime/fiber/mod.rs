@@ -1,8 +1,8 @@
-//! The control block of a started fiber: what its worker knows of it.
+//! The control block of a started fiber: everything that its worker knows about it.
 //!
-//! Blocks are allocated one by one, keep their address, and are reused; a generation number tells
-//! a new tenant from an old one, so that a message that comes late wakes nobody (**I9**). All of it
-//! is touched by the fiber's own worker alone (**I3**).
+//! Blocks are allocated one by one, keep their address, and are reused. A generation number tells a
+//! new tenant from an old one, so that a late message wakes no other fiber (**I9**). Only the
+//! fiber's own worker touches a block (**I3**), except for the [`Label`].
 
 pub(crate) mod body;
 mod budget;
@@ -34,30 +34,31 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::Instant;
 
-/// A fiber as other workers name it: by its place and generation, never by address (**I9**).
+/// The name of a fiber for other workers: its block's index and generation, never an address
+/// (**I9**).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FiberId {
     pub(crate) index: u32,
     pub(crate) generation: u32,
 }
 
-/// A fiber of the current worker. Copyable, because the block outlives the fiber: a worker frees
-/// its blocks when it ends, after its last fiber (**I2**).
+/// A fiber of the current worker. It may be copied, because its block outlives the fiber: a worker
+/// frees its blocks when it ends, after its last fiber (**I2**).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FiberRef(NonNull<Fiber>);
 
 impl FiberRef {
-    /// As others know it who do not look into it.
+    pub(super) fn new(block: NonNull<Fiber>) -> FiberRef {
+        FiberRef(block)
+    }
+
+    /// The number of this fiber as the holder of a lock.
     #[inline]
     pub(crate) fn tag(self) -> FiberTag {
         FiberTag::of_block(self.0.as_ptr() as usize, self.generation.get())
     }
 
-    pub(super) fn new(block: NonNull<Fiber>) -> FiberRef {
-        FiberRef(block)
-    }
-
-    /// As the token that the driver hands back.
+    /// The token that the driver hands back with the fiber's last completion.
     pub(crate) fn token(self) -> crate::driver::Token {
         self.0.cast()
     }
@@ -72,25 +73,25 @@ impl std::ops::Deref for FiberRef {
 
     #[inline]
     fn deref(&self) -> &Fiber {
-        // SAFETY: I2, I3. Blocks are freed only when their worker ends, references to them stay on
-        // that worker (the type is not Send), and everything inside is a cell.
+        // SAFETY: I2, I3. A block is freed only when its worker ends, references stay on that
+        // worker (the type is not Send), and everything inside is a cell.
         unsafe { self.0.as_ref() }
     }
 }
 
-/// What a fiber does.
+/// Whether a fiber runs or waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum RunState {
     /// The block is free.
     Vacant,
-    /// It is the worker's current fiber, or in the row of those that are ready.
+    /// The fiber runs, or is in the ready queue.
     Runnable,
-    /// It waits, and this is for what.
+    /// The fiber is suspended in this wait.
     Waiting(Wait),
 }
 
-/// The fiber that a worker runs. Written by the worker alone, and read by others, too: who looks whether it
-/// is stuck. (What costs nothing: a plain store.)
+/// The fiber that a worker runs. The worker alone writes it, by a plain store; the watchdog and the
+/// dump read it from other threads.
 #[derive(Default)]
 pub(super) struct Running(AtomicPtr<Fiber>);
 
@@ -108,14 +109,15 @@ impl Running {
         self.0.store(block, Ordering::Relaxed);
     }
 
-    /// For others: the label of the fiber that runs now, or did a moment ago.
+    /// For any thread: the label of the fiber that runs now, or ran a moment ago.
     ///
     /// # Safety
     ///
-    /// The worker's blocks stay meanwhile.
+    /// I2: the worker's blocks exist until the label is no longer used.
     pub(super) unsafe fn label(&self) -> Option<&Label> {
         let block = NonNull::new(self.0.load(Ordering::Relaxed))?;
-        // SAFETY: by the contract. Nothing but the label is touched, which any thread may read.
+        // SAFETY: I2. The block exists, by the contract. Only its label is touched, which any
+        // thread may read.
         Some(unsafe { &(*block.as_ptr()).cold.label })
     }
 }
@@ -126,61 +128,62 @@ type FiberCoroutine = Coroutine<(), (), (), Stack>;
 pub(crate) struct Fiber {
     index: u32,
     generation: Cell<u32>,
-    state: Cell<State>,
-    /// The fiber after this one in the ready list.
+    state: Cell<RunState>,
+    /// The next fiber in the ready queue.
     next: Cell<Option<FiberRef>>,
     /// Touched by the scheduler alone, never from within the fiber.
     coroutine: UnsafeCell<Option<FiberCoroutine>>,
     yielder: Cell<*const Yielder<(), ()>>,
-    /// The ops it waits for, while its state is `Waiting(Ops)`.
+    /// The ops it waits for, in the state `Waiting(Ops)`.
     ops: Cell<WaitedOps>,
-    /// Calls it may still make without suspending before others run.
     budget: Budget,
-    /// It was given a place among the ops in flight that it waited for.
+    /// The place among the ops in flight that it waited for is granted.
     granted: Cell<bool>,
-    /// A region that it is in is cancelled, and reaches it.
+    /// A cancel reaches the region that the fiber is in.
     cancelled: Cell<bool>,
-    /// Ops and waits that were refused because it is cancelled.
+    /// Calls that were refused because it is cancelled.
     refusals: Cell<u32>,
-    /// What is known of its unwinding.
     unwinding: Cell<Unwinding>,
-    /// What it is resumed to answer, if it is not resumed to go on.
+    /// The question that it is resumed to answer. `None` if it is resumed to continue.
     probed: Cell<Option<Probe>>,
-    /// By its worker's clock: when it was last suspended.
+    /// When it was last suspended, by its worker's coarse clock.
     since_ns: Cell<u64>,
-    /// What it waits for, if that has more to say. It lies in the fiber's suspended frame.
+    /// The object it waits for, which lies in its suspended frame.
     target: Cell<Option<NonNull<dyn WaitTarget>>>,
     cold: Cold,
 }
 
-/// What most fibers never touch after their start.
+/// The part that most fibers touch only at their start and end.
 struct Cold {
-    /// Name and identity: they lie in the packet that its body shares with its handle.
+    /// The name and identity, in the packet that the body shares with its handle.
     meta: Cell<Option<NonNull<Meta>>>,
     stack: Cell<StackBounds>,
-    /// It belongs to no scope, and has begun.
+    /// The fiber has begun and belongs to no scope.
     root: Cell<bool>,
     regions: Regions,
-    /// When it was cancelled in a wait that does not end at once, while it still is.
+    /// When it was cancelled in a wait that a cancel does not end at once, while it is in that
+    /// wait.
     asked_to_end: Cell<Option<Instant>>,
     locals: RefCell<Locals>,
     label: Label,
     scope: Cell<Option<ScopeOrigin>>,
     /// The answer to the last probe.
     answer: RefCell<Answer>,
-    /// Where the last cancel that unwound it is caught: the address of that frame.
+    /// The address of the frame that catches the last cancel which unwound the fiber.
     cancel_catcher: Cell<usize>,
 }
 
-/// A fiber's locals by key, in the order they were made; `None` for one that is being destroyed, or was.
+/// A fiber's locals by key, in the order in which they were made. `None` while a value is dropped,
+/// and afterwards.
 pub(crate) type Locals = Vec<(usize, Option<Rc<dyn Any>>)>;
 
+// Life and state.
 impl Fiber {
     pub(super) fn new(index: u32) -> Fiber {
         Fiber {
             index,
             generation: Cell::new(0),
-            state: Cell::new(State::Vacant),
+            state: Cell::new(RunState::Vacant),
             next: Cell::new(None),
             coroutine: UnsafeCell::new(None),
             yielder: Cell::new(std::ptr::null()),
@@ -208,9 +211,10 @@ impl Fiber {
         }
     }
 
-    /// Makes a vacant block a new fiber's.
+    /// Puts a new fiber into a vacant block.
     pub(super) fn occupy(&self, coroutine: FiberCoroutine, stack: StackBounds) {
-        debug_assert_eq!(self.state.get(), State::Vacant);
+        debug_assert_eq!(self.state.get(), RunState::Vacant);
+        debug_assert!(!self.granted.get(), "the last tenant has used its place among the ops");
         // SAFETY: I3. The block is vacant, so no coroutine runs in it and nothing refers to it.
         unsafe { *self.coroutine.get() = Some(coroutine) };
         self.budget.refill();
@@ -223,15 +227,15 @@ impl Fiber {
         self.refusals.set(0);
         self.unwinding.set(Unwinding::No);
         self.cold.stack.set(stack);
-        self.state.set(State::Runnable);
+        self.state.set(RunState::Runnable);
     }
 
-    /// Runs the fiber until it suspends; its stack, if it ended.
+    /// Runs the fiber until it suspends. Returns its stack if it has ended.
     #[inline(always)]
     pub(super) fn resume(&self) -> Option<Stack> {
-        debug_assert_eq!(self.state.get(), State::Runnable);
-        // SAFETY: I3. Only the scheduler takes this reference, and it is not in here twice: the
-        // fiber is not running now.
+        debug_assert_eq!(self.state.get(), RunState::Runnable, "I3");
+        // SAFETY: I3. Only the scheduler takes this reference, and not twice: the fiber does not
+        // run now.
         let coroutine = unsafe { &mut *self.coroutine.get() };
         let body = coroutine.as_mut().expect("a started fiber");
         match body.resume(()) {
@@ -242,13 +246,14 @@ impl Fiber {
         }
     }
 
-    /// The fiber has ended: its block can be another's. Late messages miss it from now on.
+    /// Frees the block of a fiber that has ended. Late messages no longer find it.
     pub(super) fn vacate(&self) {
+        debug_assert!(self.cold.meta.get().is_none(), "the body has taken its name back");
         self.generation.set(self.generation.get().wrapping_add(1));
-        self.state.set(State::Vacant);
+        self.state.set(RunState::Vacant);
     }
 
-    /// Called first on the fiber's own stack.
+    /// Is called first on the fiber's own stack.
     pub(super) fn entered(&self, yielder: &Yielder<(), ()>) {
         self.yielder.set(yielder);
     }
@@ -258,104 +263,26 @@ impl Fiber {
     }
 
     #[inline]
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> RunState {
         self.state.get()
     }
 
     #[inline]
-    pub(super) fn set_state(&self, state: State) {
+    pub(super) fn set_state(&self, state: RunState) {
         self.state.set(state);
     }
 
-    /// Takes an inline call into the kernel from the budget; false when it is used up.
-    #[inline]
-    pub(crate) fn spend_inline(&self) -> bool {
-        self.budget.spend_inline()
+    /// When it was last suspended, by its worker's coarse clock.
+    pub(super) fn since_ns(&self) -> u64 {
+        self.since_ns.get()
     }
 
     #[inline(always)]
-    pub(super) fn budget(&self) -> &Budget {
-        &self.budget
+    pub(super) fn set_since_ns(&self, ns: u64) {
+        self.since_ns.set(ns);
     }
 
-    pub(super) fn grant(&self) {
-        self.granted.set(true);
-    }
-
-    pub(super) fn take_grant(&self) -> bool {
-        self.granted.replace(false)
-    }
-
-    #[inline]
-    pub(crate) fn is_cancelled(&self) -> bool {
-        let cancelled = self.cancelled.get();
-        debug_assert_eq!(
-            cancelled,
-            self.regions().is_cancelled(),
-            "regions have changed unnoticed"
-        );
-        cancelled
-    }
-
-    /// Finds out anew whether it is cancelled: its regions have changed.
-    pub(super) fn update_cancelled(&self) {
-        let cancelled = self.cold.regions.is_cancelled();
-        self.cancelled.set(cancelled);
-        if !cancelled {
-            // It was, and has left what was cancelled: no wait of its is asked to end any more.
-            self.cold.asked_to_end.set(None);
-        }
-    }
-
-    /// Why it is cancelled where it is now.
-    pub(crate) fn cause(&self) -> Option<Reason> {
-        self.cold.regions.cause()
-    }
-
-    pub(crate) fn regions(&self) -> &Regions {
-        &self.cold.regions
-    }
-
-    /// When it was cancelled in the wait that it is in, if it was.
-    pub(super) fn asked_to_end(&self) -> Option<Instant> {
-        self.cold.asked_to_end.get().filter(|_| matches!(self.state.get(), State::Waiting(_)))
-    }
-
-    pub(super) fn set_asked_to_end(&self, at: Option<Instant>) {
-        self.cold.asked_to_end.set(at);
-    }
-
-    pub(super) fn is_root(&self) -> bool {
-        self.cold.root.get()
-    }
-
-    pub(super) fn set_root(&self) {
-        self.cold.root.set(true);
-    }
-
-    /// What a call of this fiber is answered that is refused or given up because it is cancelled.
-    #[cold]
-    pub(crate) fn cancel_error(&self) -> std::io::Error {
-        self.cause().unwrap_or(Reason::Cancelled).error()
-    }
-
-    /// Refusals so far, where it is now.
-    pub(super) fn refusals(&self) -> u32 {
-        self.refusals.get()
-    }
-
-    pub(super) fn set_refusals(&self, refusals: u32) {
-        self.refusals.set(refusals);
-    }
-
-    /// Counts a refusal; the number so far.
-    pub(crate) fn count_refusal(&self) -> u32 {
-        let refusals = self.refusals.get() + 1;
-        self.refusals.set(refusals);
-        refusals
-    }
-
-    /// What is known of its unwinding; [`Worker`](super::worker::Worker) knows how certain it is.
+    /// What is known of its unwinding. [`Worker`](super::worker::Worker) knows how certain that is.
     #[inline]
     pub(super) fn unwinding(&self) -> Unwinding {
         self.unwinding.get()
@@ -366,58 +293,115 @@ impl Fiber {
         self.unwinding.set(unwinding);
     }
 
-    /// When it was last suspended in a wait, by its worker's clock.
-    pub(super) fn since_ns(&self) -> u64 {
-        self.since_ns.get()
+    pub(super) fn stack(&self) -> StackBounds {
+        self.cold.stack.get()
     }
 
+    pub(crate) fn locals(&self) -> &RefCell<Locals> {
+        &self.cold.locals
+    }
+}
+
+// The budget of inline calls, and the place among the ops in flight.
+impl Fiber {
     #[inline(always)]
-    pub(super) fn set_since_ns(&self, ns: u64) {
-        self.since_ns.set(ns);
+    pub(super) fn budget(&self) -> &Budget {
+        &self.budget
     }
 
-    /// Tells what the fiber will wait for.
-    ///
-    /// # Safety
-    ///
-    /// It stays where it is until the caller takes it back (`None`), on this fiber.
-    #[inline(always)]
-    pub(super) unsafe fn set_target<'a>(&self, target: Option<&'a (dyn WaitTarget + 'a)>) {
-        // SAFETY: only the lifetime changes, and the caller vouches for that.
-        let target = target.map(|target| unsafe {
-            std::mem::transmute::<NonNull<dyn WaitTarget + 'a>, NonNull<dyn WaitTarget>>(
-                target.into(),
-            )
-        });
-        self.target.set(target);
+    /// Takes an inline call into the kernel from the budget. False if nothing was left for it.
+    #[inline]
+    pub(crate) fn spend_inline(&self) -> bool {
+        self.budget.spend_inline()
     }
 
-    /// What it waits for, if it waits for something that says so.
-    pub(super) fn target(&self) -> Option<&dyn WaitTarget> {
-        let waits = matches!(self.state.get(), State::Waiting(_));
-        // SAFETY: I2. It lies in the frame that waits, which takes it back before it goes on.
-        self.target.get().filter(|_| waits).map(|target| unsafe { target.as_ref() })
+    pub(super) fn grant(&self) {
+        self.granted.set(true);
     }
 
-    pub(super) fn scope(&self) -> Option<ScopeOrigin> {
-        self.cold.scope.get()
+    pub(super) fn take_grant(&self) -> bool {
+        self.granted.replace(false)
+    }
+}
+
+// Cancels.
+impl Fiber {
+    /// Whether a cancel reaches the place where the fiber is.
+    #[inline]
+    pub(crate) fn is_cancelled(&self) -> bool {
+        let cancelled = self.cancelled.get();
+        debug_assert_eq!(
+            cancelled,
+            self.regions().is_cancelled(),
+            "`update_cancelled` follows each change of the regions"
+        );
+        cancelled
     }
 
-    pub(super) fn set_scope(&self, scope: ScopeOrigin) {
-        self.cold.scope.set(Some(scope));
+    /// Determines again whether the fiber is cancelled, after a change of its regions.
+    pub(super) fn update_cancelled(&self) {
+        let cancelled = self.cold.regions.is_cancelled();
+        self.cancelled.set(cancelled);
+        if !cancelled {
+            // The fiber has left the cancelled region: no wait of it is to end.
+            self.cold.asked_to_end.set(None);
+        }
     }
 
-    /// Its name and identity; `None` before and after its body runs.
+    /// Why the fiber is cancelled at the place where it is.
+    pub(crate) fn cause(&self) -> Option<Reason> {
+        self.cold.regions.cause()
+    }
+
+    /// The error of a call that is refused or given up because the fiber is cancelled.
+    #[cold]
+    pub(crate) fn cancel_error(&self) -> std::io::Error {
+        self.cause().unwrap_or(Reason::Cancelled).error()
+    }
+
+    pub(crate) fn regions(&self) -> &Regions {
+        &self.cold.regions
+    }
+
+    /// When it was cancelled in its current wait, if it was.
+    pub(super) fn asked_to_end(&self) -> Option<Instant> {
+        self.cold.asked_to_end.get().filter(|_| matches!(self.state.get(), RunState::Waiting(_)))
+    }
+
+    pub(super) fn set_asked_to_end(&self, at: Option<Instant>) {
+        self.cold.asked_to_end.set(at);
+    }
+
+    /// The refusals in the shield that the fiber is in.
+    pub(super) fn refusals(&self) -> u32 {
+        self.refusals.get()
+    }
+
+    pub(super) fn set_refusals(&self, refusals: u32) {
+        self.refusals.set(refusals);
+    }
+
+    /// Counts a refusal. Returns the number so far.
+    pub(crate) fn count_refusal(&self) -> u32 {
+        let refusals = self.refusals.get() + 1;
+        self.refusals.set(refusals);
+        refusals
+    }
+}
+
+// Its name, its scope, and what it waits for.
+impl Fiber {
+    /// The name and identity. `None` before and after the body runs.
     pub(crate) fn meta(&self) -> Option<&Meta> {
-        // SAFETY: the body sets the pointer to what it keeps alive, and clears it first.
+        // SAFETY: I2. By the contract of `set_meta` it exists until it is cleared.
         self.cold.meta.get().map(|meta| unsafe { meta.as_ref() })
     }
 
-    /// Tells where the fiber's name and identity lie.
+    /// Sets the name and identity.
     ///
     /// # Safety
     ///
-    /// The caller clears it (`None`) before the value goes away.
+    /// I2: the caller clears it (`None`) before the value goes away.
     pub(crate) unsafe fn set_meta(&self, meta: Option<NonNull<Meta>>) {
         if let Some(before) = self.meta() {
             self.cold.label.clear(before);
@@ -428,11 +412,43 @@ impl Fiber {
         }
     }
 
-    pub(super) fn stack(&self) -> StackBounds {
-        self.cold.stack.get()
+    pub(super) fn is_root(&self) -> bool {
+        self.cold.root.get()
     }
 
-    pub(crate) fn locals(&self) -> &RefCell<Locals> {
-        &self.cold.locals
+    pub(super) fn set_root(&self) {
+        self.cold.root.set(true);
+    }
+
+    pub(super) fn scope(&self) -> Option<ScopeOrigin> {
+        self.cold.scope.get()
+    }
+
+    pub(super) fn set_scope(&self, scope: ScopeOrigin) {
+        self.cold.scope.set(Some(scope));
+    }
+
+    /// The object that the fiber waits for, if it is known.
+    pub(super) fn target(&self) -> Option<&dyn WaitTarget> {
+        let waits = matches!(self.state.get(), RunState::Waiting(_));
+        // SAFETY: I2. It lies in the suspended frame, which takes it back before it continues
+        // (`set_target`).
+        self.target.get().filter(|_| waits).map(|target| unsafe { target.as_ref() })
+    }
+
+    /// Sets the object that the fiber waits for next.
+    ///
+    /// # Safety
+    ///
+    /// I2: it stays in place until the caller takes it back (`None`), on this fiber.
+    #[inline(always)]
+    pub(super) unsafe fn set_target<'a>(&self, target: Option<&'a (dyn WaitTarget + 'a)>) {
+        // SAFETY: I2. Only the lifetime changes, and the contract covers it.
+        let target = target.map(|target| unsafe {
+            std::mem::transmute::<NonNull<dyn WaitTarget + 'a>, NonNull<dyn WaitTarget>>(
+                target.into(),
+            )
+        });
+        self.target.set(target);
     }
 }

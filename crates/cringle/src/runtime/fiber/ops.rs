@@ -1,15 +1,16 @@
-//! The ops that a fiber waits for, which lie in its suspended frame.
+//! The ops that a fiber waits for. Their completions lie in its suspended frame (**I1**).
 
-use super::{Fiber, State, Wait};
+use super::{Fiber, RunState, Wait};
 use crate::driver::completion::OpState;
 use crate::driver::{Completion, Driver, OpDescription, OpSlot};
 use std::marker::PhantomData;
 
-/// Where the completions lie that a fiber waits for.
+/// The addresses of the completions that a fiber waits for: one, or those of an array of slots.
 #[derive(Clone, Copy)]
 pub(crate) struct WaitedOps {
     first: *const Completion,
     count: usize,
+    /// The distance between two completions; 0 if the completion lies in no slot.
     stride: usize,
 }
 
@@ -37,39 +38,42 @@ impl WaitedOps {
             None => WaitedOps::none(),
         }
     }
+
+    fn pointers(self) -> impl Iterator<Item = *const Completion> {
+        (0..self.count).map(move |n| self.first.wrapping_byte_add(n * self.stride))
+    }
 }
 
-/// An op that is under way.
+/// An op in flight.
 pub(in crate::runtime) struct OpRef<'a> {
     completion: *const Completion,
-    /// The op itself lies beside it.
-    batched: bool,
+    is_in_slot: bool,
     frame: PhantomData<&'a Completion>,
 }
 
 impl OpRef<'_> {
     fn completion(&self) -> &Completion {
-        // SAFETY: I1. The fiber waits for it, so that it lies in its suspended frame.
+        // SAFETY: I1. The fiber waits for it, so it lies in the fiber's suspended frame.
         unsafe { &*self.completion }
     }
 
     pub(in crate::runtime) fn describe(&self, driver: &Driver) -> OpDescription {
-        match self.batched {
-            // SAFETY: I1. The completion is that of a slot, which stays with it.
-            true => unsafe { OpSlot::of(self.completion).as_ref() }.op.describe(),
-            false => driver.describe(self.completion()),
+        if !self.is_in_slot {
+            return driver.describe(self.completion());
         }
+        // SAFETY: I1. The completion belongs to a slot, which lies in the same frame.
+        unsafe { OpSlot::of(self.completion).as_ref() }.op.describe()
     }
 }
 
-/// What a fiber touches when its ops have ended: so many lines of the cache, the first ones
-/// below its completion.
+/// The cache lines that a fiber touches first after its ops, and where they begin below its
+/// completion.
 const FETCHED_LINES: u64 = 8;
 const FETCHED_BELOW: u64 = 128;
 
 impl Fiber {
-    /// Has the cache fetch what the fiber will touch first when it is resumed after its ops: with hundreds
-    /// of fibers, the work of the others has pushed that out.
+    /// Prefetches the memory that the fiber touches first when it is resumed after its ops. With
+    /// hundreds of fibers, the work of the others has displaced it from the cache.
     #[inline(always)]
     pub(in crate::runtime) fn fetch(&self) {
         let first = self.ops.get().first as usize as u64;
@@ -78,37 +82,35 @@ impl Fiber {
         }
     }
 
-    /// The ops it waits for.
-    pub(in crate::runtime) fn waited_ops(&self) -> Option<impl Iterator<Item = &Completion>> {
-        let waits = self.state.get() == State::Waiting(Wait::Ops);
-        let ops = self.ops.get();
-        waits.then(|| {
-            // SAFETY: I1. While the fiber waits for its ops, their completions lie in its suspended
-            // frame, at this distance from each other.
-            (0..ops.count).map(move |n| unsafe { &*ops.first.byte_add(n * ops.stride) })
-        })
-    }
-
     #[inline]
     pub(in crate::runtime) fn set_ops(&self, ops: WaitedOps) {
         self.ops.set(ops);
     }
 
-    /// The ops that it waits for and that are under way, and how many it has asked for together.
+    /// The completions that the fiber waits for; `None` if it does not wait for ops.
+    pub(in crate::runtime) fn waited_ops(&self) -> Option<impl Iterator<Item = &Completion>> {
+        let waits = self.state.get() == RunState::Waiting(Wait::Ops);
+        // SAFETY: I1. While the fiber waits for its ops, their completions lie in its suspended
+        // frame.
+        waits.then(|| self.ops.get().pointers().map(|completion| unsafe { &*completion }))
+    }
+
+    /// The ops that the fiber waits for and that are in flight, and the number that it waits for in
+    /// total.
     pub(in crate::runtime) fn ops_in_flight(
         &self,
     ) -> Option<(impl Iterator<Item = OpRef<'_>>, usize)> {
         let ops = self.ops.get();
-        let waits = self.state.get() == State::Waiting(Wait::Ops);
-        let all = (0..ops.count).map(move |n| OpRef {
-            completion: ops.first.wrapping_byte_add(n * ops.stride),
-            batched: ops.stride != 0,
+        let waits = self.state.get() == RunState::Waiting(Wait::Ops);
+        let all = ops.pointers().map(move |completion| OpRef {
+            completion,
+            is_in_slot: ops.stride != 0,
             frame: PhantomData,
         });
         waits.then(|| (all.filter(|op| op.completion().state() == OpState::InFlight), ops.count))
     }
 
-    /// What it waits for in the kernel, as a person calls it.
+    /// The name of the op that the fiber waits for, as in "waits for a read".
     pub(in crate::runtime) fn op_name(&self) -> Option<&'static str> {
         self.waited_ops()?.next().map(Completion::op_name)
     }

@@ -1,12 +1,16 @@
-//! How a fiber is suspended, and how it is asked something on its own stack while it is.
+//! The switch to the scheduler, and questions that a suspended fiber answers on its own stack.
+//!
+//! A backtrace, and a walk over frames, can be taken only on the stack itself. So the worker
+//! resumes the fiber with a *probe*. The fiber wakes up within [`Fiber::switch_out`], answers and
+//! suspends itself again: its wait is not over (**I1**).
 
 use super::Fiber;
 use std::backtrace::Backtrace;
 
-/// Stack that a backtrace takes, and more.
+/// The stack that a backtrace may take.
 const BACKTRACE_BYTES: usize = 32 << 10;
 
-/// What a suspended fiber can be asked.
+/// A question to a suspended fiber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Probe {
     Backtrace,
@@ -22,28 +26,27 @@ pub(super) enum Answer {
 }
 
 impl Fiber {
-    /// Switches to the scheduler. Whenever the fiber is [probed](Self::probe) meanwhile, it answers and stays
-    /// suspended.
+    /// Switches to the scheduler, and answers probes until the fiber is resumed to continue.
     #[inline(always)]
     pub(in crate::runtime) fn switch_out(&self) {
         self.switch();
         while let Some(probe) = self.probed.get() {
-            self.tell(probe);
+            self.answer(probe);
             self.switch();
         }
     }
 
     #[inline(always)]
     fn switch(&self) {
-        // SAFETY: I3. The yielder lies on this fiber's stack for as long as it lives, and the
-        // caller runs on that stack.
+        // SAFETY: I3. The yielder lies on this fiber's stack for as long as the fiber lives, and
+        // the caller runs on that stack.
         unsafe { (*self.yielder.get()).suspend(()) };
     }
 
-    /// On the fiber's own stack, which is as it was when it was suspended.
+    /// Is called on the fiber's own stack, which is as it was when the fiber was suspended.
     #[cold]
     #[inline(never)]
-    fn tell(&self, probe: Probe) {
+    fn answer(&self, probe: Probe) {
         let answer = match probe {
             Probe::Backtrace if self.stack().bytes_left() < BACKTRACE_BYTES => Answer::None,
             Probe::Backtrace => Answer::Backtrace(Backtrace::force_capture()),
@@ -52,7 +55,7 @@ impl Fiber {
         *self.cold.answer.borrow_mut() = answer;
     }
 
-    /// Where the suspended fiber is; `None` where there is no room on its stack.
+    /// Returns the backtrace of a suspended fiber; `None` if its stack has no room for that.
     pub(in crate::runtime) fn ask_backtrace(&self) -> Option<Backtrace> {
         match self.probe(Probe::Backtrace) {
             Answer::Backtrace(backtrace) => Some(backtrace),
@@ -60,29 +63,30 @@ impl Fiber {
         }
     }
 
-    /// Whether the suspended fiber unwinds.
-    pub(in crate::runtime) fn ask_frames(&self) -> Option<bool> {
+    /// Whether a suspended fiber unwinds; `None` if it has not begun.
+    pub(in crate::runtime) fn ask_unwinding(&self) -> Option<bool> {
         match self.probe(Probe::Unwinding) {
             Answer::Unwinding(unwinds) => Some(unwinds),
             _ => None,
         }
     }
 
-    /// Resumes a suspended fiber to answer on its own stack. Only this module's code runs there, which
-    /// suspends it again: what it waits for does not go on (**I1**). No answer from one that has not begun, and
-    /// would begin. It must not be the one that runs.
+    /// Resumes a suspended fiber to answer. Only code of this module runs on its stack. A fiber
+    /// that has not begun does not answer, because it would begin. The running fiber must not be
+    /// probed.
     fn probe(&self, probe: Probe) -> Answer {
         if self.yielder.get().is_null() {
             return Answer::None;
         }
-        // SAFETY: I3. As in `resume`; it has begun and does not run, so it is suspended, in `switch_out`.
+        // SAFETY: I3. As in `resume`: the fiber has begun and does not run, so it is suspended, in
+        // `switch_out`.
         let Some(body) = unsafe { &mut *self.coroutine.get() }.as_mut() else {
             return Answer::None;
         };
         self.probed.set(Some(probe));
         let result = body.resume(());
         self.probed.set(None);
-        debug_assert!(matches!(result, corosensei::CoroutineResult::Yield(())));
+        debug_assert!(matches!(result, corosensei::CoroutineResult::Yield(())), "I1: it waits on");
         std::mem::take(&mut *self.cold.answer.borrow_mut())
     }
 }

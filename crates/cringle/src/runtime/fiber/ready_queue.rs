@@ -1,10 +1,10 @@
-//! The fibers that are ready, in the order in which they became so.
+//! The queue of ready fibers, in the order in which they became ready.
 
 use super::FiberRef;
 use std::cell::Cell;
 
-/// Fibers in a row, first come, first served: linked through their blocks, so that putting one in
-/// allocates nothing. A fiber is in one row at a time.
+/// Fibers, first in, first out. Linked through their blocks, so that a push allocates nothing. A
+/// fiber is in one queue at a time.
 #[derive(Default)]
 pub(in crate::runtime) struct ReadyQueue {
     first: Cell<Option<FiberRef>>,
@@ -19,21 +19,22 @@ impl ReadyQueue {
 
     #[inline]
     pub(in crate::runtime) fn push(&self, fiber: FiberRef) {
-        debug_assert!(fiber.next.get().is_none());
+        debug_assert!(fiber.next.get().is_none(), "a fiber is in one queue");
+        debug_assert_ne!(self.last.get(), Some(fiber), "a fiber is in the queue once");
         match self.last.replace(Some(fiber)) {
             Some(last) => last.next.set(Some(fiber)),
             None => self.first.set(Some(fiber)),
         }
     }
 
-    /// Takes the whole row, which is then empty: its first fiber, with the others behind it.
+    /// Empties the queue. Returns its first fiber, with the others linked behind it.
     #[inline]
     pub(in crate::runtime) fn take_all(&self) -> Option<FiberRef> {
         self.last.set(None);
         self.first.take()
     }
 
-    /// Puts what is left of a row that was taken in front of the others.
+    /// Puts the rest of a queue that was taken in front of the others.
     #[cold]
     pub(in crate::runtime) fn put_back(&self, rest: Option<FiberRef>) {
         let behind = self.take_all();
@@ -45,7 +46,7 @@ impl ReadyQueue {
         }
     }
 
-    /// Takes one fiber out, wherever it is.
+    /// Removes one fiber, wherever it is in the queue.
     #[cold]
     pub(in crate::runtime) fn remove(&self, fiber: FiberRef) {
         let mut next = self.take_all();
@@ -59,7 +60,8 @@ impl ReadyQueue {
 }
 
 impl FiberRef {
-    /// Takes a fiber out of a row that was [taken](ReadyQueue::take_all): the one behind it.
+    /// Removes the first fiber of a queue that was [taken](ReadyQueue::take_all). Returns the next
+    /// one.
     #[inline]
     pub(in crate::runtime) fn unlink(self) -> Option<FiberRef> {
         self.next.take()

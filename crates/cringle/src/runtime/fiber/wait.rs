@@ -1,20 +1,21 @@
-//! What a fiber waits for.
+//! The kinds of waits.
 
-/// What a suspended fiber waits for. Everything but [`Wait::Ops`] may also end for no reason: the
-/// waiting code looks again.
+/// The kind of a suspended fiber's wait. Every kind but [`Wait::Ops`] may also end for no reason,
+/// and the waiting code checks again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Wait {
-    /// The last completion of its ops. Nothing else resumes it (**I1**).
+    /// The last completion of its ops, which alone resumes it (**I1**).
     Ops,
     /// Room among the ops in flight.
     Room,
     Park,
     Sleep,
     Join,
-    /// The fibers of a scope. Cannot be cancelled: they borrow from this fiber's frame.
+    /// The fibers of a scope. No cancel ends it, because they borrow from this fiber's frame.
     Scope,
-    /// A closure on the pool. Cannot be cancelled: it borrows from this fiber's frame.
+    /// A closure on the pool. No cancel ends it, because the closure borrows from this fiber's
+    /// frame.
     Unblock,
     /// A lock of the library.
     Lock,
@@ -26,13 +27,13 @@ pub(crate) enum Wait {
     Once,
     Group,
     Watch,
-    /// Whatever a future waits for.
+    /// A wake-up by the waker of a future.
     Future,
-    /// What other workers say of their fibers.
+    /// The answers of other workers to a dump.
     Answers,
 }
 
-/// Waits by one word, in the order of [`Wait`]; the last is for a fiber that only lets others run.
+/// Each wait in one word, in the order of [`Wait`]. The last word is for a fiber that yields.
 pub(in crate::runtime) const WAIT_WORDS: [&str; 18] = [
     "ops", "room", "park", "sleep", "join", "scope", "unblock", "lock", "permit", "channel",
     "condvar", "barrier", "once", "group", "watch", "future", "answers", "yield",
@@ -41,7 +42,7 @@ pub(in crate::runtime) const WAIT_WORDS: [&str; 18] = [
 const _: () = assert!(WAIT_WORDS.len() == Wait::Answers as usize + 2, "a word for each wait");
 
 impl Wait {
-    /// Whether a cancel ends the wait. Ops end by their own completion, which a cancel hastens.
+    /// Whether a cancel ends the wait. (Ops end by their own completion, which a cancel hastens.)
     pub(in crate::runtime) fn is_cancellable(self) -> bool {
         match self {
             Wait::Room | Wait::Park | Wait::Sleep | Wait::Join | Wait::Lock => true,
@@ -56,7 +57,7 @@ impl Wait {
         WAIT_WORDS[self as usize]
     }
 
-    /// For the report of who waits for what.
+    /// The object of the wait, as in "waits for a lock".
     pub(crate) fn describe(self) -> &'static str {
         match self {
             Wait::Ops => "an operation in the kernel",
@@ -70,12 +71,12 @@ impl Wait {
             Wait::Permit => "a permit of a semaphore",
             Wait::Channel => "the other side of a channel",
             Wait::Condvar => "a notification",
-            Wait::Barrier => "the others at a barrier",
+            Wait::Barrier => "the other fibers at a barrier",
             Wait::Once => "an initialisation",
             Wait::Group => "the members of a wait group",
             Wait::Watch => "a new value",
             Wait::Future => "a future",
-            Wait::Answers => "what other workers say of their fibers",
+            Wait::Answers => "other workers' answers to a dump",
         }
     }
 }

@@ -93,22 +93,24 @@ impl Builder {
         }
     }
 
-    /// Sets the number of workers, 1 to 1024. A worker is an OS thread with a ring; the calling thread is the first.
+    /// Sets the number of workers, 1 to 1024. A worker is an OS thread with a ring; the calling
+    /// thread is the first.
     pub fn workers(mut self, workers: usize) -> Builder {
         self.workers = Some(workers);
         self
     }
 
-    /// Pins each worker to one core, among those that the process may use (default: no). Threads that a pinned worker
-    /// starts inherit its core. `run` restores the caller's cores when it returns.
+    /// Pins each worker to one core, among those that the process may use (default: no). Threads
+    /// that a pinned worker starts inherit its core. `run` restores the caller's cores when it
+    /// returns.
     pub fn pin(mut self, pin: bool) -> Builder {
         self.pin = pin;
         self
     }
 
-    /// Chooses how operations reach the kernel (default: [`DriverChoice::Auto`]). Every driver gives the same results;
-    /// the choice matters for speed and for tests. [`runtime::driver`](crate::runtime::driver) returns the driver in use
-    /// and the reason for it.
+    /// Chooses how operations reach the kernel (default: [`DriverChoice::Auto`]). Every driver
+    /// gives the same results; the choice matters for speed and for tests.
+    /// [`runtime::driver`](crate::runtime::driver) returns the driver in use and the reason for it.
     ///
     /// ```
     /// use cringle::runtime::{self, Driver, DriverChoice};
@@ -122,23 +124,24 @@ impl Builder {
         self
     }
 
-    /// Sets the number of entries in each ring's submission queue, 1 to 32768 (default: 256). The kernel rounds it up to
-    /// a power of two. A full queue is submitted at once.
+    /// Sets the number of entries in each ring's submission queue, 1 to 32768 (default: 256). The
+    /// kernel rounds it up to a power of two. A full queue is submitted at once.
     pub fn ring_entries(mut self, entries: u32) -> Builder {
         self.ring.entries = entries;
         self
     }
 
-    /// Sets the number of operations that each worker may have in the kernel at once, 1 to 65535 (default: 4032). Beyond
-    /// it fibers wait for room, in order. The completion queue holds as many entries. Operations that wait for a peer do
-    /// not count: a read of a pipe or a socket, [`io::ready`](crate::io::ready).
+    /// Sets the number of operations that each worker may have in the kernel at once, 1 to 65535
+    /// (default: 4032). Beyond it fibers wait for room, in order. The completion queue holds as
+    /// many entries. Operations that wait for a peer do not count: a read of a pipe or a socket,
+    /// [`io::ready`](crate::io::ready).
     pub fn in_flight_limit(mut self, operations: u32) -> Builder {
         self.ring.in_flight_limit = operations;
         self
     }
 
-    /// Lets a kernel thread poll each submission queue (`IORING_SETUP_SQPOLL`). The thread sleeps after it has been idle
-    /// for this time. It pays off only with a core of its own.
+    /// Lets a kernel thread poll each submission queue (`IORING_SETUP_SQPOLL`). The thread sleeps
+    /// after it has been idle for this time. It pays off only with a core of its own.
     pub fn sqpoll(mut self, idle: Duration) -> Builder {
         self.ring.sqpoll = Some(idle);
         self
@@ -150,23 +153,25 @@ impl Builder {
         self
     }
 
-    /// Reports stack overflows of fibers by a handler of `SIGSEGV` and `SIGBUS` (default: yes). The handler is installed
-    /// once in a process, and passes every other fault on to the handler before it. Without it an overflow still ends the
-    /// process, by a bare `SIGSEGV`.
+    /// Reports stack overflows of fibers by a handler of `SIGSEGV` and `SIGBUS` (default: yes). The
+    /// handler is installed once in a process, and passes every other fault on to the handler
+    /// before it. Without it an overflow still ends the process, by a bare `SIGSEGV`.
     pub fn overflow_handler(mut self, install: bool) -> Builder {
         self.overflow_handler = install;
         self
     }
 
-    /// Reports each fiber that runs longer than this without suspending, because the other fibers of its worker wait
-    /// meanwhile. One line on standard error names the fiber and the place that spawned it, once. A fiber that suspends
-    /// before twice the time may go unreported. `None` disables the watchdog.
+    /// Reports each fiber that runs longer than this without suspending, because the other fibers
+    /// of its worker wait meanwhile. One line on standard error names the fiber and the place that
+    /// spawned it, once. A fiber that suspends before twice the time may go unreported. `None`
+    /// disables the watchdog.
     ///
-    /// By default the environment variable `CRINGLE_WATCHDOG` decides, a number of milliseconds or `off`. Without it the
-    /// limit is 10 ms where debug assertions are on, and there is no watchdog elsewhere.
+    /// By default the environment variable `CRINGLE_WATCHDOG` decides, a number of milliseconds or
+    /// `off`. Without it the limit is 10 ms where debug assertions are on, and there is no watchdog
+    /// elsewhere.
     ///
-    /// The watchdog is a thread. It looks four times within the limit while fibers run, and ten times a second while none
-    /// does. Fibers pay nothing for it. A simulation has no watchdog.
+    /// The watchdog is a thread. It looks four times within the limit while fibers run, and ten
+    /// times a second while none does. Fibers pay nothing for it. A simulation has no watchdog.
     ///
     /// ```
     /// use std::time::Duration;
@@ -192,8 +197,8 @@ impl Builder {
         self
     }
 
-    /// Runs in this simulated world, on one worker. The runtime counts as open, so that no call blocks the thread in the
-    /// belief that no other fiber could run.
+    /// Runs in this simulated world, on one worker. The runtime counts as open, so that no call
+    /// blocks the thread in the belief that no other fiber could run.
     #[cfg(feature = "sim")]
     pub(crate) fn simulated(core: &SimCore) -> Builder {
         let mut builder = Builder::new().workers(1).open_to_outside();
@@ -201,17 +206,18 @@ impl Builder {
         builder
     }
 
-    /// Runs `f` on a fiber of the calling thread, which is worker 0 meanwhile. Returns `f`'s value when nothing of the
-    /// runtime is left: every fiber has ended, every operation in the kernel has completed, and all descriptors and
-    /// mappings are released. Fibers that still run when `f` returns are cancelled, and `run` waits for them.
+    /// Runs `f` on a fiber of the calling thread, which is worker 0 meanwhile. Returns `f`'s value
+    /// when nothing of the runtime is left: every fiber has ended, every operation in the kernel
+    /// has completed, and all descriptors and mappings are released. Fibers that still run when `f`
+    /// returns are cancelled, and `run` waits for them.
     ///
     /// `f` has a stack of 8 MiB, or of `RUST_MIN_STACK` bytes if that is more.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` if an option is out of its range, or if `CRINGLE_DRIVER` or `CRINGLE_WATCHDOG` in the environment
-    /// cannot be parsed. Otherwise the error of the system that refused a thread, a stack or a ring, with the remedy.
-    /// `f` has not run in these cases.
+    /// `InvalidInput` if an option is out of its range, or if `CRINGLE_DRIVER` or
+    /// `CRINGLE_WATCHDOG` in the environment cannot be parsed. Otherwise the error of the system
+    /// that refused a thread, a stack or a ring, with the remedy. `f` has not run in these cases.
     ///
     /// # Panics
     ///
@@ -290,7 +296,8 @@ struct RestoreAffinity(Vec<usize>);
 
 impl Drop for RestoreAffinity {
     fn drop(&mut self) {
-        // A changed cpuset may forbid cores that the thread had before. That is no error of the closure.
+        // A changed cpuset may forbid cores that the thread had before. That is no error of the
+        // closure.
         let _ = sys::set_affinity(&self.0);
     }
 }

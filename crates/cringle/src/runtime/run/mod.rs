@@ -1,15 +1,15 @@
 //! `run`: from the caller's thread to workers and back, with nothing left behind.
 //!
-//! [`builder`] holds the options and decides which driver to try. [`start`] makes the workers, runs the program on
-//! them, and returns when the last one has closed its ring (**I9**).
+//! [`builder`] holds the options and decides which driver to try. [`start`] makes the workers, runs
+//! the program on them, and returns when the last one has closed its ring (**I9**).
 
 mod builder;
 mod start;
 
 pub use builder::Builder;
 
-/// Runs `f` on a fiber and returns its value. Each core that the process may use gets a worker. [`Builder::run`] does
-/// the same with other options.
+/// Runs `f` on a fiber and returns its value. Each core that the process may use gets a worker.
+/// [`Builder::run`] does the same with other options.
 ///
 /// ```
 /// let answer = cringle::run(|| cringle::fiber::spawn(|| 6 * 7).join().unwrap());
@@ -18,8 +18,9 @@ pub use builder::Builder;
 ///
 /// # Panics
 ///
-/// With `f`'s own panic. Also within another `run`, and where the system refuses a resource that the runtime needs; the
-/// message then names the remedy. ([`Builder::run`] returns an error instead.)
+/// With `f`'s own panic. Also within another `run`, and where the system refuses a resource that
+/// the runtime needs; the message then names the remedy. ([`Builder::run`] returns an error
+/// instead.)
 #[track_caller]
 pub fn run<F, T>(f: F) -> T
 where

@@ -1,8 +1,8 @@
 //! From options to workers, and from the end of the program to the end of the runtime.
 //!
-//! Each worker is made on the thread that it runs on, because a ring has one submitter. Worker 0 is the caller's thread.
-//! If one worker cannot be made, those that exist end without having run anything, and the caller may try another driver
-//! with the same closure.
+//! Each worker is made on the thread that it runs on, because a ring has one submitter. Worker 0 is
+//! the caller's thread. If one worker cannot be made, those that exist end without having run
+//! anything, and the caller may try another driver with the same closure.
 
 #[cfg(feature = "sim")]
 use super::builder::World;
@@ -44,7 +44,8 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    /// Runs `f` as this plan says. On rings that are refused it continues with epoll, if the plan allows that.
+    /// Runs `f` as this plan says. On rings that are refused it continues with epoll, if the plan
+    /// allows that.
     pub(super) fn run<F: FnOnce() -> T, T>(&self, plan: Plan, f: F) -> io::Result<T> {
         let mut f = Some(f);
         let result = match plan {
@@ -183,7 +184,8 @@ impl WorkerSetup<'_> {
             outcome.set(Some(run_root_body("main", origin, f)));
             shared.stop();
         };
-        // SAFETY: I2. The body borrows from this frame, and `run_worker` below returns only after the fiber has ended.
+        // SAFETY: I2. The body borrows from this frame, and `run_worker` below returns only after
+        // the fiber has ended.
         unsafe { worker.start(stack::main_stack_bytes(), body) }?;
         threads.keep();
         let _signal_stack = SignalStack::ensure();
@@ -195,7 +197,8 @@ impl WorkerSetup<'_> {
         Ok(outcome.take().expect("the main fiber has ended"))
     }
 
-    /// Is one of the other workers, on its own thread. Reports first whether the worker could be made.
+    /// Is one of the other workers, on its own thread. Reports first whether the worker could be
+    /// made.
     fn run_thread(self, report: mpsc::Sender<Result<(), StartError>>) {
         let shared = Arc::clone(&self.shared);
         let worker = match self.make_worker() {
@@ -212,8 +215,9 @@ impl WorkerSetup<'_> {
     }
 }
 
-/// Runs the worker until the runtime has ended. A panic of the scheduler itself aborts the process, because frames that
-/// the kernel writes to would be lost with it (**I12**). Panics of fibers end in the fibers.
+/// Runs the worker until the runtime has ended. A panic of the scheduler itself aborts the process,
+/// because frames that the kernel writes to would be lost with it (**I12**). Panics of fibers end
+/// in the fibers.
 fn run_worker(worker: &Worker) {
     if catch_unwind(AssertUnwindSafe(|| worker.run())).is_err() {
         crate::sys::report(format_args!("a worker panicked outside of any fiber; aborting"));
@@ -221,10 +225,11 @@ fn run_worker(worker: &Worker) {
     }
 }
 
-/// The threads of workers 1 and up. Dropped before [`keep`](Self::keep), it ends them; in any case it joins them.
+/// The threads of workers 1 and up. Dropped before [`keep`](Self::keep), it ends them; in any case
+/// it joins them.
 ///
-/// A scope alone would only wait for their closures. Joined, their stacks and the allocator's caches of these threads
-/// can be used by the next run.
+/// A scope alone would only wait for their closures. Joined, their stacks and the allocator's
+/// caches of these threads can be used by the next run.
 struct WorkerThreads<'s, 'scope> {
     shared: &'s Arc<Shared>,
     threads: Vec<ScopedJoinHandle<'scope, ()>>,

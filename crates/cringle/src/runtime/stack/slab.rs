@@ -1,9 +1,9 @@
 //! A slab: one mapping with several stacks of a size, each with a guard below it.
 //!
 //! Guards are made by `MADV_GUARD_INSTALL` where the kernel has it (Linux 6.13). It splits no
-//! mapping, so a million stacks fit under `vm.max_map_count`. Otherwise `mprotect` makes them, which
-//! takes two mappings a stack. Each call tries the advice first, because it also fails in a process
-//! that locks its memory.
+//! mapping, so a million stacks fit under `vm.max_map_count`. Otherwise `mprotect` makes them,
+//! which takes two mappings a stack. Each call tries the advice first, because it also fails in a
+//! process that locks its memory.
 //!
 //! Two properties keep switches between stacks cheap. Stacks start at different places within a
 //! page, or else the hot frames of all fibers would share a few sets of the level 1 cache. The

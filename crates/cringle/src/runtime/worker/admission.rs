@@ -1,7 +1,8 @@
 //! From a spawned fiber to a running one, and the release of a fiber that has ended.
 //!
-//! A fiber starts at once (`start`), or it is *unstarted* first: without a stack, in a queue from which idle workers
-//! steal. An unstarted fiber is always started, if only to fail (**I2**). Once started it stays on its worker (**I3**).
+//! A fiber starts at once (`start`), or it is *unstarted* first: without a stack, in a queue from
+//! which idle workers steal. An unstarted fiber is always started, if only to fail (**I2**). Once
+//! started it stays on its worker (**I3**).
 
 use super::Worker;
 use super::postponed::Postponed;
@@ -13,8 +14,8 @@ use crossbeam_deque::{Steal, Worker as Deque};
 use std::cell::{Cell, RefCell};
 use std::io;
 
-/// The largest body that is moved onto its fiber's stack. `corosensei` refuses more than 1024 bytes; larger bodies are
-/// boxed.
+/// The largest body that is moved onto its fiber's stack. `corosensei` refuses more than 1024
+/// bytes; larger bodies are boxed.
 const MOVED_BODY_BYTES: usize = 512;
 /// Unstarted fibers that start in one turn, at most. The worker looks at the kernel in between.
 const STARTS_PER_TURN: usize = 64;
@@ -163,7 +164,8 @@ impl Worker {
         }
     }
 
-    /// Starts a fiber on this stack. With an error, the fiber fails with it instead of running its closure.
+    /// Starts a fiber on this stack. With an error, the fiber fails with it instead of running its
+    /// closure.
     pub(super) fn start_unstarted(
         &self,
         unstarted: Unstarted,
@@ -175,7 +177,8 @@ impl Worker {
             None => body.run(),
             Some(e) => body.fail(e),
         };
-        // SAFETY: I2. The body of an unstarted fiber borrows only what its maker keeps until the fiber has ended.
+        // SAFETY: I2. The body of an unstarted fiber borrows only what its maker keeps until the
+        // fiber has ended.
         let fiber = unsafe { self.start_on(stack, body) };
         self.events.started(fiber, self.table.occupied(), origin, false);
     }

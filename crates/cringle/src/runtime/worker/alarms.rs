@@ -54,7 +54,8 @@ impl Alarms {
 }
 
 impl Worker {
-    /// Sets a timer that wakes a fiber. It is to be [taken back](Self::take_back_timer) when the wait has ended.
+    /// Sets a timer that wakes a fiber. It is to be [taken back](Self::take_back_timer) when the
+    /// wait has ended.
     pub(crate) fn set_timer(&self, at: Instant, fiber: FiberRef) -> TimerId {
         self.set_alarm(at, Alarm::Wake(fiber))
     }

@@ -1,12 +1,13 @@
 //! Cancelling fibers, and the effect of a cancel on the calls of a fiber.
 //!
-//! A cancel marks a [region](crate::runtime::region) of a fiber and ends the fiber's wait, if that lies within. Ops are
-//! not abandoned: the kernel is asked to end them, and the fiber waits for their last completion (**I1**). From a region
-//! the cancel spreads to the fibers of the scopes within it.
+//! A cancel marks a [region](crate::runtime::region) of a fiber and ends the fiber's wait, if that
+//! lies within. Ops are not abandoned: the kernel is asked to end them, and the fiber waits for
+//! their last completion (**I1**). From a region the cancel spreads to the fibers of the scopes
+//! within it.
 
 use super::Worker;
 use crate::runtime::cancelled::{self, Reason};
-use crate::runtime::fiber::{FiberId, FiberRef, State};
+use crate::runtime::fiber::{FiberId, FiberRef, RunState};
 use crate::runtime::members::{Address, MemberSlot, Members};
 use crate::runtime::region::Region;
 use crate::trace::Cause;
@@ -18,8 +19,8 @@ use std::sync::Arc;
 /// Calls refused to a cancelled fiber before it is unwound.
 const MAX_REFUSALS: u32 = 1000;
 
-/// Fibers that a cancel has yet to reach. A queue instead of a recursion, because the tree of scopes is as deep as the
-/// program makes it.
+/// Fibers that a cancel has yet to reach. A queue instead of a recursion, because the tree of
+/// scopes is as deep as the program makes it.
 #[derive(Default)]
 pub(super) struct CancelQueue {
     members: RefCell<VecDeque<(Address, Reason)>>,
@@ -49,10 +50,12 @@ impl CancelQueue {
 
 // The calls of a cancelled fiber.
 impl Worker {
-    /// Whether the next call of this fiber, one shaped to block, is refused because the fiber is cancelled.
+    /// Whether the next call of this fiber, one shaped to block, is refused because the fiber is
+    /// cancelled.
     ///
-    /// A refused call [spends](Self::spend) from the fiber's budget, so that other fibers run beside a loop which ignores
-    /// its errors. After [`MAX_REFUSALS`] the fiber is unwound, so that such a loop ends.
+    /// A refused call [spends](Self::spend) from the fiber's budget, so that other fibers run
+    /// beside a loop which ignores its errors. After [`MAX_REFUSALS`] the fiber is unwound, so that
+    /// such a loop ends.
     #[inline]
     pub(crate) fn refuses(&self, fiber: FiberRef) -> bool {
         fiber.is_cancelled() && self.refuses_cancelled(fiber, true)
@@ -78,8 +81,8 @@ impl Worker {
         true
     }
 
-    /// Handles due timers and received messages, which may cancel the caller. For a fiber that computes for long and
-    /// thereby keeps its worker from doing so.
+    /// Handles due timers and received messages, which may cancel the caller. For a fiber that
+    /// computes for long and thereby keeps its worker from doing so.
     pub(crate) fn look_for_cancel(&self) {
         if self.alarms.may_be_set() {
             self.fire_timers();
@@ -95,7 +98,8 @@ impl Worker {
         fiber.is_cancelled() && !self.surely_unwinds(fiber)
     }
 
-    /// Unwinds the fiber if it is cancelled. For waits whose signature has no error. Where panics abort it does nothing.
+    /// Unwinds the fiber if it is cancelled. For waits whose signature has no error. Where panics
+    /// abort it does nothing.
     #[inline]
     pub(crate) fn interrupt_if_cancelled(&self, fiber: FiberRef) {
         if self.is_interrupted(fiber) {
@@ -103,8 +107,9 @@ impl Worker {
         }
     }
 
-    /// Whether a wait of this fiber for a fiber of its own scope ends because of a cancel from outside that scope. A
-    /// cancel of the scope itself has cancelled the other fiber too, whose end the caller waits for.
+    /// Whether a wait of this fiber for a fiber of its own scope ends because of a cancel from
+    /// outside that scope. A cancel of the scope itself has cancelled the other fiber too, whose
+    /// end the caller waits for.
     pub(crate) fn is_interrupted_beyond(&self, fiber: FiberRef, scope: &Arc<Members>) -> bool {
         self.is_interrupted(fiber) && fiber.regions().cause_but_for(Some(scope)).is_some()
     }
@@ -166,14 +171,15 @@ impl Worker {
 
     /// Cancels a region whose deadline has passed.
     pub(super) fn expire(&self, fiber: FiberRef, region: NonNull<Region>) {
-        // SAFETY: I3. `Deadline` takes the alarm back before the region's frame goes, so the region exists.
+        // SAFETY: I3. `Deadline` takes the alarm back before the region's frame goes, so the region
+        // exists.
         let region = unsafe { region.as_ref() };
         let elapsed = region.deadline().expect("a region with an alarm has a deadline");
         self.cancel_region(fiber, region, Reason::Elapsed(elapsed));
     }
 
-    /// Cancels a region of a fiber: the fiber, if it is within the region and not shielded from it, and the fibers of the
-    /// scopes within. Only the first reason counts.
+    /// Cancels a region of a fiber: the fiber, if it is within the region and not shielded from it,
+    /// and the fibers of the scopes within. Only the first reason counts.
     pub(super) fn cancel_region(&self, fiber: FiberRef, region: &Region, reason: Reason) {
         if region.cause().is_some() {
             return;
@@ -196,13 +202,13 @@ impl Worker {
         if !fiber.is_cancelled() {
             return;
         }
-        let State::Waiting(wait) = fiber.state() else { return };
+        let RunState::Waiting(wait) = fiber.state() else { return };
         if self.unwinds_suspended(fiber) {
             // Its destructors finish what they have begun.
             return self.watch_for_end(fiber);
         }
         if wait.is_cancellable() {
-            fiber.set_state(State::Runnable);
+            fiber.set_state(RunState::Runnable);
             self.schedule.ready().push(fiber);
             self.events.made_ready(fiber, Cause::Cancel);
         } else {

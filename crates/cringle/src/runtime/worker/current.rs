@@ -25,7 +25,8 @@ impl Current {
         &self.running
     }
 
-    /// The fiber that runs now. `None` while the worker itself runs, and while foreign code is called beside a fiber.
+    /// The fiber that runs now. `None` while the worker itself runs, and while foreign code is
+    /// called beside a fiber.
     #[inline(always)]
     pub(super) fn get(&self) -> Option<FiberRef> {
         self.running.get()
@@ -42,8 +43,8 @@ impl Current {
         self.running.get().or_else(|| self.beside.get())
     }
 
-    /// Makes the caller's code run beside the current fiber: the fiber cannot be suspended, and calls are plain ones.
-    /// [`step_back`](Self::step_back) ends it.
+    /// Makes the caller's code run beside the current fiber: the fiber cannot be suspended, and
+    /// calls are plain ones. [`step_back`](Self::step_back) ends it.
     pub(super) fn step_aside(&self) -> Before {
         let before = Before { running: self.running.get(), beside: self.beside.get() };
         self.running.set(None);
@@ -62,7 +63,8 @@ impl Current {
         fiber: FiberRef,
         ask: impl FnOnce(FiberRef) -> Option<R>,
     ) -> Option<R> {
-        // Within a backtrace the program's allocator may get here. The fiber beneath is not known then.
+        // Within a backtrace the program's allocator may get here. The fiber beneath is not known
+        // then.
         if self.is_probing.replace(true) {
             return None;
         }

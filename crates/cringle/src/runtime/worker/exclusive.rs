@@ -1,29 +1,32 @@
 //! Runs one fiber alone while it waits in the code that formats its panic message.
 //!
-//! std marks the *thread* as being in the panic hook from before it formats the message until the hook has returned. A
-//! second panic on that thread aborts the process, even if another fiber of the worker raises it. The library cannot keep
-//! the formatting code from suspending its fiber, and does not see that code begin. (The hook itself is called beside the
-//! fiber, see [`foreign`](crate::runtime::foreign).)
+//! std marks the *thread* as being in the panic hook from before it formats the message until the
+//! hook has returned. A second panic on that thread aborts the process, even if another fiber of
+//! the worker raises it. The library cannot keep the formatting code from suspending its fiber, and
+//! does not see that code begin. (The hook itself is called beside the fiber, see
+//! [`foreign`](crate::runtime::foreign).)
 //!
-//! So the worker holds the other fibers back meanwhile: it handles the kernel, timers and messages, and runs only this
-//! fiber. It gives up after [`HOLD`], because the fiber may wait for one of the others.
+//! So the worker holds the other fibers back meanwhile: it handles the kernel, timers and messages,
+//! and runs only this fiber. It gives up after [`HOLD`], because the fiber may wait for one of the
+//! others.
 //!
-//! The fiber's [`frames`](crate::runtime::frames) show that it waits so. One case is missed: no panic of the process has
-//! reached our hook yet, and another fiber is suspended in a destructor that a cancel runs.
+//! The fiber's [`frames`](crate::runtime::frames) show that it waits so. One case is missed: no
+//! panic of the process has reached our hook yet, and another fiber is suspended in a destructor
+//! that a cancel runs.
 //!
-//! Refused: waits that block the worker, as the waits of a hook do. The `Debug` of an error that takes a lock would hang
-//! whenever a fiber of the same worker holds that lock.
+//! Refused: waits that block the worker, as the waits of a hook do. The `Debug` of an error that
+//! takes a lock would hang whenever a fiber of the same worker holds that lock.
 
 use super::Worker;
-use crate::runtime::fiber::{FiberRef, State, Wait};
+use crate::runtime::fiber::{FiberRef, RunState, Wait};
 use std::time::{Duration, Instant};
 
 /// How long ready fibers are held back. A fiber that sleeps holds them back for all of its sleep.
 const HOLD: Duration = Duration::from_secs(1);
 
 impl Worker {
-    /// Holds the others back while the calling fiber is suspended, which it is next. In a simulation it does nothing:
-    /// virtual time stands still while a fiber is ready.
+    /// Holds the others back while the calling fiber is suspended, which it is next. In a
+    /// simulation it does nothing: virtual time stands still while a fiber is ready.
     #[cold]
     pub(super) fn hold_others_back(&self, fiber: FiberRef) {
         if !self.is_simulated() {
@@ -31,8 +34,8 @@ impl Worker {
         }
     }
 
-    /// Runs the one fiber until it waits elsewhere, or the others have been held back for long. `rest` are the fibers
-    /// that are left of this turn. Returns them with the ready ones behind.
+    /// Runs the one fiber until it waits elsewhere, or the others have been held back for long.
+    /// `rest` are the fibers that are left of this turn. Returns them with the ready ones behind.
     #[cold]
     pub(super) fn run_alone(&self, rest: Option<FiberRef>) -> Option<FiberRef> {
         self.schedule.ready().put_back(rest);
@@ -40,7 +43,7 @@ impl Worker {
         let mut held_since = None;
         while let Some(fiber) = self.schedule.alone() {
             self.current.set(None);
-            if fiber.state() == State::Runnable {
+            if fiber.state() == RunState::Runnable {
                 self.schedule.ready().remove(fiber);
                 self.schedule.set_alone(None);
                 self.resume(fiber);
@@ -51,7 +54,7 @@ impl Worker {
             } else {
                 Duration::ZERO
             };
-            if held > HOLD && fiber.state() != State::Waiting(Wait::Sleep) {
+            if held > HOLD && fiber.state() != RunState::Waiting(Wait::Sleep) {
                 self.schedule.set_alone(None);
             } else {
                 self.look();

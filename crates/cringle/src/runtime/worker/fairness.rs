@@ -1,19 +1,22 @@
 //! Fairness: a fiber whose calls never need to wait still lets the other fibers of its worker run.
 //!
-//! Each fiber has a budget of such calls, which any suspension refills. A call is of one of three kinds:
+//! Each fiber has a budget of such calls, which any suspension refills. A call is of one of three
+//! kinds:
 //!
-//! - A call *shaped to block* (`lock`, `send`, `recv`, `acquire`, `wait`, `read`, …) spends from the budget, and yields
-//!   when it has spent the last of it. It yields before it takes anything, and while the library holds no OS lock
-//!   (**I6**).
-//! - A `try_…` call may be made while the caller holds a guard of std's, which must not be held over a suspension. So it
-//!   only counts. After 128 failures in a row it yields, because a loop of them waits for another fiber.
+//! - A call *shaped to block* (`lock`, `send`, `recv`, `acquire`, `wait`, `read`, …) spends from
+//!   the budget, and yields when it has spent the last of it. It yields before it takes anything,
+//!   and while the library holds no OS lock (**I6**).
+//! - A `try_…` call may be made while the caller holds a guard of std's, which must not be held
+//!   over a suspension. So it only counts. After 128 failures in a row it yields, because a loop of
+//!   them waits for another fiber.
 //! - A call that never waits (`get`, `check`, `spawn`) only counts.
 //!
-//! Such a yield is no cancellation point. Where the fiber cannot suspend it is skipped. A fiber that unwinds yields too:
-//! its destructor may poll for the work of another fiber of the worker (**I8**).
+//! Such a yield is no cancellation point. Where the fiber cannot suspend it is skipped. A fiber
+//! that unwinds yields too: its destructor may poll for the work of another fiber of the worker
+//! (**I8**).
 
 use super::Worker;
-use crate::runtime::fiber::{FiberRef, State};
+use crate::runtime::fiber::{FiberRef, RunState};
 use crate::runtime::stack;
 
 impl Worker {
@@ -48,10 +51,10 @@ impl Worker {
         }
     }
 
-    /// Whether the caller is the fiber itself. Not so for code that is called while the fiber is being suspended, or on
-    /// another stack.
+    /// Whether the caller is the fiber itself. Not so for code that is called while the fiber is
+    /// being suspended, or on another stack.
     fn can_yield(&self, fiber: FiberRef) -> bool {
-        let is_running = self.current.get() == Some(fiber) && fiber.state() == State::Runnable;
+        let is_running = self.current.get() == Some(fiber) && fiber.state() == RunState::Runnable;
         is_running && fiber.stack().range().contains(&stack::pointer())
     }
 

@@ -1,6 +1,6 @@
 //! The blocks of a worker's fibers, by index.
 
-use crate::runtime::fiber::{Fiber, FiberId, FiberRef, State};
+use crate::runtime::fiber::{Fiber, FiberId, FiberRef, RunState};
 use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 
@@ -43,7 +43,7 @@ impl FiberTable {
 
     /// Takes back the block of a fiber that has ended.
     pub(super) fn release(&self, fiber: FiberRef) {
-        debug_assert_eq!(fiber.state(), State::Vacant, "a fiber that has ended");
+        debug_assert_eq!(fiber.state(), RunState::Vacant, "a fiber that has ended");
         self.occupied.set(self.occupied.get() - 1);
         self.blocks.borrow_mut().vacant.push(fiber.id().index);
     }
@@ -58,19 +58,21 @@ impl FiberTable {
     pub(super) fn fibers(&self) -> Vec<FiberRef> {
         let blocks = self.blocks.borrow();
         let fibers = blocks.all.iter().map(|&block| FiberRef::new(block));
-        fibers.filter(|fiber| fiber.state() != State::Vacant).collect()
+        fibers.filter(|fiber| fiber.state() != RunState::Vacant).collect()
     }
 }
 
 impl Drop for FiberTable {
     fn drop(&mut self) {
         if self.occupied.get() > 0 {
-            // The kernel may write to their frames, and other threads may borrow from them (I1, I2).
+            // The kernel may write to their frames, and other threads may borrow from them (I1,
+            // I2).
             crate::sys::report(format_args!("a worker ended before its fibers; aborting"));
             std::process::abort();
         }
         for block in self.blocks.get_mut().all.drain(..) {
-            // SAFETY: I2. The worker ends after its last fiber, and only its fibers' code refers to blocks.
+            // SAFETY: I2. The worker ends after its last fiber, and only its fibers' code refers to
+            // blocks.
             drop(unsafe { Box::from_raw(block.as_ptr()) });
         }
     }

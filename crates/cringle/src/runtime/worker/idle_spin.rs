@@ -1,14 +1,15 @@
 //! Polls for a while before the worker sleeps, where a message is likely to arrive soon.
 //!
-//! Fibers of two workers that answer each other would otherwise let both workers sleep and be woken for each message: a
-//! system call on either side, and the kernel's wake-up of an idle core, which takes far longer than the message itself.
-//! So a worker that received a message soon after it became idle polls the next time before it sleeps. It counts as awake
-//! meanwhile, and senders send no wake-up. It has to poll for longer than the wake-up of the other side takes, or the two
-//! would alternate in sleeping.
+//! Fibers of two workers that answer each other would otherwise let both workers sleep and be woken
+//! for each message: a system call on either side, and the kernel's wake-up of an idle core, which
+//! takes far longer than the message itself. So a worker that received a message soon after it
+//! became idle polls the next time before it sleeps. It counts as awake meanwhile, and senders send
+//! no wake-up. It has to poll for longer than the wake-up of the other side takes, or the two would
+//! alternate in sleeping.
 //!
-//! After a poll without success the worker sleeps at once the next time, after a second one the next two times, then
-//! four: an exponential back-off, so that little is wasted where messages arrive just too late. A worker that waits for
-//! disks or timers, or that is alone, never polls.
+//! After a poll without success the worker sleeps at once the next time, after a second one the
+//! next two times, then four: an exponential back-off, so that little is wasted where messages
+//! arrive just too late. A worker that waits for disks or timers, or that is alone, never polls.
 
 use super::Worker;
 use std::cell::Cell;
@@ -16,7 +17,8 @@ use std::time::{Duration, Instant};
 
 /// How long the worker polls.
 const SPIN: Duration = Duration::from_micros(100);
-/// A sleep that a message ends before this would have been worth a poll. It includes its own wake-up.
+/// A sleep that a message ends before this would have been worth a poll. It includes its own
+/// wake-up.
 const SOON: Duration = Duration::from_micros(250);
 /// Checks of the inbox for each check of the clock, the ring and other workers' queues.
 const INBOX_CHECKS: u32 = 8;
@@ -34,7 +36,8 @@ pub(super) struct SpinPolicy {
 }
 
 impl SpinPolicy {
-    /// Learns from a sleep: the worker was idle for this time until a message, or something else, ended it.
+    /// Learns from a sleep: the worker was idle for this time until a message, or something else,
+    /// ended it.
     pub(super) fn learn(&self, idle: Duration, by_message: bool) {
         if !by_message || idle >= SOON {
             return;
@@ -80,6 +83,8 @@ impl Worker {
     fn has_event(&self) -> bool {
         let is_due =
             self.alarms.may_be_set() && self.alarms.next().is_some_and(|at| at <= self.now());
-        is_due || self.driver.borrow_mut().attention().1 || self.shared.has_loot(self.index)
+        is_due
+            || self.driver.borrow_mut().attention().1
+            || self.shared.has_unstarted_elsewhere(self.index)
     }
 }

@@ -1,7 +1,8 @@
 //! How the worker follows the state of its runtime: running, cancelled, stopping, stopped.
 //!
-//! The state itself is in [`Shared`](crate::runtime::shared::Shared), whose page explains the end of a runtime. Every
-//! change nudges the worker's inbox, and the worker looks at the state after it has read its mail.
+//! The state itself is in [`Shared`](crate::runtime::shared::Shared), whose page explains the end
+//! of a runtime. Every change nudges the worker's inbox, and the worker looks at the state after it
+//! has read its mail.
 
 use super::Worker;
 use crate::runtime::cancelled::Reason;
@@ -43,8 +44,8 @@ impl Worker {
         self.lifecycle.is_stopped.set(self.shared.is_stopped());
     }
 
-    /// Cancels the fibers that belong to no scope, and through their scopes all others. A protected call keeps a cancel
-    /// out until it returns.
+    /// Cancels the fibers that belong to no scope, and through their scopes all others. A protected
+    /// call keeps a cancel out until it returns.
     fn cancel_roots(&self) {
         for fiber in self.table.fibers().into_iter().filter(|fiber| fiber.is_root()) {
             self.cancel_fiber(fiber.id(), Reason::Cancelled);

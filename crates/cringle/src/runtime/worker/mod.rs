@@ -2,22 +2,23 @@
 //!
 //! # The turn
 //!
-//! 1. Every fiber that is ready at the start of the turn runs once, first come, first served. Then some unstarted fibers
-//!    start.
-//! 2. The worker *looks*, even while fibers are ready: at due timers, at messages from other threads, at completions in
-//!    the queue. It enters the kernel if ops are queued, or if the ring signals pending work.
-//! 3. If no fiber is ready, it steals an unstarted one, or sleeps in the kernel until the next completion, message or
-//!    timer.
+//! 1. Every fiber that is ready at the start of the turn runs once, first come, first served. Then
+//!    some unstarted fibers start.
+//! 2. The worker *looks*, even while fibers are ready: at due timers, at messages from other
+//!    threads, at completions in the queue. It enters the kernel if ops are queued, or if the ring
+//!    signals pending work.
+//! 3. If no fiber is ready, it steals an unstarted one, or sleeps in the kernel until the next
+//!    completion, message or timer.
 //!
-//! A fiber runs on the worker that started it, and is resumed only while it is suspended (**I3**). No borrow of the
-//! worker's cells is held while a fiber runs.
+//! A fiber runs on the worker that started it, and is resumed only while it is suspended (**I3**).
+//! No borrow of the worker's cells is held while a fiber runs.
 //!
 //! # The parts
 //!
-//! Each part owns its state: the ready fibers ([`schedule`]), fibers on the way to their start ([`admission`]), the line
-//! for room among the ops ([`room`]), timers ([`alarms`]), cancels on their way ([`cancel`]), unwinding fibers
-//! ([`unwinding`]), the state of the runtime ([`lifecycle`]), and records ([`events`]). The methods of [`Worker`] connect
-//! them.
+//! Each part owns its state: the ready fibers ([`schedule`]), fibers on the way to their start
+//! ([`admission`]), the line for room among the ops ([`room`]), timers ([`alarms`]), cancels on
+//! their way ([`cancel`]), unwinding fibers ([`unwinding`]), the state of the runtime
+//! ([`lifecycle`]), and records ([`events`]). The methods of [`Worker`] connect them.
 
 mod admission;
 mod alarms;
@@ -102,8 +103,8 @@ pub(crate) struct Worker {
     outer_spans: spans::OuterSpans,
 }
 
-/// The worker of the calling thread, for code on one of its fibers. It is not `Send`, and fibers stay on their worker, so
-/// it may be kept over a suspension.
+/// The worker of the calling thread, for code on one of its fibers. It is not `Send`, and fibers
+/// stay on their worker, so it may be kept over a suspension.
 #[derive(Clone, Copy)]
 pub(crate) struct Here(NonNull<Worker>);
 
@@ -125,16 +126,16 @@ impl Worker {
         CURRENT.get().map(Here)
     }
 
-    /// The worker of this thread and the fiber that runs on it. Every call of the library starts with this. `None` outside
-    /// of `run`, where calls are the plain blocking ones.
+    /// The worker of this thread and the fiber that runs on it. Every call of the library starts
+    /// with this. `None` outside of `run`, where calls are the plain blocking ones.
     #[inline]
     pub(crate) fn current() -> Option<(Here, FiberRef)> {
         let here = Worker::here()?;
         Some((here, here.current.get()?))
     }
 
-    /// The fiber whose name and locals the calling code has: the running one, or the one that foreign code is called
-    /// [beside](crate::runtime::foreign::call_beside).
+    /// The fiber whose name and locals the calling code has: the running one, or the one that
+    /// foreign code is called [beside](crate::runtime::foreign::call_beside).
     #[inline]
     pub(crate) fn identity() -> Option<FiberRef> {
         Worker::here()?.current.identity()
@@ -145,8 +146,8 @@ impl Worker {
         f(here.as_deref())
     }
 
-    /// Ends the worker of this thread for good, because the process exits: all calls become plain ones, and no fiber runs
-    /// again.
+    /// Ends the worker of this thread for good, because the process exits: all calls become plain
+    /// ones, and no fiber runs again.
     pub(crate) fn leave_thread() {
         CURRENT.set(None);
     }

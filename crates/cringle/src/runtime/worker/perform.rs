@@ -1,11 +1,12 @@
-//! How the running fiber has ops performed: it pushes them to the driver and waits for their last completion.
+//! How the running fiber has ops performed: it pushes them to the driver and waits for their last
+//! completion.
 //!
-//! Ops, completions and the waiter lie in the caller's frame until then (**I1**), and nothing unwinds out of that frame
-//! meanwhile (**I12**). Inlining is as in [`suspend`](super::suspend).
+//! Ops, completions and the waiter lie in the caller's frame until then (**I1**), and nothing
+//! unwinds out of that frame meanwhile (**I12**). Inlining is as in [`suspend`](super::suspend).
 
 use super::Worker;
 use crate::driver::{Completion, Op, OpSlot, Waiter};
-use crate::runtime::fiber::{FiberRef, State, Wait, WaitedOps};
+use crate::runtime::fiber::{FiberRef, RunState, Wait, WaitedOps};
 use crate::runtime::lent_frame::LentFrame;
 use crate::runtime::timers::Alarm;
 use std::time::Instant;
@@ -23,8 +24,8 @@ impl Worker {
         completion.result()
     }
 
-    /// Performs one op that waits for a peer. At the given time the kernel is asked to end it. That is no cancel of the
-    /// fiber, and reaches nothing else.
+    /// Performs one op that waits for a peer. At the given time the kernel is asked to end it. That
+    /// is no cancel of the fiber, and reaches nothing else.
     #[cold]
     pub(crate) fn perform_one_until(&self, fiber: FiberRef, op: Op, at: Instant) -> i32 {
         debug_assert!(op.waits_for_peer(), "such an op never waits in line for room");
@@ -79,7 +80,7 @@ impl Worker {
             return;
         }
         fiber.set_ops(ops);
-        fiber.set_state(State::Waiting(Wait::Ops));
+        fiber.set_state(RunState::Waiting(Wait::Ops));
         if self.is_interrupted(fiber) {
             // The fiber was cancelled while it waited for room, when its ops were not known.
             self.ask_to_end(fiber);
@@ -89,11 +90,12 @@ impl Worker {
         debug_assert!(waiter.is_settled(), "I1: resumed before the last completion");
     }
 
-    /// Pushes an op, at once or after a wait for room. Refuses the op if the fiber is cancelled in that wait.
+    /// Pushes an op, at once or after a wait for room. Refuses the op if the fiber is cancelled in
+    /// that wait.
     #[inline(always)]
     fn push_or_refuse(&self, fiber: FiberRef, op: &Op, completion: &Completion, waiter: &Waiter) {
-        // SAFETY: I1, I12. The callers' frames hold all of it until nothing is owed to the waiter, and nothing unwinds
-        // out of them before.
+        // SAFETY: I1, I12. The callers' frames hold all of it until nothing is owed to the waiter,
+        // and nothing unwinds out of them before.
         let pushed = (self.room.is_empty() || op.waits_for_peer())
             && unsafe { self.driver.borrow_mut().push(op, completion, waiter) }.is_ok();
         if !pushed {

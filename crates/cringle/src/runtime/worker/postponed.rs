@@ -1,15 +1,17 @@
 //! Fibers that cannot start, because no stack can be mapped.
 //!
-//! The spawner has a handle, and may wait for the fiber. So the fiber starts later, or it *fails*: its body runs on the
-//! worker's reserve, drops the closure uncalled, and leaves the error as the fiber's result. Either way it is started,
-//! never dropped unrun (**I2**).
+//! The spawner has a handle, and may wait for the fiber. So the fiber starts later, or it *fails*:
+//! its body runs on the worker's reserve, drops the closure uncalled, and leaves the error as the
+//! fiber's result. Either way it is started, never dropped unrun (**I2**).
 //!
-//! The worker retries when one of its fibers ends, which frees a stack, and every [`RETRY_AFTER`], because another thread
-//! may have unmapped memory. The fiber fails
+//! The worker retries when one of its fibers ends, which frees a stack, and every [`RETRY_AFTER`],
+//! because another thread may have unmapped memory. The fiber fails
 //!
-//! - at once, where no stack can become free: the runtime has one worker, and all its fibers wait for fibers to end;
-//! - otherwise when none of the postponed fibers could start for [`PATIENCE`]. The worker cannot know whether the fibers
-//!   that have stacks wait for the one that has none: they may wait for its lock or its message.
+//! - at once, where no stack can become free: the runtime has one worker, and all its fibers wait
+//!   for fibers to end;
+//! - otherwise when none of the postponed fibers could start for [`PATIENCE`]. The worker cannot
+//!   know whether the fibers that have stacks wait for the one that has none: they may wait for its
+//!   lock or its message.
 //!
 //! Fibers that fail at the same time run one after the other, on the one reserve.
 

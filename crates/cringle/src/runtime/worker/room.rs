@@ -3,7 +3,7 @@
 //! Fibers get room in the order in which they asked for it, and no op overtakes them.
 
 use super::Worker;
-use crate::runtime::fiber::{FiberRef, State, Wait};
+use crate::runtime::fiber::{FiberRef, RunState, Wait};
 use crate::trace::Cause;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -51,8 +51,9 @@ impl RoomLine {
         let mut queue = self.queue.borrow_mut();
         while self.granted.get() < room {
             let fiber = queue.pop_front()?;
-            // A cancel may have ended its wait: then it is ready already, and leaves the line when it runs.
-            if fiber.state() == State::Waiting(Wait::Room) {
+            // A cancel may have ended its wait: then it is ready already, and leaves the line when
+            // it runs.
+            if fiber.state() == RunState::Waiting(Wait::Room) {
                 self.granted.set(self.granted.get() + 1);
                 fiber.grant();
                 return Some(fiber);
@@ -68,7 +69,7 @@ impl Worker {
     pub(super) fn grant_room(&self) {
         let room = self.driver.borrow().room();
         while let Some(fiber) = self.room.grant_next(room) {
-            fiber.set_state(State::Runnable);
+            fiber.set_state(RunState::Runnable);
             self.schedule.ready().push(fiber);
             self.events.made_ready(fiber, Cause::Room);
         }

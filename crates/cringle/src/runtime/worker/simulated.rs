@@ -1,11 +1,12 @@
-//! The worker's reaction to the end of its simulation: it reports which fiber waits for what, and ends the run.
+//! The worker's reaction to the end of its simulation: it reports which fiber waits for what, and
+//! ends the run.
 //!
-//! Fibers cannot be dropped (**I2**). They are cancelled, as at the end of every run, and unwind. If they still wait
-//! after that, the process aborts.
+//! Fibers cannot be dropped (**I2**). They are cancelled, as at the end of every run, and unwind.
+//! If they still wait after that, the process aborts.
 
 use super::Worker;
 use crate::driver::sim::{self, Checker, HaltReason};
-use crate::runtime::fiber::State;
+use crate::runtime::fiber::RunState;
 
 impl Worker {
     /// Ends the run if the simulation has halted.
@@ -44,9 +45,9 @@ impl Worker {
             let name = fiber.meta().and_then(|meta| meta.name()).unwrap_or("<unnamed>");
             let index = fiber.id().index;
             let target = match fiber.state() {
-                State::Waiting(wait) => fiber.op_name().unwrap_or(wait.describe()),
-                State::Runnable => "nothing: it is ready",
-                State::Vacant => continue,
+                RunState::Waiting(wait) => fiber.op_name().unwrap_or(wait.describe()),
+                RunState::Runnable => "nothing: it is ready",
+                RunState::Vacant => continue,
             };
             lines.push_str(&format!("\n  fiber {index} '{name}' waits for: {target}"));
         }

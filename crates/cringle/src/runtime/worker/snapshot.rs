@@ -1,12 +1,12 @@
 //! A worker's own view of its fibers, for a dump.
 //!
-//! A worker looks at its fibers between two of them, or while one of them asks for the dump. Each of its fibers is then
-//! suspended, so that everything it has lent stays unchanged (**I1**, **I2**), or it is the one that asks. Other threads
-//! send a [`Question`] (**I3**).
+//! A worker looks at its fibers between two of them, or while one of them asks for the dump. Each
+//! of its fibers is then suspended, so that everything it has lent stays unchanged (**I1**,
+//! **I2**), or it is the one that asks. Other threads send a [`Question`] (**I3**).
 
 use super::Worker;
 use crate::driver::{Driver, OpDescription};
-use crate::runtime::fiber::{FiberId, FiberRef, State, Wait};
+use crate::runtime::fiber::{FiberId, FiberRef, RunState, Wait};
 use crate::runtime::label::Origins;
 use crate::runtime::timers::Alarm;
 use crate::runtime::wait_target::{FiberTag, ScopeOrigin, TargetInfo};
@@ -16,7 +16,8 @@ use std::ffi::CString;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// A question that a worker answers about its fibers. If the worker ends first, it drops the question.
+/// A question that a worker answers about its fibers. If the worker ends first, it drops the
+/// question.
 pub(crate) trait Question: Send {
     fn answer(self: Box<Self>, worker: &Worker);
 }
@@ -69,7 +70,8 @@ impl Worker {
     pub(in crate::runtime) fn snapshots(&self, backtraces: bool) -> Vec<FiberSnapshot> {
         let times = self.times();
         self.events.read_clock(&self.driver);
-        // The snapshots allocate, and the allocator may be the program's: nothing is borrowed meanwhile (I13).
+        // The snapshots allocate, and the allocator may be the program's: nothing is borrowed
+        // meanwhile (I13).
         let snapshot = |fiber: FiberRef| {
             let times = times.get(&fiber.tag()).copied().unwrap_or_default();
             let mut snapshot = self.snapshot(fiber, times);
@@ -81,7 +83,7 @@ impl Worker {
 
     fn snapshot(&self, fiber: FiberRef, times: Times) -> FiberSnapshot {
         let activity = match fiber.state() {
-            State::Waiting(wait) => Activity::Waits {
+            RunState::Waiting(wait) => Activity::Waits {
                 wait,
                 target: fiber.target().map(|target| target.info()),
                 ops: ops_snapshot(&self.driver.borrow(), fiber),

@@ -1,9 +1,10 @@
 //! Keeps the spans of the `tracing` crate with their fiber.
 //!
-//! Subscribers of that crate keep the entered spans by thread. If a fiber waited within a span, all other fibers of its
-//! worker would run within it, and would leave it in the wrong order. So a fiber leaves its spans when it is suspended
-//! and enters them again when it is resumed, as an instrumented future does at each poll. The spans of `run`'s caller
-//! belong to the main fiber during the run.
+//! Subscribers of that crate keep the entered spans by thread. If a fiber waited within a span, all
+//! other fibers of its worker would run within it, and would leave it in the wrong order. So a
+//! fiber leaves its spans when it is suspended and enters them again when it is resumed, as an
+//! instrumented future does at each poll. The spans of `run`'s caller belong to the main fiber
+//! during the run.
 
 use super::Worker;
 use crate::runtime::foreign;
@@ -11,7 +12,8 @@ use std::cell::RefCell;
 use tracing::level_filters::LevelFilter;
 use tracing::{Dispatch, Id, dispatcher};
 
-/// The most spans that are left at once. Without it a subscriber that leaves none would hold the worker for ever.
+/// The most spans that are left at once. Without it a subscriber that leaves none would hold the
+/// worker for ever.
 const MAX_DEPTH: usize = 1024;
 
 /// The spans of a suspended fiber, the innermost first.
@@ -39,7 +41,8 @@ impl Spans {
     }
 }
 
-// The subscriber is called beside the fiber: it cannot suspend the fiber, and nothing unwinds out of it (I12, I13).
+// The subscriber is called beside the fiber: it cannot suspend the fiber, and nothing unwinds out
+// of it (I12, I13).
 
 #[cold]
 fn leave_all() -> Vec<Id> {
@@ -67,7 +70,8 @@ fn enter_all(spans: &[Id]) {
     while foreign::call_beside(&mut enter).is_none() {}
 }
 
-/// Returns a clone, because a span that ends asks for the subscriber again, which must not be borrowed then.
+/// Returns a clone, because a span that ends asks for the subscriber again, which must not be
+/// borrowed then.
 fn subscriber() -> Dispatch {
     dispatcher::get_default(Dispatch::clone)
 }

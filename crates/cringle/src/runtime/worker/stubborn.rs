@@ -1,11 +1,12 @@
 //! Reports cancelled fibers whose waits do not end.
 //!
-//! Some ops cannot be cancelled (a write to a frozen file system), and a fiber may wait for others that continue. The
-//! wait is not abandoned (**I1**), but after [`REPORT_AFTER`] one line on standard error names the fiber and its wait.
+//! Some ops cannot be cancelled (a write to a frozen file system), and a fiber may wait for others
+//! that continue. The wait is not abandoned (**I1**), but after [`REPORT_AFTER`] one line on
+//! standard error names the fiber and its wait.
 
 use super::Worker;
 use crate::runtime::cancelled::Reason;
-use crate::runtime::fiber::{FiberRef, State};
+use crate::runtime::fiber::{FiberRef, RunState};
 use crate::runtime::timers::{Alarm, TimerId};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -65,7 +66,7 @@ impl Worker {
 
 /// Names a cancelled fiber that still waits, and counts the others.
 fn report(fiber: FiberRef, others: usize) {
-    let State::Waiting(wait) = fiber.state() else { return };
+    let RunState::Waiting(wait) = fiber.state() else { return };
     let name = fiber.meta().and_then(|meta| meta.name()).unwrap_or("<unnamed>");
     let target = fiber.op_name().unwrap_or(wait.describe());
     let cause = fiber.cause().map_or("cancelled", Reason::describe);

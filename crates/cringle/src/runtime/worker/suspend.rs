@@ -1,12 +1,12 @@
 //! How the running fiber suspends itself.
 //!
-//! A processor predicts a return by the call it remembers last. A switch of stacks pairs the scheduler's call with the
-//! fiber's suspension, and every return from a function that was called before the switch is mispredicted. So the code
-//! between a caller's own function and the switch is inlined into one function (`inline(always)`), and rare code is kept
-//! out of it (`cold`).
+//! A processor predicts a return by the call it remembers last. A switch of stacks pairs the
+//! scheduler's call with the fiber's suspension, and every return from a function that was called
+//! before the switch is mispredicted. So the code between a caller's own function and the switch is
+//! inlined into one function (`inline(always)`), and rare code is kept out of it (`cold`).
 
 use super::Worker;
-use crate::runtime::fiber::{FiberRef, State, Wait};
+use crate::runtime::fiber::{FiberRef, RunState, Wait};
 use crate::runtime::lent_frame::LentFrame;
 use crate::runtime::wait_target::WaitTarget;
 
@@ -15,7 +15,7 @@ impl Worker {
     #[inline(always)]
     pub(crate) fn suspend(&self, fiber: FiberRef, wait: Wait) {
         debug_assert_eq!(self.current.get(), Some(fiber), "only the running fiber suspends itself");
-        fiber.set_state(State::Waiting(wait));
+        fiber.set_state(RunState::Waiting(wait));
         self.events.suspended(fiber, wait);
         self.switch_out(fiber);
         crate::tracing_events::trace!(waited_for = wait.word(), "a fiber goes on");
@@ -25,8 +25,8 @@ impl Worker {
     #[inline(always)]
     pub(crate) fn suspend_on(&self, fiber: FiberRef, wait: Wait, target: &dyn WaitTarget) {
         let lent = LentFrame::begin();
-        // SAFETY: I2, I12. The caller lends the target until this returns, and it is taken back below; nothing unwinds in
-        // between.
+        // SAFETY: I2, I12. The caller lends the target until this returns, and it is taken back
+        // below; nothing unwinds in between.
         unsafe { fiber.set_target(Some(target)) };
         self.suspend(fiber, wait);
         // SAFETY: the contract asks nothing of a call that takes back.
@@ -34,7 +34,8 @@ impl Worker {
         lent.end();
     }
 
-    /// [`suspend_on`](Self::suspend_on) for a wait that only the end of other fibers of this runtime ends.
+    /// [`suspend_on`](Self::suspend_on) for a wait that only the end of other fibers of this
+    /// runtime ends.
     pub(crate) fn suspend_for_fibers(&self, fiber: FiberRef, wait: Wait, target: &dyn WaitTarget) {
         self.admission.begin_wait_for_fibers();
         self.suspend_on(fiber, wait, target);
@@ -67,15 +68,16 @@ impl Worker {
         lent.end();
     }
 
-    /// Whether no other work could run if this fiber waited: no fiber is ready, and nothing is queued for the kernel.
-    /// Then a call that does not block is cheaper than the ring.
+    /// Whether no other work could run if this fiber waited: no fiber is ready, and nothing is
+    /// queued for the kernel. Then a call that does not block is cheaper than the ring.
     #[inline]
     pub(crate) fn is_alone(&self) -> bool {
         !self.schedule.has_others() && !self.driver.borrow().has_queued()
     }
 
-    /// Whether this fiber may block the thread, because nothing could become ready meanwhile: no other worker or thread
-    /// can make a fiber, no op is in the kernel, no timer is set, and all other fibers wait for fibers to end.
+    /// Whether this fiber may block the thread, because nothing could become ready meanwhile: no
+    /// other worker or thread can make a fiber, no op is in the kernel, no timer is set, and all
+    /// other fibers wait for fibers to end.
     #[inline]
     pub(crate) fn is_solitary(&self, fiber: FiberRef) -> bool {
         !self.schedule.has_others()

@@ -2,7 +2,7 @@
 
 use super::{CURRENT, Worker};
 use crate::driver;
-use crate::runtime::fiber::{FiberRef, State, Wait};
+use crate::runtime::fiber::{FiberRef, RunState, Wait};
 use crate::runtime::shared::Mail;
 use std::ptr::NonNull;
 
@@ -68,8 +68,8 @@ impl Worker {
         }
     }
 
-    /// Handles everything that does not come from this worker's fibers: timers, messages, completions. Sleeps if nothing
-    /// is left to do.
+    /// Handles everything that does not come from this worker's fibers: timers, messages,
+    /// completions. Sleeps if nothing is left to do.
     #[inline]
     pub(super) fn look(&self) {
         if self.alarms.may_be_set() {
@@ -82,7 +82,8 @@ impl Worker {
         if reap {
             self.reap();
         }
-        // Before it may sleep: no event follows for fibers that wait for room which is free already.
+        // Before it may sleep: no event follows for fibers that wait for room which is free
+        // already.
         if (self.unwinding.get() | self.room.len()) > 0 {
             self.do_chores();
         }
@@ -90,7 +91,8 @@ impl Worker {
             self.enter(driver::Wait::No);
             self.do_chores();
         }
-        // An op that ends within the submitting call (a read from the page cache) has made its fiber ready by now.
+        // An op that ends within the submitting call (a read from the page cache) has made its
+        // fiber ready by now.
         if !self.has_work() {
             self.idle();
             self.do_chores();
@@ -133,10 +135,11 @@ impl Worker {
         let mut driver = self.driver.borrow_mut();
         driver.reap(|token| {
             let fiber = FiberRef::from_token(token);
-            // A fiber that still pushes ops of a batch, or waits for room to, looks itself when it has pushed the last.
-            if fiber.state() == State::Waiting(Wait::Ops) {
+            // A fiber that still pushes ops of a batch, or waits for room to, looks itself when it
+            // has pushed the last.
+            if fiber.state() == RunState::Waiting(Wait::Ops) {
                 self.events.completed(fiber);
-                fiber.set_state(State::Runnable);
+                fiber.set_state(RunState::Runnable);
                 self.schedule.ready().push(fiber);
             }
         });
@@ -189,7 +192,7 @@ impl Worker {
         self.shared.count_idle();
         // From here on, a message and a fiber that is made elsewhere wake this worker.
         let is_asleep = self.mailbox().inbox.fall_asleep();
-        if is_asleep && !self.shared.has_loot(self.index) {
+        if is_asleep && !self.shared.has_unstarted_elsewhere(self.index) {
             self.events.slept();
             let deadline = self.alarms.next();
             self.enter(driver::Wait::Until(deadline));

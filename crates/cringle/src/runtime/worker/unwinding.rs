@@ -1,8 +1,9 @@
-//! What the worker knows about the unwinding of its fibers: see [`unwinding`](crate::runtime::unwinding).
+//! What the worker knows about the unwinding of its fibers: see
+//! [`unwinding`](crate::runtime::unwinding).
 //!
-//! [`UnwindCount`] counts the fibers that were suspended in any state but `No`. While it is 0, std's count of panics
-//! belongs to the running fiber. Conversely, when std's count is 0, no fiber of this thread unwinds, whatever was noted;
-//! then a new *era* begins, in which none is counted.
+//! [`UnwindCount`] counts the fibers that were suspended in any state but `No`. While it is 0,
+//! std's count of panics belongs to the running fiber. Conversely, when std's count is 0, no fiber
+//! of this thread unwinds, whatever was noted; then a new *era* begins, in which none is counted.
 
 use super::Worker;
 use crate::runtime::fiber::FiberRef;
@@ -52,9 +53,9 @@ impl UnwindCount {
 impl Worker {
     /// Whether the running fiber unwinds.
     ///
-    /// While another fiber is suspended in a destructor, this may miss an unwinding that the program raised by std. Then
-    /// plain calls suspend, and a region lacks its shield. Where more depends on the answer, use
-    /// [`surely_unwinds`](Self::surely_unwinds).
+    /// While another fiber is suspended in a destructor, this may miss an unwinding that the
+    /// program raised by std. Then plain calls suspend, and a region lacks its shield. Where more
+    /// depends on the answer, use [`surely_unwinds`](Self::surely_unwinds).
     #[inline]
     pub(crate) fn is_unwinding(&self, fiber: FiberRef) -> bool {
         std::thread::panicking() && (self.unwinding.get() == 0 || self.seems_to_unwind(fiber))
@@ -72,7 +73,8 @@ impl Worker {
         state != Unwinding::No
     }
 
-    /// Why the running fiber unwinds, with the certainty of [`surely_unwinds`](Self::surely_unwinds).
+    /// Why the running fiber unwinds, with the certainty of
+    /// [`surely_unwinds`](Self::surely_unwinds).
     #[cold]
     pub(crate) fn why_it_unwinds(&self, fiber: FiberRef) -> Unwinding {
         let state = if !self.surely_unwinds(fiber) {
@@ -87,7 +89,8 @@ impl Worker {
         state
     }
 
-    /// Whether the running fiber unwinds, so that nothing may be raised in it. Never wrong, but may walk the stack.
+    /// Whether the running fiber unwinds, so that nothing may be raised in it. Never wrong, but may
+    /// walk the stack.
     pub(crate) fn surely_unwinds(&self, fiber: FiberRef) -> bool {
         std::thread::panicking() && (self.unwinding.get() == 0 || fiber.frames_unwind())
     }
@@ -105,7 +108,7 @@ impl Worker {
     /// Whether a suspended fiber of this worker unwinds.
     pub(super) fn unwinds_suspended(&self, fiber: FiberRef) -> bool {
         fiber.unwinding() != Unwinding::No
-            && self.current.probe(fiber, |fiber| fiber.ask_frames()).unwrap_or(true)
+            && self.current.probe(fiber, |fiber| fiber.ask_unwinding()).unwrap_or(true)
     }
 
     /// Notes the state of the running fiber before it is suspended.

@@ -2,35 +2,37 @@
 
 use super::Worker;
 use crate::driver;
-use crate::runtime::fiber::{FiberId, FiberRef, State, Wait};
+use crate::runtime::fiber::{FiberId, FiberRef, RunState, Wait};
 use crate::runtime::inbox::Posted;
 use crate::runtime::shared::{Mail, MailBox};
 use crate::trace::Cause;
 use std::sync::Arc;
 
 impl Worker {
-    /// Ends the wait of one of this worker's fibers, if a wake-up can end it. A fiber that has ended is not found.
+    /// Ends the wait of one of this worker's fibers, if a wake-up can end it. A fiber that has
+    /// ended is not found.
     pub(crate) fn wake(&self, id: FiberId) {
         if let Some(fiber) = self.table.get(id) {
             self.make_ready(fiber, Cause::Wake);
         }
     }
 
-    /// Puts a waiting fiber into the ready queue. A fiber that waits for ops stays: only their last completion resumes it
-    /// (**I1**). So does one that waits for room, which is granted in order.
+    /// Puts a waiting fiber into the ready queue. A fiber that waits for ops stays: only their last
+    /// completion resumes it (**I1**). So does one that waits for room, which is granted in order.
     pub(crate) fn make_ready(&self, fiber: FiberRef, cause: Cause) {
         match fiber.state() {
-            State::Waiting(Wait::Ops | Wait::Room) => {}
-            State::Waiting(_) => {
-                fiber.set_state(State::Runnable);
+            RunState::Waiting(Wait::Ops | Wait::Room) => {}
+            RunState::Waiting(_) => {
+                fiber.set_state(RunState::Runnable);
                 self.schedule.ready().push(fiber);
                 self.events.made_ready(fiber, cause);
             }
-            State::Runnable | State::Vacant => {}
+            RunState::Runnable | RunState::Vacant => {}
         }
     }
 
-    /// Sends a message to another worker. If that worker has ended, so has the fiber that the message is for.
+    /// Sends a message to another worker. If that worker has ended, so has the fiber that the
+    /// message is for.
     pub(crate) fn mail(&self, mailbox: &Arc<MailBox>, message: Mail) {
         if let Mail::Wake(id) = message {
             self.events.sent_wake(mailbox, id);
@@ -40,8 +42,9 @@ impl Worker {
         }
     }
 
-    /// Wakes a sleeping worker: from ring to ring if it belongs to this runtime, else by its bell (**I9**). The message
-    /// is submitted at once, because the fiber that sends it may compute for long.
+    /// Wakes a sleeping worker: from ring to ring if it belongs to this runtime, else by its bell
+    /// (**I9**). The message is submitted at once, because the fiber that sends it may compute for
+    /// long.
     pub(super) fn wake_peer(&self, mailbox: &Arc<MailBox>) {
         self.events.woke(mailbox);
         let is_ours = self.shared.has(mailbox);

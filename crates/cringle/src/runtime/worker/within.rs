@@ -19,12 +19,13 @@ pub(crate) struct Within<'a> {
 }
 
 impl<'a> Within<'a> {
-    /// Lets the calling fiber enter a region. A region that is entered while the fiber unwinds is shielded, so that no
-    /// cancel reaches destructors.
+    /// Lets the calling fiber enter a region. A region that is entered while the fiber unwinds is
+    /// shielded, so that no cancel reaches destructors.
     ///
     /// # Safety
     ///
-    /// I3: the guard is dropped, not forgotten, on this fiber, before all guards that were made earlier.
+    /// I3: the guard is dropped, not forgotten, on this fiber, before all guards that were made
+    /// earlier.
     #[inline]
     pub(crate) unsafe fn enter(worker: Here, fiber: FiberRef, region: &'a Region) -> Within<'a> {
         if worker.is_unwinding(fiber) {
@@ -35,8 +36,8 @@ impl<'a> Within<'a> {
         let refusals = fiber.refusals();
         if region.is_shielded() {
             fiber.update_cancelled();
-            // Refusals count anew within the shield, and continue from here after it. So even a loop that ignores its
-            // refusals, and protects its reaction to them, comes to an end.
+            // Refusals count anew within the shield, and continue from here after it. So even a
+            // loop that ignores its refusals, and protects its reaction to them, comes to an end.
             fiber.set_refusals(0);
         }
         Within { worker, fiber, region, refusals }

@@ -1,13 +1,13 @@
-//! Asking the workers, and waiting for what they say.
+//! Asks the workers for their fibers, and waits for the answers.
 //!
-//! A question goes by the worker's mail, so that it is answered between two fibers, by the one thread that
-//! may look at them (**I3**). Each question counts for one answer, given or not: one that is dropped unread,
-//! because its worker has ended, counts as given.
+//! A question is a message to the worker. So the one thread that may look at its fibers answers it,
+//! between two of them (**I3**). A question that is dropped unread, because its worker has ended,
+//! counts as answered.
 //!
-//! A worker reads its mail once a turn. One that has not begun to answer after [`PATIENCE`] is in a turn that
-//! lasts for as long. The dump then holds what other threads may read of that worker: which fiber runs, and
-//! whether the turn is the same as before. Time in which a busy machine gave the worker's thread no processor,
-//! or the asker none, does not count.
+//! A worker reads its messages once a turn. If it has not begun to answer after [`PATIENCE`], its
+//! turn lasts that long. The dump then holds what other threads may read of that worker: the
+//! running fiber, and whether the turn is still the same. Time in which a busy machine gave the
+//! worker's thread no processor, or the asking thread, does not count.
 
 use super::report::{self, Who};
 use super::{Dump, SilentWorker};
@@ -20,30 +20,31 @@ use crate::runtime::worker::{FiberSnapshot, Here, Question, Worker};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// How long a worker may run, or wait in a call, before it begins to answer.
+/// How long a worker may run, or wait in a system call, before it begins to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How often that is measured.
+/// The interval at which that is measured.
 const LOOK: Duration = Duration::from_millis(50);
-/// The limit where the worker's thread is stopped, or the machine gives it no time at all.
+/// The limit for a worker whose thread is stopped, or gets no processor at all.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// One dump that is asked for.
+/// One dump in the making.
 struct Inquiry {
     backtraces: bool,
-    state: Mutex<State>,
+    answers: Mutex<Answers>,
     asker: Waker,
 }
 
-struct State {
-    answers: Vec<Answer>,
+struct Answers {
+    /// By worker.
+    progress: Vec<Progress>,
     snapshots: Vec<FiberSnapshot>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
+enum Progress {
     Awaited,
     Begun,
-    Given,
+    Done,
 }
 
 /// The question for one worker.
@@ -52,46 +53,47 @@ struct ForWorker {
     worker: usize,
 }
 
-// A snapshot holds nothing of its worker's thread: names are counted, places in the text are static,
-// backtraces may be sent.
+// A snapshot may leave its worker's thread: names are reference-counted, places in the source are
+// static, and backtraces are `Send`.
 const _: fn() = || {
-    fn sent<T: Send>() {}
-    sent::<FiberSnapshot>();
+    fn assert_send<T: Send>() {}
+    assert_send::<FiberSnapshot>();
 };
 
 impl Question for ForWorker {
     fn answer(self: Box<Self>, worker: &Worker) {
-        self.inquiry.state().answers[self.worker] = Answer::Begun;
+        self.inquiry.answers().progress[self.worker] = Progress::Begun;
         let snapshots = worker.snapshots(self.inquiry.backtraces);
-        self.inquiry.state().snapshots.extend(snapshots);
+        self.inquiry.answers().snapshots.extend(snapshots);
     }
 }
 
 impl Drop for ForWorker {
     fn drop(&mut self) {
-        self.inquiry.state().answers[self.worker] = Answer::Given;
+        self.inquiry.answers().progress[self.worker] = Progress::Done;
         self.inquiry.asker.wake();
     }
 }
 
 impl Inquiry {
-    fn state(&self) -> MutexGuard<'_, State> {
-        // An allocator that panics may have left it; what is there can be told.
-        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn answers(&self) -> MutexGuard<'_, Answers> {
+        // A panic of the program's allocator may have poisoned the lock. The answers so far are
+        // good.
+        self.answers.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Whether an answer is still expected: one that was begun always, as the worker computes it without
-    /// waiting; others for as long as the worker has patience left.
+    /// Whether an answer is still expected. If a worker has begun, always, because it answers
+    /// without waiting; otherwise as long as there is patience left for it.
     fn is_expected(&self, patience: &[Patience]) -> bool {
-        let state = self.state();
-        state.answers.iter().zip(patience).any(|(answer, patience)| match answer {
-            Answer::Awaited => !patience.is_spent(),
-            Answer::Begun => true,
-            Answer::Given => false,
+        let answers = self.answers();
+        answers.progress.iter().zip(patience).any(|(progress, patience)| match progress {
+            Progress::Awaited => !patience.is_spent(),
+            Progress::Begun => true,
+            Progress::Done => false,
         })
     }
 
-    /// Waits for the answers; how long that took.
+    /// Waits for the answers. Returns how long that took.
     fn wait(&self, peers: &[Peer], current: Option<(Here, FiberRef)>) -> Duration {
         let now = || current.map_or_else(Instant::now, |(worker, _)| worker.now());
         let start = now();
@@ -130,7 +132,7 @@ impl Patience {
         if now - self.looked < LOOK {
             return;
         }
-        // If it was longer, the asker had no processor, and the question may have been sent late.
+        // After a longer pause the asker had no processor, and may have sent the question late.
         let elapsed = (now - self.looked).min(2 * LOOK);
         let before = std::mem::replace(&mut self.times, peer.counters.thread_times());
         self.looked = now;
@@ -138,7 +140,7 @@ impl Patience {
             (Some(times), Some(before)) => times.spent_since(&before, elapsed).min(elapsed),
             // The first look has nothing to compare with.
             (Some(_), None) => Duration::ZERO,
-            // The kernel reports nothing of threads.
+            // Without the thread's times, all of it counts.
             (None, _) => elapsed,
         };
     }
@@ -148,32 +150,36 @@ impl Patience {
     }
 }
 
-/// What can be seen of a worker from outside.
+/// What other threads can see of a worker.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Outside {
+struct OutsideView {
     turns: u64,
     running: usize,
 }
 
-impl Outside {
-    fn of(peer: &Peer) -> Outside {
-        Outside { turns: peer.counters.turns.get(), running: peer.roster.running_number() }
+impl OutsideView {
+    fn of(peer: &Peer) -> OutsideView {
+        OutsideView { turns: peer.counters.turns.get(), running: peer.roster.running_number() }
     }
 }
 
+/// Makes a dump of a runtime.
 pub(super) fn collect(shared: &Arc<Shared>, backtraces: bool) -> Dump {
     let current = Worker::current();
     let here = Worker::here();
     let count = shared.peers.len();
     let inquiry = Arc::new(Inquiry {
         backtraces,
-        state: Mutex::new(State { answers: vec![Answer::Awaited; count], snapshots: Vec::new() }),
+        answers: Mutex::new(Answers {
+            progress: vec![Progress::Awaited; count],
+            snapshots: Vec::new(),
+        }),
         asker: match current {
             Some((worker, fiber)) => worker.waker(fiber),
             None => Waker::Thread(std::thread::current()),
         },
     });
-    let before: Vec<Outside> = shared.peers.iter().map(Outside::of).collect();
+    let before: Vec<OutsideView> = shared.peers.iter().map(OutsideView::of).collect();
     for (worker, peer) in shared.peers.iter().enumerate() {
         let question = Box::new(ForWorker { inquiry: Arc::clone(&inquiry), worker });
         match here {
@@ -184,18 +190,18 @@ pub(super) fn collect(shared: &Arc<Shared>, backtraces: bool) -> Dump {
     }
     let waited = inquiry.wait(&shared.peers, current);
     if current.is_none() {
-        // A token may have been taken that was meant for a `park` of the thread's own.
+        // The wait may have taken a token that was meant for a `park` of the program.
         std::thread::current().unpark();
     }
-    let mut state = inquiry.state();
-    let silent = (0..count).filter(|&worker| state.answers[worker] == Answer::Awaited);
+    let mut answers = inquiry.answers();
+    let silent = (0..count).filter(|&worker| answers.progress[worker] == Progress::Awaited);
     let silent = silent.map(|worker| {
         let peer = &shared.peers[worker];
         silent_worker(worker, peer, before[worker], waited)
     });
     let silent = silent.collect();
-    let snapshots = std::mem::take(&mut state.snapshots);
-    drop(state);
+    let snapshots = std::mem::take(&mut answers.snapshots);
+    drop(answers);
     Dump {
         fibers: report::reports(snapshots),
         silent,
@@ -207,10 +213,10 @@ pub(super) fn collect(shared: &Arc<Shared>, backtraces: bool) -> Dump {
 fn silent_worker(
     worker: usize,
     peer: &Peer,
-    before: Outside,
+    before: OutsideView,
     silent_for: Duration,
 ) -> SilentWorker {
-    let now = Outside::of(peer);
+    let now = OutsideView::of(peer);
     let runs = peer.roster.look(Label::read);
     let alive = peer.counters.started.get().saturating_sub(peer.ended.read());
     SilentWorker {

@@ -1,17 +1,17 @@
-//! What a descriptor is: a path, a socket and its peer, a child.
+//! Descriptions of descriptors: a path, a socket with its peer, a child process.
 //!
-//! Asked when the workers have answered, on the asking thread. The descriptor of an op that has ended
-//! meanwhile may be another file's by then.
+//! The thread that makes the dump looks them up after the workers have answered. If an op has ended
+//! meanwhile, its descriptor may belong to another file by then.
 
 use std::collections::HashMap;
 use std::os::fd::RawFd;
 
-/// Descriptors that were looked at for one dump.
+/// The descriptors looked up for one dump.
 #[derive(Default)]
 pub(super) struct Files(HashMap<RawFd, Option<String>>);
 
 impl Files {
-    /// What a person calls it.
+    /// Returns a description; `None` if the descriptor is closed.
     pub(super) fn describe(&mut self, fd: RawFd) -> Option<String> {
         self.0.entry(fd).or_insert_with(|| describe(fd)).clone()
     }
@@ -29,7 +29,7 @@ fn describe(fd: RawFd) -> Option<String> {
     Some(target.into_owned())
 }
 
-/// The process behind a pidfd.
+/// Describes the process behind a pidfd.
 fn child(fd: RawFd) -> Option<String> {
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
     let pid = info.lines().find_map(|line| line.strip_prefix("Pid:"))?;

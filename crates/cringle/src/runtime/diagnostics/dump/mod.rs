@@ -1,4 +1,7 @@
-//! Who waits for what: every fiber of a runtime, asked of the workers.
+//! Dumps: every fiber of a runtime, and what it waits for.
+//!
+//! [`collect`] asks the workers, [`report`] turns their answers into [`FiberReport`]s, and `text`
+//! prints them.
 
 mod collect;
 mod files;
@@ -12,13 +15,14 @@ pub use report::{FiberReport, FiberState, Holder, OpenedScope, WaitsFor, Who};
 use crate::runtime::worker::Worker;
 use std::time::Duration;
 
-/// Every fiber of the calling fiber's runtime, and what each waits for; `None` outside of
+/// Returns every fiber of the calling fiber's runtime, and what each waits for; `None` outside of
 /// [`run`](crate::run).
 ///
-/// Each worker tells of its own fibers when it next looks, and goes on: the fibers are not stopped
-/// together, and what two workers tell may be a moment apart. Only the calling fiber waits for that, or the
-/// calling thread. A worker that has not answered within a second is [told of](Dump::silent) by what can be
-/// seen from outside: the fiber that it is stuck in.
+/// Each worker reports its own fibers when it next looks at its messages, and continues. The fibers
+/// are not stopped together, so the reports of two workers may be a moment apart. Only the calling
+/// fiber, or the calling thread, waits for them. A worker that does not answer within a second is
+/// listed as [silent](Dump::silent), with what can be seen of it from outside: the fiber that it is
+/// stuck in.
 ///
 /// ```
 /// use cringle::runtime::{self, FiberState};
@@ -28,8 +32,8 @@ use std::time::Duration;
 ///     let sleeper = fiber::Builder::new().name("sleeper".into()).spawn_local(fiber::park).unwrap();
 ///     fiber::yield_now();
 ///     let dump = runtime::dump().expect("there is a runtime here");
-///     let sleeper_seen = dump.fiber("sleeper").expect("it is there");
-///     assert!(matches!(sleeper_seen.state, FiberState::Waiting { .. }));
+///     let report = dump.fiber("sleeper").expect("it has not ended");
+///     assert!(matches!(report.state, FiberState::Waiting { .. }));
 ///     println!("{dump}");
 ///     sleeper.thread().unpark();
 /// });
@@ -39,70 +43,70 @@ pub fn dump() -> Option<Dump> {
     Some(collect::collect(&shared, false))
 }
 
-/// [`dump`], with a backtrace of every fiber. It takes some 10 µs for each, and more to be written: the
-/// names of functions are looked for then.
+/// Returns a [`dump`] with a backtrace of every fiber. A backtrace takes about 10 µs, and more when
+/// it is printed, because the names of functions are looked up then.
 ///
-/// A suspended fiber is resumed for that on its own stack, into the library's code, which looks at the
-/// stack and suspends it again. One with less than 32 KiB of stack left has none, nor has one that has not
-/// begun, or that a silent worker is stuck in.
+/// For its backtrace a suspended fiber is resumed on its own stack, into code of the library that
+/// looks at the stack and suspends the fiber again. A fiber has no backtrace if less than 32 KiB of
+/// its stack are left, if it has not begun, or if a silent worker is stuck in it.
 pub fn dump_with_backtraces() -> Option<Dump> {
     let shared = Worker::with(|worker| worker.map(|worker| worker.shared().clone()))?;
     Some(collect::collect(&shared, true))
 }
 
-/// A [`dump`] of every runtime of the process, from any thread.
+/// Returns a [`dump`] of every runtime of the process. Any thread may call this.
 ///
 /// ```
 /// use cringle::{fiber, runtime};
 ///
 /// cringle::run(|| {
-///     let seen = fiber::unblock(|| runtime::dump_all());
-///     assert!(seen.iter().any(|dump| dump.fiber("main").is_some()));
+///     let dumps = fiber::unblock(|| runtime::dump_all());
+///     assert!(dumps.iter().any(|dump| dump.fiber("main").is_some()));
 /// });
 /// ```
 pub fn dump_all() -> Vec<Dump> {
     registry::all().iter().map(|shared| collect::collect(shared, false)).collect()
 }
 
-/// What [`dump`] has found. Its `Display` is at most 80 columns wide, those who have waited longest come
-/// first.
+/// The result of a [`dump`]. Its `Display` is at most 80 columns wide, and lists the fibers that
+/// have waited longest first.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Dump {
     /// The fibers, those that have waited longest first, then those that are ready or run.
     pub fibers: Vec<FiberReport>,
-    /// Workers that have not answered: what is known of them.
+    /// The workers that have not answered.
     pub silent: Vec<SilentWorker>,
-    /// Fibers that no worker has started.
+    /// The number of fibers that no worker has started.
     pub unstarted: usize,
-    /// Workers there are.
+    /// The number of workers.
     pub workers: usize,
 }
 
-/// A worker that did not look for messages for as long as it was waited for.
+/// A worker that did not answer in time, because it did not look at its messages.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct SilentWorker {
     /// Its number.
     pub worker: usize,
-    /// The fiber that runs there, if one does.
+    /// The fiber that it runs, if it runs one.
     pub runs: Option<Who>,
-    /// The same fiber ran, without being suspended, all the time that the worker was waited for.
+    /// Whether that fiber ran, without suspending, for all of [`silent_for`](Self::silent_for).
     pub is_stuck: bool,
-    /// How long that was.
+    /// How long the dump has waited for the worker.
     pub silent_for: Duration,
-    /// Its other fibers, of which nothing is known.
+    /// The number of its other fibers, which are not in the dump.
     pub others: u64,
 }
 
 impl Dump {
-    /// The first fiber of this name.
+    /// Returns the first fiber of this name.
     pub fn fiber(&self, name: &str) -> Option<&FiberReport> {
         self.fibers.iter().find(|fiber| fiber.who.name.as_deref() == Some(name))
     }
 
-    /// Fibers that wait for each other, and will for ever, by their places in
-    /// [`fibers`](Self::fibers): each waits for a lock that the next one holds, the last one for a lock of
+    /// Returns the deadlocks: cycles of fibers, by their indices in [`fibers`](Self::fibers), in
+    /// which each fiber waits for a lock that the next one holds, and the last one for a lock of
     /// the first.
     pub fn cycles(&self) -> Vec<Vec<usize>> {
         report::cycles(&self.fibers)

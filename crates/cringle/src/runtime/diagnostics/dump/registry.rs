@@ -1,4 +1,4 @@
-//! The runtimes of the process.
+//! All runtimes of the process.
 
 use crate::runtime::shared::Shared;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -9,7 +9,7 @@ fn runtimes() -> MutexGuard<'static, Vec<Arc<Shared>>> {
     RUNTIMES.lock().expect("no code panics under this lock")
 }
 
-/// A runtime is found by [`all`] until this is dropped.
+/// A runtime is listed in [`all`] until this is dropped.
 pub(in crate::runtime) struct Listed(Arc<Shared>);
 
 /// Lists a runtime.
@@ -24,6 +24,7 @@ impl Drop for Listed {
     }
 }
 
+/// Returns the listed runtimes.
 pub(super) fn all() -> Vec<Arc<Shared>> {
     runtimes().clone()
 }

@@ -1,4 +1,4 @@
-//! From what workers see to what is told: names instead of numbers.
+//! From the snapshots of the workers to the reports of a dump, with names in place of numbers.
 
 use super::files::Files;
 use crate::runtime::fiber::{FiberId, Wait};
@@ -11,13 +11,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Which fiber: its name, if it has one, and where it was spawned.
+/// A fiber's name and the place that spawned it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Who {
-    /// Its name, if it was given one. That of `run`'s closure is `main`.
+    /// Its name, if it has one. `run`'s closure is called `main`.
     pub name: Option<Arc<str>>,
-    /// Where it was spawned; not known before it runs for the first time.
+    /// The place that spawned it; unknown before it first runs.
     pub spawned: Option<&'static std::panic::Location<'static>>,
 }
 
@@ -27,80 +27,80 @@ impl Who {
     }
 }
 
-/// A fiber, in a [`Dump`](super::Dump).
+/// One fiber in a [`Dump`](super::Dump).
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct FiberReport {
-    /// Which one.
+    /// Its name and origin.
     pub who: Who,
     /// The number of its worker.
     pub worker: usize,
-    /// The scope that it belongs to, if it belongs to one.
+    /// The scope that it belongs to, if any.
     pub scope: Option<OpenedScope>,
-    /// What it does.
+    /// Whether it runs or waits.
     pub state: FiberState,
-    /// It is cancelled where it is, and its wait is about to end, or cannot be ended.
+    /// Whether it is cancelled at the place where it is. Its wait ends soon, or cannot be ended.
     pub cancelled: bool,
-    /// A deadline cancels what it is in after this.
+    /// The time until a deadline cancels it.
     pub deadline: Option<Duration>,
-    /// Where it is, if that was [asked for](super::dump_with_backtraces).
+    /// Its backtrace, in a dump [with backtraces](super::dump_with_backtraces).
     pub backtrace: Option<Backtrace>,
 }
 
-/// A scope, as its fibers are asked about it.
+/// The scope of a fiber.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct OpenedScope {
-    /// Where it was opened.
+    /// The place that opened it.
     pub opened: &'static std::panic::Location<'static>,
-    /// By which fiber: none where it was no fiber, or one that a silent worker knows.
+    /// The fiber that opened it; `None` if no fiber did, or if that fiber is not in the dump.
     pub owner: Option<Who>,
 }
 
-/// What a fiber does.
+/// Whether a fiber runs or waits.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum FiberState {
-    /// It asked for the dump.
+    /// It runs: it made the dump.
     Running,
-    /// It waits for its turn alone.
+    /// It is ready, and waits for its turn.
     Ready,
     /// It waits.
     #[non_exhaustive]
     Waiting {
-        /// For what.
+        /// What it waits for.
         for_what: WaitsFor,
-        /// For how long, at most: it is told by a clock that a worker reads when it has been in the kernel,
-        /// which goes by the kernel's ticks (1 to 10 ms). Where the fibers of a worker wait for nothing but
-        /// each other, that is after 256 turns.
+        /// For how long it has waited, at most. The clock advances with the kernel's ticks (1 to 10
+        /// ms), and a worker reads it when it has been in the kernel, at least every 256 turns.
         age: Duration,
-        /// A timer ends the wait after this, if nothing does before.
+        /// The time until a timer ends the wait, if one is set.
         timer: Option<Duration>,
     },
 }
 
-/// What a fiber waits for. Its `Display` says it in words.
+/// What a fiber waits for. Its `Display` describes it in words.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum WaitsFor {
-    /// The kernel.
+    /// An operation in the kernel.
     #[non_exhaustive]
     Operation {
-        /// The operation, as a person calls it: "a read", "data from a peer".
+        /// The operation in words: "a read", "data from a peer".
         name: &'static str,
         /// Its descriptor, if it has one.
         fd: Option<i32>,
-        /// What that is: a path, a socket's addresses, a child.
+        /// A description of the descriptor: a path, a socket's addresses, a child.
         file: Option<String>,
-        /// Where in the file.
+        /// The offset in the file.
         offset: Option<u64>,
-        /// The path that it is about.
+        /// The path that the operation names.
         path: Option<PathBuf>,
-        /// The address that is connected to.
+        /// The address that it connects to.
         peer: Option<std::net::SocketAddr>,
-        /// A thread of the library's pool does it by a plain call, since the ring has no such operation.
+        /// Whether a thread of the library's pool does it by a plain call, because the ring has no
+        /// such operation.
         aside: bool,
-        /// Of a batch: how many of its operations are under way, and how many it has.
+        /// Of a batch: the number of operations in flight, and the total number.
         batch: Option<(usize, usize)>,
     },
     /// A lock of [`sync`](crate::sync).
@@ -108,7 +108,7 @@ pub enum WaitsFor {
     Lock {
         /// Its address.
         address: usize,
-        /// Who has it.
+        /// Its holder.
         holder: Holder,
     },
     /// Permits of a semaphore.
@@ -116,47 +116,47 @@ pub enum WaitsFor {
     Permits {
         /// The semaphore's address.
         address: usize,
-        /// Permits that are free: fewer than are needed, or others are first.
+        /// The free permits: too few, or other fibers are first in line.
         free: usize,
     },
-    /// Another fiber's end.
+    /// The end of another fiber.
     Join(Who),
-    /// The fibers of a scope that it has opened: so many are left.
+    /// The fibers of a scope that it has opened, of which this number is left.
     Scope(usize),
     /// A timer.
     Timer,
     /// An `unpark`.
     Unpark,
-    /// Something else, at an address if that is known: the other side of a channel, a notification.
+    /// Another object: the other side of a channel, a notification.
     #[non_exhaustive]
     Other {
-        /// As a person calls it.
+        /// The object in words.
         what: &'static str,
-        /// Where it is.
+        /// Its address, if that is known.
         address: Option<usize>,
     },
 }
 
-/// Who has a lock.
+/// The holder of a lock.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Holder {
-    /// This fiber, by its place in [`Dump::fibers`](super::Dump::fibers).
+    /// This fiber, by its index in [`Dump::fibers`](super::Dump::fibers).
     Fiber(usize, Who),
-    /// So many readers.
+    /// This number of readers.
     Readers(usize),
     /// A thread outside of any fiber.
     Thread,
-    /// A fiber that is not in the dump: that has ended and left it locked, or lives with a worker that is
-    /// silent, or in another runtime.
+    /// A fiber that is not in the dump: it has ended without unlocking, or belongs to a silent
+    /// worker or to another runtime.
     Unknown,
-    /// Nobody: it was let go of, and is on its way to who is next.
+    /// None: the lock was released, and is on its way to the next waiter.
     Nobody,
 }
 
-/// Sorted and named.
+/// Returns the reports, sorted by how long the fibers have waited.
 pub(super) fn reports(mut snapshots: Vec<FiberSnapshot>) -> Vec<FiberReport> {
-    // Of equal age, as the workers have them.
+    // A stable sort: fibers of equal age stay in the order of their workers.
     snapshots.sort_by_key(|snapshot| match &snapshot.activity {
         Activity::Waits { age, .. } => (0, std::cmp::Reverse(*age)),
         Activity::Ready => (1, std::cmp::Reverse(Duration::ZERO)),
@@ -171,6 +171,7 @@ pub(super) fn reports(mut snapshots: Vec<FiberSnapshot>) -> Vec<FiberReport> {
     snapshots.into_iter().map(|snapshot| names.report(snapshot)).collect()
 }
 
+/// Finds fibers by the numbers in snapshots.
 struct Names {
     tags: HashMap<FiberTag, usize>,
     ids: HashMap<(u32, FiberId), usize>,
@@ -206,13 +207,13 @@ impl Names {
     fn for_what(
         &mut self,
         wait: Wait,
-        told: Option<TargetInfo>,
+        target: Option<TargetInfo>,
         ops: Option<OpsSnapshot>,
     ) -> WaitsFor {
         if let Some(ops) = ops {
             return self.operation(ops, false);
         }
-        match (wait, told) {
+        match (wait, target) {
             (Wait::Lock, Some(TargetInfo::Gate { address, holder, free })) => {
                 WaitsFor::Lock { address, holder: self.holder(holder, free) }
             }
@@ -243,7 +244,7 @@ impl Names {
 
     fn holder(&self, tag: FiberTag, free: usize) -> Holder {
         match tag {
-            // A lock for readers has more permits than there can be readers.
+            // Without a holder, a lock that still has most of its permits is held by readers.
             FiberTag::NONE if free > MOST_PERMITS / 2 => Holder::Readers(MOST_PERMITS - free),
             FiberTag::NONE => Holder::Nobody,
             FiberTag::THREAD => Holder::Thread,
@@ -274,7 +275,7 @@ impl Names {
 }
 
 impl FiberReport {
-    /// The place of the fiber that has the lock which this one waits for.
+    /// The index of the fiber that holds the lock which this one waits for.
     fn waits_for_fiber(&self) -> Option<usize> {
         let FiberState::Waiting { for_what, .. } = &self.state else { return None };
         match for_what {
@@ -284,18 +285,19 @@ impl FiberReport {
     }
 }
 
-/// Each waits for one other at most: whoever follows that comes to an end or to where it was.
+/// Finds the cycles of waits. Each fiber waits for at most one other, so a walk along the waits
+/// ends, or returns to where it was.
 pub(super) fn cycles(fibers: &[FiberReport]) -> Vec<Vec<usize>> {
-    // The walk that came by first.
-    let mut seen_by = vec![usize::MAX; fibers.len()];
+    // For each fiber, the first walk that has visited it.
+    let mut visited_by = vec![usize::MAX; fibers.len()];
     let mut cycles = Vec::new();
     for start in 0..fibers.len() {
         let mut at = start;
-        while seen_by[at] == usize::MAX {
-            seen_by[at] = start;
+        while visited_by[at] == usize::MAX {
+            visited_by[at] = start;
             match fibers[at].waits_for_fiber() {
-                Some(next) if seen_by[next] == start => {
-                    cycles.push(walk(fibers, next));
+                Some(next) if visited_by[next] == start => {
+                    cycles.push(cycle_from(fibers, next));
                     break;
                 }
                 Some(next) => at = next,
@@ -306,8 +308,8 @@ pub(super) fn cycles(fibers: &[FiberReport]) -> Vec<Vec<usize>> {
     cycles
 }
 
-/// From a fiber that is in a cycle, around it.
-fn walk(fibers: &[FiberReport], start: usize) -> Vec<usize> {
+/// Returns the cycle that this fiber is in.
+fn cycle_from(fibers: &[FiberReport], start: usize) -> Vec<usize> {
     let next = |&at: &usize| fibers[at].waits_for_fiber().filter(|&next| next != start);
     std::iter::successors(Some(start), next).collect()
 }

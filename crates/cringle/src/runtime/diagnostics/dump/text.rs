@@ -1,4 +1,4 @@
-//! A dump for a person, 80 columns wide.
+//! The text of a dump, at most 80 columns wide.
 
 use super::report::Holder;
 use super::{Dump, FiberReport, FiberState, SilentWorker, WaitsFor, Who};
@@ -14,15 +14,17 @@ impl Display for Dump {
         let waiting = self.fibers.iter().filter(waiting).count();
         let (fibers, workers) = (self.fibers.len(), self.workers);
         let mut head = format!(
-            "{fibers} fiber{}{} on {workers} worker{}, of which {waiting} wait{}",
+            "{fibers} fiber{} on {workers} worker{}, {waiting} waiting",
             plural(fibers),
-            // Those of a silent worker are not counted.
-            if self.silent.is_empty() { "" } else { " told of" },
             plural(workers),
-            if waiting == 1 { "s" } else { "" },
         );
         if self.unstarted > 0 {
             head += &format!("; {} not started yet", self.unstarted);
+        }
+        // Their fibers are not counted.
+        let silent = self.silent.len();
+        if silent > 0 {
+            head += &format!("; {silent} worker{} not answering", plural(silent));
         }
         paragraph(f, "", &head)?;
         for silent in &self.silent {
@@ -58,16 +60,14 @@ impl Display for SilentWorker {
         let SilentWorker { worker, runs, is_stuck, silent_for, others } = self;
         write!(f, "STUCK: worker {worker} has not answered for {}: ", Age(*silent_for))?;
         match (runs, is_stuck) {
-            (Some(who), true) => write!(f, "it is in {}, which is not suspended", who.in_full())?,
-            (Some(who), false) => {
-                write!(f, "it goes through a long turn, now in {}", who.in_full())?
-            }
-            (None, _) => write!(f, "no fiber runs there, and it gets no time")?,
+            (Some(who), true) => write!(f, "it runs {}, which does not suspend", who.in_full())?,
+            (Some(who), false) => write!(f, "its turn is long, and now runs {}", who.in_full())?,
+            (None, _) => write!(f, "it runs no fiber, and gets no processor")?,
         }
         match others {
             0 => Ok(()),
-            1 => f.write_str("; its other fiber cannot be told of"),
-            others => write!(f, "; its {others} other fibers cannot be told of"),
+            1 => f.write_str("; its other fiber is not in this dump"),
+            others => write!(f, "; its {others} other fibers are not in this dump"),
         }
     }
 }
@@ -75,7 +75,7 @@ impl Display for SilentWorker {
 impl Display for FiberReport {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let state = match &self.state {
-            FiberState::Running => "asks for this".to_owned(),
+            FiberState::Running => "made this dump".to_owned(),
             FiberState::Ready => "is ready".to_owned(),
             FiberState::Waiting { age, .. } => format!("waits for {}", Age(*age)),
         };
@@ -105,7 +105,7 @@ impl Display for FiberReport {
             paragraph(f, INDENT, &format!("in the scope{owner} at {}", scope.opened))?;
         }
         if let Some(backtrace) = &self.backtrace {
-            // Not wrapped: lines of functions' names are for tools, too.
+            // Not wrapped, because tools read these lines too.
             for line in backtrace.to_string().lines() {
                 writeln!(f, "{INDENT}{line}")?;
             }
@@ -125,7 +125,7 @@ impl Display for Who {
 }
 
 impl Who {
-    /// With where it was spawned, too.
+    /// Describes the fiber with the place that spawned it.
     pub(in crate::runtime) fn in_full(&self) -> String {
         match (&self.name, self.spawned) {
             (Some(name), Some(spawned)) => format!("fiber '{name}' (spawned at {spawned})"),
@@ -160,11 +160,11 @@ impl Display for WaitsFor {
                     Holder::Readers(count) => {
                         write!(f, "which {count} reader{} hold", plural(*count))
                     }
-                    Holder::Thread => f.write_str("which a thread holds that is no fiber"),
+                    Holder::Thread => f.write_str("which a thread outside of any fiber holds"),
                     Holder::Unknown => {
-                        f.write_str("held by a fiber that has ended or cannot be told of")
+                        f.write_str("held by a fiber that has ended or is not in this dump")
                     }
-                    Holder::Nobody => f.write_str("which was let go of"),
+                    Holder::Nobody => f.write_str("which was just released"),
                 }
             }
             WaitsFor::Permits { address, free } => {
@@ -183,7 +183,7 @@ impl Display for WaitsFor {
     }
 }
 
-/// A time as a person says it.
+/// Prints a time in units that fit its length.
 struct Age(Duration);
 
 impl Display for Age {
@@ -202,7 +202,8 @@ fn plural(count: usize) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
-/// Writes text in lines that are at most [`COLUMNS`] wide; those after the first are indented further.
+/// Writes text in lines of at most [`COLUMNS`] characters. Lines after the first are indented
+/// further.
 fn paragraph(f: &mut Formatter<'_>, indent: &str, text: &str) -> fmt::Result {
     f.write_str(indent)?;
     let mut column = indent.len();
@@ -218,7 +219,7 @@ fn paragraph(f: &mut Formatter<'_>, indent: &str, text: &str) -> fmt::Result {
             f.write_str(" ")?;
             column += 1;
         }
-        // What is too long for a line of its own (a path) goes on in the next.
+        // A word too long for a line of its own (a path) continues in the next.
         while column + word.chars().count() > COLUMNS {
             let room = COLUMNS - column;
             let end = word.char_indices().nth(room).map_or(word.len(), |(at, _)| at);

@@ -1,7 +1,8 @@
 //! The moments in the life of fibers and ops that the worker records, one method for each.
 //!
-//! Code calls the method at the place where the moment occurs. The methods lie on the hot paths: each adds to
-//! [`Counters`] that this worker alone writes, and tests one flag for a [trace](trace), which does its part out of line.
+//! Code calls the method at the place where the moment occurs. The methods lie on the hot paths:
+//! each adds to [`Counters`] that this worker alone writes, and tests one flag for a
+//! [trace](trace), which does its part out of line.
 
 mod trace;
 
@@ -40,7 +41,8 @@ impl Events {
         self.clock_ns.get()
     }
 
-    /// Reads a clock that takes 5 ns and advances with the kernel's ticks, 100 to 1000 times a second.
+    /// Reads a clock that takes 5 ns and advances with the kernel's ticks, 100 to 1000 times a
+    /// second.
     #[cold]
     pub(super) fn read_clock(&self, driver: &RefCell<Driver>) {
         self.clock_ns.set(driver.borrow().coarse_ns());
@@ -147,8 +149,8 @@ impl Events {
         }
     }
 
-    /// A fiber's body has returned, and its block is still its own. (The count of ended fibers belongs to
-    /// [`quiescence`](crate::runtime::quiescence).)
+    /// A fiber's body has returned, and its block is still its own. (The count of ended fibers
+    /// belongs to [`quiescence`](crate::runtime::quiescence).)
     #[inline(always)]
     pub(super) fn ended(&self, fiber: FiberRef) {
         if self.is_traced() {
@@ -247,7 +249,8 @@ impl Events {
         self.counters.room_waits.bump();
     }
 
-    /// A plain call that does not wait was tried. On a hit it did its work, on a miss the driver has to.
+    /// A plain call that does not wait was tried. On a hit it did its work, on a miss the driver
+    /// has to.
     #[inline(always)]
     pub(crate) fn tried_inline(&self, hit: bool) {
         if hit {
