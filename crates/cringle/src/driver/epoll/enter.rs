@@ -1,4 +1,4 @@
-//! Trying what was pushed, asking the kernel, sleeping.
+//! The worker's calls: attempts at pushed ops, polls for events, sleep.
 
 use super::flight::Stage;
 use super::nowait::{self, Outcome};
@@ -10,15 +10,15 @@ use crate::driver::{Op, Wait};
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 
-/// Pauses between tries of an op that events do not help: they double up to the longest.
+/// The backoff of an op for which events are useless: its pauses double, up to a limit.
 const FIRST_PAUSE: Duration = Duration::from_micros(250);
 const MOST_DOUBLINGS: u8 = 5;
-/// Events that may report an op as ready, though its call would wait, before pauses replace them.
-const PATIENCE: u8 = 2;
+/// The number of fruitless events after which pauses replace events.
+const FRUITLESS_LIMIT: u8 = 2;
 
 impl Epoll {
-    /// What a turn has to do with the driver: whether [`reap`](Self::reap) finds something, and whether
-    /// something waits for [`enter`](Self::enter).
+    /// Whether [`reap`](Self::reap) finds a completion, and whether the worker should
+    /// [`enter`](Self::enter).
     pub(crate) fn attention(&mut self) -> (bool, bool) {
         self.take_results();
         if self.is_poll_due() {
@@ -33,10 +33,10 @@ impl Epoll {
             && self.last_poll.elapsed() >= POLL_INTERVAL
     }
 
-    /// Nothing of it is anywhere but here.
+    /// Does nothing: no queued op concerns another worker.
     pub(crate) fn flush(&mut self) {}
 
-    /// Tries what was pushed, and sleeps until something has come if it is told to.
+    /// Attempts the pushed ops, and sleeps until a result or an event arrives if `wait` says so.
     pub(crate) fn enter(&mut self, wait: Wait) {
         self.last_file.forget();
         self.counts.entered(self.queued.len() as u32);
@@ -44,9 +44,10 @@ impl Epoll {
         while let Some(number) = self.queued.pop_front() {
             self.begin(number);
         }
-        // Without a sleep, `attention` asks for events.
+        // Without a sleep, `attention` polls for events.
         let Wait::Until(deadline) = wait else { return };
-        // One look, which sleeps: one before it could silence the wake_fd that was to end the sleep.
+        // Only one poll, the one that sleeps: a poll before it could consume the wake-up that is to
+        // end the sleep.
         if self.ended.is_empty() && self.results.fall_asleep() {
             let now = Instant::now();
             let due = deadline.into_iter().chain(self.next_retry()).min();
@@ -56,32 +57,34 @@ impl Epoll {
         self.take_results();
     }
 
-    /// Asks the kernel for events, and goes on with what they are about.
+    /// Asks the kernel for events, and attempts the ops that wait for them.
     fn poll_events(&mut self, timeout: Option<Duration>) {
         let count = self.poller.wait(timeout);
         for index in 0..count {
-            if let Some(told) = self.poller.event(index) {
-                self.on_event(&told);
+            if let Some(event) = self.poller.event(index) {
+                self.on_event(&event);
             }
         }
         self.last_poll = Instant::now();
         self.retry_due();
     }
 
+    /// Attempts an op for the first time, or after a pause.
     fn begin(&mut self, number: u32) {
         let flight = self.flights.get_mut(number);
-        // Those who wait for the same have come first.
-        if let Some((fd, direction)) = flight.op.waits_for()
+        // First come, first served: ops that wait for the same descriptor are ahead.
+        if let Some((fd, direction)) = flight.op.wait_queue()
             && self.wait_queues.first(fd, direction).is_some()
         {
-            return self.settle(number, Outcome::Wait(fd, direction));
+            return self.apply(number, Outcome::Wait(fd, direction));
         }
-        // SAFETY: I1, by `push`'s contract: it is not over.
+        // SAFETY: I1, by the contract of `push`: the op has not ended.
         let outcome = unsafe { flight.attempt(&mut self.last_file, false) };
-        self.settle(number, outcome);
+        self.apply(number, outcome);
     }
 
-    fn settle(&mut self, number: u32, outcome: Outcome) {
+    /// Moves an op to the stage that the outcome of its attempt says.
+    fn apply(&mut self, number: u32, outcome: Outcome) {
         match outcome {
             Outcome::Done(result) => self.end(number, result),
             _ if self.flights.get(number).cancelled => {
@@ -94,15 +97,16 @@ impl Epoll {
         }
     }
 
+    /// Appends an op to a wait queue, and arms the descriptor.
     fn wait_for(&mut self, number: u32, fd: RawFd, direction: Direction) {
         self.wait_queues.append(&mut self.flights, fd, direction, number);
         self.flights.get_mut(number).stage = Stage::Waiting(fd, direction);
-        // Though others wait for it already: if the descriptor was closed under them by unsafe code, they
-        // are not to keep this one from the file that has the number now.
+        // Arm it even if other ops wait for it already. If unsafe code has closed the descriptor under
+        // them, they must not keep this op from the file that has the number now.
         if let Err(errno) = self.arm(fd) {
             self.wait_queues.remove(&mut self.flights, fd, direction, number);
             match errno {
-                // It cannot be waited for: a device that is always ready, or so it says.
+                // A file without readiness, such as a device that claims to be always ready.
                 libc::EPERM => self.offload(number, true),
                 errno => {
                     let result = self.flights.get(number).total(-errno);
@@ -112,14 +116,15 @@ impl Epoll {
         }
     }
 
+    /// Arms a descriptor for the events that its ops wait for.
     fn arm(&mut self, fd: RawFd) -> Result<(), i32> {
         let interest = self.wait_queues.interest(&self.flights, fd);
         self.poller.arm(fd, interest)
     }
 
-    /// Something has come for a descriptor: in each row the first are outcome, until one has to wait.
-    pub(super) fn on_event(&mut self, told: &Event) {
-        let &Event { fd, events } = told;
+    /// Attempts the ops that wait for a descriptor: in each queue the first ones, until one must wait.
+    pub(super) fn on_event(&mut self, event: &Event) {
+        let &Event { fd, events } = event;
         if events & (IN | BROKEN) != 0 {
             self.retry_queue(fd, Direction::In);
         }
@@ -134,32 +139,34 @@ impl Epoll {
         }
     }
 
+    /// Attempts the ops of one queue, until one must wait.
     fn retry_queue(&mut self, fd: RawFd, direction: Direction) {
         while let Some(number) = self.wait_queues.first(fd, direction) {
             let flight = self.flights.get_mut(number);
-            // SAFETY: I1, by `push`'s contract: it is not over.
+            // SAFETY: I1, by the contract of `push`: the op has not ended.
             let outcome = unsafe { flight.attempt(&mut self.last_file, true) };
             if let Outcome::Wait(..) = outcome {
                 flight.fruitless_events = flight.fruitless_events.saturating_add(1);
-                if flight.fruitless_events <= PATIENCE || !nowait::is_ready(fd, direction) {
+                if flight.fruitless_events <= FRUITLESS_LIMIT || !nowait::is_ready(fd, direction) {
                     return;
                 }
-                // The event is for another op: the socket has errors queued, or data while this op receives
-                // from its error queue. The kernel would report the same event again at once.
+                // The event concerns another op: the socket has an error queued, or data while this op
+                // reads from the error queue. The kernel would report the same event again at once.
                 self.wait_queues.remove(&mut self.flights, fd, direction, number);
                 self.back_off(number);
                 continue;
             }
             self.wait_queues.remove(&mut self.flights, fd, direction, number);
-            self.settle(number, outcome);
+            self.apply(number, outcome);
         }
     }
 
+    /// Attempts every poll of a descriptor: one event can end several.
     fn retry_polls(&mut self, fd: RawFd) {
         let mut next = self.wait_queues.first(fd, Direction::Events);
         while let Some(number) = next {
             next = self.flights.next(number);
-            // SAFETY: I1, by `push`'s contract: it is not over.
+            // SAFETY: I1, by the contract of `push`: the op has not ended.
             let outcome =
                 unsafe { self.flights.get_mut(number).attempt(&mut self.last_file, true) };
             if let Outcome::Done(result) = outcome {
@@ -169,7 +176,7 @@ impl Epoll {
         }
     }
 
-    /// The kernel does not tell of this descriptor any more: it is closed, by unsafe code.
+    /// Fails all ops on a descriptor that can no longer be armed: unsafe code has closed it.
     #[cold]
     fn fail_all(&mut self, fd: RawFd, errno: i32) {
         for direction in [Direction::In, Direction::Out, Direction::Events] {
@@ -184,13 +191,15 @@ impl Epoll {
     fn offload(&mut self, number: u32, for_long: bool) {
         let pool = if for_long { &self.pools.unbounded } else { &self.pools.storage };
         let flight = self.flights.get_mut(number);
-        // SAFETY: I1. The flight ends when the result was taken, or the job was.
+        // SAFETY: I1, by the contract of `push`: the flight ends, and its frame is released, only after
+        // the job's result was taken or the job was withdrawn.
         let job = unsafe { Job::start(pool, flight.op, number, &self.results) };
         flight.stage = Stage::Offloaded(job);
     }
 
+    /// Ends the ops whose jobs have ended.
     fn take_results(&mut self) {
-        if !self.results.has_some() {
+        if !self.results.has_any() {
             return;
         }
         let mut taken = std::mem::take(&mut self.taken);
@@ -202,6 +211,7 @@ impl Epoll {
         self.taken = taken;
     }
 
+    /// Schedules another attempt after a pause.
     pub(super) fn back_off(&mut self, number: u32) {
         let flight = self.flights.get_mut(number);
         let doublings = flight.fruitless_events.min(MOST_DOUBLINGS);
@@ -214,6 +224,7 @@ impl Epoll {
         self.backing_off.iter().filter_map(|&number| self.flights.get(number).due()).min()
     }
 
+    /// Attempts the ops whose pause is over.
     fn retry_due(&mut self) {
         if self.backing_off.is_empty() {
             return;
@@ -230,8 +241,8 @@ impl Epoll {
 }
 
 impl Op {
-    /// The row to stand in.
-    fn waits_for(&self) -> Option<(RawFd, Direction)> {
+    /// The wait queue in which ops on this file are served in order.
+    fn wait_queue(&self) -> Option<(RawFd, Direction)> {
         use crate::driver::op::AT_CURSOR;
         match *self {
             Op::Read { target, offset: AT_CURSOR, .. } => Some((target.number(), Direction::In)),
@@ -248,7 +259,7 @@ impl Op {
         }
     }
 
-    /// The socket that it may have made non-blocking.
+    /// The socket that the op may hold non-blocking.
     pub(super) fn socket(&self) -> Option<RawFd> {
         match *self {
             Op::Accept { fd, .. } | Op::Connect { fd, .. } => Some(fd),

@@ -10,44 +10,48 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Instant;
 
+/// An op in flight.
 pub(super) struct Flight {
-    /// What is left of it: descriptors for registered files, and the part that has not been moved.
+    /// The part of the op that has not been performed, with descriptors in place of registered files.
     pub(super) op: Op,
     pub(super) completion: *const Completion,
     pub(super) stage: Stage,
-    /// Bytes moved so far, of an op that goes on until all are.
+    /// The bytes moved so far, of an op that ends when all are moved.
     pub(super) done: u32,
+    /// The memory that the rest of the op points to.
     pub(super) rest: Option<Box<Remainder>>,
     pub(super) hold: Option<Hold>,
-    /// It was begun to connect: how that went is to be asked.
+    /// Whether `connect` was called: the next attempt asks for its result.
     pub(super) connecting: bool,
-    /// It was given up before it was outcome: it may be done if that does not wait.
+    /// Whether the op was cancelled before its first attempt: it still completes if it need not wait.
     pub(super) cancelled: bool,
-    /// Times it was told that it could go on, and could not.
+    /// How often an event reported the descriptor as ready, and the op would still have waited.
     pub(super) fruitless_events: u8,
     pub(super) link: Link,
 }
 
-/// Its neighbours among those who wait for the same.
+/// The neighbours of an op in its wait queue.
 #[derive(Clone, Copy)]
 pub(super) struct Link {
     pub(super) before: u32,
     pub(super) next: u32,
 }
 
+/// Where an op in flight stands.
 pub(super) enum Stage {
-    /// Pushed; the next [`enter`](super::Epoll::enter) tries it.
+    /// Pushed; the next [`enter`](super::Epoll::enter) attempts it.
     Queued,
+    /// In the wait queue of a descriptor.
     Waiting(RawFd, Direction),
-    /// It is outcome again then.
+    /// Attempted again at this time.
     Backoff(Instant),
-    /// With the pool.
+    /// A job of the pool.
     Offloaded(Arc<Job>),
-    /// Its result is in the row of those to be reaped.
+    /// It has its result, which waits to be reaped.
     Ended,
 }
 
-/// All of them. A number is given to another one only when its completion was reaped.
+/// The ops in flight, by number. A number is reused only after its completion was reaped.
 #[derive(Default)]
 pub(super) struct Flights(Slab<Flight>);
 
@@ -65,8 +69,8 @@ impl Flights {
             fruitless_events: 0,
             link: Link { before: NONE, next: NONE },
         };
-        // More would take more memory than there is: each lies in a frame of its own.
-        u32::try_from(self.0.insert(flight)).expect("less than 2³² operations")
+        let number = self.0.insert(flight);
+        u32::try_from(number).expect("2³² frames take more memory than any machine has")
     }
 
     pub(super) fn get(&self, number: u32) -> &Flight {
@@ -77,7 +81,7 @@ impl Flights {
         &mut self.0[number as usize]
     }
 
-    /// Who stands behind it.
+    /// The op behind this one in its wait queue.
     pub(super) fn next(&self, number: u32) -> Option<u32> {
         Some(self.get(number).link.next).filter(|&next| next != NONE)
     }
@@ -96,11 +100,20 @@ impl Flights {
 }
 
 impl Flight {
-    /// When it is outcome again.
+    /// The end of its backoff.
     pub(super) fn due(&self) -> Option<Instant> {
         match self.stage {
             Stage::Backoff(due) => Some(due),
-            _ => None,
+            Stage::Queued | Stage::Waiting(..) | Stage::Offloaded(_) | Stage::Ended => None,
+        }
+    }
+
+    /// The op's result if its last call returned this: what was moved before counts, and an error
+    /// recurs with the next op.
+    pub(super) fn total(&self, result: i32) -> i32 {
+        match self.done {
+            0 => result,
+            done => done as i32 + result.max(0),
         }
     }
 }

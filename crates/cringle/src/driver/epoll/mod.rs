@@ -1,19 +1,20 @@
-//! Where there may be no ring: readiness for what waits for a peer, threads for what waits for a disk.
+//! The driver without io_uring: readiness for ops that wait for a peer, threads for ops that wait for
+//! a disk.
 //!
-//! It owns the ops under direction, one epoll, and the results of jobs that the pool does for it. It promises
-//! what [`uring`](super::uring) does:
+//! It owns the ops in flight, one epoll instance, and the results of its jobs in the pool. It promises
+//! what [`uring`](super::uring) promises:
 //!
-//! - every op is answered exactly once (**I5**), and what was lent for it is not touched after that, nor is
-//!   anything before its answer forgotten (**I1**): an op that a thread has begun is waited for, cancelled
-//!   or not;
-//! - a cancel of what waits for a descriptor, and of what no thread has begun, is immediate;
-//! - at most so many ops that end by themselves are under direction (**I7**); those that wait for a peer do not
-//!   count;
-//! - those who wait for the same descriptor get it first come, first served.
+//! - Every op is answered exactly once (**I5**). The memory of an op is not touched after its answer,
+//!   and an op that a thread has started is waited for, cancelled or not (**I1**).
+//! - A cancel takes effect at once if the op waits for a descriptor or no thread has started it.
+//! - At most `limit` ops that end by themselves are in flight (**I7**). Ops that wait for a peer do
+//!   not count.
+//! - Ops that wait for the same descriptor are served first come, first served.
 //!
-//! An op is outcome by the next [`enter`](Epoll::enter), in the order of the pushes: so a batch, and the ops of
-//! a turn, begin in order and together. The kernel is asked for events when the worker has nothing to do,
-//! and every [`POLL_INTERVAL`] while it has, because unlike a ring it says nothing without being asked.
+//! The next [`enter`](Epoll::enter) attempts the pushed ops in the order of their pushes, so that the
+//! ops of a batch or a turn begin in order and together. The kernel is polled for events when the
+//! worker is idle, and every [`POLL_INTERVAL`] while it is busy, because unlike a ring an epoll has no
+//! flag in shared memory.
 
 mod cancel;
 mod enter;
@@ -45,15 +46,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wait_queues::WaitQueues;
 
-/// While fibers keep the worker busy, events are asked for after so long.
+/// The interval between polls for events while fibers keep the worker busy.
 const POLL_INTERVAL: Duration = Duration::from_micros(20);
 
-/// The threads for what has no descriptor to wait for.
+/// The threads for ops without a descriptor to wait for.
 #[derive(Clone)]
 pub(crate) struct Pools {
-    /// Bounded: for what waits for its storage.
+    /// Bounded: for ops that wait for storage.
     pub(crate) storage: Arc<Pool>,
-    /// For what may wait for as long as it takes.
+    /// For ops that may wait for any length of time.
     pub(crate) unbounded: Arc<Pool>,
 }
 
@@ -62,18 +63,18 @@ pub(crate) struct Epoll {
     poller: Poller,
     id: DriverId,
     limit: u32,
-    /// Ops under direction that end by themselves: those that the limit is about.
+    /// Ops in flight that count against the limit.
     in_flight: u32,
     flights: Flights,
-    /// Pushed and not outcome.
+    /// Pushed and not attempted yet.
     queued: VecDeque<u32>,
     wait_queues: WaitQueues,
-    /// To be outcome again after a pause. They are few.
+    /// Attempted again after a pause. There are few of them.
     backing_off: Vec<u32>,
     ended: VecDeque<(u32, i32)>,
     pools: Pools,
     results: Arc<Results>,
-    /// Those that are being looked at; kept for its memory.
+    /// An empty list, kept for its allocation.
     taken: Vec<(u32, i32)>,
     last_poll: Instant,
     last_file: LastFile,
@@ -82,7 +83,7 @@ pub(crate) struct Epoll {
 }
 
 impl Epoll {
-    /// A driver for the calling thread. `wake_fd` is an eventfd that stays open until it is dropped.
+    /// Makes a driver for the calling thread. `wake_fd` is an eventfd that outlives it.
     pub(crate) fn new(wake_fd: RawFd, limit: u32, pools: Pools) -> io::Result<Epoll> {
         Ok(Epoll {
             poller: Poller::new(wake_fd)?,
@@ -108,7 +109,7 @@ impl Epoll {
         self.id
     }
 
-    /// What an op under direction is about.
+    /// Describes an op in flight.
     pub(crate) fn describe(&self, completion: &Completion) -> OpDescription {
         self.flights.get(completion.cancel_place.get() as u32).op.describe()
     }
@@ -142,7 +143,7 @@ impl Epoll {
         self.registered.remove_file(slot);
     }
 
-    /// The descriptor of a registered file, if that is a regular one.
+    /// The descriptor of a registered file, if it is a regular file.
     pub(crate) fn regular_file(&self, slot: u32) -> Option<RawFd> {
         self.registered.file(slot as i32).filter(|&fd| crate::sys::file_kind(fd).regular)
     }
@@ -157,7 +158,7 @@ impl Epoll {
 }
 
 impl Drop for Epoll {
-    /// Aborts the process if a frame is still owed something: a thread of the pool may write into it.
+    /// Aborts the process if an op is in flight: a thread of the pool could write into its frame.
     fn drop(&mut self) {
         if !self.is_idle() {
             crate::sys::report(format_args!(

@@ -1,18 +1,19 @@
-//! Trying an op without waiting. Descriptors are blocking ones, so each call needs a direction to say that it is
-//! not to wait:
+//! Attempts at ops, without waiting.
 //!
-//! | what | how |
+//! Descriptors are blocking, so each call needs a way to return at once:
+//!
+//! | file | how |
 //! |---|---|
 //! | sockets | `MSG_DONTWAIT` |
-//! | `accept`, `connect` | `O_NONBLOCK` for a while: see [`nonblocking`](super::nonblocking) |
-//! | pipes (not those of Linux 6.1), files in the page cache, much else | `RWF_NOWAIT` |
-//! | FIFOs with a name, those pipes, terminals, inotify | they know no `RWF_NOWAIT`: `poll(2)`, and then the call |
-//! | what only waits for its storage | the pool |
+//! | `accept`, `connect` | `O_NONBLOCK` for a while: see [`nonblocking`](crate::driver::nonblocking) |
+//! | pipes (except on Linux 6.1), files in the page cache, most others | `RWF_NOWAIT` |
+//! | named FIFOs, pipes on Linux 6.1, terminals, inotify | `poll(2)`, then the call |
+//! | files that wait for storage | a thread of the pool |
 //!
-//! Between `poll(2)` and the call, somebody else may take what was there, and the call waits after all. So
-//! the two are one step for all workers of the process. Against another *process* that reads from the same
-//! terminal or FIFO nothing helps: the worker waits for the next line then, as it does on the ring for a
-//! terminal.
+//! The files of the fourth row do not support `RWF_NOWAIT`. Between `poll(2)` and the call, another
+//! reader may take the data, and the call then waits. So all workers of the process do both steps
+//! under one lock. Nothing helps against another *process* that reads from the same terminal or FIFO:
+//! the worker then waits for the next line, as a ring does for a terminal.
 
 use super::flight::Flight;
 use super::wait_queues::Direction;
@@ -24,32 +25,32 @@ use std::ffi::c_char;
 use std::os::fd::RawFd;
 use std::sync::{Mutex, PoisonError};
 
-/// What came of a try.
+/// The outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Done(i32),
-    /// Not before the descriptor is ready.
+    /// It would wait until the descriptor is ready.
     Wait(RawFd, Direction),
-    /// For a thread of the pool: it waits for its storage.
+    /// It waits for storage: for the bounded pool.
     Offload,
-    /// The same, for as long as it takes.
+    /// It may wait for any length of time: for the unbounded pool.
     OffloadUnbounded,
 }
 
 const WOULD_WAIT: i32 = -libc::EAGAIN;
-/// It cannot be asked not to wait.
+/// The file does not support `RWF_NOWAIT`.
 const NOWAIT_UNSUPPORTED: i32 = -libc::EOPNOTSUPP;
-/// It is no file with places to read at.
+/// The file has no offsets.
 const NOT_SEEKABLE: i32 = -libc::ESPIPE;
 const IN_PROGRESS: i32 = -libc::EINPROGRESS;
 
-/// A write of so many bytes to a pipe that is ready does not wait.
+/// A write of at most this many bytes to a pipe that is ready does not wait.
 const PIPE_BUF: usize = 4096;
 
-/// Held between the question whether a call would wait and the call.
+/// Held from `poll(2)` to the call that would wait if another worker took the data.
 static POLL_THEN_CALL: Mutex<()> = Mutex::new(());
 
-/// What is known of the file that was outcome last: ops of a batch are on the same.
+/// The status flags of the last file: the ops of a batch are often on one file.
 #[derive(Default)]
 pub(super) struct LastFile(Option<(RawFd, i32)>);
 
@@ -71,20 +72,20 @@ impl LastFile {
 }
 
 impl Flight {
-    /// Tries it. `told`: the kernel has said that it would not wait now.
+    /// Attempts the op. `is_event`: an event has just reported the descriptor as ready.
     ///
     /// # Safety
     ///
-    /// I1: what the op points to is there.
-    pub(super) unsafe fn attempt(&mut self, last: &mut LastFile, told: bool) -> Outcome {
-        // SAFETY: by the contract, handed on to each.
+    /// I1: what the op points to is valid.
+    pub(super) unsafe fn attempt(&mut self, last: &mut LastFile, is_event: bool) -> Outcome {
+        // SAFETY: by the contract, which each of them has, too.
         unsafe {
             match self.op {
                 Op::Nop => Outcome::Done(0),
                 Op::Read { target, offset: AT_CURSOR, .. } => {
-                    self.read_stream(target.number(), told)
+                    self.read_stream(target.number(), is_event)
                 }
-                Op::ReadVectored { fd, offset: AT_CURSOR, .. } => self.read_stream(fd, told),
+                Op::ReadVectored { fd, offset: AT_CURSOR, .. } => self.read_stream(fd, is_event),
                 Op::Write { target, offset: AT_CURSOR, .. } => self.write_stream(target.number()),
                 Op::WriteVectored { fd, offset: AT_CURSOR, .. } => self.write_stream(fd),
                 Op::Read { target, .. } | Op::ReadFixed { target, .. } => {
@@ -97,32 +98,53 @@ impl Flight {
                 Op::WriteVectored { fd, .. } => self.write_at(fd),
                 Op::Open { dir, path, flags, .. } => open_cached(dir, path, flags),
                 Op::Recv { fd, flags, .. } | Op::RecvMsg { fd, flags, .. } => {
-                    self.transfer(fd, flags, Direction::In, told)
+                    self.transfer(fd, flags, Direction::In, is_event)
                 }
                 Op::Send { fd, flags, .. }
                 | Op::SendZc { fd, flags, .. }
-                | Op::SendMsg { fd, flags, .. } => self.transfer(fd, flags, Direction::Out, told),
+                | Op::SendMsg { fd, flags, .. } => {
+                    self.transfer(fd, flags, Direction::Out, is_event)
+                }
                 Op::Accept { fd, .. } => self.accept(fd),
                 Op::Connect { fd, .. } => self.connect(fd),
                 Op::Poll { fd, events } => match poll_now(fd, events as i16) {
                     0 => Outcome::Wait(fd, Direction::Events),
                     ready => Outcome::Done(ready),
                 },
-                // A raw entry means something to a ring only.
+                // A raw entry has a meaning only for a ring.
                 Op::Raw(_) => Outcome::Done(-libc::EOPNOTSUPP),
-                _ => Outcome::Offload,
+                Op::Sync { .. }
+                | Op::OpenHow { .. }
+                | Op::Close { .. }
+                | Op::Stat { .. }
+                | Op::SetLen { .. }
+                | Op::Unlink { .. }
+                | Op::Rename { .. }
+                | Op::MakeDir { .. }
+                | Op::Symlink { .. }
+                | Op::Link { .. }
+                | Op::Allocate { .. }
+                | Op::Advise { .. }
+                | Op::SyncRange { .. }
+                | Op::GetXattr(_)
+                | Op::SetXattr(_)
+                | Op::Syscall(_) => Outcome::Offload,
             }
         }
     }
 
-    /// What the page cache has, and the rest aside.
+    /// Reads what the page cache holds, and offloads the rest.
+    ///
+    /// # Safety
+    ///
+    /// As for [`attempt`](Self::attempt).
     unsafe fn read_at(&mut self, fd: RawFd, last: &mut LastFile) -> Outcome {
-        // It waits for the disk, `RWF_NOWAIT` or not.
+        // A direct read waits for the disk, `RWF_NOWAIT` or not.
         if last.flags(fd) & libc::O_DIRECT != 0 {
             return Outcome::Offload;
         }
         loop {
-            // SAFETY: by the caller's contract; the call has moved so many bytes.
+            // SAFETY: by the contract; the call has moved `result` bytes.
             let (result, more) = unsafe {
                 let result = self.call_nowait();
                 (result, result > 0 && self.advance(result as u32))
@@ -132,7 +154,7 @@ impl Flight {
                 WOULD_WAIT | NOWAIT_UNSUPPORTED => return Outcome::Offload,
                 NOT_SEEKABLE => {
                     self.drop_offset();
-                    // SAFETY: by the caller's contract.
+                    // SAFETY: by the contract.
                     return unsafe { self.read_stream(fd, false) };
                 }
                 error if error < 0 => return Outcome::Done(self.total(error)),
@@ -141,26 +163,30 @@ impl Flight {
         }
     }
 
-    /// To a file: aside, as most file systems do not know how not to wait, and all wait while they are
-    /// frozen.
+    /// Writes to a file without storage, and offloads all others: most file systems do not support
+    /// `RWF_NOWAIT` for writes, and all of them wait while they are frozen.
+    ///
+    /// # Safety
+    ///
+    /// As for [`attempt`](Self::attempt).
     unsafe fn write_at(&mut self, fd: RawFd) -> Outcome {
         if waits_for_storage(fd) {
             return Outcome::Offload;
         }
-        // SAFETY: by the caller's contract.
+        // SAFETY: by the contract.
         match unsafe { self.call_nowait() } {
             WOULD_WAIT | NOWAIT_UNSUPPORTED => Outcome::Offload,
             NOT_SEEKABLE => {
                 self.drop_offset();
-                // SAFETY: by the caller's contract.
+                // SAFETY: by the contract.
                 unsafe { self.write_stream(fd) }
             }
             result => Outcome::Done(result),
         }
     }
 
-    /// A ring ignores the offset of a file without positions (a pipe, an event counter). A registered buffer is
-    /// memory like any other here.
+    /// Removes the offset of a file without offsets (a pipe, an eventfd), as a ring ignores it. A
+    /// registered buffer is plain memory here.
     fn drop_offset(&mut self) {
         let offset = AT_CURSOR;
         self.op = match self.op {
@@ -180,8 +206,13 @@ impl Flight {
         };
     }
 
-    unsafe fn read_stream(&mut self, fd: RawFd, told: bool) -> Outcome {
-        // SAFETY: by the caller's contract.
+    /// Reads from a file without offsets.
+    ///
+    /// # Safety
+    ///
+    /// As for [`attempt`](Self::attempt).
+    unsafe fn read_stream(&mut self, fd: RawFd, is_event: bool) -> Outcome {
+        // SAFETY: by the contract.
         match unsafe { self.call_nowait() } {
             WOULD_WAIT => return Outcome::Wait(fd, Direction::In),
             NOWAIT_UNSUPPORTED => {}
@@ -190,46 +221,61 @@ impl Flight {
         if waits_for_storage(fd) {
             return Outcome::Offload;
         }
-        match told || self.cancelled {
-            // SAFETY: by the caller's contract.
-            true => unsafe { self.call_if_ready(fd, Direction::In) },
-            false => Outcome::Wait(fd, Direction::In),
+        if is_event || self.cancelled {
+            // SAFETY: by the contract.
+            unsafe { self.call_if_ready(fd, Direction::In) }
+        } else {
+            Outcome::Wait(fd, Direction::In)
         }
     }
 
+    /// Writes to a file without offsets, or appends.
+    ///
+    /// # Safety
+    ///
+    /// As for [`attempt`](Self::attempt).
     unsafe fn write_stream(&mut self, fd: RawFd) -> Outcome {
         if waits_for_storage(fd) {
-            // In one piece, where it is at the file's end that others write to, too.
+            // An append must be one call: other writers append, too.
             return Outcome::Offload;
         }
-        // SAFETY: by the caller's contract.
+        // SAFETY: by the contract.
         match unsafe { self.call_nowait() } {
             WOULD_WAIT => Outcome::Wait(fd, Direction::Out),
-            // SAFETY: by the caller's contract.
+            // SAFETY: by the contract.
             NOWAIT_UNSUPPORTED if sys::is_fifo(fd) => unsafe {
                 self.call_if_ready(fd, Direction::Out)
             },
-            // A terminal that is ready may not have room for all.
+            // A terminal that is ready may not have room for all bytes.
             NOWAIT_UNSUPPORTED => Outcome::OffloadUnbounded,
             result => Outcome::Done(result),
         }
     }
 
+    /// Calls `poll(2)`, then makes the call if it would not wait.
+    ///
+    /// # Safety
+    ///
+    /// As for [`attempt`](Self::attempt).
     unsafe fn call_if_ready(&mut self, fd: RawFd, direction: Direction) -> Outcome {
         let _guard = POLL_THEN_CALL.lock().unwrap_or_else(PoisonError::into_inner);
         if !is_ready(fd, direction) {
             return Outcome::Wait(fd, direction);
         }
-        // SAFETY: by the caller's contract.
+        // SAFETY: by the contract.
         Outcome::Done(unsafe { self.call_pipe_sized() })
     }
 
-    /// `preadv2` or `pwritev2` that does not wait.
+    /// Calls `preadv2` or `pwritev2` with `RWF_NOWAIT`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`attempt`](Self::attempt).
     unsafe fn call_nowait(&self) -> i32 {
         let one =
             |buf: *mut u8, len: u32| libc::iovec { iov_base: buf.cast(), iov_len: len as usize };
-        // At the cursor: −1, the same bits.
-        // SAFETY: by the caller's contract, the slices name memory that is lent for the op.
+        // The offset of the cursor, −1, has the bits of `AT_CURSOR`.
+        // SAFETY: by the contract, the slices name memory that is lent for the op.
         retry(|| unsafe {
             match self.op {
                 Op::Read { target, buf, len, offset }
@@ -256,9 +302,13 @@ impl Flight {
         })
     }
 
-    /// The plain call, for no more bytes than a pipe takes at once.
+    /// Makes the blocking call, for at most as many bytes as a ready pipe accepts at once.
+    ///
+    /// # Safety
+    ///
+    /// As for [`attempt`](Self::attempt).
     unsafe fn call_pipe_sized(&self) -> i32 {
-        // SAFETY: by the caller's contract, the slices name memory that is lent for the op.
+        // SAFETY: by the contract, the slices name memory that is lent for the op.
         retry(|| unsafe {
             match self.op {
                 Op::Read { target, buf, len, .. } => {
@@ -274,7 +324,7 @@ impl Flight {
                         return libc::writev(fd, slices, count as i32);
                     }
                     let first =
-                        all.iter().find(|slice| slice.iov_len > 0).expect("more than nothing");
+                        all.iter().find(|slice| slice.iov_len > 0).expect("the sum is not 0");
                     libc::write(fd, first.iov_base, first.iov_len.min(PIPE_BUF))
                 }
                 _ => unreachable!("a read or a write"),
@@ -282,29 +332,35 @@ impl Flight {
         })
     }
 
-    /// A send or receive; of a stream with `MSG_WAITALL`, until everything is moved. As on the ring, a receive with
-    /// room for control data returns after the first part, so that data beside a later part is not mixed with it.
+    /// Sends or receives; on a stream with `MSG_WAITALL`, until everything is moved. As on a ring, a
+    /// receive with room for control data ends after the first part, so that control data of a later
+    /// part is not mixed with it.
+    ///
+    /// # Safety
+    ///
+    /// As for [`attempt`](Self::attempt).
     unsafe fn transfer(
         &mut self,
         fd: RawFd,
         flags: i32,
         direction: Direction,
-        told: bool,
+        is_event: bool,
     ) -> Outcome {
         let moves_all = flags & (libc::MSG_WAITALL | libc::MSG_PEEK) == libc::MSG_WAITALL
             && !self.has_control_room();
         loop {
-            // SAFETY: by the caller's contract.
+            // SAFETY: by the contract.
             let result = unsafe { self.call_socket() };
             if result == WOULD_WAIT && flags & libc::MSG_DONTWAIT == 0 {
-                // It is ready because nothing more will come.
-                let ended = told && direction == Direction::In && sys::is_shut_for_reading(fd);
-                return if ended { Outcome::Done(0) } else { Outcome::Wait(fd, direction) };
+                // It is ready because no more data can arrive.
+                let has_ended =
+                    is_event && direction == Direction::In && sys::is_shut_for_reading(fd);
+                return if has_ended { Outcome::Done(0) } else { Outcome::Wait(fd, direction) };
             }
-            let goes_on = moves_all && result > 0;
-            // SAFETY: by the caller's contract; the call has moved so many bytes.
-            if !goes_on || !unsafe { self.advance(result as u32) } {
-                let more = if goes_on { 0 } else { result };
+            let continues = moves_all && result > 0;
+            // SAFETY: by the contract; the call has moved `result` bytes.
+            if !continues || !unsafe { self.advance(result as u32) } {
+                let more = if continues { 0 } else { result };
                 return Outcome::Done(self.total(more));
             }
             if !sys::is_stream_socket(fd) {
@@ -313,16 +369,21 @@ impl Flight {
         }
     }
 
-    /// Whether it receives what comes beside the bytes.
+    /// Whether a receive has room for control data.
     fn has_control_room(&self) -> bool {
         let Op::RecvMsg { message, .. } = self.op else { return false };
-        // SAFETY: I1. The message is lent for the op.
+        // SAFETY: I1. The message is lent for the op, or is the remainder's own.
         unsafe { (*message).msg_controllen > 0 }
     }
 
+    /// Calls `recv`, `send`, `recvmsg` or `sendmsg` with `MSG_DONTWAIT`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`attempt`](Self::attempt).
     unsafe fn call_socket(&mut self) -> i32 {
         const NOW: i32 = libc::MSG_DONTWAIT;
-        // SAFETY: by the caller's contract.
+        // SAFETY: by the contract.
         let result = retry(|| unsafe {
             match self.op {
                 Op::Recv { fd, buf, len, flags } => {
@@ -337,32 +398,38 @@ impl Flight {
             }
         });
         if let (0.., Some(rest)) = (result, &self.rest) {
-            // SAFETY: by the caller's contract.
+            // SAFETY: by the contract.
             unsafe { rest.report_flags() };
         }
         result
     }
 
+    /// # Safety
+    ///
+    /// As for [`attempt`](Self::attempt).
     unsafe fn accept(&mut self, fd: RawFd) -> Outcome {
         self.hold(fd);
         let Op::Accept { addr, addr_len, .. } = self.op else { unreachable!("an accept") };
-        // SAFETY: by the caller's contract.
+        // SAFETY: by the contract.
         match retry(|| unsafe {
             libc::accept4(fd, addr.cast(), addr_len, libc::SOCK_CLOEXEC) as isize
         }) {
             WOULD_WAIT if self.hold.is_some() => Outcome::Wait(fd, Direction::In),
-            // The program's own wish, or it is no socket.
+            // Without a hold, the program has made the socket non-blocking, or it is no socket.
             result => Outcome::Done(result),
         }
     }
 
+    /// # Safety
+    ///
+    /// As for [`attempt`](Self::attempt).
     unsafe fn connect(&mut self, fd: RawFd) -> Outcome {
         if self.connecting {
-            return connected(fd).map_or(Outcome::Wait(fd, Direction::Out), Outcome::Done);
+            return connect_result(fd).map_or(Outcome::Wait(fd, Direction::Out), Outcome::Done);
         }
         self.hold(fd);
         let Op::Connect { addr, addr_len, .. } = self.op else { unreachable!("a connect") };
-        // SAFETY: by the caller's contract.
+        // SAFETY: by the contract.
         match retry(|| unsafe { libc::connect(fd, addr.cast(), addr_len) as isize }) {
             IN_PROGRESS => {
                 self.connecting = true;
@@ -377,71 +444,64 @@ impl Flight {
             self.hold = Hold::take(fd);
         }
     }
-
-    /// What has come of it, where the last call came to this.
-    pub(super) fn total(&self, result: i32) -> i32 {
-        match self.done {
-            0 => result,
-            // What was moved counts; the error comes again with the next one.
-            done => done as i32 + result.max(0),
-        }
-    }
 }
 
-/// How connecting went; `None` where it goes on.
-fn connected(fd: RawFd) -> Option<i32> {
+/// The result of a `connect` in progress; `None` if it has not ended.
+fn connect_result(fd: RawFd) -> Option<i32> {
     if !is_ready(fd, Direction::Out) {
         return None;
     }
     let (mut error, mut len) = (0i32, size_of::<i32>() as libc::socklen_t);
-    // SAFETY: the kernel writes at most so many bytes of the number.
-    let asked = unsafe {
+    // SAFETY: the kernel writes at most `len` bytes to the integer, which is borrowed for the call.
+    let result = unsafe {
         libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_ERROR, (&raw mut error).cast(), &mut len)
     };
-    Some(if asked < 0 { -sys::errno() } else { -error })
+    Some(if result < 0 { -sys::errno() } else { -error })
 }
 
-/// Whether the kernel reports a descriptor as ready, to read from or to write to. After a call that would have
-/// waited, it then reports it again at once.
+/// Whether the kernel reports a descriptor as ready. If it does although a call would have waited, it
+/// would report the same event again at once.
 pub(super) fn is_ready(fd: RawFd, direction: Direction) -> bool {
     poll_now(fd, if direction == Direction::In { libc::POLLIN } else { libc::POLLOUT }) != 0
 }
 
-/// `poll(2)` that does not wait: what is ready.
+/// Calls `poll(2)` without waiting. Returns the ready events, or a negated errno.
 fn poll_now(fd: RawFd, events: i16) -> i32 {
     let mut poll = libc::pollfd { fd, events, revents: 0 };
-    // SAFETY: one structure is given, and it lives through the call.
+    // SAFETY: the kernel reads and writes one structure, which is borrowed for the call.
     match retry(|| unsafe { libc::poll(&mut poll, 1, 0) as isize }) {
         error if error < 0 => error,
         _ => poll.revents.into(),
     }
 }
 
-/// Opens a file whose path is in the kernel's cache. The kernel refuses to create or truncate a file this direction.
+/// Opens a file whose path is in the kernel's cache, and offloads all others. The kernel does not
+/// create or truncate files this way.
 ///
 /// # Safety
 ///
-/// The path is a C string.
+/// The path is a valid C string.
 unsafe fn open_cached(dir: RawFd, path: *const c_char, flags: i32) -> Outcome {
-    // SAFETY: all of it may be zero.
+    // SAFETY: an `open_how` may be all-zero.
     let mut how: libc::open_how = unsafe { std::mem::zeroed() };
     (how.flags, how.resolve) = (flags as u64, libc::RESOLVE_CACHED);
     let size = size_of::<libc::open_how>();
-    // SAFETY: by the contract; the structure lives through the call.
+    // SAFETY: by the contract; the structure is borrowed for the call.
     match retry(|| unsafe {
         libc::syscall(libc::SYS_openat2, dir, path, &raw const how, size) as isize
     }) {
         fd if fd >= 0 => Outcome::Done(fd),
-        // It waits, or is not to be had this direction: the plain call has the last word.
+        // The open would wait, or fails this way: the blocking call decides.
         _ => Outcome::Offload,
     }
 }
 
+/// Whether calls on the file wait for storage.
 fn waits_for_storage(fd: RawFd) -> bool {
     matches!(sys::mode(fd) & libc::S_IFMT, libc::S_IFREG | libc::S_IFBLK | libc::S_IFDIR)
 }
 
-/// The call, again after a signal; its count, or a negated errno.
+/// Makes the call, again after `EINTR`. Returns its count, or a negated errno.
 fn retry(mut call: impl FnMut() -> isize) -> i32 {
     loop {
         let result = call();
@@ -455,7 +515,7 @@ fn retry(mut call: impl FnMut() -> isize) -> i32 {
     }
 }
 
-/// The op with the descriptor of a registered file in place of its number.
+/// The op with the descriptor of a registered file in place of its index.
 pub(super) fn with_descriptor(op: &Op, find: impl Fn(i32) -> Option<RawFd>) -> Op {
     let mut op = *op;
     if let Op::Read { target, .. }

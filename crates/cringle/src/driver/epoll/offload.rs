@@ -1,11 +1,12 @@
-//! Ops on a thread of the pool, and how their results come back.
+//! Ops on threads of the pool, and the way of their results back to the worker.
 //!
-//! Result and wake-up are one step under one lock, and so are the worker's last look and its word that it
-//! sleeps: whichever comes second sees the first (as in `runtime/inbox.rs`). Since the wake_fd is rung under
-//! the lock, a worker that has taken the last result may close it (**I9**).
+//! A thread posts a result and wakes the worker under one lock. The worker checks for results and
+//! declares that it sleeps under the same lock. Whichever is second sees the first, so no wake-up is
+//! lost (as in `runtime/inbox.rs`). Because the eventfd is signalled under the lock, a worker that has
+//! taken its last result may close it (**I9**).
 //!
-//! A job that no thread has begun can be taken back: it then never looks at what its op points to (**I1**).
-//! One that was begun is waited for.
+//! A job that no thread has started can be withdrawn; no thread then uses what its op points to
+//! (**I1**). A job that was started is waited for.
 
 use crate::driver::pool::Pool;
 use crate::driver::{Op, blocking};
@@ -18,25 +19,27 @@ const PENDING: u8 = 0;
 const STARTED: u8 = 1;
 const WITHDRAWN: u8 = 2;
 
+/// One op for the pool.
 pub(super) struct Job {
+    /// `PENDING`, then one of the others for good.
     state: AtomicU8,
     op: Op,
     flight: u32,
     results: Arc<Results>,
 }
 
-// SAFETY: I1. What the op points to is lent until its completion, which comes after the result: only the
-// thread that has begun the job uses it, and nobody if it was taken back.
+// SAFETY: I1. What the op points to is lent until its completion, which follows the result. Only the
+// thread that moved `state` to `STARTED` uses it; after `WITHDRAWN` no thread does.
 unsafe impl Send for Job {}
-// SAFETY: as above; the state is an atomic.
+// SAFETY: as above; through a shared job, a thread reaches the op only after it won `state`.
 unsafe impl Sync for Job {}
 
 impl Job {
-    /// Has a thread of the pool perform the op; the calling one does where there is none to be had.
+    /// Performs the op on a thread of the pool, or on this one if the pool cannot start a thread.
     ///
     /// # Safety
     ///
-    /// I1: what the op points to stays until its result was taken, or the job was taken back.
+    /// I1: what the op points to stays valid until its result was taken or the job was withdrawn.
     pub(super) unsafe fn start(
         pool: &Arc<Pool>,
         op: Op,
@@ -53,16 +56,17 @@ impl Job {
     }
 
     fn perform(&self) {
-        if self.enter(STARTED) {
-            // SAFETY: I1, by `start`'s contract.
+        if self.claim(STARTED) {
+            // SAFETY: I1, by the contract of `start`: the job was not withdrawn, and its result is
+            // posted after this call.
             let result = unsafe { blocking::perform(&self.op) };
             self.results.post(self.flight, result);
         }
     }
 
-    /// Whether no thread has begun it; none will.
+    /// Withdraws the job. Returns false if a thread has started it.
     pub(super) fn withdraw(&self) -> bool {
-        self.enter(WITHDRAWN)
+        self.claim(WITHDRAWN)
     }
 
     #[cfg(test)]
@@ -70,64 +74,68 @@ impl Job {
         self.state.load(Ordering::Acquire) == STARTED
     }
 
-    fn enter(&self, state: u8) -> bool {
+    /// Moves a pending job to this state; false if another thread was first.
+    fn claim(&self, state: u8) -> bool {
         self.state.compare_exchange(PENDING, state, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 }
 
-/// What came of jobs, until their worker takes it.
+/// The results of jobs, until their worker takes them.
 pub(super) struct Results {
-    state: Mutex<State>,
-    /// Spares the worker the lock where nothing has come.
-    some: AtomicBool,
+    state: Mutex<ResultsState>,
+    /// Whether there may be any: spares the worker the lock.
+    has_any: AtomicBool,
     wake_fd: RawFd,
 }
 
 #[derive(Default)]
-struct State {
+struct ResultsState {
     ended: Vec<(u32, i32)>,
-    asleep: bool,
+    is_asleep: bool,
 }
 
 impl Results {
     pub(super) fn new(wake_fd: RawFd) -> Results {
-        Results { state: Mutex::default(), some: AtomicBool::new(false), wake_fd }
+        Results { state: Mutex::default(), has_any: AtomicBool::new(false), wake_fd }
     }
 
     pub(super) fn post(&self, flight: u32, result: i32) {
         let mut state = self.lock();
         state.ended.push((flight, result));
-        self.some.store(true, Ordering::Release);
-        if std::mem::replace(&mut state.asleep, false) {
-            // SAFETY: I9. The worker waits for this result, and takes it under the lock that is held.
+        self.has_any.store(true, Ordering::Release);
+        if std::mem::replace(&mut state.is_asleep, false) {
+            // SAFETY: I9. The worker closes the eventfd only after it has taken this result, for
+            // which it needs the lock that is held here.
             sys::eventfd_signal(unsafe { BorrowedFd::borrow_raw(self.wake_fd) });
         }
     }
 
-    /// For the worker.
-    pub(super) fn has_some(&self) -> bool {
-        self.some.load(Ordering::Acquire)
+    /// Whether [`take`](Self::take) may find a result. Only the worker calls this.
+    pub(super) fn has_any(&self) -> bool {
+        self.has_any.load(Ordering::Acquire)
     }
 
-    /// For the worker: all that have come, in exchange for an empty list.
+    /// Swaps the results with an empty list. Only the worker calls this.
     pub(super) fn take(&self, into: &mut Vec<(u32, i32)>) {
+        debug_assert!(into.is_empty(), "I5: results would be lost");
         let mut state = self.lock();
-        self.some.store(false, Ordering::Relaxed);
+        self.has_any.store(false, Ordering::Relaxed);
         std::mem::swap(into, &mut state.ended);
     }
 
-    /// For the worker: declares that it will sleep. False (and it must not) if there is something.
+    /// Declares that the worker sleeps. Returns false, and it must not sleep, if there is a result.
+    /// Only the worker calls this.
     pub(super) fn fall_asleep(&self) -> bool {
         let mut state = self.lock();
-        state.asleep = state.ended.is_empty();
-        state.asleep
+        state.is_asleep = state.ended.is_empty();
+        state.is_asleep
     }
 
     pub(super) fn wake_up(&self) {
-        self.lock().asleep = false;
+        self.lock().is_asleep = false;
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ResultsState> {
         self.state.lock().expect("no code panics under this lock")
     }
 }

@@ -1,27 +1,28 @@
-//! Going on where a transfer has stopped: of reads of files at an offset, and of sends and receives with
-//! `MSG_WAITALL`, which are over when everything is moved, as on the ring.
+//! Transfers that continue after a short count: reads of files at an offset, and sends and receives
+//! with `MSG_WAITALL`. As on a ring, they end when everything is moved.
 
 use super::flight::Flight;
 use crate::driver::Op;
 
-/// Slices that are left, and a message that names them.
+/// The slices that are left of a transfer, and a message that names them.
 pub(super) struct Remainder {
     slices: Vec<libc::iovec>,
     message: libc::msghdr,
-    /// The message that is received: its flags are those of all parts.
-    first: *mut libc::msghdr,
+    /// The caller's message of a receive, whose flags report on all parts; null for other ops.
+    original: *mut libc::msghdr,
 }
 
 impl Flight {
-    /// So many bytes were moved. Whether any are left.
+    /// Reduces the op to the bytes after the first `count`. Returns whether any are left.
     ///
     /// # Safety
     ///
-    /// I1: what the op points to is there. It has moved so many bytes.
+    /// I1: what the op points to is valid, and the op has moved `count` bytes.
     pub(super) unsafe fn advance(&mut self, count: u32) -> bool {
         self.done += count;
         let moved = count as usize;
-        // SAFETY: by the contract, so many bytes lie behind the pointers.
+        // SAFETY: by the contract, the buffers have at least `count` bytes. A vector of slices or a
+        // message in `self.rest`, to which the op may point, is replaced only after it was read.
         unsafe {
             match &mut self.op {
                 Op::Read { buf, len, offset, .. } | Op::ReadFixed { buf, len, offset, .. } => {
@@ -45,57 +46,60 @@ impl Flight {
                     *n > 0
                 }
                 Op::SendMsg { message, .. } => {
-                    let mut rest = Box::new(Remainder::of(
-                        (**message).msg_iov,
-                        (**message).msg_iovlen as _,
-                        moved,
-                    ));
-                    rest.name_slices();
+                    let rest = Remainder::of_message(*message, moved);
                     *message = &raw const rest.message;
-                    let left = !rest.slices.is_empty();
+                    let is_left = !rest.slices.is_empty();
                     self.rest = Some(rest);
-                    left
+                    is_left
                 }
                 Op::RecvMsg { message, .. } => {
-                    let mut rest = Box::new(Remainder::of(
-                        (**message).msg_iov,
-                        (**message).msg_iovlen as _,
-                        moved,
-                    ));
-                    rest.name_slices();
-                    rest.first = self.rest.as_ref().map_or(*message, |before| before.first);
+                    let mut rest = Remainder::of_message(*message, moved);
+                    rest.original = self.rest.as_ref().map_or(*message, |before| before.original);
                     *message = &raw mut rest.message;
-                    let left = !rest.slices.is_empty();
+                    let is_left = !rest.slices.is_empty();
                     self.rest = Some(rest);
-                    left
+                    is_left
                 }
-                _ => unreachable!("an op that goes on until everything is moved"),
+                _ => unreachable!("only transfers that move everything continue"),
             }
         }
     }
 }
 
 impl Remainder {
-    /// A later part of a message has come.
+    /// Adds the flags of a later part to those of the caller's message.
     ///
     /// # Safety
     ///
-    /// I1: the message that is received is there.
+    /// I1: the caller's message is valid.
     pub(super) unsafe fn report_flags(&self) {
-        if !self.first.is_null() {
-            // SAFETY: by the contract; the fibers that wait do not touch it.
-            unsafe { (*self.first).msg_flags |= self.message.msg_flags };
+        if !self.original.is_null() {
+            // SAFETY: by the contract; the frame that owns the message waits for the op.
+            unsafe { (*self.original).msg_flags |= self.message.msg_flags };
         }
     }
-}
 
-impl Remainder {
+    /// The slices of a message after the first `moved` bytes.
+    ///
     /// # Safety
     ///
-    /// There are so many slices.
+    /// The message and its slices are valid.
+    unsafe fn of_message(message: *const libc::msghdr, moved: usize) -> Box<Remainder> {
+        // SAFETY: by the contract.
+        let rest = unsafe { Remainder::of((*message).msg_iov, (*message).msg_iovlen as _, moved) };
+        let mut rest = Box::new(rest);
+        rest.message.msg_iov = rest.slices.as_mut_ptr();
+        rest.message.msg_iovlen = rest.slices.len() as _;
+        rest
+    }
+
+    /// The slices after the first `moved` bytes.
+    ///
+    /// # Safety
+    ///
+    /// `slices` points to `count` valid slices; it may be null if there are none.
     unsafe fn of(slices: *const libc::iovec, count: usize, mut moved: usize) -> Remainder {
         let all = match count {
-            // They may be named by a null pointer.
             0 => &[],
             // SAFETY: by the contract.
             _ => unsafe { std::slice::from_raw_parts(slices, count) },
@@ -111,13 +115,8 @@ impl Remainder {
                 });
             }
         }
-        // SAFETY: all of it may be zero.
+        // SAFETY: a `msghdr` may be all-zero.
         let message = unsafe { std::mem::zeroed() };
-        Remainder { slices, message, first: std::ptr::null_mut() }
-    }
-
-    fn name_slices(&mut self) {
-        self.message.msg_iov = self.slices.as_mut_ptr();
-        self.message.msg_iovlen = self.slices.len() as _;
+        Remainder { slices, message, original: std::ptr::null_mut() }
     }
 }

@@ -1,33 +1,33 @@
-//! The kernel's part: one `epoll`, in which each descriptor is armed for one event at a time.
+//! One epoll instance, in which each descriptor is armed for one event at a time.
 //!
-//! By libc and not by the `polling` crate, whose every wait is five system calls where one does (its
-//! timer and its notification are armed anew each time): 1.3 µs against 0.16.
+//! It uses libc and not the `polling` crate, which makes five system calls for each wait (it arms its
+//! timer and its notification anew) where one is enough.
 
 use crate::sys;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-/// Events taken by one call.
-const EVENTS: usize = 256;
-/// What the wake_fd is known by. Descriptors are not negative.
+/// The number of events that one call returns at most.
+const MAX_EVENTS: usize = 256;
+/// The key of the eventfd. No descriptor has it: they are not negative.
 const WAKE_KEY: u64 = u64::MAX;
 
 pub(super) const IN: u32 = libc::EPOLLIN as u32;
 pub(super) const OUT: u32 = libc::EPOLLOUT as u32;
-/// Event of though nobody asks.
+/// Events that the kernel reports without being asked.
 pub(super) const BROKEN: u32 = libc::EPOLLERR as u32 | libc::EPOLLHUP as u32;
 
 pub(super) struct Poller {
     epoll: OwnedFd,
-    /// Foreign threads wake the worker by it. It stays armed.
+    /// The eventfd by which other threads wake the worker. It stays armed.
     wake_fd: RawFd,
     events: Box<[libc::epoll_event]>,
-    /// `epoll_pwait2` (Linux 5.11) is there, and no filter hides it.
-    waits_precisely: bool,
+    /// Whether `epoll_pwait2` (Linux 5.11) exists and no seccomp filter hides it.
+    has_pwait2: bool,
 }
 
-/// What the kernel says of one descriptor.
+/// The events of one descriptor.
 pub(super) struct Event {
     pub(super) fd: RawFd,
     pub(super) events: u32,
@@ -35,27 +35,29 @@ pub(super) struct Event {
 
 impl Poller {
     pub(super) fn new(wake_fd: RawFd) -> io::Result<Poller> {
-        // SAFETY: no pointers; the descriptor it returns is new and ours.
+        // SAFETY: no pointers are passed; the descriptor is newly opened and owned here.
         let epoll = unsafe {
             match libc::epoll_create1(libc::EPOLL_CLOEXEC) {
                 -1 => return Err(explain(io::Error::last_os_error())),
                 fd => OwnedFd::from_raw_fd(fd),
             }
         };
-        let nothing = libc::epoll_event { events: 0, u64: 0 };
-        let events = vec![nothing; EVENTS].into();
-        let mut poller = Poller { epoll, wake_fd, events, waits_precisely: true };
+        let empty = libc::epoll_event { events: 0, u64: 0 };
+        let events = vec![empty; MAX_EVENTS].into();
+        let mut poller = Poller { epoll, wake_fd, events, has_pwait2: true };
         poller
             .control(libc::EPOLL_CTL_ADD, wake_fd, IN, WAKE_KEY)
             .map_err(io::Error::from_raw_os_error)?;
-        poller.waits_precisely = poller.wait_precisely(Some(Duration::ZERO)) >= 0;
+        poller.has_pwait2 = poller.pwait2(Some(Duration::ZERO)) >= 0;
         Ok(poller)
     }
 
-    /// Asks for the next event of these on a descriptor. It is told of it once. An error is an `errno`.
+    /// Requests the next event of these kinds on a descriptor, which is reported once. The error is an
+    /// `errno`.
     ///
-    /// The kernel forgets a descriptor that is closed, and its number may belong to another file by now. So
-    /// the driver does not keep a list of the descriptors that the kernel knows: it asks.
+    /// The kernel forgets a descriptor that is closed, and its number may mean another file by now. So
+    /// the driver keeps no list of the descriptors that the kernel knows: it modifies, and adds if that
+    /// fails.
     pub(super) fn arm(&self, fd: RawFd, events: u32) -> Result<(), i32> {
         let events = events | libc::EPOLLONESHOT as u32;
         match self.control(libc::EPOLL_CTL_MOD, fd, events, fd as u64) {
@@ -66,22 +68,22 @@ impl Poller {
 
     fn control(&self, what: i32, fd: RawFd, events: u32, key: u64) -> Result<(), i32> {
         let mut event = libc::epoll_event { events, u64: key };
-        // SAFETY: the kernel reads the structure during the call.
+        // SAFETY: the kernel reads the structure, which is borrowed for the call.
         match unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), what, fd, &mut event) } {
             0 => Ok(()),
             _ => Err(sys::errno()),
         }
     }
 
-    /// Waits for events, for so long at most (`None`: for as long as it takes); how many there are. A
-    /// signal ends it.
+    /// Waits for events, at most this long (`None`: without a limit), and returns their number. A
+    /// signal ends the wait.
     pub(super) fn wait(&mut self, timeout: Option<Duration>) -> usize {
-        let count = match (self.waits_precisely, timeout) {
-            (true, _) => self.wait_precisely(timeout),
-            (false, Some(Duration::ZERO)) => self.wait_roughly(),
+        let count = match (self.has_pwait2, timeout) {
+            (true, _) => self.pwait2(timeout),
+            (false, Some(Duration::ZERO)) => self.poll_now(),
             (false, _) => {
                 self.sleep(timeout);
-                self.wait_roughly()
+                self.poll_now()
             }
         };
         if count < 0 && sys::errno() != libc::EINTR {
@@ -90,38 +92,39 @@ impl Poller {
         count.max(0) as usize
     }
 
-    fn wait_precisely(&mut self, timeout: Option<Duration>) -> i32 {
+    fn pwait2(&mut self, timeout: Option<Duration>) -> i32 {
         let spec = timeout.map(sys::timespec);
         let spec = spec.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-        let (events, most) = (self.events.as_mut_ptr(), EVENTS);
-        // SAFETY: the kernel writes at most so many events and reads the time, if there is one.
+        let (events, most) = (self.events.as_mut_ptr(), MAX_EVENTS);
+        // SAFETY: the kernel writes at most `most` events to the borrowed slice, and reads the timeout,
+        // which is null or borrowed for the call.
         unsafe {
             let epoll = self.epoll.as_raw_fd();
             libc::syscall(libc::SYS_epoll_pwait2, epoll, events, most, spec, 0, 8) as i32
         }
     }
 
-    fn wait_roughly(&mut self) -> i32 {
+    fn poll_now(&mut self) -> i32 {
         let (epoll, events) = (self.epoll.as_raw_fd(), self.events.as_mut_ptr());
-        // SAFETY: the kernel writes at most so many events.
-        unsafe { libc::epoll_wait(epoll, events, EVENTS as i32, 0) }
+        // SAFETY: the kernel writes at most `MAX_EVENTS` events to the borrowed slice.
+        unsafe { libc::epoll_wait(epoll, events, MAX_EVENTS as i32, 0) }
     }
 
-    /// `epoll_wait` counts in milliseconds: a timer would be late.
+    /// Sleeps until an event or the timeout. `epoll_wait` counts milliseconds, so a timer would be late.
     fn sleep(&self, timeout: Option<Duration>) {
         let spec = timeout.map(sys::timespec);
         let spec = spec.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         let mut poll =
             libc::pollfd { fd: self.epoll.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: the structures live through the call. A signal ends it, as it may.
+        // SAFETY: the structures are borrowed for the call. (A signal may end it.)
         unsafe { libc::ppoll(&mut poll, 1, spec, std::ptr::null()) };
     }
 
-    /// One of those that [`wait`](Self::wait) has counted; `None` for the wake_fd, which is silent again.
+    /// One of the events that [`wait`](Self::wait) has counted. `None` for the eventfd, which is cleared.
     pub(super) fn event(&self, index: usize) -> Option<Event> {
         let libc::epoll_event { events, u64: key } = self.events[index];
         if key == WAKE_KEY {
-            // SAFETY: the wake_fd is open for as long as its worker, whose driver this is.
+            // SAFETY: I9. The eventfd outlives the driver, by the contract of `Epoll::new`.
             sys::eventfd_clear(unsafe { std::os::fd::BorrowedFd::borrow_raw(self.wake_fd) });
             return None;
         }
@@ -141,7 +144,7 @@ fn explain(e: io::Error) -> io::Error {
     io::Error::new(e.kind(), text)
 }
 
-/// Whoever waits would wait for ever.
+/// Aborts: the fibers of this worker would wait for ever.
 #[cold]
 fn broken(errno: i32) -> ! {
     let error = io::Error::from_raw_os_error(errno);
@@ -158,28 +161,28 @@ mod tests {
     use std::os::fd::AsFd;
     use std::time::Instant;
 
-    /// Whether the kernel has `epoll_pwait2` or not.
+    /// With `epoll_pwait2` and without it.
     #[test]
-    fn both_ways_to_wait_end_by_time_and_by_bell() {
-        for waits_precisely in [true, false] {
+    fn a_wait_ends_by_timeout_and_by_eventfd() {
+        for has_pwait2 in [true, false] {
             let wake_fd = sys::eventfd().unwrap();
             let mut poller = Poller::new(wake_fd.as_raw_fd()).unwrap();
-            poller.waits_precisely &= waits_precisely;
+            poller.has_pwait2 &= has_pwait2;
             assert_eq!(poller.wait(Some(Duration::ZERO)), 0);
-            let begun = Instant::now();
+            let start = Instant::now();
             assert_eq!(poller.wait(Some(Duration::from_micros(2300))), 0);
-            assert!(begun.elapsed() >= Duration::from_micros(2300));
+            assert!(start.elapsed() >= Duration::from_micros(2300));
             for timeout in [None, Some(Duration::ZERO), Some(Duration::from_secs(3600))] {
                 sys::eventfd_signal(wake_fd.as_fd());
                 assert_eq!(poller.wait(timeout), 1);
                 assert!(poller.event(0).is_none());
-                assert_eq!(poller.wait(Some(Duration::ZERO)), 0, "the wake_fd is silent again");
+                assert_eq!(poller.wait(Some(Duration::ZERO)), 0, "the eventfd was cleared");
             }
         }
     }
 
     #[test]
-    fn an_event_is_reported_once_for_each_time_it_is_asked_for() {
+    fn an_event_is_reported_once_for_each_arming() {
         let wake_fd = sys::eventfd().unwrap();
         let mut poller = Poller::new(wake_fd.as_raw_fd()).unwrap();
         let (reader, writer) = std::io::pipe().unwrap();
@@ -188,8 +191,8 @@ mod tests {
         for _ in 0..2 {
             poller.arm(fd, IN).unwrap();
             assert_eq!(poller.wait(None), 1);
-            let told = poller.event(0).unwrap();
-            assert_eq!((told.fd, told.events), (fd, IN));
+            let event = poller.event(0).unwrap();
+            assert_eq!((event.fd, event.events), (fd, IN));
             assert_eq!(poller.wait(Some(Duration::ZERO)), 0);
         }
         let file = tempfile::tempfile().unwrap();

@@ -1,10 +1,10 @@
-//! Taking ops from fibers.
+//! Ops from fibers.
 
 use super::{Epoll, nowait};
 use crate::driver::{Completion, Full, Op, Waiter};
 
 impl Epoll {
-    /// Takes one op. It is outcome by the next [`enter`](Self::enter).
+    /// Queues one op. The next [`enter`](Self::enter) attempts it.
     ///
     /// # Safety
     ///
@@ -26,6 +26,7 @@ impl Epoll {
         completion.cancel_place.set(flight.into());
         self.queued.push_back(flight);
         self.in_flight += u32::from(!waits_for_peer);
+        debug_assert!(self.in_flight <= self.limit, "I7: more ops in flight than the limit");
         Ok(())
     }
 }

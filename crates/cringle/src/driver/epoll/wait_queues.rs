@@ -1,22 +1,22 @@
-//! Who waits for which descriptor: three rows for each, first come, first served.
+//! The ops that wait for each descriptor: three queues for each, first come, first served.
 //!
-//! The rows are links in the flights themselves, so that one that is cancelled leaves from the middle.
+//! The queues are links in the flights themselves, so that a cancelled op can leave from the middle.
 
 use super::flight::{Flights, Link};
 use super::poller::{IN, OUT};
 use crate::driver::Op;
 use std::os::fd::RawFd;
 
-/// What is waited for.
+/// The event that an op waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     In,
     Out,
-    /// What a [`Poll`](Op::Poll) names.
+    /// The events that a [`Poll`](Op::Poll) names.
     Events,
 }
 
-/// No flight.
+/// The number of no flight.
 pub(super) const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy)]
@@ -25,23 +25,23 @@ struct Queue {
     last: u32,
 }
 
-/// The rows of one descriptor.
+/// The queues of one descriptor, by [`Direction`].
 type Queues = [Queue; 3];
 
 const EMPTY: Queues = [Queue { first: NONE, last: NONE }; 3];
 
-/// By descriptor: numbers are small.
+/// The wait queues, indexed by descriptor: the kernel gives out the smallest free number.
 #[derive(Default)]
 pub(super) struct WaitQueues {
-    rows: Vec<Queues>,
-    /// Flights in it.
+    queues: Vec<Queues>,
+    /// The number of flights in all of them.
     pub(super) count: usize,
 }
 
 impl WaitQueues {
     pub(super) fn first(&self, fd: RawFd, direction: Direction) -> Option<u32> {
-        let rows = self.rows.get(usize::try_from(fd).ok()?)?;
-        Some(rows[direction as usize].first).filter(|&first| first != NONE)
+        let queues = self.queues.get(usize::try_from(fd).ok()?)?;
+        Some(queues[direction as usize].first).filter(|&first| first != NONE)
     }
 
     pub(super) fn append(
@@ -52,13 +52,13 @@ impl WaitQueues {
         flight: u32,
     ) {
         let index = fd as usize;
-        if index >= self.rows.len() {
-            self.rows.resize(index + 1, EMPTY);
+        if index >= self.queues.len() {
+            self.queues.resize(index + 1, EMPTY);
         }
-        let row = &mut self.rows[index][direction as usize];
-        let before = std::mem::replace(&mut row.last, flight);
+        let queue = &mut self.queues[index][direction as usize];
+        let before = std::mem::replace(&mut queue.last, flight);
         match before {
-            NONE => row.first = flight,
+            NONE => queue.first = flight,
             before => flights.get_mut(before).link.next = flight,
         }
         flights.get_mut(flight).link = Link { before, next: NONE };
@@ -73,36 +73,40 @@ impl WaitQueues {
         flight: u32,
     ) {
         let Link { before, next } = flights.get_mut(flight).link;
-        let row = &mut self.rows[fd as usize][direction as usize];
+        let queue = &mut self.queues[fd as usize][direction as usize];
         match before {
-            NONE => row.first = next,
+            NONE => {
+                debug_assert_eq!(queue.first, flight, "the flight is in another queue");
+                queue.first = next;
+            }
             before => flights.get_mut(before).link.next = next,
         }
         match next {
-            NONE => row.last = before,
+            NONE => {
+                debug_assert_eq!(queue.last, flight, "the flight is in another queue");
+                queue.last = before;
+            }
             next => flights.get_mut(next).link.before = before,
         }
         self.count -= 1;
     }
 
-    /// What all who wait for it wait for together.
+    /// The events that the ops of a descriptor wait for, together.
     pub(super) fn interest(&self, flights: &Flights, fd: RawFd) -> u32 {
         let of = |direction, events| if self.first(fd, direction).is_some() { events } else { 0 };
         let mut interest = of(Direction::In, IN) | of(Direction::Out, OUT);
-        let mut next = self.first(fd, Direction::Events).unwrap_or(NONE);
-        while next != NONE {
-            let flight = flights.get(next);
-            if let Op::Poll { events, .. } = flight.op {
+        let mut next = self.first(fd, Direction::Events);
+        while let Some(number) = next {
+            if let Op::Poll { events, .. } = flights.get(number).op {
                 interest |= events;
             }
-            next = flight.link.next;
+            next = flights.next(number);
         }
         interest
     }
 
     pub(super) fn has_any(&self, fd: RawFd) -> bool {
-        [Direction::In, Direction::Out, Direction::Events]
-            .iter()
-            .any(|&direction| self.first(fd, direction).is_some())
+        let directions = [Direction::In, Direction::Out, Direction::Events];
+        directions.iter().any(|&direction| self.first(fd, direction).is_some())
     }
 }

@@ -1,30 +1,30 @@
-//! What is checked in every simulation, and what is said when a check fails.
+//! The checks of every simulation, and the report of one that fails.
 
 use std::fmt;
 
-/// What found a failure.
+/// The check that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Checker {
-    /// Each operation has one completion, its last.
+    /// Each operation ends with exactly one completion.
     Completions,
-    /// Memory that is lent to an operation is not touched by anybody else until it has ended.
+    /// Memory lent to an operation is used by no other code until the operation has ended.
     Buffers,
-    /// Some fiber can go on, or something will come.
+    /// Some fiber can run, or an event is to come.
     Deadlock,
-    /// The program comes to an end.
+    /// The program ends.
     Livelock,
     /// Every descriptor that was opened is closed.
     Descriptors,
-    /// Every fiber of a scope has ended when the scope has.
+    /// Every fiber of a scope has ended when the scope ends.
     Scopes,
-    /// What a program computed, and what is in its files, is what it should be.
+    /// The results of a program and the contents of its files are correct.
     Outcome,
-    /// What was synced is there after the power was lost.
+    /// Synced data survives a loss of power.
     Durability,
     /// The code under test panicked.
     Panic,
-    /// The simulation could not be set up: no memory file, no stack.
+    /// The simulation could not be set up, for lack of a memory file or a stack.
     Setup,
 }
 
@@ -32,33 +32,33 @@ impl fmt::Display for Checker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Checker::Completions => "one completion for each operation",
-            Checker::Buffers => "lent memory is left alone",
+            Checker::Buffers => "lent memory is not touched",
             Checker::Deadlock => "no deadlock",
             Checker::Livelock => "no livelock",
             Checker::Descriptors => "every descriptor is closed",
             Checker::Scopes => "every scope is joined",
-            Checker::Outcome => "the outcome is as the program says",
-            Checker::Durability => "what was synced survives",
+            Checker::Outcome => "the outcome is correct",
+            Checker::Durability => "synced data survives",
             Checker::Panic => "no panic",
             Checker::Setup => "the simulation can be set up",
         })
     }
 }
 
-/// Why a simulated run failed, and of which seed.
+/// The failure of a simulated run, with its seed.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Failure {
-    /// The same seed, with the same options and the same code, fails in the same way.
+    /// The seed. With the same options and the same code, it fails in the same way again.
     pub seed: u64,
-    /// What found it.
+    /// The check that failed.
     pub checker: Checker,
-    /// What it found.
+    /// The check's report.
     pub message: String,
 }
 
 impl Failure {
-    /// Reports what a test's own check found, in the form of the library's checks.
+    /// Reports the failure of a test's own check, in the form of the library's checks.
     pub fn new(seed: u64, checker: Checker, message: impl Into<String>) -> Failure {
         Failure { seed, checker, message: message.into() }
     }

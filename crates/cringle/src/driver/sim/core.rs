@@ -1,5 +1,4 @@
-//! What a world is made of besides the run that is in it: its choices, clock, files, and what the
-//! checkers have found.
+//! The part of a world that outlives its runs: choices, clock, files, and the findings of the checkers.
 
 use super::checker::Checker;
 use super::files::{Files, Image};
@@ -11,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 thread_local! {
-    /// The world whose run this thread is in.
+    /// The world of the simulated run that this thread is in.
     static HERE: Cell<Option<NonNull<Mutex<Core>>>> = const { Cell::new(None) };
 }
 
@@ -25,15 +24,16 @@ pub(super) fn leave_thread() {
     crate::sys::set_simulation_seed(None);
 }
 
-/// With the world of this thread's simulated run, if it is in one.
+/// Calls `f` with the world of this thread's simulated run, if the thread is in one.
 pub(crate) fn with_here<R>(f: impl FnOnce(&mut Core) -> R) -> Option<R> {
     let core = HERE.get()?;
-    // SAFETY: the address is that of a `Sim`'s core, which it keeps, and it is taken away when that
-    // `Sim` goes, on this thread.
+    // SAFETY: I9, no stale address. `enter_thread` stored the address of the core of a `Sim` on this
+    // thread, which owns a reference to it. The `Sim` is dropped on this thread, too, and removes the
+    // address first.
     Some(f(&mut super::lock(unsafe { core.as_ref() })))
 }
 
-/// Virtual time that a turn of the worker takes: whoever spins for a time to pass sees it pass.
+/// The virtual time that a turn takes, so that time passes for a fiber that spins.
 const TURN_NS: u64 = 100;
 
 /// See the module.
@@ -43,17 +43,17 @@ pub(crate) struct Core {
     pub(super) rng: Rng,
     base: Instant,
     pub(super) now_ns: u64,
-    /// Those that are on, and how rare each is: once in so many chances.
+    /// The faults that are on, and the rarity of each: one in this number of chances.
     faults: Faults,
     rarity: [u32; Fault::ALL.len()],
     pub(super) faults_until_ns: u64,
     pub(crate) files: Files,
     turns: u64,
     turn_limit: u64,
-    /// Ops performed in this run, and after which of them the power is lost.
+    /// The ops performed in this run, and the number of ops after which the power is lost.
     performed: u64,
     pub(crate) power_lasts: Option<u64>,
-    /// What is left of the files since the power is gone.
+    /// What the loss of power left of the files.
     pub(crate) wreck: Option<Vec<Image>>,
     pub(crate) stats: Stats,
     pub(crate) failure: Option<(Checker, String)>,
@@ -61,28 +61,29 @@ pub(crate) struct Core {
     pub(crate) sabotage: Option<super::Sabotage>,
 }
 
-/// What a simulation did.
+/// The counters of a simulation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Operations that were performed.
+    /// Operations performed.
     pub operations: u64,
-    /// Operations in flight that were asked to be given up.
+    /// Cancels of operations in flight.
     pub cancels: u64,
-    /// Faults that were injected, of all kinds.
+    /// Faults injected, of all kinds.
     pub faults: u64,
-    /// Of each kind, in the order of [`Fault::ALL`].
+    /// Faults injected of each kind, in the order of [`Fault::ALL`].
     pub by_fault: [u64; Fault::ALL.len()],
-    /// A hash over every choice, operation, result and moment: the same for the same seed.
+    /// A hash of every choice, operation, result and time: the same for the same seed.
     pub trace: u64,
 }
 
 impl Core {
     pub(crate) fn new(seed: u64, options: &Options) -> Core {
         let mut rng = Rng::stream(seed, "driver");
-        let faults = match options.swarm {
-            true => options.faults.drawn(&mut Rng::stream(seed, "swarm")),
-            false => options.faults,
+        let faults = if options.swarm {
+            options.faults.drawn(&mut Rng::stream(seed, "swarm"))
+        } else {
+            options.faults
         };
         let rarity = std::array::from_fn(|_| 4 << rng.below(5));
         let until = options.faults_for.map_or(u64::MAX, nanos);
@@ -118,30 +119,30 @@ impl Core {
         self.base + Duration::from_nanos(self.now_ns)
     }
 
-    /// A moment of the virtual clock as nanoseconds of it.
+    /// A time of the virtual clock in nanoseconds.
     pub(super) fn at_ns(&self, at: Instant) -> u64 {
         // Rounded up: a timer is never early.
         nanos(at.saturating_duration_since(self.base))
     }
 
-    /// Since the world was made.
+    /// The virtual time since the world was made.
     pub(crate) fn elapsed(&self) -> Duration {
         Duration::from_nanos(self.now_ns)
     }
 
-    /// One more turn of the worker. False when there have been too many.
+    /// Counts a turn of the worker. Returns false if there were too many.
     pub(super) fn turn(&mut self) -> bool {
         self.now_ns = self.now_ns.saturating_add(TURN_NS);
         self.turns += 1;
         if self.turns <= self.turn_limit {
             return true;
         }
-        // The fibers get as many to end in.
+        // The cancelled fibers get the same number of turns to end.
         self.turn_limit = self.turns + self.options.turn_limit;
         false
     }
 
-    /// Whether this goes wrong now.
+    /// Draws whether this fault occurs now.
     pub(super) fn draw(&mut self, fault: Fault) -> bool {
         if !self.faults.has(fault) || self.now_ns >= self.faults_until_ns {
             return false;
@@ -155,7 +156,7 @@ impl Core {
         drawn
     }
 
-    /// How long the next op takes; `None` where all take the same and end in order.
+    /// Draws how long the next op takes; `None` if ops end in order.
     pub(super) fn latency_ns(&mut self) -> Option<u64> {
         let (least, most) =
             (nanos(*self.options.latency.start()), nanos(*self.options.latency.end()));
@@ -166,14 +167,14 @@ impl Core {
         Some(if self.draw(Fault::Slow) { drawn.saturating_mul(100) } else { drawn })
     }
 
-    /// A latency for who does not mind the order.
+    /// Draws a latency, whether or not ops end in order.
     pub(super) fn any_latency_ns(&mut self) -> u64 {
         let (least, most) =
             (nanos(*self.options.latency.start()), nanos(*self.options.latency.end()));
         self.rng.magnitude(least, most)
     }
 
-    /// One more op is performed: the power may be lost with it.
+    /// Counts a performed op. Returns whether the power is lost with it.
     pub(super) fn count_op(&mut self) -> bool {
         self.stats.operations += 1;
         self.performed += 1;
@@ -189,12 +190,12 @@ impl Core {
         self.wreck.is_none()
     }
 
-    /// Whether the writes of this world may be seen by a crash before they are synced.
+    /// Draws whether bytes reach the disk before they are synced; if so, returns the generator.
     pub(super) fn draw_writeback(&mut self) -> Option<&mut Rng> {
         self.draw(Fault::Writeback).then_some(&mut self.rng)
     }
 
-    /// Takes something into the trace. Nothing that differs from run to run may come here.
+    /// Adds an event to the hash of the trace. Its values must not differ from run to run.
     pub(super) fn note(&mut self, kind: u64, what: u64, result: i64) {
         let words = [kind, what, result as u64, self.now_ns];
         self.stats.trace = words.into_iter().fold(self.stats.trace, |hash, word| {
@@ -202,7 +203,7 @@ impl Core {
         });
     }
 
-    /// A check has failed. The first one is told.
+    /// Records the failure of a check. The first one is reported.
     pub(crate) fn fail(&mut self, checker: Checker, message: impl Into<String>) {
         if self.failure.is_none() {
             self.failure = Some((checker, message.into()));
@@ -219,7 +220,7 @@ pub(super) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What a world asks of it between the runs.
+/// The calls of a world between its runs.
 impl Core {
     pub(crate) fn draw_power_loss(&mut self) {
         self.power_lasts = Some(self.rng.magnitude(1, 4096));
@@ -229,7 +230,7 @@ impl Core {
         let wreck = self.files.draw_wreck(&mut self.rng);
         self.note(6, wreck.len() as u64, 0);
         if let Err(e) = self.files.restore(wreck) {
-            self.fail(Checker::Setup, format!("the files cannot be restored: {e}"));
+            self.fail(Checker::Setup, format!("cannot restore the files: {e}"));
         }
     }
 
@@ -241,7 +242,7 @@ impl Core {
         self.faults_until_ns = 0;
     }
 
-    /// The main fiber has panicked; after the power was lost that is nothing to tell.
+    /// Records a panic of the main fiber, which is a failure unless the power was lost.
     pub(crate) fn note_panic(&mut self, message: &str) {
         if self.has_power() {
             self.fail(Checker::Panic, message);

@@ -1,5 +1,5 @@
-//! What the kernel would do while it is entered: take what is queued, perform what is due, and, in
-//! place of sleeping, let the virtual time jump.
+//! The kernel's work during an enter: it submits queued ops and performs due ones. Where the kernel
+//! would sleep, the virtual time jumps.
 
 use super::options::Fault;
 use super::perform::Outcome;
@@ -7,13 +7,13 @@ use super::{Checker, Core, Cqe, Event, HaltReason, Sim, Stage, lock};
 use crate::driver::{Op, Wait};
 use std::sync::Arc;
 
-/// Completions that the queue holds when it may overflow.
+/// The number of completions in the queue from which on it may overflow.
 const SMALL_QUEUE: usize = 1;
 
 impl Sim {
-    /// What a turn has to do: whether [`reap`](Self::reap) finds something, and whether something
-    /// waits for [`enter`](Self::enter). The virtual time goes on a little, so that a fiber which
-    /// spins for something to come sees it come.
+    /// Whether [`reap`](Self::reap) finds a completion, and whether the worker should
+    /// [`enter`](Self::enter). The virtual time advances a little, so that a fiber which spins for an
+    /// event sees it arrive.
     pub(crate) fn attention(&mut self) -> (bool, bool) {
         let mut core = lock(&self.core);
         if !core.turn() {
@@ -28,8 +28,8 @@ impl Sim {
         (!self.completions.is_empty(), enter)
     }
 
-    /// Submits what is queued and performs what is due. One that is to wait does not sleep: the
-    /// time jumps to what comes next.
+    /// Submits queued ops and performs due ones. Instead of sleeping, it moves the time to the next
+    /// event.
     pub(crate) fn enter(&mut self, wait: Wait) {
         let core = Arc::clone(&self.core);
         let core = &mut *lock(&core);
@@ -66,7 +66,7 @@ impl Sim {
         }
     }
 
-    /// Has everything taken that is queued. Messages to other workers are none of it here.
+    /// Does nothing: no queued op concerns another worker.
     pub(crate) fn flush(&mut self) {}
 
     fn submit(&mut self, core: &mut Core) {
@@ -77,14 +77,14 @@ impl Sim {
         self.counts.entered(count as u32);
         self.counts.in_flight.set(self.flights.len() as u64);
         for _ in 0..count {
-            let number = self.queued.pop_front().expect("it was counted");
+            let number = self.queued.pop_front().expect("counted above");
             let at_ns = match core.latency_ns() {
                 Some(latency) => core.now_ns.saturating_add(latency),
                 None => (core.now_ns.saturating_add(core.any_latency_ns())).max(self.last_due_ns),
             };
             self.last_due_ns = self.last_due_ns.max(at_ns);
-            let key = self.plan(at_ns, Event::Perform(number));
-            self.flights.get_mut(&number).expect("it is under way").stage = Stage::Armed(key);
+            let key = self.schedule(at_ns, Event::Perform(number));
+            self.flights.get_mut(&number).expect("the op is in flight").stage = Stage::Armed(key);
         }
     }
 
@@ -95,7 +95,7 @@ impl Sim {
         self.completions.append(&mut self.overflow);
     }
 
-    /// Performs what is due, and tries again what waited for a peer, until nothing moves.
+    /// Performs due events and attempts blocked ops, until none of them makes progress.
     fn run_due(&mut self, core: &mut Core) {
         loop {
             let mut moved = false;
@@ -105,7 +105,7 @@ impl Sim {
                 moved = true;
                 match first.remove() {
                     Event::Perform(number) => drop(self.attempt(core, number)),
-                    Event::LetGo(number, result) => self.end(core, number, result),
+                    Event::Release(number, result) => self.end(core, number, result),
                     Event::Cancel(ask) => self.cancel_arrives(core, ask),
                 }
             }
@@ -118,9 +118,9 @@ impl Sim {
         }
     }
 
-    /// Tries to perform an op; whether it has ended.
+    /// Attempts an op. Returns whether it has ended.
     fn attempt(&mut self, core: &mut Core, number: u64) -> bool {
-        let flight = self.flights.get_mut(&number).expect("it is under way");
+        let flight = self.flights.get_mut(&number).expect("the op is in flight");
         #[cfg(any(test, feature = "sabotage"))]
         super::sabotage::before(core, flight);
         if core.would_block(&flight.op, &self.fixed) {
@@ -134,20 +134,20 @@ impl Sim {
         let name = flight.op.name();
         if !flight.lent.give_to_op() {
             let text =
-                format!("the memory of {} was changed before it was performed", name.as_str());
+                format!("the memory of {} changed before the op was performed", name.as_str());
             core.fail(Checker::Buffers, text);
         }
         match core.perform(&flight.op, &self.fixed) {
-            Outcome::Ended(result) if matches!(flight.op, Op::SendZc { .. }) => {
-                self.note(core, number, result);
+            Outcome::Done(result) if matches!(flight.op, Op::SendZc { .. }) => {
+                self.post_early_result(core, number, result);
                 true
             }
-            Outcome::Ended(result) => {
+            Outcome::Done(result) => {
                 self.complete(core, number, result);
                 true
             }
             Outcome::WouldBlock => {
-                // SAFETY: I1. The op has not ended.
+                // SAFETY: I1. The op has not ended, so by the contract of `push` its pointers are valid.
                 flight.lent = unsafe { super::LentMemory::take(&flight.op) };
                 flight.stage = Stage::Blocked;
                 self.blocked.push(number);
@@ -156,30 +156,30 @@ impl Sim {
         }
     }
 
-    /// The op has this result: its completion goes into the queue.
+    /// Ends an op with this result, now that its memory has its last contents.
     pub(super) fn complete(&mut self, core: &mut Core, number: u64, result: i32) {
-        let flight = self.flights.get_mut(&number).expect("it is under way");
+        let flight = self.flights.get_mut(&number).expect("the op is in flight");
         #[cfg(any(test, feature = "sabotage"))]
         super::sabotage::performed(core, flight);
         flight.lent.seal();
         self.end(core, number, result);
     }
 
-    /// The op has this result, and keeps its memory for a while.
-    fn note(&mut self, core: &mut Core, number: u64, result: i32) {
-        let flight = self.flights.get_mut(&number).expect("it is under way");
-        flight.stage = Stage::Noted;
+    /// Gives an op its result, and keeps its memory for a while.
+    fn post_early_result(&mut self, core: &mut Core, number: u64, result: i32) {
+        let flight = self.flights.get_mut(&number).expect("the op is in flight");
+        flight.stage = Stage::EarlyResult;
         flight.lent.seal();
         #[cfg(any(test, feature = "sabotage"))]
-        super::sabotage::noted(core, flight);
-        self.post(core, Cqe::Noted { flight: number, result });
+        super::sabotage::early_result(core, flight);
+        self.post(core, Cqe::EarlyResult { flight: number, result });
         let latency = core.latency_ns().unwrap_or_else(|| core.any_latency_ns());
-        self.plan(core.now_ns.saturating_add(latency), Event::LetGo(number, result));
+        self.schedule(core.now_ns.saturating_add(latency), Event::Release(number, result));
     }
 
-    /// Nobody but its caller has the op's memory any more.
+    /// Ends an op: posts the entry that returns its memory to the caller.
     fn end(&mut self, core: &mut Core, number: u64, result: i32) {
-        let flight = self.flights.get_mut(&number).expect("it is under way");
+        let flight = self.flights.get_mut(&number).expect("the op is in flight");
         flight.stage = Stage::Done;
         #[cfg(any(test, feature = "sabotage"))]
         if super::sabotage::after(core, flight) {
@@ -188,11 +188,13 @@ impl Sim {
         self.post(core, Cqe::Op { flight: number, result });
     }
 
+    /// Puts an entry into the completion queue, or lets the queue overflow.
     pub(super) fn post(&mut self, core: &mut Core, cqe: Cqe) {
         let full = self.completions.len() >= SMALL_QUEUE && core.draw(Fault::CompletionOverflow);
-        match full || !self.overflow.is_empty() {
-            true => self.overflow.push_back(cqe),
-            false => self.completions.push_back(cqe),
+        if full || !self.overflow.is_empty() {
+            self.overflow.push_back(cqe);
+        } else {
+            self.completions.push_back(cqe);
         }
     }
 }

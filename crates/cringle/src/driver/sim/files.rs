@@ -1,13 +1,12 @@
-//! The files of a world: names of its own, bytes in memory files of the kernel.
+//! The files of a world: names of its own, with their bytes in memory files of the kernel.
 //!
-//! Every open gives a new descriptor of the kernel's, so that closing, cursors, appending and the
-//! inline calls of the library need no imitation. What a loss of power leaves of a file is decided
-//! by comparing its bytes with those that were synced last, block by block: so it does not matter by
-//! which call they were written.
+//! Every open returns a new descriptor of the kernel, so that closing, cursors, appends and the inline
+//! calls of the library need no imitation. A loss of power compares the bytes of each file with those
+//! of its last sync, sector by sector, so that it does not matter which call wrote them.
 //!
-//! Directories are there by themselves, and a file's first sync also keeps its name, as ext4, XFS and
-//! btrfs do. Names can be removed and changed, which survives at once; links, listings and what else
-//! is asked of a path (permissions, owners, attributes) are answered by `ENOSYS`: not imitated yet.
+//! Every directory exists. The first sync of a file also makes its name durable, as on ext4, XFS and
+//! btrfs. Removing and renaming are durable at once. Links, listings and other ops on a path
+//! (permissions, owners, attributes) fail with `ENOSYS`: they are not imitated yet.
 
 use super::node::Node;
 use super::rng::Rng;
@@ -19,10 +18,10 @@ use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What new files have of the mode they are given: the usual umask, not the process's.
+/// The mode bits that new files keep: by the usual umask, not the process's.
 const MODE_MASK: u32 = 0o755;
 
-/// Tells the memory files of one world from all others of the process.
+/// Identifies the memory files of one world in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WorldId(u64);
 
@@ -31,11 +30,11 @@ pub(crate) struct Files {
     id: WorldId,
     names: BTreeMap<Vec<u8>, usize>,
     nodes: Vec<Node>,
-    /// By the number that the kernel knows the memory file by. Looked up, never iterated.
+    /// The nodes by the inode number of their memory file. Never iterated: the order would vary.
     by_number: HashMap<u64, usize>,
 }
 
-/// What a loss of power leaves of one file; nothing, if its name was not kept.
+/// What a loss of power leaves of one file; no bytes if its name is lost.
 pub(crate) struct Image {
     node: usize,
     bytes: Option<Vec<u8>>,
@@ -52,7 +51,7 @@ impl Files {
         }
     }
 
-    /// `open(2)`, with a new descriptor.
+    /// `open(2)`: returns a new descriptor.
     pub(super) fn open(
         &mut self,
         path: &CStr,
@@ -77,7 +76,7 @@ impl Files {
         }
         let file = self.nodes[node].open(flags & !(libc::O_CREAT | libc::O_EXCL))?;
         if is_new {
-            // Only now: whoever makes a file may write to it, whatever its mode.
+            // After the open: the creator may write to the file, whatever its mode.
             let mode = std::fs::Permissions::from_mode(mode & MODE_MASK);
             self.nodes[node].memory.set_permissions(mode)?;
         }
@@ -99,7 +98,8 @@ impl Files {
         Some((node, &mut self.nodes[node]))
     }
 
-    /// Some bytes of the file are new. With a seed, some blocks of these reach the disk at once.
+    /// Records that bytes of the file were written. `early` has a seed, an offset and a count: some
+    /// sectors of that range reach the disk at once.
     pub(super) fn written(&mut self, fd: RawFd, now_ns: u64, early: Option<(u64, u64, usize)>) {
         let Some((_, node)) = self.node_of(fd) else { return };
         node.modified_ns = now_ns;
@@ -108,14 +108,14 @@ impl Files {
         }
     }
 
-    /// What the file holds now survives.
+    /// Makes the contents of the file durable.
     pub(super) fn sync(&mut self, fd: RawFd) {
         if let Some((_, node)) = self.node_of(fd) {
             node.durable = Some(node.bytes());
         }
     }
 
-    /// `unlink(2)`. That the name is gone survives at once.
+    /// `unlink(2)`, durable at once.
     pub(super) fn unlink(&mut self, path: &CStr) -> i32 {
         match self.names.remove(&name_of(path.to_bytes())) {
             Some(_) => 0,
@@ -123,7 +123,7 @@ impl Files {
         }
     }
 
-    /// `rename(2)` of a file. It survives at once, as far as the file does.
+    /// `rename(2)` of a file: durable at once if the file is.
     pub(super) fn rename(&mut self, from: &CStr, to: &CStr) -> i32 {
         match self.names.remove(&name_of(from.to_bytes())) {
             Some(node) => {
@@ -134,6 +134,7 @@ impl Files {
         }
     }
 
+    /// `statx(2)`, with the times and numbers of the simulation.
     pub(super) fn stat(
         &mut self,
         dir: RawFd,
@@ -142,32 +143,33 @@ impl Files {
         mask: u32,
         out: &mut std::mem::MaybeUninit<libc::statx>,
     ) -> i32 {
-        let fd = match path.is_empty() {
-            true => dir,
-            false => match self.names.get(&name_of(path.to_bytes())) {
+        let fd = if path.is_empty() {
+            dir
+        } else {
+            match self.names.get(&name_of(path.to_bytes())) {
                 Some(&node) => self.nodes[node].memory.as_raw_fd(),
                 None => return -libc::ENOENT,
-            },
+            }
         };
         let flags = flags | libc::AT_EMPTY_PATH;
         if let Err(e) = sys::statx(fd, c"", flags, mask, out) {
             return -e.raw_os_error().unwrap_or(libc::EIO);
         }
         if let Some((number, node)) = self.node_of(fd) {
-            // SAFETY: the call has filled the structure.
+            // SAFETY: by the contract of `statx`, a call that succeeds fills the structure.
             let stat = unsafe { out.assume_init_mut() };
             node.imitate(number, stat);
         }
         0
     }
 
-    /// Draws what would be left if the power were lost now.
+    /// Draws what a loss of power would leave now.
     pub(super) fn draw_wreck(&self, rng: &mut Rng) -> Vec<Image> {
         let nodes = self.nodes.iter().enumerate();
         nodes.map(|(node, file)| Image { node, bytes: file.draw_wreck(rng) }).collect()
     }
 
-    /// The machine starts again, with this left.
+    /// Restarts the machine with the files that a loss of power left.
     pub(crate) fn restore(&mut self, wreck: Vec<Image>) -> io::Result<()> {
         for Image { node, bytes } in wreck {
             let Some(bytes) = bytes else {
@@ -179,18 +181,18 @@ impl Files {
             memory.write_all_at(&bytes, 0)?;
             self.nodes[node].durable = Some(bytes);
         }
-        // What was made after the power was gone is nothing.
+        // Files made after the loss of power do not exist.
         self.names.retain(|_, node| self.nodes[*node].durable.is_some());
         Ok(())
     }
 
-    // ----- from outside of a run -----
+    // ----- outside of a run -----
 
     pub(crate) fn read(&self, path: &[u8]) -> Option<Vec<u8>> {
         self.names.get(&name_of(path)).map(|&node| self.nodes[node].bytes())
     }
 
-    /// Makes or replaces a file; it is synced.
+    /// Creates or replaces a file, and syncs it.
     pub(crate) fn write(&mut self, path: &[u8], bytes: &[u8]) -> io::Result<()> {
         let name = name_of(path);
         let node = match self.names.get(&name) {
@@ -221,7 +223,7 @@ impl Files {
         self.names.keys().map(Vec::as_slice)
     }
 
-    /// Descriptors of this world's files that somebody still has open.
+    /// The descriptors of this world's files that are still open.
     pub(crate) fn open_descriptors(&self) -> Vec<RawFd> {
         if self.nodes.is_empty() {
             return Vec::new();
@@ -238,7 +240,7 @@ impl Files {
     }
 }
 
-/// A path from the root, without `.`, `..` and doubled slashes. The working directory is the root.
+/// The absolute path without `.`, `..` and doubled slashes. The working directory is the root.
 fn name_of(path: &[u8]) -> Vec<u8> {
     let mut parts: Vec<&[u8]> = Vec::new();
     for part in path.split(|&byte| byte == b'/') {

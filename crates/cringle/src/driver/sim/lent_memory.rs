@@ -1,9 +1,9 @@
-//! The memory that an op was lent, and whether it was left alone.
+//! The memory lent to an op, and whether other code has used it.
 //!
-//! Until the op is performed, what it will write to is filled with a pattern, and what it will read
-//! is remembered as a hash; between the op and the taking of its completion, both as a hash. A fiber
-//! that were resumed too early would use its buffer, or return from the frame that holds it, and one
-//! of the two would show. The bytes beyond a short count are what they were before.
+//! Until the op is performed, the memory that it will write is filled with a pattern, and the memory
+//! that it will read is remembered by a hash. From the op to the reaping of its completion, both are
+//! remembered by a hash. A fiber that resumed too early would use its buffer or return from the frame
+//! that holds it, and the hash would differ. The bytes beyond a short count keep their old values.
 
 use super::rng::mix;
 use crate::driver::Op;
@@ -11,7 +11,7 @@ use crate::driver::Op;
 /// See the module.
 pub(super) struct LentMemory {
     pieces: Vec<Piece>,
-    /// Of memory that is to be written: what was in it.
+    /// The contents of memory that the op will write, from before the pattern.
     saved: Option<Vec<u8>>,
     hash: u64,
 }
@@ -31,35 +31,35 @@ impl Piece {
 
     /// # Safety
     ///
-    /// The op that lent it has not ended.
+    /// I1: the op that the memory was lent to has not ended.
     unsafe fn bytes<'a>(self) -> &'a [u8] {
         match self.len {
             0 => &[],
-            // SAFETY: I1. The frame that pushed the op keeps its memory until nothing is owed to it,
-            // and nobody else writes to it meanwhile.
+            // SAFETY: I1. The frame that pushed the op keeps its memory until nothing is owed to it, and
+            // by the contract something is. Other code must not write to it; that is what is checked.
             len => unsafe { std::slice::from_raw_parts(self.start, len) },
         }
     }
 }
 
 impl LentMemory {
-    /// Takes note of what the op has of its caller's memory, and poisons what it will write to.
+    /// Records the memory lent to an op, and fills the part that it will write with a pattern.
     ///
     /// # Safety
     ///
-    /// I1: the op's pointers are valid until it has ended, and nobody else uses what it writes to.
+    /// I1: the op's pointers are valid until it has ended, and no other code uses what it writes to.
     pub(super) unsafe fn take(op: &Op) -> LentMemory {
         // SAFETY: by the contract.
         let (pieces, writes) = unsafe { pieces_of(op) };
         let mut lent = LentMemory { pieces, saved: None, hash: 0 };
         if writes {
             let saved = lent.pieces.iter().flat_map(|piece| {
-                // SAFETY: I1. The op has just been lent it.
+                // SAFETY: I1, by the contract: the op has not ended.
                 unsafe { piece.bytes() }.iter().copied()
             });
             lent.saved = Some(saved.collect());
             for piece in &lent.pieces {
-                // SAFETY: I1. The op may write to it, and nobody else uses it.
+                // SAFETY: I1, by the contract: the op may write to it, and no other code uses it.
                 unsafe { piece.start.write_bytes(POISON, piece.len) };
             }
         }
@@ -67,8 +67,8 @@ impl LentMemory {
         lent
     }
 
-    /// Before the op is performed or given up: whether the memory was left alone. It is as the
-    /// caller left it then.
+    /// Restores the caller's contents before the op is performed or cancelled. Returns whether no
+    /// other code has changed the memory.
     pub(super) fn give_to_op(&mut self) -> bool {
         let untouched = self.is_untouched();
         if let Some(saved) = self.saved.take() {
@@ -76,26 +76,27 @@ impl LentMemory {
             for piece in &self.pieces {
                 let (here, after) = rest.split_at(piece.len);
                 rest = after;
-                // SAFETY: I1. As for the poison; the pieces are as long as they were.
+                // SAFETY: I1. As for the pattern: the op may write to it. The saved bytes are of the same
+                // pieces, whose lengths do not change.
                 unsafe { piece.start.copy_from_nonoverlapping(here.as_ptr(), piece.len) };
             }
         }
         untouched
     }
 
-    /// After the op: what it left must stay until its completion is taken.
+    /// Records the contents after the op, which must stay until its completion is reaped.
     pub(super) fn seal(&mut self) {
         self.hash = self.hash_now();
     }
 
-    /// Whether nobody has changed the memory since it was lent or sealed.
+    /// Whether the memory is unchanged since it was lent or sealed.
     pub(super) fn is_untouched(&self) -> bool {
         self.hash == self.hash_now()
     }
 
     fn hash_now(&self) -> u64 {
         self.pieces.iter().fold(0, |hash, piece| {
-            // SAFETY: I1. The op has not ended: its completion has not been taken.
+            // SAFETY: I1. The completion has not been reaped, so something is owed to the frame.
             hash_bytes(hash, unsafe { piece.bytes() })
         })
     }
@@ -103,7 +104,8 @@ impl LentMemory {
     #[cfg(any(test, feature = "sabotage"))]
     pub(super) fn touch(&self) {
         if let Some(piece) = self.pieces.iter().find(|piece| piece.len > 0) {
-            // SAFETY: I1. The memory is there; that it is changed is the point.
+            // SAFETY: I1. The memory is valid until the completion is reaped. (The caller does not expect
+            // the change: that is the sabotage.)
             unsafe { *piece.start = (*piece.start).wrapping_add(1) };
         }
     }
@@ -117,11 +119,11 @@ pub(super) fn hash_bytes(hash: u64, bytes: &[u8]) -> u64 {
     mix(rest.iter().fold(hash, |hash, &byte| hash.wrapping_mul(257) ^ u64::from(byte)))
 }
 
-/// The memory an op refers to, and whether it writes to it.
+/// The memory that an op points to, and whether it writes to it.
 ///
 /// # Safety
 ///
-/// The op's pointers are valid.
+/// I1: the op's pointers are valid.
 unsafe fn pieces_of(op: &Op) -> (Vec<Piece>, bool) {
     // SAFETY: by the contract.
     let of_slices = |slices: *const libc::iovec, count: u32| unsafe {

@@ -1,19 +1,19 @@
-//! A driver that makes everything up: time, latency, order and faults, from one seed.
+//! The simulated driver: time, latency, order and faults, all drawn from one seed.
 //!
 //! It owns the ops that fibers have lent it, and shares a [`Core`] (files, clock, choices) with the
-//! [`World`](crate::sim::World) that outlives it. The files have the names of [`uring`](super::uring)'s
-//! where the job is the same. It promises:
+//! [`World`](crate::sim::World) that outlives it. Its files have the names of
+//! [`uring`](super::uring)'s where they do the same. It promises:
 //!
-//! - the same seed makes the same choices in the same order: nothing here depends on an address, a
-//!   descriptor's number, the order of a hash map or real time;
-//! - every op is answered exactly once (**I5**), a cancelled one included, and no memory that was
-//!   lent for it is touched before or after that (**I1**), and both are *checked* here, not believed;
-//! - nothing sleeps: when all fibers wait, the virtual time jumps to what comes next, and where
-//!   nothing comes it says so.
+//! - The same seed makes the same choices in the same order: nothing depends on an address, a
+//!   descriptor's number, the order of a hash map, or real time.
+//! - Every op is answered exactly once (**I5**), also a cancelled one, and the memory lent for it is
+//!   not touched before or after (**I1**). Both are *checked* here, not assumed.
+//! - No call sleeps: when all fibers wait, the virtual time jumps to the next event; if there is none,
+//!   the driver reports a deadlock.
 //!
-//! An op is performed for real, by [`blocking::perform`](super::blocking), at the moment the seed has
-//! drawn: files are memory files of the kernel, so that descriptors, cursors, appends and locks need
-//! no imitation.
+//! An op is performed for real, by [`blocking::perform`](super::blocking), at the time that the seed
+//! has drawn. The files are memory files of the kernel, so that descriptors, cursors, appends and
+//! locks need no imitation.
 
 mod cancel;
 mod checker;
@@ -49,14 +49,14 @@ pub use rng::Rng;
 #[cfg(any(test, feature = "sabotage"))]
 pub use sabotage::Sabotage;
 
-/// What a simulation finds out about a run as a whole.
+/// Why a simulation stops a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HaltReason {
-    /// Nothing is ready, nothing under way, no timer set.
+    /// No fiber is ready, no op is in flight, and no timer is set.
     Deadlock,
-    /// More turns than the options allow.
+    /// The run took more turns than the options allow.
     Livelock,
-    /// The power is gone: every op fails from now on.
+    /// The power was lost: every op fails from now on.
     PowerLost,
 }
 
@@ -66,20 +66,20 @@ pub(crate) struct Sim {
     id: DriverId,
     limit: u32,
     in_flight: u32,
-    /// The ops under way by the number they were pushed with.
+    /// The ops in flight, by the number of their push.
     flights: BTreeMap<u64, Flight>,
     next_flight: u64,
-    /// Pushed and not submitted.
+    /// Pushed and not submitted yet.
     queued: VecDeque<u64>,
-    /// What happens when, in nanoseconds; a second number keeps what happens at once in order.
+    /// The future events by their time in nanoseconds. A second number orders events of one time.
     timeline: BTreeMap<(u64, u64), Event>,
     next_event: u64,
     /// Ops that wait for a peer.
     blocked: Vec<u64>,
-    /// When the last op was due, where all are answered in order.
+    /// The time of the last answer, while answers keep the order of the ops.
     last_due_ns: u64,
     completions: VecDeque<Cqe>,
-    /// Completions for which the queue had no room: they need an enter.
+    /// Completions for which the queue had no room; the next enter delivers them.
     overflow: VecDeque<Cqe>,
     halt: Option<HaltReason>,
     fixed: Registered,
@@ -97,20 +97,20 @@ struct Flight {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Queued,
-    /// It is performed at this point of the timeline.
+    /// It is performed at this time of the timeline.
     Armed((u64, u64)),
-    /// It was tried, and waits for a peer.
+    /// It was attempted, and waits for a peer.
     Blocked,
     /// It has its result, and its memory is still lent.
-    Noted,
+    EarlyResult,
     /// Its completion is in the queue.
     Done,
 }
 
 enum Event {
     Perform(u64),
-    /// The memory of an op with this result is let go of.
-    LetGo(u64, i32),
+    /// Ends an op with this result, whose memory was lent beyond the result.
+    Release(u64, i32),
     Cancel(CancelRequest),
 }
 
@@ -122,7 +122,7 @@ enum Cqe {
         result: i32,
     },
     /// The result of an op that another entry will end.
-    Noted {
+    EarlyResult {
         flight: u64,
         result: i32,
     },
@@ -133,7 +133,7 @@ enum Cqe {
 }
 
 impl Sim {
-    /// The driver of a run in this world, on the calling thread.
+    /// Makes the driver of a run in this world, on the calling thread.
     pub(crate) fn new(core: Arc<Mutex<Core>>) -> Sim {
         let limit = {
             let mut locked = lock(&core);
@@ -165,7 +165,7 @@ impl Sim {
         self.id
     }
 
-    /// What an op under way is about.
+    /// Describes an op in flight.
     pub(crate) fn describe(&self, completion: &Completion) -> OpDescription {
         let mut flights = self.flights.values();
         let flight = flights.find(|flight| std::ptr::eq(flight.completion, completion));
@@ -201,7 +201,7 @@ impl Sim {
         self.queued.len() as u32
     }
 
-    /// Always: a fiber that asks would do a plain call if nothing were queued, which no fault could
+    /// Always true. If nothing were queued, the fiber would make an inline call, which no fault can
     /// reach.
     pub(crate) fn has_queued(&self) -> bool {
         true
@@ -231,7 +231,8 @@ impl Sim {
         self.fixed.remove_buffer(slot);
     }
 
-    fn plan(&mut self, at_ns: u64, event: Event) -> (u64, u64) {
+    /// Schedules an event. Returns its key in the timeline.
+    fn schedule(&mut self, at_ns: u64, event: Event) -> (u64, u64) {
         let key = (at_ns, self.next_event);
         self.next_event += 1;
         self.timeline.insert(key, event);
@@ -252,7 +253,7 @@ impl Drop for Sim {
     }
 }
 
-/// Nothing panics under this lock but a checker's own mistake; what it left is still told then.
+/// Locks the core. Only a bug of a checker panics under this lock; its findings are still reported.
 pub(crate) fn lock(core: &Mutex<Core>) -> std::sync::MutexGuard<'_, Core> {
     core.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

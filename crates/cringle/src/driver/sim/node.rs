@@ -1,4 +1,4 @@
-//! One file of a world: its memory file, and what of it is on the disk.
+//! One file of a world: its memory file, and its contents on the simulated disk.
 
 use super::rng::Rng;
 use std::fs::File;
@@ -6,15 +6,15 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
-/// What a disk writes as a whole, in bytes.
+/// The unit of a disk's writes.
 const SECTOR_BYTES: usize = 512;
-/// The day on which every world begins: 2001-09-09 01:46:40 UTC.
+/// The time at which every world begins: 2001-09-09 01:46:40 UTC.
 const EPOCH_SECONDS: i64 = 1_000_000_000;
 
 /// See the module.
 pub(super) struct Node {
     pub(super) memory: File,
-    /// What a loss of power leaves in any case; `None` before the first sync.
+    /// The contents that survive a loss of power; `None` before the first sync.
     pub(super) durable: Option<Vec<u8>>,
     pub(super) modified_ns: u64,
 }
@@ -27,12 +27,12 @@ impl Node {
         options.read(access != libc::O_WRONLY).write(access != libc::O_RDONLY);
         options.custom_flags(flags & !libc::O_ACCMODE);
         match options.open(&path) {
-            // Before Linux 6.6 memory files know no direct I/O.
+            // Before Linux 6.6, memory files do not support `O_DIRECT`.
             Err(e) if e.raw_os_error() == Some(libc::EINVAL) && flags & libc::O_DIRECT != 0 => {
                 options.custom_flags(flags & !(libc::O_ACCMODE | libc::O_DIRECT)).open(&path)
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => Err(io::Error::other(format!(
-                "{path} is not there: simulated files are opened through /proc, which must be mounted"
+                "{path} does not exist: simulated files are opened through /proc; mount it"
             ))),
             opened => opened,
         }
@@ -45,7 +45,7 @@ impl Node {
         bytes
     }
 
-    /// Some blocks of these bytes reach the disk before anybody syncs them.
+    /// Writes some sectors of these bytes to the disk before they are synced.
     pub(super) fn write_back(&mut self, rng: &mut Rng, offset: usize, count: usize) {
         let Some(durable) = &mut self.durable else { return };
         let first = offset / SECTOR_BYTES;
@@ -54,12 +54,12 @@ impl Node {
             let at = sector * SECTOR_BYTES;
             let Some(kept) = durable.get_mut(at..) else { return };
             let kept_len = kept.len().min(SECTOR_BYTES);
-            // A file that has become shorter has fewer bytes to give.
+            // The read is short if the file has shrunk.
             let _ = self.memory.read_at(&mut kept[..kept_len], at as u64);
         }
     }
 
-    /// Times and number as a simulation has them.
+    /// Replaces times and numbers of the machine by those of the simulation.
     pub(super) fn imitate(&self, number: usize, stat: &mut libc::statx) {
         let mut time = stat.stx_mtime;
         time.tv_sec = EPOCH_SECONDS + (self.modified_ns / 1_000_000_000) as i64;
@@ -69,6 +69,7 @@ impl Node {
         (stat.stx_nlink, stat.stx_uid, stat.stx_gid) = (1, 0, 0);
     }
 
+    /// Draws the contents that a loss of power would leave now; `None` if the file would be lost.
     pub(super) fn draw_wreck(&self, rng: &mut Rng) -> Option<Vec<u8>> {
         let now = self.bytes();
         let old = match &self.durable {
@@ -76,16 +77,16 @@ impl Node {
             None if rng.one_in(2) => return None,
             None => &[],
         };
-        // All that is new may be lost, or none, or each block by itself.
+        // All new bytes may be lost, or none, or each sector by itself.
         let lost_of_4 = [0, 1, 2, 3, 4][rng.below(5) as usize];
         let len = if rng.below(4) < lost_of_4 { old.len() } else { now.len() };
         let mut left = vec![0; len];
         for at in (0..len).step_by(SECTOR_BYTES) {
             let sector = at..(at + SECTOR_BYTES).min(len);
             let source = if rng.below(4) < lost_of_4 { old } else { &now };
-            let there = source.get(at..).unwrap_or(&[]);
-            let count = there.len().min(sector.len());
-            left[sector][..count].copy_from_slice(&there[..count]);
+            let bytes = source.get(at..).unwrap_or(&[]);
+            let count = bytes.len().min(sector.len());
+            left[sector][..count].copy_from_slice(&bytes[..count]);
         }
         Some(left)
     }

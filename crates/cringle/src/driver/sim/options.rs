@@ -1,52 +1,53 @@
-//! What may go wrong in a simulation, and its limits.
+//! The options of a simulation: its faults and limits.
 
 use super::rng::Rng;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// Something that a kernel, a disk or a peer may do and programs should survive.
+/// A fault that a kernel, a disk or a peer may produce, and that programs should survive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[repr(u8)]
 pub enum Fault {
-    /// Operations end in another order than they were asked for.
+    /// Operations end in another order than they were submitted.
     Reorder,
-    /// An operation takes a hundred times as long as others.
+    /// An operation takes a hundred times as long as drawn.
     Slow,
-    /// Fewer bytes are moved than were asked for.
+    /// Fewer bytes are moved than requested.
     ShortTransfer,
     /// No bytes are moved, without an error.
     ZeroTransfer,
     /// `EINTR`.
     Interrupted,
-    /// `EAGAIN` where nothing would have to wait, as XFS answers now and then.
+    /// `EAGAIN` for an operation that need not wait, as XFS sometimes returns.
     WouldBlock,
-    /// `EIO`; of a write, a part may be done.
+    /// `EIO`; a part of a write may be done.
     InputOutput,
     /// `ENOSPC`.
     NoSpace,
-    /// `ECONNRESET`: a connected socket's, which is dead from then on.
+    /// `ECONNRESET` on a connected socket, which stays dead.
     ConnectionReset,
-    /// The kernel gives an operation up that nobody cancelled.
+    /// The kernel cancels an operation that no caller cancelled.
     SpuriousCancel,
-    /// A cancel finds its operation about to run, and has to be asked again; or another errno than
-    /// `ECANCELED` says that it was given up.
+    /// A cancel finds its operation about to run and must be repeated; or another errno than
+    /// `ECANCELED` reports the cancel.
     CancelRace,
-    /// There is no room for another operation now.
+    /// The queue has no room for another operation now.
     QueueFull,
-    /// The kernel takes only a part of what is submitted.
+    /// The kernel consumes only a part of the submitted entries.
     PartialSubmit,
-    /// The completion queue is full: its entries come with the next call to the kernel.
+    /// The completion queue is full: further entries arrive with the next call into the kernel.
     CompletionOverflow,
-    /// A call to the kernel does nothing (`EINTR`, `EAGAIN`, `EBUSY`), or ends before anything came.
+    /// A call into the kernel does nothing (`EINTR`, `EAGAIN`, `EBUSY`), or returns before a completion
+    /// has arrived.
     EarlyReturn,
-    /// Bytes that were not synced reach the disk early, by blocks; what that is worth shows when
+    /// Some sectors of bytes that were not synced reach the disk. This shows only when
     /// [the power is lost](crate::sim::World::crash).
     Writeback,
 }
 
 impl Fault {
-    /// All there are.
+    /// All faults.
     pub const ALL: [Fault; 16] = [
         Fault::Reorder,
         Fault::Slow,
@@ -66,7 +67,7 @@ impl Fault {
         Fault::Writeback,
     ];
 
-    /// Those that a program notices only by its timing: the library deals with them.
+    /// The faults that the library handles: a program notices only their timing.
     const HIDDEN: [Fault; 11] = [
         Fault::Reorder,
         Fault::Slow,
@@ -98,55 +99,52 @@ impl Fault {
 pub struct Faults(u32);
 
 impl Faults {
-    /// None: only the latencies vary.
+    /// No faults: only the latencies vary.
     pub const fn none() -> Faults {
         Faults(0)
     }
 
-    /// All of them. Code under test meets I/O errors then, and has to deal with them.
+    /// All faults. Code under test must handle I/O errors then.
     pub fn all() -> Faults {
         Fault::ALL.into_iter().fold(Faults::none(), Faults::with)
     }
 
-    /// Those that no error tells of: order, delays, short counts, full queues. Code that loops over
-    /// short counts, as `read_exact` and `write_all` do, needs no change to pass.
+    /// The faults that return no error: order, delays, short counts, full queues. Code that loops over
+    /// short counts, as `read_exact` and `write_all` do, passes unchanged.
     pub fn hidden() -> Faults {
         Fault::HIDDEN.into_iter().fold(Faults::none(), Faults::with)
     }
 
-    /// Each fault or not, by the seed: what is masked when everything goes wrong at once shows when
-    /// some of it does not.
+    /// A subset of all faults, drawn by the seed: with all faults on, one may mask the bug that another
+    /// reveals.
     pub fn swarm(seed: u64) -> Faults {
         Faults::all().drawn(&mut Rng::stream(seed, "swarm"))
     }
 
-    /// With this one, too.
+    /// The set with this fault.
     #[must_use]
     pub fn with(self, fault: Fault) -> Faults {
         Faults(self.0 | fault.bit())
     }
 
-    /// Without this one.
+    /// The set without this fault.
     #[must_use]
     pub fn without(self, fault: Fault) -> Faults {
         Faults(self.0 & !fault.bit())
     }
 
-    /// Whether it is in the set.
+    /// Whether the fault is in the set.
     pub fn has(self, fault: Fault) -> bool {
         self.0 & fault.bit() != 0
     }
 
-    /// Those in the set.
+    /// The faults in the set.
     pub fn iter(self) -> impl Iterator<Item = Fault> {
         Fault::ALL.into_iter().filter(move |&fault| self.has(fault))
     }
 
     pub(super) fn drawn(self, rng: &mut Rng) -> Faults {
-        self.iter().fold(Faults::none(), |drawn, fault| match rng.one_in(2) {
-            true => drawn.with(fault),
-            false => drawn,
-        })
+        self.iter().filter(|_| rng.one_in(2)).fold(Faults::none(), Faults::with)
     }
 }
 
@@ -156,7 +154,7 @@ impl std::fmt::Debug for Faults {
     }
 }
 
-/// How a simulation behaves.
+/// The behaviour of a simulation.
 ///
 /// ```
 /// use cringle::sim::{Faults, Options};
@@ -199,40 +197,40 @@ impl Options {
         }
     }
 
-    /// What may go wrong.
+    /// Sets the faults that may occur (default: none).
     pub fn faults(mut self, faults: Faults) -> Options {
         self.faults = faults;
         self
     }
 
-    /// Whether each seed also draws which of the faults are on (default: no).
+    /// Sets whether each seed also draws a subset of the faults (default: no).
     pub fn swarm(mut self, swarm: bool) -> Options {
         self.swarm = swarm;
         self
     }
 
-    /// How long an operation takes, in virtual time: small values are drawn more often.
+    /// Sets the range of an operation's duration in virtual time. Small values are drawn more often.
     pub fn latency(mut self, latency: RangeInclusive<Duration>) -> Options {
         self.latency = latency;
         self
     }
 
-    /// After so much virtual time nothing goes wrong any more: what was begun must then come to an
-    /// end. (Default: faults all along.)
+    /// Stops all faults after this much virtual time, so that a test can check that the program then
+    /// ends. (Default: faults throughout.)
     pub fn faults_for(mut self, duration: Duration) -> Options {
         self.faults_for = Some(duration);
         self
     }
 
-    /// Operations that may be in flight at once, at least 1 (default: 4032): a small limit makes
-    /// fibers wait for room.
+    /// Sets the number of operations that may be in flight at once, at least 1 (default: 4032). With a
+    /// small limit, fibers wait for room.
     pub fn in_flight_limit(mut self, operations: u32) -> Options {
         self.in_flight_limit = operations.max(1);
         self
     }
 
-    /// Turns of the worker after which a run counts as a livelock (default: 10 million). In each
-    /// turn every fiber that is ready runs once.
+    /// Sets the number of turns after which a run counts as a livelock (default: 10 million). In each
+    /// turn every ready fiber runs once.
     pub fn turn_limit(mut self, turns: u64) -> Options {
         self.turn_limit = turns;
         self

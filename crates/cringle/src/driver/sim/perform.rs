@@ -1,8 +1,7 @@
-//! One op at its moment: performed for real, in part, or answered by an error.
+//! One op at its time: performed for real, in part, or answered by an error.
 //!
-//! What an op may meet is decided here, in one place for each kind of op. (Multishot ops and linked ones
-//! do not exist in the library yet; their faults, an end without `F_MORE` and a broken link, belong here
-//! too.)
+//! The faults of each kind of op are drawn here. (The library has no multishot and no linked ops; their
+//! faults, an end without `F_MORE` and a broken link, would belong here.)
 
 use super::checker::Checker;
 use super::core::Core;
@@ -14,13 +13,13 @@ use crate::driver::{Op, Target, blocking};
 use crate::sys;
 use std::os::fd::{BorrowedFd, RawFd};
 
-/// What came of a try.
+/// The outcome of an attempt.
 pub(super) enum Outcome {
-    Ended(i32),
+    Done(i32),
     WouldBlock,
 }
 
-/// What of an op matters for how it is performed.
+/// A transfer: the part of the op that its faults depend on.
 struct Transfer {
     fd: RawFd,
     len: usize,
@@ -30,7 +29,7 @@ struct Transfer {
 }
 
 impl Core {
-    /// Whether the op waits for a peer now.
+    /// Whether the op would have to wait for a peer now.
     pub(super) fn would_block(&mut self, op: &Op, fixed: &Registered) -> bool {
         if !self.has_power() {
             return false;
@@ -45,52 +44,52 @@ impl Core {
                 _ => return false,
             },
         };
-        // SAFETY: the op's descriptor is borrowed by the frame that waits for it.
+        // SAFETY: I1. The frame that waits for the op has borrowed its descriptor.
         let fd = unsafe { BorrowedFd::borrow_raw(fd) };
         matches!(sys::poll_now(fd, events), Ok(0))
     }
 
-    /// Performs the op, which would not block, unless something goes wrong.
+    /// Performs an op that would not block, or answers it with a fault.
     pub(super) fn perform(&mut self, op: &Op, fixed: &Registered) -> Outcome {
         if !self.has_power() && !matches!(op, Op::Close { .. }) {
-            return Outcome::Ended(-libc::EIO);
+            return Outcome::Done(-libc::EIO);
         }
         if !matches!(op, Op::Nop | Op::Raw(_)) && self.draw(Fault::SpuriousCancel) {
-            return Outcome::Ended(-libc::ECANCELED);
+            return Outcome::Done(-libc::ECANCELED);
         }
         match transfer_of(op, fixed) {
             Some(transfer) => self.transfer(op, &transfer),
             None if matches!(op, Op::Accept { .. }) => self.accept(op),
-            None => Outcome::Ended(self.perform_other(op)),
+            None => Outcome::Done(self.perform_other(op)),
         }
     }
 
     fn transfer(&mut self, op: &Op, transfer: &Transfer) -> Outcome {
         let Transfer { fd, len, is_write, is_regular, is_socket } = *transfer;
         if self.draw(Fault::Interrupted) {
-            return Outcome::Ended(-libc::EINTR);
+            return Outcome::Done(-libc::EINTR);
         }
         if is_socket && self.draw(Fault::ConnectionReset) {
-            // SAFETY: no pointers; the descriptor is borrowed by the op's frame.
+            // SAFETY: no pointers are passed; the frame of the op has borrowed the descriptor.
             unsafe { libc::shutdown(fd, libc::SHUT_RDWR) };
-            return Outcome::Ended(-libc::ECONNRESET);
+            return Outcome::Done(-libc::ECONNRESET);
         }
         if is_regular && self.draw(Fault::WouldBlock) {
-            return Outcome::Ended(-libc::EAGAIN);
+            return Outcome::Done(-libc::EAGAIN);
         }
         if is_regular && self.draw(Fault::ZeroTransfer) {
-            return Outcome::Ended(0);
+            return Outcome::Done(0);
         }
         if is_regular && is_write && self.draw(Fault::NoSpace) {
-            return Outcome::Ended(-libc::ENOSPC);
+            return Outcome::Done(-libc::ENOSPC);
         }
         let fails = is_regular && self.draw(Fault::InputOutput);
         let shortened = len > 1 && (fails && is_write || self.draw(Fault::ShortTransfer));
         let most = if shortened { self.rng.between(1, len as u64 - 1) as usize } else { len };
         if fails && !is_write {
-            return Outcome::Ended(-libc::EIO);
+            return Outcome::Done(-libc::EIO);
         }
-        // SAFETY: I1. The op's memory is its frame's until it has ended.
+        // SAFETY: I1. The op has not ended, so its pointers are valid.
         let result = unsafe { move_bytes(op, fd, most, is_regular) };
         if result == -libc::EAGAIN && !is_regular {
             return Outcome::WouldBlock;
@@ -98,28 +97,28 @@ impl Core {
         if is_regular && is_write && result > 0 {
             self.written(op, fd, result as usize);
         }
-        Outcome::Ended(if fails { -libc::EIO } else { result })
+        Outcome::Done(if fails { -libc::EIO } else { result })
     }
 
-    /// Takes a connection of this machine's, which has come at the moment that its client's fiber made it.
+    /// Accepts a connection of a Unix socket, which exists as soon as the client's fiber has connected.
     fn accept(&mut self, op: &Op) -> Outcome {
         match *op {
             Op::Accept { fd, .. } if sys::is_unix_socket(fd) => {
                 if self.draw(Fault::Interrupted) {
-                    return Outcome::Ended(-libc::EINTR);
+                    return Outcome::Done(-libc::EINTR);
                 }
-                // SAFETY: I1. The op's memory is its frame's until it has ended.
+                // SAFETY: I1. The op has not ended, so its pointers are valid.
                 match without_waiting(fd, || unsafe { blocking::perform(op) }) {
                     error if error == -libc::EAGAIN => Outcome::WouldBlock,
-                    result => Outcome::Ended(result),
+                    result => Outcome::Done(result),
                 }
             }
-            // Who comes over a network when is the machine's to say: no run would be like the other.
-            _ => Outcome::Ended(-libc::ENOSYS),
+            // Connections over a network arrive at times that differ from run to run.
+            _ => Outcome::Done(-libc::ENOSYS),
         }
     }
 
-    /// Some bytes are new: when, and whether the disk has some of them early.
+    /// Records the time of a write, and draws whether some of its bytes reach the disk early.
     fn written(&mut self, op: &Op, fd: RawFd, count: usize) {
         let now_ns = self.now_ns;
         let drawn = self.draw_writeback().map(|rng| rng.next());
@@ -128,16 +127,18 @@ impl Core {
     }
 
     fn perform_other(&mut self, op: &Op) -> i32 {
-        // SAFETY: I1. The op's memory is its frame's until it has ended.
-        let plainly = || unsafe { blocking::perform(op) };
+        // SAFETY: I1. The op has not ended, so its pointers are valid.
+        let call = || unsafe { blocking::perform(op) };
         match *op {
             Op::Close { .. } => {
-                // Its errors come after the descriptor has gone.
-                let result = plainly();
-                match self.draw(Fault::Interrupted) {
-                    true => -libc::EINTR,
-                    false if self.draw(Fault::InputOutput) => -libc::EIO,
-                    false => result,
+                // The descriptor is closed in spite of these errors.
+                let result = call();
+                if self.draw(Fault::Interrupted) {
+                    -libc::EINTR
+                } else if self.draw(Fault::InputOutput) {
+                    -libc::EIO
+                } else {
+                    result
                 }
             }
             Op::Open { .. } if self.draw(Fault::WouldBlock) => -libc::EAGAIN,
@@ -156,18 +157,19 @@ impl Core {
             }
             Op::SetLen { .. } if self.draw(Fault::NoSpace) => -libc::ENOSPC,
             Op::Open { path, flags, mode, .. } => {
-                // SAFETY: I1. The path is a C string of the op's frame.
+                // SAFETY: I1. The op has not ended, so its path is a valid C string.
                 let path = unsafe { std::ffi::CStr::from_ptr(path) };
                 self.open(path, flags, mode)
             }
             Op::Sync { fd, .. } => self.sync(fd),
             Op::Stat { dir, path, flags, mask, out } => {
-                // SAFETY: I1. As above; and the kernel's structure is the frame's.
+                // SAFETY: I1. The op has not ended, so its path is a valid C string, and its `statx`
+                // structure is valid for writes.
                 let (path, out) = unsafe { (std::ffi::CStr::from_ptr(path), &mut *out.cast()) };
                 self.files.stat(dir, path, flags, mask, out)
             }
             Op::SetLen { fd, .. } => {
-                let result = plainly();
+                let result = call();
                 self.files.written(fd, self.now_ns, None);
                 result
             }
@@ -175,23 +177,23 @@ impl Core {
         }
     }
 
-    /// What changes names, and the calls that no ring has an op for.
+    /// Performs ops on names, and the system calls that no ring has an op for.
     fn perform_on_names(&mut self, op: &Op) -> i32 {
         if !matches!(op, Op::Nop | Op::Poll { .. } | Op::Raw(_)) && self.draw(Fault::InputOutput) {
             return -libc::EIO;
         }
-        // SAFETY: I1. Paths are C strings of the op's frame.
+        // SAFETY: I1. The op has not ended, so its paths are valid C strings.
         let of = |path| unsafe { std::ffi::CStr::from_ptr(path) };
         match *op {
             Op::Unlink { path, .. } => self.files.unlink(of(path)),
             Op::Rename { from, to, flags: 0, .. } => self.files.rename(of(from), of(to)),
-            // Directories are there by themselves.
+            // Every directory exists.
             Op::MakeDir { .. } => 0,
             _ if names_a_path(op) => -libc::ENOSYS,
-            // As for what is accepted.
+            // As for `accept`.
             Op::Connect { .. } => -libc::ENOSYS,
             _ => {
-                // SAFETY: I1. The op's memory is its frame's until it has ended.
+                // SAFETY: I1. The op has not ended, so its pointers are valid.
                 let result = unsafe { blocking::perform(op) };
                 if let Some(fd) = written_by(op).filter(|_| result >= 0) {
                     self.files.written(fd, self.now_ns, None);
@@ -201,7 +203,7 @@ impl Core {
         }
     }
 
-    /// Opens a file of the world; its descriptor or a negated errno.
+    /// Opens a file of the world. Returns its descriptor, or a negated errno.
     pub(crate) fn open(&mut self, path: &std::ffi::CStr, flags: i32, mode: u32) -> i32 {
         match self.files.open(path, flags, mode, self.now_ns) {
             Ok(fd) => {
@@ -214,14 +216,14 @@ impl Core {
             Err(e) => match e.raw_os_error() {
                 Some(errno) => -errno,
                 None => {
-                    self.fail(Checker::Setup, format!("a memory file cannot be opened: {e}"));
+                    self.fail(Checker::Setup, format!("cannot open a memory file: {e}"));
                     -libc::EIO
                 }
             },
         }
     }
 
-    /// What the file holds now survives a loss of power.
+    /// Makes the contents of a file survive a loss of power.
     pub(crate) fn sync(&mut self, fd: RawFd) -> i32 {
         #[cfg(any(test, feature = "sabotage"))]
         if self.is_sabotaged(super::Sabotage::SyncIgnored) {
@@ -234,16 +236,16 @@ impl Core {
     }
 }
 
-/// Whether it is about a path, which is none of the machine's here, and is not imitated yet.
+/// Whether the op names a path in a way that is not imitated yet. It must not reach the machine's files.
 fn names_a_path(op: &Op) -> bool {
-    // SAFETY: I1. What the op points to is its frame's.
+    // SAFETY: I1. The op has not ended, so the call that it points to is valid.
     let has_path = |call: *const XattrCall| unsafe { !(*call).path.is_null() };
     match *op {
         Op::OpenHow { .. } | Op::Rename { .. } | Op::Symlink { .. } | Op::Link { .. } => true,
         Op::GetXattr(call) | Op::SetXattr(call) => has_path(call),
         Op::Syscall(Syscall::ListXattrs(call) | Syscall::RemoveXattr(call)) => has_path(call),
         Op::Syscall(Syscall::SetMode { path, .. }) => !path.is_null(),
-        // SAFETY: I1. It is a C string of the op's frame.
+        // SAFETY: I1. The op has not ended, so its path is a valid C string.
         Op::Syscall(Syscall::SetOwner { path, .. }) => unsafe { *path != 0 },
         Op::Syscall(
             Syscall::ReadLink { .. } | Syscall::RealPath { .. } | Syscall::ChangeRoot { .. },
@@ -252,7 +254,7 @@ fn names_a_path(op: &Op) -> bool {
     }
 }
 
-/// The file whose bytes it may have changed.
+/// The file whose bytes the op may have changed.
 fn written_by(op: &Op) -> Option<RawFd> {
     match *op {
         Op::Allocate { fd, .. } => Some(fd),
@@ -276,7 +278,7 @@ fn transfer_of(op: &Op, fixed: &Registered) -> Option<Transfer> {
         }
         Op::ReadVectored { fd, slices, count, .. } => (fd, total(slices, count), false),
         Op::WriteVectored { fd, slices, count, .. } => (fd, total(slices, count), true),
-        // A message is not cut.
+        // A datagram is not shortened.
         Op::Recv { fd, .. } if !sys::is_stream_socket(fd) => (fd, 0, false),
         Op::Send { fd, .. } | Op::SendZc { fd, .. } if !sys::is_stream_socket(fd) => (fd, 0, true),
         Op::Recv { fd, len, .. } => (fd, len as usize, false),
@@ -291,7 +293,7 @@ fn transfer_of(op: &Op, fixed: &Registered) -> Option<Transfer> {
 }
 
 fn slices_of<'a>(slices: *const libc::iovec, count: u32) -> &'a [libc::iovec] {
-    // SAFETY: I1. The op's slices are its frame's until it has ended.
+    // SAFETY: I1. The op has not ended, so its slices are valid.
     unsafe { std::slice::from_raw_parts(slices, count as usize) }
 }
 
@@ -311,7 +313,7 @@ fn offset_of(op: &Op) -> Option<u64> {
     }
 }
 
-/// The transfer of at most so many bytes; one that would wait for a peer answers `EAGAIN`.
+/// Transfers at most this many bytes. A transfer that would wait for a peer returns `EAGAIN`.
 ///
 /// # Safety
 ///
@@ -340,7 +342,7 @@ unsafe fn move_bytes(op: &Op, fd: RawFd, most: usize, is_regular: bool) -> i32 {
         }
         other => other,
     };
-    // SAFETY: by the contract; what was cut is shorter.
+    // SAFETY: by the contract: the op's pointers are valid, and the lengths at most those of the op.
     let perform = || unsafe { blocking::perform(&op) };
     if is_regular {
         return perform();
@@ -348,7 +350,7 @@ unsafe fn move_bytes(op: &Op, fd: RawFd, most: usize, is_regular: bool) -> i32 {
     without_waiting(fd, perform)
 }
 
-/// A call on this descriptor that answers `EAGAIN` where it would wait.
+/// Makes a call on a descriptor that is non-blocking meanwhile.
 fn without_waiting(fd: RawFd, call: impl FnOnce() -> i32) -> i32 {
     let flags = sys::status_flags(fd);
     let set = |flags| sys::set_status_flags(fd, flags).is_ok();
@@ -360,7 +362,7 @@ fn without_waiting(fd: RawFd, call: impl FnOnce() -> i32) -> i32 {
     result
 }
 
-/// The first so many bytes of these slices.
+/// The first bytes of these slices.
 fn cut_to(slices: &[libc::iovec], most: usize) -> impl Iterator<Item = libc::iovec> {
     let mut left = most;
     slices.iter().map(move |slice| {

@@ -1,4 +1,4 @@
-//! Taking ops from fibers.
+//! Ops from fibers.
 
 use super::lent_memory::LentMemory;
 use super::options::Fault;
@@ -6,7 +6,7 @@ use super::{Flight, Sim, Stage, lock};
 use crate::driver::{Completion, Full, Op, Waiter};
 
 impl Sim {
-    /// Takes one op. It is submitted by the next [`enter`](Self::enter).
+    /// Queues one op. The next [`enter`](Self::enter) submits it.
     ///
     /// # Safety
     ///
@@ -28,11 +28,12 @@ impl Sim {
         core.note(2, op.name() as u64, number as i64);
         let reused = |flight: &Flight| std::ptr::eq(flight.completion, completion);
         if self.flights.values().any(reused) {
-            let text = format!("the frame of {} is used again before its end", op.name().as_str());
+            let text =
+                format!("the frame of {} was reused before the op ended", op.name().as_str());
             core.fail(super::Checker::Completions, text);
         }
         completion.start(op, waiter);
-        // SAFETY: I1. Handed on to the caller.
+        // SAFETY: I1, by this function's contract.
         let lent = unsafe { LentMemory::take(op) };
         let flight = Flight { op: *op, completion, stage: Stage::Queued, lent };
         self.flights.insert(number, flight);

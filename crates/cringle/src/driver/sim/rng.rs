@@ -1,7 +1,7 @@
-//! The source of all choices: SplitMix64 (Steele, Lea and Flood 2014).
+//! The generator of all choices: SplitMix64 (Steele, Lea and Flood 2014).
 
-/// A stream of choices. Two with the same seed make the same ones: draw from one what a test varies, so that its
-/// seed replays it.
+/// A stream of random choices, the same for the same seed. If a test draws from it everything that it
+/// varies, its seed replays the test.
 ///
 /// ```
 /// use cringle::sim::Rng;
@@ -14,40 +14,41 @@
 pub struct Rng(u64);
 
 impl Rng {
-    /// The stream of a seed.
+    /// Returns the stream of a seed.
     pub fn new(seed: u64) -> Rng {
         Rng(seed)
     }
 
-    /// One of several independent streams of a seed: what one draws changes nothing in the others.
+    /// Returns one of several independent streams of a seed: draws from one do not change the others.
     pub fn stream(seed: u64, name: &str) -> Rng {
         let named = name.bytes().fold(seed, |hash, byte| mix(hash ^ u64::from(byte)));
         Rng(named)
     }
 
-    /// The next number, each of 64 bits as likely as any other.
+    /// Draws a number of 64 bits, all equally likely.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         mix(self.0)
     }
 
-    /// A number from 0 to `limit` − 1; 0 if `limit` is 0.
+    /// Draws a number from 0 to `limit` − 1; 0 if `limit` is 0.
     pub fn below(&mut self, limit: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(limit)) >> 64) as u64
     }
 
-    /// A number from `least` to `most`, both included.
+    /// Draws a number from `least` to `most`, both included.
     pub fn between(&mut self, least: u64, most: u64) -> u64 {
         least + self.below(most.saturating_sub(least).saturating_add(1))
     }
 
-    /// True with the probability 1 / `times`.
+    /// Draws `true` with the probability 1 / `times`.
     pub fn one_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
 
-    /// A number from `least` to `most`, each power of two as likely as the next: most are small, some large.
+    /// Draws a number from `least` to `most`. Each power of two is equally likely, so most numbers are
+    /// small.
     pub fn magnitude(&mut self, least: u64, most: u64) -> u64 {
         let least = least.max(1);
         let doublings = most.max(least).ilog2() - least.ilog2();

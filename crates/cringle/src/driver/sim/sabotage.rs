@@ -1,35 +1,35 @@
-//! Bugs to be made on purpose: a checker that has never failed proves nothing.
+//! Deliberate bugs, to prove that the checkers find them.
 
 use super::{Core, Cqe, Flight, Sim};
 use crate::driver::Op;
 
-/// What the driver does wrong.
+/// The bug that the driver simulates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(hidden)]
 pub enum Sabotage {
-    /// A completion comes twice.
+    /// A completion arrives twice.
     TwiceCompleted,
-    /// A completion does not come, unless the op is cancelled.
+    /// A completion does not arrive unless the op is cancelled.
     NeverCompleted,
-    /// Somebody writes to a buffer while the op has it.
+    /// Other code writes to a buffer while the op has it.
     TouchedBefore,
-    /// Somebody writes to a buffer after the op and before its completion is taken.
+    /// Other code writes to a buffer after the op and before its completion is reaped.
     TouchedAfter,
-    /// A buffer that is to be written is changed meanwhile.
+    /// Other code changes a buffer while the op writes it to a file.
     WriteChanged,
-    /// A descriptor is opened and nobody told.
+    /// A descriptor is opened and never returned.
     LeakedDescriptor,
-    /// A sync answers and does nothing.
+    /// A sync succeeds and does nothing.
     SyncIgnored,
     /// The interpreter starts a scope's fiber outside of it.
     ScopeNotJoined,
     /// A read returns another file's bytes.
     WrongBytes,
-    /// Somebody writes to what a send without a copy has sent, while the network has it.
+    /// Other code writes to the buffer of a send without a copy before the network is done with it.
     SentChanged,
 }
 
-/// Before an op is performed.
+/// Runs before an op is performed.
 pub(super) fn before(core: &mut Core, flight: &Flight) {
     let reads = matches!(flight.op, Op::Read { .. });
     let writes = matches!(flight.op, Op::Write { .. });
@@ -40,14 +40,14 @@ pub(super) fn before(core: &mut Core, flight: &Flight) {
     }
 }
 
-/// An op was performed, and its memory is still its own.
+/// Runs after an op was performed, before its memory is sealed.
 pub(super) fn performed(core: &mut Core, flight: &Flight) {
     if matches!(flight.op, Op::Read { .. }) && core.is_sabotaged(Sabotage::WrongBytes) {
         flight.lent.touch();
     }
 }
 
-/// After an op was performed; whether its completion is to be lost.
+/// Runs after an op was performed. Returns whether its completion is lost.
 pub(super) fn after(core: &mut Core, flight: &Flight) -> bool {
     let reads = matches!(flight.op, Op::Read { .. });
     if reads && core.is_sabotaged(Sabotage::TouchedAfter) {
@@ -56,14 +56,14 @@ pub(super) fn after(core: &mut Core, flight: &Flight) -> bool {
     reads && core.is_sabotaged(Sabotage::NeverCompleted)
 }
 
-/// An op has its result, and its memory is still lent.
-pub(super) fn noted(core: &mut Core, flight: &Flight) {
+/// Runs when an op has its result and its memory is still lent.
+pub(super) fn early_result(core: &mut Core, flight: &Flight) {
     if core.is_sabotaged(Sabotage::SentChanged) {
         flight.lent.touch();
     }
 }
 
-/// A completion was taken.
+/// Runs after a completion was reaped.
 pub(super) fn ended(core: &mut Core, sim: &mut Sim, number: u64) {
     if core.is_sabotaged(Sabotage::TwiceCompleted) {
         core.sabotage = None;
@@ -71,7 +71,7 @@ pub(super) fn ended(core: &mut Core, sim: &mut Sim, number: u64) {
     }
 }
 
-/// A cancel came for an op whose completion was lost: it comes now, for the run to end.
+/// Delivers a lost completion when its op is cancelled, so that the run ends.
 pub(super) fn deliver_lost(core: &mut Core, sim: &mut Sim, number: u64) -> bool {
     let lost = core.is_sabotaged(Sabotage::NeverCompleted) && sim.flights.contains_key(&number);
     if lost {

@@ -1,12 +1,12 @@
-//! An [`Op`] as a submission queue entry.
+//! The encoding of an [`Op`] as a submission queue entry.
 
 use crate::driver::syscall::XattrCall;
 use crate::driver::{Op, Target};
 use io_uring::squeue::{Entry, Flags};
 use io_uring::{opcode, types};
 
-/// The entry for this op, without its `user_data`. Inlined, so that where the kind of op is known
-/// the fields are written once, directly into the queue.
+/// Returns the entry for an op, without its `user_data`. Inlined, so that where the caller knows which
+/// op it is, the fields are written once, directly into the queue.
 #[inline(always)]
 pub(super) fn entry(op: &Op) -> Entry {
     use types::Fd;
@@ -31,10 +31,8 @@ pub(super) fn entry(op: &Op) -> Entry {
             opcode::Writev::new(Fd(fd), slices, count).offset(offset).build()
         }
         Op::Sync { fd, data_only } => {
-            let flags = match data_only {
-                true => types::FsyncFlags::DATASYNC,
-                false => types::FsyncFlags::empty(),
-            };
+            let datasync = types::FsyncFlags::DATASYNC;
+            let flags = if data_only { datasync } else { types::FsyncFlags::empty() };
             opcode::Fsync::new(Fd(fd)).flags(flags).build()
         }
         Op::Open { dir, path, flags, mode } => {
@@ -90,8 +88,8 @@ pub(super) fn entry(op: &Op) -> Entry {
         Op::Connect { fd, addr, addr_len } => {
             opcode::Connect::new(Fd(fd), addr.cast(), addr_len).build()
         }
-        Op::Syscall(_) => unreachable!("what no ring can do goes to the pool"),
-        // SAFETY: I1. The pointer is to an entry in the frame that waits for this op.
+        Op::Syscall(_) => unreachable!("the pool performs what no ring has an op for"),
+        // SAFETY: I1. The entry lies in the frame that waits for this op.
         Op::Raw(entry) => unsafe { (*entry).clone() },
     }
 }
@@ -99,30 +97,34 @@ pub(super) fn entry(op: &Op) -> Entry {
 #[inline(always)]
 fn on(target: Target, build: impl FnOnce(types::Fd) -> Entry) -> Entry {
     let entry = build(types::Fd(target.number()));
-    match target.is_ordinary() {
-        true => entry,
-        false if target.is_punted() => entry.flags(Flags::ASYNC),
-        false => entry.flags(Flags::FIXED_FILE),
+    if target.is_ordinary() {
+        entry
+    } else if target.is_punted() {
+        entry.flags(Flags::ASYNC)
+    } else {
+        entry.flags(Flags::FIXED_FILE)
     }
 }
 
 #[cold]
 fn get_xattr(call: *const XattrCall) -> Entry {
-    // SAFETY: I1. The pointer is to a call in the frame that waits for this op.
+    // SAFETY: I1. The call lies in the frame that waits for this op.
     let XattrCall { fd, path, name, value, len, .. } = unsafe { *call };
-    match path.is_null() {
-        true => opcode::FGetXattr::new(types::Fd(fd), name, value.cast(), len).build(),
-        false => opcode::GetXattr::new(name, value.cast(), path, len).build(),
+    if path.is_null() {
+        opcode::FGetXattr::new(types::Fd(fd), name, value.cast(), len).build()
+    } else {
+        opcode::GetXattr::new(name, value.cast(), path, len).build()
     }
 }
 
 #[cold]
 fn set_xattr(call: *const XattrCall) -> Entry {
-    // SAFETY: I1. The pointer is to a call in the frame that waits for this op.
+    // SAFETY: I1. The call lies in the frame that waits for this op.
     let XattrCall { fd, path, name, value, len, flags } = unsafe { *call };
     let value = value.cast_const().cast();
-    match path.is_null() {
-        true => opcode::FSetXattr::new(types::Fd(fd), name, value, len).flags(flags).build(),
-        false => opcode::SetXattr::new(name, value, path, len).flags(flags).build(),
+    if path.is_null() {
+        opcode::FSetXattr::new(types::Fd(fd), name, value, len).flags(flags).build()
+    } else {
+        opcode::SetXattr::new(name, value, path, len).flags(flags).build()
     }
 }

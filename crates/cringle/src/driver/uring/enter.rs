@@ -1,4 +1,4 @@
-//! Calling the kernel: when, and what its answers mean.
+//! Calls of `io_uring_enter`: when a worker makes them, and how their results are handled.
 
 use super::Uring;
 use crate::driver::{Feature, Wait};
@@ -13,30 +13,29 @@ pub(super) const ENTER_EXT_ARG: u32 = 1 << 3;
 pub(super) const ENTER_REGISTERED_RING: u32 = 1 << 4;
 pub(super) const ENTER_NO_IOWAIT: u32 = 1 << 7;
 
-/// Turns after which the kernel is entered though nothing seems to wait there. (An enter costs as
-/// much as some hundred switches between fibers.)
+/// On kernels without `TASKRUN_FLAG`, the number of turns after which the kernel is entered in case
+/// it has deferred work. (An enter costs as much as some hundred switches between fibers.)
 const TURNS_BLIND: u32 = 61;
 
 impl Uring {
-    /// What a turn has to do with the ring: whether [`reap`](Self::reap) may find something, and
-    /// whether something waits for [`enter`](Self::enter).
+    /// Whether [`reap`](Self::reap) may find a completion, and whether the worker should
+    /// [`enter`](Self::enter) the kernel.
     #[inline]
     pub(crate) fn attention(&mut self) -> (bool, bool) {
         if self.is_polling() {
             return (true, true);
         }
-        // Where completions are deferred, they come into the queue only while the kernel is
-        // entered, and the ring says when it should be.
+        // With deferred task work, completions arrive in the queue only while the kernel is entered,
+        // and a flag in the ring says when to enter it.
         let reap = self.unreaped || !self.features.has(Feature::DeferTaskrun);
         if self.unsubmitted > 0 && !self.sqpoll {
             return (reap, true);
         }
-        // With nothing in the kernel nothing comes from there but wake-ups, whose messages are seen
-        // in the inbox.
+        // With no op in the kernel, only wake-ups can arrive, and the inbox has their messages.
         if self.is_idle() && self.unsubmitted == 0 {
             return (reap, false);
         }
-        // Linux 6.1 puts what a thread of its own has done into the queue at any time, and no flag says so.
+        // On Linux 6.1, kernel threads post completions at any time, and no flag says so.
         let reap = reap || !self.ring.completion().is_empty();
         let queue = self.ring.submission();
         let flagged = queue.taskrun() || queue.cq_overflow();
@@ -45,7 +44,7 @@ impl Uring {
         (reap, flagged || asleep || self.cancels.wants_enter() || self.is_blind())
     }
 
-    /// Without the flag that says when deferred work waits, the kernel is entered now and then.
+    /// Whether the kernel should be entered because no flag would say that it has deferred work.
     #[inline]
     pub(super) fn is_blind(&mut self) -> bool {
         if self.features.has(Feature::TaskrunFlag) || !self.features.has(Feature::DeferTaskrun) {
@@ -55,8 +54,8 @@ impl Uring {
         self.turns_unseen >= TURNS_BLIND
     }
 
-    /// Has the kernel take everything that is queued: a message for another ring among it must not
-    /// be sent when that ring's number may mean another (**I9**).
+    /// Submits every queued entry. A queued message to another ring must not be sent after that ring
+    /// was closed, when its number may mean another file (**I9**).
     pub(crate) fn flush(&mut self) {
         while !self.ring.submission().is_empty() {
             self.call_enter(0, ENTER_GETEVENTS, None);
@@ -64,10 +63,11 @@ impl Uring {
         }
     }
 
-    /// Submits what is queued, runs the kernel's deferred work, and waits if asked to.
+    /// Submits the queued entries, runs the kernel's deferred work, and waits as `wait` says.
     ///
-    /// Where something is read from a disk or written to one, submitting and waiting are two calls: what
-    /// ends within the first needs no second, and tells what is behind it ([`submit`](Self::submit)).
+    /// Positioned transfers are submitted by one call and waited for by another. If they end within
+    /// the first, no second call is needed; and it shows whether a disk or the page cache answers
+    /// ([`submit`](Self::submit)).
     pub(crate) fn enter(&mut self, wait: Wait) {
         self.arm_wake();
         self.queue_cancels();
@@ -75,7 +75,8 @@ impl Uring {
             return self.enter_polling(wait);
         }
         let Wait::Until(deadline) = wait else { return self.submit() };
-        // Unless something is there already, or a disk's answer is to be looked at first.
+        // One call submits and waits, unless a completion has arrived already, or transfers among the
+        // entries need the first call to themselves.
         let at_once = self.unsubmitted_disk == 0 && self.ring.completion().is_empty();
         if self.unsubmitted > 0 && !at_once {
             self.submit();
@@ -84,11 +85,11 @@ impl Uring {
             return;
         }
         let mut deadline = earlier(deadline, self.cancels.next_due());
-        let unheard = !self.wake.armed && !self.wake.closing;
-        let unasked = self.cancels.has_backlog() && self.cancels.in_flight == 0;
-        if unheard || unasked {
-            // Nobody could wake a sleeper whose wake-up read is not armed, or whose cancels found no
-            // room: it naps instead.
+        let cannot_be_woken = !self.wake.armed && !self.wake.closing;
+        let has_stuck_cancels = self.cancels.has_backlog() && self.cancels.in_flight == 0;
+        if cannot_be_woken || has_stuck_cancels {
+            // The read of the eventfd or a cancel found no room in the queue, and no cqe would end
+            // the sleep: sleep briefly and try again.
             deadline = earlier(deadline, Some(Instant::now() + Duration::from_millis(1)));
         }
         let timeout = deadline.map(|at| at.saturating_duration_since(Instant::now()));
@@ -99,19 +100,20 @@ impl Uring {
         self.call_enter(1, flags, timeout);
     }
 
+    /// Submits the queued entries. Records whether the transfers among them ended within the call.
     pub(super) fn submit(&mut self) {
         let transfers = std::mem::take(&mut self.unsubmitted_disk);
-        let under_way = self.in_flight.saturating_sub(self.unsubmitted) as usize;
+        let in_flight_before = self.in_flight.saturating_sub(self.unsubmitted) as usize;
         let ended_before = self.ring.completion().len();
         self.call_enter(0, ENTER_GETEVENTS, None);
-        // While others are under way it cannot be told whose completions come now.
-        if transfers > 0 && under_way <= ended_before {
+        // With other ops in flight, these completions could be theirs.
+        if transfers > 0 && in_flight_before <= ended_before {
             let ended = self.ring.completion().len() - ended_before;
             self.disk_answers = ended < transfers.div_ceil(2) as usize;
         }
     }
 
-    /// `io_uring_enter`, with each of its answers.
+    /// Calls `io_uring_enter` and handles each of its results.
     pub(super) fn call_enter(&mut self, want: u32, flags: u32, timeout: Option<Duration>) {
         let queued = self.ring.submission().len() as u32;
         let mut flags = flags | self.enter_flags;
@@ -125,16 +127,16 @@ impl Uring {
         self.unreaped = true;
         self.turns_unseen = 0;
         match self.enter_syscall(queued, want, flags, timeout) {
-            // A short count leaves the rest queued, in order: the next call takes them.
+            // After a short count the rest stays queued, in order, for the next call.
             Ok(taken) => {
                 self.unsubmitted = queued - taken.min(queued);
                 self.counts.entered(taken);
             }
-            // The time is up, or a signal came: whoever waits looks again.
+            // The time is up or a signal arrived: the caller reaps and decides again.
             Err(libc::ETIME | libc::EINTR) => self.counts.entered(0),
-            // Nothing was taken, everything stays queued. The kernel wants completions to be
-            // reaped (EBUSY) or has no memory for requests right now (EAGAIN): the caller reaps
-            // after every call, and one that meant to sleep does so, for at most a millisecond.
+            // Nothing was consumed; every entry stays queued (I5). The kernel wants completions to be
+            // reaped first (EBUSY) or has no memory for requests now (EAGAIN). The caller reaps after
+            // every call. If it meant to sleep, it sleeps here, for at most a millisecond.
             Err(libc::EAGAIN | libc::EBUSY) if want > 0 => {
                 let pause = Duration::from_millis(1);
                 let pause = timeout.map_or(pause, |timeout| timeout.min(pause));
@@ -171,8 +173,8 @@ impl Uring {
                 (flags | ENTER_EXT_ARG, &raw const arg, size_of::<EnterArg>())
             }
         };
-        // SAFETY: the queued entries hold to `push`'s contract, and the argument is a live
-        // structure of the size given, as the flag says.
+        // SAFETY: I1. The queued entries hold to the contract of `push`; and `ENTER_EXT_ARG` says
+        // that the argument is a live structure of the size given.
         let res = unsafe {
             libc::syscall(
                 libc::SYS_io_uring_enter,
@@ -204,8 +206,8 @@ fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
     }
 }
 
-/// `io_uring_enter` gave an answer that only a bug, or a ring that something else destroyed, can
-/// cause. Fibers cannot be unwound: the kernel may still write into their frames.
+/// Aborts after an error that only a bug can cause, or other code that closed the ring. Fibers cannot
+/// be unwound: the kernel may still write into their frames.
 #[cold]
 pub(super) fn broken_ring(errno: i32) -> ! {
     let error = io::Error::from_raw_os_error(errno);

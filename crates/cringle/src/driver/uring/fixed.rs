@@ -1,7 +1,7 @@
 //! Registered files and buffers: slots of the ring's two tables.
 //!
-//! The tables are made when the first file or buffer is registered, sparse, and belong to this
-//! ring alone: on another ring the same index means another file.
+//! A table is created, sparse, when the first file or buffer is registered. It belongs to this ring
+//! alone: on another ring the same index means another file.
 
 use crate::sys;
 use io_uring::Submitter;
@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 const FILE_SLOTS: u32 = 1024;
 const BUFFER_SLOTS: u32 = 4096;
 
-/// Which slots of a table are free; the table itself is the kernel's.
+/// The free slots of a table. The kernel owns the table itself.
 #[derive(Debug, Default)]
 struct Slots {
     size: u32,
@@ -39,19 +39,17 @@ impl Slots {
 #[derive(Debug, Default)]
 pub(super) struct Fixed {
     files: Slots,
-    /// Of the regular files, by slot: for the plain call, where the ring answers `EAGAIN`.
+    /// Duplicates of the regular files, by slot: for the blocking call after an `EAGAIN` of the ring.
     regular: Vec<Option<OwnedFd>>,
     buffers: Slots,
 }
 
 impl Fixed {
     pub(super) fn add_file(&mut self, ring: &Submitter<'_>, fd: RawFd) -> io::Result<u32> {
-        // SAFETY: the caller's file is open for the length of the call.
+        // SAFETY: the caller borrows the file for the length of the call.
         let file = unsafe { BorrowedFd::borrow_raw(fd) };
-        let regular = match sys::file_kind(fd).regular {
-            true => Some(file.try_clone_to_owned()?),
-            false => None,
-        };
+        let is_regular = sys::file_kind(fd).regular;
+        let regular = is_regular.then(|| file.try_clone_to_owned()).transpose()?;
         if self.files.size == 0 {
             ring.register_files_sparse(FILE_SLOTS).map_err(|e| explain(e, "file"))?;
             self.files.size = FILE_SLOTS;
@@ -59,8 +57,8 @@ impl Fixed {
         let slot = self.files.take("files")?;
         match ring.register_files_update(slot, &[fd]) {
             Ok(_) => {
-                let least = slot as usize + 1;
-                self.regular.resize_with(self.regular.len().max(least), || None);
+                let len = self.regular.len().max(slot as usize + 1);
+                self.regular.resize_with(len, || None);
                 self.regular[slot as usize] = regular;
                 Ok(slot)
             }
@@ -73,20 +71,20 @@ impl Fixed {
 
     pub(super) fn remove_file(&mut self, ring: &Submitter<'_>, slot: u32) {
         self.regular[slot as usize] = None;
-        // A slot that cannot be emptied stays taken: it must not come to mean two files.
+        // A slot that cannot be emptied stays taken, so that it never means two files (I9).
         if ring.register_files_update(slot, &[-1]).is_ok() {
             self.files.free.push(slot);
         }
     }
 
-    /// The descriptor behind a slot, if it is a regular file's.
+    /// The descriptor of the file in a slot, if it is a regular file.
     pub(super) fn regular_file(&self, slot: u32) -> Option<RawFd> {
         self.regular.get(slot as usize)?.as_ref().map(AsRawFd::as_raw_fd)
     }
 
     /// # Safety
     ///
-    /// The memory stays allocated until the slot is emptied, or the ring is closed.
+    /// I4: the memory stays allocated until the slot is removed or the ring is closed.
     pub(super) unsafe fn add_buffer(
         &mut self,
         ring: &Submitter<'_>,
@@ -97,7 +95,7 @@ impl Fixed {
             self.buffers.size = BUFFER_SLOTS;
         }
         let slot = self.buffers.take("buffers")?;
-        // SAFETY: I4. The caller keeps the memory for as long as the slot names it.
+        // SAFETY: I4, by this function's contract: the memory outlives its slot.
         match unsafe { ring.register_buffers_update(slot, &[buf], None) } {
             Ok(()) => Ok(slot as u16),
             Err(e) => {
@@ -109,7 +107,7 @@ impl Fixed {
 
     pub(super) fn remove_buffer(&mut self, ring: &Submitter<'_>, slot: u16) {
         let nothing = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
-        // SAFETY: an empty vector names no memory: it empties the slot.
+        // SAFETY: no memory is registered: an empty vector empties the slot.
         if unsafe { ring.register_buffers_update(slot.into(), &[nothing], None) }.is_ok() {
             self.buffers.free.push(slot.into());
         }

@@ -1,11 +1,12 @@
-//! A ring beside the worker's own, whose completions are looked for at the device
-//! (`IORING_SETUP_IOPOLL`): no interrupt, and a processor that is busy while it waits.
+//! A second ring of the worker, whose completions are polled for at the device
+//! (`IORING_SETUP_IOPOLL`): without interrupts, and with a processor that is busy while it waits.
 //!
-//! Only direct reads and writes can be on it; wake-ups, cancels and all other ops stay on the worker's.
-//! So while ops are on it the worker never sleeps: it looks at one ring and then at the other. None of
-//! them can be given up, as the kernel knows no cancel for them: they end by themselves, and are waited
-//! for (**I1**); the worker's own ring answers that it knows none, and is asked again in vain until then.
-//! They count against the limit of ops in flight, and the completion queue has room for as many (**I7**).
+//! It performs direct reads and writes only; wake-ups, cancels and all other ops stay on the worker's
+//! main ring. While ops are on the polled ring the worker does not sleep, but looks at both rings in
+//! turn. The kernel cannot cancel polled ops: they end by themselves and are waited for (**I1**). A
+//! cancel of one goes to the main ring, which answers that it knows no such op, and is repeated until
+//! the op ends. Polled ops count against the limit of ops in flight, and the polled ring's completion
+//! queue has room for all of them (**I7**).
 
 use super::enter::{ENTER_GETEVENTS, broken_ring};
 use super::{Uring, UringOptions, encode};
@@ -18,14 +19,14 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Instant;
 
-/// Looks at the device before a worker that would sleep takes another turn.
-const LOOKS: u32 = 32;
+/// How often a worker that would sleep polls the device before it takes another turn.
+const POLLS: u32 = 32;
 
 pub(super) struct PolledRing {
     ring: IoUring,
-    /// Ops in its queues and in the kernel.
+    /// Ops in its queues or in the kernel.
     in_flight: u32,
-    /// By their numbers: whether the devices that were met have queues to be polled.
+    /// The devices met so far, by number, and whether each has poll queues.
     devices: Vec<(u64, bool)>,
 }
 
@@ -37,13 +38,13 @@ impl PolledRing {
         Ok(PolledRing { ring, in_flight: 0, devices: Vec::new() })
     }
 
-    /// Submits what is queued and looks at the device, once.
-    fn look(&mut self) {
+    /// Submits the queued entries and polls the device once.
+    fn poll_device(&mut self) {
         let queued = self.ring.submission().len();
         let (fd, flags) = (self.ring.as_raw_fd(), ENTER_GETEVENTS);
-        // SAFETY: the queued entries hold to `push`'s contract, and there is no argument.
+        // SAFETY: I1. The queued entries hold to the contract of `push`, and there is no argument.
         let result = unsafe { libc::syscall(libc::SYS_io_uring_enter, fd, queued, 0, flags, 0, 0) };
-        // What was not taken stays queued and is taken by a later look.
+        // Entries that the kernel did not consume stay queued for a later call (I5).
         if result < 0 && !matches!(sys::errno(), libc::EINTR | libc::EAGAIN | libc::EBUSY) {
             broken_ring(sys::errno());
         }
@@ -53,8 +54,8 @@ impl PolledRing {
         !self.ring.completion().is_empty()
     }
 
-    /// Whether ops on this file can be polled for. Opening a file that is on a new device asks `/sys`.
-    fn polls(&mut self, fd: RawFd) -> bool {
+    /// Whether ops on this file can be polled for. Reads `/sys` for a device not met before.
+    fn can_poll(&mut self, fd: RawFd) -> bool {
         if sys::status_flags(fd) & libc::O_DIRECT == 0 {
             return false;
         }
@@ -69,7 +70,7 @@ impl PolledRing {
 }
 
 impl Uring {
-    /// Marks those of the ops that the polled ring can take; whether there are any.
+    /// Marks the ops that the polled ring can perform. Returns whether there are any.
     #[inline]
     pub(crate) fn mark_polled(&mut self, slots: &mut [OpSlot]) -> bool {
         match &mut self.polled {
@@ -78,7 +79,7 @@ impl Uring {
         }
     }
 
-    /// Queues one op for the device's polled queues.
+    /// Queues one op on the polled ring.
     ///
     /// # Safety
     ///
@@ -90,12 +91,12 @@ impl Uring {
         completion: &Completion,
         waiter: &Waiter,
     ) -> Result<(), Full> {
-        let polled = self.polled.as_mut().expect("the op was marked by who has it");
+        let polled = self.polled.as_mut().expect("only a driver with a polled ring marks ops");
         let entry = encode::entry(op).user_data(std::ptr::from_ref(completion) as u64);
         if polled.ring.submission().is_full() {
-            polled.look();
+            polled.poll_device();
         }
-        // SAFETY: I1, by the contract.
+        // SAFETY: I1, by this function's contract.
         unsafe { polled.ring.submission().push(&entry) }.map_err(|_| Full)?;
         completion.start(op, waiter);
         polled.in_flight += 1;
@@ -103,7 +104,7 @@ impl Uring {
         Ok(())
     }
 
-    /// Queues ops one by one, wherever each belongs, as long as there is room; how many.
+    /// Queues ops one by one, each on its ring, while there is room. Returns their number.
     ///
     /// # Safety
     ///
@@ -111,46 +112,46 @@ impl Uring {
     #[cold]
     pub(super) unsafe fn push_each(&mut self, slots: &[OpSlot], waiter: &Waiter) -> usize {
         let full = |slot: &OpSlot| {
-            // SAFETY: handed on to the caller.
+            // SAFETY: I1, by this function's contract.
             unsafe { self.push(&slot.op, &slot.completion, waiter) }.is_err()
         };
         slots.iter().position(full).unwrap_or(slots.len())
     }
 
-    /// Whether ops are under way whose completions nobody announces.
+    /// Whether polled ops are in flight, whose completions no interrupt announces.
     #[inline(always)]
     pub(super) fn is_polling(&self) -> bool {
         self.polled.as_ref().is_some_and(|polled| polled.in_flight > 0)
     }
 
-    /// Looks at both rings, and again for a while if the worker would sleep.
+    /// Looks at both rings, and repeats that for a while if the worker would sleep.
     #[cold]
     pub(super) fn enter_polling(&mut self, wait: Wait) {
         self.submit();
-        let (looks, deadline) = match wait {
+        let (polls, deadline) = match wait {
             Wait::No => (1, None),
-            Wait::Until(deadline) => (LOOKS, deadline),
+            Wait::Until(deadline) => (POLLS, deadline),
         };
-        for _ in 0..looks {
+        for _ in 0..polls {
             let polled = self.polled.as_mut().expect("it is polling");
-            polled.look();
+            polled.poll_device();
             let found = polled.has_completions() || !self.ring.completion().is_empty();
             let queue = self.ring.submission();
-            let called = queue.taskrun() || queue.cq_overflow();
+            let is_flagged = queue.taskrun() || queue.cq_overflow();
             drop(queue);
-            if found || called || deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            if found || is_flagged || deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 return;
             }
         }
     }
 
-    /// Takes the completions of polled ops; the same as [`reap`](Self::reap).
+    /// [`reap`](Self::reap) for the polled ring.
     #[cold]
     pub(super) fn reap_polled(&mut self, mut sink: impl FnMut(Token)) {
         let polled = self.polled.as_mut().expect("it is polling");
         for cqe in polled.ring.completion() {
-            // SAFETY: I1. `push_polled` stored the address of a completion that its frame keeps until
-            // nothing is owed to it, and this cqe is owed.
+            // SAFETY: I1. `push_polled` stored the address of a completion that by its contract stays
+            // in place until nothing is owed to its frame, and this cqe is owed.
             let completion = unsafe { &*(cqe.user_data() as *const Completion) };
             polled.in_flight -= 1;
             self.in_flight -= 1;
@@ -174,7 +175,7 @@ fn mark(polled: &mut PolledRing, slots: &mut [OpSlot]) -> bool {
         let Some(fd) = target.as_fd() else { continue };
         let polls = match last {
             Some((same, polls)) if same == fd => polls,
-            _ => polled.polls(fd),
+            _ => polled.can_poll(fd),
         };
         last = Some((fd, polls));
         if polls {

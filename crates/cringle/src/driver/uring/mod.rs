@@ -1,21 +1,19 @@
 //! One `io_uring`, owned and used by one worker.
 //!
-//! It owns the ring's two queues, the descriptor that foreign threads wake it by, and the cancels
-//! under way. It promises:
+//! It owns the ring's two queues, the read of the eventfd by which other threads wake it, and the
+//! cancels in flight. It promises:
 //!
-//! - every sqe is answered exactly once towards its frame (**I5**): entries that a call to
-//!   `io_uring_enter` did not consume stay queued and are submitted by the next one; a short
-//!   submission, `EINTR`, `EAGAIN` and `EBUSY` are dealt with here; `F_MORE` and `F_NOTIF` keep a
-//!   frame until its last entry;
-//! - at most `in_flight_limit` ops that end by themselves are in the kernel, and the completion queue
-//!   has room for all of them, for cancels and for wake-ups (**I7**). Those that wait for a peer are not
-//!   bounded, but by the fibers that wait: should they all end at once, the kernel keeps what the queue
-//!   has no room for (`NODROP`), and hands it over when it is next entered, which the ring asks for;
-//! - a disk is not left idle while requests for it are being written down: see
-//!   `DISK_GROUP`;
-//! - a second ring for polled completions, where there is one, is looked at with the first;
-//! - it is closed only when nothing is in flight: closing a ring does not wait for disk reads
-//!   (**I1**, **I2**).
+//! - Every sqe is answered exactly once towards its frame (**I5**). Entries that `io_uring_enter` did
+//!   not consume stay queued for the next call; this covers short submissions, `EINTR`, `EAGAIN` and
+//!   `EBUSY`. A cqe with `F_MORE` does not end its op; the cqe with `F_NOTIF` does.
+//! - At most `limit` ops that end by themselves are in the kernel, and the completion queue has room
+//!   for all of them, for cancels and for wake-ups (**I7**). Ops that wait for a peer are bounded only
+//!   by the fibers that wait for them. If they all end at once, the kernel keeps the cqes that do not
+//!   fit (`NODROP`), sets a flag, and delivers them when it is next entered.
+//! - A disk does not idle while requests for it are queued: see `DISK_GROUP`.
+//! - A second ring with polled completions, if there is one, is reaped with the first.
+//! - The ring is closed only when nothing is in flight, because closing a ring does not wait for disk
+//!   reads (**I1**, **I2**).
 
 mod cancel;
 mod encode;
@@ -31,7 +29,7 @@ mod setup_error;
 #[cfg(test)]
 mod tests;
 
-use super::completion::{CancelState, Completion};
+use super::completion::{CancelState, Completion, OpState};
 use super::counters::Counts;
 use super::{DriverId, Feature, Features, Wait};
 use cancel::Cancels;
@@ -47,57 +45,59 @@ use std::sync::Arc;
 pub(crate) use seccomp_probe::check_seccomp;
 pub(crate) use setup::UringOptions;
 
-/// The low bit of a completion's address: the entry answers its cancel, not the op.
+/// The low bit of `user_data`: the entry answers the op's cancel, not the op.
 const CANCEL_TAG: u64 = 1;
 
-/// `user_data` of entries that no frame waits for. Addresses of user space never have this bit.
+/// The bit of `user_data` that marks entries without a frame. No address of user space has it.
 const INTERNAL: u64 = 1 << 63;
-/// The read of the wake-up descriptor has ended.
+/// The read of the eventfd has ended.
 const WAKE_READ: u64 = INTERNAL;
-/// Another ring's message has come.
+/// A message of another ring has arrived.
 const WAKE_MESSAGE: u64 = INTERNAL | 1;
-/// A message of ours was not delivered; the low half is the worker it was for.
+/// A message to another ring was not delivered; the low half is the worker it was for.
 const MESSAGE_FAILED: u64 = INTERNAL | 1 << 62;
-/// The cancel of the wake-up read has been answered.
+/// The cancel of the read of the eventfd has been answered.
 const WAKE_CANCELLED: u64 = INTERNAL | 2;
 pub(crate) struct Uring {
     ring: IoUring,
     id: DriverId,
-    /// What `io_uring_enter` is given for the ring, and the flag that says which.
+    /// The ring as `io_uring_enter` takes it, a descriptor or a registered index, and the flag that
+    /// says which.
     enter_fd: RawFd,
     enter_flags: u32,
     features: Features,
     sqpoll: bool,
-    /// Ops in flight that end by themselves: those that the limit is about.
+    /// Ops in flight that end by themselves and count against the limit.
     in_flight: u32,
-    /// Ops in flight that end when a peer does something.
+    /// Ops in flight that wait for a peer.
     waiting: u32,
     limit: u32,
     /// Entries queued since the last submission.
     unsubmitted: u32,
     /// Positioned reads and writes among them.
     unsubmitted_disk: u32,
-    /// The last of those did not end within the submitting call: a disk is behind them.
+    /// Whether the last of those did not end within the submitting call: a disk answers them, not the
+    /// page cache.
     disk_answers: bool,
-    /// The kernel was entered since the queue of completions was last emptied.
+    /// Whether the kernel was entered since the last reap.
     unreaped: bool,
-    /// Turns since the last enter, where the ring does not say that work waits.
+    /// Turns since the last enter, on kernels whose ring has no flag for deferred work.
     turns_unseen: u32,
     cancels: Cancels,
     fixed: Fixed,
-    /// For direct reads and writes, if that was asked for.
+    /// The ring for direct reads and writes, if polling was requested.
     polled: Option<Box<PolledRing>>,
     wake: WakeRead,
-    /// Workers that a message of ours did not reach.
+    /// Workers that a message did not reach.
     undelivered: Vec<u32>,
     counts: Arc<Counts>,
-    /// What the next calls of `io_uring_enter` answer, 0 meaning that the kernel is asked.
+    /// The errors of the next calls of `io_uring_enter`; 0 makes the call.
     #[cfg(test)]
     pub(crate) injected_errors: std::collections::VecDeque<i32>,
 }
 
-/// The read that ends when a foreign thread signals the wake-up descriptor. The memory is the
-/// driver's until the read's cqe is in (**I4**).
+/// The read that ends when another thread signals the eventfd. The driver owns its buffer until the
+/// read's cqe has arrived (**I4**).
 struct WakeRead {
     fd: RawFd,
     count: Box<u64>,
@@ -106,7 +106,7 @@ struct WakeRead {
 }
 
 impl Uring {
-    /// A ring for the calling thread. `wake_fd` is an eventfd that stays open until it is dropped.
+    /// Makes a ring for the calling thread. `wake_fd` is an eventfd that outlives the ring.
     pub(crate) fn new(options: &UringOptions, wake_fd: RawFd) -> io::Result<Uring> {
         let (ring, mut features) = setup::make(options)?;
         let mut enter_fd = ring.as_raw_fd();
@@ -165,9 +165,10 @@ impl Uring {
         self.ring.as_raw_fd()
     }
 
-    /// Ops that may still be given to the driver before the limit is reached.
+    /// The number of ops that may be pushed before the limit is reached.
     #[inline]
     pub(crate) fn room(&self) -> u32 {
+        debug_assert!(self.in_flight <= self.limit, "I7: more ops in flight than the limit");
         self.limit - self.in_flight
     }
 
@@ -180,9 +181,9 @@ impl Uring {
         &self.counts
     }
 
-    /// Asks the kernel to give up an op. Its completion comes all the same (**I1**).
+    /// Requests that the kernel cancel an op. The op's cqe still arrives (**I1**).
     pub(crate) fn cancel(&mut self, completion: &Completion) {
-        self.cancels.want(completion);
+        self.cancels.request(completion);
         self.queue_cancels();
     }
 
@@ -197,16 +198,17 @@ impl Uring {
                 self.cancels.put_back(pointer);
                 return;
             }
-            // SAFETY: I1. The op's cqe has not been taken from the queue (else the cancel had been
-            // withdrawn), so its frame still holds the completion.
+            // SAFETY: I1. The op's cqe has not been reaped: reaping withdraws the op's cancel from the
+            // backlog, and this one was still there. So the frame still holds the completion.
             let completion = unsafe { &*pointer };
+            debug_assert_eq!(completion.state(), OpState::InFlight, "I9: a cancel of an ended op");
             completion.waiter_ref().owe();
             completion.cancel.set(CancelState::InFlight);
             self.cancels.in_flight += 1;
         }
     }
 
-    /// Sends another worker's ring a wake-up. False where this ring cannot.
+    /// Queues a wake-up for the ring of another worker. Returns false if this ring cannot send one.
     pub(crate) fn send_wake(&mut self, ring_fd: RawFd, worker: u32) -> bool {
         if !self.features.has(Feature::MsgRing) {
             return false;
@@ -218,12 +220,12 @@ impl Uring {
         self.push_entry(|| entry).is_ok()
     }
 
-    /// A worker that a message of ours did not reach: to be woken in another way.
+    /// A worker that a message did not reach; the caller wakes it in another way.
     pub(crate) fn take_undelivered(&mut self) -> Option<u32> {
         self.undelivered.pop()
     }
 
-    /// Keeps the read of the wake-up descriptor armed.
+    /// Queues the read of the eventfd unless it is queued or in flight.
     pub(super) fn arm_wake(&mut self) {
         if self.wake.armed || self.wake.closing {
             return;
@@ -233,7 +235,7 @@ impl Uring {
         self.wake.armed = self.push_entry(|| entry).is_ok();
     }
 
-    /// Whether nothing is in the kernel or on the way there.
+    /// Whether no op and no cancel is queued or in flight.
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
         self.in_flight == 0 && self.waiting == 0 && self.cancels.is_idle()
@@ -257,17 +259,17 @@ impl Uring {
         self.fixed.remove_file(&self.ring.submitter(), slot);
     }
 
-    /// The descriptor of a registered file, if that is a regular one.
+    /// The descriptor of a registered file, if it is a regular file.
     pub(crate) fn regular_file(&self, slot: u32) -> Option<RawFd> {
         self.fixed.regular_file(slot)
     }
 
     /// # Safety
     ///
-    /// I4: the memory stays allocated until the slot is given back or the ring is closed.
+    /// I4: the memory stays allocated until the slot is removed or the ring is closed.
     pub(crate) unsafe fn register_buffer(&mut self, buf: *mut u8, len: usize) -> io::Result<u16> {
         let slice = libc::iovec { iov_base: buf.cast(), iov_len: len };
-        // SAFETY: handed on to the caller.
+        // SAFETY: I4, by this function's contract.
         unsafe { self.fixed.add_buffer(&self.ring.submitter(), slice) }
     }
 
@@ -277,8 +279,8 @@ impl Uring {
 }
 
 impl Drop for Uring {
-    /// Ends the ring: gives up the wake-up read, waits for its last entry, and closes. Aborts the
-    /// process if a frame is still owed something: the kernel would write into it later.
+    /// Cancels the read of the eventfd, waits for its cqe, and closes the ring. Aborts the process if
+    /// an op is in flight: the kernel could write into its frame later.
     fn drop(&mut self) {
         if !self.is_idle() {
             crate::sys::report(format_args!(
@@ -295,7 +297,7 @@ impl Drop for Uring {
             }
         }
         while self.wake.armed {
-            // The descriptor's read can always be given up: no io-wq thread runs it.
+            // A read of an eventfd can always be cancelled: no io-wq thread runs it.
             self.enter(Wait::Until(None));
             self.reap(|_| {});
         }

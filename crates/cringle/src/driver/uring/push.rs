@@ -1,4 +1,4 @@
-//! Writing ops into the submission queue.
+//! Ops into the submission queue.
 
 use super::enter::{ENTER_GETEVENTS, ENTER_SQ_WAIT};
 use super::{Uring, encode};
@@ -6,13 +6,13 @@ use crate::driver::{Completion, Full, Op, OpSlot, Waiter};
 use crate::trace::Recorder;
 use io_uring::squeue::Entry;
 
-/// Where a disk answers (and not the page cache), requests are submitted in groups of so many while
-/// fewer than [`DISK_BUSY`] are under way. Submitting takes the processor about as long as the disk
-/// needs to answer; all at once at the end of a turn, the two would take turns. Measured at 32 in
-/// flight: 1.2 times the rate. From the page cache a call to the kernel for each group would only
-/// cost; whether reads end within the submitting call tells the two apart.
+/// While a disk answers (and not the page cache), requests are submitted in groups of this size until
+/// [`DISK_BUSY`] of them are in flight. Submitting a request takes the processor about as long as the
+/// disk takes to answer it. If all were submitted at the end of a turn, processor and disk would wait
+/// for each other. With the page cache, a call for each group would only add cost. The two are told
+/// apart by whether reads end within the submitting call.
 const DISK_GROUP: u32 = 4;
-/// Requests under way that keep a disk busy.
+/// The number of requests in flight that keeps a disk busy.
 const DISK_BUSY: u32 = 16;
 
 impl Uring {
@@ -35,11 +35,11 @@ impl Uring {
             return Err(Full);
         }
         if self.polled.is_some() && op.is_polled() {
-            // SAFETY: handed on to the caller.
+            // SAFETY: I1, by this function's contract.
             return unsafe { self.push_polled(op, completion, waiter) };
         }
         let user_data = std::ptr::from_ref(completion) as u64;
-        // The frequent kinds have a path of their own, on which the kind is known.
+        // The frequent ops have a branch each, so that the encoder is compiled for that op alone.
         match *op {
             Op::Read { target, buf, len, offset } => {
                 let op = Op::Read { target, buf, len, offset };
@@ -71,15 +71,15 @@ impl Uring {
         Ok(())
     }
 
-    /// Queues ops from the front as long as there is room; how many. It spares each what
-    /// [`push`](Self::push) asks the ring for every time.
+    /// Queues ops from the front while there is room, and returns their number. The queue is read
+    /// once for a group of ops, where [`push`](Self::push) reads it for each.
     ///
     /// # Safety
     ///
     /// As for [`push`](Self::push), for each.
     pub(crate) unsafe fn push_many(&mut self, slots: &[OpSlot], waiter: &Waiter) -> usize {
         if self.polled.is_some() {
-            // SAFETY: handed on to the caller.
+            // SAFETY: I1, by this function's contract.
             return unsafe { self.push_each(slots, waiter) };
         }
         let mut pushed = 0;
@@ -88,11 +88,11 @@ impl Uring {
             if space == 0 {
                 break;
             }
-            // A disk is to have the first ones early.
+            // A disk gets the first group early.
             let most = if self.disk_answers { DISK_GROUP as usize } else { slots.len() };
             let count = (slots.len() - pushed).min(self.room() as usize).min(space).min(most);
             let group = &slots[pushed..pushed + count];
-            // SAFETY: handed on to the caller.
+            // SAFETY: I1, by this function's contract.
             unsafe { self.push_group(group, waiter) };
             pushed += count;
             if self.disk_answers && self.unsubmitted_disk >= DISK_GROUP {
@@ -102,7 +102,7 @@ impl Uring {
         pushed
     }
 
-    /// Free entries of the submission queue, after a submission when there is none.
+    /// The number of free entries in the submission queue. Submits first if there is none.
     pub(super) fn space(&mut self) -> usize {
         if self.ring.submission().is_full() {
             self.make_space();
@@ -111,7 +111,7 @@ impl Uring {
         queue.capacity() - queue.len()
     }
 
-    /// Queues ops for which there is room.
+    /// Queues ops for which the caller has checked the room.
     ///
     /// # Safety
     ///
@@ -121,7 +121,7 @@ impl Uring {
         for OpSlot { op, completion } in slots {
             let user_data = std::ptr::from_ref(completion) as u64;
             let entry = |op| encode::entry(op).user_data(user_data);
-            // SAFETY: I1, by the contract.
+            // SAFETY: I1, by this function's contract: everything the entry points to stays in place.
             let pushed = unsafe {
                 match *op {
                     Op::Read { target, buf, len, offset } => {
@@ -133,7 +133,7 @@ impl Uring {
                     ref op => queue.push(&entry(op)),
                 }
             };
-            debug_assert!(pushed.is_ok(), "there was room");
+            debug_assert!(pushed.is_ok(), "I5: an op was started without an entry");
             completion.start(op, waiter);
             let waits_for_peer = op.waits_for_peer();
             self.in_flight += u32::from(!waits_for_peer);
@@ -141,14 +141,16 @@ impl Uring {
             self.unsubmitted_disk += u32::from(op.is_positioned_transfer());
         }
         drop(queue);
+        debug_assert!(self.in_flight <= self.limit, "I7: more ops in flight than the limit");
         self.unsubmitted += slots.len() as u32;
     }
 
     #[inline(always)]
     fn count_in(&mut self, waits_for_peer: bool) {
-        match waits_for_peer {
-            true => self.waiting += 1,
-            false => self.in_flight += 1,
+        if waits_for_peer {
+            self.waiting += 1;
+        } else {
+            self.in_flight += 1;
         }
     }
 
@@ -157,14 +159,15 @@ impl Uring {
         self.push_entry(|| encode::entry(op).user_data(user_data))
     }
 
-    /// Queues an entry, after a submission when there is no room for it.
+    /// Queues an entry. Submits first if the queue is full.
     #[inline(always)]
     pub(super) fn push_entry(&mut self, entry: impl FnOnce() -> Entry) -> Result<(), Full> {
         if self.ring.submission().is_full() {
             self.make_space();
         }
-        // SAFETY: what the entry points to outlives the op: for ops of fibers by `push`'s contract,
-        // for those of the driver because they point into the driver's own boxes.
+        // SAFETY: what the entry points to outlives its last cqe. For an op of a fiber that is I1, by
+        // `push`'s contract. For the driver's own read it is I4: the buffer is a box of the driver,
+        // which waits for the read's cqe before it is dropped.
         unsafe { self.ring.submission().push(&entry()) }.map_err(|_| Full)?;
         self.unsubmitted += 1;
         Ok(())
@@ -183,7 +186,7 @@ impl Uring {
         self.enter_amid(|uring| uring.call_enter(0, flags, None));
     }
 
-    /// Enters the kernel while a fiber runs: in a trace, within that fiber's slice.
+    /// Enters the kernel while a fiber runs. A trace shows the call within that fiber's slice.
     fn enter_amid(&mut self, enter: impl FnOnce(&mut Self)) {
         Recorder::with(|recorder| recorder.enters(self.queued(), false));
         enter(self);

@@ -1,4 +1,4 @@
-//! Taking completions, each towards the frame it is owed to.
+//! Completions from the completion queue to their frames.
 
 use super::cancel::Cancels;
 use super::{CANCEL_TAG, INTERNAL, Uring, WAKE_CANCELLED, WAKE_MESSAGE, WAKE_READ, WakeRead};
@@ -7,8 +7,8 @@ use crate::driver::completion::{CancelState, Completion, prefetch};
 use io_uring::cqueue;
 
 impl Uring {
-    /// Takes every completion that is in the queue. `sink` gets the token of each frame to which
-    /// nothing more is owed; it runs no fiber.
+    /// Takes every completion in the queue. `sink` gets the token of each frame to which nothing more
+    /// is owed; it runs no fiber.
     #[inline]
     pub(crate) fn reap(&mut self, mut sink: impl FnMut(Token)) {
         self.unreaped = false;
@@ -18,8 +18,8 @@ impl Uring {
         let mut queue = self.ring.completion();
         let mut next = queue.next();
         while let Some(cqe) = next {
-            // Completions lie on the stacks of their fibers, which other fibers' work has pushed
-            // out of the cache: the next one is fetched while this one is handled.
+            // Completions lie on the stacks of their fibers, which have left the cache since other
+            // fibers ran: the next one is prefetched while this one is handled.
             next = queue.next();
             if let Some(next) = &next {
                 prefetch(next.user_data());
@@ -36,20 +36,19 @@ impl Uring {
                 settled.map(&mut sink);
                 continue;
             }
-            // SAFETY: I1. `push` stored the address of a completion that its frame keeps until
-            // nothing is owed to it, and this cqe is owed.
+            // SAFETY: I1. `push` stored the address of a completion that by its contract stays in
+            // place until nothing is owed to its frame, and this cqe is owed.
             let completion = unsafe { &*(user_data as *const Completion) };
             if cqueue::more(cqe.flags()) {
                 completion.set_early_result(cqe.result());
                 continue;
             }
-            let result = match cqueue::notif(cqe.flags()) {
-                true => completion.early_result(),
-                false => cqe.result(),
-            };
-            match completion.counts_against_limit() {
-                true => self.in_flight -= 1,
-                false => self.waiting -= 1,
+            let is_notif = cqueue::notif(cqe.flags());
+            let result = if is_notif { completion.early_result() } else { cqe.result() };
+            if completion.counts_against_limit() {
+                self.in_flight -= 1;
+            } else {
+                self.waiting -= 1;
             }
             if completion.cancel.get() != CancelState::No {
                 self.cancels.withdraw(completion);
@@ -63,7 +62,7 @@ impl Uring {
     }
 }
 
-/// An entry that does not end an op.
+/// Handles an entry that does not end an op. Returns the token of a frame that it settles.
 #[cold]
 pub(super) fn special(
     user_data: u64,
@@ -77,12 +76,17 @@ pub(super) fn special(
         WAKE_MESSAGE | WAKE_CANCELLED => {}
         _ if user_data & INTERNAL != 0 => undelivered.push(user_data as u32),
         _ => {
-            // SAFETY: I1. A cancel that was given to the kernel is owed to its op's frame.
+            // SAFETY: I1. Submitting a cancel counted its cqe as owed to the op's frame, and this is
+            // that cqe: so the frame still holds the completion, even if the op itself has ended.
             let completion = unsafe { &*((user_data & !CANCEL_TAG) as *const Completion) };
             cancels.in_flight -= 1;
+            debug_assert_eq!(
+                completion.cancel.get(),
+                CancelState::InFlight,
+                "I5: no cancel is owed"
+            );
             completion.cancel.set(CancelState::No);
-            let under_way = completion.is_cancellable();
-            if under_way && result != 0 {
+            if completion.is_cancellable() && result != 0 {
                 cancels.retry_later(completion);
             }
             return completion.waiter_ref().settle_one();

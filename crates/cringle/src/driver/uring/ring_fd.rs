@@ -1,4 +1,4 @@
-//! Registering the ring's own descriptor: the kernel then need not look it up for each call.
+//! The registered descriptor of the ring itself, which spares the kernel a look-up in each call.
 
 use std::os::fd::RawFd;
 
@@ -13,9 +13,10 @@ struct RingUpdate {
     data: u64,
 }
 
+/// Registers the descriptor; returns its index, or `None` if the kernel cannot.
 pub(super) fn register_ring_fd(ring_fd: RawFd) -> Option<i32> {
     let mut update = RingUpdate { offset: u32::MAX, reserved: 0, data: ring_fd as u64 };
-    // SAFETY: the kernel reads and writes the one structure it is given.
+    // SAFETY: the kernel reads and writes the one structure that it is given, borrowed for the call.
     let done = unsafe {
         libc::syscall(libc::SYS_io_uring_register, ring_fd, REGISTER_RING_FDS, &raw mut update, 1)
     };
@@ -24,7 +25,7 @@ pub(super) fn register_ring_fd(ring_fd: RawFd) -> Option<i32> {
 
 pub(super) fn unregister_ring_fd(ring_fd: RawFd, index: i32) {
     let update = RingUpdate { offset: index as u32, reserved: 0, data: 0 };
-    // SAFETY: the kernel reads the one structure it is given.
+    // SAFETY: the kernel reads the one structure that it is given, borrowed for the call.
     unsafe {
         libc::syscall(
             libc::SYS_io_uring_register,

@@ -1,55 +1,56 @@
-//! Whether a seccomp filter ends who asks for a ring.
+//! Whether a seccomp filter kills a process that makes a ring.
 //!
-//! Most filters answer with an error, which making a ring meets by itself. Some end the process instead, and
-//! some let a ring be made and not be entered. So where this thread has a filter, and only there, a child
-//! process tries all three calls first, once for a run: threads inherit their filters. It shares nothing with this one, makes only those calls, and no
-//! `SIGCHLD` tells of its end, so that the program, which may wait for children of its own, does not notice.
+//! Most filters return an error, which setting up a ring reports by itself. Some kill the process, and
+//! some allow a ring to be created but not entered. So if this thread has a filter, and only then, a
+//! child process makes the three system calls first. Threads inherit filters, so one child is enough
+//! for a run. The child makes only those calls and shares no memory with this process. It sends no
+//! `SIGCHLD` when it ends, so that a program that waits for its own children does not notice it.
 
 use crate::sys;
 use std::io;
 
-/// What `prctl(PR_GET_SECCOMP)` says of a thread that has filters.
+/// The result of `prctl(PR_GET_SECCOMP)` for a thread with filters.
 const FILTERED: i32 = 2;
 /// `IORING_REGISTER_PROBE`.
 const REGISTER_PROBE: i32 = 8;
 
 pub(super) fn is_filtered() -> bool {
-    // SAFETY: no pointers.
+    // SAFETY: no pointers are passed.
     unsafe { libc::prctl(libc::PR_GET_SECCOMP) == FILTERED }
 }
 
-/// Fails where a ring is denied by this thread's filter: says how.
+/// Fails if this thread's filter would kill the process for making a ring. The error says so.
 pub(crate) fn check_seccomp() -> io::Result<()> {
     if !is_filtered() {
         return Ok(());
     }
-    let status = try_in_child()?;
+    let status = run_child()?;
     if libc::WIFEXITED(status) {
         return Ok(());
     }
     Err(io::Error::new(
         io::ErrorKind::PermissionDenied,
         format!(
-            "cannot make an io_uring: a seccomp filter ends whoever asks for one (a child process that \
-             tried got signal {}); use a filter that allows io_uring_setup, io_uring_enter and \
+            "cannot make an io_uring: a seccomp filter kills the process that tries (a child process \
+             got signal {}); use a filter that allows io_uring_setup, io_uring_enter and \
              io_uring_register",
             libc::WTERMSIG(status),
         ),
     ))
 }
 
-/// How the child ended.
-fn try_in_child() -> io::Result<i32> {
-    // SAFETY: as `fork`, but without a signal when the child ends. It runs on a copy of this stack, and makes
-    // only system calls: no lock of another thread matters to it.
+/// Makes the calls in a child process and returns its exit status.
+fn run_child() -> io::Result<i32> {
+    // SAFETY: the contract of `fork` in a process with threads is that the child makes only
+    // async-signal-safe calls. It runs on a copy of this stack and makes system calls alone.
     let child = unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) };
     match child {
         -1 => Err(io::Error::last_os_error()),
-        0 => ask(),
+        0 => make_calls(),
         child => {
             let mut status = 0;
-            // SAFETY: the kernel writes the number it is given. A child without a signal is waited for by
-            // `__WALL`.
+            // SAFETY: the kernel writes one integer, which is borrowed for the call. (`__WALL` waits for
+            // a child that sends no signal.)
             while unsafe { libc::waitpid(child as i32, &mut status, libc::__WALL) } < 0 {
                 if sys::errno() != libc::EINTR {
                     return Err(io::Error::last_os_error());
@@ -60,11 +61,12 @@ fn try_in_child() -> io::Result<i32> {
     }
 }
 
-/// The child: makes the calls, and ends. What they answer is seen again when the ring is made.
-fn ask() -> ! {
+/// The child: makes the calls, and ends. Their results are ignored: an error recurs when the parent
+/// makes its ring.
+fn make_calls() -> ! {
     let mut params = [0u64; 15];
-    // SAFETY: the structure of 120 bytes is all zero, as it may be; the kernel refuses the other calls' empty
-    // arguments or does nothing. It ends without running anything of this process's.
+    // SAFETY: `io_uring_params` has 120 bytes and may be all-zero; the other calls get no pointer. The
+    // child ends by `_exit`, which runs no handler of this process.
     unsafe {
         libc::prctl(libc::PR_SET_DUMPABLE, 0);
         let ring = libc::syscall(libc::SYS_io_uring_setup, 1, params.as_mut_ptr());

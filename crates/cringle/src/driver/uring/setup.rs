@@ -1,34 +1,34 @@
-//! Making a ring with what this kernel has.
+//! The set-up of a ring with the features of this kernel.
 //!
-//! Everything is asked for at once. Where the kernel refuses the whole (`EINVAL`), each feature is
-//! tried on a small ring of its own and dropped alone, so that an older kernel loses what it lacks
-//! and nothing else. The function is probed, never the version number.
+//! All features are requested at once. If the kernel refuses the combination (`EINVAL`), each feature
+//! is tried on a small ring of its own, so that an older kernel loses only the features that it lacks.
+//! Features are probed by trying them, never by the kernel's version.
 
 use crate::driver::{Feature, Features};
 use io_uring::IoUring;
 use std::io;
 use std::time::Duration;
 
-/// What a ring is made of.
+/// The parameters of a ring.
 #[derive(Clone, Debug)]
 pub(crate) struct UringOptions {
     /// Entries of the submission queue; the kernel rounds up to a power of two.
     pub(crate) entries: u32,
     /// Ops that may be in the kernel at once (**I7**).
     pub(crate) in_flight_limit: u32,
-    /// A kernel thread polls the submission queue, and sleeps when idle for so long.
+    /// A kernel thread polls the submission queue, and sleeps after it was idle for this long.
     pub(crate) sqpoll: Option<Duration>,
-    /// Direct reads and writes have a ring of their own, whose completions are polled for.
+    /// Whether direct reads and writes get a ring of their own, whose completions are polled for.
     pub(crate) iopoll: bool,
-    /// What may be used where it is there.
+    /// The features to use if the kernel has them.
     pub(crate) features: Features,
 }
 
-/// Completions that are not ops of fibers: cancels, wake-ups. They have room of their own, so
-/// that the queue cannot overflow by our own doing (**I7**).
+/// Completion queue entries reserved for cancels and wake-ups, so that the ops within the limit never
+/// overflow the queue (**I7**).
 pub(super) const RESERVED_CQES: u32 = 64;
 
-/// Most entries the kernel gives a completion queue.
+/// The kernel's limit for a completion queue.
 const MAX_CQ_ENTRIES: u32 = 65_536;
 
 impl UringOptions {
@@ -38,7 +38,7 @@ impl UringOptions {
     }
 }
 
-/// Makes the ring, and says which of the wanted features it has.
+/// Makes the ring. Returns it with those of the wanted features that it has.
 pub(super) fn make(options: &UringOptions) -> io::Result<(IoUring, Features)> {
     let mut features = compatible(options.features, options.sqpoll.is_some());
     let (sq, cq) = (options.entries, options.cq_entries());
@@ -54,14 +54,14 @@ pub(super) fn make(options: &UringOptions) -> io::Result<(IoUring, Features)> {
     Ok((ring.0, without_missing_ops(ring.1, features)?))
 }
 
-/// For how long the memory of closed rings is waited for: half a second in all.
+/// The attempts to make a ring while the kernel frees the memory of closed ones: half a second.
 const FREEING_ROUNDS: u32 = 100;
 const FREEING_PAUSE: Duration = Duration::from_millis(5);
 
 type Made = (IoUring, io_uring::Probe);
 
-/// The kernel gives back the locked memory of a closed ring some time after it was closed, from a thread
-/// of its own: where it says that there is none, it is asked again for a while.
+/// Makes the ring, and retries on `ENOMEM`: a kernel thread returns the locked memory of a closed ring
+/// some time after the close.
 fn make_when_freed(sq: u32, cq: u32, has: Features, sqpoll: Option<Duration>) -> io::Result<Made> {
     let mut rounds = 0;
     loop {
@@ -101,14 +101,14 @@ fn try_make(sq: u32, cq: u32, has: Features, sqpoll: Option<Duration>) -> io::Re
     let ring = builder.build(sq)?;
     let mut probe = io_uring::Probe::new();
     ring.submitter().register_probe(&mut probe)?;
-    // A filter may allow a ring that cannot be used: it is found out now.
-    // SAFETY: nothing is submitted, and there is no argument.
+    // A seccomp filter may allow a ring to be made and not to be entered: fail now in that case.
+    // SAFETY: no memory is passed: nothing is submitted, and there is no argument.
     unsafe { ring.submitter().enter::<()>(0, 0, 0, None) }?;
     Ok((ring, probe))
 }
 
-/// Drops what contradicts: deferred work needs a single issuer, and a polling kernel thread has
-/// no task of ours whose work could be deferred.
+/// Removes features that exclude each other: deferred task work needs a single issuer, and with a
+/// polling kernel thread no task of this process has work to defer.
 fn compatible(features: Features, sqpoll: bool) -> Features {
     let mut features = features;
     if sqpoll {
@@ -120,7 +120,7 @@ fn compatible(features: Features, sqpoll: bool) -> Features {
     features
 }
 
-/// Tries each set-up feature on the smallest ring, on top of those that worked.
+/// Tries each set-up feature on the smallest ring, together with those that worked before.
 fn probe_setup(wanted: Features, sqpoll: Option<Duration>) -> Features {
     const SETUP: [Feature; 5] = [
         Feature::SubmitAll,
@@ -132,14 +132,11 @@ fn probe_setup(wanted: Features, sqpoll: Option<Duration>) -> Features {
     let others = SETUP.into_iter().fold(wanted, Features::without);
     SETUP.into_iter().filter(|&feature| wanted.has(feature)).fold(others, |working, feature| {
         let candidate = compatible(working.with(feature), sqpoll.is_some());
-        match try_make(1, 2, candidate, sqpoll) {
-            Ok(_) => candidate,
-            Err(_) => working,
-        }
+        if try_make(1, 2, candidate, sqpoll).is_ok() { candidate } else { working }
     })
 }
 
-/// What the driver cannot do without; all of it is older than Linux 6.1.
+/// Fails if the ring lacks a feature that the driver needs. All of them are older than Linux 6.1.
 fn require(made: &Made) -> io::Result<()> {
     let params = made.0.params();
     if params.is_feature_nodrop() && params.is_feature_ext_arg() && params.is_feature_rw_cur_pos() {
@@ -151,6 +148,7 @@ fn require(made: &Made) -> io::Result<()> {
     ))
 }
 
+/// Removes the features whose ops the kernel lacks. Fails if it lacks an op that every ring needs.
 fn without_missing_ops(probe: io_uring::Probe, features: Features) -> io::Result<Features> {
     use io_uring::opcode;
     const NEEDED: [(u8, &str); 14] = [

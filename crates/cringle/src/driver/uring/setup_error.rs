@@ -1,9 +1,9 @@
-//! Why a ring was refused, and what to do about it.
+//! Errors of ring set-up: the probable cause, and the remedy.
 
 use std::io;
 use std::path::Path;
 
-/// Says what was refused, probably by whom, and what to do about it.
+/// Adds the probable cause and the remedy to an error of ring set-up.
 pub(super) fn explain(error: io::Error) -> io::Error {
     let remedy = match error.raw_os_error() {
         Some(libc::ENOSYS) => {
@@ -12,7 +12,7 @@ pub(super) fn explain(error: io::Error) -> io::Error {
                 .to_owned()
         }
         Some(libc::EPERM | libc::EACCES) => {
-            let by = who_denies(super::seccomp_probe::is_filtered(), &Switch::look());
+            let by = denied_by(super::seccomp_probe::is_filtered(), &Switch::read());
             format!("io_uring is denied: by {by}")
         }
         Some(libc::ENOMEM) => "not enough memory may be locked for a ring: raise RLIMIT_MEMLOCK \
@@ -29,18 +29,18 @@ pub(super) fn explain(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("cannot make an io_uring: {error}; {remedy}"))
 }
 
-/// `kernel.io_uring_disabled`.
+/// The sysctl `kernel.io_uring_disabled`.
 #[derive(Debug, PartialEq)]
 enum Switch {
-    /// This kernel has none (before Linux 6.6), or it is 0.
+    /// It is 0, or this kernel has none (before Linux 6.6).
     Allows,
-    /// At 1 only to those without privileges.
+    /// It has this value; at 1, it denies io_uring to unprivileged processes only.
     Denies(String),
     Unknown,
 }
 
 impl Switch {
-    fn look() -> Switch {
+    fn read() -> Switch {
         let settings = Path::new("/proc/sys/kernel");
         match std::fs::read_to_string(settings.join("io_uring_disabled")) {
             Ok(text) if text.trim() == "0" => Switch::Allows,
@@ -53,7 +53,7 @@ impl Switch {
     }
 }
 
-fn who_denies(is_filtered: bool, switch: &Switch) -> String {
+fn denied_by(is_filtered: bool, switch: &Switch) -> String {
     let filter = "a seccomp filter (Docker's default profile: run with one that allows the three \
                   io_uring calls)";
     let sysctl = match switch {
@@ -78,10 +78,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_cannot_have_denied_it_is_not_named() {
+    fn an_error_names_only_possible_causes() {
         let off = Switch::Denies("2".into());
         let names = |is_filtered, switch| {
-            let text = who_denies(is_filtered, switch);
+            let text = denied_by(is_filtered, switch);
             ["Docker", "(here: 2; 0 allows it)", "here: unknown", "security module"]
                 .map(|words| text.contains(words))
         };

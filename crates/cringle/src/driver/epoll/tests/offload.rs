@@ -46,7 +46,7 @@ fn job_that_no_thread_began_is_cancelled_at_once() {
     drop(gate);
     rig.until_idle();
     rig.epoll.pools.storage.close();
-    assert!(!rig.epoll.results.has_some(), "the cancelled write was performed");
+    assert!(!rig.epoll.results.has_any(), "the cancelled write was performed");
     let mut read = [1; 2];
     file.read_exact_at(&mut read, 0).unwrap();
     assert_eq!((rig.result(writes[1]), read), (1, [0, 7]));
@@ -76,24 +76,24 @@ fn job_that_a_thread_began_is_waited_for() {
 fn result_rings_the_bell_of_a_sleeping_worker() {
     let rig = Rig::new(8);
     let (results, is_rung) = (&rig.epoll.results, || poll_now(&*rig.wake_fd, libc::POLLIN) != 0);
-    assert!(!results.has_some());
+    assert!(!results.has_any());
     assert!(results.fall_asleep());
     results.wake_up();
     results.post(1, 11);
-    assert!(results.has_some() && !is_rung(), "the worker is awake");
+    assert!(results.has_any() && !is_rung(), "the worker is awake");
     assert!(!results.fall_asleep(), "a result is available");
     results.post(2, 22);
     assert!(!is_rung(), "the worker stayed awake");
     let mut taken = Vec::new();
     results.take(&mut taken);
     assert_eq!(taken, [(1, 11), (2, 22)]);
-    assert!(!results.has_some());
+    assert!(!results.has_any());
     assert!(results.fall_asleep());
     results.post(3, 33);
     assert!(is_rung());
     sys::eventfd_clear(rig.wake_fd.as_fd());
     results.post(4, 44);
-    assert!(!is_rung(), "the wake_fd rings once per sleep");
+    assert!(!is_rung(), "the eventfd is signalled once per sleep");
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn worker_that_woke_up_gets_no_bell() {
     let number = sync(&mut rig);
     rig.epoll.enter(Wait::No);
     let results = Arc::clone(&rig.epoll.results);
-    until(|| results.has_some() || rig.epoll.attention().0);
+    until(|| results.has_any() || rig.epoll.attention().0);
     assert_eq!(rig.epoll.attention(), (true, true));
     assert_eq!(poll_now(&*rig.wake_fd, libc::POLLIN), 0, "the worker did not sleep");
     rig.reap();
@@ -127,7 +127,7 @@ fn worker_does_not_sleep_before_completions() {
     let sync = rig.push(|_| Op::Sync { fd, data_only: true }).unwrap();
     rig.epoll.enter(Wait::No);
     let results = Arc::clone(&rig.epoll.results);
-    until(|| results.has_some() || rig.epoll.attention().0);
+    until(|| results.has_any() || rig.epoll.attention().0);
     rig.sleep();
     assert_eq!(rig.settled, [sync]);
     let nop = rig.push(|_| Op::Nop).unwrap();
