@@ -1,5 +1,5 @@
-//! Ops as blocking system calls on the calling thread: outside of `run`, on threads of the pool, and
-//! for a fiber that unwinds (**I8**).
+//! Ops as blocking system calls on the calling thread: outside of `run`, on threads of the pool,
+//! and for a fiber that unwinds (**I8**).
 
 use super::Op;
 use super::op::AT_CURSOR;
@@ -124,8 +124,8 @@ unsafe fn call(op: &Op) -> i32 {
     if result < 0 { -errno() } else { result as i32 }
 }
 
-/// Opens a file of the simulation, if this thread is in a simulated run: fibers that unwind must not
-/// reach the machine's files there.
+/// Opens a file of the simulation, if this thread is in a simulated run: fibers that unwind must
+/// not reach the machine's files there.
 ///
 /// # Safety
 ///

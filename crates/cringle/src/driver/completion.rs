@@ -211,8 +211,8 @@ impl Completion {
         self.result.get()
     }
 
-    /// Whether a cancel of the op can still have an effect. It has none once the result has arrived,
-    /// although the kernel still uses the op's memory.
+    /// Whether a cancel of the op can still have an effect. It has none once the result has
+    /// arrived, although the kernel still uses the op's memory.
     pub(super) fn is_cancellable(&self) -> bool {
         self.state.get() == OpState::InFlight && !self.has_early_result.get()
     }

@@ -1,7 +1,7 @@
 //! Counters that one thread writes and any thread reads.
 //!
-//! A driver counts its calls into the kernel and the entries of each. It knows those numbers by then,
-//! so counting adds nothing to the path of an op.
+//! A driver counts its calls into the kernel and the entries of each. It knows those numbers by
+//! then, so counting adds nothing to the path of an op.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -84,8 +84,8 @@ impl Driver {
         on!(self, driver => driver.enter(wait))
     }
 
-    /// Takes every completion that has arrived. `sink` gets the token of each frame to which nothing
-    /// more is owed; it runs no fiber.
+    /// Takes every completion that has arrived. `sink` gets the token of each frame to which
+    /// nothing more is owed; it runs no fiber.
     #[inline(always)]
     pub(crate) fn reap(&mut self, sink: impl FnMut(Token)) {
         on!(self, driver => driver.reap(sink))

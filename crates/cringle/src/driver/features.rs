@@ -14,7 +14,8 @@ pub enum Feature {
     /// `IORING_SETUP_DEFER_TASKRUN` (6.1): completions are processed when the worker enters the
     /// kernel, not in the middle of a fiber. Needs [`SingleIssuer`](Feature::SingleIssuer).
     DeferTaskrun,
-    /// `IORING_SETUP_TASKRUN_FLAG` (5.19): a flag in the ring says that the kernel has deferred work.
+    /// `IORING_SETUP_TASKRUN_FLAG` (5.19): a flag in the ring says that the kernel has deferred
+    /// work.
     TaskrunFlag,
     /// `IORING_SETUP_NO_SQARRAY` (6.6): one indirection fewer for each submission.
     NoSqarray,

@@ -27,8 +27,8 @@ impl DriverId {
     }
 }
 
-/// Whether the result of an op that was cancelled says so: `ECANCELED`, `EINTR`, or one of the codes
-/// by which the kernel restarts calls (`ERESTARTSYS` to `ERESTART_RESTARTBLOCK`).
+/// Whether the result of an op that was cancelled says so: `ECANCELED`, `EINTR`, or one of the
+/// codes by which the kernel restarts calls (`ERESTARTSYS` to `ERESTART_RESTARTBLOCK`).
 pub(crate) fn means_cancelled(result: i32) -> bool {
     result == -libc::ECANCELED || result == -libc::EINTR || (-516..=-512).contains(&result)
 }

@@ -1,11 +1,12 @@
-//! The driver: accepts an [`Op`] and a [`Completion`], and stores the op's result in the completion.
+//! The driver: accepts an [`Op`] and a [`Completion`], and stores the op's result in the
+//! completion.
 //!
 //! There are three drivers: [`uring`]; [`epoll`], where io_uring is not available; and `sim`, the
-//! simulation (feature `sim`). [`Driver`] is whichever of them a worker has. A driver knows nothing of
-//! fibers. Its caller lends it completions in a frame that cannot go away, and gets an opaque
+//! simulation (feature `sim`). [`Driver`] is whichever of them a worker has. A driver knows nothing
+//! of fibers. Its caller lends it completions in a frame that cannot go away, and gets an opaque
 //! [`Token`] back when the driver owes that frame nothing more. Every driver keeps **I1** (a
-//! completion outlives its op's last cqe, also when the op is cancelled), **I5** (every op is answered
-//! exactly once) and **I7** (in-flight ops ≤ the limit ≤ the completion queue).
+//! completion outlives its op's last cqe, also when the op is cancelled), **I5** (every op is
+//! answered exactly once) and **I7** (in-flight ops ≤ the limit ≤ the completion queue).
 
 pub(crate) mod blocking;
 pub(crate) mod completion;

@@ -1,21 +1,21 @@
 //! Sockets that are non-blocking while a fiber waits on them.
 //!
-//! `accept` and `connect` have no flag that makes one call non-blocking, and a worker must not block
-//! in one: between the kernel's event for a connection and the call, another process may accept it.
-//! So a socket has `O_NONBLOCK` while an `accept` of a fiber waits on it, and loses it with the last
-//! such `accept`. The flag belongs to the open file, which all clones of the socket share. It is
-//! visible to:
+//! `accept` and `connect` have no flag that makes one call non-blocking, and a worker must not
+//! block in one: between the kernel's event for a connection and the call, another process may
+//! accept it. So a socket has `O_NONBLOCK` while an `accept` of a fiber waits on it, and loses it
+//! with the last such `accept`. The flag belongs to the open file, which all clones of the socket
+//! share. It is visible to:
 //!
 //! - fibers, on any worker: not at all. The holds are kept apart from what the program has set
 //!   ([`is_set_by_program`], [`set`]);
-//! - blocking calls of the library on a thread without a fiber: not at all. They wait by `poll(2)` on
-//!   `EAGAIN` (`net::Socket::accept_plainly`);
-//! - `accept` on a clone that belongs to std or to another process: it may return `WouldBlock` *while
-//!   a fiber waits in `accept` on the same socket*. The library cannot prevent this.
+//! - blocking calls of the library on a thread without a fiber: not at all. They wait by `poll(2)`
+//!   on `EAGAIN` (`net::Socket::accept_plainly`);
+//! - `accept` on a clone that belongs to std or to another process: it may return `WouldBlock`
+//!   *while a fiber waits in `accept` on the same socket*. The library cannot prevent this.
 //!
 //! A socket is known here by the number of its inode, which is unique and the same for all clones;
-//! their descriptors differ. A socket that is being connected belongs to its frame alone. It is held
-//! in the same way, because that costs next to nothing.
+//! their descriptors differ. A socket that is being connected belongs to its frame alone. It is
+//! held in the same way, because that costs next to nothing.
 
 use crate::sys;
 use std::collections::BTreeMap;

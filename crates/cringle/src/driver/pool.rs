@@ -38,8 +38,8 @@ impl Pool {
         Pool { name, max_threads, cpus: cpus.into(), state: Mutex::default(), work: Condvar::new() }
     }
 
-    /// Runs a job on a thread of the pool. Fails only if the pool has no thread and cannot start one;
-    /// the error returns the job.
+    /// Runs a job on a thread of the pool. Fails only if the pool has no thread and cannot start
+    /// one; the error returns the job.
     pub(crate) fn run(self: &Arc<Self>, job: Job) -> Result<(), (io::Error, Job)> {
         let mut state = self.lock();
         debug_assert!(!state.closed, "a job for a pool that has ended");

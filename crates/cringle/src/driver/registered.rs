@@ -1,5 +1,5 @@
-//! Registered files and buffers of the drivers without a ring. A file's slot owns a duplicate of its
-//! descriptor. A buffer's slot holds nothing, because ops carry the buffer's address.
+//! Registered files and buffers of the drivers without a ring. A file's slot owns a duplicate of
+//! its descriptor. A buffer's slot holds nothing, because ops carry the buffer's address.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};

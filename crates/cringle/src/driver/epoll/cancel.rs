@@ -1,7 +1,7 @@
-//! Cancels. A cancel takes effect at once, unless a thread has begun the op. The op's completion still
-//! arrives (**I1**), with the bytes that were moved before. An op that has not been attempted yet is
-//! attempted once: as on a ring, which consumes the op before its cancel, it completes if it need not
-//! wait.
+//! Cancels. A cancel takes effect at once, unless a thread has begun the op. The op's completion
+//! still arrives (**I1**), with the bytes that were moved before. An op that has not been attempted
+//! yet is attempted once: as on a ring, which consumes the op before its cancel, it completes if it
+//! need not wait.
 
 use super::Epoll;
 use super::flight::Stage;

@@ -101,8 +101,8 @@ impl Epoll {
     fn wait_for(&mut self, number: u32, fd: RawFd, direction: Direction) {
         self.wait_queues.append(&mut self.flights, fd, direction, number);
         self.flights.get_mut(number).stage = Stage::Waiting(fd, direction);
-        // Arm it even if other ops wait for it already. If unsafe code has closed the descriptor under
-        // them, they must not keep this op from the file that has the number now.
+        // Arm it even if other ops wait for it already. If unsafe code has closed the descriptor
+        // under them, they must not keep this op from the file that has the number now.
         if let Err(errno) = self.arm(fd) {
             self.wait_queues.remove(&mut self.flights, fd, direction, number);
             match errno {
@@ -122,7 +122,8 @@ impl Epoll {
         self.poller.arm(fd, interest)
     }
 
-    /// Attempts the ops that wait for a descriptor: in each queue the first ones, until one must wait.
+    /// Attempts the ops that wait for a descriptor: in each queue the first ones, until one must
+    /// wait.
     pub(super) fn on_event(&mut self, event: &Event) {
         let &Event { fd, events } = event;
         if events & (IN | BROKEN) != 0 {
@@ -150,8 +151,9 @@ impl Epoll {
                 if flight.fruitless_events <= FRUITLESS_LIMIT || !nowait::is_ready(fd, direction) {
                     return;
                 }
-                // The event concerns another op: the socket has an error queued, or data while this op
-                // reads from the error queue. The kernel would report the same event again at once.
+                // The event concerns another op: the socket has an error queued, or data while this
+                // op reads from the error queue. The kernel would report the same event again at
+                // once.
                 self.wait_queues.remove(&mut self.flights, fd, direction, number);
                 self.back_off(number);
                 continue;
@@ -191,8 +193,8 @@ impl Epoll {
     fn offload(&mut self, number: u32, for_long: bool) {
         let pool = if for_long { &self.pools.unbounded } else { &self.pools.storage };
         let flight = self.flights.get_mut(number);
-        // SAFETY: I1, by the contract of `push`: the flight ends, and its frame is released, only after
-        // the job's result was taken or the job was withdrawn.
+        // SAFETY: I1, by the contract of `push`: the flight ends, and its frame is released, only
+        // after the job's result was taken or the job was withdrawn.
         let job = unsafe { Job::start(pool, flight.op, number, &self.results) };
         flight.stage = Stage::Offloaded(job);
     }

@@ -12,7 +12,8 @@ use std::time::Instant;
 
 /// An op in flight.
 pub(super) struct Flight {
-    /// The part of the op that has not been performed, with descriptors in place of registered files.
+    /// The part of the op that has not been performed, with descriptors in place of registered
+    /// files.
     pub(super) op: Op,
     pub(super) completion: *const Completion,
     pub(super) stage: Stage,
@@ -23,7 +24,8 @@ pub(super) struct Flight {
     pub(super) hold: Option<Hold>,
     /// Whether `connect` was called: the next attempt asks for its result.
     pub(super) connecting: bool,
-    /// Whether the op was cancelled before its first attempt: it still completes if it need not wait.
+    /// Whether the op was cancelled before its first attempt: it still completes if it need not
+    /// wait.
     pub(super) cancelled: bool,
     /// How often an event reported the descriptor as ready, and the op would still have waited.
     pub(super) fruitless_events: u8,

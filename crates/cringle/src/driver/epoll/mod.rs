@@ -1,25 +1,26 @@
-//! The driver without io_uring: readiness for ops that wait for a peer, threads for ops that wait for
-//! a disk.
+//! The driver without io_uring: readiness for ops that wait for a peer, threads for ops that wait
+//! for a disk.
 //!
-//! It owns the ops in flight, one epoll instance, and the results of its jobs in the pool. It promises
-//! what [`uring`](super::uring) promises:
+//! It owns the ops in flight, one epoll instance, and the results of its jobs in the pool. It
+//! promises what [`uring`](super::uring) promises:
 //!
-//! - Every op is answered exactly once (**I5**). The memory of an op is not touched after its answer,
-//!   and an op that a thread has started is waited for, cancelled or not (**I1**).
+//! - Every op is answered exactly once (**I5**). The memory of an op is not touched after its
+//!   answer, and an op that a thread has started is waited for, cancelled or not (**I1**).
 //! - A cancel takes effect at once if the op waits for a descriptor or no thread has started it.
 //! - At most `limit` ops that end by themselves are in flight (**I7**). Ops that wait for a peer do
 //!   not count.
 //! - Ops that wait for the same descriptor are served first come, first served.
 //!
-//! The next [`enter`](Epoll::enter) attempts the pushed ops in the order of their pushes, so that the
-//! ops of a batch or a turn begin in order and together. The kernel is polled for events when the
-//! worker is idle, and every [`POLL_INTERVAL`] while it is busy, because unlike a ring an epoll has no
-//! flag in shared memory.
+//! The next [`enter`](Epoll::enter) attempts the pushed ops in the order of their pushes, so that
+//! the ops of a batch or a turn begin in order and together. The kernel is polled for events when
+//! the worker is idle, and every [`POLL_INTERVAL`] while it is busy, because unlike a ring an epoll
+//! has no flag in shared memory.
 
 mod cancel;
 mod enter;
 mod flight;
 mod nowait;
+mod nowait_sockets;
 mod offload;
 mod partial;
 mod poller;

@@ -1,9 +1,9 @@
 //! Ops on threads of the pool, and the way of their results back to the worker.
 //!
 //! A thread posts a result and wakes the worker under one lock. The worker checks for results and
-//! declares that it sleeps under the same lock. Whichever is second sees the first, so no wake-up is
-//! lost (as in `runtime/inbox.rs`). Because the eventfd is signalled under the lock, a worker that has
-//! taken its last result may close it (**I9**).
+//! declares that it sleeps under the same lock. Whichever is second sees the first, so no wake-up
+//! is lost (as in `runtime/inbox.rs`). Because the eventfd is signalled under the lock, a worker
+//! that has taken its last result may close it (**I9**).
 //!
 //! A job that no thread has started can be withdrawn; no thread then uses what its op points to
 //! (**I1**). A job that was started is waited for.
@@ -28,8 +28,8 @@ pub(super) struct Job {
     results: Arc<Results>,
 }
 
-// SAFETY: I1. What the op points to is lent until its completion, which follows the result. Only the
-// thread that moved `state` to `STARTED` uses it; after `WITHDRAWN` no thread does.
+// SAFETY: I1. What the op points to is lent until its completion, which follows the result. Only
+// the thread that moved `state` to `STARTED` uses it; after `WITHDRAWN` no thread does.
 unsafe impl Send for Job {}
 // SAFETY: as above; through a shared job, a thread reaches the op only after it won `state`.
 unsafe impl Sync for Job {}

@@ -1,7 +1,7 @@
 //! One epoll instance, in which each descriptor is armed for one event at a time.
 //!
-//! It uses libc and not the `polling` crate, which makes five system calls for each wait (it arms its
-//! timer and its notification anew) where one is enough.
+//! It uses libc and not the `polling` crate, which makes five system calls for each wait (it arms
+//! its timer and its notification anew) where one is enough.
 
 use crate::sys;
 use std::io;
@@ -52,12 +52,12 @@ impl Poller {
         Ok(poller)
     }
 
-    /// Requests the next event of these kinds on a descriptor, which is reported once. The error is an
-    /// `errno`.
+    /// Requests the next event of these kinds on a descriptor, which is reported once. The error is
+    /// an `errno`.
     ///
-    /// The kernel forgets a descriptor that is closed, and its number may mean another file by now. So
-    /// the driver keeps no list of the descriptors that the kernel knows: it modifies, and adds if that
-    /// fails.
+    /// The kernel forgets a descriptor that is closed, and its number may mean another file by now.
+    /// So the driver keeps no list of the descriptors that the kernel knows: it modifies, and adds
+    /// if that fails.
     pub(super) fn arm(&self, fd: RawFd, events: u32) -> Result<(), i32> {
         let events = events | libc::EPOLLONESHOT as u32;
         match self.control(libc::EPOLL_CTL_MOD, fd, events, fd as u64) {
@@ -96,8 +96,8 @@ impl Poller {
         let spec = timeout.map(sys::timespec);
         let spec = spec.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         let (events, most) = (self.events.as_mut_ptr(), MAX_EVENTS);
-        // SAFETY: the kernel writes at most `most` events to the borrowed slice, and reads the timeout,
-        // which is null or borrowed for the call.
+        // SAFETY: the kernel writes at most `most` events to the borrowed slice, and reads the
+        // timeout, which is null or borrowed for the call.
         unsafe {
             let epoll = self.epoll.as_raw_fd();
             libc::syscall(libc::SYS_epoll_pwait2, epoll, events, most, spec, 0, 8) as i32
@@ -110,7 +110,8 @@ impl Poller {
         unsafe { libc::epoll_wait(epoll, events, MAX_EVENTS as i32, 0) }
     }
 
-    /// Sleeps until an event or the timeout. `epoll_wait` counts milliseconds, so a timer would be late.
+    /// Sleeps until an event or the timeout. `epoll_wait` counts milliseconds, so a timer would be
+    /// late.
     fn sleep(&self, timeout: Option<Duration>) {
         let spec = timeout.map(sys::timespec);
         let spec = spec.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
@@ -120,7 +121,8 @@ impl Poller {
         unsafe { libc::ppoll(&mut poll, 1, spec, std::ptr::null()) };
     }
 
-    /// One of the events that [`wait`](Self::wait) has counted. `None` for the eventfd, which is cleared.
+    /// One of the events that [`wait`](Self::wait) has counted. `None` for the eventfd, which is
+    /// cleared.
     pub(super) fn event(&self, index: usize) -> Option<Event> {
         let libc::epoll_event { events, u64: key } = self.events[index];
         if key == WAKE_KEY {

@@ -16,8 +16,8 @@ impl Epoll {
         self.ended.push_back((number, result));
     }
 
-    /// Takes every completion that has arrived. `sink` gets the token of each frame to which nothing
-    /// more is owed; it runs no fiber.
+    /// Takes every completion that has arrived. `sink` gets the token of each frame to which
+    /// nothing more is owed; it runs no fiber.
     #[inline]
     pub(crate) fn reap(&mut self, mut sink: impl FnMut(Token)) {
         while let Some((number, result)) = self.ended.pop_front() {

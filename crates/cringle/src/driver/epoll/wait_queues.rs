@@ -1,6 +1,7 @@
 //! The ops that wait for each descriptor: three queues for each, first come, first served.
 //!
-//! The queues are links in the flights themselves, so that a cancelled op can leave from the middle.
+//! The queues are links in the flights themselves, so that a cancelled op can leave from the
+//! middle.
 
 use super::flight::{Flights, Link};
 use super::poller::{IN, OUT};

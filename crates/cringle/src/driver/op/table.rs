@@ -1,8 +1,9 @@
 //! The table of ops: one row for each, without a wildcard.
 //!
-//! A new op gets a variant of [`Op`] (or of [`Syscall`]) and a row here. The compiler then names the
-//! other places: `blocking.rs` performs the op as a system call, `uring/encode.rs` encodes it for a
-//! ring, `epoll/nowait.rs` tries it without waiting, and `sim/lent_memory.rs` lists its memory.
+//! A new op gets a variant of [`Op`] (or of [`Syscall`]) and a row here. The compiler then names
+//! the other places: `blocking.rs` performs the op as a system call, `uring/encode.rs` encodes it
+//! for a ring, `epoll/nowait.rs` tries it without waiting, and `sim/lent_memory.rs` lists its
+//! memory.
 //!
 //! The table is inlined and each caller uses one column, so that each call compiles to a match over
 //! that column alone.
@@ -31,7 +32,8 @@ struct Row {
     file: i32,
     /// An offset, a length, or the address of a path or a peer: see `PlaceKind`.
     place: u64,
-    /// Whether the op moves bytes from or to a place in a file, which a disk or the page cache answers.
+    /// Whether the op moves bytes from or to a place in a file, which a disk or the page cache
+    /// answers.
     is_positioned: bool,
     /// Whether another party decides when the op ends: a peer, or the holder of the other end.
     waits_for_peer: bool,
@@ -189,7 +191,8 @@ impl Op {
         (row.file, row.place)
     }
 
-    /// Whether the op moves bytes from or to a place in a file, which a disk or the page cache answers.
+    /// Whether the op moves bytes from or to a place in a file, which a disk or the page cache
+    /// answers.
     #[inline]
     pub(crate) fn is_positioned_transfer(&self) -> bool {
         self.row().is_positioned

@@ -1,7 +1,7 @@
 //! Cancels of ops: before the op has begun, while it waits, or too late.
 //!
-//! As on a ring, the answer to a cancel is owed to the op's frame like the op's own, and a cancel that
-//! finds its op about to run is repeated, after a pause that doubles.
+//! As on a ring, the answer to a cancel is owed to the op's frame like the op's own, and a cancel
+//! that finds its op about to run is repeated, after a pause that doubles.
 
 use super::options::Fault;
 use super::{Checker, Core, Cqe, Event, Sim, Stage, lock};
@@ -47,8 +47,8 @@ impl Sim {
     pub(super) fn cancel_arrives(&mut self, core: &mut Core, mut ask: CancelRequest) {
         if ask.is_retry {
             ask.is_retry = false;
-            // SAFETY: I1. The op has not ended: its end withdraws a scheduled retry, and this one was
-            // still scheduled. So the frame still holds the completion.
+            // SAFETY: I1. The op has not ended: its end withdraws a scheduled retry, and this one
+            // was still scheduled. So the frame still holds the completion.
             let completion = unsafe { &*ask.completion };
             completion.cancel.set(CancelState::InFlight);
             completion.waiter_ref().owe();
@@ -104,8 +104,8 @@ impl Sim {
         result: i32,
     ) -> Option<Token> {
         core.note(5, ask.flight, result.into());
-        // SAFETY: I1. The cancel counted its answer as owed to the op's frame, and this is that answer.
-        // So the frame still holds the completion, even if the op itself has ended.
+        // SAFETY: I1. The cancel counted its answer as owed to the op's frame, and this is that
+        // answer. So the frame still holds the completion, even if the op itself has ended.
         let completion = unsafe { &*ask.completion };
         completion.cancel.set(CancelState::No);
         if completion.is_cancellable() && result != 0 {

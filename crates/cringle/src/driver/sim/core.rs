@@ -1,4 +1,5 @@
-//! The part of a world that outlives its runs: choices, clock, files, and the findings of the checkers.
+//! The part of a world that outlives its runs: choices, clock, files, and the findings of the
+//! checkers.
 
 use super::checker::Checker;
 use super::files::{Files, Image};
@@ -27,9 +28,9 @@ pub(super) fn leave_thread() {
 /// Calls `f` with the world of this thread's simulated run, if the thread is in one.
 pub(crate) fn with_here<R>(f: impl FnOnce(&mut Core) -> R) -> Option<R> {
     let core = HERE.get()?;
-    // SAFETY: I9, no stale address. `enter_thread` stored the address of the core of a `Sim` on this
-    // thread, which owns a reference to it. The `Sim` is dropped on this thread, too, and removes the
-    // address first.
+    // SAFETY: I9, no stale address. `enter_thread` stored the address of the core of a `Sim` on
+    // this thread, which owns a reference to it. The `Sim` is dropped on this thread, too, and
+    // removes the address first.
     Some(f(&mut super::lock(unsafe { core.as_ref() })))
 }
 

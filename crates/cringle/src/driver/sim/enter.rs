@@ -12,8 +12,8 @@ const SMALL_QUEUE: usize = 1;
 
 impl Sim {
     /// Whether [`reap`](Self::reap) finds a completion, and whether the worker should
-    /// [`enter`](Self::enter). The virtual time advances a little, so that a fiber which spins for an
-    /// event sees it arrive.
+    /// [`enter`](Self::enter). The virtual time advances a little, so that a fiber which spins for
+    /// an event sees it arrive.
     pub(crate) fn attention(&mut self) -> (bool, bool) {
         let mut core = lock(&self.core);
         if !core.turn() {
@@ -147,7 +147,8 @@ impl Sim {
                 true
             }
             Outcome::WouldBlock => {
-                // SAFETY: I1. The op has not ended, so by the contract of `push` its pointers are valid.
+                // SAFETY: I1. The op has not ended, so by the contract of `push` its pointers are
+                // valid.
                 flight.lent = unsafe { super::LentMemory::take(&flight.op) };
                 flight.stage = Stage::Blocked;
                 self.blocked.push(number);

@@ -1,11 +1,11 @@
 //! The files of a world: names of its own, with their bytes in memory files of the kernel.
 //!
-//! Every open returns a new descriptor of the kernel, so that closing, cursors, appends and the inline
-//! calls of the library need no imitation. A loss of power compares the bytes of each file with those
-//! of its last sync, sector by sector, so that it does not matter which call wrote them.
+//! Every open returns a new descriptor of the kernel, so that closing, cursors, appends and the
+//! inline calls of the library need no imitation. A loss of power compares the bytes of each file
+//! with those of its last sync, sector by sector, so that it does not matter which call wrote them.
 //!
-//! Every directory exists. The first sync of a file also makes its name durable, as on ext4, XFS and
-//! btrfs. Removing and renaming are durable at once. Links, listings and other ops on a path
+//! Every directory exists. The first sync of a file also makes its name durable, as on ext4, XFS
+//! and btrfs. Removing and renaming are durable at once. Links, listings and other ops on a path
 //! (permissions, owners, attributes) fail with `ENOSYS`: they are not imitated yet.
 
 use super::node::Node;

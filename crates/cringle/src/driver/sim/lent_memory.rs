@@ -1,9 +1,10 @@
 //! The memory lent to an op, and whether other code has used it.
 //!
-//! Until the op is performed, the memory that it will write is filled with a pattern, and the memory
-//! that it will read is remembered by a hash. From the op to the reaping of its completion, both are
-//! remembered by a hash. A fiber that resumed too early would use its buffer or return from the frame
-//! that holds it, and the hash would differ. The bytes beyond a short count keep their old values.
+//! Until the op is performed, the memory that it will write is filled with a pattern, and the
+//! memory that it will read is remembered by a hash. From the op to the reaping of its completion,
+//! both are remembered by a hash. A fiber that resumed too early would use its buffer or return
+//! from the frame that holds it, and the hash would differ. The bytes beyond a short count keep
+//! their old values.
 
 use super::rng::mix;
 use crate::driver::Op;
@@ -35,8 +36,9 @@ impl Piece {
     unsafe fn bytes<'a>(self) -> &'a [u8] {
         match self.len {
             0 => &[],
-            // SAFETY: I1. The frame that pushed the op keeps its memory until nothing is owed to it, and
-            // by the contract something is. Other code must not write to it; that is what is checked.
+            // SAFETY: I1. The frame that pushed the op keeps its memory until nothing is owed to
+            // it, and by the contract something is. Other code must not write to it; that is what
+            // is checked.
             len => unsafe { std::slice::from_raw_parts(self.start, len) },
         }
     }
@@ -47,7 +49,8 @@ impl LentMemory {
     ///
     /// # Safety
     ///
-    /// I1: the op's pointers are valid until it has ended, and no other code uses what it writes to.
+    /// I1: the op's pointers are valid until it has ended, and no other code uses what it writes
+    /// to.
     pub(super) unsafe fn take(op: &Op) -> LentMemory {
         // SAFETY: by the contract.
         let (pieces, writes) = unsafe { pieces_of(op) };
@@ -76,8 +79,8 @@ impl LentMemory {
             for piece in &self.pieces {
                 let (here, after) = rest.split_at(piece.len);
                 rest = after;
-                // SAFETY: I1. As for the pattern: the op may write to it. The saved bytes are of the same
-                // pieces, whose lengths do not change.
+                // SAFETY: I1. As for the pattern: the op may write to it. The saved bytes are of
+                // the same pieces, whose lengths do not change.
                 unsafe { piece.start.copy_from_nonoverlapping(here.as_ptr(), piece.len) };
             }
         }
@@ -104,8 +107,8 @@ impl LentMemory {
     #[cfg(any(test, feature = "sabotage"))]
     pub(super) fn touch(&self) {
         if let Some(piece) = self.pieces.iter().find(|piece| piece.len > 0) {
-            // SAFETY: I1. The memory is valid until the completion is reaped. (The caller does not expect
-            // the change: that is the sabotage.)
+            // SAFETY: I1. The memory is valid until the completion is reaped. (The caller does not
+            // expect the change: that is the sabotage.)
             unsafe { *piece.start = (*piece.start).wrapping_add(1) };
         }
     }

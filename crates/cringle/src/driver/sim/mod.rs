@@ -6,14 +6,14 @@
 //!
 //! - The same seed makes the same choices in the same order: nothing depends on an address, a
 //!   descriptor's number, the order of a hash map, or real time.
-//! - Every op is answered exactly once (**I5**), also a cancelled one, and the memory lent for it is
-//!   not touched before or after (**I1**). Both are *checked* here, not assumed.
-//! - No call sleeps: when all fibers wait, the virtual time jumps to the next event; if there is none,
-//!   the driver reports a deadlock.
+//! - Every op is answered exactly once (**I5**), also a cancelled one, and the memory lent for it
+//!   is not touched before or after (**I1**). Both are *checked* here, not assumed.
+//! - No call sleeps: when all fibers wait, the virtual time jumps to the next event; if there is
+//!   none, the driver reports a deadlock.
 //!
-//! An op is performed for real, by [`blocking::perform`](super::blocking), at the time that the seed
-//! has drawn. The files are memory files of the kernel, so that descriptors, cursors, appends and
-//! locks need no imitation.
+//! An op is performed for real, by [`blocking::perform`](super::blocking), at the time that the
+//! seed has drawn. The files are memory files of the kernel, so that descriptors, cursors, appends
+//! and locks need no imitation.
 
 mod cancel;
 mod checker;

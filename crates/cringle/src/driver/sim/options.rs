@@ -38,8 +38,8 @@ pub enum Fault {
     PartialSubmit,
     /// The completion queue is full: further entries arrive with the next call into the kernel.
     CompletionOverflow,
-    /// A call into the kernel does nothing (`EINTR`, `EAGAIN`, `EBUSY`), or returns before a completion
-    /// has arrived.
+    /// A call into the kernel does nothing (`EINTR`, `EAGAIN`, `EBUSY`), or returns before a
+    /// completion has arrived.
     EarlyReturn,
     /// Some sectors of bytes that were not synced reach the disk. This shows only when
     /// [the power is lost](crate::sim::World::crash).
@@ -109,14 +109,14 @@ impl Faults {
         Fault::ALL.into_iter().fold(Faults::none(), Faults::with)
     }
 
-    /// The faults that return no error: order, delays, short counts, full queues. Code that loops over
-    /// short counts, as `read_exact` and `write_all` do, passes unchanged.
+    /// The faults that return no error: order, delays, short counts, full queues. Code that loops
+    /// over short counts, as `read_exact` and `write_all` do, passes unchanged.
     pub fn hidden() -> Faults {
         Fault::HIDDEN.into_iter().fold(Faults::none(), Faults::with)
     }
 
-    /// A subset of all faults, drawn by the seed: with all faults on, one may mask the bug that another
-    /// reveals.
+    /// A subset of all faults, drawn by the seed: with all faults on, one may mask the bug that
+    /// another reveals.
     pub fn swarm(seed: u64) -> Faults {
         Faults::all().drawn(&mut Rng::stream(seed, "swarm"))
     }
@@ -209,28 +209,29 @@ impl Options {
         self
     }
 
-    /// Sets the range of an operation's duration in virtual time. Small values are drawn more often.
+    /// Sets the range of an operation's duration in virtual time. Small values are drawn more
+    /// often.
     pub fn latency(mut self, latency: RangeInclusive<Duration>) -> Options {
         self.latency = latency;
         self
     }
 
-    /// Stops all faults after this much virtual time, so that a test can check that the program then
-    /// ends. (Default: faults throughout.)
+    /// Stops all faults after this much virtual time, so that a test can check that the program
+    /// then ends. (Default: faults throughout.)
     pub fn faults_for(mut self, duration: Duration) -> Options {
         self.faults_for = Some(duration);
         self
     }
 
-    /// Sets the number of operations that may be in flight at once, at least 1 (default: 4032). With a
-    /// small limit, fibers wait for room.
+    /// Sets the number of operations that may be in flight at once, at least 1 (default: 4032).
+    /// With a small limit, fibers wait for room.
     pub fn in_flight_limit(mut self, operations: u32) -> Options {
         self.in_flight_limit = operations.max(1);
         self
     }
 
-    /// Sets the number of turns after which a run counts as a livelock (default: 10 million). In each
-    /// turn every ready fiber runs once.
+    /// Sets the number of turns after which a run counts as a livelock (default: 10 million). In
+    /// each turn every ready fiber runs once.
     pub fn turn_limit(mut self, turns: u64) -> Options {
         self.turn_limit = turns;
         self

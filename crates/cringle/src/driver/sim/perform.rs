@@ -1,7 +1,7 @@
 //! One op at its time: performed for real, in part, or answered by an error.
 //!
-//! The faults of each kind of op are drawn here. (The library has no multishot and no linked ops; their
-//! faults, an end without `F_MORE` and a broken link, would belong here.)
+//! The faults of each kind of op are drawn here. (The library has no multishot and no linked ops;
+//! their faults, an end without `F_MORE` and a broken link, would belong here.)
 
 use super::checker::Checker;
 use super::core::Core;
@@ -100,7 +100,8 @@ impl Core {
         Outcome::Done(if fails { -libc::EIO } else { result })
     }
 
-    /// Accepts a connection of a Unix socket, which exists as soon as the client's fiber has connected.
+    /// Accepts a connection of a Unix socket, which exists as soon as the client's fiber has
+    /// connected.
     fn accept(&mut self, op: &Op) -> Outcome {
         match *op {
             Op::Accept { fd, .. } if sys::is_unix_socket(fd) => {
@@ -163,8 +164,8 @@ impl Core {
             }
             Op::Sync { fd, .. } => self.sync(fd),
             Op::Stat { dir, path, flags, mask, out } => {
-                // SAFETY: I1. The op has not ended, so its path is a valid C string, and its `statx`
-                // structure is valid for writes.
+                // SAFETY: I1. The op has not ended, so its path is a valid C string, and its
+                // `statx` structure is valid for writes.
                 let (path, out) = unsafe { (std::ffi::CStr::from_ptr(path), &mut *out.cast()) };
                 self.files.stat(dir, path, flags, mask, out)
             }
@@ -236,7 +237,8 @@ impl Core {
     }
 }
 
-/// Whether the op names a path in a way that is not imitated yet. It must not reach the machine's files.
+/// Whether the op names a path in a way that is not imitated yet. It must not reach the machine's
+/// files.
 fn names_a_path(op: &Op) -> bool {
     // SAFETY: I1. The op has not ended, so the call that it points to is valid.
     let has_path = |call: *const XattrCall| unsafe { !(*call).path.is_null() };
@@ -342,7 +344,8 @@ unsafe fn move_bytes(op: &Op, fd: RawFd, most: usize, is_regular: bool) -> i32 {
         }
         other => other,
     };
-    // SAFETY: by the contract: the op's pointers are valid, and the lengths at most those of the op.
+    // SAFETY: by the contract: the op's pointers are valid, and the lengths at most those of the
+    // op.
     let perform = || unsafe { blocking::perform(&op) };
     if is_regular {
         return perform();

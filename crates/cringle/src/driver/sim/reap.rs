@@ -7,8 +7,8 @@ use crate::driver::op::OpName;
 use std::sync::Arc;
 
 impl Sim {
-    /// Takes every completion in the queue. `sink` gets the token of each frame to which nothing more
-    /// is owed; it runs no fiber.
+    /// Takes every completion in the queue. `sink` gets the token of each frame to which nothing
+    /// more is owed; it runs no fiber.
     pub(crate) fn reap(&mut self, mut sink: impl FnMut(Token)) {
         let core = Arc::clone(&self.core);
         let core = &mut *lock(&core);
@@ -50,7 +50,8 @@ impl Sim {
             core.fail(Checker::Buffers, text);
         }
         // SAFETY: I1. `push` stored the address of a completion that by its contract stays in place
-        // until nothing is owed to its frame. This entry is owed, because the op was still in flight.
+        // until nothing is owed to its frame. This entry is owed, because the op was still in
+        // flight.
         let completion: &Completion = unsafe { &*flight.completion };
         if completion.state() != OpState::InFlight {
             let text = format!("{} was resumed before its completion", name.as_str());

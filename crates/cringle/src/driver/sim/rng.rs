@@ -1,7 +1,7 @@
 //! The generator of all choices: SplitMix64 (Steele, Lea and Flood 2014).
 
-/// A stream of random choices, the same for the same seed. If a test draws from it everything that it
-/// varies, its seed replays the test.
+/// A stream of random choices, the same for the same seed. If a test draws from it everything that
+/// it varies, its seed replays the test.
 ///
 /// ```
 /// use cringle::sim::Rng;
@@ -19,7 +19,8 @@ impl Rng {
         Rng(seed)
     }
 
-    /// Returns one of several independent streams of a seed: draws from one do not change the others.
+    /// Returns one of several independent streams of a seed: draws from one do not change the
+    /// others.
     pub fn stream(seed: u64, name: &str) -> Rng {
         let named = name.bytes().fold(seed, |hash, byte| mix(hash ^ u64::from(byte)));
         Rng(named)
@@ -47,8 +48,8 @@ impl Rng {
         self.below(times) == 0
     }
 
-    /// Draws a number from `least` to `most`. Each power of two is equally likely, so most numbers are
-    /// small.
+    /// Draws a number from `least` to `most`. Each power of two is equally likely, so most numbers
+    /// are small.
     pub fn magnitude(&mut self, least: u64, most: u64) -> u64 {
         let least = least.max(1);
         let doublings = most.max(least).ilog2() - least.ilog2();

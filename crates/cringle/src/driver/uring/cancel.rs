@@ -1,13 +1,13 @@
 //! Cancels of ops, towards the kernel.
 //!
-//! A cancel is never dropped because the submission queue is full: it waits in a backlog, which holds
-//! at most one entry for each op in flight. The kernel answers `EALREADY` for an op that an io-wq
-//! thread is about to run, and leaves the op armed. So a cancel that was not answered 0 is repeated,
-//! after 1 ms and then doubling, until the op's own cqe arrives. A cancel that is still in the backlog
-//! then is withdrawn; the cqe of a submitted one is owed to the op's frame like the op's own, so that
-//! it cannot hit a later op in the same frame (**I1**, **I5**, **I9**). An op whose result has arrived
-//! and whose memory the kernel still reads (a send without a copy) is not cancelled: it ends when the
-//! peer has the data.
+//! A cancel is never dropped because the submission queue is full: it waits in a backlog, which
+//! holds at most one entry for each op in flight. The kernel answers `EALREADY` for an op that an
+//! io-wq thread is about to run, and leaves the op armed. So a cancel that was not answered 0 is
+//! repeated, after 1 ms and then doubling, until the op's own cqe arrives. A cancel that is still
+//! in the backlog then is withdrawn; the cqe of a submitted one is owed to the op's frame like the
+//! op's own, so that it cannot hit a later op in the same frame (**I1**, **I5**, **I9**). An op
+//! whose result has arrived and whose memory the kernel still reads (a send without a copy) is not
+//! cancelled: it ends when the peer has the data.
 
 use crate::driver::completion::{CancelState, Completion};
 use std::collections::VecDeque;
@@ -18,8 +18,8 @@ const MAX_DOUBLINGS: u8 = 10;
 
 #[derive(Debug, Default)]
 pub(super) struct Cancels {
-    /// Null where a cancel was withdrawn: any number of ops may end while their cancels wait here, so
-    /// a withdrawal must not search.
+    /// Null where a cancel was withdrawn: any number of ops may end while their cancels wait here,
+    /// so a withdrawal must not search.
     backlog: VecDeque<*const Completion>,
     /// The number of the first place. A completion knows the number of its own.
     first_place: u64,
@@ -102,8 +102,8 @@ impl Cancels {
         let (due, later): (Vec<_>, _) = all.into_iter().partition(|&(at, _)| at <= now);
         self.retries = later;
         for (_, completion) in due {
-            // SAFETY: I1. The op's cqe has not been reaped: reaping withdraws the op's cancel, and this
-            // one was still here. So the frame still holds the completion.
+            // SAFETY: I1. The op's cqe has not been reaped: reaping withdraws the op's cancel, and
+            // this one was still here. So the frame still holds the completion.
             self.queue(unsafe { &*completion });
         }
     }

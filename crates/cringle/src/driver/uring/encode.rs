@@ -5,8 +5,8 @@ use crate::driver::{Op, Target};
 use io_uring::squeue::{Entry, Flags};
 use io_uring::{opcode, types};
 
-/// Returns the entry for an op, without its `user_data`. Inlined, so that where the caller knows which
-/// op it is, the fields are written once, directly into the queue.
+/// Returns the entry for an op, without its `user_data`. Inlined, so that where the caller knows
+/// which op it is, the fields are written once, directly into the queue.
 #[inline(always)]
 pub(super) fn entry(op: &Op) -> Entry {
     use types::Fd;

@@ -25,8 +25,8 @@ impl Uring {
         if self.is_polling() {
             return (true, true);
         }
-        // With deferred task work, completions arrive in the queue only while the kernel is entered,
-        // and a flag in the ring says when to enter it.
+        // With deferred task work, completions arrive in the queue only while the kernel is
+        // entered, and a flag in the ring says when to enter it.
         let reap = self.unreaped || !self.features.has(Feature::DeferTaskrun);
         if self.unsubmitted > 0 && !self.sqpoll {
             return (reap, true);
@@ -54,8 +54,8 @@ impl Uring {
         self.turns_unseen >= TURNS_BLIND
     }
 
-    /// Submits every queued entry. A queued message to another ring must not be sent after that ring
-    /// was closed, when its number may mean another file (**I9**).
+    /// Submits every queued entry. A queued message to another ring must not be sent after that
+    /// ring was closed, when its number may mean another file (**I9**).
     pub(crate) fn flush(&mut self) {
         while !self.ring.submission().is_empty() {
             self.call_enter(0, ENTER_GETEVENTS, None);
@@ -75,8 +75,8 @@ impl Uring {
             return self.enter_polling(wait);
         }
         let Wait::Until(deadline) = wait else { return self.submit() };
-        // One call submits and waits, unless a completion has arrived already, or transfers among the
-        // entries need the first call to themselves.
+        // One call submits and waits, unless a completion has arrived already, or transfers among
+        // the entries need the first call to themselves.
         let at_once = self.unsubmitted_disk == 0 && self.ring.completion().is_empty();
         if self.unsubmitted > 0 && !at_once {
             self.submit();
@@ -134,9 +134,9 @@ impl Uring {
             }
             // The time is up or a signal arrived: the caller reaps and decides again.
             Err(libc::ETIME | libc::EINTR) => self.counts.entered(0),
-            // Nothing was consumed; every entry stays queued (I5). The kernel wants completions to be
-            // reaped first (EBUSY) or has no memory for requests now (EAGAIN). The caller reaps after
-            // every call. If it meant to sleep, it sleeps here, for at most a millisecond.
+            // Nothing was consumed; every entry stays queued (I5). The kernel wants completions to
+            // be reaped first (EBUSY) or has no memory for requests now (EAGAIN). The caller reaps
+            // after every call. If it meant to sleep, it sleeps here, for at most a millisecond.
             Err(libc::EAGAIN | libc::EBUSY) if want > 0 => {
                 let pause = Duration::from_millis(1);
                 let pause = timeout.map_or(pause, |timeout| timeout.min(pause));
@@ -206,8 +206,8 @@ fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
     }
 }
 
-/// Aborts after an error that only a bug can cause, or other code that closed the ring. Fibers cannot
-/// be unwound: the kernel may still write into their frames.
+/// Aborts after an error that only a bug can cause, or other code that closed the ring. Fibers
+/// cannot be unwound: the kernel may still write into their frames.
 #[cold]
 pub(super) fn broken_ring(errno: i32) -> ! {
     let error = io::Error::from_raw_os_error(errno);

@@ -39,7 +39,8 @@ impl Slots {
 #[derive(Debug, Default)]
 pub(super) struct Fixed {
     files: Slots,
-    /// Duplicates of the regular files, by slot: for the blocking call after an `EAGAIN` of the ring.
+    /// Duplicates of the regular files, by slot: for the blocking call after an `EAGAIN` of the
+    /// ring.
     regular: Vec<Option<OwnedFd>>,
     buffers: Slots,
 }

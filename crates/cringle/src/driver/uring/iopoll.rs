@@ -1,12 +1,12 @@
 //! A second ring of the worker, whose completions are polled for at the device
 //! (`IORING_SETUP_IOPOLL`): without interrupts, and with a processor that is busy while it waits.
 //!
-//! It performs direct reads and writes only; wake-ups, cancels and all other ops stay on the worker's
-//! main ring. While ops are on the polled ring the worker does not sleep, but looks at both rings in
-//! turn. The kernel cannot cancel polled ops: they end by themselves and are waited for (**I1**). A
-//! cancel of one goes to the main ring, which answers that it knows no such op, and is repeated until
-//! the op ends. Polled ops count against the limit of ops in flight, and the polled ring's completion
-//! queue has room for all of them (**I7**).
+//! It performs direct reads and writes only; wake-ups, cancels and all other ops stay on the
+//! worker's main ring. While ops are on the polled ring the worker does not sleep, but looks at
+//! both rings in turn. The kernel cannot cancel polled ops: they end by themselves and are waited
+//! for (**I1**). A cancel of one goes to the main ring, which answers that it knows no such op, and
+//! is repeated until the op ends. Polled ops count against the limit of ops in flight, and the
+//! polled ring's completion queue has room for all of them (**I7**).
 
 use super::enter::{ENTER_GETEVENTS, broken_ring};
 use super::{Uring, UringOptions, encode};
@@ -150,8 +150,8 @@ impl Uring {
     pub(super) fn reap_polled(&mut self, mut sink: impl FnMut(Token)) {
         let polled = self.polled.as_mut().expect("it is polling");
         for cqe in polled.ring.completion() {
-            // SAFETY: I1. `push_polled` stored the address of a completion that by its contract stays
-            // in place until nothing is owed to its frame, and this cqe is owed.
+            // SAFETY: I1. `push_polled` stored the address of a completion that by its contract
+            // stays in place until nothing is owed to its frame, and this cqe is owed.
             let completion = unsafe { &*(cqe.user_data() as *const Completion) };
             polled.in_flight -= 1;
             self.in_flight -= 1;

@@ -3,17 +3,17 @@
 //! It owns the ring's two queues, the read of the eventfd by which other threads wake it, and the
 //! cancels in flight. It promises:
 //!
-//! - Every sqe is answered exactly once towards its frame (**I5**). Entries that `io_uring_enter` did
-//!   not consume stay queued for the next call; this covers short submissions, `EINTR`, `EAGAIN` and
-//!   `EBUSY`. A cqe with `F_MORE` does not end its op; the cqe with `F_NOTIF` does.
-//! - At most `limit` ops that end by themselves are in the kernel, and the completion queue has room
-//!   for all of them, for cancels and for wake-ups (**I7**). Ops that wait for a peer are bounded only
-//!   by the fibers that wait for them. If they all end at once, the kernel keeps the cqes that do not
-//!   fit (`NODROP`), sets a flag, and delivers them when it is next entered.
+//! - Every sqe is answered exactly once towards its frame (**I5**). Entries that `io_uring_enter`
+//!   did not consume stay queued for the next call; this covers short submissions, `EINTR`,
+//!   `EAGAIN` and `EBUSY`. A cqe with `F_MORE` does not end its op; the cqe with `F_NOTIF` does.
+//! - At most `limit` ops that end by themselves are in the kernel, and the completion queue has
+//!   room for all of them, for cancels and for wake-ups (**I7**). Ops that wait for a peer are
+//!   bounded only by the fibers that wait for them. If they all end at once, the kernel keeps the
+//!   cqes that do not fit (`NODROP`), sets a flag, and delivers them when it is next entered.
 //! - A disk does not idle while requests for it are queued: see `DISK_GROUP`.
 //! - A second ring with polled completions, if there is one, is reaped with the first.
-//! - The ring is closed only when nothing is in flight, because closing a ring does not wait for disk
-//!   reads (**I1**, **I2**).
+//! - The ring is closed only when nothing is in flight, because closing a ring does not wait for
+//!   disk reads (**I1**, **I2**).
 
 mod cancel;
 mod encode;
@@ -76,8 +76,8 @@ pub(crate) struct Uring {
     unsubmitted: u32,
     /// Positioned reads and writes among them.
     unsubmitted_disk: u32,
-    /// Whether the last of those did not end within the submitting call: a disk answers them, not the
-    /// page cache.
+    /// Whether the last of those did not end within the submitting call: a disk answers them, not
+    /// the page cache.
     disk_answers: bool,
     /// Whether the kernel was entered since the last reap.
     unreaped: bool,
@@ -198,8 +198,8 @@ impl Uring {
                 self.cancels.put_back(pointer);
                 return;
             }
-            // SAFETY: I1. The op's cqe has not been reaped: reaping withdraws the op's cancel from the
-            // backlog, and this one was still there. So the frame still holds the completion.
+            // SAFETY: I1. The op's cqe has not been reaped: reaping withdraws the op's cancel from
+            // the backlog, and this one was still there. So the frame still holds the completion.
             let completion = unsafe { &*pointer };
             debug_assert_eq!(completion.state(), OpState::InFlight, "I9: a cancel of an ended op");
             completion.waiter_ref().owe();
@@ -279,8 +279,8 @@ impl Uring {
 }
 
 impl Drop for Uring {
-    /// Cancels the read of the eventfd, waits for its cqe, and closes the ring. Aborts the process if
-    /// an op is in flight: the kernel could write into its frame later.
+    /// Cancels the read of the eventfd, waits for its cqe, and closes the ring. Aborts the process
+    /// if an op is in flight: the kernel could write into its frame later.
     fn drop(&mut self) {
         if !self.is_idle() {
             crate::sys::report(format_args!(

@@ -6,11 +6,11 @@ use crate::driver::{Completion, Full, Op, OpSlot, Waiter};
 use crate::trace::Recorder;
 use io_uring::squeue::Entry;
 
-/// While a disk answers (and not the page cache), requests are submitted in groups of this size until
-/// [`DISK_BUSY`] of them are in flight. Submitting a request takes the processor about as long as the
-/// disk takes to answer it. If all were submitted at the end of a turn, processor and disk would wait
-/// for each other. With the page cache, a call for each group would only add cost. The two are told
-/// apart by whether reads end within the submitting call.
+/// While a disk answers (and not the page cache), requests are submitted in groups of this size
+/// until [`DISK_BUSY`] of them are in flight. Submitting a request takes the processor about as
+/// long as the disk takes to answer it. If all were submitted at the end of a turn, processor and
+/// disk would wait for each other. With the page cache, a call for each group would only add cost.
+/// The two are told apart by whether reads end within the submitting call.
 const DISK_GROUP: u32 = 4;
 /// The number of requests in flight that keeps a disk busy.
 const DISK_BUSY: u32 = 16;
@@ -121,7 +121,8 @@ impl Uring {
         for OpSlot { op, completion } in slots {
             let user_data = std::ptr::from_ref(completion) as u64;
             let entry = |op| encode::entry(op).user_data(user_data);
-            // SAFETY: I1, by this function's contract: everything the entry points to stays in place.
+            // SAFETY: I1, by this function's contract: everything the entry points to stays in
+            // place.
             let pushed = unsafe {
                 match *op {
                     Op::Read { target, buf, len, offset } => {
@@ -165,9 +166,9 @@ impl Uring {
         if self.ring.submission().is_full() {
             self.make_space();
         }
-        // SAFETY: what the entry points to outlives its last cqe. For an op of a fiber that is I1, by
-        // `push`'s contract. For the driver's own read it is I4: the buffer is a box of the driver,
-        // which waits for the read's cqe before it is dropped.
+        // SAFETY: what the entry points to outlives its last cqe. For an op of a fiber that is I1,
+        // by `push`'s contract. For the driver's own read it is I4: the buffer is a box of the
+        // driver, which waits for the read's cqe before it is dropped.
         unsafe { self.ring.submission().push(&entry()) }.map_err(|_| Full)?;
         self.unsubmitted += 1;
         Ok(())

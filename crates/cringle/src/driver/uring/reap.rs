@@ -7,8 +7,8 @@ use crate::driver::completion::{CancelState, Completion, prefetch};
 use io_uring::cqueue;
 
 impl Uring {
-    /// Takes every completion in the queue. `sink` gets the token of each frame to which nothing more
-    /// is owed; it runs no fiber.
+    /// Takes every completion in the queue. `sink` gets the token of each frame to which nothing
+    /// more is owed; it runs no fiber.
     #[inline]
     pub(crate) fn reap(&mut self, mut sink: impl FnMut(Token)) {
         self.unreaped = false;
@@ -76,8 +76,9 @@ pub(super) fn special(
         WAKE_MESSAGE | WAKE_CANCELLED => {}
         _ if user_data & INTERNAL != 0 => undelivered.push(user_data as u32),
         _ => {
-            // SAFETY: I1. Submitting a cancel counted its cqe as owed to the op's frame, and this is
-            // that cqe: so the frame still holds the completion, even if the op itself has ended.
+            // SAFETY: I1. Submitting a cancel counted its cqe as owed to the op's frame, and this
+            // is that cqe: so the frame still holds the completion, even if the op itself has
+            // ended.
             let completion = unsafe { &*((user_data & !CANCEL_TAG) as *const Completion) };
             cancels.in_flight -= 1;
             debug_assert_eq!(

@@ -16,7 +16,8 @@ struct RingUpdate {
 /// Registers the descriptor; returns its index, or `None` if the kernel cannot.
 pub(super) fn register_ring_fd(ring_fd: RawFd) -> Option<i32> {
     let mut update = RingUpdate { offset: u32::MAX, reserved: 0, data: ring_fd as u64 };
-    // SAFETY: the kernel reads and writes the one structure that it is given, borrowed for the call.
+    // SAFETY: the kernel reads and writes the one structure that it is given, borrowed for the
+    // call.
     let done = unsafe {
         libc::syscall(libc::SYS_io_uring_register, ring_fd, REGISTER_RING_FDS, &raw mut update, 1)
     };

@@ -1,10 +1,11 @@
 //! Whether a seccomp filter kills a process that makes a ring.
 //!
-//! Most filters return an error, which setting up a ring reports by itself. Some kill the process, and
-//! some allow a ring to be created but not entered. So if this thread has a filter, and only then, a
-//! child process makes the three system calls first. Threads inherit filters, so one child is enough
-//! for a run. The child makes only those calls and shares no memory with this process. It sends no
-//! `SIGCHLD` when it ends, so that a program that waits for its own children does not notice it.
+//! Most filters return an error, which setting up a ring reports by itself. Some kill the process,
+//! and some allow a ring to be created but not entered. So if this thread has a filter, and only
+//! then, a child process makes the three system calls first. Threads inherit filters, so one child
+//! is enough for a run. The child makes only those calls and shares no memory with this process. It
+//! sends no `SIGCHLD` when it ends, so that a program that waits for its own children does not
+//! notice it.
 
 use crate::sys;
 use std::io;
@@ -49,8 +50,8 @@ fn run_child() -> io::Result<i32> {
         0 => make_calls(),
         child => {
             let mut status = 0;
-            // SAFETY: the kernel writes one integer, which is borrowed for the call. (`__WALL` waits for
-            // a child that sends no signal.)
+            // SAFETY: the kernel writes one integer, which is borrowed for the call. (`__WALL`
+            // waits for a child that sends no signal.)
             while unsafe { libc::waitpid(child as i32, &mut status, libc::__WALL) } < 0 {
                 if sys::errno() != libc::EINTR {
                     return Err(io::Error::last_os_error());
@@ -65,8 +66,8 @@ fn run_child() -> io::Result<i32> {
 /// makes its ring.
 fn make_calls() -> ! {
     let mut params = [0u64; 15];
-    // SAFETY: `io_uring_params` has 120 bytes and may be all-zero; the other calls get no pointer. The
-    // child ends by `_exit`, which runs no handler of this process.
+    // SAFETY: `io_uring_params` has 120 bytes and may be all-zero; the other calls get no pointer.
+    // The child ends by `_exit`, which runs no handler of this process.
     unsafe {
         libc::prctl(libc::PR_SET_DUMPABLE, 0);
         let ring = libc::syscall(libc::SYS_io_uring_setup, 1, params.as_mut_ptr());

@@ -1,8 +1,8 @@
 //! The set-up of a ring with the features of this kernel.
 //!
-//! All features are requested at once. If the kernel refuses the combination (`EINVAL`), each feature
-//! is tried on a small ring of its own, so that an older kernel loses only the features that it lacks.
-//! Features are probed by trying them, never by the kernel's version.
+//! All features are requested at once. If the kernel refuses the combination (`EINVAL`), each
+//! feature is tried on a small ring of its own, so that an older kernel loses only the features
+//! that it lacks. Features are probed by trying them, never by the kernel's version.
 
 use crate::driver::{Feature, Features};
 use io_uring::IoUring;
@@ -24,8 +24,8 @@ pub(crate) struct UringOptions {
     pub(crate) features: Features,
 }
 
-/// Completion queue entries reserved for cancels and wake-ups, so that the ops within the limit never
-/// overflow the queue (**I7**).
+/// Completion queue entries reserved for cancels and wake-ups, so that the ops within the limit
+/// never overflow the queue (**I7**).
 pub(super) const RESERVED_CQES: u32 = 64;
 
 /// The kernel's limit for a completion queue.
@@ -60,8 +60,8 @@ const FREEING_PAUSE: Duration = Duration::from_millis(5);
 
 type Made = (IoUring, io_uring::Probe);
 
-/// Makes the ring, and retries on `ENOMEM`: a kernel thread returns the locked memory of a closed ring
-/// some time after the close.
+/// Makes the ring, and retries on `ENOMEM`: a kernel thread returns the locked memory of a closed
+/// ring some time after the close.
 fn make_when_freed(sq: u32, cq: u32, has: Features, sqpoll: Option<Duration>) -> io::Result<Made> {
     let mut rounds = 0;
     loop {

@@ -1,0 +1,146 @@
+//! Attempts at ops on sockets, without waiting.
+//!
+//! Sends and receives have `MSG_DONTWAIT`. `accept` and `connect` have no such flag: the socket has
+//! `O_NONBLOCK` while a fiber waits in them (see [`nonblocking`](crate::driver::nonblocking)).
+
+use super::flight::Flight;
+use super::nowait::{Outcome, WOULD_WAIT, is_ready, retry};
+use super::wait_queues::Direction;
+use crate::driver::Op;
+use crate::driver::nonblocking::Hold;
+use crate::sys;
+use std::os::fd::RawFd;
+
+const IN_PROGRESS: i32 = -libc::EINPROGRESS;
+
+impl Flight {
+    /// Sends or receives; on a stream with `MSG_WAITALL`, until everything is moved. As on a ring,
+    /// a receive with room for control data ends after the first part, so that control data of a
+    /// later part is not mixed with it.
+    ///
+    /// # Safety
+    ///
+    /// As for [`attempt`](Self::attempt).
+    pub(super) unsafe fn transfer(
+        &mut self,
+        fd: RawFd,
+        flags: i32,
+        direction: Direction,
+        is_event: bool,
+    ) -> Outcome {
+        let moves_all = flags & (libc::MSG_WAITALL | libc::MSG_PEEK) == libc::MSG_WAITALL
+            && !self.has_control_room();
+        loop {
+            // SAFETY: by the contract.
+            let result = unsafe { self.call_socket() };
+            if result == WOULD_WAIT && flags & libc::MSG_DONTWAIT == 0 {
+                // It is ready because no more data can arrive.
+                let has_ended =
+                    is_event && direction == Direction::In && sys::is_shut_for_reading(fd);
+                return if has_ended { Outcome::Done(0) } else { Outcome::Wait(fd, direction) };
+            }
+            let continues = moves_all && result > 0;
+            // SAFETY: by the contract; the call has moved `result` bytes.
+            if !continues || !unsafe { self.advance(result as u32) } {
+                let more = if continues { 0 } else { result };
+                return Outcome::Done(self.total(more));
+            }
+            if !sys::is_stream_socket(fd) {
+                return Outcome::Done(self.total(0));
+            }
+        }
+    }
+
+    /// Whether a receive has room for control data.
+    fn has_control_room(&self) -> bool {
+        let Op::RecvMsg { message, .. } = self.op else { return false };
+        // SAFETY: I1. The message is lent for the op, or is the remainder's own.
+        unsafe { (*message).msg_controllen > 0 }
+    }
+
+    /// Calls `recv`, `send`, `recvmsg` or `sendmsg` with `MSG_DONTWAIT`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`attempt`](Self::attempt).
+    unsafe fn call_socket(&mut self) -> i32 {
+        const NOW: i32 = libc::MSG_DONTWAIT;
+        // SAFETY: by the contract.
+        let result = retry(|| unsafe {
+            match self.op {
+                Op::Recv { fd, buf, len, flags } => {
+                    libc::recv(fd, buf.cast(), len as usize, flags | NOW)
+                }
+                Op::Send { fd, buf, len, flags } | Op::SendZc { fd, buf, len, flags } => {
+                    libc::send(fd, buf.cast(), len as usize, flags | NOW)
+                }
+                Op::RecvMsg { fd, message, flags } => libc::recvmsg(fd, message, flags | NOW),
+                Op::SendMsg { fd, message, flags } => libc::sendmsg(fd, message, flags | NOW),
+                _ => unreachable!("an op on a socket"),
+            }
+        });
+        if let (0.., Some(rest)) = (result, &self.rest) {
+            // SAFETY: by the contract.
+            unsafe { rest.report_flags() };
+        }
+        result
+    }
+
+    /// Calls `accept4` while the socket is held non-blocking.
+    ///
+    /// # Safety
+    ///
+    /// As for [`attempt`](Self::attempt).
+    pub(super) unsafe fn accept(&mut self, fd: RawFd) -> Outcome {
+        self.hold(fd);
+        let Op::Accept { addr, addr_len, .. } = self.op else { unreachable!("an accept") };
+        // SAFETY: by the contract.
+        match retry(|| unsafe {
+            libc::accept4(fd, addr.cast(), addr_len, libc::SOCK_CLOEXEC) as isize
+        }) {
+            WOULD_WAIT if self.hold.is_some() => Outcome::Wait(fd, Direction::In),
+            // Without a hold, the program has made the socket non-blocking, or it is no socket.
+            result => Outcome::Done(result),
+        }
+    }
+
+    /// Calls `connect` while the socket is held non-blocking, or checks one in progress.
+    ///
+    /// # Safety
+    ///
+    /// As for [`attempt`](Self::attempt).
+    pub(super) unsafe fn connect(&mut self, fd: RawFd) -> Outcome {
+        if self.connecting {
+            return connect_result(fd).map_or(Outcome::Wait(fd, Direction::Out), Outcome::Done);
+        }
+        self.hold(fd);
+        let Op::Connect { addr, addr_len, .. } = self.op else { unreachable!("a connect") };
+        // SAFETY: by the contract.
+        match retry(|| unsafe { libc::connect(fd, addr.cast(), addr_len) as isize }) {
+            IN_PROGRESS => {
+                self.connecting = true;
+                Outcome::Wait(fd, Direction::Out)
+            }
+            result => Outcome::Done(result),
+        }
+    }
+
+    fn hold(&mut self, fd: RawFd) {
+        if self.hold.is_none() {
+            self.hold = Hold::take(fd);
+        }
+    }
+}
+
+/// The result of a `connect` in progress; `None` if it has not ended.
+fn connect_result(fd: RawFd) -> Option<i32> {
+    if !is_ready(fd, Direction::Out) {
+        return None;
+    }
+    let (mut error, mut len) = (0i32, size_of::<i32>() as libc::socklen_t);
+    // SAFETY: the kernel writes at most `len` bytes to the integer, which is borrowed for the call.
+    let result = unsafe {
+        libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_ERROR, (&raw mut error).cast(), &mut len)
+    };
+    Some(if result < 0 { -sys::errno() } else { -error })
+}
