@@ -1,4 +1,4 @@
-//! The driver by itself, with no fiber.
+//! The driver without fibers.
 
 mod backoff;
 mod nowait;
@@ -21,7 +21,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::pin::Pin;
 use std::ptr::NonNull;
 
-/// Tokens point to the place with their frame's number.
+/// The token of a frame points to the byte with the frame's number.
 static SOMEWHERE: [u8; 64] = [0; 64];
 
 /// A frame that waits for one op.
@@ -31,7 +31,7 @@ struct Frame {
     byte: u8,
 }
 
-/// A driver with the frames it owes to, which stay where they are until it is done with them.
+/// A driver with the frames that it owes results to. Frames stay in place until they are settled.
 struct Rig {
     epoll: ManuallyDrop<Epoll>,
     frames: Vec<Pin<Box<Frame>>>,
@@ -40,12 +40,14 @@ struct Rig {
 }
 
 impl Drop for Rig {
-    /// A failed test may leave ops in flight. It leaks what they use, since dropping the driver would abort.
+    /// A failed test may leave ops in flight. It leaks their memory, because dropping the driver
+    /// would abort.
     fn drop(&mut self) {
         if std::thread::panicking() {
             return std::mem::forget(std::mem::take(&mut self.frames));
         }
-        // SAFETY: nothing uses them after this.
+        // SAFETY: I1. No op is in flight. By the contract of `ManuallyDrop`, no code uses them
+        // again.
         unsafe {
             ManuallyDrop::drop(&mut self.epoll);
             ManuallyDrop::drop(&mut self.wake_fd);
@@ -156,13 +158,13 @@ fn until(mut holds: impl FnMut() -> bool) {
 fn fifo(directory: &tempfile::TempDir) -> std::fs::File {
     let path = directory.path().join("fifo");
     let name = CString::new(path.as_os_str().as_bytes()).unwrap();
-    // SAFETY: the path is a C string.
+    // SAFETY: the path is a C string, which is borrowed for the call.
     assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
     std::fs::File::options().read(true).write(true).open(path).unwrap()
 }
 
 #[test]
-fn each_op_is_answered_once_whatever_it_waits_for() {
+fn each_op_is_answered_once() {
     let mut rig = Rig::new(8);
     let (reader, mut writer) = std::io::pipe().unwrap();
     let waits = rig.read(&reader);
@@ -181,7 +183,7 @@ fn each_op_is_answered_once_whatever_it_waits_for() {
 }
 
 #[test]
-fn a_cancel_is_immediate_for_what_waits_and_asking_twice_is_asking_once() {
+fn cancel_of_a_waiting_op_is_immediate() {
     let mut rig = Rig::new(8);
     let (reader, mut writer) = std::io::pipe().unwrap();
     let [first, second] = [rig.read(&reader), rig.read(&reader)];
@@ -192,7 +194,7 @@ fn a_cancel_is_immediate_for_what_waits_and_asking_twice_is_asking_once() {
     assert_eq!(rig.epoll.attention(), (true, true));
     rig.reap();
     assert_eq!(rig.result(first), -libc::ECANCELED);
-    // The other one has moved up.
+    // The other reader is first now.
     writer.write_all(&[7]).unwrap();
     rig.until_idle();
     assert_eq!(rig.result(second), 1);
@@ -200,7 +202,7 @@ fn a_cancel_is_immediate_for_what_waits_and_asking_twice_is_asking_once() {
 }
 
 #[test]
-fn who_comes_when_something_is_there_stands_behind_those_who_wait() {
+fn new_reader_queues_behind_waiting_readers() {
     let mut rig = Rig::new(8);
     let (reader, mut writer) = std::io::pipe().unwrap();
     let first = rig.read(&reader);
@@ -214,11 +216,11 @@ fn who_comes_when_something_is_there_stands_behind_those_who_wait() {
 }
 
 #[test]
-fn a_writer_to_a_full_pipe_hears_that_nobody_reads_any_more() {
+fn blocked_writer_sees_the_pipe_close() {
     let mut rig = Rig::new(8);
     let (reader, mut writer) = std::io::pipe().unwrap();
     let fd = writer.as_raw_fd();
-    // SAFETY: no pointers.
+    // SAFETY: no pointers are passed.
     let capacity = unsafe { libc::fcntl(fd, libc::F_GETPIPE_SZ) };
     writer.write_all(&vec![0; capacity as usize]).unwrap();
     let target = Target::fd(fd);
@@ -229,7 +231,7 @@ fn a_writer_to_a_full_pipe_hears_that_nobody_reads_any_more() {
     assert_eq!(rig.result(waits), -libc::EPIPE);
 }
 
-/// As on a ring, which takes the op before its cancel.
+/// As on a ring, which consumes the op before its cancel.
 fn gives_up_two_reads_of_one_byte(reader: &impl AsRawFd, mut writer: impl Write) {
     let mut rig = Rig::new(8);
     writer.write_all(&[7]).unwrap();
@@ -242,17 +244,17 @@ fn gives_up_two_reads_of_one_byte(reader: &impl AsRawFd, mut writer: impl Write)
 }
 
 #[test]
-fn what_was_given_up_before_it_was_tried_is_done_if_that_does_not_wait() {
+fn early_cancel_still_performs_ready_ops() {
     let (reader, writer) = std::io::pipe().unwrap();
     gives_up_two_reads_of_one_byte(&reader, writer);
-    // One that cannot be asked not to wait.
+    // A file without `RWF_NOWAIT`.
     let directory = tempfile::tempdir().unwrap();
     let fifo = fifo(&directory);
     gives_up_two_reads_of_one_byte(&fifo, &fifo);
 }
 
 #[test]
-fn the_limit_is_about_what_ends_by_itself() {
+fn limit_counts_ops_that_end_by_themselves() {
     let mut rig = Rig::new(1);
     let (reader, _writer) = std::io::pipe().unwrap();
     let waits = [rig.read(&reader), rig.read(&reader)];
@@ -270,19 +272,19 @@ fn the_limit_is_about_what_ends_by_itself() {
 }
 
 #[test]
-fn the_bell_wakes_a_sleeper_once() {
+fn eventfd_wakes_a_sleeper_once() {
     let mut rig = Rig::new(1);
     sys::eventfd_signal(rig.wake_fd.as_fd());
     rig.epoll.enter(Wait::Until(None));
     let begun = Instant::now();
     let later = begun + Duration::from_millis(3);
     rig.epoll.enter(Wait::Until(Some(later)));
-    assert!(Instant::now() >= later, "it is silent again");
+    assert!(Instant::now() >= later, "the eventfd was cleared");
 }
 
-/// A message comes when the worker has said that it sleeps and has not yet done so.
+/// A message arrives after the worker has declared that it sleeps, and before it does.
 #[test]
-fn the_bell_wakes_a_sleeper_that_is_due_to_look() {
+fn eventfd_wakes_a_sleeper_due_to_poll() {
     let mut rig = Rig::new(1);
     let (reader, mut writer) = std::io::pipe().unwrap();
     rig.read(&reader);
@@ -293,16 +295,16 @@ fn the_bell_wakes_a_sleeper_that_is_due_to_look() {
     sys::eventfd_signal(rig.wake_fd.as_fd());
     let for_ever = Instant::now() + Duration::from_secs(60);
     rig.epoll.enter(Wait::Until(Some(for_ever)));
-    assert!(Instant::now() < for_ever, "it slept on");
+    assert!(Instant::now() < for_ever, "the sleep did not end");
     writer.write_all(&[7]).unwrap();
     rig.until_idle();
 }
 
-/// A thread of the pool, or a fiber that waits, would find its frame gone.
+/// Otherwise a thread of the pool could write into a frame that is gone.
 #[test]
-fn a_driver_that_is_closed_under_an_op_aborts() {
+fn closing_a_driver_with_ops_aborts() {
     const WHO: &str = "CRINGLE_TEST_CHILD";
-    let name = "driver::epoll::tests::a_driver_that_is_closed_under_an_op_aborts";
+    let name = "driver::epoll::tests::closing_a_driver_with_ops_aborts";
     if std::env::var(WHO).is_ok_and(|who| who == name) {
         let mut rig = Rig::new(1);
         let (reader, _writer) = std::io::pipe().unwrap();
@@ -313,6 +315,6 @@ fn a_driver_that_is_closed_under_an_op_aborts() {
     command.args(["--exact", name, "--nocapture"]).env(WHO, name);
     let output = command.output().unwrap();
     assert_eq!(output.status.signal(), Some(libc::SIGABRT));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("closed with 1 ops in flight"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("closed with 1 ops in flight"), "{stderr}");
 }

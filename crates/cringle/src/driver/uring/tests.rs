@@ -1,4 +1,4 @@
-//! The ring by itself, with what the kernel answers in bad moments put into its mouth.
+//! The ring without fibers, with errors injected into `io_uring_enter`.
 
 use super::enter::*;
 use super::reap::special;
@@ -23,26 +23,26 @@ struct Frame {
     byte: u8,
 }
 
-/// A ring with the frames it owes to. Frames stay where they are until the ring is done with them.
+/// A ring with the frames that it owes entries to. Frames stay in place until they are settled.
 struct Rig {
     uring: Uring,
     frames: Vec<Pin<Box<Frame>>>,
-    /// How often each frame was handed back.
+    /// How often each frame was settled.
     settled: RefCell<HashMap<NonNull<()>, usize>>,
-    bell: OwnedFd,
+    wake_fd: OwnedFd,
 }
 
 impl Rig {
     fn new(entries: u32, in_flight_limit: u32) -> Rig {
-        let bell = sys::eventfd().unwrap();
+        let wake_fd = sys::eventfd().unwrap();
         let features = Features::all();
         let options =
             UringOptions { entries, in_flight_limit, sqpoll: None, iopoll: false, features };
-        let uring = Uring::new(&options, bell.as_raw_fd()).unwrap();
-        Rig { uring, frames: Vec::new(), settled: RefCell::default(), bell }
+        let uring = Uring::new(&options, wake_fd.as_raw_fd()).unwrap();
+        Rig { uring, frames: Vec::new(), settled: RefCell::default(), wake_fd }
     }
 
-    /// The number of the frame that now waits for this op.
+    /// Pushes an op. Returns the number of the frame that waits for it.
     fn push(&mut self, op: impl FnOnce(*mut u8) -> Op) -> Result<usize, Full> {
         static SOMEWHERE: [u8; 1 << 16] = [0; 1 << 16];
         let number = self.frames.len();
@@ -65,7 +65,7 @@ impl Rig {
         self.push(|buf| Op::Read { target, buf, len: 1, offset: 0 })
     }
 
-    /// A read that the limit is not about.
+    /// A read that does not count against the limit.
     fn read_of_peer(&mut self, fd: &impl AsFd) -> Result<usize, Full> {
         let target = Target::fd(fd.as_fd().as_raw_fd());
         self.push(|buf| Op::Read { target, buf, len: 1, offset: AT_CURSOR })
@@ -93,7 +93,7 @@ impl Rig {
         self.frames[frame].completion.result()
     }
 
-    /// Goes on until nothing is owed to any frame, then sees that each was handed back once.
+    /// Runs until nothing is owed to any frame, and checks that each was settled once.
     fn settle(&mut self) {
         while self.frames.iter().any(|frame| !frame.waiter.is_settled()) {
             self.enter(Wait::Until(None));
@@ -108,7 +108,7 @@ impl Rig {
 const BUSY: [i32; 3] = [libc::EAGAIN, libc::EBUSY, libc::EINTR];
 
 #[test]
-fn what_enter_did_not_take_stays_queued_and_is_taken_later() {
+fn entries_that_enter_refuses_stay_queued() {
     for errno in BUSY {
         let mut rig = Rig::new(8, 8);
         let frames: Vec<usize> = (0..3).map(|_| rig.nop().unwrap()).collect();
@@ -126,11 +126,11 @@ fn what_enter_did_not_take_stays_queued_and_is_taken_later() {
 }
 
 #[test]
-fn a_sleeper_whose_submission_was_refused_comes_back_to_try_again() {
+fn sleep_ends_after_a_refused_submission() {
     for errno in BUSY {
         let mut rig = Rig::new(8, 8);
         let frame = rig.nop().unwrap();
-        // More refusals than one call of `enter` makes system calls.
+        // More errors than one call of `enter` makes system calls.
         rig.uring.injected_errors.extend([errno; 10]);
         let mut calls = 0;
         while !rig.is_done(frame) {
@@ -143,22 +143,22 @@ fn a_sleeper_whose_submission_was_refused_comes_back_to_try_again() {
 }
 
 #[test]
-fn an_op_that_finds_no_room_is_refused_and_can_be_given_again() {
+fn refused_op_can_be_pushed_again() {
     for errno in BUSY {
         let mut rig = Rig::new(1, 8);
         rig.enter(Wait::No);
         rig.nop().unwrap();
-        // The queue has one entry, and the kernel takes it not now.
+        // The queue has one entry, which the kernel does not consume now.
         rig.uring.injected_errors.push_back(errno);
         assert!(rig.nop().is_err(), "{errno}");
-        assert_eq!(rig.uring.in_flight(), 1, "what was refused does not count");
+        assert_eq!(rig.uring.in_flight(), 1, "a refused op does not count");
         rig.nop().unwrap();
         rig.settle();
     }
 }
 
 #[test]
-fn the_limit_holds_whatever_the_kernel_has_room_for() {
+fn limit_holds_though_the_queue_has_room() {
     let mut rig = Rig::new(64, 3);
     let (reader, mut writer) = io::pipe().unwrap();
     (0..3).for_each(|n| assert_eq!(rig.read(&reader).unwrap(), n));
@@ -174,10 +174,10 @@ fn the_limit_holds_whatever_the_kernel_has_room_for() {
 }
 
 #[test]
-fn who_waits_for_a_peer_takes_no_place_and_needs_none() {
+fn ops_that_wait_for_a_peer_do_not_count() {
     let mut rig = Rig::new(4, 2);
     let (reader, mut writer) = io::pipe().unwrap();
-    // Many more than the completion queue holds.
+    // Far more than the completion queue holds.
     const WAITING: usize = 1000;
     (0..WAITING).for_each(|n| assert_eq!(rig.read_of_peer(&reader).unwrap(), n));
     assert_eq!((rig.uring.room(), rig.uring.in_flight()), (2, WAITING as u32));
@@ -185,7 +185,7 @@ fn who_waits_for_a_peer_takes_no_place_and_needs_none() {
     rig.read(&reader).unwrap();
     assert!(rig.nop().is_err(), "the limit is reached");
     rig.read_of_peer(&reader).unwrap();
-    // All of them end at once: the queue overflows, and nothing is lost.
+    // All of them end at once: the queue overflows and loses nothing.
     writer.write_all(&[0; WAITING + 3]).unwrap();
     rig.settle();
     assert!((0..WAITING + 3).all(|frame| rig.result(frame) == 1));
@@ -193,7 +193,7 @@ fn who_waits_for_a_peer_takes_no_place_and_needs_none() {
 }
 
 #[test]
-fn no_cancel_is_dropped_when_the_queue_is_full() {
+fn full_queue_drops_no_cancel() {
     const READS: usize = 500;
     for errno in BUSY {
         let mut rig = Rig::new(1, READS as u32);
@@ -203,26 +203,26 @@ fn no_cancel_is_dropped_when_the_queue_is_full() {
         // Every third call fails.
         rig.uring.injected_errors.extend([errno, 0, 0].repeat(200));
         (0..READS).for_each(|frame| rig.cancel(frame));
-        (0..READS).for_each(|frame| rig.cancel(frame)); // asking twice is asking once
+        (0..READS).for_each(|frame| rig.cancel(frame)); // a second request does nothing
         rig.settle();
         assert!((0..READS).all(|frame| means_cancelled(rig.result(frame))));
     }
 }
 
-/// Sleeping with a cancel that was never submitted would be for ever: nothing else ends the read.
+/// A sleep with a cancel that was never submitted would not end: nothing else ends the read.
 #[test]
-fn a_worker_does_not_sleep_over_a_cancel_that_found_no_room() {
+fn unsubmitted_cancel_limits_the_sleep() {
     let mut rig = Rig::new(1, 8);
     let (reader, _writer) = io::pipe().unwrap();
     let cancelled = rig.read(&reader).unwrap();
     rig.enter(Wait::No);
-    sys::eventfd_signal(rig.bell.as_fd());
+    sys::eventfd_signal(rig.wake_fd.as_fd());
     while rig.uring.wake.armed {
         rig.enter(Wait::No);
     }
     let _second = rig.read(&reader).unwrap();
-    // No room for the cancel; then room for the read of the wake-ups, which never ends by itself,
-    // and none for the cancel again.
+    // No room for the cancel; then room for the read of the eventfd, which does not end by itself;
+    // then no room for the cancel again.
     rig.uring.injected_errors.extend([libc::EAGAIN, 0, libc::EAGAIN]);
     rig.cancel(cancelled);
     assert!(rig.uring.cancels.has_backlog());
@@ -234,7 +234,7 @@ fn a_worker_does_not_sleep_over_a_cancel_that_found_no_room() {
 }
 
 #[test]
-fn a_cancel_of_what_has_ended_is_withdrawn() {
+fn cancel_of_an_ended_op_is_withdrawn() {
     let mut rig = Rig::new(8, 8);
     let (reader, mut writer) = io::pipe().unwrap();
     for _ in 0..100 {
@@ -251,15 +251,15 @@ fn a_cancel_of_what_has_ended_is_withdrawn() {
             }
         }
         rig.cancel(read);
-        assert!(rig.uring.cancels.is_idle(), "it has ended: there is nothing to cancel");
+        assert!(rig.uring.cancels.is_idle(), "an op that has ended cannot be cancelled");
     }
 }
 
-/// The op's entry is in the queue already when it is cancelled, and is taken before the cancel is given
-/// to the kernel: given later it would name a frame that is others' by then.
+/// The op's cqe is in the queue when the op is cancelled, and is reaped before the cancel is
+/// submitted. A cancel submitted later would name a frame that has been reused.
 #[test]
-fn a_cancel_that_still_waits_when_its_op_ends_is_not_given_to_the_kernel() {
-    // More than may be asked for at once.
+fn queued_cancel_of_an_ended_op_is_not_submitted() {
+    // More than may be submitted at once.
     let many = setup::RESERVED_CQES as usize;
     let mut rig = Rig::new(8, many as u32);
     let nops: Vec<_> = (0..many).map(|_| rig.nop().unwrap()).collect();
@@ -268,14 +268,14 @@ fn a_cancel_that_still_waits_when_its_op_ends_is_not_given_to_the_kernel() {
     assert!(rig.uring.cancels.has_backlog());
     rig.reap();
     assert!(nops.iter().all(|&nop| rig.is_done(nop)));
-    assert!(!rig.uring.cancels.has_backlog(), "what waits is withdrawn");
+    assert!(!rig.uring.cancels.has_backlog(), "the queued cancels are withdrawn");
     let settled = nops.iter().filter(|&&nop| rig.frames[nop].waiter.is_settled());
     assert!(settled.count() >= many / 2);
     rig.settle();
 }
 
 #[test]
-fn a_cancel_that_is_withdrawn_leaves_the_others_in_their_places() {
+fn withdrawn_cancel_leaves_the_others_queued() {
     let many = 4 * setup::RESERVED_CQES as usize;
     let mut rig = Rig::new(8, 8);
     let (fed, mut writer) = io::pipe().unwrap();
@@ -285,10 +285,10 @@ fn a_cancel_that_is_withdrawn_leaves_the_others_in_their_places() {
         (0..many / 2).map(|_| (read(&fed), read(&reader))).unzip();
     rig.enter(Wait::No);
     (0..many).for_each(|frame| rig.cancel(frame));
-    // Some of them are given to the kernel; then ops end whose cancels are still behind those.
+    // Some cancels are submitted; then ops end whose cancels are still queued.
     rig.enter(Wait::No);
     writer.write_all(&vec![0; many]).unwrap();
-    // One reader is woken at a time, which needs the kernel to be entered: no more cancels until then.
+    // The kernel wakes one reader at a time, each in an enter. No further cancels are submitted.
     while !ends.iter().any(|&read| rig.is_done(read) && rig.result(read) == 1) {
         rig.uring.submit();
         rig.reap();
@@ -296,18 +296,18 @@ fn a_cancel_that_is_withdrawn_leaves_the_others_in_their_places() {
     rig.settle();
     assert!(waits.iter().all(|&read| means_cancelled(rig.result(read))));
     let ended = ends.iter().filter(|&&read| rig.result(read) == 1).count();
-    assert!(ended > 0, "none of them could be withdrawn");
+    assert!(ended > 0, "no cancel was withdrawn");
 }
 
-/// What the kernel answers while one of its threads is about to run the op, which then stays armed.
+/// The kernel's answers while an io-wq thread is about to run the op, which stays armed.
 #[test]
-fn a_cancel_that_was_not_answered_by_0_is_asked_again() {
+fn unsuccessful_cancel_is_repeated() {
     for answer in [-libc::EALREADY, -libc::ENOENT] {
         let mut rig = Rig::new(8, 8);
         let (reader, _writer) = io::pipe().unwrap();
         let read = rig.read(&reader).unwrap();
         rig.enter(Wait::No);
-        // As if it had been asked, and answered so.
+        // As if a cancel had been submitted and answered like this.
         let completion = &rig.frames[read].completion;
         completion.waiter_ref().owe();
         completion.cancel.set(CancelState::InFlight);
@@ -316,16 +316,16 @@ fn a_cancel_that_was_not_answered_by_0_is_asked_again() {
         uring.cancels.in_flight += 1;
         let undelivered = &mut uring.undelivered;
         let freed = special(user_data, answer, &mut uring.cancels, &mut uring.wake, undelivered);
-        assert!(freed.is_none(), "the op's own entry is still owed");
+        assert!(freed.is_none(), "the op's own cqe is still owed");
         rig.settle();
         assert!(means_cancelled(rig.result(read)));
     }
 }
 
-/// The frame of an op is handed back when its cancel has been answered, too: that answer must not
-/// find the next op of the same frame.
+/// A frame is settled only when the op's cancel has been answered, too: the answer must not arrive
+/// for the next op of the same frame.
 #[test]
-fn a_frame_is_not_handed_back_before_its_cancel_is_answered() {
+fn frame_is_owed_until_its_cancel_is_answered() {
     let mut rig = Rig::new(8, 8);
     let read = {
         let (reader, writer) = io::pipe().unwrap();
@@ -333,7 +333,7 @@ fn a_frame_is_not_handed_back_before_its_cancel_is_answered() {
         rig.enter(Wait::No);
         rig.cancel(read);
         drop(writer);
-        // Both the end of the pipe and the cancel end it now; two entries come for one frame.
+        // The end of the pipe and the cancel both end the op; two cqes arrive for one frame.
         assert!(!rig.frames[read].waiter.is_settled());
         rig.uring.call_enter(0, ENTER_GETEVENTS, None);
         rig.reap();
@@ -344,23 +344,23 @@ fn a_frame_is_not_handed_back_before_its_cancel_is_answered() {
 }
 
 #[test]
-fn a_deadline_ends_a_sleep_with_nothing_in_flight() {
+fn deadline_ends_a_sleep_without_ops() {
     let mut rig = Rig::new(8, 8);
     let deadline = Instant::now() + Duration::from_millis(5);
     while Instant::now() < deadline {
         rig.enter(Wait::Until(Some(deadline)));
     }
-    // One that is over does not sleep.
+    // A deadline that has passed does not sleep.
     rig.enter(Wait::Until(Some(deadline)));
 }
 
 #[test]
-fn a_signal_of_the_wake_up_descriptor_ends_a_sleep_again_and_again() {
+fn each_eventfd_signal_ends_a_sleep() {
     let mut rig = Rig::new(1, 1);
     for _ in 0..100 {
-        let bell = rig.bell.try_clone().unwrap();
-        let thread = std::thread::spawn(move || sys::eventfd_signal(bell.as_fd()));
-        // It returns because of the signal: nothing else is there.
+        let wake_fd = rig.wake_fd.try_clone().unwrap();
+        let thread = std::thread::spawn(move || sys::eventfd_signal(wake_fd.as_fd()));
+        // Only the signal can end this call.
         rig.uring.wake.armed.then(|| rig.enter(Wait::Until(None)));
         rig.enter(Wait::No);
         thread.join().unwrap();
@@ -368,12 +368,12 @@ fn a_signal_of_the_wake_up_descriptor_ends_a_sleep_again_and_again() {
 }
 
 #[test]
-fn a_message_reaches_another_ring_and_one_that_cannot_is_told_of() {
+fn undelivered_messages_are_reported() {
     let mut rig = Rig::new(8, 8);
     let mut other = Rig::new(8, 8);
     assert!(rig.uring.send_wake(other.uring.ring_fd(), 7));
     rig.enter(Wait::No);
-    // It ends the other's sleep, and is no completion of an op.
+    // It ends the other's sleep, and completes no op.
     other.enter(Wait::Until(None));
     assert_eq!(rig.uring.take_undelivered(), None);
 
@@ -384,9 +384,10 @@ fn a_message_reaches_another_ring_and_one_that_cannot_is_told_of() {
     assert_eq!(rig.uring.take_undelivered(), None);
 }
 
-/// More messages than the other's completion queue has entries: its own ops are answered once each.
+/// With more messages than the other's completion queue has entries, its ops are answered once
+/// each.
 #[test]
-fn an_overflow_of_the_completion_queue_loses_nothing() {
+fn completion_queue_overflow_loses_nothing() {
     let mut rig = Rig::new(64, 64);
     let mut other = Rig::new(1, 1);
     let (reader, mut writer) = io::pipe().unwrap();
@@ -414,9 +415,9 @@ fn flush_leaves_nothing_queued() {
 }
 
 #[test]
-fn closing_a_ring_with_an_op_in_flight_aborts() {
+fn closing_a_ring_with_ops_aborts() {
     const CHILD: &str = "CRINGLE_TEST_CHILD";
-    let name = "driver::uring::tests::closing_a_ring_with_an_op_in_flight_aborts";
+    let name = "driver::uring::tests::closing_a_ring_with_ops_aborts";
     if std::env::var_os(CHILD).is_some() {
         let mut rig = Rig::new(8, 8);
         let (reader, _writer) = io::pipe().unwrap();
@@ -428,13 +429,13 @@ fn closing_a_ring_with_an_op_in_flight_aborts() {
     command.args(["--exact", name, "--nocapture"]).env(CHILD, "1");
     let output = command.output().unwrap();
     assert_eq!(output.status.signal(), Some(libc::SIGABRT));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("a ring was closed with 1 ops in flight"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("a ring was closed with 1 ops in flight"), "{stderr}");
 }
 
-/// The room for cancels and wake-ups is beside that for ops, up to the largest queue there is.
+/// The room for cancels and wake-ups comes on top of the limit, up to the largest queue.
 #[test]
-fn the_completion_queue_has_room_for_all_that_may_be_in_flight() {
+fn completion_queue_has_room_for_the_limit() {
     for limit in [1, 2, 63, 64, 100, 4032, 65_535] {
         let features = Features::all();
         let options = UringOptions {

@@ -1,5 +1,5 @@
-//! Ops that events do not help: the kernel reports the descriptor as ready again and again, but the call would
-//! wait. The driver retries them after pauses.
+//! Ops that events do not help: the kernel reports the descriptor as ready again and again, but the
+//! call would wait. The driver retries them after pauses.
 
 use super::*;
 use std::net::UdpSocket;
@@ -17,7 +17,7 @@ impl Busy {
     fn new() -> Option<Busy> {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let what = libc::SOF_TIMESTAMPING_TX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
-        // SAFETY: the kernel reads the number.
+        // SAFETY: the kernel reads one integer, which is borrowed for the call.
         let set = unsafe {
             let (level, name) = (libc::SOL_SOCKET, libc::SO_TIMESTAMPING);
             libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const what).cast(), 4)
@@ -29,7 +29,7 @@ impl Busy {
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
         sender.send_to(&[7], socket.local_addr().unwrap()).unwrap();
         until_ready(&socket, libc::POLLIN);
-        // SAFETY: all of it may be zero.
+        // SAFETY: a `msghdr` may be all-zero.
         let message = Box::new(unsafe { std::mem::zeroed() });
         Some(Busy { socket, message })
     }
@@ -73,7 +73,7 @@ fn error_queue_receive_pauses_while_data_is_ready() {
     let receives = busy.wait_for_error(&mut rig);
     sleep_until_back_off(&mut rig, receives);
     assert_eq!(rig.epoll.wait_queues.count, 0);
-    // The driver looks for its pause though no op waits for an event.
+    // The driver polls for the end of the pause although no op waits for an event.
     until(|| rig.epoll.is_poll_due());
     busy.make_error();
     rig.until_idle();
@@ -81,7 +81,7 @@ fn error_queue_receive_pauses_while_data_is_ready() {
     assert_eq!(busy.message.msg_flags & libc::MSG_ERRQUEUE, libc::MSG_ERRQUEUE);
 }
 
-/// Both receives wait in the same row.
+/// Both receives wait in the same queue.
 #[test]
 fn error_queue_receive_does_not_block_data_behind_it() {
     let Some(mut busy) = Busy::new() else { return };
@@ -146,7 +146,7 @@ fn reads_though_data_is_stolen<R: AsRawFd>(
     let read = rig.push(|buf| op(reader.as_raw_fd(), buf)).unwrap();
     rig.enter();
     for _ in 0..5 {
-        // Another reader takes the byte between the event and the try.
+        // Another reader takes the byte between the event and the attempt.
         writer.write_all(&[6]).unwrap();
         assert_eq!(rig.epoll.poller.wait(None), 1);
         std::io::Read::read_exact(&mut &*reader, &mut [0]).unwrap();
@@ -181,7 +181,7 @@ fn sender_to_a_full_receiver_lets_others_pass() {
         socket2::SockAddr::unix(std::ffi::OsStr::from_bytes(&name)).unwrap()
     });
     let messages = raw.each_ref().map(|addr| {
-        // SAFETY: all of it may be zero.
+        // SAFETY: a `msghdr` may be all-zero.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         (message.msg_name, message.msg_namelen) = (addr.as_ptr().cast_mut().cast(), addr.len());
         (message.msg_iov, message.msg_iovlen) = (&raw mut slice, 1);
@@ -229,7 +229,7 @@ fn cancel_during_a_pause_removes_only_that_op() {
 }
 
 #[test]
-fn only_ops_whose_pause_is_over_are_tried() {
+fn only_due_ops_are_retried() {
     let mut rig = Rig::new(8);
     let (reader, _writer) = std::io::pipe().unwrap();
     let [first, second] = two_back_off(&mut rig, &reader);

@@ -1,4 +1,4 @@
-//! Tries: what a call that does not wait moves, and which ops go to the pools.
+//! Attempts without waiting: which ops they complete, and which ones go to the pools.
 
 use super::*;
 use std::io::Read;
@@ -38,19 +38,19 @@ fn direct_read_goes_to_the_pool() {
         number
     };
     let number = read(&mut rig, &direct);
-    // One byte may be no length for a direct read.
+    // Direct reads may refuse a length of one byte.
     rig.until_idle();
     assert!(rig.result(number) < 0 || rig.byte(number) == 7);
     assert_eq!(rig.epoll.pools.storage.load().1, 1);
 
-    // The same number without the flag, one turn backing_off: the page cache answers.
+    // The same number without the flag, one turn later: the page cache answers.
     let mut rig = Rig::new(8);
     read(&mut rig, &direct);
     rig.until_idle();
     let flags = sys::status_flags(direct.as_raw_fd());
     sys::set_status_flags(direct.as_raw_fd(), flags & !libc::O_DIRECT).unwrap();
     let number = read(&mut rig, &direct);
-    assert!(matches!(rig.stage(number), Stage::Ended), "the flags are stale");
+    assert!(matches!(rig.stage(number), Stage::Ended), "the cached flags are stale");
     rig.until_idle();
     assert_eq!(rig.byte(number), 7);
 }
@@ -92,7 +92,7 @@ fn read_continues_on_the_pool() {
     file.sync_data().unwrap();
     let (fd, target) = (file.as_raw_fd(), Target::fd(file.as_raw_fd()));
     for vectored in [false, true] {
-        // SAFETY: no pointers.
+        // SAFETY: no pointers are passed.
         unsafe {
             libc::posix_fadvise(fd, 0, 0, libc::POSIX_FADV_DONTNEED);
             // No read-ahead.
@@ -132,7 +132,7 @@ fn offset_of_a_pipe_is_ignored() {
     });
     let writes = [0, 1].map(|index| {
         let write = rig.push(|buf| {
-            // SAFETY: the byte is the frame's.
+            // SAFETY: I1. The byte belongs to the frame, and no op uses it yet.
             unsafe { *buf = 7 + index as u8 };
             match index {
                 0 => Op::Write { target: to, buf, len: 1, offset: 5 },
@@ -152,7 +152,7 @@ fn cancel_after_the_completion_does_nothing() {
     let (reader, mut writer) = std::io::pipe().unwrap();
     let nop = rig.push(|_| Op::Nop).unwrap();
     rig.enter();
-    // It has the number of the one that is over.
+    // It has the number of the op that has ended.
     let read = rig.read(&reader);
     rig.enter();
     assert_eq!(rig.number(read), rig.number(nop));
@@ -245,7 +245,7 @@ fn only_cached_opens_need_no_thread() {
         rig.until_idle();
         let result = rig.result(number);
         if result >= 0 {
-            // SAFETY: the op has just made it.
+            // SAFETY: the descriptor is newly opened by the op, and owned here.
             drop(unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(result) });
         }
         (threads, result.min(0))
@@ -272,7 +272,7 @@ fn attention_reports_completions_and_queued_ops() {
     assert!(!rig.epoll.has_queued() && rig.epoll.queued() == 0);
     assert_eq!(rig.epoll.attention(), (false, false));
     writer.write_all(&[7]).unwrap();
-    // It looks for events, too.
+    // It polls for events, too.
     until(|| rig.epoll.attention() == (true, true));
     rig.reap();
     assert_eq!((rig.result(read), rig.byte(read)), (1, 7));
@@ -288,7 +288,7 @@ fn events_are_polled_only_while_ops_wait() {
     let read = rig.read(&reader);
     rig.enter();
     rig.epoll.last_poll = Instant::now() + Duration::from_secs(3600);
-    assert!(!rig.epoll.is_poll_due(), "it has just been done");
+    assert!(!rig.epoll.is_poll_due(), "a poll has just been done");
     rig.epoll.last_poll = Instant::now();
     until(|| rig.epoll.is_poll_due());
     let before = rig.epoll.last_poll;

@@ -22,14 +22,14 @@ impl Rig {
 }
 
 #[test]
-fn job_that_no_thread_began_is_cancelled_at_once() {
+fn pending_job_is_cancelled_at_once() {
     let mut rig = Rig::new(8);
     let gate = rig.occupy();
     let file = tempfile::tempfile().unwrap();
     let target = Target::fd(file.as_raw_fd());
     let writes = [0, 1].map(|offset| {
         let write = rig.push(|buf| {
-            // SAFETY: the byte is the frame's.
+            // SAFETY: I1. The byte belongs to the frame, and no op uses it yet.
             unsafe { *buf = 7 };
             Op::Write { target, buf, len: 1, offset }
         });
@@ -53,7 +53,7 @@ fn job_that_no_thread_began_is_cancelled_at_once() {
 }
 
 #[test]
-fn job_that_a_thread_began_is_waited_for() {
+fn started_job_is_waited_for() {
     let mut rig = Rig::new(8);
     let held = tempfile::NamedTempFile::new().unwrap();
     let own = std::fs::File::open(held.path()).unwrap();
@@ -73,7 +73,7 @@ fn job_that_a_thread_began_is_waited_for() {
 }
 
 #[test]
-fn result_rings_the_bell_of_a_sleeping_worker() {
+fn result_signals_a_sleeping_worker() {
     let rig = Rig::new(8);
     let (results, is_rung) = (&rig.epoll.results, || poll_now(&*rig.wake_fd, libc::POLLIN) != 0);
     assert!(!results.has_any());
@@ -97,7 +97,7 @@ fn result_rings_the_bell_of_a_sleeping_worker() {
 }
 
 #[test]
-fn worker_that_woke_up_gets_no_bell() {
+fn awake_worker_gets_no_signal() {
     let mut rig = Rig::new(8);
     let (reader, _writer) = std::io::pipe().unwrap();
     let sync =
@@ -168,7 +168,7 @@ fn storage_ops_use_the_bounded_pool() {
     }
 }
 
-/// `/dev/full` knows neither `RWF_NOWAIT` nor `poll`.
+/// `/dev/full` supports neither `RWF_NOWAIT` nor `poll`.
 #[test]
 fn device_that_epoll_refuses_goes_to_the_pool() {
     let device = std::fs::File::options().read(true).write(true).open("/dev/full").unwrap();
@@ -176,7 +176,7 @@ fn device_that_epoll_refuses_goes_to_the_pool() {
     let rig_after = |op: fn(Target, *mut u8) -> Op| {
         let mut rig = Rig::new(8);
         let number = rig.push(|buf| {
-            // SAFETY: the byte is the frame's.
+            // SAFETY: I1. The byte belongs to the frame, and no op uses it yet.
             unsafe { *buf = 7 };
             op(target, buf)
         });

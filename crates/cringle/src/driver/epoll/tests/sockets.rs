@@ -1,4 +1,5 @@
-//! Sockets that are non-blocking during an op, and transfers that continue until all bytes are moved.
+//! Sockets that are non-blocking during an op, and transfers that continue until all bytes are
+//! moved.
 
 use super::super::nowait::Outcome;
 use super::super::wait_queues::Direction;
@@ -79,7 +80,7 @@ fn hold_leaves_a_reused_number_alone() {
     other.set_nonblocking(true).unwrap();
     hold.release(other.as_raw_fd());
     assert!(is_nonblocking(&other));
-    // The hold has ended all the same.
+    // The hold has ended nevertheless.
     assert!(is_set_by_program(held.as_raw_fd()));
 }
 
@@ -96,7 +97,7 @@ fn listener_is_non_blocking_only_during_accept() {
     let _stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     rig.until_idle();
     assert!(!is_nonblocking(&listener));
-    // SAFETY: the op has just made it.
+    // SAFETY: the descriptor is newly opened by the op, and owned here.
     let accepted = unsafe { TcpStream::from_raw_fd(rig.result(second)) };
     assert!(!is_nonblocking(&accepted));
     assert_eq!(rig.result(first), -libc::ECANCELED);
@@ -171,7 +172,7 @@ fn connect_without_an_answer_can_be_cancelled() {
         !rig.settled.is_empty()
     });
     let waits = *connects.last().unwrap();
-    // A try without readiness keeps waiting.
+    // An attempt without readiness keeps waiting.
     let number = rig.number(waits);
     // SAFETY: I1. Its frame waits for it.
     let outcome =
@@ -278,7 +279,7 @@ fn send_waits_on_a_socket_shut_for_reading() {
     let mut rig = Rig::new(8);
     let sends = rig.push(|buf| Op::Send { fd, buf, len: 1, flags: 0 }).unwrap();
     let number = rig.number(sends);
-    // SAFETY: I1. Its frame waits for it; there is no room for any byte.
+    // SAFETY: I1. Its frame waits for it. (The socket has room for no byte.)
     let outcome =
         unsafe { rig.epoll.flights.get_mut(number).attempt(&mut LastFile::default(), true) };
     assert_eq!(outcome, Outcome::Wait(fd, Direction::Out));
@@ -325,7 +326,7 @@ fn accept_leaves_a_reused_number_alone() {
     let other = UdpSocket::bind("127.0.0.1:0").unwrap();
     other.set_nonblocking(true).unwrap();
     let fd = listener.into_raw_fd();
-    // SAFETY: the number is ours, and it is another socket from now on.
+    // SAFETY: I9. The test owns this number, which means another socket from now on.
     let other = unsafe {
         assert_eq!(libc::dup2(other.as_raw_fd(), fd), fd);
         UdpSocket::from_raw_fd(fd)

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 
 /// A copy of a descriptor, with a number that the kernel gives to no other test of this process.
 fn far_away(fd: &impl AsRawFd, number: i32) -> OwnedFd {
-    // SAFETY: the descriptor that it returns is new and ours.
+    // SAFETY: the descriptor that it returns is newly opened and owned here.
     unsafe {
         let fd = libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, number);
         assert!(fd >= number);
@@ -24,7 +24,7 @@ struct Named {
 impl Named {
     fn new(byte: *mut u8) -> Named {
         let mut slice = Box::new(libc::iovec { iov_base: byte.cast(), iov_len: 1 });
-        // SAFETY: all of it may be zero.
+        // SAFETY: a `msghdr` may be all-zero.
         let mut message: Box<libc::msghdr> = Box::new(unsafe { std::mem::zeroed() });
         (message.msg_iov, message.msg_iovlen) = (&raw mut *slice, 1);
         Named { slice, message }
@@ -93,7 +93,7 @@ fn writers_are_served_in_order_of_arrival() {
         let mut rig = Rig::new(8);
         let mut push = |rig: &mut Rig, text: u8| {
             let number = rig.push(|byte| {
-                // SAFETY: the byte is the frame's.
+                // SAFETY: I1. The byte belongs to the frame, and no op uses it yet.
                 unsafe { *byte = text };
                 named.push(Named::new(byte));
                 kind(ours.as_raw_fd(), byte, named.last_mut().unwrap())
@@ -134,7 +134,7 @@ fn acceptors_are_served_in_order_of_arrival() {
     let _two = connect(2);
     rig.until_idle();
     for (number, byte) in [(first, 1), (second, 2)] {
-        // SAFETY: the op has just made it.
+        // SAFETY: the descriptor is newly opened by the op, and owned here.
         let mut stream = unsafe { std::net::TcpStream::from_raw_fd(rig.result(number)) };
         let mut got = [0];
         stream.read_exact(&mut got).unwrap();
@@ -168,7 +168,8 @@ fn cancelled_waits_leave_the_others_in_order() {
     }
 }
 
-/// The kernel keeps one set of events per descriptor, so it has to be the union of what the waits need.
+/// The kernel keeps one set of events per descriptor, so it has to be the union of what the waits
+/// need.
 #[test]
 fn waits_for_different_events_share_a_descriptor() {
     let wait = |events: &[i16]| {
@@ -227,20 +228,20 @@ fn reader_and_writer_share_a_descriptor() {
     assert_eq!((&rig.settled[..], rig.byte(receives)), (&[receives][..], 7));
     let receives = rig.push(|buf| Op::Recv { fd, buf, len: 1, flags: 0 }).unwrap();
     rig.enter();
-    assert_eq!(rig.flight(sends).fruitless_events, 0, "it was outcome without an event");
+    assert_eq!(rig.flight(sends).fruitless_events, 0, "it was attempted without an event");
     drain(&theirs);
     theirs.set_nonblocking(false).unwrap();
     rig.sleep();
     assert_eq!((rig.settled.len(), rig.result(sends)), (2, 1));
-    assert_eq!(rig.flight(receives).fruitless_events, 0, "it was outcome without an event");
+    assert_eq!(rig.flight(receives).fruitless_events, 0, "it was attempted without an event");
     theirs.write_all(&[8]).unwrap();
     rig.until_idle();
     assert_eq!(rig.byte(receives), 8);
 }
 
-/// Else the worker would spin: a socket is mostly writable.
+/// Otherwise the worker would spin, because a socket is mostly writable.
 #[test]
-fn events_that_no_op_waits_for_wake_nobody() {
+fn unwanted_events_do_not_wake_the_worker() {
     let sleeps_until_its_deadline = |rig: &mut Rig| {
         let deadline = Instant::now() + Duration::from_millis(2);
         rig.epoll.enter(Wait::Until(Some(deadline)));
@@ -307,8 +308,8 @@ fn reader_sees_the_end_of_a_pipe() {
     assert_eq!(rig.result(read), 0);
 }
 
-/// Unsafe code closes the descriptor. A copy keeps the file open, so the kernel still reports events for the old
-/// number, but `epoll_ctl` fails.
+/// Unsafe code closes the descriptor. A copy keeps the file open, so the kernel still reports
+/// events for the old number, but `epoll_ctl` fails.
 #[test]
 fn closing_a_descriptor_fails_all_its_waits() {
     let regular = tempfile::tempfile().unwrap();
@@ -330,7 +331,7 @@ fn closing_a_descriptor_fails_all_its_waits() {
         ];
         rig.enter();
         assert_eq!(rig.settled, []);
-        // SAFETY: the number is ours, and no file of anyone else has it.
+        // SAFETY: I9. The test owns this number; no other test gets it.
         unsafe {
             match reused {
                 true => assert_eq!(libc::dup2(regular.as_raw_fd(), fd), fd),
@@ -350,7 +351,7 @@ fn closing_a_descriptor_fails_all_its_waits() {
         assert_eq!(others.map(|other| rig.result(other)), expected);
         assert_eq!((rig.result(partial), &buf), (4, b"part\0\0\0\0"));
         if reused {
-            // SAFETY: it is the copy that was made above.
+            // SAFETY: I9. The descriptor is the copy made above, owned here.
             unsafe { libc::close(fd) };
         }
     }
@@ -363,7 +364,7 @@ fn read_of_a_closed_descriptor_fails_behind_waits() {
     let fd = far_away(&reader, 800);
     let first = rig.read(&fd);
     rig.enter();
-    // SAFETY: the number is ours, and not used again.
+    // SAFETY: I9. The test owns this number and does not use it again.
     unsafe { libc::close(fd.as_raw_fd()) };
     let second = rig.read(&fd);
     let _ = fd.into_raw_fd();
