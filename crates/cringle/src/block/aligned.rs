@@ -3,10 +3,10 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
-/// The alignment of every [`AlignedBuf`], in bytes: enough for any disk.
+/// The alignment of every [`AlignedBuf`] in bytes, which suffices for any disk.
 pub(crate) const ALIGNMENT: usize = 4096;
 
-/// A buffer of zeros at an address that direct I/O accepts: a multiple of 4096.
+/// A zeroed buffer at a multiple of 4096, which direct I/O accepts.
 ///
 /// ```
 /// use cringle::block::AlignedBuf;
@@ -20,13 +20,17 @@ pub struct AlignedBuf {
     len: usize,
 }
 
-// SAFETY: it owns its memory, as a `Box<[u8]>` does.
+// SAFETY: the value owns its memory, as a `Box<[u8]>` does.
 unsafe impl Send for AlignedBuf {}
-// SAFETY: as above; shared references only read.
+// SAFETY: as above; a shared reference gives only read access.
 unsafe impl Sync for AlignedBuf {}
 
 impl AlignedBuf {
-    /// `len` zero bytes.
+    /// Allocates `len` zero bytes.
+    ///
+    /// ```
+    /// assert_eq!(*cringle::block::AlignedBuf::new(3), [0, 0, 0]);
+    /// ```
     ///
     /// # Panics
     ///
@@ -36,7 +40,7 @@ impl AlignedBuf {
             return AlignedBuf { start: NonNull::<Aligned>::dangling().cast(), len };
         }
         let layout = Self::layout(len);
-        // SAFETY: the layout is not empty.
+        // SAFETY: the layout's size is not 0.
         let start = unsafe { alloc_zeroed(layout) };
         match NonNull::new(start) {
             Some(start) => AlignedBuf { start, len },
@@ -53,7 +57,7 @@ impl AlignedBuf {
     }
 }
 
-/// Lends its alignment to buffers without memory.
+/// A type whose dangling pointer has the alignment, for empty buffers.
 #[repr(align(4096))]
 struct Aligned;
 
@@ -62,7 +66,7 @@ const _: () = assert!(align_of::<Aligned>() == ALIGNMENT);
 impl Drop for AlignedBuf {
     fn drop(&mut self) {
         if self.len > 0 {
-            // SAFETY: allocated in `new` with this layout.
+            // SAFETY: `new` allocated the memory with this layout.
             unsafe { dealloc(self.start.as_ptr(), Self::layout(self.len)) }
         }
     }
@@ -72,14 +76,14 @@ impl std::ops::Deref for AlignedBuf {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the memory is ours, initialised, and `len` bytes long.
+        // SAFETY: the memory belongs to this value, is initialised, and is `len` bytes long.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
 
 impl std::ops::DerefMut for AlignedBuf {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and borrowed exclusively.
+        // SAFETY: as above, and `self` is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }

@@ -1,8 +1,8 @@
-//! A fiber's batch.
+//! Batches of a fiber.
 //!
-//! `submit` is where the borrows pay: the operations' buffers are borrowed until it returns, and it
-//! returns only when the last completion is in (**I1**), also when the fiber is cancelled. A batch
-//! that is dropped unsubmitted has never been seen by the kernel.
+//! The operations' buffers are borrowed until `submit` returns, and it returns only after the last
+//! completion (**I1**), also if the fiber is cancelled. The kernel never sees a batch that is
+//! dropped before it is submitted.
 
 use super::results::{Outcome, Results, plain_call};
 use super::{FixedBuf, FixedFile};
@@ -17,10 +17,11 @@ use crate::sys::MAX_RW_BYTES;
 use std::cell::Cell;
 use std::marker::PhantomData;
 
-/// Operations of one batch that are performed as plain calls at the same time.
-const MOST_APART: usize = 32;
+/// The number of a batch's operations that are performed as plain calls at the same time.
+const MAX_PLAIN: usize = 32;
 
-/// Reads and writes that are performed together. See the [module](super).
+/// Reads and writes that a fiber submits together, and waits for once. See the
+/// [module](crate::block).
 ///
 /// ```
 /// use cringle::{block::Batch, fs::File};
@@ -42,7 +43,7 @@ const MOST_APART: usize = 32;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// What it borrows cannot be touched before `submit` has returned:
+/// The buffers and files are borrowed until `submit` returns:
 ///
 /// ```compile_fail
 /// # use cringle::{block::Batch, fs::File};
@@ -58,33 +59,53 @@ const MOST_APART: usize = 32;
 #[must_use = "nothing is read or written until it is submitted"]
 pub struct Batch<'b> {
     pub(super) slots: Vec<OpSlot>,
-    /// Operations that go on until their buffer is through, with its length.
+    /// The exact operations (`read_exact`, `write_all`), with the lengths of their buffers.
     exact: Vec<(OpId, usize)>,
-    /// The ring of the registered files and buffers in it.
+    /// The ring of the registered files and buffers, if there are any.
     ring: Option<DriverId>,
-    /// Whether a ring would perform some of them at the wrong offsets.
+    /// Whether a ring would perform some of the operations at the wrong offsets.
     some_off_ring: bool,
-    /// Operations that cannot be performed, and why. Their place is held by a `Nop`.
+    /// The operations that cannot be performed, with the reason. A `Nop` takes the place of each.
     refused: Vec<(OpId, Outcome)>,
     borrows: PhantomData<&'b mut [u8]>,
 }
 
-// SAFETY: the pointers in it are borrows of `File`s, which are `Sync`, and of exclusive or shared
-// buffers, which may be used from any thread. Registered files and buffers are not `Send`, but a
-// batch holds only their numbers, and `submit` refuses them on another ring.
+// SAFETY: the pointers are borrows of `File`s, which are `Sync`, and of exclusive or shared
+// buffers, which any thread may use. Registered files and buffers are not `Send`, but a batch holds
+// only their slot numbers, and `submit` refuses them on another ring.
 unsafe impl Send for Batch<'_> {}
 
-/// Names an operation of a [`Batch`], to find its result.
+/// An operation of a [`Batch`], by which its result is found.
+///
+/// ```
+/// use cringle::{block::{Batch, OpId}, fs::File};
+///
+/// let file = File::open("/proc/self/exe")?;
+/// let mut magic = [0; 4];
+/// let mut batch = Batch::new();
+/// let read: OpId = batch.read(&file, &mut magic, 0);
+/// assert_eq!(batch.submit().get(read)?, 4);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OpId(pub(super) u32);
 
 impl<'b> Batch<'b> {
-    /// An empty batch.
+    /// Returns an empty batch.
+    ///
+    /// ```
+    /// assert!(cringle::block::Batch::new().is_empty());
+    /// ```
     pub fn new() -> Batch<'b> {
         Batch::with_capacity(0)
     }
 
-    /// An empty batch with room for so many operations.
+    /// Returns an empty batch with room for this number of operations.
+    ///
+    /// ```
+    /// let batch = cringle::block::Batch::with_capacity(32);
+    /// assert_eq!(batch.len(), 0);
+    /// ```
     pub fn with_capacity(operations: usize) -> Batch<'b> {
         Batch::reusing(Vec::with_capacity(operations), Vec::new(), Vec::new())
     }
@@ -100,18 +121,38 @@ impl<'b> Batch<'b> {
         Batch { slots, exact, ring: None, some_off_ring: false, refused, borrows: PhantomData }
     }
 
-    /// How many operations are in it.
+    /// Returns the number of operations.
+    ///
+    /// ```
+    /// assert_eq!(cringle::block::Batch::new().len(), 0);
+    /// ```
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether the batch has no operations.
+    ///
+    /// ```
+    /// assert!(cringle::block::Batch::new().is_empty());
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// Reads from `offset` (in bytes) into `buf`. The result is the number of bytes, fewer at the
-    /// end of the file. (`ESPIPE` for what has no positions, as of `read_at`.)
+    /// Adds a read from `offset` (in bytes) into `buf`. Its result is the number of bytes, which
+    /// may be smaller than the buffer, as for `read_at`; for a file without positions it is
+    /// `ESPIPE`.
+    ///
+    /// ```
+    /// use cringle::{block::Batch, fs::File};
+    ///
+    /// let file = File::open("/proc/self/exe")?;
+    /// let mut magic = [0; 4];
+    /// let mut batch = Batch::new();
+    /// let read = batch.read(&file, &mut magic, 0);
+    /// assert_eq!(batch.submit().get(read)?, 4);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[inline]
     pub fn read(&mut self, file: &'b File, buf: &'b mut [u8], offset: u64) -> OpId {
         let (target, len) = (file.target(), op_len(buf.len()));
@@ -122,7 +163,20 @@ impl<'b> Batch<'b> {
         id
     }
 
-    /// Reads until `buf` is full. The result is its length, or `UnexpectedEof`.
+    /// Adds a read from `offset` (in bytes) that continues until `buf` is full. Its result is the
+    /// buffer's length, or `UnexpectedEof`.
+    ///
+    /// ```
+    /// use cringle::{block::Batch, fs::File};
+    ///
+    /// let file = File::open("/proc/version")?;
+    /// let mut text = [0; 1 << 16];
+    /// let mut batch = Batch::new();
+    /// let read = batch.read_exact(&file, &mut text, 0);
+    /// let error = batch.submit().get(read).unwrap_err();
+    /// assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn read_exact(&mut self, file: &'b File, buf: &'b mut [u8], offset: u64) -> OpId {
         let len = buf.len();
         let id = self.read(file, buf, offset);
@@ -130,7 +184,19 @@ impl<'b> Batch<'b> {
         id
     }
 
-    /// Writes `buf` at `offset` (in bytes). The result is the number of bytes.
+    /// Adds a write of `buf` at `offset` (in bytes). Its result is the number of bytes.
+    ///
+    /// ```
+    /// use cringle::{block::Batch, fs::File};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("file");
+    /// let file = File::create(&path)?;
+    /// let mut batch = Batch::new();
+    /// let write = batch.write(&file, b"rope", 0);
+    /// assert_eq!(batch.submit().get(write)?, 4);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[inline]
     pub fn write(&mut self, file: &'b File, buf: &'b [u8], offset: u64) -> OpId {
         let (target, len) = (file.target(), op_len(buf.len()));
@@ -141,15 +207,45 @@ impl<'b> Batch<'b> {
         id
     }
 
-    /// Writes until all of `buf` is written. The result is its length.
+    /// Adds a write at `offset` (in bytes) that continues until all of `buf` is written. Its result
+    /// is the buffer's length.
+    ///
+    /// ```
+    /// use cringle::{block::Batch, fs::{self, File}};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("file");
+    /// let file = File::create(&path)?;
+    /// let mut batch = Batch::new();
+    /// batch.write_all(&file, b"rope ", 0);
+    /// batch.write_all(&file, b"strands", 5);
+    /// batch.submit();
+    /// assert_eq!(fs::read(&path)?, b"rope strands");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn write_all(&mut self, file: &'b File, buf: &'b [u8], offset: u64) -> OpId {
         let id = self.write(file, buf, offset);
         self.exact.push((id, buf.len()));
         id
     }
 
-    /// Reads into a registered buffer from a registered file, both of this worker's ring; on
-    /// another the result is `InvalidInput`.
+    /// Adds a read from a registered file into a registered buffer. Its result is the number of
+    /// bytes, or `InvalidInput` if one of the two belongs to another ring than the submitting
+    /// worker's.
+    ///
+    /// ```
+    /// use cringle::{block::{Batch, FixedBufs, FixedFile}, fs::File};
+    ///
+    /// cringle::run(|| {
+    ///     let file = FixedFile::register(&File::open("/proc/self/exe")?)?;
+    ///     let mut pages = FixedBufs::new(1, 4096)?;
+    ///     let mut batch = Batch::new();
+    ///     let read = batch.read_fixed(&file, &mut pages[0], 0);
+    ///     assert_eq!(batch.submit().get(read)?, 4096);
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[inline]
     pub fn read_fixed(&mut self, file: &'b FixedFile, buf: &'b mut FixedBuf, offset: u64) -> OpId {
         let (target, len) = (Target::fixed(file.slot()), op_len(buf.len()));
@@ -157,8 +253,24 @@ impl<'b> Batch<'b> {
         self.push_fixed(op, offset, file, buf)
     }
 
-    /// Writes a registered buffer to a registered file, both of this worker's ring; on another the
-    /// result is `InvalidInput`.
+    /// Adds a write of a registered buffer to a registered file. Its result is the number of bytes,
+    /// or `InvalidInput` if one of the two belongs to another ring than the submitting worker's.
+    ///
+    /// ```
+    /// use cringle::{block::{Batch, FixedBufs, FixedFile}, fs::File};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("file");
+    /// cringle::run(|| {
+    ///     let file = FixedFile::register(&File::create(&path)?)?;
+    ///     let pages = FixedBufs::new(1, 4096)?;
+    ///     let mut batch = Batch::new();
+    ///     let write = batch.write_fixed(&file, &pages[0], 0);
+    ///     assert_eq!(batch.submit().get(write)?, 4096);
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[inline]
     pub fn write_fixed(&mut self, file: &'b FixedFile, buf: &'b FixedBuf, offset: u64) -> OpId {
         let (target, len) = (Target::fixed(file.slot()), op_len(buf.len()));
@@ -171,7 +283,7 @@ impl<'b> Batch<'b> {
         let id = OpId(u32::try_from(self.slots.len()).expect("fewer than 2³² operations"));
         self.slots.push(OpSlot::new(op));
         if offset > i64::MAX as u64 {
-            // To the ring the largest of them means "at the cursor" (I11).
+            // The largest offset would mean "at the cursor" to a ring (I11).
             self.refuse(id, Outcome::Errno(libc::EINVAL));
         }
         id
@@ -189,9 +301,9 @@ impl<'b> Batch<'b> {
         id
     }
 
-    /// Refuses what `pread` and `pwrite` refuse: in a file without positions the ring would go on where it is, and
-    /// it would wait for one that cannot be read. Keeps a file that a ring would read at the wrong offsets off
-    /// the ring.
+    /// Refuses what `pread` and `pwrite` refuse: for a file without positions a ring would read at
+    /// the cursor, and for a file that cannot be read it would wait. Keeps operations off the ring
+    /// that it would perform at the wrong offsets.
     #[cold]
     fn push_special(&mut self, id: OpId, file: &File, refused: Option<i32>) {
         match refused {
@@ -209,22 +321,41 @@ impl<'b> Batch<'b> {
     }
 
     #[cold]
-    fn refuse(&mut self, id: OpId, why: Outcome) {
+    fn refuse(&mut self, id: OpId, outcome: Outcome) {
         let slot = &mut self.slots[id.0 as usize];
-        // The first reason stands.
+        // Keeps the first reason.
         if !matches!(slot.op, Op::Nop) {
             *slot = OpSlot::new(Op::Nop);
-            self.refused.push((id, why));
+            self.refused.push((id, outcome));
         }
     }
 
-    /// Performs all operations and returns when the last has ended; only the calling fiber waits.
-    /// Outside of a fiber they are performed one after the other.
+    /// Performs all operations and returns when the last has ended. Only the calling fiber waits.
+    /// Outside of a fiber the operations are performed one after the other.
+    ///
+    /// ```
+    /// use cringle::{block::Batch, fs::File};
+    ///
+    /// cringle::run(|| {
+    ///     let file = File::open("/proc/self/exe")?;
+    ///     let mut pages = vec![0; 8 * 4096];
+    ///     let mut batch = Batch::new();
+    ///     for (page, offset) in pages.chunks_mut(4096).zip((0..).step_by(4096)) {
+    ///         batch.read(&file, page, offset);
+    ///     }
+    ///     for count in batch.submit() {
+    ///         assert_eq!(count?, 4096);
+    ///     }
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Cancellation
     ///
-    /// What is in the kernel is given up there, and waited for; what had not been submitted is
-    /// not. Both have the result [`Cancelled`](crate::Cancelled). What was done has its result.
+    /// The operations in the kernel are cancelled, and `submit` waits for them; the others are not
+    /// submitted. The result of both is [`Cancelled`](crate::Cancelled). An operation that has
+    /// completed keeps its result.
     pub fn submit(mut self) -> Results {
         match Worker::current() {
             Some((worker, fiber)) if !worker.is_unwinding(fiber) || self.ring.is_some() => {
@@ -254,7 +385,7 @@ impl<'b> Batch<'b> {
         if worker.refuses(fiber) {
             self.slots.iter().for_each(|slot| slot.completion.refuse(-libc::ECANCELED));
         } else if self.some_off_ring && worker.driver().borrow().is_ring() {
-            self.perform_apart(worker, fiber);
+            self.perform_some_off_ring(worker, fiber);
         } else {
             self.perform_together(worker, fiber);
         }
@@ -276,31 +407,32 @@ impl<'b> Batch<'b> {
         }
     }
 
-    /// Performs the operations that are kept off the ring on other fibers, as plain calls on threads, while
-    /// this fiber performs the rest through the ring.
+    /// Performs the operations that are kept off the ring as plain calls on threads, for which
+    /// other fibers wait, while this fiber performs the rest through the ring.
     #[cold]
-    fn perform_apart(&mut self, worker: Here, fiber: FiberRef) {
-        let (apart, together): (Vec<usize>, Vec<usize>) =
+    fn perform_some_off_ring(&mut self, worker: Here, fiber: FiberRef) {
+        let (off_ring, on_ring): (Vec<usize>, Vec<usize>) =
             (0..self.slots.len()).partition(|&at| self.slots[at].op.is_off_ring());
-        let mut others = Batch::with_capacity(together.len());
-        others.slots.extend(together.iter().map(|&at| OpSlot::new(self.slots[at].op)));
+        let mut others = Batch::with_capacity(on_ring.len());
+        others.slots.extend(on_ring.iter().map(|&at| OpSlot::new(self.slots[at].op)));
         let (next, slots) = (Cell::new(0), &self.slots);
         let perform_rest = || {
-            while let Some(slot) = apart.get(next.replace(next.get() + 1)).map(|&at| &slots[at]) {
+            while let Some(slot) = off_ring.get(next.replace(next.get() + 1)).map(|&at| &slots[at])
+            {
                 let (worker, fiber) = Worker::current().expect("called on fibers");
                 slot.completion.refuse(perform_again(worker, fiber, slot.op));
             }
         };
         fiber::scope(|s| {
-            for _ in 0..apart.len().min(MOST_APART) {
+            for _ in 0..off_ring.len().min(MAX_PLAIN) {
                 s.spawn_local(perform_rest);
             }
             others.perform_together(worker, fiber);
         });
-        together.into_iter().zip(others.slots).for_each(|(at, slot)| self.slots[at] = slot);
+        on_ring.into_iter().zip(others.slots).for_each(|(at, slot)| self.slots[at] = slot);
     }
 
-    /// What the kernel would not poll for is done as usual, together; as is what else is to be done.
+    /// Repeats, together and without polling, the operations for which the kernel refused to poll.
     #[cold]
     fn end_polling(&mut self, worker: Here, fiber: FiberRef) {
         let refused = |slot: &OpSlot| slot.op.is_polled() && slot.completion.result() == NOT_POLLED;
@@ -320,7 +452,7 @@ impl<'b> Batch<'b> {
     }
 
     fn perform_blocking(self) -> Results {
-        // SAFETY: the batch borrows what the ops point to.
+        // SAFETY: I1. The batch borrows what its ops point to until it has finished.
         let perform = |op: Op| unsafe { blocking::perform(&op) };
         self.slots.iter().for_each(|slot| slot.completion.refuse(perform(slot.op)));
         let mut results = Results::new(self.slots, self.refused, self.exact);
@@ -329,7 +461,7 @@ impl<'b> Batch<'b> {
     }
 }
 
-/// Performs one operation of a batch by itself: its result.
+/// Performs one operation of a batch separately, and returns its result.
 fn perform_again(worker: Here, fiber: FiberRef, op: Op) -> i32 {
     if worker.refuses(fiber) {
         return -libc::ECANCELED;
@@ -343,8 +475,8 @@ fn perform_again(worker: Here, fiber: FiberRef, op: Op) -> i32 {
     unsafe { perform_off_ring(worker, op) }
 }
 
-/// What one request to the kernel moves at most; `read` and `write` of a longer buffer come back
-/// short, as `pread` and `pwrite` do.
+/// Limits a length to what one op transfers. For a longer buffer, `read` and `write` return a short
+/// count, as `pread` and `pwrite` do.
 #[inline]
 fn op_len(len: usize) -> u32 {
     len.min(MAX_RW_BYTES) as u32

@@ -1,8 +1,8 @@
 //! Batches for programs that are not fibers.
 //!
-//! A `BlockIo` is a runtime of its own on threads of its own. A batch that is submitted becomes a
-//! fiber of one of its workers, which performs it there; the submitter waits, or is told. So the
-//! rules of batches, and their invariants, are the same in both worlds.
+//! A `BlockIo` is a runtime on threads of its own. A submitted batch becomes a fiber of one of its
+//! workers, which performs it there; the submitter waits, or receives the results by a callback or
+//! a future. So the rules of batches, and their invariants, are the same for fibers and threads.
 
 use super::owned::{OwnedBatch, OwnedResults, Submission};
 use super::{Batch, Results};
@@ -21,7 +21,15 @@ use std::panic::Location;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 
-/// Sizes a [`BlockIo`].
+/// Options of a [`BlockIo`]: see [`BlockIo::builder`].
+///
+/// ```
+/// use cringle::block::BlockIo;
+///
+/// let io = BlockIo::builder().workers(2).batch_limit(16).in_flight_limit(64).build()?;
+/// io.close()?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "nothing is started until `build` is called"]
 pub struct BlockIoBuilder {
@@ -32,39 +40,60 @@ pub struct BlockIoBuilder {
 }
 
 impl BlockIoBuilder {
-    /// How many workers, each with a ring (default: 1). Limits are for each.
+    /// Sets the number of workers, each with a ring. The default is 1. The limits apply to each
+    /// worker.
+    ///
+    /// ```
+    /// let builder = cringle::block::BlockIo::builder().workers(2);
+    /// ```
     pub fn workers(mut self, workers: usize) -> BlockIoBuilder {
         self.workers = workers;
         self
     }
 
-    /// Operations submitted in one call to the kernel, at most (default: 64). A larger batch is
-    /// split; its parts are pipelined.
+    /// Sets the number of operations submitted by one system call. The default is 64. A larger
+    /// batch is split, and its parts are pipelined.
+    ///
+    /// ```
+    /// let builder = cringle::block::BlockIo::builder().batch_limit(32);
+    /// ```
     pub fn batch_limit(mut self, operations: u32) -> BlockIoBuilder {
         self.batch_limit = operations;
         self
     }
 
-    /// Operations in the kernel at once, at most (default: 192). Submitters wait when it is
-    /// reached.
+    /// Sets the number of operations in the kernel at once. The default is 192. Beyond it,
+    /// submitters wait.
+    ///
+    /// ```
+    /// let builder = cringle::block::BlockIo::builder().in_flight_limit(128);
+    /// ```
     pub fn in_flight_limit(mut self, operations: u32) -> BlockIoBuilder {
         self.in_flight_limit = operations;
         self
     }
 
-    /// Pins each worker to a core.
+    /// Sets whether each worker is pinned to a CPU. The default is `false`.
+    ///
+    /// ```
+    /// let builder = cringle::block::BlockIo::builder().pin(true);
+    /// ```
     pub fn pin(mut self, pin: bool) -> BlockIoBuilder {
         self.runtime = self.runtime.pin(pin);
         self
     }
 
-    /// Has the completions of direct reads and writes looked for at the device
-    /// (`IORING_SETUP_IOPOLL`), instead of waiting for its interrupts (default: no). That saves some
-    /// microseconds an operation and keeps a processor busy for each worker while any is under way.
+    /// Sets whether the workers poll the device for the completions of direct reads and writes
+    /// (`IORING_SETUP_IOPOLL`) instead of waiting for interrupts. The default is `false`. Polling
+    /// shortens each operation, and keeps one CPU per worker busy while operations are in flight.
     ///
-    /// It holds for files opened with `O_DIRECT` on a device that has queues for it, which
-    /// [`Polling::of`](super::Polling::of) tells; for all others nothing changes. What is polled for
-    /// cannot be given up: a cancel waits for the device.
+    /// It applies to files opened with `O_DIRECT` on a device with polled queues
+    /// ([`Polling::of`](super::Polling::of) reports whether); other files are not affected. A
+    /// polled operation cannot be cancelled: a cancel waits for the device.
+    ///
+    /// ```
+    /// let builder = cringle::block::BlockIo::builder().iopoll(true);
+    /// ```
     pub fn iopoll(mut self, poll: bool) -> BlockIoBuilder {
         self.runtime = self.runtime.iopoll(poll);
         self
@@ -72,15 +101,22 @@ impl BlockIoBuilder {
 
     /// Starts the workers.
     ///
+    /// ```
+    /// use cringle::block::BlockIo;
+    ///
+    /// let error = BlockIo::builder().batch_limit(0).build().unwrap_err();
+    /// assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+    /// ```
+    ///
     /// # Errors
     ///
     /// `InvalidInput` unless 0 < `batch_limit` < 2¹⁵ and `batch_limit` ≤ `in_flight_limit` < 2¹⁶;
-    /// `Unsupported` in a simulation; else what the system refused, as [`Builder::run`].
+    /// `Unsupported` in a simulation; otherwise as [`Builder::run`].
     pub fn build(self) -> io::Result<BlockIo> {
         self.validate()?;
         if Worker::here().is_some_and(|worker| worker.is_simulated()) {
-            let text = "a BlockIo has threads and rings of its own, which a simulation cannot \
-                        contain: submit the batch on the fiber";
+            let text = "a BlockIo has its own threads and rings, which a simulation cannot contain: \
+                        call Batch::submit on the fiber";
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
         let runtime = self
@@ -88,18 +124,18 @@ impl BlockIoBuilder {
             .workers(self.workers)
             .ring_entries(self.batch_limit)
             .in_flight_limit(self.in_flight_limit);
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let admission = Arc::new(Admission::default());
-        let theirs = Arc::clone(&admission);
+        let thread_admission = Arc::clone(&admission);
         let thread = std::thread::Builder::new().name("cringle-block".into()).spawn(move || {
-            let failed = tell.clone();
+            let failed = sender.clone();
             let ran = runtime.run(move || {
                 let worker = Worker::here().expect("inside of run");
-                drop(tell.send(Ok(Arc::clone(worker.shared()))));
-                // The submitters' fibers run meanwhile; this one waits for the end.
+                drop(sender.send(Ok(Arc::clone(worker.shared()))));
+                // This fiber waits for the end, while the submitters' fibers run.
                 let waker = crate::fiber::current();
-                theirs.on_closed(move || waker.unpark());
-                while !theirs.is_drained() {
+                thread_admission.on_closed(move || waker.unpark());
+                while !thread_admission.is_drained() {
                     crate::fiber::park();
                 }
             });
@@ -107,8 +143,8 @@ impl BlockIoBuilder {
                 drop(failed.send(Err(e)));
             }
         })?;
-        let shared = crate::fiber::unblock(move || told.recv());
-        let shared = shared.expect("the thread tells how its start went")?;
+        let shared = crate::fiber::unblock(move || receiver.recv());
+        let shared = shared.expect("the thread reports how its start went")?;
         let next = AtomicUsize::new(0);
         Ok(BlockIo {
             shared,
@@ -122,20 +158,20 @@ impl BlockIoBuilder {
     fn validate(&self) -> io::Result<()> {
         let (batch, in_flight) = (self.batch_limit, self.in_flight_limit);
         let what = if batch == 0 || batch >= 1 << 15 {
-            format!("batch_limit is {batch}, must be at least 1 and less than 32768")
+            format!("batch_limit is {batch}, and must be at least 1 and less than 32768")
         } else if in_flight < batch || in_flight >= 1 << 16 {
             format!(
-                "in_flight_limit is {in_flight}, must be at least batch_limit ({batch}) and less \
-                 than 65536"
+                "in_flight_limit is {in_flight}, and must be at least batch_limit ({batch}) and \
+                 less than 65536"
             )
         } else {
             return Ok(());
         };
-        Err(io::Error::new(io::ErrorKind::InvalidInput, format!("BlockIo cannot be made: {what}")))
+        Err(io::Error::new(io::ErrorKind::InvalidInput, format!("BlockIo cannot start: {what}")))
     }
 }
 
-/// Performs batches for any thread, on workers and rings of its own.
+/// An engine that performs batches for any thread, on its own workers and rings.
 ///
 /// ```
 /// use cringle::{block::{Batch, BlockIo}, fs::File};
@@ -153,7 +189,7 @@ impl BlockIoBuilder {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// Dropping it closes it, and waits for what is in flight.
+/// Dropping it closes it, and waits for the operations in flight.
 pub struct BlockIo {
     shared: Arc<Shared>,
     admission: Arc<Admission>,
@@ -163,12 +199,18 @@ pub struct BlockIo {
 }
 
 thread_local! {
-    /// The worker that this thread's batches go to, as a number to be taken modulo.
+    /// The worker for this thread's batches: a number modulo the number of workers.
     static LANE: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
 impl BlockIo {
-    /// One worker, batches of 64, 192 operations in flight.
+    /// Returns a builder with the defaults: one worker, a batch limit of 64, and a limit of 192
+    /// operations in flight.
+    ///
+    /// ```
+    /// cringle::block::BlockIo::builder().build()?.close()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn builder() -> BlockIoBuilder {
         let (workers, batch_limit, in_flight_limit) = (1, 64, 192);
         BlockIoBuilder {
@@ -179,16 +221,28 @@ impl BlockIo {
         }
     }
 
-    /// Performs a batch and returns when every operation has ended. Blocks the calling thread; on
-    /// a fiber only the fiber waits. Many may submit at once.
+    /// Performs a batch and returns when every operation has ended. It blocks the calling thread;
+    /// on a fiber it suspends only the fiber. Any number of threads and fibers may submit at once.
+    ///
+    /// ```
+    /// use cringle::{block::{Batch, BlockIo}, fs::File};
+    ///
+    /// let io = BlockIo::builder().build()?;
+    /// let file = File::open("/proc/self/exe")?;
+    /// let mut magic = [0; 4];
+    /// let mut batch = Batch::new();
+    /// batch.read(&file, &mut magic, 0);
+    /// assert_eq!(io.submit(batch)?.len(), 1);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// `NotConnected` when it is closed. The operations' own errors are in the results.
+    /// `NotConnected` if the `BlockIo` is closed. The operations' own errors are in the results.
     ///
     /// # Cancellation
     ///
-    /// A cancelled fiber waits for its batch all the same.
+    /// A cancel does not end the wait: the fiber waits for its batch.
     pub fn submit(&self, batch: Batch<'_>) -> io::Result<Results> {
         let pass = self.admission.enter()?;
         let send = |job| self.start(job);
@@ -197,27 +251,58 @@ impl BlockIo {
         Ok(results)
     }
 
-    /// Performs a batch of owned buffers; the future is done when every operation has ended. It
-    /// needs no runtime in particular, and dropping it loses nothing but the results.
+    /// Submits a batch that owns its buffers, and returns a future of its results, which any
+    /// executor can poll. Dropping the future discards only the results: the operations are
+    /// performed.
+    ///
+    /// ```
+    /// use cringle::{block::{AlignedBuf, BlockIo, OwnedBatch}, fs::File};
+    /// use std::sync::Arc;
+    ///
+    /// let io = BlockIo::builder().build()?;
+    /// let file = Arc::new(File::open("/proc/self/exe")?);
+    /// let mut batch = OwnedBatch::new();
+    /// batch.read(&file, AlignedBuf::new(4096), 0);
+    /// let submission = io.submit_async(batch)?;
+    /// // In an async function: `for (count, page) in submission.await { … }`
+    /// # drop(submission);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// `NotConnected` when it is closed.
+    /// `NotConnected` if the `BlockIo` is closed.
     pub fn submit_async<B>(&self, batch: OwnedBatch<B>) -> io::Result<Submission<B>>
     where
         B: AsMut<[u8]> + Send + 'static,
     {
-        let (submission, done) = Submission::new();
-        self.submit_then(batch, move |results| done.complete(results))?;
+        let (submission, completer) = Submission::new();
+        self.submit_then(batch, move |results| completer.complete(results))?;
         Ok(submission)
     }
 
-    /// Performs a batch of owned buffers and calls `then` with what came of it, on a fiber of the
-    /// worker.
+    /// Submits a batch that owns its buffers, and calls `then` with its results, on a fiber of the
+    /// worker. A panic of `then` is reported by the panic hook and goes no further.
+    ///
+    /// ```
+    /// use cringle::{block::{BlockIo, OwnedBatch}, fs::File};
+    /// use std::sync::{Arc, mpsc};
+    ///
+    /// let io = BlockIo::builder().build()?;
+    /// let file = Arc::new(File::open("/proc/self/exe")?);
+    /// let mut batch = OwnedBatch::new();
+    /// batch.read(&file, vec![0; 4], 0);
+    /// let (sender, receiver) = mpsc::channel();
+    /// io.submit_then(batch, move |results| sender.send(results).unwrap())?;
+    /// for (count, magic) in receiver.recv().unwrap() {
+    ///     assert_eq!((count?, &*magic), (4, &b"\x7fELF"[..]));
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// `NotConnected` when it is closed; `then` is not called.
+    /// `NotConnected` if the `BlockIo` is closed; then `then` is not called.
     #[track_caller]
     pub fn submit_then<B, F>(&self, batch: OwnedBatch<B>, then: F) -> io::Result<()>
     where
@@ -228,7 +313,7 @@ impl BlockIo {
         let origin = Location::caller();
         self.start(Box::new(move || {
             let pass = pass;
-            // A panic of the callback is reported by the hook, and ends with it.
+            // The hook reports a panic of the callback, and the payload is discarded.
             let ended = run_root_body("cringle-block-callback", origin, || {
                 let called = unwinding::catch(|| then(batch.perform()));
                 called.unwrap_or_else(foreign::discard);
@@ -239,17 +324,29 @@ impl BlockIo {
         Ok(())
     }
 
-    /// Refuses further batches, waits for those in flight, and ends the workers. Closing twice is
-    /// fine.
+    /// Refuses further batches, waits for those in flight, and ends the workers. A second call does
+    /// nothing.
+    ///
+    /// ```
+    /// use cringle::block::{Batch, BlockIo};
+    ///
+    /// let io = BlockIo::builder().build()?;
+    /// io.close()?;
+    /// let error = io.submit(Batch::new()).unwrap_err();
+    /// assert_eq!(error.kind(), std::io::ErrorKind::NotConnected);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// `Deadlock` when called from a callback of its own, which it would wait for, or from what the callback
-    /// has [`unblock`](crate::fiber::unblock())ed. (From another thread that the callback waits for, it never
-    /// returns.)
+    /// `Deadlock` if it is called from one of its own callbacks, or from a closure that the
+    /// callback passed to [`unblock`](crate::fiber::unblock()), because it would wait for the
+    /// callback. If another thread calls it while the callback waits for that thread, it never
+    /// returns.
     pub fn close(&self) -> io::Result<()> {
         if WaitingRuntime::is_waiting(&self.shared) {
-            let text = "a BlockIo cannot be closed from its own callback, which it would wait for";
+            let text =
+                "a BlockIo cannot be closed from its own callback: closing waits for the callback";
             return Err(io::Error::new(io::ErrorKind::Deadlock, text));
         }
         self.admission.close();
@@ -262,7 +359,7 @@ impl BlockIo {
         Ok(())
     }
 
-    /// Has a fiber of the caller's worker run the job.
+    /// Runs the job on a new fiber of the worker that serves this thread.
     fn start(&self, job: Box<dyn FnOnce() + Send>) {
         let lane = LANE.get().unwrap_or_else(|| {
             let lane = self.next.fetch_add(1, Ordering::Relaxed);
@@ -270,19 +367,19 @@ impl BlockIo {
             lane
         });
         let lane = crate::runtime::worker().unwrap_or(lane) % self.workers;
-        let body = Box::new(Performed(job));
+        let body = Box::new(BatchJob(job));
         let unstarted = Unstarted { body, stack_bytes: default_stack_bytes(), origin: 0 };
         if self.shared.start_from_outside(lane, unstarted).is_err() {
-            unreachable!("the workers stay while a submitter has a pass");
+            unreachable!("the workers run while a submitter holds a pass");
         }
     }
 }
 
-/// A job that is performed in any case, since its submitter waits for it: a worker's reserve is a stack of the
-/// default size.
-struct Performed(Box<dyn FnOnce() + Send>);
+/// The job of a submitted batch. It runs even if no stack can be allocated, because its submitter
+/// waits for it: the worker's reserve is a stack of the default size.
+struct BatchJob(Box<dyn FnOnce() + Send>);
 
-impl Body for Performed {
+impl Body for BatchJob {
     fn run(self: Box<Self>) {
         (self.0)();
     }
@@ -295,7 +392,7 @@ impl Body for Performed {
 impl Drop for BlockIo {
     fn drop(&mut self) {
         if self.close().is_err() {
-            // The callback that dropped it keeps the workers until it returns; then they end.
+            // Dropped by its own callback: the workers end when the callback returns.
             self.admission.close();
         }
     }
@@ -307,7 +404,7 @@ impl std::fmt::Debug for BlockIo {
     }
 }
 
-/// Who is inside, and whether anybody else may enter.
+/// Counts the batches in flight, and refuses new ones after the close.
 #[derive(Default)]
 struct Admission {
     state: Mutex<AdmissionState>,
@@ -320,7 +417,7 @@ struct AdmissionState {
     on_drained: Option<Box<dyn FnOnce() + Send>>,
 }
 
-/// The right to submit one batch; the workers stay until it is dropped.
+/// The right to submit one batch. The workers run until it is dropped.
 struct Pass<G: std::ops::Deref<Target = Admission>>(G);
 
 impl Admission {
@@ -346,26 +443,26 @@ impl Admission {
     fn close(&self) {
         let mut state = self.state();
         state.closed = true;
-        Self::tell_if_drained(state);
+        Self::notify_if_drained(state);
     }
 
     fn leave(&self) {
         let mut state = self.state();
         state.inside -= 1;
-        Self::tell_if_drained(state);
+        Self::notify_if_drained(state);
     }
 
-    fn on_closed(&self, tell: impl FnOnce() + Send + 'static) {
+    fn on_closed(&self, notify: impl FnOnce() + Send + 'static) {
         let mut state = self.state();
-        state.on_drained = Some(Box::new(tell));
-        Self::tell_if_drained(state);
+        state.on_drained = Some(Box::new(notify));
+        Self::notify_if_drained(state);
     }
 
-    fn tell_if_drained(mut state: MutexGuard<'_, AdmissionState>) {
+    fn notify_if_drained(mut state: MutexGuard<'_, AdmissionState>) {
         if state.closed && state.inside == 0 {
-            let tell = state.on_drained.take();
+            let notify = state.on_drained.take();
             drop(state);
-            tell.into_iter().for_each(|tell| tell());
+            notify.into_iter().for_each(|notify| notify());
         }
     }
 

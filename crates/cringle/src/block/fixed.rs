@@ -1,5 +1,5 @@
-//! Registered files and buffers: the kernel looks them up and pins them once, not for each
-//! operation. They belong to one ring and are used in [`Batch`](super::Batch)es of its worker.
+//! Registered files and buffers, which the kernel looks up and pins once instead of for each
+//! operation. They belong to one ring, and are used in [`Batch`](super::Batch)es of its worker.
 
 use super::AlignedBuf;
 use crate::driver::DriverId;
@@ -10,22 +10,30 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
-/// The largest buffer the kernel registers, in bytes.
+/// The size of the largest buffer that the kernel registers, in bytes.
 const MAX_REGISTERED_BYTES: usize = 1 << 30;
-/// Buffers of a page and more begin at one, so that direct I/O accepts them.
+/// Buffers of at least this size start at a multiple of it, so that direct I/O accepts them.
 const PAGE_BYTES: usize = 4096;
 
 fn no_ring() -> io::Error {
     let text =
-        "files and buffers are registered with a worker's ring: do it inside of cringle::run";
+        "files and buffers are registered with a worker's ring: register them in cringle::run";
     io::Error::new(io::ErrorKind::Unsupported, text)
 }
 
-/// A file registered with the ring of the calling fiber's worker. The file itself may be closed
-/// meanwhile: the registration keeps it open.
+/// A file registered with the ring of the calling fiber's worker. The registration keeps the file
+/// open, so the [`File`] may be closed.
+///
+/// ```
+/// use cringle::{block::FixedFile, fs::File};
+///
+/// cringle::run(|| FixedFile::register(&File::open("/proc/self/exe")?).map(drop))?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// It stays on its worker:
 ///
 /// ```compile_fail
-/// // It stays on its worker.
 /// fn sent(file: cringle::block::FixedFile) {
 ///     cringle::fiber::spawn(move || drop(file));
 /// }
@@ -39,12 +47,23 @@ pub struct FixedFile {
 }
 
 impl FixedFile {
-    /// Registers the file; dropping the value takes it back.
+    /// Registers the file. Dropping the value unregisters it.
+    ///
+    /// ```
+    /// use cringle::{block::FixedFile, fs::File};
+    ///
+    /// cringle::run(|| {
+    ///     let file = FixedFile::register(&File::open("/proc/self/exe")?)?;
+    ///     drop(file);
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// `Unsupported` outside of [`run`](crate::run); else what the kernel refused, with the remedy:
-    /// a ring holds 1024 files.
+    /// `Unsupported` outside of [`run`](crate::run); otherwise the kernel's error, with the remedy.
+    /// A ring holds 1024 files.
     pub fn register(file: &File) -> io::Result<FixedFile> {
         let worker = Worker::here().ok_or_else(no_ring)?;
         let mut driver = worker.driver().borrow_mut();
@@ -53,7 +72,7 @@ impl FixedFile {
         Ok(FixedFile { ring, slot, off_ring, not_send: PhantomData })
     }
 
-    /// Whether a ring would read and write it at the wrong offsets.
+    /// Whether a ring would read and write the file at the wrong offsets.
     pub(super) fn is_off_ring(&self) -> bool {
         self.off_ring
     }
@@ -69,11 +88,12 @@ impl FixedFile {
 
 impl Drop for FixedFile {
     fn drop(&mut self) {
-        // A ring that is gone has taken its table with it.
+        // If the ring is closed, so is its table of files.
         with_ring(self.ring, |driver| driver.unregister_file(self.slot));
     }
 }
 
+/// Calls `f` with the driver of this thread's worker, if it is the ring with this ID.
 fn with_ring(ring: DriverId, f: impl FnOnce(&mut crate::driver::Driver)) {
     Worker::with(|worker| {
         let Some(worker) = worker else { return };
@@ -107,11 +127,22 @@ fn with_ring(ring: DriverId, f: impl FnOnce(&mut crate::driver::Driver)) {
 #[derive(Debug)]
 pub struct FixedBufs(Vec<FixedBuf>);
 
-/// One buffer of a [`FixedBufs`]: a `[u8]`.
+/// One buffer of a [`FixedBufs`], which dereferences to `[u8]`.
+///
+/// ```
+/// use cringle::block::FixedBufs;
+///
+/// cringle::run(|| {
+///     let mut bufs = FixedBufs::new(1, 16)?;
+///     bufs[0][..4].copy_from_slice(b"rope");
+///     Ok::<(), std::io::Error>(())
+/// })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct FixedBuf {
-    /// Shared by the buffers of one registration, so that one that was swapped out of its
-    /// `FixedBufs` keeps the memory.
+    /// The memory, shared by the buffers of one registration, so that a buffer that was moved out
+    /// of its `FixedBufs` keeps it alive.
     region: Rc<Region>,
     offset: usize,
     len: usize,
@@ -125,13 +156,21 @@ struct Region {
 }
 
 impl FixedBufs {
-    /// `count` buffers of `bytes` zero bytes each. From 4096 bytes up they begin at multiples of
-    /// 4096, for direct I/O.
+    /// Allocates and registers `count` buffers of `bytes` zero bytes each. Buffers of at least 4096
+    /// bytes start at a multiple of 4096, for direct I/O.
+    ///
+    /// ```
+    /// use cringle::block::FixedBufs;
+    ///
+    /// let bytes = cringle::run(|| FixedBufs::new(2, 4096).map(|bufs| bufs[1].len()))?;
+    /// assert_eq!(bytes, 4096);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// `Unsupported` outside of [`run`](crate::run); `InvalidInput` for more than 1 GiB together;
-    /// else what the kernel refused, with the remedy (registered memory counts as locked).
+    /// `Unsupported` outside of [`run`](crate::run); `InvalidInput` for more than 1 GiB in total;
+    /// otherwise the kernel's error, with the remedy (registered memory counts as locked).
     pub fn new(count: usize, bytes: usize) -> io::Result<FixedBufs> {
         let worker = Worker::here().ok_or_else(no_ring)?;
         let granule = if bytes >= PAGE_BYTES { PAGE_BYTES } else { 64 };
@@ -139,7 +178,9 @@ impl FixedBufs {
         let total = stride.and_then(|stride| stride.checked_mul(count));
         let fits = |total: &usize| *total <= MAX_REGISTERED_BYTES;
         let (Some(stride), Some(total)) = (stride, total.filter(fits)) else {
-            let text = format!("{count} buffers of {bytes} bytes: at most 1 GiB is registered");
+            let text = format!(
+                "{count} buffers of {bytes} bytes exceed 1 GiB, which is the limit of one registration"
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         };
         if count == 0 {
@@ -147,8 +188,8 @@ impl FixedBufs {
         }
         let memory = AlignedBuf::new(total);
         let mut driver = worker.driver().borrow_mut();
-        // SAFETY: I4. The memory is the region's, which gives the slot back before it frees it; if
-        // its ring is gone by then, so is the registration.
+        // SAFETY: I4. The region owns the memory, and unregisters the slot before it frees the
+        // memory. If the ring is closed by then, the registration has ended with it.
         let slot = unsafe { driver.register_buffer(memory.as_non_null().as_ptr(), total) }?;
         let region = Rc::new(Region { memory, ring: driver.id(), slot });
         let buf =
@@ -187,7 +228,7 @@ impl FixedBuf {
     }
 
     pub(super) fn start(&self) -> *mut u8 {
-        // SAFETY: the offset lies within the region's memory.
+        // SAFETY: the buffer's offset lies within the region's memory.
         unsafe { self.region.memory.as_non_null().as_ptr().add(self.offset) }
     }
 }
@@ -196,14 +237,15 @@ impl Deref for FixedBuf {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the range is this buffer's own part of the region, initialised and alive.
+        // SAFETY: the range is this buffer's own part of the region, which is initialised and,
+        // through the `Rc`, alive.
         unsafe { std::slice::from_raw_parts(self.start(), self.len) }
     }
 }
 
 impl DerefMut for FixedBuf {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above; no other buffer has this part, and this one is borrowed exclusively.
+        // SAFETY: as above; no other buffer contains this part, and `self` is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.start(), self.len) }
     }
 }

@@ -1,13 +1,13 @@
-//! Batches: many reads and writes, one wait.
+//! Batches: many reads and writes with one wait.
 //!
-//! A [`Batch`] is a fiber's: it goes through the ring of the fiber's worker, and
-//! [`submit`](Batch::submit) returns when every operation has ended, so that what it borrows is
-//! free again. A [`BlockIo`] is for programs that are not fibers: it owns workers with rings, and
-//! any thread submits batches to it, waits, or is told by a callback or a future.
+//! - A fiber submits a [`Batch`] through the ring of its worker. [`submit`](Batch::submit) returns
+//!   when every operation has ended, so that the borrows of its buffers and files end.
+//! - Programs without fibers use a [`BlockIo`], which owns workers with rings. Any thread submits
+//!   batches to it, and waits, or receives the results by a callback or a future.
 //!
-//! What holds for both: any number of operations, none included; they run concurrently and in no
-//! order; results are in the order of the operations, each with its own error and with short
-//! counts as they are; nothing is allocated for each operation.
+//! A batch has any number of operations, including none. They run concurrently and in no particular
+//! order. The results are in the order of the operations, each with its own error, and short counts
+//! are returned as they are. Nothing is allocated for an operation.
 
 mod aligned;
 mod batch;

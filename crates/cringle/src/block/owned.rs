@@ -1,4 +1,4 @@
-//! Batches that own their buffers: for callbacks and futures, which cannot wait for a borrow's end.
+//! Batches that own their buffers, for callbacks and futures, which outlive the caller's borrows.
 
 use super::{Batch, OpId};
 use crate::fs::File;
@@ -10,9 +10,20 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 /// Reads and writes that own their buffers and share their files, for
-/// [`BlockIo::submit_async`](super::BlockIo::submit_async).
+/// [`BlockIo::submit_async`](super::BlockIo::submit_async) and
+/// [`BlockIo::submit_then`](super::BlockIo::submit_then).
 ///
-/// `B` is the kind of buffer: `Vec<u8>`, `Box<[u8]>`, [`AlignedBuf`](super::AlignedBuf).
+/// `B` is the type of the buffers: `Vec<u8>`, `Box<[u8]>`, [`AlignedBuf`](super::AlignedBuf).
+///
+/// ```
+/// use cringle::{block::OwnedBatch, fs::File};
+/// use std::sync::Arc;
+///
+/// let file = Arc::new(File::open("/proc/self/exe")?);
+/// let mut batch = OwnedBatch::new();
+/// batch.read(&file, vec![0; 4096], 0);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct OwnedBatch<B> {
     ops: Vec<OwnedOp<B>>,
@@ -33,17 +44,43 @@ impl<B> Default for OwnedBatch<B> {
 }
 
 impl<B> OwnedBatch<B> {
-    /// An empty batch.
+    /// Returns an empty batch.
+    ///
+    /// ```
+    /// let batch = cringle::block::OwnedBatch::<Vec<u8>>::new();
+    /// ```
     pub fn new() -> OwnedBatch<B> {
         OwnedBatch { ops: Vec::new() }
     }
 
-    /// Reads from `offset` (in bytes) into the whole of `buf`.
+    /// Adds a read from `offset` (in bytes) into `buf`. Its result is the number of bytes.
+    ///
+    /// ```
+    /// use cringle::{block::OwnedBatch, fs::File};
+    /// use std::sync::Arc;
+    ///
+    /// let file = Arc::new(File::open("/proc/self/exe")?);
+    /// let mut batch = OwnedBatch::new();
+    /// let id = batch.read(&file, vec![0; 4096], 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn read(&mut self, file: &Arc<File>, buf: B, offset: u64) -> OpId {
         self.push(file, buf, offset, false)
     }
 
-    /// Writes the whole of `buf` at `offset` (in bytes).
+    /// Adds a write of `buf` at `offset` (in bytes). Its result is the number of bytes.
+    ///
+    /// ```
+    /// use cringle::{block::OwnedBatch, fs::File};
+    /// use std::sync::Arc;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("file");
+    /// let file = Arc::new(File::create(&path)?);
+    /// let mut batch = OwnedBatch::new();
+    /// let id = batch.write(&file, vec![7; 4096], 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn write(&mut self, file: &Arc<File>, buf: B, offset: u64) -> OpId {
         self.push(file, buf, offset, true)
     }
@@ -56,14 +93,15 @@ impl<B> OwnedBatch<B> {
 }
 
 impl<B: AsMut<[u8]>> OwnedBatch<B> {
-    /// Performs it on the calling fiber.
+    /// Performs the batch on the calling fiber.
     pub(super) fn perform(mut self) -> OwnedResults<B> {
         let mut batch = Batch::with_capacity(self.ops.len());
         for op in &mut self.ops {
-            match op.writes {
-                true => batch.write(&op.file, op.buf.as_mut(), op.offset),
-                false => batch.read(&op.file, op.buf.as_mut(), op.offset),
-            };
+            if op.writes {
+                batch.write(&op.file, op.buf.as_mut(), op.offset);
+            } else {
+                batch.read(&op.file, op.buf.as_mut(), op.offset);
+            }
         }
         let results: Vec<io::Result<usize>> = batch.submit().into_iter().collect();
         let bufs = self.ops.into_iter().map(|op| op.buf);
@@ -71,33 +109,73 @@ impl<B: AsMut<[u8]>> OwnedBatch<B> {
     }
 }
 
-/// What came of an [`OwnedBatch`]: for each operation, in order, its result and its buffer.
+/// The results of an [`OwnedBatch`]: the result and the buffer of each operation, in order.
+///
+/// ```
+/// use cringle::block::OwnedResults;
+///
+/// fn total(results: &OwnedResults<Vec<u8>>) -> usize {
+///     results.iter().filter_map(|(count, _buf)| count.as_ref().ok()).sum()
+/// }
+/// ```
 #[derive(Debug)]
 pub struct OwnedResults<B> {
     results: Vec<(io::Result<usize>, B)>,
 }
 
 impl<B> OwnedResults<B> {
-    /// The result and the buffer of one operation.
+    /// Returns the result and the buffer of one operation.
+    ///
+    /// ```
+    /// use cringle::block::{OpId, OwnedResults};
+    ///
+    /// fn magic(results: &OwnedResults<Vec<u8>>, id: OpId) -> &[u8] {
+    ///     &results.get(id).1[..4]
+    /// }
+    /// ```
     ///
     /// # Panics
     ///
-    /// If the batch had no such operation.
+    /// If `id` belongs to a larger batch.
     pub fn get(&self, id: OpId) -> &(io::Result<usize>, B) {
         &self.results[id.0 as usize]
     }
 
-    /// How many operations there were.
+    /// Returns the number of operations.
+    ///
+    /// ```
+    /// use cringle::block::OwnedResults;
+    ///
+    /// fn all_ok(results: &OwnedResults<Vec<u8>>) -> bool {
+    ///     results.iter().all(|(count, _)| count.is_ok()) && results.len() > 0
+    /// }
+    /// ```
     pub fn len(&self) -> usize {
         self.results.len()
     }
 
-    /// Whether there were none.
+    /// Returns whether there were no operations.
+    ///
+    /// ```
+    /// use cringle::block::OwnedResults;
+    ///
+    /// fn check(results: &OwnedResults<Vec<u8>>) {
+    ///     assert!(!results.is_empty());
+    /// }
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.results.is_empty()
     }
 
-    /// The results and buffers in the order of the operations.
+    /// Returns an iterator over the results and buffers, in the order of the operations.
+    ///
+    /// ```
+    /// use cringle::block::OwnedResults;
+    ///
+    /// fn failed(results: &OwnedResults<Vec<u8>>) -> usize {
+    ///     results.iter().filter(|(count, _)| count.is_err()).count()
+    /// }
+    /// ```
     pub fn iter(&self) -> std::slice::Iter<'_, (io::Result<usize>, B)> {
         self.results.iter()
     }
@@ -121,7 +199,16 @@ impl<B> IntoIterator for OwnedResults<B> {
     }
 }
 
-/// A submitted [`OwnedBatch`]: a future of its results, for any executor.
+/// A future of the results of a submitted [`OwnedBatch`], for any executor.
+///
+/// ```
+/// use cringle::block::{BlockIo, OwnedBatch, Submission};
+///
+/// let io = BlockIo::builder().build()?;
+/// let submission: Submission<Vec<u8>> = io.submit_async(OwnedBatch::new())?;
+/// # drop(submission);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "a future does nothing but hold the results"]
 pub struct Submission<B> {
@@ -132,11 +219,11 @@ pub struct Submission<B> {
 enum SubmissionState<B> {
     Waiting(Option<Waker>),
     Done(Option<OwnedResults<B>>),
-    /// The batch was lost on its way: a buffer's `as_mut` panicked.
+    /// The batch has no results, because the `as_mut` of a buffer panicked.
     Lost,
 }
 
-/// The other end of a [`Submission`].
+/// The end of a [`Submission`] that completes it.
 pub(super) struct Completer<B> {
     state: Arc<Mutex<SubmissionState<B>>>,
 }
@@ -159,7 +246,7 @@ impl<B> Completer<B> {
             let waker = waker.take();
             *state = with;
             drop(state);
-            // The batch ends as it would, whatever the executor's waker does.
+            // A panic of the executor's waker does not affect the batch (I13).
             if let Some(waker) = waker
                 && let Err(payload) = foreign::call(|| waker.wake())
             {
@@ -170,7 +257,7 @@ impl<B> Completer<B> {
 }
 
 impl<B> Drop for Completer<B> {
-    /// A future whose batch was lost must not wait for ever.
+    /// Completes the future if no results were produced, so that it does not wait for ever.
     fn drop(&mut self) {
         self.end(SubmissionState::Lost);
     }
@@ -181,10 +268,10 @@ impl<B> Future for Submission<B> {
 
     /// # Panics
     ///
-    /// If it was ready before; if a buffer's `as_mut` panicked.
+    /// If it has returned its results before, or if the `as_mut` of a buffer panicked.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<OwnedResults<B>> {
-        // The waker of the last poll is the one to wake. It is the caller's code: none of it runs
-        // under the lock.
+        // The waker of the last poll is woken. It is the caller's code, so its clone and drop run
+        // outside of the lock.
         let waker = context.waker().clone();
         let mut state = self.state.lock().expect("no code panics under this lock");
         let before = match &mut *state {

@@ -1,4 +1,4 @@
-//! Whether completions can be polled for, and what to do where they cannot.
+//! Whether the completions of a file's operations can be polled for.
 
 use crate::driver::iopoll::{device_of, poll_queues};
 use crate::sys;
@@ -6,13 +6,13 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// What [`BlockIoBuilder::iopoll`](super::BlockIoBuilder::iopoll) does for a file. Its text says what
-/// would have to be done for more.
+/// The effect of [`BlockIoBuilder::iopoll`](super::BlockIoBuilder::iopoll) on a file. Its `Display`
+/// text says how to make polling possible.
 ///
 /// ```
 /// use cringle::block::Polling;
 ///
-/// // Through the page cache nothing is polled for.
+/// // Reads through the page cache are not polled.
 /// let file = cringle::fs::File::open("/proc/self/exe")?;
 /// assert!(matches!(Polling::of(&file)?, Polling::Buffered));
 /// # Ok::<(), std::io::Error>(())
@@ -20,22 +20,30 @@ use std::os::fd::{AsFd, AsRawFd};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Polling {
-    /// Completions of reads and writes are looked for at this device.
+    /// The completions of reads and writes are polled for at this device.
     Polled(String),
     /// The file was opened without `O_DIRECT`.
     Buffered,
-    /// This device has no queues to be polled.
+    /// This device has no polled queues.
     NoQueues(String),
-    /// The file is on no single block device (`tmpfs`, `btrfs`, a network).
+    /// The file is not on a single block device (`tmpfs`, `btrfs`, a network file system).
     NoDevice,
 }
 
 impl Polling {
-    /// Looks at how the file was opened and at the device below it.
+    /// Determines the effect from the file's flags and its device.
+    ///
+    /// ```
+    /// use cringle::block::Polling;
+    ///
+    /// let file = cringle::fs::File::open("/proc/self/exe")?;
+    /// println!("{}", Polling::of(&file)?);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// What `fstat` answers.
+    /// The errors of `fstat(2)`.
     pub fn of(file: &impl AsFd) -> io::Result<Polling> {
         let fd = file.as_fd().as_raw_fd();
         if sys::status_flags(fd) & libc::O_DIRECT == 0 {
@@ -58,13 +66,13 @@ impl fmt::Display for Polling {
             }
             Polling::NoQueues(name) => write!(
                 f,
-                "{name} interrupts for each completion, as it has no queues to be polled: {} \
-                 /sys/block/{name}/queue/io_poll then says 1",
+                "{name} interrupts for each completion, because it has no queues to be polled: {} \
+                 /sys/block/{name}/queue/io_poll is 1 then",
                 remedy(name)
             ),
-            Polling::NoDevice => {
-                f.write_str("completions are not polled for: the file is on no single block device")
-            }
+            Polling::NoDevice => f.write_str(
+                "completions are not polled for: the file is not on a single block device",
+            ),
         }
     }
 }
@@ -74,8 +82,7 @@ fn remedy(name: &str) -> String {
         name if name.starts_with("nvme") => "nvme",
         name if name.starts_with("vd") => "virtio_blk",
         _ => {
-            return "its driver would have to offer them, as those of NVMe and virtio do."
-                .to_owned();
+            return "its driver does not offer them, as those of NVMe and virtio do.".to_owned();
         }
     };
     format!(

@@ -1,4 +1,4 @@
-//! What came of a batch.
+//! The results of a batch.
 
 use super::{Batch, OpId};
 use crate::driver::{Op, OpSlot, Target, means_cancelled};
@@ -9,35 +9,49 @@ use crate::sys::{self, MAX_RW_BYTES};
 use std::io::{self, Read, Write};
 use std::os::fd::RawFd;
 
-/// The results of a [`Batch`], in the order of its operations. Every operation has ended and every
-/// borrow with it; dropping this is harmless.
+/// The results of a [`Batch`], in the order of its operations. Every operation has ended, and the
+/// borrows of the batch with it.
+///
+/// ```
+/// use cringle::{block::{Batch, Results}, fs::File};
+///
+/// let file = File::open("/proc/self/exe")?;
+/// let mut magic = [0; 4];
+/// let mut batch = Batch::new();
+/// batch.read(&file, &mut magic, 0);
+/// let results: Results = batch.submit();
+/// assert!(results.iter().all(|count| matches!(count, Ok(4))));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Results {
     slots: Vec<OpSlot>,
-    /// Results that are not the kernel's answer to a single op, by operation.
+    /// The outcomes that differ from the result of the operation's first op, sorted by operation.
     outcomes: Vec<(OpId, Outcome)>,
-    /// Of no use any more but for its memory.
+    /// Kept only for its memory, which `recycle` reuses.
     exact: Vec<(OpId, usize)>,
     cancelled: Option<Reason>,
 }
 
-// SAFETY: the pointers in it are of operations that have ended, and are not followed any more.
+// SAFETY: the pointers belong to operations that have ended, and are not dereferenced any more.
 unsafe impl Send for Results {}
 
-/// A result that the batch itself arrived at.
+/// The outcome of an operation that is not simply the result of its first op.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Outcome {
-    /// An exact operation is through.
+    /// An exact operation has transferred all of its bytes.
     Count(usize),
-    /// What the kernel said last.
-    Answer(i32),
-    /// The batch refused it, as the plain call would have.
+    /// The result of the operation's last op.
+    Result(i32),
+    /// The batch refused the operation with this `errno`, as the plain call would have.
     Errno(i32),
-    /// The kernel refused it, and this is why.
+    /// The kernel refused the operation, because it was not aligned.
     Misaligned(Misaligned),
-    /// Its registered file or buffer belongs to another ring.
+    /// The registered file or buffer belongs to another ring.
     OtherRing,
+    /// A `read_exact` found the end of the file.
     EndOfFile,
+    /// A `write_all` wrote 0 bytes.
     WroteNothing,
 }
 
@@ -50,13 +64,19 @@ impl Results {
         Results { slots, outcomes, exact, cancelled: None }
     }
 
-    /// Why the fiber is cancelled, if it is: what the kernel gave up is its doing.
+    /// Sets the reason of the fiber's cancel, which explains the operations that the kernel has
+    /// cancelled.
     pub(super) fn note_cancelled(&mut self, cancelled: Option<Reason>) {
         self.cancelled = cancelled;
     }
 
-    /// Goes on with exact operations that came back short; has those of regular files that the ring
-    /// answered by `EAGAIN` done elsewhere, with the descriptor behind a `registered` slot; finds out why the kernel refused one.
+    /// Completes the operations:
+    ///
+    /// - continues exact operations that were short;
+    /// - repeats operations that the kernel dropped without a cancel;
+    /// - makes plain calls on the pool for regular files for which the ring reported `EAGAIN`;
+    ///   `registered` returns the descriptor of a registered file;
+    /// - finds out why the kernel refused an unaligned operation.
     pub(super) fn finish(
         &mut self,
         again: impl Fn(Op) -> i32,
@@ -64,76 +84,97 @@ impl Results {
     ) {
         let mut exact = self.exact.iter().copied().peekable();
         for (id, slot) in (0..).map(OpId).zip(&self.slots) {
-            let told = slot.completion.result();
-            let result = match told == -libc::ECANCELED && self.cancelled.is_none() {
-                // The kernel dropped it unasked.
-                true => again(slot.op),
-                false => told,
-            };
+            let first = slot.completion.result();
+            let was_dropped = first == -libc::ECANCELED && self.cancelled.is_none();
+            let result = if was_dropped { again(slot.op) } else { first };
             let wanted = exact.next_if(|&(exact, _)| exact == id).map(|(_, len)| len);
             if result >= 0 && wanted.is_none_or(|len| len == result as usize) {
-                if result != told {
-                    self.outcomes.push((id, Outcome::Answer(result)));
+                if result != first {
+                    self.outcomes.push((id, Outcome::Result(result)));
                 }
                 continue;
             }
             let outcome = match wanted {
-                // Refused before: that was the last word.
+                // The batch has refused it.
                 _ if matches!(slot.op, Op::Nop) => continue,
-                Some(len) => go_on(slot.op, result, len, &again),
+                Some(len) => complete(slot.op, result, len, &again),
                 None if result == -libc::EAGAIN => {
-                    Outcome::Answer(match plain_call(&slot.op, &registered) {
-                        // SAFETY: the batch borrows what its ops point to until it has finished.
+                    Outcome::Result(match plain_call(&slot.op, &registered) {
+                        // SAFETY: I1. The batch borrows what its ops point to until it has
+                        // finished.
                         Some(plain) => unsafe { perform_aside(plain) },
                         None => result,
                     })
                 }
-                None => Outcome::Answer(result),
+                None => Outcome::Result(result),
             };
             match outcome {
-                Outcome::Answer(answer) if answer == -libc::EINVAL => {
+                Outcome::Result(result) if result == -libc::EINVAL => {
                     let why = misalignment(&slot.op).map_or(outcome, Outcome::Misaligned);
                     self.outcomes.push((id, why));
                 }
-                Outcome::Answer(answer) if answer == told => {}
+                Outcome::Result(result) if result == first => {}
                 _ => self.outcomes.push((id, outcome)),
             }
         }
-        // Each operation is in it once.
+        // Each operation occurs at most once.
         self.outcomes.sort_unstable_by_key(|&(id, _)| id);
     }
 
-    /// How many operations there were.
+    /// Returns the number of operations.
+    ///
+    /// ```
+    /// use cringle::block::Batch;
+    ///
+    /// assert_eq!(Batch::new().submit().len(), 0);
+    /// ```
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Whether there were none.
+    /// Returns whether there were no operations.
+    ///
+    /// ```
+    /// use cringle::block::Batch;
+    ///
+    /// assert!(Batch::new().submit().is_empty());
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// The result of one operation: the bytes moved, or its error.
+    /// Returns the result of one operation: the number of bytes, or its error.
+    ///
+    /// ```
+    /// use cringle::{block::Batch, fs::File};
+    ///
+    /// let file = File::open("/proc/self/exe")?;
+    /// let mut magic = [0; 4];
+    /// let mut batch = Batch::new();
+    /// let read = batch.read(&file, &mut magic, 0);
+    /// assert_eq!(batch.submit().get(read)?, 4);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// The operation's own.
+    /// The operation's error.
     ///
     /// # Panics
     ///
-    /// If the batch had no such operation.
+    /// If `id` belongs to a larger batch.
     pub fn get(&self, id: OpId) -> io::Result<usize> {
         let slot = &self.slots[id.0 as usize];
         if !self.outcomes.is_empty()
             && let Ok(at) = self.outcomes.binary_search_by_key(&id, |&(id, _)| id)
         {
-            return self.judge(self.outcomes[at].1);
+            return self.result_of(self.outcomes[at].1);
         }
-        self.answer(slot.completion.result())
+        self.op_result(slot.completion.result())
     }
 
     #[inline]
-    fn answer(&self, result: i32) -> io::Result<usize> {
+    fn op_result(&self, result: i32) -> io::Result<usize> {
         if let Some(reason) = self.cancelled
             && result < 0
             && means_cancelled(result)
@@ -144,29 +185,35 @@ impl Results {
     }
 
     #[cold]
-    fn judge(&self, outcome: Outcome) -> io::Result<usize> {
+    fn result_of(&self, outcome: Outcome) -> io::Result<usize> {
         match outcome {
             Outcome::Count(count) => Ok(count),
-            Outcome::Answer(result) => self.answer(result),
+            Outcome::Result(result) => self.op_result(result),
             Outcome::Errno(errno) => Err(io::Error::from_raw_os_error(errno)),
-            Outcome::Misaligned(why) => Err(why.into_error()),
+            Outcome::Misaligned(misaligned) => Err(misaligned.into_error()),
             Outcome::OtherRing => Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                "a registered file or buffer is used on another ring than the one it was \
-                 registered with: register it on the worker that uses it",
+                "the registered file or buffer belongs to another ring: register it on the worker \
+                 that uses it",
             )),
-            // std's own errors, which are made without an allocation.
+            // std's own errors, which std makes without an allocation.
             Outcome::EndOfFile => io::empty().read_exact(&mut [0]).map(|()| 0),
             Outcome::WroteNothing => <&mut [u8]>::default().write_all(&[0]).map(|()| 0),
         }
     }
 
-    /// The results in the order of the operations.
+    /// Returns an iterator over the results, in the order of the operations.
+    ///
+    /// ```
+    /// use cringle::block::Batch;
+    ///
+    /// assert!(Batch::new().submit().iter().all(|count| count.is_ok()));
+    /// ```
     pub fn iter(&self) -> impl ExactSizeIterator<Item = io::Result<usize>> {
         (0..self.slots.len()).map(|index| self.get(OpId(index as u32)))
     }
 
-    /// An empty batch in this one's memory, for other borrows.
+    /// Returns an empty batch that reuses the memory of this one, and may borrow other buffers.
     ///
     /// ```
     /// use cringle::{block::Batch, fs::File};
@@ -204,7 +251,13 @@ impl IntoIterator for Results {
     }
 }
 
-/// The results of a batch, one after the other. They are all in; nothing waits here.
+/// An iterator over the results of a batch: see [`Results`]. It never waits.
+///
+/// ```
+/// use cringle::block::Batch;
+///
+/// assert_eq!(Batch::new().submit().into_iter().len(), 0);
+/// ```
 #[derive(Debug)]
 pub struct IntoIter {
     results: Results,
@@ -225,12 +278,12 @@ impl Iterator for IntoIter {
 
 impl ExactSizeIterator for IntoIter {}
 
-/// Repeats what is left of an exact operation until it is through.
-fn go_on(first: Op, result: i32, len: usize, again: &impl Fn(Op) -> i32) -> Outcome {
+/// Repeats the rest of an exact operation until all bytes are transferred.
+fn complete(first: Op, result: i32, len: usize, again: &impl Fn(Op) -> i32) -> Outcome {
     let (mut op, mut done, mut result) = (first, 0, result);
     loop {
         if result == -libc::EAGAIN && is_regular(&op) {
-            // SAFETY: the batch borrows what its ops point to until it has finished.
+            // SAFETY: I1. The batch borrows what its ops point to until it has finished.
             result = unsafe { perform_aside(op) };
         }
         match result {
@@ -239,7 +292,7 @@ fn go_on(first: Op, result: i32, len: usize, again: &impl Fn(Op) -> i32) -> Outc
             0 => return Outcome::WroteNothing,
             count if count > 0 => done += count as usize,
             error if error == -libc::EINTR => {}
-            error => return Outcome::Answer(error),
+            error => return Outcome::Result(error),
         }
         if done >= len {
             return Outcome::Count(len);
@@ -249,7 +302,7 @@ fn go_on(first: Op, result: i32, len: usize, again: &impl Fn(Op) -> i32) -> Outc
     }
 }
 
-/// The op without its first `done` bytes.
+/// Returns the op without its first `done` bytes.
 fn rest_of(op: Op, done: usize, left: usize) -> Op {
     let len = left.min(MAX_RW_BYTES) as u32;
     match op {
@@ -263,7 +316,7 @@ fn rest_of(op: Op, done: usize, left: usize) -> Op {
     }
 }
 
-/// The same on a descriptor, if it is a regular file's.
+/// Returns the op on a plain descriptor and buffer, if the file is a regular one.
 pub(super) fn plain_call(op: &Op, registered: &impl Fn(u32) -> Option<RawFd>) -> Option<Op> {
     let fd = |target: Target| registered(u32::try_from(target.number()).ok()?);
     match *op {
@@ -286,7 +339,7 @@ fn is_regular(op: &Op) -> bool {
     }
 }
 
-/// Why a direct read or write that the kernel refused may have been.
+/// Finds the misalignment of a direct read or write that the kernel refused.
 fn misalignment(op: &Op) -> Option<Misaligned> {
     let (target, address, len, offset) = match *op {
         Op::Read { target, buf, len, offset } | Op::ReadFixed { target, buf, len, offset, .. } => {

@@ -1,7 +1,7 @@
-//! Conversions of a file from and to descriptors and std's types.
+//! Conversions of a file to and from descriptors and std's types.
 //!
-//! Each of them notes that the file's cursor may be shared with handles that the library does not know: see
-//! [`cursor`](super::cursor). So the library's own calls use `File::fd` and `File::std`.
+//! Each conversion marks the cursor as shared with handles that the library does not know: see
+//! [`cursor`](super::cursor). The library's own calls use `File::fd` and `File::std` instead.
 
 use super::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -27,7 +27,7 @@ impl From<File> for std::fs::File {
     }
 }
 
-/// A child process's standard stream.
+/// Uses the file as a child process's standard stream.
 impl From<File> for std::process::Stdio {
     fn from(file: File) -> std::process::Stdio {
         std::fs::File::from(file).into()
@@ -68,7 +68,7 @@ impl IntoRawFd for File {
 
 impl FromRawFd for File {
     unsafe fn from_raw_fd(fd: RawFd) -> File {
-        // SAFETY: the caller owns the descriptor, as std's function asks.
+        // SAFETY: the caller passes ownership of an open descriptor, as std's function requires.
         unsafe { std::fs::File::from_raw_fd(fd) }.into()
     }
 }

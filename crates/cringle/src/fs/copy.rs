@@ -1,4 +1,4 @@
-//! Copying within the kernel, and by hand where the kernel does not.
+//! Copying a file within the kernel, or through a buffer where the kernel refuses.
 
 use super::perform::perform;
 use super::{File, Metadata, OpenOptions};
@@ -8,15 +8,16 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-/// Bytes for one call of the kernel: a copied file system block may be shared instead of copied, the
-/// more of them the better; but a cancel is noticed, and a thread of the pool given back, in between.
+/// The number of bytes for one `copy_file_range`. Larger calls let a file system share more blocks
+/// at once; between two calls a cancel is noticed and the thread of the pool is released.
 pub(crate) const RANGE_BYTES: u32 = 64 << 20;
-/// Bytes for one read and write by hand.
+/// The size of the buffer for copies by read and write, in bytes.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// Copies a file's bytes and permissions; how many bytes. Within the kernel (`copy_file_range`: on some
-/// file systems nothing is copied but references), in parts of 64 MiB on the pool, else by reading and
-/// writing.
+/// Copies a file's data and permissions, and returns the number of bytes.
+///
+/// The kernel copies the data (`copy_file_range`, 64 MiB at a time on a thread of the pool); some
+/// file systems share the blocks instead. Where the kernel cannot, the data is read and written.
 ///
 /// ```
 /// use cringle::fs;
@@ -33,7 +34,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 ///
 /// # Errors
 ///
-/// As `std::fs::copy`; and [`Cancelled`](crate::Cancelled), with a part of it copied.
+/// As `std::fs::copy`; and [`Cancelled`](crate::Cancelled), which may leave a partial copy.
 pub fn copy<P: AsRef<Path>, Q: AsRef<Path>>(from: P, to: Q) -> io::Result<u64> {
     let reader = File::open(from)?;
     let known = reader.metadata()?;
@@ -49,7 +50,8 @@ pub fn copy<P: AsRef<Path>, Q: AsRef<Path>>(from: P, to: Q) -> io::Result<u64> {
     copy_all(reader, writer, &known)
 }
 
-/// `std`'s refusal, in its words: the null device is no regular file, and is asked for no byte.
+/// Returns std's error for a source that is not a regular file. std detects it for the null device
+/// before it reads or writes anything.
 fn not_regular() -> io::Error {
     let refused = std::fs::copy("/dev/null", "/dev/null").err();
     let refused = refused.filter(|e| e.kind() == io::ErrorKind::InvalidInput);
@@ -58,7 +60,7 @@ fn not_regular() -> io::Error {
 
 fn copy_all(mut reader: File, mut writer: File, known: &Metadata) -> io::Result<u64> {
     let mut done = 0;
-    // The files of /proc say that they have no bytes, and only a read tells otherwise.
+    // Files of /proc report a length of 0, and only a read shows their data.
     while known.len() > 0 {
         match copy_range(&reader, done, &writer, done, RANGE_BYTES as usize) {
             Ok(0) if done == 0 => break,
@@ -68,7 +70,7 @@ fn copy_all(mut reader: File, mut writer: File, known: &Metadata) -> io::Result<
             Err(e) => return Err(e),
         }
     }
-    // Nothing was copied, and both cursors are at the beginning.
+    // Nothing was copied, so both cursors are at the start.
     let mut buf = vec![0; BUFFER_BYTES];
     loop {
         let count = match reader.read(&mut buf) {
@@ -81,15 +83,17 @@ fn copy_all(mut reader: File, mut writer: File, known: &Metadata) -> io::Result<
     }
 }
 
-/// Whether the kernel copies nothing between these two files, and reading and writing may.
+/// Whether the error of `copy_file_range` means that the kernel cannot copy between these files, so
+/// that reading and writing may succeed.
 pub(crate) fn is_refused(e: &io::Error) -> bool {
     use libc::{EBADF, EINVAL, ENOSYS, EOPNOTSUPP, EOVERFLOW, EPERM, EXDEV};
     let refusals = [EBADF, EINVAL, ENOSYS, EOPNOTSUPP, EOVERFLOW, EPERM, EXDEV];
     e.raw_os_error().is_some_and(|code| refusals.contains(&code))
 }
 
-/// Copies bytes from one file to another within the kernel (`copy_file_range`); how many, 0 at the end.
-/// The cursors stay. It is done on the pool, in one call.
+/// Copies up to `len` bytes from one file to another within the kernel (`copy_file_range`), and
+/// returns the number of bytes, 0 at the end of the file. The cursors do not move. A thread of the
+/// pool makes the call.
 ///
 /// ```
 /// use cringle::fs::{self, File};
@@ -107,8 +111,8 @@ pub(crate) fn is_refused(e: &io::Error) -> bool {
 ///
 /// # Errors
 ///
-/// What `copy_file_range` says: `CrossesDevices` or `InvalidInput` where the file systems cannot;
-/// [`Cancelled`](crate::Cancelled), before it begins.
+/// The errors of `copy_file_range(2)`: `CrossesDevices` or `InvalidInput` if the file systems do
+/// not support it; and [`Cancelled`](crate::Cancelled), if the fiber was cancelled before the call.
 pub fn copy_range(
     from: &File,
     from_offset: u64,
@@ -120,13 +124,13 @@ pub fn copy_range(
     let len = len.min(crate::sys::MAX_RW_BYTES) as u32;
     let (from, to) = (from.fd(), to.fd());
     let call = Syscall::CopyRange { from, to, offsets: &mut offsets, len };
-    // SAFETY: I1. The offsets live in this frame.
+    // SAFETY: I1. The offsets live in this frame, which is resumed only after the call.
     unsafe { perform(Op::Syscall(call)) }
 }
 
 impl File {
-    /// Has this file share another's bytes until either is written: nothing is copied (`FICLONE`; btrfs,
-    /// XFS, bcachefs).
+    /// Makes this file share the blocks of `source` until either is written (`FICLONE`, on btrfs,
+    /// XFS and bcachefs). No data is copied.
     ///
     /// ```
     /// use cringle::fs::{self, File};
@@ -143,18 +147,33 @@ impl File {
     ///
     /// # Errors
     ///
-    /// `Unsupported`, `CrossesDevices` or `InvalidInput` where the file system cannot;
-    /// [`Cancelled`](crate::Cancelled).
+    /// `Unsupported`, `CrossesDevices` or `InvalidInput` if the file system does not support it;
+    /// and [`Cancelled`](crate::Cancelled).
     pub fn reflink_from(&self, source: &File) -> io::Result<()> {
         self.reflink_range_from(source, 0, 0, 0)
     }
 
-    /// The same for `len` bytes (0: all to the end) from `source_offset`, to be at `offset` here
-    /// (`FICLONERANGE`). They are whole blocks of the file system.
+    /// Makes a range of this file, from `offset`, share the blocks of `len` bytes of `source` from
+    /// `source_offset` (`FICLONERANGE`). A `len` of 0 means up to the end of `source`. Offsets and
+    /// length are multiples of the file system's block size.
+    ///
+    /// ```
+    /// use cringle::fs::{self, File};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let (from, to) = (directory.path().join("from"), directory.path().join("to"));
+    /// fs::write(&from, [7; 8192])?;
+    /// match File::create(&to)?.reflink_range_from(&File::open(&from)?, 4096, 4096, 0) {
+    ///     Ok(()) => assert_eq!(fs::read(&to)?, [7; 4096]),
+    ///     Err(e) => println!("this file system cannot share blocks: {e}"),
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// As [`reflink_from`](File::reflink_from); `InvalidInput` for parts of blocks.
+    /// As [`reflink_from`](File::reflink_from); and `InvalidInput` for a range that is not made of
+    /// whole blocks.
     pub fn reflink_range_from(
         &self,
         source: &File,
@@ -169,11 +188,12 @@ impl File {
             dest_offset: offset,
         };
         let call = Syscall::Clone { to: self.fd(), range: &range };
-        // SAFETY: I1. The range lives in this frame.
+        // SAFETY: I1. The range lives in this frame, which is resumed only after the call.
         unsafe { perform(Op::Syscall(call)) }.map(drop)
     }
 }
 
+/// Converts an offset to the kernel's type.
 pub(super) fn offset(offset: u64) -> io::Result<i64> {
     i64::try_from(offset).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
 }

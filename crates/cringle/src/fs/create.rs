@@ -1,4 +1,4 @@
-//! Making directories.
+//! Creating directories.
 
 use super::perform::{c_path, perform};
 use super::stat::metadata;
@@ -9,7 +9,7 @@ use std::os::fd::RawFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-/// Makes a directory; only the calling fiber waits.
+/// Creates a directory. Only the calling fiber waits.
 ///
 /// ```
 /// use cringle::fs;
@@ -31,7 +31,7 @@ pub fn create_dir<P: AsRef<Path>>(path: P) -> io::Result<()> {
     DirBuilder::new().create(path)
 }
 
-/// Makes a directory, and those above it that are not there.
+/// Creates a directory and all of its missing parents.
 ///
 /// ```
 /// # let directory = tempfile::tempdir()?;
@@ -43,12 +43,14 @@ pub fn create_dir<P: AsRef<Path>>(path: P) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// As `std::fs::create_dir_all`; and [`Cancelled`](crate::Cancelled). What was made stays.
+/// As `std::fs::create_dir_all`; and [`Cancelled`](crate::Cancelled). After an error, the
+/// directories that were created remain.
 pub fn create_dir_all<P: AsRef<Path>>(path: P) -> io::Result<()> {
     DirBuilder::new().recursive(true).create(path)
 }
 
-/// How a directory is made: `std::fs::DirBuilder`, with std's own [`DirBuilderExt`] for its mode.
+/// Creates directories with options, as `std::fs::DirBuilder`. std's own [`DirBuilderExt`] sets the
+/// mode.
 ///
 /// ```
 /// use cringle::fs::DirBuilder;
@@ -71,36 +73,54 @@ impl std::fmt::Debug for DirBuilder {
 }
 
 impl DirBuilder {
-    /// One directory, of mode 0o777 less the umask.
+    /// Returns a builder that creates one directory with mode 0o777, minus the umask.
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// cringle::fs::DirBuilder::new().create(directory.path().join("new"))?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[allow(clippy::new_without_default, reason = "std's has no Default either")]
     pub fn new() -> DirBuilder {
         DirBuilder { mode: 0o777, recursive: false }
     }
 
-    /// Also those above it; one that is there is no error then.
+    /// Sets whether missing parents are created too. If so, an existing directory is not an error.
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// cringle::fs::DirBuilder::new().recursive(true).create(directory.path())?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn recursive(&mut self, recursive: bool) -> &mut DirBuilder {
         self.recursive = recursive;
         self
     }
 
-    /// Makes it.
+    /// Creates the directory.
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("a/b");
+    /// let builder = cringle::fs::DirBuilder::new();
+    /// assert_eq!(builder.create(&path).unwrap_err().kind(), std::io::ErrorKind::NotFound);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
     /// As std's; and [`Cancelled`](crate::Cancelled).
     pub fn create<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
-        match self.recursive {
-            true => self.create_all(path.as_ref()),
-            false => self.make(path.as_ref()),
-        }
+        if self.recursive { self.create_all(path.as_ref()) } else { self.make(path.as_ref()) }
     }
 
     fn make(&self, path: &Path) -> io::Result<()> {
         make_dir(libc::AT_FDCWD, &c_path(path)?, self.mode)
     }
 
-    /// Up until something is there, then down again: without recursion, which would take as much stack
-    /// as the caller's path is deep.
+    /// Walks up to the first directory that exists or can be created, then creates the others on
+    /// the way down. It is a loop because recursion would need stack in proportion to the path's
+    /// depth.
     fn create_all(&self, path: &Path) -> io::Result<()> {
         let mut missing = Vec::new();
         let mut at = path;
@@ -113,7 +133,7 @@ impl DirBuilder {
                 }
             }
             let Some(parent) = at.parent() else {
-                return Err(io::Error::other("there is no directory to begin with"));
+                return Err(io::Error::other("the path has no existing parent directory"));
             };
             at = parent;
         }

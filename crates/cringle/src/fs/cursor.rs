@@ -1,22 +1,29 @@
 //! Reading and writing at the file's cursor (**I11**).
 //!
-//! The ring is never asked to use the cursor of a seekable file: sequential `O_DIRECT` reads there
-//! all return the first block, and concurrent ones repeat blocks, where the plain calls serialise.
+//! No op uses the cursor of a seekable file through the ring: sequential `O_DIRECT` reads at the
+//! cursor would all return the first block, and concurrent reads would repeat blocks, where plain
+//! calls serialise.
 //!
 //! # Files that the library opened
 //!
-//! Their handles are known: the clones. A caller holds a lock that all clones share, moves the cursor past
-//! the bytes that it asks for, performs the op at the offset where the cursor was, and gives back what the op did
-//! not use. So another process that came to share the cursor without a call of this library (by `fork`) gets other
-//! bytes. Two kinds of calls need no such care: a read from the page cache that does not wait moves the kernel's
-//! cursor itself, and an appending write has no use for one.
+//! All handles are known: the clones. A caller
+//!
+//! 1. holds a lock that all clones share,
+//! 2. moves the kernel's cursor past the bytes that it requests (a [`Claim`]),
+//! 3. performs the op at the offset where the cursor was,
+//! 4. moves the cursor back by the bytes that the op did not transfer.
+//!
+//! So another process that shares the cursor without a call of this library (after `fork`) reads
+//! other bytes. Two kinds of calls skip the claim: a read from the page cache that does not wait
+//! moves the kernel's cursor itself, and an appending write does not use the cursor.
 //!
 //! # Files whose descriptor was lent or came from elsewhere
 //!
-//! A child's standard stream, a descriptor of `as_fd`, a file made of an `OwnedFd`: any number of handles, also in
-//! other processes, may share the cursor. Only the kernel can serialise these, and it does so for its plain calls:
-//! see [`kernel_cursor`](super::kernel_cursor). The same is done for files of `/proc` and `/sys`, of which the kernel
-//! alone knows how a call moves the cursor.
+//! Handles in any number, also in other processes, may share the cursor of a child's standard
+//! stream, of a descriptor from `as_fd`, or of a file made from an `OwnedFd`. Only the kernel can
+//! serialise them, and it does so for plain calls: see [`kernel_cursor`](super::kernel_cursor). The
+//! same holds for files of `/proc` and `/sys`, because only the kernel knows how a call moves their
+//! cursor.
 
 use super::File;
 use super::copy::copy_range;
@@ -34,11 +41,11 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What the clones of a file share.
+/// The state that the clones of a file share.
 #[derive(Default)]
 pub(super) struct Cursor {
     lock: FairLock,
-    /// Handles that the library does not know may use the kernel's cursor.
+    /// Whether handles that the library does not know may use the kernel's cursor.
     lent: AtomicBool,
 }
 
@@ -56,8 +63,8 @@ impl Cursor {
     }
 }
 
-/// Bytes from the cursor on that the caller alone reads or writes: the cursor has been moved past them. Dropping it
-/// gives back those that were not used.
+/// A range of bytes that only the caller reads or writes: the cursor has been moved past it.
+/// Dropping the claim moves the cursor back by the bytes that were not used.
 struct Claim<'a> {
     file: &'a File,
     start: u64,
@@ -67,7 +74,8 @@ struct Claim<'a> {
 }
 
 impl<'a> Claim<'a> {
-    /// `None` where the kernel refuses the cursor such a place, or an append may move the cursor meanwhile.
+    /// Claims `len` bytes. `None` if the kernel refuses to move the cursor that far, or if an
+    /// append may move the cursor meanwhile.
     fn of(file: &'a File, len: usize, writes: bool) -> Option<Claim<'a>> {
         if len == 0 || file.appends() {
             return None;
@@ -83,7 +91,8 @@ impl Drop for Claim<'_> {
             return;
         }
         let mut file = self.file.std();
-        // Another process may have written behind a write that failed: its bytes are worth more than no hole.
+        // Another process may have written past the end of a failed write. Keeping its bytes is
+        // worth leaving a hole.
         if !self.writes || file.stream_position().is_ok_and(|at| at == self.end) {
             let _ = file.seek(SeekFrom::Current(-(self.unused as i64)));
         }
@@ -95,7 +104,8 @@ impl File {
         self.cursor().lock()
     }
 
-    /// Performs `op` on at most `len` bytes at the cursor and moves it by their number; the lock is held.
+    /// Performs `op` on at most `len` bytes at the cursor and moves the cursor by the bytes
+    /// transferred. The caller holds the lock.
     fn at_cursor(
         &self,
         len: usize,
@@ -110,7 +120,8 @@ impl File {
         Ok(count)
     }
 
-    /// The same for an op on any number of bytes.
+    /// Performs `op`, which transfers any number of bytes, at the cursor, and then moves the
+    /// cursor.
     fn at_position(&self, op: impl FnOnce(u64) -> io::Result<usize>) -> io::Result<usize> {
         let position = self.std().stream_position()?;
         let count = op(position)?;
@@ -120,10 +131,11 @@ impl File {
         Ok(count)
     }
 
-    /// Performs `op`, which uses the kernel's cursor; the lock is held.
+    /// Performs `op`, which uses the kernel's cursor. The caller holds the lock.
     #[cold]
     fn at_kernels_cursor(&self, op: Op) -> io::Result<usize> {
-        // SAFETY: the caller's buffers are borrowed until this returns.
+        // SAFETY: I1. The caller's buffers are borrowed until this returns, and both calls return
+        // only after the op has completed.
         unsafe {
             match Worker::current() {
                 Some((worker, fiber)) => {
@@ -134,20 +146,23 @@ impl File {
         }
     }
 
-    /// Copies bytes from this file's cursor to the other's, within the kernel, and moves both: how many.
-    /// `None` where that cannot be done: the cursor is the same one, or a file has none, or appends.
+    /// Copies up to `len` bytes from this file's cursor to the cursor of `to` within the kernel,
+    /// moves both cursors, and returns the number of bytes. `None` if the two share a cursor, or if
+    /// one of them is not seekable or appends.
     pub(crate) fn copy_at_cursors(&self, to: &File, len: usize) -> io::Result<Option<usize>> {
         let (ours, theirs) = (self.cursor(), to.cursor());
         let seekable = self.is_seekable() && to.is_seekable() && !to.appends();
-        // The cursors are taken and set by this thread, which such a file's server may wait for.
+        // This thread gets and sets the cursors, and the server of a FUSE file may be one of its
+        // fibers.
         let may_hang = |file: &File| file.is_lent() && file.waits_for() == WaitsFor::Server;
         if !seekable || Arc::ptr_eq(ours, theirs) || may_hang(self) || may_hang(to) {
             return Ok(None);
         }
-        // In one order for all, so that two who copy in opposite directions do not wait for each other.
-        let _held = match Arc::as_ptr(ours) < Arc::as_ptr(theirs) {
-            true => (self.hold_cursor()?, to.hold_cursor()?),
-            false => (to.hold_cursor()?, self.hold_cursor()?),
+        // Locks in address order, so that two copies in opposite directions do not deadlock.
+        let _held = if Arc::as_ptr(ours) < Arc::as_ptr(theirs) {
+            (self.hold_cursor()?, to.hold_cursor()?)
+        } else {
+            (to.hold_cursor()?, self.hold_cursor()?)
         };
         let target = to.std().stream_position()?;
         let copied = self.at_position(|source| copy_range(self, source, to, target, len))?;
@@ -155,7 +170,7 @@ impl File {
         Ok(Some(copied))
     }
 
-    /// Explains an error of the plain call at the cursor; the lock is held.
+    /// Explains an error of the plain call at the cursor. The caller holds the lock.
     #[cold]
     fn explain_at_cursor<S: Deref<Target = [u8]>>(&self, bufs: &[S], e: io::Error) -> io::Error {
         match self.std().stream_position() {
@@ -178,7 +193,7 @@ fn slice_count(len: usize) -> u32 {
     len.min(MAX_SLICES) as u32
 }
 
-/// How many bytes one call moves at most.
+/// Returns the number of bytes that one call transfers at most.
 fn len_of<S: Deref<Target = [u8]>>(bufs: &[S]) -> usize {
     bufs.iter().take(MAX_SLICES).map(|buf| buf.len()).sum()
 }
@@ -208,7 +223,7 @@ impl Read for &File {
         });
         match read {
             Ok(count) => Ok(done + count),
-            // What was read counts; the error comes again with the next read.
+            // Returns the bytes that were read; the next read returns the error.
             Err(_) if done > 0 => Ok(done),
             Err(e) => Err(e),
         }
@@ -231,8 +246,8 @@ impl Read for &File {
         self.at_cursor(len, false, |offset| self.read_vectored_at(bufs, offset))
     }
 
-    // `read_to_end` and `read_to_string` are std's loops over `read`: its probing of a file's size
-    // would wait for the disk on this thread.
+    // `read_to_end` and `read_to_string` are the trait's loops over `read`: std's own version looks
+    // up the file's size, which would block this thread on the disk.
 }
 
 impl Write for &File {
@@ -271,7 +286,7 @@ impl Write for &File {
         self.at_cursor(len, true, |offset| self.write_vectored_at(bufs, offset))
     }
 
-    /// Nothing is buffered: does nothing.
+    /// Does nothing: a `File` has no buffer.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }

@@ -1,7 +1,6 @@
-//! A directory as a handle, and paths that cannot leave it: see [`resolve`](super::resolve).
+//! A directory handle whose paths cannot leave the directory: see [`resolve`](super::resolve).
 
 use super::perform::{c_path, perform};
-
 use super::resolve::{Base, open, open_dir};
 use super::stat::{self, stat_open};
 use super::{File, Metadata, OpenOptions, ReadDir};
@@ -10,8 +9,11 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 
-/// An open directory. The paths of its methods begin in it and cannot leave it: one that would, by `..`,
-/// by a link, or because it is absolute, is refused with `CrossesDevices` (`EXDEV`). Linux 5.6.
+/// An open directory, as a base for paths that cannot leave it.
+///
+/// Each method resolves its path relative to the directory. A path that would leave it, by `..`,
+/// through a symbolic link, or because it is absolute, is refused with `CrossesDevices` (`EXDEV`).
+/// Requires Linux 5.6 (`openat2` with `RESOLVE_BENEATH`).
 ///
 /// ```
 /// use cringle::fs::{self, Dir};
@@ -33,14 +35,21 @@ use std::path::Path;
 ///
 /// # Errors
 ///
-/// Each method's are those of the function of its name in [`fs`](crate::fs), and `EXDEV` as above;
-/// `InvalidInput` where a name is changed and the path ends in `.` or `..`.
+/// Each method returns the errors of the function of the same name in [`fs`](crate::fs), and
+/// `EXDEV` as above. Methods that create, rename or remove a name return `InvalidInput` if the path
+/// ends in `.` or `..`.
 pub struct Dir {
     fd: OwnedFd,
 }
 
 impl Dir {
-    /// Opens a directory by any path.
+    /// Opens a directory. This path may be absolute and lead anywhere.
+    ///
+    /// ```
+    /// let dir = cringle::fs::Dir::open("/proc/self")?;
+    /// assert!(dir.exists("status")?);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -49,7 +58,13 @@ impl Dir {
         open_dir(libc::AT_FDCWD, &c_path(path.as_ref())?, 0).map(Dir::from)
     }
 
-    /// Opens a directory in it.
+    /// Opens a directory below this one.
+    ///
+    /// ```
+    /// let task = cringle::fs::Dir::open("/proc/self")?.open_dir("task")?;
+    /// assert!(task.read_dir(".")?.count() > 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -58,7 +73,13 @@ impl Dir {
         self.open_beneath(path.as_ref(), libc::O_DIRECTORY).map(Dir::from)
     }
 
-    /// Opens a file in it to read.
+    /// Opens a file below this directory for reading.
+    ///
+    /// ```
+    /// let status = cringle::fs::Dir::open("/proc/self")?.open_file("status")?;
+    /// assert!(std::io::read_to_string(status)?.contains("Pid:"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -67,7 +88,17 @@ impl Dir {
         self.open_file_with(path, OpenOptions::new().read(true))
     }
 
-    /// Opens a file in it with these options.
+    /// Opens a file below this directory with the given options.
+    ///
+    /// ```
+    /// use cringle::fs::{Dir, OpenOptions};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// let dir = Dir::open(directory.path())?;
+    /// dir.open_file_with("new", OpenOptions::new().write(true).create_new(true))?;
+    /// assert!(dir.exists("new")?);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -80,7 +111,7 @@ impl Dir {
         options.open_from(Base::Beneath(self.as_fd()), path.as_ref())
     }
 
-    /// The entries of a directory in it; of itself: `"."`.
+    /// Returns the entries of a directory below this one; `"."` is this directory itself.
     ///
     /// ```
     /// use cringle::fs::Dir;
@@ -98,7 +129,12 @@ impl Dir {
         Ok(ReadDir::new(self.open_beneath(path, libc::O_DIRECTORY)?, path))
     }
 
-    /// What is known of the file that the path leads to.
+    /// Returns the metadata of the file that the path leads to. Symbolic links are followed.
+    ///
+    /// ```
+    /// assert!(cringle::fs::Dir::open("/proc/self")?.metadata("task")?.is_dir());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -107,7 +143,13 @@ impl Dir {
         stat_open(&self.open_beneath(path.as_ref(), libc::O_PATH)?, stat::ALL)
     }
 
-    /// What is known of the file itself, though it is a symbolic link.
+    /// Returns the metadata of the path's last component, which is not followed if it is a symbolic
+    /// link.
+    ///
+    /// ```
+    /// assert!(cringle::fs::Dir::open("/proc/self")?.symlink_metadata("exe")?.is_symlink());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -117,7 +159,12 @@ impl Dir {
         stat_open(&self.open_beneath(path.as_ref(), flags)?, stat::ALL)
     }
 
-    /// Whether the path leads to something.
+    /// Returns whether the path leads to an existing file.
+    ///
+    /// ```
+    /// assert!(!cringle::fs::Dir::open("/proc/self")?.exists("no such file")?);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -130,23 +177,37 @@ impl Dir {
         }
     }
 
-    /// Waits until the names in it are on the disk (`fsync`): a file that was made, or given a name,
-    /// survives a crash only then.
+    /// Waits until the directory's entries are on the disk (`fsync`). Only then does a file that
+    /// was created or renamed survive a crash under its name.
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// let dir = cringle::fs::Dir::open(directory.path())?;
+    /// dir.create_dir("new")?;
+    /// dir.sync_all()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// What `fsync` says; and [`Cancelled`](crate::Cancelled).
+    /// The errors of `fsync(2)`; and [`Cancelled`](crate::Cancelled).
     pub fn sync_all(&self) -> io::Result<()> {
         let op = Op::Sync { fd: self.fd.as_raw_fd(), data_only: false };
         // SAFETY: the op has no pointers.
         unsafe { perform(op) }.map(drop)
     }
 
-    /// Another handle to the same directory.
+    /// Returns another handle to the same directory.
+    ///
+    /// ```
+    /// let clone = cringle::fs::Dir::open("/proc/self")?.try_clone()?;
+    /// assert!(clone.exists("status")?);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// None is left to open (`EMFILE`).
+    /// No descriptor is free (`EMFILE`).
     pub fn try_clone(&self) -> io::Result<Dir> {
         self.fd.try_clone().map(Dir::from)
     }

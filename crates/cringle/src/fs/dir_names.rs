@@ -1,5 +1,5 @@
-//! Changing names in a [`Dir`]: the directory of the name is found first, see
-//! [`resolve`](super::resolve).
+//! The methods of [`Dir`] that create, rename and remove names. Each opens the directory that
+//! contains the name first: see [`resolve`](super::resolve).
 
 use super::Dir;
 use super::create::make_dir;
@@ -12,7 +12,15 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 impl Dir {
-    /// Makes a directory in it.
+    /// Creates a directory below this one.
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// let dir = cringle::fs::Dir::open(directory.path())?;
+    /// dir.create_dir("new")?;
+    /// assert!(dir.metadata("new")?.is_dir());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -22,17 +30,36 @@ impl Dir {
         make_dir(name.dir(), &name.name, 0o777)
     }
 
-    /// Removes a name of a file in it.
+    /// Removes a name of a file below this directory.
+    ///
+    /// ```
+    /// use cringle::fs;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// fs::write(directory.path().join("file"), "text")?;
+    /// let dir = fs::Dir::open(directory.path())?;
+    /// dir.remove_file("file")?;
+    /// assert!(!dir.exists("file")?);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
     /// See [`Dir`].
     pub fn remove_file<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
         let name = self.resolve(path.as_ref())?;
-        unlink(name.dir(), name.a_file()?, 0)
+        unlink(name.dir(), name.file_name()?, 0)
     }
 
-    /// Removes an empty directory in it.
+    /// Removes an empty directory below this one.
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// let dir = cringle::fs::Dir::open(directory.path())?;
+    /// dir.create_dir("empty")?;
+    /// dir.remove_dir("empty")?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -42,7 +69,17 @@ impl Dir {
         unlink(name.dir(), &name.name, libc::AT_REMOVEDIR)
     }
 
-    /// Removes a directory in it with all that it has: see [`remove_dir_all`](crate::fs::remove_dir_all).
+    /// Removes a directory below this one with all of its contents: see
+    /// [`remove_dir_all`](crate::fs::remove_dir_all).
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// let dir = cringle::fs::Dir::open(directory.path())?;
+    /// dir.create_dir("tree")?;
+    /// dir.create_dir("tree/branch")?;
+    /// dir.remove_dir_all("tree")?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -52,7 +89,8 @@ impl Dir {
         remove_tree(name.dir(), &name.name)
     }
 
-    /// Gives a file in it another name, in `to_dir`.
+    /// Renames a file below this directory to a path below `to_dir`, and replaces an existing file
+    /// of that name.
     ///
     /// ```
     /// use cringle::fs::{Dir, File};
@@ -79,7 +117,18 @@ impl Dir {
         rename_at((from.dir(), &from.with_slash()), (to.dir(), &to.with_slash()))
     }
 
-    /// Gives a file in it one more name, in `link_dir`.
+    /// Creates a hard link, below `link_dir`, to a file below this directory.
+    ///
+    /// ```
+    /// use cringle::fs;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// fs::write(directory.path().join("one"), "text")?;
+    /// let dir = fs::Dir::open(directory.path())?;
+    /// dir.hard_link("one", &dir, "two")?;
+    /// assert_eq!(dir.metadata("two")?.len(), 4);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -92,27 +141,42 @@ impl Dir {
     ) -> io::Result<()> {
         let original = self.resolve(original.as_ref())?;
         let link = link_dir.resolve(link.as_ref())?;
-        link_at((original.dir(), original.a_file()?), (link.dir(), link.a_file()?))
+        link_at((original.dir(), original.file_name()?), (link.dir(), link.file_name()?))
     }
 
-    /// Makes a symbolic link in it, which may say anything: it is looked at when it is followed.
+    /// Creates a symbolic link below this directory. `original` may be any path: the kernel
+    /// resolves it only when the link is followed.
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// let dir = cringle::fs::Dir::open(directory.path())?;
+    /// dir.symlink("target", "link")?;
+    /// assert_eq!(dir.read_link("link")?, std::path::Path::new("target"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
     /// See [`Dir`].
     pub fn symlink<P: AsRef<Path>, Q: AsRef<Path>>(&self, original: P, link: Q) -> io::Result<()> {
         let name = self.resolve(link.as_ref())?;
-        symlink_at(&c_path(original.as_ref())?, (name.dir(), name.a_file()?))
+        symlink_at(&c_path(original.as_ref())?, (name.dir(), name.file_name()?))
     }
 
-    /// What a symbolic link in it says.
+    /// Returns the target of a symbolic link below this directory.
+    ///
+    /// ```
+    /// let exe = cringle::fs::Dir::open("/proc/self")?.read_link("exe")?;
+    /// assert!(exe.is_absolute());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
     /// See [`Dir`].
     pub fn read_link<P: AsRef<Path>>(&self, path: P) -> io::Result<PathBuf> {
         let name = self.resolve(path.as_ref())?;
-        read_link_at((name.dir(), name.a_file()?))
+        read_link_at((name.dir(), name.file_name()?))
     }
 
     fn resolve(&self, path: &Path) -> io::Result<NameInDir<'_>> {

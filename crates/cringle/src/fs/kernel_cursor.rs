@@ -1,8 +1,8 @@
-//! Calls at a cursor that handles unknown to the library may share (**I11**).
+//! Calls at a cursor that unknown handles may share (**I11**).
 //!
-//! The kernel serialises the plain calls at the cursor of an open file description, whichever process makes them.
-//! A ring's calls at offset −1 do not take part in that. So the plain call is made, by a thread, as it may wait for
-//! the disk and for another handle's call.
+//! The kernel serialises the plain calls at the cursor of an open file description, in whichever
+//! process they are made, but not a ring's ops at offset −1. So a thread makes the plain call,
+//! which may wait for the disk and for another handle's call.
 
 use crate::driver::Op;
 use crate::fiber::op::{perform_aside, perform_off_ring};
@@ -13,9 +13,10 @@ use crate::sys::{self, WaitsFor};
 use std::io;
 use std::os::fd::AsFd;
 
-/// Performs a read, a write or a seek at the cursor of a seekable file while the fiber waits.
+/// Performs a read, a write or a seek at the cursor of a seekable file, while the fiber waits.
 ///
-/// A cancel that came before refuses the call. Once it has begun the call is waited for.
+/// A fiber that is cancelled before the call gets the error of the cancel. Once the call has begun,
+/// it is not interrupted.
 ///
 /// # Safety
 ///
@@ -33,10 +34,10 @@ pub(crate) unsafe fn perform_at_kernels_cursor(
     }
     let reads = matches!(op, Op::Read { .. } | Op::ReadVectored { .. });
     if waits_for == WaitsFor::Anything && reads && !is_readable(fd) {
-        // A cancel ends this wait; it would not end the call.
+        // A cancel ends this wait, but would not end the call.
         ready(fd, Interest::READABLE)?;
     }
-    // SAFETY: by the contract.
+    // SAFETY: the caller's contract: the pointers are valid until this returns.
     sys::result_of(unsafe {
         match waits_for {
             WaitsFor::Disk => perform_aside(op),
@@ -60,6 +61,7 @@ mod tests {
     type Call<'a> = &'a dyn Fn(&File);
     type Lend = fn(File);
 
+    /// A new file and a clone of it.
     fn file(directory: &tempfile::TempDir) -> (File, File) {
         let path = directory.path().join("file");
         std::fs::write(&path, [7; 4096]).unwrap();
@@ -68,9 +70,10 @@ mod tests {
         (file, clone)
     }
 
-    /// A file that only the library has used keeps its fast way: no call of the library lends it.
+    /// No call of the library marks a file as lent, so a file that only the library uses keeps its
+    /// fast path.
     #[test]
-    fn the_library_does_not_lend_a_file() {
+    fn library_calls_do_not_lend_a_file() {
         let directory = tempfile::tempdir().unwrap();
         let use_it = || {
             let (mut file, clone) = file(&directory);
@@ -116,9 +119,9 @@ mod tests {
         crate::run(use_it);
     }
 
-    /// Whatever hands a descriptor out, or takes one in, is known to all clones.
+    /// Each conversion to or from another type marks all clones as lent.
     #[test]
-    fn a_descriptor_that_is_lent_is_known_to_all_clones() {
+    fn lending_one_clone_marks_all_clones() {
         let directory = tempfile::tempdir().unwrap();
         let lenders: [(&str, Lend); 6] = [
             ("as_fd", |file| assert!(file.as_fd().as_raw_fd() > 0)),
@@ -136,7 +139,7 @@ mod tests {
             lend(clone);
             assert!(file.uses_kernels_cursor(), "{name}");
             assert!(file.try_clone().unwrap().uses_kernels_cursor(), "a clone after {name}");
-            // Before there were clones.
+            // A clone made after the descriptor was lent.
             let file = File::open(directory.path().join("file")).unwrap();
             assert!(!file.uses_kernels_cursor());
             let _ = file.as_fd();

@@ -1,41 +1,179 @@
-//! `std::os::linux::fs`: the fields of [`Metadata`](super::Metadata) by their names in C.
+//! The `MetadataExt` of `std::os::linux::fs`: the fields of [`Metadata`](super::Metadata) under
+//! their C names.
 
 use std::os::unix::fs::MetadataExt;
 
-/// `std::os::linux::fs::MetadataExt`, but for `as_raw_stat`: there is a `statx` behind ours. Implemented
-/// for [`Metadata`](crate::fs::Metadata) and for std's, so that code which takes either keeps working.
+/// The fields of a file's metadata under their C names, as `std::os::linux::fs::MetadataExt`.
+///
+/// It has no `as_raw_stat`, because the library's metadata comes from `statx`. It is implemented
+/// for [`Metadata`](crate::fs::Metadata) and for std's, so that code for either compiles.
+///
+/// ```
+/// use cringle::os::linux::fs::MetadataExt;
+///
+/// let metadata = cringle::fs::metadata("/proc/self/exe")?;
+/// assert!(metadata.st_size() > 0 && metadata.st_nlink() > 0);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub trait LinuxMetadataExt: sealed::Sealed {
-    /// The device it is on.
+    /// The number of the device that contains the file.
+    ///
+    /// ```
+    /// # use cringle::os::linux::fs::MetadataExt;
+    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
+    /// assert!(metadata.st_dev() > 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn st_dev(&self) -> u64;
-    /// Its inode.
+
+    /// The inode number.
+    ///
+    /// ```
+    /// # use cringle::os::linux::fs::MetadataExt;
+    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
+    /// assert!(metadata.st_ino() > 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn st_ino(&self) -> u64;
-    /// Kind and permissions.
+
+    /// The file type and permissions.
+    ///
+    /// ```
+    /// # use cringle::os::linux::fs::MetadataExt;
+    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
+    /// assert!(metadata.st_mode() & libc::S_IFMT == libc::S_IFREG);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn st_mode(&self) -> u32;
-    /// How many names it has.
+
+    /// The number of hard links.
+    ///
+    /// ```
+    /// # use cringle::os::linux::fs::MetadataExt;
+    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
+    /// assert!(metadata.st_nlink() > 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn st_nlink(&self) -> u64;
-    /// Its owner.
+
+    /// The user ID of the owner.
+    ///
+    /// ```
+    /// # use cringle::os::linux::fs::MetadataExt;
+    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
+    /// println!("owned by user {}", metadata.st_uid());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn st_uid(&self) -> u32;
-    /// Its group.
+
+    /// The group ID of the owner.
+    ///
+    /// ```
+    /// # use cringle::os::linux::fs::MetadataExt;
+    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
+    /// println!("owned by group {}", metadata.st_gid());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn st_gid(&self) -> u32;
-    /// The device that it is.
+
+    /// The number of the device that the file represents, if it is a device.
+    ///
+    /// ```
+    /// # use cringle::os::linux::fs::MetadataExt;
+    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
+    /// assert_eq!(metadata.st_rdev(), 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn st_rdev(&self) -> u64;
-    /// Its size in bytes.
+
+    /// The size in bytes.
+    ///
+    /// ```
+    /// # use cringle::os::linux::fs::MetadataExt;
+    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
+    /// assert_eq!(metadata.st_size(), metadata.len());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn st_size(&self) -> u64;
-    /// When it was last read, in seconds.
+
+    /// The time of the last access, in seconds since 1970.
+    ///
+    /// ```
+    /// # use cringle::os::linux::fs::MetadataExt;
+    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
+    /// assert!(metadata.st_atime() > 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn st_atime(&self) -> i64;
-    /// … and nanoseconds.
+
+    /// The nanoseconds of [`st_atime`](Self::st_atime).
+    ///
+    /// ```
+    /// # use cringle::os::linux::fs::MetadataExt;
+    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
+    /// assert!(metadata.st_atime_nsec() < 1_000_000_000);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn st_atime_nsec(&self) -> i64;
-    /// When its bytes were last changed, in seconds.
+
+    /// The time of the last change of the data, in seconds since 1970.
+    ///
+    /// ```
+    /// # use cringle::os::linux::fs::MetadataExt;
+    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
+    /// assert!(metadata.st_mtime() > 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn st_mtime(&self) -> i64;
-    /// … and nanoseconds.
+
+    /// The nanoseconds of [`st_mtime`](Self::st_mtime).
+    ///
+    /// ```
+    /// # use cringle::os::linux::fs::MetadataExt;
+    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
+    /// assert!(metadata.st_mtime_nsec() < 1_000_000_000);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn st_mtime_nsec(&self) -> i64;
-    /// When anything of it was last changed, in seconds.
+
+    /// The time of the last change of the data or metadata, in seconds since 1970.
+    ///
+    /// ```
+    /// # use cringle::os::linux::fs::MetadataExt;
+    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
+    /// assert!(metadata.st_ctime() > 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn st_ctime(&self) -> i64;
-    /// … and nanoseconds.
+
+    /// The nanoseconds of [`st_ctime`](Self::st_ctime).
+    ///
+    /// ```
+    /// # use cringle::os::linux::fs::MetadataExt;
+    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
+    /// assert!(metadata.st_ctime_nsec() < 1_000_000_000);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn st_ctime_nsec(&self) -> i64;
-    /// How many bytes to read and write at once.
+
+    /// The preferred size of reads and writes, in bytes.
+    ///
+    /// ```
+    /// # use cringle::os::linux::fs::MetadataExt;
+    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
+    /// assert!(metadata.st_blksize() > 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn st_blksize(&self) -> u64;
-    /// How many blocks of 512 bytes it takes.
+
+    /// The number of 512-byte blocks that the file occupies.
+    ///
+    /// ```
+    /// # use cringle::os::linux::fs::MetadataExt;
+    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
+    /// println!("{} KiB on disk", metadata.st_blocks() / 2);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn st_blocks(&self) -> u64;
 }
 

@@ -1,5 +1,5 @@
-//! Reading the names in a directory, a buffer at a time (`getdents64`): memory does not grow with the
-//! directory. The pool does it; the ring has no op.
+//! Reads the entries of a directory, one buffer at a time (`getdents64`), so that memory does not
+//! grow with the directory. A thread of the pool makes the call, because the ring has no op for it.
 
 use super::perform::perform;
 use crate::driver::Op;
@@ -8,15 +8,15 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::RawFd;
 
-/// Room for some 500 to 1,000 names.
+/// The buffer's size: room for several hundred entries.
 const BUFFER_BYTES: usize = 32 * 1024;
 
-/// Where `linux_dirent64` has its fields.
+/// The offsets of the fields of `linux_dirent64`.
 const RECORD_LEN: usize = 16;
 const KIND: usize = 18;
 const NAME: usize = 19;
 
-/// Where the reading of a directory stands.
+/// The position in a directory that is being read.
 pub(super) struct Listing {
     buf: Box<[u8]>,
     at: usize,
@@ -24,10 +24,11 @@ pub(super) struct Listing {
     ended: bool,
 }
 
-/// One name, as the kernel gives it.
+/// One entry, as the kernel returns it.
 pub(super) struct Record<'a> {
     pub(super) inode: u64,
-    /// `DT_DIR` and its like; `DT_UNKNOWN` where the file system does not keep it.
+    /// The file type (`DT_DIR`, …); `DT_UNKNOWN` if the file system does not store it in the
+    /// directory.
     pub(super) kind: u8,
     pub(super) name: &'a CStr,
 }
@@ -38,7 +39,7 @@ impl Listing {
         Listing { buf, at: 0, filled: 0, ended: false }
     }
 
-    /// The next name but `.` and `..`; nothing more after an error.
+    /// Returns the next entry other than `.` and `..`. After an error it returns `None`.
     pub(super) fn next(&mut self, directory: RawFd) -> Option<io::Result<Record<'_>>> {
         let start = loop {
             if self.at == self.filled {
@@ -60,18 +61,18 @@ impl Listing {
         Some(Ok(Record { inode, kind: record[KIND], name: name_in(record) }))
     }
 
-    /// Reads on; false at the end.
+    /// Reads the next entries into the buffer. Returns `false` at the end of the directory.
     fn fill(&mut self, fd: RawFd) -> io::Result<bool> {
         if self.ended {
             return Ok(false);
         }
         let (buf, len) = (self.buf.as_mut_ptr(), self.buf.len() as u32);
-        // SAFETY: I1. The buffer is on the heap and borrowed until the call returns.
+        // SAFETY: I1. The buffer is on the heap, and borrowed exclusively until the call returns.
         let filled = unsafe { perform(Op::Syscall(Syscall::ReadDir { fd, buf, len })) };
         (self.at, self.filled) = (0, *filled.as_ref().unwrap_or(&0));
         self.ended = self.filled == 0;
         match filled {
-            // The directory was removed: it has no more names.
+            // The directory was removed, so it has no more entries.
             Err(e) if e.raw_os_error() == Some(libc::ENOENT) => Ok(false),
             filled => filled.map(|count| count > 0),
         }
@@ -79,5 +80,5 @@ impl Listing {
 }
 
 fn name_in(record: &[u8]) -> &CStr {
-    CStr::from_bytes_until_nul(&record[NAME..]).expect("the kernel ends each name")
+    CStr::from_bytes_until_nul(&record[NAME..]).expect("the kernel terminates each name with a NUL")
 }

@@ -1,16 +1,15 @@
-//! Locks on whole files, between processes (`flock`).
+//! Advisory locks on whole files, between processes (`flock`).
 //!
-//! A lock may be held for ever by a process that nobody here controls, so a fiber that waits for one
-//! must not hold a thread of the small pool, nor one of the ring's: N waiters would starve the calls by
-//! which the holder gets on and lets go. A thread for each waiter could not be cancelled. So a waiter
-//! *asks*, without waiting, and pauses in between; its pauses grow to 10 ms, a cancel ends them, and any
-//! number of waiters holds no thread at all.
+//! Another process may hold a lock for ever, so a fiber that waits for one must not hold a thread
+//! of the small pool or of the ring: N waiters would starve the calls that the holder needs before
+//! it unlocks. A thread for each waiter could not be cancelled. So a waiter polls with `LOCK_NB`
+//! and a backoff of at most 10 ms, which a cancel ends, and any number of waiters holds no thread.
 //!
-//! Of those who wait in this process for the same file and kind of lock only the first asks, the others
-//! stand in queue behind it: a thousand waiters cost the kernel as much as one. Each asks once before it
-//! joins the queue, as the lock may be its file's already, and because the kernel turns a lock of one
-//! kind into the other by letting go of it first. Shared and exclusive waiters stand in different
-//! queues: readers pass a waiting writer, as they do in the kernel.
+//! Only the first waiter of this process for the same file and kind of lock polls; the others queue
+//! behind it, so that a thousand waiters cost the kernel as much as one. Each waiter tries once
+//! before it queues: its file may hold the lock already, and the kernel converts a lock from one
+//! kind to the other by releasing it first. Shared and exclusive waiters have separate queues:
+//! readers pass a waiting writer, as they do in the kernel.
 
 use super::File;
 use super::perform::perform;
@@ -28,8 +27,8 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex};
 
 impl File {
-    /// Waits for the exclusive lock of the file; only the calling fiber does. The lock ends with
-    /// [`unlock`](File::unlock), or when the last clone of the file is closed.
+    /// Acquires the exclusive lock of the file. Only the calling fiber waits. The lock is released
+    /// by [`unlock`](File::unlock), or when the last clone of the file is closed.
     ///
     /// ```
     /// use cringle::fs::{File, TryLockError};
@@ -53,13 +52,14 @@ impl File {
     ///
     /// # Cancellation
     ///
-    /// The wait is given up; a [`timeout`](crate::time::timeout) bounds it. On a fiber a lock that
-    /// another process lets go is noticed within 10 ms.
+    /// A cancel ends the wait, and so does a [`timeout`](crate::time::timeout). A fiber acquires a
+    /// lock that another process has released within 10 ms.
     pub fn lock(&self) -> io::Result<()> {
         self.wait_for(libc::LOCK_EX)
     }
 
-    /// Waits for a shared lock: any number of files may have one while none has the exclusive.
+    /// Acquires a shared lock. Any number of open files may hold one while none holds the exclusive
+    /// lock.
     ///
     /// ```
     /// use cringle::fs::File;
@@ -78,16 +78,37 @@ impl File {
         self.wait_for(libc::LOCK_SH)
     }
 
-    /// Takes the exclusive lock if it is free.
+    /// Acquires the exclusive lock if it is free.
+    ///
+    /// ```
+    /// use cringle::fs::File;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("file");
+    /// let (file, other) = (File::create(&path)?, File::create(&path)?);
+    /// file.try_lock()?;
+    /// assert!(other.try_lock().is_err());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// As `std::fs::File::try_lock`; and [`Cancelled`](crate::Cancelled).
+    /// [`WouldBlock`](TryLockError::WouldBlock) if another open file holds a lock; otherwise as
+    /// `std::fs::File::try_lock`; and [`Cancelled`](crate::Cancelled).
     pub fn try_lock(&self) -> Result<(), TryLockError> {
         self.attempt(libc::LOCK_EX)
     }
 
-    /// Takes a shared lock if nobody has the exclusive one.
+    /// Acquires a shared lock if no other open file holds the exclusive one.
+    ///
+    /// ```
+    /// use cringle::fs::File;
+    ///
+    /// let (one, other) = (File::open("/proc/self/exe")?, File::open("/proc/self/exe")?);
+    /// one.try_lock_shared()?;
+    /// other.try_lock_shared()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -96,7 +117,19 @@ impl File {
         self.attempt(libc::LOCK_SH)
     }
 
-    /// Lets go of the lock, of either kind.
+    /// Releases the lock, of either kind.
+    ///
+    /// ```
+    /// use cringle::fs::File;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("file");
+    /// let (file, other) = (File::create(&path)?, File::create(&path)?);
+    /// file.lock()?;
+    /// file.unlock()?;
+    /// other.try_lock()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -104,7 +137,7 @@ impl File {
     ///
     /// # Cancellation
     ///
-    /// A cancelled fiber lets go all the same.
+    /// A cancelled fiber releases the lock too.
     pub fn unlock(&self) -> io::Result<()> {
         protect(|| self.flock(libc::LOCK_UN))
     }
@@ -143,7 +176,7 @@ impl File {
     }
 }
 
-/// The end of the wait, if this is it.
+/// Returns the result of the wait, or `None` if the lock is still held.
 fn settled(attempt: Result<(), TryLockError>) -> Option<io::Result<()>> {
     match attempt {
         Ok(()) => Some(Ok(())),
@@ -152,13 +185,13 @@ fn settled(attempt: Result<(), TryLockError>) -> Option<io::Result<()>> {
     }
 }
 
-/// A file, by device and inode, and the kind of lock.
+/// A file, by device and inode number, and a kind of lock.
 type Key = (u64, u64, i32);
 
-/// The queues of this process, and how many stand in each.
+/// The queues of this process, with the number of waiters in each.
 static QUEUES: Mutex<BTreeMap<Key, (Arc<FairLock>, usize)>> = Mutex::new(BTreeMap::new());
 
-/// A place in a queue; the queue is forgotten when nobody stands in it.
+/// A waiter's membership in a queue. The queue is removed with its last waiter.
 struct QueuedWaiter {
     key: Key,
     queue: Arc<FairLock>,
@@ -185,15 +218,30 @@ impl Drop for QueuedWaiter {
     }
 }
 
-/// Why a lock was not taken: `std::fs::TryLockError` (which is younger than the Rust asked for here).
+/// The error of [`File::try_lock`], as `std::fs::TryLockError`, which the supported Rust version
+/// lacks.
+///
+/// ```
+/// use cringle::fs::{File, TryLockError};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("file");
+/// let (file, other) = (File::create(&path)?, File::create(&path)?);
+/// file.lock()?;
+/// match other.try_lock() {
+///     Err(TryLockError::WouldBlock) => println!("another open file holds the lock"),
+///     result => result?,
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub enum TryLockError {
-    /// The kernel refused it, or the fiber is cancelled.
+    /// The call failed, or the fiber is cancelled.
     Error(io::Error),
-    /// Somebody else has it.
+    /// Another open file holds the lock.
     WouldBlock,
 }
 
-/// As std's: the error's own text, or the name.
+/// Prints the error's own text, or the variant's name, as std's.
 impl Debug for TryLockError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -1,18 +1,34 @@
-//! What is known of a file besides its bytes.
+//! A file's metadata and file type.
 
 use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// `std::fs::Metadata`, as one `statx` of the ring tells it. The fields of Unix come with
-/// [`cringle::os::unix::fs::MetadataExt`](crate::os::unix::fs::MetadataExt).
+/// The metadata of a file, as `std::fs::Metadata`.
+///
+/// It is the result of one `statx`. [`MetadataExt`](crate::os::unix::fs::MetadataExt) adds the
+/// fields of Unix.
+///
+/// ```
+/// let metadata = cringle::fs::metadata("/proc/self/exe")?;
+/// println!("{} bytes, changed {:?}", metadata.len(), metadata.modified()?);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Metadata {
     pub(crate) stat: libc::statx,
 }
 
-/// `std::fs::FileType`.
+/// The type of a file, as `std::fs::FileType`.
+///
+/// [`FileTypeExt`](crate::os::unix::fs::FileTypeExt) tests for devices, FIFOs and sockets.
+///
+/// ```
+/// let file_type = cringle::fs::metadata("/proc/self")?.file_type();
+/// assert!(file_type.is_dir() && !file_type.is_file());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileType {
     mode: u32,
@@ -29,60 +45,113 @@ impl std::fmt::Debug for FileType {
 }
 
 impl Metadata {
-    /// What kind of file it is.
+    /// Returns the file type.
+    ///
+    /// ```
+    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
+    /// assert!(metadata.file_type().is_file());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn file_type(&self) -> FileType {
         FileType { mode: u32::from(self.stat.stx_mode) & libc::S_IFMT }
     }
 
-    /// Whether it is a directory.
+    /// Returns whether the file is a directory.
+    ///
+    /// ```
+    /// assert!(cringle::fs::metadata("/proc/self")?.is_dir());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn is_dir(&self) -> bool {
         self.file_type().is_dir()
     }
 
-    /// Whether it is a regular file.
+    /// Returns whether the file is a regular file.
+    ///
+    /// ```
+    /// assert!(cringle::fs::metadata("/proc/self/exe")?.is_file());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn is_file(&self) -> bool {
         self.file_type().is_file()
     }
 
-    /// Whether it is a symbolic link.
+    /// Returns whether the file is a symbolic link.
+    ///
+    /// ```
+    /// assert!(cringle::fs::symlink_metadata("/proc/self")?.is_symlink());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn is_symlink(&self) -> bool {
         self.file_type().is_symlink()
     }
 
-    /// Its size in bytes.
+    /// Returns the size in bytes.
+    ///
+    /// ```
+    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
+    /// assert!(metadata.len() > 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[allow(clippy::len_without_is_empty, reason = "std's has none either")]
     pub fn len(&self) -> u64 {
         self.stat.stx_size
     }
 
-    /// Its permissions.
+    /// Returns the permissions.
+    ///
+    /// ```
+    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
+    /// assert!(!metadata.permissions().readonly() || metadata.is_file());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn permissions(&self) -> Permissions {
         Permissions::from_mode(u32::from(self.stat.stx_mode))
     }
 
-    /// When its bytes were last changed.
+    /// Returns the time of the last change of the file's data.
+    ///
+    /// ```
+    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
+    /// assert!(metadata.modified()? > std::time::UNIX_EPOCH);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// None on Linux; std's signature.
+    /// Never on Linux; the signature is std's.
     pub fn modified(&self) -> io::Result<SystemTime> {
         Ok(time_of(&self.stat.stx_mtime))
     }
 
-    /// When it was last read.
+    /// Returns the time of the last access.
+    ///
+    /// ```
+    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
+    /// assert!(metadata.accessed()? > std::time::UNIX_EPOCH);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// None on Linux; std's signature.
+    /// Never on Linux; the signature is std's.
     pub fn accessed(&self) -> io::Result<SystemTime> {
         Ok(time_of(&self.stat.stx_atime))
     }
 
-    /// When it was made.
+    /// Returns the time of the file's creation.
+    ///
+    /// ```
+    /// match cringle::fs::metadata("/proc/self/exe")?.created() {
+    ///     Ok(created) => println!("created {created:?}"),
+    ///     Err(e) => println!("{e}"),
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// `Unsupported` where the file system does not keep it, as std's.
+    /// `Unsupported` if the file system does not store it, as std's.
     pub fn created(&self) -> io::Result<SystemTime> {
         if self.stat.stx_mask & libc::STATX_BTIME == 0 {
             let text = "creation time is not available for the filesystem";
@@ -95,10 +164,7 @@ impl Metadata {
 fn time_of(stamp: &libc::statx_timestamp) -> SystemTime {
     let nanos = Duration::from_nanos(stamp.tv_nsec.into());
     let seconds = Duration::from_secs(stamp.tv_sec.unsigned_abs());
-    match stamp.tv_sec >= 0 {
-        true => UNIX_EPOCH + seconds + nanos,
-        false => UNIX_EPOCH - seconds + nanos,
-    }
+    if stamp.tv_sec >= 0 { UNIX_EPOCH + seconds + nanos } else { UNIX_EPOCH - seconds + nanos }
 }
 
 impl std::fmt::Debug for Metadata {
@@ -123,23 +189,52 @@ impl std::fmt::Debug for Metadata {
 }
 
 impl Metadata {
-    /// Which of its fields the kernel has filled in (`stx_mask`, bits `STATX_…`).
+    /// Returns which fields the kernel has filled in (`stx_mask`, bits `libc::STATX_…`).
+    ///
+    /// ```
+    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
+    /// assert!(metadata.statx_mask() & libc::STATX_SIZE != 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn statx_mask(&self) -> u32 {
         self.stat.stx_mask
     }
 
-    /// The file's attributes (bits `STATX_ATTR_…`: immutable, compressed, encrypted, …).
+    /// Returns the file's attributes (`stx_attributes`, bits `libc::STATX_ATTR_…`: immutable,
+    /// compressed, encrypted, …) that the file system supports.
+    ///
+    /// ```
+    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
+    /// assert!(metadata.attributes() & libc::STATX_ATTR_ENCRYPTED as u64 == 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn attributes(&self) -> u64 {
         self.stat.stx_attributes & self.stat.stx_attributes_mask
     }
 
-    /// The mount that it is on, if it was asked for (`STATX_MNT_ID`, Linux 5.8).
+    /// Returns the ID of the mount that contains the file, if it was requested from
+    /// [`statx`](crate::fs::statx) (`STATX_MNT_ID`, Linux 5.8).
+    ///
+    /// ```
+    /// let metadata = cringle::fs::statx("/proc/self/exe", 0, libc::STATX_MNT_ID)?;
+    /// assert!(metadata.mount_id().is_some());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn mount_id(&self) -> Option<u64> {
         (self.stat.stx_mask & libc::STATX_MNT_ID != 0).then_some(self.stat.stx_mnt_id)
     }
 
-    /// What direct I/O on it must be aligned to in memory and in the file, in bytes, if it was asked for
-    /// and the file system says (`STATX_DIOALIGN`, Linux 6.1). Zeros: no direct I/O.
+    /// Returns the alignment in bytes that direct I/O needs, of addresses and of offsets, if it was
+    /// requested from [`statx`](crate::fs::statx) and the file system reports it (`STATX_DIOALIGN`,
+    /// Linux 6.1). Zeros mean that the file does not support direct I/O.
+    ///
+    /// ```
+    /// let metadata = cringle::fs::statx("/proc/self/exe", 0, libc::STATX_DIOALIGN)?;
+    /// if let Some((memory, offset)) = metadata.direct_io_alignment() {
+    ///     println!("align buffers to {memory} bytes, offsets to {offset}");
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn direct_io_alignment(&self) -> Option<(u32, u32)> {
         let stat = &self.stat;
         let known = stat.stx_mask & libc::STATX_DIOALIGN != 0;
@@ -148,22 +243,37 @@ impl Metadata {
 }
 
 impl FileType {
-    /// What a directory says of an entry, if it does.
+    /// Returns the type that a directory stores for an entry, if it does.
     pub(super) fn of_entry(kind: u8) -> Option<FileType> {
         (kind != libc::DT_UNKNOWN).then_some(FileType { mode: u32::from(kind) << 12 })
     }
 
-    /// Whether it is a directory.
+    /// Returns whether it is a directory.
+    ///
+    /// ```
+    /// assert!(cringle::fs::metadata("/proc/self")?.file_type().is_dir());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn is_dir(&self) -> bool {
         self.mode == libc::S_IFDIR
     }
 
-    /// Whether it is a regular file.
+    /// Returns whether it is a regular file.
+    ///
+    /// ```
+    /// assert!(cringle::fs::metadata("/proc/self/exe")?.file_type().is_file());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn is_file(&self) -> bool {
         self.mode == libc::S_IFREG
     }
 
-    /// Whether it is a symbolic link.
+    /// Returns whether it is a symbolic link.
+    ///
+    /// ```
+    /// assert!(cringle::fs::symlink_metadata("/proc/self")?.file_type().is_symlink());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn is_symlink(&self) -> bool {
         self.mode == libc::S_IFLNK
     }

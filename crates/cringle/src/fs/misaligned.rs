@@ -1,40 +1,43 @@
-//! Why the kernel refused an `O_DIRECT` request.
+//! Explains why the kernel refused an `O_DIRECT` request: the error names the address, length or
+//! offset that is not aligned.
 
 use crate::sys;
 use std::io;
 use std::ops::Deref;
 use std::os::fd::RawFd;
 
-/// The least a disk has, in bytes, where the kernel does not tell: a logical block.
-const LEAST: (u32, u32) = (512, 512);
+/// The alignment `(memory, offset)` in bytes that is assumed where the kernel does not report one:
+/// the smallest logical block of a disk.
+const MIN_ALIGNMENT: (u32, u32) = (512, 512);
 
-/// A direct request of which something is off the file's alignment.
+/// A direct request that violates the file's alignment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Misaligned {
     address: usize,
     len: usize,
     offset: u64,
-    /// What addresses, and what lengths and offsets, must be multiples of.
+    /// The number of bytes that the address must be a multiple of.
     memory: u32,
+    /// The number of bytes that the length and the offset must be multiples of.
     on_disk: u32,
 }
 
 impl Misaligned {
-    /// What is off in this request, which the kernel refused; `None` if nothing is, or if the file
-    /// is not opened for direct I/O.
+    /// Finds the misalignment of a request that the kernel refused. `None` if the request is
+    /// aligned, or if the file is not opened for direct I/O.
     #[cold]
     pub(crate) fn find(fd: RawFd, address: usize, len: usize, offset: u64) -> Option<Misaligned> {
         if sys::status_flags(fd) & libc::O_DIRECT == 0 {
             return None;
         }
-        let alignment = sys::direct_alignment(fd).unwrap_or(LEAST);
+        let alignment = sys::direct_alignment(fd).unwrap_or(MIN_ALIGNMENT);
         Misaligned::by(alignment, address, len, offset)
     }
 
-    /// The same for a registered file, of which the ring knows only the number.
+    /// Finds the misalignment of a request on a registered file, whose descriptor is not known.
     #[cold]
     pub(crate) fn find_registered(address: usize, len: usize, offset: u64) -> Option<Misaligned> {
-        Misaligned::by(LEAST, address, len, offset)
+        Misaligned::by(MIN_ALIGNMENT, address, len, offset)
     }
 
     fn by(
@@ -44,59 +47,61 @@ impl Misaligned {
         offset: u64,
     ) -> Option<Misaligned> {
         let found = Misaligned { address, len, offset, memory, on_disk };
-        (found.what_is_off().next().is_some()).then_some(found)
+        (found.violations().next().is_some()).then_some(found)
     }
 
-    fn what_is_off(&self) -> impl Iterator<Item = String> {
+    fn violations(&self) -> impl Iterator<Item = String> {
         let Misaligned { address, len, offset, memory, on_disk } = *self;
-        let off = |is: bool, text: &dyn Fn() -> String| is.then(text);
-        let address = off(!address.is_multiple_of(memory as usize), &|| {
+        let unless = |is_aligned: bool, text: &dyn Fn() -> String| (!is_aligned).then(text);
+        let address = unless(address.is_multiple_of(memory as usize), &|| {
             format!("the buffer's address {address:#x} is not a multiple of {memory}")
         });
-        let len = off(!len.is_multiple_of(on_disk as usize), &|| {
+        let len = unless(len.is_multiple_of(on_disk as usize), &|| {
             format!("the length {len} is not a multiple of {on_disk}")
         });
-        let offset = off(!offset.is_multiple_of(u64::from(on_disk)), &|| {
+        let offset = unless(offset.is_multiple_of(u64::from(on_disk)), &|| {
             format!("the offset {offset} is not a multiple of {on_disk}")
         });
         [address, len, offset].into_iter().flatten()
     }
 
-    /// As an error, of the kind that the kernel's is, and with the kernel's as its source.
+    /// Converts it to an error of the kernel's kind, with the kernel's error as its source.
     #[cold]
     pub(crate) fn into_error(self) -> io::Error {
-        let kernels = io::Error::from_raw_os_error(libc::EINVAL);
-        io::Error::new(kernels.kind(), Refused { why: self, kernels })
+        let source = io::Error::from_raw_os_error(libc::EINVAL);
+        io::Error::new(source.kind(), Refused { why: self, source })
     }
 }
 
-/// An `io::Error` has either a number or words. This one has the words, and its source the number.
+/// The custom error. An `io::Error` has either a message or an `errno`; this one has the message,
+/// and its source the `errno`.
 #[derive(Debug)]
 struct Refused {
     why: Misaligned,
-    kernels: io::Error,
+    source: io::Error,
 }
 
 impl std::fmt::Display for Refused {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let off: Vec<String> = self.why.what_is_off().collect();
+        let violations: Vec<String> = self.why.violations().collect();
         write!(
             f,
             "the file is opened with O_DIRECT, and {}: use a block::AlignedBuf, whole blocks, and \
              offsets of whole blocks",
-            off.join(", and ")
+            violations.join(", and ")
         )
     }
 }
 
 impl std::error::Error for Refused {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.kernels)
+        Some(&self.source)
     }
 }
 
-/// Says which of address, length and offset is off the file's alignment; of several buffers, of the
-/// first that is. Another error, or a file that is not opened for direct I/O, is left as it is.
+/// Replaces `EINVAL` by an error that says which of address, length and offset is not aligned, for
+/// the first misaligned buffer. Returns other errors, and errors of files that are not opened for
+/// direct I/O, unchanged.
 #[cold]
 pub(super) fn explain<S: Deref<Target = [u8]>>(
     fd: RawFd,
@@ -107,6 +112,6 @@ pub(super) fn explain<S: Deref<Target = [u8]>>(
     if e.raw_os_error() != Some(libc::EINVAL) {
         return e;
     }
-    let buf_at_fault = |buf: &S| Misaligned::find(fd, buf.as_ptr().addr(), buf.len(), offset);
-    bufs.iter().find_map(buf_at_fault).map_or(e, Misaligned::into_error)
+    let find = |buf: &S| Misaligned::find(fd, buf.as_ptr().addr(), buf.len(), offset);
+    bufs.iter().find_map(find).map_or(e, Misaligned::into_error)
 }

@@ -1,17 +1,20 @@
-//! Files and directories: `std::fs`'s names and semantics; only the calling fiber waits.
+//! Files and directories, with the names and semantics of `std::fs`. Only the calling fiber waits.
 //!
-//! `Read`, `Write` and `Seek` are implemented for `File` and `&File`, but not for `Arc<File>`, for which only std may
-//! implement them: use `&*file`.
+//! `Read`, `Write` and `Seek` are implemented for `File` and `&File`. Only std can implement them
+//! for `Arc<File>`: use `&*file`.
 //!
-//! Outside of [`run`](crate::run) the same calls are plain system calls, and so they are while a fiber
-//! unwinds (**I8**). What is particular to Unix is in [`os::unix::fs`](crate::os::unix::fs), as std's.
-//! `std::path::Path`'s own `exists`, `metadata` and their like are std's: they block the worker; use the
-//! functions here.
+//! Outside of [`run`](crate::run), and while a fiber unwinds (**I8**), the same calls are plain
+//! system calls. The Unix-specific functions and traits are in
+//! [`os::unix::fs`](crate::os::unix::fs), as in std. The methods of `std::path::Path` that access
+//! the file system, such as `exists` and `metadata`, block the worker: use the functions of this
+//! module.
 //!
-//! A read or write that the kernel refuses because the file is opened with `O_DIRECT` and the request is not
-//! aligned fails with the kind that std has (`InvalidInput`), and its text says what is not aligned. An
-//! [`io::Error`](std::io::Error) with a text has no number, so its `raw_os_error()` is `None`, where std's is
-//! `EINVAL`. The kernel's error is its source:
+//! # Direct I/O
+//!
+//! If the kernel refuses a read or write because the file is opened with `O_DIRECT` and the request
+//! is not aligned, the error has std's kind (`InvalidInput`) and a message that says what is not
+//! aligned. An [`io::Error`](std::io::Error) with a message has no `raw_os_error()`, where std's
+//! has `EINVAL`; the kernel's error is its source:
 //!
 //! ```
 //! use std::{error::Error, io};
@@ -22,9 +25,13 @@
 //! }
 //! ```
 //!
-//! Beyond std: [`Dir`] (paths that cannot leave a directory), [`statx`], extended attributes, and of a
-//! [`File`] its space (`allocate`, `punch_hole`, `seek_data`), its place in the page cache (`advise`,
-//! `sync_range`), and copies within the kernel ([`copy_range`], `clone_from_range`).
+//! # Beyond std
+//!
+//! - [`Dir`]: paths that cannot leave a directory;
+//! - [`statx`] and extended attributes ([`get_xattr`] and its siblings);
+//! - the disk space of a file: [`File::allocate`], [`File::punch_hole`], [`File::seek_data`];
+//! - the page cache: [`File::advise`], [`File::sync_range`];
+//! - copies within the kernel: [`copy_range`], [`File::reflink_from`].
 
 mod convert;
 mod copy;

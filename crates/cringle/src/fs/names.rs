@@ -1,4 +1,4 @@
-//! Names of files: making, changing and removing them, one call of the kernel each.
+//! Removes, renames and links names of files. Each function is one system call.
 
 use super::perform::{c_path, perform, perform_two_paths};
 use crate::driver::Op;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 const CWD: RawFd = libc::AT_FDCWD;
 
-/// Removes a name of a file, and the file with the last one.
+/// Removes a name of a file. The file itself is removed with its last name and handle.
 ///
 /// ```
 /// use cringle::fs;
@@ -33,7 +33,8 @@ const CWD: RawFd = libc::AT_FDCWD;
 ///
 /// # Cancellation
 ///
-/// The kernel is asked to give it up; what it has done all the same is done, and succeeds.
+/// The op is cancelled in the kernel. If the kernel has performed it nevertheless, the call
+/// succeeds.
 pub fn remove_file<P: AsRef<Path>>(path: P) -> io::Result<()> {
     unlink(CWD, &c_path(path.as_ref())?, 0)
 }
@@ -57,7 +58,7 @@ pub fn remove_dir<P: AsRef<Path>>(path: P) -> io::Result<()> {
     unlink(CWD, &c_path(path.as_ref())?, libc::AT_REMOVEDIR)
 }
 
-/// Gives a file another name, in place of what has that name.
+/// Renames a file or directory, and atomically replaces an existing file of the new name.
 ///
 /// ```
 /// use cringle::fs;
@@ -85,7 +86,7 @@ pub fn rename<P: AsRef<Path>, Q: AsRef<Path>>(from: P, to: Q) -> io::Result<()> 
     rename_at((CWD, &from), (CWD, &to))
 }
 
-/// Gives a file one more name.
+/// Creates a hard link: another name for the same file.
 ///
 /// ```
 /// use cringle::fs;
@@ -107,7 +108,14 @@ pub fn hard_link<P: AsRef<Path>, Q: AsRef<Path>>(original: P, link: Q) -> io::Re
     link_at((CWD, &original), (CWD, &link))
 }
 
-/// Makes a symbolic link.
+/// Creates a symbolic link.
+///
+/// ```
+/// # #![allow(deprecated)]
+/// # let directory = tempfile::tempdir()?;
+/// cringle::fs::soft_link("target", directory.path().join("link"))?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 ///
 /// # Errors
 ///
@@ -117,7 +125,7 @@ pub fn soft_link<P: AsRef<Path>, Q: AsRef<Path>>(original: P, link: Q) -> io::Re
     symlink(original, link)
 }
 
-/// Makes a symbolic link: `std::os::unix::fs::symlink`.
+/// Creates a symbolic link, as `std::os::unix::fs::symlink`.
 ///
 /// ```
 /// use cringle::{fs, os::unix::fs::symlink};
@@ -125,8 +133,8 @@ pub fn soft_link<P: AsRef<Path>, Q: AsRef<Path>>(original: P, link: Q) -> io::Re
 ///
 /// # let directory = tempfile::tempdir()?;
 /// # let link = directory.path().join("link");
-/// symlink("wherever", &link)?;
-/// assert_eq!(fs::read_link(&link)?, Path::new("wherever"));
+/// symlink("target", &link)?;
+/// assert_eq!(fs::read_link(&link)?, Path::new("target"));
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
@@ -137,7 +145,7 @@ pub fn symlink<P: AsRef<Path>, Q: AsRef<Path>>(original: P, link: Q) -> io::Resu
     symlink_at(&c_path(original.as_ref())?, (CWD, &c_path(link.as_ref())?))
 }
 
-/// What a symbolic link says.
+/// Returns the target of a symbolic link.
 ///
 /// ```
 /// assert!(cringle::fs::read_link("/proc/self/exe")?.is_absolute());
@@ -151,7 +159,7 @@ pub fn read_link<P: AsRef<Path>>(path: P) -> io::Result<PathBuf> {
     read_link_at((CWD, &c_path(path.as_ref())?))
 }
 
-/// The path without links, `.` and `..`, from the root.
+/// Returns the absolute path without symbolic links, `.` and `..`.
 ///
 /// ```
 /// use cringle::fs;
@@ -169,9 +177,7 @@ pub fn canonicalize<P: AsRef<Path>>(path: P) -> io::Result<PathBuf> {
     path_by(|out| Syscall::RealPath { path: path.as_ptr(), out })
 }
 
-// ----- the same relative to a directory -----
-
-/// A path relative to a directory: it names the directory entry itself.
+/// A path relative to an open directory. The last component is not followed.
 pub(super) type At<'a> = (RawFd, &'a CStr);
 
 pub(super) fn unlink(dir: RawFd, path: &CStr, flags: i32) -> io::Result<()> {
@@ -205,10 +211,10 @@ pub(super) fn read_link_at((dir, path): At<'_>) -> io::Result<PathBuf> {
     path_by(|out| Syscall::ReadLink { dir, path: path.as_ptr(), out })
 }
 
-/// The path that a call leaves in the buffer, of which it returns the length.
+/// Performs a call that writes a path into a buffer and returns its length.
 fn path_by(call: impl FnOnce(*mut PathBuffer) -> Syscall) -> io::Result<PathBuf> {
     let mut out: Vec<u8> = vec![0; size_of::<PathBuffer>()];
-    // SAFETY: I1. The buffer, of the size that the call expects, and the path outlive the call.
+    // SAFETY: I1. The buffer has the size that the call expects. It and the path outlive the call.
     let len = unsafe { perform(Op::Syscall(call(out.as_mut_ptr().cast()))) }?;
     out.truncate(len);
     out.shrink_to_fit();

@@ -17,8 +17,8 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// How a file is opened: `std::fs::OpenOptions`. Unix's `mode` and `custom_flags` come with std's
-/// own [`OpenOptionsExt`].
+/// Options for opening a file, as `std::fs::OpenOptions`. std's own [`OpenOptionsExt`] adds `mode`
+/// and `custom_flags`.
 ///
 /// ```no_run
 /// use cringle::fs::OpenOptions;
@@ -29,7 +29,7 @@ use std::path::Path;
 /// ```
 #[derive(Clone)]
 pub struct OpenOptions {
-    /// The same options for the calls that are std's.
+    /// The same options, for std's own call and error messages.
     std: std::fs::OpenOptions,
     read: bool,
     write: bool,
@@ -53,7 +53,14 @@ macro_rules! option {
 }
 
 impl OpenOptions {
-    /// Nothing is set.
+    /// Returns options with no access mode and no flags.
+    ///
+    /// ```
+    /// use cringle::fs::OpenOptions;
+    ///
+    /// let file = OpenOptions::new().read(true).open("/proc/self/exe")?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[allow(clippy::new_without_default, reason = "std's has no Default either")]
     pub fn new() -> OpenOptions {
         OpenOptions {
@@ -70,31 +77,84 @@ impl OpenOptions {
     }
 
     option! {
-        /// To read.
+        /// Sets read access.
+        ///
+        /// ```
+        /// cringle::fs::OpenOptions::new().read(true).open("/proc/self/exe")?;
+        /// # Ok::<(), std::io::Error>(())
+        /// ```
         read
     }
     option! {
-        /// To write.
+        /// Sets write access.
+        ///
+        /// ```
+        /// cringle::fs::OpenOptions::new().write(true).open("/dev/null")?;
+        /// # Ok::<(), std::io::Error>(())
+        /// ```
         write
     }
     option! {
-        /// To write at the end, wherever that is at each write.
+        /// Sets append mode: each write goes to the current end of the file.
+        ///
+        /// ```
+        /// # let directory = tempfile::tempdir()?;
+        /// # let path = directory.path().join("log");
+        /// let log = cringle::fs::OpenOptions::new().append(true).create(true).open(&path)?;
+        /// # Ok::<(), std::io::Error>(())
+        /// ```
         append
     }
     option! {
-        /// To empty it first; needs `write`.
+        /// Sets truncation: an existing file is emptied. Requires `write`.
+        ///
+        /// ```
+        /// # let directory = tempfile::tempdir()?;
+        /// # let path = directory.path().join("file");
+        /// cringle::fs::write(&path, "old")?;
+        /// let file = cringle::fs::OpenOptions::new().write(true).truncate(true).open(&path)?;
+        /// assert_eq!(file.metadata()?.len(), 0);
+        /// # Ok::<(), std::io::Error>(())
+        /// ```
         truncate
     }
     option! {
-        /// To make it if it is not there; needs `write` or `append`.
+        /// Sets creation: a missing file is created. Requires `write` or `append`.
+        ///
+        /// ```
+        /// # let directory = tempfile::tempdir()?;
+        /// # let path = directory.path().join("file");
+        /// cringle::fs::OpenOptions::new().write(true).create(true).truncate(false).open(&path)?;
+        /// # Ok::<(), std::io::Error>(())
+        /// ```
         create
     }
     option! {
-        /// To make it, and fail if it is there; needs `write` or `append`.
+        /// Sets exclusive creation: the file is created, and opening fails with `AlreadyExists` if
+        /// it exists. Requires `write` or `append`.
+        ///
+        /// ```
+        /// # let directory = tempfile::tempdir()?;
+        /// # let path = directory.path().join("file");
+        /// let mut options = cringle::fs::OpenOptions::new();
+        /// options.write(true).create_new(true).open(&path)?;
+        /// let error = options.open(&path).unwrap_err();
+        /// assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists);
+        /// # Ok::<(), std::io::Error>(())
+        /// ```
         create_new
     }
 
-    /// Opens the file; only the calling fiber waits.
+    /// Opens the file. Only the calling fiber waits.
+    ///
+    /// Opening a FIFO waits for its other end, as std's does.
+    ///
+    /// ```
+    /// use cringle::fs::OpenOptions;
+    ///
+    /// let result = OpenOptions::new().read(true).open("/no/such/file");
+    /// assert_eq!(result.unwrap_err().kind(), std::io::ErrorKind::NotFound);
+    /// ```
     ///
     /// # Errors
     ///
@@ -102,48 +162,51 @@ impl OpenOptions {
     ///
     /// # Cancellation
     ///
-    /// The kernel is asked to give up; a file that it has opened all the same is returned.
+    /// The op is cancelled in the kernel. If the kernel has opened the file nevertheless, it is
+    /// returned.
     pub fn open<P: AsRef<Path>>(&self, path: P) -> io::Result<File> {
         self.open_from(Base::Ambient, path.as_ref())
     }
 
-    /// The same for a path that may be bound to a directory.
+    /// Opens a path relative to `base`.
     pub(super) fn open_from(&self, base: Base<'_>, path: &Path) -> io::Result<File> {
         let refused = || match base {
-            // What std refuses before it asks the kernel, it refuses here, in its words.
+            // std refuses these options without a system call, and returns its own error.
             Base::Ambient => self.std.open(path).map(File::of_std),
             Base::Beneath(_) => Err(io::Error::from_raw_os_error(libc::EINVAL)),
         };
         let Some(flags) = self.flags() else { return refused() };
         let c_path = c_path(path)?;
-        let ask_with = |flags| open(base, &c_path, flags, self.mode);
+        let open_with_flags = |flags| open(base, &c_path, flags, self.mode);
         let Some((worker, fiber)) = Worker::current() else {
             return match base {
                 Base::Ambient => self.std.open(path).map(File::of_std),
-                Base::Beneath(_) => ask_with(flags).map(|fd| File::of_std(fd.into())),
+                Base::Beneath(_) => open_with_flags(flags).map(|fd| File::of_std(fd.into())),
             };
         };
         let waits = flags & (libc::O_NONBLOCK | libc::O_PATH) == 0;
-        let asked = if waits { flags | libc::O_NONBLOCK } else { flags };
+        let open_flags = if waits { flags | libc::O_NONBLOCK } else { flags };
         let mut backoff = Backoff::default();
         loop {
-            let e = match ask_with(asked) {
+            let e = match open_with_flags(open_flags) {
                 Ok(fd) => return self.opened(worker, fiber, fd, flags, waits),
                 Err(e) => e,
             };
             match e.raw_os_error() {
                 Some(libc::EINTR) => {}
-                // Looked at though the fiber is cancelled by now: the pause says so.
+                // Protected, so that a cancelled fiber gets the error of the cancel from the
+                // backoff.
                 Some(libc::ENXIO) if waits && protect(|| is_fifo(base, &c_path)) => {
                     backoff.pause(worker, fiber)?;
                 }
-                // Nobody outside holds a lease on a simulated file.
+                // No other process holds a lease on a simulated file, so this is an injected fault.
                 Some(libc::EAGAIN) if waits && worker.is_simulated() => {
                     backoff.pause(worker, fiber)?;
                 }
-                // Somebody holds a lease and is being asked to give it up: std waits for that.
+                // Another process holds a lease, and the kernel has open_flags it to release it.
+                // The plain call waits for that.
                 Some(libc::EAGAIN) if waits => {
-                    let fd = crate::fiber::unblock(|| ask_with(flags))?;
+                    let fd = crate::fiber::unblock(|| open_with_flags(flags))?;
                     return Ok(File::of_std(fd.into()));
                 }
                 _ => return Err(e),
@@ -151,7 +214,7 @@ impl OpenOptions {
         }
     }
 
-    /// The file of this new descriptor.
+    /// Wraps a new descriptor, after waiting for the writer of a FIFO.
     fn opened(
         &self,
         worker: Here,
@@ -170,10 +233,10 @@ impl OpenOptions {
             }
             sys::set_status_flags(file.as_raw_fd(), flags)?;
         }
-        Ok(File::known(file, kind))
+        Ok(File::of_kind(file, kind))
     }
 
-    /// The flags of `open(2)`, with std's rules for what goes together; `None` if it does not.
+    /// Returns the flags of `open(2)`, or `None` for a combination that std refuses.
     fn flags(&self) -> Option<i32> {
         let access = match (self.read, self.write, self.append) {
             (true, false, false) => libc::O_RDONLY,
@@ -207,7 +270,8 @@ impl std::fmt::Debug for OpenOptions {
     }
 }
 
-/// `ENXIO` is also the answer for a socket, and for a device without a driver.
+/// Whether the path leads to a FIFO. `open` fails with `ENXIO` for a socket and for a device
+/// without a driver, too.
 fn is_fifo(base: Base<'_>, path: &CStr) -> bool {
     let metadata = match base {
         Base::Ambient => stat(libc::AT_FDCWD, path, 0, stat::ALL),

@@ -1,5 +1,5 @@
-//! Whose a file is, and what the root directory is: the functions of `std::os::unix::fs`. The ring has
-//! no ops for them; the pool makes the calls.
+//! The functions of `std::os::unix::fs` that change a file's owner and the root directory. A thread
+//! of the pool makes the calls, because the ring has no ops for them.
 
 use super::perform::{c_path, perform};
 use crate::driver::Op;
@@ -9,7 +9,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::path::Path;
 
-/// Sets the owner and the group of the file that the path leads to; `None` leaves it as it is.
+/// Sets the owner and the group of a file. `None` leaves the value unchanged. Symbolic links are
+/// followed.
 ///
 /// ```
 /// use cringle::{fs, os::unix::fs::{chown, MetadataExt}};
@@ -24,12 +25,12 @@ use std::path::Path;
 ///
 /// # Errors
 ///
-/// As std's: `PermissionDenied` mostly; and [`Cancelled`](crate::Cancelled).
+/// As std's, usually `PermissionDenied`; and [`Cancelled`](crate::Cancelled).
 pub fn chown<P: AsRef<Path>>(dir: P, uid: Option<u32>, gid: Option<u32>) -> io::Result<()> {
     set_owner(libc::AT_FDCWD, &c_path(dir.as_ref())?, uid, gid, 0)
 }
 
-/// The same for an open file.
+/// Sets the owner and the group of an open file, as [`chown`].
 ///
 /// ```
 /// use cringle::{fs::File, os::unix::fs::fchown};
@@ -47,7 +48,7 @@ pub fn fchown<F: AsFd>(fd: F, uid: Option<u32>, gid: Option<u32>) -> io::Result<
     set_owner(fd.as_fd().as_raw_fd(), c"", uid, gid, libc::AT_EMPTY_PATH)
 }
 
-/// The same for the file itself, though it is a symbolic link.
+/// Sets the owner and the group of a file, as [`chown`], without following symbolic links.
 ///
 /// ```
 /// use cringle::os::unix::fs::{lchown, symlink};
@@ -73,15 +74,16 @@ fn set_owner(
     group: Option<u32>,
     flags: i32,
 ) -> io::Result<()> {
-    const AS_IT_IS: u32 = u32::MAX;
-    let (user, group) = (user.unwrap_or(AS_IT_IS), group.unwrap_or(AS_IT_IS));
+    const UNCHANGED: u32 = u32::MAX;
+    let (user, group) = (user.unwrap_or(UNCHANGED), group.unwrap_or(UNCHANGED));
     let owner = Owner { user, group, flags };
     let call = Syscall::SetOwner { dir, path: path.as_ptr(), owner: &owner };
     // SAFETY: I1. The path and the owner outlive the call.
     unsafe { perform(Op::Syscall(call)) }.map(drop)
 }
 
-/// Makes a directory the root of the process, for all of its threads. The working directory stays.
+/// Changes the root directory of the process, for all of its threads. The working directory does
+/// not change.
 ///
 /// ```no_run
 /// cringle::os::unix::fs::chroot("/var/empty")?;
@@ -94,6 +96,6 @@ fn set_owner(
 /// As std's; and [`Cancelled`](crate::Cancelled).
 pub fn chroot<P: AsRef<Path>>(dir: P) -> io::Result<()> {
     let path = c_path(dir.as_ref())?;
-    // SAFETY: I1. The path lives in this frame.
+    // SAFETY: I1. The path lives in this frame, which is resumed only after the call.
     unsafe { perform(Op::Syscall(Syscall::ChangeRoot { path: path.as_ptr() })) }.map(drop)
 }

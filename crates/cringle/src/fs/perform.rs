@@ -1,16 +1,16 @@
-//! Where an op on the file system is performed: one place decides for all calls of this folder.
+//! Performs an op on the file system: the one place that decides how.
 //!
-//! | who asks | is served by |
+//! | the caller is | the op is performed by |
 //! |---|---|
 //! | a fiber of a simulation | the simulation |
-//! | no fiber, or one that unwinds (**I8**) | the plain call |
+//! | no fiber, or a fiber that unwinds (**I8**) | the plain call |
 //! | a fiber that nothing else could run beside | the plain call, within its budget |
-//! | any other fiber, and the ring has an op for it | the ring, though it punts the op to a thread |
-//! | … and it has none | the small pool |
+//! | another fiber, and the ring supports the op | the ring, even if a kernel thread performs it |
+//! | another fiber, and the ring does not | a thread of the small pool |
 //!
-//! A trip through the ring costs some 3 µs more than the plain call, one through the pool 8 to 10
-//! (measured: see docs/rationale.md). No call here waits for another process or fiber, so none can hold
-//! a thread of the pool for long; what may wait (locks, FIFOs) asks again after a pause.
+//! A trip through the ring costs less than one through the pool (`benches/RESULTS.md`). No op here
+//! waits for another process or fiber, so none holds a thread of the pool for long. Calls that may
+//! wait (locks, FIFOs) poll with a backoff instead.
 
 use crate::driver::{Op, blocking};
 use crate::fiber::op::{self, perform_aside};
@@ -22,8 +22,8 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Performs the op; only the calling fiber waits. What was done wins over a cancel that came late.
-/// A signal does not end it.
+/// Performs the op, and retries it if a signal interrupts it. Only the calling fiber waits. An op
+/// that has completed returns its result even if a cancel arrived meanwhile.
 ///
 /// # Safety
 ///
@@ -33,13 +33,15 @@ pub(super) unsafe fn perform(op: Op) -> io::Result<usize> {
     unsafe { perform_with(op, true) }
 }
 
-/// The same for an op on two paths. The ring takes both into the kernel before it looks at the first:
-/// where the second is empty or longer than any path, and the first is wrong too, the plain call's answer is
-/// the first one's, and so is this.
+/// Performs an op on two paths.
+///
+/// A ring copies both paths into the kernel before it resolves the first, so it reports an empty or
+/// overlong second path even if the first is wrong too. The plain call reports the first path's
+/// error; so such an op is kept off the ring.
 ///
 /// # Safety
 ///
-/// As [`ask`].
+/// As [`perform`].
 pub(super) unsafe fn perform_two_paths(op: Op, second: &CStr) -> io::Result<usize> {
     // SAFETY: by the contract.
     unsafe { perform_with(op, (1..libc::PATH_MAX as usize).contains(&second.count_bytes())) }
@@ -51,7 +53,7 @@ unsafe fn perform_with(op: Op, on_ring: bool) -> io::Result<usize> {
         return sys::result_of(unsafe { blocking::perform(&op) });
     };
     if worker.is_simulated() {
-        return perform_to_its_end(worker, fiber, op);
+        return retry(worker, fiber, op);
     }
     if worker.is_unwinding(fiber) || is_solitary(worker, fiber) {
         // SAFETY: by the contract.
@@ -64,11 +66,11 @@ unsafe fn perform_with(op: Op, on_ring: bool) -> io::Result<usize> {
         // SAFETY: by the contract.
         return sys::result_of(unsafe { perform_aside(op) });
     }
-    perform_to_its_end(worker, fiber, op)
+    retry(worker, fiber, op)
 }
 
-/// Through the driver; again after a signal.
-fn perform_to_its_end(worker: Here, fiber: FiberRef, op: Op) -> io::Result<usize> {
+/// Performs the op through the driver, and retries it after a signal.
+fn retry(worker: Here, fiber: FiberRef, op: Op) -> io::Result<usize> {
     loop {
         match op::perform(worker, fiber, op) {
             Err(e) if e.raw_os_error() == Some(libc::EINTR) => {}
@@ -77,7 +79,7 @@ fn perform_to_its_end(worker: Here, fiber: FiberRef, op: Op) -> io::Result<usize
     }
 }
 
-/// Whether nothing else could run meanwhile. (Not where the fiber is cancelled.)
+/// Whether no other fiber could run during the call. False for a cancelled fiber.
 fn is_solitary(worker: Here, fiber: FiberRef) -> bool {
     if !worker.is_solitary(fiber) {
         return false;
@@ -92,10 +94,10 @@ fn is_solitary(worker: Here, fiber: FiberRef) -> bool {
     true
 }
 
-/// The path for the kernel. One with a NUL is refused in std's words.
+/// Converts a path to a C string. The error for a path with a NUL byte is std's.
 pub(super) fn c_path(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(|_| {
-        // It asks nobody: no path of the kernel has a NUL.
+        // std refuses the path before it makes a system call.
         let refused = std::fs::symlink_metadata(path).err();
         refused.unwrap_or_else(|| io::ErrorKind::InvalidInput.into())
     })

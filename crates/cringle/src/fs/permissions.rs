@@ -1,4 +1,5 @@
-//! Who may do what with a file. The ring has no op for it; the pool changes it.
+//! Setting a file's permissions. A thread of the pool makes the calls, because the ring has no op
+//! for them.
 
 use super::File;
 use super::perform::{c_path, perform};
@@ -9,7 +10,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// Sets the permissions of the file that the path leads to.
+/// Sets the permissions of a file. Symbolic links are followed.
 ///
 /// ```
 /// use cringle::fs::{self, Permissions};
@@ -32,7 +33,7 @@ use std::path::Path;
 pub fn set_permissions<P: AsRef<Path>>(path: P, permissions: Permissions) -> io::Result<()> {
     let path = c_path(path.as_ref())?;
     let (path, mode) = (path.as_ptr(), permissions.mode());
-    // SAFETY: I1. The path lives in this frame.
+    // SAFETY: I1. The path lives in this frame, which is resumed only after the call.
     unsafe { perform(Op::Syscall(Syscall::SetMode { fd: libc::AT_FDCWD, path, mode })) }.map(drop)
 }
 
@@ -55,7 +56,7 @@ impl File {
     pub fn set_permissions(&self, permissions: Permissions) -> io::Result<()> {
         let (fd, path) = (self.fd(), std::ptr::null());
         let call = Syscall::SetMode { fd, path, mode: permissions.mode() };
-        // SAFETY: no path is given.
+        // SAFETY: the path is null, so the call uses the descriptor.
         unsafe { perform(Op::Syscall(call)) }.map(drop)
     }
 }

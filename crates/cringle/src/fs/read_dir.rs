@@ -1,4 +1,4 @@
-//! The entries of a directory, one by one.
+//! Iterating over the entries of a directory.
 
 use super::listing::Listing;
 use super::perform::c_path;
@@ -14,7 +14,7 @@ use std::os::unix::fs::DirEntryExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The entries of a directory; only the calling fiber waits.
+/// Returns an iterator over the entries of a directory. Only the calling fiber waits.
 ///
 /// ```
 /// use cringle::fs;
@@ -42,18 +42,29 @@ pub fn read_dir<P: AsRef<Path>>(path: P) -> io::Result<ReadDir> {
     Ok(ReadDir::new(fd, path))
 }
 
-/// An iterator over the entries of a directory: `std::fs::ReadDir`. It holds the directory open and
-/// 32 KiB of names, however many there are; the pool fills them (the ring has no op for it).
+/// An iterator over the entries of a directory, as `std::fs::ReadDir`.
+///
+/// It holds the directory open, and a buffer of 32 KiB whatever the size of the directory. A thread
+/// of the pool fills the buffer, because the ring has no op for it.
+///
+/// ```
+/// let entries = cringle::fs::read_dir("/proc/self/task")?;
+/// for entry in entries {
+///     println!("{}", entry?.path().display());
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
 ///
 /// # Cancellation
 ///
-/// Names that are in the buffer are given out; the next call of the kernel is refused, and ends it.
+/// A cancelled fiber gets the entries that are in the buffer, then the error of the cancel, then
+/// `None`.
 pub struct ReadDir {
     directory: Arc<Directory>,
     listing: Listing,
 }
 
-/// What the entries share.
+/// The directory, which its entries share.
 struct Directory {
     fd: OwnedFd,
     path: PathBuf,
@@ -87,7 +98,16 @@ impl std::fmt::Debug for ReadDir {
     }
 }
 
-/// An entry of a directory: `std::fs::DirEntry`. Its inode comes with std's own [`DirEntryExt`].
+/// An entry of a directory, as `std::fs::DirEntry`. std's own [`DirEntryExt`] adds its inode
+/// number.
+///
+/// ```
+/// for entry in cringle::fs::read_dir("/proc/self/task")? {
+///     let entry = entry?;
+///     assert!(entry.file_type()?.is_dir());
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct DirEntry {
     directory: Arc<Directory>,
     inode: u64,
@@ -96,22 +116,40 @@ pub struct DirEntry {
 }
 
 impl DirEntry {
-    /// The path that was read, and the name.
+    /// Returns the path of the entry: the path given to [`read_dir`], joined with the name.
+    ///
+    /// ```
+    /// let mut entries = cringle::fs::read_dir("/proc/self/task")?;
+    /// assert!(entries.next().unwrap()?.path().starts_with("/proc/self/task"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn path(&self) -> PathBuf {
         self.directory.path.join(self.name())
     }
 
-    /// The name.
+    /// Returns the name of the entry.
+    ///
+    /// ```
+    /// let mut entries = cringle::fs::read_dir("/proc/self/task")?;
+    /// assert!(!entries.next().unwrap()?.file_name().is_empty());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn file_name(&self) -> OsString {
         self.name().to_owned()
     }
 
-    /// What kind of file it is: known from the directory, without asking the kernel again, where the
-    /// file system keeps it there. Links are not followed.
+    /// Returns the file type. Symbolic links are not followed. It makes no system call if the file
+    /// system stores the type in the directory, as most do.
+    ///
+    /// ```
+    /// let mut entries = cringle::fs::read_dir("/proc/self/task")?;
+    /// assert!(entries.next().unwrap()?.file_type()?.is_dir());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// As [`metadata`](DirEntry::metadata), where it has to be asked for.
+    /// As [`metadata`](DirEntry::metadata), if the directory does not store the type.
     pub fn file_type(&self) -> io::Result<FileType> {
         match FileType::of_entry(self.kind) {
             Some(kind) => Ok(kind),
@@ -119,8 +157,14 @@ impl DirEntry {
         }
     }
 
-    /// What is known of it. Links are not followed. It is asked for in the directory that was read,
-    /// though that has another name by now.
+    /// Returns the entry's metadata. Symbolic links are not followed. The name is looked up in the
+    /// open directory, so it is found even if the directory has been renamed.
+    ///
+    /// ```
+    /// let mut entries = cringle::fs::read_dir("/proc/self/task")?;
+    /// assert!(entries.next().unwrap()?.metadata()?.is_dir());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -1,12 +1,13 @@
-//! Removing a directory with all that is in it.
+//! Removing a directory with all of its contents.
 //!
-//! Whatever others do to the tree meanwhile, nothing outside of it is touched: each directory is opened
-//! by its name *in the one above*, never through a link (`O_NOFOLLOW`), and each name is removed from
-//! the directory that is open, so a directory that is swapped for a link is unlinked, not entered.
+//! Nothing outside of the tree is removed, whatever other processes do to the tree meanwhile: each
+//! directory is opened by its name *in its parent's descriptor*, never through a symbolic link
+//! (`O_NOFOLLOW`), and each name is removed from an open directory. A directory that another
+//! process replaces by a link is unlinked, not entered.
 //!
-//! The depth of a tree is bounded by nothing, descriptors and stack are. So there is no recursion, and
-//! at most [`OPEN_LEVELS`] directories are open: those further up are closed on the way down and opened
-//! again through `..` on the way up, where they must turn out to be the same ones.
+//! A tree may be deeper than the limits on descriptors and stack. So the walk is a loop, and at
+//! most [`OPEN_LEVELS`] directories are open: upper ones are closed on the way down and opened
+//! again through `..` on the way up, where their device and inode numbers must be the same.
 
 use super::listing::Listing;
 use super::names::unlink;
@@ -19,11 +20,13 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Directories open at once, each with a buffer of names.
+/// The number of directories open at once, each with a buffer of entries.
 const OPEN_LEVELS: usize = 16;
 
-/// Removes a directory with all that is in it; a link itself. Links are not followed, nor is what
-/// somebody puts in place of a directory meanwhile. It needs 16 descriptors, however deep the tree.
+/// Removes a directory with all of its contents. A symbolic link is removed itself.
+///
+/// Links are not followed, also if another process replaces a directory by one meanwhile. At most
+/// 16 descriptors are open at once, however deep the tree is.
 ///
 /// ```
 /// use cringle::fs;
@@ -42,13 +45,13 @@ const OPEN_LEVELS: usize = 16;
 ///
 /// # Errors
 ///
-/// As `std::fs::remove_dir_all`; and [`Cancelled`](crate::Cancelled). What was removed stays so. That
-/// others remove the same things is no error.
+/// As `std::fs::remove_dir_all`; and [`Cancelled`](crate::Cancelled). After an error, a part of the
+/// tree may have been removed. A name that another process removes first is not an error.
 pub fn remove_dir_all<P: AsRef<Path>>(path: P) -> io::Result<()> {
     remove_tree(libc::AT_FDCWD, &c_path(path.as_ref())?)
 }
 
-/// The same for a name in a directory.
+/// Removes the tree at a path relative to an open directory.
 pub(super) fn remove_tree(dir: RawFd, path: &CStr) -> io::Result<()> {
     let metadata = stat(dir, path, libc::AT_SYMLINK_NOFOLLOW, stat::ALL)?;
     if metadata.is_symlink() {
@@ -62,14 +65,14 @@ pub(super) fn remove_tree(dir: RawFd, path: &CStr) -> io::Result<()> {
         }
         tree.close_one_above()?;
     }
-    // All is empty but the root itself.
+    // The root is empty now.
     unlink(dir, path, libc::AT_REMOVEDIR)
 }
 
-/// From the root down to the directory that is being emptied.
+/// The path from the root to the directory that is being emptied.
 struct Tree {
     levels: Vec<Level>,
-    /// How many of the first levels are closed.
+    /// The number of closed levels, which are the uppermost.
     closed: usize,
 }
 
@@ -81,7 +84,7 @@ struct Level {
 
 enum LevelState {
     Open(OwnedFd, Listing),
-    /// Which directory it was.
+    /// The identity of the directory, to be checked when it is opened again.
     Closed {
         device: u64,
         inode: u64,
@@ -95,7 +98,7 @@ impl Level {
 }
 
 impl Tree {
-    /// Removes files, and directories that have become empty, until there is a directory to enter: its
+    /// Removes files and empty directories until it finds a directory to enter, and returns its
     /// name. `None` when the root is empty.
     fn clear_till_directory(&mut self) -> io::Result<Option<CString>> {
         loop {
@@ -104,8 +107,8 @@ impl Tree {
                 let record = record?;
                 let is_directory = match record.kind {
                     libc::DT_DIR | libc::DT_UNKNOWN => true,
-                    // Something else has its name by now.
-                    _ => match gone(unlink(directory, record.name, 0)) {
+                    // `EISDIR`: another process has put a directory in its place.
+                    _ => match ignore_missing(unlink(directory, record.name, 0)) {
                         Err(e) if e.raw_os_error() == Some(libc::EISDIR) => true,
                         result => result.map(|()| false)?,
                     },
@@ -128,23 +131,23 @@ impl Tree {
         }
     }
 
-    /// Enters a directory of the lowest level; removes it at once if it is none.
+    /// Enters a directory of the lowest level. Removes the name instead if it is not a directory.
     fn descend(&mut self, name: CString) -> io::Result<Option<Level>> {
         let (directory, _) = self.lowest();
         match enter(directory, &name) {
             Ok(fd) => Ok(Some(Level::new(fd, &name))),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) if matches!(e.raw_os_error(), Some(libc::ENOTDIR | libc::ELOOP)) => {
-                gone(unlink(directory, &name, 0)).map(|()| None)
+                ignore_missing(unlink(directory, &name, 0)).map(|()| None)
             }
             Err(e) => Err(e),
         }
     }
 
-    /// Leaves the lowest level, which is empty, and removes it.
+    /// Leaves the lowest level, which is empty, and removes it from its parent.
     fn ascend(&mut self) -> io::Result<()> {
-        let emptied = self.levels.pop().expect("there are two");
-        let above = self.levels.last_mut().expect("there were two");
+        let emptied = self.levels.pop().expect("there are two levels");
+        let above = self.levels.last_mut().expect("there were two levels");
         if let LevelState::Closed { device, inode } = above.state {
             let LevelState::Open(below, _) = &emptied.state else {
                 unreachable!("the lowest level is open")
@@ -153,17 +156,17 @@ impl Tree {
             let found = stat_open(&fd, stat::ALL)?;
             if (found.dev(), found.ino()) != (device, inode) {
                 return Err(io::Error::other(
-                    "a directory was moved elsewhere while the tree around it was being removed",
+                    "a directory was moved out of the tree while the tree was being removed",
                 ));
             }
             above.state = LevelState::Open(fd, Listing::new());
             self.closed -= 1;
         }
         let (directory, _) = self.lowest();
-        gone(unlink(directory, &emptied.name, libc::AT_REMOVEDIR))
+        ignore_missing(unlink(directory, &emptied.name, libc::AT_REMOVEDIR))
     }
 
-    /// Closes the uppermost open level if too many are.
+    /// Closes the uppermost open level if too many are open.
     fn close_one_above(&mut self) -> io::Result<()> {
         if self.levels.len() - self.closed > OPEN_LEVELS {
             let level = &mut self.levels[self.closed];
@@ -177,13 +180,13 @@ impl Tree {
     }
 }
 
-/// Opens a directory, and no link to one.
+/// Opens a directory, but not through a symbolic link.
 fn enter(dir: RawFd, name: &CStr) -> io::Result<OwnedFd> {
     open_dir(dir, name, libc::O_NOFOLLOW)
 }
 
-/// That somebody else has removed it is as well.
-fn gone(result: io::Result<()>) -> io::Result<()> {
+/// Turns `NotFound` into success: another process has removed the name first.
+fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         result => result,

@@ -1,9 +1,10 @@
-//! What paths start from and may lead to: opening them, and finding the directory of a name.
+//! Resolves paths, either freely or beneath a directory.
 //!
-//! A path beneath a directory is resolved by the kernel with `RESOLVE_BENEATH`: neither `..`, nor a link,
-//! nor an absolute path leads out, whatever others rename meanwhile. What opens a file is one `openat2`.
-//! What changes a name has no such flag in the kernel, so the directory above the name is opened that
-//! way first, and the name itself, which no call follows, is changed in it.
+//! The kernel resolves a path beneath a directory with `RESOLVE_BENEATH`: neither `..`, nor a
+//! symbolic link, nor an absolute path leads out of it, whatever other processes rename meanwhile.
+//! Opening a file is one `openat2`. The calls that change a name have no such flag, so the library
+//! first opens the name's parent directory that way, and then changes the name in it; no call
+//! follows the last component.
 
 use super::perform::{c_path, perform};
 use crate::driver::Op;
@@ -13,10 +14,10 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// What a relative path starts from.
+/// The directory that a relative path starts from.
 #[derive(Clone, Copy)]
 pub(super) enum Base<'a> {
-    /// The process's working directory; the path may be absolute, and lead anywhere.
+    /// The process's working directory. The path may be absolute and lead anywhere.
     Ambient,
     /// A directory that the path must not leave.
     Beneath(BorrowedFd<'a>),
@@ -31,11 +32,12 @@ impl Base<'_> {
     }
 }
 
-/// How often an open beneath a directory is asked for again when the kernel could not tell, because
-/// something was renamed meanwhile, whether a `..` left it.
+/// The number of times that an open beneath a directory is retried after `EAGAIN`, by which the
+/// kernel reports that a concurrent rename kept it from deciding whether a `..` left the directory.
 const RENAME_RACES: u32 = 128;
 
-/// `open`, with the flags as they are. Where it may wait for another process, this waits on its thread.
+/// Opens a path with exactly these flags. An open that waits for another process (a FIFO, a lease)
+/// blocks the thread that performs it.
 pub(super) fn open(base: Base<'_>, path: &CStr, flags: i32, mode: u32) -> io::Result<OwnedFd> {
     let (dir, path) = (base.fd(), path.as_ptr());
     let fd = match base {
@@ -43,9 +45,9 @@ pub(super) fn open(base: Base<'_>, path: &CStr, flags: i32, mode: u32) -> io::Re
         Base::Ambient => unsafe { perform(Op::Open { dir, path, flags, mode }) },
         Base::Beneath(_) => {
             let makes = flags & libc::O_CREAT != 0 || flags & libc::O_TMPFILE == libc::O_TMPFILE;
-            // SAFETY: a structure of integers, and zeros mean nothing asked.
+            // SAFETY: a structure of integers, for which zeros are valid and request nothing.
             let mut how: libc::open_how = unsafe { std::mem::zeroed() };
-            // The sign is no flag. The mode is refused where nothing is made.
+            // The cast avoids sign extension. The kernel refuses a mode if no file is created.
             how.flags = u64::from(flags as u32);
             how.mode = if makes { u64::from(mode & 0o7777) } else { 0 };
             how.resolve = libc::RESOLVE_BENEATH;
@@ -61,24 +63,24 @@ pub(super) fn open(base: Base<'_>, path: &CStr, flags: i32, mode: u32) -> io::Re
             }
         }
     }?;
-    // SAFETY: the op has just returned this descriptor, and nobody else knows it.
+    // SAFETY: the op has just returned this descriptor, so it is open and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
-/// Opens a directory to read its names.
+/// Opens a directory for reading its entries.
 pub(super) fn open_dir(dir: RawFd, path: &CStr, flags: i32) -> io::Result<OwnedFd> {
     let (path, flags) = (path.as_ptr(), libc::O_DIRECTORY | libc::O_CLOEXEC | flags);
     // SAFETY: I1. The path outlives the call.
     let fd = unsafe { perform(Op::Open { dir, path, flags, mode: 0 }) }?;
-    // SAFETY: the op has just returned this descriptor, and nobody else knows it.
+    // SAFETY: the op has just returned this descriptor, so it is open and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
-/// A name and the open directory that it is in. The name has no slash: nothing follows it.
+/// A name, which contains no slash, and the open directory that contains it.
 pub(super) struct NameInDir<'a> {
     above: Above<'a>,
     pub(super) name: CString,
-    /// A slash came after it.
+    /// Whether the path ended in a slash, so that the name must be a directory's.
     is_directory: bool,
 }
 
@@ -88,7 +90,7 @@ enum Above<'a> {
 }
 
 impl<'a> NameInDir<'a> {
-    /// Where the name that the path ends in is to be changed, in `dir` or beneath it.
+    /// Opens the directory that contains the last component of `path`, in or beneath `dir`.
     pub(super) fn of(dir: BorrowedFd<'a>, path: &Path) -> io::Result<NameInDir<'a>> {
         let bytes = path.as_os_str().as_bytes();
         let end = bytes.iter().rposition(|&byte| byte != b'/').map_or(0, |last| last + 1);
@@ -122,18 +124,19 @@ impl<'a> NameInDir<'a> {
         }
     }
 
-    /// The name, of what is no directory.
-    pub(super) fn a_file(&self) -> io::Result<&CStr> {
-        match self.is_directory {
-            true => Err(io::Error::from_raw_os_error(libc::ENOTDIR)),
-            false => Ok(&self.name),
+    /// Returns the name for a call on files that are not directories: `ENOTDIR` after a trailing
+    /// slash.
+    pub(super) fn file_name(&self) -> io::Result<&CStr> {
+        if self.is_directory {
+            return Err(io::Error::from_raw_os_error(libc::ENOTDIR));
         }
+        Ok(&self.name)
     }
 
-    /// The name with its slash, for a call that never follows the last name.
+    /// Returns the name with its trailing slash, for a call that never follows the last component.
     pub(super) fn with_slash(&self) -> CString {
         let mut name = self.name.clone().into_bytes();
         name.extend(self.is_directory.then_some(b'/'));
-        CString::new(name).expect("it had no NUL")
+        CString::new(name).expect("the name has no NUL")
     }
 }

@@ -1,11 +1,12 @@
-//! Terminals, and other devices whose calls may wait though `poll` reports them ready.
+//! Terminals and other devices whose calls may wait although `poll` reports them ready.
 //!
-//! A ring asks a device that knows no `RWF_NOWAIT` whether it is ready, and then makes the call in the worker's
-//! thread, where a wait would stop all fibers. So
+//! For a device that does not support `RWF_NOWAIT`, a ring polls and then makes the call on the
+//! worker's thread, where a wait would stop all fibers. So:
 //!
-//! - a write goes to a kernel thread at once: a terminal is ready when it has room for a few bytes, but a write
-//!   returns when all are written;
-//! - a read follows `VMIN` and `VTIME` where a program has set them, as programs for serial lines do.
+//! - a kernel thread performs each write: a terminal is ready as soon as it has room for a few
+//!   bytes, but a write returns only when all bytes are written;
+//! - a read honours `VMIN` and `VTIME` where a program has set them, as programs for serial lines
+//!   do.
 
 use crate::driver::{Op, Target, blocking};
 use crate::fiber::op::{perform_off_ring, perform_within};
@@ -16,7 +17,7 @@ use crate::sys::{self, ReadTiming};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Performs a read or a write while the fiber waits.
+/// Performs a read or a write of a slow device, while the fiber waits.
 ///
 /// # Safety
 ///
@@ -28,7 +29,7 @@ pub(crate) unsafe fn perform(
     fd: &impl AsFd,
     op: Op,
 ) -> io::Result<usize> {
-    // SAFETY: by the contract.
+    // SAFETY: the caller's contract: the pointers are valid until this returns.
     unsafe {
         match op {
             Op::Read { .. } | Op::ReadVectored { .. } => {
@@ -42,7 +43,7 @@ pub(crate) unsafe fn perform(
     }
 }
 
-/// A read of a terminal that returns at other times than when there is data.
+/// Reads a terminal in raw mode that returns by `VMIN` and `VTIME`.
 ///
 /// # Safety
 ///
@@ -58,9 +59,9 @@ pub(crate) unsafe fn read(
         return Err(fiber.cancel_error());
     }
     match timing {
-        // It never waits.
+        // `VMIN` and `VTIME` are 0: a read never waits.
         ReadTiming { bytes: 0, pause } if pause.is_zero() => {
-            // SAFETY: by the contract.
+            // SAFETY: the caller's contract: the pointers are valid until this returns.
             return sys::result_of(unsafe { blocking::perform(&op) });
         }
         ReadTiming { bytes: 0, pause } => {
@@ -69,14 +70,14 @@ pub(crate) unsafe fn read(
                 return Ok(0);
             }
         }
-        // The time runs from the first byte on. A cancel ends the wait for that one.
+        // The timer starts with the first byte. A cancel ends the wait for that byte.
         _ => drop(ready(fd, Interest::READABLE)?),
     }
-    // SAFETY: by the contract.
+    // SAFETY: the caller's contract: the pointers are valid until this returns.
     sys::result_of(unsafe { perform_off_ring(worker, op) })
 }
 
-/// A write by a kernel thread, where a cancel interrupts it.
+/// Writes on a kernel thread of the ring, where a cancel interrupts the write.
 ///
 /// # Safety
 ///
@@ -88,7 +89,8 @@ unsafe fn write(worker: Here, fiber: FiberRef, op: Op) -> io::Result<usize> {
             Op::Write { target: target.punted(), buf, len, offset }
         }
         Op::WriteVectored { fd, slices, count, offset } => {
-            // SAFETY: by the contract. The slices are the caller's `IoSlice`s, which have this layout.
+            // SAFETY: the caller's contract. The slices are the caller's `IoSlice`s, which have
+            // this layout.
             let slices =
                 unsafe { std::slice::from_raw_parts(slices.cast::<IoSlice<'_>>(), count as usize) };
             gathered = slices.iter().flat_map(|slice| slice.iter().copied()).collect();

@@ -1,4 +1,5 @@
-//! A file's space on its disk and in the page cache. The ring does it; the pool finds holes.
+//! A file's space on the disk and in the page cache. The ring performs the ops, except that a
+//! thread of the pool looks for holes.
 
 use super::File;
 use super::copy::offset as checked;
@@ -7,27 +8,34 @@ use crate::driver::Op;
 use crate::driver::syscall::Syscall;
 use std::io;
 
-/// What the page cache is told of the reads and writes to come: `posix_fadvise`.
+/// The expected pattern of reads and writes, for [`File::advise`] (`posix_fadvise`).
+///
+/// ```
+/// use cringle::fs::{Advice, File};
+///
+/// File::open("/proc/self/exe")?.advise(Advice::Sequential, 0, 0)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Advice {
-    /// Nothing in particular.
+    /// No particular pattern.
     Normal,
-    /// From the front to the back: read further ahead.
+    /// Sequential: the kernel reads further ahead.
     Sequential,
-    /// Anywhere: do not read ahead.
+    /// Random: the kernel does not read ahead.
     Random,
-    /// Soon: begin to read.
+    /// Needed soon: the kernel starts to read.
     WillNeed,
-    /// No more: forget what is cached and written out.
+    /// Not needed: the kernel drops cached pages that are written out.
     DontNeed,
-    /// Once (it has an effect since Linux 6.3).
+    /// Accessed once. It has an effect on Linux 6.3 and later.
     NoReuse,
 }
 
 impl File {
-    /// Sees to it that `len` bytes from `offset` have a place on the disk; the file grows if they end
-    /// behind its end. Then writes there do not find the disk full.
+    /// Allocates disk space for `len` bytes from `offset`, so that writes there cannot fail with
+    /// `StorageFull`. The file grows if the range ends beyond its end.
     ///
     /// ```
     /// use cringle::fs::File;
@@ -49,12 +57,14 @@ impl File {
     ///
     /// # Errors
     ///
-    /// What `fallocate` says: `StorageFull`, `Unsupported`; and [`Cancelled`](crate::Cancelled).
+    /// The errors of `fallocate(2)`, such as `StorageFull` and `Unsupported`; and
+    /// [`Cancelled`](crate::Cancelled).
     pub fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
         self.fallocate(0, offset, len)
     }
 
-    /// Gives the disk space of `len` bytes from `offset` back; they read as zeros. The size stays.
+    /// Frees the disk space of `len` bytes from `offset`, which then read as zeros. The file's size
+    /// does not change.
     ///
     /// ```
     /// use cringle::fs::{self, File};
@@ -76,7 +86,17 @@ impl File {
         self.fallocate(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, offset, len)
     }
 
-    /// `fallocate` with a mode of one's own (`libc::FALLOC_FL_…`).
+    /// Calls `fallocate` with the given mode (`libc::FALLOC_FL_…`).
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let file = cringle::fs::File::create(directory.path().join("file"))?;
+    /// // Allocates space without changing the size.
+    /// if file.fallocate(libc::FALLOC_FL_KEEP_SIZE, 0, 4096).is_ok() {
+    ///     assert_eq!(file.metadata()?.len(), 0);
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -87,7 +107,7 @@ impl File {
         unsafe { perform(Op::Allocate { fd, mode, offset, len }) }.map(drop)
     }
 
-    /// Tells the page cache what will be done with `len` bytes from `offset` (0: all to the end).
+    /// Announces how `len` bytes from `offset` will be accessed. A `len` of 0 means up to the end.
     ///
     /// ```
     /// use cringle::fs::{Advice, File};
@@ -98,7 +118,8 @@ impl File {
     ///
     /// # Errors
     ///
-    /// What `posix_fadvise` says: `ESPIPE` for a pipe; and [`Cancelled`](crate::Cancelled).
+    /// The errors of `posix_fadvise(2)`, such as `ESPIPE` for a pipe; and
+    /// [`Cancelled`](crate::Cancelled).
     pub fn advise(&self, advice: Advice, offset: u64, len: u64) -> io::Result<()> {
         let advice = match advice {
             Advice::Normal => libc::POSIX_FADV_NORMAL,
@@ -113,9 +134,11 @@ impl File {
         unsafe { perform(Op::Advise { fd: self.fd(), advice, offset, len }) }.map(drop)
     }
 
-    /// Writes `len` bytes from `offset` (0: all to the end) out of the page cache and waits for it:
-    /// `sync_file_range` with all its flags. It writes neither the file's size nor where its blocks are,
-    /// nor does it flush the disk's cache: it is no [`sync_data`](File::sync_data), it makes that short.
+    /// Writes the cached pages of `len` bytes from `offset` to the disk, and waits
+    /// (`sync_file_range` with all of its flags). A `len` of 0 means up to the end.
+    ///
+    /// It writes no metadata and does not flush the disk's cache, so it does not replace
+    /// [`sync_data`](File::sync_data); it leaves less for it to do.
     ///
     /// ```
     /// use cringle::fs::File;
@@ -136,7 +159,7 @@ impl File {
     ///
     /// # Errors
     ///
-    /// What `sync_file_range` says; and [`Cancelled`](crate::Cancelled).
+    /// The errors of `sync_file_range(2)`; and [`Cancelled`](crate::Cancelled).
     pub fn sync_range(&self, offset: u64, len: u64) -> io::Result<()> {
         self.sync_file_range(
             libc::SYNC_FILE_RANGE_WAIT_BEFORE
@@ -147,8 +170,15 @@ impl File {
         )
     }
 
-    /// `sync_file_range` with flags of one's own (`libc::SYNC_FILE_RANGE_…`): `…_WRITE` alone begins
-    /// to write and does not wait.
+    /// Calls `sync_file_range` with the given flags (`libc::SYNC_FILE_RANGE_…`). With `…_WRITE`
+    /// alone it starts to write and does not wait.
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let file = cringle::fs::File::create(directory.path().join("file"))?;
+    /// file.sync_file_range(libc::SYNC_FILE_RANGE_WRITE, 0, 0)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -159,8 +189,9 @@ impl File {
         unsafe { perform(Op::SyncRange { fd, flags, offset, len }) }.map(drop)
     }
 
-    /// Where the next data is, at `offset` or after it (`SEEK_DATA`); `None` if only a hole follows. The
-    /// cursor stays. A file system that keeps no account of holes says that all is data.
+    /// Returns the offset of the next data at or after `offset` (`SEEK_DATA`), or `None` if only a
+    /// hole follows. The cursor does not move. A file system that does not track holes reports all
+    /// bytes as data.
     ///
     /// ```
     /// use cringle::fs::File;
@@ -181,13 +212,21 @@ impl File {
     ///
     /// # Errors
     ///
-    /// What `lseek` says; and [`Cancelled`](crate::Cancelled).
+    /// The errors of `lseek(2)`; and [`Cancelled`](crate::Cancelled).
     pub fn seek_data(&self, offset: u64) -> io::Result<Option<u64>> {
         self.find(libc::SEEK_DATA, offset)
     }
 
-    /// Where the next hole is, at `offset` or after it (`SEEK_HOLE`); the end of the file is one.
-    /// `None` behind it. The cursor stays.
+    /// Returns the offset of the next hole at or after `offset` (`SEEK_HOLE`). The end of the file
+    /// counts as a hole. `None` if `offset` is at or beyond the end. The cursor does not move.
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("file");
+    /// cringle::fs::write(&path, "data")?;
+    /// assert_eq!(cringle::fs::File::open(&path)?.seek_hole(0)?, Some(4));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -196,7 +235,8 @@ impl File {
         self.find(libc::SEEK_HOLE, offset)
     }
 
-    /// The same file with a cursor of its own, to move where others may use this one's.
+    /// Opens the same file with a cursor of its own, which may be moved while others use this
+    /// one's.
     fn open_again(&self) -> io::Result<File> {
         File::open(format!("/proc/self/fd/{}", self.fd()))
     }
@@ -210,11 +250,11 @@ impl File {
             return file.find(whence, offset);
         }
         let mut at = checked(offset)?;
-        // The kernel moves the cursor with it (I11).
+        // The call moves the cursor, which is restored under its lock (I11).
         let _cursor = self.cursor().lock()?;
         let cursor = self.std().stream_position()?;
         let call = Syscall::Seek { fd: self.fd(), whence, offset: &mut at };
-        // SAFETY: I1. The offset lives in this frame.
+        // SAFETY: I1. The offset lives in this frame, which is resumed only after the call.
         let found = unsafe { perform(Op::Syscall(call)) };
         self.std().seek(io::SeekFrom::Start(cursor))?;
         match found {

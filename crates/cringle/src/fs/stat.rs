@@ -1,4 +1,4 @@
-//! Asking what is known of a file: one `statx` each.
+//! Functions that return a file's metadata, each by one `statx`.
 
 use super::Metadata;
 use super::file::File;
@@ -10,10 +10,10 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::path::Path;
 
-/// What std's `metadata` asks for.
+/// The fields that std's `metadata` requests.
 pub(super) const ALL: u32 = libc::STATX_BASIC_STATS | libc::STATX_BTIME;
 
-/// What is known of the file that the path leads to; only the calling fiber waits.
+/// Returns the metadata of a file. Symbolic links are followed. Only the calling fiber waits.
 ///
 /// ```
 /// assert!(cringle::fs::metadata("/proc/self")?.is_dir());
@@ -27,7 +27,7 @@ pub fn metadata<P: AsRef<Path>>(path: P) -> io::Result<Metadata> {
     stat(libc::AT_FDCWD, &c_path(path.as_ref())?, 0, ALL)
 }
 
-/// What is known of the file itself, though it is a symbolic link.
+/// Returns the metadata of a file. If the path is a symbolic link, the metadata is the link's own.
 ///
 /// ```
 /// assert!(cringle::fs::symlink_metadata("/proc/self")?.is_symlink());
@@ -41,17 +41,19 @@ pub fn symlink_metadata<P: AsRef<Path>>(path: P) -> io::Result<Metadata> {
     stat(libc::AT_FDCWD, &c_path(path.as_ref())?, libc::AT_SYMLINK_NOFOLLOW, ALL)
 }
 
-/// Whether the path leads to something. A broken link does not.
+/// Returns whether the path leads to an existing file. For a broken symbolic link it returns
+/// `false`.
 ///
 /// ```
 /// assert!(cringle::fs::exists("/proc/self")?);
-/// assert!(!cringle::fs::exists("/proc/nobody")?);
+/// assert!(!cringle::fs::exists("/proc/no such file")?);
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
 /// # Errors
 ///
-/// As `std::fs::exists`, where it cannot be known; and [`Cancelled`](crate::Cancelled).
+/// As `std::fs::exists`, if the existence cannot be determined; and
+/// [`Cancelled`](crate::Cancelled).
 pub fn exists<P: AsRef<Path>>(path: P) -> io::Result<bool> {
     match metadata(path) {
         Ok(_) => Ok(true),
@@ -60,9 +62,11 @@ pub fn exists<P: AsRef<Path>>(path: P) -> io::Result<bool> {
     }
 }
 
-/// `statx` with flags and a mask of one's own: `libc::AT_SYMLINK_NOFOLLOW`, `AT_STATX_DONT_SYNC` (what
-/// is known without asking a server), `libc::STATX_SIZE` and others. What was not asked for, and what
-/// the file system does not know, is 0: see [`Metadata::statx_mask`].
+/// Calls `statx` with the given flags and mask.
+///
+/// Flags are, for example, `libc::AT_SYMLINK_NOFOLLOW` and `libc::AT_STATX_DONT_SYNC` (do not ask a
+/// file server); the mask consists of `libc::STATX_SIZE` and its like. Fields that were not
+/// requested, or that the file system does not support, are 0: see [`Metadata::statx_mask`].
 ///
 /// ```
 /// use cringle::fs;
@@ -75,13 +79,13 @@ pub fn exists<P: AsRef<Path>>(path: P) -> io::Result<bool> {
 ///
 /// # Errors
 ///
-/// As [`metadata`]; `InvalidInput` for flags that the kernel does not know.
+/// As [`metadata`]; and `InvalidInput` for flags that the kernel does not support.
 pub fn statx<P: AsRef<Path>>(path: P, flags: i32, mask: u32) -> io::Result<Metadata> {
     stat(libc::AT_FDCWD, &c_path(path.as_ref())?, flags, mask)
 }
 
 impl File {
-    /// `statx` of the open file with a mask of one's own: see [`statx`].
+    /// Calls `statx` on the open file with the given mask: see [`statx`].
     ///
     /// ```
     /// use cringle::fs::File;
@@ -101,7 +105,7 @@ impl File {
     }
 }
 
-/// What is known of an open file.
+/// Returns the metadata of an open file.
 pub(super) fn stat_open(fd: &impl AsFd, mask: u32) -> io::Result<Metadata> {
     stat(fd.as_fd().as_raw_fd(), c"", libc::AT_EMPTY_PATH, mask)
 }
@@ -109,8 +113,8 @@ pub(super) fn stat_open(fd: &impl AsFd, mask: u32) -> io::Result<Metadata> {
 pub(super) fn stat(dir: RawFd, path: &CStr, flags: i32, mask: u32) -> io::Result<Metadata> {
     let mut stat = MaybeUninit::<libc::statx>::zeroed();
     let op = Op::Stat { dir, path: path.as_ptr(), flags, mask, out: stat.as_mut_ptr() };
-    // SAFETY: I1. The path and the structure live in this frame or beyond.
+    // SAFETY: I1. The path and the structure outlive the call.
     unsafe { perform(op) }?;
-    // SAFETY: the call succeeded, so the kernel has filled the structure (all-zero before).
+    // SAFETY: all-zero bytes are valid, and the kernel has filled in the fields that it supports.
     Ok(Metadata { stat: unsafe { stat.assume_init() } })
 }

@@ -1,4 +1,5 @@
-//! When a file was read and written, set by hand. The ring has no op for it; the pool does it.
+//! Setting a file's access and modification times. A thread of the pool makes the calls, because
+//! the ring has no op for them.
 
 use super::File;
 use super::perform::{c_path, perform};
@@ -10,7 +11,15 @@ use std::os::fd::RawFd;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Which times of a file to set: `std::fs::FileTimes`, for [`File::set_times`].
+/// The times to set on a file, as `std::fs::FileTimes`: for [`File::set_times`] and [`set_times`].
+///
+/// ```
+/// use cringle::fs::FileTimes;
+/// use std::time::SystemTime;
+///
+/// let now = SystemTime::now();
+/// let times = FileTimes::new().set_accessed(now).set_modified(now);
+/// ```
 #[derive(Clone, Copy, Default)]
 pub struct FileTimes {
     accessed: Option<SystemTime>,
@@ -27,19 +36,33 @@ impl std::fmt::Debug for FileTimes {
 }
 
 impl FileTimes {
-    /// None.
+    /// Returns a value that sets no time.
+    ///
+    /// ```
+    /// let times = cringle::fs::FileTimes::new();
+    /// ```
     pub fn new() -> FileTimes {
         FileTimes::default()
     }
 
-    /// When it was last read.
+    /// Sets the time of the last access.
+    ///
+    /// ```
+    /// let now = std::time::SystemTime::now();
+    /// let times = cringle::fs::FileTimes::new().set_accessed(now);
+    /// ```
     #[must_use]
     pub fn set_accessed(mut self, at: SystemTime) -> FileTimes {
         self.accessed = Some(at);
         self
     }
 
-    /// When its bytes were last changed.
+    /// Sets the time of the last modification.
+    ///
+    /// ```
+    /// let now = std::time::SystemTime::now();
+    /// let times = cringle::fs::FileTimes::new().set_modified(now);
+    /// ```
     #[must_use]
     pub fn set_modified(mut self, at: SystemTime) -> FileTimes {
         self.modified = Some(at);
@@ -48,7 +71,7 @@ impl FileTimes {
 }
 
 impl File {
-    /// Sets the file's times.
+    /// Sets the file's access and modification times.
     ///
     /// ```
     /// use cringle::fs::{File, FileTimes};
@@ -73,7 +96,15 @@ impl File {
         set(self.fd(), None, times, 0)
     }
 
-    /// Sets when the file's bytes were last changed.
+    /// Sets the file's modification time.
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let file = cringle::fs::File::create(directory.path().join("file"))?;
+    /// file.set_modified(std::time::SystemTime::UNIX_EPOCH)?;
+    /// assert_eq!(file.metadata()?.modified()?, std::time::SystemTime::UNIX_EPOCH);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -83,7 +114,7 @@ impl File {
     }
 }
 
-/// Sets the times of the file that the path leads to.
+/// Sets the access and modification times of a file. Symbolic links are followed.
 ///
 /// ```
 /// use cringle::fs::{self, FileTimes};
@@ -103,12 +134,12 @@ impl File {
 ///
 /// # Errors
 ///
-/// As [`File::set_times`], and for a path that leads nowhere.
+/// As [`File::set_times`]; and those of resolving the path.
 pub fn set_times<P: AsRef<Path>>(path: P, times: FileTimes) -> io::Result<()> {
     set(libc::AT_FDCWD, Some(&c_path(path.as_ref())?), times, 0)
 }
 
-/// Sets the times of the file itself, though it is a symbolic link.
+/// Sets the access and modification times of a file without following symbolic links.
 ///
 /// ```
 /// use cringle::fs::{self, FileTimes};
@@ -137,14 +168,15 @@ fn set(fd: RawFd, path: Option<&CStr>, times: FileTimes, flags: i32) -> io::Resu
     let stamps = [stamp(times.accessed)?, stamp(times.modified)?];
     let times = Times { stamps, flags };
     let path = path.map_or(std::ptr::null(), CStr::as_ptr);
-    // SAFETY: I1. The path lives in the caller's frame, the times in this one.
+    // SAFETY: I1. The path lives in the caller's frame and the times in this one, until the call
+    // returns.
     unsafe { perform(Op::Syscall(Syscall::SetTimes { fd, path, times: &times })) }.map(drop)
 }
 
 fn stamp(at: Option<SystemTime>) -> io::Result<libc::timespec> {
     let Some(at) = at else { return Ok(libc::timespec { tv_sec: 0, tv_nsec: libc::UTIME_OMIT }) };
     const SECOND: u32 = 1_000_000_000;
-    // The nanoseconds of a time before 1970 also count forwards.
+    // For a time before 1970, too, the nanoseconds count forwards from the second.
     let (seconds, nanos) = match at.duration_since(UNIX_EPOCH) {
         Ok(after) => (i64::try_from(after.as_secs()).ok(), after.subsec_nanos()),
         Err(before) => {

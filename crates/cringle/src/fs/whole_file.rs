@@ -1,10 +1,10 @@
-//! A whole file in one call.
+//! Reading or writing a whole file in one call.
 
 use super::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-/// The bytes of a file.
+/// Reads the whole file into a `Vec`.
 ///
 /// ```
 /// assert!(cringle::fs::read("/proc/self/exe")?.starts_with(b"\x7fELF"));
@@ -22,7 +22,7 @@ pub fn read<P: AsRef<Path>>(path: P) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The text of a file.
+/// Reads the whole file into a `String`.
 ///
 /// ```
 /// assert!(cringle::fs::read_to_string("/proc/version")?.starts_with("Linux"));
@@ -31,7 +31,7 @@ pub fn read<P: AsRef<Path>>(path: P) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 ///
-/// As `std::fs::read_to_string`: `InvalidData` for what is no UTF-8; and
+/// As `std::fs::read_to_string`: `InvalidData` if the file is not UTF-8; and
 /// [`Cancelled`](crate::Cancelled).
 pub fn read_to_string<P: AsRef<Path>>(path: P) -> io::Result<String> {
     let (mut file, size) = open(path.as_ref())?;
@@ -41,7 +41,8 @@ pub fn read_to_string<P: AsRef<Path>>(path: P) -> io::Result<String> {
     Ok(text)
 }
 
-/// Writes a file, made if it is not there and emptied if it is.
+/// Writes `contents` to a file: creates it if it does not exist, and replaces its contents if it
+/// does.
 ///
 /// ```
 /// # let directory = tempfile::tempdir()?;
@@ -52,12 +53,13 @@ pub fn read_to_string<P: AsRef<Path>>(path: P) -> io::Result<String> {
 ///
 /// # Errors
 ///
-/// As `std::fs::write`; and [`Cancelled`](crate::Cancelled), with a part of it written perhaps.
+/// As `std::fs::write`; and [`Cancelled`](crate::Cancelled), which may leave a part of the
+/// contents.
 pub fn write<P: AsRef<Path>, C: AsRef<[u8]>>(path: P, contents: C) -> io::Result<()> {
     File::create(path)?.write_all(contents.as_ref())
 }
 
-/// The file and its size, a guess at what there is to read.
+/// Opens the file and returns its size, as an estimate of the bytes to read.
 fn open(path: &Path) -> io::Result<(File, usize)> {
     let file = File::open(path)?;
     let size = file.metadata().map_or(0, |metadata| metadata.len());

@@ -1,12 +1,12 @@
-//! Going on with a write that stopped short.
+//! Completing a write that stopped short.
 //!
-//! A blocking `write` to a pipe or a socket returns when all is written. A ring and an epoll write what there
-//! is room for, so the rest is written by further operations.
+//! A blocking `write` to a pipe or a socket returns when all bytes are written. The ring and epoll
+//! drivers write what there is room for, so further ops write the rest.
 
 use std::io::{self, IoSlice};
 
-/// Writes the rest of `len` bytes, of which `done` are written. What was written counts: an error comes again
-/// with the next write.
+/// Writes the rest of `len` bytes, of which `done` are written, and returns the total. An error
+/// ends the write without being returned: the next write returns it.
 #[cold]
 pub(crate) fn write_rest(
     mut done: usize,
@@ -22,7 +22,7 @@ pub(crate) fn write_rest(
     Ok(done)
 }
 
-/// The slices without their first `done` bytes.
+/// Returns the slices without their first `done` bytes.
 #[cold]
 pub(crate) fn rest_of<'a>(bufs: &'a [IoSlice<'a>], done: usize) -> Vec<IoSlice<'a>> {
     let mut skipped = done;

@@ -1,5 +1,5 @@
-//! Extended attributes: small values by name, kept with a file. The ring gets and sets them; the pool
-//! lists and removes.
+//! Extended attributes: small named values that a file system stores with a file. The ring gets and
+//! sets them; a thread of the pool lists and removes them.
 
 use super::File;
 use super::perform::{c_path, perform};
@@ -10,13 +10,14 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-/// Room that is mostly enough for a value or for the names.
-const FIRST_TRY: usize = 1 << 10;
-/// The most that the kernel keeps as one value, and lists.
-const MOST: usize = 64 << 10;
+/// The size of the first buffer, which is usually enough for a value or for the names.
+const FIRST_BYTES: usize = 1 << 10;
+/// The kernel's limits on the size of a value and of the list of names.
+const MAX_BYTES: usize = 64 << 10;
 
-/// The value of an extended attribute of the file that the path leads to; `None` if it has none of that
-/// name. Users' own names begin with `user.`.
+/// Returns the value of an extended attribute, or `None` if the file has none of that name.
+///
+/// Symbolic links are followed. The names of users' own attributes begin with `user.`.
 ///
 /// ```
 /// use cringle::fs;
@@ -26,7 +27,7 @@ const MOST: usize = 64 << 10;
 /// cringle::run(|| -> std::io::Result<()> {
 ///     fs::write(&path, "text")?;
 ///     if let Err(e) = fs::set_xattr(&path, "user.origin", b"here") {
-///         println!("this file system keeps none: {e}");
+///         println!("this file system has no user attributes: {e}");
 ///         return Ok(());
 ///     }
 ///     assert_eq!(fs::get_xattr(&path, "user.origin")?.as_deref(), Some(&b"here"[..]));
@@ -38,157 +39,227 @@ const MOST: usize = 64 << 10;
 ///
 /// # Errors
 ///
-/// What `getxattr` says: `Unsupported` where the file system keeps none; and
-/// [`Cancelled`](crate::Cancelled).
+/// The errors of `getxattr(2)`, such as `Unsupported` if the file system has no extended
+/// attributes; and [`Cancelled`](crate::Cancelled).
 pub fn get_xattr<P: AsRef<Path>, N: AsRef<OsStr>>(path: P, name: N) -> io::Result<Option<Vec<u8>>> {
     let path = c_path(path.as_ref())?;
-    get(&Of::Path(&path), name.as_ref())
+    get(&Owner::Path(&path), name.as_ref())
 }
 
-/// Sets an extended attribute, made if it is not there.
+/// Sets an extended attribute, and creates it if it does not exist. Symbolic links are followed.
+///
+/// ```
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("file");
+/// cringle::fs::write(&path, "text")?;
+/// if cringle::fs::set_xattr(&path, "user.origin", b"here").is_ok() {
+///     assert!(cringle::fs::get_xattr(&path, "user.origin")?.is_some());
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
 ///
 /// # Errors
 ///
-/// What `setxattr` says; and [`Cancelled`](crate::Cancelled).
+/// The errors of `setxattr(2)`; and [`Cancelled`](crate::Cancelled).
 pub fn set_xattr<P: AsRef<Path>, N: AsRef<OsStr>>(
     path: P,
     name: N,
     value: &[u8],
 ) -> io::Result<()> {
     let path = c_path(path.as_ref())?;
-    set(&Of::Path(&path), name.as_ref(), value)
+    set(&Owner::Path(&path), name.as_ref(), value)
 }
 
-/// Removes an extended attribute.
+/// Removes an extended attribute. Symbolic links are followed.
+///
+/// ```
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("file");
+/// cringle::fs::write(&path, "text")?;
+/// if cringle::fs::set_xattr(&path, "user.origin", b"here").is_ok() {
+///     cringle::fs::remove_xattr(&path, "user.origin")?;
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
 ///
 /// # Errors
 ///
-/// What `removexattr` says: `ENODATA` if it is not there; and [`Cancelled`](crate::Cancelled).
+/// The errors of `removexattr(2)`, such as `ENODATA` if the attribute does not exist; and
+/// [`Cancelled`](crate::Cancelled).
 pub fn remove_xattr<P: AsRef<Path>, N: AsRef<OsStr>>(path: P, name: N) -> io::Result<()> {
     let path = c_path(path.as_ref())?;
-    remove(&Of::Path(&path), name.as_ref())
+    remove(&Owner::Path(&path), name.as_ref())
 }
 
-/// The names of a file's extended attributes, as far as the caller may see them.
+/// Returns the names of a file's extended attributes that the caller may see. Symbolic links are
+/// followed.
+///
+/// ```
+/// for name in cringle::fs::list_xattrs("/tmp")? {
+///     println!("{}", name.display());
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
 ///
 /// # Errors
 ///
-/// What `listxattr` says; and [`Cancelled`](crate::Cancelled).
+/// The errors of `listxattr(2)`; and [`Cancelled`](crate::Cancelled).
 pub fn list_xattrs<P: AsRef<Path>>(path: P) -> io::Result<Vec<OsString>> {
     let path = c_path(path.as_ref())?;
-    list(&Of::Path(&path))
+    list(&Owner::Path(&path))
 }
 
 impl File {
-    /// The value of an extended attribute: see [`get_xattr`].
+    /// Returns the value of an extended attribute, or `None` if the file has none of that name.
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let file = cringle::fs::File::create(directory.path().join("file"))?;
+    /// if let Ok(value) = file.get_xattr("user.origin") {
+    ///     assert_eq!(value, None);
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
     /// As [`get_xattr`].
     pub fn get_xattr<N: AsRef<OsStr>>(&self, name: N) -> io::Result<Option<Vec<u8>>> {
-        get(&Of::File(self), name.as_ref())
+        get(&Owner::File(self), name.as_ref())
     }
 
-    /// Sets an extended attribute, made if it is not there.
+    /// Sets an extended attribute, and creates it if it does not exist.
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let file = cringle::fs::File::create(directory.path().join("file"))?;
+    /// if let Err(e) = file.set_xattr("user.origin", b"here") {
+    ///     println!("this file system has no user attributes: {e}");
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
     /// As [`set_xattr`].
     pub fn set_xattr<N: AsRef<OsStr>>(&self, name: N, value: &[u8]) -> io::Result<()> {
-        set(&Of::File(self), name.as_ref(), value)
+        set(&Owner::File(self), name.as_ref(), value)
     }
 
     /// Removes an extended attribute.
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let file = cringle::fs::File::create(directory.path().join("file"))?;
+    /// if file.set_xattr("user.origin", b"here").is_ok() {
+    ///     file.remove_xattr("user.origin")?;
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
     /// As [`remove_xattr`].
     pub fn remove_xattr<N: AsRef<OsStr>>(&self, name: N) -> io::Result<()> {
-        remove(&Of::File(self), name.as_ref())
+        remove(&Owner::File(self), name.as_ref())
     }
 
-    /// The names of the file's extended attributes.
+    /// Returns the names of the file's extended attributes that the caller may see.
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let file = cringle::fs::File::create(directory.path().join("file"))?;
+    /// if file.set_xattr("user.origin", b"here").is_ok() {
+    ///     assert!(file.list_xattrs()?.contains(&"user.origin".into()));
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
     /// As [`list_xattrs`].
     pub fn list_xattrs(&self) -> io::Result<Vec<OsString>> {
-        list(&Of::File(self))
+        list(&Owner::File(self))
     }
 }
 
-/// Whose attributes.
-enum Of<'a> {
+/// The file whose attributes a call accesses.
+enum Owner<'a> {
     Path(&'a CStr),
     File(&'a File),
 }
 
-impl Of<'_> {
+impl Owner<'_> {
     fn call(&self, name: Option<&CStr>, value: *mut u8, len: usize) -> XattrCall {
         let (fd, path) = match self {
-            Of::Path(path) => (libc::AT_FDCWD, path.as_ptr()),
-            Of::File(file) => (file.fd(), std::ptr::null()),
+            Owner::Path(path) => (libc::AT_FDCWD, path.as_ptr()),
+            Owner::File(file) => (file.fd(), std::ptr::null()),
         };
         let name = name.map_or(std::ptr::null(), CStr::as_ptr);
         XattrCall { fd, path, name, value, len: len as u32, flags: 0 }
     }
 
-    /// What a call leaves in a buffer that is large enough.
+    /// Performs a call that fills a buffer, and retries it with the largest buffer if the first is
+    /// too small.
     fn read(
         &self,
         name: Option<&CStr>,
         op: impl Fn(*const XattrCall) -> Op,
     ) -> io::Result<Vec<u8>> {
-        let mut room = FIRST_TRY;
+        let mut room = FIRST_BYTES;
         loop {
             let mut bytes = vec![0; room];
             let call = self.call(name, bytes.as_mut_ptr(), room);
-            // SAFETY: I1. Call, name and buffer outlive it, and the buffer is as large as it says.
+            // SAFETY: I1. The call's arguments, the name and the buffer outlive the call, and the
+            // buffer has the length that the arguments state.
             match unsafe { perform(op(&call)) } {
                 Ok(len) => {
                     bytes.truncate(len);
                     return Ok(bytes);
                 }
-                Err(e) if e.raw_os_error() == Some(libc::ERANGE) && room < MOST => room = MOST,
+                Err(e) if e.raw_os_error() == Some(libc::ERANGE) && room < MAX_BYTES => {
+                    room = MAX_BYTES
+                }
                 Err(e) => return Err(e),
             }
         }
     }
 }
 
-fn get(of: &Of<'_>, name: &OsStr) -> io::Result<Option<Vec<u8>>> {
+fn get(owner: &Owner<'_>, name: &OsStr) -> io::Result<Option<Vec<u8>>> {
     let name = c_name(name)?;
-    match of.read(Some(&name), Op::GetXattr) {
+    match owner.read(Some(&name), Op::GetXattr) {
         Err(e) if e.raw_os_error() == Some(libc::ENODATA) => Ok(None),
         result => result.map(Some),
     }
 }
 
-fn set(of: &Of<'_>, name: &OsStr, value: &[u8]) -> io::Result<()> {
-    if value.len() > MOST {
+fn set(owner: &Owner<'_>, name: &OsStr, value: &[u8]) -> io::Result<()> {
+    if value.len() > MAX_BYTES {
         return Err(io::Error::from_raw_os_error(libc::E2BIG));
     }
     let name = c_name(name)?;
-    let call = of.call(Some(&name), value.as_ptr().cast_mut(), value.len());
-    // SAFETY: I1. Call, name and value outlive it; the value is only read.
+    let call = owner.call(Some(&name), value.as_ptr().cast_mut(), value.len());
+    // SAFETY: I1. The arguments, the name and the value outlive the call, which only reads the
+    // value.
     unsafe { perform(Op::SetXattr(&call)) }.map(drop)
 }
 
-fn remove(of: &Of<'_>, name: &OsStr) -> io::Result<()> {
+fn remove(owner: &Owner<'_>, name: &OsStr) -> io::Result<()> {
     let name = c_name(name)?;
-    let call = of.call(Some(&name), std::ptr::null_mut(), 0);
-    // SAFETY: I1. Call and name outlive it.
+    let call = owner.call(Some(&name), std::ptr::null_mut(), 0);
+    // SAFETY: I1. The arguments and the name outlive the call.
     unsafe { perform(Op::Syscall(Syscall::RemoveXattr(&call))) }.map(drop)
 }
 
-fn list(of: &Of<'_>) -> io::Result<Vec<OsString>> {
-    let names = of.read(None, |call| Op::Syscall(Syscall::ListXattrs(call)))?;
+fn list(owner: &Owner<'_>) -> io::Result<Vec<OsString>> {
+    let names = owner.read(None, |call| Op::Syscall(Syscall::ListXattrs(call)))?;
     let names = names.split(|&byte| byte == 0).filter(|name| !name.is_empty());
     Ok(names.map(|name| OsString::from_vec(name.to_vec())).collect())
 }
 
 fn c_name(name: &OsStr) -> io::Result<CString> {
     CString::new(name.as_bytes()).map_err(|_| {
-        io::Error::new(io::ErrorKind::InvalidInput, "the attribute's name has a NUL in it")
+        io::Error::new(io::ErrorKind::InvalidInput, "the attribute's name contains a NUL byte")
     })
 }

@@ -1,8 +1,8 @@
 //! Copying from a reader to a writer.
 //!
-//! std knows by specialisation that both ends are descriptors. On stable Rust the same is found out by
-//! comparing types, for those that are listed in [`file_of`]; whatever wraps them (`Take`, `BufReader`,
-//! a `dyn Read`) is copied through a buffer, as every other reader and writer.
+//! std finds out by specialisation that both ends are files. Stable Rust allows only a comparison
+//! of types, so [`file_of`] lists the types that contain a [`File`]. Everything else, including
+//! wrappers such as `Take`, `BufReader` and `dyn Read`, is copied through a buffer.
 
 use super::child_pipe::{ChildStderr, ChildStdin, ChildStdout};
 use super::pipe::{PipeReader, PipeWriter};
@@ -10,15 +10,16 @@ use crate::fs::{File, RANGE_BYTES, is_refused};
 use crate::runtime::worker::fairness;
 use std::io::{self, ErrorKind, Read, Write};
 
-/// Bytes for one read and write: what a pipe holds.
+/// The size of the buffer, in bytes: the capacity of a pipe.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Copies all that the reader has to the writer; how many bytes. As `std::io::copy`.
-/// May suspend the calling fiber.
+/// Copies all data of the reader to the writer, and returns the number of bytes, as
+/// `std::io::copy`. May suspend the calling fiber.
 ///
-/// Between two [`File`]s the bytes do not leave the kernel (`copy_file_range`: on some file systems
-/// nothing is copied but references), where it can; the cursors move as if they had. All else, a socket
-/// or a pipe at one end included, goes through a buffer of 64 KiB: splices by the ring cost more.
+/// Between two [`File`]s the kernel copies the data where it can (`copy_file_range`; some file
+/// systems share the blocks instead), and the cursors move as for reads and writes. Other data,
+/// such as that of sockets and pipes, goes through a buffer of 64 KiB, which costs less than
+/// splicing through the ring.
 ///
 /// ```
 /// use cringle::{fs::File, io};
@@ -36,9 +37,10 @@ const BUFFER_BYTES: usize = 64 << 10;
 ///
 /// # Errors
 ///
-/// The reader's and the writer's, except `Interrupted`, after which it goes on; what was copied before is
-/// copied. [`Cancelled`](crate::Cancelled) among them. After an error of the writer, up to a buffer of
-/// bytes that were read may not have been written: the position of a file that was read does not tell.
+/// The errors of the reader and the writer, including [`Cancelled`](crate::Cancelled), except
+/// `Interrupted`, after which it retries. The data that was written before the error remains. After
+/// an error of the writer, up to a buffer of data may have been read and not written, so the
+/// reader's position does not show how much was written.
 pub fn copy<R, W>(reader: &mut R, writer: &mut W) -> io::Result<u64>
 where
     R: ?Sized + Read,
@@ -49,7 +51,8 @@ where
         (Some(from), Some(to)) => copy_within_kernel(from, to)?,
         _ => 0,
     };
-    // What the kernel would not copy, or found nothing of: files of /proc say that they are empty.
+    // Copies the rest by hand. The kernel may refuse the files, and files of /proc report a length
+    // of 0.
     Ok(within + copy_by_hand(reader, writer)?)
 }
 
@@ -83,7 +86,7 @@ where
     }
 }
 
-/// The file that a stream of the library is made of, if it is one that has no buffer of its own.
+/// Returns the file inside a stream of the library that has no buffer of its own.
 fn file_of<T: ?Sized>(stream: &T) -> Option<&File> {
     if let Some(file) = as_type::<File, T>(stream) {
         return Some(file);
@@ -105,13 +108,14 @@ fn file_of<T: ?Sized>(stream: &T) -> Option<&File> {
     None
 }
 
-/// The same value, if it is of this type.
+/// Returns the value as a `Known` if it has that type.
 fn as_type<'a, Known, T: ?Sized>(value: &'a T) -> Option<&'a Known>
 where
     Known: 'a,
 {
-    let is_it = typeid::of::<Known>() == typeid::of::<T>();
-    // SAFETY: the types are the same but for lifetimes. `Known` is a type of this library without one,
-    // or a reference to it, which is then as short as the borrow.
-    is_it.then(|| unsafe { &*std::ptr::from_ref(value).cast::<Known>() })
+    let is_same = typeid::of::<Known>() == typeid::of::<T>();
+    // SAFETY: `typeid` has shown that the types are equal up to lifetimes. `Known` is a type of
+    // this library without lifetimes, or a reference to one, and `Known: 'a` limits the reference
+    // to the borrow of `value`.
+    is_same.then(|| unsafe { &*std::ptr::from_ref(value).cast::<Known>() })
 }

@@ -1,16 +1,16 @@
-//! `std::io`, of which only the calling fiber waits.
+//! Input and output, with the names of `std::io`. Only the calling fiber waits.
 //!
-//! Everything of std's module is here under its name: `use cringle::io` ports a program. The traits,
-//! buffers, errors and adapters *are* std's; what may wait is the library's:
+//! The module contains every item of `std::io`, so that `use cringle::io` ports a program. Traits,
+//! buffers, errors and adapters *are* std's. Items that may wait are this library's:
 //!
 //! - [`stdin`], [`stdout`], [`stderr`] and their locks;
 //! - [`pipe`], [`PipeReader`], [`PipeWriter`];
-//! - [`copy`], which stays within the kernel between files and pipes of the library;
-//! - [`IsTerminal`], for all that has a descriptor.
+//! - [`copy`], which copies within the kernel between files of this library;
+//! - [`IsTerminal`], for everything that has a descriptor.
 //!
-//! More than std: [`ready`], for descriptors that the library has no type for.
+//! Beyond std: [`ready`] waits for descriptors for which the library has no type.
 //!
-//! Outside of a fiber all of it is the plain blocking call.
+//! Outside of a fiber, the functions are the plain blocking calls.
 
 pub(crate) mod child_pipe;
 mod copy;

@@ -1,10 +1,10 @@
-//! Anonymous pipes, and what all types have in common that are one end of a pipe.
+//! Anonymous pipes, and macros for the types that are one end of a pipe.
 
 use crate::fs::File;
 use std::io;
 
-/// A pipe: what is written to one end is read from the other. Both are closed in children, but for
-/// those that they are handed to as a [`Stdio`](crate::process::Stdio).
+/// Creates a pipe: data written to one end is read from the other. Both ends close on `exec`,
+/// unless they are passed to a child as a [`Stdio`](crate::process::Stdio).
 ///
 /// ```
 /// use cringle::{fiber, io};
@@ -15,9 +15,10 @@ use std::io;
 ///     let sum = fiber::scope(|s| {
 ///         let sum = s.spawn_local(move || {
 ///             let mut bytes = Vec::new();
-///             reader.read_to_end(&mut bytes).map(|_| bytes.iter().map(|&b| u64::from(b)).sum::<u64>())
+///             reader.read_to_end(&mut bytes)?;
+///             io::Result::Ok(bytes.iter().map(|&b| u64::from(b)).sum::<u64>())
 ///         });
-///         // More than a pipe holds: the two take turns.
+///         // More than the capacity of a pipe: the two fibers take turns.
 ///         writer.write_all(&vec![1; 1 << 20])?;
 ///         drop(writer);
 ///         sum.join().unwrap()
@@ -30,33 +31,59 @@ use std::io;
 ///
 /// # Errors
 ///
-/// As std's: no descriptor is left.
+/// As std's: no descriptor is free.
 pub fn pipe() -> io::Result<(PipeReader, PipeWriter)> {
     let (reader, writer) = io::pipe()?;
     Ok((reader.into(), writer.into()))
 }
 
-/// The reading end of a pipe, as `std::io::PipeReader`. Only the calling fiber waits; a cancel ends the
-/// wait, and no byte is lost.
+/// The reading end of a pipe, as `std::io::PipeReader`. Only the calling fiber waits. A cancel ends
+/// the wait, and no data is lost.
+///
+/// ```
+/// use std::io::Write;
+///
+/// let (reader, mut writer) = cringle::io::pipe()?;
+/// writer.write_all(b"rope")?;
+/// drop(writer);
+/// assert_eq!(std::io::read_to_string(reader)?, "rope");
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct PipeReader(File);
 
-/// The writing end of a pipe, as `std::io::PipeWriter`. Only the calling fiber waits; a cancel ends the
-/// wait. What is written to a pipe that nobody reads any more fails with `BrokenPipe`.
+/// The writing end of a pipe, as `std::io::PipeWriter`. Only the calling fiber waits. A cancel ends
+/// the wait. If all readers are closed, a write fails with `BrokenPipe`.
+///
+/// ```
+/// use std::io::{ErrorKind, Write};
+///
+/// let (reader, mut writer) = cringle::io::pipe()?;
+/// drop(reader);
+/// assert_eq!(writer.write(b"rope").unwrap_err().kind(), ErrorKind::BrokenPipe);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct PipeWriter(File);
 
 impl PipeReader {
-    /// Another handle to the same end.
+    /// Returns another handle to the same end.
+    ///
+    /// ```
+    /// let (reader, _writer) = cringle::io::pipe()?;
+    /// let clone = reader.try_clone()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// As std's: no descriptor is left.
+    /// As std's: no descriptor is free.
     pub fn try_clone(&self) -> io::Result<PipeReader> {
         self.0.try_clone().map(PipeReader)
     }
 }
 
 impl PipeWriter {
-    /// Another handle to the same end. Who reads comes to the end when all of them are dropped.
+    /// Returns another handle to the same end. The reader finds the end of the data when all
+    /// handles are dropped.
     ///
     /// ```
     /// use std::io::{Read, Write};
@@ -75,7 +102,7 @@ impl PipeWriter {
     ///
     /// # Errors
     ///
-    /// As std's: no descriptor is left.
+    /// As std's: no descriptor is free.
     pub fn try_clone(&self) -> io::Result<PipeWriter> {
         self.0.try_clone().map(PipeWriter)
     }
@@ -86,7 +113,7 @@ reads!(PipeReader);
 end_of_pipe!(PipeWriter, std::io::PipeWriter);
 writes!(PipeWriter);
 
-/// What std's ends of pipes convert to and from; each of ours is a tuple of a [`File`].
+/// Implements the conversions that std's pipe types have, for a tuple struct of a [`File`].
 macro_rules! end_of_pipe {
     ($name:ident, $std:ty) => {
         impl $name {
@@ -95,10 +122,10 @@ macro_rules! end_of_pipe {
             }
         }
 
-        /// As std's.
         impl std::fmt::Debug for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                // SAFETY: the descriptor is open while `self` is borrowed, and std's type is not dropped.
+                // SAFETY: the descriptor is open while `self` is borrowed, and `ManuallyDrop` keeps
+                // std's type from closing it.
                 let std = unsafe {
                     <std::os::fd::OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(self.0.fd())
                 };
@@ -130,7 +157,7 @@ macro_rules! end_of_pipe {
             }
         }
 
-        /// A child process's standard stream.
+        /// Uses this end as a child process's standard stream.
         impl From<$name> for std::process::Stdio {
             fn from(end: $name) -> std::process::Stdio {
                 end.0.into()
@@ -157,7 +184,8 @@ macro_rules! end_of_pipe {
 
         impl std::os::fd::FromRawFd for $name {
             unsafe fn from_raw_fd(fd: std::os::fd::RawFd) -> $name {
-                // SAFETY: the caller owns the descriptor, as std's function asks.
+                // SAFETY: the caller passes ownership of an open descriptor, as std's function
+                // requires.
                 unsafe { std::os::fd::OwnedFd::from_raw_fd(fd) }.into()
             }
         }
@@ -165,7 +193,7 @@ macro_rules! end_of_pipe {
 }
 pub(super) use end_of_pipe;
 
-/// One end is read from.
+/// Implements `Read` for the reading end of a pipe.
 macro_rules! reads {
     ($name:ident) => {
         impl std::io::Read for &$name {
@@ -197,7 +225,7 @@ macro_rules! reads {
 }
 pub(super) use reads;
 
-/// The other is written to.
+/// Implements `Write` for the writing end of a pipe.
 macro_rules! writes {
     ($name:ident) => {
         impl std::io::Write for &$name {

@@ -1,4 +1,4 @@
-//! Waiting for what others do I/O with.
+//! Waiting for the readiness of descriptors on which other code performs the I/O.
 
 use crate::driver::Op;
 use crate::fiber::op::perform;
@@ -7,34 +7,73 @@ use crate::sys;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// What to wait for on a descriptor, and what has come: `poll(2)`'s events.
+/// The events to wait for on a descriptor, and the events that have occurred, as `poll(2)` defines
+/// them.
+///
+/// ```
+/// use cringle::io::Interest;
+///
+/// let both = Interest::READABLE | Interest::WRITABLE;
+/// assert!(both.is_readable() && both.is_writable());
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Interest(u32);
 
 impl Interest {
-    /// There is something to read, or the other side has closed.
+    /// Data can be read, or the peer has closed the connection.
+    ///
+    /// ```
+    /// assert!(cringle::io::Interest::READABLE.is_readable());
+    /// ```
     pub const READABLE: Interest = Interest(libc::POLLIN as u32 | libc::POLLRDHUP as u32);
-    /// Something can be written.
+    /// Data can be written.
+    ///
+    /// ```
+    /// assert!(cringle::io::Interest::WRITABLE.is_writable());
+    /// ```
     pub const WRITABLE: Interest = Interest(libc::POLLOUT as u32);
-    /// Exceptional data, as a socket's urgent byte or a change in `/sys`.
+    /// An exceptional condition, such as urgent data on a socket or a change of a file in `/sys`.
+    ///
+    /// ```
+    /// let interest = cringle::io::Interest::PRIORITY;
+    /// assert_eq!(interest.poll_events(), libc::POLLPRI as u16);
+    /// ```
     pub const PRIORITY: Interest = Interest(libc::POLLPRI as u32);
 
-    /// The events as `poll(2)` names them. Errors and hang-ups are always among those waited for.
+    /// Converts from the events of `poll(2)`. A wait always includes errors and hang-ups.
+    ///
+    /// ```
+    /// let interest = cringle::io::Interest::from_poll_events(libc::POLLIN as u16);
+    /// assert!(interest.is_readable());
+    /// ```
     pub const fn from_poll_events(events: u16) -> Interest {
         Interest(events as u32)
     }
 
-    /// The events as `poll(2)` names them.
+    /// Returns the events as `poll(2)` defines them.
+    ///
+    /// ```
+    /// let interest = cringle::io::Interest::WRITABLE;
+    /// assert_eq!(interest.poll_events(), libc::POLLOUT as u16);
+    /// ```
     pub const fn poll_events(self) -> u16 {
         self.0 as u16
     }
 
-    /// Whether a read would not wait.
+    /// Returns whether a read would not wait.
+    ///
+    /// ```
+    /// assert!(!cringle::io::Interest::WRITABLE.is_readable());
+    /// ```
     pub fn is_readable(self) -> bool {
         self.0 & (libc::POLLIN | libc::POLLHUP | libc::POLLERR | libc::POLLRDHUP) as u32 != 0
     }
 
-    /// Whether a write would not wait.
+    /// Returns whether a write would not wait.
+    ///
+    /// ```
+    /// assert!(!cringle::io::Interest::READABLE.is_writable());
+    /// ```
     pub fn is_writable(self) -> bool {
         self.0 & (libc::POLLOUT | libc::POLLHUP | libc::POLLERR) as u32 != 0
     }
@@ -54,10 +93,10 @@ impl std::fmt::Debug for Interest {
     }
 }
 
-/// Waits until a descriptor is ready, and says for what: for foreign ones that the library has no
-/// type for (inotify, netlink, a C library's socket). Only the calling fiber waits; outside of a
-/// fiber the thread does.
-/// May suspend the calling fiber.
+/// Waits until a descriptor is ready, and returns the events that have occurred.
+///
+/// It is for descriptors for which the library has no type, such as inotify, netlink, or a C
+/// library's socket. It suspends only the calling fiber; outside of a fiber it blocks the thread.
 ///
 /// ```
 /// use cringle::io::{self, Interest};
@@ -76,11 +115,11 @@ impl std::fmt::Debug for Interest {
 ///
 /// # Errors
 ///
-/// What `poll` says of the descriptor; [`Cancelled`](crate::Cancelled).
+/// The errors of `poll(2)`, `EBADF` for an invalid descriptor, and [`Cancelled`](crate::Cancelled).
 ///
 /// # Cancellation
 ///
-/// The wait is given up.
+/// A cancel ends the wait.
 pub fn ready(fd: &impl AsFd, interest: Interest) -> io::Result<Interest> {
     let op = Op::Poll { fd: fd.as_fd().as_raw_fd(), events: interest.0 };
     let events = match Worker::current() {

@@ -1,8 +1,9 @@
-//! Whether somebody reads along.
+//! Whether a descriptor is a terminal.
 
 use std::os::fd::{AsFd, AsRawFd};
 
-/// `std::io::IsTerminal`, which std has sealed: for everything with a descriptor, std's types too.
+/// Tests for a terminal, as `std::io::IsTerminal`, which is sealed. It is implemented for
+/// everything that has a descriptor, including std's types.
 ///
 /// ```
 /// use cringle::io::{self, IsTerminal};
@@ -13,7 +14,14 @@ use std::os::fd::{AsFd, AsRawFd};
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub trait IsTerminal {
-    /// Whether the descriptor is that of a terminal.
+    /// Returns whether the descriptor refers to a terminal.
+    ///
+    /// ```
+    /// use cringle::io::IsTerminal;
+    ///
+    /// assert!(!std::fs::File::open("/proc/self/exe")?.is_terminal());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn is_terminal(&self) -> bool;
 }
 

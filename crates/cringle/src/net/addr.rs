@@ -1,4 +1,4 @@
-//! Addresses: from names, off the worker, and in the kernel's form.
+//! Internet addresses: resolving names on a thread of the pool, and the kernel's form of addresses.
 
 use crate::runtime::worker::Worker;
 use crate::sync::oneshot;
@@ -6,8 +6,9 @@ use socket2::{SockAddr, SockAddrStorage};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
-/// What names one or more addresses: std's trait, for the same types. Asking what a host's name means
-/// (`getaddrinfo`) is done on a thread of the pool; only the calling fiber waits.
+/// A value that names one or more addresses, as `std::net::ToSocketAddrs`, for the same types.
+///
+/// A thread of the pool resolves host names (`getaddrinfo`), and only the calling fiber waits.
 ///
 /// ```
 /// use cringle::net::ToSocketAddrs;
@@ -24,13 +25,20 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV
 ///
 /// # Cancellation
 ///
-/// The fiber goes on at once; the thread ends when the resolver answers it, and
-/// [`run`](crate::run) with it.
+/// A cancelled fiber stops waiting at once. The thread ends when the resolver returns, and
+/// [`run`](crate::run) waits for it.
 pub trait ToSocketAddrs {
-    /// The addresses.
+    /// The iterator over the addresses.
     type Iter: Iterator<Item = SocketAddr>;
 
-    /// The addresses of this name.
+    /// Returns the addresses.
+    ///
+    /// ```
+    /// use cringle::net::ToSocketAddrs;
+    ///
+    /// assert_eq!(("127.0.0.1", 80).to_socket_addrs()?.count(), 1);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -114,7 +122,7 @@ impl<T: ToSocketAddrs + ?Sized> ToSocketAddrs for &T {
     }
 }
 
-/// Asks std, where it may take its time.
+/// Resolves a name with std, on a thread of the pool if the caller is a fiber.
 fn resolve<N>(name: N) -> io::Result<std::vec::IntoIter<SocketAddr>>
 where
     N: std::net::ToSocketAddrs<Iter = std::vec::IntoIter<SocketAddr>> + Send + 'static,
@@ -125,15 +133,18 @@ where
     };
     let (sender, receiver) = oneshot::channel();
     let job = Box::new(move || drop(sender.send(name.to_socket_addrs())));
-    // Of the pool that grows: a resolver that does not answer holds a thread for long.
+    // On the growing pool: a resolver that does not answer holds its thread for long.
     if let Err((e, _)) = worker.shared().unblock_pool.run(job) {
-        return Err(io::Error::new(e.kind(), format!("cannot start a thread to resolve: {e}")));
+        return Err(io::Error::new(
+            e.kind(),
+            format!("cannot resolve a name: no thread could be started: {e}"),
+        ));
     }
     let answer = receiver.recv_cancellable()?;
     answer.unwrap_or_else(|_| Err(io::Error::other("the resolver panicked")))
 }
 
-/// The first of the addresses that `f` succeeds with; its last error otherwise. As std's.
+/// Calls `f` with each address until it succeeds. Otherwise returns its last error, as std does.
 pub(super) fn first_of<A: ToSocketAddrs, T>(
     addr: A,
     mut f: impl FnMut(&SocketAddr) -> io::Result<T>,
@@ -149,14 +160,14 @@ pub(super) fn first_of<A: ToSocketAddrs, T>(
     Err(last.unwrap_or_else(no_address))
 }
 
-/// std's refusal, which makes no call of the kernel.
+/// Returns std's error for an empty list of addresses, which std makes without a system call.
 fn no_address() -> io::Error {
     let none: [SocketAddr; 0] = [];
     let refused = std::net::UdpSocket::bind(&none[..]).err();
     refused.unwrap_or_else(|| io::ErrorKind::InvalidInput.into())
 }
 
-/// Room for an address that the kernel fills in.
+/// A buffer for an address that the kernel fills in.
 pub(super) struct AddrBuf {
     storage: SockAddrStorage,
     len: libc::socklen_t,
@@ -169,18 +180,19 @@ impl AddrBuf {
         AddrBuf { storage, len }
     }
 
-    /// Where the kernel writes the address, and its length.
+    /// Returns the pointers to which the kernel writes the address and its length.
     pub(super) fn parts(&mut self) -> (*mut libc::sockaddr_storage, *mut libc::socklen_t) {
         ((&raw mut self.storage).cast(), &raw mut self.len)
     }
 
-    /// What the kernel has filled in.
+    /// Returns the address that the kernel has filled in.
     pub(super) fn get(self) -> SockAddr {
-        // SAFETY: the kernel has written an address of this length, over zeros.
+        // SAFETY: the storage was zeroed, and the kernel has written an address of this length into
+        // it.
         unsafe { SockAddr::new(self.storage, self.len) }
     }
 
-    /// The same as an internet address.
+    /// Returns the address as an internet address.
     pub(super) fn internet(self) -> io::Result<SocketAddr> {
         let invalid = || io::Error::new(io::ErrorKind::InvalidInput, "invalid argument");
         self.get().as_socket().ok_or_else(invalid)

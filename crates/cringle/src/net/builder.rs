@@ -1,11 +1,18 @@
-//! Listeners with options that std has not.
+//! Listeners with options that std does not offer.
 
 use super::socket::Socket;
 use super::{SocketAddr, TcpListener, ToSocketAddrs};
 use socket2::{Domain, SockAddr, Type};
 use std::io;
 
-/// What a [`TcpListener`] can be told before it listens: see [`TcpListener::builder`].
+/// Options for a [`TcpListener`], set before it listens: see [`TcpListener::builder`].
+///
+/// ```
+/// use cringle::net::TcpListener;
+///
+/// let listener = TcpListener::builder().backlog(1024).nodelay(true).bind("127.0.0.1:0")?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "it listens when `bind` is called"]
 pub struct TcpListenerBuilder {
@@ -19,8 +26,8 @@ pub struct TcpListenerBuilder {
 }
 
 impl TcpListener {
-    /// A listener with options: how many connections may wait in the kernel, whether the port may be
-    /// shared.
+    /// Returns a builder for a listener with options such as the length of its queue and the
+    /// sharing of its port.
     ///
     /// ```
     /// use cringle::net::TcpListener;
@@ -44,62 +51,118 @@ impl TcpListener {
 }
 
 impl TcpListenerBuilder {
-    /// Connections that may wait to be accepted, at most; the kernel has a limit of its own, which is the
-    /// default (`net.core.somaxconn`).
+    /// Sets the number of connections that may wait to be accepted. The default is the kernel's own
+    /// limit (`net.core.somaxconn`), which no value exceeds.
+    ///
+    /// ```
+    /// use cringle::net::TcpListener;
+    ///
+    /// let listener = TcpListener::builder().backlog(128).bind("127.0.0.1:0")?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn backlog(mut self, connections: u32) -> TcpListenerBuilder {
         self.backlog = i32::try_from(connections).unwrap_or(i32::MAX);
         self
     }
 
-    /// Whether the port may be taken though old connections of it linger (`SO_REUSEADDR`). As std's
-    /// listeners: yes.
+    /// Sets whether the listener may bind to a port of which old connections linger
+    /// (`SO_REUSEADDR`). The default is `true`, as for std's listeners.
+    ///
+    /// ```
+    /// use cringle::net::TcpListener;
+    ///
+    /// let listener = TcpListener::builder().reuse_addr(false).bind("127.0.0.1:0")?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn reuse_addr(mut self, reuse: bool) -> TcpListenerBuilder {
         self.reuse_addr = reuse;
         self
     }
 
-    /// Whether others of the same user that say the same may listen on the port; the kernel spreads
-    /// connections over them (`SO_REUSEPORT`).
+    /// Sets whether several listeners of the same user may share the port (`SO_REUSEPORT`). The
+    /// kernel distributes connections among them. The default is `false`.
+    ///
+    /// ```
+    /// use cringle::net::TcpListener;
+    ///
+    /// let listener = TcpListener::builder().reuse_port(true).bind("127.0.0.1:0")?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn reuse_port(mut self, reuse: bool) -> TcpListenerBuilder {
         self.reuse_port = reuse;
         self
     }
 
-    /// Whether a listener at an IPv6 address takes no IPv4 connections (`IPV6_V6ONLY`). By default it is
-    /// as the system has it.
+    /// Sets whether a listener at an IPv6 address refuses IPv4 connections (`IPV6_V6ONLY`). The
+    /// default is the system's.
+    ///
+    /// ```
+    /// use cringle::net::TcpListener;
+    ///
+    /// let listener = TcpListener::builder().only_v6(true).bind("127.0.0.1:0")?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn only_v6(mut self, only: bool) -> TcpListenerBuilder {
         self.only_v6 = Some(only);
         self
     }
 
-    /// Whether small writes of its connections are sent at once (`TCP_NODELAY`, which they inherit).
+    /// Sets whether accepted connections send small writes at once (`TCP_NODELAY`, which they
+    /// inherit). The default is `false`.
+    ///
+    /// ```
+    /// use cringle::net::TcpListener;
+    ///
+    /// let listener = TcpListener::builder().nodelay(true).bind("127.0.0.1:0")?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn nodelay(mut self, nodelay: bool) -> TcpListenerBuilder {
         self.nodelay = nodelay;
         self
     }
 
-    /// Room for what its connections receive, in bytes (`SO_RCVBUF`).
+    /// Sets the size of the receive buffer of accepted connections, in bytes (`SO_RCVBUF`).
+    ///
+    /// ```
+    /// use cringle::net::TcpListener;
+    ///
+    /// let listener = TcpListener::builder().recv_buffer_size(1 << 20).bind("127.0.0.1:0")?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn recv_buffer_size(mut self, bytes: usize) -> TcpListenerBuilder {
         self.recv_buffer = Some(bytes);
         self
     }
 
-    /// Room for what its connections send, in bytes (`SO_SNDBUF`).
+    /// Sets the size of the send buffer of accepted connections, in bytes (`SO_SNDBUF`).
+    ///
+    /// ```
+    /// use cringle::net::TcpListener;
+    ///
+    /// let listener = TcpListener::builder().send_buffer_size(1 << 20).bind("127.0.0.1:0")?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn send_buffer_size(mut self, bytes: usize) -> TcpListenerBuilder {
         self.send_buffer = Some(bytes);
         self
     }
 
-    /// Listens at the first of the addresses that is free.
+    /// Listens on the first of the addresses that is free.
+    ///
+    /// ```
+    /// let listener = cringle::net::TcpListener::builder().bind("127.0.0.1:0")?;
+    /// assert_ne!(listener.local_addr()?.port(), 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// As [`TcpListener::bind`], and what the options cannot be set for.
+    /// As [`TcpListener::bind`]; and those of setting the options.
     pub fn bind<A: ToSocketAddrs>(&self, addr: A) -> io::Result<TcpListener> {
         super::addr::first_of(addr, |addr| self.listen(self.bound(addr)?))
     }
 
-    /// A socket that has the address and does not listen yet.
+    /// Returns a socket that is bound to the address and does not listen yet.
     pub(super) fn bound(&self, addr: &SocketAddr) -> io::Result<socket2::Socket> {
         let addr = &SockAddr::from(*addr);
         let socket = socket2::Socket::new(addr.domain(), Type::STREAM, None)?;

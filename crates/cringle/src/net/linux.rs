@@ -1,10 +1,10 @@
-//! What std's extension traits of Linux add to sockets.
+//! The extension traits of `std::os::linux::net`.
 
 use super::TcpStream;
 use socket2::SockRef;
 use std::io;
 
-/// `std::os::linux::net::TcpStreamExt`, which std has sealed, for [`TcpStream`].
+/// Linux options of a [`TcpStream`], as `std::os::linux::net::TcpStreamExt`, which is sealed.
 ///
 /// ```
 /// use cringle::net::{TcpListener, TcpStream};
@@ -17,18 +17,34 @@ use std::io;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub trait TcpStreamExt: sealed::Sealed {
-    /// Whether what arrives is acknowledged at once (`TCP_QUICKACK`). The kernel may change that later.
+    /// Sets whether received data is acknowledged at once (`TCP_QUICKACK`). The kernel may change
+    /// the option later.
+    ///
+    /// ```
+    /// # use cringle::{net::{TcpListener, TcpStream}, os::linux::net::TcpStreamExt};
+    /// # let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// TcpStream::connect(listener.local_addr()?)?.set_quickack(true)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// What `setsockopt` says.
+    /// The errors of `setsockopt(2)`.
     fn set_quickack(&self, quickack: bool) -> io::Result<()>;
 
-    /// Whether what arrives is acknowledged at once.
+    /// Returns whether received data is acknowledged at once.
+    ///
+    /// ```
+    /// # use cringle::{net::{TcpListener, TcpStream}, os::linux::net::TcpStreamExt};
+    /// # let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let stream = TcpStream::connect(listener.local_addr()?)?;
+    /// println!("acknowledges at once: {}", stream.quickack()?);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// What `getsockopt` says.
+    /// The errors of `getsockopt(2)`.
     fn quickack(&self) -> io::Result<bool>;
 }
 

@@ -1,6 +1,6 @@
-//! What the types of this folder have in common, written once.
+//! The parts that all socket types share.
 
-/// From and to descriptors and std's type.
+/// Implements the conversions to and from descriptors, std's type and `socket2::Socket`.
 macro_rules! descriptors {
     ($ours:ident, $std:ty) => {
         impl std::fmt::Debug for $ours {
@@ -29,7 +29,8 @@ macro_rules! descriptors {
 
         impl std::os::fd::FromRawFd for $ours {
             unsafe fn from_raw_fd(fd: std::os::fd::RawFd) -> $ours {
-                // SAFETY: the caller owns the descriptor, as std's function asks.
+                // SAFETY: the caller passes ownership of an open descriptor, as std's function
+                // requires.
                 unsafe { <$std>::from_raw_fd(fd) }.into()
             }
         }
@@ -58,7 +59,6 @@ macro_rules! descriptors {
             }
         }
 
-        /// A descriptor is a descriptor: as for std's types.
         impl From<$ours> for socket2::Socket {
             fn from(socket: $ours) -> socket2::Socket {
                 socket.socket.into_std().into()
@@ -74,10 +74,19 @@ macro_rules! descriptors {
 }
 pub(super) use descriptors;
 
-/// Calls that do not wait: std's own.
+/// Defines methods that call std's method of the same name, which does not wait. The literal is the
+/// example, in which `socket` is a socket of the type.
 macro_rules! std_calls {
-    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $ty:ty),*) -> $result:ty;)*) => {$(
+    ($ours:ident: $(
+        $(#[$doc:meta])* fn $name:ident($($arg:ident: $ty:ty),*) -> $result:ty, $example:literal;
+    )*) => {$(
         $(#[$doc])*
+        ///
+        /// ```
+        #[doc = $crate::net::macros::example_socket!($ours)]
+        #[doc = $example]
+        /// # Ok::<(), std::io::Error>(())
+        /// ```
         ///
         /// # Errors
         ///
@@ -89,21 +98,60 @@ macro_rules! std_calls {
 }
 pub(super) use std_calls;
 
-/// What every socket has.
+/// The line of an example that opens `socket`.
+macro_rules! example_socket {
+    (TcpListener) => {
+        "let socket = cringle::net::TcpListener::bind(\"127.0.0.1:0\")?;"
+    };
+    (TcpStream) => {
+        "# let listener = cringle::net::TcpListener::bind(\"127.0.0.1:0\")?;
+let socket = cringle::net::TcpStream::connect(listener.local_addr()?)?;"
+    };
+    (UdpSocket) => {
+        "let socket = cringle::net::UdpSocket::bind(\"127.0.0.1:0\")?;"
+    };
+    (UnixStream) => {
+        "let (socket, peer) = cringle::os::unix::net::UnixStream::pair()?;"
+    };
+    (UnixDatagram) => {
+        "let (socket, peer) = cringle::os::unix::net::UnixDatagram::pair()?;"
+    };
+    (UnixListener) => {
+        "# let directory = tempfile::tempdir()?;
+# let path = directory.path().join(\"socket\");
+let socket = cringle::os::unix::net::UnixListener::bind(&path)?;"
+    };
+}
+pub(super) use example_socket;
+
+/// Defines the methods that every socket has.
 macro_rules! all_sockets {
     ($ours:ident) => {
         impl $ours {
-            /// Another handle to the same socket: what is set by one holds for both.
+            /// Returns another handle to the same socket. Options set through one handle apply to
+            /// both.
+            ///
+            /// ```
+            #[doc = $crate::net::macros::example_socket!($ours)]
+            /// let clone = socket.try_clone()?;
+            /// # Ok::<(), std::io::Error>(())
+            /// ```
             ///
             /// # Errors
             ///
-            /// As std's.
+            /// As std's: no descriptor is free.
             pub fn try_clone(&self) -> std::io::Result<$ours> {
                 let std = self.socket.std().try_clone()?;
                 Ok($ours { socket: self.socket.clone_with(std) })
             }
 
-            /// Whether calls that would wait fail with `WouldBlock` instead.
+            /// Sets whether calls that would wait fail with `WouldBlock` instead.
+            ///
+            /// ```
+            #[doc = $crate::net::macros::example_socket!($ours)]
+            /// socket.set_nonblocking(true)?;
+            /// # Ok::<(), std::io::Error>(())
+            /// ```
             ///
             /// # Errors
             ///
@@ -113,24 +161,35 @@ macro_rules! all_sockets {
             }
 
             $crate::net::macros::std_calls! {
-                /// The error that waits on the socket, which is cleared (`SO_ERROR`).
-                fn take_error() -> Option<std::io::Error>;
+                $ours:
+                /// Returns and clears the pending error of the socket (`SO_ERROR`).
+                fn take_error() -> Option<std::io::Error>,
+                    "assert!(socket.take_error()?.is_none());";
             }
         }
     };
 }
 pub(super) use all_sockets;
 
-/// What sockets have that data comes from.
+/// Defines the timeouts of sockets that transfer data.
 macro_rules! timeouts {
     ($ours:ident) => {
         impl $ours {
-            /// How long a read may wait: it fails with `WouldBlock` then, as std's on Linux. For more
-            /// than one call there is [`time::timeout`](crate::time::timeout).
+            /// Sets how long a read may wait. After that time it fails with `WouldBlock`, as std's
+            /// does on Linux. For a limit on several calls, use
+            /// [`time::timeout`](crate::time::timeout).
+            ///
+            /// ```
+            #[doc = $crate::net::macros::example_socket!($ours)]
+            /// socket.set_read_timeout(Some(std::time::Duration::from_millis(1)))?;
+            /// let result = cringle::run(|| socket.peek(&mut [0]));
+            /// assert_eq!(result.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+            /// # Ok::<(), std::io::Error>(())
+            /// ```
             ///
             /// # Errors
             ///
-            /// As std's: `InvalidInput` for no time at all.
+            /// As std's: `InvalidInput` for a timeout of zero.
             pub fn set_read_timeout(
                 &self,
                 limit: Option<std::time::Duration>,
@@ -139,11 +198,18 @@ macro_rules! timeouts {
                 self.socket.set_timeout(direction, limit, |std| std.set_read_timeout(limit))
             }
 
-            /// How long a write may wait.
+            /// Sets how long a write may wait. After that time it fails with `WouldBlock`, as std's
+            /// does on Linux.
+            ///
+            /// ```
+            #[doc = $crate::net::macros::example_socket!($ours)]
+            /// socket.set_write_timeout(Some(std::time::Duration::from_secs(5)))?;
+            /// # Ok::<(), std::io::Error>(())
+            /// ```
             ///
             /// # Errors
             ///
-            /// As std's: `InvalidInput` for no time at all.
+            /// As std's: `InvalidInput` for a timeout of zero.
             pub fn set_write_timeout(
                 &self,
                 limit: Option<std::time::Duration>,
@@ -153,10 +219,13 @@ macro_rules! timeouts {
             }
 
             $crate::net::macros::std_calls! {
-                /// How long a read may wait.
-                fn read_timeout() -> Option<std::time::Duration>;
-                /// How long a write may wait.
-                fn write_timeout() -> Option<std::time::Duration>;
+                $ours:
+                /// Returns how long a read may wait; `None` means without a limit.
+                fn read_timeout() -> Option<std::time::Duration>,
+                    "assert_eq!(socket.read_timeout()?, None);";
+                /// Returns how long a write may wait; `None` means without a limit.
+                fn write_timeout() -> Option<std::time::Duration>,
+                    "assert_eq!(socket.write_timeout()?, None);";
             }
         }
     };

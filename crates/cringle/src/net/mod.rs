@@ -1,13 +1,18 @@
-//! Sockets: `std::net`'s names and semantics; only the calling fiber waits.
+//! Sockets, with the names and semantics of `std::net`. Only the calling fiber waits.
 //!
 //! Outside of [`run`](crate::run) the same calls are std's blocking ones. Unix sockets are in
-//! [`os::unix::net`](crate::os::unix::net), as std's. Addresses are std's own types, and so is their
-//! parsing; [`ToSocketAddrs`] is a trait of its own, because std's resolves names on the calling thread.
+//! [`os::unix::net`](crate::os::unix::net), as in std. Addresses are std's own types.
+//! [`ToSocketAddrs`] is a trait of this library, because std's resolves names on the calling
+//! thread.
 //!
-//! `TcpListener::{only_v6, set_only_v6}`, which std has deprecated, are left out.
+//! Beyond std: [`Server`], [`TcpListenerBuilder`], `sendmsg` and `recvmsg` with ancillary data, and
+//! [`send_zc`](TcpStream::send_zc).
 //!
-//! Of a descriptor that is no socket (given to `From<OwnedFd>`), each call on a fiber answers `ENOTSOCK`; std's
-//! vectored calls and `UnixDatagram::send` would read and write it.
+//! # Differences from std
+//!
+//! - `TcpListener::{only_v6, set_only_v6}`, which std has deprecated, are missing.
+//! - A socket type made from a descriptor that is not a socket (`From<OwnedFd>`) fails on a fiber
+//!   with `ENOTSOCK`. std's vectored calls and `UnixDatagram::send` would read and write the file.
 
 mod addr;
 mod builder;

@@ -1,14 +1,14 @@
-//! What all sockets are: std's socket, and whether a call on it is the ring's or the plain one.
+//! The core of all socket types: std's socket, and the decision how a call on it is performed.
 //!
-//! | who asks | is served by |
+//! | the caller is | the call is |
 //! |---|---|
-//! | no fiber | std's call |
-//! | a fiber, of a socket that does not block | std's call, which says `WouldBlock` |
-//! | any other fiber | the ring; with the timeout that the socket has, by a timer |
+//! | no fiber | std's |
+//! | a fiber, and the socket is non-blocking | std's, which fails with `WouldBlock` |
+//! | another fiber | an op, with the socket's timeout as a timer |
 //!
-//! The ring knows nothing of `SO_RCVTIMEO`, `SO_SNDTIMEO` and `O_NONBLOCK`, which belong to the socket
-//! and not to the descriptor: clones share what is known of them. Of a foreign socket they are asked
-//! for once, when it is first used. What another library changes after that is not seen.
+//! A ring ignores `SO_RCVTIMEO`, `SO_SNDTIMEO` and `O_NONBLOCK`. They belong to the socket, not to
+//! the descriptor, so clones share a copy of them ([`Modes`]). For a foreign socket they are looked
+//! up once, at its first use; changes that another library makes later are not noticed.
 
 use crate::driver::nonblocking;
 use crate::driver::{Op, blocking};
@@ -24,36 +24,36 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Nobody has asked yet.
+/// The modes of a foreign socket have not been looked up.
 const UNKNOWN: u8 = 0;
-/// It blocks, for as long as it takes, and closing it does not wait.
+/// The socket blocks, has no timeouts, and closing it does not wait.
 const SIMPLE: u8 = 1;
-/// See `modes`.
+/// The modes are in `Socket::modes`.
 const SHARED: u8 = 2;
 
-/// See the module.
+/// A socket of std's type `S`. See the [module](self).
 pub(crate) struct Socket<S: AsFd + AsRawFd + Send> {
     std: ManuallyDrop<S>,
     state: AtomicU8,
-    /// The last read filled its buffer, so that there may be more.
-    more: AtomicBool,
+    /// Whether the last read filled its buffer, so that more data is probably available.
+    has_more: AtomicBool,
     modes: OnceLock<Arc<Modes>>,
 }
 
-/// What belongs to a socket and not to a descriptor of it.
+/// The modes of a socket that all of its descriptors share.
 #[derive(Default)]
 struct Modes {
-    /// Held while one of them is set, so that of two who do it at once the same one is last for the
-    /// kernel and here. (I6: the call under it does not wait.)
+    /// Serialises setters, so that this copy and the kernel's agree. (I6: the system call under it
+    /// does not wait.)
     setting: Mutex<()>,
     nonblocking: AtomicBool,
-    /// Closing it waits until the peer has everything.
+    /// Whether closing the socket waits until the peer has received all data.
     lingers: AtomicBool,
     read_limit: Limit,
     write_limit: Limit,
 }
 
-/// A timeout, in nanoseconds; 0 means none.
+/// A timeout in nanoseconds; 0 means none.
 #[derive(Default)]
 struct Limit(AtomicU64);
 
@@ -77,7 +77,7 @@ impl Limit {
     }
 }
 
-/// Which of a socket's two timeouts a call has.
+/// The direction of a call, which selects one of the socket's two timeouts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     Receive,
@@ -85,12 +85,12 @@ pub(crate) enum Direction {
 }
 
 impl<S: AsFd + AsRawFd + Send> Socket<S> {
-    /// One of which nothing is known.
+    /// Wraps a socket whose modes are unknown.
     pub(crate) fn foreign(std: S) -> Socket<S> {
         Socket::new(std, UNKNOWN)
     }
 
-    /// One that was just made, and is as the kernel makes them.
+    /// Wraps a new socket, which has the kernel's default modes.
     pub(crate) fn fresh(std: S) -> Socket<S> {
         Socket::new(std, SIMPLE)
     }
@@ -99,12 +99,12 @@ impl<S: AsFd + AsRawFd + Send> Socket<S> {
         Socket {
             std: ManuallyDrop::new(std),
             state: state.into(),
-            more: false.into(),
+            has_more: false.into(),
             modes: OnceLock::new(),
         }
     }
 
-    /// A connection of this listener, whose timeouts it has inherited.
+    /// Wraps a connection that this listener has accepted, and which inherits its timeouts.
     pub(super) fn accepted<T: AsFd + AsRawFd + Send>(&self, std: T) -> Socket<T> {
         match self.state.load(Ordering::Relaxed) {
             SIMPLE => Socket::fresh(std),
@@ -122,27 +122,27 @@ impl<S: AsFd + AsRawFd + Send> Socket<S> {
         self.std.as_raw_fd()
     }
 
-    /// Whether the next read will probably find something.
+    /// Whether the next read will probably find data.
     #[inline(always)]
     pub(super) fn has_more(&self) -> bool {
-        self.more.load(Ordering::Relaxed)
+        self.has_more.load(Ordering::Relaxed)
     }
 
     #[inline(always)]
     pub(super) fn note_read(&self, filled: bool) {
         if self.has_more() != filled {
-            self.more.store(filled, Ordering::Relaxed);
+            self.has_more.store(filled, Ordering::Relaxed);
         }
     }
 
     pub(crate) fn into_std(self) -> S {
         let mut this = ManuallyDrop::new(self);
         drop(std::mem::take(&mut this.modes));
-        // SAFETY: it is taken once: `this` is not dropped, nor used again.
+        // SAFETY: `this` is neither dropped nor used again, so the value is taken once.
         unsafe { ManuallyDrop::take(&mut this.std) }
     }
 
-    /// Another handle to the same socket, which std's has made.
+    /// Wraps a clone of std's socket. Both handles share the modes.
     pub(super) fn clone_with(&self, std: S) -> Socket<S> {
         let clone = Socket::new(std, SHARED);
         let _ = clone.modes.set(Arc::clone(self.modes()));
@@ -150,8 +150,8 @@ impl<S: AsFd + AsRawFd + Send> Socket<S> {
         clone
     }
 
-    /// The ring, for a call that may wait so long; `None` where std's call is the right one: see the
-    /// module. Fails where the fiber is cancelled, and would not hear of it from std.
+    /// Returns the ring and the timeout for a call, or `None` where std's call is right: see the
+    /// [module](self). Fails if the fiber is cancelled and std's call would not report it.
     #[inline(always)]
     pub(super) fn ring(&self, direction: Direction) -> io::Result<Option<Ring>> {
         let Some((worker, fiber)) = Worker::current() else { return Ok(None) };
@@ -169,20 +169,18 @@ impl<S: AsFd + AsRawFd + Send> Socket<S> {
         direction: Direction,
     ) -> io::Result<Option<Ring>> {
         if self.state.load(Ordering::Relaxed) == UNKNOWN {
-            self.learn();
+            self.look_up_modes();
         }
         if self.state.load(Ordering::Relaxed) == SIMPLE {
             return Ok(Some(Ring { worker, fiber, limit: None }));
         }
         let modes = self.modes();
         if modes.nonblocking.load(Ordering::Relaxed) {
-            return match worker.refuses(fiber) {
-                true => Err(fiber.cancel_error()),
-                false => {
-                    worker.spend(fiber);
-                    Ok(None)
-                }
-            };
+            if worker.refuses(fiber) {
+                return Err(fiber.cancel_error());
+            }
+            worker.spend(fiber);
+            return Ok(None);
         }
         let limit = match direction {
             Direction::Receive => modes.read_limit.get(),
@@ -200,36 +198,35 @@ impl<S: AsFd + AsRawFd + Send> Socket<S> {
         })
     }
 
-    /// Asks what a foreign socket is like. What is simple needs no memory.
+    /// Looks up the modes of a foreign socket. Default modes need no allocation.
     #[cold]
-    fn learn(&self) {
-        let state = match Modes::of(&*self.std).are_default() {
-            true => SIMPLE,
-            false => {
-                self.modes();
-                SHARED
-            }
+    fn look_up_modes(&self) {
+        let state = if Modes::of(&*self.std).are_default() {
+            SIMPLE
+        } else {
+            self.modes();
+            SHARED
         };
-        // Unless somebody has changed or cloned it meanwhile.
-        let (now, then) = (Ordering::Relaxed, Ordering::Relaxed);
-        let _ = self.state.compare_exchange(UNKNOWN, state, now, then);
+        // Fails if another thread has set a mode or cloned the socket meanwhile.
+        let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.state.compare_exchange(UNKNOWN, state, success, failure);
     }
 
-    /// Has the kernel set something, and takes note of it: one step.
+    /// Sets a mode in the kernel and in the shared copy, as one step.
     fn set(
         &self,
         call: impl FnOnce(&S) -> io::Result<()>,
         note: impl FnOnce(&Modes),
     ) -> io::Result<()> {
         let modes = self.modes();
-        let _one_step = modes.setting.lock().expect("no code panics under this lock");
+        let _guard = modes.setting.lock().expect("no code panics under this lock");
         call(&self.std)?;
         note(modes);
         self.state.store(SHARED, Ordering::Relaxed);
         Ok(())
     }
 
-    /// With std's call of the same name.
+    /// Sets the non-blocking mode by std's `call`.
     pub(super) fn set_nonblocking(
         &self,
         on: bool,
@@ -257,25 +254,26 @@ impl<S: AsFd + AsRawFd + Send> Socket<S> {
         self.set(call, |modes| modes.lingers.store(lingers, Ordering::Relaxed))
     }
 
-    /// std's `accept`, where it is the right one. While a fiber waits in one on epoll, the socket does not
-    /// block: then this waits for it, for as long as it would have.
+    /// Calls std's `accept`. With the epoll driver the socket is non-blocking while a fiber waits
+    /// to accept (see [`nonblocking`]); then this call polls, for as long as a blocking one would
+    /// wait.
     pub(super) fn accept_plainly<T>(&self, accept: impl Fn(&S) -> io::Result<T>) -> io::Result<T> {
         let begun = Instant::now();
         loop {
             match accept(&self.std) {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    let Some(patience) = self.patience(begun) else { return Err(e) };
-                    sys::wait_for(self.std.as_fd(), libc::POLLIN, patience)?;
+                    let Some(limit) = self.remaining_wait(begun) else { return Err(e) };
+                    sys::wait_for(self.std.as_fd(), libc::POLLIN, limit)?;
                 }
                 result => return result,
             }
         }
     }
 
-    /// How much longer a plain call may wait (`Some(None)`: without a limit) that began then; `None` if it
-    /// may not wait.
+    /// Returns how much longer a plain call that began at `begun` may wait: `Some(None)` without a
+    /// limit, `None` not at all.
     #[cold]
-    fn patience(&self, begun: Instant) -> Option<Option<Duration>> {
+    fn remaining_wait(&self, begun: Instant) -> Option<Option<Duration>> {
         let modes = self.modes();
         if modes.nonblocking.load(Ordering::Relaxed) {
             return None;
@@ -296,7 +294,7 @@ impl<S: AsFd + AsRawFd + Send> Socket<S> {
 }
 
 fn lingers(std: &impl AsFd) -> bool {
-    // What is no socket says so when it is used.
+    // A descriptor that is not a socket fails here, and again when it is used.
     let linger = SockRef::from(std).linger().ok().flatten();
     linger.is_some_and(|linger| !linger.is_zero())
 }
@@ -321,7 +319,7 @@ impl Modes {
     }
 }
 
-/// The ring of the calling fiber, and for how long an op may wait there.
+/// The worker and fiber to perform an op on, and how long it may wait.
 #[derive(Clone, Copy)]
 pub(super) struct Ring {
     pub(super) worker: Here,
@@ -330,7 +328,7 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// What came of the op; where the time is up, the error that the kernel has for it.
+    /// Performs the op. After the time limit, it fails with the kernel's error (`WouldBlock`).
     #[inline(always)]
     pub(super) fn perform(self, op: Op) -> io::Result<usize> {
         match self.limit {
@@ -339,7 +337,7 @@ impl Ring {
         }
     }
 
-    /// The same for one that std asks for again after a signal.
+    /// Performs an op that std retries after a signal.
     pub(super) fn accept(self, op: Op) -> io::Result<usize> {
         loop {
             match self.perform(op) {
@@ -359,8 +357,8 @@ impl Ring {
     }
 }
 
-/// A last try when the time is up: a driver may not have got to the op within a short time, and what is there
-/// is received all the same, as std does.
+/// Tries the op once more when the time is up. The driver may not have started it within a short
+/// timeout, and data that has arrived is returned nevertheless, as std does.
 #[cold]
 fn try_now(mut op: Op) -> io::Result<usize> {
     match &mut op {
@@ -370,7 +368,7 @@ fn try_now(mut op: Op) -> io::Result<usize> {
         | Op::SendMsg { flags, .. } => *flags |= libc::MSG_DONTWAIT,
         _ => return Err(io::Error::from_raw_os_error(libc::EAGAIN)),
     }
-    // SAFETY: what the op points to is borrowed by the caller.
+    // SAFETY: I1. The caller's frame holds what the op points to until this returns.
     let result = unsafe { blocking::perform(&op) };
     match op {
         Op::Recv { fd, .. } | Op::RecvMsg { fd, .. } if result == -libc::EAGAIN => {
@@ -385,14 +383,16 @@ fn try_now(mut op: Op) -> io::Result<usize> {
 }
 
 impl<S: AsFd + AsRawFd + Send> Drop for Socket<S> {
-    /// Closes it, as std does on this thread: that does not wait, but for a socket that lingers.
+    /// Closes the socket on this thread, as std does. That does not wait, unless the socket
+    /// lingers.
     fn drop(&mut self) {
         let lingers = self.lingers();
-        // SAFETY: it is taken once: nothing uses it after its drop.
+        // SAFETY: nothing uses the socket after its drop, so the value is taken once.
         let std = unsafe { ManuallyDrop::take(&mut self.std) };
-        match lingers {
-            true => crate::fiber::unblock::unblock_or_here(|| drop(std)),
-            false => drop(std),
+        if lingers {
+            crate::fiber::unblock::unblock_or_here(|| drop(std));
+        } else {
+            drop(std);
         }
     }
 }
@@ -403,12 +403,11 @@ mod tests {
     use std::net::UdpSocket;
     use std::sync::atomic::AtomicU32;
 
-    /// Without the lock, a few dozen of them go wrong.
+    /// Without the lock, a few dozen rounds fail.
     const ROUNDS: u32 = 20_000;
 
-    /// Whoever is last for the kernel is last for us.
     #[test]
-    fn what_two_threads_set_at_once_is_what_is_known_of_it() {
+    fn concurrent_setters_agree_with_the_kernel() {
         let ours = Socket::fresh(UdpSocket::bind("127.0.0.1:0").unwrap());
         let theirs = ours.clone_with(ours.std().try_clone().unwrap());
         let mut differ = 0;
@@ -431,7 +430,7 @@ mod tests {
             });
             for round in 1..=ROUNDS {
                 begun.store(round, Ordering::Release);
-                // Sooner and later than the other.
+                // Varies the order of the two setters.
                 (0..round % 100).for_each(|_| std::hint::spin_loop());
                 set(&ours, true);
                 await_round(&done, round);
@@ -440,6 +439,6 @@ mod tests {
                 differ += u32::from(known != kernels);
             }
         });
-        assert_eq!(differ, 0, "of {ROUNDS}");
+        assert_eq!(differ, 0, "rounds that differ, of {ROUNDS}");
     }
 }

@@ -1,4 +1,4 @@
-//! Waiting for connections.
+//! TCP listeners.
 
 use super::addr::AddrBuf;
 use super::macros::{all_sockets, descriptors, std_calls};
@@ -10,8 +10,10 @@ use std::iter::FusedIterator;
 use std::net::SocketAddr;
 use std::os::fd::FromRawFd;
 
-/// A socket that connections come to, as `std::net::TcpListener`. Only the calling fiber waits; any
-/// number of fibers, of all workers, may accept from one.
+/// A TCP socket that accepts connections, as `std::net::TcpListener`.
+///
+/// Only the calling fiber waits. Any number of fibers, on all workers, may accept from one
+/// listener.
 ///
 /// ```no_run
 /// use cringle::{fiber, net::TcpListener};
@@ -37,23 +39,45 @@ descriptors!(TcpListener, std::net::TcpListener);
 all_sockets!(TcpListener);
 
 impl TcpListener {
-    /// Listens at the first of the addresses that is free; port 0 has the kernel choose one.
+    /// Listens on the first of the addresses that is free. For port 0 the kernel chooses a port.
+    ///
+    /// ```
+    /// let listener = cringle::net::TcpListener::bind("127.0.0.1:0")?;
+    /// println!("listening on {}", listener.local_addr()?);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// As std's: that of the last address that was tried; and [`Cancelled`](crate::Cancelled) where a
-    /// name had to be resolved.
+    /// As std's: the error of the last address; and [`Cancelled`](crate::Cancelled) if a name had
+    /// to be resolved.
     pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<TcpListener> {
         let std = super::addr::first_of(addr, |addr| std::net::TcpListener::bind(addr))?;
         Ok(TcpListener { socket: Socket::fresh(std) })
     }
 
-    /// Waits for the next connection, and says who it is from.
+    /// Waits for the next connection, and returns it with the peer's address.
+    ///
+    /// ```
+    /// use cringle::net::{TcpListener, TcpStream};
+    ///
+    /// cringle::run(|| {
+    ///     let listener = TcpListener::bind("127.0.0.1:0")?;
+    ///     let client = TcpStream::connect(listener.local_addr()?)?;
+    ///     let (_stream, peer) = listener.accept()?;
+    ///     assert_eq!(peer, client.local_addr()?);
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// As std's; and [`Cancelled`](crate::Cancelled). A connection that came before the cancel is
-    /// returned.
+    /// As std's; and [`Cancelled`](crate::Cancelled).
+    ///
+    /// # Cancellation
+    ///
+    /// A cancel ends the wait. A connection that was accepted before is returned.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let Some(ring) = self.socket.ring(Direction::Receive)? else {
             return self.accept_plainly();
@@ -61,7 +85,7 @@ impl TcpListener {
         let mut addr = AddrBuf::new();
         let (storage, addr_len) = addr.parts();
         let fd = ring.accept(Op::Accept { fd: self.socket.fd(), addr: storage, addr_len })?;
-        // SAFETY: the kernel has just made it, for us.
+        // SAFETY: the op has just returned this descriptor, so it is open and has no other owner.
         let std = unsafe { std::net::TcpStream::from_raw_fd(fd as i32) };
         let stream = TcpStream { socket: self.socket.accepted(std) };
         Ok((stream, addr.internet()?))
@@ -73,21 +97,43 @@ impl TcpListener {
     }
 
     std_calls! {
-        /// Where it listens.
-        fn local_addr() -> SocketAddr;
-        /// The `IP_TTL` of what its connections send.
-        fn set_ttl(ttl: u32) -> ();
-        /// The `IP_TTL` of what its connections send.
-        fn ttl() -> u32;
+        TcpListener:
+        /// Returns the address that the listener is bound to.
+        fn local_addr() -> SocketAddr, "println!(\"listening on {}\", socket.local_addr()?);";
+        /// Sets the time to live of packets that the accepted connections send (`IP_TTL`).
+        fn set_ttl(ttl: u32) -> (), "socket.set_ttl(64)?;";
+        /// Returns the time to live of packets that the accepted connections send (`IP_TTL`).
+        fn ttl() -> u32, "assert!(socket.ttl()? > 0);";
     }
 
-    /// The connections one after the other, without an end: each as [`accept`](Self::accept) has it.
+    /// Returns an endless iterator over the connections. Each item is the stream of an
+    /// [`accept`](Self::accept).
+    ///
+    /// ```
+    /// use cringle::net::{TcpListener, TcpStream};
+    ///
+    /// cringle::run(|| {
+    ///     let listener = TcpListener::bind("127.0.0.1:0")?;
+    ///     let _client = TcpStream::connect(listener.local_addr()?)?;
+    ///     let stream = listener.incoming().next().expect("the iterator is endless")?;
+    ///     println!("connected to {}", stream.peer_addr()?);
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn incoming(&self) -> Incoming<'_> {
         Incoming { listener: self }
     }
 }
 
-/// The connections of a [`TcpListener`]: see [`incoming`](TcpListener::incoming).
+/// An endless iterator over the connections of a [`TcpListener`]: see
+/// [`incoming`](TcpListener::incoming).
+///
+/// ```
+/// let listener = cringle::net::TcpListener::bind("127.0.0.1:0")?;
+/// let connections: cringle::net::Incoming = listener.incoming();
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Incoming<'a> {
     listener: &'a TcpListener,

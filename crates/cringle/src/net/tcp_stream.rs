@@ -1,11 +1,11 @@
-//! A connection.
+//! TCP connections.
 
 use super::ToSocketAddrs;
 use super::addr::first_of;
 use super::macros::{all_sockets, descriptors, std_calls, timeouts};
 use super::message::messages_of_streams;
-use super::socket::{Direction, Socket};
-use super::transfer::{reads_and_writes, receive, sends_without_copy};
+use super::socket::Socket;
+use super::transfer::reads_and_writes;
 use crate::driver::Op;
 use crate::fiber::op::{perform, perform_within};
 use crate::runtime::worker::Worker;
@@ -15,8 +15,9 @@ use std::net::{Shutdown, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-/// A TCP connection, as `std::net::TcpStream`: `Read` and `Write` for it and for references to it. Only
-/// the calling fiber waits.
+/// A TCP connection, as `std::net::TcpStream`.
+///
+/// `TcpStream` and `&TcpStream` implement `Read` and `Write`. Only the calling fiber waits.
 ///
 /// ```
 /// use cringle::fiber;
@@ -40,13 +41,13 @@ use std::time::Duration;
 /// # ?; Ok::<(), io::Error>(())
 /// ```
 ///
-/// Dropping it closes it at once; one that lingers ([`set_linger`](TcpStream::set_linger)) lets the
-/// fiber wait, and nobody else.
+/// Dropping it closes the connection at once. If it lingers
+/// ([`set_linger`](TcpStream::set_linger)), the drop waits, and suspends only the calling fiber.
 ///
 /// # Cancellation
 ///
-/// A read, write or connect that waits is given up; bytes that have been moved are returned. A write of
-/// which nothing is known (`write_all`, say) may have sent a part.
+/// A cancel ends a read, write or connect that waits. A call that has transferred bytes returns
+/// their number. Calls that do not return a number, such as `write_all`, may have sent a part.
 pub struct TcpStream {
     pub(super) socket: Socket<std::net::TcpStream>,
 }
@@ -56,75 +57,120 @@ all_sockets!(TcpStream);
 timeouts!(TcpStream);
 reads_and_writes!(TcpStream);
 messages_of_streams!(TcpStream);
-sends_without_copy!(TcpStream);
 
 impl TcpStream {
-    /// Connects to the first of the addresses that answers.
+    /// Connects to the first of the addresses that accepts the connection.
+    ///
+    /// ```
+    /// use cringle::net::{TcpListener, TcpStream};
+    ///
+    /// cringle::run(|| {
+    ///     let listener = TcpListener::bind("127.0.0.1:0")?;
+    ///     let stream = TcpStream::connect(listener.local_addr()?)?;
+    ///     assert_eq!(stream.peer_addr()?, listener.local_addr()?);
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// As std's: that of the last address that was tried; and [`Cancelled`](crate::Cancelled).
+    /// As std's: the error of the last address; and [`Cancelled`](crate::Cancelled).
     pub fn connect<A: ToSocketAddrs>(addr: A) -> io::Result<TcpStream> {
         first_of(addr, |addr| connect(addr, None))
     }
 
-    /// Connects to an address within this time.
+    /// Connects to an address, with a time limit.
+    ///
+    /// ```
+    /// use cringle::net::{TcpListener, TcpStream};
+    ///
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let limit = std::time::Duration::from_secs(5);
+    /// let stream = TcpStream::connect_timeout(&listener.local_addr()?, limit)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// As std's: `TimedOut` when the time is up, `InvalidInput` for none; and
+    /// As std's: `TimedOut` after the time limit, `InvalidInput` for a limit of zero; and
     /// [`Cancelled`](crate::Cancelled).
     pub fn connect_timeout(addr: &SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
-        match timeout.is_zero() {
-            true => std::net::TcpStream::connect_timeout(addr, timeout).map(TcpStream::from),
-            false => connect(addr, Some(timeout)),
+        if timeout.is_zero() {
+            return std::net::TcpStream::connect_timeout(addr, timeout).map(TcpStream::from);
         }
+        connect(addr, Some(timeout))
     }
 
     std_calls! {
-        /// The address of the other side.
-        fn peer_addr() -> SocketAddr;
-        /// The address of this side.
-        fn local_addr() -> SocketAddr;
-        /// Ends reading, writing or both. Who waits in a read, of a clone too, is woken and finds the end.
-        fn shutdown(how: Shutdown) -> ();
-        /// Whether small writes are sent at once.
-        fn set_nodelay(nodelay: bool) -> ();
-        /// Whether small writes are sent at once.
-        fn nodelay() -> bool;
-        /// The `IP_TTL` of what is sent.
-        fn set_ttl(ttl: u32) -> ();
-        /// The `IP_TTL` of what is sent.
-        fn ttl() -> u32;
+        TcpStream:
+        /// Returns the address of the peer.
+        fn peer_addr() -> SocketAddr, "println!(\"connected to {}\", socket.peer_addr()?);";
+        /// Returns the local address of the connection.
+        fn local_addr() -> SocketAddr, "println!(\"connected from {}\", socket.local_addr()?);";
+        /// Shuts down reading, writing or both. A fiber that waits in a read, also of a clone, is
+        /// woken and reads 0 bytes.
+        fn shutdown(how: Shutdown) -> (), "socket.shutdown(std::net::Shutdown::Write)?;";
+        /// Sets whether small writes are sent at once (`TCP_NODELAY`).
+        fn set_nodelay(nodelay: bool) -> (), "socket.set_nodelay(true)?;";
+        /// Returns whether small writes are sent at once (`TCP_NODELAY`).
+        fn nodelay() -> bool, "assert!(!socket.nodelay()?);";
+        /// Sets the time to live of sent packets (`IP_TTL`).
+        fn set_ttl(ttl: u32) -> (), "socket.set_ttl(64)?;";
+        /// Returns the time to live of sent packets (`IP_TTL`).
+        fn ttl() -> u32, "assert!(socket.ttl()? > 0);";
     }
 
-    /// Reads, and leaves what was read to be read again.
+    /// Reads without removing the data from the queue, so that the next read returns it again.
+    ///
+    /// ```
+    /// use cringle::net::{TcpListener, TcpStream};
+    /// use std::io::Write;
+    ///
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// TcpStream::connect(listener.local_addr()?)?.write_all(b"ahoy")?;
+    /// let (stream, _) = listener.accept()?;
+    /// assert_eq!(stream.peek(&mut [0])?, 1);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
     /// As std's; and [`Cancelled`](crate::Cancelled).
     pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
-        match self.socket.ring(Direction::Receive)? {
-            Some(ring) => ring.perform(receive(&self.socket, buf, libc::MSG_PEEK)),
-            None => self.socket.std().peek(buf),
-        }
+        self.socket.recv(buf, libc::MSG_PEEK, std::net::TcpStream::peek)
     }
 
-    /// How long closing the connection waits for the peer to take what was written. Only the fiber
-    /// waits that drops the last handle. With no time at all the connection is reset instead.
+    /// Sets how long closing the connection waits until the peer has acknowledged the data
+    /// (`SO_LINGER`). Only the fiber that drops the last handle waits. With a duration of zero,
+    /// closing resets the connection.
+    ///
+    /// ```
+    /// # let listener = cringle::net::TcpListener::bind("127.0.0.1:0")?;
+    /// let socket = cringle::net::TcpStream::connect(listener.local_addr()?)?;
+    /// socket.set_linger(Some(std::time::Duration::from_secs(1)))?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// What `setsockopt` says.
+    /// The errors of `setsockopt(2)`.
     pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
         self.socket.set_linger(linger)
     }
 
-    /// How long closing the connection waits.
+    /// Returns how long closing the connection waits (`SO_LINGER`).
+    ///
+    /// ```
+    /// # let listener = cringle::net::TcpListener::bind("127.0.0.1:0")?;
+    /// let socket = cringle::net::TcpStream::connect(listener.local_addr()?)?;
+    /// assert_eq!(socket.linger()?, None);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// What `getsockopt` says.
+    /// The errors of `getsockopt(2)`.
     pub fn linger(&self) -> io::Result<Option<Duration>> {
         SockRef::from(self).linger()
     }

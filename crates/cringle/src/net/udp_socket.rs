@@ -1,10 +1,9 @@
-//! Datagrams.
+//! UDP sockets.
 
 use super::addr::{AddrBuf, first_of};
 use super::macros::{all_sockets, descriptors, std_calls, timeouts};
 use super::message;
 use super::socket::{Direction, Socket};
-use super::transfer::{receive, receive_from, send_message, send_to, send_zc};
 use super::{MsgFlags, Received, RecvAncillary, SendAncillary, ToSocketAddrs};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -28,7 +27,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 ///
 /// # Cancellation
 ///
-/// A call that waits is given up; no message is taken then.
+/// A cancel ends a call that waits. No message is lost.
 pub struct UdpSocket {
     pub(super) socket: Socket<std::net::UdpSocket>,
 }
@@ -38,125 +37,196 @@ all_sockets!(UdpSocket);
 timeouts!(UdpSocket);
 
 impl UdpSocket {
-    /// A socket at the first of the addresses that is free; port 0 has the kernel choose one.
+    /// Binds a socket to the first of the addresses that is free. For port 0 the kernel chooses a
+    /// port.
+    ///
+    /// ```
+    /// let socket = cringle::net::UdpSocket::bind("127.0.0.1:0")?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// As std's; and [`Cancelled`](crate::Cancelled) where a name had to be resolved.
+    /// As std's; and [`Cancelled`](crate::Cancelled) if a name had to be resolved.
     pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<UdpSocket> {
         let std = first_of(addr, |addr| std::net::UdpSocket::bind(addr))?;
         Ok(UdpSocket { socket: Socket::fresh(std) })
     }
 
-    /// From now on it sends to this address, and receives from there alone.
+    /// Connects the socket to an address: [`send`](Self::send) sends to it, and only messages from
+    /// it are received.
+    ///
+    /// ```
+    /// # let other = cringle::net::UdpSocket::bind("127.0.0.1:0")?;
+    /// let socket = cringle::net::UdpSocket::bind("127.0.0.1:0")?;
+    /// socket.connect(other.local_addr()?)?;
+    /// assert_eq!(socket.send(b"ahoy")?, 4);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// As std's; and [`Cancelled`](crate::Cancelled) where a name had to be resolved.
+    /// As std's; and [`Cancelled`](crate::Cancelled) if a name had to be resolved.
     pub fn connect<A: ToSocketAddrs>(&self, addr: A) -> io::Result<()> {
         first_of(addr, |addr| self.socket.std().connect(addr))
     }
 
-    /// Receives a message: its length, and who it is from. What of it does not fit is lost.
+    /// Receives a message, and returns its length and the sender's address. Bytes that do not fit
+    /// into `buf` are lost.
+    ///
+    /// ```
+    /// # use cringle::net::UdpSocket;
+    /// let (ours, theirs) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+    /// ours.send_to(b"ahoy", theirs.local_addr()?)?;
+    /// let (len, from) = theirs.recv_from(&mut [0; 16])?;
+    /// assert_eq!((len, from), (4, ours.local_addr()?));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
     /// As std's; and [`Cancelled`](crate::Cancelled).
     pub fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        let Some(ring) = self.socket.ring(Direction::Receive)? else {
-            return self.socket.std().recv_from(buf);
-        };
-        let (count, addr) = receive_from(&self.socket, ring, buf, 0)?;
-        Ok((count, addr.internet()?))
+        self.socket.recv_from(buf, 0, AddrBuf::internet, std::net::UdpSocket::recv_from)
     }
 
-    /// Receives a message, and leaves it to be received again.
+    /// Receives a message without removing it from the queue, and returns its length and the
+    /// sender's address.
+    ///
+    /// ```
+    /// # use cringle::net::UdpSocket;
+    /// let (ours, theirs) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+    /// ours.send_to(b"ahoy", theirs.local_addr()?)?;
+    /// assert_eq!(theirs.peek_from(&mut [0; 16])?.0, 4);
+    /// assert_eq!(theirs.recv_from(&mut [0; 16])?.0, 4);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
     /// As std's; and [`Cancelled`](crate::Cancelled).
     pub fn peek_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        let Some(ring) = self.socket.ring(Direction::Receive)? else {
-            return self.socket.std().peek_from(buf);
-        };
-        let (count, addr) = receive_from(&self.socket, ring, buf, libc::MSG_PEEK)?;
-        Ok((count, addr.internet()?))
+        let plain = std::net::UdpSocket::peek_from;
+        self.socket.recv_from(buf, libc::MSG_PEEK, AddrBuf::internet, plain)
     }
 
-    /// Sends a message to the first of the addresses.
+    /// Sends a message to the first of the addresses, and returns its length.
+    ///
+    /// ```
+    /// # use cringle::net::UdpSocket;
+    /// let (ours, theirs) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+    /// assert_eq!(ours.send_to(b"ahoy", theirs.local_addr()?)?, 4);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
     /// As std's; and [`Cancelled`](crate::Cancelled).
     pub fn send_to<A: ToSocketAddrs>(&self, buf: &[u8], addr: A) -> io::Result<usize> {
         let Some(addr) = addr.to_socket_addrs()?.next() else {
-            // std refuses it before it asks the kernel, and says it best.
+            // Returns std's error, which std makes without a system call.
             let none: [SocketAddr; 0] = [];
             return self.socket.std().send_to(buf, &none[..]);
         };
         match self.socket.ring(Direction::Send)? {
-            Some(ring) => send_to(&self.socket, ring, buf, &addr.into()),
+            Some(ring) => self.socket.send_to(ring, buf, &addr.into()),
             None => self.socket.std().send_to(buf, addr),
         }
     }
 
-    /// Receives a message from whom it is connected to.
+    /// Receives a message from the connected peer, and returns its length.
+    ///
+    /// ```
+    /// # use cringle::net::UdpSocket;
+    /// let (ours, theirs) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+    /// theirs.connect(ours.local_addr()?)?;
+    /// ours.send_to(b"ahoy", theirs.local_addr()?)?;
+    /// assert_eq!(theirs.recv(&mut [0; 16])?, 4);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
     /// As std's; and [`Cancelled`](crate::Cancelled).
     pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
-        match self.socket.ring(Direction::Receive)? {
-            Some(ring) => ring.perform(receive(&self.socket, buf, 0)),
-            None => self.socket.std().recv(buf),
-        }
+        self.socket.recv(buf, 0, std::net::UdpSocket::recv)
     }
 
-    /// Receives a message from whom it is connected to, and leaves it to be received again.
+    /// Receives a message from the connected peer without removing it from the queue, and returns
+    /// its length.
+    ///
+    /// ```
+    /// # use cringle::net::UdpSocket;
+    /// let (ours, theirs) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+    /// theirs.connect(ours.local_addr()?)?;
+    /// ours.send_to(b"ahoy", theirs.local_addr()?)?;
+    /// assert_eq!(theirs.peek(&mut [0; 16])?, 4);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
     /// As std's; and [`Cancelled`](crate::Cancelled).
     pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
-        match self.socket.ring(Direction::Receive)? {
-            Some(ring) => ring.perform(receive(&self.socket, buf, libc::MSG_PEEK)),
-            None => self.socket.std().peek(buf),
-        }
+        self.socket.recv(buf, libc::MSG_PEEK, std::net::UdpSocket::peek)
     }
 
-    /// Sends a message to whom it is connected to.
+    /// Sends a message to the connected peer, and returns its length.
+    ///
+    /// ```
+    /// # use cringle::net::UdpSocket;
+    /// let (ours, theirs) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+    /// ours.connect(theirs.local_addr()?)?;
+    /// assert_eq!(ours.send(b"ahoy")?, 4);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
     /// As std's; and [`Cancelled`](crate::Cancelled).
     pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
-        match self.socket.ring(Direction::Send)? {
-            Some(ring) => ring.perform(send_message(&self.socket, buf)),
-            None => self.socket.std().send(buf),
-        }
+        self.socket.send(buf, std::net::UdpSocket::send)
     }
 
-    /// Sends a message without copying it to whom it is connected to (`IORING_OP_SEND_ZC`, Linux 6.0):
-    /// returns when the network has let go of the buffer. When that pays, and what a cancel does, is told
-    /// by [`TcpStream::send_zc`](crate::net::TcpStream::send_zc); here nobody acknowledges, so that the
-    /// wait is for the card. Where the kernel cannot, it is a plain send.
+    /// Sends a message to the connected peer without copying it (`IORING_OP_SEND_ZC`, Linux 6.0),
+    /// and returns when the kernel has released the buffer.
+    ///
+    /// [`TcpStream::send_zc`](crate::net::TcpStream::send_zc) describes when it pays and what a
+    /// cancel does. UDP has no acknowledgements, so the call waits only for the network card. If
+    /// the kernel does not support it, it is a plain send.
+    ///
+    /// ```
+    /// # use cringle::net::UdpSocket;
+    /// # let (ours, theirs) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+    /// ours.connect(theirs.local_addr()?)?;
+    /// assert_eq!(cringle::run(|| ours.send_zc(&[7; 1024]))?, 1024);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
     /// As [`send`](Self::send).
     pub fn send_zc(&self, buf: &[u8]) -> io::Result<usize> {
-        match self.socket.ring(Direction::Send)? {
-            Some(ring) => send_zc(&self.socket, ring, buf, libc::MSG_NOSIGNAL),
-            None => self.socket.std().send(buf),
-        }
+        self.socket.send_zc(buf, std::net::UdpSocket::send)
     }
 
-    /// Sends the slices as one message, and what goes beside it (`sendmsg`): to an address, or to whom it
-    /// is connected to.
+    /// Sends the slices as one message with ancillary data (`sendmsg`) to an address, or to the
+    /// connected peer, and returns its length.
+    ///
+    /// ```
+    /// use cringle::net::{MsgFlags, SendAncillary, UdpSocket};
+    /// use std::io::IoSlice;
+    ///
+    /// # let (ours, theirs) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+    /// let slices = [IoSlice::new(b"rope "), IoSlice::new(b"strands")];
+    /// let to = Some(theirs.local_addr()?);
+    /// assert_eq!(ours.sendmsg(&slices, to, &SendAncillary::new(), MsgFlags::empty())?, 12);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// As [`send_to`](Self::send_to); and what the kernel says of the ancillary data.
+    /// As [`send_to`](Self::send_to); and the kernel's errors about the ancillary data.
     pub fn sendmsg(
         &self,
         slices: &[IoSlice<'_>],
@@ -168,8 +238,24 @@ impl UdpSocket {
         message::send(&self.socket, slices, addr.as_ref(), ancillary, flags)
     }
 
-    /// Receives a message into the slices, one after the other, and what came beside it (`recvmsg`); says
-    /// who it is from, where it is from somebody.
+    /// Receives a message into the slices, in order, with its ancillary data (`recvmsg`), and
+    /// returns the sender's address, if the message has one.
+    ///
+    /// ```
+    /// use cringle::net::{MsgFlags, RecvAncillary, UdpSocket};
+    /// use std::io::IoSliceMut;
+    ///
+    /// # let (ours, theirs) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+    /// ours.send_to(b"ahoy", theirs.local_addr()?)?;
+    /// let mut text = [0; 16];
+    /// let (received, from) = theirs.recvmsg(
+    ///     &mut [IoSliceMut::new(&mut text)],
+    ///     &mut RecvAncillary::default(),
+    ///     MsgFlags::empty(),
+    /// )?;
+    /// assert_eq!((received.len, from), (4, Some(ours.local_addr()?)));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -186,37 +272,57 @@ impl UdpSocket {
     }
 
     std_calls! {
-        /// The address that it is connected to.
-        fn peer_addr() -> SocketAddr;
-        /// Its own address.
-        fn local_addr() -> SocketAddr;
-        /// Whether it may send to broadcast addresses.
-        fn set_broadcast(broadcast: bool) -> ();
-        /// Whether it may send to broadcast addresses.
-        fn broadcast() -> bool;
-        /// Whether it receives what it sends to a group itself.
-        fn set_multicast_loop_v4(multicast_loop: bool) -> ();
-        /// Whether it receives what it sends to a group itself.
-        fn multicast_loop_v4() -> bool;
-        /// How many networks away its messages to groups go.
-        fn set_multicast_ttl_v4(ttl: u32) -> ();
-        /// How many networks away its messages to groups go.
-        fn multicast_ttl_v4() -> u32;
-        /// Whether it receives what it sends to a group itself.
-        fn set_multicast_loop_v6(multicast_loop: bool) -> ();
-        /// Whether it receives what it sends to a group itself.
-        fn multicast_loop_v6() -> bool;
-        /// The `IP_TTL` of what is sent.
-        fn set_ttl(ttl: u32) -> ();
-        /// The `IP_TTL` of what is sent.
-        fn ttl() -> u32;
-        /// Joins a group, at the interface with this address.
-        fn join_multicast_v4(group: &Ipv4Addr, interface: &Ipv4Addr) -> ();
-        /// Joins a group, at the interface of this index.
-        fn join_multicast_v6(group: &Ipv6Addr, interface: u32) -> ();
-        /// Leaves a group.
-        fn leave_multicast_v4(group: &Ipv4Addr, interface: &Ipv4Addr) -> ();
-        /// Leaves a group.
-        fn leave_multicast_v6(group: &Ipv6Addr, interface: u32) -> ();
+        UdpSocket:
+        /// Returns the address of the connected peer.
+        fn peer_addr() -> SocketAddr, "assert!(socket.peer_addr().is_err(), \"not connected\");";
+        /// Returns the socket's own address.
+        fn local_addr() -> SocketAddr, "println!(\"bound to {}\", socket.local_addr()?);";
+        /// Sets whether the socket may send to broadcast addresses (`SO_BROADCAST`).
+        fn set_broadcast(broadcast: bool) -> (), "socket.set_broadcast(true)?;";
+        /// Returns whether the socket may send to broadcast addresses (`SO_BROADCAST`).
+        fn broadcast() -> bool, "assert!(!socket.broadcast()?);";
+        /// Sets whether this host receives the socket's own IPv4 multicast messages
+        /// (`IP_MULTICAST_LOOP`).
+        fn set_multicast_loop_v4(multicast_loop: bool) -> (),
+            "socket.set_multicast_loop_v4(false)?;";
+        /// Returns whether this host receives the socket's own IPv4 multicast messages
+        /// (`IP_MULTICAST_LOOP`).
+        fn multicast_loop_v4() -> bool, "assert!(socket.multicast_loop_v4()?);";
+        /// Sets the time to live of IPv4 multicast messages (`IP_MULTICAST_TTL`).
+        fn set_multicast_ttl_v4(ttl: u32) -> (), "socket.set_multicast_ttl_v4(8)?;";
+        /// Returns the time to live of IPv4 multicast messages (`IP_MULTICAST_TTL`).
+        fn multicast_ttl_v4() -> u32, "assert_eq!(socket.multicast_ttl_v4()?, 1);";
+        /// Sets whether this host receives the socket's own IPv6 multicast messages
+        /// (`IPV6_MULTICAST_LOOP`).
+        fn set_multicast_loop_v6(multicast_loop: bool) -> (),
+            "assert!(socket.set_multicast_loop_v6(false).is_err(), \"an IPv4 socket\");";
+        /// Returns whether this host receives the socket's own IPv6 multicast messages
+        /// (`IPV6_MULTICAST_LOOP`).
+        fn multicast_loop_v6() -> bool,
+            "assert!(socket.multicast_loop_v6().is_err(), \"an IPv4 socket\");";
+        /// Sets the time to live of sent packets (`IP_TTL`).
+        fn set_ttl(ttl: u32) -> (), "socket.set_ttl(64)?;";
+        /// Returns the time to live of sent packets (`IP_TTL`).
+        fn ttl() -> u32, "assert!(socket.ttl()? > 0);";
+        /// Joins an IPv4 multicast group on the interface with this address; `0.0.0.0` lets the
+        /// kernel choose one.
+        fn join_multicast_v4(group: &Ipv4Addr, interface: &Ipv4Addr) -> (),
+            "let (group, interface) = ([224, 0, 0, 251].into(), [127, 0, 0, 1].into());
+if let Err(e) = socket.join_multicast_v4(&group, &interface) {
+    println!(\"no multicast on this interface: {e}\");
+}";
+        /// Joins an IPv6 multicast group on the interface with this index; 0 lets the kernel choose
+        /// one.
+        fn join_multicast_v6(group: &Ipv6Addr, interface: u32) -> (),
+            "let group = \"ff02::fb\".parse().unwrap();
+    assert!(socket.join_multicast_v6(&group, 0).is_err(), \"an IPv4 socket\");";
+        /// Leaves an IPv4 multicast group.
+        fn leave_multicast_v4(group: &Ipv4Addr, interface: &Ipv4Addr) -> (),
+            "let (group, interface) = ([224, 0, 0, 251].into(), [127, 0, 0, 1].into());
+    assert!(socket.leave_multicast_v4(&group, &interface).is_err(), \"not joined\");";
+        /// Leaves an IPv6 multicast group.
+        fn leave_multicast_v6(group: &Ipv6Addr, interface: u32) -> (),
+            "let group = \"ff02::fb\".parse().unwrap();
+    assert!(socket.leave_multicast_v6(&group, 0).is_err(), \"not joined\");";
     }
 }

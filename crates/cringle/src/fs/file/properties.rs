@@ -1,48 +1,58 @@
-//! What is known of an open file, as bits: it decides which way each call on it takes.
+//! The properties of an open file, as bits that decide how each call on it is performed.
+//!
+//! They are looked up at the first call that needs them and kept in [`File::properties`]: a word
+//! that is 0 means unknown.
 
+use super::File;
 use crate::sys::{self, FileKind};
 use std::os::fd::RawFd;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering;
 
+/// The other bits are valid.
 pub(super) const KNOWN: u32 = 1;
+/// Reads and writes wait only for storage.
 pub(super) const REGULAR: u32 = 1 << 1;
 pub(super) const SEEKABLE: u32 = 1 << 2;
+/// The file is opened with `O_DIRECT`.
 pub(super) const DIRECT: u32 = 1 << 3;
+/// The file is opened with `O_APPEND`.
 pub(super) const APPEND: u32 = 1 << 4;
-/// The file system answered that it cannot do a call without waiting.
+/// The file system does not support `RWF_NOWAIT` reads.
 pub(super) const NO_INLINE_READ: u32 = 1 << 5;
+/// The file system does not support `RWF_NOWAIT` writes.
 pub(super) const NO_INLINE_WRITE: u32 = 1 << 6;
-/// It has no positions: a pipe, a terminal.
+/// The file has no positions: a pipe or a terminal.
 pub(super) const STREAM: u32 = 1 << 7;
-/// It was opened by the name of a FIFO.
+/// The file was opened by the path of a FIFO.
 pub(super) const FIFO: u32 = 1 << 8;
-/// A write that waits goes on until all is written.
+/// A blocking write returns only when all bytes are written: a pipe or a socket.
 pub(super) const WRITES_ALL: u32 = 1 << 9;
-/// It is a device, or one of the kernel's anonymous files.
+/// The file is a device, or one of the kernel's anonymous files.
 pub(super) const ODD: u32 = 1 << 10;
-/// Each read is refused at once.
+/// The kernel refuses each read at once.
 pub(super) const UNREADABLE: u32 = 1 << 11;
-/// Each write is refused at once.
+/// The kernel refuses each write at once.
 pub(super) const UNWRITABLE: u32 = 1 << 12;
-/// It is written to at its cursor, if at all: `pwrite` refuses, where the ring would write.
+/// `pwrite` is refused, where a ring would write at the cursor.
 pub(super) const NO_PWRITE: u32 = 1 << 13;
 /// The file is on a FUSE file system: a ring would read and write at the wrong offsets.
 pub(super) const OFF_RING: u32 = 1 << 14;
-
-/// Only the kernel knows what a call does to the file's cursor: a file of `/proc` or `/sys`.
+/// Only the kernel knows how a call moves the cursor: a file of `/proc` or `/sys`.
 pub(super) const ODD_CURSOR: u32 = 1 << 15;
-/// Its descriptor was lent or came from elsewhere: handles that the library does not know may share its cursor.
+/// Handles that the library does not know may share the cursor: the descriptor was lent, or came
+/// from another type.
 pub(super) const LENT: u32 = 1 << 16;
-/// A call on it may wait though it is ready: a terminal, a sound card.
+/// A call may wait although `poll` reports the file ready: a terminal or a sound card.
 pub(super) const SLOW_DEVICE: u32 = 1 << 17;
 
 pub(super) fn properties_of(fd: RawFd, kind: FileKind) -> u32 {
-    let bit = |is: bool, bit: u32| if is { bit } else { 0 };
-    let refused = match kind.odd {
-        true => {
-            let sys::Refusals { positions, reads, writes } = sys::refusals(fd);
-            ODD | bit(positions, STREAM) | bit(reads, UNREADABLE) | bit(writes, UNWRITABLE)
-        }
-        false => bit(kind.stream, STREAM),
+    let bit = |is_set: bool, bit: u32| if is_set { bit } else { 0 };
+    let refused = if kind.odd {
+        let sys::Refusals { positions, reads, writes } = sys::refusals(fd);
+        ODD | bit(positions, STREAM) | bit(reads, UNREADABLE) | bit(writes, UNWRITABLE)
+    } else {
+        bit(kind.stream, STREAM)
     };
     KNOWN
         | refused
@@ -55,4 +65,80 @@ pub(super) fn properties_of(fd: RawFd, kind: FileKind) -> u32 {
         | bit(kind.odd_cursor, ODD_CURSOR)
         | bit(kind.slow_device, SLOW_DEVICE)
         | bit(kind.pipe_or_socket, WRITES_ALL)
+}
+
+impl File {
+    /// Returns the property bits, after looking them up at the first call.
+    #[inline]
+    pub(super) fn properties(&self) -> u32 {
+        match self.properties.load(Ordering::Relaxed) {
+            properties if properties & KNOWN != 0 => properties,
+            _ => self.look_up_properties(),
+        }
+    }
+
+    #[cold]
+    fn look_up_properties(&self) -> u32 {
+        let properties = properties_of(self.fd(), sys::file_kind(self.fd()));
+        self.properties.fetch_or(properties, Ordering::Relaxed) | properties
+    }
+
+    /// Adds a property that a call has found out.
+    #[cold]
+    pub(super) fn add_property(&self, bit: u32) {
+        self.properties.fetch_or(bit, Ordering::Relaxed);
+    }
+
+    pub(in crate::fs) fn is_seekable(&self) -> bool {
+        self.properties() & SEEKABLE != 0
+    }
+
+    pub(in crate::fs) fn appends(&self) -> bool {
+        self.properties() & APPEND != 0
+    }
+
+    /// Whether the file can be written only at its cursor, if at all.
+    pub(in crate::fs) fn takes_no_pwrite(&self) -> bool {
+        self.properties() & NO_PWRITE != 0
+    }
+
+    /// Whether the file has no positions. A ring would read at the cursor where `pread` is refused.
+    #[inline]
+    pub(super) fn is_stream(&self) -> bool {
+        self.properties() & STREAM != 0
+    }
+
+    /// Whether a ring would read and write the file at the wrong offsets.
+    #[inline]
+    pub(crate) fn is_off_ring(&self) -> bool {
+        self.properties() & OFF_RING != 0
+    }
+
+    /// Whether a batch may read the file without special care.
+    #[inline]
+    pub(crate) fn is_batchable_to_read(&self) -> bool {
+        self.properties() & (STREAM | UNREADABLE | OFF_RING) == 0
+    }
+
+    /// Whether a batch may write the file without special care.
+    #[inline]
+    pub(crate) fn is_batchable_to_write(&self) -> bool {
+        self.properties() & (STREAM | UNWRITABLE | NO_PWRITE | OFF_RING) == 0
+    }
+
+    /// Returns the `errno` by which the kernel refuses every `pread`, if it does.
+    pub(crate) fn refuses_read_at(&self) -> Option<i32> {
+        match self.properties() & (STREAM | UNREADABLE) {
+            0 => None,
+            _ => self.std.read_at(&mut [], 0).err().and_then(|e| e.raw_os_error()),
+        }
+    }
+
+    /// Returns the `errno` by which the kernel refuses every `pwrite`, if it does.
+    pub(crate) fn refuses_write_at(&self) -> Option<i32> {
+        match self.properties() & (STREAM | UNWRITABLE | NO_PWRITE) {
+            0 => None,
+            _ => self.std.write_at(&[], 0).err().and_then(|e| e.raw_os_error()),
+        }
+    }
 }

@@ -11,7 +11,16 @@ use std::sync::{LazyLock, PoisonError};
 static BUFFER: LazyLock<Mutex<BufReader<Raw>>> =
     LazyLock::new(|| Mutex::new(BufReader::new(raw::STDIN)));
 
-/// The process's standard input, as `std::io::Stdin`: one buffer for all, behind a lock.
+/// A handle to the process's standard input, as `std::io::Stdin`. All handles share one buffer,
+/// behind a lock.
+///
+/// ```no_run
+/// use std::io::Read;
+///
+/// let mut text = String::new();
+/// cringle::io::stdin().read_to_string(&mut text)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct Stdin(());
 
 impl fmt::Debug for Stdin {
@@ -20,17 +29,26 @@ impl fmt::Debug for Stdin {
     }
 }
 
-/// Standard input, locked until this is dropped: [`BufRead`]. It stays with its fiber.
+/// A lock on standard input, held until it is dropped, which implements [`BufRead`]. It stays on
+/// its fiber.
+///
+/// ```no_run
+/// use std::io::BufRead;
+///
+/// let mut line = Vec::new();
+/// cringle::io::stdin().lock().read_until(b';', &mut line)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct StdinLock<'a>(MutexGuard<'a, BufReader<Raw>>);
 
-/// The process's standard input.
+/// Returns a handle to the process's standard input.
 ///
 /// ```
 /// use cringle::io;
 ///
 /// cringle::run(|| -> io::Result<()> {
 ///     for line in io::stdin().lines() {
-///         println!("{}", line?); // The other fibers go on while this one waits for the next.
+///         println!("{}", line?); // Other fibers run while this one waits.
 ///     }
 ///     Ok(())
 /// })
@@ -39,33 +57,49 @@ pub struct StdinLock<'a>(MutexGuard<'a, BufReader<Raw>>);
 ///
 /// # Cancellation
 ///
-/// A wait for input is given up with an error; no byte is lost to it, but the beginning of a line that
-/// [`lines`](Stdin::lines) had not returned yet ([`read_line`](Stdin::read_line) leaves it in its buffer). A
-/// cancelled fiber that waits for the lock unwinds.
+/// A cancel ends a wait for input with an error. No data is lost, except for the start of a line
+/// that [`lines`](Stdin::lines) has not returned yet ([`read_line`](Stdin::read_line) leaves it in
+/// the caller's `String`). A cancelled fiber that waits for the lock unwinds.
 pub fn stdin() -> Stdin {
     Stdin(())
 }
 
 impl Stdin {
-    /// Waits until nobody else has the lock.
-    /// May suspend the calling fiber.
+    /// Acquires the lock. May suspend the calling fiber.
+    ///
+    /// ```
+    /// let stdin = cringle::io::stdin().lock();
+    /// ```
     pub fn lock(&self) -> StdinLock<'static> {
-        // Who panicked with the lock left the buffer as it was.
+        // A panic of the holder leaves the buffer consistent, so poisoning is ignored.
         StdinLock(BUFFER.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Appends a line, with its end, to `buf`; how many bytes, 0 at the end of the input.
-    /// May suspend the calling fiber.
+    /// Appends a line, including its newline, to `buf`, and returns the number of bytes, 0 at the
+    /// end of the input. May suspend the calling fiber.
+    ///
+    /// ```no_run
+    /// let mut answer = String::new();
+    /// cringle::io::stdin().read_line(&mut answer)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// As std's: `InvalidData` for what is no UTF-8; and [`Cancelled`](crate::Cancelled).
+    /// As std's: `InvalidData` if the line is not UTF-8; and [`Cancelled`](crate::Cancelled).
     pub fn read_line(&self, buf: &mut String) -> io::Result<usize> {
         self.lock().read_line(buf)
     }
 
-    /// Its lines without their ends, under one lock.
-    /// May suspend the calling fiber.
+    /// Acquires the lock, and returns an iterator over the lines without their newlines. May
+    /// suspend the calling fiber.
+    ///
+    /// ```no_run
+    /// for line in cringle::io::stdin().lines() {
+    ///     println!("{}", line?);
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn lines(self) -> Lines<StdinLock<'static>> {
         self.lock().lines()
     }
@@ -159,7 +193,8 @@ macro_rules! descriptor_0 {
     ($($name:ty),*) => {$(
         impl AsFd for $name {
             fn as_fd(&self) -> BorrowedFd<'_> {
-                // SAFETY: std takes the standard streams to be open for ever.
+                // SAFETY: std, too, treats the standard streams as open for the life of the
+                // process.
                 unsafe { BorrowedFd::borrow_raw(libc::STDIN_FILENO) }
             }
         }

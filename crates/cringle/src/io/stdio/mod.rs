@@ -1,7 +1,7 @@
-//! The standard streams: std's names, locks and buffers; only the calling fiber waits.
+//! The standard streams, with std's names, locks and buffering. Only the calling fiber waits.
 //!
-//! They have buffers of their own: a program that uses these and std's on the same descriptor should
-//! flush one before it writes to the other (std's `print!` is std's), and read by one of them only.
+//! Their buffers are separate from std's. A program that uses both on one descriptor flushes one
+//! before it writes to the other (`print!` writes to std's), and reads through only one of them.
 
 mod input;
 mod output;

@@ -1,4 +1,4 @@
-//! Standard output, in lines, and standard error, at once.
+//! Standard output, which is line-buffered, and standard error, which is unbuffered.
 
 use super::raw::{self, Raw};
 use crate::sync::reentrant::{ReentrantGuard, ReentrantLock};
@@ -9,18 +9,18 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::process::Stdio;
 use std::sync::{LazyLock, PoisonError};
 
-/// The holder of the outer lock may be several fibers: its local children, that were lent a guard. One of
-/// them writes at a time.
+/// A writer behind two locks. Several fibers may hold the reentrant one: the holder lends its guard
+/// to its local children. The inner one lets one of them write at a time.
 type Shared<W> = ReentrantLock<Mutex<W>>;
 
 static OUT: LazyLock<Shared<LineWriter<Raw>>> = LazyLock::new(|| {
-    // SAFETY: the function takes nothing, and never unwinds.
+    // SAFETY: the function is `extern "C"`, takes no arguments and does not unwind.
     unsafe { libc::atexit(flush_at_exit) };
     ReentrantLock::new(Mutex::new(LineWriter::new(raw::STDOUT)))
 });
 static ERR: LazyLock<Shared<Raw>> = LazyLock::new(|| ReentrantLock::new(Mutex::new(raw::STDERR)));
 
-/// A line that was begun is written when the process ends, as std does. An error has nobody to be told.
+/// Writes the buffered partial line when the process exits, as std does. Errors are ignored.
 extern "C" fn flush_at_exit() {
     raw::end();
     OUT.at_exit(|out| {
@@ -30,22 +30,52 @@ extern "C" fn flush_at_exit() {
     });
 }
 
-/// The process's standard output, as `std::io::Stdout`: one buffer for all, written out at each end of a
-/// line, behind a lock that its holder may take again.
+/// A handle to the process's standard output, as `std::io::Stdout`. All handles share one buffer,
+/// which is written at each newline, behind a reentrant lock.
+///
+/// ```
+/// use std::io::Write;
+///
+/// cringle::io::stdout().write_all(b"a line\n")?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct Stdout(());
 
-/// Standard output, locked until this is dropped. It stays with its fiber.
+/// A lock on standard output, held until it is dropped. It stays on its fiber.
+///
+/// ```
+/// use std::io::Write;
+///
+/// let mut out = cringle::io::stdout().lock();
+/// writeln!(out, "a line")?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct StdoutLock<'a>(ReentrantGuard<'a, Mutex<LineWriter<Raw>>>);
 
-/// The process's standard error, as `std::io::Stderr`: unbuffered, behind a lock that its holder may take
-/// again.
+/// A handle to the process's standard error, as `std::io::Stderr`. It is unbuffered, behind a
+/// reentrant lock.
+///
+/// ```
+/// use std::io::Write;
+///
+/// cringle::io::stderr().write_all(b"a warning\n")?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct Stderr(());
 
-/// Standard error, locked until this is dropped. It stays with its fiber.
+/// A lock on standard error, held until it is dropped. It stays on its fiber.
+///
+/// ```
+/// use std::io::Write;
+///
+/// let mut err = cringle::io::stderr().lock();
+/// writeln!(err, "a warning")?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct StderrLock<'a>(ReentrantGuard<'a, Mutex<Raw>>);
 
-/// The process's standard output. Where the other end of a pipe reads slowly, only the calling fiber
-/// waits; `println!` would keep all of its worker waiting.
+/// Returns a handle to the process's standard output. If the reader of a pipe is slow, only the
+/// calling fiber waits, where `println!` blocks the whole worker.
 ///
 /// ```
 /// use cringle::io::{self, Write};
@@ -53,20 +83,20 @@ pub struct StderrLock<'a>(ReentrantGuard<'a, Mutex<Raw>>);
 /// cringle::run(|| -> io::Result<()> {
 ///     let mut out = io::stdout().lock();
 ///     writeln!(out, "a line")?;
-///     writeln!(out, "and the next, with no other fiber's in between")
+///     writeln!(out, "and the next, with no line of another fiber in between")
 /// })
 /// # ?; Ok::<(), io::Error>(())
 /// ```
 ///
 /// # Cancellation
 ///
-/// A wait is given up with an error; what was not written stays in the buffer. A cancelled fiber that
-/// waits for the lock unwinds.
+/// A cancel ends a wait with an error, and unwritten data stays in the buffer. A cancelled fiber
+/// that waits for the lock unwinds.
 pub fn stdout() -> Stdout {
     Stdout(())
 }
 
-/// The process's standard error.
+/// Returns a handle to the process's standard error.
 ///
 /// ```
 /// use cringle::io::{self, Write};
@@ -77,22 +107,28 @@ pub fn stdout() -> Stdout {
 ///
 /// # Cancellation
 ///
-/// As of [`stdout`].
+/// As for [`stdout`].
 pub fn stderr() -> Stderr {
     Stderr(())
 }
 
 impl Stdout {
-    /// Waits until no other fiber or thread has the lock.
-    /// May suspend the calling fiber.
+    /// Acquires the lock, which its holder may acquire again. May suspend the calling fiber.
+    ///
+    /// ```
+    /// let out = cringle::io::stdout().lock();
+    /// ```
     pub fn lock(&self) -> StdoutLock<'static> {
         StdoutLock(OUT.lock())
     }
 }
 
 impl Stderr {
-    /// Waits until no other fiber or thread has the lock.
-    /// May suspend the calling fiber.
+    /// Acquires the lock, which its holder may acquire again. May suspend the calling fiber.
+    ///
+    /// ```
+    /// let err = cringle::io::stderr().lock();
+    /// ```
     pub fn lock(&self) -> StderrLock<'static> {
         StderrLock(ERR.lock())
     }
@@ -110,7 +146,7 @@ impl StderrLock<'_> {
     }
 }
 
-/// What standard output and standard error have in common.
+/// Implements the traits of standard output and standard error.
 macro_rules! output {
     ($name:ident, $lock:ident, $fd:expr, $std:expr) => {
         impl Write for &$name {
@@ -157,7 +193,8 @@ macro_rules! output {
             }
         }
 
-        // `write_fmt` is std's: it borrows for one piece at a time, so that what is formatted may print.
+        // `write_fmt` is the trait's: it locks the writer for one piece at a time, so that a
+        // formatted value may itself print.
         impl Write for $lock<'_> {
             fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
                 self.writer().write(buf)
@@ -190,7 +227,8 @@ macro_rules! output {
 
         impl AsFd for $name {
             fn as_fd(&self) -> BorrowedFd<'_> {
-                // SAFETY: std takes the standard streams to be open for ever.
+                // SAFETY: std, too, treats the standard streams as open for the life of the
+                // process.
                 unsafe { BorrowedFd::borrow_raw($fd) }
             }
         }
@@ -214,7 +252,7 @@ macro_rules! output {
             }
         }
 
-        /// The child's stream is this process's.
+        /// Lets a child inherit the stream of this process.
         impl From<$name> for Stdio {
             fn from(_: $name) -> Stdio {
                 Stdio::from($std)

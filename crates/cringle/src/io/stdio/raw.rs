@@ -1,8 +1,9 @@
-//! Descriptors 0, 1 and 2, of which nothing may be assumed: they are shared with other processes, which
-//! share the cursor and the status flags too, may be any kind of file, and another one at each call.
+//! Unbuffered access to descriptors 0, 1 and 2.
 //!
-//! So nothing is remembered of them, and of a file with a cursor the plain call is made, whose use of
-//! the cursor is one step for all who share it (**I11**): on the pool, as it may wait for a disk.
+//! Other processes share these descriptors, including the cursor and the status flags. They may
+//! refer to any kind of file, and to another one at each call. So their properties are looked up at
+//! each call. For a file with a cursor, a thread of the pool makes the plain call, because its use
+//! of the cursor is one step for all that share it (**I11**), and because it may wait for a disk.
 
 use super::super::ready::{Interest, ready};
 use crate::driver::op::AT_CURSOR;
@@ -25,24 +26,26 @@ pub(super) const STDIN: Raw = Raw(libc::STDIN_FILENO);
 pub(super) const STDOUT: Raw = Raw(libc::STDOUT_FILENO);
 pub(super) const STDERR: Raw = Raw(libc::STDERR_FILENO);
 
-/// The process ends: nobody will come back to a fiber that waits.
+/// Whether the process exits, after which a suspended fiber would never be resumed.
 static ENDING: AtomicBool = AtomicBool::new(false);
 
-/// From now on all calls are plain ones.
+/// Makes all further calls plain ones.
 pub(super) fn end() {
     ENDING.store(true, Ordering::Relaxed);
 }
 
 impl Raw {
+    /// Performs a read or a write.
+    ///
     /// # Safety
     ///
     /// The op's pointers are valid until this returns.
     unsafe fn perform(&self, op: Op) -> io::Result<usize> {
-        // SAFETY: by the contract.
-        let plainly = || sys::result_of(unsafe { blocking::perform(&op) });
+        // SAFETY: the caller's contract.
+        let plain = || sys::result_of(unsafe { blocking::perform(&op) });
         let Some((worker, fiber)) = Worker::current().filter(|_| !ENDING.load(Ordering::Relaxed))
         else {
-            return plainly();
+            return plain();
         };
         if worker.refuses(fiber) {
             return Err(fiber.cancel_error());
@@ -50,29 +53,28 @@ impl Raw {
         let flags = sys::status_flags(self.0);
         let kind = sys::file_kind_with(self.0, flags);
         if worker.is_simulated() || flags & libc::O_NONBLOCK != 0 {
-            return plainly();
+            return plain();
         }
         if kind.seekable {
-            return match worker.is_unwinding(fiber) || worker.is_solitary(fiber) {
-                true => plainly(),
-                // SAFETY: by the contract.
-                false => unsafe {
-                    perform_at_kernels_cursor(worker, fiber, self, kind.waits_for(), op)
-                },
-            };
+            if worker.is_unwinding(fiber) || worker.is_solitary(fiber) {
+                return plain();
+            }
+            let waits_for = kind.waits_for();
+            // SAFETY: the caller's contract.
+            return unsafe { perform_at_kernels_cursor(worker, fiber, self, waits_for, op) };
         }
         if matches!(op, Op::Read { .. } | Op::ReadVectored { .. }) && sys::is_terminal(self.0) {
             if let Some(timing) = sys::read_timing(self.0) {
-                // SAFETY: by the contract.
+                // SAFETY: the caller's contract.
                 return unsafe { slow_device::read(worker, fiber, self, timing, op) };
             }
-            // The call is made by this thread: the kernel stops a process in the background for it, and
-            // would answer an error to one of its own threads.
+            // This thread makes the call: the kernel stops a background process that reads its
+            // terminal, where a kernel thread of the ring would get an error.
             ready(self, Interest::READABLE)?;
-            return plainly();
+            return plain();
         }
         if kind.slow_device {
-            // SAFETY: by the contract.
+            // SAFETY: the caller's contract.
             return unsafe { slow_device::perform(worker, fiber, self, op) };
         }
         perform(worker, fiber, op)
@@ -80,8 +82,8 @@ impl Raw {
 }
 
 impl Raw {
-    /// Whether a write must go on: a ring writes to a pipe or a socket what there is room for, where the
-    /// plain call waits until all is written.
+    /// Whether a write has to be continued: a ring writes to a pipe or a socket what there is room
+    /// for, where the plain call waits until all is written.
     fn stopped_short(&self, done: usize, len: usize) -> bool {
         let flags = || sys::status_flags(self.0);
         (1..len).contains(&done)
@@ -90,8 +92,8 @@ impl Raw {
     }
 }
 
-/// A stream that is closed is an empty one, and one that takes everything, as std has it.
-fn or_closed(result: io::Result<usize>, count: usize) -> io::Result<usize> {
+/// Replaces `EBADF` by `count`: a closed stream reads as empty and accepts all data, as std's does.
+fn ignore_closed(result: io::Result<usize>, count: usize) -> io::Result<usize> {
     match result {
         Err(e) if e.raw_os_error() == Some(libc::EBADF) => Ok(count),
         result => result,
@@ -107,7 +109,7 @@ impl Read for Raw {
         let (start, len) = (buf.as_mut_ptr(), buf.len().min(MAX_RW_BYTES) as u32);
         let op = Op::Read { target: Target::fd(self.0), buf: start, len, offset: AT_CURSOR };
         // SAFETY: I1. The buffer is borrowed until this returns.
-        or_closed(unsafe { self.perform(op) }, 0)
+        ignore_closed(unsafe { self.perform(op) }, 0)
     }
 
     fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
@@ -115,7 +117,7 @@ impl Read for Raw {
         let (slices, count) = (bufs.as_ptr().cast(), slice_count(bufs.len()));
         let op = Op::ReadVectored { fd: self.0, slices, count, offset: AT_CURSOR };
         // SAFETY: I1. The buffers are borrowed until this returns.
-        or_closed(unsafe { self.perform(op) }, 0)
+        ignore_closed(unsafe { self.perform(op) }, 0)
     }
 }
 
@@ -125,13 +127,13 @@ impl Write for Raw {
             let (start, len) = (buf.as_ptr(), buf.len().min(MAX_RW_BYTES) as u32);
             let op = Op::Write { target: Target::fd(self.0), buf: start, len, offset: AT_CURSOR };
             // SAFETY: I1. The buffer is borrowed until this returns.
-            or_closed(unsafe { self.perform(op) }, buf.len())
+            ignore_closed(unsafe { self.perform(op) }, buf.len())
         };
         let (done, len) = (write(buf)?, buf.len().min(MAX_RW_BYTES));
-        match self.stopped_short(done, len) {
-            true => write_rest(done, len, |done| write(&buf[done..])),
-            false => Ok(done),
+        if self.stopped_short(done, len) {
+            return write_rest(done, len, |done| write(&buf[done..]));
         }
+        Ok(done)
     }
 
     fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
@@ -140,14 +142,14 @@ impl Write for Raw {
             let (slices, count) = (bufs.as_ptr().cast(), slice_count(bufs.len()));
             let op = Op::WriteVectored { fd: self.0, slices, count, offset: AT_CURSOR };
             // SAFETY: I1. The buffers are borrowed until this returns.
-            or_closed(unsafe { self.perform(op) }, bytes_of(bufs))
+            ignore_closed(unsafe { self.perform(op) }, bytes_of(bufs))
         };
         let first = &bufs[..bufs.len().min(MAX_SLICES)];
         let (done, len) = (write(bufs)?, bytes_of(first));
-        match self.stopped_short(done, len) {
-            true => write_rest(done, len, |done| write(&rest_of(first, done))),
-            false => Ok(done),
+        if self.stopped_short(done, len) {
+            return write_rest(done, len, |done| write(&rest_of(first, done)));
         }
+        Ok(done)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -157,8 +159,8 @@ impl Write for Raw {
 
 impl AsFd for Raw {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: std takes the standard streams to be open for ever; one that is not is reported by
-        // the kernel.
+        // SAFETY: std, too, treats the standard streams as open for the life of the process. If one
+        // is not, the kernel reports it.
         unsafe { BorrowedFd::borrow_raw(self.0) }
     }
 }

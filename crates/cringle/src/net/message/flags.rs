@@ -1,20 +1,35 @@
-//! `MSG_…`.
+//! The flags of `sendmsg` and `recvmsg` (`MSG_…`).
 
 use std::ffi::c_int;
 use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
 
-/// How a `sendmsg` or `recvmsg` is to behave, and what it says of a message (`MSG_…`).
+/// Flags of a `sendmsg` or `recvmsg`, and of a received message (`MSG_…`).
 ///
-/// `MSG_NOSIGNAL` and `MSG_CMSG_CLOEXEC` are always set: a broken connection is an error, and descriptors
-/// that come are closed on `exec`.
+/// The library always sets `MSG_NOSIGNAL` and `MSG_CMSG_CLOEXEC`: a broken connection is an error
+/// instead of a signal, and received descriptors are closed on `exec`.
+///
+/// ```
+/// use cringle::net::MsgFlags;
+///
+/// let flags = MsgFlags::PEEK | MsgFlags::DONTWAIT;
+/// assert!(flags.contains(MsgFlags::PEEK) && !flags.contains(MsgFlags::OOB));
+/// ```
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct MsgFlags(c_int);
 
 macro_rules! flags {
     ($($(#[$doc:meta])* $name:ident = $value:ident;)*) => {
         impl MsgFlags {
-            $($(#[$doc])* pub const $name: MsgFlags = MsgFlags(libc::$value);)*
+            $(
+                $(#[$doc])*
+                ///
+                /// ```
+                #[doc = concat!("let flags = cringle::net::MsgFlags::", stringify!($name), ";")]
+                /// assert!(flags.contains(flags));
+                /// ```
+                pub const $name: MsgFlags = MsgFlags(libc::$value);
+            )*
 
             const ALL: &[(&str, MsgFlags)] = &[$((stringify!($name), MsgFlags::$name)),*];
         }
@@ -22,37 +37,51 @@ macro_rules! flags {
 }
 
 flags! {
-    /// Leaves what is received, to be received again. (Descriptors come each time: as new ones.)
+    /// Receives without removing the message from the queue. Each such call receives new copies of
+    /// the message's descriptors.
     PEEK = MSG_PEEK;
-    /// The length of a message is that of the whole, though it does not fit. From a TCP connection: so
-    /// many bytes are dropped unread.
+    /// Returns the length of the whole message, even if it does not fit. On a TCP connection,
+    /// discards that number of bytes instead of receiving them.
     TRUNC = MSG_TRUNC;
-    /// Waits until all of the slices are full, or sent; a signal, an error or the end may come earlier, and
-    /// so may what comes beside the bytes.
+    /// Waits until all slices are full, or sent. A signal, an error, the end of the stream, or
+    /// ancillary data may end the call earlier.
     WAITALL = MSG_WAITALL;
-    /// Does not wait: `WouldBlock`.
+    /// Fails with `WouldBlock` instead of waiting.
     DONTWAIT = MSG_DONTWAIT;
-    /// Urgent data of TCP.
+    /// Sends or receives TCP's urgent data.
     OOB = MSG_OOB;
-    /// From the queue of errors: what came of earlier messages, or when they were sent.
+    /// Receives from the error queue: errors or timestamps of earlier messages.
     ERRQUEUE = MSG_ERRQUEUE;
-    /// More follows at once: a segment that is not full waits for it.
+    /// Announces that more data follows at once, so that a partial segment waits for it.
     MORE = MSG_MORE;
-    /// The end of a record.
+    /// Marks the end of a record.
     EOR = MSG_EOR;
-    /// Only to hosts of the networks that this one is in.
+    /// Sends only to hosts on directly connected networks.
     DONTROUTE = MSG_DONTROUTE;
-    /// The other side answers: its address need not be asked for anew.
+    /// Confirms that the peer has answered, so that its link-layer address need not be resolved
+    /// again.
     CONFIRM = MSG_CONFIRM;
 }
 
 impl MsgFlags {
-    /// None.
+    /// Returns the empty set of flags.
+    ///
+    /// ```
+    /// use cringle::net::MsgFlags;
+    ///
+    /// assert!(!MsgFlags::empty().contains(MsgFlags::PEEK));
+    /// ```
     pub const fn empty() -> MsgFlags {
         MsgFlags(0)
     }
 
-    /// Whether all of these are set.
+    /// Returns whether all of `flags` are set.
+    ///
+    /// ```
+    /// use cringle::net::MsgFlags;
+    ///
+    /// assert!((MsgFlags::PEEK | MsgFlags::OOB).contains(MsgFlags::OOB));
+    /// ```
     pub const fn contains(self, flags: MsgFlags) -> bool {
         self.0 & flags.0 == flags.0
     }
@@ -61,8 +90,8 @@ impl MsgFlags {
         self.0
     }
 
-    /// Those that the kernel has set, as far as they have a name here.
-    pub(super) fn said(bits: c_int) -> MsgFlags {
+    /// Returns the flags that the kernel has set and that have a name here.
+    pub(super) fn from_kernel(bits: c_int) -> MsgFlags {
         let known = MsgFlags::ALL.iter().fold(0, |known, (_, flag)| known | flag.0);
         MsgFlags(bits & known)
     }

@@ -1,8 +1,8 @@
-//! `sendmsg` and `recvmsg`: several slices, addresses, and what goes beside the bytes.
+//! `sendmsg` and `recvmsg`: several slices, addresses and ancillary data.
 //!
-//! What an op is lent are the caller's slices, and buffers that lie in the caller's frame or are borrowed
-//! by it, until the call is over (I1). What has come is read out of the kernel's buffer at once, so that a
-//! descriptor in it has an owner before anybody could forget it.
+//! An op refers to the caller's slices, and to buffers in the caller's frame or borrowed by it,
+//! until the call returns (**I1**). Received ancillary data is parsed at once, so that each
+//! received descriptor has an owner before any other code runs.
 
 mod flags;
 mod recv;
@@ -10,7 +10,7 @@ mod send;
 
 use super::addr::AddrBuf;
 use super::socket::{Direction, Socket};
-use super::transfer::message;
+use super::transfer::message_header;
 use crate::driver::{Op, blocking};
 use crate::runtime::worker::fairness;
 use crate::sys;
@@ -23,22 +23,37 @@ pub use recv::{AncillaryMessage, RecvAncillary};
 pub(super) use send::MAX_FDS;
 pub use send::SendAncillary;
 
-/// What came by a `recvmsg`.
+/// The result of a `recvmsg`.
+///
+/// ```
+/// use cringle::net::{MsgFlags, RecvAncillary};
+/// use cringle::os::unix::net::UnixStream;
+/// use std::io::{IoSliceMut, Write};
+///
+/// let (mut ours, theirs) = UnixStream::pair()?;
+/// ours.write_all(b"ahoy")?;
+/// let mut text = [0; 16];
+/// let slices = &mut [IoSliceMut::new(&mut text)];
+/// let received = theirs.recvmsg(slices, &mut RecvAncillary::default(), MsgFlags::empty())?;
+/// assert_eq!((received.len, received.truncated), (4, false));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Received {
-    /// Bytes: those in the slices; with [`MsgFlags::TRUNC`] those of the whole message, which may be more.
+    /// The number of bytes in the slices; with [`MsgFlags::TRUNC`], the length of the whole
+    /// message, which may be larger.
     pub len: usize,
-    /// The message was longer than the slices: the rest of it is lost.
+    /// Whether the message was longer than the slices, so that the rest of it is lost.
     pub truncated: bool,
-    /// There was more beside the bytes than the [`RecvAncillary`] has room for, or descriptors among it
-    /// that this process may not have: the kernel has dropped (and closed) them.
+    /// Whether the kernel has discarded ancillary data (and closed its descriptors), because the
+    /// [`RecvAncillary`] was too small or this process may not open more descriptors.
     pub ancillary_truncated: bool,
-    /// What the kernel says of the message, [`MsgFlags::ERRQUEUE`] for one.
+    /// The flags of the message, such as [`MsgFlags::ERRQUEUE`].
     pub flags: MsgFlags,
 }
 
-/// What a `msghdr` is made of, besides the bytes: where from or to, and the control data.
+/// Sends a message to an address, or to the connected peer.
 pub(super) fn send<S: AsFd + AsRawFd + Send>(
     socket: &Socket<S>,
     slices: &[IoSlice<'_>],
@@ -46,13 +61,13 @@ pub(super) fn send<S: AsFd + AsRawFd + Send>(
     ancillary: &SendAncillary<'_>,
     flags: MsgFlags,
 ) -> io::Result<usize> {
-    with_outgoing(slices, addr, ancillary, |message| {
+    with_message(slices, addr, ancillary, |message| {
         let flags = flags.bits() | libc::MSG_NOSIGNAL;
         perform(socket, Direction::Send, Op::SendMsg { fd: socket.fd(), message, flags })
     })
 }
 
-/// The plain call, which says `WouldBlock` where it would wait.
+/// Sends a message by the plain call, which fails with `WouldBlock` instead of waiting.
 pub(super) fn send_nowait<S: AsFd + AsRawFd + Send>(
     socket: &Socket<S>,
     slices: &[IoSlice<'_>],
@@ -61,22 +76,24 @@ pub(super) fn send_nowait<S: AsFd + AsRawFd + Send>(
     flags: MsgFlags,
 ) -> io::Result<usize> {
     fairness::spend();
-    with_outgoing(slices, Some(addr), ancillary, |message| {
+    with_message(slices, Some(addr), ancillary, |message| {
         let flags = flags.bits() | libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
         let op = Op::SendMsg { fd: socket.fd(), message, flags };
-        // SAFETY: what it points to is borrowed here.
+        // SAFETY: I1. This frame borrows what the op points to, and the plain call is over when it
+        // returns.
         sys::result_of(unsafe { blocking::perform(&op) })
     })
 }
 
-fn with_outgoing<R>(
+/// Builds the `msghdr` of an outgoing message and passes it to `perform`.
+fn with_message<R>(
     slices: &[IoSlice<'_>],
     addr: Option<&SockAddr>,
     ancillary: &SendAncillary<'_>,
     perform: impl FnOnce(*const libc::msghdr) -> R,
 ) -> R {
     // `IoSlice` is guaranteed to have the layout of `iovec`.
-    let mut message = message(slices.as_ptr().cast_mut().cast(), slices.len());
+    let mut message = message_header(slices.as_ptr().cast_mut().cast(), slices.len());
     if let Some(addr) = addr {
         message.msg_name = addr.as_ptr().cast_mut().cast();
         message.msg_namelen = addr.len();
@@ -89,6 +106,7 @@ fn with_outgoing<R>(
     perform(&raw const message)
 }
 
+/// Receives a message.
 pub(super) fn receive<S: AsFd + AsRawFd + Send>(
     socket: &Socket<S>,
     slices: &mut [IoSliceMut<'_>],
@@ -96,7 +114,7 @@ pub(super) fn receive<S: AsFd + AsRawFd + Send>(
     ancillary: &mut RecvAncillary,
     flags: MsgFlags,
 ) -> io::Result<Received> {
-    let mut message = message(slices.as_mut_ptr().cast(), slices.len());
+    let mut message = message_header(slices.as_mut_ptr().cast(), slices.len());
     let name_len = addr.map(|addr| {
         let (name, name_len) = addr.parts();
         message.msg_name = name.cast();
@@ -115,19 +133,19 @@ pub(super) fn receive<S: AsFd + AsRawFd + Send>(
         Direction::Receive,
         Op::RecvMsg { fd: socket.fd(), message: pointer, flags },
     )?;
-    // SAFETY: the kernel has filled in so many bytes of what it was lent; the descriptors among them are
-    // new, and nobody has looked at them.
+    // SAFETY: the kernel has written this number of bytes of control messages into the buffer.
+    // Their descriptors are new, and nothing has read them before.
     unsafe { ancillary.take(message.msg_controllen as _) };
     if let Some(name_len) = name_len {
-        // SAFETY: it points into the caller's `AddrBuf`, which nothing else uses here.
+        // SAFETY: it points into the caller's `AddrBuf`, which nothing else accesses meanwhile.
         unsafe { *name_len = message.msg_namelen };
     }
-    let said = message.msg_flags;
+    let set = message.msg_flags;
     Ok(Received {
         len,
-        truncated: said & libc::MSG_TRUNC != 0,
-        ancillary_truncated: said & libc::MSG_CTRUNC != 0,
-        flags: MsgFlags::said(said),
+        truncated: set & libc::MSG_TRUNC != 0,
+        ancillary_truncated: set & libc::MSG_CTRUNC != 0,
+        flags: MsgFlags::from_kernel(set),
     })
 }
 
@@ -138,21 +156,33 @@ fn perform<S: AsFd + AsRawFd + Send>(
 ) -> io::Result<usize> {
     match socket.ring(direction)? {
         Some(ring) => ring.perform(op),
-        // SAFETY: what it points to is in the caller's frame, which waits for it.
+        // SAFETY: I1. The caller's frame holds what the op points to, and the plain call is over
+        // when it returns.
         None => sys::result_of(unsafe { blocking::perform(&op) }),
     }
 }
 
-/// For what is connected.
+/// Defines `sendmsg` and `recvmsg` for connected sockets.
 macro_rules! messages_of_streams {
     ($ours:ident) => {
         impl $ours {
-            /// Writes the slices, and what goes beside them with the first byte (`sendmsg`). As `write`,
-            /// it may take a part only, unless [`WAITALL`](crate::net::MsgFlags::WAITALL) is given.
+            /// Writes the slices, and ancillary data with the first byte (`sendmsg`), and returns
+            /// the number of bytes. As `write`, it may write only a part, unless
+            /// [`WAITALL`](crate::net::MsgFlags::WAITALL) is set.
+            ///
+            /// ```
+            /// use cringle::net::{MsgFlags, SendAncillary};
+            /// use std::io::IoSlice;
+            ///
+            #[doc = $crate::net::macros::example_socket!($ours)]
+            /// let slices = [IoSlice::new(b"rope "), IoSlice::new(b"strands")];
+            /// assert_eq!(socket.sendmsg(&slices, &SendAncillary::new(), MsgFlags::empty())?, 12);
+            /// # Ok::<(), std::io::Error>(())
+            /// ```
             ///
             /// # Errors
             ///
-            /// As a write; what the kernel says of the ancillary data; and
+            /// As a write; the kernel's errors about the ancillary data; and
             /// [`Cancelled`](crate::Cancelled).
             pub fn sendmsg(
                 &self,
@@ -163,8 +193,19 @@ macro_rules! messages_of_streams {
                 $crate::net::message::send(&self.socket, slices, None, ancillary, flags)
             }
 
-            /// Reads into the slices, one after the other, and takes what came beside the bytes
+            /// Reads into the slices, in order, and receives the ancillary data of the bytes
             /// (`recvmsg`).
+            ///
+            /// ```
+            /// use cringle::net::{MsgFlags, RecvAncillary};
+            /// use std::io::{ErrorKind, IoSliceMut};
+            ///
+            #[doc = $crate::net::macros::example_socket!($ours)]
+            /// let mut text = [0; 16]; let slices = &mut [IoSliceMut::new(&mut text)]; let result =
+            /// socket.recvmsg(slices, &mut RecvAncillary::default(), MsgFlags::DONTWAIT);
+            /// assert_eq!(result.unwrap_err().kind(), ErrorKind::WouldBlock);
+            /// # Ok::<(), std::io::Error>(())
+            /// ```
             ///
             /// # Errors
             ///
@@ -172,7 +213,8 @@ macro_rules! messages_of_streams {
             ///
             /// # Cancellation
             ///
-            /// What has come before the cancel is returned, descriptors included: none is lost or leaked.
+            /// Data and descriptors that arrived before the cancel are returned: none are lost or
+            /// leaked.
             pub fn recvmsg(
                 &self,
                 slices: &mut [std::io::IoSliceMut<'_>],

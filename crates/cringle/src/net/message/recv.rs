@@ -1,4 +1,4 @@
-//! What came beside the bytes.
+//! Received ancillary data.
 
 use super::send::{HEADER, aligned};
 use crate::os::unix::net::UCred;
@@ -7,10 +7,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::time::{Duration, SystemTime};
 
-/// A descriptor of the sender (Linux 6.5).
+/// The type of a control message with a pidfd of the sender (Linux 6.5).
 const SCM_PIDFD: c_int = 4;
 
-/// Room for what a `recvmsg` brings beside the bytes, and what the last one has brought.
+/// A buffer for the ancillary data of `recvmsg`, and the data of the last call.
+///
+/// It owns the received descriptors, which are closed on `exec`. They are closed with this value,
+/// or by the next `recvmsg`, unless they are [taken](RecvAncillary::drain).
 ///
 /// ```
 /// use cringle::net::{AncillaryMessage, MsgFlags, RecvAncillary, SendAncillary};
@@ -42,104 +45,145 @@ const SCM_PIDFD: c_int = 4;
 /// })
 /// # ?; Ok::<(), std::io::Error>(())
 /// ```
-///
-/// Descriptors that came are owned by this value, close on `exec`, and are closed with it, or by the next
-/// `recvmsg`, unless they are [taken](RecvAncillary::drain).
 #[derive(Debug, Default)]
 pub struct RecvAncillary {
-    /// As the kernel aligns it.
+    /// The control buffer, with the kernel's alignment.
     room: Vec<u64>,
     messages: Vec<AncillaryMessage>,
 }
 
-/// One of the things that came beside the bytes of a message. Which do is set by options of the socket.
+/// One item of a message's ancillary data. Socket options determine which items the kernel adds.
+///
+/// ```
+/// use cringle::net::{AncillaryMessage, RecvAncillary};
+///
+/// fn print(ancillary: &RecvAncillary) {
+///     for message in ancillary.messages() {
+///         match message {
+///             AncillaryMessage::Credentials(sender) => println!("from user {}", sender.uid),
+///             AncillaryMessage::Fds(fds) => println!("{} descriptors", fds.len()),
+///             other => println!("{other:?}"),
+///         }
+///     }
+/// }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum AncillaryMessage {
     /// Descriptors (`SCM_RIGHTS`, Unix sockets).
     Fds(Vec<OwnedFd>),
-    /// Who has sent it (`SCM_CREDENTIALS`, Unix sockets with `SO_PASSCRED`).
+    /// The credentials of the sender (`SCM_CREDENTIALS`, Unix sockets with `SO_PASSCRED`).
     Credentials(UCred),
-    /// The process that has sent it (`SCM_PIDFD`, Unix sockets with `SO_PASSPIDFD`, Linux 6.5).
+    /// A pidfd of the sender (`SCM_PIDFD`, Unix sockets with `SO_PASSPIDFD`, Linux 6.5).
     Pidfd(OwnedFd),
-    /// When the kernel got it, or sent it (`SO_TIMESTAMP`, `SO_TIMESTAMPNS`).
+    /// The time at which the kernel received or sent the message (`SO_TIMESTAMP`,
+    /// `SO_TIMESTAMPNS`).
     Timestamp(SystemTime),
-    /// How many networks it may still cross (`IP_RECVTTL`, `IPV6_RECVHOPLIMIT`).
+    /// The remaining time to live of the packet (`IP_RECVTTL`, `IPV6_RECVHOPLIMIT`).
     HopLimit(u8),
-    /// Its class, with the marks of congestion (`IP_RECVTOS`, `IPV6_RECVTCLASS`).
+    /// The traffic class, including the ECN bits (`IP_RECVTOS`, `IPV6_RECVTCLASS`).
     TrafficClass(u8),
-    /// Where it was sent to, and by which interface it came (`IP_PKTINFO`, `IPV6_RECVPKTINFO`).
+    /// The destination address and the receiving interface (`IP_PKTINFO`, `IPV6_RECVPKTINFO`).
     PacketInfo {
-        /// The destination in its head.
+        /// The destination address in the packet's header.
         destination: IpAddr,
-        /// The interface's index.
+        /// The index of the interface.
         interface: u32,
     },
-    /// It is several datagrams of this length, the last of what is left (`UDP_GRO`).
+    /// The length of each datagram in the message, of which the last may be shorter (`UDP_GRO`).
     SegmentSize(u16),
-    /// Anything else, or what was cut off.
+    /// Any other item, or a truncated one.
     Other {
         /// The protocol level.
         level: c_int,
-        /// What it is there.
+        /// The type, which depends on the level.
         kind: c_int,
-        /// As it came.
+        /// The data, unparsed.
         data: Vec<u8>,
     },
 }
 
 impl RecvAncillary {
-    /// Room for so many bytes, heads included: 24 for a number, 20 and 4 for each descriptor, rounded up
-    /// to 8. With no room all of it is dropped.
+    /// Returns a buffer of this number of bytes, headers included: 24 for an integer; 16, plus 4
+    /// for each descriptor, rounded up to a multiple of 8. Without a buffer, the kernel discards
+    /// all ancillary data.
+    ///
+    /// ```
+    /// let ancillary = cringle::net::RecvAncillary::with_capacity(64);
+    /// assert!(ancillary.messages().is_empty());
+    /// ```
     pub fn with_capacity(bytes: usize) -> RecvAncillary {
         RecvAncillary { room: vec![0; bytes.div_ceil(8)], messages: Vec::new() }
     }
 
-    /// Room for a message with so many descriptors.
+    /// Returns a buffer for a message with this number of descriptors.
+    ///
+    /// ```
+    /// let ancillary = cringle::net::RecvAncillary::for_fds(2);
+    /// assert!(ancillary.messages().is_empty());
+    /// ```
     pub fn for_fds(count: usize) -> RecvAncillary {
         RecvAncillary::with_capacity(aligned(HEADER) + count * size_of::<RawFd>())
     }
 
-    /// What the last message has brought, in the kernel's order.
+    /// Returns the ancillary data of the last message, in the kernel's order.
+    ///
+    /// ```
+    /// assert!(cringle::net::RecvAncillary::default().messages().is_empty());
+    /// ```
     pub fn messages(&self) -> &[AncillaryMessage] {
         &self.messages
     }
 
-    /// Takes what the last message has brought. What is not taken is dropped, and closed, with the
-    /// iterator.
+    /// Removes and returns the ancillary data of the last message. Dropping the iterator drops the
+    /// rest, and closes its descriptors.
+    ///
+    /// ```
+    /// use cringle::net::{AncillaryMessage, RecvAncillary};
+    /// use std::os::fd::OwnedFd;
+    ///
+    /// fn take_fds(ancillary: &mut RecvAncillary) -> Vec<OwnedFd> {
+    ///     let fds = ancillary.drain().filter_map(|message| match message {
+    ///         AncillaryMessage::Fds(fds) => Some(fds),
+    ///         _ => None,
+    ///     });
+    ///     fds.flatten().collect()
+    /// }
+    /// ```
     pub fn drain(&mut self) -> std::vec::Drain<'_, AncillaryMessage> {
         self.messages.drain(..)
     }
 
-    /// Forgets the last message, and says where the kernel may write, and how much.
+    /// Drops the data of the last message, and returns the buffer and its length in bytes.
     pub(super) fn lend(&mut self) -> (*mut u64, usize) {
         self.messages.clear();
         (self.room.as_mut_ptr(), size_of_val(&*self.room))
     }
 
-    /// Reads what the kernel has written: so many bytes.
+    /// Parses the first `bytes` bytes of the buffer.
     ///
     /// # Safety
     ///
-    /// They are control messages that the kernel has just written, whose descriptors nobody owns.
+    /// They are control messages that the kernel has just written, whose descriptors have no owner
+    /// yet.
     pub(super) unsafe fn take(&mut self, bytes: usize) {
         let len = bytes.min(size_of_val(&*self.room));
-        // SAFETY: it is that long, and initialised.
+        // SAFETY: the buffer is initialised and at least `len` bytes long.
         let mut rest = unsafe { std::slice::from_raw_parts(self.room.as_ptr().cast::<u8>(), len) };
         while let Some((level, kind, data, after)) = split(rest) {
-            // SAFETY: handed on to the caller.
+            // SAFETY: the caller's contract.
             self.messages.push(unsafe { AncillaryMessage::read(level, kind, data) });
             rest = after;
         }
     }
 }
 
-/// The first message, and what follows it.
+/// Splits off the first control message: its level, type and data, and the rest of the bytes.
 fn split(bytes: &[u8]) -> Option<(c_int, c_int, &[u8], &[u8])> {
     let (len, rest) = bytes.split_first_chunk()?;
     let (level, rest) = rest.split_first_chunk()?;
     let (kind, _) = rest.split_first_chunk()?;
-    // One that was cut says how long it is now.
+    // The kernel has adjusted the length of a truncated message; `min` guards the slice below.
     let len = usize::from_ne_bytes(*len).min(bytes.len());
     let data = bytes.get(aligned(HEADER)..len)?;
     let after = bytes.get(aligned(len)..).unwrap_or_default();
@@ -147,28 +191,31 @@ fn split(bytes: &[u8]) -> Option<(c_int, c_int, &[u8], &[u8])> {
 }
 
 impl AncillaryMessage {
+    /// Converts a control message, and takes ownership of its descriptors.
+    ///
     /// # Safety
     ///
     /// As for [`RecvAncillary::take`].
     unsafe fn read(level: c_int, kind: c_int, data: &[u8]) -> AncillaryMessage {
         if (level, kind) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
             let (numbers, _) = data.as_chunks();
-            // SAFETY: by the contract, each is new and ours.
+            // SAFETY: the caller's contract: each descriptor is open and has no owner yet.
             let own = |&number| unsafe { OwnedFd::from_raw_fd(RawFd::from_ne_bytes(number)) };
             return AncillaryMessage::Fds(numbers.iter().map(own).collect());
         }
         if (level, kind) == (libc::SOL_SOCKET, SCM_PIDFD)
             && let Some(number @ 0..) = data.first_chunk().map(|&bytes| RawFd::from_ne_bytes(bytes))
         {
-            // SAFETY: by the contract, it is new and ours. (An error of the kernel's is no descriptor.)
+            // SAFETY: the caller's contract: the descriptor is open and has no owner yet. A
+            // negative number is an error code, and excluded by the pattern.
             return AncillaryMessage::Pidfd(unsafe { OwnedFd::from_raw_fd(number) });
         }
-        let known = AncillaryMessage::known(level, kind, data);
-        known.unwrap_or_else(|| AncillaryMessage::Other { level, kind, data: data.to_vec() })
+        let parsed = AncillaryMessage::parse(level, kind, data);
+        parsed.unwrap_or_else(|| AncillaryMessage::Other { level, kind, data: data.to_vec() })
     }
 
-    /// What has no descriptors, if it has all of its bytes.
-    fn known(level: c_int, kind: c_int, data: &[u8]) -> Option<AncillaryMessage> {
+    /// Parses a message without descriptors. `None` if its type is unknown or it is truncated.
+    fn parse(level: c_int, kind: c_int, data: &[u8]) -> Option<AncillaryMessage> {
         let word =
             |at: usize| data.get(at..)?.first_chunk().map(|&bytes| i32::from_ne_bytes(bytes));
         let byte = || u8::try_from(word(0)?).ok();
@@ -204,7 +251,7 @@ impl AncillaryMessage {
     }
 }
 
-/// Seconds, and a fraction in units of so many nanoseconds: two of the kernel's `long`s.
+/// Parses a time: two `long`s, the seconds and a fraction in units of `unit_ns` nanoseconds.
 fn time(data: &[u8], unit_ns: u32) -> Option<SystemTime> {
     let (words, _) = data.as_chunks();
     let [seconds, fraction] = *words.first_chunk::<2>()?;

@@ -1,4 +1,4 @@
-//! What goes beside the bytes.
+//! Ancillary data to be sent.
 
 use crate::os::unix::net::UCred;
 use std::ffi::c_int;
@@ -6,11 +6,10 @@ use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// The most descriptors that the kernel passes at once (`SCM_MAX_FD`).
+/// The number of descriptors that the kernel passes in one message at most (`SCM_MAX_FD`).
 pub(in crate::net) const MAX_FDS: usize = 253;
 
-/// What a `sendmsg` sends beside the bytes: descriptors, credentials, options of this one message. Empty,
-/// to begin with.
+/// The ancillary data of a `sendmsg`: descriptors, credentials and options of the message.
 ///
 /// ```
 /// use cringle::net::{MsgFlags, SendAncillary, UdpSocket};
@@ -39,63 +38,115 @@ pub struct SendAncillary<'fd> {
     fds: PhantomData<BorrowedFd<'fd>>,
 }
 
-/// The kernel's `cmsghdr`: the length with this header, the level and the type.
+/// The size of the kernel's `cmsghdr`: the length including this header, the level and the type.
 pub(super) const HEADER: usize = size_of::<usize>() + 2 * size_of::<c_int>();
 
-/// Where the data of a message begins, and where the next message does.
+/// Rounds up to the alignment of control messages and of their data.
 pub(super) const fn aligned(bytes: usize) -> usize {
     bytes.next_multiple_of(size_of::<usize>())
 }
 
 impl<'fd> SendAncillary<'fd> {
-    /// Nothing.
+    /// Returns empty ancillary data.
+    ///
+    /// ```
+    /// assert!(cringle::net::SendAncillary::new().is_empty());
+    /// ```
     pub const fn new() -> SendAncillary<'fd> {
         SendAncillary { bytes: Vec::new(), fds: PhantomData }
     }
 
-    /// Whether there is nothing.
+    /// Returns whether it is empty.
+    ///
+    /// ```
+    /// assert!(cringle::net::SendAncillary::new().is_empty());
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Takes out everything.
+    /// Removes all items.
+    ///
+    /// ```
+    /// use cringle::net::SendAncillary;
+    ///
+    /// let mut ancillary = SendAncillary::new();
+    /// ancillary.segment_size(1200);
+    /// ancillary.clear();
+    /// assert!(ancillary.is_empty());
+    /// ```
     pub fn clear(&mut self) {
         self.bytes.clear();
     }
 
-    /// Descriptors, of which the other side gets its own (`SCM_RIGHTS`, Unix sockets). On a stream they
-    /// need a byte to go with; the kernel takes one group of them a message.
+    /// Adds descriptors, of which the receiver gets duplicates (`SCM_RIGHTS`, Unix sockets). A
+    /// stream passes them with a byte of data. The kernel accepts one such item per message.
+    ///
+    /// ```
+    /// use std::os::fd::AsFd;
+    ///
+    /// let file = std::fs::File::open("/proc/self/exe")?;
+    /// let mut ancillary = cringle::net::SendAncillary::new();
+    /// ancillary.fds(&[file.as_fd()])?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// `InvalidInput` for more than 253.
+    /// `InvalidInput` for more than 253 descriptors.
     pub fn fds(&mut self, fds: &[BorrowedFd<'fd>]) -> io::Result<&mut SendAncillary<'fd>> {
         if fds.len() > MAX_FDS {
-            let text =
-                format!("{} descriptors cannot be passed at once: at most {MAX_FDS}", fds.len());
+            let text = format!(
+                "{} descriptors cannot be passed in one message: the limit is {MAX_FDS}",
+                fds.len()
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let numbers: Vec<u8> = fds.iter().flat_map(|fd| fd.as_raw_fd().to_ne_bytes()).collect();
         Ok(self.add(libc::SOL_SOCKET, libc::SCM_RIGHTS, &numbers))
     }
 
-    /// Who sends it (`SCM_CREDENTIALS`, Unix sockets). The kernel checks that it is so.
+    /// Adds the sender's credentials (`SCM_CREDENTIALS`, Unix sockets). The kernel verifies them.
+    ///
+    /// ```
+    /// use cringle::net::SendAncillary;
+    /// use cringle::os::unix::net::UnixStream;
+    ///
+    /// let (ours, _theirs) = UnixStream::pair()?;
+    /// let mut ancillary = SendAncillary::new();
+    /// ancillary.credentials(ours.peer_cred()?);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn credentials(&mut self, who: UCred) -> &mut SendAncillary<'fd> {
         let UCred { uid, gid, pid } = who;
         let words = [pid.unwrap_or(0).to_ne_bytes(), uid.to_ne_bytes(), gid.to_ne_bytes()];
         self.add(libc::SOL_SOCKET, libc::SCM_CREDENTIALS, words.as_flattened())
     }
 
-    /// The bytes are datagrams of this length, the last one of what is left (`UDP_SEGMENT`, Linux 4.18).
+    /// Splits the data into datagrams of this length, of which the last may be shorter
+    /// (`UDP_SEGMENT`, Linux 4.18).
+    ///
+    /// ```
+    /// use cringle::net::SendAncillary;
+    ///
+    /// let mut ancillary = SendAncillary::new();
+    /// ancillary.segment_size(1200);
+    /// ```
     pub fn segment_size(&mut self, bytes: u16) -> &mut SendAncillary<'fd> {
         self.add(libc::SOL_UDP, libc::UDP_SEGMENT, &bytes.to_ne_bytes())
     }
 
-    /// Anything else, as the protocol's manual has it.
+    /// Adds any other item, as the protocol's manual defines it.
+    ///
+    /// ```
+    /// let mut ancillary = cringle::net::SendAncillary::new();
+    /// ancillary.raw(libc::SOL_IP, libc::IP_TTL, &64i32.to_ne_bytes())?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// `InvalidInput` for `SCM_RIGHTS`: [`fds`](Self::fds) borrows the descriptors that it passes.
+    /// `InvalidInput` for `SCM_RIGHTS`: use [`fds`](Self::fds), which borrows the descriptors.
     pub fn raw(
         &mut self,
         level: c_int,
@@ -103,7 +154,7 @@ impl<'fd> SendAncillary<'fd> {
         data: &[u8],
     ) -> io::Result<&mut SendAncillary<'fd>> {
         if (level, kind) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
-            let text = "descriptors are passed by SendAncillary::fds, which borrows them";
+            let text = "raw ancillary data cannot pass descriptors: use SendAncillary::fds";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         Ok(self.add(level, kind, data))
@@ -120,7 +171,8 @@ impl<'fd> SendAncillary<'fd> {
         self
     }
 
-    /// As the kernel takes it. It copies all of it before it looks, so that where it lies does not matter.
+    /// Returns the control messages in the kernel's format. Their address needs no alignment,
+    /// because the kernel copies them before it parses them.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }

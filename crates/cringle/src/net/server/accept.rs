@@ -1,4 +1,5 @@
-//! One worker's part: it takes connections and starts their fibers, until it is stopped.
+//! One worker's part of a server: accepts connections and starts their fibers, until the server is
+//! stopped.
 
 use super::Stopper;
 use super::counters::{Counters, increment};
@@ -15,18 +16,19 @@ use std::io;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-/// When the kernel has no descriptor or memory for another connection.
+/// The first and the longest pause after the kernel had no descriptor or memory for a connection.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// What all workers have in common.
+/// The state that all workers of a server share.
 pub(super) struct Acceptor<'a, F> {
     pub(super) handler: &'a F,
     pub(super) counters: &'a Counters,
     pub(super) limit: Option<&'a Semaphore>,
     pub(super) grace: Duration,
     pub(super) stopper: &'a Stopper,
-    /// Where the server is run: so the fibers of its connections are told of.
+    /// The caller of `Server::run`, reported as the place that spawned the fibers of the
+    /// connections.
     pub(super) caller: Origin,
 }
 
@@ -34,14 +36,15 @@ impl<F> Acceptor<'_, F>
 where
     F: Fn(TcpStream, SocketAddr) -> io::Result<()> + Sync,
 {
-    /// Serves until it is stopped, and then for as long as its connections and the grace last.
+    /// Serves until the server is stopped, and then until its connections end or the grace period
+    /// is over.
     pub(super) fn serve(&self, listener: TcpListener) -> io::Result<()> {
         fiber::scope(|connections| {
             let end = self.accept_until_stopped(&listener, connections);
-            // Who comes now is told that nobody listens.
+            // From now on the kernel refuses new connections.
             drop(listener);
             if end.is_err() {
-                // The other workers end as well.
+                // Stops the other workers.
                 self.stopper.stop();
             }
             connections.spawn_daemon_local(|| {
@@ -59,7 +62,7 @@ where
         connections: &'scope Scope<'scope, '_>,
     ) -> io::Result<()> {
         if self.stopper.is_stopped() {
-            // Who has come already would be quicker than the cancel.
+            // A pending connection would be accepted before the cancel arrives.
             return cancel::check();
         }
         let end = fiber::scope(|accepting| {
@@ -76,7 +79,7 @@ where
         }
     }
 
-    /// Takes connections until an error ends it, the cancel's perhaps.
+    /// Accepts connections until an error, such as that of a cancel.
     fn accept_all<'scope>(
         &'scope self,
         listener: &TcpListener,
@@ -85,7 +88,7 @@ where
         let mut pause = FIRST_PAUSE;
         loop {
             let started = listener.accept().and_then(|(stream, peer)| {
-                // Not before: a worker to which nobody comes would keep it from one to which many do.
+                // Acquired after the accept, so that an idle worker holds no permit.
                 let permit = self.limit.map(Semaphore::acquire_cancellable).transpose()?;
                 fiber::Builder::new()
                     .origin(self.caller)
@@ -96,7 +99,7 @@ where
                 Ok(()) => pause = FIRST_PAUSE,
                 Err(e) if ends_accepting(&e) => return Err(e),
                 Err(e) if is_of_one_connection(&e) => {}
-                // It was given to us as one that does not block, or has a timeout.
+                // The caller's listener is non-blocking or has a timeout.
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                     ready(listener, Interest::READABLE)?;
                 }
@@ -131,14 +134,16 @@ where
     }
 }
 
-/// The listener is none (a simulation has none that is served), or it is cancelled.
+/// Whether the error is permanent: a cancel, or a descriptor that is not a listener (a simulation
+/// does not support TCP).
 fn ends_accepting(e: &io::Error) -> bool {
     let broken =
         [libc::EBADF, libc::EINVAL, libc::ENOTSOCK, libc::EOPNOTSUPP, libc::EFAULT, libc::ENOSYS];
     cancel::reason(e).is_some() || e.raw_os_error().is_some_and(|errno| broken.contains(&errno))
 }
 
-/// The connection was gone, or broken, before it was taken: the next one may be well.
+/// Whether the error concerns only the connection, which was closed or failed before it was
+/// accepted.
 fn is_of_one_connection(e: &io::Error) -> bool {
     let errnos = [
         libc::ECONNABORTED,

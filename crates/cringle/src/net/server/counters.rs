@@ -1,25 +1,38 @@
-//! What came of a server's connections.
+//! The counters of a server's connections.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a [`Server`](super::Server) did.
+/// The number of connections that a [`Server`](super::Server) has served, by outcome.
+///
+/// ```
+/// use cringle::net::{Served, Server};
+///
+/// let served: Served = cringle::run(|| {
+///     let server = Server::bind("127.0.0.1:0")?;
+///     server.stopper().stop();
+///     server.run(|_stream, _peer| Ok(()))
+/// })?;
+/// assert_eq!(served.connections, 0);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Served {
-    /// Connections that were taken.
+    /// Connections whose handler was called.
     pub connections: u64,
-    /// Those whose handler returned an error.
+    /// Connections whose handler returned an error.
     pub failed: u64,
-    /// Those whose handler panicked.
+    /// Connections whose handler panicked.
     pub panicked: u64,
-    /// Those that were cancelled: the grace was over.
+    /// Connections that were cancelled, because the grace period was over or the server was
+    /// cancelled.
     pub cut_off: u64,
-    /// How often a connection could not be taken, or had to be dropped: no descriptor was left for it, or
-    /// no memory.
+    /// The number of times that a connection could not be accepted, or was dropped, for want of a
+    /// descriptor or memory.
     pub refused: u64,
 }
 
-/// The same while it goes on.
+/// The counters of a running server.
 #[derive(Default)]
 pub(super) struct Counters {
     pub(super) connections: AtomicU64,
@@ -38,7 +51,6 @@ impl Counters {
     }
 }
 
-/// One more.
 pub(super) fn increment(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }

@@ -1,12 +1,12 @@
 //! A TCP server: a listener on each worker, and a fiber for each connection.
 //!
-//! | what | by whom |
+//! | task | in |
 //! |---|---|
-//! | opens a listener for each worker, ends when all of them have | [`Server::run`] |
-//! | takes connections, starts their fibers, ends them | [`accept`](accept) |
-//! | says when it is to end | [`Stopper`] |
-//! | ends what waits for the next request then | [`idle`](idle) |
-//! | what came of the connections | [`Served`] |
+//! | opens a listener for each worker, and waits until all of them have ended | [`Server::run`] |
+//! | accepts connections, starts and finally cancels their fibers | [`accept`](accept) |
+//! | stops the server | [`Stopper`] |
+//! | then ends the calls that wait for the next request | [`stoppable`](stoppable) |
+//! | counts the connections by outcome | [`Served`] |
 
 mod accept;
 mod counters;
@@ -24,11 +24,11 @@ use std::time::Duration;
 pub use counters::Served;
 pub use stopper::Stopper;
 
-/// How long requests may take to end after [`Stopper::stop`], unless it is said otherwise.
+/// The default of [`Server::grace`].
 const DEFAULT_GRACE: Duration = Duration::from_secs(10);
 
-/// A TCP server: it listens on each worker, and calls a function for each connection, on a fiber of its
-/// own.
+/// A TCP server: it listens on each worker, and calls a function for each connection, on a new
+/// fiber.
 ///
 /// ```
 /// use cringle::net::{Server, TcpStream};
@@ -37,7 +37,8 @@ const DEFAULT_GRACE: Duration = Duration::from_secs(10);
 ///
 /// let served = cringle::run(|| {
 ///     let greeting = String::from("ahoy, "); // The handler may borrow.
-///     let server = Server::bind("127.0.0.1:0")?.max_connections(1000).grace(Duration::from_secs(1));
+///     let server = Server::bind("127.0.0.1:0")?;
+///     let server = server.max_connections(1000).grace(Duration::from_secs(1));
 ///     let (addr, stopper) = (server.local_addr()?, server.stopper());
 ///     cringle::fiber::scope(|s| {
 ///         s.spawn(move || {
@@ -60,19 +61,19 @@ const DEFAULT_GRACE: Duration = Duration::from_secs(10);
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// A connection stays on the worker that has accepted it. The kernel spreads connections over the
-/// workers' listeners by their addresses (`SO_REUSEPORT`).
+/// A connection stays on the worker that has accepted it. The kernel distributes connections among
+/// the workers' listeners by their addresses (`SO_REUSEPORT`).
 ///
 /// # The port
 ///
-/// [`bind`](Server::bind) fails when somebody listens on the port. After that, and until the server has
-/// ended, another process *of the same user* could open the port too, if it asks for `SO_REUSEPORT`, and
-/// would get some of the connections: that is what the option means. With one worker it is not set.
+/// [`bind`](Server::bind) fails if another socket listens on the port. Until the server ends,
+/// another process *of the same user* can listen on the port too, if it sets `SO_REUSEPORT`, and
+/// receives a share of the connections. With one worker the option is not set.
 ///
-/// The port is free when [`run`](crate::run) has returned, and so is it for the next process if the server ends by
-/// [`signal::cancel_on`](crate::signal::cancel_on) or a [`Stopper`]. If a signal or `process::exit` kills the
-/// process while it accepts, the kernel ends the ring's `accept` only after the process: the port stays in use for
-/// milliseconds, more on a busy machine.
+/// The port is free when [`run`](crate::run) has returned, also if the server was ended by
+/// [`signal::cancel_on`](crate::signal::cancel_on) or a [`Stopper`]. If a signal or `process::exit`
+/// kills the process while it accepts, the kernel ends the ring's `accept` only after the process,
+/// and the port stays in use for some milliseconds, or longer on a busy machine.
 #[derive(Debug)]
 #[must_use = "it serves when `run` is called"]
 pub struct Server {
@@ -84,23 +85,31 @@ pub struct Server {
 
 #[derive(Debug)]
 enum Source {
-    /// Our own: each further worker gets another one at its address.
+    /// The server's own listener: each further worker opens another one at its address.
     Own(TcpListener),
-    /// Somebody else's: all workers share it.
+    /// The caller's listener, which all workers share.
     Given(TcpListener),
 }
 
 impl Server {
-    /// A server at the first of the addresses that is free; port 0 has the kernel choose one.
+    /// Returns a server that is bound to the first of the addresses that is free. For port 0 the
+    /// kernel chooses a port.
+    ///
+    /// ```
+    /// let server = cringle::net::Server::bind("127.0.0.1:0")?;
+    /// println!("listening on {}", server.local_addr()?);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// As [`TcpListener::bind`]: `AddrInUse` where somebody listens there.
+    /// As [`TcpListener::bind`]: `AddrInUse` if another socket listens on the address.
     pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<Server> {
         let builder = TcpListener::builder();
         let listener = super::addr::first_of(addr, |addr| {
             let socket = builder.bound(addr)?;
-            // Nobody else had the port, and from now on it may be shared.
+            // The bind has succeeded without the option, so the port was free. Now it may be
+            // shared.
             socket.set_reuse_port(crate::runtime::workers() != Some(1))?;
             builder.listen(socket)
         });
@@ -112,21 +121,39 @@ impl Server {
         Server { source, max_connections: None, grace: DEFAULT_GRACE, stopper }
     }
 
-    /// Connections served at the same time, at most: others wait, most of them in the kernel. (Default: any
-    /// number.)
+    /// Sets the number of connections served at the same time. Further connections wait, most of
+    /// them in the kernel's queue. The default is no limit.
+    ///
+    /// ```
+    /// let server = cringle::net::Server::bind("127.0.0.1:0")?.max_connections(1000);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn max_connections(mut self, connections: usize) -> Server {
         self.max_connections = Some(connections.clamp(1, Semaphore::MAX_PERMITS));
         self
     }
 
-    /// How long connections may go on after [`Stopper::stop`] before they are cancelled. (Default: 10
-    /// seconds.) A handler in [`Stopper::until_stopped`] ends at once.
+    /// Sets the time after [`Stopper::stop`] after which open connections are cancelled. The
+    /// default is 10 seconds. A handler that waits in [`Stopper::until_stopped`] ends at once.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let server = cringle::net::Server::bind("127.0.0.1:0")?.grace(Duration::from_secs(1));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn grace(mut self, grace: Duration) -> Server {
         self.grace = grace;
         self
     }
 
-    /// Where it will listen.
+    /// Returns the address that the server is bound to.
+    ///
+    /// ```
+    /// let server = cringle::net::Server::bind("127.0.0.1:0")?;
+    /// assert_ne!(server.local_addr()?.port(), 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -137,31 +164,51 @@ impl Server {
         }
     }
 
-    /// What ends it, and tells what it does, from any thread or fiber.
+    /// Returns a handle that stops the server, and reports its counters, from any thread or fiber.
+    ///
+    /// ```
+    /// let server = cringle::net::Server::bind("127.0.0.1:0")?;
+    /// let stopper = server.stopper();
+    /// assert!(!stopper.is_stopped());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
     }
 
-    /// Serves until it is stopped: calls `handler` with each connection and its peer, and says what came
-    /// of them. An error of the handler, and a panic, end that connection and are counted.
+    /// Serves until the server is stopped, and returns the counters. Calls `handler` with each
+    /// connection and the peer's address, on a new fiber. An error or a panic of the handler ends
+    /// that connection and is counted.
     ///
-    /// When there is no descriptor or memory left for another connection, it pauses, and goes on.
+    /// If no descriptor or memory is left for a connection, it pauses and retries.
+    ///
+    /// ```
+    /// use cringle::net::Server;
+    /// use std::io::Write;
+    ///
+    /// cringle::run(|| {
+    ///     let server = Server::bind("127.0.0.1:0")?;
+    ///     server.stopper().stop();
+    ///     server.run(|mut stream, _peer| stream.write_all(b"ahoy"))
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// What a listener says that cannot go on; that it is called outside of [`run`](crate::run); and
-    /// [`Cancelled`](crate::Cancelled).
+    /// The error of a listener that cannot continue; `Unsupported` outside of [`run`](crate::run);
+    /// and [`Cancelled`](crate::Cancelled).
     ///
     /// # Cancellation
     ///
-    /// Connections are cancelled with it, without a grace.
+    /// A cancel ends the server and cancels its connections at once, without the grace period.
     #[track_caller]
     pub fn run<F>(self, handler: F) -> io::Result<Served>
     where
         F: Fn(TcpStream, SocketAddr) -> io::Result<()> + Sync,
     {
         let Some(workers) = crate::runtime::workers() else {
-            let text = "a server runs on fibers: call it within cringle::run";
+            let text = "a server needs fibers: call Server::run inside of cringle::run";
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         };
         let limit = self.max_connections.map(Semaphore::new);
@@ -193,7 +240,7 @@ impl Server {
 }
 
 impl Source {
-    /// A listener for each worker.
+    /// Returns a listener for each worker.
     fn listeners(self, workers: usize) -> io::Result<Vec<TcpListener>> {
         let builder = TcpListener::builder().reuse_port(true);
         let (first, others) = match self {
@@ -212,7 +259,8 @@ impl Source {
     }
 }
 
-/// One that is bound, or has options of its own: see [`TcpListener::builder`]. Its workers share it.
+/// Serves on an existing listener, which may have been bound with [`TcpListener::builder`]. All
+/// workers share it.
 impl From<TcpListener> for Server {
     fn from(listener: TcpListener) -> Server {
         Server::of(Source::Given(listener))

@@ -1,9 +1,10 @@
-//! Calls that end when their server is told to.
+//! Calls that end when their server is stopped.
 //!
-//! Each is a region of its fiber, entered in a list; who ends them takes the list and marks it ended in
-//! one critical section. Whichever comes second sees the first: who enters later is refused, who was
-//! there is told, by message where it lives on another worker. The list names a region by its
-//! `Members`, never by address: one that has been left meanwhile is not found, and nothing happens.
+//! Each call is a cancellable region of its fiber, and is entered in a list. `stop_all` takes the
+//! list and marks it stopped in one critical section. So a call that enters later is refused, and a
+//! call that entered before is cancelled, by message if its fiber lives on another worker. The list
+//! names a region by its [`Members`], never by address (**I9**): cancelling a region that was left
+//! meanwhile has no effect.
 
 use crate::cancel;
 use crate::runtime::cancelled::{Cancelled, Reason};
@@ -14,7 +15,7 @@ use crate::runtime::worker::{Within, Worker};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// See the module.
+/// The calls to be ended by a stop. See the [module](self).
 #[derive(Default)]
 pub(super) struct StoppableCalls(Mutex<CallList>);
 
@@ -26,7 +27,7 @@ struct CallList {
 }
 
 impl StoppableCalls {
-    /// Gives up the calls that are under way, and those that come later.
+    /// Cancels the calls that are under way, and refuses later ones.
     pub(super) fn stop_all(&self) {
         let calls = {
             let mut list = self.list();
@@ -38,7 +39,7 @@ impl StoppableCalls {
         }
     }
 
-    /// Calls `f`; `None` where it was given up.
+    /// Calls `f`. Returns `None` if a stop cancelled it.
     pub(super) fn until_stopped<T>(
         &self,
         f: impl FnOnce() -> io::Result<T>,
@@ -50,12 +51,12 @@ impl StoppableCalls {
         };
         let region = Region::of_scope(&members);
         let result = {
-            // SAFETY: it is dropped at the end of this block, which nothing unwinds before: `f`'s panic
-            // is caught.
+            // SAFETY: `region` outlives `_within`, which is dropped at the end of this block. No
+            // unwind leaves the block earlier, because `catch_on` catches the panic of `f` (I12).
             let _within = unsafe { Within::enter(worker, fiber, &region) };
             unwinding::catch_on(Some((worker, fiber)), f)
         };
-        // By the stop, and by nothing further out.
+        // True if the stop has cancelled the region, and no cancel of an outer region is pending.
         let ended = region.cause().is_some() && !worker.is_interrupted(fiber);
         match result {
             Ok(Err(e)) if ended && cancel::reason(&e) == Some(Reason::Cancelled) => Ok(None),
@@ -70,14 +71,14 @@ impl StoppableCalls {
     }
 }
 
-/// A call's index in the list, until this is dropped.
+/// A call's entry in the list, which is removed when this is dropped.
 struct Listed<'a> {
     calls: &'a StoppableCalls,
     index: usize,
 }
 
 impl<'a> Listed<'a> {
-    /// `None` where all have been ended.
+    /// Enters the call. `None` if the server is stopped.
     fn enter(calls: &'a StoppableCalls, members: &Arc<Members>) -> Option<Listed<'a>> {
         let mut list = calls.list();
         if list.stopped {

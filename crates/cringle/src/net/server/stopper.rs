@@ -1,4 +1,4 @@
-//! Telling a server to end, and hearing of it.
+//! The handle that stops a server.
 
 use super::counters::{Counters, Served};
 use super::stoppable::StoppableCalls;
@@ -7,11 +7,21 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Ends a [`Server`](super::Server): it takes no more connections, and gives those it has a grace. And
-/// tells what it has done so far.
+/// A handle that stops a [`Server`](super::Server) and reports its counters. Clones refer to the
+/// same server.
 ///
-/// Handlers that keep a clone of it need not use up that grace where nobody has asked them anything: see
-/// [`until_stopped`](Stopper::until_stopped).
+/// A stopped server accepts no more connections, and cancels open ones after the grace period. A
+/// handler that waits for a request in [`until_stopped`](Stopper::until_stopped) ends without using
+/// up that time.
+///
+/// ```
+/// use cringle::net::{Server, Stopper};
+///
+/// let stopper: Stopper = Server::bind("127.0.0.1:0")?.stopper();
+/// stopper.stop();
+/// assert!(stopper.is_stopped());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Stopper {
     shared: Arc<Shared>,
@@ -19,13 +29,14 @@ pub struct Stopper {
 
 struct Shared {
     stopped: AtomicBool,
-    /// Has permits when it is stopped, which are handed on.
+    /// Without permits until the server is stopped. Each waiter returns its permit, which wakes the
+    /// next.
     gate: Semaphore,
     calls: StoppableCalls,
     counters: Counters,
 }
 
-/// As many may go on at once. Those that go on have others go on.
+/// The number of waiters released at once by a stop. Each wakes the next by returning its permit.
 const PERMITS: usize = 1 << 16;
 
 impl Stopper {
@@ -40,8 +51,14 @@ impl Stopper {
         }
     }
 
-    /// Ends the server, from any thread or fiber; returns at once. A server that is stopped before it
-    /// runs serves nobody.
+    /// Stops the server, from any thread or fiber, and returns at once. A server that is stopped
+    /// before it runs accepts no connections.
+    ///
+    /// ```
+    /// let stopper = cringle::net::Server::bind("127.0.0.1:0")?.stopper();
+    /// stopper.stop();
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn stop(&self) {
         if !self.shared.stopped.swap(true, Ordering::SeqCst) {
             self.shared.gate.add_permits(PERMITS);
@@ -49,13 +66,19 @@ impl Stopper {
         }
     }
 
-    /// Whether it was told to end.
+    /// Returns whether the server is stopped.
+    ///
+    /// ```
+    /// let stopper = cringle::net::Server::bind("127.0.0.1:0")?.stopper();
+    /// assert!(!stopper.is_stopped());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn is_stopped(&self) -> bool {
         self.shared.stopped.load(Ordering::SeqCst)
     }
 
-    /// Waits until the server is told to end: any number of fibers and threads may. At once, if it was
-    /// already.
+    /// Waits until the server is stopped. Any number of fibers and threads may wait. Returns at
+    /// once if the server is already stopped.
     ///
     /// ```
     /// use cringle::{fiber, net::Server};
@@ -63,10 +86,9 @@ impl Stopper {
     /// cringle::run(|| {
     ///     let stopper = Server::bind("127.0.0.1:0")?.stopper();
     ///     fiber::scope(|s| {
-    ///         let says_so = s.spawn(|| stopper.wait().map(|()| "it ends"));
+    ///         let waiter = s.spawn(|| stopper.wait());
     ///         stopper.stop();
-    ///         assert_eq!(says_so.join().unwrap()?, "it ends");
-    ///         Ok::<(), std::io::Error>(())
+    ///         waiter.join().unwrap()
     ///     })
     /// })
     /// # ?; Ok::<(), std::io::Error>(())
@@ -79,8 +101,8 @@ impl Stopper {
         self.shared.gate.acquire_cancellable().map(drop)
     }
 
-    /// Calls `f`, and gives it up when the server is told to end: `None` then. For what a handler does
-    /// while nobody has asked it anything, which is to wait for the next request:
+    /// Calls `f`, and cancels it when the server is stopped; then it returns `None`. A handler uses
+    /// it to wait for the next request:
     ///
     /// ```
     /// use cringle::fiber;
@@ -96,13 +118,13 @@ impl Stopper {
     ///             stream.write_all(b"ahoy")?;
     ///             stream.read_exact(&mut [0; 4])?;
     ///             stopper.stop();
-    ///             // Nothing was under way: the connection ends, and not when the grace does.
+    ///             // No request was under way, so the connection ends before the grace period.
     ///             assert_eq!(stream.read(&mut [0])?, 0);
     ///             Ok(())
     ///         });
     ///         server.run(|mut stream, _peer| {
     ///             let mut word = [0; 4];
-    ///             // The next request may begin, or the server end; after its first byte it is answered.
+    ///             // A request whose first byte has arrived is answered, even if the server stops.
     ///             while let Some(count @ 1..) = stopper.until_stopped(|| stream.read(&mut word))? {
     ///                 stream.read_exact(&mut word[count..])?;
     ///                 stream.write_all(&word)?;
@@ -115,26 +137,32 @@ impl Stopper {
     /// # Ok::<(), io::Error>(())
     /// ```
     ///
-    /// If it was told before, `f` is not called.
+    /// If the server is already stopped, `f` is not called.
     ///
     /// # Errors
     ///
-    /// `f`'s own, and [`Cancelled`](crate::Cancelled) where the caller is cancelled.
+    /// The errors of `f`, and [`Cancelled`](crate::Cancelled) if the caller is cancelled.
     ///
     /// # Cancellation
     ///
-    /// `f` is given up as a [`timeout`](crate::time::timeout) gives up what it calls: the operations in it
-    /// fail, and those of the fibers of its scopes; a wait without room for an error unwinds to here. What
-    /// was done already wins, so that no byte which was read is lost: an `f` that reads once and then
-    /// returns gives either the bytes or `None`. Outside of a fiber `f` is just called.
+    /// A stop cancels `f` as a [`timeout`](crate::time::timeout) does: its operations fail, and
+    /// those of the fibers in its scopes; a wait that cannot return an error unwinds to here. An
+    /// operation that has completed returns its result, so an `f` that reads once and then returns
+    /// yields either the bytes or `None`. Outside of a fiber, `f` is called and not cancelled.
     pub fn until_stopped<T>(&self, f: impl FnOnce() -> io::Result<T>) -> io::Result<Option<T>> {
-        match self.is_stopped() {
-            true => crate::cancel::check().map(|()| None),
-            false => self.shared.calls.until_stopped(f),
+        if self.is_stopped() {
+            return crate::cancel::check().map(|()| None);
         }
+        self.shared.calls.until_stopped(f)
     }
 
-    /// What came of its connections so far.
+    /// Returns the counters of the connections served so far.
+    ///
+    /// ```
+    /// let stopper = cringle::net::Server::bind("127.0.0.1:0")?.stopper();
+    /// assert_eq!(stopper.served().connections, 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn served(&self) -> Served {
         self.shared.counters.snapshot()
     }

@@ -1,6 +1,7 @@
-//! Addresses of Unix sockets, from the kernel's form and to it.
+//! Conversion of Unix addresses to and from the kernel's form.
 
 use super::SocketAddr;
+use crate::net::addr::AddrBuf;
 use socket2::SockAddr;
 use std::ffi::OsStr;
 use std::io;
@@ -10,49 +11,53 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
-/// In the kernel's form; `None` for one without a name.
+/// Converts an address to the kernel's form. `None` for an unnamed address.
 pub(super) fn to_raw(addr: &SocketAddr) -> io::Result<Option<SockAddr>> {
     if let Some(path) = addr.as_pathname() {
         return of_path(path).map(Some);
     }
     let Some(name) = addr.as_abstract_name() else { return Ok(None) };
-    let marked = [b"\0", name].concat();
-    SockAddr::unix(Path::new(OsStr::from_bytes(&marked))).map(Some)
+    let with_nul = [b"\0", name].concat();
+    SockAddr::unix(Path::new(OsStr::from_bytes(&with_nul))).map(Some)
 }
 
-/// A path in the kernel's form. What std refuses is refused in its words.
+/// Converts a path to the kernel's form. Returns std's error for a path that std refuses.
 pub(super) fn of_path(path: &Path) -> io::Result<SockAddr> {
     SocketAddr::from_pathname(path)?;
     SockAddr::unix(path)
 }
 
-/// What the kernel has filled in. A path that has all of the 108 bytes, and no NUL, is one that std makes
-/// in its own calls alone: a socket that is connected there is asked for it. Where that cannot be, it is
-/// an address without a name, as the message that came from there is not to be lost.
-pub(super) fn of_raw(addr: &SockAddr) -> io::Result<SocketAddr> {
+/// Converts an address that the kernel has filled in.
+///
+/// std's constructors refuse a path of all 108 bytes without a NUL; only its system calls return
+/// such an address. So a socket is connected to it, and returns it as its peer's. If that fails,
+/// the result is an unnamed address, so that the message from that address is not lost.
+pub(super) fn from_buf(buf: AddrBuf) -> io::Result<SocketAddr> {
+    let addr = &buf.get();
     match (addr.as_pathname(), addr.as_abstract_namespace()) {
         (Some(path), _) => {
-            SocketAddr::from_pathname(path).or_else(|_| asked_for(addr).map_or_else(unnamed, Ok))
+            SocketAddr::from_pathname(path).or_else(|_| look_up(addr).map_or_else(unnamed, Ok))
         }
         (_, Some(name)) => SocketAddr::from_abstract_name(name),
         _ => unnamed(),
     }
 }
 
-/// An empty path is what std makes of no name.
+/// Returns an unnamed address, which std makes from an empty path.
 fn unnamed() -> io::Result<SocketAddr> {
     SocketAddr::from_pathname("")
 }
 
-/// The address as std has it from a socket that is connected there.
+/// Connects a socket to the address and returns the peer's address, as std converts it.
 #[cold]
-fn asked_for(addr: &SockAddr) -> Option<SocketAddr> {
-    let asks = UnixDatagram::unbound().ok()?;
-    // The kernel says how long a path is with a NUL that it takes from nobody.
+fn look_up(addr: &SockAddr) -> Option<SocketAddr> {
+    let socket = UnixDatagram::unbound().ok()?;
+    // The length that the kernel reports includes a NUL, which it does not accept as part of an
+    // address.
     let len = addr.len().min(size_of::<libc::sockaddr_un>() as libc::socklen_t);
-    // SAFETY: the address is as long as that, and lives through the call.
-    let connected = unsafe { libc::connect(asks.as_raw_fd(), addr.as_ptr().cast(), len) } == 0;
-    let answer = connected.then(|| asks.peer_addr().ok()).flatten()?;
-    // Somebody else may have the path by now.
+    // SAFETY: the address is at least `len` bytes long, and outlives the call.
+    let connected = unsafe { libc::connect(socket.as_raw_fd(), addr.as_ptr().cast(), len) } == 0;
+    let answer = connected.then(|| socket.peer_addr().ok()).flatten()?;
+    // Another socket may be bound to the path by now.
     (answer.as_pathname() == addr.as_pathname()).then_some(answer)
 }

@@ -1,11 +1,11 @@
-//! Messages within this machine.
+//! Unix datagram sockets.
 
 use super::{SocketAddr, addr};
 use crate::fiber::backoff::Backoff;
 use crate::net::addr::AddrBuf;
 use crate::net::macros::{all_sockets, descriptors, std_calls, timeouts};
 use crate::net::socket::{Direction, Ring, Socket};
-use crate::net::transfer::{peek_from_plainly, peek_plainly, receive, receive_from, send_message};
+use crate::net::transfer::{peek_from_plain, peek_plain};
 use crate::net::{MsgFlags, Received, RecvAncillary, SendAncillary, message};
 use socket2::{SockAddr, SockRef};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -30,7 +30,7 @@ use std::path::Path;
 ///
 /// # Cancellation
 ///
-/// A call that waits is given up; no message is taken then.
+/// A cancel ends a call that waits. No message is lost.
 pub struct UnixDatagram {
     pub(super) socket: Socket<net::UnixDatagram>,
 }
@@ -44,7 +44,16 @@ impl UnixDatagram {
         UnixDatagram { socket: Socket::fresh(std) }
     }
 
-    /// A socket at a path, where there must be nothing.
+    /// Binds a socket to a path, which must not exist.
+    ///
+    /// ```
+    /// use cringle::os::unix::net::UnixDatagram;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("socket");
+    /// let socket = UnixDatagram::bind(&path)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -53,7 +62,16 @@ impl UnixDatagram {
         net::UnixDatagram::bind(path).map(UnixDatagram::fresh)
     }
 
-    /// A socket at an address, which may be an abstract one.
+    /// Binds a socket to an address, which may be abstract.
+    ///
+    /// ```
+    /// use cringle::os::{linux::net::SocketAddrExt, unix::net::SocketAddr};
+    /// use cringle::os::unix::net::UnixDatagram;
+    ///
+    /// let addr = SocketAddr::from_abstract_name(format!("cringle-{}", std::process::id()))?;
+    /// let socket = UnixDatagram::bind_addr(&addr)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -62,7 +80,15 @@ impl UnixDatagram {
         net::UnixDatagram::bind_addr(addr).map(UnixDatagram::fresh)
     }
 
-    /// A socket without a name.
+    /// Creates a socket without an address.
+    ///
+    /// ```
+    /// use cringle::os::unix::net::UnixDatagram;
+    ///
+    /// let socket = UnixDatagram::unbound()?;
+    /// assert!(socket.local_addr()?.is_unnamed());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -71,7 +97,14 @@ impl UnixDatagram {
         net::UnixDatagram::unbound().map(UnixDatagram::fresh)
     }
 
-    /// Two that are connected to each other.
+    /// Creates two sockets that are connected to each other.
+    ///
+    /// ```
+    /// use cringle::os::unix::net::UnixDatagram;
+    ///
+    /// let (ours, theirs) = UnixDatagram::pair()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -81,7 +114,18 @@ impl UnixDatagram {
         Ok((UnixDatagram::fresh(a), UnixDatagram::fresh(b)))
     }
 
-    /// From now on it sends to this path, and receives from there alone.
+    /// Connects the socket to the socket at a path: [`send`](Self::send) sends to it, and only
+    /// messages from it are received.
+    ///
+    /// ```
+    /// use cringle::os::unix::net::UnixDatagram;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("socket");
+    /// let (ours, theirs) = (UnixDatagram::unbound()?, UnixDatagram::bind(&path)?);
+    /// ours.connect(&path)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -90,48 +134,68 @@ impl UnixDatagram {
         self.socket.std().connect(path)
     }
 
-    /// Receives a message: its length, and who it is from. What of it does not fit is lost.
+    /// Receives a message, and returns its length and the sender's address. Bytes that do not fit
+    /// into `buf` are lost.
     ///
-    /// A socket may be bound, by a program not written with std, to a path of all 108 bytes with no NUL after
-    /// it. On a fiber such an address is asked of the socket itself; if that socket is gone or connected to
-    /// another one, the message is returned with an unnamed address.
+    /// A program not written with std may bind a socket to a path of all 108 bytes without a NUL.
+    /// On a fiber such an address is looked up by connecting to it; if the socket is gone or
+    /// connected to another peer, the message is returned with an unnamed address.
+    ///
+    /// ```
+    /// use cringle::os::unix::net::UnixDatagram;
+    ///
+    /// let (ours, theirs) = UnixDatagram::pair()?;
+    /// ours.send(b"ahoy")?;
+    /// let (len, from) = theirs.recv_from(&mut [0; 16])?;
+    /// assert!(len == 4 && from.is_unnamed());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
     /// As std's; and [`Cancelled`](crate::Cancelled).
     pub fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        let Some(ring) = self.socket.ring(Direction::Receive)? else {
-            return self.socket.std().recv_from(buf);
-        };
-        let (count, from) = receive_from(&self.socket, ring, buf, 0)?;
-        Ok((count, addr::of_raw(&from.get())?))
+        self.socket.recv_from(buf, 0, addr::from_buf, net::UnixDatagram::recv_from)
     }
 
-    /// Receives a message.
+    /// Receives a message, and returns its length. Bytes that do not fit into `buf` are lost.
+    ///
+    /// ```
+    /// use cringle::os::unix::net::UnixDatagram;
+    ///
+    /// let (ours, theirs) = UnixDatagram::pair()?;
+    /// ours.send(b"ahoy")?;
+    /// assert_eq!(theirs.recv(&mut [0; 16])?, 4);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
     /// As std's; and [`Cancelled`](crate::Cancelled).
     pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
-        match self.socket.ring(Direction::Receive)? {
-            Some(ring) => ring.perform(receive(&self.socket, buf, 0)),
-            None => self.socket.std().recv(buf),
-        }
+        self.socket.recv(buf, 0, net::UnixDatagram::recv)
     }
 
-    /// Receives a message, and leaves it to be received again.
+    /// Receives a message without removing it from the queue, and returns its length.
+    ///
+    /// ```
+    /// use cringle::os::unix::net::UnixDatagram;
+    ///
+    /// let (ours, theirs) = UnixDatagram::pair()?;
+    /// ours.send(b"ahoy")?;
+    /// assert_eq!(theirs.peek(&mut [0; 16])?, 4);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
     /// As [`recv`](Self::recv).
     pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
-        match self.socket.ring(Direction::Receive)? {
-            Some(ring) => ring.perform(receive(&self.socket, buf, libc::MSG_PEEK)),
-            None => peek_plainly(&self.socket, buf),
-        }
+        self.socket.recv(buf, libc::MSG_PEEK, peek_plain)
     }
 
-    /// Receives a message, and leaves it to be received again: its length, and who it is from.
+    /// Receives a message without removing it from the queue, and returns its length and the
+    /// sender's address.
     ///
     /// ```
     /// # use cringle::os::unix::net::UnixDatagram;
@@ -147,14 +211,24 @@ impl UnixDatagram {
     ///
     /// As [`recv_from`](Self::recv_from).
     pub fn peek_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        let (count, from) = match self.socket.ring(Direction::Receive)? {
-            Some(ring) => receive_from(&self.socket, ring, buf, libc::MSG_PEEK)?,
-            None => peek_from_plainly(&self.socket, buf)?,
-        };
-        Ok((count, addr::of_raw(&from.get())?))
+        self.socket.recv_from(buf, libc::MSG_PEEK, addr::from_buf, |std, buf| {
+            let (count, from) = peek_from_plain(std, buf)?;
+            Ok((count, addr::from_buf(from)?))
+        })
     }
 
-    /// Sends a message to a socket at a path.
+    /// Sends a message to the socket at a path, and returns its length.
+    ///
+    /// ```
+    /// use cringle::os::unix::net::UnixDatagram;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("socket");
+    /// let (ours, theirs) = (UnixDatagram::unbound()?, UnixDatagram::bind(&path)?);
+    /// assert_eq!(ours.send_to(b"ahoy", &path)?, 4);
+    /// assert_eq!(theirs.recv(&mut [0; 16])?, 4);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -162,12 +236,22 @@ impl UnixDatagram {
     pub fn send_to<P: AsRef<Path>>(&self, buf: &[u8], path: P) -> io::Result<usize> {
         let path = path.as_ref();
         match self.socket.ring(Direction::Send)? {
-            Some(ring) => self.send_patiently(ring, buf, &addr::of_path(path)?),
+            Some(ring) => self.send_to_queue(ring, buf, &addr::of_path(path)?),
             None => self.socket.std().send_to(buf, path),
         }
     }
 
-    /// Sends a message to a socket at an address, which may be an abstract one.
+    /// Sends a message to the socket at an address, which may be abstract, and returns its length.
+    ///
+    /// ```
+    /// use cringle::os::unix::net::UnixDatagram;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("socket");
+    /// let (ours, theirs) = (UnixDatagram::unbound()?, UnixDatagram::bind(&path)?);
+    /// assert_eq!(ours.send_to_addr(b"ahoy", &theirs.local_addr()?)?, 4);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -176,30 +260,46 @@ impl UnixDatagram {
         if let Some(ring) = self.socket.ring(Direction::Send)?
             && let Some(addr) = addr::to_raw(addr)?
         {
-            return self.send_patiently(ring, buf, &addr);
+            return self.send_to_queue(ring, buf, &addr);
         }
-        // Also to what has no name, which is an error.
+        // An unnamed address, too, for which std returns an error.
         self.socket.std().send_to_addr(buf, addr)
     }
 
-    /// Sends a message to whom it is connected to.
+    /// Sends a message to the connected peer, and returns its length.
+    ///
+    /// ```
+    /// use cringle::os::unix::net::UnixDatagram;
+    ///
+    /// let (ours, theirs) = UnixDatagram::pair()?;
+    /// assert_eq!(ours.send(b"ahoy")?, 4);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
     /// As std's; and [`Cancelled`](crate::Cancelled).
     pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
-        match self.socket.ring(Direction::Send)? {
-            Some(ring) => ring.perform(send_message(&self.socket, buf)),
-            None => self.socket.std().send(buf),
-        }
+        self.socket.send(buf, net::UnixDatagram::send)
     }
 
-    /// Sends the slices as one message, and what goes beside it (`sendmsg`): to an address, or to whom it
-    /// is connected to.
+    /// Sends the slices as one message with ancillary data (`sendmsg`) to an address, or to the
+    /// connected peer, and returns its length.
+    ///
+    /// ```
+    /// use cringle::net::{MsgFlags, SendAncillary};
+    /// use cringle::os::unix::net::UnixDatagram;
+    /// use std::io::IoSlice;
+    ///
+    /// let (ours, theirs) = UnixDatagram::pair()?;
+    /// let slices = [IoSlice::new(b"rope "), IoSlice::new(b"strands")];
+    /// assert_eq!(ours.sendmsg(&slices, None, &SendAncillary::new(), MsgFlags::empty())?, 12);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// As [`send_to_addr`](Self::send_to_addr); and what the kernel says of the ancillary data.
+    /// As [`send_to_addr`](Self::send_to_addr); and the kernel's errors about the ancillary data.
     pub fn sendmsg(
         &self,
         slices: &[IoSlice<'_>],
@@ -211,19 +311,35 @@ impl UnixDatagram {
             return message::send(&self.socket, slices, None, ancillary, flags);
         };
         let Some(to) = addr::to_raw(to)? else {
-            let text = "a socket without a name cannot be sent to";
+            let text =
+                "the address is unnamed: messages can be sent only to a path or an abstract name";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         };
         match self.socket.ring(Direction::Send)?.filter(|_| !flags.contains(MsgFlags::DONTWAIT)) {
-            Some(ring) => patiently(ring, || {
+            Some(ring) => retry_when_full(ring, || {
                 message::send_nowait(&self.socket, slices, &to, ancillary, flags)
             }),
             None => message::send(&self.socket, slices, Some(&to), ancillary, flags),
         }
     }
 
-    /// Receives a message into the slices, one after the other, and what came beside it (`recvmsg`); says
-    /// who it is from.
+    /// Receives a message into the slices, in order, with its ancillary data (`recvmsg`), and
+    /// returns the sender's address.
+    ///
+    /// ```
+    /// use cringle::net::{MsgFlags, RecvAncillary};
+    /// use cringle::os::unix::net::UnixDatagram;
+    /// use std::io::IoSliceMut;
+    ///
+    /// let (ours, theirs) = UnixDatagram::pair()?;
+    /// ours.send(b"ahoy")?;
+    /// let mut text = [0; 16];
+    /// let slices = &mut [IoSliceMut::new(&mut text)];
+    /// let mut ancillary = RecvAncillary::default();
+    /// let (received, from) = theirs.recvmsg(slices, &mut ancillary, MsgFlags::empty())?;
+    /// assert!(received.len == 4 && from.is_unnamed());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -231,7 +347,8 @@ impl UnixDatagram {
     ///
     /// # Cancellation
     ///
-    /// What has come before the cancel is returned, descriptors included: none is lost or leaked.
+    /// A message that arrived before the cancel is returned with its descriptors: none is lost or
+    /// leaked.
     pub fn recvmsg(
         &self,
         slices: &mut [IoSliceMut<'_>],
@@ -240,28 +357,36 @@ impl UnixDatagram {
     ) -> io::Result<(Received, SocketAddr)> {
         let mut from = AddrBuf::new();
         let received = message::receive(&self.socket, slices, Some(&mut from), ancillary, flags)?;
-        Ok((received, addr::of_raw(&from.get())?))
+        Ok((received, addr::from_buf(from)?))
     }
 
-    fn send_patiently(&self, ring: Ring, buf: &[u8], addr: &SockAddr) -> io::Result<usize> {
+    fn send_to_queue(&self, ring: Ring, buf: &[u8], addr: &SockAddr) -> io::Result<usize> {
         let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
-        patiently(ring, || SockRef::from(&self.socket.std()).send_to_with_flags(buf, addr, flags))
+        retry_when_full(ring, || {
+            SockRef::from(&self.socket.std()).send_to_with_flags(buf, addr, flags)
+        })
     }
 
     std_calls! {
-        /// From now on it sends to this address, and receives from there alone.
-        fn connect_addr(addr: &SocketAddr) -> ();
-        /// Its own address.
-        fn local_addr() -> SocketAddr;
-        /// The address that it is connected to.
-        fn peer_addr() -> SocketAddr;
-        /// Ends reading, writing or both.
-        fn shutdown(how: Shutdown) -> ();
+        UnixDatagram:
+        /// Connects the socket to the socket at an address, which may be abstract.
+        fn connect_addr(addr: &SocketAddr) -> (),
+            "# let directory = tempfile::tempdir()?;
+# let path = directory.path().join(\"socket\");
+let other = cringle::os::unix::net::UnixDatagram::bind(&path)?;
+socket.connect_addr(&other.local_addr()?)?;";
+        /// Returns the socket's own address.
+        fn local_addr() -> SocketAddr, "assert!(socket.local_addr()?.is_unnamed());";
+        /// Returns the address of the connected peer.
+        fn peer_addr() -> SocketAddr, "assert!(socket.peer_addr()?.is_unnamed());";
+        /// Shuts down reading, writing or both.
+        fn shutdown(how: Shutdown) -> (), "socket.shutdown(std::net::Shutdown::Both)?;";
     }
 }
 
-/// The queue that a message goes to may be full, and its owner's: nothing tells when there is room.
-fn patiently(ring: Ring, mut send: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+/// Sends with a backoff: the queue of another socket may be full, and the kernel does not report
+/// when it has room.
+fn retry_when_full(ring: Ring, mut send: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     let Ring { worker, fiber, limit } = ring;
     if worker.refuses(fiber) {
         return Err(fiber.cancel_error());

@@ -7,22 +7,34 @@ use crate::net::{AncillaryMessage, MsgFlags, RecvAncillary, SendAncillary};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// A message that has come with descriptors: see [`UnixStream::recv_with_fds`].
+/// A message received with descriptors: see [`UnixStream::recv_with_fds`].
+///
+/// ```
+/// use cringle::os::unix::net::UnixStream;
+/// use std::io::Write;
+///
+/// let (mut ours, theirs) = UnixStream::pair()?;
+/// ours.write_all(b"ahoy")?;
+/// let received = theirs.recv_with_fds(&mut [0; 8])?;
+/// assert!(received.len == 4 && received.fds.is_empty() && !received.lost_some);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ReceivedFds {
-    /// Bytes of the message; of a stream, 0 is its end.
+    /// The number of bytes received. On a stream, 0 means its end.
     pub len: usize,
-    /// Its descriptors, closed on `exec`.
+    /// The descriptors, which close on `exec`.
     pub fds: Vec<OwnedFd>,
-    /// Some of its descriptors were dropped by the kernel: this process may not have so many open.
+    /// Whether the kernel has closed some of the descriptors, because this process may not open
+    /// more.
     pub lost_some: bool,
 }
 
 macro_rules! passes_fds {
     ($ours:ident) => {
         impl $ours {
-            /// Writes, and passes descriptors with the first byte: the other side has them too then.
+            /// Writes bytes, and passes duplicates of descriptors with the first one.
             ///
             /// ```
             #[doc = concat!("use cringle::os::unix::net::", stringify!($ours), ";")]
@@ -43,13 +55,23 @@ macro_rules! passes_fds {
             ///
             /// # Errors
             ///
-            /// As a write; `InvalidInput` for more than 253 descriptors, or for no byte to pass them
-            /// with; and [`Cancelled`](crate::Cancelled).
+            /// As a write; `InvalidInput` for more than 253 descriptors, or for descriptors with an
+            /// empty `buf`; and [`Cancelled`](crate::Cancelled).
             pub fn send_with_fds(&self, buf: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
                 send_with_fds(&self.socket, buf, fds)
             }
 
-            /// Reads, and takes the descriptors that came with what is read.
+            /// Reads bytes, and receives the descriptors that were passed with them.
+            ///
+            /// ```
+            #[doc = concat!("use cringle::os::unix::net::", stringify!($ours), ";")]
+            /// use std::{fs::File, os::fd::AsFd};
+            ///
+            #[doc = concat!("let (ours, theirs) = ", stringify!($ours), "::pair()?;")]
+            /// ours.send_with_fds(b"!", &[File::open("/proc/self/exe")?.as_fd()])?;
+            /// assert_eq!(theirs.recv_with_fds(&mut [0; 8])?.fds.len(), 1);
+            /// # Ok::<(), std::io::Error>(())
+            /// ```
             ///
             /// # Errors
             ///
@@ -74,7 +96,7 @@ fn send_with_fds<S: AsFd + AsRawFd + Send>(
         ancillary.fds(fds)?;
     }
     if buf.is_empty() && !fds.is_empty() {
-        let text = "descriptors are passed with a byte: there is none";
+        let text = "descriptors cannot be passed without data: send at least one byte";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
     message::send(socket, &[IoSlice::new(buf)], None, &ancillary, MsgFlags::WAITALL)

@@ -1,4 +1,4 @@
-//! Waiting for connections of this machine.
+//! Unix stream listeners.
 
 use super::{SocketAddr, UnixStream};
 use crate::driver::Op;
@@ -9,7 +9,8 @@ use std::os::fd::FromRawFd;
 use std::os::unix::net;
 use std::path::Path;
 
-/// A socket that connections of this machine come to, as `std::os::unix::net::UnixListener`.
+/// A Unix socket that accepts stream connections, as `std::os::unix::net::UnixListener`. Only the
+/// calling fiber waits.
 ///
 /// ```
 /// use cringle::fiber;
@@ -38,7 +39,16 @@ descriptors!(UnixListener, net::UnixListener);
 all_sockets!(UnixListener);
 
 impl UnixListener {
-    /// Listens at a path, where there must be nothing.
+    /// Listens on a path, which must not exist.
+    ///
+    /// ```
+    /// use cringle::os::unix::net::UnixListener;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("socket");
+    /// let listener = UnixListener::bind(&path)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -47,7 +57,16 @@ impl UnixListener {
         Ok(UnixListener { socket: Socket::fresh(net::UnixListener::bind(path)?) })
     }
 
-    /// Listens at an address, which may be an abstract one.
+    /// Listens on an address, which may be abstract.
+    ///
+    /// ```
+    /// use cringle::os::{linux::net::SocketAddrExt, unix::net::SocketAddr};
+    /// use cringle::os::unix::net::UnixListener;
+    ///
+    /// let name = format!("cringle-listener-{}", std::process::id());
+    /// let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -56,12 +75,27 @@ impl UnixListener {
         Ok(UnixListener { socket: Socket::fresh(net::UnixListener::bind_addr(addr)?) })
     }
 
-    /// Waits for the next connection.
+    /// Waits for the next connection, and returns it with the peer's address.
+    ///
+    /// ```
+    /// use cringle::os::unix::net::{UnixListener, UnixStream};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("socket");
+    /// let listener = UnixListener::bind(&path)?;
+    /// let _client = UnixStream::connect(&path)?;
+    /// let (_stream, peer) = listener.accept()?;
+    /// assert!(peer.is_unnamed());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// As std's; and [`Cancelled`](crate::Cancelled). A connection that came before the cancel is
-    /// returned.
+    /// As std's; and [`Cancelled`](crate::Cancelled).
+    ///
+    /// # Cancellation
+    ///
+    /// A cancel ends the wait. A connection that was accepted before is returned.
     pub fn accept(&self) -> io::Result<(UnixStream, SocketAddr)> {
         let Some(ring) = self.socket.ring(Direction::Receive)? else {
             let (std, addr) = self.socket.accept_plainly(net::UnixListener::accept)?;
@@ -69,24 +103,49 @@ impl UnixListener {
         };
         let (addr, addr_len) = (std::ptr::null_mut(), std::ptr::null_mut());
         let fd = ring.accept(Op::Accept { fd: self.socket.fd(), addr, addr_len })?;
-        // SAFETY: the kernel has just made it, for us.
+        // SAFETY: the op has just returned this descriptor, so it is open and has no other owner.
         let std = unsafe { net::UnixStream::from_raw_fd(fd as i32) };
         let addr = std.peer_addr()?;
         Ok((UnixStream { socket: self.socket.accepted(std) }, addr))
     }
 
-    /// The connections one after the other, without an end: each as [`accept`](Self::accept) has it.
+    /// Returns an endless iterator over the connections. Each item is the stream of an
+    /// [`accept`](Self::accept).
+    ///
+    /// ```
+    /// use cringle::os::unix::net::{UnixListener, UnixStream};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("socket");
+    /// let listener = UnixListener::bind(&path)?;
+    /// let _client = UnixStream::connect(&path)?;
+    /// let stream = listener.incoming().next().expect("the iterator is endless")?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn incoming(&self) -> Incoming<'_> {
         Incoming { listener: self }
     }
 
     std_calls! {
-        /// Where it listens.
-        fn local_addr() -> SocketAddr;
+        UnixListener:
+        /// Returns the address that the listener is bound to.
+        fn local_addr() -> SocketAddr,
+            "assert_eq!(socket.local_addr()?.as_pathname(), Some(&*path));";
     }
 }
 
-/// The connections of a [`UnixListener`]: see [`incoming`](UnixListener::incoming).
+/// An endless iterator over the connections of a [`UnixListener`]: see
+/// [`incoming`](UnixListener::incoming).
+///
+/// ```
+/// use cringle::os::unix::net::{Incoming, UnixListener};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("socket");
+/// let listener = UnixListener::bind(&path)?;
+/// let connections: Incoming = listener.incoming();
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Incoming<'a> {
     listener: &'a UnixListener,

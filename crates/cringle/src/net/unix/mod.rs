@@ -1,7 +1,8 @@
-//! Unix sockets: `std::os::unix::net`'s names and semantics; only the calling fiber waits.
+//! Unix sockets, with the names and semantics of `std::os::unix::net`. Only the calling fiber
+//! waits.
 //!
-//! The kernel cannot wait for room at a listener or in a queue of another socket without a thread: it
-//! is asked again after a pause, which a cancel ends.
+//! The kernel can wait for room in a listener's queue, or in the queue of another datagram socket,
+//! only by blocking a thread. So `connect` and `send_to` poll with a backoff, which a cancel ends.
 
 mod addr;
 mod datagram;

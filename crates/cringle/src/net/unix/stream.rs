@@ -1,12 +1,12 @@
-//! A connection within this machine.
+//! Unix stream connections.
 
 use super::{SocketAddr, addr};
 use crate::driver::Op;
 use crate::fiber::backoff::Backoff;
 use crate::net::macros::{all_sockets, descriptors, std_calls, timeouts};
 use crate::net::message::messages_of_streams;
-use crate::net::socket::{Direction, Socket};
-use crate::net::transfer::{reads_and_writes, receive, sends_without_copy};
+use crate::net::socket::Socket;
+use crate::net::transfer::{peek_plain, reads_and_writes};
 use crate::runtime::worker::Worker;
 use socket2::{Domain, SockAddr, Type};
 use std::io;
@@ -14,8 +14,9 @@ use std::net::Shutdown;
 use std::os::unix::net;
 use std::path::Path;
 
-/// A connection within this machine, as `std::os::unix::net::UnixStream`: `Read` and `Write` for it and
-/// for references to it. Only the calling fiber waits.
+/// A Unix stream connection, as `std::os::unix::net::UnixStream`.
+///
+/// `UnixStream` and `&UnixStream` implement `Read` and `Write`. Only the calling fiber waits.
 ///
 /// ```
 /// use cringle::os::unix::net::UnixStream;
@@ -45,21 +46,39 @@ all_sockets!(UnixStream);
 timeouts!(UnixStream);
 reads_and_writes!(UnixStream);
 messages_of_streams!(UnixStream);
-sends_without_copy!(UnixStream);
 
-/// Who is at the other side of a Unix socket: as it was when the connection was made.
+/// The credentials of a peer: see [`UnixStream::peer_cred`].
+///
+/// ```
+/// use cringle::os::unix::net::{UCred, UnixStream};
+///
+/// let (ours, _theirs) = UnixStream::pair()?;
+/// let UCred { uid, gid, .. } = ours.peer_cred()?;
+/// println!("user {uid}, group {gid}");
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct UCred {
-    /// The user.
+    /// The user ID.
     pub uid: libc::uid_t,
-    /// The group.
+    /// The group ID.
     pub gid: libc::gid_t,
-    /// The process, where there is one.
+    /// The process ID, if the process is visible from this one.
     pub pid: Option<libc::pid_t>,
 }
 
 impl UnixStream {
-    /// Connects to a listener at a path.
+    /// Connects to the listener at a path.
+    ///
+    /// ```
+    /// use cringle::os::unix::net::{UnixListener, UnixStream};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("socket");
+    /// let _listener = UnixListener::bind(&path)?;
+    /// let stream = UnixStream::connect(&path)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -69,7 +88,17 @@ impl UnixStream {
         connect(|| addr::of_path(path).map(Some), || net::UnixStream::connect(path))
     }
 
-    /// Connects to a listener at an address, which may be an abstract one.
+    /// Connects to the listener at an address, which may be abstract.
+    ///
+    /// ```
+    /// use cringle::os::unix::net::{UnixListener, UnixStream};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("socket");
+    /// let listener = UnixListener::bind(&path)?;
+    /// let stream = UnixStream::connect_addr(&listener.local_addr()?)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -78,7 +107,12 @@ impl UnixStream {
         connect(|| addr::to_raw(addr), || net::UnixStream::connect_addr(addr))
     }
 
-    /// Two that are connected to each other.
+    /// Creates two streams that are connected to each other.
+    ///
+    /// ```
+    /// let (ours, theirs) = cringle::os::unix::net::UnixStream::pair()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -89,19 +123,25 @@ impl UnixStream {
         Ok((a, b))
     }
 
-    /// Reads, and leaves what was read to be read again.
+    /// Reads without removing the data from the queue, so that the next read returns it again.
+    ///
+    /// ```
+    /// use std::io::Write;
+    ///
+    /// let (mut ours, theirs) = cringle::os::unix::net::UnixStream::pair()?;
+    /// ours.write_all(b"ahoy")?;
+    /// assert_eq!(theirs.peek(&mut [0; 16])?, 4);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
     /// As [`read`](std::io::Read::read).
     pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
-        match self.socket.ring(Direction::Receive)? {
-            Some(ring) => ring.perform(receive(&self.socket, buf, libc::MSG_PEEK)),
-            None => crate::net::transfer::peek_plainly(&self.socket, buf),
-        }
+        self.socket.recv(buf, libc::MSG_PEEK, peek_plain)
     }
 
-    /// Who is at the other side (`SO_PEERCRED`).
+    /// Returns the credentials of the peer at the time of the connection (`SO_PEERCRED`).
     ///
     /// ```
     /// # use cringle::os::unix::net::UnixStream;
@@ -112,19 +152,21 @@ impl UnixStream {
     ///
     /// # Errors
     ///
-    /// What `getsockopt` says.
+    /// The errors of `getsockopt(2)`.
     pub fn peer_cred(&self) -> io::Result<UCred> {
         let libc::ucred { pid, uid, gid } = crate::sys::peer_credentials(self.socket.fd())?;
         Ok(UCred { uid, gid, pid: (pid != 0).then_some(pid) })
     }
 
     std_calls! {
-        /// The address of this side.
-        fn local_addr() -> SocketAddr;
-        /// The address of the other side.
-        fn peer_addr() -> SocketAddr;
-        /// Ends reading, writing or both. Who waits in a read, of a clone too, is woken and finds the end.
-        fn shutdown(how: Shutdown) -> ();
+        UnixStream:
+        /// Returns the local address of the connection.
+        fn local_addr() -> SocketAddr, "assert!(socket.local_addr()?.is_unnamed());";
+        /// Returns the address of the peer.
+        fn peer_addr() -> SocketAddr, "assert!(socket.peer_addr()?.is_unnamed());";
+        /// Shuts down reading, writing or both. A fiber that waits in a read, also of a clone, is
+        /// woken and reads 0 bytes.
+        fn shutdown(how: Shutdown) -> (), "socket.shutdown(std::net::Shutdown::Both)?;";
     }
 }
 
@@ -136,15 +178,15 @@ fn connect(
     if worker.refuses(fiber) {
         return Err(fiber.cancel_error());
     }
-    // What has no name cannot be connected to: std's call says so, and does not wait.
+    // An unnamed address: std's call returns an error without waiting.
     let Some(addr) = addr()? else { return plain().map(UnixStream::from) };
     let socket = socket2::Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
     if worker.is_simulated() {
-        // The call takes no time; here it does.
+        // The plain call takes no virtual time, so an op does.
         crate::fiber::op::perform(worker, fiber, Op::Nop)?;
     }
     let mut backoff = Backoff::default();
-    // The listener may have no room for another one.
+    // `EAGAIN`: the listener's queue is full.
     while let Err(e) = socket.connect(&addr) {
         match e.raw_os_error() {
             Some(libc::EAGAIN) => backoff.pause(worker, fiber)?,

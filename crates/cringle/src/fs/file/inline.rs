@@ -1,0 +1,113 @@
+//! Reads and writes that the page cache answers without waiting (`RWF_NOWAIT`).
+//!
+//! A cached read costs less as a plain call than through the ring, unless the trip to the kernel is
+//! shared with other ops. So:
+//!
+//! - a fiber with no other runnable fiber on its worker tries `preadv2(RWF_NOWAIT)` first, and
+//!   submits to the ring what the page cache does not hold;
+//! - a fiber among others submits to the ring, in the turn's batch;
+//! - a fiber that nothing else could run beside is a thread: its calls on seekable files are plain
+//!   ones, hit or miss (see [`File::ring`](super::File::ring)).
+//!
+//! Inline calls spend the fiber's budget; when it is spent, the worker runs other fibers and enters
+//! the kernel. Writes are tried likewise where the file system supports it (ext4 does not: there a
+//! kernel thread of the ring performs them).
+
+use super::File;
+use super::properties::{DIRECT, NO_INLINE_READ, NO_INLINE_WRITE, REGULAR};
+use crate::runtime::fiber::FiberRef;
+use crate::runtime::worker::Here;
+use crate::sys;
+use std::io;
+
+/// The bytes that a read got from the page cache.
+pub(in crate::fs) enum Inline {
+    /// The read is complete: the buffer is full, or the file ends there.
+    All(usize),
+    /// Reading past these bytes would wait.
+    Rest(usize),
+}
+
+impl File {
+    /// Whether an inline call is worth a try now. `never` is the property that rules it out.
+    #[inline]
+    fn tries_inline(&self, worker: Here, fiber: FiberRef, never: u32) -> bool {
+        let properties = self.properties();
+        if properties & (REGULAR | DIRECT | never) != REGULAR || !worker.is_alone() {
+            return false;
+        }
+        if fiber.spend_inline() {
+            return true;
+        }
+        worker.refresh_budget(fiber);
+        worker.is_alone()
+    }
+
+    /// Reads what the page cache holds. An error is left to the ring, which returns it too. An
+    /// `offset` of −1 reads at the cursor and moves it.
+    #[inline]
+    pub(super) fn read_inline(
+        &self,
+        worker: Here,
+        fiber: FiberRef,
+        buf: &mut [u8],
+        offset: i64,
+    ) -> Inline {
+        if !self.tries_inline(worker, fiber, NO_INLINE_READ) {
+            return Inline::Rest(0);
+        }
+        let mut done = 0;
+        loop {
+            let at = if offset < 0 { offset } else { offset + done as i64 };
+            match sys::read_nowait(self.fd(), &mut buf[done..], at) {
+                // The end of the file, or an empty buffer.
+                0 => {
+                    worker.events().tried_inline(true);
+                    return Inline::All(done);
+                }
+                count if count > 0 => done += count as usize,
+                error => {
+                    if error == -libc::EOPNOTSUPP {
+                        self.add_property(NO_INLINE_READ);
+                    }
+                    worker.events().tried_inline(false);
+                    return Inline::Rest(done);
+                }
+            }
+            if done == buf.len() {
+                worker.events().tried_inline(true);
+                return Inline::All(done);
+            }
+        }
+    }
+
+    /// Writes without waiting; `None` if it was not tried, or would wait.
+    #[inline]
+    pub(super) fn write_inline(
+        &self,
+        worker: Here,
+        fiber: FiberRef,
+        buf: &[u8],
+        offset: i64,
+    ) -> Option<usize> {
+        // An empty `pwritev2` returns 0 without asking the file, which may refuse the write.
+        if buf.is_empty() || !self.tries_inline(worker, fiber, NO_INLINE_WRITE) {
+            return None;
+        }
+        let result = sys::write_nowait(self.fd(), buf, offset);
+        if result == -libc::EOPNOTSUPP {
+            self.add_property(NO_INLINE_WRITE);
+        }
+        worker.events().tried_inline(result >= 0);
+        (result >= 0).then_some(result as usize)
+    }
+
+    /// Reads at the cursor what the page cache holds. The caller holds the cursor's lock.
+    pub(in crate::fs) fn read_cached_at_cursor(&self, buf: &mut [u8]) -> io::Result<Inline> {
+        let Some((worker, fiber)) = self.ring() else { return Ok(Inline::Rest(0)) };
+        if worker.refuses(fiber) {
+            return Err(fiber.cancel_error());
+        }
+        Ok(self.read_inline(worker, fiber, buf, -1))
+    }
+}

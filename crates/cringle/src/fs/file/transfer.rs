@@ -1,0 +1,281 @@
+//! Reads and writes through the driver, at an offset or at the cursor, and the cases that a ring
+//! would perform differently from the plain call:
+//!
+//! - files of a FUSE file system: a ring may use the wrong offset after a short read or write (see
+//!   [`sys::FileKind`]), so threads make the plain calls;
+//! - files that refuse each read or write, and non-blocking streams: the plain call returns at
+//!   once, where a ring would wait;
+//! - empty transfers: the plain call does not wait, and asks the file where a ring does not;
+//! - terminals and other slow devices: see [`slow_device`];
+//! - regular files for which the ring reports `EAGAIN`: a thread of the pool makes the plain call.
+
+use super::File;
+use super::properties::{
+    FIFO, ODD, OFF_RING, REGULAR, SEEKABLE, SLOW_DEVICE, UNREADABLE, UNWRITABLE, WRITES_ALL,
+};
+use crate::driver::op::AT_CURSOR;
+use crate::driver::{Op, blocking};
+use crate::fiber::op::{perform, perform_aside, perform_off_ring};
+use crate::fs::write_rest::{rest_of, write_rest};
+use crate::fs::{fifo, slow_device};
+use crate::runtime::fiber::FiberRef;
+use crate::runtime::worker::{Here, Worker};
+use crate::sys::{self, MAX_RW_BYTES};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+
+/// When to use the driver.
+impl File {
+    /// Returns the worker and fiber to submit through, or `None` where the plain call is right:
+    /// outside of a fiber; on a fiber that unwinds, for a file that waits only for storage
+    /// (**I8**); or when no other fiber could run meanwhile.
+    #[inline]
+    pub(super) fn ring(&self) -> Option<(Here, FiberRef)> {
+        let (worker, fiber) = Worker::current()?;
+        if std::thread::panicking()
+            && worker.is_unwinding(fiber)
+            && self.properties() & REGULAR != 0
+        {
+            return None;
+        }
+        if worker.is_solitary(fiber)
+            && self.properties() & SEEKABLE != 0
+            && self.spends(worker, fiber)
+        {
+            return None;
+        }
+        Some((worker, fiber))
+    }
+
+    /// Spends one of a solitary fiber's plain calls. When none is left, the worker looks for
+    /// completions and messages first; returns `false` if the fiber is not solitary any more.
+    #[inline]
+    fn spends(&self, worker: Here, fiber: FiberRef) -> bool {
+        if !fiber.spend_inline() {
+            worker.refresh_budget(fiber);
+            if !worker.is_solitary(fiber) {
+                return false;
+            }
+        }
+        worker.events().tried_inline(true);
+        true
+    }
+
+    pub(in crate::fs) fn is_plain(&self) -> bool {
+        self.ring().is_none()
+    }
+
+    /// Whether the file is in non-blocking mode now, which other handles may have set. A ring would
+    /// wait regardless.
+    fn is_nonblocking(&self) -> bool {
+        sys::status_flags(self.fd()) & libc::O_NONBLOCK != 0
+    }
+
+    fn is_readable(&self) -> bool {
+        sys::poll_now(self.std.as_fd(), libc::POLLIN).is_ok_and(|events| events != 0)
+    }
+}
+
+/// One op.
+impl File {
+    /// Performs an op that std retries when a signal interrupts it.
+    pub(super) fn retry(&self, op: Op) -> io::Result<usize> {
+        let (worker, fiber) = Worker::current().expect("the caller has found a fiber");
+        loop {
+            match perform(worker, fiber, op) {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Performs a read or a write through the driver. The rare cases are functions that build their
+    /// own op, so that the common case need not keep one in memory.
+    #[inline(always)]
+    pub(super) fn transfer(
+        &self,
+        worker: Here,
+        fiber: FiberRef,
+        op: impl Fn() -> Op,
+    ) -> io::Result<usize> {
+        if self.properties() & (REGULAR | OFF_RING) != REGULAR {
+            return self.transfer_irregular(worker, fiber, op());
+        }
+        if let Op::Write { len: 0, .. } = op() {
+            // A ring would not ask the file, and one of `/proc` or `/sys` may refuse the write.
+            return Self::transfer_on_pool(op());
+        }
+        match perform(worker, fiber, op()) {
+            Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => Self::transfer_on_pool(op()),
+            result => result,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn transfer_irregular(&self, worker: Here, fiber: FiberRef, op: Op) -> io::Result<usize> {
+        // The plain call of an empty transfer does not wait, unless the file is a device that is
+        // not ready. A ring would not even ask the file: it reads 0 bytes from a directory.
+        let is_empty = match op {
+            Op::Read { len: 0, .. } => self.properties() & ODD == 0 || self.is_readable(),
+            Op::Write { len: 0, .. } => self.properties() & REGULAR == 0,
+            _ => false,
+        };
+        let refused = match op {
+            Op::Read { .. } | Op::ReadVectored { .. } => UNREADABLE,
+            _ => UNWRITABLE,
+        };
+        let is_plain = self.properties() & refused != 0
+            || self.properties() & REGULAR == 0 && self.is_nonblocking();
+        if is_empty || is_plain {
+            // SAFETY: I1. The caller's buffers are borrowed until this returns.
+            return sys::result_of(unsafe { blocking::perform(&op) });
+        }
+        if self.is_off_ring() && worker.driver().borrow().is_ring() {
+            if worker.refuses(fiber) {
+                return Err(fiber.cancel_error());
+            }
+            // SAFETY: as above.
+            return sys::result_of(unsafe { perform_off_ring(worker, op) });
+        }
+        if self.properties() & SLOW_DEVICE != 0 {
+            // SAFETY: as above.
+            return unsafe { slow_device::perform(worker, fiber, &self.std, op) };
+        }
+        perform(worker, fiber, op)
+    }
+
+    /// Performs an empty `readv` or `writev`, which never waits, where a ring might.
+    #[cold]
+    fn transfer_nothing(&self, worker: Here, fiber: FiberRef, op: Op) -> io::Result<usize> {
+        if worker.refuses(fiber) {
+            return Err(fiber.cancel_error());
+        }
+        // SAFETY: I1. The caller's buffers are borrowed until this returns.
+        sys::result_of(unsafe { blocking::perform(&op) })
+    }
+
+    /// Makes the plain call on a thread of the pool, for a regular file for which the ring reports
+    /// `EAGAIN` (XFS may).
+    #[cold]
+    #[inline(never)]
+    fn transfer_on_pool(op: Op) -> io::Result<usize> {
+        // SAFETY: I1. The caller's buffers are borrowed until this returns.
+        sys::result_of(unsafe { perform_aside(op) })
+    }
+}
+
+/// Reads.
+impl File {
+    /// Reads through the driver on a fiber, without a try at the page cache.
+    pub(in crate::fs) fn read_through(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let Some((worker, fiber)) = self.ring() else {
+            return match offset {
+                AT_CURSOR => io::Read::read(&mut &self.std, buf),
+                _ => self.std.read_at(buf, offset),
+            };
+        };
+        let (start, len) = (buf.as_mut_ptr(), buf.len().min(MAX_RW_BYTES) as u32);
+        let op = || Op::Read { target: self.target(), buf: start, len, offset };
+        self.read_or_poll_fifo(worker, fiber, op)
+    }
+
+    pub(in crate::fs) fn read_vectored_through(
+        &self,
+        bufs: &mut [IoSliceMut<'_>],
+        offset: u64,
+    ) -> io::Result<usize> {
+        let Some((worker, fiber)) = self.ring() else {
+            return match offset {
+                AT_CURSOR => io::Read::read_vectored(&mut &self.std, bufs),
+                _ => sys::preadv(self.fd(), bufs, offset),
+            };
+        };
+        // `IoSliceMut` is guaranteed to have the layout of `iovec`.
+        let (slices, count) = (bufs.as_ptr().cast(), slice_count(bufs.len()));
+        let op = || Op::ReadVectored { fd: self.fd(), slices, count, offset };
+        if bufs.iter().all(|buf| buf.is_empty()) {
+            return self.transfer_nothing(worker, fiber, op());
+        }
+        self.read_or_poll_fifo(worker, fiber, op)
+    }
+
+    fn read_or_poll_fifo(
+        &self,
+        worker: Here,
+        fiber: FiberRef,
+        op: impl Fn() -> Op,
+    ) -> io::Result<usize> {
+        match self.properties() & FIFO {
+            FIFO if !worker.is_simulated() => {
+                fifo::read_until_end(fiber, self, || self.transfer(worker, fiber, &op))
+            }
+            _ => self.transfer(worker, fiber, op),
+        }
+    }
+}
+
+/// Writes.
+impl File {
+    /// Writes through the driver on a fiber, without a try at an inline call.
+    pub(in crate::fs) fn write_through(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
+        let Some((worker, fiber)) = self.ring() else {
+            return match offset {
+                AT_CURSOR => io::Write::write(&mut &self.std, buf),
+                _ => self.std.write_at(buf, offset),
+            };
+        };
+        let write = |buf: &[u8]| {
+            let (buf, len) = (buf.as_ptr(), buf.len().min(MAX_RW_BYTES) as u32);
+            self.transfer(worker, fiber, || Op::Write { target: self.target(), buf, len, offset })
+        };
+        let done = write(buf)?;
+        if self.stopped_short(done, buf.len()) {
+            return write_rest(done, buf.len(), |done| write(&buf[done..]));
+        }
+        Ok(done)
+    }
+
+    pub(in crate::fs) fn write_vectored_through(
+        &self,
+        bufs: &[IoSlice<'_>],
+        offset: u64,
+    ) -> io::Result<usize> {
+        let Some((worker, fiber)) = self.ring() else {
+            return match offset {
+                AT_CURSOR => io::Write::write_vectored(&mut &self.std, bufs),
+                _ => sys::pwritev(self.fd(), bufs, offset),
+            };
+        };
+        let bufs = &bufs[..bufs.len().min(sys::MAX_SLICES)];
+        let len = bufs.iter().map(|buf| buf.len()).sum();
+        let op = |bufs: &[IoSlice<'_>]| {
+            let (slices, count) = (bufs.as_ptr().cast(), slice_count(bufs.len()));
+            Op::WriteVectored { fd: self.fd(), slices, count, offset }
+        };
+        if len == 0 {
+            return self.transfer_nothing(worker, fiber, op(bufs));
+        }
+        let write = |bufs: &[IoSlice<'_>]| self.transfer(worker, fiber, || op(bufs));
+        let done = write(bufs)?;
+        if self.stopped_short(done, len) {
+            return write_rest(done, len, |done| write(&rest_of(bufs, done)));
+        }
+        Ok(done)
+    }
+
+    /// Whether a write has to be continued: a ring writes to a pipe or a socket what there is room
+    /// for, where the plain call waits until all is written.
+    #[inline]
+    fn stopped_short(&self, done: usize, len: usize) -> bool {
+        done < len.min(MAX_RW_BYTES)
+            && done > 0
+            && self.properties() & WRITES_ALL != 0
+            && !self.is_nonblocking()
+    }
+}
+
+fn slice_count(len: usize) -> u32 {
+    len.min(sys::MAX_SLICES) as u32
+}
