@@ -1,15 +1,15 @@
-//! What is particular to Unix and Linux, under std's paths.
+//! Extensions for Unix and Linux, under std's paths.
 
 pub use std::os::fd;
 
-/// Unix.
+/// Extensions for Unix, as `std::os::unix`.
 pub mod unix {
     pub use std::os::unix::{ffi, io};
 
     /// Files: std's own extension traits, which [`File`](crate::fs::File),
     /// [`OpenOptions`](crate::fs::OpenOptions), [`Metadata`](crate::fs::Metadata),
     /// [`FileType`](crate::fs::FileType), [`DirEntry`](crate::fs::DirEntry) and
-    /// [`DirBuilder`](crate::fs::DirBuilder) implement, and std's functions.
+    /// [`DirBuilder`](crate::fs::DirBuilder) implement, and the functions of `std::os::unix::fs`.
     pub mod fs {
         pub use crate::fs::names::symlink;
         pub use crate::fs::owner::{chown, chroot, fchown, lchown};
@@ -19,34 +19,35 @@ pub mod unix {
         };
     }
 
-    /// Unix sockets, as std's; only the calling fiber waits.
+    /// Unix sockets, as `std::os::unix::net`. Only the calling fiber waits.
     pub mod net {
         pub use crate::net::unix::{
             Incoming, ReceivedFds, SocketAddr, UCred, UnixDatagram, UnixListener, UnixStream,
         };
     }
 
-    /// Processes. The traits that std has sealed are ours, under their names.
+    /// Processes. Traits that std has sealed are this library's, under std's names.
     pub mod process {
         pub use crate::process::unix::{ChildExt, CommandExt};
         pub use std::os::unix::process::{ExitStatusExt, parent_id};
     }
 
-    /// All of the traits, to be imported at once.
+    /// All of the extension traits.
     pub mod prelude {
         pub use super::process::{ChildExt, CommandExt};
         pub use std::os::unix::prelude::*;
     }
 }
 
-/// Linux.
+/// Extensions for Linux, as `std::os::linux`.
 pub mod linux {
-    /// Files.
+    /// File metadata.
     pub mod fs {
         pub use crate::fs::linux::LinuxMetadataExt as MetadataExt;
     }
 
-    /// Abstract addresses of Unix sockets: std's own trait for std's own type. And what std adds to a `TcpStream`.
+    /// Abstract addresses of Unix sockets (std's own trait, for std's own type), and options of a
+    /// `TcpStream`.
     pub mod net {
         pub use crate::net::linux::TcpStreamExt;
         pub use std::os::linux::net::SocketAddrExt;

@@ -20,7 +20,7 @@ pub struct AlignedBuf {
     len: usize,
 }
 
-// SAFETY: the value owns its memory, as a `Box<[u8]>` does.
+// SAFETY: the contract of `Send` holds: the value owns its memory, as a `Box<[u8]>` does.
 unsafe impl Send for AlignedBuf {}
 // SAFETY: as above; a shared reference gives only read access.
 unsafe impl Sync for AlignedBuf {}
@@ -40,7 +40,7 @@ impl AlignedBuf {
             return AlignedBuf { start: NonNull::<Aligned>::dangling().cast(), len };
         }
         let layout = Self::layout(len);
-        // SAFETY: the layout's size is not 0.
+        // SAFETY: the contract of `alloc_zeroed`: the layout's size is not 0.
         let start = unsafe { alloc_zeroed(layout) };
         match NonNull::new(start) {
             Some(start) => AlignedBuf { start, len },
@@ -66,7 +66,7 @@ const _: () = assert!(align_of::<Aligned>() == ALIGNMENT);
 impl Drop for AlignedBuf {
     fn drop(&mut self) {
         if self.len > 0 {
-            // SAFETY: `new` allocated the memory with this layout.
+            // SAFETY: the contract of `dealloc`: `new` allocated the memory with this layout.
             unsafe { dealloc(self.start.as_ptr(), Self::layout(self.len)) }
         }
     }
@@ -76,7 +76,8 @@ impl std::ops::Deref for AlignedBuf {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the memory belongs to this value, is initialised, and is `len` bytes long.
+        // SAFETY: the memory belongs to this value, which is borrowed. It is initialised and `len`
+        // bytes long.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }

@@ -228,7 +228,7 @@ impl FixedBuf {
     }
 
     pub(super) fn start(&self) -> *mut u8 {
-        // SAFETY: the buffer's offset lies within the region's memory.
+        // SAFETY: the contract of `add`: the offset lies within the region's memory.
         unsafe { self.region.memory.as_non_null().as_ptr().add(self.offset) }
     }
 }
@@ -237,8 +237,8 @@ impl Deref for FixedBuf {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the range is this buffer's own part of the region, which is initialised and,
-        // through the `Rc`, alive.
+        // SAFETY: the range is this buffer's own part of the region, which is initialised, and
+        // borrowed with `self`.
         unsafe { std::slice::from_raw_parts(self.start(), self.len) }
     }
 }

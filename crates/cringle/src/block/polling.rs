@@ -87,7 +87,7 @@ fn remedy(name: &str) -> String {
     };
     format!(
         "start the kernel with {module}.poll_queues=N on its command line, one for each processor \
-         that polls; or put `options {module} poll_queues=N` into a file in /etc/modprobe.d, have the \
-         initramfs rebuilt (`update-initramfs -u`, `dracut -f`), and restart."
+         that polls; or put `options {module} poll_queues=N` into a file in /etc/modprobe.d, have \
+         the initramfs rebuilt (`update-initramfs -u`, `dracut -f`), and restart."
     )
 }

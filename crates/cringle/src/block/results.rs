@@ -33,7 +33,8 @@ pub struct Results {
     cancelled: Option<Reason>,
 }
 
-// SAFETY: the pointers belong to operations that have ended, and are not dereferenced any more.
+// SAFETY: I1. The pointers belong to operations that have ended, and are not dereferenced any
+// more.
 unsafe impl Send for Results {}
 
 /// The outcome of an operation that is not simply the result of its first op.

@@ -33,3 +33,11 @@ pub use features::{Feature, Features};
 pub(crate) use interface::{DriverId, Full, Wait, means_cancelled};
 pub(crate) use op::{OP_DONE_NAMES, OP_NAMES, Op, OpDescription, Target};
 pub(crate) use uring::{Uring, UringOptions};
+
+/// Records a plain sync of a file in the simulation of this thread, which sees no op for it.
+pub(crate) fn note_plain_sync(fd: std::os::fd::RawFd) {
+    #[cfg(feature = "sim")]
+    sim::with_here(|core| core.sync(fd));
+    #[cfg(not(feature = "sim"))]
+    let _ = fd;
+}

@@ -68,7 +68,8 @@ impl IntoRawFd for File {
 
 impl FromRawFd for File {
     unsafe fn from_raw_fd(fd: RawFd) -> File {
-        // SAFETY: the caller passes ownership of an open descriptor, as std's function requires.
+        // SAFETY: the contract of std's function: the caller passes ownership of an open
+        // descriptor.
         unsafe { std::fs::File::from_raw_fd(fd) }.into()
     }
 }

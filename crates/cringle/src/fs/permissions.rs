@@ -56,7 +56,7 @@ impl File {
     pub fn set_permissions(&self, permissions: Permissions) -> io::Result<()> {
         let (fd, path) = (self.fd(), std::ptr::null());
         let call = Syscall::SetMode { fd, path, mode: permissions.mode() };
-        // SAFETY: the path is null, so the call uses the descriptor.
+        // SAFETY: no pointer but a null path, for which the call uses the descriptor.
         unsafe { perform(Op::Syscall(call)) }.map(drop)
     }
 }

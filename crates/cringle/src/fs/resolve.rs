@@ -45,7 +45,7 @@ pub(super) fn open(base: Base<'_>, path: &CStr, flags: i32, mode: u32) -> io::Re
         Base::Ambient => unsafe { perform(Op::Open { dir, path, flags, mode }) },
         Base::Beneath(_) => {
             let makes = flags & libc::O_CREAT != 0 || flags & libc::O_TMPFILE == libc::O_TMPFILE;
-            // SAFETY: a structure of integers, for which zeros are valid and request nothing.
+            // SAFETY: an all-zero structure of integers is valid, and requests nothing.
             let mut how: libc::open_how = unsafe { std::mem::zeroed() };
             // The cast avoids sign extension. The kernel refuses a mode if no file is created.
             how.flags = u64::from(flags as u32);
@@ -63,7 +63,8 @@ pub(super) fn open(base: Base<'_>, path: &CStr, flags: i32, mode: u32) -> io::Re
             }
         }
     }?;
-    // SAFETY: the op has just returned this descriptor, so it is open and has no other owner.
+    // SAFETY: the op has just returned this descriptor, which is newly opened and has no other
+    // owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
@@ -72,7 +73,8 @@ pub(super) fn open_dir(dir: RawFd, path: &CStr, flags: i32) -> io::Result<OwnedF
     let (path, flags) = (path.as_ptr(), libc::O_DIRECTORY | libc::O_CLOEXEC | flags);
     // SAFETY: I1. The path outlives the call.
     let fd = unsafe { perform(Op::Open { dir, path, flags, mode: 0 }) }?;
-    // SAFETY: the op has just returned this descriptor, so it is open and has no other owner.
+    // SAFETY: the op has just returned this descriptor, which is newly opened and has no other
+    // owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 

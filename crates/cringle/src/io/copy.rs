@@ -114,7 +114,7 @@ where
     Known: 'a,
 {
     let is_same = typeid::of::<Known>() == typeid::of::<T>();
-    // SAFETY: `typeid` has shown that the types are equal up to lifetimes. `Known` is a type of
+    // SAFETY: the contract of `typeid`: the types are equal up to lifetimes. `Known` is a type of
     // this library without lifetimes, or a reference to one, and `Known: 'a` limits the reference
     // to the borrow of `value`.
     is_same.then(|| unsafe { &*std::ptr::from_ref(value).cast::<Known>() })

@@ -184,8 +184,8 @@ macro_rules! end_of_pipe {
 
         impl std::os::fd::FromRawFd for $name {
             unsafe fn from_raw_fd(fd: std::os::fd::RawFd) -> $name {
-                // SAFETY: the caller passes ownership of an open descriptor, as std's function
-                // requires.
+                // SAFETY: the contract of std's function: the caller passes ownership of an open
+                // descriptor.
                 unsafe { std::os::fd::OwnedFd::from_raw_fd(fd) }.into()
             }
         }

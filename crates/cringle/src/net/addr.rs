@@ -187,8 +187,8 @@ impl AddrBuf {
 
     /// Returns the address that the kernel has filled in.
     pub(super) fn get(self) -> SockAddr {
-        // SAFETY: the storage was zeroed, and the kernel has written an address of this length into
-        // it.
+        // SAFETY: the storage was all-zero, and the kernel has written an address of this length
+        // into it.
         unsafe { SockAddr::new(self.storage, self.len) }
     }
 

@@ -29,8 +29,8 @@ macro_rules! descriptors {
 
         impl std::os::fd::FromRawFd for $ours {
             unsafe fn from_raw_fd(fd: std::os::fd::RawFd) -> $ours {
-                // SAFETY: the caller passes ownership of an open descriptor, as std's function
-                // requires.
+                // SAFETY: the contract of std's function: the caller passes ownership of an open
+                // descriptor.
                 unsafe { <$std>::from_raw_fd(fd) }.into()
             }
         }

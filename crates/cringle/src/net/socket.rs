@@ -138,7 +138,7 @@ impl<S: AsFd + AsRawFd + Send> Socket<S> {
     pub(crate) fn into_std(self) -> S {
         let mut this = ManuallyDrop::new(self);
         drop(std::mem::take(&mut this.modes));
-        // SAFETY: `this` is neither dropped nor used again, so the value is taken once.
+        // SAFETY: the contract of `take`: `this` is neither dropped nor used again.
         unsafe { ManuallyDrop::take(&mut this.std) }
     }
 
@@ -387,7 +387,7 @@ impl<S: AsFd + AsRawFd + Send> Drop for Socket<S> {
     /// lingers.
     fn drop(&mut self) {
         let lingers = self.lingers();
-        // SAFETY: nothing uses the socket after its drop, so the value is taken once.
+        // SAFETY: the contract of `take`: nothing uses the socket after its drop.
         let std = unsafe { ManuallyDrop::take(&mut self.std) };
         if lingers {
             crate::fiber::unblock::unblock_or_here(|| drop(std));

@@ -85,7 +85,8 @@ impl TcpListener {
         let mut addr = AddrBuf::new();
         let (storage, addr_len) = addr.parts();
         let fd = ring.accept(Op::Accept { fd: self.socket.fd(), addr: storage, addr_len })?;
-        // SAFETY: the op has just returned this descriptor, so it is open and has no other owner.
+        // SAFETY: the op has just returned this descriptor, which is newly opened and has no other
+        // owner.
         let std = unsafe { std::net::TcpStream::from_raw_fd(fd as i32) };
         let stream = TcpStream { socket: self.socket.accepted(std) };
         Ok((stream, addr.internet()?))

@@ -28,7 +28,7 @@ fn send_op(fd: RawFd, buf: &[u8], flags: libc::c_int) -> Op {
 
 /// Returns a `msghdr` with these slices and nothing else.
 pub(super) fn message_header(slices: *mut libc::iovec, count: usize) -> libc::msghdr {
-    // SAFETY: a structure of integers and pointers, for which zeros are valid.
+    // SAFETY: an all-zero structure of integers and pointers is valid.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = slices;
     // The field's type differs between glibc and musl.
@@ -250,7 +250,7 @@ fn recv_from_by(
     message.msg_name = name.cast();
     message.msg_namelen = size_of::<libc::sockaddr_storage>() as u32;
     let count = perform(Op::RecvMsg { fd, message: &raw mut message, flags })?;
-    // SAFETY: the pointer is to a field of `addr`, which nothing else accesses meanwhile.
+    // SAFETY: the pointer is to a field of `addr`, which is not borrowed otherwise.
     unsafe { *name_len = message.msg_namelen };
     Ok((count, addr))
 }

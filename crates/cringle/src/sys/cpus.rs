@@ -3,23 +3,23 @@
 use super::check;
 use std::io;
 
-/// The cores this thread may run on, in order.
+/// Returns the CPUs that the calling thread may run on, in order.
 pub(crate) fn allowed_cpus() -> Vec<usize> {
     let mut set = std::mem::MaybeUninit::<libc::cpu_set_t>::zeroed();
-    // SAFETY: the call writes at most the size given; an all-zero set is a valid one.
+    // SAFETY: an all-zero set is valid, and the call writes at most the size that it is given.
     let set = unsafe {
         libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), set.as_mut_ptr());
         set.assume_init()
     };
     (0..libc::CPU_SETSIZE as usize)
-        // SAFETY: the index is below CPU_SETSIZE.
+        // SAFETY: the contract of `CPU_ISSET`: the index is below `CPU_SETSIZE`.
         .filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) })
         .collect()
 }
 
-/// A thread's cores, to be put back by [`set_affinity`].
+/// Returns the CPU set of these CPUs.
 fn affinity_of(cpus: &[usize]) -> libc::cpu_set_t {
-    // SAFETY: an all-zero cpu_set_t is the empty set; each index is below CPU_SETSIZE.
+    // SAFETY: the all-zero `cpu_set_t` is the empty set, and each index is below `CPU_SETSIZE`.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         for &cpu in cpus.iter().filter(|&&cpu| cpu < libc::CPU_SETSIZE as usize) {
@@ -29,9 +29,9 @@ fn affinity_of(cpus: &[usize]) -> libc::cpu_set_t {
     }
 }
 
-/// Confines the calling thread to these cores.
+/// Restricts the calling thread to these CPUs.
 pub(crate) fn set_affinity(cpus: &[usize]) -> io::Result<()> {
     let set = affinity_of(cpus);
-    // SAFETY: the call reads the set it is given.
+    // SAFETY: the set is borrowed for the call, which reads it.
     check(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) }).map(drop)
 }

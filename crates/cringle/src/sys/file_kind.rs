@@ -1,42 +1,43 @@
-//! What kind of file a descriptor refers to.
+//! The classification of files: the properties that decide how the library performs a call.
 
 use super::{errno, mode, status_flags, statx};
 use std::ffi::c_int;
 use std::os::fd::RawFd;
 
-/// What kind of file this is, as far as the library's choices care.
+/// The properties of an open file that decide how a call on it is performed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileKind {
-    /// It waits for nothing but its storage.
+    /// Reads and writes wait only for storage.
     pub(crate) regular: bool,
     pub(crate) fifo: bool,
-    /// It has a cursor: reads at the cursor must be serialised (**I11**).
+    /// The file has a cursor, at which reads and writes must be serialised (**I11**).
     pub(crate) seekable: bool,
-    /// It has no positions at all: a pipe, a terminal. What names one is refused.
+    /// The file has no positions: a pipe or a terminal. Calls at an offset are refused.
     pub(crate) stream: bool,
-    /// It takes all of a write that waits, or as much as it can take before its reader goes.
+    /// A blocking write returns when all bytes are written, or the reader has closed.
     pub(crate) pipe_or_socket: bool,
-    /// A device, or one of the kernel's anonymous files: see [`refusals`].
+    /// The file is a device, or one of the kernel's anonymous files: see [`refusals`].
     pub(crate) odd: bool,
-    /// It takes no `pwrite`: it is read only, or one of the many files of `/proc` that are written to at their
-    /// cursor alone.
+    /// `pwrite` is refused: the file is opened read-only, or is one of the files of `/proc` that
+    /// can be written only at the cursor.
     pub(crate) no_pwrite: bool,
     pub(crate) direct: bool,
     pub(crate) append: bool,
-    /// A ring would read or write it at the wrong offsets: see [`lies_on_fuse`].
+    /// A ring would read or write the file at the wrong offsets: see [`lies_on_fuse`].
     pub(crate) off_ring: bool,
-    /// A regular file of a file system that is none for disks or memory, such as `/proc`: what a call does to
-    /// the cursor is its own affair.
+    /// The file is on a file system, such as `/proc`, whose calls may move the cursor in their own
+    /// way.
     pub(crate) odd_cursor: bool,
-    /// A device whose calls may wait though `poll` reports it ready: see [`is_slow_device`].
+    /// The file is a device whose calls may wait although `poll` reports it ready: see
+    /// [`is_slow_device`].
     pub(crate) slow_device: bool,
 }
 
-/// What a call at a file's cursor may wait for.
+/// The resource that a call at a file's cursor may wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitsFor {
     Disk,
-    /// Whatever a file of `/proc` or its like stands for: the kernel's log, a trace.
+    /// The source of a file of `/proc` or similar: the kernel's log, or a trace.
     Anything,
     /// The server of a FUSE file system, which may be a fiber of this worker.
     Server,
@@ -56,7 +57,7 @@ pub(crate) fn file_kind(fd: RawFd) -> FileKind {
     file_kind_with(fd, status_flags(fd))
 }
 
-/// The same for who knows the file's status flags.
+/// Classifies a file whose status flags the caller knows.
 pub(crate) fn file_kind_with(fd: RawFd, flags: c_int) -> FileKind {
     let (mode, describes_attributes, major) = mode_and_attributes(fd);
     let mode = mode & libc::S_IFMT;
@@ -65,9 +66,10 @@ pub(crate) fn file_kind_with(fd: RawFd, flags: c_int) -> FileKind {
     let on_fuse = mode == libc::S_IFREG && !ordinary && lies_on_fuse(fd);
     let stream = match (ordinary, on_fuse) {
         (true, _) => false,
-        // `lseek` waits for a read at the cursor, which may wait for a server that is a fiber of this worker.
+        // `lseek` would wait for a concurrent read at the cursor, which may wait for a FUSE server
+        // that is a fiber of this worker.
         (_, true) => refuses_pread(fd),
-        // SAFETY: no pointers; asking where the cursor is does not move it.
+        // SAFETY: no pointers. The call does not move the cursor.
         _ => unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) < 0 && errno() == libc::ESPIPE },
     };
     FileKind {
@@ -77,7 +79,7 @@ pub(crate) fn file_kind_with(fd: RawFd, flags: c_int) -> FileKind {
         stream,
         pipe_or_socket: mode == libc::S_IFIFO || mode == libc::S_IFSOCK,
         odd: mode == libc::S_IFCHR || mode == 0,
-        // Of `/proc` no attributes are reported either.
+        // `/proc` does not report attributes either.
         no_pwrite: mode == libc::S_IFREG
             && (read_only || !describes_attributes && refuses_pwrite(fd)),
         direct: flags & libc::O_DIRECT != 0,
@@ -88,29 +90,32 @@ pub(crate) fn file_kind_with(fd: RawFd, flags: c_int) -> FileKind {
     }
 }
 
-/// `st_mode` (0 for an invalid descriptor); whether the file system reports attributes such as
-/// "immutable"; and the major number of a device. Disk and memory file systems report them; FUSE does not. So one
-/// `statx`, at the cost of `fstat`, shows that an ordinary file is not on FUSE.
+/// Returns `st_mode` (0 for an invalid descriptor), whether the file system reports attributes such
+/// as "immutable", and the major number of a device.
+///
+/// File systems on disks and in memory report attributes, and FUSE does not. So one `statx`, at the
+/// cost of an `fstat`, shows that an ordinary file is not on FUSE.
 fn mode_and_attributes(fd: RawFd) -> (u32, bool, u32) {
     let described = libc::STATX_ATTR_IMMUTABLE | libc::STATX_ATTR_APPEND;
     let mut out = std::mem::MaybeUninit::<libc::statx>::zeroed();
     match statx(fd, c"", libc::AT_EMPTY_PATH, libc::STATX_TYPE | libc::STATX_MODE, &mut out) {
         Ok(()) => {
-            // SAFETY: the call succeeded, so the structure is filled (all-zero before).
+            // SAFETY: an all-zero structure is valid, and the call has filled it.
             let out = unsafe { out.assume_init() };
             let describes = out.stx_attributes_mask & described as u64 != 0;
             (out.stx_mode.into(), describes, out.stx_rdev_major)
         }
-        // A filter may refuse the call.
+        // A seccomp filter may refuse the call.
         Err(_) => (mode(fd), false, 0),
     }
 }
 
-/// Whether a character device is none of memory (`/dev/null`) and none of the miscellaneous (`/dev/net/tun`), whose
-/// writes do not wait.
+/// Whether calls on a character device may wait although it is ready. It excludes memory devices
+/// (`/dev/null`) and miscellaneous devices (`/dev/net/tun`), whose writes do not wait.
 ///
-/// A ring asks a device that knows no `RWF_NOWAIT` whether it is ready, and then makes the call, in the worker's
-/// thread. A terminal is ready as soon as it has room for a few bytes, but a write to it returns when all are written.
+/// For a device that does not support `RWF_NOWAIT`, a ring polls and then makes the call on the
+/// worker's thread. A terminal is ready as soon as it has room for a few bytes, but a write returns
+/// only when all bytes are written.
 fn is_slow_device(major: u32) -> bool {
     const MEMORY: u32 = 1;
     const MISCELLANEOUS: u32 = 10;
@@ -119,40 +124,43 @@ fn is_slow_device(major: u32) -> bool {
 
 /// Whether a file is on a FUSE file system.
 ///
-/// Where a FUSE server opens a file with `FOPEN_DIRECT_IO`, it may answer a read or a write with fewer bytes
-/// than requested. The ring then requests the rest and relies on the file system having advanced the
-/// request's position. FUSE does not advance it for a ring's requests (Linux 6.18), so the ring reads the
-/// first bytes again, or overwrites them with the rest. No call reports whether a file was opened that way.
+/// A FUSE server that opens a file with `FOPEN_DIRECT_IO` may transfer fewer bytes than requested.
+/// The ring then requests the rest, and relies on the file system to have advanced the request's
+/// position. FUSE does not advance it for a ring's requests (Linux 6.18), so the ring reads the
+/// first bytes again, or overwrites them with the rest. No call reports whether a file was opened
+/// that way.
 #[cold]
 fn lies_on_fuse(fd: RawFd) -> bool {
     const FUSE_SUPER_MAGIC: u64 = 0x6573_5546;
     let mut out = std::mem::MaybeUninit::<libc::statfs>::uninit();
-    // SAFETY: `fstatfs` fills the structure it is given, and it is read only when the call succeeded.
+    // SAFETY: the structure is borrowed for the call, and is read only if the call has filled it.
     let kind = unsafe {
         (libc::fstatfs(fd, out.as_mut_ptr()) == 0).then(|| out.assume_init().f_type as u64)
     };
     kind.is_some_and(|kind| kind & 0xffff_ffff == FUSE_SUPER_MAGIC)
 }
 
-/// When a read of a terminal in raw mode returns.
+/// The conditions under which a read of a terminal in raw mode returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReadTiming {
-    /// `VMIN`: after this many bytes.
+    /// The number of bytes (`VMIN`).
     pub(crate) bytes: u8,
-    /// `VTIME`: after this time without one.
+    /// The time without a further byte (`VTIME`).
     pub(crate) pause: std::time::Duration,
 }
 
-/// The timing of reads, where it is another than "as soon as `poll` reports data". (`poll` waits for `VMIN` bytes
-/// where `VTIME` is 0, and for one byte otherwise.)
+/// Returns the conditions under which a read returns, or `None` if it returns as soon as `poll`
+/// reports data. (`poll` waits for `VMIN` bytes if `VTIME` is 0, and otherwise for one byte.)
 pub(crate) fn read_timing(fd: RawFd) -> Option<ReadTiming> {
     let (mut settings, mut number) = (std::mem::MaybeUninit::<libc::termios>::uninit(), 0 as c_int);
-    // SAFETY: both calls fill what they are given; the settings are read only where the call succeeded.
+    // SAFETY: the variables are borrowed for the calls, and the settings are read only if the call
+    // has filled them.
     let settings = unsafe {
         if libc::tcgetattr(fd, settings.as_mut_ptr()) != 0 {
             return None;
         }
-        // The master's end reports the settings of the other.
+        // The master of a pseudoterminal reports the settings of the other end, so they do not
+        // apply.
         if libc::ioctl(fd, libc::TIOCGPTN, &raw mut number) == 0 {
             return None;
         }
@@ -164,36 +172,38 @@ pub(crate) fn read_timing(fd: RawFd) -> Option<ReadTiming> {
     is_odd.then_some(ReadTiming { bytes, pause })
 }
 
-/// The calls that a file refuses, whatever it is asked for.
+/// The calls that a file always refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refusals {
-    /// It has no positions (`ESPIPE`), though it may have a cursor: an event counter.
+    /// The file has no positions (`ESPIPE`), although it may have a cursor: an event counter.
     pub(crate) positions: bool,
-    /// It cannot be read (`EINVAL`, `EBADF`): an epoll, a `pidfd`. A ring would poll it first, for ever.
+    /// The file cannot be read (`EINVAL`, `EBADF`): an epoll or a pidfd. A ring would poll it for
+    /// ever.
     pub(crate) reads: bool,
-    /// It cannot be written to: an inotify, a timer.
+    /// The file cannot be written: an inotify or a timer.
     pub(crate) writes: bool,
 }
 
-/// An address that no process has. The kernel refuses a call that a file does not have before it looks at
-/// the address, and answers `EFAULT` before it asks the file.
+/// An address that is never mapped in a process. The kernel refuses a call that the file does not
+/// support before it checks the address, and otherwise fails with `EFAULT` before it calls the
+/// file.
 const NOWHERE: *mut libc::c_void = std::ptr::without_provenance_mut(usize::MAX & !4095);
 
 fn refuses_pread(fd: RawFd) -> bool {
-    // SAFETY: nothing is written at that address.
+    // SAFETY: the address is not mapped, so no memory is written.
     unsafe { libc::pread(fd, NOWHERE, 1, 0) < 0 && errno() == libc::ESPIPE }
 }
 
 fn refuses_pwrite(fd: RawFd) -> bool {
-    // SAFETY: nothing is read at that address.
+    // SAFETY: the address is not mapped, so no memory is read.
     unsafe { libc::pwrite(fd, NOWHERE, 1, 0) < 0 && errno() == libc::ESPIPE }
 }
 
-/// Asks by transfers to and from [`NOWHERE`].
+/// Finds the refused calls by transfers to and from [`NOWHERE`].
 pub(crate) fn refusals(fd: RawFd) -> Refusals {
     let nowhere = NOWHERE;
     let errno_of = |result: isize| if result < 0 { errno() } else { 0 };
-    // SAFETY: the address is the kernel's own, so nothing is read or written there.
+    // SAFETY: the address is not mapped, so no memory is read or written.
     unsafe {
         Refusals {
             positions: errno_of(libc::pread(fd, nowhere, 1, 0)) == libc::ESPIPE,
@@ -203,12 +213,12 @@ pub(crate) fn refusals(fd: RawFd) -> Refusals {
     }
 }
 
-/// `statx` alignment of direct I/O on this file, `(memory, offset)` in bytes; `None` where the
-/// kernel (before 6.1) or the file system does not say.
+/// Returns the alignment `(memory, offset)` of direct I/O in bytes (`statx`); `None` if the kernel
+/// (before 6.1) or the file system does not report it.
 pub(crate) fn direct_alignment(fd: RawFd) -> Option<(u32, u32)> {
     let mut out = std::mem::MaybeUninit::<libc::statx>::zeroed();
     statx(fd, c"", libc::AT_EMPTY_PATH, libc::STATX_DIOALIGN, &mut out).ok()?;
-    // SAFETY: the call succeeded, so the structure is filled (all-zero before).
+    // SAFETY: an all-zero structure is valid, and the call has filled it.
     let out = unsafe { out.assume_init() };
     let known = out.stx_mask & libc::STATX_DIOALIGN != 0 && out.stx_dio_offset_align > 0;
     known.then_some((out.stx_dio_mem_align, out.stx_dio_offset_align))

@@ -1,4 +1,8 @@
-//! The few system calls that neither std nor the ring makes for us, as safe functions.
+//! The system calls that neither std nor the driver makes, as safe functions.
+//!
+//! It is the lowest layer: it imports nothing of the library. Submodules hold the calls on
+//! [sockets](socket) and [CPUs](cpus), the [classification of files](file_kind), and
+//! [reports](report) on standard error.
 
 mod cpus;
 mod file_kind;
@@ -24,28 +28,28 @@ use std::ffi::c_int;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-/// The most that one read or write moves (`MAX_RW_COUNT` of the kernel, what std also asks for).
+/// The number of bytes that one read or write transfers at most (the kernel's `MAX_RW_COUNT`).
 pub(crate) const MAX_RW_BYTES: usize = 0x7fff_f000;
 
-/// Slices in one call, at most: the kernel's `IOV_MAX`, as std cuts them.
+/// The number of slices in one call at most (the kernel's `IOV_MAX`).
 pub(crate) const MAX_SLICES: usize = 1024;
 
-/// `-errno` as an `io::Error`, a count as itself.
+/// Converts an op's result: `-errno` to an `io::Error`, and a count to itself.
 #[inline]
 pub(crate) fn result_of(res: i32) -> io::Result<usize> {
     if res < 0 { Err(io::Error::from_raw_os_error(-res)) } else { Ok(res as usize) }
 }
 
-/// The `errno` of the last failed call on this thread.
+/// Returns the `errno` of the last failed call on this thread.
 #[inline]
 pub(crate) fn errno() -> i32 {
-    // SAFETY: the address is this thread's own, valid while it runs.
+    // SAFETY: the contract of `__errno_location`: the address is valid while this thread runs.
     unsafe { *libc::__errno_location() }
 }
 
-/// Puts it back: what a signal's handler owes to the code that it interrupts.
+/// Sets `errno`. A signal handler restores it for the code that it has interrupted.
 pub(crate) fn set_errno(errno: i32) {
-    // SAFETY: the address is this thread's own, valid while it runs.
+    // SAFETY: the contract of `__errno_location`: the address is valid while this thread runs.
     unsafe { *libc::__errno_location() = errno };
 }
 
@@ -53,77 +57,77 @@ fn check(res: c_int) -> io::Result<c_int> {
     if res < 0 { Err(io::Error::last_os_error()) } else { Ok(res) }
 }
 
-/// `preadv2(RWF_NOWAIT)`: a count, or `-errno` (`-EAGAIN` where it would have to wait).
-/// `offset` −1 reads at the file's cursor and moves it.
+/// Calls `preadv2(RWF_NOWAIT)`, and returns a count or `-errno` (`-EAGAIN` if it would wait). An
+/// `offset` of −1 reads at the cursor and moves it.
 #[inline]
 pub(crate) fn read_nowait(fd: RawFd, buf: &mut [u8], offset: i64) -> i32 {
     let len = buf.len().min(MAX_RW_BYTES);
     let slice = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: len };
-    // SAFETY: `slice` describes `buf`, which is ours to write for the length of the call.
+    // SAFETY: `slice` describes `buf`, which is borrowed exclusively for the call.
     let n = unsafe { libc::preadv2(fd, &slice, 1, offset, libc::RWF_NOWAIT) };
     if n < 0 { -errno() } else { n as i32 }
 }
 
-/// `pwritev2(RWF_NOWAIT)`: a count, or `-errno`.
+/// Calls `pwritev2(RWF_NOWAIT)`, and returns a count or `-errno`.
 #[inline]
 pub(crate) fn write_nowait(fd: RawFd, buf: &[u8], offset: i64) -> i32 {
     let len = buf.len().min(MAX_RW_BYTES);
     let slice = libc::iovec { iov_base: buf.as_ptr().cast_mut().cast(), iov_len: len };
-    // SAFETY: `slice` describes `buf`, which the call only reads.
+    // SAFETY: `slice` describes `buf`, which is borrowed for the call and only read.
     let n = unsafe { libc::pwritev2(fd, &slice, 1, offset, libc::RWF_NOWAIT) };
     if n < 0 { -errno() } else { n as i32 }
 }
 
-/// The kernel's number of the calling thread.
+/// Returns the kernel's ID of the calling thread.
 pub(crate) fn thread_number() -> c_int {
-    // SAFETY: it takes nothing and cannot fail.
+    // SAFETY: the call takes no pointer.
     unsafe { libc::gettid() }
 }
 
-/// The time since the machine was started, to the kernel's last tick.
+/// Returns the time of the monotonic clock at the kernel's last tick, in nanoseconds.
 pub(crate) fn coarse_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the call fills the structure; this clock is always there.
+    // SAFETY: the structure is borrowed for the call.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// `st_mode`; 0 where the descriptor is none.
+/// Returns `st_mode`, or 0 for an invalid descriptor.
 pub(crate) fn mode(fd: RawFd) -> u32 {
     fstat(fd).map_or(0, |stat| stat.st_mode)
 }
 
-/// The number of the file behind a descriptor.
+/// Returns the inode number of a file.
 #[cfg(feature = "sim")]
 pub(crate) fn inode_number(fd: RawFd) -> Option<u64> {
     fstat(fd).map(|stat| stat.st_ino)
 }
 
-/// `fstat`; where it fails, `errno` says why.
+/// Calls `fstat`. If it fails, `errno` has the reason.
 pub(crate) fn fstat(fd: RawFd) -> Option<libc::stat> {
     let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: `fstat` fills the structure it is given, and it is read only when the call succeeded.
+    // SAFETY: the structure is borrowed for the call, and is read only if the call has filled it.
     unsafe { (libc::fstat(fd, stat.as_mut_ptr()) == 0).then(|| stat.assume_init()) }
 }
 
-/// A new file that is only memory.
+/// Creates a file in memory (`memfd_create`).
 #[cfg(feature = "sim")]
 pub(crate) fn memory_file(name: &str) -> io::Result<std::fs::File> {
     let name = std::ffi::CString::new(name)?;
-    // SAFETY: the name is a C string; the descriptor it returns is new and ours.
+    // SAFETY: the C string is borrowed for the call; the descriptor is newly opened.
     unsafe {
         let fd = check(libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC))?;
         Ok(std::fs::File::from_raw_fd(fd))
     }
 }
 
-/// `close`, with its error. The descriptor is gone in either case.
+/// Closes a descriptor and returns the error. The descriptor is closed in either case.
 pub(crate) fn close(fd: RawFd) -> io::Result<()> {
-    // SAFETY: the caller gives the descriptor away.
+    // SAFETY: no pointers; the caller gives up the descriptor.
     check(unsafe { libc::close(fd) }).map(drop)
 }
 
-/// `statx`, into a structure that is all-zero before.
+/// Calls `statx`. The caller has zeroed the structure.
 pub(crate) fn statx(
     fd: RawFd,
     path: &std::ffi::CStr,
@@ -131,19 +135,19 @@ pub(crate) fn statx(
     mask: u32,
     out: &mut std::mem::MaybeUninit<libc::statx>,
 ) -> io::Result<()> {
-    // SAFETY: the path is a C string, and the kernel writes one structure.
+    // SAFETY: the path and the structure are borrowed for the call.
     check(unsafe { libc::statx(fd, path.as_ptr(), flags, mask, out.as_mut_ptr()) }).map(drop)
 }
 
-/// `preadv`.
+/// Calls `preadv`.
 pub(crate) fn preadv(fd: RawFd, bufs: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
     let (slices, count) = (bufs.as_mut_ptr().cast(), bufs.len().min(MAX_SLICES) as c_int);
-    // SAFETY: `IoSliceMut` has the layout of `iovec`, and the buffers are borrowed to be written.
+    // SAFETY: `IoSliceMut` has the layout of `iovec`, and the buffers are borrowed exclusively.
     let n = unsafe { libc::preadv(fd, slices, count, offset as libc::off_t) };
     usize::try_from(n).map_err(|_| io::Error::last_os_error())
 }
 
-/// `pwritev`.
+/// Calls `pwritev`.
 pub(crate) fn pwritev(fd: RawFd, bufs: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
     let (slices, count) = (bufs.as_ptr().cast(), bufs.len().min(MAX_SLICES) as c_int);
     // SAFETY: `IoSlice` has the layout of `iovec`, and the buffers are borrowed.
@@ -151,52 +155,51 @@ pub(crate) fn pwritev(fd: RawFd, bufs: &[IoSlice<'_>], offset: u64) -> io::Resul
     usize::try_from(n).map_err(|_| io::Error::last_os_error())
 }
 
-/// Whether it is a terminal.
+/// Whether the descriptor refers to a terminal.
 pub(crate) fn is_terminal(fd: RawFd) -> bool {
     // SAFETY: no pointers.
     unsafe { libc::isatty(fd) == 1 }
 }
 
-/// `fcntl(F_GETFL)`; 0 where it fails.
+/// Returns the status flags (`fcntl(F_GETFL)`), or 0 for an invalid descriptor.
 pub(crate) fn status_flags(fd: RawFd) -> c_int {
-    // SAFETY: F_GETFL takes no pointer.
+    // SAFETY: `F_GETFL` takes no pointer.
     unsafe { libc::fcntl(fd, libc::F_GETFL) }.max(0)
 }
 
-/// Whether it is a pipe.
+/// Whether the descriptor refers to a pipe.
 pub(crate) fn is_fifo(fd: RawFd) -> bool {
     mode(fd) & libc::S_IFMT == libc::S_IFIFO
 }
 
-/// `fcntl(F_SETFL)`.
+/// Sets the status flags (`fcntl(F_SETFL)`).
 pub(crate) fn set_status_flags(fd: RawFd, flags: c_int) -> io::Result<()> {
-    // SAFETY: F_SETFL takes no pointer.
+    // SAFETY: `F_SETFL` takes no pointer.
     check(unsafe { libc::fcntl(fd, libc::F_SETFL, flags) }).map(drop)
 }
 
-/// What a descriptor is ready for now, as `poll(2)`'s events.
+/// Returns the events for which a descriptor is ready now, as `poll(2)` defines them.
 pub(crate) fn poll_now(fd: BorrowedFd<'_>, events: i16) -> io::Result<i16> {
     let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 };
-    // SAFETY: one structure is given, and it lives through the call.
+    // SAFETY: one structure is passed, and is borrowed for the call.
     check(unsafe { libc::poll(&mut poll, 1, 0) }).map(|_| poll.revents)
 }
 
-/// Nanoseconds since the machine was started, those asleep included.
+/// Returns the nanoseconds since boot, including the time in suspend.
 #[inline]
 pub(crate) fn boot_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer is to a live structure; every kernel since 2.6.39 has the clock.
+    // SAFETY: the structure is borrowed for the call; every supported kernel has the clock.
     unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// The number of the calling thread.
+/// Returns the kernel's ID of the calling thread as the trace stores it.
 pub(crate) fn thread_id() -> u32 {
-    // SAFETY: no argument, and it cannot fail.
-    unsafe { libc::gettid() as u32 }
+    thread_number() as u32
 }
 
-/// A length of time as the kernel takes it; the longest there is for one that is longer.
+/// Converts a duration to the kernel's type, and limits it to the largest value.
 pub(crate) fn timespec(duration: std::time::Duration) -> libc::timespec {
     libc::timespec {
         tv_sec: duration.as_secs().min(i64::MAX as u64) as i64,
@@ -204,7 +207,7 @@ pub(crate) fn timespec(duration: std::time::Duration) -> libc::timespec {
     }
 }
 
-/// Blocks the thread until a descriptor is ready, for so long at most (`None`: for as long as it takes).
+/// Blocks the thread until a descriptor is ready, or the time limit is over.
 pub(crate) fn wait_for(
     fd: BorrowedFd<'_>,
     events: i16,
@@ -213,14 +216,14 @@ pub(crate) fn wait_for(
     let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 };
     let spec = limit.map(timespec);
     let spec = spec.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: the structures live through the call.
+    // SAFETY: the structures are borrowed for the call.
     match check(unsafe { libc::ppoll(&mut poll, 1, spec, std::ptr::null()) }) {
         Err(e) if e.kind() != io::ErrorKind::Interrupted => Err(e),
         _ => Ok(()),
     }
 }
 
-/// `tee`: copies a byte from one pipe to another without taking it, or waiting for it.
+/// Copies a byte from one pipe to another without consuming it and without waiting (`tee`).
 pub(crate) fn tee_byte(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> io::Result<usize> {
     let (from, to) = (from.as_raw_fd(), to.as_raw_fd());
     // SAFETY: no pointers.
@@ -228,20 +231,20 @@ pub(crate) fn tee_byte(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> io::Result<u
     usize::try_from(n).map_err(|_| io::Error::last_os_error())
 }
 
-/// A descriptor of a process; close-on-exec. It is readable when the process has ended.
+/// Opens a close-on-exec descriptor of a process, which becomes readable when the process ends.
 pub(crate) fn pidfd(id: u32) -> io::Result<OwnedFd> {
-    // SAFETY: no pointers; the descriptor it returns is new and ours.
+    // SAFETY: no pointers; the descriptor is newly opened.
     unsafe {
         let fd = check(libc::syscall(libc::SYS_pidfd_open, id as libc::pid_t, 0) as c_int)?;
         Ok(OwnedFd::from_raw_fd(fd))
     }
 }
 
-/// Whether a child has ended; its status stays to be taken.
+/// Whether a child has ended. Its status is not consumed.
 pub(crate) fn has_ended(id: u32) -> io::Result<bool> {
     let how = libc::WEXITED | libc::WNOWAIT | libc::WNOHANG;
-    // SAFETY: the call fills the structure it is given; an all-zero one is valid, and says that nothing
-    // has ended.
+    // SAFETY: an all-zero structure is valid, and means that no child has ended; it is borrowed for
+    // the call.
     unsafe {
         let mut info: libc::siginfo_t = std::mem::zeroed();
         check(libc::waitid(libc::P_PID, id, &mut info, how))?;
@@ -249,43 +252,44 @@ pub(crate) fn has_ended(id: u32) -> io::Result<bool> {
     }
 }
 
-/// `kill`.
+/// Sends a signal (`kill`).
 pub(crate) fn kill(id: u32, signal: c_int) -> io::Result<()> {
     // SAFETY: no pointers.
     check(unsafe { libc::kill(id as libc::pid_t, signal) }).map(drop)
 }
 
-/// A new close-on-exec event counter.
+/// Opens a close-on-exec event counter.
 pub(crate) fn eventfd() -> io::Result<OwnedFd> {
-    // SAFETY: no pointers; the descriptor it returns is new and ours.
+    // SAFETY: no pointers; the descriptor is newly opened.
     unsafe {
         let fd = check(libc::eventfd(0, libc::EFD_CLOEXEC))?;
         Ok(OwnedFd::from_raw_fd(fd))
     }
 }
 
-/// The same, for who reads it only after it was found readable.
+/// Opens a close-on-exec, non-blocking event counter.
 pub(crate) fn eventfd_nonblocking() -> io::Result<OwnedFd> {
-    // SAFETY: no pointers; the descriptor it returns is new and ours.
+    // SAFETY: no pointers; the descriptor is newly opened.
     unsafe {
         let fd = check(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?;
         Ok(OwnedFd::from_raw_fd(fd))
     }
 }
 
-/// Sets such a counter back to 0.
+/// Resets an event counter to 0.
 pub(crate) fn eventfd_clear(fd: BorrowedFd<'_>) {
     let mut count = [0u8; 8];
-    // SAFETY: eight bytes are written to `count`. That it was 0 already is no error here.
+    // SAFETY: `count` is borrowed for the call, which writes its eight bytes. `EAGAIN` means that
+    // the counter is 0 already.
     unsafe { libc::read(fd.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
 }
 
-/// Adds one to the counter, and so wakes who reads it. Cannot fail for an open eventfd short of
-/// 2⁶⁴ − 2 unread signals.
+/// Adds one to an event counter, which wakes its reader. It fails only after 2⁶⁴ − 2 unread
+/// signals.
 pub(crate) fn eventfd_signal(fd: BorrowedFd<'_>) {
     let one = 1u64.to_ne_bytes();
     loop {
-        // SAFETY: eight bytes are read from `one`.
+        // SAFETY: `one` is borrowed for the call, which reads its eight bytes.
         let n = unsafe { libc::write(fd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
         if n >= 0 || errno() != libc::EINTR {
             return;

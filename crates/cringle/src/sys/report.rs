@@ -15,8 +15,8 @@ pub(crate) fn set_simulation_seed(seed: Option<u64>) {
     SIMULATION_SEED.set(seed);
 }
 
-/// One line on standard error, which may be gone: a report must not panic (`eprintln!` does), least of
-/// all on the way to an abort.
+/// Writes one line to standard error and ignores errors. A report must not panic, as `eprintln!`
+/// does if standard error is closed, least of all before an abort.
 pub(crate) fn report(line: std::fmt::Arguments<'_>) {
     #[cfg(feature = "sim")]
     if let Some(seed) = SIMULATION_SEED.try_with(Cell::get).ok().flatten() {

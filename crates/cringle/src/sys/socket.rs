@@ -5,74 +5,76 @@ use std::ffi::c_int;
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
 
-/// `recv` of what is there; `-EAGAIN` where nothing is.
+/// Calls `recv(MSG_DONTWAIT)`, and returns a count or `-errno` (`-EAGAIN` if no data has arrived).
 pub(crate) fn recv_nowait(fd: RawFd, buf: &mut [u8]) -> i32 {
     let len = buf.len().min(MAX_RW_BYTES);
-    // SAFETY: the call writes into `buf`.
+    // SAFETY: `buf` is borrowed exclusively for the call.
     let n = unsafe { libc::recv(fd, buf.as_mut_ptr().cast(), len, libc::MSG_DONTWAIT) };
     if n < 0 { -errno() } else { n as i32 }
 }
 
-/// `send(MSG_DONTWAIT)`: a count, or `-errno` (`-EAGAIN` where it would have to wait).
+/// Calls `send(MSG_DONTWAIT)`, and returns a count or `-errno` (`-EAGAIN` if it would wait).
 #[inline]
 pub(crate) fn send_nowait(fd: RawFd, buf: &[u8]) -> i32 {
     let (len, flags) = (buf.len().min(MAX_RW_BYTES), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
-    // SAFETY: the call reads `buf`.
+    // SAFETY: `buf` is borrowed for the call, which reads it.
     let n = unsafe { libc::send(fd, buf.as_ptr().cast(), len, flags) };
     if n < 0 { -errno() } else { n as i32 }
 }
 
-/// The number of the socket behind a descriptor, by which all its clones are known; `None` where it is no
-/// socket.
+/// Returns the inode number of a socket, which all of its clones share; `None` for another file.
 pub(crate) fn socket_number(fd: RawFd) -> Option<u64> {
     fstat(fd).filter(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFSOCK).map(|stat| stat.st_ino)
 }
 
-/// `ioctl(FIONBIO)`, which leaves the other flags alone. It fails for no socket.
+/// Sets or clears the non-blocking mode and no other flag (`ioctl(FIONBIO)`). It succeeds for every
+/// socket.
 pub(crate) fn make_nonblocking(fd: RawFd, nonblocking: bool) {
     let mut on = i32::from(nonblocking);
-    // SAFETY: the kernel reads the number.
+    // SAFETY: the integer is borrowed for the call, which reads it.
     unsafe { libc::ioctl(fd, libc::FIONBIO, &raw mut on) };
 }
 
-/// Whether a socket was shut for reading. A datagram socket then answers `EAGAIN` to a call that may not wait,
-/// and 0 to one that may.
+/// Whether a socket was shut down for reading. A datagram socket then returns `EAGAIN` from a call
+/// that must not wait, and 0 from one that may.
 pub(crate) fn is_shut_for_reading(fd: RawFd) -> bool {
-    // SAFETY: the caller's op borrows the descriptor.
+    // SAFETY: the caller's op borrows the descriptor, so it is open for the call.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     poll_now(fd, libc::POLLRDHUP).is_ok_and(|events| events & libc::POLLRDHUP != 0)
 }
 
-/// Whether it is a socket that has a stream of bytes.
+/// Whether the descriptor refers to a stream socket.
 pub(crate) fn is_stream_socket(fd: RawFd) -> bool {
-    // SAFETY: the caller's op borrows the descriptor.
+    // SAFETY: the caller's op borrows the descriptor, so it is open for the call.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     matches!(socket2::SockRef::from(&fd).r#type(), Ok(socket2::Type::STREAM))
 }
 
-/// Whether it is a socket of this machine alone.
+/// Whether the descriptor refers to a Unix socket.
 #[cfg(feature = "sim")]
 pub(crate) fn is_unix_socket(fd: RawFd) -> bool {
-    // SAFETY: the caller's op borrows the descriptor.
+    // SAFETY: the caller's op borrows the descriptor, so it is open for the call.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     matches!(socket2::SockRef::from(&fd).domain(), Ok(socket2::Domain::UNIX))
 }
 
-/// Who is at the other side of a Unix socket.
+/// Returns the credentials of the peer of a Unix socket.
 pub(crate) fn peer_credentials(fd: RawFd) -> io::Result<libc::ucred> {
     let mut out = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
     let (level, name) = (libc::SOL_SOCKET, libc::SO_PEERCRED);
-    // SAFETY: the kernel writes at most `len` bytes of the structure it is given.
+    // SAFETY: the structure is borrowed for the call, and the kernel writes at most `len` bytes of
+    // it.
     check(unsafe { libc::getsockopt(fd, level, name, (&raw mut out).cast(), &raw mut len) })?;
     Ok(out)
 }
 
-/// The addresses of a socket, as a person writes them; `None` where it is none.
+/// Describes a socket by its addresses; `None` if the descriptor is not a socket.
 pub(crate) fn describe_socket(fd: RawFd) -> Option<String> {
     let address =
         |call: unsafe extern "C" fn(c_int, *mut libc::sockaddr, *mut libc::socklen_t) -> c_int| {
-            // SAFETY: the call fills the storage, and says how much of it. A descriptor that is none is told.
+            // SAFETY: the contract of `try_init`: the call writes an address into the storage and
+            // its length into `len`, or returns an error.
             let result = unsafe {
                 socket2::SockAddr::try_init(|storage, len| match call(fd, storage.cast(), len) {
                     0 => Ok(()),
@@ -95,6 +97,6 @@ fn describe_address(address: &socket2::SockAddr) -> String {
     match address.as_pathname() {
         Some(path) => path.display().to_string(),
         None if address.is_unix() => "unnamed".to_owned(),
-        None => "of another family".to_owned(),
+        None => "another address family".to_owned(),
     }
 }

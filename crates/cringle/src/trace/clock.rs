@@ -1,38 +1,35 @@
-//! What time it is, cheaply, and what that is in nanoseconds.
+//! Time stamps that are cheap to take, and their conversion to nanoseconds.
 //!
-//! A stamp is taken for each suspension, so the processor's counter is read where it runs at one rate
-//! whatever the processor does: half the time of `clock_gettime`, which reads the same counter and then
-//! converts it. Who writes the file converts, by two readings of both clocks around what it converts: no
-//! rate has to be found out before a program may start, and no error adds up.
+//! Each suspension takes a stamp. Where the processor's counter runs at a constant rate, the stamp
+//! is the counter, which costs less than `clock_gettime`: that reads the same counter and then
+//! converts it. The writer thread converts stamps by readings of both clocks before and after them.
+//! So no rate has to be calibrated before a program starts, and errors do not accumulate.
 
 use crate::sys;
 
-/// What a worker's stamps are.
+/// The clock of a worker's stamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Clock {
     /// The processor's counter.
     Counter,
-    /// Nanoseconds since the machine was started.
+    /// Nanoseconds since boot.
     Boot,
-    /// Nanoseconds of a simulation: they stand still while fibers run.
+    /// Nanoseconds of a simulation, which do not pass while fibers run.
     Virtual,
 }
 
 impl Clock {
-    /// The cheapest that is right here.
+    /// Returns the cheapest clock that is accurate on this machine.
     pub(crate) fn real() -> Clock {
-        match has_steady_counter() {
-            true => Clock::Counter,
-            false => Clock::Boot,
-        }
+        if has_steady_counter() { Clock::Counter } else { Clock::Boot }
     }
 
-    /// Not for virtual time, which its worker tells.
+    /// Takes a stamp. Virtual time is set by the worker instead.
     #[inline(always)]
     pub(super) fn now(self) -> u64 {
         match self {
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: every x86-64 processor has the instruction.
+            // SAFETY: no pointers; every x86-64 processor has the instruction.
             Clock::Counter => unsafe { std::arch::x86_64::_rdtsc() },
             _ => sys::boot_ns(),
         }
@@ -52,7 +49,7 @@ fn has_steady_counter() -> bool {
     false
 }
 
-/// Both clocks at one moment.
+/// A reading of both clocks at the same moment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Anchor {
     counter: u64,
@@ -69,17 +66,17 @@ impl Anchor {
     }
 }
 
-/// From stamps to nanoseconds.
+/// A conversion from stamps to nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
     near: Anchor,
-    /// Nanoseconds for a tick, times 2³².
+    /// The nanoseconds per tick, times 2³².
     rate: u64,
 }
 
 impl Scale {
-    /// For stamps about an anchor, at the rate between two others, far from each other if possible: then
-    /// what a reading takes does not show.
+    /// Returns a conversion for stamps near an anchor, at the rate between two other anchors. These
+    /// should be far apart, so that the duration of a reading is negligible.
     pub(super) fn from(near: Anchor, first: Anchor, last: Anchor) -> Scale {
         let ticks = last.counter.saturating_sub(first.counter).max(1);
         let ns = last.ns.saturating_sub(first.ns);
@@ -89,9 +86,10 @@ impl Scale {
 
     pub(super) fn ns(&self, stamp: u64) -> u64 {
         let scaled = |ticks: u64| ((u128::from(ticks) * u128::from(self.rate)) >> 32) as u64;
-        match stamp >= self.near.counter {
-            true => self.near.ns + scaled(stamp - self.near.counter),
-            false => self.near.ns.saturating_sub(scaled(self.near.counter - stamp)),
+        if stamp >= self.near.counter {
+            self.near.ns + scaled(stamp - self.near.counter)
+        } else {
+            self.near.ns.saturating_sub(scaled(self.near.counter - stamp))
         }
     }
 }
@@ -101,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stamp_between_two_readings_lies_between_their_times() {
+    fn stamps_are_interpolated_between_two_readings() {
         let first = Anchor { counter: 1_000, ns: 50_000 };
         let last = Anchor { counter: 4_000, ns: 51_000 };
         let scale = Scale::from(first, first, last);

@@ -1,56 +1,65 @@
-//! One thing that happened, as a worker writes it down: three words, no pointer that could dangle.
+//! A trace event, as a worker records it: three words. Its only pointers are to `'static` data.
 
-/// What happened. The `value` of each is told with it.
+/// The kind of an event. Each describes the use of the event's `value`, `detail` and `extra`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
-    /// Nothing that was known of earlier events holds any more: so many were lost (the value).
+    /// Events were lost (value: their number), so that the state derived from earlier ones is
+    /// invalid.
     Lost,
-    /// A fiber was given a stack. Detail: 1 if it was made as it started, by the fiber that runs. The
-    /// value is the flow of its making, 0 if none.
+    /// A fiber received a stack. Value: the flow from its spawn, or 0. Detail: 1 if the running
+    /// fiber has just spawned it.
     Started,
-    /// It is called by the text that follows, of so many bytes (the value).
+    /// The fiber's name is in the slots that follow. Value: its length in bytes.
     Named,
-    /// It is called by the place that it was made at: a `&'static Location` (the value).
+    /// The fiber is named after the place that spawned it. Value: a `&'static Location`.
     Placed,
-    /// It goes on. The high half of the value is its generation.
+    /// The fiber was resumed. High half of the value: its generation.
     Resumed,
-    /// The one that runs waits: the detail says for what. With [`RESUMES`], another goes on in its place.
+    /// The running fiber was suspended. Detail: the wait. With [`RESUMES`], another fiber was
+    /// resumed.
     Suspended,
-    /// It can go on: the detail is a [`Cause`].
+    /// The fiber became ready. Detail: a [`Cause`].
     Ready,
+    /// The fiber has ended.
     Ended,
-    /// A fiber was made that starts later: the value is the flow to it.
+    /// A fiber was spawned, and starts later. Value: the flow to its start.
     Spawned,
-    /// An op was queued: its name (detail), its number (low half of the value). With [`SUSPENDS`], the fiber
-    /// that runs waits for its ops then, and with [`RESUMES`] another goes on: most ops take this event
-    /// and their completion, and no third.
+    /// An op was queued. Detail: its name. Low half of the value: its number. With [`SUSPENDS`],
+    /// the running fiber was suspended to wait for its ops, and with [`RESUMES`] another one was
+    /// resumed. So most ops need two events, of which the completion is the second.
     Pushed,
-    /// Its completion was taken: the same, and its result (high half).
+    /// The completion of an op was processed. As for `Pushed`; high half of the value: the result.
     Completed,
-    /// The kernel is entered with so many entries (extra). Detail: whether it may sleep.
+    /// The worker enters the kernel. Extra: the number of entries. Detail: whether it may sleep.
     Enter,
-    /// The kernel has returned.
+    /// The worker has returned from the kernel.
     Entered,
-    /// A message for a fiber of another worker: its index, its worker (extra), its generation (value).
+    /// A message was sent to a fiber of another worker. Extra: the worker. Value: the fiber's
+    /// generation.
     MessageSent,
-    /// A message for this fiber was read: its generation (value).
+    /// A message to this fiber was received. Value: the fiber's generation.
     MessageRead,
-    /// An unstarted fiber was taken from another worker.
+    /// An unstarted fiber was stolen from another worker.
     Stolen,
-    /// Another worker was woken from its sleep (extra).
+    /// A sleeping worker was woken. Extra: the worker.
     Woke,
-    /// The fiber is cancelled: why (detail).
+    /// The fiber was cancelled. Detail: the reason.
     Cancelled,
+    /// The running fiber opened a scope.
     ScopeOpened,
+    /// The running fiber closed a scope.
     ScopeClosed,
-    /// A timer was set: in so many nanoseconds (value).
+    /// A timer was set. Value: the nanoseconds until it expires.
     TimerSet,
+    /// A timer expired.
     TimerFired,
-    /// A span of the program's begins: a `&'static str`, by its address (value) and length (extra).
+    /// The program opened a span. Its name is a `&'static str`: value, the address; extra, the
+    /// length.
     SpanOpened,
+    /// The program closed a span.
     SpanClosed,
-    /// A call was tried without the queue. Detail: whether it had its answer at once.
+    /// An inline call was tried. Detail: whether it succeeded without waiting.
     Inline,
 }
 
@@ -58,65 +67,69 @@ impl Kind {
     const LAST: u8 = Kind::Inline as u8;
 
     fn from_code(code: u8) -> Kind {
-        assert!(code <= Kind::LAST, "a worker writes kinds of events only");
-        // SAFETY: the enum has every number up to its last, in a byte.
+        assert!(code <= Kind::LAST, "{code} is not a kind of event");
+        // SAFETY: the contract of `transmute`: the enum is a byte, and has a variant for every
+        // number up to `LAST`.
         unsafe { std::mem::transmute::<u8, Kind>(code) }
     }
 }
 
-/// What else happened at the time of an event, by its `extra`. Who goes on is told by the index, and by the
-/// high half of the value its generation.
+/// Bits of an event's `extra`: what else happened at the same time. The event's index is the
+/// resumed fiber's, and the high half of the value its generation.
 pub(super) const SUSPENDS: u16 = 1;
 pub(super) const RESUMES: u16 = 2;
 
-/// Text of a name that is kept, in bytes, and the slots that it takes after its event.
+/// The number of bytes of a name that are recorded at most, and the slots that they need after the
+/// event.
 pub(super) const LONGEST_NAME: usize = 96;
 pub(super) const SLOT: usize = size_of::<Event>();
 pub(super) const TEXT_SLOTS: usize = LONGEST_NAME.div_ceil(SLOT);
 
-/// By what a fiber became ready.
+/// The cause by which a fiber became ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Cause {
     Timer,
-    /// Another fiber, or a message.
+    /// A wake-up by another fiber or by a message.
     Wake,
     Cancel,
+    /// Room in the driver for its op.
     Room,
 }
 
-/// See the module.
+/// A trace event. See the [module](self).
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Event {
-    /// By the clock of the worker that wrote it.
+    /// The time by the clock of the worker that recorded the event.
     pub(super) stamp: u64,
-    what: u64,
+    /// The kind, detail, extra and index, from the lowest byte.
+    header: u64,
     pub(super) value: u64,
 }
 
 impl Event {
     #[inline(always)]
     pub(crate) fn new(stamp: u64, kind: Kind, index: u32, value: u64) -> Event {
-        Event { stamp, what: kind as u64 | u64::from(index) << 32, value }
+        Event { stamp, header: kind as u64 | u64::from(index) << 32, value }
     }
 
     #[inline(always)]
     pub(crate) fn detail(mut self, detail: u8) -> Event {
-        self.what |= u64::from(detail) << 8;
+        self.header |= u64::from(detail) << 8;
         self
     }
 
     #[inline(always)]
     pub(crate) fn extra(mut self, extra: u16) -> Event {
-        self.what |= u64::from(extra) << 16;
+        self.header |= u64::from(extra) << 16;
         self
     }
 
-    /// A fiber goes on at the same time.
+    /// Adds the resumption of a fiber at the same time.
     pub(super) fn resumes(self, index: u32, generation: u32) -> Event {
         let mut event = self.extra(RESUMES);
-        event.what |= u64::from(index) << 32;
+        event.header |= u64::from(index) << 32;
         event.value |= u64::from(generation) << 32;
         event
     }
@@ -137,12 +150,12 @@ impl Event {
         }
     }
 
-    /// Of a fiber that goes on.
+    /// Returns the generation of the resumed fiber.
     pub(super) fn generation(&self) -> u32 {
         (self.value >> 32) as u32
     }
 
-    /// How many things it says that happened.
+    /// Returns the number of occurrences that the event records.
     pub(super) fn count(&self) -> u64 {
         match self.kind() {
             Kind::Lost => 0,
@@ -152,22 +165,22 @@ impl Event {
     }
 
     pub(super) fn kind(&self) -> Kind {
-        Kind::from_code(self.what as u8)
+        Kind::from_code(self.header as u8)
     }
 
     pub(super) fn index(&self) -> u32 {
-        (self.what >> 32) as u32
+        (self.header >> 32) as u32
     }
 
     pub(super) fn get_detail(&self) -> u8 {
-        (self.what >> 8) as u8
+        (self.header >> 8) as u8
     }
 
     pub(super) fn get_extra(&self) -> u16 {
-        (self.what >> 16) as u16
+        (self.header >> 16) as u16
     }
 
-    /// Slots after this one that hold its text.
+    /// Returns the number of slots after this one that hold its text.
     #[inline]
     pub(super) fn text_slots(&self) -> usize {
         match self.kind() {
@@ -176,7 +189,7 @@ impl Event {
         }
     }
 
-    /// Bytes of a text that does not fit into an event, in its place.
+    /// Returns a slot that holds bytes of a text.
     pub(super) fn from_bytes(bytes: &[u8]) -> Event {
         let word = |n: usize| {
             let mut word = [0; 8];
@@ -185,13 +198,13 @@ impl Event {
             word[..part.len()].copy_from_slice(part);
             u64::from_ne_bytes(word)
         };
-        Event { stamp: word(0), what: word(1), value: word(2) }
+        Event { stamp: word(0), header: word(1), value: word(2) }
     }
 
     pub(super) fn as_bytes(&self) -> [u8; size_of::<Event>()] {
         let mut bytes = [0; size_of::<Event>()];
         bytes[..8].copy_from_slice(&self.stamp.to_ne_bytes());
-        bytes[8..16].copy_from_slice(&self.what.to_ne_bytes());
+        bytes[8..16].copy_from_slice(&self.header.to_ne_bytes());
         bytes[16..].copy_from_slice(&self.value.to_ne_bytes());
         bytes
     }

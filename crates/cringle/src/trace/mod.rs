@@ -1,9 +1,9 @@
-//! A trace: what every fiber and every operation did, in a file that [Perfetto](https://ui.perfetto.dev)
+//! Traces of every fiber and every operation, in a file that [Perfetto](https://ui.perfetto.dev)
 //! opens and `cringle trace` summarises.
 //!
-//! Three ways to one: the environment variable `CRINGLE_TRACE=FILE` for any program that uses the library
-//! (`%p` in it is the process's number), `cringle --trace FILE …` for the command, and [`start`] for what a
-//! program chooses itself.
+//! There are three ways to record one: the environment variable `CRINGLE_TRACE=FILE` for any
+//! program that uses the library (`%p` in the path is replaced by the process ID), `cringle --trace
+//! FILE …` for the command, and [`start`] in a program.
 //!
 //! ```
 //! use cringle::{fiber, trace};
@@ -21,23 +21,29 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! # What is in it
+//! # Contents
 //!
-//! A track for each worker. On it a slice for each time that a fiber runs, called by the fiber's name, or
-//! by where it was spawned; the slice says what the fiber waited for afterwards, and how long it was ready
-//! before it ran. Within: the operations that it queued, the fibers it made and woke, scopes, the
-//! program's own [spans](span). Between: when the kernel was entered, with how much, and when the worker
-//! slept. Flows lead from an operation's queueing to its completion, from who wakes to who is woken, and
-//! from a spawn to the start. A counter says how many operations are under way.
+//! A trace has a track for each worker, with
 //!
-//! # What it costs
+//! - a slice for each time that a fiber runs, named after the fiber or the place that spawned it;
+//!   its annotations are what the fiber waited for afterwards, and how long it was ready before it
+//!   ran;
+//! - within that slice, the operations that the fiber queued, the fibers that it spawned and woke,
+//!   its scopes, and the program's own [spans](span);
+//! - between those slices, the calls into the kernel, with the number of entries, and the worker's
+//!   sleep;
+//! - flows from an operation's queueing to its completion, from a wake-up to the fiber that is
+//!   woken, and from a spawn to the start;
+//! - a counter of the operations in flight.
 //!
-//! Without a trace, a test of a pointer at each of those places. With one, 24 bytes into the worker's own
-//! buffer and no allocation; a thread writes them down. When the buffer is full, events are counted and
-//! dropped: the trace says where and how many.
+//! # Cost
 //!
-//! What a worker had to say is in the file a tenth of a second later, or when [`run`](crate::run) returns
-//! or the process exits, whichever is first. A file that ends early is read as far as it goes.
+//! Without a trace, each of these places tests a pointer. With a trace, it writes 24 bytes into the
+//! worker's own buffer, without an allocation, and a thread writes them to the file. If the buffer
+//! is full, events are dropped and counted: the trace records where and how many.
+//!
+//! Events reach the file within a tenth of a second, or when [`run`](crate::run) returns or the
+//! process exits, whichever is first. A truncated file is readable up to its end.
 
 mod clock;
 mod event;
@@ -60,33 +66,50 @@ use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What numbers in events mean: the layers above know.
+/// The names of the numbers in events, which the layers above define.
 #[derive(Debug)]
 pub(crate) struct EventNames {
     pub(crate) ops: &'static [&'static str],
-    /// Their completions.
+    /// The names of the completions of the ops.
     pub(crate) done: &'static [&'static str],
-    /// The last one is for a fiber that lets others run, and waits for nothing.
+    /// The names of waits. The last one is a yield, which waits for nothing.
     pub(crate) waits: &'static [&'static str],
-    /// The wait that is for ops.
+    /// The number of the wait for ops.
     pub(crate) wait_for_ops: u8,
     pub(crate) reasons: &'static [&'static str],
 }
 
-/// Begins a trace of all that the process's workers do, in runs that go on and in those to come, until
-/// the value is finished or dropped.
+/// Starts a trace of all workers of the process, in current and later runs, until the value is
+/// finished or dropped.
+///
+/// ```
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("example.pftrace");
+/// let trace = cringle::trace::start(&path)?;
+/// cringle::run(|| cringle::fiber::yield_now());
+/// assert!(trace.finish()?.bytes > 0);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 ///
 /// # Errors
 ///
-/// `ResourceBusy` if the process has a trace already, or another process writes to this file; and what
-/// the system says where the file cannot be made.
+/// `ResourceBusy` if the process already has a trace, or another process writes to the file; and
+/// the system's error if the file cannot be created.
 pub fn start(path: impl AsRef<Path>) -> io::Result<Trace> {
     Builder::new().start(path)
 }
 
-/// Begins a trace with other sizes than [`start`]'s.
+/// Options of a trace.
+///
+/// ```
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("example.pftrace");
+/// let trace = cringle::trace::Builder::new().events(1 << 20).start(&path)?;
+/// trace.finish()?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Debug)]
-#[must_use = "no trace begins before `start` is called"]
+#[must_use = "the trace starts when `start` is called"]
 pub struct Builder {
     events: usize,
 }
@@ -97,65 +120,108 @@ impl Default for Builder {
     }
 }
 
-/// 6 MiB for each worker.
+/// The default size of a worker's buffer: 6 MiB.
 const DEFAULT_EVENTS: usize = 1 << 18;
 
 impl Builder {
-    /// The defaults.
+    /// Returns the default options.
+    ///
+    /// ```
+    /// let builder = cringle::trace::Builder::new();
+    /// ```
     pub fn new() -> Builder {
         Builder { events: DEFAULT_EVENTS }
     }
 
-    /// How many events a worker's buffer holds, 64 at least; of 24 bytes each, rounded up to a power of
-    /// two (default: 262,144). A larger one loses less where the file is written slowly.
+    /// Sets the number of events, of 24 bytes each, that a worker's buffer holds: at least 64,
+    /// rounded up to a power of two. The default is 262,144. A larger buffer loses fewer events if
+    /// the file is written slowly.
+    ///
+    /// ```
+    /// let builder = cringle::trace::Builder::new().events(1 << 20);
+    /// ```
     pub fn events(mut self, events: usize) -> Builder {
         self.events = events;
         self
     }
 
-    /// As [`start`].
+    /// Starts the trace, as [`start`](fn@start) does.
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("example.pftrace");
+    /// cringle::trace::Builder::new().start(&path)?.finish()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// As [`start`]'s.
+    /// As [`start`](fn@start).
     pub fn start(self, path: impl AsRef<Path>) -> io::Result<Trace> {
         let session = Session::start(path.as_ref(), self.events.clamp(64, 1 << 32))?;
         Ok(Trace { session: Some(session) })
     }
 }
 
-/// A trace that is being written, until this is finished or dropped.
+/// A trace that is being recorded. Dropping it ends the trace; [`finish`](Trace::finish) also
+/// reports errors.
+///
+/// ```
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("example.pftrace");
+/// let trace: cringle::trace::Trace = cringle::trace::start(&path)?;
+/// drop(trace);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "the trace ends when this is dropped"]
 pub struct Trace {
     session: Option<Arc<Session>>,
 }
 
-/// What was written.
+/// The totals of a finished trace.
+///
+/// ```
+/// use cringle::trace::{self, Written};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("example.pftrace");
+/// let Written { events, lost, bytes, .. } = trace::start(&path)?.finish()?;
+/// println!("{events} events in {bytes} bytes, {lost} lost");
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Written {
-    /// Events in the file.
+    /// The number of events in the file.
     pub events: u64,
-    /// Events that found no room in their worker's buffer.
+    /// The number of events that were lost because their worker's buffer was full.
     pub lost: u64,
-    /// Bytes of the file.
+    /// The size of the file in bytes.
     pub bytes: u64,
 }
 
 impl Trace {
-    /// Ends the trace: what came until now is in the file then.
+    /// Ends the trace, and waits until all events so far are in the file.
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("example.pftrace");
+    /// let written = cringle::trace::start(&path)?.finish()?;
+    /// assert_eq!(written.lost, 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// What the system said when the file was written to. What was written before is there.
+    /// The first error of writing the file. The data before it is in the file.
     pub fn finish(mut self) -> io::Result<Written> {
-        self.session.take().expect("it is finished once").finish()
+        self.session.take().expect("a trace is finished once").finish()
     }
 }
 
 impl Drop for Trace {
-    /// Ends the trace. An error is reported on standard error.
+    /// Ends the trace, and reports an error on standard error.
     fn drop(&mut self) {
         if let Some(Err(e)) = self.session.take().map(|session| session.finish()) {
             crate::sys::report(format_args!("the trace is incomplete: {e}"));
@@ -163,8 +229,9 @@ impl Drop for Trace {
     }
 }
 
-/// A part of what the calling fiber does, until the value is dropped: a slice of that name in the trace,
-/// interrupted where the fiber waits. Without a trace, and outside of a fiber, nothing.
+/// Opens a span of the calling fiber, which ends when the value is dropped. The trace shows it as a
+/// slice of that name, interrupted while the fiber waits. Without a trace, or outside of a fiber,
+/// it does nothing.
 ///
 /// ```
 /// use cringle::trace;
@@ -184,10 +251,15 @@ pub fn span(name: &'static str) -> Span {
     Span { here: PhantomData }
 }
 
-/// See [`span`].
+/// An open span: see [`span`].
+///
+/// ```
+/// let span: cringle::trace::Span = cringle::trace::span("parse");
+/// drop(span);
+/// ```
 #[derive(Debug)]
 pub struct Span {
-    /// It ends on the fiber that it began on.
+    /// Not `Send`: a span ends on the fiber that opened it.
     here: PhantomData<*const ()>,
 }
 

@@ -1,47 +1,49 @@
-//! The row of events from a worker to the thread that writes the file: one writes, one reads.
+//! The queue of events from a worker to the writer thread: a bounded ring with a single producer
+//! and a single consumer.
 //!
-//! The worker writes slots and then `tail`; the reader reads `tail`, the slots before it, and then gives
-//! them back by `head`. So no slot is touched by both (acquire and release on the two indices), nothing is
-//! allocated, and a reader that is late costs the worker nothing but events: those that find no room are
-//! counted. Slots are mapped when they are first used.
+//! The worker writes slots and then publishes them by `tail`. The reader loads `tail`, reads the
+//! slots before it, and then releases them by `head`. Both indices use acquire and release, so no
+//! slot is accessed by both threads at once. Nothing is allocated after the start. If the reader is
+//! late, the worker does not wait: events without room are counted. The kernel maps the slots when
+//! they are first written.
 
 use super::clock::Clock;
 use super::event::Event;
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-/// See the module.
+/// The queue of a worker. See the [module](self).
 pub(super) struct EventQueue {
     slots: Box<[UnsafeCell<Event>]>,
     head: AtomicUsize,
     tail: AtomicUsize,
-    /// Events that found no room and were not told of in the row.
+    /// The number of lost events that no `Kind::Lost` event in the queue has recorded yet.
     lost: AtomicU64,
-    /// The worker writes no more.
+    /// Whether the worker has stopped writing.
     closed: AtomicBool,
     pub(super) origin: Origin,
 }
 
-/// Whose events these are.
+/// The worker that writes the events.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Origin {
     pub(super) worker: u32,
     pub(super) thread: u32,
-    /// Tells this row from all others of the trace.
+    /// The number of the queue, which is unique in the trace.
     pub(super) sequence: u32,
     pub(super) clock: Clock,
     pub(super) names: &'static super::EventNames,
 }
 
-// SAFETY: a slot is touched by the one writer or by the one reader, never by both: see the module.
+// SAFETY: the contract of `write` and `read`: one thread writes and one reads, never the same slot
+// at once.
 unsafe impl Sync for EventQueue {}
-// SAFETY: as above; events are plain words.
+// SAFETY: as above; events are plain integers.
 unsafe impl Send for EventQueue {}
 
 impl EventQueue {
     pub(super) fn new(capacity: usize, origin: Origin) -> EventQueue {
         let capacity = capacity.next_power_of_two();
-        // Zeroed by the system, page by page.
         let slots = (0..capacity).map(|_| UnsafeCell::new(Event::default())).collect();
         let zero = || AtomicUsize::new(0);
         let (lost, closed) = (AtomicU64::new(0), AtomicBool::new(false));
@@ -52,24 +54,25 @@ impl EventQueue {
         self.slots.len()
     }
 
-    /// For the worker: how far the reader has come.
+    /// Returns the index up to which the reader has released slots. For the worker.
     pub(super) fn head(&self) -> usize {
         self.head.load(Ordering::Acquire)
     }
 
-    /// For the worker.
+    /// Writes a slot. For the worker.
     ///
     /// # Safety
     ///
-    /// The calling thread is the one that writes, and `at` is less than a capacity beyond the head.
+    /// Only one thread writes, and `at` is less than the capacity beyond the head.
     #[inline(always)]
     pub(super) unsafe fn write(&self, at: usize, event: Event) {
         let slot = &self.slots[at & (self.slots.len() - 1)];
-        // SAFETY: by the contract, the reader has given the slot back and does not see it before `publish`.
+        // SAFETY: by the contract, the reader has released the slot, and does not read it before
+        // `publish`.
         unsafe { *slot.get() = event };
     }
 
-    /// For the worker: everything before `tail` can be read.
+    /// Publishes the slots before `tail`. For the worker.
     #[inline(always)]
     pub(super) fn publish(&self, tail: usize) {
         self.tail.store(tail, Ordering::Release);
@@ -91,23 +94,24 @@ impl EventQueue {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// For the reader: what can be read, from where to where.
+    /// Returns the range of published slots. For the reader.
     pub(super) fn readable(&self) -> (usize, usize) {
         (self.head.load(Ordering::Relaxed), self.tail.load(Ordering::Acquire))
     }
 
-    /// For the reader.
+    /// Reads a slot. For the reader.
     ///
     /// # Safety
     ///
-    /// The calling thread is the one that reads, and `at` lies in what is [`readable`](Self::readable).
+    /// Only one thread reads, and `at` is in the [`readable`](Self::readable) range.
     pub(super) unsafe fn read(&self, at: usize) -> Event {
-        // SAFETY: by the contract, the worker has published the slot and does not touch it before `give_back`.
+        // SAFETY: by the contract, the worker has published the slot, and does not write it before
+        // `release`.
         unsafe { *self.slots[at & (self.slots.len() - 1)].get() }
     }
 
-    /// For the reader: everything before `head` can be written again.
-    pub(super) fn give_back(&self, head: usize) {
+    /// Releases the slots before `head`. For the reader.
+    pub(super) fn release(&self, head: usize) {
         self.head.store(head, Ordering::Release);
     }
 }

@@ -1,7 +1,8 @@
-//! What a worker writes its events with. It belongs to the worker's thread alone.
+//! The recorder of a worker's events. Only the worker's thread uses it.
 //!
-//! The driver, which knows no worker, finds it in a thread-local: an op is pushed and completed in one
-//! place each for all drivers, where its completion is. Without a trace that is a null pointer.
+//! The driver does not know workers, so it finds the recorder in a thread-local, which is null
+//! without a trace. Completions record the push and the completion of an op, which is one place for
+//! all drivers.
 
 use super::clock::Clock;
 use super::event::{Event, Kind, LONGEST_NAME, SLOT, SUSPENDS, TEXT_SLOTS};
@@ -14,22 +15,22 @@ thread_local! {
     static HERE: Cell<*const Recorder> = const { Cell::new(std::ptr::null()) };
 }
 
-/// See the module.
+/// A worker's recorder. See the [module](self).
 pub(crate) struct Recorder {
     queue: Arc<EventQueue>,
     writer: Thread,
     clock: Clock,
     tail: Cell<usize>,
-    /// Up to where there is room, as far as is known.
+    /// The index up to which slots are free, as of the last look at the reader's progress.
     limit: Cell<usize>,
     lost: Cell<u64>,
     stamp: Cell<u64>,
     next_op: Cell<u32>,
     next_spawn: Cell<u32>,
-    /// The last event, if what follows may become a part of it: it is not written yet.
+    /// The last event, held back because the next one may be merged into it.
     open: Cell<Option<Event>>,
-    /// Calls into the kernel that have not returned: a driver may make one within another.
-    within: Cell<u32>,
+    /// The number of nested calls into the kernel: a driver may make one within another.
+    depth: Cell<u32>,
 }
 
 impl Recorder {
@@ -38,7 +39,7 @@ impl Recorder {
         let stamp = Cell::new(if clock == Clock::Virtual { 0 } else { clock.now() });
         let (tail, limit) = (Cell::new(0), Cell::new(queue.capacity()));
         let lost = Cell::new(0);
-        let (open, within) = (Cell::new(None), Cell::new(0));
+        let (open, depth) = (Cell::new(None), Cell::new(0));
         let (next_op, next_spawn) = (Cell::new(0), Cell::new(0));
         Recorder {
             queue,
@@ -51,11 +52,12 @@ impl Recorder {
             next_op,
             next_spawn,
             open,
-            within,
+            depth,
         }
     }
 
-    /// Makes it the calling thread's, until [`leave`](Self::leave): the worker keeps it alive.
+    /// Makes it the calling thread's recorder until [`leave`](Self::leave). The worker keeps it
+    /// alive.
     pub(crate) fn enter(&self) {
         HERE.set(self);
     }
@@ -68,12 +70,13 @@ impl Recorder {
     pub(crate) fn with(f: impl FnOnce(&Recorder)) {
         let here = HERE.get();
         if !here.is_null() {
-            // SAFETY: the worker of this thread keeps it where it is while the pointer is set.
+            // SAFETY: the contract of `enter`: the worker of this thread neither moves nor drops
+            // the recorder while the pointer is set.
             f(unsafe { &*here });
         }
     }
 
-    /// Takes the time; events that follow may have happened at the same.
+    /// Takes a stamp, which the following events share.
     #[inline(always)]
     pub(crate) fn tick(&self) {
         if self.clock != Clock::Virtual {
@@ -81,7 +84,7 @@ impl Recorder {
         }
     }
 
-    /// Virtual time has come so far.
+    /// Sets the virtual time.
     pub(crate) fn set_virtual(&self, ns: u64) {
         self.stamp.set(ns);
     }
@@ -95,22 +98,22 @@ impl Recorder {
         Event::new(self.stamp.get(), kind, index, value)
     }
 
-    /// Writes an event, or counts it as lost.
+    /// Records an event, or counts it as lost.
     #[inline(always)]
     pub(crate) fn put(&self, event: Event) {
         self.close();
         self.write(event);
     }
 
-    /// Keeps an event open for what follows: a push for the suspension, a suspension for who goes on. One
-    /// of them follows soon, or something else does, which closes it.
+    /// Records an event, and holds it back so that the next one can be merged into it: a suspension
+    /// into a push, a resumption into a suspension. The next event follows soon.
     #[inline(always)]
     fn put_open(&self, event: Event) {
         self.close();
         self.open.set(Some(event));
     }
 
-    /// What comes next is no part of the last event.
+    /// Writes the event that is held back.
     #[inline(always)]
     pub(crate) fn close(&self) {
         if let Some(event) = self.open.take() {
@@ -122,9 +125,10 @@ impl Recorder {
     fn write(&self, event: Event) {
         let tail = self.tail.get();
         if tail == self.limit.get() || self.lost.get() > 0 {
-            return self.put_at_the_edge(&[event]);
+            return self.write_when_full(&[event]);
         }
-        // SAFETY: this thread writes, and there is room up to the limit.
+        // SAFETY: the contract of `write`: this is the writing thread, and slots are free up to the
+        // limit.
         unsafe { self.queue.write(tail, event) };
         self.advance(tail + 1);
     }
@@ -138,10 +142,10 @@ impl Recorder {
         }
     }
 
-    /// Looks how far the reader has come. After a loss there must be some room before it goes on, so that
-    /// what comes then is worth reading.
+    /// Looks up the reader's progress, and writes events if there is room. After a loss, it waits
+    /// until a quarter of the buffer is free, so that the events after the gap are worth reading.
     #[cold]
-    fn put_at_the_edge(&self, events: &[Event]) {
+    fn write_when_full(&self, events: &[Event]) {
         let (tail, capacity) = (self.tail.get(), self.queue.capacity());
         self.limit.set(self.queue.head() + capacity);
         let room = self.limit.get() - tail;
@@ -154,10 +158,11 @@ impl Recorder {
             self.writer.unpark();
             return;
         }
-        let told = (lost > 0).then(|| self.event(Kind::Lost, 0, lost));
+        let gap = (lost > 0).then(|| self.event(Kind::Lost, 0, lost));
         let mut at = tail;
-        for event in told.into_iter().chain(events.iter().copied()) {
-            // SAFETY: this thread writes, and there is room for all of them.
+        for event in gap.into_iter().chain(events.iter().copied()) {
+            // SAFETY: the contract of `write`: this is the writing thread, and there is room for
+            // all events.
             unsafe { self.queue.write(at, event) };
             at += 1;
         }
@@ -166,7 +171,7 @@ impl Recorder {
         self.advance(at);
     }
 
-    /// Says by which text a fiber is called.
+    /// Records the name of a fiber.
     #[cold]
     pub(crate) fn put_name(&self, index: u32, name: &str) {
         let mut bytes = name.len().min(LONGEST_NAME);
@@ -180,10 +185,11 @@ impl Recorder {
             *event = Event::from_bytes(part);
         }
         self.close();
-        self.put_at_the_edge(&events[..count]);
+        self.write_when_full(&events[..count]);
     }
 
-    /// The fiber that runs waits for ops: at the time of the last one's push, if nothing was between.
+    /// Records that the running fiber waits for ops: as a part of the last push, if that was the
+    /// last event.
     pub(crate) fn suspended_for_ops(&self, wait: u8) {
         match self.open.get() {
             Some(event) if event.kind() == Kind::Pushed => {
@@ -193,12 +199,14 @@ impl Recorder {
         }
     }
 
+    /// Records that the running fiber waits.
     pub(crate) fn suspended(&self, wait: u8) {
         self.tick();
         self.put_open(self.event(Kind::Suspended, 0, 0).detail(wait));
     }
 
-    /// A fiber goes on: at the time of the last suspension, if nothing was between.
+    /// Records that a fiber was resumed: as a part of the last suspension, if that was the last
+    /// event.
     pub(crate) fn resumed(&self, index: u32, generation: u32) {
         let event = match self.open.take() {
             Some(event) if event.is_suspension() => event.resumes(index, generation),
@@ -211,10 +219,11 @@ impl Recorder {
         self.write(event);
     }
 
-    /// The kernel is entered, until [`entered`](Self::entered). What is entered within that is a part of it.
+    /// Records a call into the kernel, until [`entered`](Self::entered). Nested calls are a part of
+    /// it.
     pub(crate) fn enters(&self, queued: u32, sleeps: bool) {
-        self.within.set(self.within.get() + 1);
-        if self.within.get() > 1 {
+        self.depth.set(self.depth.get() + 1);
+        if self.depth.get() > 1 {
             return;
         }
         self.tick();
@@ -222,16 +231,17 @@ impl Recorder {
         self.put(event.extra(queued.min(u16::MAX.into()) as u16));
     }
 
+    /// Records the return from the kernel.
     pub(crate) fn entered(&self) {
-        self.within.set(self.within.get() - 1);
-        if self.within.get() > 0 {
+        self.depth.set(self.depth.get() - 1);
+        if self.depth.get() > 0 {
             return;
         }
         self.tick();
         self.put(self.event(Kind::Entered, 0, 0));
     }
 
-    /// The number of an op that is queued now.
+    /// Records that an op was queued, and returns its number.
     #[inline]
     pub(crate) fn op_pushed(&self, name: u8) -> u32 {
         let number = self.next_op.get().wrapping_add(1).max(1);
@@ -241,7 +251,7 @@ impl Recorder {
         number
     }
 
-    /// Its completion is taken now. It has no number if it was queued before the trace began.
+    /// Records the completion of an op. Its number is 0 if it was queued before the trace started.
     #[inline]
     pub(crate) fn op_completed(&self, name: u8, number: u32, result: i32) {
         if number != 0 {
@@ -250,7 +260,8 @@ impl Recorder {
         }
     }
 
-    /// A fiber was made that starts later, perhaps elsewhere: the flow that leads there.
+    /// Records that a fiber was spawned, which may start on another worker, and returns the flow to
+    /// its start.
     pub(crate) fn spawned(&self) -> u64 {
         let number = self.next_spawn.get().wrapping_add(1).max(1);
         self.next_spawn.set(number);

@@ -1,7 +1,8 @@
-//! The trace of the process: who writes events now, and how it begins and ends.
+//! The trace of the process: its start, its end, and the queues of the workers.
 //!
-//! Workers look once a turn whether the epoch has changed, and take or leave their recorder then. So a
-//! trace may begin and end while they run; one that sleeps notices when it wakes.
+//! Each worker checks once a turn whether the epoch has changed, and then takes or drops its
+//! recorder. So a trace may start and end while workers run. A sleeping worker notices when it
+//! wakes.
 
 use super::clock::Clock;
 use super::queue::{EventQueue, Origin};
@@ -18,17 +19,17 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, Thread};
 
 static CURRENT: Mutex<Option<Arc<Session>>> = Mutex::new(None);
-/// Changes whenever that does.
+/// Incremented whenever `CURRENT` changes.
 static EPOCH: AtomicU32 = AtomicU32::new(0);
 
-/// The variable that has a trace begin with the first `run`.
+/// The environment variable that starts a trace at the first `run`.
 const VARIABLE: &str = "CRINGLE_TRACE";
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// See the module.
+/// A trace that is being recorded.
 #[derive(Debug)]
 pub(super) struct Session {
     path: PathBuf,
@@ -44,9 +45,10 @@ pub(super) struct Session {
 struct SessionState {
     queues: Vec<Arc<EventQueue>>,
     sequences: u32,
-    /// So many times somebody asked for what there is to be written, and so many times it was.
-    asked: u64,
+    /// The number of flushes that were requested, and the number that are done.
+    requested: u64,
     done: u64,
+    /// Whether the writer has ended.
     ended: bool,
 }
 
@@ -56,13 +58,13 @@ impl std::fmt::Debug for SessionState {
     }
 }
 
-/// What the session's number was when it was last looked at.
+/// Returns the epoch, which changes when a trace starts or ends.
 #[inline(always)]
 pub(crate) fn epoch() -> u32 {
     EPOCH.load(Ordering::Relaxed)
 }
 
-/// What the calling worker writes its events with, if there is a trace.
+/// Returns a recorder for the calling worker, if there is a trace.
 pub(crate) fn attach(
     worker: u32,
     names: &'static EventNames,
@@ -80,7 +82,7 @@ pub(crate) fn attach(
     Some(Recorder::new(queue, writer))
 }
 
-/// A `run` has ended: what its workers had to say is written, so that the file can be read.
+/// Waits, after a `run`, until the events of its workers are in the file.
 pub(crate) fn flush_after_run() {
     if epoch() == 0 {
         return;
@@ -89,14 +91,15 @@ pub(crate) fn flush_after_run() {
     session.inspect(|session| session.flush());
 }
 
-/// Begins the trace that the environment asks for, unless there is one. It lasts as long as the process.
+/// Starts the trace that the environment variable requests, unless there is one. It lasts until the
+/// process exits.
 ///
 /// # Errors
 ///
-/// As [`start`](super::start)'s, naming the variable.
+/// As [`start`](fn@super::start); the message names the variable.
 pub(crate) fn start_from_environment() -> io::Result<()> {
-    static ASKED: AtomicBool = AtomicBool::new(false);
-    if ASKED.swap(true, Ordering::Relaxed) || lock(&CURRENT).is_some() {
+    static IS_CHECKED: AtomicBool = AtomicBool::new(false);
+    if IS_CHECKED.swap(true, Ordering::Relaxed) || lock(&CURRENT).is_some() {
         return Ok(());
     }
     let Some(value) = std::env::var_os(VARIABLE).filter(|value| !value.is_empty()) else {
@@ -105,11 +108,12 @@ pub(crate) fn start_from_environment() -> io::Result<()> {
     let path = with_process_number(Path::new(&value));
     match Session::start(&path, super::DEFAULT_EVENTS) {
         Ok(_) => {
-            // SAFETY: the function is there as long as the process, and only waits for another thread.
+            // SAFETY: the contract of `atexit`: an `extern "C"` function without arguments, which
+            // only waits for another thread.
             unsafe { libc::atexit(flush_at_exit) };
             Ok(())
         }
-        // A program that was started by a traced one: the file is that one's.
+        // The parent process inherits the variable to this one, and writes to the file.
         Err(e) if e.kind() == io::ErrorKind::ResourceBusy => {
             sys::report(format_args!("no trace of this process: {VARIABLE}: {e}"));
             Ok(())
@@ -122,7 +126,7 @@ extern "C" fn flush_at_exit() {
     flush_after_run();
 }
 
-/// `%p` is the number of the process.
+/// Replaces `%p` by the process ID.
 fn with_process_number(path: &Path) -> PathBuf {
     match path.to_str() {
         Some(text) => text.replace("%p", &std::process::id().to_string()).into(),
@@ -134,7 +138,7 @@ impl Session {
     pub(super) fn start(path: &Path, events: usize) -> io::Result<Arc<Session>> {
         let mut current = lock(&CURRENT);
         if let Some(other) = &*current {
-            let text = format!("a trace is being written to {} already", other.path.display());
+            let text = format!("the process already writes a trace to {}", other.path.display());
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
         }
         let file = open(path)?;
@@ -147,11 +151,11 @@ impl Session {
             thread: Mutex::new(None),
             writer: Mutex::new(None),
         });
-        let theirs = Arc::clone(&session);
-        let work = move || Writer::new(file, theirs).work();
+        let writer_session = Arc::clone(&session);
+        let work = move || Writer::new(file, writer_session).run();
         let thread = std::thread::Builder::new().name("cringle-trace".into()).spawn(work);
         let thread = thread.map_err(|e| {
-            io::Error::new(e.kind(), format!("cannot start the thread that writes a trace: {e}"))
+            io::Error::new(e.kind(), format!("cannot start the writer thread of the trace: {e}"))
         })?;
         *lock(&session.writer) = Some(thread.thread().clone());
         *lock(&session.thread) = Some(thread);
@@ -160,7 +164,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Ends the trace, and waits until it is written.
+    /// Ends the trace, and waits until the file is complete.
     pub(super) fn finish(&self) -> io::Result<Written> {
         *lock(&CURRENT) = None;
         EPOCH.fetch_add(1, Ordering::Release);
@@ -170,7 +174,7 @@ impl Session {
         match thread.join() {
             Ok(written) => written
                 .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", self.path.display()))),
-            Err(_) => Err(io::Error::other("the thread that writes the trace panicked")),
+            Err(_) => Err(io::Error::other("the writer thread of the trace panicked")),
         }
     }
 
@@ -178,59 +182,60 @@ impl Session {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Waits until what there is now is in the file.
+    /// Waits until all events so far are in the file.
     fn flush(&self) {
         let writer = lock(&self.writer).clone();
         let mut state = lock(&self.state);
-        state.asked += 1;
-        let mine = state.asked;
+        state.requested += 1;
+        let mine = state.requested;
         writer.inspect(Thread::unpark);
         while state.done < mine && !state.ended {
             state = self.progress.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    /// For the writer: the rows there are, and a number for [`written`](Self::written).
+    /// Returns the queues, and the number to pass to [`written`](Self::written). For the writer.
     pub(super) fn queues(&self) -> (Vec<Arc<EventQueue>>, u64) {
         let state = lock(&self.state);
-        (state.queues.clone(), state.asked)
+        (state.queues.clone(), state.requested)
     }
 
-    /// For the writer: this row is empty and stays so.
+    /// Removes a queue that is empty and closed. For the writer.
     pub(super) fn remove(&self, queue: &Arc<EventQueue>) {
         lock(&self.state).queues.retain(|other| !Arc::ptr_eq(queue, other));
     }
 
-    /// For the writer: all that was there when `asked` was read is in the file.
-    pub(super) fn written(&self, asked: u64) {
+    /// Completes the flushes up to number `requested`. For the writer.
+    pub(super) fn written(&self, requested: u64) {
         let mut state = lock(&self.state);
-        state.done = asked;
+        state.done = requested;
         self.progress.notify_all();
     }
 
-    /// For the writer: it writes no more.
+    /// Records that the writer has ended. For the writer.
     pub(super) fn ended(&self) {
         lock(&self.state).ended = true;
         self.progress.notify_all();
     }
 }
 
-/// Makes the file empty, unless another process writes a trace to it.
+/// Creates or truncates the file, unless another process writes a trace to it.
 fn open(path: &Path) -> io::Result<File> {
-    let told = |e: io::Error| {
+    let explain = |e: io::Error| {
         io::Error::new(e.kind(), format!("cannot write a trace to {}: {e}", path.display()))
     };
-    let file = File::options().write(true).create(true).truncate(false).open(path).map_err(told)?;
-    // SAFETY: plain numbers; the descriptor is open.
+    let file =
+        File::options().write(true).create(true).truncate(false).open(path).map_err(explain)?;
+    // SAFETY: no pointers.
     if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
         let text = format!(
-            "another process writes to {}: `%p` in the name is the process's number",
+            "{}: another process writes a trace to it: use `%p`, the process ID, in the name",
             path.display()
         );
         return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
     }
-    if file.metadata().map_err(told)?.is_file() {
-        file.set_len(0).map_err(told)?;
+    if file.metadata().map_err(explain)?.is_file() {
+        file.set_len(0).map_err(explain)?;
     }
     Ok(file)
 }

@@ -1,4 +1,4 @@
-//! The thread that takes the workers' events and writes the file.
+//! The thread that takes events from the workers' queues and writes the file.
 
 use super::Written;
 use super::clock::{Anchor, Clock, Scale};
@@ -12,20 +12,20 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// It looks after so long, if no worker's buffer fills up before.
+/// The pause between two rounds, unless a worker's queue fills up before.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Bytes that are collected before they are written.
+/// The number of bytes that are collected before they are written.
 const CHUNK: usize = 1 << 18;
-/// Events after which their slots are given back.
-const GIVE_BACK: usize = 1 << 12;
+/// The number of events after which their slots are released.
+const RELEASE: usize = 1 << 12;
 
-/// See the module.
+/// The state of the writer thread.
 pub(super) struct Writer {
     session: Arc<Session>,
     sink: Sink,
     tracks: HashMap<u32, Track>,
     began: Anchor,
-    /// When events were last taken.
+    /// The time of the last round.
     last: Anchor,
 }
 
@@ -36,11 +36,11 @@ impl Writer {
         Writer { session, sink, tracks: HashMap::new(), began, last: began }
     }
 
-    pub(super) fn work(mut self) -> io::Result<Written> {
+    pub(super) fn run(mut self) -> io::Result<Written> {
         loop {
-            // Before it looks: what came before the end is taken.
+            // Loaded before the queues are read, so that all events before the end are taken.
             let last = self.session.is_closed();
-            let (queues, asked) = self.session.queues();
+            let (queues, requested) = self.session.queues();
             let now = Anchor::now();
             let scale = Scale::from(self.last, self.began, now);
             for queue in &queues {
@@ -48,7 +48,7 @@ impl Writer {
             }
             self.last = now;
             self.sink.drain();
-            self.session.written(asked);
+            self.session.written(requested);
             if last {
                 self.session.ended();
                 let Sink { written, failed, .. } = self.sink;
@@ -63,29 +63,30 @@ impl Writer {
         let origin = queue.origin;
         let track = self.tracks.entry(origin.sequence);
         let track = track.or_insert_with(|| Track::new(&mut sink.out, origin, self.last.ns()));
-        // Before its events are taken: there will be no others then.
+        // Loaded before the events are read: if the queue is closed, no others will follow.
         let is_closed = queue.is_closed();
         let (mut at, tail) = queue.readable();
         let mut text = [0; TEXT_SLOTS * SLOT];
         while at < tail {
-            // SAFETY: this thread reads, and `at` is before the tail.
+            // SAFETY: the contract of `read`: this is the reading thread, and `at` is before the
+            // tail.
             let event = unsafe { queue.read(at) };
             let slots = event.text_slots();
             for (n, place) in text.chunks_mut(SLOT).take(slots).enumerate() {
-                // SAFETY: as above: an event and its text are published together.
+                // SAFETY: as above; an event and its text are published together.
                 let part = unsafe { queue.read(at + 1 + n) };
                 place.copy_from_slice(&part.as_bytes());
             }
             track.event(&mut sink.out, ns(&event, origin.clock, scale), &event, &text);
             at += 1 + slots;
-            if at % GIVE_BACK < 1 + slots {
-                queue.give_back(at);
+            if at % RELEASE < 1 + slots {
+                queue.release(at);
                 if sink.out.len() >= CHUNK {
                     sink.drain();
                 }
             }
         }
-        queue.give_back(at);
+        queue.release(at);
         sink.written.lost += std::mem::take(&mut track.lost);
         if is_closed || last {
             let lost = queue.lost();
@@ -100,7 +101,7 @@ impl Writer {
     }
 }
 
-/// When it was; for virtual time, since its worker began.
+/// Converts the event's stamp to nanoseconds. Virtual time starts at 0.
 fn ns(event: &Event, clock: Clock, scale: &Scale) -> u64 {
     match clock {
         Clock::Counter => scale.ns(event.stamp),
@@ -108,12 +109,12 @@ fn ns(event: &Event, clock: Clock, scale: &Scale) -> u64 {
     }
 }
 
-/// What is written, and where.
+/// The output file and its totals.
 struct Sink {
     file: File,
     out: Output,
     written: Written,
-    /// The first refusal of the system; nothing is written after it.
+    /// The first error of a write, after which nothing is written.
     failed: Option<io::Error>,
 }
 

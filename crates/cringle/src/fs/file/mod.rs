@@ -205,8 +205,7 @@ impl File {
 
     /// Records a plain sync in the simulation, which sees no op for it.
     fn note_synced(&self) {
-        #[cfg(feature = "sim")]
-        crate::driver::sim::with_here(|core| core.sync(self.fd()));
+        crate::driver::note_plain_sync(self.fd());
     }
 
     /// Truncates or extends the file to `size` bytes. The ring performs it on Linux 6.9 and later,

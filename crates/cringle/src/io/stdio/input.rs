@@ -193,8 +193,8 @@ macro_rules! descriptor_0 {
     ($($name:ty),*) => {$(
         impl AsFd for $name {
             fn as_fd(&self) -> BorrowedFd<'_> {
-                // SAFETY: std, too, treats the standard streams as open for the life of the
-                // process.
+                // SAFETY: the contract of `borrow_raw`: std, too, treats the standard streams as
+                // open for the life of the process.
                 unsafe { BorrowedFd::borrow_raw(libc::STDIN_FILENO) }
             }
         }

@@ -14,7 +14,8 @@ use std::sync::{LazyLock, PoisonError};
 type Shared<W> = ReentrantLock<Mutex<W>>;
 
 static OUT: LazyLock<Shared<LineWriter<Raw>>> = LazyLock::new(|| {
-    // SAFETY: the function is `extern "C"`, takes no arguments and does not unwind.
+    // SAFETY: the contract of `atexit`: an `extern "C"` function without arguments, which does
+    // not unwind.
     unsafe { libc::atexit(flush_at_exit) };
     ReentrantLock::new(Mutex::new(LineWriter::new(raw::STDOUT)))
 });
@@ -227,8 +228,8 @@ macro_rules! output {
 
         impl AsFd for $name {
             fn as_fd(&self) -> BorrowedFd<'_> {
-                // SAFETY: std, too, treats the standard streams as open for the life of the
-                // process.
+                // SAFETY: the contract of `borrow_raw`: std, too, treats the standard streams as
+                // open for the life of the process.
                 unsafe { BorrowedFd::borrow_raw($fd) }
             }
         }

@@ -159,8 +159,8 @@ impl Write for Raw {
 
 impl AsFd for Raw {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: std, too, treats the standard streams as open for the life of the process. If one
-        // is not, the kernel reports it.
+        // SAFETY: the contract of `borrow_raw`: std, too, treats the standard streams as open for
+        // the life of the process. If one is not, the kernel reports it.
         unsafe { BorrowedFd::borrow_raw(self.0) }
     }
 }

@@ -133,11 +133,12 @@ pub(super) fn receive<S: AsFd + AsRawFd + Send>(
         Direction::Receive,
         Op::RecvMsg { fd: socket.fd(), message: pointer, flags },
     )?;
-    // SAFETY: the kernel has written this number of bytes of control messages into the buffer.
+    // SAFETY: the contract of `take`: the kernel has written this number of bytes of control
+    // messages into the buffer.
     // Their descriptors are new, and nothing has read them before.
     unsafe { ancillary.take(message.msg_controllen as _) };
     if let Some(name_len) = name_len {
-        // SAFETY: it points into the caller's `AddrBuf`, which nothing else accesses meanwhile.
+        // SAFETY: it points into the caller's `AddrBuf`, which is borrowed exclusively.
         unsafe { *name_len = message.msg_namelen };
     }
     let set = message.msg_flags;

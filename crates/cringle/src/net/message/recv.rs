@@ -168,7 +168,7 @@ impl RecvAncillary {
     /// yet.
     pub(super) unsafe fn take(&mut self, bytes: usize) {
         let len = bytes.min(size_of_val(&*self.room));
-        // SAFETY: the buffer is initialised and at least `len` bytes long.
+        // SAFETY: the buffer is borrowed with `self`, initialised, and at least `len` bytes long.
         let mut rest = unsafe { std::slice::from_raw_parts(self.room.as_ptr().cast::<u8>(), len) };
         while let Some((level, kind, data, after)) = split(rest) {
             // SAFETY: the caller's contract.

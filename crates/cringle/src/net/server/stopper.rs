@@ -125,11 +125,12 @@ impl Stopper {
     ///         server.run(|mut stream, _peer| {
     ///             let mut word = [0; 4];
     ///             // A request whose first byte has arrived is answered, even if the server stops.
-    ///             while let Some(count @ 1..) = stopper.until_stopped(|| stream.read(&mut word))? {
+    ///             loop {
+    ///                 let read = stopper.until_stopped(|| stream.read(&mut word))?;
+    ///                 let Some(count @ 1..) = read else { return Ok(()) };
     ///                 stream.read_exact(&mut word[count..])?;
     ///                 stream.write_all(&word)?;
     ///             }
-    ///             Ok(())
     ///         })
     ///     })
     /// })?;

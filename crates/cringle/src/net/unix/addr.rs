@@ -55,7 +55,7 @@ fn look_up(addr: &SockAddr) -> Option<SocketAddr> {
     // The length that the kernel reports includes a NUL, which it does not accept as part of an
     // address.
     let len = addr.len().min(size_of::<libc::sockaddr_un>() as libc::socklen_t);
-    // SAFETY: the address is at least `len` bytes long, and outlives the call.
+    // SAFETY: the address is borrowed for the call and at least `len` bytes long.
     let connected = unsafe { libc::connect(socket.as_raw_fd(), addr.as_ptr().cast(), len) } == 0;
     let answer = connected.then(|| socket.peer_addr().ok()).flatten()?;
     // Another socket may be bound to the path by now.

@@ -103,7 +103,8 @@ impl UnixListener {
         };
         let (addr, addr_len) = (std::ptr::null_mut(), std::ptr::null_mut());
         let fd = ring.accept(Op::Accept { fd: self.socket.fd(), addr, addr_len })?;
-        // SAFETY: the op has just returned this descriptor, so it is open and has no other owner.
+        // SAFETY: the op has just returned this descriptor, which is newly opened and has no other
+        // owner.
         let std = unsafe { net::UnixStream::from_raw_fd(fd as i32) };
         let addr = std.peer_addr()?;
         Ok((UnixStream { socket: self.socket.accepted(std) }, addr))

@@ -1,6 +1,6 @@
-//! What is known of each fiber of a worker while its events are read.
+//! The state of a worker's fibers while its events are converted.
 
-/// See the module. Fibers are found by their place in the worker's table.
+/// The state of the fibers, by their index in the worker's table.
 #[derive(Default)]
 pub(super) struct Fibers {
     known: Vec<Fiber>,
@@ -9,37 +9,37 @@ pub(super) struct Fibers {
 
 #[derive(Clone, Default)]
 pub(super) struct Fiber {
-    /// Tells it from all others of the track; 0 if nothing is known.
+    /// The fiber's number in the trace, which is unique in the track; 0 for a vacant index.
     pub(super) number: u64,
     pub(super) generation: Option<u32>,
-    /// The number of its name; 0 if it has none yet.
+    /// The number of the fiber's name; 0 if it has none yet.
     pub(super) name: u64,
-    /// When it became ready.
+    /// The time at which it became ready.
     pub(super) ready: Option<u64>,
-    /// Flows that lead to its next slice.
+    /// The flows that lead to its next slice.
     pub(super) made_by: u64,
     pub(super) woken_by: u64,
-    /// Scopes and spans that it is in, by the numbers of their names.
+    /// The open scopes and spans, by the numbers of their names.
     pub(super) within: Vec<u64>,
 }
 
-/// Which fiber waits for an op. Numbers of ops are given in turn, so that those under way have places of
-/// their own; of more than there are places the older ones are forgotten.
+/// The fibers that wait for ops, by the number of the op. Ops are numbered consecutively, so those
+/// in flight have distinct places; if there are more than places, the oldest are forgotten.
 pub(super) struct Owners(Vec<(u32, u32)>);
 
-const MOST_OPS: usize = 1 << 14;
+const MAX_OPS: usize = 1 << 14;
 
 impl Owners {
     pub(super) fn new() -> Owners {
-        Owners(vec![(0, 0); MOST_OPS])
+        Owners(vec![(0, 0); MAX_OPS])
     }
 
     pub(super) fn set(&mut self, op: u32, fiber: u32) {
-        self.0[op as usize % MOST_OPS] = (op, fiber);
+        self.0[op as usize % MAX_OPS] = (op, fiber);
     }
 
     pub(super) fn take(&mut self, op: u32) -> Option<u32> {
-        let place = &mut self.0[op as usize % MOST_OPS];
+        let place = &mut self.0[op as usize % MAX_OPS];
         (place.0 == op && op != 0).then(|| std::mem::take(place).1)
     }
 }
@@ -58,20 +58,20 @@ impl Fibers {
         fiber
     }
 
-    /// Another fiber has the place now.
+    /// Starts the state of a new fiber at this index.
     pub(super) fn renew(&mut self, index: u32) -> &mut Fiber {
         self.vacate(index);
         self.get(index)
     }
 
-    /// The fiber has ended.
+    /// Clears the state of a fiber that has ended.
     pub(super) fn vacate(&mut self, index: u32) {
         if let Some(fiber) = self.known.get_mut(index as usize) {
             *fiber = Fiber::default();
         }
     }
 
-    /// Events are missing: who has which place is found out anew, and what each waits for.
+    /// Clears what events may have changed, because some are missing.
     pub(super) fn forget(&mut self) {
         for fiber in &mut self.known {
             fiber.ready = None;

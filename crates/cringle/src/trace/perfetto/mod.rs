@@ -1,9 +1,9 @@
-//! The file, as Perfetto reads it: a row of packets in protobuf's encoding, without an end mark, so that a
-//! file is whole after each of them.
+//! The file format of Perfetto: a series of packets in protobuf's encoding, without an end mark, so
+//! that a file is complete after each packet.
 //!
-//! Each worker has a sequence of its own, with its own clock (differences, of nanoseconds) and its own
-//! table of names. Only what Perfetto needs of the format is written, which a hundred lines can; reading it
-//! back is tested with a parser that others made.
+//! Each worker has a sequence of packets, with its own clock (differences in nanoseconds) and its
+//! own table of names. The code writes only the parts of the format that Perfetto needs. A test
+//! reads the file with an independent parser.
 
 mod fibers;
 mod output;

@@ -1,16 +1,17 @@
-//! Protobuf's encoding: what little of it there is.
+//! The parts of protobuf's encoding that a trace needs.
 
 use crate::trace::wire::tag;
 use crate::trace::wire::wire_type::{BYTES, FIXED64, VARINT};
 
-/// Bytes on their way to the file.
+/// A buffer of encoded bytes.
 pub(in crate::trace) struct Output {
-    /// Up to `end` they are written; what is behind is room.
+    /// The encoded bytes, up to `end`, and free room.
     bytes: Vec<u8>,
     end: usize,
 }
 
-/// A message of less than so many bytes, written without asking for room each time: nearly all of a trace.
+/// A message of at most [`ROOM`] bytes, written without a check for room at each byte. Nearly all
+/// messages of a trace are short.
 pub(super) struct Short<'a> {
     bytes: &'a mut [u8; ROOM],
     end: usize,
@@ -62,16 +63,17 @@ impl Output {
         self.put(text.as_bytes());
     }
 
-    /// A message within. Its length comes first, and mostly takes one byte.
+    /// Writes a nested message. Its length precedes it, and usually takes one byte.
     pub(super) fn message(&mut self, field: u32, fill: impl FnOnce(&mut Output)) {
         self.short(|short| short.tag(field, BYTES));
         let at = self.end;
         self.put(&[0]);
         fill(self);
         let length = self.end - at - 1;
-        match length < 0x80 {
-            true => self.bytes[at] = length as u8,
-            false => self.set_long_length(at, length),
+        if length < 0x80 {
+            self.bytes[at] = length as u8;
+        } else {
+            self.set_long_length(at, length);
         }
     }
 
@@ -83,17 +85,17 @@ impl Output {
         self.put(&rest);
     }
 
-    /// What is written by this goes into the room that there is.
+    /// Writes a short message.
     #[inline(always)]
     pub(super) fn short(&mut self, fill: impl FnOnce(&mut Short<'_>)) {
         if self.bytes.len() - self.end < ROOM {
             self.grow(ROOM);
         }
-        let bytes = self.bytes[self.end..].first_chunk_mut().expect("there is room");
+        let bytes = self.bytes[self.end..].first_chunk_mut().expect("the buffer has room");
         let mut short = Short { bytes, end: 0 };
         fill(&mut short);
         let end = short.end;
-        assert!(end <= ROOM, "a short message is short");
+        assert!(end <= ROOM, "a short message exceeds its room");
         self.end += end;
     }
 }
@@ -101,7 +103,7 @@ impl Output {
 impl Short<'_> {
     #[inline(always)]
     fn byte(&mut self, byte: u8) {
-        // One that is not short is found out when it is whole.
+        // The index wraps if the message is too long, which `Output::short` detects at the end.
         self.bytes[self.end % ROOM] = byte;
         self.end += 1;
     }
@@ -137,7 +139,7 @@ impl Short<'_> {
         value.to_le_bytes().into_iter().for_each(|byte| self.byte(byte));
     }
 
-    /// A message within, whose length takes one byte.
+    /// Writes a nested message, whose length takes one byte.
     #[inline(always)]
     pub(super) fn message(&mut self, field: u32, fill: impl FnOnce(&mut Self)) {
         self.tag(field, BYTES);
@@ -145,7 +147,7 @@ impl Short<'_> {
         self.byte(0);
         fill(self);
         let length = self.end - at - 1;
-        assert!(length < 0x80, "a message within a short one is shorter");
+        assert!(length < 0x80, "a nested message exceeds one byte of length");
         self.bytes[at % ROOM] = length as u8;
     }
 }
@@ -155,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_longer_than_a_byte_can_say_have_their_length_in_front() {
+    fn long_messages_are_preceded_by_their_length() {
         let mut out = Output::new();
         out.message(1, |out| out.text(2, &"x".repeat(300)));
         assert_eq!(out.bytes()[..6], [0x0a, 0xaf, 0x02, 0x12, 0xac, 0x02]);
@@ -163,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_take_seven_bits_a_byte() {
+    fn numbers_are_encoded_as_varints() {
         let mut out = Output::new();
         out.uint(9, 300);
         out.short(|out| out.fixed64(47, 1));
@@ -171,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_message_is_the_same_as_any() {
+    fn short_messages_are_encoded_like_others() {
         let (mut any, mut short) = (Output::new(), Output::new());
         for value in [0, 1, 127, 128, 1 << 20, u64::MAX] {
             any.message(11, |out| out.message(4, |out| out.uint(3, value)));

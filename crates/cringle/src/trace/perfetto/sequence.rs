@@ -1,4 +1,4 @@
-//! The packets of one worker: their clock, and the table of names.
+//! The packets of one worker, with their clock and their table of names.
 
 use super::output::{Output, Short};
 use crate::trace::queue::Origin;
@@ -7,16 +7,16 @@ use crate::trace::wire::{
 };
 use std::collections::HashMap;
 
-/// Names of events kept apart; later ones share [`OTHERS`], so that a program which names each of its
-/// fibers differently is bounded.
-const MOST_NAMES: usize = 1 << 16;
+/// The number of distinct event names. Later names share [`OTHERS`], so that memory is bounded if a
+/// program names each of its fibers differently.
+const MAX_NAMES: usize = 1 << 16;
 const OTHERS: &str = "(others)";
 
-/// See the module.
+/// The packets of one worker. See the [module](self).
 pub(super) struct Sequence {
     number: u32,
     last: u64,
-    /// So many were written, besides those that tell a counter.
+    /// The number of events written, without counters.
     pub(super) events: u64,
     names: HashMap<Box<str>, u64>,
     texts: HashMap<Box<str>, u64>,
@@ -24,32 +24,33 @@ pub(super) struct Sequence {
     text_cache: AddressCache,
 }
 
-/// Numbers of words that are part of the program, by their addresses: what most events need.
-struct AddressCache([(*const u8, usize, u64); PLACES]);
+/// A cache of the numbers of `'static` names, by their addresses, which serves most events.
+struct AddressCache([(*const u8, usize, u64); ENTRIES]);
 
-const PLACES: usize = 128;
+const ENTRIES: usize = 128;
 
-// SAFETY: addresses are compared and nothing else.
+// SAFETY: no pointer is dereferenced: the addresses are only compared.
 unsafe impl Send for AddressCache {}
 
 impl AddressCache {
     fn new() -> AddressCache {
-        AddressCache([(std::ptr::null(), 0, 0); PLACES])
+        AddressCache([(std::ptr::null(), 0, 0); ENTRIES])
     }
 
-    fn place(&mut self, word: &'static str) -> &mut (*const u8, usize, u64) {
-        let spread = (word.as_ptr() as usize).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 57;
-        &mut self.0[spread % PLACES]
+    fn entry(&mut self, name: &'static str) -> &mut (*const u8, usize, u64) {
+        let hash = (name.as_ptr() as usize).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 57;
+        &mut self.0[hash % ENTRIES]
     }
 
-    fn get(&mut self, word: &'static str) -> Option<u64> {
-        let (start, length, number) = *self.place(word);
-        (start == word.as_ptr() && length == word.len()).then_some(number)
+    fn get(&mut self, name: &'static str) -> Option<u64> {
+        let (start, length, number) = *self.entry(name);
+        (start == name.as_ptr() && length == name.len()).then_some(number)
     }
 }
 
 impl Sequence {
-    /// Declares the worker: its track, its counter, and how what follows is to be read.
+    /// Writes the declarations of the worker: its track, its counter, its clock and its
+    /// annotations.
     pub(super) fn new(out: &mut Output, origin: Origin, began: u64) -> Sequence {
         let number = origin.sequence;
         let process = std::process::id();
@@ -122,7 +123,8 @@ impl Sequence {
         sequence
     }
 
-    /// Not before what was written last: differences have no sign.
+    /// Returns the time, or that of the last event if it is later, because differences are
+    /// unsigned.
     pub(super) fn after_last(&self, ns: u64) -> u64 {
         ns.max(self.last)
     }
@@ -139,7 +141,7 @@ impl Sequence {
         });
     }
 
-    /// An event of this worker's track.
+    /// Writes an event of this worker's track.
     #[inline(always)]
     pub(super) fn event(
         &mut self,
@@ -177,28 +179,28 @@ impl Sequence {
         });
     }
 
-    /// Packets of this sequence are missing.
+    /// Records that packets of this sequence are missing.
     pub(super) fn gap(&mut self, out: &mut Output) {
         self.packet(out, |out| out.uint(packet::PREVIOUS_DROPPED, 1));
     }
 
-    /// The number of an event's name that is part of the program.
+    /// Returns the number of an event name that is a `'static` string.
     #[inline]
-    pub(super) fn word(&mut self, out: &mut Output, word: &'static str) -> u64 {
-        if let Some(number) = self.name_cache.get(word) {
+    pub(super) fn static_name(&mut self, out: &mut Output, name: &'static str) -> u64 {
+        if let Some(number) = self.name_cache.get(name) {
             return number;
         }
-        let number = self.name(out, word);
-        *self.name_cache.place(word) = (word.as_ptr(), word.len(), number);
+        let number = self.name(out, name);
+        *self.name_cache.entry(name) = (name.as_ptr(), name.len(), number);
         number
     }
 
-    /// The number of an event's name.
+    /// Returns the number of an event name, and writes the name at its first use.
     pub(super) fn name(&mut self, out: &mut Output, name: &str) -> u64 {
         if let Some(&number) = self.names.get(name) {
             return number;
         }
-        let name = if self.names.len() < MOST_NAMES { name } else { OTHERS };
+        let name = if self.names.len() < MAX_NAMES { name } else { OTHERS };
         if let Some(&number) = self.names.get(name) {
             return number;
         }
@@ -210,14 +212,14 @@ impl Sequence {
         number
     }
 
-    /// The number of an annotation's text.
+    /// Returns the number of an annotation's text, and writes the text at its first use.
     #[inline]
     pub(super) fn text(&mut self, out: &mut Output, text: &'static str) -> u64 {
         if let Some(number) = self.text_cache.get(text) {
             return number;
         }
         let number = self.find_text(out, text);
-        *self.text_cache.place(text) = (text.as_ptr(), text.len(), number);
+        *self.text_cache.entry(text) = (text.as_ptr(), text.len(), number);
         number
     }
 
@@ -265,7 +267,7 @@ fn entry(out: &mut Output, table: u32, number: u64, name: &str) {
     });
 }
 
-/// Tracks have any number but 0 that no other has.
+/// The IDs of tracks, which are unique and not 0.
 const PROCESS: u64 = 1;
 
 fn track_of(sequence: u32) -> u64 {

@@ -1,4 +1,4 @@
-//! From a worker's events to slices, instants and flows on its track.
+//! Converts a worker's events to slices, instants and flows on its track.
 
 use super::fibers::{Fibers, Owners};
 use super::output::{Output, Short};
@@ -10,25 +10,27 @@ use crate::trace::wire::event::{BEGIN, END, FLOW, INSTANT, LAST_FLOW};
 use crate::trace::wire::{LOCAL_FLOW, Note, SPAWN_FLOW, WAKE_FLOW, event_name};
 use std::panic::Location;
 
-/// See the module.
+/// The track of a worker.
 pub(in crate::trace) struct Track {
     sequence: Sequence,
     number: u32,
     worker: u32,
     names: &'static EventNames,
-    /// What virtual time is added to.
+    /// The start of the trace, to which virtual time is added.
     base: u64,
     fibers: Fibers,
     owners: Owners,
     /// The fiber whose slice is open.
     running: Option<u32>,
-    /// One that was resumed, and whose name may be told by the next event.
+    /// A fiber that was resumed at this time, whose slice is not open yet: the next event may name
+    /// it.
     begins: Option<(u32, u64)>,
     enters: bool,
     in_flight: i64,
-    /// What the counter was last said to be.
+    /// The last value written for the counter.
     counted: i64,
-    /// Ops queued by the running fiber since it was resumed, and the name of the last.
+    /// The number of ops that the running fiber has queued since it was resumed, and the name of
+    /// the last.
     ops: (u32, u8),
     wakes: u64,
     pub(in crate::trace) lost: u64,
@@ -36,13 +38,13 @@ pub(in crate::trace) struct Track {
 
 impl Track {
     pub(in crate::trace) fn new(out: &mut Output, origin: Origin, began: u64) -> Track {
-        let virtually = origin.clock == crate::trace::Clock::Virtual;
+        let is_virtual = origin.clock == crate::trace::Clock::Virtual;
         Track {
             sequence: Sequence::new(out, origin, began),
             number: origin.sequence,
             worker: origin.worker,
             names: origin.names,
-            base: if virtually { began } else { 0 },
+            base: if is_virtual { began } else { 0 },
             fibers: Fibers::default(),
             owners: Owners::new(),
             running: None,
@@ -56,7 +58,7 @@ impl Track {
         }
     }
 
-    /// Writes what an event says.
+    /// Converts an event.
     pub(in crate::trace) fn event(
         &mut self,
         out: &mut Output,
@@ -80,9 +82,9 @@ impl Track {
                 self.fibers.get(index).name = self.sequence.name(out, &name);
             }
             Kind::Placed => {
-                // SAFETY: a worker wrote the address of a `&'static Location` there.
+                // SAFETY: the contract of `Kind::Placed`: the value is a `&'static Location`.
                 let place = unsafe { &*(event.value as *const Location<'static>) };
-                self.fibers.get(index).name = self.sequence.name(out, &called(place));
+                self.fibers.get(index).name = self.sequence.name(out, &place_name(place));
             }
             Kind::Resumed => {}
             Kind::Suspended => self.suspended(out, ns, Some(event.get_detail())),
@@ -114,7 +116,7 @@ impl Track {
             }
             Kind::Cancelled => {
                 let fiber = self.fibers.get(index).number;
-                let reason = word(self.names.reasons, event.get_detail());
+                let reason = name_of(self.names.reasons, event.get_detail());
                 let reason = self.sequence.text(out, reason);
                 self.instant(out, ns, event_name::CANCEL, |out| {
                     note_uint(out, Note::Of, fiber);
@@ -124,7 +126,8 @@ impl Track {
             Kind::ScopeOpened => self.open(out, ns, "scope"),
             Kind::SpanOpened => {
                 let (start, length) = (event.value as *const u8, event.get_extra().into());
-                // SAFETY: a worker wrote the address and length of a `&'static str` there.
+                // SAFETY: the contract of `Kind::SpanOpened`: address and length of a `&'static
+                // str`.
                 let name = unsafe { std::slice::from_raw_parts(start, length) };
                 self.open(out, ns, &String::from_utf8_lossy(name));
             }
@@ -147,17 +150,17 @@ impl Track {
         }
     }
 
-    /// Ends what is open: the trace ends, and so many of the last events are missing.
+    /// Closes the open slices at the end of the trace, and records the number of lost last events.
     pub(in crate::trace) fn end(&mut self, out: &mut Output, lost: u64) {
         self.begin(out);
         self.close_all(out);
         if lost > 0 {
-            self.tell_loss(out, lost);
+            self.record_loss(out, lost);
         }
         self.count(out, self.sequence.last());
     }
 
-    /// How many it has written since it was last asked.
+    /// Returns the number of events written since the last call.
     pub(in crate::trace) fn take_events(&mut self) -> u64 {
         std::mem::take(&mut self.sequence.events)
     }
@@ -169,7 +172,7 @@ impl Track {
         name: &'static str,
         fill: impl FnOnce(&mut Short<'_>),
     ) {
-        let name = self.sequence.word(out, name);
+        let name = self.sequence.static_name(out, name);
         self.sequence.event(out, ns, INSTANT, Some(name), fill);
     }
 
@@ -179,10 +182,10 @@ impl Track {
         self.owners = Owners::new();
         self.in_flight = 0;
         self.lost += lost;
-        self.tell_loss(out, lost);
+        self.record_loss(out, lost);
     }
 
-    fn tell_loss(&mut self, out: &mut Output, lost: u64) {
+    fn record_loss(&mut self, out: &mut Output, lost: u64) {
         self.sequence.gap(out);
         let ns = self.sequence.last();
         self.instant(out, ns, "events lost", |out| note_uint(out, Note::Lost, lost));
@@ -218,19 +221,20 @@ impl Track {
             self.fibers.renew(event.index());
         }
         self.fibers.get(event.index()).generation = Some(generation);
-        // Each step would be a fifth of the file; the exact number is told when the kernel is entered.
+        // Writing each change would enlarge the file by a fifth. The exact value is written when
+        // the worker enters the kernel.
         if (self.counted - self.in_flight).abs() * 8 > self.in_flight {
             self.count(out, ns);
         }
         self.begins = Some((event.index(), ns));
     }
 
-    /// Opens the slice of a fiber that was resumed.
+    /// Opens the slice of the fiber that was resumed.
     fn begin(&mut self, out: &mut Output) {
         let Some((index, ns)) = self.begins.take() else { return };
         let fiber = self.fibers.get(index);
         let name = match fiber.name {
-            0 => self.sequence.word(out, "fiber"),
+            0 => self.sequence.static_name(out, "fiber"),
             name => name,
         };
         let (made_by, woken_by) = (fiber.made_by, fiber.woken_by);
@@ -252,17 +256,17 @@ impl Track {
         self.ops = (0, 0);
     }
 
-    /// Closes the slice of the running fiber, which waits for something or has ended.
+    /// Closes the slice of the running fiber, which waits or has ended.
     fn suspended(&mut self, out: &mut Output, ns: u64, wait: Option<u8>) {
-        // It may have begun before what is known.
+        // The fiber may have been resumed before the trace started.
         let Some(index) = self.running.take() else { return };
         let what = match wait {
             None => event_name::END,
             Some(wait) if wait == self.names.wait_for_ops => match self.ops {
-                (1, name) => word(self.names.ops, name),
+                (1, name) => name_of(self.names.ops, name),
                 _ => "ops",
             },
-            Some(wait) => word(self.names.waits, wait),
+            Some(wait) => name_of(self.names.waits, wait),
         };
         let what = self.sequence.text(out, what);
         let fiber = self.fibers.get(index);
@@ -270,7 +274,7 @@ impl Track {
             self.sequence.event(out, ns, END, None, |_| ());
         }
         if wait.is_some_and(|wait| usize::from(wait) >= self.names.waits.len() - 1) {
-            // It has only let the others run.
+            // A yield: the fiber is ready at once.
             fiber.ready = Some(ns);
         }
         self.sequence.event(out, ns, END, None, |out| note_text(out, Note::WaitsFor, what));
@@ -295,7 +299,7 @@ impl Track {
             self.owners.set(event.value as u32, fiber);
         }
         let flow = self.op_flow(event);
-        let name = word(self.names.ops, event.get_detail());
+        let name = name_of(self.names.ops, event.get_detail());
         self.instant(out, ns, name, |out| out.fixed64(FLOW, flow));
         if event.is_suspension() {
             self.suspended(out, ns, Some(self.names.wait_for_ops));
@@ -304,13 +308,13 @@ impl Track {
 
     fn completed(&mut self, out: &mut Output, ns: u64, event: &Event) {
         self.in_flight = (self.in_flight - 1).max(0);
-        // Its fiber can go on after the last of them.
+        // The fiber becomes ready with the completion of its last op.
         if let Some(fiber) = self.owners.take(event.value as u32) {
             self.fibers.get(fiber).ready = Some(ns);
         }
         let flow = self.op_flow(event);
         let result = (event.value >> 32) as u32 as i32;
-        let name = word(self.names.done, event.get_detail());
+        let name = name_of(self.names.done, event.get_detail());
         self.instant(out, ns, name, |out| {
             out.fixed64(LAST_FLOW, flow);
             note_int(out, Note::Result, result.into());
@@ -325,7 +329,7 @@ impl Track {
         self.count(out, ns);
         self.enters = true;
         let name = if event.get_detail() == 1 { event_name::WAIT } else { event_name::ENTER };
-        let name = self.sequence.word(out, name);
+        let name = self.sequence.static_name(out, name);
         let queued = event.get_extra().into();
         self.sequence.event(out, ns, BEGIN, Some(name), |out| note_uint(out, Note::Queued, queued));
     }
@@ -337,7 +341,7 @@ impl Track {
         }
     }
 
-    /// Opens a slice within the running fiber's, which is interrupted with it.
+    /// Opens a slice within the running fiber's, which is closed and opened again with it.
     fn open(&mut self, out: &mut Output, ns: u64, name: &str) {
         let Some(index) = self.running else { return };
         let name = self.sequence.name(out, name);
@@ -347,19 +351,20 @@ impl Track {
 
     fn close(&mut self, out: &mut Output, ns: u64) {
         let Some(index) = self.running else { return };
-        // One that was opened before the trace began, or that a gap has hidden, is not open here.
+        // A slice from before the trace, or from within a gap, is not open here.
         if self.fibers.get(index).within.pop().is_some() {
             self.sequence.event(out, ns, END, None, |_| ());
         }
     }
 }
 
-fn word(names: &'static [&'static str], number: u8) -> &'static str {
+fn name_of(names: &'static [&'static str], number: u8) -> &'static str {
     names.get(usize::from(number)).copied().unwrap_or("?")
 }
 
-/// A fiber without a name is called by where it was spawned: the program's file, or the library's module.
-fn called(place: &Location<'_>) -> String {
+/// Returns the name of an unnamed fiber: the file (of the library, the module) and line that
+/// spawned it.
+fn place_name(place: &Location<'_>) -> String {
     let file = place.file();
     let file = match file.rsplit_once("cringle/src/") {
         Some((_, module)) => module,
@@ -368,7 +373,7 @@ fn called(place: &Location<'_>) -> String {
     format!("{file}:{}", place.line())
 }
 
-/// The flow to a fiber that another worker wakes.
+/// Returns the flow to a fiber that another worker wakes.
 fn message(worker: u32, index: u32, generation: u64) -> u64 {
     let worker = u64::from(worker & 0x3ff);
     WAKE_FLOW | worker << 50 | (generation & 0x3ffff) << 32 | u64::from(index)
