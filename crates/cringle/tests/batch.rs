@@ -24,7 +24,7 @@ fn tiny_ring<T>(f: impl FnOnce() -> T) -> T {
 }
 
 #[test]
-fn an_empty_batch_has_no_results() {
+fn empty_batch_has_no_results() {
     everywhere(|| {
         let results = Batch::new().submit();
         assert!(results.is_empty());
@@ -35,7 +35,7 @@ fn an_empty_batch_has_no_results() {
 }
 
 #[test]
-fn results_come_in_the_order_of_the_operations() {
+fn results_are_in_the_order_of_operations() {
     let directory = directory();
     let path = directory.path().join("file");
     let bytes = pattern(1 << 20);
@@ -154,7 +154,7 @@ proptest! {
 }
 
 #[test]
-fn the_end_of_the_file_makes_a_read_short_and_an_exact_one_an_error() {
+fn end_of_file_shortens_reads_and_fails_exact_ones() {
     let directory = directory();
     let path = directory.path().join("file");
     std::fs::write(&path, "0123456789").unwrap();
@@ -223,7 +223,7 @@ fn each_operation_has_its_own_error() {
 }
 
 #[test]
-fn a_closed_descriptor_disturbs_nobody_else() {
+fn closed_descriptor_fails_only_its_operation() {
     let directory = directory();
     let path = directory.path().join("file");
     std::fs::write(&path, "text").unwrap();
@@ -247,7 +247,7 @@ fn a_closed_descriptor_disturbs_nobody_else() {
 }
 
 #[test]
-fn what_has_no_positions_is_refused_and_loses_nothing() {
+fn files_without_positions_are_refused_without_loss() {
     everywhere(|| {
         let (reader, writer) = io::pipe().unwrap();
         let (reader, writer) = (File::from(OwnedFd::from(reader)), OwnedFd::from(writer).into());
@@ -268,7 +268,7 @@ fn what_has_no_positions_is_refused_and_loses_nothing() {
 }
 
 #[test]
-fn a_file_that_will_not_wait_is_waited_for_elsewhere() {
+fn eagain_of_a_regular_file_goes_to_the_pool() {
     // A file system without NOWAIT, on a file that is opened with O_NONBLOCK: the ring gives up.
     let expected = std::fs::read("/proc/version").unwrap();
     everywhere(|| {
@@ -329,7 +329,7 @@ fn results_and_batches_may_move_to_another_thread() {
 }
 
 #[test]
-fn a_recycled_batch_begins_anew() {
+fn recycled_batch_is_empty() {
     let directory = directory();
     let path = directory.path().join("file");
     std::fs::write(&path, "text").unwrap();
@@ -370,7 +370,7 @@ fn a_recycled_batch_begins_anew() {
 }
 
 #[test]
-fn a_cancelled_fibers_batch_says_cancelled() {
+fn batch_of_a_cancelled_fiber_is_cancelled() {
     let directory = directory();
     let path = directory.path().join("file");
     std::fs::write(&path, pattern(1 << 20)).unwrap();
@@ -401,7 +401,7 @@ fn a_cancelled_fibers_batch_says_cancelled() {
 }
 
 #[test]
-fn a_huge_batch_and_single_reads_both_get_on() {
+fn huge_batch_does_not_starve_single_reads() {
     let directory = directory();
     let path = directory.path().join("file");
     std::fs::write(&path, pattern(1 << 20)).unwrap();
@@ -495,7 +495,7 @@ fn registered_files_and_buffers_read_and_write() {
 }
 
 #[test]
-fn registered_buffers_have_the_size_that_was_asked_for() {
+fn registered_buffers_have_the_requested_size() {
     solitary(|| {
         for (count, bytes) in [(3, 1), (5, 64), (4, 100), (2, 4096), (3, 5000), (1, 1 << 20)] {
             let mut bufs = FixedBufs::new(count, bytes).unwrap();
@@ -519,7 +519,7 @@ fn registered_buffers_have_the_size_that_was_asked_for() {
 }
 
 #[test]
-fn more_than_a_gibibyte_is_not_registered() {
+fn registering_more_than_a_gibibyte_is_refused() {
     solitary(|| {
         let giants = [usize::MAX, usize::MAX - 4094, 1 << 63].map(|bytes| (1, bytes));
         let many = [(1, (1 << 30) + 1), (1 << 19, 4096), (usize::MAX, 4096), (2, 1 << 63)];
@@ -532,7 +532,7 @@ fn more_than_a_gibibyte_is_not_registered() {
 }
 
 #[test]
-fn outside_of_run_nothing_can_be_registered() {
+fn registration_outside_of_run_is_refused() {
     let e = FixedBufs::new(1, 4096).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Unsupported);
     assert!(e.to_string().contains("cringle::run"), "{e}");
@@ -541,7 +541,7 @@ fn outside_of_run_nothing_can_be_registered() {
 }
 
 #[test]
-fn elements_of_registered_buffers_may_change_places() {
+fn registered_buffers_can_be_swapped() {
     let directory = directory();
     let path = directory.path().join("file");
     let bytes = pattern(1 << 16);
@@ -566,7 +566,7 @@ fn elements_of_registered_buffers_may_change_places() {
 }
 
 #[test]
-fn slots_are_given_back_and_their_end_is_told() {
+fn slots_are_reused_and_their_limit_is_reported() {
     solitary(|| {
         let file = File::open("/proc/self/exe").unwrap();
         // Many times as many as there are.
@@ -621,7 +621,7 @@ fn assert_refused(results: impl IntoIterator<Item = io::Result<usize>>) {
 }
 
 #[test]
-fn on_another_ring_registered_things_are_refused() {
+fn registrations_are_refused_on_another_ring() {
     let directory = directory();
     let path = directory.path().join("file");
     std::fs::write(&path, "text").unwrap();
@@ -678,7 +678,7 @@ fn on_another_ring_registered_things_are_refused() {
 }
 
 #[test]
-fn registered_things_outlive_run_in_any_order() {
+fn registrations_may_outlive_run() {
     let file = File::open("/proc/self/exe").unwrap();
     for order in 0..3 {
         let (fixed, mut bufs) =
@@ -710,7 +710,7 @@ fn registered_things_outlive_run_in_any_order() {
 }
 
 #[test]
-fn what_is_registered_and_dropped_frees_its_file() {
+fn dropping_a_registration_closes_the_file() {
     solitary(|| {
         let (reader, writer) = io::pipe().unwrap();
         let fixed = FixedFile::register(&File::from(OwnedFd::from(writer))).unwrap();

@@ -68,7 +68,7 @@ fn fill<'b>(mut batch: Batch<'b>, file: &'b File, bufs: &'b mut [[u8; 64]]) -> B
 
 // One test: another one's allocations would count.
 #[test]
-fn after_the_first_round_nothing_is_allocated_for_an_operation() {
+fn recycled_batches_allocate_nothing_per_operation() {
     const OPS: usize = 1000;
     let mut bufs = vec![[0; 64]; OPS];
     let path = std::env::current_exe().unwrap();

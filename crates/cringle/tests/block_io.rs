@@ -128,7 +128,7 @@ proptest! {
 }
 
 #[test]
-fn limits_are_valid_up_to_their_edges() {
+fn limits_are_valid_up_to_their_bounds() {
     let known = known(1000);
     let edges = [0, 1, 2, 32_766, 32_767, 32_768, 65_534, 65_535, 65_536, u32::MAX];
     for batch in edges {
@@ -143,7 +143,7 @@ fn limits_are_valid_up_to_their_edges() {
 // ----- batches -----
 
 #[test]
-fn batches_below_between_and_above_the_limits_are_done() {
+fn batches_of_every_size_complete() {
     let known = known(1 << 20);
     let io = BlockIo::builder().batch_limit(64).in_flight_limit(192).build().unwrap();
     for count in [0, 1, 32, 64, 65, 96, 192, 193, 200, 10_000] {
@@ -153,7 +153,7 @@ fn batches_below_between_and_above_the_limits_are_done() {
 }
 
 #[test]
-fn every_kind_of_operation_is_done() {
+fn every_kind_of_operation_completes() {
     let known = known(1000);
     let io = BlockIo::builder().build().unwrap();
     let mut bufs = [[0; 4]; 2];
@@ -194,7 +194,7 @@ fn many_threads_submit_at_once() {
 }
 
 #[test]
-fn fibers_of_another_runtime_submit() {
+fn fibers_of_another_runtime_can_submit() {
     let known = known(1 << 20);
     let io = BlockIo::builder().workers(2).build().unwrap();
     let submit = || {
@@ -211,7 +211,7 @@ fn fibers_of_another_runtime_submit() {
 }
 
 #[test]
-fn of_a_fibers_worker_only_the_fiber_waits_for_its_batch() {
+fn submitting_from_a_fiber_suspends_only_the_fiber() {
     let known = known(1 << 16);
     let io = BlockIo::builder().build().unwrap();
     // Its only worker does nothing until another fiber has had its turn.
@@ -226,7 +226,7 @@ fn of_a_fibers_worker_only_the_fiber_waits_for_its_batch() {
 }
 
 #[test]
-fn a_fiber_closes_it_and_only_the_fiber_waits() {
+fn closing_from_a_fiber_suspends_only_the_fiber() {
     let known = known(1000);
     solitary(|| {
         let io = BlockIo::builder().build().unwrap();
@@ -253,7 +253,7 @@ fn a_fiber_closes_it_and_only_the_fiber_waits() {
 // ----- closing -----
 
 #[test]
-fn closing_twice_is_fine_and_what_is_closed_says_so() {
+fn closing_twice_succeeds_and_closed_refuses_batches() {
     let known = known(1000);
     let io = BlockIo::builder().build().unwrap();
     for _ in 0..3 {
@@ -274,7 +274,7 @@ fn closing_twice_is_fine_and_what_is_closed_says_so() {
 }
 
 #[test]
-fn what_is_new_closes_at_once() {
+fn unused_block_io_closes_at_once() {
     for _ in 0..20 {
         BlockIo::builder().workers(2).build().unwrap().close().unwrap();
         drop(BlockIo::builder().build().unwrap());
@@ -282,7 +282,7 @@ fn what_is_new_closes_at_once() {
 }
 
 #[test]
-fn threads_that_close_at_once_all_wait() {
+fn concurrent_closers_all_wait() {
     let known = known(1000);
     let io = BlockIo::builder().build().unwrap();
     let (go, finished) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
@@ -311,7 +311,7 @@ fn threads_that_close_at_once_all_wait() {
 }
 
 #[test]
-fn of_submitters_that_race_with_close_each_is_served_or_refused() {
+fn racing_submitters_are_served_or_refused() {
     let known = known(1 << 16);
     for round in 0..20 {
         let io = BlockIo::builder().workers(1 + round % 2).batch_limit(4).in_flight_limit(8);
@@ -346,7 +346,7 @@ fn of_submitters_that_race_with_close_each_is_served_or_refused() {
 }
 
 #[test]
-fn dropping_waits_for_what_is_in_flight() {
+fn drop_waits_for_operations_in_flight() {
     let known = known(1 << 20);
     let (tell, told) = mpsc::channel();
     let io = BlockIo::builder().batch_limit(1).in_flight_limit(2).build().unwrap();
@@ -366,7 +366,7 @@ fn dropping_waits_for_what_is_in_flight() {
 // ----- owned batches -----
 
 #[test]
-fn futures_are_done_on_any_executor() {
+fn futures_complete_on_any_executor() {
     let known = known(1 << 16);
     let io = BlockIo::builder().build().unwrap();
     let submitted: Vec<_> =
@@ -384,7 +384,7 @@ fn futures_are_done_on_any_executor() {
 }
 
 #[test]
-fn owned_batches_write_and_give_the_buffers_back() {
+fn owned_batches_write_and_return_their_buffers() {
     let known = known(1000);
     let io = BlockIo::builder().build().unwrap();
     let mut batch = OwnedBatch::new();
@@ -404,7 +404,7 @@ fn owned_batches_write_and_give_the_buffers_back() {
 }
 
 #[test]
-fn a_dropped_future_loses_nothing_but_its_results() {
+fn dropped_future_loses_only_its_results() {
     let known = known(1 << 16);
     let io = BlockIo::builder().build().unwrap();
     for n in 0..100 {
@@ -424,7 +424,7 @@ fn a_dropped_future_loses_nothing_but_its_results() {
 }
 
 #[test]
-fn the_waker_of_the_last_poll_is_woken() {
+fn waker_of_the_last_poll_is_woken() {
     #[derive(Default)]
     struct Told(AtomicUsize, std::sync::Mutex<Option<mpsc::Sender<()>>>);
     impl Wake for Told {
@@ -467,7 +467,7 @@ impl AsMut<[u8]> for Evil {
 }
 
 #[test]
-fn a_future_whose_batch_was_lost_does_not_wait_for_ever() {
+fn future_of_a_lost_batch_panics() {
     let known = known(1000);
     let io = BlockIo::builder().build().unwrap();
     let mut batch = OwnedBatch::new();
@@ -483,7 +483,7 @@ fn a_future_whose_batch_was_lost_does_not_wait_for_ever() {
 // ----- callbacks -----
 
 #[test]
-fn a_callback_runs_on_a_fiber_and_may_submit_again() {
+fn callback_runs_on_a_fiber_and_may_submit() {
     let known = Arc::new(known(1 << 16));
     let io = Arc::new(BlockIo::builder().batch_limit(1).in_flight_limit(1).build().unwrap());
     let (tell, told) = mpsc::channel();
@@ -503,7 +503,7 @@ fn a_callback_runs_on_a_fiber_and_may_submit_again() {
 }
 
 #[test]
-fn a_callback_that_panics_takes_nobody_with_it() {
+fn panic_of_a_callback_affects_nothing_else() {
     let known = known(1000);
     let io = BlockIo::builder().build().unwrap();
     for _ in 0..3 {
@@ -515,7 +515,7 @@ fn a_callback_that_panics_takes_nobody_with_it() {
 }
 
 #[test]
-fn closing_from_its_own_callback_is_an_error() {
+fn closing_from_a_callback_is_an_error() {
     let known = known(1000);
     let io = Arc::new(BlockIo::builder().workers(2).build().unwrap());
     let (tell, told) = mpsc::channel();
@@ -538,7 +538,7 @@ fn closing_from_its_own_callback_is_an_error() {
 }
 
 #[test]
-fn dropping_it_in_its_own_callback_does_not_hang() {
+fn dropping_in_a_callback_does_not_hang() {
     let known = known(1000);
     for _ in 0..10 {
         let io = Arc::new(BlockIo::builder().build().unwrap());
@@ -559,7 +559,7 @@ fn dropping_it_in_its_own_callback_does_not_hang() {
 }
 
 #[test]
-fn it_is_shared_by_threads() {
+fn threads_share_one_block_io() {
     fn shared<T: Send + Sync + 'static>() {}
     shared::<BlockIo>();
     fn sent<T: Send>() {}
@@ -570,7 +570,7 @@ fn it_is_shared_by_threads() {
 
 /// Callbacks run on fibers of their own: with an identity, and with locals that end with them.
 #[test]
-fn a_callback_has_an_identity_and_locals_of_its_own() {
+fn callback_has_its_own_identity_and_locals() {
     cringle::fiber_local! {
         static SEEN: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
     }

@@ -63,7 +63,7 @@ impl<R: Read> Read for Aligned<R> {
 }
 
 #[test]
-fn a_direct_file_is_read_to_its_end() {
+fn direct_file_is_read_to_its_end() {
     let directory = directory();
     let path = directory.path().join("file");
     // Its last block is not a whole one.
@@ -230,7 +230,7 @@ fn fibers_that_write_one_file_overwrite_nothing() {
 }
 
 #[test]
-fn reads_writes_and_seeks_move_the_cursor_by_what_they_move() {
+fn reads_writes_and_seeks_move_the_cursor_exactly() {
     let directory = directory();
     let path = directory.path().join("file");
     const EACH: usize = 100;
@@ -262,7 +262,7 @@ fn reads_writes_and_seeks_move_the_cursor_by_what_they_move() {
 }
 
 #[test]
-fn a_read_that_the_page_cache_answers_in_part_is_whole() {
+fn partly_cached_read_is_completed() {
     let directory = directory();
     let path = directory.path().join("file");
     let blocks = 256;
@@ -301,7 +301,7 @@ fn a_read_that_the_page_cache_answers_in_part_is_whole() {
 }
 
 #[test]
-fn calls_at_an_offset_leave_the_cursor_alone() {
+fn positioned_calls_do_not_move_the_cursor() {
     let directory = directory();
     let path = directory.path().join("file");
     everywhere(|| {
@@ -319,7 +319,7 @@ fn calls_at_an_offset_leave_the_cursor_alone() {
 }
 
 #[test]
-fn a_cancelled_reader_gives_the_cursor_back() {
+fn cancelled_read_restores_the_cursor() {
     let directory = directory();
     let path = directory.path().join("file");
     numbered(&path, 64);

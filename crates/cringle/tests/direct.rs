@@ -26,7 +26,7 @@ fn aligned_buffers_are_aligned_zeros_of_any_length() {
 
 #[test]
 #[should_panic = "address space"]
-fn a_buffer_larger_than_the_address_space_is_refused() {
+fn buffer_larger_than_the_address_space_panics() {
     AlignedBuf::new(usize::MAX);
 }
 
@@ -58,7 +58,7 @@ fn assert_names(result: io::Result<usize>, address: bool, len: bool, offset: boo
 }
 
 #[test]
-fn a_refused_request_is_told_what_is_off() {
+fn refused_request_names_the_misalignment() {
     let directory = directory();
     let path = directory.path().join("file");
     std::fs::write(&path, vec![7; 1 << 16]).unwrap();
@@ -127,7 +127,7 @@ fn a_refused_request_is_told_what_is_off() {
 }
 
 #[test]
-fn of_several_buffers_the_one_that_is_off_is_named() {
+fn misaligned_buffer_among_several_is_named() {
     let directory = directory();
     let path = directory.path().join("file");
     std::fs::write(&path, vec![7; 1 << 16]).unwrap();
@@ -147,7 +147,7 @@ fn of_several_buffers_the_one_that_is_off_is_named() {
 }
 
 #[test]
-fn a_refused_request_of_a_registered_file_is_told_what_is_off() {
+fn refused_registered_request_names_the_misalignment() {
     let directory = directory();
     let path = directory.path().join("file");
     std::fs::write(&path, vec![7; 1 << 16]).unwrap();
@@ -173,7 +173,7 @@ fn a_refused_request_of_a_registered_file_is_told_what_is_off() {
 }
 
 #[test]
-fn a_refusal_for_another_reason_stays_the_kernels() {
+fn other_refusals_keep_the_kernels_error() {
     let directory = directory();
     let path = directory.path().join("file");
     let mut options = OpenOptions::new();

@@ -122,7 +122,7 @@ fn document(n: usize, depth: usize) -> Value {
 }
 
 #[test]
-fn documents_are_written_and_read_by_file_and_by_pipe() {
+fn documents_pass_through_files_and_pipes() {
     let directory = disk::directory();
     on_many_fibers(|n| {
         let path = directory.path().join(format!("{n}.json"));

@@ -85,7 +85,7 @@ fn read_head(stream: &mut TcpStream, buf: &mut Vec<u8>) -> io::Result<bool> {
 }
 
 #[test]
-fn requests_are_parsed_as_they_come() {
+fn requests_are_parsed_as_they_arrive() {
     let serve = |mut stream: TcpStream| {
         let mut buf = Vec::new();
         while read_head(&mut stream, &mut buf).unwrap() {

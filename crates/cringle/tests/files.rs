@@ -253,7 +253,7 @@ proptest! {
 // ----- opening -----
 
 #[test]
-fn every_combination_of_open_options_answers_as_std() {
+fn every_combination_of_open_options_matches_std() {
     macro_rules! answers {
         ($fs:path, $directory:expr, $custom:expr) => {{
             use $fs as fs;
@@ -309,7 +309,7 @@ fn every_combination_of_open_options_answers_as_std() {
 }
 
 #[test]
-fn a_new_file_has_the_mode_that_std_gives_it() {
+fn new_file_has_the_mode_of_std() {
     let directory = directory();
     for mode in [0o666, 0o600, 0o777, 0o4755, 0o000] {
         let (theirs, ours) = (directory.path().join("theirs"), directory.path().join("ours"));
@@ -326,7 +326,7 @@ fn a_new_file_has_the_mode_that_std_gives_it() {
 }
 
 #[test]
-fn what_cannot_be_opened_is_refused_as_std_refuses_it() {
+fn open_errors_match_std() {
     let directory = directory();
     let at = directory.path();
     let socket = at.join("socket");
@@ -360,7 +360,7 @@ fn what_cannot_be_opened_is_refused_as_std_refuses_it() {
 }
 
 #[test]
-fn an_open_file_has_the_flags_that_std_gives_it() {
+fn open_file_has_the_flags_of_std() {
     let directory = directory();
     let path = directory.path().join("file");
     for way in [outside, solitary, alone, in_company, unwinding] {
@@ -381,7 +381,7 @@ fn an_open_file_has_the_flags_that_std_gives_it() {
 }
 
 #[test]
-fn a_leased_file_is_opened_when_its_holder_lets_go() {
+fn leased_file_opens_when_the_lease_is_released() {
     let directory = directory();
     let path = directory.path().join("file");
     std::fs::write(&path, "text").unwrap();
@@ -419,7 +419,7 @@ fn a_leased_file_is_opened_when_its_holder_lets_go() {
 // ----- FIFOs -----
 
 #[test]
-fn a_fifo_opens_when_its_other_end_does() {
+fn fifo_opens_when_its_other_end_does() {
     let directory = directory();
     // More than the kernel has threads for what the ring cannot do at once.
     let fifos: Vec<_> = (0..64).map(|n| directory.path().join(n.to_string())).collect();
@@ -460,7 +460,7 @@ fn a_fifo_opens_when_its_other_end_does() {
 }
 
 #[test]
-fn a_writer_that_writes_nothing_lets_the_reader_open() {
+fn writer_without_data_lets_the_reader_open() {
     let directory = directory();
     let fifo = directory.path().join("fifo");
     make_fifo(&fifo);
@@ -482,7 +482,7 @@ fn a_writer_that_writes_nothing_lets_the_reader_open() {
 }
 
 #[test]
-fn a_thread_may_be_the_other_end_of_a_fifo_and_be_gone_at_once() {
+fn short_lived_thread_can_be_a_fifos_peer() {
     let directory = directory();
     let fifo = directory.path().join("fifo");
     make_fifo(&fifo);
@@ -503,7 +503,7 @@ fn a_thread_may_be_the_other_end_of_a_fifo_and_be_gone_at_once() {
 }
 
 #[test]
-fn a_fifo_opened_without_waiting_answers_as_std() {
+fn nonblocking_open_of_a_fifo_matches_std() {
     let directory = directory();
     let fifo = directory.path().join("fifo");
     make_fifo(&fifo);
@@ -525,7 +525,7 @@ fn a_fifo_opened_without_waiting_answers_as_std() {
 }
 
 #[test]
-fn a_destructor_that_opens_a_fifo_lets_its_peer_run() {
+fn destructor_that_opens_a_fifo_lets_its_peer_run() {
     let directory = directory();
     let fifo = directory.path().join("fifo");
     make_fifo(&fifo);
@@ -551,7 +551,7 @@ fn a_destructor_that_opens_a_fifo_lets_its_peer_run() {
 }
 
 #[test]
-fn a_fiber_that_waits_for_a_fifos_other_end_does_not_keep_run_from_ending() {
+fn end_of_run_cancels_the_open_of_a_fifo() {
     let directory = directory();
     let fifo = directory.path().join("fifo");
     make_fifo(&fifo);
@@ -596,7 +596,7 @@ fn pipe() -> (File, File) {
 }
 
 #[test]
-fn positions_in_a_pipe_are_refused_and_nothing_is_lost() {
+fn positioned_calls_on_a_pipe_fail_without_loss() {
     for way in [outside, solitary, alone, in_company, unwinding] {
         way(|| {
             let (mut reader, mut writer) = pipe();
@@ -624,7 +624,7 @@ fn positions_in_a_pipe_are_refused_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_pipe_makes_only_the_reading_fiber_wait() {
+fn reading_a_pipe_suspends_only_the_fiber() {
     alone(|| {
         let (mut reader, mut writer) = pipe();
         fiber::scope(|s| {
@@ -643,7 +643,7 @@ fn a_pipe_makes_only_the_reading_fiber_wait() {
 }
 
 #[test]
-fn a_pipe_without_a_reader_is_broken() {
+fn pipe_without_a_reader_is_broken() {
     for way in [outside, solitary, alone, in_company, unwinding] {
         way(|| {
             let (reader, mut writer) = pipe();
@@ -654,7 +654,7 @@ fn a_pipe_without_a_reader_is_broken() {
 }
 
 #[test]
-fn signals_do_not_disturb_a_fiber_that_reads() {
+fn signals_do_not_interrupt_a_read() {
     extern "C" fn nothing(_: libc::c_int) {}
     let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: the handler does nothing, and interrupts what it interrupts (no SA_RESTART).
@@ -690,7 +690,7 @@ fn signals_do_not_disturb_a_fiber_that_reads() {
 }
 
 #[test]
-fn a_terminal_is_read_line_by_line() {
+fn terminal_is_read_line_by_line() {
     let (master, slave) = terminal::terminal();
     let (master, slave) = (File::from(master), File::from(slave));
     alone(|| {
@@ -710,7 +710,7 @@ fn a_terminal_is_read_line_by_line() {
 }
 
 #[test]
-fn files_of_proc_are_read_as_std_reads_them() {
+fn files_of_proc_are_read_as_by_std() {
     for path in ["/proc/version", "/proc/filesystems", "/proc/self/cmdline", "/proc/self/maps"] {
         for custom in [0, libc::O_NONBLOCK] {
             for way in [outside, solitary, alone, in_company, unwinding] {
@@ -742,7 +742,7 @@ fn files_of_proc_are_read_as_std_reads_them() {
 }
 
 #[test]
-fn a_regular_file_that_says_try_again_is_believed() {
+fn eagain_from_a_regular_file_is_returned() {
     // A regular file by its mode, with no positions, and nothing in it.
     let path = "/sys/kernel/tracing/trace_pipe";
     let mut options = OpenOptions::new();
@@ -758,7 +758,7 @@ fn a_regular_file_that_says_try_again_is_believed() {
 }
 
 #[test]
-fn reading_a_directory_is_refused_as_std_refuses_it() {
+fn reading_a_directory_fails_as_in_std() {
     let directory = directory();
     everywhere(|| {
         let file = File::open(directory.path()).unwrap();
@@ -820,7 +820,7 @@ impl Drop for Zeros {
 }
 
 #[test]
-fn a_transfer_of_more_than_two_gibibytes_is_cut_as_std_cuts_it() {
+fn transfers_above_two_gibibytes_are_cut_as_by_std() {
     const MOST: usize = 0x7fff_f000;
     let directory = directory();
     let path = directory.path().join("sparse");
@@ -868,7 +868,7 @@ fn a_transfer_of_more_than_two_gibibytes_is_cut_as_std_cuts_it() {
 }
 
 #[test]
-fn a_full_disk_is_reported() {
+fn full_disk_is_reported() {
     for way in [outside, solitary, alone, in_company, unwinding] {
         way(|| {
             let mut full = OpenOptions::new().write(true).open("/dev/full").unwrap();
@@ -887,7 +887,7 @@ fn a_full_disk_is_reported() {
 }
 
 #[test]
-fn more_slices_than_the_kernel_takes_are_cut_as_std_cuts_them() {
+fn excess_slices_are_cut_as_by_std() {
     let directory = directory();
     for way in [outside, solitary, alone, in_company, unwinding] {
         way(|| {
@@ -911,7 +911,7 @@ fn more_slices_than_the_kernel_takes_are_cut_as_std_cuts_them() {
 // ----- metadata -----
 
 #[test]
-fn metadata_is_what_std_says() {
+fn metadata_matches_std() {
     let directory = directory();
     let at = directory.path();
     std::fs::write(at.join("file"), pattern(5000)).unwrap();
@@ -950,7 +950,7 @@ fn metadata_is_what_std_says() {
 // ----- handles -----
 
 #[test]
-fn a_clone_shares_the_cursor() {
+fn clone_shares_the_cursor() {
     let directory = directory();
     let path = directory.path().join("file");
     std::fs::write(&path, "0123456789").unwrap();
@@ -974,7 +974,7 @@ fn a_clone_shares_the_cursor() {
 }
 
 #[test]
-fn a_file_turns_into_stds_and_back_with_its_cursor() {
+fn conversion_to_std_and_back_keeps_the_cursor() {
     let directory = directory();
     let path = directory.path().join("file");
     std::fs::write(&path, "0123456789").unwrap();
@@ -1000,7 +1000,7 @@ fn a_file_turns_into_stds_and_back_with_its_cursor() {
 }
 
 #[test]
-fn a_file_is_a_childs_standard_input() {
+fn file_can_be_a_childs_standard_input() {
     let directory = directory();
     let path = directory.path().join("file");
     std::fs::write(&path, "text").unwrap();
@@ -1010,7 +1010,7 @@ fn a_file_is_a_childs_standard_input() {
 }
 
 #[test]
-fn closing_closes_and_reports() {
+fn close_reports_the_error() {
     for way in [outside, solitary, alone, in_company, unwinding] {
         way(|| {
             let (mut reader, writer) = pipe();
@@ -1025,7 +1025,7 @@ fn closing_closes_and_reports() {
 }
 
 #[test]
-fn a_cancelled_fiber_still_closes() {
+fn cancelled_fiber_closes_its_files() {
     let (mut reader, writer) = io::pipe().unwrap();
     alone(|| {
         fiber::spawn_local(move || {
@@ -1040,7 +1040,7 @@ fn a_cancelled_fiber_still_closes() {
 }
 
 #[test]
-fn syncing_what_cannot_be_synced_is_refused_as_std_refuses_it() {
+fn sync_errors_match_std() {
     let (reader, writer) = io::pipe().unwrap();
     let theirs = std::fs::File::from(OwnedFd::from(reader));
     let expected = [theirs.sync_all(), theirs.sync_data(), theirs.set_len(1)];
@@ -1055,7 +1055,7 @@ fn syncing_what_cannot_be_synced_is_refused_as_std_refuses_it() {
 // ----- what is built on them -----
 
 #[test]
-fn buffers_and_parsers_of_others_work_over_files() {
+fn std_buffers_and_foreign_parsers_work_over_files() {
     let directory = directory();
     for way in [outside, solitary, alone, in_company, unwinding] {
         way(|| {
@@ -1089,7 +1089,7 @@ fn buffers_and_parsers_of_others_work_over_files() {
 }
 
 #[test]
-fn a_destructor_writes_its_file_while_the_fiber_unwinds() {
+fn destructor_writes_its_file_while_unwinding() {
     let directory = directory();
     let path = directory.path().join("file");
     let bytes = pattern(100_000);

@@ -14,7 +14,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 #[test]
-fn every_call_of_a_cancelled_fiber_is_refused_and_changes_nothing() {
+fn calls_of_a_cancelled_fiber_fail_without_effect() {
     let directory = directory();
     let at = directory.path();
     let (file, new) = (at.join("file"), at.join("new"));
@@ -82,7 +82,7 @@ fn every_call_of_a_cancelled_fiber_is_refused_and_changes_nothing() {
 
 /// A terminal takes what it has room for, and a write waits for the rest: on the ring a cancel ends that wait.
 #[test]
-fn a_write_to_a_full_terminal_ends_with_the_cancel() {
+fn cancel_ends_a_write_to_a_full_terminal() {
     let (_ours, theirs) = terminal::terminal();
     let theirs = File::from(theirs);
     let ring = cringle::Builder::new().driver(cringle::runtime::DriverChoice::Uring).workers(1);
@@ -107,7 +107,7 @@ fn a_write_to_a_full_terminal_ends_with_the_cancel() {
 }
 
 #[test]
-fn a_listing_ends_with_the_cancel_and_not_before_what_was_read() {
+fn cancelled_listing_first_returns_buffered_entries() {
     let directory = directory();
     for n in 0..3000 {
         std::fs::write(directory.path().join(format!("{n:0100}")), "").unwrap();
@@ -127,8 +127,8 @@ fn a_listing_ends_with_the_cancel_and_not_before_what_was_read() {
 /// A cancel at any moment of any of these: whatever it meets, nothing stays open, nothing hangs, and what
 /// was said to be done is.
 #[test]
-fn cancels_at_any_moment_lose_no_descriptor() {
-    child::must_succeed("cancels_at_any_moment_lose_no_descriptor", || {
+fn cancels_at_any_moment_leak_no_descriptor() {
+    child::must_succeed("cancels_at_any_moment_leak_no_descriptor", || {
         let directory = directory();
         let at = directory.path();
         for n in 0..50 {
@@ -178,8 +178,8 @@ fn cancels_at_any_moment_lose_no_descriptor() {
 
 /// Every kind of call, often: nothing stays open.
 #[test]
-fn descriptors_stay_flat() {
-    child::must_succeed("descriptors_stay_flat", || {
+fn opening_and_closing_leaks_no_descriptor() {
+    child::must_succeed("opening_and_closing_leaks_no_descriptor", || {
         let directory = directory();
         let at = directory.path();
         let round = || {

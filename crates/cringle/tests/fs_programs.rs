@@ -290,26 +290,26 @@ fn both_ways(theirs: Program, ours: Program, needs_fibers: bool) {
 }
 
 #[test]
-fn a_backup_is_the_same_both_ways() {
+fn backup_program_behaves_as_with_std() {
     both_ways(with_std::backup, with_cringle::backup, false);
 }
 
 #[test]
-fn a_word_count_by_threads_is_the_same_both_ways() {
+fn word_count_program_behaves_as_with_std() {
     both_ways(with_std::words, with_cringle::words, true);
 }
 
 #[test]
-fn a_store_with_renames_and_a_log_is_the_same_both_ways() {
+fn store_program_behaves_as_with_std() {
     both_ways(with_std::store, with_cringle::store, false);
 }
 
 #[test]
-fn refusals_say_the_same_words_both_ways() {
+fn errors_have_the_text_of_std() {
     both_ways(with_std::errors, with_cringle::errors, true);
 }
 
 #[test]
-fn a_merge_by_reader_threads_is_the_same_both_ways() {
+fn merge_program_behaves_as_with_std() {
     both_ways(with_std::merge, with_cringle::merge, true);
 }

@@ -301,7 +301,7 @@ type Answer = Result<(), (ErrorKind, Option<i32>)>;
 
 /// A ring takes both paths before it looks at either, where `linkat` and `renameat` follow the first.
 #[test]
-fn a_second_path_that_is_no_path_does_not_hide_what_is_wrong_with_the_first() {
+fn invalid_second_path_does_not_hide_first_error() {
     for second in ["".to_owned(), "d/".repeat(2500)] {
         let (from, to) = (Path::new("circle/a"), Path::new(&second));
         let run = |execute: fn(&Path, &Path) -> io::Result<()>| {
@@ -325,7 +325,7 @@ fn a_second_path_that_is_no_path_does_not_hide_what_is_wrong_with_the_first() {
 
 /// Every function on every kind of path, one after the other, each on a fresh tree.
 #[test]
-fn every_function_answers_as_stds_for_every_kind_of_path() {
+fn functions_match_std_for_every_kind_of_path() {
     let prepare = [Call::CreateDirAll(5), Call::Write(4, 10), Call::Symlink(4, 2)];
     let count = paths().len();
     let one = (0..count).flat_map(|p| {
@@ -374,7 +374,7 @@ fn every_function_answers_as_stds_for_every_kind_of_path() {
 }
 
 #[test]
-fn what_is_no_regular_file_is_copied_or_refused_as_std_does() {
+fn copying_irregular_files_matches_std() {
     let directory = directory();
     let at = directory.path();
     make_fifo(&at.join("fifo"));
@@ -408,7 +408,7 @@ fn what_is_no_regular_file_is_copied_or_refused_as_std_does() {
 }
 
 #[test]
-fn large_and_sparse_files_are_copied_whole() {
+fn large_and_sparse_files_are_copied_completely() {
     let directory = directory();
     let (from, to) = (directory.path().join("from"), directory.path().join("to"));
     let bytes = disk::pattern(5 << 20);

@@ -29,7 +29,7 @@ fn flock(file: &std::fs::File, how: i32) -> bool {
 }
 
 #[test]
-fn locks_exclude_as_the_kernels_do() {
+fn locks_exclude_as_flock_does() {
     let directory = directory();
     let path = directory.path().join("file");
     std::fs::write(&path, "").unwrap();
@@ -58,8 +58,8 @@ fn locks_exclude_as_the_kernels_do() {
 }
 
 #[test]
-fn many_fibers_that_wait_for_a_lock_do_not_starve_its_holder() {
-    child::must_succeed("many_fibers_that_wait_for_a_lock_do_not_starve_its_holder", || {
+fn waiters_for_a_lock_do_not_starve_its_holder() {
+    child::must_succeed("waiters_for_a_lock_do_not_starve_its_holder", || {
         const WAITERS: usize = 300;
         // SAFETY: no pointers. A library in which the holder starves hangs: the child is killed then.
         unsafe { libc::alarm(60) };
@@ -105,7 +105,7 @@ fn many_fibers_that_wait_for_a_lock_do_not_starve_its_holder() {
 }
 
 #[test]
-fn a_reader_passes_a_waiting_writer_and_two_readers_become_writers() {
+fn readers_pass_a_waiting_writer_and_can_upgrade() {
     let directory = directory();
     let path = directory.path().join("file");
     std::fs::write(&path, "").unwrap();
@@ -144,7 +144,7 @@ fn a_reader_passes_a_waiting_writer_and_two_readers_become_writers() {
 }
 
 #[test]
-fn a_deadline_ends_the_wait_for_a_lock() {
+fn deadline_ends_the_wait_for_a_lock() {
     let directory = directory();
     let path = directory.path().join("file");
     let holder = std::fs::File::create(&path).unwrap();
@@ -202,7 +202,7 @@ fn kernels_xattr(path: &Path, name: &str) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn attributes_are_kept_found_listed_and_removed() {
+fn attributes_are_set_listed_and_removed() {
     let directory = directory();
     let path = directory.path().join("file");
     for way in WAYS {
@@ -249,7 +249,7 @@ fn attributes_are_kept_found_listed_and_removed() {
 // ----- space -----
 
 #[test]
-fn space_is_given_and_taken_back_and_holes_are_found() {
+fn space_is_allocated_and_freed_and_holes_are_found() {
     const BLOCK: u64 = 64 << 10;
     let directory = directory();
     let path = directory.path().join("file");
@@ -331,7 +331,7 @@ fn ranges_are_copied_within_the_kernel() {
 // ----- directories that paths cannot leave -----
 
 #[test]
-fn no_path_leaves_its_directory() {
+fn paths_cannot_leave_their_directory() {
     let directory = directory();
     let root = directory.path().join("root");
     std::fs::create_dir_all(root.join("in/deep")).unwrap();
@@ -419,7 +419,7 @@ fn no_path_leaves_its_directory() {
 }
 
 #[test]
-fn a_fifo_in_a_directory_waits_for_its_other_end() {
+fn fifo_opened_through_a_directory_waits_for_its_peer() {
     let directory = directory();
     disk::make_fifo(&directory.path().join("fifo"));
     alone(|| {
@@ -437,7 +437,7 @@ fn a_fifo_in_a_directory_waits_for_its_other_end() {
 }
 
 #[test]
-fn statx_tells_what_was_asked_for() {
+fn statx_returns_the_requested_fields() {
     let directory = directory();
     let path = directory.path().join("file");
     std::fs::write(&path, "four").unwrap();

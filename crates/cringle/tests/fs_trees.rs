@@ -83,7 +83,7 @@ fn deep_tree_is_removed_with_64_descriptors() {
 }
 
 #[test]
-fn a_path_as_deep_as_paths_can_be_is_made_and_removed() {
+fn path_of_maximal_depth_is_created_and_removed() {
     let directory = directory();
     for way in [outside, alone] {
         way(|| {
@@ -114,7 +114,7 @@ fn exchange(one: &Path, other: &Path) {
 }
 
 #[test]
-fn a_directory_that_is_swapped_for_a_link_meanwhile_is_not_followed() {
+fn directory_swapped_for_a_link_is_not_followed() {
     let directory = directory();
     let at = directory.path();
     let (tree, treasure, link) = (at.join("tree"), at.join("treasure"), at.join("link"));
@@ -168,7 +168,7 @@ fn a_directory_that_is_swapped_for_a_link_meanwhile_is_not_followed() {
 }
 
 #[test]
-fn a_link_to_a_directory_is_removed_itself() {
+fn link_to_a_directory_is_removed_itself() {
     let directory = directory();
     let at = directory.path();
     for way in [outside, solitary, alone, in_company, unwinding] {
@@ -186,7 +186,7 @@ fn a_link_to_a_directory_is_removed_itself() {
 }
 
 #[test]
-fn every_name_that_the_kernel_takes_comes_back() {
+fn every_valid_name_is_listed() {
     let directory = directory();
     let names: BTreeSet<OsString> = (1..=255u8)
         .filter(|&byte| byte != b'/')
@@ -215,7 +215,7 @@ fn every_name_that_the_kernel_takes_comes_back() {
 }
 
 #[test]
-fn a_directory_removed_while_it_is_read_ends() {
+fn directory_removed_during_a_listing_ends_it() {
     let directory = directory();
     let path = directory.path().join("gone");
     for way in [outside, solitary, alone, unwinding] {
@@ -230,7 +230,7 @@ fn a_directory_removed_while_it_is_read_ends() {
 }
 
 #[test]
-fn an_entry_is_asked_about_in_its_directory_though_that_is_moved() {
+fn entry_metadata_follows_a_renamed_directory() {
     let directory = directory();
     let (before, after) = (directory.path().join("before"), directory.path().join("after"));
     std::fs::create_dir(&before).unwrap();
@@ -244,8 +244,8 @@ fn an_entry_is_asked_about_in_its_directory_though_that_is_moved() {
 }
 
 #[test]
-fn what_one_may_not_do_is_denied_as_std_is_denied_it() {
-    child::must_succeed("what_one_may_not_do_is_denied_as_std_is_denied_it", || {
+fn permission_errors_match_std() {
+    child::must_succeed("permission_errors_match_std", || {
         let directory = directory();
         let at = directory.path();
         let locked = at.join("locked");

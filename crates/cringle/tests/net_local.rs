@@ -272,7 +272,7 @@ fn ends_when_cancelled<T>(call: impl FnOnce() -> io::Result<T>) {
 }
 
 #[test]
-fn every_wait_ends_when_it_is_cancelled() {
+fn cancel_ends_every_wait() {
     on_one_worker(|| {
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
         ends_when_cancelled(|| udp.recv_from(&mut [0; 8]));
@@ -309,7 +309,7 @@ fn every_wait_ends_when_it_is_cancelled() {
 
 /// A listener whose queue is full, which the kernel does not tell the end of.
 #[test]
-fn who_connects_to_a_crowded_unix_listener_waits_alone() {
+fn connect_to_a_full_listener_suspends_only_the_fiber() {
     on_one_worker(|| {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");
@@ -331,7 +331,7 @@ fn who_connects_to_a_crowded_unix_listener_waits_alone() {
 }
 
 #[test]
-fn a_name_is_what_it_was() {
+fn abstract_and_path_names_are_preserved() {
     let path = SocketAddr::from_pathname("/a/path").unwrap();
     let name = SocketAddr::from_abstract_name(b"a name").unwrap();
     on_one_worker(|| {
@@ -346,7 +346,7 @@ fn a_name_is_what_it_was() {
 }
 
 #[test]
-fn the_peer_says_who_it_is() {
+fn peer_credentials_are_returned() {
     on_one_worker(|| {
         let (ours, _theirs) = UnixStream::pair().unwrap();
         let cred = ours.peer_cred().unwrap();
@@ -360,7 +360,7 @@ fn the_peer_says_who_it_is() {
 }
 
 #[test]
-fn descriptors_are_passed_whole_and_closed_on_exec() {
+fn passed_descriptors_are_complete_and_close_on_exec() {
     let passes = || {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let (mut reader, writer) = io::pipe().unwrap();

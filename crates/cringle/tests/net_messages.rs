@@ -36,7 +36,7 @@ fn none() -> RecvAncillary {
 }
 
 #[test]
-fn slices_of_a_stream_are_one_stretch_of_bytes() {
+fn slices_of_a_stream_are_contiguous() {
     everywhere(|| {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -64,7 +64,7 @@ fn slices_of_a_stream_are_one_stretch_of_bytes() {
 }
 
 #[test]
-fn datagrams_say_where_they_are_from_and_what_was_lost_of_them() {
+fn datagrams_report_sender_and_truncation() {
     everywhere(|| {
         let (ours, theirs) = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap()).into();
         let to = Some(theirs.local_addr().unwrap());
@@ -90,7 +90,7 @@ fn datagrams_say_where_they_are_from_and_what_was_lost_of_them() {
 }
 
 #[test]
-fn what_the_network_says_of_a_datagram_is_read() {
+fn ancillary_data_of_a_datagram_is_parsed() {
     everywhere(|| {
         for (bind, local) in
             [("127.0.0.1:0", IpAddr::V4(Ipv4Addr::LOCALHOST)), ("[::1]:0", "::1".parse().unwrap())]
@@ -155,7 +155,7 @@ fn what_the_network_says_of_a_datagram_is_read() {
 }
 
 #[test]
-fn who_sends_is_told() {
+fn sender_credentials_are_received() {
     everywhere(|| {
         let (ours, theirs) = UnixDatagram::pair().unwrap();
         set_option(&theirs, libc::SOL_SOCKET, libc::SO_PASSCRED);
@@ -210,7 +210,7 @@ fn take(theirs: &UnixStream, room: &mut RecvAncillary) -> Received {
 }
 
 #[test]
-fn descriptors_that_nobody_takes_are_closed() {
+fn untaken_descriptors_are_closed() {
     everywhere(|| {
         let (ours, theirs) = UnixStream::pair().unwrap();
         // With the room, by the next message, with an iterator that was not run to its end.
@@ -260,7 +260,7 @@ fn descriptors_that_nobody_takes_are_closed() {
 
 /// The message and the cancel come at once, in any order: it is received, or stays in the socket.
 #[test]
-fn a_cancel_loses_no_descriptor() {
+fn cancel_loses_no_descriptor() {
     on_one_worker(|| {
         let (mut came, mut stayed) = (0, 0);
         for round in 0..400 {
@@ -303,7 +303,7 @@ fn a_cancel_loses_no_descriptor() {
 }
 
 #[test]
-fn messages_keep_their_sockets_timeout_and_end_when_they_are_cancelled() {
+fn messages_respect_timeouts_and_cancels() {
     on_one_worker(|| {
         let (ours, theirs) = UnixDatagram::pair().unwrap();
         let wait = || theirs.recvmsg(&mut [IoSliceMut::new(&mut [0; 8])], &mut none(), NONE);
@@ -321,7 +321,7 @@ fn messages_keep_their_sockets_timeout_and_end_when_they_are_cancelled() {
 }
 
 #[test]
-fn who_sends_to_a_full_queue_waits_alone() {
+fn send_to_a_full_queue_suspends_only_the_fiber() {
     on_one_worker(|| {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");
@@ -348,7 +348,7 @@ fn who_sends_to_a_full_queue_waits_alone() {
 }
 
 #[test]
-fn what_cannot_be_passed_is_refused_with_a_reason() {
+fn invalid_ancillary_data_is_refused_with_a_reason() {
     let (reader, _writer) = io::pipe().unwrap();
     let mut outgoing = SendAncillary::new();
     let error = outgoing.fds(&vec![reader.as_fd(); 254]).unwrap_err();
@@ -364,7 +364,7 @@ fn what_cannot_be_passed_is_refused_with_a_reason() {
 
 /// A path of all 108 bytes, which the kernel takes without a NUL, as std has it.
 #[test]
-fn a_message_from_the_longest_path_is_received() {
+fn message_from_the_longest_path_is_received() {
     let directory = tempfile::Builder::new().prefix("s").tempdir_in("/tmp").unwrap();
     let mut path = directory.path().to_str().unwrap().to_owned() + "/";
     path.extend(std::iter::repeat_n('x', 108 - path.len()));

@@ -60,7 +60,7 @@ fn is_over(mut stream: TcpStream) -> bool {
 }
 
 #[test]
-fn each_worker_serves_with_a_listener_of_its_own() {
+fn each_worker_has_its_own_listener() {
     for workers in [1, 2, 3] {
         let seen = Mutex::new(HashSet::new());
         let served = on_workers(workers, || {
@@ -84,7 +84,7 @@ fn each_worker_serves_with_a_listener_of_its_own() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_refused() {
+fn taken_port_is_refused() {
     for workers in [1, 2] {
         on_workers(workers, || {
             let taken = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -99,7 +99,7 @@ fn a_port_that_is_taken_is_refused() {
 }
 
 #[test]
-fn errors_and_panics_of_a_handler_end_one_connection_and_are_counted() {
+fn handler_failures_end_one_connection_and_are_counted() {
     let served = on_workers(2, || {
         let server = Server::bind("127.0.0.1:0").unwrap();
         let handler = |mut stream: TcpStream, _| {
@@ -127,7 +127,7 @@ fn errors_and_panics_of_a_handler_end_one_connection_and_are_counted() {
 }
 
 #[test]
-fn no_more_are_served_at_once_than_it_was_told() {
+fn connection_limit_is_not_exceeded() {
     const LIMIT: usize = 3;
     let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let served = on_workers(2, || {
@@ -150,7 +150,7 @@ fn no_more_are_served_at_once_than_it_was_told() {
 }
 
 #[test]
-fn as_many_are_served_at_once_as_it_was_told() {
+fn connection_limit_is_reached() {
     for limit in [1, 2] {
         let barrier = Barrier::new(limit);
         let served = on_workers(2, || {
@@ -173,7 +173,7 @@ fn as_many_are_served_at_once_as_it_was_told() {
 }
 
 #[test]
-fn who_is_served_when_it_is_stopped_may_end_and_who_comes_later_is_refused() {
+fn stop_refuses_new_connections_and_finishes_open_ones() {
     let served = on_workers(2, || {
         let server = Server::bind("127.0.0.1:0").unwrap().grace(LONG);
         let (addr, stopper) = (server.local_addr().unwrap(), server.stopper());
@@ -197,7 +197,7 @@ fn who_is_served_when_it_is_stopped_may_end_and_who_comes_later_is_refused() {
 }
 
 #[test]
-fn who_takes_longer_than_the_grace_is_cancelled() {
+fn connections_are_cancelled_after_the_grace_period() {
     let served = on_workers(2, || {
         let server = Server::bind("127.0.0.1:0").unwrap().grace(Duration::from_millis(20));
         let handler = |mut stream: TcpStream, _| {
@@ -232,7 +232,7 @@ fn who_takes_longer_than_the_grace_is_cancelled() {
 }
 
 #[test]
-fn a_server_that_is_cancelled_ends_at_once() {
+fn cancelled_server_ends_at_once() {
     on_workers(2, || {
         let server = Server::bind("127.0.0.1:0").unwrap().grace(LONG);
         let addr = server.local_addr().unwrap();
@@ -248,7 +248,7 @@ fn a_server_that_is_cancelled_ends_at_once() {
 }
 
 #[test]
-fn a_server_that_is_stopped_before_it_runs_serves_nobody() {
+fn server_stopped_before_it_runs_accepts_nothing() {
     on_workers(2, || {
         let server = Server::bind("127.0.0.1:0").unwrap();
         let addr = server.local_addr().unwrap();
@@ -260,7 +260,7 @@ fn a_server_that_is_stopped_before_it_runs_serves_nobody() {
 }
 
 #[test]
-fn a_server_outside_of_a_runtime_says_what_it_needs() {
+fn server_outside_of_run_explains_its_error() {
     let server = Server::bind("127.0.0.1:0").unwrap();
     let error = server.run(echo).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::Unsupported);
@@ -269,7 +269,7 @@ fn a_server_outside_of_a_runtime_says_what_it_needs() {
 
 #[cfg(feature = "sim")]
 #[test]
-fn a_server_in_a_simulation_ends_with_an_error() {
+fn server_in_a_simulation_fails() {
     let report = cringle::sim::run(1, &cringle::sim::Options::new(), || {
         Server::bind("127.0.0.1:0").unwrap().run(echo).unwrap_err().kind()
     });
@@ -277,7 +277,7 @@ fn a_server_in_a_simulation_ends_with_an_error() {
 }
 
 #[test]
-fn a_listener_with_options_is_shared_by_the_workers() {
+fn workers_share_a_given_listener() {
     let served = on_workers(2, || {
         let builder = TcpListener::builder().backlog(16).nodelay(true);
         let server = Server::from(builder.bind("127.0.0.1:0").unwrap());
@@ -291,7 +291,7 @@ fn a_listener_with_options_is_shared_by_the_workers() {
 }
 
 #[test]
-fn a_listener_that_does_not_block_is_waited_for() {
+fn nonblocking_listener_is_polled() {
     let served = on_workers(2, || {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
@@ -324,8 +324,8 @@ fn handlers_may_borrow_and_wait_for_each_other() {
 }
 
 #[test]
-fn a_server_survives_that_no_descriptor_is_left() {
-    child::must_succeed("a_server_survives_that_no_descriptor_is_left", || {
+fn server_survives_running_out_of_descriptors() {
+    child::must_succeed("server_survives_running_out_of_descriptors", || {
         let served = on_workers(2, || {
             let server = Server::bind("127.0.0.1:0").unwrap();
             let hoard = Cell::new(Vec::new());
@@ -384,7 +384,7 @@ fn kept(
 }
 
 #[test]
-fn handlers_that_wait_for_a_request_end_with_the_stop() {
+fn stop_ends_handlers_that_wait_for_a_request() {
     for workers in [1, 2] {
         let served = on_workers(workers, || {
             let server = Server::bind("127.0.0.1:0").unwrap().grace(LONG);
@@ -402,7 +402,7 @@ fn handlers_that_wait_for_a_request_end_with_the_stop() {
 }
 
 #[test]
-fn a_request_that_has_begun_is_answered_after_the_stop() {
+fn started_request_is_answered_after_the_stop() {
     for workers in [1, 2] {
         let served = on_workers(workers, || {
             let server = Server::bind("127.0.0.1:0").unwrap().grace(LONG);
@@ -433,7 +433,7 @@ fn stopper() -> Stopper {
 }
 
 #[test]
-fn what_ends_with_the_stop_is_what_it_calls_and_nothing_else() {
+fn stop_cancels_only_the_call_in_until_stopped() {
     on_workers(2, || {
         let stopper = stopper();
         assert_eq!(stopper.until_stopped(|| Ok(1)).unwrap(), Some(1));
@@ -493,7 +493,7 @@ fn what_ends_with_the_stop_is_what_it_calls_and_nothing_else() {
 }
 
 #[test]
-fn threads_hear_of_the_stop() {
+fn stop_wakes_waiting_threads() {
     let stopper = stopper();
     assert_eq!(stopper.until_stopped(|| Ok(1)).unwrap(), Some(1));
     let waits = [(); 3].map(|()| {
@@ -506,8 +506,8 @@ fn threads_hear_of_the_stop() {
 }
 
 #[test]
-fn port_is_free_once_a_cancelled_server_ended() {
-    let test = "port_is_free_once_a_cancelled_server_ended";
+fn port_is_free_after_a_cancelled_server_ends() {
+    let test = "port_is_free_after_a_cancelled_server_ends";
     for round in 0..6 {
         let Some(mut command) = child::command(test) else { return serve_until_sigterm() };
         command.env("WORKERS", (1 + round % 2).to_string()).stdout(Stdio::piped());

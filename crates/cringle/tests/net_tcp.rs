@@ -71,7 +71,7 @@ fn ends_when_cancelled<T>(call: impl FnOnce() -> io::Result<T>) {
 }
 
 #[test]
-fn every_wait_ends_when_it_is_cancelled() {
+fn cancel_ends_every_wait() {
     on_one_worker(|| {
         let (listener, _) = listener();
         ends_when_cancelled(|| listener.accept());
@@ -96,7 +96,7 @@ fn every_wait_ends_when_it_is_cancelled() {
 }
 
 #[test]
-fn a_cancelled_fiber_is_refused_whether_its_socket_blocks_or_not() {
+fn cancelled_fiber_is_refused_on_every_socket() {
     on_one_worker(|| {
         let (mut ours, theirs) = pair();
         let (listener, addr) = listener();
@@ -118,7 +118,7 @@ fn a_cancelled_fiber_is_refused_whether_its_socket_blocks_or_not() {
 }
 
 #[test]
-fn a_deadline_ends_a_read_and_says_so() {
+fn deadline_ends_a_read_with_timed_out() {
     on_one_worker(|| {
         let (mut ours, _theirs) = pair();
         let error = time::timeout(SHORT, || ours.read(&mut [0; 8])).unwrap_err();
@@ -134,7 +134,7 @@ fn a_deadline_ends_a_read_and_says_so() {
 }
 
 #[test]
-fn connecting_has_the_time_it_is_given() {
+fn connect_timeout_is_respected() {
     on_one_worker(|| {
         let (_listener, addr, _crowd) = crowded_listener();
         let error = TcpStream::connect_timeout(&addr, SHORT).unwrap_err();
@@ -147,7 +147,7 @@ fn connecting_has_the_time_it_is_given() {
 
 /// Nothing is cancelled while a fiber unwinds; a timeout of the socket is no cancel.
 #[test]
-fn a_timeout_holds_in_a_destructor_of_a_fiber_that_unwinds() {
+fn timeout_applies_in_a_destructor_while_unwinding() {
     struct Reads<'a>(&'a TcpStream, &'a Cell<Option<io::ErrorKind>>);
     impl Drop for Reads<'_> {
         fn drop(&mut self) {
@@ -170,7 +170,7 @@ fn a_timeout_holds_in_a_destructor_of_a_fiber_that_unwinds() {
 }
 
 #[test]
-fn a_peer_that_never_reads_keeps_only_its_writer_waiting() {
+fn peer_that_never_reads_suspends_only_its_writer() {
     on_one_worker(|| {
         let (ours, theirs) = pair();
         fiber::scope(|s| {
@@ -197,7 +197,7 @@ fn a_peer_that_never_reads_keeps_only_its_writer_waiting() {
 }
 
 #[test]
-fn much_is_written_by_one_call_and_arrives_whole() {
+fn large_write_arrives_completely() {
     const LEN: usize = 16 << 20;
     let sent: Vec<u8> = (0..LEN).map(|n| (n * 31 % 251) as u8).collect();
     on_one_worker(|| {
@@ -215,7 +215,7 @@ fn much_is_written_by_one_call_and_arrives_whole() {
 
 /// Reads that fill their buffer are followed by plain ones: not for ever, and not past a cancel.
 #[test]
-fn who_reads_what_is_there_lets_others_run_and_hears_of_a_cancel() {
+fn inline_reads_yield_and_notice_cancels() {
     const BYTES: usize = 4096;
     on_one_worker(|| {
         let (mut ours, mut theirs) = pair();
@@ -248,7 +248,7 @@ fn who_reads_what_is_there_lets_others_run_and_hears_of_a_cancel() {
 }
 
 #[test]
-fn a_shutdown_wakes_who_reads_on_a_clone() {
+fn shutdown_wakes_a_reader_of_a_clone() {
     on_one_worker(|| {
         let (ours, _theirs) = pair();
         let clone = ours.try_clone().unwrap();
@@ -264,7 +264,7 @@ fn a_shutdown_wakes_who_reads_on_a_clone() {
 
 /// Reader and writer on different workers, over a stream that both borrow.
 #[test]
-fn a_stream_is_read_and_written_at_once() {
+fn stream_is_read_and_written_concurrently() {
     const ROUNDS: usize = 500;
     Builder::new()
         .workers(2)
@@ -335,8 +335,8 @@ fn ten_thousand_connect_at_once() {
 
 /// Connections that win against the cancel of their `accept` are delivered and closed by who asked.
 #[test]
-fn accepts_that_are_cancelled_leak_no_descriptor() {
-    child::must_succeed("accepts_that_are_cancelled_leak_no_descriptor", || {
+fn cancelled_accepts_leak_no_descriptor() {
+    child::must_succeed("cancelled_accepts_leak_no_descriptor", || {
         let before = child::Footprint::now();
         for turns in 0..100 {
             on_one_worker(|| {
@@ -362,8 +362,8 @@ fn accepts_that_are_cancelled_leak_no_descriptor() {
 }
 
 #[test]
-fn a_listener_survives_that_no_descriptor_is_left() {
-    child::must_succeed("a_listener_survives_that_no_descriptor_is_left", || {
+fn listener_survives_running_out_of_descriptors() {
+    child::must_succeed("listener_survives_running_out_of_descriptors", || {
         on_one_worker(|| {
             let (listener, addr) = listener();
             let mut client = TcpStream::connect(addr).unwrap();
@@ -387,7 +387,7 @@ fn a_listener_survives_that_no_descriptor_is_left() {
 
 /// A client that sends a byte now and then is cut off by a deadline over the whole request.
 #[test]
-fn who_dribbles_is_cut_off_by_a_deadline() {
+fn deadline_ends_a_connection_that_trickles() {
     on_one_worker(|| {
         let (mut ours, theirs) = pair();
         fiber::scope(|s| {
@@ -407,7 +407,7 @@ fn who_dribbles_is_cut_off_by_a_deadline() {
 }
 
 #[test]
-fn who_closes_a_stream_that_lingers_waits_alone() {
+fn closing_a_lingering_stream_suspends_only_the_fiber() {
     on_one_worker(|| {
         let (ours, mut theirs) = pair();
         fill(&ours);
@@ -424,8 +424,8 @@ fn who_closes_a_stream_that_lingers_waits_alone() {
 }
 
 #[test]
-fn a_stream_that_lingers_is_closed_though_no_thread_can_be_started() {
-    let test = "a_stream_that_lingers_is_closed_though_no_thread_can_be_started";
+fn lingering_stream_is_closed_without_a_free_thread() {
+    let test = "lingering_stream_is_closed_without_a_free_thread";
     child::must_succeed(test, || {
         on_one_worker(|| {
             let (ours, mut theirs) = pair();
@@ -440,7 +440,7 @@ fn a_stream_that_lingers_is_closed_though_no_thread_can_be_started() {
 }
 
 #[test]
-fn a_foreign_socket_is_used_as_it_is() {
+fn foreign_socket_keeps_its_modes() {
     on_one_worker(|| {
         let (std_listener, addr) = {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -470,7 +470,7 @@ fn a_foreign_socket_is_used_as_it_is() {
 }
 
 #[test]
-fn a_stream_outlives_the_runtime() {
+fn stream_outlives_the_runtime() {
     let (ours, theirs) = on_one_worker(pair);
     ours.set_read_timeout(Some(LONG)).unwrap();
     let thread = std::thread::spawn(move || (&ours).read(&mut [0; 8]).unwrap());
@@ -479,7 +479,7 @@ fn a_stream_outlives_the_runtime() {
 }
 
 #[test]
-fn names_are_resolved_while_others_run() {
+fn resolving_a_name_suspends_only_the_fiber() {
     on_one_worker(|| {
         let listener = TcpListener::bind("localhost:0").unwrap();
         let port = listener.local_addr().unwrap().port();

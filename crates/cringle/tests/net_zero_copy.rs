@@ -61,17 +61,17 @@ fn sends_and_uses_again() {
 }
 
 #[test]
-fn a_buffer_may_be_used_again_when_the_call_returns() {
+fn buffer_is_free_when_the_call_returns() {
     on_one_worker(sends_and_uses_again);
 }
 
 #[test]
-fn a_ring_that_cannot_spare_the_copy_makes_it() {
+fn ring_copies_where_it_must() {
     Builder::new().workers(1).without(Feature::SendZc).run(sends_and_uses_again).unwrap();
 }
 
 #[test]
-fn other_sockets_and_threads_send_all_the_same() {
+fn other_sockets_and_threads_fall_back_to_send() {
     let unix = || {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         assert_eq!(ours.send_zc(b"ahoy").unwrap(), 4);
@@ -112,7 +112,7 @@ fn other_sockets_and_threads_send_all_the_same() {
 
 /// What was sent before the cancel, or the timeout, is what the peer gets: it is counted, and waited for.
 #[test]
-fn a_send_that_is_given_up_says_what_was_sent() {
+fn cancelled_send_returns_the_bytes_sent() {
     for by_cancel in [true, false] {
         on_one_worker(|| {
             let (ours, theirs) = pair();
@@ -150,7 +150,7 @@ fn a_send_that_is_given_up_says_what_was_sent() {
 }
 
 #[test]
-fn a_send_that_is_refused_is_not_begun() {
+fn refused_send_is_not_started() {
     on_one_worker(|| {
         let (ours, theirs) = pair();
         fiber::scope(|s| {
@@ -165,7 +165,7 @@ fn a_send_that_is_refused_is_not_begun() {
 
 /// A peer that resets the connection gives the buffer back.
 #[test]
-fn a_peer_that_goes_away_ends_the_send() {
+fn closing_the_peer_ends_the_send() {
     on_one_worker(|| {
         let (ours, mut theirs) = pair();
         let buf = vec![7; 64 << 20];
@@ -192,7 +192,7 @@ fn a_peer_that_goes_away_ends_the_send() {
 
 /// `run` waits for a buffer that the network has.
 #[test]
-fn the_end_of_a_run_waits_for_what_was_sent() {
+fn end_of_run_waits_for_sent_buffers() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = listener.local_addr().unwrap();
     let peer = std::thread::spawn(move || {

@@ -17,7 +17,7 @@ use tools::{assert_elapsed, let_others_wait, on_one_worker, on_two_workers, spaw
 const MUCH: usize = 300_000;
 
 #[test]
-fn only_the_fiber_waits_at_either_end() {
+fn waiting_on_a_pipe_suspends_only_the_fiber() {
     on_one_worker(|| {
         let (mut reader, mut writer) = pipe().unwrap();
         let bytes = disk::pattern(MUCH);
@@ -38,7 +38,7 @@ fn only_the_fiber_waits_at_either_end() {
 }
 
 #[test]
-fn it_behaves_as_stds() {
+fn pipe_behaves_as_std() {
     let inside = |in_fiber: bool| {
         let (mut reader, mut writer) = pipe().unwrap();
         let mut second = writer.try_clone().unwrap();
@@ -67,7 +67,7 @@ fn it_behaves_as_stds() {
 }
 
 #[test]
-fn ends_become_stds_and_come_from_them() {
+fn ends_convert_to_std_and_back() {
     let (reader, writer) = pipe().unwrap();
     let reader: std::io::PipeReader = reader.into();
     let writer: OwnedFd = writer.into();
@@ -85,7 +85,7 @@ fn ends_become_stds_and_come_from_them() {
 }
 
 #[test]
-fn a_wait_given_up_loses_no_byte() {
+fn cancelled_wait_loses_no_byte() {
     on_one_worker(|| {
         let (mut reader, mut writer) = pipe().unwrap();
         let limit = Duration::from_millis(1);
@@ -115,7 +115,7 @@ fn everywhere(f: impl Fn() + Sync) {
 }
 
 #[test]
-fn files_are_copied_from_cursor_to_cursor() {
+fn files_are_copied_between_cursors() {
     let directory = disk::directory();
     let (from, to) = (directory.path().join("from"), directory.path().join("to"));
     let bytes = disk::pattern(MUCH);
@@ -141,7 +141,7 @@ fn files_are_copied_from_cursor_to_cursor() {
 }
 
 #[test]
-fn what_the_kernel_does_not_copy_is_copied_by_hand() {
+fn refused_kernel_copies_are_done_by_hand() {
     let directory = disk::directory();
     let (from, to) = (directory.path().join("from"), directory.path().join("to"));
     let bytes = disk::pattern(MUCH);
@@ -173,7 +173,7 @@ fn what_the_kernel_does_not_copy_is_copied_by_hand() {
 }
 
 #[test]
-fn anything_is_copied_to_anything() {
+fn every_reader_is_copied_to_every_writer() {
     let directory = disk::directory();
     let path = directory.path().join("file");
     let bytes = disk::pattern(MUCH);
@@ -199,7 +199,7 @@ fn anything_is_copied_to_anything() {
 }
 
 #[test]
-fn copies_in_opposite_directions_do_not_wait_for_each_other() {
+fn copies_in_opposite_directions_do_not_deadlock() {
     let directory = disk::directory();
     on_two_workers(|| {
         // Both are at their ends, where there is nothing to copy: else each would feed the other.
@@ -219,7 +219,7 @@ fn copies_in_opposite_directions_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn an_interrupted_reader_is_asked_again_and_errors_end_it() {
+fn copy_retries_interrupts_and_returns_errors() {
     struct Stumbles(u32);
     impl Read for Stumbles {
         fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
@@ -262,13 +262,13 @@ mod ported {
 }
 
 #[test]
-fn a_program_of_stds_needs_other_imports_only() {
+fn std_program_needs_only_other_imports() {
     assert_eq!(ported::works().unwrap(), "rope");
     assert_eq!(on_one_worker(ported::works).unwrap(), "rope");
 }
 
 #[test]
-fn a_copy_to_a_peer_that_stops_reading_is_given_up_and_what_came_is_the_beginning() {
+fn cancelled_copy_to_a_stalled_peer_leaves_a_prefix() {
     const BUFFER_BYTES: u64 = 64 << 10;
     let directory = disk::directory();
     let path = directory.path().join("file");

@@ -58,7 +58,7 @@ fn has_queues(file: &File) -> bool {
 }
 
 #[test]
-fn a_batch_reads_what_is_there() {
+fn polled_batch_reads_the_file() {
     let direct = Direct::new();
     let io = polling();
     let mut read = buffers(BLOCKS);
@@ -76,7 +76,7 @@ fn a_batch_reads_what_is_there() {
 }
 
 #[test]
-fn a_batch_writes_what_is_read_afterwards() {
+fn polled_batch_writes_the_file() {
     let direct = Direct::new();
     let io = polling();
     let mut written = buffers(BLOCKS);
@@ -99,7 +99,7 @@ fn a_batch_writes_what_is_read_afterwards() {
 
 /// More than the queues hold, from more threads than one, and buffered reads among them.
 #[test]
-fn files_of_both_kinds_share_the_worker() {
+fn polled_and_other_files_share_a_worker() {
     let direct = Direct::new();
     let io = BlockIo::builder().iopoll(true).batch_limit(4).in_flight_limit(8).build().unwrap();
     let exe = File::open("/proc/self/exe").unwrap();
@@ -126,7 +126,7 @@ fn files_of_both_kinds_share_the_worker() {
 
 /// The wake-up of a batch from outside reaches a worker that polls.
 #[test]
-fn batches_come_in_while_others_are_polled_for() {
+fn batches_arrive_while_others_are_polled() {
     let direct = Direct::new();
     let io = polling();
     let (tell, told) = mpsc::channel();
@@ -146,7 +146,7 @@ fn batches_come_in_while_others_are_polled_for() {
 }
 
 #[test]
-fn an_operation_that_the_kernel_refuses_has_its_error() {
+fn refused_operation_has_its_error() {
     let direct = Direct::new();
     let io = polling();
     let mut block = AlignedBuf::new(BLOCK);
@@ -178,7 +178,7 @@ fn read_one_by_one(io: &BlockIo, direct: &Direct, times: usize) -> u64 {
 }
 
 #[test]
-fn polled_completions_interrupt_nobody() {
+fn polled_completions_raise_no_interrupt() {
     const READS: usize = 1000;
     let direct = Direct::new();
     if !has_queues(&direct.file) {
@@ -192,7 +192,7 @@ fn polled_completions_interrupt_nobody() {
 }
 
 #[test]
-fn it_says_why_a_file_is_not_polled_for() {
+fn polling_explains_why_a_file_is_not_polled() {
     let exe = File::open("/proc/self/exe").unwrap();
     assert!(Polling::of(&exe).unwrap().to_string().contains("O_DIRECT"));
     let direct = Direct::new();

@@ -574,7 +574,7 @@ same::programs! {
 
 /// A batch goes by positions: what `pread` and `pwrite` refuse it refuses, and waits for nothing.
 #[test]
-fn a_batch_is_refused_what_pread_and_pwrite_are() {
+fn batch_refuses_what_pread_and_pwrite_refuse() {
     use cringle::block::Batch;
     use std::os::unix::fs::FileExt;
     let directory = disk::directory();

@@ -40,7 +40,7 @@ fn busy() -> u64 {
 
 /// What a program could be asked, by a fiber of its own.
 #[test]
-fn who_waits_for_what_is_told_in_virtual_time() {
+fn dump_in_a_simulation_uses_virtual_time() {
     let told = |seed| {
         let run = sim::run(seed, &Options::new(), || {
             fiber::scope(|s| {
@@ -72,7 +72,7 @@ fn stats_of(seed: u64) -> Stats {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_run_and_another_another() {
+fn same_seed_gives_the_same_run() {
     for seed in 0..50 {
         let stats = stats_of(seed);
         assert_eq!(stats, stats_of(seed));
@@ -81,7 +81,7 @@ fn the_same_seed_gives_the_same_run_and_another_another() {
 }
 
 #[test]
-fn time_is_virtual_and_stands_still_while_fibers_run() {
+fn virtual_time_stands_still_while_fibers_run() {
     let report = sim::run(1, &Options::new(), || {
         let before = time::now();
         fiber::sleep(Duration::from_secs(86_400));
@@ -97,7 +97,7 @@ fn time_is_virtual_and_stands_still_while_fibers_run() {
 }
 
 #[test]
-fn a_fiber_that_spins_for_something_sees_it_come() {
+fn spinning_fiber_sees_time_pass() {
     sim::run(1, &Options::new(), || {
         let done = Cell::new(false);
         fiber::scope(|s| {
@@ -114,7 +114,7 @@ fn a_fiber_that_spins_for_something_sees_it_come() {
 }
 
 #[test]
-fn a_file_of_the_world_is_a_file() {
+fn simulated_file_behaves_as_a_file() {
     let mut world = World::new(5, &Options::new().faults(Faults::hidden()));
     world.write("/given", b"from outside").unwrap();
     world
@@ -152,7 +152,7 @@ fn a_file_of_the_world_is_a_file() {
 }
 
 #[test]
-fn hidden_faults_need_no_change_of_a_program_that_loops_over_short_counts() {
+fn loops_over_short_counts_survive_hidden_faults() {
     for seed in 0..100 {
         let report = sim::run(seed, &Options::new().faults(Faults::hidden()), busy).unwrap();
         assert_eq!(report.value, 5600);
@@ -160,7 +160,7 @@ fn hidden_faults_need_no_change_of_a_program_that_loops_over_short_counts() {
 }
 
 #[test]
-fn faults_reach_the_program_as_their_errors() {
+fn faults_are_returned_as_errors() {
     let kinds = RefCell::new(Vec::new());
     for seed in 0..300 {
         sim::run(seed, &Options::new().faults(Faults::all()), || {
@@ -180,7 +180,7 @@ fn faults_reach_the_program_as_their_errors() {
 }
 
 #[test]
-fn operations_end_in_order_unless_they_may_not() {
+fn operations_complete_in_order_unless_reordered() {
     let order = |faults| {
         let ended = RefCell::new(Vec::new());
         sim::run(4, &Options::new().faults(faults), || {
@@ -203,7 +203,7 @@ fn operations_end_in_order_unless_they_may_not() {
 }
 
 #[test]
-fn what_was_synced_survives_and_what_was_not_may_be_torn() {
+fn synced_data_survives_and_other_data_may_tear() {
     let (mut lost, mut kept, mut torn, mut gone) = (0, 0, 0, 0);
     for seed in 0..200 {
         let mut world = World::new(seed, &Options::new());
@@ -233,7 +233,7 @@ fn what_was_synced_survives_and_what_was_not_may_be_torn() {
 }
 
 #[test]
-fn a_run_is_cut_short_where_the_power_is_lost() {
+fn loss_of_power_ends_the_run() {
     let mut cut = 0;
     for seed in 0..100 {
         let acknowledged = Cell::new(0);
@@ -314,7 +314,7 @@ fn sockets_wait_in_virtual_time() {
 }
 
 #[test]
-fn a_message_is_whole_or_not_there() {
+fn message_is_complete_or_absent() {
     for seed in 0..20 {
         sim::run(seed, &Options::new().faults(Faults::hidden()), || {
             let (ours, theirs) = UnixDatagram::pair().unwrap();
@@ -336,7 +336,7 @@ fn a_message_is_whole_or_not_there() {
 }
 
 #[test]
-fn what_would_leave_the_thread_stays_or_is_refused() {
+fn calls_that_need_threads_stay_or_fail() {
     sim::run(1, &Options::new(), || {
         assert_eq!(runtime::driver(), runtime::Driver::Simulation);
         assert_eq!(runtime::workers(), Some(1));
@@ -350,7 +350,7 @@ fn what_would_leave_the_thread_stays_or_is_refused() {
 }
 
 #[test]
-fn fibers_that_are_left_are_cancelled_whatever_they_wait_for() {
+fn remaining_fibers_are_cancelled_in_every_wait() {
     for seed in 0..200 {
         sim::run(seed, &Options::new().faults(Faults::hidden()), || {
             let (reader, writer) = sim::stream_pair().unwrap();
@@ -369,7 +369,7 @@ fn fibers_that_are_left_are_cancelled_whatever_they_wait_for() {
 }
 
 #[test]
-fn a_file_that_stays_open_is_told_with_the_seed() {
+fn file_left_open_is_reported_with_the_seed() {
     let failure = sim::run(12, &Options::new(), || {
         std::mem::forget(File::create("/a").unwrap());
     })
@@ -379,7 +379,7 @@ fn a_file_that_stays_open_is_told_with_the_seed() {
 }
 
 #[test]
-fn a_close_that_the_kernel_gave_up_unasked_is_asked_again() {
+fn close_dropped_by_the_kernel_is_repeated() {
     for seed in 0..200 {
         sim::run(seed, &Options::new().faults(Faults::none().with(Fault::SpuriousCancel)), || {
             for _ in 0..8 {
@@ -391,7 +391,7 @@ fn a_close_that_the_kernel_gave_up_unasked_is_asked_again() {
 }
 
 #[test]
-fn a_registered_file_that_would_have_to_wait_is_read_and_written_elsewhere() {
+fn eagain_of_a_registered_file_goes_to_the_pool() {
     for seed in 0..100 {
         sim::run(seed, &Options::new().faults(Faults::none().with(Fault::WouldBlock)), || {
             let file = OpenOptions::new().read(true).write(true).create(true).open("/a").unwrap();
@@ -413,7 +413,7 @@ fn a_registered_file_that_would_have_to_wait_is_read_and_written_elsewhere() {
 }
 
 #[test]
-fn each_says_how_to_replay_the_seed_that_failed() {
+fn each_prints_how_to_replay_a_seed() {
     let caught = std::panic::catch_unwind(|| {
         sim::each(0..10, |seed| {
             sim::run(seed, &Options::new(), || assert_ne!(seed, 7, "seven"))?;
@@ -427,7 +427,7 @@ fn each_says_how_to_replay_the_seed_that_failed() {
 
 /// What is sent without a copy is lent for longer than the send lasts, whatever goes wrong meanwhile.
 #[test]
-fn a_send_without_a_copy_ends_when_its_memory_is_free() {
+fn zero_copy_send_ends_when_its_buffer_is_free() {
     let options = Options::new().faults(Faults::hidden()).swarm(true);
     for seed in 0..300 {
         let report = sim::run(seed, &options, || {
@@ -499,7 +499,7 @@ fn serve_words(clients: usize) -> (usize, usize) {
 }
 
 #[test]
-fn a_server_and_its_clients_are_simulated() {
+fn server_and_clients_are_simulated() {
     let options = Options::new().faults(Faults::hidden().with(Fault::Interrupted)).swarm(true);
     for seed in 0..100 {
         let report = sim::run(seed, &options, || serve_words(7)).unwrap();
@@ -511,7 +511,7 @@ fn a_server_and_its_clients_are_simulated() {
 }
 
 #[test]
-fn connections_of_a_simulated_server_are_cut_and_it_goes_on() {
+fn simulated_server_survives_reset_connections() {
     let options = Options::new().faults(Faults::hidden().with(Fault::ConnectionReset));
     let (mut heard, mut cut) = (0, 0);
     for seed in 0..100 {

@@ -60,8 +60,8 @@ fn visible(reader: &mut PipeReader) -> String {
 }
 
 #[test]
-fn only_the_fiber_waits_for_input() {
-    child::must_succeed("only_the_fiber_waits_for_input", || {
+fn waiting_for_input_suspends_only_the_fiber() {
+    child::must_succeed("waiting_for_input_suspends_only_the_fiber", || {
         let (_replaced, mut writer) = input();
         on_one_worker(|| {
             fiber::scope(|s| {
@@ -89,8 +89,8 @@ fn only_the_fiber_waits_for_input() {
 }
 
 #[test]
-fn a_wait_for_input_given_up_loses_no_byte() {
-    child::must_succeed("a_wait_for_input_given_up_loses_no_byte", || {
+fn cancelled_wait_for_input_loses_no_byte() {
+    child::must_succeed("cancelled_wait_for_input_loses_no_byte", || {
         let (_replaced, mut writer) = input();
         on_one_worker(|| {
             let mut line = String::new();
@@ -111,8 +111,8 @@ fn a_wait_for_input_given_up_loses_no_byte() {
 }
 
 #[test]
-fn input_may_be_a_file_whose_cursor_others_share() {
-    child::must_succeed("input_may_be_a_file_whose_cursor_others_share", || {
+fn input_can_share_a_files_cursor() {
+    child::must_succeed("input_can_share_a_files_cursor", || {
         let directory = disk::directory();
         let path = directory.path().join("file");
         std::fs::write(&path, disk::pattern(100_000)).unwrap();
@@ -134,8 +134,8 @@ fn input_may_be_a_file_whose_cursor_others_share() {
 }
 
 #[test]
-fn closed_streams_are_empty_and_take_everything() {
-    child::must_succeed("closed_streams_are_empty_and_take_everything", || {
+fn closed_streams_read_empty_and_accept_writes() {
+    child::must_succeed("closed_streams_read_empty_and_accept_writes", || {
         let works = || {
             let null = std::fs::File::open("/dev/null").unwrap();
             let _replaced: [_; 3] =
@@ -153,8 +153,8 @@ fn closed_streams_are_empty_and_take_everything() {
 }
 
 #[test]
-fn output_goes_out_in_lines() {
-    child::must_succeed("output_goes_out_in_lines", || {
+fn output_is_line_buffered() {
+    child::must_succeed("output_is_line_buffered", || {
         // In both: the pipes that the runtime reads them from know nothing of the test's own output.
         let (replaced, mut reader) = output(1);
         on_one_worker(|| {
@@ -178,8 +178,8 @@ fn output_goes_out_in_lines() {
 }
 
 #[test]
-fn only_the_fiber_waits_for_a_slow_reader() {
-    child::must_succeed("only_the_fiber_waits_for_a_slow_reader", || {
+fn slow_reader_suspends_only_the_fiber() {
+    child::must_succeed("slow_reader_suspends_only_the_fiber", || {
         let (replaced, mut reader) = output(1);
         on_one_worker(|| {
             let text = "a line of text\n".repeat(100_000);
@@ -208,8 +208,8 @@ fn only_the_fiber_waits_for_a_slow_reader() {
 }
 
 #[test]
-fn the_lock_keeps_others_out_and_its_holder_in() {
-    child::must_succeed("the_lock_keeps_others_out_and_its_holder_in", || {
+fn lock_is_exclusive_and_reentrant() {
+    child::must_succeed("lock_is_exclusive_and_reentrant", || {
         let (_replaced, mut reader) = output(2);
         on_one_worker(|| {
             fiber::scope(|s| {
@@ -246,8 +246,8 @@ fn the_lock_keeps_others_out_and_its_holder_in() {
 }
 
 #[test]
-fn the_holder_may_print_while_its_child_writes_by_the_lock() {
-    child::must_succeed("the_holder_may_print_while_its_child_writes_by_the_lock", || {
+fn holder_may_print_while_its_child_writes() {
+    child::must_succeed("holder_may_print_while_its_child_writes", || {
         // More than the pipe holds.
         const LINES: usize = 1 << 18;
         let (_replaced, mut reader) = output(1);
@@ -269,8 +269,8 @@ fn the_holder_may_print_while_its_child_writes_by_the_lock() {
 }
 
 #[test]
-fn output_to_a_file_has_its_place_among_childrens() {
-    child::must_succeed("output_to_a_file_has_its_place_among_childrens", || {
+fn output_to_a_file_interleaves_with_children() {
+    child::must_succeed("output_to_a_file_interleaves_with_children", || {
         let directory = disk::directory();
         let path = directory.path().join("file");
         let file = std::fs::File::create(&path).unwrap();
@@ -295,11 +295,11 @@ fn output_to_a_file_has_its_place_among_childrens() {
 /// Writes to a file whose cursor another process shares are one step for both: what the ring writes at
 /// the cursor is not.
 #[test]
-fn output_to_a_file_and_a_childs_at_the_same_time_lose_no_byte() {
+fn concurrent_output_with_a_child_loses_no_byte() {
     const LINES: usize = 20_000;
     const OURS: &str = "a strand of ours\n";
     const THEIRS: &str = "a childs strand\n";
-    child::must_succeed("output_to_a_file_and_a_childs_at_the_same_time_lose_no_byte", || {
+    child::must_succeed("concurrent_output_with_a_child_loses_no_byte", || {
         let directory = disk::directory();
         let path = directory.path().join("file");
         // Not to append: then the place of each write would be the end of the file, not the cursor.
@@ -335,8 +335,8 @@ fn output_to_a_file_and_a_childs_at_the_same_time_lose_no_byte() {
 }
 
 #[test]
-fn a_line_that_was_begun_is_written_when_the_process_ends() {
-    let test = "a_line_that_was_begun_is_written_when_the_process_ends";
+fn partial_line_is_written_at_exit() {
+    let test = "partial_line_is_written_at_exit";
     let endings: [fn(); 4] = [
         || drop(write!(io::stdout(), "the last words").map(|()| std::process::exit(0))),
         || {
@@ -371,8 +371,8 @@ fn a_line_that_was_begun_is_written_when_the_process_ends() {
 }
 
 #[test]
-fn a_terminal_is_read_line_by_line() {
-    child::must_succeed("a_terminal_is_read_line_by_line", || {
+fn terminal_is_read_line_by_line() {
+    child::must_succeed("terminal_is_read_line_by_line", || {
         let (ours, theirs) = terminal();
         let mut ours = cringle::fs::File::from(ours);
         let _replaced = Replaced::new(0, &theirs);
@@ -406,8 +406,8 @@ fn timed_terminal(bytes: u8, tenths: u8) -> (cringle::fs::File, OwnedFd) {
 
 /// Whoever is at the other end is a fiber of the same worker: it must run while a call waits.
 #[test]
-fn a_raw_terminal_waits_only_its_fiber() {
-    child::must_succeed("a_raw_terminal_waits_only_its_fiber", || {
+fn raw_terminal_suspends_only_its_fiber() {
+    child::must_succeed("raw_terminal_suspends_only_its_fiber", || {
         for driver in [cringle::runtime::DriverChoice::Uring, cringle::runtime::DriverChoice::Epoll]
         {
             let builder = cringle::Builder::new().driver(driver).workers(1);
@@ -451,8 +451,8 @@ fn a_raw_terminal_waits_only_its_fiber() {
 
 /// As std's: a blocking write to a pipe returns when all is written.
 #[test]
-fn a_write_to_a_full_pipe_writes_all() {
-    child::must_succeed("a_write_to_a_full_pipe_writes_all", || {
+fn write_to_a_full_pipe_writes_all() {
+    child::must_succeed("write_to_a_full_pipe_writes_all", || {
         let bytes = disk::pattern(200_000);
         let (_replaced, mut reader) = output(2);
         for driver in [cringle::runtime::DriverChoice::Uring, cringle::runtime::DriverChoice::Epoll]

@@ -20,7 +20,7 @@ fn one_worker<T>(f: impl FnOnce() -> T) -> T {
 }
 
 #[test]
-fn events_without_room_are_counted_and_nothing_waits() {
+fn lost_events_are_counted_without_waiting() {
     let _alone = alone();
     const YIELDS: usize = 200_000;
     let directory = tempfile::tempdir().unwrap();
@@ -35,7 +35,7 @@ fn events_without_room_are_counted_and_nothing_waits() {
 }
 
 #[test]
-fn a_second_trace_is_refused_and_the_first_goes_on() {
+fn second_trace_is_refused_and_the_first_continues() {
     let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
     let first = trace::start(directory.path().join("first")).unwrap();
@@ -49,7 +49,7 @@ fn a_second_trace_is_refused_and_the_first_goes_on() {
 }
 
 #[test]
-fn a_file_that_cannot_be_made_is_an_error_that_names_it() {
+fn uncreatable_file_is_named_in_the_error() {
     let _alone = alone();
     let refused = trace::start("/no/such/directory/x.pftrace").unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::NotFound);
@@ -60,7 +60,7 @@ fn a_file_that_cannot_be_made_is_an_error_that_names_it() {
 }
 
 #[test]
-fn it_may_begin_and_end_while_fibers_run() {
+fn trace_may_start_and_end_during_a_run() {
     let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
     let (first, second) = one_worker(|| {
@@ -79,7 +79,7 @@ fn it_may_begin_and_end_while_fibers_run() {
 }
 
 #[test]
-fn a_panic_of_the_program_leaves_a_whole_file() {
+fn panic_of_the_program_leaves_a_complete_file() {
     let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("panic.pftrace");
@@ -98,7 +98,7 @@ fn a_panic_of_the_program_leaves_a_whole_file() {
 }
 
 #[test]
-fn spans_outside_of_a_run_and_of_a_trace_are_nothing() {
+fn spans_without_run_or_trace_do_nothing() {
     let _alone = alone();
     drop(trace::span("outside"));
     let directory = tempfile::tempdir().unwrap();

@@ -43,7 +43,7 @@ fn round(file: &File) -> u64 {
 }
 
 #[test]
-fn an_event_allocates_nothing() {
+fn events_allocate_nothing() {
     let directory = tempfile::tempdir().unwrap();
     Builder::new()
         .workers(1)

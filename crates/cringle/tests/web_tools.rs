@@ -82,7 +82,7 @@ fn number(said: &str, words: &str) -> u64 {
 }
 
 #[test]
-fn curl_uses_a_connection_again() {
+fn curl_reuses_a_connection() {
     let server = Running::start();
     let url = server.url("/");
     let arguments = ["-sS", "-w", " %{http_code} %{num_connects}\n", &url, &url, &url];
@@ -97,7 +97,7 @@ fn curl_uses_a_connection_again() {
 }
 
 #[test]
-fn curl_gets_large_files_whole_beside_each_other() {
+fn curl_downloads_large_files_concurrently() {
     let server = Running::start();
     let url = server.url("/large");
     let copies: Vec<PathBuf> = (0..4).map(|n| server.path(&format!("copy{n}"))).collect();
@@ -118,7 +118,7 @@ fn at(path: &Path) -> String {
 }
 
 #[test]
-fn curl_sends_bodies_in_chunks_and_when_asked_to_continue() {
+fn curl_uploads_chunked_and_with_continue() {
     let server = Running::start();
     let (url, body) = (server.url("/length"), at(&server.path("body")));
     let chunked = ["-sS", "-H", "Transfer-Encoding: chunked", "--data-binary", &body, &url, &url];
@@ -135,7 +135,7 @@ fn curl_sends_bodies_in_chunks_and_when_asked_to_continue() {
 }
 
 #[test]
-fn ab_is_answered_with_and_without_keep_alive() {
+fn ab_succeeds_with_and_without_keep_alive() {
     let server = Running::start();
     let url = server.url("/");
     for (keep, kept) in [(&["-k"][..], 2000), (&[], 0)] {
@@ -149,7 +149,7 @@ fn ab_is_answered_with_and_without_keep_alive() {
 }
 
 #[test]
-fn wrk_has_no_errors_one_by_one_and_pipelined() {
+fn wrk_succeeds_with_and_without_pipelining() {
     let server = Running::start();
     let script = server.path("pipeline.lua");
     let eight = "init = function() local r = {} for i = 1, 8 do r[i] = wrk.format('GET', '/') end \
@@ -166,7 +166,7 @@ fn wrk_has_no_errors_one_by_one_and_pipelined() {
 }
 
 #[test]
-fn h2load_is_answered_in_order_when_it_pipelines() {
+fn h2load_pipelining_is_answered_in_order() {
     let server = Running::start();
     for path in ["/", "/body"] {
         let arguments = ["--h1", "-n", "400", "-c", "10", "-m", "8", &server.url(path)];

@@ -1,9 +1,10 @@
-//! A seeded simulation to test with: the same fibers and the same library over files in memory,
-//! in virtual time, with faults. (Feature `sim`.)
+//! A seeded simulation for tests: the same fibers and the same library over files in memory, in
+//! virtual time, with injected faults. (Feature `sim`.)
 //!
-//! [`run`] is [`cringle::run`](crate::run) in such a world. Every choice (what ends when, what comes
-//! back short, what fails) is drawn from one seed, so that a failure comes again with its seed. When
-//! all fibers wait, the time jumps: an hour's timeout takes microseconds.
+//! [`run`] is [`cringle::run`](crate::run) in a simulated world. One seed determines every choice:
+//! when an operation completes, whether it is short, whether it fails. So the same seed reproduces
+//! a failure. When all fibers wait, virtual time advances to the next event: a timeout of an hour
+//! takes microseconds.
 //!
 //! ```
 //! use cringle::{fiber, fs::File, sim, time};
@@ -26,31 +27,34 @@
 //!
 //! # What is checked
 //!
-//! In every run, always: each operation ends once; memory that is lent to an operation is left alone
-//! until its fiber goes on; something can always go on (else the [`Failure`] says who waits for
-//! what); the run ends; no descriptor of a simulated file stays open. Each is a [`Checker`].
+//! Every run checks that each operation completes once; that memory lent to an operation does not
+//! change until its fiber is resumed; that some fiber can run (otherwise the [`Failure`] lists the
+//! fibers and what they wait for); that the run ends; and that no descriptor of a simulated file
+//! stays open. Each check is a [`Checker`].
 //!
 //! # What is simulated
 //!
-//! - **Files**: [`fs::File`](crate::fs::File) and what is built on it. The files of a world are its
-//!   own: it begins with none, and the machine's are not there. Directories are there by themselves.
-//! - **Time**: [`fiber::sleep`](crate::fiber::sleep), timeouts, [`time::now`](crate::time::now). Not
-//!   `std::time::Instant::now`, nor `SystemTime::now`.
-//! - **Streams**: [`stream_pair`], `std::io::pipe` and `UnixStream::pair` made into a `File`, and
-//!   [`io::ready`](crate::io::ready).
-//! - **Servers**: Unix sockets with their listeners, best at abstract addresses, as paths are the machine's
-//!   ([`os::unix::net`](crate::os::unix::net)). Connecting and accepting take their time, and connections
-//!   are cut. TCP's are refused (`ENOSYS`): when they come is the machine's to say.
+//! - **Files**: [`fs::File`](crate::fs::File) and the functions built on it. A world starts without
+//!   files, and does not contain the machine's. Directories exist implicitly.
+//! - **Time**: [`fiber::sleep`](crate::fiber::sleep), timeouts and [`time::now`](crate::time::now),
+//!   but not `std::time::Instant::now` and `SystemTime::now`.
+//! - **Streams**: [`stream_pair`], `std::io::pipe` and `UnixStream::pair` converted into a `File`,
+//!   and [`io::ready`](crate::io::ready).
+//! - **Servers**: Unix sockets and their listeners ([`os::unix::net`](crate::os::unix::net)),
+//!   preferably at abstract addresses, because paths are the machine's. Connecting and accepting
+//!   take virtual time, and connections are reset. TCP is refused (`ENOSYS`), because the machine
+//!   would determine the order of connections.
 //! - **Loss of power**: [`World::crash`] and [`World::run_until_power_loss`].
 //!
-//! # What is not
+//! # What is not simulated
 //!
-//! There is one worker. [`fiber::unblock`](crate::fiber::unblock) runs its closure at once, on the
-//! fiber. OS threads that you start run at their own pace, so that a seed does not decide what they
-//! do; a fiber that waits for one of them looks like a deadlock. `std::fs` is the machine's.
-//! [`BlockIo`](crate::block::BlockIo) has rings and threads of its own and is refused; a raw ring
-//! entry has no meaning here (`EOPNOTSUPP`). Multishot operations
-//! and linked ones do not exist in the library yet, so their faults do not either.
+//! - There is one worker.
+//! - [`fiber::unblock`](crate::fiber::unblock) calls its closure at once, on the fiber.
+//! - OS threads run at their own pace, so a seed does not determine what they do. A fiber that
+//!   waits for one of them looks like a deadlock.
+//! - `std::fs` accesses the machine's files.
+//! - [`BlockIo`](crate::block::BlockIo) has its own rings and threads, and is refused. A raw ring
+//!   entry fails with `EOPNOTSUPP`.
 
 mod run;
 mod stream;

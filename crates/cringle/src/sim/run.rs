@@ -1,25 +1,41 @@
-//! One seed, and many.
+//! Running a simulation for one seed, or for many.
 
 use super::{Failure, Options, Stats, World};
 use std::time::Duration;
 
-/// What came of a simulated run.
+/// The result of a simulated run.
+///
+/// ```
+/// use cringle::sim::{self, Report};
+///
+/// let Report { value, elapsed, .. } = sim::run(7, &sim::Options::new(), || 6 * 7)?;
+/// println!("{value} after {elapsed:?} of virtual time");
+/// # Ok::<(), sim::Failure>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Report<T> {
-    /// What the closure returned.
+    /// The closure's return value.
     pub value: T,
-    /// How long it took in virtual time.
+    /// The duration of the run in virtual time.
     pub elapsed: Duration,
-    /// What was done, and what went wrong.
+    /// The numbers of operations and of injected faults.
     pub stats: Stats,
 }
 
-/// Runs `f` as [`cringle::run`](crate::run) does, in a new [`World`]. See the [module](super).
+/// Runs `f` as [`cringle::run`](crate::run) does, in a new [`World`]. See the [module](crate::sim).
+///
+/// ```
+/// use cringle::{fiber, sim};
+///
+/// let report = sim::run(7, &sim::Options::new(), || fiber::spawn(|| 6 * 7).join().unwrap())?;
+/// assert_eq!(report.value, 42);
+/// # Ok::<(), sim::Failure>(())
+/// ```
 ///
 /// # Errors
 ///
-/// What a checker found, or `f`'s panic.
+/// The finding of a [`Checker`](super::Checker), or the panic of `f`.
 ///
 /// # Panics
 ///
@@ -30,10 +46,10 @@ pub fn run<T>(seed: u64, options: &Options, f: impl FnOnce() -> T) -> Result<Rep
     Ok(Report { value, elapsed: world.elapsed(), stats: world.stats() })
 }
 
-/// The environment variable that makes [`each`] run one seed alone.
+/// The environment variable that makes [`each`] run only one seed.
 const REPLAY: &str = "CRINGLE_SIM_SEED";
 
-/// Calls `f` with each seed: a test over many simulations. `f` makes its own [`World`], or calls
+/// Calls `f` with each seed, for a test over many simulations. `f` creates a [`World`] or calls
 /// [`run`].
 ///
 /// ```
@@ -47,7 +63,7 @@ const REPLAY: &str = "CRINGLE_SIM_SEED";
 ///
 /// # Panics
 ///
-/// At the first seed that fails, with how to run it alone:
+/// At the first seed that fails, with the command that runs only this seed:
 /// `CRINGLE_SIM_SEED=17 cargo test NAME_OF_THE_TEST`.
 pub fn each(seeds: impl IntoIterator<Item = u64>, mut f: impl FnMut(u64) -> Result<(), Failure>) {
     let replayed = std::env::var(REPLAY).ok().and_then(|text| text.parse().ok());

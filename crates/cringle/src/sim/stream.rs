@@ -1,12 +1,12 @@
-//! A connection without a network.
+//! A pair of connected streams.
 
 use crate::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
-/// Two connected ends: what is written to one is read from the other. They are sockets, so a
-/// simulation with [`Fault::ConnectionReset`](super::Fault::ConnectionReset) may cut them.
+/// Creates two connected streams: data written to one is read from the other. They are sockets, so
+/// a simulation with [`Fault::ConnectionReset`](super::Fault::ConnectionReset) may reset them.
 ///
 /// ```
 /// use cringle::{fiber, sim};
@@ -31,7 +31,7 @@ use std::os::unix::net::UnixStream;
 ///
 /// # Errors
 ///
-/// What the system says where it has no descriptors left.
+/// The system's error if no descriptor is free.
 pub fn stream_pair() -> io::Result<(File, File)> {
     let (one, other) = UnixStream::pair()?;
     Ok((File::from(OwnedFd::from(one)), File::from(OwnedFd::from(other))))

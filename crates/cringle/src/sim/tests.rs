@@ -1,4 +1,4 @@
-//! The canaries: each checker is shown a bug of its kind, made on purpose, and has to find it.
+//! Canaries: each checker must detect a bug of its kind, which the test injects.
 
 use super::{Checker, Options, World, run};
 use crate::driver::sim::Sabotage;
@@ -9,8 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 #[test]
-fn a_lost_completion_is_a_deadlock_with_who_waits_for_what() {
-    // (In a random program a protected call may wait for it, which nothing ends.)
+fn lost_completion_is_reported_as_a_deadlock() {
     let mut world = World::new(5, &Options::new());
     world.sabotage(Sabotage::NeverCompleted);
     let read = || {
@@ -25,7 +24,7 @@ fn a_lost_completion_is_a_deadlock_with_who_waits_for_what() {
 }
 
 #[test]
-fn memory_that_is_touched_while_the_network_has_it_is_found() {
+fn changing_a_buffer_during_zero_copy_send_is_detected() {
     let mut world = World::new(5, &Options::new());
     world.sabotage(Sabotage::SentChanged);
     let send = || {
@@ -37,7 +36,7 @@ fn memory_that_is_touched_while_the_network_has_it_is_found() {
 }
 
 #[test]
-fn a_fiber_that_nobody_unparks_is_a_deadlock() {
+fn fiber_that_is_never_unparked_is_a_deadlock() {
     let failure = run(3, &Options::new(), || {
         let name = fiber::Builder::new().name("forgotten".into());
         name.spawn(fiber::park).unwrap().join()
@@ -49,7 +48,7 @@ fn a_fiber_that_nobody_unparks_is_a_deadlock() {
 }
 
 #[test]
-fn a_program_that_goes_on_for_ever_is_a_livelock() {
+fn endless_yielding_is_a_livelock() {
     let spin = || {
         loop {
             fiber::yield_now();
@@ -57,13 +56,13 @@ fn a_program_that_goes_on_for_ever_is_a_livelock() {
     };
     let failure = run(3, &Options::new().turn_limit(1000), spin).unwrap_err();
     assert_eq!(failure.checker, Checker::Livelock);
-    // Not one that waits for long.
+    // A long wait is not a livelock.
     let sleep = || fiber::sleep(Duration::from_secs(1 << 30));
     run(3, &Options::new().turn_limit(1000), sleep).unwrap();
 }
 
 #[test]
-fn a_panic_is_a_failure_that_names_the_seed() {
+fn failure_of_a_panic_names_the_seed() {
     let failure = run(9, &Options::new(), || std::panic::panic_any("on purpose")).unwrap_err();
     assert_eq!(failure.checker, Checker::Panic);
     assert!(failure.to_string().contains("seed 9") && failure.message.contains("on purpose"));

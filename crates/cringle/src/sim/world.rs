@@ -1,4 +1,4 @@
-//! A world: files and a clock that outlast the runs in it, and can lose their power.
+//! A simulated machine, whose files and clock persist across runs and losses of power.
 
 use super::{Checker, Failure, Faults, Options, Stats};
 use crate::Builder;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// A simulated machine: its files and its time stay from run to run.
+/// A simulated machine, whose files and virtual time persist from run to run.
 ///
 /// ```
 /// use cringle::{fs::File, sim};
@@ -36,7 +36,14 @@ pub struct World {
 }
 
 impl World {
-    /// A machine without files, whose every choice comes from this seed.
+    /// Returns a machine without files. The seed determines every choice.
+    ///
+    /// ```
+    /// use cringle::sim::{Options, World};
+    ///
+    /// let world = World::new(7, &Options::new());
+    /// assert!(world.paths().is_empty());
+    /// ```
     pub fn new(seed: u64, options: &Options) -> World {
         World { core: Arc::new(Mutex::new(Core::new(seed, options))), seed }
     }
@@ -47,25 +54,45 @@ impl World {
 
     /// Runs `f` as [`cringle::run`](crate::run) does, on one worker of this machine.
     ///
+    /// ```
+    /// use cringle::sim::{Options, World};
+    ///
+    /// let mut world = World::new(7, &Options::new());
+    /// world.run(|| cringle::fs::write("/log", "first"))??;
+    /// assert_eq!(world.run(|| cringle::fs::read("/log"))??, b"first");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
-    /// What a checker found, or `f`'s panic. What `f` returns must hold no open file of the world:
-    /// it would count as left open.
+    /// The finding of a [`Checker`], or the panic of `f`. The return value of `f` must not contain
+    /// an open file of the world, which would count as left open.
     ///
     /// # Panics
     ///
     /// Within another run, simulated or not.
     pub fn run<T>(&mut self, f: impl FnOnce() -> T) -> Result<T, Failure> {
-        self.run_once(f).map(|value| value.expect("the power stays on"))
+        self.run_once(f).map(|value| value.expect("this run does not lose power"))
     }
 
-    /// Like [`run`](Self::run), but the power is lost at some moment that the seed draws, if `f` has
-    /// not returned by then: all fibers are cancelled, what they asked for fails with `EIO`, and the
-    /// files are left as after a [`crash`](Self::crash) at that moment. `None` says that it was.
+    /// Runs `f` as [`run`](Self::run) does, but the power may fail at a moment that the seed
+    /// determines. Then all fibers are cancelled, their operations fail with `EIO`, the files are
+    /// as after a [`crash`](Self::crash) at that moment, and the result is `None`.
+    ///
+    /// ```
+    /// use cringle::sim::{Options, World};
+    ///
+    /// let mut world = World::new(7, &Options::new());
+    /// match world.run_until_power_loss(|| cringle::fs::write("/log", "first"))? {
+    ///     Some(result) => result?,
+    ///     None => println!("the power failed: {:?}", world.read("/log")),
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// As for [`run`](Self::run). Panics after the power was lost are no failure.
+    /// As [`run`](Self::run). A panic after the loss of power is not a failure.
     ///
     /// # Panics
     ///
@@ -109,65 +136,142 @@ impl World {
         }
     }
 
-    /// The power is lost, and the machine starts again: of what was not synced, each block of 512
-    /// bytes may be there or not, and so may a file that was never synced. (A file's first sync
-    /// keeps its name, too, as it does on ext4, XFS and btrfs.)
+    /// Simulates a loss of power and a restart. Of the data that was not synced, each block of 512
+    /// bytes may be lost or kept, and so may each file that was never synced. The first sync of a
+    /// file also keeps its name, as on ext4, XFS and btrfs.
+    ///
+    /// ```
+    /// use cringle::sim::{Options, World};
+    ///
+    /// let mut world = World::new(7, &Options::new());
+    /// world.write("/log", "synced")?;
+    /// world.crash();
+    /// assert_eq!(world.read("/log").as_deref(), Some(&b"synced"[..]));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn crash(&mut self) {
         self.core().crash();
     }
 
-    /// What is in a file; `None` if there is no such file.
+    /// Returns the contents of a file, or `None` if it does not exist.
+    ///
+    /// ```
+    /// use cringle::sim::{Options, World};
+    ///
+    /// let world = World::new(7, &Options::new());
+    /// assert_eq!(world.read("/log"), None);
+    /// ```
     pub fn read(&self, path: impl AsRef<Path>) -> Option<Vec<u8>> {
         self.core().files.read(path.as_ref().as_os_str().as_bytes())
     }
 
-    /// Makes a file, or replaces what is in it. It counts as synced.
+    /// Creates a file, or replaces its contents. The contents count as synced.
+    ///
+    /// ```
+    /// use cringle::sim::{Options, World};
+    ///
+    /// let mut world = World::new(7, &Options::new());
+    /// world.write("/config", "verbose")?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// What the system says where it has no descriptor or memory left.
+    /// The system's error if no descriptor or memory is free.
     pub fn write(&mut self, path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) -> io::Result<()> {
         self.core().files.write(path.as_ref().as_os_str().as_bytes(), bytes.as_ref())
     }
 
-    /// Removes a file; whether it was there.
+    /// Removes a file, and returns whether it existed.
+    ///
+    /// ```
+    /// use cringle::sim::{Options, World};
+    ///
+    /// let mut world = World::new(7, &Options::new());
+    /// assert!(!world.remove("/log"));
+    /// ```
     pub fn remove(&mut self, path: impl AsRef<Path>) -> bool {
         self.core().files.remove(path.as_ref().as_os_str().as_bytes())
     }
 
-    /// The files there are, in the order of their names.
+    /// Returns the paths of all files, in order.
+    ///
+    /// ```
+    /// use cringle::sim::{Options, World};
+    ///
+    /// let mut world = World::new(7, &Options::new());
+    /// world.write("/b", "")?;
+    /// world.write("/a", "")?;
+    /// assert_eq!(world.paths()[0].to_str(), Some("/a"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn paths(&self) -> Vec<PathBuf> {
         let core = self.core();
         let names = core.files.names().map(|name| OsStr::from_bytes(name).to_owned());
         names.map(|name| PathBuf::from(std::ffi::OsString::from_vec(name.into_vec()))).collect()
     }
 
-    /// Nothing goes wrong from now on: for the run that looks at what an earlier one left.
+    /// Disables all faults from now on, for a run that inspects the files of an earlier one.
+    ///
+    /// ```
+    /// use cringle::sim::{Options, World};
+    ///
+    /// let mut world = World::new(7, &Options::new());
+    /// world.stop_faults();
+    /// ```
     pub fn stop_faults(&mut self) {
         self.core().stop_faults();
     }
 
-    /// What may go wrong in it: with [`Options::swarm`], what the seed has drawn.
+    /// Returns the enabled faults. With [`Options::swarm`], the seed determines them.
+    ///
+    /// ```
+    /// use cringle::sim::{Options, World};
+    ///
+    /// let world = World::new(7, &Options::new());
+    /// println!("{:?}", world.faults());
+    /// ```
     pub fn faults(&self) -> Faults {
         self.core().faults()
     }
 
-    /// The seed it was made from.
+    /// Returns the seed.
+    ///
+    /// ```
+    /// use cringle::sim::{Options, World};
+    ///
+    /// let world = World::new(7, &Options::new());
+    /// assert_eq!(world.seed(), 7);
+    /// ```
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// Virtual time since it was made.
+    /// Returns the virtual time since the world was created.
+    ///
+    /// ```
+    /// use cringle::sim::{Options, World};
+    ///
+    /// let world = World::new(7, &Options::new());
+    /// assert!(world.elapsed().is_zero());
+    /// ```
     pub fn elapsed(&self) -> Duration {
         self.core().elapsed()
     }
 
-    /// What was done, and what went wrong, since it was made.
+    /// Returns the numbers of operations and of injected faults since the world was created.
+    ///
+    /// ```
+    /// use cringle::sim::{Options, World};
+    ///
+    /// let world = World::new(7, &Options::new());
+    /// println!("{:?}", world.stats());
+    /// ```
     pub fn stats(&self) -> Stats {
         self.core().stats
     }
 
-    /// Makes the driver wrong on purpose, to prove that a checker finds it.
+    /// Injects a bug into the driver, to prove that a checker detects it.
     #[cfg(any(test, feature = "sabotage"))]
     #[doc(hidden)]
     pub fn sabotage(&mut self, by: crate::driver::sim::Sabotage) {

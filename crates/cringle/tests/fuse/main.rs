@@ -42,17 +42,17 @@ impl Rng {
 }
 
 #[test]
-fn calls_on_direct_files_do_as_std() {
+fn calls_on_direct_files_match_std() {
     compare_on_both_drivers(SHORT);
 }
 
 #[test]
-fn calls_on_asynchronous_direct_files_do_as_std() {
+fn calls_on_asynchronous_direct_files_match_std() {
     compare_on_both_drivers(SHORT_ASYNC);
 }
 
 #[test]
-fn calls_on_cached_files_do_as_std() {
+fn calls_on_cached_files_match_std() {
     compare_on_both_drivers(CACHED);
 }
 
@@ -228,7 +228,7 @@ fn with_both(f: impl FnOnce(&Mounted, &[u8], File, File)) {
 }
 
 #[test]
-fn batch_of_both_kinds_of_files_is_whole() {
+fn batch_of_both_kinds_of_files_is_complete() {
     with_both(|mounted, text, on_fuse, ordinary| {
         disk::in_company(|| {
             let mut bufs = vec![[0; 1250]; 80];
@@ -255,7 +255,7 @@ fn batch_of_both_kinds_of_files_is_whole() {
 }
 
 #[test]
-fn registered_file_is_read_and_written_at_the_right_places() {
+fn registered_file_is_accessed_at_the_right_offsets() {
     with_both(|mounted, text, on_fuse, ordinary| {
         disk::in_company(|| {
             let [on_fuse, ordinary] =
@@ -280,7 +280,7 @@ fn registered_file_is_read_and_written_at_the_right_places() {
 }
 
 #[test]
-fn block_io_reads_the_right_places() {
+fn block_io_reads_the_right_offsets() {
     with_both(|_, text, on_fuse, _| {
         let io = BlockIo::builder().build().unwrap();
         let mut buf = [0; 4096];
@@ -301,7 +301,7 @@ fn block_io_reads_the_right_places() {
 }
 
 #[test]
-fn overlay_on_fuse_is_read_at_the_right_places() {
+fn overlay_on_fuse_is_read_at_the_right_offsets() {
     with_both(|mounted, text, _, _| {
         let Some(overlay) = Overlay::of(mounted) else { return };
         let file = File::open(overlay.0.path().join("merged/0")).unwrap();

@@ -111,7 +111,7 @@ fn quick() -> Limits {
 }
 
 #[test]
-fn files_are_given_and_nothing_else() {
+fn only_files_of_the_directory_are_served() {
     let server = Running::start(Limits::default());
     assert!(server.get("/").ends_with("\r\n\r\n<p>home"));
     assert!(server.get("/?query").ends_with("\r\n\r\n<p>home"));
@@ -141,7 +141,7 @@ fn files_are_given_and_nothing_else() {
 }
 
 #[test]
-fn head_is_get_without_the_body_and_other_methods_are_refused() {
+fn head_omits_the_body_and_other_methods_fail() {
     let server = Running::start(Limits::default());
     let answer =
         server.exchange(b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\nHEAD /no HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -152,7 +152,7 @@ fn head_is_get_without_the_body_and_other_methods_are_refused() {
 }
 
 #[test]
-fn requests_may_come_together_or_byte_by_byte() {
+fn requests_may_arrive_pipelined_or_byte_by_byte() {
     let server = Running::start(Limits::default());
     let all = b"GET / HTTP/1.1\r\nHost: a\r\n\r\nPOST /length HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n\
         12345GET /nothing HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\nConnection: Close\r\n\r\nGET / ";
@@ -166,7 +166,7 @@ fn requests_may_come_together_or_byte_by_byte() {
 }
 
 #[test]
-fn a_connection_lasts_as_long_as_both_want() {
+fn connection_persists_until_one_side_closes() {
     let server = Running::start(Limits::default());
     for (head, lasts) in [
         ("GET / HTTP/1.1\r\nHost: a\r\n\r\n", true),
@@ -180,7 +180,7 @@ fn a_connection_lasts_as_long_as_both_want() {
 }
 
 #[test]
-fn chunks_are_one_body() {
+fn chunks_form_one_body() {
     let server = Running::start(Limits::default());
     let post = |body: &str| {
         let head = "POST /length HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -194,7 +194,7 @@ fn chunks_are_one_body() {
 }
 
 #[test]
-fn a_body_is_asked_for_where_that_is_expected() {
+fn expect_header_gets_a_continue_response() {
     let server = Running::start(Limits::default());
     let mut stream = server.connect();
     let head =
@@ -212,7 +212,7 @@ fn a_body_is_asked_for_where_that_is_expected() {
 }
 
 #[test]
-fn what_could_be_read_in_two_ways_is_refused() {
+fn ambiguous_framing_is_refused() {
     let server = Running::start(Limits::default());
     for headers in [
         "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n",
@@ -382,7 +382,7 @@ fn changed(request: &str, rng: &mut Rng) -> Vec<u8> {
 
 /// `CRINGLE_REQUESTS=100000` sends that many.
 #[test]
-fn changed_requests_are_taken_as_the_standard_says() {
+fn mutated_requests_are_handled_per_standard() {
     let requests = [
         "GET / HTTP/1.1\r\nHost: a\r\nX: y\r\n\r\n",
         "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
@@ -439,7 +439,7 @@ fn changed_requests_are_taken_as_the_standard_says() {
 }
 
 #[test]
-fn too_much_is_refused_and_the_answer_arrives() {
+fn oversized_requests_are_refused_with_a_response() {
     let server = Running::start(Limits { body_bytes: 1000, ..Limits::default() });
     let long = format!("GET / HTTP/1.1\r\nHost: a\r\nLong: {}\r\n\r\n", "x".repeat(100_000));
     assert_eq!(statuses(&server.exchange(long.as_bytes())), [431]);
@@ -457,7 +457,7 @@ fn too_much_is_refused_and_the_answer_arrives() {
 }
 
 #[test]
-fn who_is_slow_is_told_and_let_go() {
+fn slow_clients_get_a_timeout_response() {
     let server = Running::start(quick());
     for begun in [
         "G",
@@ -472,7 +472,7 @@ fn who_is_slow_is_told_and_let_go() {
 }
 
 #[test]
-fn who_says_nothing_is_let_go_without_a_word() {
+fn silent_clients_are_closed_without_a_response() {
     let server = Running::start(Limits { idle: Duration::from_millis(50), ..quick() });
     assert_eq!(rest(&mut server.connect()), "");
     let mut stream = server.connect();
@@ -481,7 +481,7 @@ fn who_says_nothing_is_let_go_without_a_word() {
 }
 
 #[test]
-fn a_peer_that_goes_away_takes_nobody_with_it() {
+fn closed_peer_affects_no_other_connection() {
     let server = Running::start(Limits::default());
     for bytes in [&b""[..], b"GET /", b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n"] {
         server.connect().write_all(bytes).unwrap();
@@ -493,7 +493,7 @@ fn a_peer_that_goes_away_takes_nobody_with_it() {
 }
 
 #[test]
-fn what_is_under_way_is_still_answered_after_a_stop() {
+fn requests_in_progress_are_answered_after_a_stop() {
     let server = Running::start(Limits::default());
     let mut stream = server.connect();
     stream.write_all(b"POST /length HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n").unwrap();
@@ -542,7 +542,7 @@ fn endless() -> Limits {
 }
 
 #[test]
-fn kept_connections_end_with_the_server_and_what_is_asked_is_answered() {
+fn stop_ends_idle_connections_and_answers_requests() {
     let server = Running::start(endless());
     let (kept, mut asks) = ([(); 3].map(|()| keeps(server.addr)), begins(server.addr));
     server.stopper.stop();
@@ -554,8 +554,8 @@ fn kept_connections_end_with_the_server_and_what_is_asked_is_answered() {
 }
 
 #[test]
-fn an_interrupt_ends_the_program_in_order() {
-    const TEST: &str = "an_interrupt_ends_the_program_in_order";
+fn interrupt_ends_the_program_gracefully() {
+    const TEST: &str = "interrupt_ends_the_program_gracefully";
     let Some(mut command) = child::command(TEST) else {
         let files = disk::directory();
         fill(files.path());
@@ -579,7 +579,7 @@ fn an_interrupt_ends_the_program_in_order() {
 }
 
 #[test]
-fn curl_is_content() {
+fn curl_accepts_the_responses() {
     let server = Running::start(Limits::default());
     let url = format!("http://{}", server.addr);
     let curl = |arguments: &[&str]| {
