@@ -1,5 +1,5 @@
-//! Batches: any number of operations, results in their order with each its own error, whatever the
-//! limits, and whatever the fiber that submits is doing.
+//! Batches: any number of operations, with results in order and an error for each, under any limits
+//! and in any state of the submitting fiber.
 
 mod disk;
 
@@ -18,7 +18,7 @@ fn read_write(path: &Path) -> File {
     File::from(std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap())
 }
 
-/// A runtime whose ring is as small as it gets.
+/// A runtime with the smallest possible ring.
 fn tiny_ring<T>(f: impl FnOnce() -> T) -> T {
     cringle::Builder::new().workers(1).ring_entries(1).in_flight_limit(8).run(f).unwrap()
 }
@@ -43,7 +43,7 @@ fn results_are_in_the_order_of_operations() {
     everywhere(|| {
         let file = File::open(&path).unwrap();
         make_cold(&file);
-        // Each has a length of its own, and its own place.
+        // Each operation has its own length and offset.
         let mut bufs: Vec<Vec<u8>> = (0..1000).map(|n| vec![0; n]).collect();
         let mut batch = Batch::new();
         let ids: Vec<_> =
@@ -77,7 +77,7 @@ fn a_hundred_thousand_operations_pass_through_a_tiny_ring() {
         let place = |n: usize| n * 24_683 % (bytes.len() - 8);
         let mut batch = Batch::new();
         for (n, word) in buf.chunks_mut(8).enumerate() {
-            // Their lengths differ, so that a result at another one's place is seen.
+            // The lengths differ, so that a misplaced result is detected.
             batch.read(&file, &mut word[..n % 8 + 1], place(n) as u64);
         }
         let results = batch.submit();
@@ -92,8 +92,8 @@ fn a_hundred_thousand_operations_pass_through_a_tiny_ring() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..Default::default() })]
 
-    /// Reads at any place, and each of the four kinds of operation at its own place, against a
-    /// model in memory: on any ring, on a fiber or off.
+    /// Compares random operations of all four kinds with a model in memory, on any ring, on and off
+    /// fibers.
     #[test]
     fn a_batch_does_what_its_operations_do_one_by_one(
         ops in prop::collection::vec((0..4u8, 0..9000usize, 0..3000usize), 0..120),
@@ -103,7 +103,7 @@ proptest! {
     ) {
         let directory = directory();
         let path = directory.path().join("file");
-        // Each operation has a stretch to itself: they run in no order.
+        // Each operation has its own range, because they run in no particular order.
         let stretch = 4096;
         let before = pattern(stretch * ops.len() + 500);
         std::fs::write(&path, &before).unwrap();
@@ -113,7 +113,7 @@ proptest! {
             let file = read_write(&path);
             let mut batch = Batch::new();
             for (n, (&(kind, at, _), buf)) in ops.iter().zip(&mut bufs).enumerate() {
-                // Reads go anywhere in or after their own stretch's file; writes into their own.
+                // Reads are anywhere in or after the file; writes are in their own range.
                 let read_at = (n * stretch + at) as u64;
                 let write_at = (n * stretch + at % (stretch - 3000)) as u64;
                 match kind {
@@ -229,7 +229,7 @@ fn closed_descriptor_fails_only_its_operation() {
     std::fs::write(&path, "text").unwrap();
     everywhere(|| {
         let file = File::open(&path).unwrap();
-        // SAFETY: nobody has this number; nothing closes it twice, since it is not dropped.
+        // SAFETY: the number is not open, and is not closed, because the value is not dropped.
         let nobody = unsafe { <File as std::os::fd::FromRawFd>::from_raw_fd(1 << 20) };
         let nobody = std::mem::ManuallyDrop::new(nobody);
         let mut bufs = [[0; 4]; 64];
@@ -269,7 +269,8 @@ fn files_without_positions_are_refused_without_loss() {
 
 #[test]
 fn eagain_of_a_regular_file_goes_to_the_pool() {
-    // A file system without NOWAIT, on a file that is opened with O_NONBLOCK: the ring gives up.
+    // On a file opened with `O_NONBLOCK`, on a file system without `RWF_NOWAIT`, a ring returns
+    // `EAGAIN`.
     let expected = std::fs::read("/proc/version").unwrap();
     everywhere(|| {
         let mut options = OpenOptions::new();
@@ -337,7 +338,7 @@ fn recycled_batch_is_empty() {
         let file = File::open(&path).unwrap();
         let mut batch = Batch::new();
         for round in 0..5 {
-            // An error and a fixed-up result, that must not come again in the next round.
+            // An error and a completed result, which must not reappear in the next round.
             let mut bufs = [[0; 4]; 3];
             let [a, b, c] = &mut bufs;
             let mut this = batch;
@@ -380,7 +381,7 @@ fn batch_of_a_cancelled_fiber_is_cancelled() {
         fiber::spawn_local(move || {
             let file = File::open(&path).unwrap();
             let mut bufs = vec![[0; 64]; 1000];
-            // It learns here that `run` is ending.
+            // This call notices that `run` ends.
             while cringle::io::ready(&io::stderr(), cringle::io::Interest::WRITABLE).is_ok() {}
             let mut batch = Batch::new();
             for (n, buf) in (0..).zip(&mut bufs) {
@@ -421,7 +422,7 @@ fn huge_batch_does_not_starve_single_reads() {
             });
             for _ in 0..3 {
                 s.spawn_local(|| {
-                    // It must not have to wait until the huge one is through.
+                    // It must not wait for the end of the huge batch.
                     for n in 0..100 {
                         assert_eq!(file.read_at(&mut [0; 64], n * 64).unwrap(), 64);
                         singles.set(singles.get() + u32::from(!huge_done.get()));
@@ -473,7 +474,7 @@ fn registered_files_and_buffers_read_and_write() {
         way(|| {
             let file = read_write(&path);
             let fixed = FixedFile::register(&file).unwrap();
-            // The registration keeps it open.
+            // The registration keeps the file open.
             drop(file);
             let mut bufs = FixedBufs::new(16, 4096).unwrap();
             let mut batch = Batch::new();
@@ -552,7 +553,7 @@ fn registered_buffers_can_be_swapped() {
             (FixedBufs::new(2, 4096).unwrap(), FixedBufs::new(2, 64).unwrap());
         std::mem::swap(&mut left[0], &mut right[1]);
         left[1].fill(9);
-        // The one that was swapped out keeps its memory and its registration.
+        // The buffer that was swapped out keeps its memory and its registration.
         drop(left);
         let mut batch = Batch::new();
         for (buf, offset) in right.iter_mut().zip([100, 200]) {
@@ -569,7 +570,7 @@ fn registered_buffers_can_be_swapped() {
 fn slots_are_reused_and_their_limit_is_reported() {
     solitary(|| {
         let file = File::open("/proc/self/exe").unwrap();
-        // Many times as many as there are.
+        // Many times the number of slots.
         for _ in 0..3000 {
             let fixed = FixedFile::register(&file).unwrap();
             let mut bufs = FixedBufs::new(1, 64).unwrap();
@@ -606,7 +607,7 @@ fn slots_are_reused_and_their_limit_is_reported() {
     });
 }
 
-/// Every operation of a batch that is not of the right ring is refused; plain ones are not.
+/// A batch refuses each operation that belongs to another ring, and performs plain ones.
 fn assert_refused(results: impl IntoIterator<Item = io::Result<usize>>) {
     for (n, result) in results.into_iter().enumerate() {
         match n % 2 {
@@ -631,7 +632,7 @@ fn registrations_are_refused_on_another_ring() {
         let file = FixedFile::register(&plain).unwrap();
         let mut bufs = FixedBufs::new(2, 4).unwrap();
         let mut plain_bufs = [[0; 4]; 2];
-        // On the ring of a BlockIo, the same numbers would be another file's.
+        // On the ring of a `BlockIo`, the same slots refer to other files.
         let mut batch = Batch::new();
         for (fixed, buf) in bufs.iter_mut().zip(&mut plain_bufs) {
             batch.read_fixed(&file, fixed, 0);
@@ -639,14 +640,14 @@ fn registrations_are_refused_on_another_ring() {
         }
         assert_refused(io.submit(batch).unwrap());
         assert!(bufs.iter().all(|buf| **buf == [0; 4]));
-        // Here they work.
+        // On their own ring they work.
         let mut batch = Batch::new();
         batch.read_fixed(&file, &mut bufs[0], 0);
         assert_eq!(batch.submit().iter().next().unwrap().unwrap(), 4);
         assert_eq!(&bufs[0][..], b"text");
         (file, bufs)
     });
-    // Their ring is gone.
+    // Their ring is closed.
     let check = |kept_bufs: &mut FixedBufs| {
         let mut plain_bufs = [[0; 4]; 2];
         let mut batch = Batch::new();
@@ -659,11 +660,11 @@ fn registrations_are_refused_on_another_ring() {
     };
     check(&mut kept_bufs);
     solitary(|| {
-        // Another ring's slots have the same numbers.
+        // The other ring has the same slot numbers.
         let file = FixedFile::register(&plain).unwrap();
         let mut bufs = FixedBufs::new(2, 4).unwrap();
         check(&mut kept_bufs);
-        // A file of this ring with a buffer of the other, and the other way round.
+        // A file of this ring with a buffer of the other, and vice versa.
         let mut other = [0; 4];
         let mut batch = Batch::new();
         batch.read_fixed(&file, &mut kept_bufs[0], 0);
@@ -683,7 +684,7 @@ fn registrations_may_outlive_run() {
     for order in 0..3 {
         let (fixed, mut bufs) =
             solitary(|| (FixedFile::register(&file).unwrap(), FixedBufs::new(4, 4096).unwrap()));
-        // The memory is the buffers' still.
+        // The buffers still own their memory.
         bufs.iter_mut().for_each(|buf| buf.fill(7));
         assert!(bufs.iter().all(|buf| buf.iter().all(|&byte| byte == 7)));
         match order {
@@ -696,7 +697,7 @@ fn registrations_may_outlive_run() {
                 drop(bufs);
             }
             _ => solitary(|| {
-                // While another ring's registrations have the same numbers.
+                // While another ring has registrations with the same slots.
                 let here = FixedFile::register(&file).unwrap();
                 let mut mine = FixedBufs::new(1, 64).unwrap();
                 drop(fixed);
@@ -716,7 +717,7 @@ fn dropping_a_registration_closes_the_file() {
         let fixed = FixedFile::register(&File::from(OwnedFd::from(writer))).unwrap();
         assert!(fixed_is_open(&reader));
         drop(fixed);
-        // A hang-up: the ring has let go of the last writing end.
+        // A hang-up: the ring has closed the last writing end.
         let events = cringle::io::ready(&reader, cringle::io::Interest::READABLE).unwrap();
         assert_ne!(events.poll_events() & libc::POLLHUP as u16, 0);
     });
@@ -724,6 +725,6 @@ fn dropping_a_registration_closes_the_file() {
 
 fn fixed_is_open(reader: &io::PipeReader) -> bool {
     let mut poll = libc::pollfd { fd: reader.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: one structure is given.
+    // SAFETY: one structure is passed.
     unsafe { libc::poll(&mut poll, 1, 0) == 0 }
 }

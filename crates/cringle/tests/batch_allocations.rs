@@ -1,4 +1,4 @@
-//! "No allocation per op": counted.
+//! Counts allocations: a batch allocates nothing for an operation.
 
 use cringle::block::{Batch, BlockIo};
 use cringle::fs::File;
@@ -6,7 +6,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Of all threads.
+/// The allocations of all threads.
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
@@ -20,22 +20,22 @@ fn count() {
 
 struct Counting;
 
-// SAFETY: it does what the system's allocator does.
+// SAFETY: it forwards to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: by the contract.
+        // SAFETY: the caller's contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: by the contract.
+        // SAFETY: the caller's contract.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count();
-        // SAFETY: by the contract.
+        // SAFETY: the caller's contract.
         unsafe { System.realloc(pointer, layout, size) }
     }
 }
@@ -43,7 +43,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What `f` allocates on this thread, and what all threads allocate meanwhile.
+/// Returns the allocations of `f` on this thread, and of all threads meanwhile.
 fn allocations_of(f: impl FnOnce()) -> (usize, usize) {
     let now = || (OF_THIS_THREAD.get(), ALLOCATIONS.load(Ordering::Relaxed));
     let before = now();
@@ -52,7 +52,7 @@ fn allocations_of(f: impl FnOnce()) -> (usize, usize) {
     (after.0 - before.0, after.1 - before.1)
 }
 
-/// A batch of all kinds of operations, some of which come back short or refused.
+/// A batch of all kinds of operations, some of which are short or refused.
 fn fill<'b>(mut batch: Batch<'b>, file: &'b File, bufs: &'b mut [[u8; 64]]) -> Batch<'b> {
     let end = file.metadata().unwrap().len();
     for (n, buf) in (0u64..).zip(bufs) {
@@ -66,7 +66,7 @@ fn fill<'b>(mut batch: Batch<'b>, file: &'b File, bufs: &'b mut [[u8; 64]]) -> B
     batch
 }
 
-// One test: another one's allocations would count.
+// The only test of the file, because allocations of other tests would count.
 #[test]
 fn recycled_batches_allocate_nothing_per_operation() {
     const OPS: usize = 1000;
@@ -83,7 +83,7 @@ fn recycled_batches_allocate_nothing_per_operation() {
                 assert_eq!(results.iter().filter(|count| count.is_ok()).count(), OPS / 2);
                 spare = results.recycle();
             });
-            // A fiber's batch stays on its thread. (The test harness's threads do as they like.)
+            // A fiber's batch stays on its thread; the threads of the test harness are not counted.
             assert_eq!(count, 0, "in a round of a fiber's batch");
         }
     };
@@ -100,6 +100,6 @@ fn recycled_batches_allocate_nothing_per_operation() {
         });
         rounds.push(count);
     }
-    // A batch is a job and a fiber: that is some allocations, however many operations it has.
+    // A batch needs some allocations for its job and its fiber, whatever the number of operations.
     assert!(rounds[1..].iter().all(|&count| count < 50), "{rounds:?}");
 }

@@ -15,7 +15,7 @@ use std::sync::{Arc, Barrier, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
-/// The smallest executor there is.
+/// A minimal executor.
 fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(Thread);
     impl Wake for Unpark {
@@ -34,7 +34,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// A file of known bytes.
+/// A file with known contents.
 struct Known {
     bytes: Vec<u8>,
     file: Arc<File>,
@@ -51,13 +51,13 @@ fn known(len: usize) -> Known {
 }
 
 impl Known {
-    /// Reads so many words at scattered places in one batch, and checks them.
+    /// Reads a number of words at scattered offsets in one batch, and checks them.
     fn read_words(&self, io: &BlockIo, count: usize, seed: usize) -> std::io::Result<()> {
         let mut words = vec![[0; 8]; count];
         let place = |n: usize| (n + seed) * 24_683 % (self.bytes.len() - 8);
         let mut batch = Batch::with_capacity(count);
         for (n, word) in words.iter_mut().enumerate() {
-            // Lengths that tell one result from another.
+            // The lengths differ, so that a misplaced result is detected.
             batch.read(&self.file, &mut word[..n % 8 + 1], place(n) as u64);
         }
         let results = io.submit(batch)?;
@@ -96,7 +96,7 @@ fn check_limits(known: &Known, batch: u32, in_flight: u32) {
             assert!(!is_valid(batch, in_flight), "{batch}, {in_flight} were refused: {e}");
             assert_eq!(e.kind(), ErrorKind::InvalidInput);
             let text = e.to_string();
-            // It names the limit at fault, what it is, and what it must be.
+            // The message names the limit, its value and the valid range.
             let batch_at_fault = batch == 0 || batch >= 1 << 15;
             let (name, value) = match batch_at_fault {
                 true => ("batch_limit is", batch),
@@ -214,7 +214,7 @@ fn fibers_of_another_runtime_can_submit() {
 fn submitting_from_a_fiber_suspends_only_the_fiber() {
     let known = known(1 << 16);
     let io = BlockIo::builder().build().unwrap();
-    // Its only worker does nothing until another fiber has had its turn.
+    // The only worker is blocked until another fiber has run.
     let (go, went) = mpsc::channel::<()>();
     io.submit_then(known.owned_read(1), move |_| went.recv().unwrap()).unwrap();
     solitary(|| {
@@ -240,7 +240,7 @@ fn closing_from_a_fiber_suspends_only_the_fiber() {
         .unwrap();
         fiber::scope(|s| {
             s.spawn_local(|| {
-                // Runs while the other one waits, and ends the wait.
+                // Runs while the other fiber waits, and ends the wait.
                 assert!(waits.load(Ordering::Relaxed));
                 go.store(true, Ordering::Relaxed);
             });
@@ -269,7 +269,7 @@ fn closing_twice_succeeds_and_closed_refuses_batches() {
             assert!(e.to_string().contains("closed"), "{e}");
         }
     }
-    // Neither the files nor the buffers are kept.
+    // Neither the files nor the buffers are borrowed any more.
     assert_eq!(Arc::strong_count(&known.file), 1);
 }
 
@@ -321,7 +321,7 @@ fn racing_submitters_are_served_or_refused() {
             for thread in 0..4 {
                 let (io, known, served) = (&io, &known, &served);
                 threads.spawn(move || {
-                    // `read_words` checks that what was admitted was done.
+                    // `read_words` checks that admitted batches are performed.
                     for n in 0.. {
                         match known.read_words(io, 10, thread + n) {
                             Ok(()) => drop(served.fetch_add(1, Ordering::Relaxed)),
@@ -412,7 +412,7 @@ fn dropped_future_loses_only_its_results() {
         match n % 3 {
             0 => drop(future),
             1 => {
-                // Dropped after it was polled: its waker is still there to be woken.
+                // Dropped after a poll, so its waker is still registered.
                 let mut future = pin!(future);
                 let _ = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
             }
@@ -436,7 +436,7 @@ fn waker_of_the_last_poll_is_woken() {
     let known = known(1000);
     let io = BlockIo::builder().build().unwrap();
     let (go, went) = mpsc::channel::<()>();
-    // Keeps the only worker busy until both have polled.
+    // Blocks the only worker until both have polled.
     io.submit_then(known.owned_read(1), move |_| went.recv().unwrap()).unwrap();
     let mut future = io.submit_async(known.owned_read(1)).unwrap();
     let (tell, told) = mpsc::channel();
@@ -451,13 +451,13 @@ fn waker_of_the_last_poll_is_woken() {
     told.recv().unwrap();
     io.close().unwrap();
     assert_eq!((first.0.load(Ordering::Relaxed), last.0.load(Ordering::Relaxed)), (0, 1));
-    // It holds the first waker no more.
+    // The submission has dropped the first waker.
     assert_eq!(Arc::strong_count(&first), 1);
     let done = Pin::new(&mut future).poll(&mut Context::from_waker(Waker::noop()));
     assert!(done.is_ready());
 }
 
-/// A buffer that cannot be lent.
+/// A buffer whose `as_mut` panics.
 struct Evil;
 
 impl AsMut<[u8]> for Evil {
@@ -491,7 +491,7 @@ fn callback_runs_on_a_fiber_and_may_submit() {
     io.submit_then(known.owned_read(3), move |results| {
         assert_eq!(results.len(), 3);
         assert_eq!(cringle::runtime::worker(), Some(0));
-        // Both kinds, on its own BlockIo.
+        // Submits both kinds of batches to its own `BlockIo`.
         theirs.read_words(&again, 10, 0).unwrap();
         again
             .submit_then(theirs.owned_read(2), move |results| tell.send(results.len()).unwrap())
@@ -522,9 +522,9 @@ fn closing_from_a_callback_is_an_error() {
     let own = Arc::clone(&io);
     io.submit_then(known.owned_read(1), move |_| {
         tell.send(own.close().unwrap_err()).unwrap();
-        // Nothing was closed.
+        // The `BlockIo` is still open.
         own.submit(Batch::new()).unwrap();
-        // Not on another fiber of its either.
+        // Another fiber of the same `BlockIo` cannot close it either.
         let e = fiber::spawn_local(move || own.close().unwrap_err()).join().unwrap();
         tell.send(e).unwrap();
     })
@@ -547,7 +547,7 @@ fn dropping_in_a_callback_does_not_hang() {
         let own = Arc::clone(&io);
         io.submit_then(known.owned_read(1), move |_| {
             went.recv().unwrap();
-            // The last one.
+            // The last handle.
             drop(own);
             tell.send(()).unwrap();
         })
@@ -568,7 +568,7 @@ fn threads_share_one_block_io() {
     sent::<cringle::block::Results>();
 }
 
-/// Callbacks run on fibers of their own: with an identity, and with locals that end with them.
+/// Each callback runs on its own fiber, with an identity, and with fiber-locals that end with it.
 #[test]
 fn callback_has_its_own_identity_and_locals() {
     cringle::fiber_local! {

@@ -1,6 +1,6 @@
-//! Invariant I11: reads and writes at a file's cursor are one after the other, whoever makes them,
-//! and move it by what they moved: also through the ring, uncached, with `O_DIRECT`, and when
-//! clones of the file are used on several workers.
+//! Invariant I11: reads and writes at a file's cursor are serialised, and move the cursor by the
+//! bytes transferred: also through the ring, uncached, with `O_DIRECT`, and if clones of the file
+//! are used on several workers.
 
 mod disk;
 
@@ -17,7 +17,7 @@ use std::sync::Mutex;
 const BLOCK: usize = 4096;
 const FIBERS: usize = 4;
 
-/// A file of so many blocks, each of which begins with its number.
+/// Creates a file of numbered blocks.
 fn numbered(path: &Path, blocks: usize) {
     let mut bytes = vec![0; blocks * BLOCK];
     for (n, block) in bytes.chunks_mut(BLOCK).enumerate() {
@@ -42,7 +42,7 @@ fn workers(count: usize, f: impl FnOnce()) {
     cringle::Builder::new().workers(count).run(f).unwrap();
 }
 
-/// What turns any reader into one that reads into aligned memory.
+/// An adapter that reads into aligned memory.
 struct Aligned<R> {
     reader: R,
     buf: AlignedBuf,
@@ -66,7 +66,7 @@ impl<R: Read> Read for Aligned<R> {
 fn direct_file_is_read_to_its_end() {
     let directory = directory();
     let path = directory.path().join("file");
-    // Its last block is not a whole one.
+    // The last block is incomplete.
     let bytes = pattern(100 * BLOCK + 1234);
     std::fs::write(&path, &bytes).unwrap();
     for buffer_blocks in [1, 3, 128] {
@@ -82,7 +82,8 @@ fn direct_file_is_read_to_its_end() {
     }
 }
 
-/// Fibers of these workers read the file, block by block, until its end; each block comes once.
+/// Lets fibers of these workers read the file block by block, and checks that each block is read
+/// once.
 fn read_by_all(worker_count: usize, file_of: &(dyn Fn() -> File + Sync), blocks: usize) {
     let seen = Mutex::new(HashSet::new());
     workers(worker_count, || {
@@ -101,7 +102,7 @@ fn read_by_all(worker_count: usize, file_of: &(dyn Fn() -> File + Sync), blocks:
                             count => panic!("a read of {count} bytes"),
                         }
                     }
-                    // Each fiber sees the file go forward.
+                    // Each fiber reads blocks in ascending order.
                     assert!(numbers.is_sorted());
                     for n in numbers {
                         assert!(seen.lock().unwrap().insert(n), "block {n} came twice");
@@ -235,7 +236,7 @@ fn reads_writes_and_seeks_move_the_cursor_exactly() {
     let path = directory.path().join("file");
     const EACH: usize = 100;
     for worker_count in [1, 2] {
-        // No read meets the end.
+        // No read reaches the end.
         numbered(&path, FIBERS * EACH);
         let file = open(&path, 0);
         workers(worker_count, || {
@@ -271,7 +272,7 @@ fn partly_cached_read_is_completed() {
     everywhere(|| {
         let file = open(&path, 0);
         make_cold(&file);
-        // No read-ahead, so that only what is asked for is cached.
+        // No read-ahead, so that only the requested bytes are cached.
         // SAFETY: no pointers.
         unsafe {
             let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
@@ -325,7 +326,7 @@ fn cancelled_read_restores_the_cursor() {
     numbered(&path, 64);
     let file = std::sync::Arc::new(open(&path, libc::O_DIRECT));
     let readers = std::sync::Arc::clone(&file);
-    // The readers are cancelled, some of them in line for the cursor, as soon as they have begun.
+    // The readers are cancelled as soon as they have started, some while they wait for the cursor.
     let delivered = std::sync::Arc::new(Mutex::new(Vec::new()));
     let theirs = std::sync::Arc::clone(&delivered);
     solitary(move || {
@@ -344,7 +345,7 @@ fn cancelled_read_restores_the_cursor() {
         }
         fiber::yield_now();
     });
-    // What was not delivered to them comes now: no byte is lost.
+    // The next read returns the bytes that they did not receive.
     let mut block = AlignedBuf::new(BLOCK);
     let mut numbers = delivered.lock().unwrap().clone();
     while (&*file).read(&mut block).unwrap() > 0 {

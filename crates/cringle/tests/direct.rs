@@ -1,4 +1,4 @@
-//! Direct I/O: memory for it, and the reason when the kernel refuses a request.
+//! Direct I/O: aligned memory, and errors that explain why the kernel refused a request.
 
 mod disk;
 
@@ -30,10 +30,10 @@ fn buffer_larger_than_the_address_space_panics() {
     AlignedBuf::new(usize::MAX);
 }
 
-/// What the file asks of addresses, and of lengths and offsets.
+/// Returns the alignment that the file needs, of addresses, and of lengths and offsets.
 fn alignment(file: &File) -> Option<(usize, usize)> {
     let mut out = std::mem::MaybeUninit::<libc::statx>::zeroed();
-    // SAFETY: a C string, and room for the structure, which is read when the call succeeded.
+    // SAFETY: a C string, and a structure that is read only if the call has filled it.
     let out = unsafe {
         let (fd, path, out_ptr) = (file.as_raw_fd(), c"".as_ptr(), out.as_mut_ptr());
         assert_eq!(libc::statx(fd, path, libc::AT_EMPTY_PATH, libc::STATX_DIOALIGN, out_ptr), 0);
@@ -43,11 +43,11 @@ fn alignment(file: &File) -> Option<(usize, usize)> {
     (out.stx_mask & libc::STATX_DIOALIGN != 0 && alignment.1 > 1).then_some(alignment)
 }
 
-/// The error names what is off, and nothing else.
+/// Checks that the error names exactly the misaligned parts.
 fn assert_names(result: io::Result<usize>, address: bool, len: bool, offset: bool, what: &str) {
     let e = result.expect_err(what);
     assert_eq!(e.kind(), ErrorKind::InvalidInput, "{what}: {e}");
-    // An `io::Error` with words has no number: its source has it.
+    // An `io::Error` with a message has no `errno`; its source has it.
     let source =
         std::error::Error::source(&e).and_then(|source| source.downcast_ref::<io::Error>());
     assert_eq!(source.and_then(io::Error::raw_os_error), Some(libc::EINVAL), "{what}: {e}");
@@ -87,7 +87,7 @@ fn refused_request_names_the_misalignment() {
 
             let buf = &mut buf[start..end];
             if !offset {
-                // What appends has no offset to be off: the file ends at a whole block.
+                // An append has no misaligned offset, because the file ends at a block boundary.
                 let (mut append, slice) = (&append, IoSlice::new(buf));
                 check(append.write(&slice), "append");
                 check(append.write_vectored(&[slice]), "append vectored");
@@ -117,7 +117,7 @@ fn refused_request_names_the_misalignment() {
             assert!(*buf == *copy);
         });
     }
-    // What is aligned is done.
+    // Aligned requests succeed.
     everywhere(|| {
         let mut buf = AlignedBuf::new(8192);
         assert_eq!(file.read_at(&mut buf, 4096).unwrap(), 8192);

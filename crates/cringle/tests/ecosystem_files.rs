@@ -1,4 +1,4 @@
-//! Crates that were written for `std::io`, over the library's files and pipes, on many fibers at once.
+//! Crates written for `std::io`, over the library's files and pipes, on many fibers at once.
 
 mod disk;
 mod tools;
@@ -14,7 +14,7 @@ use std::path::Path;
 
 const FIBERS: usize = 20;
 
-/// The same on so many fibers of two workers.
+/// Runs `f` on a number of fibers of two workers.
 fn on_many_fibers(f: impl Fn(usize) -> io::Result<()> + Sync) {
     let run = || {
         fiber::scope(|s| {
@@ -34,7 +34,7 @@ fn content(fiber: usize, file: usize) -> Vec<u8> {
     bytes
 }
 
-/// Files of many lengths as a compressed archive; what unpacks it gives them back.
+/// Packs files of many lengths into a compressed archive, unpacks it, and compares.
 #[test]
 fn archives_are_packed_and_unpacked() {
     const FILES: usize = 8;
@@ -126,7 +126,7 @@ fn documents_pass_through_files_and_pipes() {
     let directory = disk::directory();
     on_many_fibers(|n| {
         let path = directory.path().join(format!("{n}.json"));
-        // As deep as it reads: that much stack there must be.
+        // The maximal depth of the parser, which the stack must allow.
         let document = document(n, 120);
         let mut writer = BufWriter::new(File::create(&path)?);
         serde_json::to_writer(&mut writer, &document)?;

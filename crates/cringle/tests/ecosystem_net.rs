@@ -1,4 +1,4 @@
-//! Protocols that were written for `std::io`, over the library's sockets, on many fibers at once.
+//! Protocol crates written for `std::io`, over the library's sockets, on many fibers at once.
 
 mod tools;
 
@@ -12,7 +12,7 @@ use tungstenite::Message;
 
 const CLIENTS: usize = 40;
 
-/// A server for so many connections, and as many clients, each on a fiber.
+/// A server for a number of connections, and the clients, each on a fiber.
 fn with_clients(
     serve: impl Fn(TcpStream) + Sync,
     visit: impl Fn(usize, SocketAddr) -> io::Result<()> + Sync,
@@ -55,7 +55,7 @@ fn web_sockets_echo() {
         let url = format!("ws://{addr}/");
         let (mut socket, _) = tungstenite::client(url, TcpStream::connect(addr)?).unwrap();
         for round in 0..20 {
-            // Up to more than a socket's buffers hold at once.
+            // Up to more than the capacity of a socket's buffers.
             let bytes = vec![n as u8; round * round * 1000];
             socket.send(Message::binary(bytes.clone())).unwrap();
             assert!(socket.read().unwrap().into_data() == bytes);
@@ -71,7 +71,7 @@ fn web_sockets_echo() {
     });
 }
 
-/// The head of a request or an answer: where it ends in what was read.
+/// Finds the end of the head of a request or response.
 fn read_head(stream: &mut TcpStream, buf: &mut Vec<u8>) -> io::Result<bool> {
     let mut part = [0; 16];
     while !buf.ends_with(b"\r\n\r\n") {
@@ -102,7 +102,7 @@ fn requests_are_parsed_as_they_arrive() {
         let mut stream = TcpStream::connect(addr)?;
         for request in 0..20 {
             let path = format!("/{n}/{request}");
-            // In two pieces, which the server may see one by one.
+            // In two pieces, which the server may receive separately.
             stream.write_all(b"GET ")?;
             fiber::yield_now();
             write!(stream, "{path} HTTP/1.1\r\nHost: localhost\r\n\r\n")?;

@@ -1,5 +1,5 @@
-//! Promise 1 for files: `cringle::fs` does what `std::fs` does, outside of `run`, on a fiber alone
-//! (where much is done inline), on a fiber in company (where all goes through the ring), and in a
+//! Promise 1 for files: `cringle::fs` behaves as `std::fs` outside of `run`, on a fiber that is
+//! alone (which makes plain calls), on a fiber among others (which uses the ring), and in a
 //! destructor while a fiber unwinds.
 
 mod disk;
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 // ----- a random program, with std and with the library -----
 
-/// One call of the program. Files are named by a slot, which may be empty.
+/// A call of the program. A file is named by its slot, which may be empty.
 #[derive(Clone, Debug)]
 enum Call {
     Open { slot: usize, name: usize, options: u8, custom: i32 },
@@ -42,7 +42,7 @@ enum Call {
     Len { slot: usize },
 }
 
-/// What came of a call: numbers and bytes, or the essence of the error.
+/// The outcome of a call: numbers and bytes, or the kind of the error.
 type Outcome = Result<(u64, Vec<u8>), (ErrorKind, Option<i32>)>;
 
 const NAMES: [&str; 5] = ["a", "b", "directory", "missing/file", "a/below"];
@@ -155,7 +155,7 @@ fn len() -> impl Strategy<Value = usize> {
     prop_oneof![4 => 0..200usize, 2 => 0..10_000usize, 1 => Just(0)]
 }
 
-/// Mostly near, sometimes where the kernel's range ends.
+/// Usually a small offset, sometimes one at the end of the kernel's range.
 fn offset() -> impl Strategy<Value = u64> {
     const MAX: u64 = i64::MAX as u64;
     let edges = vec![MAX - 1, MAX, MAX + 1, u64::MAX, u64::MAX - 1, 1 << 44];
@@ -173,7 +173,7 @@ fn seek() -> impl Strategy<Value = SeekFrom> {
 
 fn call() -> impl Strategy<Value = Call> {
     let custom = prop::sample::select(vec![0, 0, 0, libc::O_NONBLOCK, libc::O_NOFOLLOW]);
-    // Mostly what can be both read and written, so that the rest of the program has a file.
+    // Usually readable and writable, so that the rest of the program has a file.
     let options = prop_oneof![2 => Just(0b010_011u8), 1 => Just(0b010_101u8), 2 => 0..64u8];
     let lens = || prop::collection::vec(0..3000usize, 0..5);
     prop_oneof![
@@ -203,7 +203,8 @@ fn call() -> impl Strategy<Value = Call> {
     ]
 }
 
-/// What is in the directory in the end. Sparse giants are compared by their size and both ends.
+/// Returns the final contents of the directory. Large sparse files are compared by size and both
+/// ends.
 fn contents(directory: &Path) -> Vec<(PathBuf, u64, Vec<u8>)> {
     let mut files: Vec<_> = std::fs::read_dir(directory)
         .unwrap()
@@ -296,7 +297,7 @@ fn every_combination_of_open_options_matches_std() {
     std::os::unix::fs::symlink("nowhere", at.join("dangling")).unwrap();
     let customs =
         [0, libc::O_NONBLOCK, libc::O_NOFOLLOW, libc::O_DIRECTORY, libc::O_PATH, libc::O_SYNC];
-    // The access mode is not the custom flags' to say.
+    // Custom flags cannot change the access mode.
     let more = [libc::O_DIRECT, libc::O_NOATIME, libc::O_TMPFILE, libc::O_ACCMODE];
     for custom in customs.into_iter().chain(more) {
         let expected = answers!(std::fs, at, custom);
@@ -340,12 +341,12 @@ fn open_errors_match_std() {
         at.join("n".repeat(256)),
         at.join("d/".repeat(3000)),
         PathBuf::new(),
-        // No peer, no positions, no FIFO: ENXIO, and nothing to wait for.
+        // A socket: `ENXIO`, and no peer to wait for.
         socket,
         circle,
-        // Busy while it runs.
+        // The executable is busy while it runs.
         std::env::current_exe().unwrap(),
-        // Nobody writes it, root included.
+        // Not writable, even for root.
         "/sys/kernel/uevent_seqnum".into(),
         "/proc/version".into(),
     ];
@@ -389,7 +390,7 @@ fn leased_file_opens_when_the_lease_is_released() {
         // SAFETY: no pointers.
         unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, kind) }
     };
-    // The holder is told by a signal, which is not the subject here.
+    // The kernel notifies the holder by a signal, which this test ignores.
     // SAFETY: the signal is ignored, in the whole process.
     unsafe { libc::signal(libc::SIGIO, libc::SIG_IGN) };
     for way in [alone, unwinding] {
@@ -400,7 +401,7 @@ fn leased_file_opens_when_the_lease_is_released() {
             }
             fiber::scope(|s| {
                 s.spawn_local(|| {
-                    // Until it is asked to let go.
+                    // Until the kernel asks to release the lease.
                     // SAFETY: no pointers.
                     while unsafe { libc::fcntl(holder.as_raw_fd(), libc::F_GETLEASE) }
                         == libc::F_WRLCK
@@ -421,7 +422,7 @@ fn leased_file_opens_when_the_lease_is_released() {
 #[test]
 fn fifo_opens_when_its_other_end_does() {
     let directory = directory();
-    // More than the kernel has threads for what the ring cannot do at once.
+    // More than the ring has kernel threads.
     let fifos: Vec<_> = (0..64).map(|n| directory.path().join(n.to_string())).collect();
     fifos.iter().for_each(|fifo| make_fifo(fifo));
     for workers in [1, 2] {
@@ -565,7 +566,7 @@ fn end_of_run_cancels_the_open_of_a_fifo() {
                 let e = options.read(!writes).write(writes).open(&fifo).unwrap_err();
                 told.send(Some(e)).unwrap();
             });
-            // The first of them is woken by the second: none is to be waited for here.
+            // The second open wakes the first, so neither blocks this thread.
             if !writes {
                 while hear.try_recv().is_err() {
                     fiber::yield_now();
@@ -633,7 +634,7 @@ fn reading_a_pipe_suspends_only_the_fiber() {
                 reader.read_to_end(&mut bytes).unwrap();
                 bytes
             });
-            // More than fits into a pipe, so that the writer waits too.
+            // More than the capacity of a pipe, so that the writer waits too.
             let bytes = pattern(1 << 20);
             writer.write_all(&bytes).unwrap();
             drop(writer);
@@ -657,7 +658,7 @@ fn pipe_without_a_reader_is_broken() {
 fn signals_do_not_interrupt_a_read() {
     extern "C" fn nothing(_: libc::c_int) {}
     let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: the handler does nothing, and interrupts what it interrupts (no SA_RESTART).
+    // SAFETY: the handler does nothing. Without `SA_RESTART`, it interrupts system calls.
     let worker = unsafe {
         (*action.as_mut_ptr()).sa_sigaction = nothing as *const () as usize;
         assert_eq!(libc::sigaction(libc::SIGUSR1, action.as_ptr(), std::ptr::null_mut()), 0);
@@ -680,7 +681,7 @@ fn signals_do_not_interrupt_a_read() {
         alone(|| {
             for n in 0..2000u32 {
                 let mut bytes = [0; 4];
-                // Not `read_exact`, which would hide an `Interrupted`.
+                // `read_exact` would hide an `Interrupted`.
                 assert_eq!((&reader).read(&mut bytes).unwrap(), 4);
                 assert_eq!(u32::from_le_bytes(bytes), n);
             }
@@ -721,7 +722,7 @@ fn files_of_proc_are_read_as_by_std() {
                     let mut file = options.open(path).unwrap();
                     let mut bytes = Vec::new();
                     file.read_to_end(&mut bytes).unwrap();
-                    // Its mappings change while a test runs beside others.
+                    // The mappings change while other tests run.
                     if path != "/proc/self/maps" {
                         assert_eq!(bytes, expected);
                         file.rewind().unwrap();
@@ -743,7 +744,7 @@ fn files_of_proc_are_read_as_by_std() {
 
 #[test]
 fn eagain_from_a_regular_file_is_returned() {
-    // A regular file by its mode, with no positions, and nothing in it.
+    // A regular file by its mode, without positions and data.
     let path = "/sys/kernel/tracing/trace_pipe";
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(libc::O_NONBLOCK);
@@ -782,7 +783,7 @@ fn reading_a_directory_fails_as_in_std() {
             (&std).read_vectored(&mut [IoSliceMut::new(&mut byte)]),
             std.read_at(&mut [], 0),
             std.read_at(&mut byte, 0),
-            // std's is not stable yet; the plain call says so.
+            // std's is not stable, so this uses the plain call.
             Ok(0),
         ];
         let plain = |result: io::Result<usize>| result.map_err(|e| essence(&e));
@@ -794,7 +795,7 @@ fn reading_a_directory_fails_as_in_std() {
 
 // ----- sizes -----
 
-/// Zeros that take no memory until they are written.
+/// Zeroed pages that use no memory until they are written.
 struct Zeros(&'static mut [u8]);
 
 impl Zeros {
@@ -805,7 +806,7 @@ impl Zeros {
             let prot = libc::PROT_READ | libc::PROT_WRITE;
             let start = libc::mmap(std::ptr::null_mut(), len, prot, flags, -1, 0);
             assert_ne!(start, libc::MAP_FAILED);
-            // Quicker to fault in.
+            // Huge pages fault in faster.
             libc::madvise(start, len, libc::MADV_HUGEPAGE);
             Zeros(std::slice::from_raw_parts_mut(start.cast(), len))
         }
@@ -814,7 +815,7 @@ impl Zeros {
 
 impl Drop for Zeros {
     fn drop(&mut self) {
-        // SAFETY: the mapping that `new` made, which nobody borrows any more.
+        // SAFETY: the mapping of `new`, which is not borrowed any more.
         unsafe { libc::munmap(self.0.as_mut_ptr().cast(), self.0.len()) };
     }
 }
@@ -829,7 +830,7 @@ fn transfers_above_two_gibibytes_are_cut_as_by_std() {
     sparse.write_all_at(b"last", MOST as u64 - 4).unwrap();
     sparse.write_all_at(b"next", MOST as u64).unwrap();
     let buf = std::cell::RefCell::new(Zeros::new(3 << 30));
-    // Without the page cache, which is slower to fill than the buffer.
+    // Direct I/O, because filling the page cache is slower.
     let mut options = OpenOptions::new();
     let direct = options.read(true).custom_flags(libc::O_DIRECT).open(&path).unwrap();
     for way in [outside, in_company] {
@@ -840,7 +841,7 @@ fn transfers_above_two_gibibytes_are_cut_as_by_std() {
             assert_eq!(&buf[MOST - 4..MOST + 4], b"last\x07\x07\x07\x07");
         });
     }
-    // A batch's exact read takes more than one call.
+    // An exact read of a batch needs more than one call.
     alone(|| {
         let buf = &mut *buf.borrow_mut().0;
         buf[MOST - 4..MOST + 4].fill(7);
@@ -851,7 +852,7 @@ fn transfers_above_two_gibibytes_are_cut_as_by_std() {
         assert_eq!(results.into_iter().last().unwrap().unwrap(), 3 << 30);
         assert_eq!(&buf[MOST - 4..MOST + 4], b"lastnext");
     });
-    // With it, at the cursor.
+    // The same at the cursor.
     alone(|| {
         let file = File::open(&path).unwrap();
         let buf = &mut *buf.borrow_mut().0;
@@ -860,7 +861,7 @@ fn transfers_above_two_gibibytes_are_cut_as_by_std() {
         let mut next = [0; 4];
         (&file).read_exact(&mut next).unwrap();
         assert_eq!(&next, b"next");
-        // What is cached now is read inline.
+        // The data is cached now, and read inline.
         assert_eq!(file.read_at(buf, 0).unwrap(), MOST);
         let mut null = OpenOptions::new().write(true).open("/dev/null").unwrap();
         assert_eq!(null.write(buf).unwrap(), MOST);
@@ -936,7 +937,7 @@ fn metadata_matches_std() {
             assert_eq!(ours.modified().unwrap(), theirs.modified().unwrap());
             assert_eq!(ours.accessed().unwrap(), theirs.accessed().unwrap());
             let created = |created: io::Result<_>| created.map_err(|e| (e.kind(), e.to_string()));
-            // With musl std does not ask for it.
+            // With musl, std does not request it.
             if cfg!(not(target_env = "musl")) {
                 assert_eq!(created(ours.created()), created(theirs.created()), "{path:?}");
             }
@@ -988,7 +989,7 @@ fn conversion_to_std_and_back_keeps_the_cursor() {
         file.read_exact(&mut bytes).unwrap();
         let mut file = File::from(OwnedFd::from(file));
         file.read_exact(&mut bytes).unwrap();
-        // SAFETY: the descriptor is the file's, which gives it away.
+        // SAFETY: the file has given up ownership of the descriptor.
         let mut file = unsafe { File::from_raw_fd(file.into_raw_fd()) };
         assert_eq!(file.stream_position().unwrap(), 8);
         assert_eq!(file.as_fd().as_raw_fd(), file.as_raw_fd());
@@ -1017,7 +1018,7 @@ fn close_reports_the_error() {
             writer.close().unwrap();
             assert_eq!(reader.read(&mut [0]).unwrap(), 0);
             reader.close().unwrap();
-            // SAFETY: nobody has this number, and it is not used after the failed close.
+            // SAFETY: the number is not open, and is not used after the failed close.
             let nobody = unsafe { File::from_raw_fd(1 << 20) };
             assert_eq!(nobody.close().unwrap_err().raw_os_error(), Some(libc::EBADF));
         });
@@ -1030,7 +1031,7 @@ fn cancelled_fiber_closes_its_files() {
     alone(|| {
         fiber::spawn_local(move || {
             let file = File::from(OwnedFd::from(writer));
-            // Cancelled when the closure of `run` has returned.
+            // `run` cancels this fiber when its closure has returned.
             while cringle::io::ready(&file, cringle::io::Interest::WRITABLE).is_ok() {}
             file.close().unwrap();
         });
@@ -1096,7 +1097,7 @@ fn destructor_writes_its_file_while_unwinding() {
     alone(|| {
         let panicked = fiber::scope(|s| {
             s.spawn_local(|| {
-                // Flushed by its destructor.
+                // The destructor flushes it.
                 let mut writer = BufWriter::with_capacity(1 << 20, File::create(&path).unwrap());
                 writer.write_all(&bytes).unwrap();
                 std::panic::resume_unwind(Box::new("on purpose"));
@@ -1139,7 +1140,7 @@ fn appending_fibers_lose_no_record() {
     for line in text.lines() {
         let (writer, record) = line.split_once(' ').unwrap();
         let (writer, record): (usize, usize) = (writer.parse().unwrap(), record.parse().unwrap());
-        // Each writer's records are in its own order.
+        // The records of each writer are in order.
         assert_eq!(record, next[writer]);
         next[writer] += 1;
     }

@@ -1,5 +1,5 @@
-//! A cancelled fiber's calls on the file system are refused, what was done wins, and no descriptor is
-//! lost on the way.
+//! Cancellation of file system calls: a cancelled fiber's calls fail, completed calls return their
+//! results, and no descriptor leaks.
 
 mod child;
 mod disk;
@@ -69,7 +69,7 @@ fn calls_of_a_cancelled_fiber_fail_without_effect() {
                 let e = result.expect_err(name);
                 assert!(cancel::reason(&e).is_some(), "{name}: {e}");
             }
-            // Left alone there.
+            // The call has not changed it.
             fiber::protect(|| assert_eq!(fs::read(&file).unwrap(), b"text"));
         });
     });
@@ -80,7 +80,8 @@ fn calls_of_a_cancelled_fiber_fail_without_effect() {
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode(), before);
 }
 
-/// A terminal takes what it has room for, and a write waits for the rest: on the ring a cancel ends that wait.
+/// A terminal accepts what it has room for, and a write waits for the rest; a cancel ends that
+/// wait.
 #[test]
 fn cancel_ends_a_write_to_a_full_terminal() {
     let (_ours, theirs) = terminal::terminal();
@@ -92,7 +93,7 @@ fn cancel_ends_a_write_to_a_full_terminal() {
                 let first = (&theirs).write(&[b'z'; 1 << 20]);
                 (first, (&theirs).write(b"z"))
             });
-            // It has begun, and waits.
+            // The write has started, and waits.
             fiber::sleep(Duration::from_millis(20));
             s.cancel();
             writes.join().unwrap()
@@ -124,8 +125,8 @@ fn cancelled_listing_first_returns_buffered_entries() {
     });
 }
 
-/// A cancel at any moment of any of these: whatever it meets, nothing stays open, nothing hangs, and what
-/// was said to be done is.
+/// Cancels calls at random moments: no descriptor stays open, no call hangs, and each call that
+/// reports success has taken effect.
 #[test]
 fn cancels_at_any_moment_leak_no_descriptor() {
     child::must_succeed("cancels_at_any_moment_leak_no_descriptor", || {
@@ -147,7 +148,7 @@ fn cancels_at_any_moment_leak_no_descriptor() {
                                 let dir = Dir::open(file.parent().unwrap())?;
                                 dir.open_file(file.file_name().unwrap())?.try_lock()?;
                                 match fs::create_dir(&root) {
-                                    // What was given up may have been done before.
+                                    // A cancelled call may have taken effect.
                                     Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
                                     made => made?,
                                 }
@@ -176,7 +177,7 @@ fn cancels_at_any_moment_leak_no_descriptor() {
     });
 }
 
-/// Every kind of call, often: nothing stays open.
+/// Repeats every kind of call and counts the open descriptors.
 #[test]
 fn opening_and_closing_leaks_no_descriptor() {
     child::must_succeed("opening_and_closing_leaks_no_descriptor", || {

@@ -1,6 +1,6 @@
-//! Promise 1: a program written against std runs unchanged after changing its imports. Each program here
-//! is one source text, compiled twice, and must say and leave the same: with std, with the library
-//! outside of `run`, on one worker and on two.
+//! Promise 1: a program written for std needs only other imports. Each program here is one source,
+//! compiled twice. Its output and files must be the same with std, with the library outside of
+//! `run`, on one worker, and on two.
 
 mod disk;
 
@@ -26,7 +26,7 @@ macro_rules! programs {
             use std::time::{Duration, SystemTime};
             use sync::{Arc, Mutex, mpsc};
 
-            /// Makes a tree, backs it up with modes, times and links, and compares.
+            /// Creates a tree, copies it with modes, times and links, and compares both.
             pub(crate) fn backup(root: &Path) -> io::Result<Vec<String>> {
                 let (source, target) = (root.join("source"), root.join("target"));
                 for n in 0..20u32 {
@@ -101,7 +101,7 @@ macro_rules! programs {
                 Ok(report)
             }
 
-            /// Counts words in many files by many threads, which share a queue and a map.
+            /// Counts words in many files with threads that share a queue and a map.
             pub(crate) fn words(root: &Path) -> io::Result<Vec<String>> {
                 for n in 0..30 {
                     let mut file = BufWriter::new(File::create(root.join(format!("{n}")))?);
@@ -142,7 +142,8 @@ macro_rules! programs {
                 Ok(counts.iter().map(|(word, count)| format!("{word}: {count}")).collect())
             }
 
-            /// A store that replaces its file by a rename, and a log that is read back from any place.
+            /// A store that replaces its file by a rename, and a log that is read at random
+            /// offsets.
             pub(crate) fn store(root: &Path) -> io::Result<Vec<String>> {
                 let (path, draft) = (root.join("store"), root.join("store.new"));
                 let mut report = Vec::new();
@@ -187,7 +188,7 @@ macro_rules! programs {
                 Ok(report)
             }
 
-            /// Scoped threads that make, find and remove things, and say what they were refused.
+            /// Scoped threads that create, find and remove files, and print their errors.
             pub(crate) fn errors(root: &Path) -> io::Result<Vec<String>> {
                 let refusals = Mutex::new(BTreeSet::new());
                 thread::scope(|s| {
@@ -228,7 +229,7 @@ macro_rules! programs {
                 Ok(refusals.into_inner().unwrap().into_iter().collect())
             }
 
-            /// Joins lines of sorted files, by hand, with a thread that reads each.
+            /// Merges sorted files, each read by a thread.
             pub(crate) fn merge(root: &Path) -> io::Result<Vec<String>> {
                 for n in 0..5u32 {
                     let lines: String =

@@ -1,5 +1,5 @@
-//! Promise 1 for names and directories: `cringle::fs` does what `std::fs` does, to the errno, outside of
-//! `run` and in each situation of a fiber; also where the ring's ops on names are left to the pool.
+//! Promise 1 for names and directories: `cringle::fs` behaves as `std::fs`, including the `errno`,
+//! outside of `run`, in each situation of a fiber, and on a ring without ops on names.
 
 mod disk;
 
@@ -15,7 +15,7 @@ use std::os::unix::fs::{DirBuilderExt, DirEntryExt, FileTypeExt, MetadataExt, Pe
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Runs `f` on a fiber of a ring that has no ops on names: the pool does them.
+/// Runs `f` on a fiber of a ring without ops on names, so that the pool performs them.
 fn pooled<T>(f: impl FnOnce() -> T) -> T {
     let builder = cringle::Builder::new().workers(1).without(Feature::FileSystem);
     builder
@@ -32,7 +32,7 @@ fn pooled<T>(f: impl FnOnce() -> T) -> T {
         .unwrap()
 }
 
-/// One call; paths are numbers in [`paths`].
+/// A call, whose paths are indices into [`paths`].
 #[derive(Clone, Debug)]
 enum Call {
     Write(usize, usize),
@@ -59,7 +59,7 @@ enum Call {
     Exists(usize),
 }
 
-/// Paths that mean something, that meet, and that are refused.
+/// Paths that exist, that collide, and that are invalid.
 fn paths() -> Vec<PathBuf> {
     let odd = OsStr::from_bytes(b"\xff\xfe not utf-8");
     let mut paths: Vec<PathBuf> =
@@ -73,7 +73,7 @@ fn paths() -> Vec<PathBuf> {
     paths
 }
 
-/// What came of a call.
+/// The outcome of a call.
 type Outcome = Result<String, (ErrorKind, Option<i32>)>;
 
 macro_rules! executor {
@@ -86,13 +86,13 @@ macro_rules! executor {
                 let (kind, mode) = (m.file_type(), m.permissions().mode());
                 let kinds = (kind.is_dir(), kind.is_file(), kind.is_symlink(), kind.is_fifo());
                 assert_eq!(kinds, (m.is_dir(), m.is_file(), m.is_symlink(), kind.is_fifo()));
-                // A directory's size is the file system's affair.
+                // The size of a directory depends on the file system.
                 let len = if m.is_dir() { 0 } else { m.len() };
                 format!("{kinds:?} {mode:o} {len} {} {} {}", m.uid(), m.gid(), m.nlink())
             };
             let execute = |call: &Call| -> io::Result<String> {
                 let at = |path: usize| -> PathBuf {
-                    // The empty path stays what it is, and so is one that names the root's parent.
+                    // The empty path and the path of the root's parent are kept as they are.
                     match paths[path].as_os_str().is_empty() {
                         true => PathBuf::new(),
                         false => root.join(&paths[path]),
@@ -109,7 +109,7 @@ macro_rules! executor {
                     Call::Symlink(a, b) => unix::symlink(&paths[a], at(b)).map(done),
                     Call::RemoveFile(path) => fs::remove_file(at(path)).map(done),
                     Call::RemoveDir(path) => fs::remove_dir(at(path)).map(done),
-                    // Not what is above, and not what the next calls are made in.
+                    // Neither the parent nor the directory of the next calls.
                     Call::RemoveDirAll(path)
                         if [".", "..", "a/.."].map(Path::new).contains(&&*paths[path]) =>
                     {
@@ -128,7 +128,7 @@ macro_rules! executor {
                         assert_eq!(format!("{entries:?}"), format!("ReadDir({:?})", at(path)));
                         for entry in entries {
                             let entry = entry?;
-                            // Others make their directories beside this one.
+                            // Other tests create directories beside this one.
                             if paths[path] == Path::new("..") {
                                 continue;
                             }
@@ -213,7 +213,7 @@ executor!(execute_cringle, cringle::fs, cringle::os::unix::fs);
 
 fn call() -> impl Strategy<Value = Call> {
     let any_path = paths().len();
-    // Mostly those that meet.
+    // Mostly paths that collide.
     let path = move || prop_oneof![6 => 0..11usize, 1 => 0..any_path];
     let mode = || prop::sample::select(vec![0o777, 0o755, 0o700, 0o600, 0o444, 0o1777]);
     let seconds = || prop::option::of(-4_000_000_000..20_000_000_000i64);
@@ -244,7 +244,7 @@ fn call() -> impl Strategy<Value = Call> {
     ]
 }
 
-/// Everything below a directory.
+/// Returns every file below a directory.
 fn tree(root: &Path) -> Vec<String> {
     let mut lines = Vec::new();
     let mut rest = vec![root.to_owned()];
@@ -268,7 +268,8 @@ fn tree(root: &Path) -> Vec<String> {
     lines
 }
 
-/// Plays a program in a new directory; what its calls answered and what it left.
+/// Runs a program in a new directory, and returns the outcomes of its calls and the files that
+/// remain.
 fn play(execute: impl FnOnce(&Path) -> Vec<Outcome>) -> (Vec<Outcome>, Vec<String>) {
     let holder = directory();
     let root = holder.path().join("root");
@@ -296,10 +297,11 @@ proptest! {
     }
 }
 
-/// Done, or what the error is.
+/// Describes success or the error.
 type Answer = Result<(), (ErrorKind, Option<i32>)>;
 
-/// A ring takes both paths before it looks at either, where `linkat` and `renameat` follow the first.
+/// A ring copies both paths before it resolves the first, where `linkat` and `renameat` resolve the
+/// first.
 #[test]
 fn invalid_second_path_does_not_hide_first_error() {
     for second in ["".to_owned(), "d/".repeat(2500)] {
@@ -323,7 +325,7 @@ fn invalid_second_path_does_not_hide_first_error() {
     }
 }
 
-/// Every function on every kind of path, one after the other, each on a fresh tree.
+/// Calls every function with every kind of path, each on a fresh tree.
 #[test]
 fn functions_match_std_for_every_kind_of_path() {
     let prepare = [Call::CreateDirAll(5), Call::Write(4, 10), Call::Symlink(4, 2)];
@@ -420,7 +422,7 @@ fn large_and_sparse_files_are_copied_completely() {
             let copied = std::fs::read(&to).unwrap();
             assert_eq!(copied.len(), 70 << 20);
             assert!(copied.starts_with(&bytes) && copied[bytes.len()..].iter().all(|&b| b == 0));
-            // To another file system, where there is one: by reading and writing, or within the kernel.
+            // To another file system, if there is one.
             let far = Path::new("/dev/shm").join(format!("cringle-{}", std::process::id()));
             if cringle::fs::copy(&from, &far).is_ok() {
                 assert!(std::fs::read(&far).unwrap() == copied);

@@ -1,5 +1,5 @@
-//! What storage people need beyond std: locks between processes, extended attributes, space and holes,
-//! copies in the kernel, and directories that paths cannot leave.
+//! The parts of `cringle::fs` beyond std: locks between processes, extended attributes, disk space
+//! and holes, copies within the kernel, and directories that paths cannot leave.
 
 mod child;
 mod disk;
@@ -16,13 +16,13 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Every situation; the storage calls are the same in all of them.
+/// Runs `f` in every situation, in which the calls behave the same.
 const WAYS: [fn(&dyn Fn()); 5] =
     [|f| outside(f), |f| solitary(f), |f| alone(f), |f| in_company(f), |f| unwinding(f)];
 
 // ----- locks -----
 
-/// The kernel's own call, by somebody else: without waiting.
+/// Calls `flock` on another open file, without waiting.
 fn flock(file: &std::fs::File, how: i32) -> bool {
     // SAFETY: no pointers.
     unsafe { libc::flock(file.as_raw_fd(), how | libc::LOCK_NB) == 0 }
@@ -41,7 +41,7 @@ fn locks_exclude_as_flock_does() {
             assert!(matches!(other.try_lock(), Err(TryLockError::WouldBlock)));
             assert!(matches!(other.try_lock_shared(), Err(TryLockError::WouldBlock)));
             assert!(!flock(&theirs, libc::LOCK_SH));
-            // The lock is the open file's, its clones' too.
+            // The lock belongs to the open file, so its clones hold it too.
             one.try_clone().unwrap().try_lock().unwrap();
             one.unlock().unwrap();
             other.lock_shared().unwrap();
@@ -61,7 +61,7 @@ fn locks_exclude_as_flock_does() {
 fn waiters_for_a_lock_do_not_starve_its_holder() {
     child::must_succeed("waiters_for_a_lock_do_not_starve_its_holder", || {
         const WAITERS: usize = 300;
-        // SAFETY: no pointers. A library in which the holder starves hangs: the child is killed then.
+        // SAFETY: no pointers. If the holder starves, the child hangs, and the alarm kills it.
         unsafe { libc::alarm(60) };
         let directory = directory();
         let path = directory.path().join("file");
@@ -77,7 +77,7 @@ fn waiters_for_a_lock_do_not_starve_its_holder() {
                             let mut file =
                                 File::options().read(true).write(true).open(&path).unwrap();
                             file.lock().unwrap();
-                            // A counter without atomics: only the lock keeps it right.
+                            // A counter without atomics, which only the lock protects.
                             let mut text = String::new();
                             file.read_to_string(&mut text).unwrap();
                             let count: u32 = text.parse().unwrap();
@@ -86,7 +86,7 @@ fn waiters_for_a_lock_do_not_starve_its_holder() {
                             file.unlock().unwrap();
                         });
                     }
-                    // The holder goes on with what only the pool can do, while all of them wait.
+                    // The holder makes calls that need the pool, while all others wait.
                     for mode in 0..50 {
                         time::sleep(Duration::from_millis(1)).unwrap();
                         holder
@@ -94,7 +94,7 @@ fn waiters_for_a_lock_do_not_starve_its_holder() {
                             .unwrap();
                         fs::read_dir(directory.path()).unwrap().for_each(drop);
                     }
-                    // No thread waits for anybody.
+                    // No thread waits for a lock.
                     assert!(child::Footprint::now().threads < 40);
                     holder.unlock().unwrap();
                 });
@@ -120,12 +120,12 @@ fn readers_pass_a_waiting_writer_and_can_upgrade() {
                 order.borrow_mut().push("writer");
             });
             fiber::sleep(Duration::from_millis(3));
-            // As the kernel's: else who needs this one to let go would wait for ever.
+            // As in the kernel: otherwise two upgraders would wait for each other for ever.
             open().lock_shared().unwrap();
             order.borrow_mut().push("reader");
         });
         assert_eq!(*order.borrow(), ["reader", "writer"]);
-        // Each lets go of its shared lock when it waits for the exclusive one.
+        // Each releases its shared lock while it waits for the exclusive one.
         let together = Cell::new(0);
         fiber::scope(|s| {
             for _ in 0..2 {
@@ -158,13 +158,13 @@ fn deadline_ends_the_wait_for_a_lock() {
             let e = time::timeout(limit, || file.lock_shared()).unwrap_err();
             assert!(cancel::reason(&e).is_some());
         }
-        // A second one in line is cancelled there.
+        // A second waiter is cancelled in the queue.
         fiber::scope(|s| {
             for _ in 0..3 {
                 s.spawn_local(|| assert!(time::timeout(limit, || open_and_lock(&path)).is_err()));
             }
         });
-        // A thread lets go, and nobody tells the fiber.
+        // A thread releases the lock without waking the fiber.
         let began = Instant::now();
         std::thread::scope(|s| {
             s.spawn(|| {
@@ -174,7 +174,7 @@ fn deadline_ends_the_wait_for_a_lock() {
             file.lock().unwrap();
         });
         assert!(began.elapsed() < Duration::from_secs(120), "it is asked for again after a pause");
-        // A cancelled fiber lets go.
+        // A cancelled fiber releases its lock.
         fiber::scope(|s| {
             s.cancel();
             file.unlock().unwrap();
@@ -193,7 +193,7 @@ fn kernels_xattr(path: &Path, name: &str) -> Option<Vec<u8>> {
     let path = CString::new(path.as_os_str().as_bytes()).unwrap();
     let name = CString::new(name).unwrap();
     let mut value = vec![0u8; 1 << 16];
-    // SAFETY: C strings, and a buffer of the length that is said.
+    // SAFETY: C strings, and a buffer of the given length.
     let len = unsafe {
         libc::getxattr(path.as_ptr(), name.as_ptr(), value.as_mut_ptr().cast(), value.len())
     };
@@ -374,7 +374,7 @@ fn paths_cannot_leave_their_directory() {
                 beyond(dir.read_link(new).map(drop), new);
                 beyond(dir.symlink_metadata(new).map(drop), new);
             }
-            // Within, all ways are open.
+            // Within the directory, every path works.
             let text = |path: &str| {
                 let mut text = String::new();
                 dir.open_file(path).unwrap().read_to_string(&mut text).unwrap();
@@ -406,7 +406,7 @@ fn paths_cannot_leave_their_directory() {
             assert_eq!(code(dir.remove_dir("in")), Some(libc::ENOTEMPTY));
             let e = dir.open_file("nul\0inside").unwrap_err();
             assert_eq!(e.kind(), ErrorKind::InvalidInput);
-            // A tree with ways out is removed, and nothing else.
+            // Removes a tree that contains links out of it, and nothing else.
             dir.create_dir("tree").unwrap();
             dir.symlink("../../out", "tree/up").unwrap();
             dir.remove_dir_all("tree").unwrap();

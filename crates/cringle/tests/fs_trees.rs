@@ -1,5 +1,5 @@
-//! Directories that are large, deep, or changed by others meanwhile: memory, descriptors and stack stay
-//! bounded, and nothing outside of a removed tree is touched.
+//! Directories that are large, deep, or changed concurrently: memory, descriptors and stack stay
+//! bounded, and nothing outside of a removed tree is affected.
 
 mod child;
 mod disk;
@@ -19,7 +19,7 @@ fn large_directory_is_read_in_a_bounded_buffer() {
         let directory = directory();
         let large = directory.path().join("large");
         std::fs::create_dir(&large).unwrap();
-        // Names are what counts: a file may have 65,000 of them.
+        // Only names matter, and one file may have 65,000 of them.
         let half_of_them = child::scaled(10_000, 50_000);
         for half in 0..2 {
             let first = large.join(format!("{:06}", half * half_of_them));
@@ -29,7 +29,7 @@ fn large_directory_is_read_in_a_bounded_buffer() {
             }
         }
         alone(|| {
-            // Stack, pool and buffers are there.
+            // The stack, the pool and the buffers are allocated now.
             fs::read_dir("/proc/self").unwrap().for_each(drop);
             let before = child::status_kib("VmRSS");
             let mut seen = vec![0u8; 2 * half_of_them];
@@ -51,7 +51,7 @@ fn large_directory_is_read_in_a_bounded_buffer() {
     });
 }
 
-/// Far deeper than a path can say, than there are descriptors, and than a stack has frames.
+/// Creates a tree that is deeper than a path, the number of descriptors and the stack allow.
 #[test]
 fn deep_tree_is_removed_with_64_descriptors() {
     child::must_succeed("deep_tree_is_removed_with_64_descriptors", || {
@@ -97,10 +97,10 @@ fn path_of_maximal_depth_is_created_and_removed() {
     }
 }
 
-/// The kernel's exchange of two names.
+/// Exchanges two names (`RENAME_EXCHANGE`).
 fn exchange(one: &Path, other: &Path) {
     let [one, other] = [one, other].map(|path| CString::new(path.as_os_str().as_bytes()).unwrap());
-    // SAFETY: the paths are C strings. It fails where one is missing at the moment, as it may.
+    // SAFETY: the paths are C strings. The call may fail, if one of them is missing at the moment.
     unsafe {
         libc::syscall(
             libc::SYS_renameat2,
@@ -124,7 +124,7 @@ fn directory_swapped_for_a_link_is_not_followed() {
     std::fs::create_dir(&tree).unwrap();
     let (done, swaps) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|s| {
-        // Ends the thread also when the test fails.
+        // Ends the thread even if the test fails.
         struct Done<'a>(&'a AtomicBool);
         impl Drop for Done<'_> {
             fn drop(&mut self) {
@@ -141,20 +141,20 @@ fn directory_swapped_for_a_link_is_not_followed() {
         for way in [outside, solitary, alone, in_company] {
             way(|| {
                 for round in 0..400 {
-                    // What was swapped out may be a directory.
+                    // The name may refer to a directory now.
                     let _ = std::fs::remove_file(&link);
                     let _ = std::fs::remove_dir_all(&link);
                     let _ = std::os::unix::fs::symlink(&treasure, &link);
                     let _ = std::fs::create_dir_all(tree.join("d/e"));
                     for file in ["d/1", "d/e/2", "d/gold"] {
-                        // Where the link is, this would write into the treasure: not so deep.
+                        // Through the link, this would write into the protected directory.
                         if tree.join("d").symlink_metadata().is_ok_and(|m| m.is_dir())
                             && round % 2 == 0
                         {
                             let _ = std::fs::create_dir(tree.join(file));
                         }
                     }
-                    // It may find the tree in any state, and say so.
+                    // It may find the tree in any state, and return an error.
                     let _ = fs::remove_dir_all(&tree);
                     let _ = fs::create_dir(&tree);
                     let gold = std::fs::read_to_string(treasure.join("gold")).unwrap();
@@ -258,7 +258,7 @@ fn permission_errors_match_std() {
         mode(at, 0o755);
         mode(&locked, 0o000);
         let is_root = std::fs::metadata(at).unwrap().uid() == 0;
-        // SAFETY: no pointers; this process is for this test alone.
+        // SAFETY: no pointers; this process runs only this test.
         if is_root && unsafe { libc::seteuid(65534) } != 0 {
             return eprintln!("this root cannot become somebody else");
         }
@@ -287,7 +287,7 @@ fn permission_errors_match_std() {
         for way in [outside, solitary, alone, in_company, unwinding] {
             assert_eq!(way(|| answers!(cringle::fs)), expected);
         }
-        // Whoever made the directory removes it.
+        // The owner of the directory removes it.
         // SAFETY: as above.
         unsafe { libc::seteuid(0) };
         mode(&locked, 0o700);

@@ -1,4 +1,4 @@
-//! Datagrams and Unix sockets: as std's, and every wait of a fiber ends when it is cancelled.
+//! UDP and Unix sockets: they behave as std's, and a cancel ends every wait.
 
 use cringle::net::UdpSocket;
 use cringle::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
@@ -16,7 +16,7 @@ fn on_one_worker<T>(f: impl FnOnce() -> T) -> T {
     Builder::new().workers(1).run(f).unwrap()
 }
 
-/// What a program saw: values, and errors by their kind and number.
+/// The observations of a program: values, and errors by kind and `errno`.
 #[derive(Debug, Default, PartialEq)]
 struct Log(Vec<String>);
 
@@ -28,7 +28,7 @@ impl Log {
         });
     }
 
-    /// The result of a call that a signal may end when it has a timeout.
+    /// The result of a call with a timeout, which a signal may end.
     fn comes<T: Debug>(&mut self, mut call: impl FnMut() -> io::Result<T>) {
         loop {
             match call() {
@@ -82,7 +82,7 @@ programs! {
         log.came(theirs.peek_from(&mut buf).map(|(len, from)| (len, from == ours_at)));
         log.came(theirs.recv_from(&mut buf).map(|(len, from)| (len, from == ours_at)));
         log.came(Ok(buf));
-        // What does not fit is lost.
+        // Bytes that do not fit are lost.
         log.came(ours.send_to(b"more than eight bytes", theirs_at));
         log.came(theirs.recv(&mut buf));
         log.came(ours.send(b"to whom?"));
@@ -96,7 +96,7 @@ programs! {
         log.came(theirs.recv(&mut buf));
         log.came(ours.send_to(b"x", &[][..] as &[std::net::SocketAddr]));
         log.came(ours.send(&[0; 1 << 17]));
-        // Who is not the one it is connected to is not heard.
+        // Messages from other sockets than the peer are not received.
         log.came(third.send_to(b"x", ours_at));
         log.came(ours.set_read_timeout(Some(SHORT)));
         log.comes(|| ours.recv(&mut [0; 8]));
@@ -105,7 +105,7 @@ programs! {
         log.came(ours.set_nonblocking(true));
         log.came(ours.try_clone().unwrap().recv(&mut [0; 8]));
         log.came(ours.set_nonblocking(false));
-        // The message to a socket that is gone is answered by the kernel.
+        // The kernel reports a message to a closed socket as an error.
         drop(theirs);
         log.came(ours.send(b"x"));
         log.comes(|| ours.recv(&mut [0; 8]));
@@ -173,7 +173,7 @@ programs! {
             log.came(Ok(serve.join().unwrap()));
         });
         drop(listener);
-        // The name is there, and nobody is behind it.
+        // The path exists, but no socket is bound to it.
         log.came(UnixStream::connect(&path).map(drop));
         let name = format!("cringle test {:?}", directory.path());
         let addr = SocketAddr::from_abstract_name(name).unwrap();
@@ -222,7 +222,7 @@ programs! {
             (len, from.as_abstract_name() == Some(name.as_bytes()))
         };
         log.came(ours.recv_from(&mut buf).map(from_name));
-        // The other's queue is full.
+        // The peer's queue is full.
         log.came(ours.set_write_timeout(Some(SHORT)));
         let full = loop {
             match ours.send_to(b"x", &there) {
@@ -257,7 +257,7 @@ macro_rules! the_same {
 
 the_same!(udp, groups, unix_streams, unix_datagrams);
 
-/// The call waits, others run meanwhile, and it ends when it is cancelled.
+/// Checks that a call suspends only its fiber, and that a cancel ends it.
 fn ends_when_cancelled<T>(call: impl FnOnce() -> io::Result<T>) {
     fiber::scope(|s| {
         let waits = s.spawn_local(|| {
@@ -297,7 +297,7 @@ fn cancel_ends_every_wait() {
                 writer.send_to(b"x", &path)?;
             }
         });
-        // Its queue is full now.
+        // The queue is full now.
         writer.connect(&path).unwrap();
         ends_when_cancelled(|| -> io::Result<()> {
             loop {
@@ -307,7 +307,7 @@ fn cancel_ends_every_wait() {
     });
 }
 
-/// A listener whose queue is full, which the kernel does not tell the end of.
+/// A listener with a full queue; the kernel does not report when it has room.
 #[test]
 fn connect_to_a_full_listener_suspends_only_the_fiber() {
     on_one_worker(|| {
@@ -336,7 +336,7 @@ fn abstract_and_path_names_are_preserved() {
     let name = SocketAddr::from_abstract_name(b"a name").unwrap();
     on_one_worker(|| {
         for addr in [path, name] {
-            // Nobody is there: but the address has come through.
+            // No socket is bound there, but the address was passed on.
             let socket = UnixDatagram::unbound().unwrap();
             let kind = socket.send_to_addr(b"x", &addr).unwrap_err().kind();
             let gone = [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused];
@@ -376,11 +376,11 @@ fn passed_descriptors_are_complete_and_close_on_exec() {
             assert_eq!(flags & libc::FD_CLOEXEC, libc::FD_CLOEXEC);
         }
         std::fs::File::from(received.fds.into_iter().next().unwrap()).write_all(b"!").unwrap();
-        // All of them are closed: that was the last one.
+        // The last descriptor is closed.
         let mut rest = String::new();
         reader.read_to_string(&mut rest).unwrap();
         assert_eq!(rest, "!");
-        // Without any, and at the end.
+        // Without descriptors, and at the end of the stream.
         ours.send_with_fds(b"none", &[]).unwrap();
         assert_eq!(theirs.recv_with_fds(&mut text).unwrap().fds.len(), 0);
         let refused = ours.send_with_fds(b"", &[reader.as_fd()]).unwrap_err();

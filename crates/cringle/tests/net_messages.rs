@@ -1,4 +1,4 @@
-//! `sendmsg` and `recvmsg`: slices, addresses, and what goes beside the bytes, on fibers and off.
+//! `sendmsg` and `recvmsg` on and off fibers: slices, addresses and ancillary data.
 
 use cringle::net::{
     AncillaryMessage, MsgFlags, Received, RecvAncillary, SendAncillary, TcpListener, TcpStream,
@@ -17,7 +17,7 @@ fn on_one_worker<T>(f: impl FnOnce() -> T) -> T {
     Builder::new().workers(1).run(f).unwrap()
 }
 
-/// On a fiber, and outside of any.
+/// Runs `f` on a fiber and outside of one.
 fn everywhere(f: impl Fn()) {
     on_one_worker(&f);
     f();
@@ -58,7 +58,7 @@ fn slices_of_a_stream_are_contiguous() {
         drop(ours);
         let end = theirs.recvmsg(&mut [IoSliceMut::new(&mut [0])], &mut none(), NONE).unwrap();
         assert_eq!(end.len, 0);
-        // A broken connection is an error, and no signal.
+        // A broken connection is an error, not a signal.
         while theirs.sendmsg(&[IoSlice::new(b"!")], &SendAncillary::new(), NONE).is_ok() {}
     });
 }
@@ -116,7 +116,7 @@ fn ancillary_data_of_a_datagram_is_parsed() {
             let mut outgoing = SendAncillary::new();
             assert!(outgoing.is_empty());
             outgoing.segment_size(4);
-            // A number of this message, which no method has a name for.
+            // An option for which there is no method.
             let (level, ttl, class) = match local {
                 IpAddr::V4(_) => (libc::SOL_IP, libc::IP_TTL, libc::IP_TOS),
                 IpAddr::V6(_) => (libc::SOL_IPV6, libc::IPV6_HOPLIMIT, libc::IPV6_TCLASS),
@@ -176,7 +176,7 @@ fn sender_credentials_are_received() {
     });
 }
 
-/// A pipe whose reader finds the end when every descriptor of the other side is closed.
+/// A pipe whose reader finds the end when every writing descriptor is closed.
 struct Traced {
     reader: PipeReader,
     writer: PipeWriter,
@@ -188,14 +188,14 @@ impl Traced {
         Traced { reader, writer }
     }
 
-    /// As many of the same.
+    /// Returns several references to the same descriptor.
     fn send(&self, ours: &UnixStream, count: usize) {
         let mut outgoing = SendAncillary::new();
         outgoing.fds(&vec![self.writer.as_fd(); count]).unwrap();
         assert_eq!(ours.sendmsg(&[IoSlice::new(b"!")], &outgoing, NONE).unwrap(), 1);
     }
 
-    /// Whether nobody has any of them open, but for this.
+    /// Whether this is the only open descriptor.
     fn all_closed(self) -> bool {
         let Traced { mut reader, writer } = self;
         drop(writer);
@@ -213,7 +213,7 @@ fn take(theirs: &UnixStream, room: &mut RecvAncillary) -> Received {
 fn untaken_descriptors_are_closed() {
     everywhere(|| {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        // With the room, by the next message, with an iterator that was not run to its end.
+        // Closed with the buffer, by the next message, and with an unfinished iterator.
         let first = Traced::new();
         first.send(&ours, 3);
         let mut room = RecvAncillary::for_fds(3);
@@ -230,7 +230,7 @@ fn untaken_descriptors_are_closed() {
         take(&theirs, &mut room);
         drop(room);
         assert!(third.all_closed());
-        // Those for which there was no room.
+        // Descriptors for which the buffer had no room.
         for count in [0, 1] {
             let cut = Traced::new();
             cut.send(&ours, 5);
@@ -243,7 +243,7 @@ fn untaken_descriptors_are_closed() {
             assert_eq!(came.sum::<usize>(), count * 2);
             assert!(cut.all_closed());
         }
-        // What is taken is the taker's, and closed on `exec`.
+        // Taken descriptors belong to the caller, and close on `exec`.
         let kept = Traced::new();
         kept.send(&ours, 1);
         let mut room = RecvAncillary::for_fds(1);
@@ -258,7 +258,7 @@ fn untaken_descriptors_are_closed() {
     });
 }
 
-/// The message and the cancel come at once, in any order: it is received, or stays in the socket.
+/// A message and a cancel arrive at the same time: the message is received, or stays in the queue.
 #[test]
 fn cancel_loses_no_descriptor() {
     on_one_worker(|| {
@@ -272,7 +272,7 @@ fn cancel_loses_no_descriptor() {
                     theirs.recvmsg(&mut [IoSliceMut::new(&mut [0; 8])], &mut room, NONE)
                 });
                 (0..round % 5).for_each(|_| fiber::yield_now());
-                // Before the cancel, with it, and after it.
+                // Before, with and after the cancel.
                 match round % 3 {
                     0 => traced.send(&ours, 4),
                     1 => drop(s.spawn_local(|| fiber::protect(|| traced.send(&ours, 4)))),
@@ -362,14 +362,14 @@ fn invalid_ancillary_data_is_refused_with_a_reason() {
     assert_eq!(format!("{flags:?}"), r#"{"PEEK", "OOB"}"#);
 }
 
-/// A path of all 108 bytes, which the kernel takes without a NUL, as std has it.
+/// A path of all 108 bytes, which the kernel accepts without a NUL.
 #[test]
 fn message_from_the_longest_path_is_received() {
     let directory = tempfile::Builder::new().prefix("s").tempdir_in("/tmp").unwrap();
     let mut path = directory.path().to_str().unwrap().to_owned() + "/";
     path.extend(std::iter::repeat_n('x', 108 - path.len()));
     let from = UnixDatagram::unbound().unwrap();
-    // SAFETY: all of it may be zero; the kernel reads what it is told.
+    // SAFETY: an all-zero structure is valid, and the kernel reads only the given length.
     unsafe {
         let mut raw: libc::sockaddr_un = std::mem::zeroed();
         raw.sun_family = libc::AF_UNIX as u16;
@@ -393,7 +393,7 @@ fn message_from_the_longest_path_is_received() {
     };
     see(false);
     on_one_worker(|| see(false));
-    // Who has taken the name away cannot be asked; the message is there.
+    // The sender's path is removed, so its address cannot be looked up; the message is received.
     on_one_worker(|| see(true));
     assert_eq!(seen, [Some(path.clone()), Some(path.clone()), None]);
 }

@@ -1,4 +1,4 @@
-//! `net::Server`: who connects is served, whatever the others do.
+//! `net::Server`: each connection is served, whatever the others do.
 
 mod child;
 
@@ -21,7 +21,7 @@ fn on_workers<T>(workers: usize, f: impl FnOnce() -> T) -> T {
     Builder::new().workers(workers).run(f).unwrap()
 }
 
-/// Serves by this handler while `clients` runs, then stops.
+/// Serves with this handler while `clients` runs, then stops.
 fn serve(
     server: Server,
     handler: impl Fn(TcpStream, SocketAddr) -> io::Result<()> + Sync,
@@ -40,7 +40,7 @@ fn echo(mut stream: TcpStream, _peer: SocketAddr) -> io::Result<()> {
     io::copy(&mut stream.try_clone()?, &mut stream).map(drop)
 }
 
-/// Says something and hears it again.
+/// Sends a word and reads the echo.
 fn converse(addr: SocketAddr) -> TcpStream {
     let mut stream = TcpStream::connect(addr).unwrap();
     talk(&mut stream);
@@ -54,7 +54,7 @@ fn talk(stream: &mut TcpStream) {
     assert_eq!(&word, b"ahoy");
 }
 
-/// Whether the other side has ended the connection.
+/// Whether the peer has closed the connection.
 fn is_over(mut stream: TcpStream) -> bool {
     !matches!(stream.read(&mut [0]), Ok(1))
 }
@@ -71,7 +71,7 @@ fn each_worker_has_its_own_listener() {
                 echo(stream, peer)
             };
             serve(server, handler, |addr, _| {
-                // The kernel chooses the worker by the client's port.
+                // The client's port determines the worker.
                 while seen.lock().unwrap().len() < workers {
                     drop(converse(addr));
                 }
@@ -159,7 +159,7 @@ fn connection_limit_is_reached() {
                 barrier.wait();
                 stream.write_all(b"!")
             };
-            // Wherever they come to: the other worker waits for one, too.
+            // On either worker: the other one waits for a connection, too.
             serve(server, handler, |addr, _| {
                 for _ in 0..20 {
                     let mut clients: Vec<_> =
@@ -183,7 +183,7 @@ fn stop_refuses_new_connections_and_finishes_open_ones() {
             let mut streams = [converse(addr), converse(addr), converse(addr)];
             stopper.stop();
             stopper.stop();
-            // Each worker closes its listener when it hears of it.
+            // Each worker closes its listener when it notices the stop.
             while TcpStream::connect(addr).is_ok() {
                 fiber::yield_now();
             }
@@ -203,7 +203,7 @@ fn connections_are_cancelled_after_the_grace_period() {
         let handler = |mut stream: TcpStream, _| {
             stream.write_all(b"!")?;
             let mut byte = [0];
-            // One unwinds, the other has an error.
+            // One handler unwinds, the other returns an error.
             match stream.read(&mut byte)? {
                 1 if &byte == b"u" => {
                     stream.write_all(b"!")?;
@@ -301,7 +301,7 @@ fn nonblocking_listener_is_polled() {
     assert_eq!((served.connections, served.refused), (10, 0));
 }
 
-/// A handler that borrows and computes together with others of its kind.
+/// Handlers that borrow from the caller and wait for each other.
 #[test]
 fn handlers_may_borrow_and_wait_for_each_other() {
     let (barrier, done) = (Barrier::new(4), AtomicUsize::new(0));
@@ -329,13 +329,13 @@ fn server_survives_running_out_of_descriptors() {
         let served = on_workers(2, || {
             let server = Server::bind("127.0.0.1:0").unwrap();
             let hoard = Cell::new(Vec::new());
-            // Its client has what it needs before the numbers run out.
+            // Opened before the limit of descriptors is reached.
             let new = || {
                 let kind = socket2::Type::STREAM;
                 socket2::Socket::new(socket2::Domain::IPV4, kind, None).unwrap()
             };
             let clients: Vec<_> = (0..4).map(|_| new()).collect();
-            // A handler needs no descriptor of its own.
+            // A handler opens no descriptor.
             let handler = |mut stream: TcpStream, _| {
                 let mut word = [0; 4];
                 stream.read_exact(&mut word)?;
@@ -367,7 +367,7 @@ fn server_survives_running_out_of_descriptors() {
     });
 }
 
-/// Answers words; between them it ends with the server.
+/// Echoes words, and ends between two words if the server stops.
 fn kept(
     stopper: &Stopper,
     begun: &AtomicUsize,
@@ -427,7 +427,7 @@ fn started_request_is_answered_after_the_stop() {
     }
 }
 
-/// A server's stopper, of a server that need not run.
+/// The stopper of a server that does not run.
 fn stopper() -> Stopper {
     Server::bind("127.0.0.1:0").unwrap().stopper()
 }
@@ -443,7 +443,7 @@ fn stop_cancels_only_the_call_in_until_stopped() {
             stopper.until_stopped::<()>(|| std::panic::resume_unwind(Box::new("own")))
         }));
         assert_eq!(payload.unwrap_err().downcast_ref(), Some(&"own"));
-        // A deadline within has its own error, and a cancel from outside is no stop.
+        // An inner deadline returns its own error, and an outer cancel is not a stop.
         let slow = || cringle::time::sleep(LONG);
         let limit = Duration::from_millis(1);
         let error = stopper.until_stopped(|| cringle::time::timeout(limit, slow)).unwrap_err();
@@ -456,7 +456,8 @@ fn stop_cancels_only_the_call_in_until_stopped() {
             let error = waits.join().unwrap().unwrap_err();
             assert_eq!(cancel::reason(&error), Some(cancel::Reason::Cancelled));
         });
-        // By an error, by unwinding, and in the fibers of a scope; what was done wins.
+        // Ends by an error, by unwinding, and in the fibers of a scope; completed calls return
+        // their results.
         let begun = AtomicUsize::new(0);
         let sleeps = || {
             begun.fetch_add(1, Ordering::SeqCst);
@@ -512,7 +513,7 @@ fn port_is_free_after_a_cancelled_server_ends() {
         let Some(mut command) = child::command(test) else { return serve_until_sigterm() };
         command.env("WORKERS", (1 + round % 2).to_string()).stdout(Stdio::piped());
         let mut server = command.spawn().unwrap();
-        // Kept to the end: what the child prints after its address must have a reader.
+        // Kept open, because the child prints more than its address.
         let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
         let addr =
             lines.by_ref().map_while(Result::ok).find_map(|line| line.parse::<SocketAddr>().ok());
@@ -534,7 +535,7 @@ fn port_is_free_after_a_cancelled_server_ends() {
     }
 }
 
-/// The child's part: an echo server that SIGTERM cancels.
+/// The child process: an echo server that SIGTERM cancels.
 fn serve_until_sigterm() {
     let workers = std::env::var("WORKERS").unwrap().parse().unwrap();
     let end = on_workers(workers, || {

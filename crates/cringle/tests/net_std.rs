@@ -1,10 +1,10 @@
-//! The same programs with std's sockets and threads, with ours and fibers, and with ours outside of a
-//! runtime: each writes down what it sees, and all three see the same.
+//! The same programs with std's sockets and threads, with the library's sockets and fibers, and
+//! with the library's sockets outside of a runtime. The recorded observations must be equal.
 
 use std::fmt::Debug;
 use std::io;
 
-/// What a program saw: values, and errors by their kind and number.
+/// The observations of a program: values, and errors by kind and `errno`.
 #[derive(Debug, Default, PartialEq)]
 struct Log(Vec<String>);
 
@@ -13,7 +13,7 @@ impl Log {
         self.0.push(format!("{what:?}"));
     }
 
-    /// The result of a call that a signal may end when it has a timeout.
+    /// The result of a call with a timeout, which a signal may end.
     fn comes<T: Debug>(&mut self, mut call: impl FnMut() -> io::Result<T>) {
         loop {
             match call() {
@@ -31,7 +31,7 @@ impl Log {
     }
 }
 
-/// A local address, without what differs from run to run.
+/// A local address without the parts that differ from run to run.
 fn nameless(addr: std::net::SocketAddr) -> std::net::IpAddr {
     assert_ne!(addr.port(), 0);
     addr.ip()
@@ -79,7 +79,7 @@ programs! {
         (ours, theirs)
     }
 
-    /// One that resets the connection when it is dropped.
+    /// A stream that resets the connection when it is dropped.
     fn reset_on_drop(stream: TcpStream) -> socket2::Socket {
         let socket = socket2::Socket::from(std::os::fd::OwnedFd::from(stream));
         socket.set_linger(Some(Duration::ZERO)).unwrap();
@@ -101,7 +101,7 @@ programs! {
             });
             let mut stream = TcpStream::connect(addr).unwrap();
             log.saw(stream.peer_addr().unwrap() == addr);
-            // There is nothing to read, and nothing is asked for.
+            // An empty read without data.
             log.came(stream.read_vectored(&mut []));
             log.came(stream.read_vectored(&mut [IoSliceMut::new(&mut [])]));
             let parts = [IoSlice::new(b"ropes "), IoSlice::new(b""), IoSlice::new(b"and sails")];
@@ -131,7 +131,7 @@ programs! {
         log.came(TcpListener::bind("127.0.0.1").map(drop));
         log.came(TcpListener::bind("127.0.0.1:what").map(drop));
         log.came(TcpListener::bind(&[] as &[SocketAddr]).map(drop));
-        // The first that can be had.
+        // The first address that is free.
         let free = SocketAddr::from(([127, 0, 0, 1], 0));
         log.came(TcpListener::bind(&[addr, free][..]).map(|it| it.local_addr().unwrap() != addr));
         drop(taken);
@@ -158,14 +158,14 @@ programs! {
         log.comes(|| ours.read(&mut [0; 8]));
         log.comes(|| ours.peek(&mut [0; 8]));
         log.comes(|| ours.read_vectored(&mut [IoSliceMut::new(&mut [0; 8])]));
-        // A clone has the same timeout, and one changed for the clone is changed.
+        // Clones share the timeout.
         let clone = ours.try_clone().unwrap();
         log.comes(|| (&clone).read(&mut [0; 8]));
         log.came(clone.set_read_timeout(None));
         log.came(ours.read_timeout());
         log.came(theirs.write(b"x"));
         log.comes(|| ours.read(&mut [0; 8]));
-        // Nobody reads: at some point there is no room.
+        // Without a reader, the buffers fill up.
         log.came(theirs.set_write_timeout(Some(Duration::from_millis(20))));
         let stuck = loop {
             match theirs.write(&[0; 1 << 16]) {
@@ -174,7 +174,7 @@ programs! {
             }
         };
         log.came(Err::<(), _>(stuck));
-        // (What was still on its way may have made some.)
+        // (Data in transit may have freed some room.)
         let stuck = loop {
             match theirs.write_vectored(&[IoSlice::new(&[0; 1 << 16])]) {
                 Err(e) if e.kind() != io::ErrorKind::Interrupted => break e,
@@ -211,7 +211,7 @@ programs! {
         log
     }
 
-    /// The other side resets the connection at each step of it.
+    /// The peer resets the connection at each step.
     pub(super) fn resets() -> Log {
         let mut log = Log::default();
         let reset = |theirs| drop(reset_on_drop(theirs));
@@ -237,7 +237,7 @@ programs! {
         log.came(ours.write(b"x"));
         log.came(ours.write_vectored(&[IoSlice::new(b"x")]));
         log.came(ours.read(&mut [0; 8]));
-        // Nobody asks for the error before it is taken.
+        // The pending error is taken before another call reports it.
         let (ours, theirs) = pair();
         reset(theirs);
         log.came(ours.take_error());
@@ -251,9 +251,9 @@ programs! {
         });
         (&theirs).write_all(b"x").unwrap();
         reset(theirs);
-        // It may have been reset before the first byte was read, which is gone then.
+        // The reset may have arrived before the first read, which then finds no data.
         log.came(read.join().unwrap());
-        // What was sent and not read by who closes resets the connection, too.
+        // Closing with unread data resets the connection, too.
         let (mut ours, theirs) = pair();
         ours.write_all(b"unread").unwrap();
         while theirs.peek(&mut [0; 8]).unwrap() < 6 {}
@@ -262,7 +262,7 @@ programs! {
         log
     }
 
-    /// Each side ends its own direction.
+    /// Each side shuts down its own direction.
     pub(super) fn half_open_connections() -> Log {
         let mut log = Log::default();
         let (mut ours, mut theirs) = pair();
@@ -276,14 +276,14 @@ programs! {
         log.came(ours.read(&mut [0; 8]));
         drop(ours);
         log.came(theirs.read(&mut [0; 8]));
-        // A shutdown ends what waits on a clone.
+        // A shutdown ends a read of a clone.
         let (ours, theirs) = pair();
         let clone = ours.try_clone().unwrap();
         let read = thread::spawn(move || (&clone).read(&mut [0; 8]));
         log.came(ours.shutdown(Shutdown::Both));
         log.came(read.join().unwrap());
         log.came((&theirs).read(&mut [0; 8]));
-        // A drop does not: the clone goes on.
+        // A drop does not end the clone's read.
         let (ours, theirs) = pair();
         let clone = ours.try_clone().unwrap();
         let read = thread::spawn(move || (&clone).read(&mut [0; 8]));

@@ -1,5 +1,4 @@
-//! What a TCP socket of a fiber does beyond std's: others go on while one waits, and every wait ends
-//! when it is cancelled.
+//! TCP sockets on fibers: a wait suspends only its fiber, and a cancel ends every wait.
 
 mod child;
 
@@ -11,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 const LONG: Duration = Duration::from_secs(3600);
-/// The kernel keeps timeouts in ticks, of which this is a multiple.
+/// A multiple of the ticks in which the kernel stores timeouts.
 const SHORT: Duration = Duration::from_millis(20);
 
 fn on_one_worker<T>(f: impl FnOnce() -> T) -> T {
@@ -30,7 +29,7 @@ fn pair() -> (TcpStream, TcpStream) {
     (ours, listener.accept().unwrap().0)
 }
 
-/// Writes until there is no more room for it.
+/// Writes until the buffers are full.
 fn fill(stream: &TcpStream) {
     stream.set_nonblocking(true).unwrap();
     let mut stream_ref = stream;
@@ -38,7 +37,7 @@ fn fill(stream: &TcpStream) {
     stream.set_nonblocking(false).unwrap();
 }
 
-/// A listener with no room left for connections: who connects to it waits.
+/// A listener with a full queue, so that a connect waits.
 fn crowded_listener() -> (socket2::Socket, SocketAddr, Vec<socket2::Socket>) {
     let new = || socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     let listener = new();
@@ -59,7 +58,7 @@ fn is_cancelled<T>(result: io::Result<T>) -> bool {
     result.err().and_then(|e| cancel::reason(&e)) == Some(cancel::Reason::Cancelled)
 }
 
-/// The call waits, others run meanwhile, and it ends when it is cancelled.
+/// Checks that a call suspends only its fiber, and that a cancel ends it.
 fn ends_when_cancelled<T>(call: impl FnOnce() -> io::Result<T>) {
     fiber::scope(|s| {
         let waits = s.spawn_local(|| assert!(is_cancelled(call())));
@@ -79,7 +78,7 @@ fn cancel_ends_every_wait() {
         ends_when_cancelled(|| (&ours).read(&mut [0; 8]));
         ends_when_cancelled(|| (&ours).read_vectored(&mut [io::IoSliceMut::new(&mut [0; 8])]));
         ends_when_cancelled(|| ours.peek(&mut [0; 8]));
-        // It goes on afterwards, and nothing was lost.
+        // The socket works afterwards, and no data is lost.
         (&theirs).write_all(b"after").unwrap();
         let mut text = [0; 5];
         ours.read_exact(&mut text).unwrap();
@@ -123,7 +122,7 @@ fn deadline_ends_a_read_with_timed_out() {
         let (mut ours, _theirs) = pair();
         let error = time::timeout(SHORT, || ours.read(&mut [0; 8])).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        // The socket's own timeout, which passes first, is another error; and the other way round.
+        // If the socket's own timeout expires first, the error is another one; and vice versa.
         ours.set_read_timeout(Some(SHORT)).unwrap();
         let error = time::timeout(LONG, || ours.read(&mut [0; 8])).unwrap_err();
         assert_eq!((error.kind(), error.raw_os_error()), (io::ErrorKind::WouldBlock, Some(11)));
@@ -145,7 +144,7 @@ fn connect_timeout_is_respected() {
     });
 }
 
-/// Nothing is cancelled while a fiber unwinds; a timeout of the socket is no cancel.
+/// No cancel reaches a fiber that unwinds, but the timeout of a socket applies.
 #[test]
 fn timeout_applies_in_a_destructor_while_unwinding() {
     struct Reads<'a>(&'a TcpStream, &'a Cell<Option<io::ErrorKind>>);
@@ -175,7 +174,7 @@ fn peer_that_never_reads_suspends_only_its_writer() {
         let (ours, theirs) = pair();
         fiber::scope(|s| {
             let writes = s.spawn_local(|| (&ours).write_all(&vec![7; 64 << 20]));
-            // Whole conversations on other connections.
+            // Complete conversations on other connections.
             for _ in 0..20 {
                 let (mut a, mut b) = pair();
                 let echo = s.spawn_local(move || -> io::Result<()> {
@@ -204,7 +203,7 @@ fn large_write_arrives_completely() {
         let (ours, mut theirs) = pair();
         let mut got = vec![0; LEN];
         fiber::scope(|s| {
-            // As a socket that blocks: all of it.
+            // Writes all bytes, as a blocking socket does.
             let writes = s.spawn_local(|| (&ours).write(&sent));
             theirs.read_exact(&mut got).unwrap();
             assert_eq!(writes.join().unwrap().unwrap(), LEN);
@@ -213,7 +212,8 @@ fn large_write_arrives_completely() {
     });
 }
 
-/// Reads that fill their buffer are followed by plain ones: not for ever, and not past a cancel.
+/// After a read that fills its buffer, the next one is inline: within the budget, and not after a
+/// cancel.
 #[test]
 fn inline_reads_yield_and_notice_cancels() {
     const BYTES: usize = 4096;
@@ -239,7 +239,7 @@ fn inline_reads_yield_and_notice_cancels() {
             before
         });
         assert!(before < BYTES, "nobody else ran before the last byte");
-        // An op may have had its byte before the cancel came.
+        // An op may have received its byte before the cancel.
         assert!(read.get() <= before + 1, "it read on after the cancel");
         let mut left = vec![0; BYTES - read.get()];
         ours.read_exact(&mut left).unwrap();
@@ -262,7 +262,7 @@ fn shutdown_wakes_a_reader_of_a_clone() {
     });
 }
 
-/// Reader and writer on different workers, over a stream that both borrow.
+/// A reader and a writer on different workers, which borrow one stream.
 #[test]
 fn stream_is_read_and_written_concurrently() {
     const ROUNDS: usize = 500;
@@ -291,10 +291,9 @@ fn stream_is_read_and_written_concurrently() {
         .unwrap();
 }
 
-/// The kernel keeps 4096 connections for a listener (`somaxconn`): more are lost if they are not taken
-/// as fast as they come. A connection was seen here that no client had: probably by a SYN cookie, with which
-/// the kernel answers then (`nstat` had more `SyncookiesRecv` than `SyncookiesSent`). Who serves such a one
-/// waits until the end.
+/// The kernel queues at most 4096 connections for a listener (`somaxconn`); others are lost if they
+/// are not accepted fast enough. Under load the kernel can return a connection whose client is
+/// already gone (after a SYN cookie), and its handler waits until the end.
 #[test]
 fn ten_thousand_connect_at_once() {
     const CLIENTS: usize = 10_000;
@@ -309,7 +308,7 @@ fn ten_thousand_connect_at_once() {
         };
         let serve = || -> io::Result<()> {
             loop {
-                // What became of it, its client says.
+                // The client reports the outcome.
                 let _ = answer(listener.accept()?.0);
             }
         };
@@ -333,7 +332,7 @@ fn ten_thousand_connect_at_once() {
     run.unwrap();
 }
 
-/// Connections that win against the cancel of their `accept` are delivered and closed by who asked.
+/// Connections that are accepted before the cancel of their `accept` are returned to the caller.
 #[test]
 fn cancelled_accepts_leak_no_descriptor() {
     child::must_succeed("cancelled_accepts_leak_no_descriptor", || {
@@ -367,7 +366,7 @@ fn listener_survives_running_out_of_descriptors() {
         on_one_worker(|| {
             let (listener, addr) = listener();
             let mut client = TcpStream::connect(addr).unwrap();
-            // All numbers that are left.
+            // All free descriptors.
             let mut hoard: Vec<OwnedFd> = Vec::new();
             child::limit(libc::RLIMIT_NOFILE, 100).unwrap();
             while let Ok(fd) = client.try_clone() {
@@ -385,7 +384,7 @@ fn listener_survives_running_out_of_descriptors() {
     });
 }
 
-/// A client that sends a byte now and then is cut off by a deadline over the whole request.
+/// A deadline over the whole request ends a client that trickles bytes.
 #[test]
 fn deadline_ends_a_connection_that_trickles() {
     on_one_worker(|| {
@@ -396,7 +395,7 @@ fn deadline_ends_a_connection_that_trickles() {
                     fiber::sleep(Duration::from_millis(1));
                 }
             });
-            // No single read takes long.
+            // Each read ends in time.
             ours.set_read_timeout(Some(LONG)).unwrap();
             let mut request = vec![0; 1 << 20];
             let request = time::timeout(SHORT * 5, || ours.read_exact(&mut request));
@@ -455,7 +454,7 @@ fn foreign_socket_keeps_its_modes() {
         let listener = TcpListener::from(std_listener);
         drop(listener.accept().unwrap());
         assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
-        // What a listener has, its connections inherit: but for that.
+        // Connections inherit the listener's modes, except the non-blocking mode.
         let socket: socket2::Socket = listener.into();
         socket.set_nonblocking(false).unwrap();
         socket.set_read_timeout(Some(SHORT)).unwrap();
@@ -487,7 +486,7 @@ fn resolving_a_name_suspends_only_the_fiber() {
         let has_run = Cell::new(false);
         fiber::scope(|s| {
             s.spawn_local(|| has_run.set(true));
-            // (The answer may be there before the fiber would wait for it.)
+            // (The answer may arrive before the fiber would wait.)
             while !has_run.get() {
                 assert!(("localhost", port).to_socket_addrs().unwrap().len() > 0);
             }

@@ -1,4 +1,4 @@
-//! `send_zc`: the buffer is the kernel's until the call returns, and not a moment longer.
+//! `send_zc`: the kernel uses the buffer until the call returns, and no longer.
 
 use cringle::net::{TcpListener, TcpStream, UdpSocket};
 use cringle::os::unix::net::UnixStream;
@@ -17,7 +17,7 @@ fn pair() -> (TcpStream, TcpStream) {
     (ours, listener.accept().unwrap().0)
 }
 
-/// All that comes, in pieces and with pauses between them, so that much of it is on its way.
+/// Reads everything in pieces with pauses, so that much data is in transit.
 fn drain(mut stream: TcpStream) -> io::Result<Vec<u8>> {
     let (mut all, mut piece) = (Vec::new(), vec![0; 48 << 10]);
     loop {
@@ -29,7 +29,7 @@ fn drain(mut stream: TcpStream) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Sends so many bytes of this kind, and uses the buffer again at once.
+/// Sends a number of bytes of this value, and reuses the buffer at once.
 fn send_all(stream: &TcpStream, kind: u8, bytes: usize) {
     let mut buf = vec![kind; bytes];
     let mut sent = 0;
@@ -78,7 +78,7 @@ fn other_sockets_and_threads_fall_back_to_send() {
         let mut word = [0; 4];
         theirs.read_exact(&mut word).unwrap();
         assert_eq!(&word, b"ahoy");
-        // A broken connection is an error, and no signal.
+        // A broken connection is an error, not a signal.
         drop(theirs);
         assert_eq!(ours.send_zc(b"ahoy").unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     };
@@ -110,7 +110,8 @@ fn other_sockets_and_threads_fall_back_to_send() {
     }
 }
 
-/// What was sent before the cancel, or the timeout, is what the peer gets: it is counted, and waited for.
+/// After a cancel or a timeout, the call waits for the bytes that were sent, and returns their
+/// number.
 #[test]
 fn cancelled_send_returns_the_bytes_sent() {
     for by_cancel in [true, false] {
@@ -127,14 +128,14 @@ fn cancelled_send_returns_the_bytes_sent() {
                     drop(ours);
                     sent
                 });
-                // Until no more fits between the two.
+                // Until the buffers between the two are full.
                 (0..8).for_each(|_| fiber::yield_now());
                 if by_cancel {
                     s.cancel();
                 }
                 fiber::protect(|| {
                     fiber::sleep(Duration::from_millis(40));
-                    // On epoll it was copied: nothing is lent to anybody.
+                    // The epoll driver copies, so the buffer is not in use.
                     let copied = matches!(runtime::driver(), Driver::Epoll(_));
                     assert_eq!(sends.is_finished(), copied, "the peer has not even looked");
                     let received = drain(theirs).unwrap();
@@ -163,7 +164,7 @@ fn refused_send_is_not_started() {
     });
 }
 
-/// A peer that resets the connection gives the buffer back.
+/// A reset of the connection releases the buffer.
 #[test]
 fn closing_the_peer_ends_the_send() {
     on_one_worker(|| {
@@ -180,7 +181,7 @@ fn closing_the_peer_ends_the_send() {
                 }
             });
             theirs.read_exact(&mut [0; 1 << 16]).unwrap();
-            // With unread bytes that is a reset.
+            // Closing with unread data resets the connection.
             drop(theirs);
             let (sent, error) = sends.join().unwrap();
             assert!(sent < buf.len());
@@ -190,7 +191,7 @@ fn closing_the_peer_ends_the_send() {
     });
 }
 
-/// `run` waits for a buffer that the network has.
+/// `run` waits for a buffer that the network uses.
 #[test]
 fn end_of_run_waits_for_sent_buffers() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

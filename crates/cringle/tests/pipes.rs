@@ -1,4 +1,4 @@
-//! Pipes, `io::copy`, and a module that is std's but for what waits.
+//! Pipes, `io::copy`, and the items of `std::io` in `cringle::io`.
 
 mod disk;
 mod tools;
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::Duration;
 use tools::{assert_elapsed, let_others_wait, on_one_worker, on_two_workers, spawn_on};
 
-/// More than a pipe holds.
+/// More than the capacity of a pipe.
 const MUCH: usize = 300_000;
 
 #[test]
@@ -107,7 +107,7 @@ fn file_with(path: &Path, bytes: &[u8]) -> File {
     File::options().read(true).write(true).open(path).unwrap()
 }
 
-/// Twice on a fiber: as one that is alone and as one among others; and as a thread.
+/// Runs `f` on a fiber that is alone, on a fiber among others, and on a thread.
 fn everywhere(f: impl Fn() + Sync) {
     f();
     on_one_worker(&f);
@@ -132,7 +132,7 @@ fn files_are_copied_between_cursors() {
         (&to).read_to_end(&mut found).unwrap();
         assert!(found[..10] == [b'.'; 10] && found[10..] == bytes[100..]);
 
-        // By references, which is what is left of a file that others use too.
+        // By references, as for a shared file.
         from.rewind().unwrap();
         to.rewind().unwrap();
         assert_eq!(copy(&mut &from, &mut &to).unwrap(), MUCH as u64);
@@ -153,17 +153,17 @@ fn refused_kernel_copies_are_done_by_hand() {
         let found = std::fs::read(&to).unwrap();
         assert!(copied == MUCH as u64 && found[..6] == *b"before" && found[6..] == bytes);
 
-        // From one that says that it is empty.
+        // From a file that reports a length of 0.
         let mut to = file_with(&to, b"");
         let copied = copy(&mut File::open("/proc/self/status").unwrap(), &mut to).unwrap();
         assert!(copied > 100);
 
-        // A file to its own clone: what std's loop would do.
+        // A file to its own clone, as std's loop does.
         let mut file = file_with(&from, b"");
         let mut clone = file.try_clone().unwrap();
         assert_eq!(copy(&mut file, &mut clone).unwrap(), 0);
 
-        // From what cannot be read, and to what cannot be written.
+        // From an unreadable file, and to an unwritable one.
         let mut read_only = File::open(&from).unwrap();
         let e = copy(&mut file_with(&from, b"x"), &mut read_only).unwrap_err();
         assert_eq!(e.raw_os_error(), Some(libc::EBADF));
@@ -202,7 +202,7 @@ fn every_reader_is_copied_to_every_writer() {
 fn copies_in_opposite_directions_do_not_deadlock() {
     let directory = disk::directory();
     on_two_workers(|| {
-        // Both are at their ends, where there is nothing to copy: else each would feed the other.
+        // Both cursors are at the end, because otherwise each copy would extend the other.
         let empty = |n| file_with(&directory.path().join(format!("{n}")), b"");
         let files: [File; 2] = std::array::from_fn(empty);
         fiber::scope(|s| {
@@ -239,7 +239,7 @@ fn copy_retries_interrupts_and_returns_errors() {
     assert_eq!(found, [7; 20]);
 }
 
-/// A program of std's, with its imports changed.
+/// A program for std, with other imports.
 mod ported {
     use cringle::io::prelude::*;
     use cringle::io::{self, BufReader, BufWriter, Cursor, Error, ErrorKind, LineWriter, SeekFrom};
@@ -272,7 +272,7 @@ fn cancelled_copy_to_a_stalled_peer_leaves_a_prefix() {
     const BUFFER_BYTES: u64 = 64 << 10;
     let directory = disk::directory();
     let path = directory.path().join("file");
-    // More than a socket's buffers hold.
+    // More than the capacity of a socket's buffers.
     let bytes = disk::pattern(64 << 20);
     std::fs::write(&path, &bytes).unwrap();
     on_one_worker(|| {
@@ -280,7 +280,7 @@ fn cancelled_copy_to_a_stalled_peer_leaves_a_prefix() {
         let mut ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let mut theirs = listener.accept().unwrap().0;
         let mut file = File::open(&path).unwrap();
-        // The copy is cancelled as soon as something has come.
+        // The copy is cancelled as soon as data has arrived.
         let copies = || io::copy(&mut file, &mut ours).map(|_| "the copy");
         let first = fiber::race(copies, || theirs.peek(&mut [0]).map(|_| "the peer"));
         assert_eq!(first.unwrap(), "the peer");

@@ -1,4 +1,4 @@
-//! `BlockIo` with completions that are polled for: on a device that has queues for it, and on others.
+//! `BlockIo` with polled completions, on devices with and without polled queues.
 //!
 //! With `CRINGLE_POLL_QUEUES=required`, which the machines of `cargo xtask kernels` set, a device
 //! without such queues is a failure.
@@ -45,7 +45,7 @@ fn buffers(count: usize) -> Vec<AlignedBuf> {
     (0..count).map(|_| AlignedBuf::new(BLOCK)).collect()
 }
 
-/// Whether the tests' disk can be polled; says so if it cannot.
+/// Whether the disk of the tests can be polled. Prints the reason if not.
 fn has_queues(file: &File) -> bool {
     let polling = Polling::of(file).unwrap();
     let polls = matches!(polling, Polling::Polled(_));
@@ -97,7 +97,7 @@ fn polled_batch_writes_the_file() {
     }
 }
 
-/// More than the queues hold, from more threads than one, and buffered reads among them.
+/// More operations than the queues hold, from several threads, with buffered reads among them.
 #[test]
 fn polled_and_other_files_share_a_worker() {
     let direct = Direct::new();
@@ -124,7 +124,7 @@ fn polled_and_other_files_share_a_worker() {
     });
 }
 
-/// The wake-up of a batch from outside reaches a worker that polls.
+/// A batch from outside wakes a worker that polls.
 #[test]
 fn batches_arrive_while_others_are_polled() {
     let direct = Direct::new();
@@ -157,7 +157,7 @@ fn refused_operation_has_its_error() {
     assert!(error.to_string().contains("4095"), "{error}");
 }
 
-/// Interrupts of the NVMe disks so far.
+/// Returns the number of interrupts of the NVMe disks.
 fn interrupts() -> u64 {
     let table = std::fs::read_to_string("/proc/interrupts").unwrap();
     let counts = |line: &str| -> u64 {
@@ -187,7 +187,7 @@ fn polled_completions_raise_no_interrupt() {
     let interrupting = BlockIo::builder().build().unwrap();
     let with = read_one_by_one(&interrupting, &direct, READS);
     let without = read_one_by_one(&polling(), &direct, READS);
-    // The journal and the tests beside this one have a few of their own.
+    // The journal and other tests cause a few interrupts.
     assert!(without < with / 2 && with >= READS as u64, "{without} polled, {with} not");
 }
 

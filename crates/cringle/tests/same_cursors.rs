@@ -1,5 +1,5 @@
-//! Promise 1 for the cursor of an open file description that several handles share, in this process or in
-//! others: no record is lost, torn, written over or read twice, however the handles came to share it.
+//! Promise 1 for a cursor that several handles share, in this process or in others: no record is
+//! lost, torn, overwritten or read twice, however the handles came to share it.
 
 #![allow(
     clippy::useless_conversion,
@@ -17,13 +17,13 @@ use std::os::fd::OwnedFd;
 const RECORD: usize = 16;
 const RECORDS: usize = 400;
 
-/// Records that differ, each of one writer.
+/// Distinct records, each of one writer.
 fn record(writer: usize, n: usize) -> [u8; RECORD] {
     let text = format!("{writer:03} {n:011}\n");
     text.as_bytes().try_into().unwrap()
 }
 
-/// How often each record occurs, as a summary that shows what is wrong.
+/// Counts each record, as a summary for the assertion message.
 fn summary(records: impl IntoIterator<Item = Vec<u8>>, wanted: usize) -> String {
     let mut counts = HashMap::new();
     for record in records {
@@ -39,7 +39,7 @@ fn records_of(bytes: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     bytes.chunks(RECORD).map(<[u8]>::to_vec)
 }
 
-/// What another process or library does with the description: the plain calls of a thread.
+/// The plain calls of a thread, in place of another process or library.
 fn plain_reader(fd: OwnedFd) -> Vec<Vec<u8>> {
     let mut file = std::fs::File::from(fd);
     let (mut found, mut buf) = (Vec::new(), [0; RECORD]);
@@ -59,17 +59,17 @@ same::programs! {
 
     type Share = fn(&File) -> OwnedFd;
 
-    /// The ways in which a description comes to be shared by a handle that the first one knows nothing of.
+    /// The ways in which a handle that the library does not know comes to share the cursor.
     const WAYS: [(&str, Share); 6] = [
         ("an owned descriptor", |file| OwnedFd::from(file.try_clone().unwrap())),
         ("std's file", |file| OwnedFd::from(std::fs::File::from(file.try_clone().unwrap()))),
         ("a borrowed descriptor", |file| file.as_fd().try_clone_to_owned().unwrap()),
         ("a number", |file| {
-            // SAFETY: a copy of an open descriptor is new and owned by nobody else.
+            // SAFETY: the call has just returned this descriptor.
             unsafe { OwnedFd::from_raw_fd(libc::dup(file.as_raw_fd())) }
         }),
         ("a number that was given away", |file| {
-            // SAFETY: the number is the clone's, which gave it up.
+            // SAFETY: the clone has given up ownership of the descriptor.
             unsafe { OwnedFd::from_raw_fd(file.try_clone().unwrap().into_raw_fd()) }
         }),
         ("a clone's borrowed descriptor", |file| {
@@ -113,7 +113,7 @@ same::programs! {
         }
     }
 
-    /// A queue of records in a file: its readers take each of them once.
+    /// A queue of records in a file: its readers read each record once.
     pub(super) fn readers_of_one_queue() -> Log {
         let mut log = Log::default();
         let directory = disk::directory();
@@ -136,7 +136,8 @@ same::programs! {
         log
     }
 
-    /// Writers of one log, one of them a thread with plain calls: each record is whole and in its own place.
+    /// Writers of one log, including a thread with plain calls: each record is complete and not
+    /// overwritten.
     pub(super) fn writers_of_one_log() -> Log {
         let mut log = Log::default();
         let directory = disk::directory();
@@ -162,7 +163,7 @@ same::programs! {
         log
     }
 
-    /// The handle is shared while a call on it is under way.
+    /// The descriptor is lent while a call on it is under way.
     pub(super) fn shared_while_in_use() -> Log {
         let mut log = Log::default();
         let directory = disk::directory();
@@ -195,7 +196,7 @@ same::programs! {
         command
     }
 
-    /// A program's log that its child writes to as well: as a standard stream, or as what a hook made of it.
+    /// A log that a child process writes too, as its standard stream or through a `pre_exec` hook.
     pub(super) fn parent_and_child_write_one_log() -> Log {
         let mut log = Log::default();
         let directory = disk::directory();
@@ -214,12 +215,12 @@ same::programs! {
                     -1 => Err(std::io::Error::last_os_error()),
                     _ => Ok(()),
                 };
-                // SAFETY: it makes one system call.
+                // SAFETY: the hook makes one system call.
                 unsafe { command.pre_exec(hook) };
             }
             let mut child = command.spawn().unwrap();
             let mut written = 0;
-            // Both write until the child has ended.
+            // Both write until the child ends.
             while written < RECORDS || child.try_wait().unwrap().is_none() {
                 (&shared).write_all(&record(0, written)).unwrap();
                 written += 1;
@@ -232,7 +233,7 @@ same::programs! {
         log
     }
 
-    /// Files of `/proc`: only the kernel knows what a call does to the cursor.
+    /// Files of `/proc`: only the kernel knows how a call moves the cursor.
     pub(super) fn cursors_of_proc() -> Log {
         let mut log = Log::default();
         let path = "/proc/self/oom_score_adj";

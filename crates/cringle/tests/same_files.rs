@@ -1,4 +1,4 @@
-//! Promise 1 for whatever a descriptor may be: files, pipes and the calls on them answer as std's do.
+//! Promise 1 for every kind of descriptor: calls on files and pipes behave as std's.
 
 mod disk;
 mod same;
@@ -9,7 +9,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::Path;
 use terminal::{raw_terminal, set_timing};
 
-/// What a descriptor may be behind a `File`. A read finds something, and a write has room.
+/// The kinds of descriptors behind a `File`. A read finds data, and a write has room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Regular,
@@ -84,7 +84,7 @@ const KINDS: [Kind; 32] = {
     ]
 };
 
-/// A new descriptor of a kind, and what must stay open beside it.
+/// A new descriptor, and the peers that must stay open.
 fn open(kind: Kind, directory: &Path) -> (OwnedFd, Vec<OwnedFd>) {
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;
@@ -95,7 +95,7 @@ fn open(kind: Kind, directory: &Path) -> (OwnedFd, Vec<OwnedFd>) {
     let mut options = std::fs::OpenOptions::new();
     let new = |fd: i32| {
         assert!(fd >= 0, "{kind:?}: {}", std::io::Error::last_os_error());
-        // SAFETY: the kernel has just made it.
+        // SAFETY: the call has just returned this descriptor.
         unsafe { OwnedFd::from_raw_fd(fd) }
     };
     let alone = |fd: OwnedFd| (fd, Vec::new());
@@ -108,7 +108,7 @@ fn open(kind: Kind, directory: &Path) -> (OwnedFd, Vec<OwnedFd>) {
         writer.write_all(b"0123456789").unwrap();
         (OwnedFd::from(reader), OwnedFd::from(writer))
     };
-    // SAFETY: each call gets what its manual page asks for.
+    // SAFETY: each call gets the arguments that its manual page requires.
     unsafe {
         match kind {
             Kind::Regular => file(options.read(true).write(true), path),
@@ -210,7 +210,7 @@ fn open(kind: Kind, directory: &Path) -> (OwnedFd, Vec<OwnedFd>) {
             Kind::Proc => file(options.read(true), "/proc/version"),
             Kind::ProcWritable => file(options.read(true).write(true), "/proc/self/oom_score_adj"),
             Kind::ProcSequence => {
-                // It has a cursor and no positions to write at.
+                // It has a cursor, but `pwrite` is refused.
                 std::fs::write("/proc/self/comm", "0123456789").unwrap();
                 file(options.read(true).write(true), "/proc/self/comm")
             }
@@ -219,7 +219,7 @@ fn open(kind: Kind, directory: &Path) -> (OwnedFd, Vec<OwnedFd>) {
     }
 }
 
-/// Large, so that a call with all bits set is refused for its range and not for its size.
+/// Large enough that a call with all bits set fails for its range and not for its size.
 const OFFSETS: [u64; 7] = [0, 3, 1 << 20, i64::MAX as u64 - 1, i64::MAX as u64, 1 << 63, u64::MAX];
 
 same::programs! {
@@ -228,7 +228,8 @@ same::programs! {
     use it::os::unix::fs::{FileExt, FileTypeExt, PermissionsExt};
     use std::time::{Duration, SystemTime};
 
-    /// One call of each kind on a new descriptor, and what a plain read finds after it.
+    /// Makes one call of each kind on a new descriptor, and returns what a plain read finds
+    /// afterwards.
     pub(super) fn one_call_on_each_kind() -> Log {
         let mut log = Log::default();
         let directory = disk::directory();
@@ -293,7 +294,7 @@ same::programs! {
             }),
             ("set_times", |file| {
                 let then = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
-                // Of a device it would change what others see.
+                // On a device it would affect other processes.
                 match file.metadata()?.file_type().is_char_device() {
                     true => Ok("spared".to_owned()),
                     false => file.set_times(FileTimes::new().set_modified(then)).map(nothing),
@@ -310,7 +311,7 @@ same::programs! {
             }),
             ("read to the end", |file| {
                 let (mut file, mut bytes) = (file, Vec::new());
-                // These have no end, or none that comes by itself.
+                // These never end, or not by themselves.
                 let ends = file.metadata().is_ok_and(|m| m.is_file() || m.is_dir());
                 match ends {
                     true => file.read_to_end(&mut bytes).map(|count| text(count, &bytes)),
@@ -330,7 +331,7 @@ same::programs! {
         ];
         for kind in KINDS {
             let rest = |fd: std::os::fd::OwnedFd| {
-                // What is left to read says what the call has taken, or written.
+                // The remaining data shows what the call has consumed or written.
                 let mut file = std::fs::File::from(fd);
                 let at = file.stream_position();
                 if matches!(kind, Kind::Regular | Kind::Appending | Kind::Memory | Kind::ReadOnly) {
@@ -342,7 +343,7 @@ same::programs! {
                 format!("{:?}", at.map_err(|e| e.kind()))
             };
             for (name, call) in &calls {
-                // It waits for ever, and with no data there is nothing to see.
+                // It waits for ever.
                 let waits = matches!(
                     (kind, *name),
                     (Kind::Event, "two reads") | (Kind::Timer, "two reads") | (Kind::Event, "write" | "write_vectored" | "two writes")
@@ -389,7 +390,7 @@ same::programs! {
 
     pub(super) fn pipes() -> Log {
         let mut log = Log::default();
-        // More than a pipe holds, and somebody who reads slowly.
+        // More than the capacity of a pipe, and a slow reader.
         for len in [1, 4096, 65_536, 65_537, 200_000, 1 << 20] {
             let bytes = disk::pattern(len);
             let (reader, mut writer) = io::pipe().unwrap();
@@ -417,7 +418,7 @@ same::programs! {
             drop(file);
             log.saw("read", reads.join().unwrap());
         }
-        // The reader goes while a write waits: what was written counts.
+        // The reader closes while a write waits: the write returns the bytes written.
         let (mut reader, mut writer) = io::pipe().unwrap();
         let goes = thread::spawn(move || reader.read_exact(&mut vec![0; 70_000]));
         log.came("write to a reader that goes", writer.write(&[7; 300_000]).map(|count| count < 300_000));
@@ -426,7 +427,7 @@ same::programs! {
         log.came("write of nothing to nobody", writer.write(b""));
         log.came("write_vectored to nobody", writer.write_vectored(&[IoSlice::new(b"x")]));
         log.came("flush", writer.flush());
-        // Nothing to read, and nothing asked for.
+        // An empty read of an empty pipe.
         let (mut reader, mut writer) = io::pipe().unwrap();
         log.came("read of nothing", reader.read(&mut []));
         log.came("read_vectored of nothing", reader.read_vectored(&mut []));
@@ -444,7 +445,7 @@ same::programs! {
         log.came("to the end", reader.read_to_end(&mut rest));
         log.came("at the end", reader.read(&mut buf));
         log.came("at the end, of nothing", reader.read(&mut []));
-        // Wrong ends, and no pipes at all.
+        // Wrong ends, and descriptors that are not pipes.
         let (reader, writer) = io::pipe().unwrap();
         let (reader, writer): (std::os::fd::OwnedFd, std::os::fd::OwnedFd) = (reader.into(), writer.into());
         let (mut wrong_writer, mut wrong_reader) = (io::PipeWriter::from(reader), io::PipeReader::from(writer));
@@ -452,7 +453,7 @@ same::programs! {
         log.came("read of nothing from a writer", wrong_reader.read(&mut []));
         log.came("write to a reader", wrong_writer.write(b"x"));
         log.came("write of nothing to a reader", wrong_writer.write(b""));
-        // (The name of this process is another test's.)
+        // (Another test uses the name of this process.)
         for kind in KINDS.into_iter().filter(|&kind| kind != Kind::ProcSequence) {
             let directory = disk::directory();
             let new = || open(kind, directory.path());
@@ -467,14 +468,14 @@ same::programs! {
         log
     }
 
-    /// More than a terminal takes at once, and somebody who reads slowly.
+    /// More than a terminal accepts at once, and a slow reader.
     pub(super) fn terminals() -> Log {
         let mut log = Log::default();
         for (to_master, vectored) in [(false, false), (false, true), (true, false), (true, true)] {
             let (ours, theirs) = raw_terminal();
             let (from, to) = if to_master { (theirs, ours) } else { (ours, theirs) };
             let (mut from, to) = (File::from(from), File::from(to));
-            // The other end stays open until all is read, so that none of it is thrown away.
+            // The other end stays open until all data is read, so that none is discarded.
             let (_open, writer) = (to.try_clone().unwrap(), to);
             let writes = thread::spawn(move || {
                 let bytes = disk::pattern(20_000);
@@ -495,7 +496,7 @@ same::programs! {
         log
     }
 
-    /// `VMIN` and `VTIME`: programs for serial lines, and those that ask for a key without waiting for it.
+    /// `VMIN` and `VTIME`, as programs for serial lines and for key presses set them.
     pub(super) fn terminals_with_timing() -> Log {
         let mut log = Log::default();
         for (bytes, tenths) in [(1, 0), (0, 0), (0, 1), (5, 0), (5, 1), (2, 255)] {
@@ -522,7 +523,7 @@ same::programs! {
                     (&ours).write_all(b"abc").unwrap();
                     log.came(format!("{way}: fewer, and no more"), read());
                 }
-                // The rest arrives by somebody who runs only while the reader waits.
+                // The fiber that writes the rest runs only while the reader waits.
                 if bytes > 1 && tenths != 1 {
                     let rest = thread::scope(|s| {
                         s.spawn(|| {
@@ -550,7 +551,7 @@ same::programs! {
         }
         let mut log = Log::default();
         let (mut reader, mut writer) = io::pipe().unwrap();
-        // Before its first use, and after: others may change that at any time.
+        // Before and after the first use, because other processes may change the mode at any time.
         for round in 0..2 {
             nonblocking(&reader, true);
             nonblocking(&writer, true);
@@ -572,7 +573,7 @@ same::programs! {
     }
 }
 
-/// A batch goes by positions: what `pread` and `pwrite` refuse it refuses, and waits for nothing.
+/// A batch uses offsets: it refuses what `pread` and `pwrite` refuse, without waiting.
 #[test]
 fn batch_refuses_what_pread_and_pwrite_refuse() {
     use cringle::block::Batch;

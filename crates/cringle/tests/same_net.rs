@@ -1,4 +1,4 @@
-//! Promise 1 for sockets, odd arguments and wrong descriptors included: the calls answer as std's do.
+//! Promise 1 for sockets: calls behave as std's, also with unusual arguments and wrong descriptors.
 #![allow(clippy::useless_conversion, reason = "the same program runs with std's types")]
 
 mod disk;
@@ -12,9 +12,9 @@ use std::time::Duration;
 
 const SHORT: Duration = Duration::from_millis(5);
 
-/// A Unix socket bound to a path of all 108 bytes, without a NUL behind it, which std makes none of.
+/// A Unix socket bound to a path of all 108 bytes without a NUL, which std cannot bind.
 fn bound_to_longest(directory: &Path, name: u8, kind: i32) -> OwnedFd {
-    // SAFETY: the calls get what they ask for.
+    // SAFETY: the calls get the arguments that their manual pages require.
     unsafe {
         let socket =
             OwnedFd::from_raw_fd(libc::socket(libc::AF_UNIX, kind | libc::SOCK_CLOEXEC, 0));
@@ -33,7 +33,7 @@ fn bound_to_longest(directory: &Path, name: u8, kind: i32) -> OwnedFd {
     }
 }
 
-/// Descriptors that are no socket, or one of another kind.
+/// Descriptors that are not sockets, or sockets of another kind.
 fn wrong(kind: usize) -> OwnedFd {
     match kind {
         0 => std::fs::File::open("/dev/null").unwrap().into(),
@@ -43,7 +43,7 @@ fn wrong(kind: usize) -> OwnedFd {
         4 => std::os::unix::net::UnixDatagram::unbound().unwrap().into(),
         5 => std::os::unix::net::UnixStream::pair().unwrap().0.into(),
         6 => std::net::TcpListener::bind("127.0.0.1:0").unwrap().into(),
-        // SAFETY: the kernel has just made it.
+        // SAFETY: the call has just returned this descriptor.
         7 => unsafe { OwnedFd::from_raw_fd(libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0)) },
         // SAFETY: as above.
         8 => unsafe { OwnedFd::from_raw_fd(libc::eventfd(3, 0)) },
@@ -60,11 +60,12 @@ same::programs! {
     use std::os::linux::net::SocketAddrExt;
     use std::os::unix::net::SocketAddr as UnixAddr;
 
-    /// Calls on a socket of the wrong kind, or on what is none.
+    /// Calls on a socket of the wrong kind, or on another file.
     pub(super) fn wrong_descriptors() -> Log {
         let mut log = Log::default();
         for kind in 0..WRONG {
-            // What std reads and writes though it is no socket is refused: see `cringle::net`.
+            // std reads and writes some files that are not sockets, where the library fails: see
+            // `cringle::net`.
             let is_socket = (3..8).contains(&kind);
             let at = |what: &str| format!("{kind}: {what}");
             let tcp = || TcpStream::from(wrong(kind));
@@ -219,13 +220,13 @@ same::programs! {
         log.came("write after that", ours.write(b"x"));
         log.came("nothing after that", ours.write(b""));
         log.came("read", reads.join().unwrap());
-        // A write that runs out of time has written a part.
+        // A write that times out has written a part.
         let (mut ours, theirs) = pair();
         ours.set_write_timeout(Some(SHORT)).unwrap();
         let first = ours.write(&vec![7; 16 << 20]);
         log.came("a part", first.map(|count| count > 0 && count < 16 << 20));
         drop(theirs);
-        // Clones toggle the mode of all.
+        // A clone toggles the mode of all clones.
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let clone = ours.try_clone().unwrap();
         let third = clone.try_clone().unwrap();
@@ -238,7 +239,7 @@ same::programs! {
             log.came(format!("{round}: clone"), (&clone).read(&mut [0; 1]));
             log.came(format!("{round}: ours again"), (&ours).read(&mut [0; 1]));
         }
-        // A clone that std has made, and a mode that it set.
+        // A clone made by std, which sets the mode.
         let foreign = std::os::unix::net::UnixStream::from(ours);
         let ours = UnixStream::from(OwnedFd::from(foreign.try_clone().unwrap()));
         foreign.set_nonblocking(true).unwrap();
@@ -255,8 +256,8 @@ same::programs! {
         log
     }
 
-    /// While a fiber or thread waits in an `accept`, a clone's mode is toggled: the next calls are as it was
-    /// set last.
+    /// A clone toggles the mode while a fiber or thread waits in `accept`; later calls use the last
+    /// mode.
     pub(super) fn a_mode_that_is_toggled_while_others_wait() -> Log {
         let mut log = Log::default();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -264,7 +265,7 @@ same::programs! {
         for (round, last) in [true, false, true].into_iter().enumerate() {
             let (waits, toggles) = (listener.try_clone().unwrap(), listener.try_clone().unwrap());
             let accepts = thread::spawn(move || waits.accept().map(drop));
-            // It waits: a thread may take a moment, and what it then finds differs if it does not.
+            // Gives the thread time to wait, because the outcome differs otherwise.
             while connected_waiters(&toggles) == 0 {
                 thread::sleep(Duration::from_millis(1));
             }
@@ -285,7 +286,7 @@ same::programs! {
         log
     }
 
-    /// Gives whoever waits the time to.
+    /// Gives the other fibers and threads time to wait.
     fn connected_waiters(_: &TcpListener) -> usize {
         for _ in 0..20 {
             thread::sleep(Duration::from_millis(1));
@@ -317,7 +318,7 @@ same::programs! {
             ("nowhere", at.join("no/where")),
             ("not there", at.join("gone")),
         ];
-        // It would be bound to a name in the directory of the process.
+        // It would bind to a path in the working directory.
         for (name, path) in &paths {
             let shown = |addr: io::Result<UnixAddr>| addr.map(|addr| (addr.is_unnamed(), addr.as_pathname() == Some(path)));
             log.came(format!("connect a stream to {name}"), UnixStream::connect(path).map(drop));
@@ -365,7 +366,7 @@ same::programs! {
         log.came("bind to no name", UnixDatagram::bind_addr(&unnamed).map(drop));
         let thread = format!("{:?}", std::thread::current().id());
         for (round, name) in [&b"\0"[..], b"same", b"with\0inside", b"\xff\xfe", &[b'n'; 90], &[b'n'; 107], &[b'n'; 108]].into_iter().enumerate() {
-            // Other runs have names of their own.
+            // Other runs use other names.
             let mut name = name.to_vec();
             if name.len() < 80 {
                 name.extend(format!("{}{thread}", std::process::id()).bytes());
@@ -397,7 +398,7 @@ same::programs! {
         log
     }
 
-    /// A path of 108 bytes has no NUL behind it. std's calls do not make one, and receive from one.
+    /// A path of all 108 bytes has no NUL. std cannot bind to one, but can receive from one.
     pub(super) fn the_longest_unix_addresses() -> Log {
         let mut log = Log::default();
         let holder = disk::short_directory();
@@ -410,8 +411,9 @@ same::programs! {
         log.came("sent", sender.send_to(b"ahoy", at.join("receiver")));
         log.came("received", receiver.recv_from(&mut buf).map(|(count, from)| (count, shown(from))));
         log.saw("what", buf);
-        // It is connected to somebody, and so cannot be asked for its address: the library returns the message
-        // with an address without a name, as `UnixDatagram::recv_from` says. The same if its path is gone.
+        // The sender is connected to another socket, so its address cannot be looked up: the
+        // library returns the message with an unnamed address, as `UnixDatagram::recv_from`
+        // documents. The same if its path is gone.
         sender.connect(at.join("receiver")).unwrap();
         log.came("sent", sender.send(b"ahoy again"));
         log.came("received", receiver.recv_from(&mut buf).map(|(count, _)| count));

@@ -1,5 +1,5 @@
-//! The simulation: the same library in virtual time, over files in memory, with faults, and the same
-//! again for the same seed.
+//! The simulation: the same library in virtual time, over files in memory, with faults; the same
+//! seed gives the same run.
 
 use cringle::block::{Batch, FixedBufs, FixedFile};
 use cringle::fs::{File, OpenOptions};
@@ -15,7 +15,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// Fibers that sleep, write, read, sync and talk.
+/// Fibers that sleep, write, read, sync and communicate.
 fn busy() -> u64 {
     let file = OpenOptions::new().read(true).write(true).create(true).open("/busy").unwrap();
     let (mut near, mut far) = sim::stream_pair().unwrap();
@@ -38,7 +38,7 @@ fn busy() -> u64 {
     file.metadata().unwrap().len()
 }
 
-/// What a program could be asked, by a fiber of its own.
+/// The waits of a program, each on its own fiber.
 #[test]
 fn dump_in_a_simulation_uses_virtual_time() {
     let told = |seed| {
@@ -136,7 +136,7 @@ fn simulated_file_behaves_as_a_file() {
             log.set_len(3)?;
             let metadata = log.metadata()?;
             assert_eq!((metadata.len(), metadata.is_file()), (3, true));
-            // The files' times are the world's.
+            // The times of files are virtual.
             assert!(
                 metadata.modified()? < SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_001_000)
             );
@@ -175,7 +175,7 @@ fn faults_are_returned_as_errors() {
     for errno in [libc::EINTR, libc::EIO, libc::ENOSPC] {
         assert!(kinds.borrow().contains(&errno), "{errno}");
     }
-    // What the library deals with does not reach the program.
+    // The library handles these faults, so the program does not see them.
     assert!(!kinds.borrow().contains(&libc::ECANCELED) && !kinds.borrow().contains(&libc::EAGAIN));
 }
 
@@ -256,7 +256,7 @@ fn loss_of_power_ends_the_run() {
         for n in 0..acknowledged.get() {
             assert_eq!(log[n as usize * 8..][..8], n.to_le_bytes());
         }
-        // The machine runs again.
+        // The machine restarts.
         world.run(|| File::create("/after").unwrap().sync_all().unwrap()).unwrap();
     }
     assert!(cut > 10 && cut < 100, "{cut}");
@@ -272,7 +272,7 @@ fn pipes_and_readiness_wait_in_virtual_time() {
             let before = time::now();
             let late = fiber::spawn_local(move || {
                 fiber::sleep(Duration::from_secs(60));
-                // More than a pipe holds.
+                // More than the capacity of a pipe.
                 writer.write_all(&vec![7; 300_000]).unwrap();
             });
             assert!(cringle::io::ready(&reader, Interest::READABLE).unwrap().is_readable());
@@ -286,7 +286,7 @@ fn pipes_and_readiness_wait_in_virtual_time() {
     }
 }
 
-/// Sockets that are connected: more than one has room for, and a timeout that takes no time.
+/// Connected sockets: more data than the buffers hold, and a timeout in virtual time.
 #[test]
 fn sockets_wait_in_virtual_time() {
     const LEN: usize = 1 << 20;
@@ -425,7 +425,7 @@ fn each_prints_how_to_replay_a_seed() {
     assert!(text.contains("CRINGLE_SIM_SEED=7") && text.contains("seven"), "{text}");
 }
 
-/// What is sent without a copy is lent for longer than the send lasts, whatever goes wrong meanwhile.
+/// A zero-copy send uses its buffer for longer than the send itself, whatever faults occur.
 #[test]
 fn zero_copy_send_ends_when_its_buffer_is_free() {
     let options = Options::new().faults(Faults::hidden()).swarm(true);
@@ -446,7 +446,7 @@ fn zero_copy_send_ends_when_its_buffer_is_free() {
                 theirs.read_to_end(&mut all).unwrap();
                 assert_eq!(all, [7; 5000]);
             });
-            // One that is cancelled meanwhile.
+            // A send that is cancelled meanwhile.
             let (ours, _theirs) = UnixStream::pair().unwrap();
             fiber::scope(|s| {
                 s.spawn_local(|| ours.send_zc(&[7; 100]).map(drop));
@@ -458,7 +458,7 @@ fn zero_copy_send_ends_when_its_buffer_is_free() {
     }
 }
 
-/// Answers each of some clients on a fiber of its own; how many words were heard, and how many cut off.
+/// Answers each client on its own fiber, and returns the numbers of words received and of resets.
 fn serve_words(clients: usize) -> (usize, usize) {
     static NAMES: AtomicU32 = AtomicU32::new(0);
     let number = NAMES.fetch_add(1, Ordering::Relaxed);
@@ -504,7 +504,7 @@ fn server_and_clients_are_simulated() {
     for seed in 0..100 {
         let report = sim::run(seed, &options, || serve_words(7)).unwrap();
         assert_eq!(report.value, (7, 0), "seed {seed}");
-        // Where and when each came is the seed's to say.
+        // The seed determines the time of each connection.
         let again = sim::run(seed, &options, || serve_words(7)).unwrap();
         assert_eq!(report.stats, again.stats, "seed {seed}");
     }

@@ -1,4 +1,4 @@
-//! The standard streams. Each test has a process of its own, whose descriptors it replaces.
+//! The standard streams. Each test runs in its own process, whose descriptors it replaces.
 
 mod child;
 mod disk;
@@ -14,7 +14,7 @@ use tools::{assert_elapsed, let_others_wait, on_one_worker};
 
 const SHORT: Duration = Duration::from_millis(1);
 
-/// One of the standard streams is another file until this is dropped: the test's report is not its own.
+/// Replaces a standard stream until it is dropped, so that the test's report is not affected.
 struct Replaced {
     number: i32,
     before: OwnedFd,
@@ -22,7 +22,7 @@ struct Replaced {
 
 impl Replaced {
     fn new(number: i32, by: &impl AsRawFd) -> Replaced {
-        // SAFETY: no pointers; the descriptor of `dup` is new and ours.
+        // SAFETY: no pointers; `dup` returns a new descriptor.
         unsafe {
             let before = OwnedFd::from_raw_fd(libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3));
             assert_eq!(libc::dup2(by.as_raw_fd(), number), number);
@@ -38,7 +38,7 @@ impl Drop for Replaced {
     }
 }
 
-/// Standard input is the end of a pipe, whose other end is returned.
+/// Makes standard input the end of a pipe, and returns the other end.
 fn input() -> (Replaced, PipeWriter) {
     let (reader, writer) = io::pipe().unwrap();
     (Replaced::new(0, &reader), writer)
@@ -49,7 +49,7 @@ fn output(number: i32) -> (Replaced, PipeReader) {
     (Replaced::new(number, &writer), reader)
 }
 
-/// What is in the pipe now.
+/// Returns the data that is in the pipe now.
 fn visible(reader: &mut PipeReader) -> String {
     let mut found = Vec::new();
     let mut buf = [0; 1000];
@@ -77,7 +77,7 @@ fn waiting_for_input_suspends_only_the_fiber() {
                 let_others_wait();
                 assert!(!reads.is_finished() && !next.is_finished());
                 writer.write_all(b"a rope\nits strands\nand more").unwrap();
-                // The lock is fair: the first has the first.
+                // The lock is fair: the first waiter gets the first line.
                 assert_eq!(reads.join().unwrap(), "a rope\n");
                 assert_eq!(next.join().unwrap(), "its strands");
             });
@@ -121,14 +121,14 @@ fn input_can_share_a_files_cursor() {
         let read = || {
             let mut found = Vec::new();
             fiber::scope(|s| {
-                // Somebody to share the worker with.
+                // Another fiber, so that this one is not alone.
                 s.spawn_local(|| (0..100).for_each(|_| fiber::yield_now()));
                 io::stdin().read_to_end(&mut found).unwrap();
             });
             found
         };
         assert!(on_one_worker(read) == disk::pattern(100_000));
-        // The buffer read ahead no more than there was, and moved the cursor that a child would have.
+        // The buffer has read all data, and moved the cursor that a child would share.
         assert_eq!(std::io::Seek::stream_position(&mut &file).unwrap(), 100_000);
     });
 }
@@ -140,7 +140,7 @@ fn closed_streams_read_empty_and_accept_writes() {
             let null = std::fs::File::open("/dev/null").unwrap();
             let _replaced: [_; 3] =
                 std::array::from_fn(|number| Replaced::new(number as i32, &null));
-            // SAFETY: no pointers; nothing is opened, and given these numbers, before they are put back.
+            // SAFETY: no pointers; no descriptor is opened before these are restored.
             (0..3).for_each(|number| unsafe { assert_eq!(libc::close(number), 0) });
             let read = io::stdin().read(&mut [0; 10]).map_err(|e| e.kind());
             let written =
@@ -155,7 +155,7 @@ fn closed_streams_read_empty_and_accept_writes() {
 #[test]
 fn output_is_line_buffered() {
     child::must_succeed("output_is_line_buffered", || {
-        // In both: the pipes that the runtime reads them from know nothing of the test's own output.
+        // On and off a fiber; the test's own output goes elsewhere.
         let (replaced, mut reader) = output(1);
         on_one_worker(|| {
             let mut out = io::stdout();
@@ -195,7 +195,7 @@ fn slow_reader_suspends_only_the_fiber() {
                 assert!(found == text.as_bytes());
                 writes.join().unwrap();
             });
-            // Nobody reads: the wait is given up.
+            // Without a reader, a cancel ends the wait.
             let floods = || (0..100).try_for_each(|_| io::stdout().write_all(text.as_bytes()));
             assert_elapsed(&time::timeout(SHORT, floods).unwrap_err(), SHORT);
             fiber::scope(|s| {
@@ -248,7 +248,7 @@ fn lock_is_exclusive_and_reentrant() {
 #[test]
 fn holder_may_print_while_its_child_writes() {
     child::must_succeed("holder_may_print_while_its_child_writes", || {
-        // More than the pipe holds.
+        // More than the capacity of the pipe.
         const LINES: usize = 1 << 18;
         let (_replaced, mut reader) = output(1);
         let mut said = vec![0; LINES + 5];
@@ -292,8 +292,7 @@ fn output_to_a_file_interleaves_with_children() {
     });
 }
 
-/// Writes to a file whose cursor another process shares are one step for both: what the ring writes at
-/// the cursor is not.
+/// Writes at a cursor that another process shares are serialised by the kernel only as plain calls.
 #[test]
 fn concurrent_output_with_a_child_loses_no_byte() {
     const LINES: usize = 20_000;
@@ -302,7 +301,7 @@ fn concurrent_output_with_a_child_loses_no_byte() {
     child::must_succeed("concurrent_output_with_a_child_loses_no_byte", || {
         let directory = disk::directory();
         let path = directory.path().join("file");
-        // Not to append: then the place of each write would be the end of the file, not the cursor.
+        // Not in append mode, in which writes do not use the cursor.
         let file = std::fs::File::create(&path).unwrap();
         let replaced = Replaced::new(1, &file);
         on_one_worker(|| {
@@ -311,7 +310,7 @@ fn concurrent_output_with_a_child_loses_no_byte() {
                 format!("i=0; while [ $i -lt {LINES} ]; do printf '{THEIRS}'; i=$((i+1)); done");
             let mut child = shell.args(["-c", &script]).stdout(io::stdout()).spawn().unwrap();
             fiber::scope(|s| {
-                // Somebody to share the worker with: alone, a fiber would make the plain call anyway.
+                // Another fiber, because a fiber that is alone makes the plain call anyway.
                 s.spawn_daemon(|| {
                     loop {
                         fiber::yield_now();
@@ -397,14 +396,14 @@ fn terminal_is_read_line_by_line() {
     });
 }
 
-/// One that changes no byte, whose reads have this `VMIN` and `VTIME`.
+/// A terminal in raw mode, with this `VMIN` and `VTIME`.
 fn timed_terminal(bytes: u8, tenths: u8) -> (cringle::fs::File, OwnedFd) {
     let (ours, theirs) = raw_terminal();
     set_timing(&theirs, bytes, tenths);
     (ours.into(), theirs)
 }
 
-/// Whoever is at the other end is a fiber of the same worker: it must run while a call waits.
+/// The peer is a fiber of the same worker, which must run while a call waits.
 #[test]
 fn raw_terminal_suspends_only_its_fiber() {
     child::must_succeed("raw_terminal_suspends_only_its_fiber", || {
@@ -412,12 +411,12 @@ fn raw_terminal_suspends_only_its_fiber() {
         {
             let builder = cringle::Builder::new().driver(driver).workers(1);
             let run = || {
-                // A program that looks for a key does not wait for it.
+                // A check for a key press does not wait.
                 let (_ours, theirs) = timed_terminal(0, 0);
                 let replaced = Replaced::new(0, &theirs);
                 assert_eq!(io::stdin().read(&mut [0; 8]).unwrap(), 0);
                 drop(replaced);
-                // The time between two bytes is not the worker's.
+                // The worker does not wait between two bytes.
                 let (mut ours, theirs) = timed_terminal(3, 255);
                 let replaced = Replaced::new(0, &theirs);
                 let mut found = [0; 8];
@@ -432,7 +431,7 @@ fn raw_terminal_suspends_only_its_fiber() {
                 });
                 assert_eq!(&found[..count], b"abc");
                 drop(replaced);
-                // A terminal that is read slowly.
+                // A terminal with a slow reader.
                 let (mut ours, theirs) = timed_terminal(1, 0);
                 let replaced = Replaced::new(2, &theirs);
                 let bytes = disk::pattern(30_000);
@@ -449,7 +448,7 @@ fn raw_terminal_suspends_only_its_fiber() {
     });
 }
 
-/// As std's: a blocking write to a pipe returns when all is written.
+/// A blocking write to a pipe returns when all bytes are written, as std's does.
 #[test]
 fn write_to_a_full_pipe_writes_all() {
     child::must_succeed("write_to_a_full_pipe_writes_all", || {

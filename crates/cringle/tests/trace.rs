@@ -1,11 +1,11 @@
-//! How a trace begins and ends, and what it does when there is no room. (What is in the file is tested
-//! with a parser that others made, in `crates/ecosystem`, and by `cringle trace`.)
+//! The start and end of a trace, and full buffers. (The contents of the file are tested with an
+//! independent parser in `crates/ecosystem`, and by `cringle trace`.)
 
 use cringle::{Builder, fiber, trace};
 use std::io::ErrorKind;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// One process has one trace.
+/// Serialises the tests, because a process has one trace.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -28,7 +28,7 @@ fn lost_events_are_counted_without_waiting() {
     let trace = trace::Builder::new().events(64).start(&path).unwrap();
     one_worker(|| yields(YIELDS));
     let written = trace.finish().unwrap();
-    // A suspension and a resumption each.
+    // A suspension and a resumption for each yield.
     assert!(written.lost > 0, "a buffer of 64 events has room for all: {written:?}");
     assert!(written.events + written.lost >= 2 * YIELDS as u64, "{written:?}");
     assert_eq!(written.bytes, std::fs::metadata(&path).unwrap().len());
@@ -91,7 +91,7 @@ fn panic_of_the_program_leaves_a_complete_file() {
         })
     });
     assert!(panicked.is_err());
-    // Before it is finished: `run` has returned.
+    // Before `finish`: the return of `run` flushes the events.
     let at_the_end_of_run = std::fs::metadata(&path).unwrap().len();
     assert!(at_the_end_of_run > 1_000, "{at_the_end_of_run} bytes");
     drop(trace);

@@ -1,4 +1,4 @@
-//! An event allocates nothing.
+//! Counts allocations: recording an event allocates nothing.
 
 use cringle::fs::File;
 use cringle::{Builder, fiber, trace};
@@ -10,19 +10,19 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Counts the allocations of each thread: the one that writes the file is another's.
+/// Counts the allocations of each thread separately, because the writer thread allocates.
 struct Counting;
 
-// SAFETY: the system's allocator does all of it.
+// SAFETY: it forwards to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: handed on to the caller.
+        // SAFETY: the caller's contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: handed on to the caller.
+        // SAFETY: the caller's contract.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -30,7 +30,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What one round of work allocates, once everything is warm.
+/// Returns the allocations of one round of work after a warm-up.
 fn round(file: &File) -> u64 {
     let before = ALLOCATIONS.get();
     for _ in 0..1_000 {
@@ -50,7 +50,7 @@ fn events_allocate_nothing() {
         .run(|| {
             let file = File::open("/proc/self/exe").unwrap();
             fiber::scope(|s| {
-                // Another one, so that reads go through the ring.
+                // Another fiber, so that reads go through the ring.
                 s.spawn_daemon_local(|| {
                     loop {
                         fiber::yield_now();

@@ -1,5 +1,5 @@
-//! The web server of `examples/`, by the programs that others measure and use servers with: `curl`, `wrk`,
-//! `ab` and `h2load`. Where one is missing its test says so; with `CRINGLE_TOOLS=required` it fails.
+//! The web server of `examples/`, tested with `curl`, `wrk`, `ab` and `h2load`. A test without its
+//! tool prints that; with `CRINGLE_TOOLS=required` it fails.
 
 mod disk;
 
@@ -16,7 +16,7 @@ use web::Limits;
 
 const LARGE: usize = 40_000_003;
 
-/// A server that runs until this is dropped.
+/// A server process, which is ended when this is dropped.
 struct Running {
     addr: SocketAddr,
     stopper: Stopper,
@@ -58,7 +58,8 @@ impl Drop for Running {
     }
 }
 
-/// What it prints, to either stream; `None` where it is not installed and need not be.
+/// Runs a tool and returns its output on both streams; `None` if it is not installed and not
+/// required.
 fn run(program: &str, arguments: &[&str]) -> Option<String> {
     if Command::new(program).arg("--version").output().is_err() {
         let required = std::env::var_os("CRINGLE_TOOLS").is_some_and(|value| value == "required");
@@ -66,7 +67,7 @@ fn run(program: &str, arguments: &[&str]) -> Option<String> {
         eprintln!("skipped: `{program}` is not installed");
         return None;
     }
-    // A server that hangs fails the test, and does not stop it.
+    // A hanging server fails the test instead of blocking it.
     let output = Command::new("timeout").args(["60", program]).args(arguments).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let said = text(&output.stdout) + &text(&output.stderr);
@@ -74,7 +75,7 @@ fn run(program: &str, arguments: &[&str]) -> Option<String> {
     Some(said)
 }
 
-/// The number after these words.
+/// Returns the number after a label.
 fn number(said: &str, words: &str) -> u64 {
     let after = said.split_once(words).unwrap_or_else(|| panic!("no `{words}`: {said}")).1;
     let digits = after.trim_start().split(|c: char| !c.is_ascii_digit()).next().unwrap();
@@ -91,7 +92,7 @@ fn curl_reuses_a_connection() {
     let head = run("curl", &["-sS", "-I", &server.url("/large")]).unwrap();
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
     assert_eq!(number(&head, "Content-Length:"), LARGE as u64);
-    // The old protocol has one request a connection, unless both ask for more.
+    // HTTP/1.0 has one request per connection, unless both sides request more.
     let old = ["-sS", "-0", "-w", " %{num_connects}\n", &url, &url];
     assert_eq!(run("curl", &old).unwrap(), "<p>home 1\n<p>home 1\n");
 }
@@ -127,7 +128,7 @@ fn curl_uploads_chunked_and_with_continue() {
     let continued = ["-sSv", "-H", "Expect: 100-continue", "--data-binary", &body, &url];
     let said = run("curl", &continued).unwrap();
     assert!(said.contains("< HTTP/1.1 100 Continue") && said.contains("900001"), "{said}");
-    // What is too long is refused before it is sent.
+    // A body that is too long is refused before it is sent.
     let (large, count) = (at(&server.path("large")), "%{http_code} %{size_upload}");
     let refused = ["-sS", "-o", "/dev/null", "-w", count, "-H", "Expect: 100-continue"];
     let said = run("curl", &[&refused[..], &["--data-binary", &large, &url]].concat()).unwrap();

@@ -1,6 +1,6 @@
-//! Files of a FUSE file system. Where its server opens them with `FOPEN_DIRECT_IO`, a read or a write may move
-//! fewer bytes than requested; a ring then continues at the first offset, and repeats or overwrites bytes.
-//! Each call is compared with std's on a file with the same content.
+//! Files of a FUSE file system. Where its server opens them with `FOPEN_DIRECT_IO`, a read or a
+//! write may move fewer bytes than requested; a ring then continues at the first offset, and
+//! repeats or overwrites bytes. Each call is compared with std's on a file with the same content.
 //!
 //! `CRINGLE_FUSE_CALLS=100000` makes that many calls for each kind of file.
 
@@ -63,7 +63,7 @@ fn compare_on_both_drivers(manner: Manner) {
     }
 }
 
-/// Four fibers beside each other, so that none has the worker for itself; each on a file of its own.
+/// Runs four fibers, each on its own file, so that none is alone on the worker.
 fn compare_calls(mounted: &Mounted, manner: Manner) {
     let text = pattern(20_000);
     (0..8).for_each(|file| mounted.fill(file, &text));
@@ -90,21 +90,21 @@ fn compare_calls(mounted: &Mounted, manner: Manner) {
     });
 }
 
-/// The same file twice: what one call does to both.
+/// Two files with the same contents, to compare a call on both.
 struct Pair {
     rng: Rng,
     ours: File,
     theirs: std::fs::File,
 }
 
-/// Bytes that were moved and read.
+/// The number of bytes transferred, and the bytes read.
 type Moved = io::Result<(usize, Vec<u8>)>;
 
 fn moved(buf: &[u8], count: io::Result<usize>) -> Moved {
     count.map(|count| (count, buf[..count].to_vec()))
 }
 
-/// Cuts a buffer in three.
+/// Splits a buffer into three.
 fn parts(buf: &mut [u8]) -> [IoSliceMut<'_>; 3] {
     let (first, rest) = buf.split_at_mut(buf.len() / 3);
     let (second, third) = rest.split_at_mut(rest.len() / 2);
@@ -216,7 +216,7 @@ fn moved2(buf: &mut [u8], read: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> 
     moved(buf, count)
 }
 
-/// A FUSE file whose server answers by 1,000 bytes, and one on the disk of the build: what is read of both.
+/// Reads a FUSE file whose server returns 1,000 bytes at a time, and a file on the disk.
 fn with_both(f: impl FnOnce(&Mounted, &[u8], File, File)) {
     let Some(mounted) = Mounted::new(SHORT) else { return };
     let (text, directory) = (pattern(50_000), disk::directory());

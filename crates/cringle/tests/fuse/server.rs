@@ -1,5 +1,5 @@
-//! A file system in memory, served by a thread of the test: reads and writes move only a part of what
-//! they are asked for, as FUSE allows where the server opens its files with `FOPEN_DIRECT_IO`.
+//! A file system in memory, served by a thread of the test. Reads and writes transfer only a part
+//! of the request, as FUSE allows if the server opens its files with `FOPEN_DIRECT_IO`.
 
 use fuser::{
     BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
@@ -13,14 +13,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 use tempfile::TempDir;
 
-/// How the file system answers.
+/// The options of the file system.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manner {
     /// Files are opened with `FOPEN_DIRECT_IO`.
     pub(crate) direct: bool,
     /// The kernel may send several requests for one direct read or write (`FUSE_ASYNC_DIO`).
     pub(crate) async_dio: bool,
-    /// The most bytes that one answer moves. (Where files are cached, a short read means their end.)
+    /// The number of bytes that a reply transfers at most. (For cached files, a short read means
+    /// the end.)
     pub(crate) most: usize,
 }
 
@@ -34,7 +35,8 @@ pub(crate) struct Mounted {
 type Files = Arc<Mutex<[Vec<u8>; 10]>>;
 
 impl Mounted {
-    /// `None`, and a line that says why, where the machine does not let us mount one.
+    /// Mounts the file system. Prints the reason and returns `None` if the machine does not allow
+    /// it.
     pub(crate) fn new(manner: Manner) -> Option<Mounted> {
         let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let files = Files::default();
@@ -53,7 +55,7 @@ impl Mounted {
         self.directory.path().join(file.to_string())
     }
 
-    /// The bytes of a file, as its server has them.
+    /// Returns the contents of a file from the server.
     pub(crate) fn bytes(&self, file: usize) -> Vec<u8> {
         self.files.lock().unwrap()[file].clone()
     }
@@ -76,7 +78,7 @@ struct Served {
     files: Files,
 }
 
-/// Nothing is cached: sizes change at any time.
+/// Attributes are not cached, because sizes change at any time.
 const NO_TIME: Duration = Duration::ZERO;
 
 impl Served {

@@ -1,14 +1,14 @@
-//! What RFC 9112 says of a message, written apart from the server: whether it is one request, with which body, and
-//! where it ends. Used to judge requests that were changed at random.
+//! An independent parser of requests by RFC 9112: whether bytes are one request, with which body,
+//! and where it ends. The tests use it to judge randomly mutated requests.
 
-/// How a server must take some bytes.
+/// The required reaction of a server to some bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Verdict {
-    /// One request of this many bytes; and the connection may carry another one.
+    /// One request of this length, after which another may follow.
     Valid { len: usize, persists: bool },
-    /// To be refused, and the connection closed.
+    /// The request is refused, and the connection is closed.
     Invalid,
-    /// More bytes would be needed.
+    /// The request is incomplete.
     Incomplete,
 }
 
@@ -20,7 +20,7 @@ fn require(valid: bool) -> Judged<()> {
     if valid { Ok(()) } else { Err(Invalid) }
 }
 
-/// Judges the request at the beginning of these bytes.
+/// Judges the request at the start of the bytes.
 pub(crate) fn judge(bytes: &[u8]) -> Verdict {
     judge_request(bytes).unwrap_or_else(|verdict| verdict)
 }
@@ -50,7 +50,7 @@ fn judge_request(bytes: &[u8]) -> Judged<Verdict> {
             let length = length.parse::<usize>().map_err(|_| Invalid)?;
             rest = rest.get(length..).ok_or(Incomplete)?;
         }
-        // 6.1: not with HTTP/1.0, and this server knows no other coding.
+        // 6.1: not with HTTP/1.0, and this server supports no other coding.
         ([coding], []) => {
             require(version == 1 && coding.eq_ignore_ascii_case("chunked"))?;
             chunks(&mut rest)?;
@@ -69,7 +69,7 @@ fn request_line(line: &[u8]) -> Judged<u8> {
     let parts: Vec<&str> = line.split(' ').collect();
     let [method, target, version] = parts[..] else { return Err(Invalid) };
     require(is_token(method) && target.bytes().all(|byte| byte.is_ascii_graphic()))?;
-    // This server takes no other form in these tests.
+    // The tests use no other form.
     require(target.starts_with('/'))?;
     match version {
         "HTTP/1.0" => Ok(0),
@@ -106,7 +106,7 @@ fn chunks(rest: &mut &[u8]) -> Judged<()> {
         let first = extensions.iter().find(|byte| !matches!(byte, b' ' | b'\t'));
         require(!digits.is_empty() && (extensions.is_empty() || first == Some(&b';')))?;
         require(extensions.iter().all(|byte| *byte == b'\t' || !byte.is_ascii_control()))?;
-        // A server has a limit, and refuses what is beyond.
+        // The server refuses sizes beyond its limit.
         let significant = digits.iter().skip_while(|digit| **digit == b'0');
         let size = significant.fold(0_usize, |size, digit| {
             let digit = (*digit as char).to_digit(16).unwrap() as usize;
@@ -122,7 +122,7 @@ fn chunks(rest: &mut &[u8]) -> Judged<()> {
     }
 }
 
-/// A line without its CRLF; a CR or LF by itself ends none.
+/// Returns a line without its CRLF. A lone CR or LF does not end a line.
 fn take_line<'b>(rest: &mut &'b [u8]) -> Judged<&'b [u8]> {
     let end = rest.iter().position(|byte| matches!(byte, b'\r' | b'\n')).ok_or(Incomplete)?;
     let line = &rest[..end];

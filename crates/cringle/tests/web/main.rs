@@ -1,4 +1,4 @@
-//! The web server of `examples/`, by peers that are good, odd and slow.
+//! The web server of `examples/`, tested by correct, unusual and slow clients.
 
 #[path = "../child/mod.rs"]
 mod child;
@@ -20,7 +20,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use web::Limits;
 
-/// A server that runs until this is dropped.
+/// A server process, which is ended when this is dropped.
 struct Running {
     addr: SocketAddr,
     stopper: Stopper,
@@ -45,12 +45,12 @@ impl Running {
 
     fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.addr).unwrap();
-        // A server that hangs fails the test, and does not stop it.
+        // A hanging server fails the test instead of blocking it.
         stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
         stream
     }
 
-    /// What comes for these bytes, until the server ends the connection or there is no more to say.
+    /// Sends the bytes, and returns the response up to the end of the connection or a pause.
     fn exchange(&self, bytes: &[u8]) -> String {
         let mut stream = self.connect();
         stream.write_all(bytes).unwrap();
@@ -105,7 +105,7 @@ fn statuses(text: &str) -> Vec<u16> {
     text.split("HTTP/1.1 ").skip(1).map(after).collect()
 }
 
-/// Patient, but not for long where it is the server that waits.
+/// A generous timeout, but a short one where the server waits.
 fn quick() -> Limits {
     Limits { request: Duration::from_millis(300), ..Limits::default() }
 }
@@ -206,7 +206,7 @@ fn expect_header_gets_a_continue_response() {
     stream.write_all(b"four").unwrap();
     stream.shutdown(Shutdown::Write).unwrap();
     assert!(rest(&mut stream).ends_with("\r\n\r\n4"));
-    // One that is refused is not asked for.
+    // A refused body is not requested.
     let head = head.replace("Content-Length: 4", "Content-Length: 9999999");
     assert_eq!(statuses(&server.exchange(head.as_bytes())), [413]);
 }
@@ -234,7 +234,7 @@ fn ambiguous_framing_is_refused() {
 
 const TAIL: &str = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 
-/// Requests that some readers take for others: the first answer refuses them, and what follows has none.
+/// Requests that parsers read differently: the first response refuses them, and no other follows.
 #[test]
 fn ambiguous_requests_are_refused() {
     let server = Running::start(Limits::default());
@@ -270,7 +270,7 @@ fn ambiguous_requests_are_refused() {
         chunked("0\r\na: b\r\n c\r\n\r\n"),
         chunked("0\r\na: b\nc: d\r\n\r\n"),
         chunked("0\r\na: \0\r\n\r\n"),
-        // Two framings, or one that is none.
+        // Two framings, or an invalid one.
         with("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"),
         with("Transfer-Encoding: chunked\r\nContent-Length: 5\r\n"),
         with("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n"),
@@ -358,7 +358,7 @@ impl Rng {
     }
 }
 
-/// Changes a request in a few places.
+/// Mutates a request in a few places.
 fn changed(request: &str, rng: &mut Rng) -> Vec<u8> {
     const BYTES: &[u8] = b"\r\n\0 \t:;,+-05aFx\"\x0b\x0c\x7f\x80";
     let mut bytes = request.as_bytes().to_vec();
@@ -370,7 +370,7 @@ fn changed(request: &str, rng: &mut Rng) -> Vec<u8> {
             2 => bytes.insert(at, byte),
             3 => bytes.splice(at..at, *b"\r\n").for_each(drop),
             _ => {
-                // A part of it twice: a field, or a chunk.
+                // Repeats a part, such as a field or a chunk.
                 let end = bytes.len().min(at + rng.below(40));
                 let part = bytes[at..end].to_vec();
                 bytes.splice(at..at, part).for_each(drop);
@@ -380,7 +380,7 @@ fn changed(request: &str, rng: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-/// `CRINGLE_REQUESTS=100000` sends that many.
+/// `CRINGLE_REQUESTS=100000` sets the number of requests.
 #[test]
 fn mutated_requests_are_handled_per_standard() {
     let requests = [
@@ -406,7 +406,7 @@ fn mutated_requests_are_handled_per_standard() {
                 Verdict::Valid { len, persists } => {
                     assert!(matches!(answer, Some(200 | 404 | 405)), "{answer:?} to {}", text());
                     seen[0] += 1;
-                    // After 405 the server may close: it need not read a body that it refuses.
+                    // After 405 the server may close, because it need not read a refused body.
                     rest = if persists { &rest[len..] } else { &[] };
                     if answer == Some(405) && answers.len() == 0 {
                         break;
@@ -500,7 +500,7 @@ fn requests_in_progress_are_answered_after_a_stop() {
     stream.read_exact(&mut [0; b"HTTP/1.1 100 Continue\r\n\r\n".len()]).unwrap();
     let (addr, stopper) = (server.addr, server.stopper.clone());
     stopper.stop();
-    // Once it takes no more connections, it has been told.
+    // The server has received the signal when it refuses connections.
     while TcpStream::connect(addr).is_ok() {
         thread::yield_now();
     }
@@ -511,7 +511,7 @@ fn requests_in_progress_are_answered_after_a_stop() {
     assert_eq!((served.cut_off, served.failed), (0, 0), "{served:?}");
 }
 
-/// One that asks and is answered, and may ask again.
+/// A client that has received a response and keeps its connection.
 fn keeps(addr: SocketAddr) -> TcpStream {
     let mut stream = TcpStream::connect(addr).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
@@ -525,7 +525,7 @@ fn keeps(addr: SocketAddr) -> TcpStream {
     stream
 }
 
-/// One whose request has begun: its body is asked for, and not sent.
+/// A client whose request has started: the server waits for its body.
 fn begins(addr: SocketAddr) -> TcpStream {
     let mut stream = keeps(addr);
     let head =
@@ -535,7 +535,7 @@ fn begins(addr: SocketAddr) -> TcpStream {
     stream
 }
 
-/// A grace that would fail the test: nobody is to need it.
+/// A grace period so long that the test fails if it is used.
 fn endless() -> Limits {
     let long = Duration::from_secs(3600);
     Limits { idle: long, request: long, grace: long, ..Limits::default() }
@@ -569,7 +569,7 @@ fn interrupt_ends_the_program_gracefully() {
     let line = lines.find(|line| line.contains("listens at ")).expect("it says where");
     let addr = line.rsplit(' ').next().unwrap().parse().unwrap();
     let (mut kept, mut asks) = (keeps(addr), begins(addr));
-    // SAFETY: no pointers; it is a child that was not waited for.
+    // SAFETY: no pointers; the child has not been waited for.
     assert_eq!(unsafe { libc::kill(program.id() as i32, libc::SIGINT) }, 0);
     assert_eq!(rest(&mut kept), "");
     asks.write_all(b"hi").unwrap();
