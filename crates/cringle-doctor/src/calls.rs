@@ -1,11 +1,11 @@
-//! Which of the three calls are answered, each asked for in a child of its own.
+//! Tests whether this process may make each of io_uring's three system calls, in a child for each.
 
 use super::child::{Answer, ask_child};
 use super::raw::{self, Params};
 use serde::Serialize;
 use std::io;
 
-/// A descriptor that is none: who is let through hears `EBADF`.
+/// An invalid descriptor: a call that is allowed fails with `EBADF`.
 const NO_RING: i32 = i32::MAX;
 const REGISTER_PROBE: u32 = 8;
 const ANSWERED: i32 = 0;
@@ -28,14 +28,14 @@ impl Syscall {
         }
     }
 
-    /// The error number of the smallest use, 0 if there is none.
+    /// Makes the smallest possible call and returns its error number, or 0.
     fn attempt(self) -> i32 {
         let result = match self {
             Syscall::Setup => raw::setup_when_freed(1, &Params::default()).map(drop),
             Syscall::Enter => raw::enter(NO_RING, 0).map(drop),
             Syscall::Register => {
                 let nothing = std::ptr::null_mut::<u8>();
-                // SAFETY: there is no such ring, so that nothing is read or written.
+                // SAFETY: the descriptor is invalid, so that the kernel reads and writes no memory.
                 unsafe { raw::register(NO_RING, REGISTER_PROBE, nothing, 0) }.map(drop)
             }
         };
@@ -43,13 +43,13 @@ impl Syscall {
     }
 }
 
-/// What becomes of who makes the call.
+/// The effect of a call on its caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Allowed,
-    /// By this error.
+    /// It fails with this error number.
     Denied(i32),
-    /// By this signal.
+    /// This signal kills the caller.
     Killed(i32),
     Unknown(String),
 }
@@ -75,11 +75,12 @@ fn interpret(name: Syscall, answer: Answer) -> Outcome {
         (None, None, Some(&error)) => match error {
             ANSWERED => Outcome::Allowed,
             libc::EPERM | libc::EACCES | libc::ENOSYS => Outcome::Denied(error),
-            // Only making a ring asks for something that can be lacking.
+            // Only `io_uring_setup` needs memory and a descriptor, and fails without them. The
+            // others reach the kernel's own check of their arguments.
             error if name == Syscall::Setup => Outcome::Denied(error),
             _ => Outcome::Allowed,
         },
-        (None, None, None) => Outcome::Unknown("the child said nothing".into()),
+        (None, None, None) => Outcome::Unknown("the child sent no result".into()),
     }
 }
 
@@ -98,8 +99,8 @@ impl Outcome {
         match self {
             Outcome::Allowed => None,
             Outcome::Denied(error) => Some(io::Error::from_raw_os_error(*error).to_string()),
-            Outcome::Killed(libc::SIGSYS) => Some("who calls it is killed (SIGSYS)".into()),
-            Outcome::Killed(signal) => Some(format!("who calls it is killed (signal {signal})")),
+            Outcome::Killed(libc::SIGSYS) => Some("the caller is killed (SIGSYS)".into()),
+            Outcome::Killed(signal) => Some(format!("the caller is killed (signal {signal})")),
             Outcome::Unknown(why) => Some(why.clone()),
         }
     }
@@ -120,19 +121,19 @@ impl Serialize for Call {
 mod tests {
     use super::*;
 
-    fn told(error: i32) -> Answer {
+    fn answer(error: i32) -> Answer {
         Answer { numbers: vec![error], ..Answer::default() }
     }
 
     #[test]
-    fn a_bad_descriptor_is_an_answer_and_a_lack_of_memory_is_not() {
-        assert_eq!(interpret(Syscall::Enter, told(libc::EBADF)), Outcome::Allowed);
-        assert_eq!(interpret(Syscall::Enter, told(libc::EPERM)), Outcome::Denied(libc::EPERM));
-        assert_eq!(interpret(Syscall::Setup, told(libc::ENOMEM)), Outcome::Denied(libc::ENOMEM));
+    fn a_bad_descriptor_means_allowed_and_missing_memory_denied() {
+        assert_eq!(interpret(Syscall::Enter, answer(libc::EBADF)), Outcome::Allowed);
+        assert_eq!(interpret(Syscall::Enter, answer(libc::EPERM)), Outcome::Denied(libc::EPERM));
+        assert_eq!(interpret(Syscall::Setup, answer(libc::ENOMEM)), Outcome::Denied(libc::ENOMEM));
     }
 
     #[test]
-    fn silence_is_not_taken_for_consent() {
+    fn a_child_without_a_result_is_unknown() {
         let silent = interpret(Syscall::Setup, Answer::default());
         assert_eq!(silent.word(), "unknown");
         let killed = Answer { signal: Some(libc::SIGSYS), ..Answer::default() };

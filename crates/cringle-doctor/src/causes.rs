@@ -1,15 +1,17 @@
-//! Who denies the ring, and what to do about it: pure functions of the calls' fates and the permissions.
+//! Finds what denies the ring and the remedy, by pure functions of the calls' outcomes and this
+//! process's permissions.
 //!
-//! The kernel asks in this order: seccomp's filter, at each of the three calls; then, where a ring is
-//! made, `kernel.io_uring_disabled`, the security module, and limits. So a refused `io_uring_enter` is
-//! seccomp's, whatever else there is; and where only the making is refused, a sysctl that would refuse
-//! it hides what a filter would say. No security module is asked at the other two calls.
+//! The kernel checks in this order: the seccomp filter, at each of the three calls; then, when a
+//! ring is created, `kernel.io_uring_disabled`, the security module, and limits. Therefore only
+//! seccomp can refuse `io_uring_enter`. If only `io_uring_setup` is refused, a sysctl that refuses
+//! it hides whether a filter would as well. The security module has no part in the other two calls.
 
 use super::calls::{Call, Outcome, Syscall};
 use super::kernel::Kernel;
 use super::permissions::{CAP_SYS_ADMIN, Permissions, is_before_io_uring};
 use serde::Serialize;
 
+/// The kind of a [`Cause`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Kind {
@@ -17,24 +19,25 @@ pub(crate) enum Kind {
     SeccompKills,
     /// `kernel.io_uring_disabled` is 2.
     SysctlDisabled,
-    /// It is 1, and this process is neither privileged nor in the group.
+    /// `kernel.io_uring_disabled` is 1, and this process is neither privileged nor in the group.
     SysctlUnprivileged,
     NotBuilt,
     KernelTooOld,
     SecurityModule,
     LockedMemory,
     Descriptors,
-    /// A variable of the library's says so.
+    /// An environment variable of the library chooses another driver, or is invalid.
     Environment,
     Unknown,
 }
 
+/// What denies the ring, with remedies.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Cause {
     pub kind: Kind,
-    /// For "because …".
+    /// A clause that completes "because …".
     pub what: String,
-    /// Commands, or what to write where; the first is the shortest.
+    /// Commands or settings; the first is the shortest.
     pub remedies: Vec<String>,
 }
 
@@ -44,7 +47,7 @@ impl Cause {
     }
 }
 
-/// Of all that is refused; empty where nothing is.
+/// Returns the causes of every refused call; none if all are allowed.
 pub(crate) fn of(calls: &[Call], permissions: &Permissions, kernel: &Kernel) -> Vec<Cause> {
     let names = |wanted: &dyn Fn(&Outcome) -> bool| -> Vec<Syscall> {
         calls.iter().filter(|call| wanted(&call.outcome)).map(|call| call.name).collect()
@@ -56,7 +59,7 @@ pub(crate) fn of(calls: &[Call], permissions: &Permissions, kernel: &Kernel) -> 
     }
     let mut denied = names(&|outcome| matches!(outcome, Outcome::Denied(libc::EPERM)));
     let refused = names(&|outcome| matches!(outcome, Outcome::Denied(libc::EACCES)));
-    if !by_a_module(&refused) {
+    if !is_by_security_module(&refused) {
         denied.extend(&refused);
     }
     if denied.contains(&Syscall::Setup)
@@ -72,14 +75,16 @@ pub(crate) fn of(calls: &[Call], permissions: &Permissions, kernel: &Kernel) -> 
     if !missing.is_empty() {
         causes.push(lacks(&missing, calls.len(), kernel, permissions));
     }
-    if by_a_module(&refused) {
+    if is_by_security_module(&refused) {
         causes.push(security_module(permissions));
     }
     causes.extend(calls.iter().filter_map(|call| other(call, permissions)));
     causes
 }
 
-fn by_a_module(refused: &[Syscall]) -> bool {
+/// Returns whether `EACCES` from these calls can come from a security module, which checks only
+/// `io_uring_setup`.
+fn is_by_security_module(refused: &[Syscall]) -> bool {
     refused == [Syscall::Setup]
 }
 
@@ -92,9 +97,10 @@ fn listed(names: &[Syscall]) -> String {
     }
 }
 
-const THREE: &str = "io_uring_setup io_uring_enter io_uring_register";
+const ALL_CALLS: &str = "io_uring_setup io_uring_enter io_uring_register";
 
-/// What lets the three calls through a filter, where this process seems to run.
+/// Returns how to allow the three calls in the filter of the container or service around this
+/// process.
 fn allow(kernel: &Kernel, permissions: &Permissions) -> Vec<String> {
     let profile = "(docs/book/src/deploying.md has the profile)";
     match kernel.container.as_deref() {
@@ -110,11 +116,11 @@ fn allow(kernel: &Kernel, permissions: &Permissions) -> Vec<String> {
         )],
         _ => match &permissions.service {
             Some(unit) => vec![format!(
-                "systemctl edit {unit}, and there under [Service]: SystemCallFilter={THREE}"
+                "systemctl edit {unit}, and there under [Service]: SystemCallFilter={ALL_CALLS}"
             )],
             None => vec![format!(
-                "let who sets the filter allow {THREE}; for Docker: docker run --security-opt \
-                 seccomp=cringle.json … {profile}; for systemd: SystemCallFilter={THREE}"
+                "allow {ALL_CALLS} where the filter is set; for Docker: docker run --security-opt \
+                 seccomp=cringle.json … {profile}; for systemd: SystemCallFilter={ALL_CALLS}"
             )],
         },
     }
@@ -123,10 +129,11 @@ fn allow(kernel: &Kernel, permissions: &Permissions) -> Vec<String> {
 fn kills(calls: &[Call], names: &[Syscall], kernel: &Kernel, permissions: &Permissions) -> Cause {
     let by_filter = |call: &Call| call.outcome == Outcome::Killed(libc::SIGSYS);
     if calls.iter().any(by_filter) {
-        let what = format!("a seccomp filter kills who calls {}", listed(names));
+        let what = format!("a seccomp filter kills the caller of {}", listed(names));
         return Cause::new(Kind::SeccompKills, what, allow(kernel, permissions));
     }
-    let what = format!("who calls {} is killed, and not by the signal of seccomp", listed(names));
+    let what =
+        format!("the caller of {} is killed, by a signal other than seccomp's", listed(names));
     Cause::new(Kind::Unknown, what, vec!["dmesg | tail (the kernel may say why)".into()])
 }
 
@@ -145,12 +152,12 @@ fn by_sysctl(permissions: &Permissions) -> Option<Cause> {
             let what = format!(
                 "kernel.io_uring_disabled is 1, and this process has no CAP_SYS_ADMIN ({group})"
             );
-            let group = "sysctl kernel.io_uring_group=GID (a group of this user's; as root, on the \
+            let group = "sysctl kernel.io_uring_group=GID (a group of this user; as root, on the \
                          host)";
             Some(Cause::new(Kind::SysctlUnprivileged, what, vec![allow, group.into()]))
         }
         _ => {
-            let what = "kernel.io_uring_disabled is 2: nobody may make a ring";
+            let what = "kernel.io_uring_disabled is 2: no process may create a ring";
             Some(Cause::new(Kind::SysctlDisabled, what, vec![allow]))
         }
     }
@@ -166,15 +173,15 @@ fn denies(names: &[Syscall], kernel: &Kernel, permissions: &Permissions) -> Caus
         Some(false) => {
             let modules = permissions.security_modules.as_deref().unwrap_or("unknown");
             let what = format!(
-                "{names} is not permitted, by no seccomp filter and no sysctl; a security module \
-                 may be it (here: {modules})"
+                "{names} is not permitted, though no seccomp filter and no sysctl denies it; a \
+                 security module may (here: {modules})"
             );
             Cause::new(Kind::Unknown, what, vec![audit()])
         }
         None => {
             let what = format!(
-                "{names} is not permitted; by whom is unknown, since neither /proc nor the kernel \
-                 said whether a seccomp filter is there"
+                "{names} is not permitted; why is unknown, since neither /proc nor prctl reports \
+                 whether a seccomp filter is in force"
             );
             Cause::new(Kind::Unknown, what, allow(kernel, permissions))
         }
@@ -187,12 +194,12 @@ fn lacks(names: &[Syscall], of: usize, kernel: &Kernel, permissions: &Permission
         let what = format!("Linux {} is older than io_uring (5.1)", kernel.release);
         return Cause::new(Kind::KernelTooOld, what, newer());
     }
-    let names_words = listed(names);
+    let listed = listed(names);
     let by_filter = || {
-        let what = format!("seccomp hides {names_words} (ENOSYS)");
+        let what = format!("seccomp hides {listed} (ENOSYS)");
         Cause::new(Kind::SeccompDenies, what, allow(kernel, permissions))
     };
-    // A kernel has all three or none.
+    // A kernel has all three calls or none, so a filter hides some.
     if names.len() < of {
         return by_filter();
     }
@@ -208,11 +215,11 @@ fn lacks(names: &[Syscall], of: usize, kernel: &Kernel, permissions: &Permission
         }
         (None, filtered) => {
             let filter = match filtered {
-                Some(true) => "or the seccomp filter that is there hides it",
-                Some(false) => "since there is no seccomp filter that could hide it",
+                Some(true) => "or the seccomp filter in force hides it",
+                Some(false) => "since no seccomp filter is in force that could hide it",
                 None => "or a seccomp filter hides it",
             };
-            let what = format!("the kernel knows no {names_words}: it was built without, {filter}");
+            let what = format!("the kernel has no {listed}: it was built without, {filter}");
             Cause::new(
                 Kind::Unknown,
                 what,
@@ -226,39 +233,39 @@ fn audit() -> String {
     "ausearch -m avc -ts recent (SELinux) or dmesg | grep -i apparmor (as root)".into()
 }
 
-/// It answers `EACCES`; so may a filter, which is said where there is one.
+/// The cause of `EACCES`, which a security module returns. A filter can return it too, so that the
+/// text mentions a filter in force.
 fn security_module(permissions: &Permissions) -> Cause {
     let modules = permissions.security_modules.as_deref().unwrap_or("which one is unknown");
     let label = match &permissions.security_label {
-        Some(label) => format!("; it calls this process {label}"),
+        Some(label) => format!("; this process is labelled {label}"),
         None => String::new(),
     };
     let filter = match permissions.is_filtered() {
-        Some(true) => ", or the seccomp filter that is there",
+        Some(true) => ", or the seccomp filter in force does",
         _ => "",
     };
     let what = format!("a security module denies io_uring_setup ({modules}{label}){filter}");
     Cause::new(Kind::SecurityModule, what, vec![audit()])
 }
 
-/// What only the making of a ring meets, and what could not be asked.
+/// Returns the cause of errors that only creating a ring has, and of a test without a result.
 fn other(call: &Call, permissions: &Permissions) -> Option<Cause> {
     let name = call.name.text();
     match &call.outcome {
         Outcome::Allowed | Outcome::Killed(_) => None,
         Outcome::Unknown(why) => {
             let supervisor = match permissions.is_filtered() {
-                Some(true) => "; the seccomp filter that is there may ask a supervisor",
+                Some(true) => "; the seccomp filter in force may wait for a supervisor",
                 _ => "",
             };
-            let what =
-                format!("whether {name} is allowed could not be found out ({why}{supervisor})");
+            let what = format!("it is unknown whether {name} is allowed ({why}{supervisor})");
             Some(Cause::new(Kind::Unknown, what, vec!["cringle doctor (once more)".into()]))
         }
         Outcome::Denied(libc::EPERM | libc::EACCES | libc::ENOSYS) => None,
-        Outcome::Denied(libc::ENOMEM) => Some(locked_memory(&format!("{name} may lock no memory"))),
+        Outcome::Denied(libc::ENOMEM) => Some(locked_memory(&format!("{name} cannot lock memory"))),
         Outcome::Denied(libc::EMFILE | libc::ENFILE) => {
-            let what = "no file descriptor is left for a ring";
+            let what = "no file descriptor is free for a ring";
             Some(Cause::new(Kind::Descriptors, what, vec!["ulimit -n 65536".into()]))
         }
         Outcome::Denied(error) => {
@@ -268,6 +275,7 @@ fn other(call: &Call, permissions: &Permissions) -> Option<Cause> {
     }
 }
 
+/// The cause of rings that the limit of locked memory refuses.
 pub(crate) fn locked_memory(what: &str) -> Cause {
     let remedies = vec![
         "ulimit -l unlimited (LimitMEMLOCK=infinity in a unit of systemd, --ulimit memlock=-1 for \
@@ -278,6 +286,7 @@ pub(crate) fn locked_memory(what: &str) -> Cause {
     Cause::new(Kind::LockedMemory, format!("{what}: RLIMIT_MEMLOCK is too small"), remedies)
 }
 
+/// The cause of a ring without something that the driver requires.
 pub(crate) fn too_old(lacking: &[&str], release: &str) -> Cause {
     let what = format!("the io_uring of Linux {release} has no {}", lacking.join(", "));
     Cause::new(Kind::KernelTooOld, what, vec!["use Linux 6.1 or newer".into()])

@@ -1,51 +1,53 @@
-//! A question that is put in a child process, where an answer that kills is an answer, too.
+//! Runs a test in a child process, so that a system call that kills its caller is a result too.
 //!
-//! The child is a fork, so that it has this process's filters, limits and namespaces, needs no `/proc`
-//! to find its program, and takes with it whatever it made. It writes numbers into a pipe.
+//! The child is a fork: it has this process's filters, limits and namespaces, needs no `/proc` to
+//! find its program, and releases everything it made when it ends. It sends its result as numbers
+//! through a pipe.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// No question takes nearly as long as all looks together; a filter that asks somebody who never answers
-/// does. They are counted, and not the time: while a machine is suspended, a child cannot answer.
-const LOOKS: u32 = 100;
-const LOOK_MS: i32 = 100;
+/// The number and the length of the polls for a result, after which the child is killed. No test
+/// takes nearly as long, unless a seccomp filter waits for a supervisor that never answers. Polls
+/// are counted instead of time, because the child makes no progress while the machine is suspended.
+const POLLS: u32 = 100;
+const POLL_MS: i32 = 100;
 
-/// What came back.
+/// The result of a test.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub numbers: Vec<i32>,
     /// The signal that ended the child.
     pub signal: Option<i32>,
-    /// It was given up, or could not even be asked.
+    /// Why there is no result: the child did not start, or sent nothing for too long.
     pub unanswered: Option<String>,
 }
 
-/// Where the child writes its answer.
+/// The child's end of the pipe.
 pub(crate) struct Reply(File);
 
 impl Reply {
     pub(crate) fn send(&mut self, number: i32) {
-        // Nobody who listens any more is nobody to tell it to.
+        // An error means that the parent is gone, and needs no result.
         let _ = self.0.write_all(&number.to_ne_bytes());
     }
 }
 
-/// Runs `question` in a child.
+/// Runs `question` in a child and returns what it sent.
 ///
-/// The calling process must have one thread only: `doctor` asks before it starts any.
+/// The calling process must have only one thread: `doctor` calls this before it starts others.
 pub(crate) fn ask_child(question: impl FnOnce(&mut Reply)) -> Answer {
     asked(question).unwrap_or_else(|error| Answer {
-        unanswered: Some(format!("no child process could be asked: {error}")),
+        unanswered: Some(format!("no child process could be started: {error}")),
         ..Answer::default()
     })
 }
 
 fn asked(question: impl FnOnce(&mut Reply)) -> io::Result<Answer> {
     let (mut reader, reply) = pipe()?;
-    // SAFETY: this process has one thread (what `ask` demands), so that no lock is held by another one
-    // in the child, which goes on as this thread does and ends by `_exit`.
+    // SAFETY: this process has one thread (the requirement of `ask_child`), so that no lock is held
+    // by a thread that the child lacks. The child continues as this thread and ends by `_exit`.
     let child = unsafe { libc::fork() };
     match child {
         -1 => Err(io::Error::last_os_error()),
@@ -54,7 +56,8 @@ fn asked(question: impl FnOnce(&mut Reply)) -> io::Result<Answer> {
             drop(reply);
             let numbers = listen(&mut reader);
             if numbers.is_err() {
-                // SAFETY: a plain system call; the child is not reaped yet, so that the number is its.
+                // SAFETY: a system call without pointers. The child has not been reaped, so that
+                // the number is still its own.
                 unsafe { libc::kill(child, libc::SIGKILL) };
             }
             let signal = reap(child)?;
@@ -67,31 +70,32 @@ fn asked(question: impl FnOnce(&mut Reply)) -> io::Result<Answer> {
 }
 
 fn answer(reply: File, question: impl FnOnce(&mut Reply)) -> ! {
-    // SAFETY: plain system calls. No core file is left by a child that is killed, and no child by a
-    // parent that is.
+    // A killed child leaves no core file, and a killed parent leaves no child.
+    // SAFETY: system calls without pointers.
     unsafe {
         libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
     }
     let mut reply = Reply(reply);
-    // A panic would unwind into the parent's frames.
-    let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| question(&mut reply)));
-    // SAFETY: ends this process at once: handlers of its exit belong to the parent.
-    unsafe { libc::_exit(i32::from(asked.is_err())) }
+    // A panic must not unwind into the copies of the parent's frames.
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| question(&mut reply)));
+    // `_exit`, since the exit handlers belong to the parent.
+    // SAFETY: a system call without pointers, which does not return.
+    unsafe { libc::_exit(i32::from(result.is_err())) }
 }
 
 fn pipe() -> io::Result<(File, File)> {
     let mut ends = [0; 2];
-    // SAFETY: room for two descriptors, which is what the call writes.
+    // SAFETY: the call writes two descriptors, for which `ends` has room.
     if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: both are new and nobody else's.
+    // SAFETY: both descriptors are newly opened, and this is their only owner.
     let own = |fd| File::from(unsafe { OwnedFd::from_raw_fd(fd) });
     Ok((own(ends[0]), own(ends[1])))
 }
 
-/// Everything that is told until the child ends, or an error when it says nothing for too long.
+/// Reads numbers until the child closes the pipe; fails if it sends nothing for too long.
 fn listen(reader: &mut File) -> io::Result<Vec<i32>> {
     let (mut bytes, mut chunk) = (Vec::new(), [0; 512]);
     loop {
@@ -107,9 +111,9 @@ fn listen(reader: &mut File) -> io::Result<Vec<i32>> {
 
 fn wait_for(reader: &File) -> io::Result<()> {
     let mut wait = libc::pollfd { fd: reader.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    for _ in 0..LOOKS {
-        // SAFETY: one entry, which outlives the call.
-        match unsafe { libc::poll(&mut wait, 1, LOOK_MS) } {
+    for _ in 0..POLLS {
+        // SAFETY: the array has one entry, which outlives the call.
+        match unsafe { libc::poll(&mut wait, 1, POLL_MS) } {
             0 => {}
             1.. => return Ok(()),
             _ => {
@@ -126,7 +130,7 @@ fn wait_for(reader: &File) -> io::Result<()> {
 fn reap(child: libc::pid_t) -> io::Result<Option<i32>> {
     let mut status = 0;
     loop {
-        // SAFETY: the status outlives the call, which writes it; the child is ours and not reaped.
+        // SAFETY: the call writes only `status`, which outlives it.
         if unsafe { libc::waitpid(child, &mut status, 0) } == child {
             return Ok(libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status)));
         }

@@ -1,4 +1,4 @@
-//! The whole in a sentence.
+//! Sums the report up in one sentence: the `verdict` of the JSON.
 
 use super::features::{Finding, Presence};
 use super::limits::Limit;
@@ -7,21 +7,22 @@ use super::ring::{Ring, Start};
 use cringle_report::units::{count, size};
 use serde::Serialize;
 
+/// The driver that a program gets here, and what it lacks.
 #[derive(Debug, Serialize)]
 pub(crate) struct Conclusion {
-    /// `ring`, or `fallback`.
+    /// `ring` or `fallback`.
     pub driver: &'static str,
-    /// Features of the driver that this kernel lacks, and limits that are too low.
+    /// The driver's features that this kernel lacks, and the limits that are too low.
     pub missing: Vec<String>,
     pub sentence: String,
 }
 
 pub(crate) fn of(ring: &Ring, limits: &[Limit], measured: Option<&Measured>) -> Conclusion {
     let missing = missing(&ring.features, limits);
-    match ring.usable {
-        true => usable(missing, &ring.features, measured),
-        false => Conclusion { driver: "fallback", missing, sentence: denied(ring) },
+    if ring.usable {
+        return usable(missing, &ring.features, measured);
     }
+    Conclusion { driver: "fallback", missing, sentence: denied(ring) }
 }
 
 fn missing(features: &[Finding], limits: &[Limit]) -> Vec<String> {
@@ -45,13 +46,14 @@ fn usable(missing: Vec<String>, features: &[Finding], measured: Option<&Measured
         .count();
     let lack = match (missing.is_empty(), unknown) {
         (true, 0) => "nothing is missing".to_owned(),
-        (true, n) => format!("{n} of the driver's features could not be tried"),
+        (true, n) => format!("{n} of the driver's features could not be tested"),
         (false, _) => format!("it lacks {}", missing.join("; ")),
     };
     Conclusion { driver: "ring", missing, sentence: format!("The ring is usable{rate}; {lack}.") }
 }
 
-/// The deepest direct reads, else the deepest cached ones, of the first path that has any.
+/// Describes the deepest direct reads, or else the deepest cached reads, of the first path with
+/// any.
 fn best(measured: &Measured) -> Option<String> {
     let deepest = |profile: &str| {
         let of = measured.reads.iter().filter(|read| read.profile == profile);

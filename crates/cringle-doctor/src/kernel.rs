@@ -1,4 +1,4 @@
-//! Which kernel this is, and what is wrapped around the process: container, virtual machine.
+//! The kernel, and the container and virtual machine around this process.
 
 use cringle_report::machine::cpus;
 use serde::Serialize;
@@ -11,13 +11,13 @@ use std::path::Path;
 pub(crate) struct Kernel {
     pub release: String,
     pub architecture: String,
-    /// That this process may use.
+    /// The number of processors that this process may use.
     pub processors: usize,
-    /// `docker`, `podman`, `kubernetes`, …; `null` where no trace of one was seen.
+    /// `docker`, `podman`, `kubernetes` or another; `null` if no sign of a container was found.
     pub container: Option<String>,
-    /// The hypervisor, or `unknown` where the processor says that there is one.
+    /// The hypervisor, or `unknown` if only the processor's flag reports one.
     pub virtual_machine: Option<String>,
-    /// Whether `/proc` could be read; much is unknown without it.
+    /// Whether `/proc` is readable; without it much is unknown.
     pub proc_is_readable: bool,
 }
 
@@ -35,19 +35,19 @@ pub(crate) fn examine() -> Kernel {
 
 fn uname() -> (String, String) {
     let mut names = MaybeUninit::<libc::utsname>::zeroed();
-    // SAFETY: the call writes this one structure; all zeroes is a valid one.
+    // SAFETY: the call writes only this structure, for which all-zero is a valid value.
     let names = unsafe {
         libc::uname(names.as_mut_ptr());
         names.assume_init()
     };
-    // SAFETY: the kernel ends each name with a zero byte, and all zeroes does, too.
+    // SAFETY: the kernel ends each name with a zero byte, as the all-zero structure does.
     let text = |name: &[libc::c_char]| unsafe {
         CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned()
     };
     (text(&names.release), text(&names.machine))
 }
 
-/// The number of a release: (6, 1) of `6.1.0-13-amd64`.
+/// Parses a release: `6.1.0-13-amd64` is (6, 1).
 pub(crate) fn version(release: &str) -> Option<(u32, u32)> {
     let mut parts = release.split(|c: char| !c.is_ascii_digit());
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
@@ -67,7 +67,8 @@ fn container() -> Option<String> {
     variable("container").or_else(|| in_control_group(&read("/proc/self/cgroup")?))
 }
 
-/// Version 1 of control groups, and hosts that share theirs, name who made them.
+/// Finds the container engine in the name of the control group, which version 1 shows, and version
+/// 2 where the host's hierarchy is shared.
 fn in_control_group(groups: &str) -> Option<String> {
     let names = [("kubepods", "kubernetes"), ("docker", "docker"), ("libpod", "podman")];
     let known = names.into_iter().chain([("lxc", "lxc"), ("containerd", "containerd")]);
@@ -79,7 +80,7 @@ fn virtual_machine() -> Option<String> {
         return Some(kind);
     }
     let info = read("/proc/cpuinfo").unwrap_or_default();
-    let under_one = info
+    let is_virtual = info
         .lines()
         .find(|line| line.starts_with("flags"))
         .is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "hypervisor"));
@@ -89,10 +90,10 @@ fn virtual_machine() -> Option<String> {
             [part("sys_vendor"), part("product_name")].into_iter().flatten().collect();
         (!names.is_empty()).then(|| names.join(" "))
     };
-    under_one.then(|| maker().unwrap_or_else(|| "unknown".into()))
+    is_virtual.then(|| maker().unwrap_or_else(|| "unknown".into()))
 }
 
-/// The trimmed text of a small file; `None` where it cannot be read or is empty.
+/// Returns the trimmed text of a small file; `None` if it is unreadable or empty.
 pub(crate) fn read(path: impl AsRef<Path>) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let text = text.trim();
@@ -104,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn releases_of_all_makers_have_a_number() {
+    fn releases_of_distributions_are_parsed() {
         assert_eq!(version("6.1.0-13-amd64"), Some((6, 1)));
         assert_eq!(version("5.14.0-362.el9.x86_64"), Some((5, 14)));
         assert_eq!(version("7.0"), Some((7, 0)));
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_control_group_tells_its_container() {
+    fn a_control_group_names_its_container() {
         let found = |text| in_control_group(text);
         assert_eq!(found("0::/docker/4711"), Some("docker".into()));
         assert_eq!(found("3:cpu:/kubepods/besteffort/pod1/docker-2"), Some("kubernetes".into()));

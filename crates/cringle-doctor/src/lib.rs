@@ -1,8 +1,9 @@
-//! `cringle doctor`: what this machine gives, what it lacks, who denies it and what to do.
+//! `cringle doctor`: reports what this machine offers to io_uring, what it lacks, what denies it,
+//! and the remedy.
 //!
-//! First everything that is asked in children ([`child`]), while this process has one thread; then
-//! what is looked at; last what is measured. What was found is one [`Report`], which is printed for a
-//! person ([`text`]) or a program (its fields are the JSON).
+//! It first runs every test that needs a child process ([`child`]), while this process has one
+//! thread; then it reads files and limits; last it measures. The result is one [`Report`], which
+//! [`text`] prints for a person and serde writes as JSON.
 
 // The readers of these pages are developers.
 #![allow(rustdoc::private_intra_doc_links)]
@@ -34,7 +35,8 @@ use ring::Ring;
 use serde::Serialize;
 use std::process::ExitCode;
 
-/// The shape of the JSON; fields are added, never changed (docs/book/src/command/doctor.md).
+/// The findings. Its fields are the JSON: new ones may be added, existing ones never change
+/// (docs/book/src/command/doctor.md).
 #[derive(Serialize)]
 struct Report {
     schema: u32,
@@ -44,11 +46,12 @@ struct Report {
     io_uring: Ring,
     paths: Vec<PathReport>,
     limits: Vec<Limit>,
-    /// `null` where nothing was to be measured.
+    /// `null` with `--no-measure`.
     measured: Option<Measured>,
     verdict: Conclusion,
 }
 
+/// Runs `cringle doctor`.
 pub fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
     args.validate()?;
     report::file::check("--json", args.json.as_deref())?;
@@ -57,7 +60,7 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
     let paths = args.path.iter().map(|path| paths::examine(path));
     let paths = paths.collect::<Result<Vec<_>, _>>()?;
     let limits = limits::all(&ring.permissions, rings);
-    // From here on there are threads.
+    // This starts a thread: no child may be forked from here on.
     cringle_report::interrupt::watch()?;
     let measured = (!args.no_measure).then(|| measure::all(args, &ring, &paths));
     let verdict = conclusion::of(&ring, &limits, measured.as_ref());
@@ -81,8 +84,8 @@ fn show(found: &Report, args: &DoctorArgs) -> Result<(), Failure> {
         let value = serde_json::to_value(found).map_err(std::io::Error::from)?;
         report::save(path, &value)?;
     }
-    match report::is_stdout(args.json.as_deref()) {
-        true => Ok(()),
-        false => report::print(&text::of(found)),
+    if report::is_stdout(args.json.as_deref()) {
+        return Ok(());
     }
+    report::print(&text::of(found))
 }

@@ -1,4 +1,4 @@
-//! Limits that a program on Cringle meets: whether each is enough, and how to raise it.
+//! The limits that matter to a program on Cringle: whether each is enough, and how to raise it.
 
 use super::child::ask_child;
 use super::kernel::read;
@@ -11,27 +11,28 @@ use serde::Serialize;
 use std::io;
 use std::path::Path;
 
+/// One limit.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Limit {
     pub name: &'static str,
-    /// As it is set: a number, or words.
+    /// The current value as text.
     pub value: Option<String>,
-    /// `null` is unknown.
+    /// `null` if unknown.
     pub enough: Option<bool>,
     pub meaning: String,
     pub remedy: Option<String>,
 }
 
-/// So many rings of the driver's size were made at once, of so many.
+/// The number of rings of the driver's size that could be created at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Rings {
     pub wanted: usize,
     pub made: usize,
-    /// What refused the next one.
+    /// The error number of the first that failed.
     pub error: Option<i32>,
 }
 
-/// Makes a ring for each worker, of the size that the driver wants, in a child.
+/// Creates a ring of the driver's size for each worker, in a child.
 pub(crate) fn rings() -> Rings {
     let wanted = cpus::allowed().len();
     let answer = ask_child(|reply| {
@@ -62,7 +63,7 @@ pub(crate) fn all(permissions: &Permissions, rings: Option<Rings>) -> Vec<Limit>
     ]
 }
 
-/// Below it a server of any size runs out.
+/// The least that a server needs.
 const FEW_FILES: u64 = 1024;
 
 fn open_files() -> Limit {
@@ -70,17 +71,18 @@ fn open_files() -> Limit {
     let Ok((soft, hard)) = limit(libc::RLIMIT_NOFILE) else { return unknown(name) };
     let enough = soft >= FEW_FILES;
     let command = format!("ulimit -n {}", if hard == u64::MAX { FEW_FILES << 6 } else { hard });
-    let remedy = match soft < hard {
-        true => command,
-        false => "a higher hard limit: LimitNOFILE= in a unit of systemd, limits.conf for a \
-                  login, --ulimit nofile= for docker run"
-            .into(),
+    let remedy = if soft < hard {
+        command
+    } else {
+        "a higher hard limit: LimitNOFILE= in a systemd unit, limits.conf for logins, --ulimit \
+         nofile= for docker run"
+            .into()
     };
     Limit {
         name,
-        value: Some(format!("{} (hard {})", words(soft), words(hard))),
+        value: Some(format!("{} (hard {})", number_or_unlimited(soft), number_or_unlimited(hard))),
         enough: Some(enough),
-        meaning: "each worker has a few, each file and socket one".into(),
+        meaning: "each worker needs a few, each file and socket one".into(),
         remedy: (!enough || soft < hard).then_some(remedy),
     }
 }
@@ -89,22 +91,24 @@ fn locked_memory(permissions: &Permissions, rings: Option<Rings>) -> Limit {
     let name = "locked memory";
     let Ok((soft, hard)) = limit(libc::RLIMIT_MEMLOCK) else { return unknown(name) };
     let exempt = match permissions.can(CAP_IPC_LOCK) {
-        Some(true) => "; CAP_IPC_LOCK: it does not count here",
+        Some(true) => "; CAP_IPC_LOCK exempts this process",
         _ => "",
     };
     let (enough, meaning) = match rings {
-        None => (None, "rings and registered buffers count, on some kernels".to_owned()),
+        None => (None, "some kernels count rings and registered buffers".to_owned()),
         Some(Rings { wanted, made, .. }) if made == wanted => {
-            (Some(true), format!("{made} rings of the driver's size were made{exempt}"))
+            (Some(true), format!("{made} rings of the driver's size can be created{exempt}"))
         }
         Some(Rings { wanted, made, error: Some(libc::ENOMEM) }) => {
-            (Some(false), format!("only {made} of {wanted} rings of the driver's size were made"))
+            let meaning =
+                format!("only {made} of {wanted} rings of the driver's size can be created");
+            (Some(false), meaning)
         }
-        Some(_) => (None, "rings were refused for another reason".into()),
+        Some(_) => (None, "rings are refused for another reason".into()),
     };
     Limit {
         name,
-        value: Some(format!("{} (hard {})", bytes(soft), bytes(hard))),
+        value: Some(format!("{} (hard {})", size_or_unlimited(soft), size_or_unlimited(hard))),
         enough,
         meaning,
         remedy: (enough == Some(false)).then(|| "ulimit -l unlimited (or LimitMEMLOCK=)".into()),
@@ -114,15 +118,17 @@ fn locked_memory(permissions: &Permissions, rings: Option<Rings>) -> Limit {
 const SLAB_STACKS: u64 = 64;
 const FEW_FIBERS: u64 = 100_000;
 
-/// Stacks lie in slabs of 64; a guard is a mapping more where the kernel cannot mark pages.
+/// Stacks are allocated in slabs of 64, one mapping each. Where the kernel cannot mark guard pages,
+/// each stack takes two mappings.
 fn mappings() -> Limit {
     let name = "vm.max_map_count";
     let Some(most) = setting("/proc/sys/vm/max_map_count") else { return unknown(name) };
     let Some(cheap) = guards_need_no_mapping() else { return unknown(name) };
     let fibers = if cheap { most * SLAB_STACKS } else { most / 2 };
-    let guards = match cheap {
-        true => "guard pages need no mapping (Linux 6.13)",
-        false => "two mappings a stack: guard pages without a mapping need Linux 6.13",
+    let guards = if cheap {
+        "guard pages need no mapping (Linux 6.13)"
+    } else {
+        "two mappings per stack: guard pages without a mapping need Linux 6.13"
     };
     Limit {
         name,
@@ -139,7 +145,8 @@ fn guards_need_no_mapping() -> Option<bool> {
     let page = page_bytes() as usize;
     let pages = memmap2::MmapMut::map_anon(page).ok()?;
     let address = pages.as_ptr().cast_mut().cast();
-    // SAFETY: the range is this mapping, which nobody reads or writes before it is given back.
+    // SAFETY: the range is this function's own mapping, which is not accessed before it is
+    // unmapped.
     Some(unsafe { libc::madvise(address, page, MADV_GUARD_INSTALL) } == 0)
 }
 
@@ -147,9 +154,10 @@ fn overcommit() -> Limit {
     let name = "vm.overcommit_memory";
     let Some(mode) = setting("/proc/sys/vm/overcommit_memory") else { return unknown(name) };
     let strict = mode == 2;
-    let meaning = match strict {
-        true => "strict: each fiber's whole stack (1 MiB) counts as used, touched or not",
-        false => "stacks count as they are touched",
+    let meaning = if strict {
+        "strict: the whole stack of each fiber (1 MiB) counts as used"
+    } else {
+        "only the touched pages of stacks count"
     };
     Limit {
         name,
@@ -162,7 +170,7 @@ fn overcommit() -> Limit {
     }
 }
 
-/// Workers, and the pools for what the kernel cannot do asynchronously.
+/// Enough for the workers and the pools of threads.
 const FEW_THREADS: u64 = 256;
 
 fn threads() -> Limit {
@@ -178,23 +186,23 @@ fn threads() -> Limit {
     let enough = least >= FEW_THREADS;
     Limit {
         name,
-        value: Some(format!("{} ({by})", words(least))),
+        value: Some(format!("{} ({by})", number_or_unlimited(least))),
         enough: Some(enough),
-        meaning: "workers and the pools of blocking calls; other processes count, too".into(),
+        meaning: "workers and pools of blocking calls; other processes count too".into(),
         remedy: (!enough).then(|| format!("raise {by}")),
     }
 }
 
-/// Only where it limits: root is exempt.
+/// Returns the limit of the user's threads, from which root is exempt.
 fn user_threads() -> Option<u64> {
-    // SAFETY: no arguments.
+    // SAFETY: a system call without arguments.
     if unsafe { libc::geteuid() } == 0 {
         return None;
     }
     limit(libc::RLIMIT_NPROC).ok().map(|(soft, _)| soft).filter(|soft| *soft != u64::MAX)
 }
 
-/// `pids.max` of this process's own control group; those further up may limit more.
+/// Returns `pids.max` of this process's control group. Groups above it may have lower limits.
 fn group_pids() -> Option<u64> {
     let groups = read("/proc/self/cgroup")?;
     groups.lines().find_map(|line| {
@@ -219,13 +227,13 @@ fn accept_queue() -> Limit {
         name,
         value: Some(count(most as f64)),
         enough: Some(enough),
-        meaning: "connections that wait to be accepted; a burst of more is turned away".into(),
+        meaning: "connections waiting to be accepted; more are refused".into(),
         remedy: (!enough).then(|| "sysctl net.core.somaxconn=4096 (as root)".into()),
     }
 }
 
 fn unknown(name: &'static str) -> Limit {
-    let meaning = "the kernel does not say here".into();
+    let meaning = "the kernel does not report it here".into();
     Limit { name, value: None, enough: None, meaning, remedy: None }
 }
 
@@ -233,7 +241,7 @@ fn setting(path: impl AsRef<Path>) -> Option<u64> {
     read(path)?.parse().ok()
 }
 
-// The two C libraries name its type differently.
+// The C libraries name the type differently.
 #[cfg(target_env = "musl")]
 type Resource = libc::c_int;
 #[cfg(not(target_env = "musl"))]
@@ -241,17 +249,17 @@ type Resource = libc::__rlimit_resource_t;
 
 fn limit(which: Resource) -> io::Result<(u64, u64)> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the call writes this one structure.
+    // SAFETY: the call writes only `limit`, which outlives it.
     match unsafe { libc::getrlimit(which, &mut limit) } {
         0 => Ok((limit.rlim_cur, limit.rlim_max)),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-fn words(limit: u64) -> String {
+fn number_or_unlimited(limit: u64) -> String {
     if limit == u64::MAX { "unlimited".into() } else { count(limit as f64) }
 }
 
-fn bytes(limit: u64) -> String {
+fn size_or_unlimited(limit: u64) -> String {
     if limit == u64::MAX { "unlimited".into() } else { size(limit) }
 }

@@ -1,4 +1,5 @@
-//! A few seconds of `bench disk`: a worker's ring beside a loop of `pread`, and a switch of fibers.
+//! Measures for a few seconds: `bench disk` with a worker's ring and a loop of `pread`, and a
+//! switch between fibers.
 
 use super::args::DoctorArgs;
 use super::paths::{PathReport, Support};
@@ -20,22 +21,22 @@ use std::time::{Duration, Instant};
 #[derive(Serialize)]
 pub(crate) struct Measured {
     pub reads: Vec<Read>,
-    /// From one fiber to another of the same worker.
+    /// The time of a switch between two fibers of one worker.
     pub fiber_switch_ns: Option<f64>,
-    /// What was not measured, and why.
+    /// What was not measured, with the reason.
     pub notes: Vec<String>,
 }
 
-/// Reads a second, of one thread or worker; medians of the rounds.
+/// Reads per second of one thread or worker, as medians of the rounds.
 #[derive(Clone, Serialize)]
 pub(crate) struct Read {
     pub path: PathBuf,
     pub profile: &'static str,
     pub block_bytes: usize,
     pub queue_depth: usize,
-    /// A loop of `pread`, which has one read in flight at any depth.
+    /// By a loop of `pread`, which has one read in flight whatever the depth.
     pub pread: Option<f64>,
-    /// The bare ring.
+    /// By the ring without fibers.
     pub ring: Option<f64>,
     pub fibers: Option<f64>,
 }
@@ -45,7 +46,7 @@ struct Part {
     profile: &'static str,
     block: &'static str,
     depths: &'static str,
-    /// Runs in a round where there is a ring.
+    /// The number of runs in a round, if there is a ring.
     runs: usize,
 }
 
@@ -55,7 +56,7 @@ const PARTS: [Part; 3] = [
     Part { profile: "direct", block: "4k", depths: "1,32", runs: 5 },
 ];
 const ROUNDS: usize = 3;
-/// Those of the switches, in the measure of a run.
+/// The share of the fiber switches in the time, in units of a run.
 const SWITCHES: usize = 1;
 
 pub(crate) fn all(args: &DoctorArgs, ring: &Ring, places: &[PathReport]) -> Measured {
@@ -64,7 +65,7 @@ pub(crate) fn all(args: &DoctorArgs, ring: &Ring, places: &[PathReport]) -> Meas
     let bar = bar((PARTS.len() * places.len() + SWITCHES) as u64, args.quiet);
     let mut measured = Measured { reads: Vec::new(), fiber_switch_ns: None, notes: Vec::new() };
     if cfg!(debug_assertions) {
-        let slow = "this cringle was built without --release: the figures say little";
+        let slow = "this is a debug build: its figures mean little";
         measured.notes.push(slow.into());
     }
     for place in places {
@@ -81,13 +82,16 @@ pub(crate) fn all(args: &DoctorArgs, ring: &Ring, places: &[PathReport]) -> Meas
             bar.inc(1);
         }
     }
-    bar.set_message("switches of fibers");
+    bar.set_message("fiber switches");
     match ring.runtime {
         Start::Ring | Start::Fallback => match switches(each) {
             Ok(ns) => measured.fiber_switch_ns = Some(ns),
-            Err(error) => measured.notes.push(format!("no switch was measured: {error}")),
+            Err(error) => measured.notes.push(format!("fiber switches were not measured: {error}")),
         },
-        _ => measured.notes.push("no switch was measured: no runtime starts here".into()),
+        _ => {
+            let why = "fiber switches were not measured: no runtime starts here";
+            measured.notes.push(why.into());
+        }
     }
     bar.finish_and_clear();
     measured
@@ -108,7 +112,7 @@ fn reads(part: &Part, place: &PathReport, ring: bool, seconds: f64) -> Result<Ve
     if part.profile == "direct" && place.direct.support == Support::No {
         return Err(Failure::failed(place.direct.detail.clone()));
     }
-    let runs = bench::disk::measure(&asked(part, &place.path, ring, seconds)?)?.runs;
+    let runs = bench::disk::measure(&bench_arguments(part, &place.path, ring, seconds)?)?.runs;
     let sync = runs.iter().find(|run| run.cell.strategy == Strategy::Sync).map(Run::iops);
     let with = |like: &Run, strategy| beside(&runs, &like.cell, strategy).map(Run::iops);
     let read = |like: &Run| Read {
@@ -120,15 +124,17 @@ fn reads(part: &Part, place: &PathReport, ring: bool, seconds: f64) -> Result<Ve
         ring: with(like, Strategy::Uring),
         fibers: with(like, Strategy::Fibers),
     };
-    let rows = match ring {
-        true => Strategy::Uring,
-        false => Strategy::Sync,
-    };
+    let rows = if ring { Strategy::Uring } else { Strategy::Sync };
     Ok(runs.iter().filter(|run| run.cell.strategy == rows).map(read).collect())
 }
 
-/// The command line of it: so it is checked and given its defaults as any other.
-fn asked(part: &Part, path: &Path, ring: bool, seconds: f64) -> Result<DiskArgs, Failure> {
+/// Parses a command line of `bench disk`, so that it gets the usual checks and defaults.
+fn bench_arguments(
+    part: &Part,
+    path: &Path,
+    ring: bool,
+    seconds: f64,
+) -> Result<DiskArgs, Failure> {
     let strategies = if ring { "sync,uring,fibers" } else { "sync" };
     let seconds = seconds.to_string();
     let rounds = ROUNDS.to_string();
@@ -142,19 +148,19 @@ fn asked(part: &Part, path: &Path, ring: bool, seconds: f64) -> Result<DiskArgs,
         ["--repeat", &rounds],
         ["--seconds", &seconds],
     ];
-    let words = ["disk", "--quiet"].into_iter().chain(options.into_iter().flatten());
-    let words = words.map(OsString::from).chain([OsString::from("--"), path.into()]);
-    match Bench::parse(&words.collect::<Vec<_>>()) {
+    let arguments = ["disk", "--quiet"].into_iter().chain(options.into_iter().flatten());
+    let arguments = arguments.map(OsString::from).chain([OsString::from("--"), path.into()]);
+    match Bench::parse(&arguments.collect::<Vec<_>>()) {
         Ok(Bench::Disk(args)) => args.validate().map(|()| *args),
-        Ok(_) => Err(Failure::failed("bench disk is another command now")),
+        Ok(_) => Err(Failure::failed("`bench disk` was parsed as another command")),
         Err(error) => Err(Failure::failed(error.to_string())),
     }
 }
 
-/// Switches between two looks at the clock.
-const BETWEEN: u32 = 1024;
+/// The number of yields between two readings of the clock.
+const YIELDS_PER_CHECK: u32 = 1024;
 
-/// Nanoseconds of a switch: two fibers that yield to each other.
+/// Returns the nanoseconds of a switch, from two fibers that yield to each other.
 fn switches(seconds: f64) -> std::io::Result<f64> {
     let round = Duration::from_secs_f64(seconds);
     let rounds: Vec<_> = cringle::Builder::new()
@@ -167,8 +173,8 @@ fn one_round(length: Duration) -> f64 {
     let yields = |until: Instant| {
         let mut count = 0u64;
         while Instant::now() < until {
-            (0..BETWEEN).for_each(|_| fiber::yield_now());
-            count += u64::from(BETWEEN);
+            (0..YIELDS_PER_CHECK).for_each(|_| fiber::yield_now());
+            count += u64::from(YIELDS_PER_CHECK);
         }
         count
     };
@@ -182,9 +188,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_part_is_a_command_line_of_bench_disk() {
+    fn every_part_is_a_valid_command_line() {
         for part in &PARTS {
-            let args = asked(part, Path::new("-strange"), true, 0.25).unwrap();
+            let args = bench_arguments(part, Path::new("-strange"), true, 0.25).unwrap();
             assert_eq!(args.path, Path::new("-strange"));
             assert_eq!(args.qd, [1, 32]);
             assert_eq!(args.seconds, Some(0.25));

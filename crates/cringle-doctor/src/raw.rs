@@ -1,10 +1,11 @@
-//! The three calls of io_uring, bare: what is asked is whether and how the kernel answers them.
+//! The three system calls of io_uring, without a library, to see whether and how the kernel answers
+//! them.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-/// Of the driver's rings, unless its builder says otherwise: entries of the two queues.
+/// The entries of the two queues of the driver's rings, by default.
 pub(crate) const DRIVER_SQ_ENTRIES: u32 = 256;
 pub(crate) const DRIVER_CQ_ENTRIES: u32 = 4096;
 
@@ -28,7 +29,8 @@ pub(crate) struct Params {
     pub cq_off: Offsets,
 }
 
-/// Eight numbers that matter to who maps the ring, and where `NO_MMAP` is to put it.
+/// The offsets of a queue's fields, which only a process that maps the ring needs, and the address
+/// for `NO_MMAP`.
 #[repr(C)]
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Offsets {
@@ -47,7 +49,7 @@ impl Params {
         Params { sq_entries, cq_entries, ..Params::default() }
     }
 
-    /// As the driver asks for it, without what it may lack.
+    /// The parameters of the driver's rings, without optional features.
     pub(crate) fn of_the_driver() -> Params {
         let flags = SETUP_CQSIZE | SETUP_CLAMP;
         Params { flags, cq_entries: DRIVER_CQ_ENTRIES, ..Params::default() }
@@ -55,21 +57,25 @@ impl Params {
 }
 
 pub(crate) fn setup(entries: u32, params: &mut Params) -> io::Result<OwnedFd> {
-    assert!(params.flags & SETUP_NO_MMAP == 0 || params.cq_off.user_addr != 0, "whose memory?");
-    // SAFETY: the parameters outlive the call, which reads and writes that one structure. Where they
-    // name memory (NO_MMAP), it is the caller's, who keeps it until the ring is closed.
+    assert!(
+        params.flags & SETUP_NO_MMAP == 0 || params.cq_off.user_addr != 0,
+        "NO_MMAP needs the address of the caller's memory"
+    );
+    // SAFETY: the call reads and writes only `params`, which outlives it. With NO_MMAP the kernel
+    // also uses the caller's memory, which the one such caller (`features::probes::no_mmap`) unmaps
+    // after it has closed the ring.
     let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, entries, &raw mut *params) };
     let fd = result(fd)?;
-    // SAFETY: a new descriptor that nobody else has.
+    // SAFETY: the descriptor is newly opened, and this is its only owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// For how long the memory of closed rings is waited for: half a second in all.
+/// How often, and after which pauses, to retry when locked memory is short: half a second in total.
 const FREEING_ROUNDS: u32 = 100;
 const FREEING_PAUSE: Duration = Duration::from_millis(5);
 
-/// The kernel gives back the locked memory of a closed ring some time after it was closed: where it says
-/// that there is none, it is asked again for a while, as the driver does.
+/// Creates a ring, and retries for a while if locked memory is short, as the driver does: the
+/// kernel releases the locked memory of a closed ring with a delay.
 pub(crate) fn setup_when_freed(entries: u32, params: &Params) -> io::Result<OwnedFd> {
     let mut rounds = 0;
     loop {
@@ -85,7 +91,7 @@ pub(crate) fn setup_when_freed(entries: u32, params: &Params) -> io::Result<Owne
 
 pub(crate) fn enter(ring: RawFd, flags: u32) -> io::Result<i32> {
     let (submit, complete) = (0, 0);
-    // SAFETY: nothing is submitted or waited for, and no memory is lent.
+    // SAFETY: the call submits nothing, waits for nothing and passes no memory.
     result(unsafe {
         libc::syscall(
             libc::SYS_io_uring_enter,
@@ -101,14 +107,15 @@ pub(crate) fn enter(ring: RawFd, flags: u32) -> io::Result<i32> {
 
 /// # Safety
 ///
-/// `argument` is what this opcode wants, `count` of them, for as long as it wants it.
+/// `argument` points to `count` values of the type that this opcode reads or writes, and they live
+/// as long as the kernel uses them.
 pub(crate) unsafe fn register<T>(
     ring: RawFd,
     opcode: u32,
     argument: *mut T,
     count: u32,
 ) -> io::Result<i32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps this function's contract.
     result(unsafe { libc::syscall(libc::SYS_io_uring_register, ring, opcode, argument, count) })
 }
 
@@ -123,7 +130,7 @@ const REGISTER_PROBE: u32 = 8;
 const OPS: usize = 256;
 const OP_SUPPORTED: u16 = 1;
 
-/// Which opcodes a ring knows: `struct io_uring_probe`.
+/// The opcodes that a ring supports: `struct io_uring_probe`.
 #[repr(C)]
 pub(crate) struct Ops {
     last_op: u8,
@@ -145,7 +152,8 @@ impl Ops {
     pub(crate) fn of(ring: &OwnedFd) -> io::Result<Box<Ops>> {
         let none = Ops { last_op: 0, len: 0, reserved: [0; 7], ops: [Op::default(); OPS] };
         let mut ops = Box::new(none);
-        // SAFETY: zeroes, and room for as many opcodes as are named; it outlives the call.
+        // SAFETY: the structure is zeroed as the request requires, has room for the number of
+        // opcodes passed, and outlives the call.
         unsafe { register(ring.as_raw_fd(), REGISTER_PROBE, &raw mut *ops, OPS as u32)? };
         Ok(ops)
     }

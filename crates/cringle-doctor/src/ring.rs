@@ -1,4 +1,5 @@
-//! Whether there is a ring for the driver: calls, causes, features, and a runtime that starts.
+//! Decides whether the driver can use a ring: by the calls, their causes, the features, and by
+//! starting a runtime.
 
 use super::calls::{self, Call, Outcome, Syscall};
 use super::causes::{self, Cause, Kind};
@@ -11,11 +12,12 @@ use cringle::runtime::{self, Driver};
 use serde::Serialize;
 use std::os::fd::AsRawFd;
 
+/// What is known of the ring: the `io_uring` of the JSON.
 #[derive(Serialize)]
 pub(crate) struct Ring {
     pub usable: bool,
     pub calls: Vec<Call>,
-    /// Why it is not usable; empty where it is.
+    /// Why the ring is not usable; empty if it is.
     pub causes: Vec<Cause>,
     pub runtime: Start,
     pub features: Vec<Finding>,
@@ -24,13 +26,13 @@ pub(crate) struct Ring {
     pub permissions: Permissions,
 }
 
-/// What becomes of a program that calls `cringle::run` here.
+/// What a program that calls `cringle::run` gets here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Start {
     /// It runs on the ring.
     Ring,
-    /// It runs without.
+    /// It runs on epoll.
     Fallback,
     /// `run` returns an error, or panics with it.
     Refuses,
@@ -38,18 +40,19 @@ pub(crate) enum Start {
     Unknown,
 }
 
-/// The rings are those of [`limits::rings`], where any can be made.
+/// Examines the ring. Also returns the result of [`limits::rings`], if a ring can be created.
 pub(crate) fn examine(kernel: &Kernel) -> (Ring, Option<Rings>) {
     let mut permissions = Permissions::examine();
     let calls = calls::all();
     if calls.iter().any(|call| call.outcome == Outcome::Denied(libc::ENOSYS)) {
-        permissions.look_at_the_build();
+        permissions.examine_kernel_build();
     }
     let mut causes = causes::of(&calls, &permissions, kernel);
     let makes_rings = allowed(&calls, Syscall::Setup);
-    let features = match makes_rings && allowed(&calls, Syscall::Register) {
-        true => features::all(),
-        false => features::unknown("no ring can be made to ask"),
+    let features = if makes_rings && allowed(&calls, Syscall::Register) {
+        features::all()
+    } else {
+        features::unknown("no ring can be created to test them")
     };
     let rings = makes_rings.then(limits::rings);
     causes.extend(too_small(rings));
@@ -67,21 +70,21 @@ fn allowed(calls: &[Call], name: Syscall) -> bool {
     calls.iter().any(|call| call.name == name && call.outcome == Outcome::Allowed)
 }
 
-/// A small ring can be made, and none of the size that a worker needs.
+/// Returns the cause if a small ring can be created, but not one of the driver's size per worker.
 fn too_small(rings: Option<Rings>) -> Option<Cause> {
     let rings = rings?;
-    let some = rings.made == rings.wanted;
+    let is_enough = rings.made == rings.wanted;
     let what = format!(
-        "{} of {} rings of the driver's size can be made",
+        "{} of {} rings of the driver's size can be created",
         if rings.made == 0 { "none".into() } else { format!("only {}", rings.made) },
         rings.wanted
     );
     match rings.error {
-        _ if some => None,
+        _ if is_enough => None,
         Some(libc::ENOMEM) => Some(causes::locked_memory(&what)),
         error => {
             let why = error.map(|error| std::io::Error::from_raw_os_error(error).to_string());
-            let why = why.unwrap_or_else(|| "why is unknown".into());
+            let why = why.unwrap_or_else(|| "the reason is unknown".into());
             Some(Cause::new(Kind::Unknown, format!("{what}: {why}"), vec!["ulimit -a".into()]))
         }
     }
@@ -92,9 +95,9 @@ fn lacking(features: &Features, nothing_else: bool, kernel: &Kernel) -> Option<C
         Some(lacking) if lacking.is_empty() => None,
         Some(lacking) => Some(causes::too_old(lacking, &kernel.release)),
         None if nothing_else => {
-            let why = features.note.as_deref().unwrap_or("a question had no answer");
-            let what = format!("the ring could not be asked what it can do ({why})");
-            Some(Cause::new(Kind::Unknown, what, vec!["cringle doctor (once more)".into()]))
+            let why = features.note.as_deref().unwrap_or("a test had no result");
+            let what = format!("the features of the ring could not be tested ({why})");
+            Some(Cause::new(Kind::Unknown, what, vec!["cringle doctor (again)".into()]))
         }
         None => None,
     }
@@ -122,15 +125,16 @@ fn start() -> Start {
     }
 }
 
-/// What a runtime that cannot go on prints is for nobody: it is in the verdict.
+/// Discards the child's standard error: the report already has what a failing runtime prints.
 fn silence() {
     if let Ok(nowhere) = std::fs::File::options().write(true).open("/dev/null") {
-        // SAFETY: both descriptors are open, and the second is this child's own copy.
+        // SAFETY: a system call with no pointers. Both descriptors are open, and the second is this
+        // child's own copy.
         unsafe { libc::dup2(nowhere.as_raw_fd(), libc::STDERR_FILENO) };
     }
 }
 
-/// What the library looks for in the environment, as far as it is there.
+/// Returns the library's environment variables that are set.
 fn variables() -> Vec<(&'static str, String)> {
     let set = |name| Some((name, std::env::var_os(name)?.to_string_lossy().into_owned()));
     ["CRINGLE_DRIVER", "CRINGLE_WATCHDOG", "CRINGLE_TRACE"].into_iter().filter_map(set).collect()
@@ -138,24 +142,24 @@ fn variables() -> Vec<(&'static str, String)> {
 
 fn unexplained(start: Start) -> Cause {
     let variables = variables();
-    let asked = |(name, value): &(&str, String)| match start {
+    let explains = |(name, value): &(&str, String)| match start {
         Start::Fallback => *name == "CRINGLE_DRIVER" && value != "uring",
         Start::Refuses => true,
         _ => false,
     };
-    let asked: Vec<_> = variables.iter().filter(|variable| asked(variable)).collect();
-    if !asked.is_empty() {
-        let said = asked.iter().map(|(name, value)| format!("{name} is {value:?}"));
-        let what = format!("{} in the environment", said.collect::<Vec<_>>().join(", and "));
-        let remedies = asked.iter().map(|(name, _)| format!("unset {name}")).collect();
+    let set: Vec<_> = variables.iter().filter(|variable| explains(variable)).collect();
+    if !set.is_empty() {
+        let values = set.iter().map(|(name, value)| format!("{name} is {value:?}"));
+        let what = format!("{} in the environment", values.collect::<Vec<_>>().join(", and "));
+        let remedies = set.iter().map(|(name, _)| format!("unset {name}")).collect();
         return Cause::new(Kind::Environment, what, remedies);
     }
     let what = match start {
-        Start::Fallback => "the runtime did not take the ring, though the kernel allows one",
+        Start::Fallback => "the runtime does not use the ring, though the kernel allows one",
         Start::Killed => "a runtime is killed when it starts, though the kernel allows a ring",
         _ => "no runtime starts, though the kernel allows a ring",
     };
     let remedies =
-        vec!["cringle bench disk --verbose --ops 1 (it says what the runtime says)".into()];
+        vec!["cringle bench disk --verbose --ops 1 (it prints the runtime's reason)".into()];
     Cause::new(Kind::Unknown, what, remedies)
 }

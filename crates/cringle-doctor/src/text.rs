@@ -1,4 +1,4 @@
-//! The report for a person: 80 columns, readable without colours, the verdict last.
+//! The report as text: 80 columns, readable without colours, with the verdict last.
 
 use super::Report;
 use super::features::{Finding, Presence};
@@ -12,7 +12,7 @@ use cringle_report::units::{count, figure, size};
 use cringle_report::{colored, table};
 
 const WIDTH: usize = 80;
-/// Of the names in the first column, with the blanks around them.
+/// The width of the first column, including the spaces around the names.
 const NAMES: usize = 23;
 
 pub(super) fn of(report: &Report) -> String {
@@ -20,7 +20,7 @@ pub(super) fn of(report: &Report) -> String {
     kernel(&mut page, &report.kernel);
     ring(&mut page, &report.io_uring);
     features(&mut page, &report.io_uring);
-    report.paths.iter().for_each(|place| self::place(&mut page, place));
+    report.paths.iter().for_each(|path| self::path_report(&mut page, path));
     page.heading("Limits");
     report.limits.iter().for_each(|limit| self::limit(&mut page, limit));
     if let Some(measured) = &report.measured {
@@ -39,13 +39,14 @@ impl Page {
         if !self.0.is_empty() {
             self.0.push('\n');
         }
-        match colored() {
-            true => self.0.push_str(&format!("\u{1b}[1m{text}\u{1b}[0m\n")),
-            false => self.0.push_str(&format!("{text}\n")),
+        if colored() {
+            self.0.push_str(&format!("\u{1b}[1m{text}\u{1b}[0m\n"));
+        } else {
+            self.0.push_str(&format!("{text}\n"));
         }
     }
 
-    /// A name and what is to be said of it, beside it.
+    /// Writes a name and, in the second column, a text.
     fn row(&mut self, name: &str, text: &str) {
         let first = format!("  {name:<width$}", width = NAMES - 2);
         self.wrapped(&first, text, NAMES);
@@ -55,10 +56,11 @@ impl Page {
         self.wrapped(&" ".repeat(indent), text, indent);
     }
 
-    /// `first` begins the first line; the others begin with `indent` blanks.
+    /// Writes a text wrapped at [`WIDTH`]. `first` starts the first line; the other lines start
+    /// with `indent` spaces.
     fn wrapped(&mut self, first: &str, text: &str, indent: usize) {
         let mut line = first.to_owned();
-        // A name that is too long for its column has the line for itself.
+        // A name too long for its column gets its own line.
         if line.chars().count() > indent {
             self.line(&line);
             line = " ".repeat(indent);
@@ -88,16 +90,16 @@ fn kernel(page: &mut Page, kernel: &Kernel) {
     page.heading("Kernel");
     page.row("release", &format!("Linux {}, {}", kernel.release, kernel.architecture));
     page.row("processors", &format!("{} that this process may use", kernel.processors));
-    let container = kernel.container.as_deref().map_or("no trace of one".into(), str::to_owned);
+    let container = kernel.container.as_deref().map_or("none found".into(), str::to_owned);
     page.row("container", &container);
     let machine = match kernel.virtual_machine.as_deref() {
         Some("unknown") => "yes, of an unknown kind",
         Some(kind) => kind,
-        None => "no trace of one",
+        None => "none found",
     };
     page.row("virtual machine", machine);
     if !kernel.proc_is_readable {
-        page.row("/proc", "cannot be read: much below is unknown for that reason alone");
+        page.row("/proc", "cannot be read: much below is unknown for that reason");
     }
 }
 
@@ -112,7 +114,7 @@ fn ring(page: &mut Page, ring: &Ring) {
         Start::Fallback => "starts, without the ring",
         Start::Refuses => "does not start on the ring",
         Start::Killed => "is killed when it starts",
-        Start::Unknown => "could not be started to see",
+        Start::Unknown => "could not be tested",
     };
     page.row("a runtime", start);
     for cause in &ring.causes {
@@ -125,7 +127,7 @@ fn features(page: &mut Page, ring: &Ring) {
     let known = ring.features.iter().any(|found| found.state != Presence::Unknown);
     if !known {
         page.heading("Features of the ring");
-        let why = ring.note.as_deref().unwrap_or("nobody answered");
+        let why = ring.note.as_deref().unwrap_or("no test had a result");
         page.paragraph(&format!("unknown: {why}"), 2);
         return;
     }
@@ -133,15 +135,15 @@ fn features(page: &mut Page, ring: &Ring) {
     let (used, others): (Vec<_>, Vec<_>) =
         ring.features.iter().partition(|found| found.used_by_the_driver);
     feature_table(page, &used);
-    page.heading("What else this kernel's ring can do");
+    page.heading("Other features of this kernel's ring");
     feature_table(page, &others);
     if let Some(note) = &ring.note {
-        page.paragraph(&format!("not all could be tried: {note}"), 2);
+        page.paragraph(&format!("not all could be tested: {note}"), 2);
     }
 }
 
 fn feature_table(page: &mut Page, features: &[&Finding]) {
-    page.line(&format!("  {:<6}{:<7}{:<18}{}", "there", "since", "feature", "without it"));
+    page.line(&format!("  {:<6}{:<7}{:<18}{}", "has", "since", "feature", "without it"));
     for found in features {
         let (state, since) = (found.state.word(), found.since);
         page.line(&format!(
@@ -153,54 +155,54 @@ fn feature_table(page: &mut Page, features: &[&Finding]) {
     }
 }
 
-/// In a column of this width, and yellow where it deserves a look.
+/// Pads a text to a width, and colours it yellow if it is striking.
 fn marked(text: &str, width: usize, striking: bool) -> String {
     let padded = format!("{text:<width$}");
     if striking && colored() { format!("\u{1b}[33m{padded}\u{1b}[0m") } else { padded }
 }
 
-fn place(page: &mut Page, place: &PathReport) {
-    page.heading(&format!("Path {}", place.path.display()));
-    let mount = match &place.mount_point {
-        Some(point) => format!("{}, {}", point.display(), place.filesystem),
-        None => place.filesystem.clone(),
+fn path_report(page: &mut Page, path: &PathReport) {
+    page.heading(&format!("Path {}", path.path.display()));
+    let mount = match &path.mount_point {
+        Some(point) => format!("{}, {}", point.display(), path.filesystem),
+        None => path.filesystem.clone(),
     };
     page.row("mount", &mount);
-    page.row("device", &device(place));
-    if let Some(memory) = &place.in_memory {
-        page.row("memory", &format!("it is {memory}: figures of it are no disk's"));
+    page.row("device", &device(path));
+    if let Some(memory) = &path.in_memory {
+        page.row("memory", &format!("{memory}: its figures are not those of a disk"));
     }
-    if let Some(why) = &place.not_writable_because {
+    if let Some(why) = &path.not_writable_because {
         page.row("writable", &format!("no temporary file: {why}"));
     }
-    let alignment = place.direct_alignment.as_ref().map(|alignment| {
+    let alignment = path.direct_alignment.as_ref().map(|alignment| {
         let memory = alignment.memory_bytes.map(|bytes| format!(", memory to {bytes}"));
         let (memory, offset) = (memory.unwrap_or_default(), alignment.offset_bytes);
-        let by = if alignment.by == "statx" { "told by statx" } else { alignment.by };
+        let by = if alignment.by == "statx" { "by statx" } else { alignment.by };
         format!("; offsets and lengths aligned to {offset} bytes{memory} ({by})")
     });
-    page.row("O_DIRECT", &format!("{}{}", tried(&place.direct), alignment.unwrap_or_default()));
-    page.row("NOWAIT reads", &tried(&place.nowait_reads));
-    page.row("NOWAIT writes", &tried(&place.nowait_writes));
-    page.row("reflinks", &tried(&place.reflink));
-    page.row("polled queues", &tried(&place.polled));
+    page.row("O_DIRECT", &format!("{}{}", capability(&path.direct), alignment.unwrap_or_default()));
+    page.row("NOWAIT reads", &capability(&path.nowait_reads));
+    page.row("NOWAIT writes", &capability(&path.nowait_writes));
+    page.row("reflinks", &capability(&path.reflink));
+    page.row("polled queues", &capability(&path.polled));
 }
 
-fn device(place: &PathReport) -> String {
-    let Some(device) = &place.device else { return "none is known".into() };
-    let kind = place.rotational.map(|spins| if spins { "rotating" } else { "solid state" });
-    let scheduler = place.scheduler.as_ref().map(|name| format!("scheduler {name}"));
-    let parts = [Some(device.clone()), place.model.clone(), kind.map(str::to_owned), scheduler];
+fn device(path: &PathReport) -> String {
+    let Some(device) = &path.device else { return "unknown".into() };
+    let kind = path.rotational.map(|spins| if spins { "rotating" } else { "solid state" });
+    let scheduler = path.scheduler.as_ref().map(|name| format!("scheduler {name}"));
+    let parts = [Some(device.clone()), path.model.clone(), kind.map(str::to_owned), scheduler];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-fn tried(tried: &Capability) -> String {
-    let word = match tried.support {
+fn capability(capability: &Capability) -> String {
+    let word = match capability.support {
         Support::Yes => "yes",
         Support::No => "no",
         Support::Unknown => "unknown",
     };
-    format!("{word}: {}", tried.detail)
+    format!("{word}: {}", capability.detail)
 }
 
 fn limit(page: &mut Page, limit: &Limit) {
@@ -216,7 +218,7 @@ fn limit(page: &mut Page, limit: &Limit) {
 }
 
 fn measured(page: &mut Page, measured: &Measured) {
-    page.heading("Measured: reads a second, of one thread or worker");
+    page.heading("Measured: reads per second, of one thread or worker");
     let mut paths: Vec<_> = measured.reads.iter().map(|read| &read.path).collect();
     paths.dedup();
     for path in paths {
@@ -228,7 +230,7 @@ fn measured(page: &mut Page, measured: &Measured) {
             .for_each(|line| page.line(&format!("  {line}")));
     }
     if let Some(ns) = measured.fiber_switch_ns {
-        page.paragraph(&format!("A switch of fibers takes {} ns.", figure(ns)), 2);
+        page.paragraph(&format!("A switch between fibers takes {} ns.", figure(ns)), 2);
     }
     measured.notes.iter().for_each(|note| page.paragraph(note, 2));
 }

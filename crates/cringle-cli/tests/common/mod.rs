@@ -1,4 +1,4 @@
-//! What the tests of the command share: running it, and a place for its files.
+//! What the tests of the command share: running it, directories for its files, and its output.
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
@@ -8,13 +8,14 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The command, in a directory of this test's own below the target directory.
+/// The command, to run in the directory `place`.
 pub(crate) fn cringle(place: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cringle"));
     command.current_dir(place);
     command
 }
 
+/// Creates an empty directory for one test, below the target directory.
 pub(crate) fn place(name: &str) -> PathBuf {
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = std::fs::remove_dir_all(&place);
@@ -22,8 +23,8 @@ pub(crate) fn place(name: &str) -> PathBuf {
     place
 }
 
-/// A directory in memory where there is one, else below the target directory: for tests that replace many
-/// files, each of which ext4 begins to write to the disk. It is removed when it is dropped.
+/// Creates a directory on a file system in memory, or else below the target directory. For tests
+/// that replace many files, which ext4 would start to write to disk.
 pub(crate) fn place_in_memory(name: &str) -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     match tempfile::Builder::new().prefix(&format!("cringle-{name}-")).tempdir_in(memory) {
@@ -32,7 +33,7 @@ pub(crate) fn place_in_memory(name: &str) -> tempfile::TempDir {
     }
 }
 
-/// Small and quick: 16 MiB, 512 operations, two rounds.
+/// A quick `bench disk`: 16 MiB, 512 operations, two rounds.
 pub(crate) fn small_disk(place: &Path) -> Command {
     let mut command = cringle(place);
     command.args(["bench", "disk", "--size", "16m", "--ops", "512", "--repeat", "2"]);
@@ -40,7 +41,7 @@ pub(crate) fn small_disk(place: &Path) -> Command {
     command
 }
 
-/// The JSON on standard output, which must hold nothing else.
+/// Runs the command with `--json -` and parses its standard output.
 pub(crate) fn json(command: &mut Command) -> Value {
     let output = command.args(["--json", "-"]).output().unwrap();
     let (out, err) = texts(&output);
@@ -48,6 +49,7 @@ pub(crate) fn json(command: &mut Command) -> Value {
     serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"))
 }
 
+/// Standard output and standard error as text.
 pub(crate) fn texts(output: &Output) -> (String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (text(&output.stdout), text(&output.stderr))
@@ -67,11 +69,11 @@ pub(crate) fn is_empty(place: &Path) -> bool {
 }
 
 pub(crate) fn is_root() -> bool {
-    // SAFETY: no arguments.
+    // SAFETY: a system call without arguments.
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Bytes that all differ from block to block.
+/// Bytes of which no two blocks are equal.
 pub(crate) fn noise(bytes: usize) -> Vec<u8> {
     (0..bytes as u64 / 8)
         .flat_map(|i| (i + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes())

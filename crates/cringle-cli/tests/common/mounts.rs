@@ -1,12 +1,13 @@
-//! File systems on small images of their own.
+//! Mounts file systems on small images.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A file system that is unmounted in the end, its loop device with it.
+/// A mounted file system, which is unmounted on drop, together with its loop device.
 pub(crate) struct Mount(pub(crate) PathBuf);
 
+/// Runs a program; returns its standard error if it fails.
 pub(crate) fn done_by(program: &str, arguments: &[&str]) -> Result<(), String> {
     let output =
         Command::new(program).args(arguments).output().map_err(|e| format!("{program}: {e}"))?;
@@ -17,7 +18,7 @@ pub(crate) fn done_by(program: &str, arguments: &[&str]) -> Result<(), String> {
 }
 
 impl Mount {
-    /// `None` where this machine cannot, or may not, which is said.
+    /// Mounts a new file system. Returns `None`, and prints why, if this machine or user cannot.
     pub(crate) fn new(base: &Path, kind: &str, mebibytes: u64) -> Option<Mount> {
         Mount::try_new(base, kind, mebibytes)
             .inspect_err(|why| eprintln!("skipped: no {kind} here: {why}"))

@@ -1,5 +1,5 @@
-//! `cringle doctor` on machines that are really so: each test changes what its child sees by filters,
-//! limits, namespaces and mounts, and reads what is said of it, as text and as JSON.
+//! `cringle doctor` in changed environments: each test applies filters, limits, namespaces or
+//! mounts to its child process, and checks the report as text and as JSON.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! How it is told: the shape of the JSON, 80 columns, statuses, features.
+//! The output: the shape of the JSON, the width of the text, exit statuses, features.
 
 use crate::common::*;
 use crate::support::*;
@@ -7,7 +7,7 @@ use cringle::runtime::{self, Driver, Feature};
 #[test]
 fn the_json_has_the_documented_shape() {
     let place = place("doctor-shape");
-    let said = surely_said(|| doctor(&place));
+    let report = report_of(|| doctor(&place));
     let keys = |value: &serde_json::Value| -> Vec<String> {
         value.as_object().unwrap().keys().cloned().collect()
     };
@@ -15,13 +15,13 @@ fn the_json_has_the_documented_shape() {
         "schema", "command", "version", "kernel", "io_uring", "paths", "limits", "measured",
         "verdict",
     ];
-    assert_eq!(keys(&said.json), all);
-    assert_eq!((&said.json["schema"], &said.json["command"]), (&1.into(), &"doctor".into()));
+    assert_eq!(keys(&report.json), all);
+    assert_eq!((&report.json["schema"], &report.json["command"]), (&1.into(), &"doctor".into()));
     let ring = ["usable", "calls", "causes", "runtime", "features", "note", "facts"];
-    assert_eq!(keys(&said.json["io_uring"]), ring);
-    assert_eq!(keys(&said.json["verdict"]), ["driver", "missing", "sentence"]);
-    assert_eq!(keys(&said.json["limits"][0]), ["name", "value", "enough", "meaning", "remedy"]);
-    assert_eq!(said.json["measured"], serde_json::Value::Null);
+    assert_eq!(keys(&report.json["io_uring"]), ring);
+    assert_eq!(keys(&report.json["verdict"]), ["driver", "missing", "sentence"]);
+    assert_eq!(keys(&report.json["limits"][0]), ["name", "value", "enough", "meaning", "remedy"]);
+    assert_eq!(report.json["measured"], serde_json::Value::Null);
     let page = include_str!("../../../../docs/book/src/command/doctor.md");
     for key in all.iter().chain(&ring).chain(&["driver", "missing", "sentence"]) {
         assert!(page.contains(&format!("`{key}`")), "the page of doctor does not mention {key}");
@@ -29,7 +29,7 @@ fn the_json_has_the_documented_shape() {
 }
 
 #[test]
-fn everything_fits_into_80_columns() {
+fn the_text_fits_80_columns() {
     let place = place("doctor-width");
     let mut command = doctor(&place);
     filtered(&mut command, filter(&[SETUP], seccompiler::SeccompAction::Errno(1)));
@@ -38,12 +38,12 @@ fn everything_fits_into_80_columns() {
         assert!(out.lines().count() > 20, "{out}");
         let wide: Vec<_> = out.lines().filter(|line| line.chars().count() > 80).collect();
         assert!(wide.is_empty(), "{wide:#?}");
-        assert!(!out.contains('\u{1b}'), "colours, and nobody asked for them");
+        assert!(!out.contains('\u{1b}'), "coloured without a terminal");
     }
 }
 
 #[test]
-fn colours_are_there_when_asked_for() {
+fn color_always_colours_the_text() {
     let place = place("doctor-colours");
     let plain = texts(&doctor(&place).output().unwrap()).0;
     let coloured = texts(&doctor(&place).args(["--color", "always"]).output().unwrap()).0;
@@ -52,28 +52,28 @@ fn colours_are_there_when_asked_for() {
 }
 
 #[test]
-fn the_verdict_of_a_machine_with_a_ring_is_status_0() {
+fn a_usable_ring_is_status_0() {
     let place = place("doctor-usable");
-    let said = surely_said(|| doctor(&place));
-    assert_eq!((said.status, said.calls()), (0, vec!["allowed"; 3]), "{}", said.text);
-    assert_eq!(said.json["io_uring"]["runtime"], "ring");
-    assert!(said.verdict().starts_with("The ring is usable"), "{}", said.verdict());
-    assert!(said.joined().ends_with(said.verdict()), "{}", said.text);
+    let report = report_of(|| doctor(&place));
+    assert_eq!((report.status, report.calls()), (0, vec!["allowed"; 3]), "{}", report.text);
+    assert_eq!(report.json["io_uring"]["runtime"], "ring");
+    assert!(report.verdict().starts_with("The ring is usable"), "{}", report.verdict());
+    assert!(report.joined().ends_with(report.verdict()), "{}", report.text);
     assert!(is_empty(&place));
 }
 
 #[test]
-fn what_it_says_of_features_is_what_the_driver_takes() {
+fn reported_features_are_those_of_the_driver() {
     let place = place("doctor-features");
-    let said = surely_said(|| doctor(&place));
+    let report = report_of(|| doctor(&place));
     let Driver::Uring(features) = cringle::run(runtime::driver) else { panic!("no ring") };
     for feature in Feature::ALL {
         let state = if features.has(feature) { "present" } else { "missing" };
-        assert_eq!(said.features()[&*format!("{feature:?}")], state, "{feature:?}");
+        assert_eq!(report.features()[&*format!("{feature:?}")], state, "{feature:?}");
     }
 }
 
-/// What is tried by a request of `io_uring_register`, with the number of that.
+/// The features tested by a request of `io_uring_register`, with the number of the request.
 const REQUESTS: [(&str, u32); 13] = [
     ("SPARSE_FILES", 13),
     ("RegisteredRing", 20),
@@ -91,10 +91,10 @@ const REQUESTS: [(&str, u32); 13] = [
 ];
 
 #[test]
-fn a_kernel_that_knows_no_such_request_lacks_the_feature() {
+fn a_kernel_without_the_request_lacks_the_feature() {
     let place = place("doctor-forgets");
-    let before = surely_said(|| doctor(&place));
-    let after = surely_said(|| {
+    let before = report_of(|| doctor(&place));
+    let after = report_of(|| {
         let mut command = doctor(&place);
         let opcodes: Vec<_> = REQUESTS.iter().map(|(_, opcode)| *opcode).collect();
         filtered(&mut command, forget(&opcodes));
@@ -105,7 +105,7 @@ fn a_kernel_that_knows_no_such_request_lacks_the_feature() {
         let forgotten = REQUESTS.iter().any(|(request, _)| *request == name);
         assert_eq!(state, if forgotten { "missing" } else { before.features()[name] }, "{name}");
     }
-    // An older kernel lacks others, too.
+    // An older kernel lacks others too.
     let lacks = "RegisteredRing (Linux 5.18)";
     assert!(after.json["verdict"]["missing"].as_array().unwrap().iter().any(|it| it == lacks));
     let (_, lack) = after.verdict().split_once("it lacks ").expect("some are missing");
@@ -125,14 +125,14 @@ fn wrong_usage_is_status_2() {
 }
 
 #[test]
-fn help_teaches_by_examples() {
+fn help_has_examples() {
     let place = place("doctor-help");
     let (out, _) = texts(&cringle(&place).args(["doctor", "--help"]).output().unwrap());
     assert!(out.contains("Examples:") && out.contains("Exit status:"), "{out}");
 }
 
 #[test]
-fn the_json_goes_to_a_file_beside_the_text() {
+fn a_json_file_is_written_beside_the_text() {
     let place = place("doctor-json-file");
     let output = doctor(&place).args(["--json", "found.json"]).output().unwrap();
     assert!(texts(&output).0.contains("Verdict"));

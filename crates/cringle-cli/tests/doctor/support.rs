@@ -1,4 +1,4 @@
-//! The command, looking only, and what its child's world is changed by.
+//! Runs `cringle doctor` without measurements, and changes the environment of the child.
 
 use crate::common::*;
 use seccompiler::{
@@ -17,19 +17,19 @@ use std::process::{Command, Output};
 pub(crate) fn doctor(place: &Path) -> Command {
     let mut command = cringle(place);
     command.args(["doctor", "--no-measure"]);
-    // Where the tests run must not decide which remedy is told.
+    // The container that the tests run in must not change the remedy.
     command.env_remove("KUBERNETES_SERVICE_HOST").env_remove("container");
     command
 }
 
-/// What is said for a person, for a program, and the status, which is the same for both.
-pub(crate) struct Said {
+/// The report as text and as JSON, and the exit status, which is the same for both.
+pub(crate) struct Report {
     pub(crate) text: String,
     pub(crate) json: Value,
     pub(crate) status: i32,
 }
 
-impl Said {
+impl Report {
     pub(crate) fn verdict(&self) -> &str {
         self.json["verdict"]["sentence"].as_str().unwrap()
     }
@@ -39,7 +39,7 @@ impl Said {
         causes.iter().map(|cause| cause["kind"].as_str().unwrap()).collect()
     }
 
-    /// What becomes of the three calls: setup, enter, register.
+    /// The states of the three calls: setup, enter, register.
     pub(crate) fn calls(&self) -> Vec<&str> {
         let calls = self.json["io_uring"]["calls"].as_array().unwrap();
         calls.iter().map(|call| call["state"].as_str().unwrap()).collect()
@@ -57,14 +57,15 @@ impl Said {
         limits.find(|limit| limit["name"] == name).unwrap()
     }
 
-    /// The text with its lines joined, so that a sentence is found wherever it was broken.
+    /// The text with its lines joined, so that a sentence is found wherever it is wrapped.
     pub(crate) fn joined(&self) -> String {
         self.text.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 }
 
-/// Runs it twice. `None` if its world could not be changed so, which is said, loudly.
-pub(crate) fn said(what: &str, make: impl Fn() -> Command) -> Option<Said> {
+/// Runs the command twice, for the text and for the JSON. Returns `None`, and prints so, if this
+/// user may not change the child's environment in this way.
+pub(crate) fn try_report_of(what: &str, make: impl Fn() -> Command) -> Option<Report> {
     let run = |json: bool| -> io::Result<Output> {
         let mut command = make();
         if json {
@@ -85,12 +86,12 @@ pub(crate) fn said(what: &str, make: impl Fn() -> Command) -> Option<Said> {
     let status = text.status.code().unwrap_or_else(|| panic!("{}", text.status));
     let json =
         serde_json::from_str(&json_out).unwrap_or_else(|error| panic!("{error}: {json_out}"));
-    Some(Said { text: text_out, json, status })
+    Some(Report { text: text_out, json, status })
 }
 
-/// As [`said`], of a change that every user may make.
-pub(crate) fn surely_said(make: impl Fn() -> Command) -> Said {
-    said("it", make).expect("everyone may do that")
+/// As [`try_report_of`], for a change that every user may make.
+pub(crate) fn report_of(make: impl Fn() -> Command) -> Report {
+    try_report_of("the command", make).expect("every user may make this change")
 }
 
 pub(crate) const SETUP: i64 = libc::SYS_io_uring_setup;
@@ -101,7 +102,7 @@ pub(crate) fn filter(calls: &[i64], action: SeccompAction) -> BpfProgram {
     program(calls.iter().map(|call| (*call, Vec::new())).collect(), action)
 }
 
-/// `io_uring_register` of these opcodes is not known.
+/// A filter that makes the kernel seem to lack these requests of `io_uring_register`.
 pub(crate) fn forget(opcodes: &[u32]) -> BpfProgram {
     let rule = |opcode: &u32| {
         let is = SeccompCmpOp::Eq;
@@ -118,9 +119,9 @@ fn program(rules: BTreeMap<i64, Vec<SeccompRule>>, action: SeccompAction) -> Bpf
     filter.try_into().unwrap()
 }
 
-/// The child's world is changed between fork and exec.
+/// Runs `change` in the child between fork and exec.
 fn change(command: &mut Command, change: impl FnMut() -> io::Result<()> + Send + Sync + 'static) {
-    // SAFETY: the closures of this file make system calls and allocate nothing.
+    // SAFETY: the closures of this file only make system calls; they neither allocate nor lock.
     unsafe { command.pre_exec(change) };
 }
 
@@ -134,10 +135,11 @@ pub(crate) fn filtered(command: &mut Command, program: BpfProgram) {
     });
 }
 
-/// Whoever started the tests may have left descriptors open that all below have, too.
+/// Closes descriptors that the test process inherited, which would count against the child's limit.
 pub(crate) fn without_inherited_files(command: &mut Command) {
     change(command, || {
-        // SAFETY: no pointers; the flag closes them at `exec`, so that none is closed that is in use.
+        // SAFETY: a system call with no pointers. The flag closes the descriptors at `exec`, so
+        // that none is closed while std uses it.
         let marked = unsafe {
             libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC)
         };
@@ -145,7 +147,7 @@ pub(crate) fn without_inherited_files(command: &mut Command) {
     });
 }
 
-// The two C libraries name its type differently.
+// The C libraries name the type differently.
 #[cfg(target_env = "musl")]
 type Resource = libc::c_int;
 #[cfg(not(target_env = "musl"))]
@@ -153,26 +155,27 @@ type Resource = libc::__rlimit_resource_t;
 
 pub(crate) fn limited(command: &mut Command, which: Resource, limit: u64) {
     let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
-    // SAFETY: the structure is only read.
+    // SAFETY: the call only reads `limit`, which outlives it.
     change(command, move || check(unsafe { libc::setrlimit(which, &limit) }));
 }
 
-/// Without the capability, also where root runs the tests.
+/// Removes a capability from the child, also if root runs the tests.
 pub(crate) fn without_capability(command: &mut Command, number: libc::c_ulong) {
     change(command, move || {
-        // SAFETY: no pointers. It fails for who has no such capability to lose.
+        // An error means that the process lacks the capability already.
+        // SAFETY: a system call with no pointers.
         unsafe { libc::prctl(libc::PR_CAPBSET_DROP, number, 0, 0, 0) };
         Ok(())
     });
 }
 
-/// An empty memory file system is mounted there, for the child alone.
+/// Mounts an empty tmpfs at `at`, visible only to the child.
 pub(crate) fn with_tmpfs(command: &mut Command, at: &Path, flags: libc::c_ulong) {
     let at = CString::new(at.as_os_str().as_bytes()).unwrap();
     change(command, move || {
         let nothing = std::ptr::null();
         let private = libc::MS_REC | libc::MS_PRIVATE;
-        // SAFETY: the strings end with a zero byte and outlive the calls, which only read them.
+        // SAFETY: the pointers are null or C strings that outlive the calls, which only read them.
         unsafe {
             check(libc::unshare(libc::CLONE_NEWNS))?;
             check(libc::mount(nothing, c"/".as_ptr(), nothing, private, nothing.cast()))?;

@@ -27,7 +27,7 @@ const DENIED: Outcome = Outcome::Denied(libc::EPERM);
 const ABSENT: Outcome = Outcome::Denied(libc::ENOSYS);
 
 #[test]
-fn a_sysctl_is_told_from_a_filter() {
+fn a_sysctl_and_a_filter_are_distinguished() {
     let only_setup = calls(DENIED, Outcome::Allowed, Outcome::Allowed);
     let two =
         Permissions { io_uring_disabled: Some(2), seccomp_mode: Some(0), ..Permissions::default() };
@@ -35,7 +35,7 @@ fn a_sysctl_is_told_from_a_filter() {
     let filter =
         Permissions { io_uring_disabled: Some(0), seccomp_mode: Some(2), ..Permissions::default() };
     assert_eq!(kinds(&only_setup, &filter), [Kind::SeccompDenies]);
-    // Both at once: the sysctl has the making, the filter the rest.
+    // With both, the sysctl explains `io_uring_setup` and the filter the other calls.
     let both =
         Permissions { io_uring_disabled: Some(2), seccomp_mode: Some(2), ..Permissions::default() };
     let all = calls(DENIED, DENIED, DENIED);
@@ -43,7 +43,7 @@ fn a_sysctl_is_told_from_a_filter() {
 }
 
 #[test]
-fn a_sysctl_of_1_asks_for_a_capability_or_the_group() {
+fn a_sysctl_of_1_requires_a_capability_or_the_group() {
     let only_setup = calls(DENIED, Outcome::Allowed, Outcome::Allowed);
     let one = Permissions {
         io_uring_disabled: Some(1),
@@ -60,7 +60,7 @@ fn a_sysctl_of_1_asks_for_a_capability_or_the_group() {
 }
 
 #[test]
-fn a_kernel_without_io_uring_is_told_from_a_filter_that_hides_it() {
+fn a_kernel_without_io_uring_and_a_filter_are_distinguished() {
     let permissions = |built| Permissions {
         built_with_io_uring: built,
         seccomp_mode: Some(2),
@@ -70,7 +70,7 @@ fn a_kernel_without_io_uring_is_told_from_a_filter_that_hides_it() {
     assert_eq!(kinds(&none, &permissions(Some(false))), [Kind::NotBuilt]);
     assert_eq!(kinds(&none, &permissions(Some(true))), [Kind::SeccompDenies]);
     assert_eq!(kinds(&none, &permissions(None)), [Kind::Unknown]);
-    // A kernel has all three or none.
+    // A kernel has all three calls or none.
     let some = calls(ABSENT, Outcome::Allowed, Outcome::Allowed);
     assert_eq!(kinds(&some, &permissions(None)), [Kind::SeccompDenies]);
     let old = of(&none, &permissions(Some(false)), &kernel("4.18.0"));
@@ -78,7 +78,7 @@ fn a_kernel_without_io_uring_is_told_from_a_filter_that_hides_it() {
 }
 
 #[test]
-fn what_nobody_told_is_unknown() {
+fn a_refusal_without_evidence_is_unknown() {
     let only_setup = calls(DENIED, Outcome::Allowed, Outcome::Allowed);
     assert_eq!(kinds(&only_setup, &Permissions::default()), [Kind::Unknown]);
     let no_filter = Permissions { seccomp_mode: Some(0), ..Permissions::default() };
@@ -87,7 +87,7 @@ fn what_nobody_told_is_unknown() {
 }
 
 #[test]
-fn limits_and_security_modules_are_named() {
+fn limits_and_security_modules_are_causes() {
     let with = |error| calls(Outcome::Denied(error), Outcome::Allowed, Outcome::Allowed);
     let permissions =
         Permissions { security_modules: Some("selinux".into()), ..Permissions::default() };
@@ -96,14 +96,14 @@ fn limits_and_security_modules_are_named() {
     let module = of(&with(libc::EACCES), &permissions, &kernel("6.16.0"));
     assert_eq!(module[0].kind, Kind::SecurityModule);
     assert!(module[0].what.contains("selinux"));
-    // No module is asked where a ring is used.
+    // A security module has no part in the use of a ring.
     let filter = Permissions { seccomp_mode: Some(2), ..Permissions::default() };
     let refused = || Outcome::Denied(libc::EACCES);
     assert_eq!(kinds(&calls(refused(), refused(), refused()), &filter), [Kind::SeccompDenies]);
 }
 
 #[test]
-fn the_remedy_is_for_the_place_where_it_runs() {
+fn the_remedy_suits_the_container_or_service() {
     let all = calls(DENIED, DENIED, DENIED);
     let filter = Permissions { seccomp_mode: Some(2), ..Permissions::default() };
     let remedy = |kernel: &Kernel, permissions: &Permissions| {

@@ -1,4 +1,5 @@
-//! What this kernel's rings can do: each feature tried, never deduced from the version.
+//! Tests which features this kernel's rings have, by using each; nothing is deduced from the
+//! version.
 
 mod probes;
 mod table;
@@ -8,29 +9,29 @@ use super::raw::{self, Ops, Params};
 use serde::Serialize;
 use std::io;
 
-/// PlainRing of the table.
+/// A feature of the ring.
 #[derive(Clone, Copy)]
 pub(crate) struct Feature {
     pub name: &'static str,
-    /// The first Linux that has it.
+    /// The first Linux release that has it.
     pub since: &'static str,
-    /// Whether the library's driver takes it where it is.
+    /// Whether the library's driver uses it.
     pub used: bool,
-    /// What it costs to lack it.
+    /// The consequence of lacking it.
     pub cost: &'static str,
     probe: Probe,
 }
 
-/// Probe it shows.
+/// How to test for a feature.
 #[derive(Clone, Copy)]
 enum Probe {
-    /// A ring is made with these flags.
+    /// Create a ring with these flags.
     Setup(u32),
-    /// A ring says so by this bit.
+    /// Look for this bit in the features that a ring reports.
     Bit(u32),
-    /// A ring knows all of these opcodes.
+    /// Look for all of these opcodes in those that a ring supports.
     Ops(&'static [u8]),
-    /// It is used.
+    /// Call this function, which uses the feature.
     Run(fn() -> Presence),
 }
 
@@ -42,6 +43,7 @@ pub(crate) enum Presence {
     Unknown,
 }
 
+/// A feature and whether this kernel has it.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Finding {
     pub name: &'static str,
@@ -51,24 +53,24 @@ pub(crate) struct Finding {
     pub cost_of_lacking_it: &'static str,
 }
 
-/// What a ring must have, or the driver refuses it; all of it is older than Linux 6.1.
+/// The feature bits without which the driver refuses a ring; all are older than Linux 6.1.
 const NEEDED_BITS: [(u32, &str); 3] =
     [(1 << 1, "FEAT_NODROP"), (1 << 3, "FEAT_RW_CUR_POS"), (1 << 8, "FEAT_EXT_ARG")];
 
 pub(crate) struct Features {
     pub found: Vec<Finding>,
-    /// What the driver cannot do without and is not there; `None` where that could not be asked.
+    /// What the driver requires and this kernel lacks; `None` if that could not be tested.
     pub too_old: Option<Vec<&'static str>>,
-    /// Why not all could be asked.
+    /// Why some features could not be tested.
     pub note: Option<String>,
 }
 
-/// Asks for all of them, in one child.
+/// Tests every feature, in one child.
 pub(crate) fn all() -> Features {
     let answer = ask_child(|reply| {
-        let ring = PlainRing::made();
+        let ring = PlainRing::create();
         for feature in table::all() {
-            reply.send(feature.tried(&ring) as i32);
+            reply.send(feature.test(&ring) as i32);
         }
         for known in ring.needed() {
             reply.send(known as i32);
@@ -77,7 +79,7 @@ pub(crate) fn all() -> Features {
     from_answer(answer)
 }
 
-/// Nothing can be asked where there is no ring.
+/// Reports every feature as unknown, for this reason.
 pub(crate) fn unknown(why: &str) -> Features {
     from_answer(Answer { unanswered: Some(why.into()), ..Answer::default() })
 }
@@ -103,7 +105,7 @@ fn from_answer(answer: Answer) -> Features {
     let lacking = needed().filter(|(presence, _)| *presence == Presence::Missing);
     let note = answer.unanswered.clone().or_else(|| {
         let signal = answer.signal?;
-        Some(format!("whoever asked was killed by signal {signal}"))
+        Some(format!("signal {signal} killed the child that tested them"))
     });
     Features {
         found: found.collect(),
@@ -112,14 +114,14 @@ fn from_answer(answer: Answer) -> Features {
     }
 }
 
-/// A ring as old kernels make it, with what it says of itself.
+/// What a ring without flags, which every kernel can create, reports of itself.
 struct PlainRing {
     bits: Option<u32>,
     ops: Option<Box<Ops>>,
 }
 
 impl PlainRing {
-    fn made() -> PlainRing {
+    fn create() -> PlainRing {
         let mut params = Params::default();
         let ring = raw::setup(1, &mut params).ok();
         let ops = ring.as_ref().and_then(|ring| Ops::of(ring).ok());
@@ -142,7 +144,7 @@ impl PlainRing {
 }
 
 impl Feature {
-    fn tried(&self, ring: &PlainRing) -> Presence {
+    fn test(&self, ring: &PlainRing) -> Presence {
         match self.probe {
             Probe::Setup(flags) => {
                 let made = raw::setup(1, &mut Params::with_flags(flags)).map(drop);
@@ -160,7 +162,7 @@ impl Presence {
         if it_is { Presence::Present } else { Presence::Missing }
     }
 
-    /// There if it was done, missing if it was refused by `error`; any other refusal says nothing.
+    /// `Present` for success, `Missing` for this error; any other error proves nothing.
     fn by(result: io::Result<()>, error: i32) -> Presence {
         match result {
             Ok(()) => Presence::Present,
@@ -195,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_died_early_leaves_the_rest_unknown() {
+    fn features_after_the_childs_death_are_unknown() {
         let died = Answer { numbers: vec![0, 1], signal: Some(libc::SIGSYS), unanswered: None };
         let features = from_answer(died);
         assert_eq!(features.found[0].state, Presence::Present);
@@ -206,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_driver_cannot_do_without_is_named() {
+    fn missing_requirements_are_named() {
         let mut all = vec![0; table::all().len()];
         all.extend([0, 0, 1]);
         all.extend(vec![0; table::NEEDED_OPS.len()]);

@@ -1,7 +1,8 @@
-//! Features that no flag tells of: each is used once, on a ring or a socket of its own.
+//! Tests features that no flag reports, by using each once on its own ring or socket.
 //!
-//! Where a use would need much, it is asked for something that is not there: a kernel that knows the
-//! request complains of that (`EBADF`, `ENOENT`, `EFAULT`), one that does not, of the request (`EINVAL`).
+//! Where a real use would need a lot of setup, the probe passes an invalid object: a kernel that
+//! knows the request reports the object (`EBADF`, `ENOENT`, `EFAULT`), and one that does not
+//! reports the request (`EINVAL`).
 
 use super::Presence;
 use crate::raw::{self, Params};
@@ -30,19 +31,20 @@ const ENTER_ABS_TIMER: u32 = 1 << 5;
 const RSRC_REGISTER_SPARSE: u32 = 1;
 const PBUF_RING_INC: u16 = 2;
 
-/// No ring: these are asked of the kernel alone.
-const BLIND: RawFd = -1;
-/// A descriptor that is none.
-const NONE: RawFd = i32::MAX;
-/// An address that is none.
-const NOWHERE: u64 = 0;
+/// The descriptor of requests that need no ring.
+const WITHOUT_RING: RawFd = -1;
+/// An invalid descriptor.
+const INVALID_FD: RawFd = i32::MAX;
+/// An invalid address.
+const INVALID_ADDRESS: u64 = 0;
 
-/// Asks a fresh ring, or the one named. `argument` has all that any kernel reads or writes of it.
-fn asked<T>(ring: Option<RawFd>, opcode: u32, mut argument: T, count: u32) -> io::Result<()> {
+/// Makes a request to the given ring or a new one. `argument` must be all that any kernel reads or
+/// writes for this opcode.
+fn register<T>(ring: Option<RawFd>, opcode: u32, mut argument: T, count: u32) -> io::Result<()> {
     let fresh = ring.is_none().then(|| plain(0)).transpose()?;
-    let ring = ring.or_else(|| fresh.as_ref().map(AsRawFd::as_raw_fd)).unwrap_or(BLIND);
-    // SAFETY: each try below gives the structure that its opcode wants, in which no address is of
-    // memory that the kernel could keep or write to when this frame is gone.
+    let ring = ring.or_else(|| fresh.as_ref().map(AsRawFd::as_raw_fd)).unwrap_or(WITHOUT_RING);
+    // SAFETY: every probe below passes the structure of its opcode. Addresses in it are invalid or
+    // of memory that outlives the ring, so that the kernel keeps no access to memory that is freed.
     unsafe { raw::register(ring, opcode, &raw mut argument, count) }.map(drop)
 }
 
@@ -50,30 +52,31 @@ fn plain(flags: u32) -> io::Result<OwnedFd> {
     raw::setup(1, &mut Params::with_flags(flags))
 }
 
-/// There if it was done, or failed by `complaint`; missing if the request is not known.
-fn known(result: io::Result<()>, complaint: i32) -> Presence {
+/// `Present` for success or for `expected`, which reports the invalid object; `Missing` if the
+/// kernel does not know the request.
+fn known(result: io::Result<()>, expected: i32) -> Presence {
     match result {
-        Err(error) if error.raw_os_error() == Some(complaint) => Presence::Present,
+        Err(error) if error.raw_os_error() == Some(expected) => Presence::Present,
         result => Presence::by(result, libc::EINVAL),
     }
 }
 
-/// `struct io_uring_rsrc_update`: any free index, and the ring itself.
+/// Passes a `struct io_uring_rsrc_update` with any free index and the ring itself.
 pub(super) fn registered_ring() -> Presence {
     let attempt = || {
         let ring = plain(0)?;
         let update = [u64::from(u32::MAX), ring.as_raw_fd() as u64];
-        asked(Some(ring.as_raw_fd()), REGISTER_RING_FDS, update, 1)
+        register(Some(ring.as_raw_fd()), REGISTER_RING_FDS, update, 1)
     };
     Presence::by(attempt(), libc::EINVAL)
 }
 
-/// `struct io_uring_rsrc_register`: one empty place.
+/// Passes a `struct io_uring_rsrc_register` for one empty slot.
 pub(super) fn sparse_files() -> Presence {
     let (number, flags) = (1u32, RSRC_REGISTER_SPARSE);
     let request = [u64::from(number) | u64::from(flags) << 32, 0, 0, 0];
     let size = size_of_val(&request) as u32;
-    Presence::by(asked(None, REGISTER_FILES2, request, size), libc::EINVAL)
+    Presence::by(register(None, REGISTER_FILES2, request, size), libc::EINVAL)
 }
 
 /// `struct io_uring_buf_reg`.
@@ -88,12 +91,13 @@ struct BufferRing {
 
 fn buffers(flags: u16) -> Presence {
     let attempt = || {
-        // The pages are the kernel's until the ring is closed, which is before they are given back.
+        // The kernel owns the pages until the ring is closed, which happens before they are
+        // unmapped.
         let pages = memmap2::MmapMut::map_anon(page_bytes() as usize)?;
         let ring = plain(0)?;
         let address = pages.as_ptr() as u64;
         let request = BufferRing { address, entries: 1, group: 0, flags, reserved: [0; 3] };
-        let done = asked(Some(ring.as_raw_fd()), REGISTER_PBUF_RING, request, 1);
+        let done = register(Some(ring.as_raw_fd()), REGISTER_PBUF_RING, request, 1);
         drop(ring);
         done
     };
@@ -108,12 +112,12 @@ pub(super) fn incremental_buffers() -> Presence {
     buffers(PBUF_RING_INC)
 }
 
-/// `struct io_uring_buf_status` of a group that is not there.
+/// Passes a `struct io_uring_buf_status` of a group that does not exist.
 pub(super) fn buffer_status() -> Presence {
-    known(asked(None, REGISTER_PBUF_STATUS, [0u32; 10], 1), libc::ENOENT)
+    known(register(None, REGISTER_PBUF_STATUS, [0u32; 10], 1), libc::ENOENT)
 }
 
-/// `struct io_uring_sync_cancel_reg` for an op that is not there; without a limit of time.
+/// `struct io_uring_sync_cancel_reg`.
 #[repr(C)]
 struct SyncCancel {
     address: u64,
@@ -123,81 +127,84 @@ struct SyncCancel {
     reserved: [u64; 4],
 }
 
+/// Cancels an op that does not exist, without a timeout.
 pub(super) fn sync_cancel() -> Presence {
     let request =
-        SyncCancel { address: 1, fd: NONE, flags: 0, timeout: [-1, -1], reserved: [0; 4] };
-    known(asked(None, REGISTER_SYNC_CANCEL, request, 1), libc::ENOENT)
+        SyncCancel { address: 1, fd: INVALID_FD, flags: 0, timeout: [-1, -1], reserved: [0; 4] };
+    known(register(None, REGISTER_SYNC_CANCEL, request, 1), libc::ENOENT)
 }
 
-/// `struct io_uring_napi`, off.
+/// Passes a `struct io_uring_napi` that turns busy polling off.
 pub(super) fn napi() -> Presence {
-    match asked(None, REGISTER_NAPI, [0u64; 2], 1) {
-        // Known, and this kernel has no busy polling.
+    match register(None, REGISTER_NAPI, [0u64; 2], 1) {
+        // The request is known, but this kernel was built without busy polling.
         Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Presence::Missing,
         done => Presence::by(done, libc::EINVAL),
     }
 }
 
-/// `struct io_uring_clock_register`.
+/// Passes a `struct io_uring_clock_register`.
 pub(super) fn clock() -> Presence {
     let request = [libc::CLOCK_MONOTONIC as u32, 0, 0, 0];
-    Presence::by(asked(None, REGISTER_CLOCK, request, 0), libc::EINVAL)
+    Presence::by(register(None, REGISTER_CLOCK, request, 0), libc::EINVAL)
 }
 
-/// `struct io_uring_clone_buffers`, from no ring.
+/// Passes a `struct io_uring_clone_buffers` with an invalid source ring.
 pub(super) fn clone_buffers() -> Presence {
     let mut request = [0u32; 8];
-    request[0] = NONE as u32;
-    known(asked(None, REGISTER_CLONE_BUFFERS, request, 1), libc::EBADF)
+    request[0] = INVALID_FD as u32;
+    known(register(None, REGISTER_CLONE_BUFFERS, request, 1), libc::EBADF)
 }
 
-/// A submission entry that sends a message to no ring.
+/// Passes a submission entry that sends a message to an invalid ring.
 pub(super) fn send_msg_ring() -> Presence {
     let mut entry = [0u32; 16];
     entry[0] = u32::from(opcode::MsgRingData::CODE);
-    entry[1] = NONE as u32;
-    match asked(Some(BLIND), REGISTER_SEND_MSG_RING, entry, 1) {
-        // Kernels without it want a ring for everything.
-        Err(error) if error.raw_os_error() == Some(libc::EBADF) && !query_is_blind() => {
+    entry[1] = INVALID_FD as u32;
+    match register(Some(WITHOUT_RING), REGISTER_SEND_MSG_RING, entry, 1) {
+        // A kernel without requests that need no ring reports the descriptor instead.
+        Err(error) if error.raw_os_error() == Some(libc::EBADF) && !works_without_ring() => {
             Presence::Missing
         }
         done => known(done, libc::EBADF),
     }
 }
 
-/// Whether requests without a ring are read at all: then one that is not known is `EINVAL`.
-fn query_is_blind() -> bool {
+/// Returns whether the kernel reads requests without a ring: it reports an unknown one by `EINVAL`.
+fn works_without_ring() -> bool {
     let unknown = u32::from(u16::MAX >> 1);
-    let asked = asked(Some(BLIND), unknown, 0u64, 0);
-    asked.is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL))
+    let result = register(Some(WITHOUT_RING), unknown, 0u64, 0);
+    result.is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL))
 }
 
-/// Its list of questions is empty.
+/// Passes an empty list of queries.
 pub(super) fn query() -> Presence {
     let nothing = std::ptr::null_mut::<u8>();
-    // SAFETY: there is no question, so that nothing is read or written.
-    let done = unsafe { raw::register(BLIND, REGISTER_QUERY, nothing, 0) }.map(drop);
+    // SAFETY: the list is empty, so that the kernel reads and writes no memory.
+    let done = unsafe { raw::register(WITHOUT_RING, REGISTER_QUERY, nothing, 0) }.map(drop);
     match done {
         Err(error) if error.raw_os_error() == Some(libc::EBADF) => Presence::Missing,
         done => Presence::by(done, libc::EINVAL),
     }
 }
 
+/// Makes the queues of a ring larger.
 pub(super) fn resize() -> Presence {
     let attempt = || {
         let ring = plain(SETUP_SINGLE_ISSUER | SETUP_DEFER_TASKRUN)?;
         let larger = Params::of_size(4, 8);
-        asked(Some(ring.as_raw_fd()), REGISTER_RESIZE_RINGS, larger, 1)
+        register(Some(ring.as_raw_fd()), REGISTER_RESIZE_RINGS, larger, 1)
     };
     Presence::by(attempt(), libc::EINVAL)
 }
 
-/// `struct io_uring_mem_region_reg` with a description that is nowhere.
+/// Passes a `struct io_uring_mem_region_reg` with an invalid address of its description.
 pub(super) fn memory_region() -> Presence {
-    let request = [NOWHERE, 0, 0, 0];
-    known(asked(None, REGISTER_MEM_REGION, request, 1), libc::EFAULT)
+    let request = [INVALID_ADDRESS, 0, 0, 0];
+    known(register(None, REGISTER_MEM_REGION, request, 1), libc::EFAULT)
 }
 
+/// Enters a ring with the flag for absolute timeouts.
 pub(super) fn absolute_timer() -> Presence {
     let attempt = || {
         let ring = plain(0)?;
@@ -206,7 +213,7 @@ pub(super) fn absolute_timer() -> Presence {
     Presence::by(attempt(), libc::EINVAL)
 }
 
-/// One page for the entries, one for the queues.
+/// Creates a ring in this process's memory: one page for the entries, one for the queues.
 pub(super) fn no_mmap() -> Presence {
     let attempt = || {
         let page = page_bytes();
@@ -214,24 +221,26 @@ pub(super) fn no_mmap() -> Presence {
         let mut params = Params::with_flags(raw::SETUP_NO_MMAP);
         params.cq_off.user_addr = pages.as_ptr() as u64;
         params.sq_off.user_addr = pages.as_ptr() as u64 + page;
-        // Closed before the pages are given back.
+        // The ring is closed before the pages are unmapped.
         raw::setup(1, &mut params).map(drop)
     };
     Presence::by(attempt(), libc::EINVAL)
 }
 
-/// What becomes of one op.
+/// Submits one op and returns its result.
 fn op(entry: &squeue::Entry) -> io::Result<i32> {
     let mut ring = IoUring::new(1)?;
-    // SAFETY: what the op names or lends outlives this call, which ends with the op's completion.
+    // SAFETY: descriptors and memory of the op outlive this call, which returns after its
+    // completion (I1).
     unsafe { ring.submission().push(entry).map_err(io::Error::other)? };
     ring.submit_and_wait(1)?;
     let result = ring.completion().next().map(|cqe| cqe.result());
     result.ok_or_else(|| io::Error::other("no completion"))
 }
 
-/// Of a pipe who knows the flag says that it is no socket, and who does not, that the flag is `EINVAL`. (Of
-/// a descriptor that is none, kernels before 5.18 would say so first.)
+/// Tests a flag of a socket op on a pipe: a kernel that knows the flag reports that a pipe is not a
+/// socket, and one that does not reports the flag by `EINVAL`. (With an invalid descriptor, kernels
+/// before 5.18 would report that first.)
 fn flagged(entry: impl FnOnce(types::Fd) -> squeue::Entry) -> Presence {
     let Ok((pipe, _writer)) = io::pipe() else { return Presence::Unknown };
     match op(&entry(types::Fd(pipe.as_raw_fd()))) {

@@ -1,5 +1,5 @@
-//! The features, with what it costs to lack each: first those that the driver takes, then what
-//! programs on the bare ring take.
+//! The features with the consequence of lacking each: first those that the driver uses, then those
+//! that only programs on the bare ring use.
 
 use super::{Feature, Probe, probes};
 use io_uring::opcode;

@@ -1,6 +1,6 @@
-//! What a path gives: its mount, its device, and what its file system lets be done with a file.
+//! Examines a path: its mount, its device, and what its file system supports.
 //!
-//! The file is a temporary one without a name, so that it is gone when the process is.
+//! The probes use a temporary file without a name, which disappears with the process.
 
 mod probes;
 
@@ -13,18 +13,19 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+/// What lies under a path.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct PathReport {
     pub path: PathBuf,
     pub mount_point: Option<PathBuf>,
     pub filesystem: String,
-    /// Why it is memory and no disk.
+    /// If the file system is in memory, which one it is.
     pub in_memory: Option<String>,
     pub device: Option<String>,
     pub model: Option<String>,
     pub scheduler: Option<String>,
     pub rotational: Option<bool>,
-    /// Whether a temporary file could be made there, and why not.
+    /// Whether a temporary file could be created there.
     pub writable: bool,
     pub not_writable_because: Option<String>,
     pub direct: Capability,
@@ -35,12 +36,12 @@ pub(crate) struct PathReport {
     pub polled: Capability,
 }
 
-/// Whether something can be done, by having done it.
+/// The result of a probe.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Capability {
     #[serde(rename = "state")]
     pub support: Support,
-    /// What that means, or why it is unknown.
+    /// The consequence, or why the result is unknown.
     #[serde(rename = "words")]
     pub detail: String,
 }
@@ -53,12 +54,14 @@ pub(crate) enum Support {
     Unknown,
 }
 
+/// The alignment that direct reads need.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Alignment {
-    /// Of the buffer.
+    /// The alignment of the buffer's address.
     pub memory_bytes: Option<u64>,
+    /// The alignment of offsets and lengths.
     pub offset_bytes: u64,
-    /// `statx`, or `tried`.
+    /// The source: `statx` or `tried`.
     pub by: &'static str,
 }
 
@@ -76,24 +79,24 @@ impl Capability {
     }
 }
 
-/// Of what is unknown where none can be made; why not is told beside it.
+/// Why a probe is unknown without a temporary file; `not_writable_because` has the error.
 const NEEDS_A_FILE: &str = "it needs a temporary file";
 
-/// What is tried on.
+/// The files that the probes use.
 struct Subject {
-    /// To read from: the path itself, or the temporary file.
+    /// The file to read: the path itself or the temporary file.
     file: io::Result<File>,
-    /// To write to, and another to share its blocks.
+    /// The file to write, and a second one to share its blocks.
     temporary: io::Result<(File, File)>,
 }
 
 pub(crate) fn examine(path: &Path) -> Result<PathReport, Failure> {
     let refused = |error: io::Error| {
         let remedy = match error.kind() {
-            io::ErrorKind::NotFound => "; give a directory, a file or a block device that is there",
+            io::ErrorKind::NotFound => "; give an existing directory, file or block device",
             _ => "",
         };
-        Failure::failed(format!("cannot look at {}: {error}{remedy}", path.display()))
+        Failure::failed(format!("{}: cannot examine it: {error}{remedy}", path.display()))
     };
     let metadata = fs::metadata(path).map_err(refused)?;
     cringle_bench::target::must_have_offsets(path, metadata.file_type())?;
@@ -108,15 +111,15 @@ impl Subject {
     fn of(path: &Path, directory: Option<&Path>, readable: bool) -> Subject {
         let temporary = match directory {
             Some(directory) => probes::temporary(directory),
-            None => Err(io::Error::other("it is no directory, so nothing is written")),
+            None => Err(io::Error::other("the path is not a directory, so nothing is written")),
         };
         let own = || match &temporary {
             Ok((file, _)) => file.try_clone(),
             Err(_) => Err(io::Error::other(NEEDS_A_FILE)),
         };
         let opened = || {
-            let named = |error| io::Error::other(format!("it cannot be opened: {error}"));
-            File::open(path).map_err(named)
+            let explain = |error| io::Error::other(format!("cannot open it: {error}"));
+            File::open(path).map_err(explain)
         };
         let file = if readable { opened() } else { own() };
         Subject { file, temporary }
@@ -173,7 +176,8 @@ fn direct(storage: &Storage, subject: &Subject) -> (Capability, Option<Alignment
     }
 }
 
-/// Queues that are polled instead of interrupting: some drivers make them, when they are asked to.
+/// Reports whether the device has queues that are polled instead of raising interrupts, which some
+/// drivers create when a module parameter asks for them.
 fn polled(storage: &Storage) -> Capability {
     let Some(device) = &storage.device else { return Capability::unknown("no device is known") };
     let module = match device.name.get(..2) {
@@ -183,7 +187,7 @@ fn polled(storage: &Storage) -> Capability {
     };
     match device.polled {
         Some(true) => Capability::yes("the device has poll queues"),
-        None => Capability::unknown("the kernel does not say"),
+        None => Capability::unknown("the kernel does not report it"),
         Some(false) if module.is_empty() => {
             Capability::no("no poll queues; NVMe devices can have them (nvme.poll_queues)")
         }
@@ -194,15 +198,15 @@ fn polled(storage: &Storage) -> Capability {
     }
 }
 
-/// Why there are none though the driver could make them, by what it was asked for.
+/// Explains why a device has no poll queues, given the value of its driver's parameter.
 fn without_queues(module: &str, asked: Option<&str>) -> String {
     match asked {
         Some(some) if some != "0" => format!(
-            "{module}.poll_queues is {some}, but this device has too few queues: one has to \
-             interrupt"
+            "{module}.poll_queues is {some}, but this device has too few queues: one must raise \
+             interrupts"
         ),
         asked => format!(
-            "{module}.poll_queues is {}; boot with {module}.poll_queues=N, a few for each device",
+            "{module}.poll_queues is {}; boot with {module}.poll_queues=N, a few per device",
             asked.unwrap_or("unknown")
         ),
     }
@@ -213,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queues_that_were_asked_for_are_not_to_be_asked_for_again() {
+    fn the_boot_parameter_is_suggested_only_if_unset() {
         for never_asked in [None, Some("0")] {
             assert!(without_queues("nvme", never_asked).contains("boot with nvme.poll_queues=N"));
         }
