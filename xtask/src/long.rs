@@ -1,7 +1,7 @@
-//! The generators of the test suite with their full counts: hours where the suite takes seconds.
+//! Runs the generators of the test suite with their full counts, which takes hours.
 //!
 //! `.ci/run` draws a small sample from each generator. This command runs all of them, one after the
-//! other, and keeps what each printed. A job that fails does not stop the others.
+//! other, and keeps the output of each. A job that fails does not stop the others.
 
 use crate::Result;
 use std::fs::{self, File};
@@ -50,7 +50,7 @@ static JOBS: &[Job] = &[
     },
     Job {
         name: "drivers",
-        about: "10,000 random programs that must do the same on io_uring and on epoll",
+        about: "10,000 random programs with the same results on io_uring and on epoll",
         environment: &[("CRINGLE_PROGRAMS", "10000")],
         command: "cargo test --release -p cringle --test drivers_agree",
     },
@@ -74,7 +74,7 @@ static JOBS: &[Job] = &[
     },
     Job {
         name: "foreign",
-        about: "destructors, hooks, subscribers and callbacks that do anything, optimised",
+        about: "destructors, hooks, subscribers and callbacks that misbehave, optimised",
         environment: &[],
         command: "cargo test --release -p cringle --all-features --test foreign --test foreign_code",
     },
@@ -85,8 +85,9 @@ static JOBS: &[Job] = &[
             ("RUSTC_BOOTSTRAP", "1"),
             (
                 "RUSTFLAGS",
-                // Without its constructors: a unit with nothing else but assembly, as corosensei's, would have no
-                // unwind tables, and frames could not be walked to their end.
+                // Without the sanitizer's constructors: with them, a codegen unit that has only
+                // assembly (as corosensei's) would have no unwind tables, and no backtrace could
+                // pass it.
                 "-Zsanitizer=address -Cllvm-args=-asan-constructor-kind=none --cfg cringle_sanitizer",
             ),
             ("ASAN_OPTIONS", "detect_leaks=0"),
@@ -96,7 +97,7 @@ static JOBS: &[Job] = &[
     },
     Job {
         name: "foreign-abort",
-        about: "the same where panics abort",
+        about: "the same with panics that abort",
         environment: &[("RUSTFLAGS", "-Cpanic=abort")],
         command: "cargo test --target x86_64-unknown-linux-gnu --target-dir target/abort -p cringle \
                   --all-features --test foreign",
@@ -115,7 +116,7 @@ static JOBS: &[Job] = &[
     },
 ];
 
-/// Whether all chosen jobs passed.
+/// Runs the chosen jobs. Returns whether all passed.
 pub(crate) fn run(args: &Args) -> Result<bool> {
     let chosen = choose(&args.only)?;
     if args.list {
@@ -157,7 +158,7 @@ fn choose(only: &[String]) -> Result<Vec<&'static Job>> {
 }
 
 impl Job {
-    /// The command as one would type it.
+    /// The command with its environment, to copy into a shell.
     fn line(&self) -> String {
         let set = self.environment.iter().map(|(name, value)| format!("{name}={value} "));
         format!("{}{}", set.collect::<String>(), self.command)
@@ -192,7 +193,7 @@ mod tests {
                     let tests = krate.unwrap().path().join("tests");
                     tests.join(format!("{name}.rs")).exists() || tests.join(name).is_dir()
                 });
-                assert!(exists, "job {}: no test is named {name}", job.name);
+                assert!(exists, "job {}: no test file is named {name}", job.name);
             }
         }
     }
@@ -201,7 +202,7 @@ mod tests {
     fn names_are_unique_and_can_be_chosen() {
         for job in JOBS {
             let chosen = choose(&[job.name.to_owned()]).unwrap();
-            assert!(std::ptr::eq(chosen[0], job), "{} is there twice", job.name);
+            assert!(std::ptr::eq(chosen[0], job), "two jobs are named {}", job.name);
         }
         assert!(choose(&["no-such-job".to_owned()]).is_err());
     }

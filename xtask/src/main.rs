@@ -1,4 +1,4 @@
-//! What is done to Cringle by hand, now and then: `cargo xtask --help`.
+//! The maintenance tasks of this repository: `cargo xtask --help`.
 
 mod kernels;
 mod long;
@@ -19,13 +19,13 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Run the tests of the library on other kernels, in virtual machines.
+    /// Run the tests of the library on other kernels, in virtual machines
     Kernels(kernels::Args),
-    /// Run the test suite's generators with their full counts: for hours.
+    /// Run the test suite's generators with their full counts, for hours
     Long(long::Args),
-    /// Check the habits of this code base: sizes, arrows between rooms, reasons for `unsafe`.
+    /// Check sizes, imports between rooms and the reasons of `unsafe`
     Tidy(tidy::Args),
-    /// Say which features of the ring this kernel lacks, or why there is no ring.
+    /// Print the ring features that this kernel lacks, or why there is no ring
     Ring,
 }
 

@@ -1,4 +1,4 @@
-//! `ureq` over the library's sockets, by its own trait for transports.
+//! `ureq` over the library's sockets, through its `Transport` trait.
 
 use cringle::io::{self, BufRead, BufReader, Read, Write};
 use cringle::net::{TcpListener, TcpStream};
@@ -62,7 +62,7 @@ impl Transport for Connection {
     }
 }
 
-/// Answers requests with what they carry, until the client has gone.
+/// Answers each request with its own body, until the client closes the connection.
 fn serve(stream: TcpStream) -> io::Result<()> {
     let mut reader = BufReader::new(&stream);
     loop {
@@ -92,7 +92,7 @@ fn requests_are_answered_on_many_fibers() {
         fiber::scope(|s| {
             s.spawn(move || {
                 fiber::scope(|s| {
-                    // One connection for each client, which keeps it.
+                    // Each client keeps one connection.
                     for stream in listener.incoming().take(CLIENTS) {
                         s.spawn(move || serve(stream.unwrap()).unwrap());
                     }

@@ -1,4 +1,4 @@
-//! SQLite, a C library that blocks, on `fiber::unblock`.
+//! SQLite, a C library that blocks its thread, called through `fiber::unblock`.
 
 use cringle::{Builder, fiber};
 use rusqlite::{Connection, TransactionBehavior};
@@ -16,7 +16,7 @@ fn open(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// The connection is borrowed for itself alone: it may be used on one thread at a time.
+/// Takes the connection by `&mut`, since a `Connection` may be used by only one thread at a time.
 fn execute(connection: &mut Connection, text: &str) -> rusqlite::Result<()> {
     connection.execute_batch(text)
 }
@@ -37,7 +37,7 @@ fn many_fibers_write_and_read_one_database() {
             for n in 0..FIBERS as i64 {
                 let path = &path;
                 s.spawn(move || {
-                    // A connection may go from thread to thread, so a fiber may keep it.
+                    // A connection is `Send`, so the threads of `unblock` may use it in turn.
                     let mut connection = fiber::unblock(|| open(path)).unwrap();
                     fiber::yield_now();
                     fiber::unblock(|| {
@@ -61,9 +61,9 @@ fn many_fibers_write_and_read_one_database() {
     assert_eq!(sum(&mut open(&path).unwrap()).unwrap(), (all, (0..all).sum()));
 }
 
-/// All of the writers wait for one lock, in C, and the fiber that holds it is on the same worker.
+/// All writers wait in C code for one lock, which a fiber of the same worker holds.
 #[test]
-fn a_library_that_waits_keeps_no_fiber_from_its_work() {
+fn a_blocking_library_does_not_block_other_fibers() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("database");
     let mut holder = open(&path).unwrap();
@@ -86,7 +86,7 @@ fn a_library_that_waits_keeps_no_fiber_from_its_work() {
                     assert!(released.load(Ordering::Relaxed));
                 });
             }
-            // Every one of them has a thread; this fiber goes on.
+            // Each writer blocks a thread of its own; this fiber continues.
             while began.load(Ordering::Relaxed) < FIBERS {
                 fiber::yield_now();
             }

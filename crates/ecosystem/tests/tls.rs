@@ -1,4 +1,4 @@
-//! `rustls` over the library's sockets: server and client on fibers.
+//! `rustls` over the library's sockets, with server and client on fibers.
 
 use cringle::io::{self, Read, Write};
 use cringle::net::{TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 const CLIENTS: usize = 20;
 
-/// A server's certificate for `localhost`, and a client that trusts nobody else.
+/// Returns a server with a new certificate for `localhost`, and a client that trusts only that one.
 fn configs() -> (Arc<ServerConfig>, Arc<ClientConfig>) {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
@@ -51,7 +51,7 @@ fn visit(config: Arc<ClientConfig>, stream: TcpStream, n: usize) -> io::Result<(
     }
     stream.conn.send_close_notify();
     stream.flush()?;
-    // The server has said its farewell, too: nothing was cut off.
+    // After `close_notify` the server reads a clean end of the stream, not a truncation.
     stream.sock.shutdown(std::net::Shutdown::Write)
 }
 
@@ -82,7 +82,7 @@ fn encrypted_streams_echo() {
 }
 
 #[test]
-fn a_stranger_is_refused_as_with_stds_sockets() {
+fn an_untrusted_certificate_is_refused() {
     let (server, _) = configs();
     let (_, client) = configs();
     let run = || {

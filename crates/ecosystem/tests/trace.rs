@@ -1,4 +1,5 @@
-//! A trace as a parser of Perfetto's format reads it that others made, from Perfetto's own definitions.
+//! Reads traces with a parser generated from Perfetto's own definitions, independent of the
+//! library.
 
 use cringle::block::Batch;
 use cringle::fs::File;
@@ -14,7 +15,7 @@ use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// An event with what stands for it elsewhere in the file looked up.
+/// An event with its interned names resolved.
 #[derive(Debug)]
 struct Event {
     sequence: u32,
@@ -36,16 +37,16 @@ struct Sequence {
     now: u64,
 }
 
-/// Reads a file as Perfetto does: each sequence with its own clock and its own tables.
+/// Reads a file as Perfetto does: each sequence has its own clock and its own tables.
 fn read(path: &Path) -> (Vec<Event>, Vec<String>) {
-    let trace = Trace::parse_from_bytes(&std::fs::read(path).unwrap()).expect("it is a trace");
+    let trace = Trace::parse_from_bytes(&std::fs::read(path).unwrap()).expect("a valid trace");
     let mut sequences: HashMap<u32, Sequence> = HashMap::new();
     let (mut events, mut threads) = (Vec::new(), Vec::new());
     for packet in &trace.packet {
         let number = packet.trusted_packet_sequence_id();
         assert_ne!(number, 0, "every packet belongs to a sequence");
         let sequence = sequences.entry(number).or_default();
-        learn(sequence, packet);
+        read_declarations(sequence, packet);
         if packet.has_track_descriptor() && packet.track_descriptor().thread.is_some() {
             threads.push(packet.track_descriptor().thread.thread_name().to_owned());
         }
@@ -57,10 +58,12 @@ fn read(path: &Path) -> (Vec<Event>, Vec<String>) {
     (events, threads)
 }
 
-fn learn(sequence: &mut Sequence, packet: &TracePacket) {
+/// Reads the clock and the interned names of a packet.
+fn read_declarations(sequence: &mut Sequence, packet: &TracePacket) {
     if packet.has_clock_snapshot() {
         let clocks = &packet.clock_snapshot().clocks;
-        let ours = clocks.iter().find(|clock| clock.is_incremental()).expect("a clock of its own");
+        let ours =
+            clocks.iter().find(|clock| clock.is_incremental()).expect("the sequence has a clock");
         assert_eq!(packet.trace_packet_defaults.timestamp_clock_id(), ours.clock_id());
         sequence.now = ours.timestamp();
     }
@@ -106,7 +109,7 @@ fn event(number: u32, sequence: &Sequence, packet: &TracePacket) -> Event {
     read
 }
 
-/// Every slice that begins ends, within the one that it began in; counters are apart.
+/// Asserts that every slice ends, and within the slice in which it began.
 fn assert_nested(events: &[Event]) {
     let mut open: HashMap<u32, i64> = HashMap::new();
     for event in events {
@@ -116,7 +119,7 @@ fn assert_nested(events: &[Event]) {
             Type::TYPE_SLICE_END => *depth -= 1,
             _ => {}
         }
-        assert!(*depth >= 0, "a slice ends that did not begin: {event:?}");
+        assert!(*depth >= 0, "a slice ends without a beginning: {event:?}");
     }
     assert!(open.values().all(|&depth| depth == 0), "slices are left open: {open:?}");
 }
@@ -143,7 +146,7 @@ fn traced_by<T>(
     (events, threads, written, value)
 }
 
-/// One process has one trace.
+/// Serialises the tests: a process has at most one trace at a time.
 static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 fn named<'a>(events: &'a [Event], kind: Type, name: &'a str) -> impl Iterator<Item = &'a Event> {
@@ -167,19 +170,19 @@ fn every_op_has_a_flow_from_its_push_to_its_completion() {
         named(&events, Type::TYPE_INSTANT, "read").flat_map(|event| event.flows.clone()).collect();
     let done: Vec<&Event> = named(&events, Type::TYPE_INSTANT, "read done").collect();
     let ended: HashSet<u64> = done.iter().flat_map(|event| event.last_flows.clone()).collect();
-    assert!(pushed.len() >= READS - 64, "all but those that were tried inline: {}", pushed.len());
+    assert!(pushed.len() >= READS - 64, "only the first are tried inline: {}", pushed.len());
     assert_eq!(pushed.iter().copied().collect::<HashSet<_>>().len(), pushed.len());
     assert_eq!(pushed.iter().copied().collect::<HashSet<_>>(), ended);
     assert!(done.iter().all(|event| event.notes["result"] == 64));
     let depth = events.iter().filter_map(|event| event.counter).max().unwrap();
     assert!(depth >= 1 && depth <= READS as i64, "{depth}");
     let last = events.iter().rev().find_map(|event| event.counter).unwrap();
-    assert_eq!(last, 0, "nothing is under way in the end");
+    assert_eq!(last, 0, "no op is in flight at the end");
 }
 
-/// A queue of 8 entries is full 8 times and more: the kernel is entered by who pushes.
+/// 64 reads fill a queue of 8 entries repeatedly, so that the fiber that pushes enters the kernel.
 #[test]
-fn what_a_push_submits_is_a_slice_within_the_fibers() {
+fn a_push_that_submits_is_a_nested_slice() {
     let _alone = ALONE.lock();
     let ring = Builder::new().workers(1).driver(DriverChoice::Uring).ring_entries(8);
     let (events, ..) = traced_by(ring, || {
@@ -209,9 +212,9 @@ fn what_a_push_submits_is_a_slice_within_the_fibers() {
     assert!(submitted >= 56, "{submitted} ops submitted there");
 }
 
-/// The driver pushes cancels while the worker enters the kernel, and more than there is room for.
+/// While the worker enters the kernel, the driver pushes more cancels than the queue has room for.
 #[test]
-fn what_an_enter_submits_before_it_is_whole_is_a_part_of_it() {
+fn an_enter_contains_no_other_enter() {
     let _alone = ALONE.lock();
     let ring = Builder::new().workers(1).driver(DriverChoice::Uring).ring_entries(8);
     let (events, ..) = traced_by(ring, || {
@@ -229,8 +232,8 @@ fn what_an_enter_submits_before_it_is_whole_is_a_part_of_it() {
     for event in &events {
         match event.kind {
             Type::TYPE_SLICE_BEGIN => {
-                let around = open.last().is_some_and(|name| *name == "enter" || *name == "wait");
-                assert!(!around, "within the kernel: {event:?}");
+                let is_nested = open.last().is_some_and(|name| *name == "enter" || *name == "wait");
+                assert!(!is_nested, "a slice within an enter: {event:?}");
                 open.push(&event.name[..]);
             }
             Type::TYPE_SLICE_END => drop(open.pop()),
@@ -240,7 +243,7 @@ fn what_an_enter_submits_before_it_is_whole_is_a_part_of_it() {
 }
 
 #[test]
-fn fibers_are_slices_on_their_workers_track_and_say_what_they_wait_for() {
+fn fibers_are_slices_that_name_their_waits() {
     let _alone = ALONE.lock();
     let (events, threads, ..) = traced(2, || {
         let (sender, receiver) = cringle::sync::mpsc::channel();
@@ -275,8 +278,9 @@ fn fibers_are_slices_on_their_workers_track_and_say_what_they_wait_for() {
         .position(|event| event.texts.get("waits_for").is_some_and(|what| what == "sleep"));
     let asleep = asleep.unwrap();
     let awake = events[asleep..].iter().find(|event| event.name == "there").unwrap();
-    assert!(awake.ns - events[asleep].ns >= 1_900_000, "it has slept for 2 ms");
-    // From a spawn to the start, and from who sends to who is woken.
+    assert!(awake.ns - events[asleep].ns >= 1_900_000, "the fiber sleeps for 2 ms");
+    // Flows lead from a spawn to the fiber's start, and from a sender to the receiver that it
+    // wakes.
     let starts: HashSet<u64> = events.iter().flat_map(|event| event.flows.clone()).collect();
     let begun: Vec<u64> = named(&events, Type::TYPE_SLICE_BEGIN, "there")
         .chain(named(&events, Type::TYPE_SLICE_BEGIN, "main"))
@@ -286,7 +290,7 @@ fn fibers_are_slices_on_their_workers_track_and_say_what_they_wait_for() {
 }
 
 #[test]
-fn spans_scopes_and_cancels_are_there() {
+fn spans_scopes_and_cancels_are_recorded() {
     let _alone = ALONE.lock();
     let (events, _, _, spawned) = traced(1, || {
         let _outer = trace::span("outer");
@@ -298,7 +302,7 @@ fn spans_scopes_and_cancels_are_there() {
             spawned
         })
     });
-    // The main fiber was suspended within both: they are interrupted with it.
+    // The main fiber suspends within both, which splits their slices.
     assert!(named(&events, Type::TYPE_SLICE_BEGIN, "outer").count() >= 2);
     assert!(named(&events, Type::TYPE_SLICE_BEGIN, "scope").count() >= 2);
     let cancels: Vec<&Event> = named(&events, Type::TYPE_INSTANT, "cancel").collect();
@@ -307,7 +311,7 @@ fn spans_scopes_and_cancels_are_there() {
         named(&events, Type::TYPE_INSTANT, "timer set")
             .any(|event| event.notes["due_ns"] > 1_000_000_000)
     );
-    // The sleeper has no name, and is called by its place.
+    // The sleeping fiber has no name, and is named after the place that spawned it.
     let place = format!("trace.rs:{spawned}");
     assert!(named(&events, Type::TYPE_SLICE_BEGIN, &place).next().is_some(), "{place}");
 }

@@ -1,4 +1,5 @@
-//! The machine's disk: an ext4 file system with the tests, what they need, and the init that runs them.
+//! Makes the machine's disks: an ext4 file system with the tests, their libraries and an init, and
+//! an empty second disk.
 
 use super::steps::Step;
 use super::suite::Suite;
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 const INIT: &str = include_str!("init.sh");
 const WITHOUT_RINGS: &str = include_str!("without-rings.sh");
 
-/// It is sparse.
+/// The size of the disk, whose file is sparse.
 const DISK_MIB: u32 = 6 << 10;
 
 const FILES: [(&str, &str); 4] = [
@@ -26,11 +27,11 @@ const FILES: [(&str, &str); 4] = [
 /// Both disks of the machine.
 pub(super) struct Disks {
     pub(super) root: PathBuf,
-    /// Empty; its device has no queue to be polled.
+    /// An empty disk, whose device has no poll queue.
     pub(super) plain: PathBuf,
 }
 
-/// Makes the images below `work`.
+/// Makes both disks below `work`.
 pub(super) fn make(work: &Path, suite: &Suite, args: &Args) -> Result<Disks> {
     let root = work.join("root");
     for name in ["bin", "etc", "dev", "proc", "sys", "tmp", "run", "root", "tests", "plain"] {
@@ -54,9 +55,9 @@ pub(super) fn make(work: &Path, suite: &Suite, args: &Args) -> Result<Disks> {
 }
 
 fn programs(root: &Path, suite: &Suite) -> Result<()> {
-    let busybox = find("busybox").ok_or("busybox has gone")?;
+    let busybox = find("busybox").ok_or("busybox: not found")?;
     if !libraries(&busybox)?.is_empty() {
-        return Err("this busybox is linked with libraries; apt-get install busybox-static".into());
+        return Err("busybox is not static: apt-get install busybox-static".into());
     }
     fs::copy(busybox, root.join("bin/busybox"))?;
     symlink("busybox", root.join("bin/sh"))?;
@@ -64,7 +65,7 @@ fn programs(root: &Path, suite: &Suite) -> Result<()> {
     for program in &suite.programs {
         let name = program.file_name().ok_or("a program without a name")?;
         strip(program, &root.join("bin").join(name))?;
-        // Tests of the command call it by the path that cargo told them.
+        // Tests of the command run it by the path that cargo compiled into them.
         let called = root.join(program.strip_prefix("/")?);
         fs::create_dir_all(called.parent().ok_or("a program in the root")?)?;
         symlink(Path::new("/bin").join(name), called)?;
@@ -82,12 +83,13 @@ fn programs(root: &Path, suite: &Suite) -> Result<()> {
     Ok(())
 }
 
-/// Copies a program without what only a debugger reads: a tenth of the bytes.
+/// Copies a program without its debug information, which is most of its size.
 fn strip(from: &Path, to: &Path) -> Result<()> {
     output(command("strip").arg("--strip-debug").arg("-o").arg(to).arg(from)).map(drop)
 }
 
-/// The tests run where cargo runs them and write where they were told to when they were compiled.
+/// Copies the package, in which the tests run, and creates the directory for their files. Both have
+/// the paths that cargo compiled into the tests.
 fn sources(root: &Path, suite: &Suite) -> Result<()> {
     let inside = |path: &Path| path.strip_prefix("/").map(|path| root.join(path));
     fs::create_dir_all(inside(&suite.target_directory)?.join("tmp"))?;
@@ -99,12 +101,13 @@ fn sources(root: &Path, suite: &Suite) -> Result<()> {
 fn init(root: &Path, suite: &Suite, args: &Args) -> Result<()> {
     let package = quoted(&suite.package.to_string_lossy());
     fs::write(root.join("settings"), format!("BOUND={}\nPACKAGE={package}\n", args.bound))?;
-    let line =
-        |step: &Step| format!("{}\t{}\t{}\n", step.name, step.needs.unwrap_or("/"), step.words);
+    let line = |step: &Step| {
+        format!("{}\t{}\t{}\n", step.name, step.needs.unwrap_or("/"), step.command_line)
+    };
     fs::write(root.join("steps"), suite.steps.iter().map(line).collect::<String>())?;
-    let words = args.command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
-    if !words.is_empty() {
-        fs::write(root.join("command"), words + "\n")?;
+    let command = args.command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+    if !command.is_empty() {
+        fs::write(root.join("command"), command + "\n")?;
     }
     script(&root.join("init"), INIT)?;
     script(&root.join("bin/without-rings"), WITHOUT_RINGS)
@@ -115,7 +118,7 @@ fn script(path: &Path, text: &str) -> Result<()> {
     Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o755))?)
 }
 
-/// As one word of the shell.
+/// Quotes a string as one word of the shell.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The first process of the machine: runs the tests and says what came of them on the second serial line.
-# Each line there is "@@ word …", or "NAME| …" for what a test binary wrote.
+# The first process of the machine: runs the tests and reports on the second serial line. Each line there
+# is "@@ word …", or "NAME| …" for the output of a test binary.
 
 export PATH=/bin HOME=/root TERM=dumb
 /bin/busybox --install -s /bin
@@ -16,13 +16,13 @@ ln -s /proc/self/fd /dev/fd
 ip link set lo up
 hostname cringle
 ulimit -n 65536
-# Before Linux 6.13 each fiber's stack is two mappings.
+# Before Linux 6.13 each fiber's stack takes two mappings.
 sysctl -qw vm.max_map_count=4194304
 
 exec >/dev/ttyS1 2>&1
 stty raw -echo </dev/ttyS1
 
-# What a command writes, each line with a name before it; the status is the command's.
+# Prints the output of a command, each line with a name before it. Returns the command's status.
 named() {
   name=$1
   shift
@@ -40,7 +40,8 @@ finish() {
 
 SWITCH=/proc/sys/kernel/io_uring_disabled
 
-# How a runtime starts: as it is, and where the ring is denied to programs without a privilege, and to all.
+# Reports the driver that a runtime gets: by default, with the ring denied to unprivileged programs, and
+# with the ring denied to all.
 describe() {
   echo "@@ ring $(xtask ring)"
   for queue in /sys/block/nvme*/queue/io_poll; do
@@ -55,7 +56,7 @@ describe() {
 }
 
 . /settings
-# The other disk; which of them came first is chance.
+# Mounts the other disk, which may be the first or the second: the kernel finds them in any order.
 for disk in /dev/nvme?n1; do
   [ -e "${disk}p1" ] || mount "$disk" /plain
 done

@@ -1,4 +1,4 @@
-//! One virtual machine, from its start to its end.
+//! Runs one virtual machine, from its start to its end.
 
 use super::image::Disks;
 use super::partition;
@@ -11,26 +11,28 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
+/// How QEMU runs the machine's processor.
 #[derive(Clone, Copy, clap::ValueEnum)]
 pub(super) enum Accel {
-    /// The processor's own virtualization.
+    /// By the processor's virtualization
     Kvm,
-    /// Every instruction is translated: works everywhere, some ten times slower.
+    /// By translating every instruction: works everywhere, and is much slower
     Tcg,
 }
 
 impl Accel {
-    /// KVM where the processor can do it. That `/dev/kvm` is there is not enough: a virtual machine may
-    /// have it, and then fail at the first instruction that has to be emulated.
+    /// Returns KVM if the processor supports virtualization. An existing `/dev/kvm` is not enough:
+    /// inside a virtual machine it may exist, and then fail at the first instruction that KVM must
+    /// emulate.
     pub(super) fn best() -> Accel {
         let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let mut words = processor.split_whitespace();
-        let can = words.any(|word| word == "vmx" || word == "svm");
+        let mut flags = processor.split_whitespace();
+        let can_virtualize = flags.any(|flag| flag == "vmx" || flag == "svm");
         let device = std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm");
-        if can && device.is_ok() { Accel::Kvm } else { Accel::Tcg }
+        if can_virtualize && device.is_ok() { Accel::Kvm } else { Accel::Tcg }
     }
 
-    fn words(self) -> [&'static str; 4] {
+    fn arguments(self) -> [&'static str; 4] {
         match self {
             Accel::Kvm => ["-accel", "kvm", "-cpu", "host"],
             Accel::Tcg => ["-accel", "tcg,thread=multi", "-cpu", "max"],
@@ -38,44 +40,46 @@ impl Accel {
     }
 }
 
-/// Polled queues of its NVMe disk.
+/// The number of poll queues of the NVMe disk.
 const POLL_QUEUES: u32 = 2;
 
+/// A virtual machine, and what it boots.
 pub(super) struct Machine<'d> {
     pub(super) vmlinuz: PathBuf,
     pub(super) disks: &'d Disks,
-    /// Steps that have a result.
+    /// Steps to leave out, since they have a result.
     pub(super) done: Vec<String>,
-    /// Where the kernel's own messages go.
+    /// The file for the kernel's messages.
     pub(super) console: PathBuf,
     pub(super) accel: Accel,
     pub(super) memory_mib: u32,
-    /// How long it may say nothing before it is ended.
+    /// The time without output after which the machine is killed.
     pub(super) silence: Duration,
 }
 
-/// How it ended, if that was not as it should.
+/// How the machine ended.
 pub(super) enum Ended {
-    Well,
+    Normally,
+    /// Killed after this time without output.
     Silent(Duration),
-    /// What the kernel said last.
+    /// The kernel died, with these last messages.
     Died(String),
 }
 
 impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Ended::Well => Ok(()),
-            Ended::Silent(time) => write!(f, "; ENDED after {} s without a word", time.as_secs()),
-            Ended::Died(words) => write!(f, "; THE KERNEL ENDED:\n{words}"),
+            Ended::Normally => Ok(()),
+            Ended::Silent(time) => write!(f, "; KILLED after {} s without output", time.as_secs()),
+            Ended::Died(messages) => write!(f, "; THE KERNEL DIED:\n{messages}"),
         }
     }
 }
 
 impl Machine<'_> {
     fn command(&self) -> Command {
-        // A timer that comes late, as it may from a busy emulator, is no reason not to boot. What the
-        // kernel does not know, it puts into the environment of the init.
+        // `no_timer_check`: a busy emulator may delay the timer, which must not stop the boot. The
+        // kernel puts parameters that it does not know (`DONE`) into the environment of the init.
         let kernel = format!(
             "root=PARTUUID={} rw init=/init console=ttyS0 panic=-1 oops=panic loglevel=5 \
              no_timer_check nvme.poll_queues={POLL_QUEUES} DONE={}",
@@ -86,26 +90,31 @@ impl Machine<'_> {
             format!("file={},if=none,id={id},format=raw,cache=unsafe", path.display())
         };
         let mut command = command("qemu-system-x86_64");
-        command.args(self.accel.words()).args(["-smp", "2", "-m", &self.memory_mib.to_string()]);
+        command.args(self.accel.arguments()).args([
+            "-smp",
+            "2",
+            "-m",
+            &self.memory_mib.to_string(),
+        ]);
         command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
-        // What a machine writes is thrown away with it: each kernel finds the disk as it was made.
+        // The machine's writes are discarded, so that each kernel finds the disk as it was made.
         command.arg("-snapshot");
         command.args(["-drive", &drive("root", &self.disks.root)]);
         command.args(["-device", "nvme,drive=root,serial=root"]);
         command.args(["-drive", &drive("plain", &self.disks.plain)]);
-        // Its one queue is needed for interrupts.
+        // The only queue of this device is used with interrupts, so that none is left to poll.
         command.args(["-device", "nvme,drive=plain,serial=plain,max_ioqpairs=1"]);
         command.args(["-serial", &format!("file:{}", self.console.display()), "-serial", "stdio"]);
         command.arg("-kernel").arg(&self.vmlinuz).args(["-append", &kernel]);
         command
     }
 
-    /// How QEMU is called.
-    pub(super) fn command_words(&self) -> String {
+    /// QEMU's command line.
+    pub(super) fn command_line(&self) -> String {
         format!("{:?}", self.command())
     }
 
-    /// Runs it and hands over each line that its init writes.
+    /// Runs the machine, and calls `hear` with each line that its init writes.
     pub(super) fn run(&self, mut hear: impl FnMut(&str) -> Result<()>) -> Result<Ended> {
         let mut command = self.command();
         command.stdin(Stdio::null()).stdout(Stdio::piped());
@@ -123,31 +132,32 @@ impl Machine<'_> {
             }
         }
         child.0.wait()?;
-        Ok(if done { Ended::Well } else { Ended::Died(self.last_words()) })
+        Ok(if done { Ended::Normally } else { Ended::Died(self.last_messages()) })
     }
 
-    fn last_words(&self) -> String {
-        let said = std::fs::read(&self.console).unwrap_or_default();
-        let said = String::from_utf8_lossy(&said);
-        let lines: Vec<_> = said.lines().collect();
+    /// Returns the last lines of the kernel's messages.
+    fn last_messages(&self) -> String {
+        let console = std::fs::read(&self.console).unwrap_or_default();
+        let console = String::from_utf8_lossy(&console);
+        let lines: Vec<_> = console.lines().collect();
         lines[lines.len().saturating_sub(30)..].join("\n")
     }
 }
 
-/// Ends with this value.
+/// A child process that is killed on drop.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended by itself, which is no error here.
+        // An error means that the child has ended already.
         drop(self.0.kill());
         drop(self.0.wait());
     }
 }
 
-/// What it writes, line by line, until it ends.
+/// Reads the child's output in a thread, and sends it line by line.
 fn read_lines(child: &mut Child) -> mpsc::Receiver<String> {
-    let output = BufReader::new(child.stdout.take().expect("it was asked for"));
+    let output = BufReader::new(child.stdout.take().expect("standard output is piped"));
     let (send, lines) = mpsc::channel();
     std::thread::spawn(move || {
         for line in output.split(b'\n') {

@@ -1,8 +1,8 @@
-//! The tests of the library on other kernels than this one.
+//! Runs the tests of the library on other kernels, in virtual machines.
 //!
-//! A kernel is a Debian package, taken apart and never installed. It boots under QEMU with a disk that
-//! has the test binaries on it, and an init that runs them one after the other and writes what they
-//! said to a serial line.
+//! A kernel comes from a Debian package, which is unpacked and never installed. It boots under QEMU
+//! from a disk with the test binaries, and an init that runs them one after the other and writes
+//! their output to a serial line.
 
 mod image;
 mod machine;
@@ -26,59 +26,59 @@ Examples:
   cargo xtask kernels                                the newest kernel of each series
   cargo xtask kernels --list
   cargo xtask kernels --kernel 6.1 --tests files,run
-  cargo xtask kernels --kernel 6.1 --resume          after a run that was broken off
+  cargo xtask kernels --kernel 6.1 --resume          continue an interrupted run
   cargo xtask kernels --kernel 6.12 -- cringle bench disk --help
 
 CONTRIBUTING.md (Other kernels) says what must be installed.")]
 pub(crate) struct Args {
-    /// A kernel by its version, or by the beginning of it; may be repeated.
+    /// Test the kernel with this version, or the newest that begins with it; repeatable
     #[arg(long = "kernel", value_name = "VERSION")]
     kernels: Vec<String>,
 
-    /// List the kernels that the package sources have, and do nothing else.
+    /// List the kernels of the package sources and exit
     #[arg(long)]
     list: bool,
 
-    /// Only these, in this order: test binaries of the library, without their directory and ending (`lib`
-    /// is the unit tests), or `doctor`, `iopoll`, `switch`, `switch_doctor`, `switch_epoll`.
+    /// Run only these, in this order: test binaries of the library by name (`lib` for the unit
+    /// tests), or `doctor`, `iopoll`, `switch`, `switch_doctor`, `switch_epoll`
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     tests: Vec<String>,
 
-    /// Run only what has no result from an earlier run, and sum up both.
+    /// Run only steps without a result from an earlier run, and report both
     #[arg(long)]
     resume: bool,
 
-    /// Seconds that one test binary may take in the machine.
+    /// Kill a test binary after this many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     bound: u32,
 
-    /// Build for this target, for example x86_64-unknown-linux-musl.
+    /// Build for this target, for example x86_64-unknown-linux-musl
     #[arg(long, value_name = "TRIPLE")]
     target: Option<String>,
 
-    /// How the machine's processor is made; without it, KVM where that works.
+    /// Choose the accelerator of the machine (default: KVM where it works)
     #[arg(long, value_enum)]
     accel: Option<Accel>,
 
-    /// Memory of the machine.
+    /// Give the machine this much memory
     #[arg(long, value_name = "MIB", default_value_t = 4096)]
     memory: u32,
 
-    /// Machines that run at once.
+    /// Run this many machines at once
     #[arg(long, value_name = "N", default_value_t = 1)]
     jobs: usize,
 
-    /// Keep the disk's contents and the console, and say where they are and how QEMU was called.
+    /// Keep the disk's contents and the console, and print their paths and QEMU's command line
     #[arg(long)]
     keep: bool,
 
-    /// A command to be run instead of the tests; `cringle` and `xtask` are there, what BusyBox has, and
-    /// the binaries that --tests names, in /tests.
+    /// Run this command instead of the tests; `cringle`, `xtask` and BusyBox are installed, and the
+    /// binaries that --tests names are in /tests
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
-/// Whether all tests passed on all kernels.
+/// Runs the tests on the chosen kernels. Returns whether all passed.
 pub(crate) fn run(args: &Args) -> Result<bool> {
     tools::require()?;
     let known = packages::known()?;
@@ -102,11 +102,13 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     };
     std::thread::scope(|s| {
         let workers: Vec<_> = (0..args.jobs).map(|_| s.spawn(work)).collect();
-        let results = workers.into_iter().map(|worker| worker.join().expect("it does not panic"));
+        let results =
+            workers.into_iter().map(|worker| worker.join().expect("a worker does not panic"));
         results.collect::<Result<Vec<bool>>>().map(|passed| passed.into_iter().all(|each| each))
     })
 }
 
+/// Tests one kernel and prints its report. Returns whether all tests passed.
 fn test(
     kernel: &Kernel,
     disks: &image::Disks,
@@ -129,16 +131,16 @@ fn test(
         silence: std::time::Duration::from_secs(u64::from(args.bound) + 300),
     };
     if args.keep {
-        println!("{}", machine.command_words());
+        println!("{}", machine.command_line());
     }
     let all_done = !is_command && machine.done.len() == suite.steps.len();
     let ended = if all_done {
         results
             .of("kernel")
             .iter()
-            .flat_map(|said| said.lines())
+            .flat_map(|lines| lines.lines())
             .for_each(|line| report.hear(line));
-        machine::Ended::Well
+        machine::Ended::Normally
     } else {
         report.hear(&format!("@@ build {}", suite.build));
         machine.run(|line| {
@@ -156,7 +158,8 @@ fn test(
     Ok(report.all_passed())
 }
 
-/// Has the report hear what earlier runs heard; which steps these were. The others' results are removed.
+/// With `--resume`, feeds the results of earlier runs to the report and returns their steps.
+/// Removes all other results.
 fn recall(
     results: &results::Results,
     suite: &suite::Suite,
@@ -176,8 +179,8 @@ fn recall(
     Ok(done)
 }
 
-/// Where things are: packages and results are kept from run to run; what a process makes beside them is kept until
-/// the next one begins, and only if that was asked for.
+/// The folder of this task. Packages and results stay from run to run; the files of one process are
+/// removed at its end or, with `--keep`, at the start of the next.
 struct WorkFolder {
     root: PathBuf,
     keep: bool,
@@ -206,7 +209,7 @@ impl WorkFolder {
         self.root.join(format!("work-{}", std::process::id()))
     }
 
-    /// Removes what processes have left that are no more.
+    /// Removes the files of processes that have ended.
     fn clear(&self) -> Result<()> {
         for entry in std::fs::read_dir(&self.root)? {
             let entry = entry?;
@@ -225,7 +228,7 @@ impl Drop for WorkFolder {
         if self.keep {
             println!("kept until the next run: {}", self.work().display());
         } else if let Err(error) = std::fs::remove_dir_all(self.work()) {
-            eprintln!("xtask: {} stays: {error}", self.work().display());
+            eprintln!("xtask: {}: cannot remove it: {error}", self.work().display());
         }
     }
 }

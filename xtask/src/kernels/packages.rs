@@ -1,16 +1,16 @@
-//! Debian's kernels: which there are, and what is inside of one.
+//! Debian's kernel packages: lists, downloads and unpacks them.
 //!
-//! The `cloud` flavour has NVMe and ext4 built in, so that it boots from the disk without an initramfs.
+//! The `cloud` flavour has NVMe and ext4 built in, and so boots from the disk without an initramfs.
 
 use super::tools::{command, output};
 use crate::Result;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// One that can be downloaded.
+/// A kernel that can be downloaded.
 #[derive(Clone)]
 pub(super) struct Kernel {
-    /// As `uname -r` says it.
+    /// The version, as `uname -r` prints it.
     pub(super) version: String,
 }
 
@@ -25,7 +25,7 @@ impl Kernel {
         dots.map_or(self.version.as_str(), |(at, _)| &self.version[..at])
     }
 
-    /// Its numbers, by which versions are ordered.
+    /// The numbers in the version, by which versions are ordered.
     fn numbers(&self) -> Vec<u64> {
         let words = self.version.split(|c: char| !c.is_ascii_digit());
         words.filter_map(|word| word.parse().ok()).collect()
@@ -38,7 +38,7 @@ impl fmt::Display for Kernel {
     }
 }
 
-/// All that the package sources of this machine have, oldest first.
+/// Returns all kernels in the package sources of this machine, oldest first.
 pub(super) fn known() -> Result<Vec<Kernel>> {
     let names = output(command("apt-cache").args(["pkgnames", "linux-image-"]))?;
     let mut kernels: Vec<_> = names
@@ -49,8 +49,8 @@ pub(super) fn known() -> Result<Vec<Kernel>> {
         .filter(|kernel| kernel.numbers().len() > 3)
         .collect();
     if kernels.is_empty() {
-        let sources = "they are those of Debian: a file in /etc/apt/sources.list.d, its key, and \
-                       `apt-get update`";
+        let sources = "add Debian's: a file in /etc/apt/sources.list.d, its key, and `apt-get \
+                       update`";
         return Err(
             format!("the package sources have no linux-image-*-cloud-amd64; {sources}").into()
         );
@@ -59,7 +59,8 @@ pub(super) fn known() -> Result<Vec<Kernel>> {
     Ok(kernels)
 }
 
-/// The newest that begins with each of the given versions; without any, the newest of each series.
+/// Returns the newest kernel that begins with each of the wanted versions; without any, the newest
+/// of each series.
 pub(super) fn choose(known: &[Kernel], wanted: &[String]) -> Result<Vec<Kernel>> {
     if wanted.is_empty() {
         let next = known.iter().skip(1).map(Some).chain([None]);
@@ -73,21 +74,22 @@ pub(super) fn choose(known: &[Kernel], wanted: &[String]) -> Result<Vec<Kernel>>
         let found = known.iter().rfind(|kernel| begins_with(&kernel.version, version));
         found
             .cloned()
-            .ok_or_else(|| format!("no kernel {version} is known; --list shows which are").into())
+            .ok_or_else(|| format!("no kernel begins with {version}; --list shows all").into())
     };
     wanted.iter().map(newest).collect()
 }
 
-/// Whether `6.1` is the beginning of `6.1.0-56-cloud-amd64`, and not of `6.12`.
+/// Returns whether a version begins with whole numbers: `6.1` begins `6.1.0-56-cloud-amd64`, not
+/// `6.12`.
 fn begins_with(version: &str, start: &str) -> bool {
     let rest = version.strip_prefix(start);
     rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Downloads it, unless it is there, and returns its image.
+/// Returns the kernel's image, after downloading and unpacking the package if necessary.
 pub(super) fn unpack(kernel: &Kernel, into: &Path) -> Result<PathBuf> {
-    let place = into.join(kernel.package());
-    let image = place.join("boot").join(format!("vmlinuz-{}", kernel.version));
+    let directory = into.join(kernel.package());
+    let image = directory.join("boot").join(format!("vmlinuz-{}", kernel.version));
     if image.exists() {
         return Ok(image);
     }
@@ -98,7 +100,7 @@ pub(super) fn unpack(kernel: &Kernel, into: &Path) -> Result<PathBuf> {
         std::fs::remove_dir_all(&half)?;
     }
     output(command("dpkg-deb").arg("-x").arg(&package).arg(&half))?;
-    std::fs::rename(&half, &place)?;
+    std::fs::rename(&half, &directory)?;
     std::fs::remove_file(package)?;
     Ok(image)
 }
@@ -111,6 +113,5 @@ fn downloaded(kernel: &Kernel, into: &Path) -> Result<PathBuf> {
             return Ok(entry.path());
         }
     }
-    Err(format!("apt-get has downloaded {}, but not to {}", kernel.package(), into.display())
-        .into())
+    Err(format!("apt-get downloaded {}, but not to {}", kernel.package(), into.display()).into())
 }

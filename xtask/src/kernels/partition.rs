@@ -1,4 +1,5 @@
-//! A disk with one partition, by which the kernel finds it whatever number it has.
+//! Makes a disk with one partition, which the kernel finds by the partition's UUID, whatever number
+//! the disk has.
 
 use crate::Result;
 use std::fs::File;
@@ -7,15 +8,15 @@ use std::path::Path;
 
 const SIGNATURE: u32 = 0x6372_6e67;
 
-/// What the kernel calls it: the signature of the disk, and the number of the partition.
+/// The partition's UUID for the kernel: the signature of the disk, and the number of the partition.
 pub(super) const UUID: &str = "63726e67-01";
 
-/// Where it begins.
+/// The offset of the partition, in bytes.
 pub(super) const START: u32 = 1 << 20;
 
 const SECTOR: u32 = 512;
 
-/// Makes the disk, with a table and nothing else in it.
+/// Creates the disk with an empty partition.
 pub(super) fn table(disk: &Path, partition_mib: u32) -> Result<()> {
     let file = File::create_new(disk)?;
     file.set_len((u64::from(partition_mib) << 20) + u64::from(START))?;

@@ -1,4 +1,4 @@
-//! What the machine's init says, summed up.
+//! Sums up the output of the machine's init.
 
 use super::steps::Step;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,24 +9,26 @@ enum Outcome {
     Passed,
     Failed,
     Ignored,
-    /// Its binary was ended at the bound, or ended itself, before it said anything of this test.
-    Unheard,
+    /// The binary was killed or died before it reported this test.
+    Unreported,
 }
 
+/// The outcomes of all tests on one kernel.
 pub(super) struct Report {
-    /// By binary and test.
+    /// The outcomes by binary and test.
     outcomes: BTreeMap<(String, String), Outcome>,
-    /// What each binary wrote.
-    said: BTreeMap<String, Vec<String>>,
-    /// What the init says of the machine.
+    /// The output of each binary.
+    output: BTreeMap<String, Vec<String>>,
+    /// What the init reports of the machine.
     notes: Vec<String>,
-    /// Binaries that did not end by themselves.
+    /// Binaries that were killed or died.
     ended: Vec<String>,
-    /// Steps that were begun.
+    /// Steps that have started.
     begun: BTreeSet<String>,
-    /// What the steps were built of.
+    /// The builds of the steps.
     builds: BTreeSet<String>,
     command_status: Option<String>,
+    /// Whether to print progress.
     loud: bool,
 }
 
@@ -36,8 +38,8 @@ impl Report {
             .iter()
             .flat_map(|step| step.tests.iter().map(|test| (step.name.clone(), test.clone())));
         Report {
-            outcomes: all.map(|name| (name, Outcome::Unheard)).collect(),
-            said: BTreeMap::new(),
+            outcomes: all.map(|name| (name, Outcome::Unreported)).collect(),
+            output: BTreeMap::new(),
             notes: Vec::new(),
             ended: Vec::new(),
             begun: BTreeSet::new(),
@@ -47,18 +49,19 @@ impl Report {
         }
     }
 
+    /// Takes a line of the machine's init.
     pub(super) fn hear(&mut self, line: &str) {
         if let Some(words) = line.strip_prefix("@@ ") {
             return self.hear_init(words);
         }
         let Some((name, words)) = line.split_once("| ") else {
-            return eprintln!("the machine says: {line}");
+            return eprintln!("from the machine: {line}");
         };
         if name == "command" {
             println!("{words}");
             return;
         }
-        self.said.entry(name.to_owned()).or_default().push(words.to_owned());
+        self.output.entry(name.to_owned()).or_default().push(words.to_owned());
         if let Some((test, outcome)) = outcome(words) {
             self.outcomes.insert((name.to_owned(), test.to_owned()), outcome);
         }
@@ -95,9 +98,9 @@ impl Report {
             eprintln!("{name}: {seconds} s");
         }
         match status {
-            // What libtest says of a success and of a failure.
+            // The statuses of libtest for success and for failed tests, which are in the outcomes.
             "0" | "101" => {}
-            "137" => self.ended.push(format!("{name} at the bound of {seconds} s")),
+            "137" => self.ended.push(format!("{name} killed after {seconds} s")),
             other => self.ended.push(format!("{name} with status {other}")),
         }
     }
@@ -105,9 +108,10 @@ impl Report {
     fn hear_skip(&mut self, words: &str) {
         let Some((name, needs)) = words.split_once(' ') else { return };
         self.outcomes.retain(|(step, _), _| step != name);
-        self.notes.push(format!("{name} left out, as there is no {needs}"));
+        self.notes.push(format!("{name} skipped: this kernel has no {needs}"));
     }
 
+    /// Returns the tests with this outcome.
     fn of(&self, outcome: Outcome) -> Vec<String> {
         let found = self.outcomes.iter().filter(|(_, has)| **has == outcome);
         found.map(|((binary, test), _)| format!("{binary}::{test}")).collect()
@@ -115,31 +119,31 @@ impl Report {
 
     pub(super) fn all_passed(&self) -> bool {
         let heard = !self.outcomes.is_empty() && self.ended.is_empty();
-        heard && self.of(Outcome::Failed).is_empty() && self.of(Outcome::Unheard).is_empty()
+        heard && self.of(Outcome::Failed).is_empty() && self.of(Outcome::Unreported).is_empty()
     }
 
     pub(super) fn command_succeeded(&self) -> bool {
         self.command_status.as_deref() == Some("0")
     }
 
-    /// What the binaries wrote that did not succeed.
+    /// Returns the output of each binary with a failed or unreported test.
     pub(super) fn failures(&self) -> impl Iterator<Item = String> {
         let bad = |name: &str| {
             let mut outcomes = self.outcomes.iter();
             outcomes.any(|((binary, _), outcome)| {
-                binary == name && matches!(outcome, Outcome::Failed | Outcome::Unheard)
+                binary == name && matches!(outcome, Outcome::Failed | Outcome::Unreported)
             })
         };
-        let said = self.said.iter().filter(move |(name, _)| bad(name));
-        said.map(|(name, lines)| format!("---- {name} ----\n{}", lines.join("\n")))
+        let output = self.output.iter().filter(move |(name, _)| bad(name));
+        output.map(|(name, lines)| format!("---- {name} ----\n{}", lines.join("\n")))
     }
 }
 
-/// What a line of libtest says about a test.
+/// Parses a line of libtest that reports a test.
 fn outcome(line: &str) -> Option<(&str, Outcome)> {
     let (test, word) = line.strip_prefix("test ")?.split_once(" ... ")?;
     if word.starts_with("test ") {
-        // A child that a test runs, and that did not live to say its outcome, began the line.
+        // A child process of a test printed the start of the line and died before the outcome.
         return outcome(word);
     }
     let test = test.strip_suffix(" - should panic").unwrap_or(test);
@@ -152,7 +156,7 @@ fn outcome(line: &str) -> Option<(&str, Outcome)> {
     Some((test, outcome))
 }
 
-/// One line, as it is put into the docs.
+/// One line, in the form of docs/kernels.md.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = |outcome| self.of(outcome).len();
@@ -163,13 +167,13 @@ impl fmt::Display for Report {
         };
         names(f, self.of(Outcome::Failed))?;
         write!(f, ", {} ignored", count(Outcome::Ignored))?;
-        let unheard = self.of(Outcome::Unheard).into_iter();
+        let unreported = self.of(Outcome::Unreported).into_iter();
         let is_begun =
             |name: &String| name.split("::").next().is_some_and(|step| self.begun.contains(step));
-        let (unheard, not_run): (Vec<_>, Vec<_>) = unheard.partition(is_begun);
-        if !unheard.is_empty() {
-            write!(f, ", {} without an outcome", unheard.len())?;
-            names(f, unheard)?;
+        let (unreported, not_run): (Vec<_>, Vec<_>) = unreported.partition(is_begun);
+        if !unreported.is_empty() {
+            write!(f, ", {} without an outcome", unreported.len())?;
+            names(f, unreported)?;
         }
         if !not_run.is_empty() {
             let steps = not_run.iter().filter_map(|name| name.split("::").next());
@@ -181,8 +185,7 @@ impl fmt::Display for Report {
             let builds: Vec<_> = self.builds.iter().map(String::as_str).collect();
             write!(f, "; built of {}", builds.join(", "))?;
         }
-        for words in
-            self.ended.iter().map(|name| format!("ended: {name}")).chain(self.notes.clone())
+        for words in self.ended.iter().map(|name| format!("DIED: {name}")).chain(self.notes.clone())
         {
             write!(f, "; {words}")?;
         }
@@ -197,7 +200,7 @@ mod tests {
     fn report() -> Report {
         let step = |name: &str, tests: [&str; 2]| Step {
             name: name.into(),
-            words: String::new(),
+            command_line: String::new(),
             needs: None,
             tests: tests.map(str::to_owned).into(),
         };
@@ -209,24 +212,24 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_heard_is_told_from_what_was_not_run() {
+    fn unreported_tests_and_steps_not_run_are_distinguished() {
         let mut report = report();
         hear(&mut report, &["@@ start one", "one| test a ... ok", "@@ end one 137 9"]);
         assert_eq!(
             report.to_string(),
             "1 passed, 0 failed, 0 ignored, 1 without an outcome (one::b); \
-             1 steps not run, with 2 tests (two); ended: one at the bound of 9 s"
+             1 steps not run, with 2 tests (two); DIED: one killed after 9 s"
         );
         assert!(!report.all_passed());
     }
 
     #[test]
-    fn a_step_that_is_left_out_is_no_failure() {
+    fn a_skipped_step_is_no_failure() {
         let mut report = report();
         let one = ["one| test a ... ok", "one| test b ... ignored, why", "@@ end one 0 9"];
         hear(&mut report, &one);
         hear(&mut report, &["@@ start two", "@@ skip two /switch"]);
-        let line = "1 passed, 0 failed, 1 ignored; two left out, as there is no /switch";
+        let line = "1 passed, 0 failed, 1 ignored; two skipped: this kernel has no /switch";
         assert_eq!((report.to_string().as_str(), report.all_passed()), (line, true));
         report.hear("two| test c ... FAILED");
         assert!(!report.all_passed());

@@ -1,37 +1,40 @@
-//! What each step said, kept on the host as it comes: a run that was broken off can be gone on with.
+//! Stores the output of each step on the host, so that an interrupted run can be resumed.
 //!
-//! One file for each kernel and step, with the lines of the machine's init as they are, and before them
-//! of what the tests were built.
+//! There is one file for each kernel and step, with the lines of the machine's init after a line
+//! that names the build of the tests.
 
 use crate::Result;
 use std::fs;
 use std::path::PathBuf;
 
+/// The stored results of one kernel.
 pub(super) struct Results {
-    place: PathBuf,
+    directory: PathBuf,
     build: String,
-    /// Of the step that is under way.
+    /// The lines of the current step.
     lines: Vec<String>,
 }
 
 impl Results {
-    pub(super) fn new(place: PathBuf, build: &str) -> Result<Results> {
-        fs::create_dir_all(&place)?;
-        Ok(Results { place, build: build.to_owned(), lines: Vec::new() })
+    pub(super) fn new(directory: PathBuf, build: &str) -> Result<Results> {
+        fs::create_dir_all(&directory)?;
+        Ok(Results { directory, build: build.to_owned(), lines: Vec::new() })
     }
 
-    /// The lines of a step that came to its end, whenever that was.
+    /// Returns the lines of a step that an earlier or this run completed.
     pub(super) fn of(&self, step: &str) -> Option<String> {
-        fs::read_to_string(self.place.join(step)).ok()
+        fs::read_to_string(self.directory.join(step)).ok()
     }
 
+    /// Removes the result of a step.
     pub(super) fn forget(&self, step: &str) -> Result<()> {
-        match fs::remove_file(self.place.join(step)) {
+        match fs::remove_file(self.directory.join(step)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
             _ => Ok(()),
         }
     }
 
+    /// Takes a line of the machine's init, and stores the result of a step at its end.
     pub(super) fn hear(&mut self, line: &str) -> Result<()> {
         let words: Vec<_> = line.split(' ').take(3).collect();
         match words[..] {
@@ -40,9 +43,9 @@ impl Results {
             }
             ["@@", "end" | "skip", step] => {
                 self.lines.push(line.into());
-                let half = self.place.join("half");
+                let half = self.directory.join("half");
                 fs::write(&half, self.lines.join("\n") + "\n")?;
-                fs::rename(half, self.place.join(step))?;
+                fs::rename(half, self.directory.join(step))?;
             }
             _ => self.lines.push(line.into()),
         }

@@ -1,24 +1,26 @@
-//! What a machine does, one after the other: a test binary each, or a part of one under a condition.
+//! The steps that a machine runs one after the other: a test binary, or some tests of one under a
+//! condition.
 
 use super::tools::output;
 use crate::Result;
 use std::path::Path;
 use std::process::Command;
 
+/// One step.
 pub(super) struct Step {
     pub(super) name: String,
-    /// What the shell of the machine is told.
-    pub(super) words: String,
-    /// Where this file is not, the step is left out.
+    /// The command line for the machine's shell.
+    pub(super) command_line: String,
+    /// The step is skipped if this file does not exist.
     pub(super) needs: Option<&'static str>,
-    /// Those that must have an outcome.
+    /// The tests that must have an outcome.
     pub(super) tests: Vec<String>,
 }
 
 pub(super) const LIBRARY: &str = "cringle";
 pub(super) const COMMAND: &str = "cringle-cli";
 
-/// Which tests of a binary, and what goes before its name.
+/// Some tests of a binary, and what precedes its name on the command line.
 pub(super) struct Part {
     pub(super) name: &'static str,
     pub(super) package: &'static str,
@@ -74,16 +76,17 @@ pub(super) const PARTS: [Part; 5] = [
 ];
 
 impl Step {
-    /// A binary of the library, whole.
+    /// All tests of a binary of the library.
     pub(super) fn whole(name: &str, path: &Path) -> Result<Step> {
         Ok(Step {
             name: name.to_owned(),
-            words: format!("/tests/{} --color never", file_name(LIBRARY, name)),
+            command_line: format!("/tests/{} --color never", file_name(LIBRARY, name)),
             needs: None,
             tests: listed(path, &[])?,
         })
     }
 
+    /// Some tests of a binary.
     pub(super) fn part(part: &Part, path: &Path) -> Result<Step> {
         let tests = listed(path, part.filter)?;
         if tests.is_empty() {
@@ -91,17 +94,19 @@ impl Step {
         }
         let Part { before, filter, .. } = part;
         let program = file_name(part.package, part.binary);
-        let words = format!("{before}/tests/{program} --color never {}", filter.join(" "));
-        Ok(Step { name: part.name.to_owned(), words, needs: part.needs, tests })
+        let filter = filter.join(" ");
+        let command_line = format!("{before}/tests/{program} --color never {filter}");
+        Ok(Step { name: part.name.to_owned(), command_line, needs: part.needs, tests })
     }
 }
 
-/// Both packages may have one of the same name.
+/// Returns a binary's file name in the machine, which is unique though both packages may have
+/// binaries of one name.
 pub(super) fn file_name(package: &str, binary: &str) -> String {
     if package == LIBRARY { binary.to_owned() } else { format!("{package}-{binary}") }
 }
 
-/// The tests that it says it has.
+/// Returns the tests that a binary lists.
 fn listed(path: &Path, filter: &[&str]) -> Result<Vec<String>> {
     let listed = output(Command::new(path).args(filter).args(["--list", "--format=terse"]))?;
     let tests = listed.lines().filter_map(|line| line.strip_suffix(": test"));

@@ -1,4 +1,4 @@
-//! The binaries that run in the machine, as cargo builds them.
+//! Builds the binaries that run in the machine.
 
 use super::steps::{COMMAND, LIBRARY, PARTS, Part, Step, file_name};
 use super::tools::output;
@@ -7,26 +7,30 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// What runs in the machine.
 pub(super) struct Suite {
     pub(super) target_directory: PathBuf,
-    /// Where cargo runs the tests, and the sources that some of them read.
+    /// The library's package: the working directory of its tests, with sources that some of them
+    /// read.
     pub(super) package: PathBuf,
-    /// Of what it was built: a commit, if git knows it.
+    /// The commit that it was built from, if git knows it.
     pub(super) build: String,
     pub(super) binaries: Vec<Binary>,
-    /// In the order in which they are run.
+    /// The steps in the order in which they run.
     pub(super) steps: Vec<Step>,
-    /// The command and this program.
+    /// The `cringle` command and this program.
     pub(super) programs: Vec<PathBuf>,
 }
 
+/// A test binary.
 pub(super) struct Binary {
-    /// In the machine.
+    /// Its file name in the machine.
     pub(super) name: String,
     pub(super) path: PathBuf,
 }
 
-/// Builds the programs and, if steps are wanted, their test binaries: all, or the named ones.
+/// Builds the programs and, with `names`, the test binaries of the named steps, or of all if it is
+/// empty.
 pub(super) fn build(target: Option<&str>, names: Option<&[String]>) -> Result<Suite> {
     let metadata = output(cargo("metadata", None).args(["--no-deps", "--format-version=1"]))?;
     let metadata: Value = serde_json::from_str(&metadata)?;
@@ -52,7 +56,8 @@ pub(super) fn build(target: Option<&str>, names: Option<&[String]>) -> Result<Su
     })
 }
 
-/// The steps of these names, in their order; without names, all.
+/// Builds the binaries of the named steps and returns these steps in the order of the names; all
+/// steps without names.
 fn plan(target: Option<&str>, names: &[String], binaries: &mut Vec<Binary>) -> Result<Vec<Step>> {
     let is_wanted = |part: &&Part| names.is_empty() || names.iter().any(|name| name == part.name);
     let parts: Vec<&Part> = PARTS.iter().filter(is_wanted).collect();
@@ -78,7 +83,7 @@ fn plan(target: Option<&str>, names: &[String], binaries: &mut Vec<Binary>) -> R
     Ok(steps)
 }
 
-/// Test binaries of a package: all, or these.
+/// Builds test binaries of a package: all of them, or those in `only`.
 fn built(
     target: Option<&str>,
     package: &str,
@@ -97,7 +102,7 @@ fn built(
             name => vec!["--test", name],
         })),
     };
-    // Programs are built with them, for them to run.
+    // Cargo also builds the programs that the tests run; keep only the tests.
     let is_test =
         |found: &(String, PathBuf)| found.1.parent().is_some_and(|at| at.ends_with("deps"));
     Ok(executables(&mut command)?.into_iter().filter(is_test).collect())
@@ -110,7 +115,7 @@ fn cargo(task: &str, target: Option<&str>) -> Command {
     command
 }
 
-/// Names and paths of what was built.
+/// Runs a build and returns the names and paths of its executables.
 fn executables(command: &mut Command) -> Result<Vec<(String, PathBuf)>> {
     command.arg("--message-format=json-render-diagnostics").stderr(std::process::Stdio::inherit());
     let mut found = Vec::new();

@@ -1,10 +1,10 @@
-//! What must be on this machine, and how to get it.
+//! The programs that the task needs on this machine, and how to install them.
 
 use crate::Result;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Programs and the Debian packages that have them.
+/// The programs, with the Debian packages that contain them.
 const NEEDED: [(&str, &str); 7] = [
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("busybox", "busybox-static"),
@@ -15,12 +15,14 @@ const NEEDED: [(&str, &str); 7] = [
     ("ldd", "libc-bin"),
 ];
 
+/// Checks that every program is installed.
+///
 /// # Errors
 ///
-/// The sentence with which to install what is missing.
+/// The missing programs, with the command that installs them.
 pub(super) fn require() -> Result<()> {
     if !cfg!(target_arch = "x86_64") {
-        return Err("the machines are x86-64, and so must be the tests that are built here".into());
+        return Err("the machines are x86-64: run this on x86-64, so that the tests fit".into());
     }
     let missing: Vec<_> = NEEDED.into_iter().filter(|(tool, _)| find(tool).is_none()).collect();
     if missing.is_empty() {
@@ -29,13 +31,13 @@ pub(super) fn require() -> Result<()> {
     let (tools, packages): (Vec<_>, Vec<_>) = missing.into_iter().unzip();
     let (tools, packages) = (tools.join(", "), packages.join(" "));
     Err(format!(
-        "{tools} cannot be found; on Debian and its relatives:\n  \
+        "{tools}: not found; on Debian and its derivatives:\n  \
          apt-get install --no-install-recommends {packages}"
     )
     .into())
 }
 
-/// Where a program is, also one that only root has in its path.
+/// Finds a program, also in the directories that only root has in its path.
 pub(super) fn find(tool: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
@@ -47,21 +49,21 @@ pub(super) fn command(tool: &str) -> Command {
     Command::new(find(tool).unwrap_or_else(|| tool.into()))
 }
 
-/// Runs it to its end and returns what it printed.
+/// Runs a command and returns its standard output.
 ///
 /// # Errors
 ///
-/// Its own words, if it did not succeed.
+/// The command's standard error, if it fails.
 pub(super) fn output(command: &mut Command) -> Result<String> {
     let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
     if output.status.success() {
         return Ok(String::from_utf8(output.stdout)?);
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{command:?}: {}\n{said}", output.status).into())
+    let errors = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{command:?}: {}\n{errors}", output.status).into())
 }
 
-/// The shared libraries that a program is linked with, the loader among them; none for a static one.
+/// Returns the shared libraries of a program, including the loader; none for a static program.
 pub(super) fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
     let listed = command("ldd").arg(program).output()?;
     let listed = String::from_utf8(listed.stdout)?;

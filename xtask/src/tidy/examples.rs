@@ -1,4 +1,4 @@
-//! Every public item of the library has an example.
+//! Requires an example on every public item of the library.
 
 use super::Finding;
 use super::sources::root;
@@ -8,7 +8,7 @@ use std::process::Command;
 const LINT: &str = "-Zcrate-attr=feature(rustdoc_missing_doc_code_examples) \
                     -W rustdoc::missing_doc_code_examples";
 
-/// Asks rustdoc, whose lint for it is unstable.
+/// Runs rustdoc with its unstable lint for missing examples.
 pub(super) fn check(findings: &mut Vec<Finding>) -> Result<()> {
     let mut cargo = Command::new("cargo");
     cargo.args([

@@ -1,4 +1,4 @@
-//! The exceptions from the limits, each with its reason: `xtask/tidy.json`.
+//! The exceptions to the limits, each with its reason, from `xtask/tidy.json`.
 
 use super::Finding;
 use super::sources::root;
@@ -41,7 +41,7 @@ impl Exceptions {
         found.is_some()
     }
 
-    /// Exceptions that nothing needs any more.
+    /// Returns a finding for each exception that is no longer needed.
     pub(super) fn unused(&self) -> Vec<Finding> {
         let used = self.used.borrow();
         let unused = self.list.iter().enumerate().filter(|(index, _)| !used.contains(index));

@@ -1,4 +1,4 @@
-//! Functions of at most 60 lines.
+//! Limits the length of functions.
 
 use super::Finding;
 use super::exceptions::Exceptions;
@@ -26,11 +26,11 @@ struct Functions<'a> {
 }
 
 impl Functions<'_> {
-    fn look(&mut self, name: &syn::Ident, body: &syn::Block) {
+    fn check(&mut self, name: &syn::Ident, body: &syn::Block) {
         let span = body.span();
         let lines = span.end().line - span.start().line + 1;
-        let place = format!("{}::{name}", self.source.path);
-        if lines > LINES && !self.exceptions.allow(&place) {
+        let path = format!("{}::{name}", self.source.path);
+        if lines > LINES && !self.exceptions.allow(&path) {
             let text = format!("`{name}` has {lines} lines, the limit is {LINES}; split it");
             self.findings.push(Finding::new(self.source, name.span().start().line, text));
         }
@@ -39,18 +39,18 @@ impl Functions<'_> {
 
 impl<'ast> Visit<'ast> for Functions<'_> {
     fn visit_item_fn(&mut self, function: &'ast syn::ItemFn) {
-        self.look(&function.sig.ident, &function.block);
+        self.check(&function.sig.ident, &function.block);
         visit::visit_item_fn(self, function);
     }
 
     fn visit_impl_item_fn(&mut self, function: &'ast syn::ImplItemFn) {
-        self.look(&function.sig.ident, &function.block);
+        self.check(&function.sig.ident, &function.block);
         visit::visit_impl_item_fn(self, function);
     }
 
     fn visit_trait_item_fn(&mut self, function: &'ast syn::TraitItemFn) {
         if let Some(body) = &function.default {
-            self.look(&function.sig.ident, body);
+            self.check(&function.sig.ident, body);
         }
         visit::visit_trait_item_fn(self, function);
     }

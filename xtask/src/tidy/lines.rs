@@ -1,4 +1,4 @@
-//! Lines of at most 100 columns, files of at most 500 lines.
+//! Limits the width of lines and the length of files.
 
 use super::Finding;
 use super::exceptions::Exceptions;
@@ -22,7 +22,7 @@ pub(super) fn check(source: &Source, exceptions: &Exceptions, findings: &mut Vec
     }
 }
 
-/// A string or an address that rustfmt cannot break, and neither can we.
+/// Returns whether a line holds a string or an address, which cannot be broken.
 fn is_text(line: &str) -> bool {
     line.contains("http://") || line.contains("https://") || line.contains('"')
 }

@@ -1,8 +1,8 @@
-//! `cargo xtask tidy`: the habits of this code base as checks.
+//! `cargo xtask tidy`: checks the conventions of this repository.
 //!
-//! Each finding is one line, `file:line: what is wrong; what to do`. The exceptions, each with its reason, are in
-//! `xtask/tidy.json`. Words to avoid are only warnings: a lint that fails on words rewards substitution, not better
-//! sentences.
+//! Each finding is one line, `file:line: what is wrong; what to do`. Exceptions, each with its
+//! reason, are in `xtask/tidy.json`. Words to avoid are only warnings: a lint that fails on words
+//! rewards substitution, not better sentences.
 
 mod book;
 mod examples;
@@ -20,10 +20,10 @@ use sources::Source;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Print the words to avoid, too
+    /// Also print the words to avoid
     #[arg(long)]
     words: bool,
-    /// Also require an example of every public item of the library (builds its documentation)
+    /// Also require an example on every public item of the library (builds its documentation)
     #[arg(long)]
     examples: bool,
 }
@@ -42,7 +42,7 @@ impl Finding {
     }
 }
 
-/// Prints every finding; true if there is none.
+/// Runs the checks and prints every finding. Returns whether there is none.
 pub(crate) fn run(args: &Args) -> Result<bool> {
     let sources = sources::all()?;
     let exceptions = Exceptions::read()?;

@@ -1,5 +1,5 @@
-//! Which rooms of the library may use which: arrows point down, as ARCHITECTURE.md draws them, and no two files of
-//! different rooms use each other.
+//! Checks the imports between the library's rooms (its top-level modules): arrows point down, as in
+//! ARCHITECTURE.md, and no two files of different rooms depend on each other.
 
 use super::Finding;
 use super::sources::Source;
@@ -9,7 +9,7 @@ use syn::visit::{self, Visit};
 
 const LIBRARY: &str = "crates/cringle/src/";
 
-/// A room, and the rooms that it may use. From the bottom up.
+/// Each room with the rooms that it may use, from the bottom up.
 const ROOMS: [(&str, &[&str]); 22] = [
     ("sys", &[]),
     ("tracing_events", &[]),
@@ -47,12 +47,12 @@ const ROOMS: [(&str, &[&str]); 22] = [
     ("sim", &["cancel", "driver::sim", "fs", "runtime"]),
 ];
 
-/// One file uses a room.
+/// An import, or a path in code.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Clone)]
 struct Use {
     file: String,
     line: usize,
-    /// The module that is named, from the crate's root: `driver::epoll::waits`.
+    /// The named module, from the crate's root: `driver::epoll::wait_queues`.
     module: Vec<String>,
 }
 
@@ -73,7 +73,7 @@ pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) -> Result<(
             arrows.entry(&source.path).or_default().insert(file);
             if !may_use(&from, &to) {
                 let text = format!(
-                    "room `{from}` uses room `{to}`; move what is shared down, or argue for the \
+                    "room `{from}` uses room `{to}`; move the shared part down, or allow the \
                      arrow in ROOMS (xtask/src/tidy/rooms.rs)"
                 );
                 findings.push(Finding::new(source, one.line, text));
@@ -88,7 +88,7 @@ fn may_use(from: &str, to: &str) -> bool {
     ROOMS.iter().any(|(room, may)| *room == from && may.contains(&to))
 }
 
-/// The file that a module's path leads to: the longest part of it that is a file.
+/// Returns the file of a module's path: that of its longest prefix that is a file.
 fn file_of<'m>(
     modules: &'m BTreeMap<Vec<String>, &'m str>,
     module: &[String],
@@ -98,14 +98,15 @@ fn file_of<'m>(
     found.map(|(module, file)| (module.as_slice(), *file))
 }
 
-/// Files of different rooms that use each other, directly or through others.
+/// Reports files of different rooms that use each other, directly or through other files.
 fn find_cycles(arrows: &BTreeMap<&str, BTreeSet<&str>>, findings: &mut Vec<Finding>) {
     for start in arrows.keys() {
         let (mut seen, mut next) = (BTreeSet::new(), vec![*start]);
         while let Some(file) = next.pop() {
             for to in arrows.get(file).into_iter().flatten() {
                 if to == start {
-                    let text = format!("in a cycle of uses, by {file}; move what is shared down");
+                    let text =
+                        format!("in a cycle of imports, through {file}; move the shared part down");
                     findings.push(Finding { file: (*start).into(), line: 1, text });
                     return;
                 }
@@ -117,14 +118,14 @@ fn find_cycles(arrows: &BTreeMap<&str, BTreeSet<&str>>, findings: &mut Vec<Findi
     }
 }
 
-/// `crates/cringle/src/driver/epoll/mod.rs` is `driver::epoll`.
+/// Returns the module of a file: `crates/cringle/src/driver/epoll/mod.rs` is `driver::epoll`.
 fn module_of(path: &str) -> Vec<String> {
     let path = path.trim_start_matches(LIBRARY).trim_end_matches(".rs");
     let parts = path.split('/').filter(|part| !matches!(*part, "mod" | "lib"));
     parts.map(String::from).collect()
 }
 
-/// The first part of a module's path; of `driver`, also which driver.
+/// Returns the room of a module: the first part of its path, and for a driver the second.
 fn room(module: &[String]) -> String {
     match module {
         [] => "lib".into(),
@@ -147,7 +148,7 @@ fn uses(source: &Source) -> Result<Vec<Use>> {
 
 struct Uses<'a> {
     source: &'a Source,
-    /// Where the visitor is.
+    /// The module that the visitor is in.
     module: Vec<String>,
     found: Vec<Use>,
 }

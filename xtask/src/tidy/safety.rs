@@ -1,10 +1,10 @@
-//! Every `// SAFETY:` comment names what it rests on: an invariant of ARCHITECTURE.md (I1 and so on), or one of the
-//! plain reasons that need none.
+//! Requires every `// SAFETY:` comment of the library to name its reason: an invariant of
+//! ARCHITECTURE.md (I1 and so on), or one of the plain reasons that need no invariant.
 
 use super::Finding;
 use super::sources::Source;
 
-/// Reasons that stand alone. Each says who guarantees it.
+/// Reasons that need no invariant.
 const PLAIN: [&str; 8] = [
     "contract",
     "no pointer",

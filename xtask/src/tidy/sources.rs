@@ -1,4 +1,4 @@
-//! The files that are checked: every Rust file that git knows.
+//! The files to check: every Rust file that git tracks.
 
 use crate::Result;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::Command;
 
 /// A Rust file.
 pub(super) struct Source {
-    /// From the root of the repository.
+    /// The path from the root of the repository.
     pub(super) path: String,
     pub(super) text: String,
 }
@@ -17,7 +17,7 @@ impl Source {
         Source { path: path.into(), text: text.into() }
     }
 
-    /// Lines with their numbers, which count from 1.
+    /// The lines with their numbers, from 1.
     pub(super) fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         self.text.lines().enumerate().map(|(index, line)| (index + 1, line))
     }
@@ -35,7 +35,7 @@ pub(super) fn all() -> Result<Vec<Source>> {
     let names = String::from_utf8(listed.stdout)?;
     let mut sources = Vec::new();
     for path in names.lines() {
-        // A file that was deleted and not yet committed is still listed.
+        // Git still lists a file whose deletion is not committed.
         if let Ok(text) = std::fs::read_to_string(root().join(path)) {
             sources.push(Source { path: path.into(), text });
         }

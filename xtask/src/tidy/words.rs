@@ -1,4 +1,4 @@
-//! Words that make a sentence hard to read. Warnings only.
+//! Warns about words that make a sentence hard to read.
 
 use super::sources::Source;
 
@@ -19,7 +19,7 @@ const AVOID: [(&str, &str); 14] = [
     ("thing", "name it"),
 ];
 
-/// Counts them in comments and prints the files that have the most.
+/// Prints each such word in a comment with a better one.
 pub(super) fn warn(sources: &[Source]) {
     for source in sources {
         for (number, line) in source.lines() {
