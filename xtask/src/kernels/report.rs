@@ -156,7 +156,7 @@ fn outcome(line: &str) -> Option<(&str, Outcome)> {
     Some((test, outcome))
 }
 
-/// One line, in the form of docs/kernels.md.
+/// One line, as the table of results has it.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = |outcome| self.of(outcome).len();
