@@ -4,7 +4,7 @@
 //! extended attributes, then the mode with the ACLs, which are a part of it: a target that keeps the mode
 //! has the ACLs of its source and no others, also where the directory above would give it some.
 
-use crate::messages::{complain_of, quote};
+use crate::messages::{Reporter, quote};
 use crate::options::Options;
 use crate::sys::{self, Stat};
 use crate::tree::{Item, Side};
@@ -78,7 +78,7 @@ fn apply_each(options: &Options, copied: &Copied<'_>, lost: &Cell<bool>) -> bool
     if keeps.timestamps
         && let Err(e) = noted(sys::set_times_fd(target, stat))
     {
-        complain_of(&format!("preserving times for {}", name()), &e);
+        options.reporter.fail_with(&format!("preserving times for {}", name()), &e);
         if options.must_preserve {
             return false;
         }
@@ -99,7 +99,7 @@ fn apply_each(options: &Options, copied: &Copied<'_>, lost: &Cell<bool>) -> bool
                 has_acl = keeps.mode;
                 // `-a` does its best.
                 if options.must_preserve_xattr {
-                    failure.complain(item);
+                    failure.report(&options.reporter, item);
                     good = false;
                 }
             }
@@ -112,7 +112,7 @@ fn apply_each(options: &Options, copied: &Copied<'_>, lost: &Cell<bool>) -> bool
             (false, _) => stat.st_mode & !set_ids_of_others(target, stat) & 0o7777,
         };
         if let Err(e) = noted(set_mode(copied, mode, has_acl)) {
-            complain_of(&format!("preserving permissions for {}", name()), &e);
+            options.reporter.fail_with(&format!("preserving permissions for {}", name()), &e);
             good &= !options.must_preserve;
         }
     } else if made && options.no_preserve_mode && may_have_acl {
@@ -120,7 +120,7 @@ fn apply_each(options: &Options, copied: &Copied<'_>, lost: &Cell<bool>) -> bool
     } else if made && keeps.ownership && !options.no_preserve_mode && is_file(stat) {
         // It was made with less until it had its owner.
         if let Err(e) = sys::chmod_fd(target, stat.st_mode & 0o777 & !options.umask) {
-            complain_of(&format!("preserving permissions for {}", name()), &e);
+            options.reporter.fail_with(&format!("preserving permissions for {}", name()), &e);
             good = false;
         }
     }
@@ -162,7 +162,7 @@ fn set_owner(
         let _ = chown(u32::MAX, stat.st_gid);
         return Some(false);
     }
-    complain_of(&format!("failed to preserve ownership for {}", name()), &e);
+    options.reporter.fail_with(&format!("failed to preserve ownership for {}", name()), &e);
     if options.must_preserve { None } else { Some(false) }
 }
 
@@ -200,7 +200,9 @@ fn plain_mode(options: &Options, copied: &Copied<'_>) -> bool {
     let done = sys::remove_xattr(target, ACCESS)
         .and_then(|()| sys::chmod_fd(target, all & !options.umask));
     if let Err(e) = &done {
-        complain_of(&format!("preserving permissions for {}", item.quoted(Side::Target)), e);
+        options
+            .reporter
+            .fail_with(&format!("preserving permissions for {}", item.quoted(Side::Target)), e);
     }
     done.is_ok()
 }
@@ -243,7 +245,7 @@ impl Step {
 
 impl XattrFailure {
     /// Reports the failure, in GNU's words: an attribute that cannot be read is a failure of the source.
-    fn complain(&self, item: &Item<'_>) {
+    fn report(&self, reporter: &Reporter, item: &Item<'_>) {
         let shown = |name: &CStr| quote(OsStr::from_bytes(name.to_bytes()));
         let side = |side| item.quoted(side);
         let what = match &self.step {
@@ -256,7 +258,7 @@ impl XattrFailure {
             }
             Step::Restore => format!("preserving permissions for {}", side(Side::Target)),
         };
-        complain_of(&what, &self.error);
+        reporter.fail_with(&what, &self.error);
     }
 }
 
@@ -327,7 +329,7 @@ pub(crate) fn apply_by_name(options: &Options, item: &Item<'_>, stat: &Stat, mad
     if keeps.timestamps
         && let Err(e) = sys::set_times_at(item.target_dir, item.target, stat)
     {
-        complain_of(&format!("preserving times for {}", name()), &e);
+        options.reporter.fail_with(&format!("preserving times for {}", name()), &e);
         if options.must_preserve {
             return false;
         }
@@ -344,7 +346,7 @@ pub(crate) fn apply_by_name(options: &Options, item: &Item<'_>, stat: &Stat, mad
         && let Err(failure) = xattrs_by_name(item)
         && options.must_preserve_xattr
     {
-        failure.complain(item);
+        failure.report(&options.reporter, item);
         good = false;
     }
     let is_link = sys::kind(stat) == libc::S_IFLNK;
@@ -361,7 +363,7 @@ pub(crate) fn apply_by_name(options: &Options, item: &Item<'_>, stat: &Stat, mad
         let acl = keeps.mode || options.no_preserve_mode;
         let names: &[&CStr] = if is_file(stat) { &[ACCESS] } else { &[ACCESS, DEFAULT] };
         if let Err(e) = if acl { with_acls(keeps.mode, names, item, chmod) } else { chmod() } {
-            complain_of(&format!("preserving permissions for {}", name()), &e);
+            options.reporter.fail_with(&format!("preserving permissions for {}", name()), &e);
             good &= !options.must_preserve;
         }
     }

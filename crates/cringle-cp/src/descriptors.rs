@@ -71,18 +71,21 @@ impl Budget {
     }
 }
 
-/// The directories of the copy that runs. Static, as the descriptors of a process are one table.
-static KEPT: Mutex<Weak<OpenDirs>> = Mutex::new(Weak::new());
+/// The open directories of the copies that run. The table is the process's, as its descriptors are.
+static OPEN: Mutex<Vec<Weak<OpenDirs>>> = Mutex::new(Vec::new());
 
-/// From now on these may be closed where there are too few descriptors.
+/// Allows [`make_room`] to close these directories until they are dropped.
 pub(crate) fn may_close(directories: Weak<OpenDirs>) {
-    *KEPT.lock().unwrap_or_else(PoisonError::into_inner) = directories;
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    open.retain(|directories| directories.strong_count() > 0);
+    open.push(directories);
 }
 
-/// Closes directories that no worker uses; false if there is none.
+/// Closes directories that no worker uses; returns false if none was closed.
 pub(crate) fn make_room() -> bool {
-    let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
-    kept.is_some_and(|directories| directories.close_unused())
+    let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let directories = open.iter().filter_map(Weak::upgrade);
+    directories.filter(|directories| directories.close_unused()).count() > 0
 }
 
 #[cfg(test)]

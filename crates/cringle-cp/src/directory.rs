@@ -2,11 +2,12 @@
 
 use crate::attributes;
 use crate::compare::entry;
-use crate::messages::{complain, complain_of, note, quote};
+use crate::messages::quote;
 use crate::options::Follow;
+use crate::summary::Counters;
 use crate::sys::{self, Stat};
 use crate::tree::{Dir, Item, Opened, Root, Side};
-use crate::workers::{Counters, Task, Worker};
+use crate::workers::{Task, Worker};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, PoisonError};
@@ -18,7 +19,8 @@ impl Worker<'_> {
         let root = item.dir.map(|dir| Arc::clone(&dir.root));
         let into_itself = |root: &Root| {
             let (source, target) = (quote(&root.source), quote(&root.target));
-            complain(&format!("cannot copy a directory, {source}, into itself, {target}"));
+            self.reporter()
+                .fail(&format!("cannot copy a directory, {source}, into itself, {target}"));
         };
         if let Some(root) = &root
             && root.first_made.get() == Some(&sys::id(stat))
@@ -34,7 +36,8 @@ impl Worker<'_> {
             && follow
             && dir.is_within(sys::id(stat))
         {
-            complain(&format!("cannot copy cyclic symbolic link {}", item.quoted(Side::Source)));
+            self.reporter()
+                .fail(&format!("cannot copy cyclic symbolic link {}", item.quoted(Side::Source)));
             return false;
         }
         let root = root.unwrap_or_else(|| {
@@ -99,14 +102,15 @@ impl Worker<'_> {
         if *earlier == target || entry(earlier) == entry(&target) {
             let top = item.dir.map(|dir| dir.root.source.clone());
             let name = quote(top.unwrap_or_else(|| item.path(Side::Source)));
-            note(&format!("warning: source directory {name} specified more than once"));
+            self.reporter()
+                .note(&format!("warning: source directory {name} specified more than once"));
             return Some(true);
         }
         if self.shared.options.follows(item.is_top()) {
             return None;
         }
         let (new, old) = (item.quoted(Side::Target), quote(earlier));
-        complain(&format!("will not create hard link {new} to directory {old}"));
+        self.reporter().fail(&format!("will not create hard link {new} to directory {old}"));
         Some(false)
     }
 
@@ -122,7 +126,8 @@ impl Worker<'_> {
             stat.st_mode & 0o1777 & !(options.umask & 0o022)
         };
         if let Err(e) = sys::mkdir_at(item.target_dir, item.target, mode) {
-            complain_of(&format!("cannot create directory {}", item.quoted(Side::Target)), &e);
+            self.reporter()
+                .fail_with(&format!("cannot create directory {}", item.quoted(Side::Target)), &e);
             return false;
         }
         true
@@ -150,10 +155,10 @@ impl Worker<'_> {
                 final_mode = Some(wanted | mode & 0o2000);
             }
         }
-        let source = item.open_dir(Side::Source, follow);
+        let source = item.open_dir(Side::Source, follow, self.reporter());
         // An existing target of the command line may be reached through a link: `cp -r a link/`.
         let target_follow = item.is_top() && !new;
-        let target = item.open_dir(Side::Target, target_follow);
+        let target = item.open_dir(Side::Target, target_follow, self.reporter());
         let (Ok((source, now)), Ok((target, there))) = (source, target) else {
             // What cannot be listed has its attributes copied all the same.
             attributes::apply_by_name(options, item, stat, new);

@@ -8,7 +8,7 @@ use crate::compare;
 use crate::decide::{Decision, Facts, Kind, Node, Rules, decide};
 use crate::descriptors::{self, Budget};
 use crate::listing::{Entry, Listings, Waiting, next_entries};
-use crate::messages::{complain, complain_of, quote, say};
+use crate::messages::quote;
 use crate::options::{Follow, Options};
 use crate::plan::Copy;
 use crate::sys::{self, Stat};
@@ -87,7 +87,7 @@ impl Walk<'_> {
             let more = next_entries(handle, &mut self.buffer, LISTING_BYTES / 2, &mut entries)
                 .unwrap_or_else(|e| {
                     let path = quote(dir.path(Side::Source));
-                    complain_of(&format!("error reading {path}"), &e);
+                    self.options.reporter.fail_with(&format!("error reading {path}"), &e);
                     false
                 });
             let rest = if more { self.listings.wait_with(handle) } else { None };
@@ -109,7 +109,9 @@ impl Walk<'_> {
     fn visit_in(&mut self, dir: &Arc<Dir>, onto: bool, entry: &Entry) {
         let fd = |side| {
             dir.fd(side, &self.open).inspect_err(|e| {
-                complain_of(&format!("cannot access {}", quote(dir.path(side))), e);
+                self.options
+                    .reporter
+                    .fail_with(&format!("cannot access {}", quote(dir.path(side))), e);
             })
         };
         let (Ok(source), Ok(target)) =
@@ -135,18 +137,29 @@ impl Walk<'_> {
         let source = || item.quoted(Side::Source);
         let stat = match sys::stat_at(item.source_dir, item.source, follow) {
             Ok(stat) => stat,
-            Err(e) => return complain_of(&format!("cannot stat {}", source()), &e),
+            Err(e) => {
+                return self.options.reporter.fail_with(&format!("cannot stat {}", source()), &e);
+            }
         };
         let is_dir = sys::kind(&stat) == libc::S_IFDIR;
         if is_dir && !options.recursive {
-            return complain(&format!("-r not specified; omitting directory {}", source()));
+            return self
+                .options
+                .reporter
+                .fail(&format!("-r not specified; omitting directory {}", source()));
         }
         if is_dir && item.is_top() && is_below(item) {
             let (source, target) = (source(), item.quoted(Side::Target));
-            return complain(&format!("cannot copy a directory, {source}, into itself, {target}"));
+            return self
+                .options
+                .reporter
+                .fail(&format!("cannot copy a directory, {source}, into itself, {target}"));
         }
         if is_dir && follow && item.dir.is_some_and(|dir| dir.is_within(sys::id(&stat))) {
-            return complain(&format!("cannot copy cyclic symbolic link {}", source()));
+            return self
+                .options
+                .reporter
+                .fail(&format!("cannot copy cyclic symbolic link {}", source()));
         }
         let there = || sys::stat_at(item.target_dir, item.target, false).ok();
         let existing = if may_be_there { there() } else { None };
@@ -161,8 +174,9 @@ impl Walk<'_> {
     }
 
     fn enter(&mut self, item: &Item<'_>, follow: bool, onto: bool) {
-        let source = item.open_dir(Side::Source, follow);
-        let target = onto.then(|| item.open_dir(Side::Target, item.is_top()));
+        let reporter = &self.options.reporter;
+        let source = item.open_dir(Side::Source, follow, reporter);
+        let target = onto.then(|| item.open_dir(Side::Target, item.is_top(), reporter));
         let (Ok((source, stat)), Ok(target)) = (source, target.transpose()) else { return };
         let root = item.dir.map_or_else(
             || {
@@ -209,17 +223,17 @@ fn outcome(
         let e = io::Error::from_raw_os_error(libc::EACCES);
         let what = if is_dir { "access" } else { "open" };
         let end = if is_dir { "" } else { " for reading" };
-        complain_of(&format!("cannot {what} {source}{end}"), &e);
+        options.reporter.fail_with(&format!("cannot {what} {source}{end}"), &e);
         return false;
     }
     let Some(existing) = existing else {
         if may_be_there && !has_room(item) {
             let e = io::Error::from_raw_os_error(libc::EACCES);
             let what = if is_dir { "directory" } else { "regular file" };
-            complain_of(&format!("cannot create {what} {target}"), &e);
+            options.reporter.fail_with(&format!("cannot create {what} {target}"), &e);
             return false;
         }
-        say(&format!("{source} -> {target}"));
+        options.reporter.print(&format!("{source} -> {target}"));
         return true;
     };
     let rules = Rules::of(options, item.is_top());
@@ -250,12 +264,12 @@ fn onto(options: &Options, rules: &Rules, item: &Item<'_>, source: Node, existin
     }
     let how = match decision {
         Decision::Refuse(why) => {
-            complain(&refusal(why, item));
+            options.reporter.fail(&refusal(why, item));
             return false;
         }
         Decision::Nothing | Decision::Declined | Decision::Ask => return false,
         Decision::Keep | Decision::KeepNewer => {
-            say(&format!("skipped {}", item.quoted(Side::Target)));
+            options.reporter.print(&format!("skipped {}", item.quoted(Side::Target)));
             return false;
         }
         // What is in it goes into what exists.
@@ -266,7 +280,7 @@ fn onto(options: &Options, rules: &Rules, item: &Item<'_>, source: Node, existin
         Decision::Remove => "removed, replaced",
     };
     let (source, target) = (item.quoted(Side::Source), item.quoted(Side::Target));
-    say(&format!("{source} -> {target} ({how})"));
+    options.reporter.print(&format!("{source} -> {target} ({how})"));
     true
 }
 

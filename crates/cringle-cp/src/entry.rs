@@ -3,14 +3,15 @@
 use crate::attributes;
 use crate::compare::entry;
 use crate::hard_links::Made;
-use crate::messages::{complain, complain_of, fail_quietly, note, quote, say};
+use crate::messages::quote;
 use crate::options::{Follow, Replace};
 use crate::regular::{Ended, Target, open_source};
 use crate::replace::keeps_names;
+use crate::summary::Counters;
 use crate::sys::{self, Stat};
 use crate::target::{Step, backup_path};
 use crate::tree::{Item, Side};
-use crate::workers::{Counters, Worker};
+use crate::workers::Worker;
 use std::ffi::{CStr, OsStr};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -32,7 +33,7 @@ impl Worker<'_> {
             None => self.copy_general(item),
         };
         if !good {
-            fail_quietly();
+            self.reporter().fail_silently();
             Counters::add(&self.shared.counters.failures, 1);
         }
         good
@@ -45,13 +46,14 @@ impl Worker<'_> {
         let stat = match sys::stat_at(item.source_dir, item.source, follow) {
             Ok(stat) => stat,
             Err(e) => {
-                complain_of(&format!("cannot stat {}", item.quoted(Side::Source)), &e);
+                self.reporter()
+                    .fail_with(&format!("cannot stat {}", item.quoted(Side::Source)), &e);
                 return false;
             }
         };
         let is_dir = sys::kind(&stat) == libc::S_IFDIR;
         if is_dir && !options.recursive {
-            complain(&format!(
+            self.reporter().fail(&format!(
                 "-r not specified; omitting directory {}",
                 item.quoted(Side::Source)
             ));
@@ -89,7 +91,7 @@ impl Worker<'_> {
             return false;
         }
         let name = item.quoted(Side::Source);
-        note(&format!("warning: source file {name} specified more than once"));
+        self.reporter().note(&format!("warning: source file {name} specified more than once"));
         true
     }
 
@@ -106,7 +108,7 @@ impl Worker<'_> {
         if let Some(backup) = backup {
             text.push_str(&format!(" (backup: {})", quote(backup_path(item, backup))));
         }
-        say(&text);
+        self.reporter().print(&text);
     }
 
     fn copy_kind(
@@ -200,20 +202,25 @@ impl Worker<'_> {
         let source = match opened {
             Ok(source) => source,
             Err(e) => {
-                complain_of(&format!("cannot open {} for reading", item.quoted(Side::Source)), &e);
+                self.reporter().fail_with(
+                    &format!("cannot open {} for reading", item.quoted(Side::Source)),
+                    &e,
+                );
                 return false;
             }
         };
         let now = match sys::stat_of(source.as_raw_fd()) {
             Ok(now) => now,
             Err(e) => {
-                complain_of(&format!("cannot fstat {}", item.quoted(Side::Source)), &e);
+                self.reporter()
+                    .fail_with(&format!("cannot fstat {}", item.quoted(Side::Source)), &e);
                 return false;
             }
         };
         if sys::id(&now) != sys::id(stat) {
             let name = item.quoted(Side::Source);
-            complain(&format!("skipping file {name}, as it was replaced while being copied"));
+            self.reporter()
+                .fail(&format!("skipping file {name}, as it was replaced while being copied"));
             return false;
         }
         let target = if new { Target::New } else { Target::Existing };
@@ -237,13 +244,13 @@ impl Worker<'_> {
         if let Ok(true) = linked
             && self.shared.options.verbose
         {
-            say(&format!("removed {}", item.quoted(Side::Target)));
+            self.reporter().print(&format!("removed {}", item.quoted(Side::Target)));
         }
         if let Err(e) = linked {
             let dir = made.dir.as_ref();
             let first = Item { dir, target: &made.name, ..*item };
             let (new, old) = (item.quoted(Side::Target), first.quoted(Side::Target));
-            complain_of(&format!("cannot create hard link {new} to {old}"), &e);
+            self.reporter().fail_with(&format!("cannot create hard link {new} to {old}"), &e);
             return false;
         }
         Counters::add(&self.shared.counters.others, 1);
@@ -268,7 +275,7 @@ impl Worker<'_> {
         };
         if let Err(e) = linked {
             let (new, old) = (item.quoted(Side::Target), item.quoted(Side::Source));
-            complain_of(&format!("cannot create hard link {new} to {old}"), &e);
+            self.reporter().fail_with(&format!("cannot create hard link {new} to {old}"), &e);
             return false;
         }
         Counters::add(&self.shared.counters.others, 1);
@@ -278,7 +285,7 @@ impl Worker<'_> {
     fn make_symbolic_link(&self, item: &Item<'_>, stat: &Stat) -> bool {
         let (source, target) = (item.path(Side::Source), item.path(Side::Target));
         if !source.as_bytes().starts_with(b"/") && !is_here(&target) {
-            complain(&format!(
+            self.reporter().fail(&format!(
                 "{}: can make relative symbolic links only in current directory",
                 shown(&target)
             ));
@@ -292,7 +299,7 @@ impl Worker<'_> {
             make(item.target)
         };
         if let Err(e) = made {
-            complain_of(
+            self.reporter().fail_with(
                 &format!("cannot create symbolic link {} to {}", quote(&target), quote(&source)),
                 &e,
             );
@@ -303,7 +310,8 @@ impl Worker<'_> {
         if self.shared.options.preserve.timestamps
             && let Err(e) = sys::set_times_at(item.target_dir, item.target, stat)
         {
-            complain_of(&format!("preserving times for {}", item.quoted(Side::Target)), &e);
+            self.reporter()
+                .fail_with(&format!("preserving times for {}", item.quoted(Side::Target)), &e);
             return false;
         }
         true
@@ -337,7 +345,7 @@ impl Worker<'_> {
             Ok(text) => text,
             Err(e) => {
                 let name = item.quoted(Side::Source);
-                complain_of(&format!("cannot read symbolic link {name}"), &e);
+                self.reporter().fail_with(&format!("cannot read symbolic link {name}"), &e);
                 return false;
             }
         };
@@ -349,7 +357,7 @@ impl Worker<'_> {
         };
         if let Err(e) = made {
             let target = item.quoted(Side::Target);
-            complain_of(&format!("cannot create symbolic link {target}"), &e);
+            self.reporter().fail_with(&format!("cannot create symbolic link {target}"), &e);
             return false;
         }
         Counters::add(&self.shared.counters.others, 1);
@@ -363,7 +371,8 @@ impl Worker<'_> {
         let made = sys::mknod_at(item.target_dir, item.target, kind | mode, stat.st_rdev);
         if let Err(e) = made {
             let what = if kind == libc::S_IFIFO { "fifo" } else { "special file" };
-            complain_of(&format!("cannot create {what} {}", item.quoted(Side::Target)), &e);
+            self.reporter()
+                .fail_with(&format!("cannot create {what} {}", item.quoted(Side::Target)), &e);
             return false;
         }
         Counters::add(&self.shared.counters.others, 1);

@@ -6,7 +6,7 @@
 //! reports their errors: where that is much, and on any other file system, each file has its own fsync,
 //! and those of several files are in the kernel together, each a fiber's.
 
-use crate::messages::{complain_of, quote};
+use crate::messages::{Reporter, quote};
 use crate::replace::directory_of;
 use crate::sys;
 use crate::tree::{Dir, Item, Side, join};
@@ -62,11 +62,11 @@ pub(crate) struct Rename {
 
 impl Rename {
     /// Removes the temporary file, which will not get the name. One that stays is reported.
-    pub(crate) fn remove(&self, dir: RawFd) {
+    pub(crate) fn remove(&self, dir: RawFd, reporter: &Reporter) {
         match sys::unlink_at(dir, &self.temporary) {
             Err(e) if e.raw_os_error() != Some(libc::ENOENT) => {
                 let name = std::ffi::OsStr::from_bytes(self.temporary.to_bytes());
-                complain_of(&format!("cannot remove {}", quote(name)), &e);
+                reporter.fail_with(&format!("cannot remove {}", quote(name)), &e);
             }
             _ => {}
         }
@@ -111,9 +111,10 @@ impl Worker<'_> {
         let whole = beside && !others_link_to_it && self.syncs_whole(device, || file.try_clone());
         let file = if whole || !disk {
             if let Err(e) = sys::close(file) {
-                complain_of(&format!("failed to close {}", item.quoted(Side::Target)), &e);
+                self.reporter()
+                    .fail_with(&format!("failed to close {}", item.quoted(Side::Target)), &e);
                 if let Some(rename) = rename {
-                    rename.remove(item.target_dir);
+                    rename.remove(item.target_dir, self.reporter());
                 }
                 return false;
             }
@@ -163,7 +164,7 @@ impl Worker<'_> {
             }
         };
         if let Err(e) = &synced {
-            complain_of(&format!("error syncing {}", item.quoted(Side::Source)), e);
+            self.reporter().fail_with(&format!("error syncing {}", item.quoted(Side::Source)), e);
         }
         synced.is_ok()
     }
@@ -281,20 +282,20 @@ impl Worker<'_> {
     /// False if it is not on the disk under its name.
     fn synced(&mut self, mut unsynced: Unsynced, mut error: Option<io::Error>) -> bool {
         if let Some(e) = &error {
-            complain_of(&format!("error syncing {}", unsynced.quoted()), e);
+            self.reporter().fail_with(&format!("error syncing {}", unsynced.quoted()), e);
         }
         let file = unsynced.file.take().filter(|_| unsynced.itself.is_none());
         if let Some(Err(e)) = file.and_then(Arc::into_inner).map(sys::close)
             && error.is_none()
         {
-            complain_of(&format!("failed to close {}", unsynced.quoted()), &e);
+            self.reporter().fail_with(&format!("failed to close {}", unsynced.quoted()), &e);
             error = Some(e);
         }
         if let Some(rename) = &unsynced.rename {
             let named = self.name_or_remove(&unsynced, rename, error.is_some());
             if let Err(e) = named {
                 let path = unsynced.quoted();
-                complain_of(&format!("cannot create regular file {path}"), &e);
+                self.reporter().fail_with(&format!("cannot create regular file {path}"), &e);
                 error = Some(e);
             }
         }
@@ -302,7 +303,7 @@ impl Worker<'_> {
             && let Some(backup) = &unsynced.backup
             && let Err(e) = self.give_back(&unsynced, backup)
         {
-            complain_of(&format!("cannot un-backup {}", unsynced.quoted()), &e);
+            self.reporter().fail_with(&format!("cannot un-backup {}", unsynced.quoted()), &e);
         }
         // The name of the command line has the old file still.
         self.made_top &= error.is_none();
@@ -329,20 +330,20 @@ impl Worker<'_> {
         let above = self.above(unsynced)?;
         let fd = above.as_ref().map_or(sys::CWD, |fd| fd.as_raw_fd());
         if remove {
-            rename.remove(fd);
+            rename.remove(fd, self.reporter());
             return Ok(());
         }
-        rename_into_place(fd, rename)
+        rename_into_place(fd, rename, self.reporter())
     }
 }
 
 /// Gives the file its name; if that fails, the temporary one is removed.
-pub(crate) fn rename_into_place(dir: i32, rename: &Rename) -> io::Result<()> {
+pub(crate) fn rename_into_place(dir: i32, rename: &Rename, reporter: &Reporter) -> io::Result<()> {
     let (from, to) = ((dir, &*rename.temporary), (dir, &*rename.name));
     let named =
         if rename.keep_existing { sys::rename_new(from, to) } else { sys::rename_at(from, to) };
     if named.is_err() {
-        rename.remove(dir);
+        rename.remove(dir, reporter);
     }
     named
 }
@@ -392,7 +393,6 @@ fn borrowed(file: &OwnedFd) -> cringle::fs::File {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::getopt;
     use crate::options::Options;
     use crate::workers::Shared;
 
@@ -403,9 +403,7 @@ mod tests {
         let at = |name| sys::c_string(directory.path().join(name).as_os_str().as_bytes());
         let (temporary, name) = (at("temporary"), at("name"));
         let file = std::fs::File::create(directory.path().join("temporary")).unwrap();
-        let line = getopt::read(vec!["--fsync".into(), "a".into(), "b".into()], false);
-        let options = line.and_then(Options::of).unwrap_or_else(|e| panic!("{e}"));
-        let shared = Shared::new(options);
+        let shared = Shared::new(Options::new().fsync(true));
         cringle::run(|| {
             let mut worker = Worker::new(&shared, 0);
             let item = Item::of_command_line(&name, &name);

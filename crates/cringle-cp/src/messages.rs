@@ -1,62 +1,108 @@
-//! What is told, and how: GNU's wording, one line each, the program's name before it.
+//! Reports what a copy prints: GNU's wording, one line each, after the program's name.
 //!
-//! Names are quoted as GNU does it, so that a line can be pasted back into a shell: `'a b'`, `"it's"`,
+//! Names are quoted as GNU quotes them, so that a line can be pasted back into a shell: `'a b'`, `"it's"`,
 //! `'a'$'\n''b'`.
 
 use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
-static PROGRAM: OnceLock<String> = OnceLock::new();
-static FAILED: AtomicBool = AtomicBool::new(false);
-
-pub(crate) fn set_program(name: &str) {
-    let _ = PROGRAM.set(name.to_owned());
+/// The messages of one copy, and whether one of them was a failure.
+#[derive(Debug)]
+pub(crate) struct Reporter {
+    sink: Sink,
+    failed: AtomicBool,
+    /// Standard output could not be written, which was reported.
+    unwritable: AtomicBool,
 }
 
-/// `cp`, or `cringle cp`.
-pub(crate) fn program() -> &'static str {
-    PROGRAM.get().map_or("cringle cp", String::as_str)
+#[derive(Debug)]
+enum Sink {
+    /// The process's standard output and standard error.
+    Process { program: String },
+    /// Failures are kept; everything else is dropped.
+    Collected(Mutex<Vec<String>>),
 }
 
-/// One line on standard error; nothing is lost if that is closed but the line.
-pub(crate) fn note(text: &str) {
-    let _ = io::stderr().lock().write_all(format!("{}: {text}\n", program()).as_bytes());
-}
+impl Reporter {
+    /// Returns a reporter that prints. `program` is `cp` or `cringle cp`.
+    pub(crate) fn printing(program: &str) -> Reporter {
+        Reporter::new(Sink::Process { program: program.to_owned() })
+    }
 
-/// A line, and the exit status will be 1.
-pub(crate) fn complain(text: &str) {
-    FAILED.store(true, Relaxed);
-    note(text);
-}
+    /// Returns a reporter that keeps the failures for [`take_failures`](Reporter::take_failures).
+    pub(crate) fn collecting() -> Reporter {
+        Reporter::new(Sink::Collected(Mutex::default()))
+    }
 
-pub(crate) fn complain_of(text: &str, error: &io::Error) {
-    complain(&format!("{text}: {}", reason(error)));
-}
+    fn new(sink: Sink) -> Reporter {
+        Reporter { sink, failed: AtomicBool::new(false), unwritable: AtomicBool::new(false) }
+    }
 
-pub(crate) fn has_failed() -> bool {
-    FAILED.load(Relaxed)
-}
+    pub(crate) fn program(&self) -> &str {
+        match &self.sink {
+            Sink::Process { program } => program,
+            Sink::Collected(_) => "cp",
+        }
+    }
 
-/// For what is not copied and is no mistake worth a line (`--update=none-fail` prints its own).
-pub(crate) fn fail_quietly() {
-    FAILED.store(true, Relaxed);
-}
+    /// Writes one line to standard error. A line that cannot be written is dropped.
+    pub(crate) fn note(&self, text: &str) {
+        if let Sink::Process { program } = &self.sink {
+            let _ = io::stderr().lock().write_all(format!("{program}: {text}\n").as_bytes());
+        }
+    }
 
-/// Writes a line to standard output at once: the lines of several threads do not mix. The first failure is
-/// reported, and the later ones are not.
-pub(crate) fn say(text: &str) {
-    static UNWRITABLE: AtomicBool = AtomicBool::new(false);
-    if let Err(e) = cringle_command::stdout::write(format!("{text}\n").as_bytes())
-        && !UNWRITABLE.swap(true, Relaxed)
-    {
-        complain_of("write error", &e);
+    /// Reports a failure: the exit status becomes 1.
+    pub(crate) fn fail(&self, text: &str) {
+        self.fail_silently();
+        match &self.sink {
+            Sink::Process { .. } => self.note(text),
+            Sink::Collected(failures) => {
+                failures.lock().unwrap_or_else(PoisonError::into_inner).push(text.to_owned());
+            }
+        }
+    }
+
+    /// Reports a failed system call.
+    pub(crate) fn fail_with(&self, text: &str, error: &io::Error) {
+        self.fail(&format!("{text}: {}", reason(error)));
+    }
+
+    /// Records a failure that has been reported, or that GNU's does not report.
+    pub(crate) fn fail_silently(&self) {
+        self.failed.store(true, Relaxed);
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.load(Relaxed)
+    }
+
+    /// Returns the collected failures.
+    pub(crate) fn take_failures(&self) -> Vec<String> {
+        match &self.sink {
+            Sink::Process { .. } => Vec::new(),
+            Sink::Collected(failures) => {
+                std::mem::take(&mut *failures.lock().unwrap_or_else(PoisonError::into_inner))
+            }
+        }
+    }
+
+    /// Writes one line to standard output with one call, so that the lines of several threads do not mix.
+    /// Only the first error is reported.
+    pub(crate) fn print(&self, text: &str) {
+        if let Sink::Process { .. } = &self.sink
+            && let Err(e) = cringle_command::stdout::write(format!("{text}\n").as_bytes())
+            && !self.unwritable.swap(true, Relaxed)
+        {
+            self.fail_with("write error", &e);
+        }
     }
 }
 
-/// The kernel's reason in words, without the number.
+/// Returns the error's text without its number.
 pub(crate) fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     match (error.raw_os_error(), text.find(" (os error ")) {
@@ -65,7 +111,7 @@ pub(crate) fn reason(error: &io::Error) -> String {
     }
 }
 
-/// Whether the locale prints characters beyond ASCII.
+/// Returns whether the locale prints characters beyond ASCII.
 fn is_utf8_locale() -> bool {
     static UTF8: OnceLock<bool> = OnceLock::new();
     *UTF8.get_or_init(|| {
@@ -79,9 +125,9 @@ fn is_utf8_locale() -> bool {
     })
 }
 
-/// What the text is made of: characters that print, and bytes that do not.
+/// A part of a text: a printable character or a byte that is not part of one.
 enum Piece<'a> {
-    Prints(&'a str),
+    Printable(&'a str),
     Byte(u8),
 }
 
@@ -93,7 +139,7 @@ fn pieces(bytes: &[u8]) -> Vec<Piece<'_>> {
             if c.is_control() || (!c.is_ascii() && !is_utf8_locale()) {
                 all.extend(text.bytes().map(Piece::Byte));
             } else {
-                all.push(Piece::Prints(text));
+                all.push(Piece::Printable(text));
             }
         }
         all.extend(chunk.invalid().iter().map(|&byte| Piece::Byte(byte)));
@@ -101,7 +147,7 @@ fn pieces(bytes: &[u8]) -> Vec<Piece<'_>> {
     all
 }
 
-/// In single quotes, always.
+/// Returns the name in quotes that a shell understands.
 pub(crate) fn quote(name: impl AsRef<OsStr>) -> String {
     let bytes = name.as_ref().as_bytes();
     if bytes.iter().all(|byte| (0x20..0x7f).contains(byte) && *byte != b'\'') {
@@ -115,7 +161,7 @@ pub(crate) fn quote(name: impl AsRef<OsStr>) -> String {
     let mut escaped = false;
     for piece in pieces {
         match piece {
-            Piece::Prints(text) => {
+            Piece::Printable(text) => {
                 if std::mem::take(&mut escaped) {
                     out.push_str("''");
                 }
@@ -133,12 +179,14 @@ pub(crate) fn quote(name: impl AsRef<OsStr>) -> String {
     out
 }
 
-/// All of it prints and means nothing within double quotes, which it gets if it has a single one.
+/// Quotes a text that is printable and has no special character within double quotes; `None` for others.
+///
+/// The quotes are double if the text has a single quote.
 fn in_double_quotes(pieces: &[Piece<'_>]) -> Option<String> {
-    let has_quote = pieces.iter().any(|piece| matches!(piece, Piece::Prints("'")));
+    let has_quote = pieces.iter().any(|piece| matches!(piece, Piece::Printable("'")));
     let mut out = String::from(if has_quote { "\"" } else { "'" });
     for piece in pieces {
-        let Piece::Prints(text) = piece else { return None };
+        let Piece::Printable(text) = piece else { return None };
         let plain = text.chars().all(|c| {
             c.is_alphanumeric() || "%+,-./:=@]_ '".contains(c) || (!c.is_ascii() && !c.is_control())
         });
@@ -164,12 +212,12 @@ fn escape(byte: u8) -> String {
     }
 }
 
-/// The quotes around an argument that is wrong: the locale's.
+/// Quotes an invalid argument as the locale does.
 pub(crate) fn quote_word(word: &str) -> String {
     if is_utf8_locale() { format!("‘{word}’") } else { format!("'{word}'") }
 }
 
-/// `rw-r--r--`
+/// Returns the permissions as `ls` shows them: `rw-r--r--`.
 pub(crate) fn mode_letters(mode: u32) -> String {
     let mut out = String::new();
     for (shift, special, letter) in
@@ -209,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn modes_are_letters() {
+    fn mode_letters_match_ls() {
         assert_eq!(mode_letters(0o644), "rw-r--r--");
         assert_eq!(mode_letters(0o4755), "rwsr-xr-x");
         assert_eq!(mode_letters(0o1666), "rw-rw-rwT");

@@ -1,18 +1,32 @@
-//! What is asked for, from the flags in their order.
+//! What a copy does: the options that a program builds and the command line sets.
 
 use crate::backup;
-use crate::getopt::{CommandLine, Given};
-use crate::messages::{self, quote, quote_word};
-use cringle_command::units;
+use crate::messages::Reporter;
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
 /// Which symbolic links of the sources are followed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Follow {
+pub enum Follow {
+    /// None: a link is copied as a link.
     Never,
+    /// Those that are named as sources.
     CommandLine,
+    /// All.
     Always,
+}
+
+/// Which existing files are replaced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Update {
+    /// All.
+    All,
+    /// None; each existing file is skipped.
+    None,
+    /// None; each existing file is a failure.
+    NoneFail,
+    /// Those with an older modification time than their source.
+    Older,
 }
 
 /// What happens to a target that exists.
@@ -20,34 +34,62 @@ pub(crate) enum Follow {
 pub(crate) enum Replace {
     Always,
     Ask,
-    /// `-n`: it stays, silently.
+    /// `-n`: keep it and report nothing.
     Skip,
-    /// `--update=none-fail`: it stays, and the status is 1.
+    /// `--update=none-fail`: keep it and fail.
     Refuse,
 }
 
+/// When an optimisation is used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum When {
+pub enum When {
+    /// Not at all.
     Never,
+    /// Where it works.
     Auto,
+    /// Always; a file for which it does not work is a failure.
     Always,
 }
 
-#[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Preserve {
-    pub(crate) mode: bool,
-    pub(crate) ownership: bool,
-    pub(crate) timestamps: bool,
-    pub(crate) links: bool,
-    pub(crate) xattr: bool,
+/// The attributes that a copy takes over from its source.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Preserve {
+    /// Permissions and access control lists.
+    pub mode: bool,
+    /// Owner and group.
+    pub ownership: bool,
+    /// Access and modification times.
+    pub timestamps: bool,
+    /// Hard links among the copied files.
+    pub links: bool,
+    /// Extended attributes.
+    pub xattr: bool,
 }
 
-#[derive(Debug)]
-pub(crate) struct Options {
+impl Preserve {
+    /// Everything.
+    pub const ALL: Preserve =
+        Preserve { mode: true, ownership: true, timestamps: true, links: true, xattr: true };
+}
+
+/// How files are copied.
+///
+/// The options are those of `cp`, with the same defaults.
+///
+/// ```
+/// use cringle_cp::{Options, Preserve, Update};
+///
+/// let options = Options::new()
+///     .recursive(true)
+///     .preserve(Preserve { timestamps: true, ..Preserve::default() })
+///     .update(Update::Older);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Options {
     pub(crate) recursive: bool,
     pub(crate) follow: Follow,
     pub(crate) preserve: Preserve,
-    /// What cannot be preserved is a failure.
+    /// An attribute that cannot be preserved is a failure.
     pub(crate) must_preserve: bool,
     pub(crate) must_preserve_xattr: bool,
     pub(crate) no_preserve_mode: bool,
@@ -62,102 +104,28 @@ pub(crate) struct Options {
     pub(crate) one_file_system: bool,
     pub(crate) parents: bool,
     pub(crate) strip_slashes: bool,
-    pub(crate) target_directory: Option<OsString>,
     pub(crate) no_target_directory: bool,
     pub(crate) backup: Option<backup::Kind>,
     pub(crate) suffix: OsString,
+    /// Special files are read as if they were regular ones.
     pub(crate) as_regular: bool,
     pub(crate) reflink: When,
     pub(crate) sparse: When,
     pub(crate) attributes_only: bool,
+    /// `POSIXLY_CORRECT` is set.
     pub(crate) posix: bool,
     pub(crate) fsync: bool,
     pub(crate) jobs: usize,
     pub(crate) block_bytes: usize,
-    pub(crate) progress: Option<bool>,
     pub(crate) verify: bool,
-    pub(crate) json: Option<OsString>,
-    pub(crate) trace: Option<OsString>,
-    pub(crate) dry_run: bool,
-    pub(crate) names: Vec<OsString>,
+    /// The process's, read when the copy starts.
     pub(crate) umask: u32,
+    /// Each copy has its own.
+    pub(crate) reporter: Arc<Reporter>,
 }
 
-/// The flags while they are read.
-#[derive(Default)]
-struct Reading {
-    follow: Option<Follow>,
-    backups: bool,
-    backup_word: Option<String>,
-    suffix: Option<OsString>,
-    copy_contents: bool,
-    context: bool,
-    /// The last of `-i` and `-n`.
-    ask: Option<Replace>,
-    /// The last `--update`, or nothing.
-    update: &'static str,
-}
-
-/// The words that an option may have, each line the ones that mean the same.
-fn word<'a>(given: &Given, name: &str, words: &[&'a [&'a str]]) -> Result<&'a str, String> {
-    let text = given.value.as_deref().unwrap_or_default().to_string_lossy();
-    choose(&text, name, words)
-}
-
-fn choose<'a>(text: &str, name: &str, words: &[&'a [&'a str]]) -> Result<&'a str, String> {
-    let exact = words.iter().find(|same| same.contains(&text));
-    let mut begun = words.iter().filter(|same| same.iter().any(|word| word.starts_with(text)));
-    let (first, second) = (begun.next(), begun.next());
-    match (exact, first, second) {
-        (Some(same), ..) | (None, Some(same), None) => Ok(same[0]),
-        (None, first, _) => {
-            let why = if first.is_some() { "ambiguous" } else { "invalid" };
-            let mut told = format!(
-                "{why} argument {} for {}\nValid arguments are:",
-                quote_word(text),
-                quote_word(name)
-            );
-            for same in words {
-                let all: Vec<_> = same.iter().map(|word| quote_word(word)).collect();
-                told.push_str(&format!("\n  - {}", all.join(", ")));
-            }
-            Err(told)
-        }
-    }
-}
-
-const WHEN: &[&[&str]] = &[&["auto"], &["always"], &["never"]];
-const SPARSE: &[&[&str]] = &[&["never"], &["auto"], &["always"]];
-const UPDATE: &[&[&str]] = &[&["all"], &["none"], &["none-fail"], &["older"]];
-const BACKUP: &[&[&str]] =
-    &[&["none", "off"], &["simple", "never"], &["existing", "nil"], &["numbered", "t"]];
-const ATTRIBUTES: &[&[&str]] =
-    &[&["mode"], &["timestamps"], &["ownership"], &["links"], &["context"], &["xattr"], &["all"]];
-
-fn when(word: &str) -> When {
-    match word {
-        "always" => When::Always,
-        "never" => When::Never,
-        _ => When::Auto,
-    }
-}
-
-fn count(given: &Given) -> Result<usize, String> {
-    let text = given.value.as_deref().unwrap_or_default();
-    let number = text.to_str().and_then(|text| text.parse().ok()).filter(|n| (1..=256).contains(n));
-    number.ok_or_else(|| format!("invalid number of jobs {}: from 1 to 256", quote(text)))
-}
-
-fn size(given: &Given) -> Result<usize, String> {
-    let text = given.value.as_deref().unwrap_or_default().to_string_lossy();
-    match units::parse_size(&text)? {
-        bytes @ 4096..=1_073_741_824 => Ok(bytes as usize),
-        _ => Err(format!("invalid block size {}: from 4k to 1GiB", quote(&*text))),
-    }
-}
-
-impl Options {
-    fn plain() -> Options {
+impl Default for Options {
+    fn default() -> Options {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Options {
             recursive: false,
@@ -177,7 +145,6 @@ impl Options {
             one_file_system: false,
             parents: false,
             strip_slashes: false,
-            target_directory: None,
             no_target_directory: false,
             backup: None,
             suffix: "~".into(),
@@ -185,204 +152,115 @@ impl Options {
             reflink: When::Auto,
             sparse: When::Auto,
             attributes_only: false,
-            posix: std::env::var_os("POSIXLY_CORRECT").is_some(),
+            posix: false,
             fsync: false,
             jobs: (4 * cores).min(16),
             block_bytes: 128 << 10,
-            progress: None,
             verify: false,
-            json: None,
-            trace: None,
-            dry_run: false,
-            names: Vec::new(),
-            umask: crate::sys::umask(),
+            umask: 0o022,
+            reporter: Arc::new(Reporter::collecting()),
         }
     }
+}
 
-    /// The error is what is to be told before `Try '… --help'`.
-    pub(crate) fn of(line: CommandLine) -> Result<Options, String> {
-        let mut options = Options::plain();
-        let mut reading = Reading::default();
-        for given in &line.options {
-            options.take(given, &mut reading)?;
-        }
-        options.names = line.names;
-        options.settle(reading)?;
-        Ok(options)
+impl Options {
+    /// Returns the defaults: one file, its data and mode, an existing file replaced.
+    pub fn new() -> Options {
+        Options::default()
     }
 
-    fn take(&mut self, given: &Given, reading: &mut Reading) -> Result<(), String> {
-        match given.flag.long {
-            "archive" => {
-                self.recursive = true;
-                self.must_preserve = true;
-                reading.follow = Some(Follow::Never);
-                self.preserve = Preserve {
-                    mode: true,
-                    ownership: true,
-                    timestamps: true,
-                    links: true,
-                    xattr: true,
-                };
-            }
-            "attributes-only" => self.attributes_only = true,
-            "backup" | "\0b" => {
-                reading.backups = true;
-                if let Some(value) = &given.value {
-                    reading.backup_word = Some(value.to_string_lossy().into_owned());
-                }
-            }
-            "copy-contents" => reading.copy_contents = true,
-            "\0d" => {
-                self.preserve.links = true;
-                reading.follow = Some(Follow::Never);
-            }
-            "debug" => (self.debug, self.verbose) = (true, true),
-            "force" => self.force = true,
-            "\0H" => reading.follow = Some(Follow::CommandLine),
-            "interactive" => reading.ask = Some(Replace::Ask),
-            "link" => self.hard_link = true,
-            "dereference" => reading.follow = Some(Follow::Always),
-            "no-clobber" => reading.ask = Some(Replace::Skip),
-            "no-dereference" => reading.follow = Some(Follow::Never),
-            "\0p" => self.preserve_usual(),
-            "preserve" if given.value.is_none() => self.preserve_usual(),
-            "preserve" => {
-                self.set_preserve(given, true, reading)?;
-                self.must_preserve = true;
-            }
-            "no-preserve" => self.set_preserve(given, false, reading)?,
-            "parents" => self.parents = true,
-            "recursive" | "\0R" => self.recursive = true,
-            "reflink" if given.value.is_none() => self.reflink = When::Always,
-            "reflink" => self.reflink = when(word(given, "--reflink", WHEN)?),
-            "remove-destination" => self.remove_first = true,
-            "sparse" => self.sparse = when(word(given, "--sparse", SPARSE)?),
-            "strip-trailing-slashes" => self.strip_slashes = true,
-            "symbolic-link" => self.symbolic_link = true,
-            "suffix" => {
-                reading.backups = true;
-                reading.suffix = given.value.clone();
-            }
-            "target-directory" if self.target_directory.is_some() => {
-                return Err("multiple target directories specified".into());
-            }
-            "target-directory" => self.target_directory = given.value.clone(),
-            "no-target-directory" => self.no_target_directory = true,
-            "\0u" => reading.update = "older",
-            "update" if given.value.is_none() => reading.update = "older",
-            "update" => reading.update = word(given, "--update", UPDATE)?,
-            "verbose" => self.verbose = true,
-            "one-file-system" => self.one_file_system = true,
-            "context" if given.value.is_some() => {
-                messages::note(
-                    "warning: ignoring --context; it requires an SELinux-enabled kernel",
-                );
-            }
-            // GNU's -Z is as quiet where there is no SELinux; a note does no harm.
-            "\0Z" | "context" => {
-                messages::note("warning: ignoring -Z; it requires an SELinux-enabled kernel");
-            }
-            "fsync" => self.fsync = true,
-            "jobs" => self.jobs = count(given)?,
-            "block-size" => self.block_bytes = size(given)?,
-            "progress" => self.progress = Some(true),
-            "no-progress" => self.progress = Some(false),
-            "verify" => self.verify = true,
-            "json" => self.json = given.value.clone(),
-            "trace" => self.trace = given.value.clone(),
-            "dry-run" => self.dry_run = true,
-            other => return Err(format!("unrecognized option '--{other}'")),
-        }
-        Ok(())
+    /// Copies directories and all they contain. Symbolic links and special files are then copied as such.
+    pub fn recursive(mut self, recursive: bool) -> Options {
+        self.recursive = recursive;
+        self.as_regular = !recursive;
+        self.follow = if recursive { Follow::Never } else { Follow::Always };
+        self
     }
 
-    fn preserve_usual(&mut self) {
-        self.preserve.mode = true;
-        self.preserve.ownership = true;
-        self.preserve.timestamps = true;
+    /// Copies whole trees with all attributes, as `cp -a` does.
+    ///
+    /// Extended attributes that the target cannot hold are left out; any other attribute that cannot be
+    /// preserved is a failure.
+    pub fn archive(self) -> Options {
+        let options = self.recursive(true).preserve(Preserve::ALL);
+        Options { must_preserve_xattr: false, ..options }
+    }
+
+    /// Selects the symbolic links that are followed. Call it after [`recursive`](Options::recursive).
+    pub fn follow(mut self, follow: Follow) -> Options {
+        self.follow = follow;
+        self
+    }
+
+    /// Selects the attributes to preserve; one that cannot be preserved is a failure.
+    pub fn preserve(mut self, preserve: Preserve) -> Options {
+        self.preserve = preserve;
         self.must_preserve = true;
+        self.must_preserve_xattr = preserve.xattr;
+        self
     }
 
-    fn set_preserve(
-        &mut self,
-        given: &Given,
-        on: bool,
-        reading: &mut Reading,
-    ) -> Result<(), String> {
-        let name = format!("--{}", given.flag.long);
-        let list = given.value.as_deref().unwrap_or_default().to_string_lossy();
-        for text in list.split(',') {
-            let which = choose(text, &name, ATTRIBUTES)?;
-            let all = which == "all";
-            let keep = &mut self.preserve;
-            if all || which == "mode" {
-                (keep.mode, self.no_preserve_mode) = (on, !on);
-            }
-            if all || which == "ownership" {
-                keep.ownership = on;
-            }
-            if all || which == "timestamps" {
-                keep.timestamps = on;
-            }
-            if all || which == "links" {
-                keep.links = on;
-            }
-            if all || which == "xattr" {
-                keep.xattr = on;
-                self.must_preserve_xattr = on && !all;
-            }
-            if which == "context" {
-                reading.context = on;
-            }
-        }
-        Ok(())
-    }
-
-    /// What the flags mean together.
-    fn settle(&mut self, reading: Reading) -> Result<(), String> {
-        if self.hard_link && self.symbolic_link {
-            return Err("cannot make both hard and symbolic links".into());
-        }
-        // The last of -i and -n counts, -n also before every --update.
-        (self.only_newer, self.replace) = match (reading.update, reading.ask) {
-            (_, Some(Replace::Skip)) | ("none", _) => (false, Replace::Skip),
-            ("none-fail", _) => (false, Replace::Refuse),
-            (update, ask) => (update == "older", ask.unwrap_or(Replace::Always)),
+    /// Selects the existing files to replace.
+    pub fn update(mut self, update: Update) -> Options {
+        self.only_newer = update == Update::Older;
+        self.replace = match update {
+            Update::All | Update::Older => Replace::Always,
+            Update::None => Replace::Skip,
+            Update::NoneFail => Replace::Refuse,
         };
-        if matches!(self.replace, Replace::Skip | Replace::Refuse) && reading.backups {
-            return Err("--backup is mutually exclusive with -n or --update=none-fail".into());
-        }
-        if self.reflink == When::Always && self.sparse != When::Auto {
-            return Err("--reflink can be used only with --sparse=auto".into());
-        }
-        if reading.context {
-            return Err(
-                "\0cannot preserve security context without an SELinux-enabled kernel".into()
-            );
-        }
-        self.suffix = backup::suffix(reading.suffix);
-        if reading.backups {
-            let (word, name) = match &reading.backup_word {
-                Some(word) => (word.clone(), "backup type"),
-                None => (std::env::var("VERSION_CONTROL").unwrap_or_default(), "$VERSION_CONTROL"),
-            };
-            let word = if word.is_empty() { "existing" } else { choose(&word, name, BACKUP)? };
-            self.backup = backup::kind_of(word).flatten();
-        }
-        let usual = if self.recursive && !self.hard_link { Follow::Never } else { Follow::Always };
-        self.follow = reading.follow.unwrap_or(usual);
-        if self.recursive {
-            self.as_regular = reading.copy_contents;
-        }
-        if self.replace == Replace::Ask {
-            // One question at a time, in an order.
-            self.jobs = 1;
-        }
-        Ok(())
+        self
     }
 
-    /// Whether symbolic links are followed here.
+    /// Removes an existing file that cannot be opened for writing, and tries again.
+    pub fn force(mut self, force: bool) -> Options {
+        self.force = force;
+        self
+    }
+
+    /// Skips directories on another file system than their source.
+    pub fn one_file_system(mut self, one_file_system: bool) -> Options {
+        self.one_file_system = one_file_system;
+        self
+    }
+
+    /// Copies onto the target itself, even where it is a directory.
+    pub fn no_target_directory(mut self, no_target_directory: bool) -> Options {
+        self.no_target_directory = no_target_directory;
+        self
+    }
+
+    /// Shares the blocks of source and copy where the file system can.
+    pub fn reflink(mut self, reflink: When) -> Options {
+        self.reflink = reflink;
+        self
+    }
+
+    /// Makes holes: those of the source by default; with [`When::Always`], wherever the source has zeros.
+    pub fn sparse(mut self, sparse: When) -> Options {
+        self.sparse = sparse;
+        self
+    }
+
+    /// Syncs all data and directories to the disk before the copy returns. No file has its name before its
+    /// data are on the disk.
+    pub fn fsync(mut self, fsync: bool) -> Options {
+        self.fsync = fsync;
+        self
+    }
+
+    /// Reads each copy back from the disk and compares it with its source.
+    pub fn verify(mut self, verify: bool) -> Options {
+        self.verify = verify;
+        self
+    }
+
+    /// Sets the number of threads, from 1 to 256. The default is four for each core, at most 16.
+    pub fn jobs(mut self, jobs: usize) -> Options {
+        self.jobs = jobs.clamp(1, 256);
+        self
+    }
+
+    /// Returns whether a symbolic link is followed.
     pub(crate) fn follows(&self, on_command_line: bool) -> bool {
         match self.follow {
             Follow::Always => true,
@@ -390,11 +268,4 @@ impl Options {
             Follow::Never => false,
         }
     }
-}
-
-/// The name without the slashes at its end; `/` stays.
-pub(crate) fn without_slashes(name: &OsString) -> OsString {
-    let bytes = name.as_bytes();
-    let end = bytes.iter().rposition(|&byte| byte != b'/').map_or(bytes.len().min(1), |at| at + 1);
-    std::ffi::OsStr::from_bytes(&bytes[..end]).to_owned()
 }

@@ -2,8 +2,9 @@
 
 use crate::attributes::{self, Copied};
 use crate::compare::last_part;
-use crate::messages::{complain, complain_of, quote, reason, say};
-use crate::options::{Options, Replace, without_slashes};
+use crate::messages::{quote, reason};
+use crate::options::{Options, Replace};
+use crate::request::Request;
 use crate::sys;
 use crate::tree::{Item, Side, join, open_side};
 use std::collections::HashSet;
@@ -19,14 +20,34 @@ pub(crate) struct Copy {
     pub(crate) below: Option<OsString>,
 }
 
-pub(crate) enum Wrong {
-    /// With a hint at the help.
-    Usage(String),
-    Other(String),
+/// Arguments that make no sense together.
+#[derive(Debug)]
+pub(crate) struct Usage {
+    pub(crate) text: String,
+    /// A hint at the help follows.
+    pub(crate) hint: bool,
 }
 
-fn usage<T>(text: impl Into<String>) -> Result<T, Wrong> {
-    Err(Wrong::Usage(text.into()))
+impl Usage {
+    pub(crate) fn hinted(text: impl Into<String>) -> Usage {
+        Usage { text: text.into(), hint: true }
+    }
+
+    pub(crate) fn plain(text: impl Into<String>) -> Usage {
+        Usage { text: text.into(), hint: false }
+    }
+}
+
+impl From<String> for Usage {
+    fn from(text: String) -> Usage {
+        Usage::hinted(text)
+    }
+}
+
+impl From<&str> for Usage {
+    fn from(text: &str) -> Usage {
+        Usage::hinted(text)
+    }
 }
 
 /// Why a path is no directory to copy into.
@@ -38,30 +59,34 @@ fn not_a_directory(path: &OsStr) -> Option<std::io::Error> {
     }
 }
 
-pub(crate) fn plan(options: &Options) -> Result<Vec<Copy>, Wrong> {
-    let mut names = options.names.clone();
-    let least = if options.target_directory.is_some() { 1 } else { 2 };
+/// Returns the target of each source.
+pub(crate) fn plan(request: &Request) -> Result<Vec<Copy>, Usage> {
+    let options = &request.options;
+    let mut names = request.names.clone();
+    let least = if request.target_directory.is_some() { 1 } else { 2 };
     if names.len() < least {
         return match names.first() {
-            None => usage("missing file operand"),
-            Some(only) => usage(format!("missing destination file operand after {}", quote(only))),
+            None => Err("missing file operand".into()),
+            Some(only) => {
+                Err(format!("missing destination file operand after {}", quote(only)).into())
+            }
         };
     }
     if options.no_target_directory {
-        if options.target_directory.is_some() {
-            return Err(Wrong::Other(
-                "cannot combine --target-directory (-t) and --no-target-directory (-T)".into(),
+        if request.target_directory.is_some() {
+            return Err(Usage::plain(
+                "cannot combine --target-directory (-t) and --no-target-directory (-T)",
             ));
         }
         if names.len() > 2 {
-            return usage(format!("extra operand {}", quote(&names[2])));
+            return Err(format!("extra operand {}", quote(&names[2])).into());
         }
         return single(options, names);
     }
-    if let Some(directory) = &options.target_directory {
+    if let Some(directory) = &request.target_directory {
         if let Some(e) = not_a_directory(directory) {
             let text = format!("target directory {}: {}", quote(directory), reason(&e));
-            return Err(Wrong::Other(text));
+            return Err(Usage::plain(text));
         }
         return Ok(into(options, names, directory));
     }
@@ -72,7 +97,7 @@ pub(crate) fn plan(options: &Options) -> Result<Vec<Copy>, Wrong> {
             Ok(into(options, names, &last))
         }
         Some(e) if names.len() > 2 => {
-            Err(Wrong::Other(format!("target {}: {}", quote(&last), reason(&e))))
+            Err(Usage::plain(format!("target {}: {}", quote(&last), reason(&e))))
         }
         Some(_) => single(options, names),
     }
@@ -111,9 +136,9 @@ fn have_nothing_in_common(options: &Options, copies: &[Copy]) -> bool {
         })
 }
 
-fn single(options: &Options, names: Vec<OsString>) -> Result<Vec<Copy>, Wrong> {
+fn single(options: &Options, names: Vec<OsString>) -> Result<Vec<Copy>, Usage> {
     if options.parents {
-        return usage("with --parents, the destination must be a directory");
+        return Err("with --parents, the destination must be a directory".into());
     }
     // (`--strip-trailing-slashes` is for what goes into a directory, GNU's too.)
     Ok(vec![Copy { source: names[0].clone(), target: names[1].clone(), below: None }])
@@ -138,6 +163,13 @@ fn into(options: &Options, names: Vec<OsString>, directory: &OsStr) -> Vec<Copy>
         Copy { source, target: OsString::from_vec(target), below }
     };
     names.into_iter().map(copy).collect()
+}
+
+/// Returns the name without the slashes at its end; `/` stays as it is.
+fn without_slashes(name: &OsStr) -> OsString {
+    let bytes = name.as_bytes();
+    let end = bytes.iter().rposition(|&byte| byte != b'/').map_or(bytes.len().min(1), |at| at + 1);
+    OsStr::from_bytes(&bytes[..end]).to_owned()
 }
 
 /// A directory that `--parents` made, or found, and what it was made after.
@@ -171,13 +203,17 @@ pub(crate) fn make_parents(options: &Options, copy: &Copy) -> Option<Vec<Parent>
         let stat = match sys::stat_at(sys::CWD, &sys::c_string(from.as_bytes()), true) {
             Ok(stat) => stat,
             Err(e) => {
-                complain_of(&format!("failed to get attributes of {}", quote(&from)), &e);
+                options
+                    .reporter
+                    .fail_with(&format!("failed to get attributes of {}", quote(&from)), &e);
                 return None;
             }
         };
         if sys::kind(&stat) != libc::S_IFDIR {
             let e = std::io::Error::from_raw_os_error(libc::ENOTDIR);
-            complain_of(&format!("failed to get attributes of {}", quote(&from)), &e);
+            options
+                .reporter
+                .fail_with(&format!("failed to get attributes of {}", quote(&from)), &e);
             return None;
         }
         let path = sys::c_string(to.as_bytes());
@@ -186,7 +222,9 @@ pub(crate) fn make_parents(options: &Options, copy: &Copy) -> Option<Vec<Parent>
         match sys::stat_at(sys::CWD, &path, true) {
             Ok(there) if sys::kind(&there) == libc::S_IFDIR => parent.id = sys::id(&there),
             Ok(_) => {
-                complain(&format!("{} exists but is not a directory", quote(&parent.target)));
+                options
+                    .reporter
+                    .fail(&format!("{} exists but is not a directory", quote(&parent.target)));
                 return None;
             }
             Err(_) => {
@@ -199,7 +237,9 @@ pub(crate) fn make_parents(options: &Options, copy: &Copy) -> Option<Vec<Parent>
                 let all = if options.no_preserve_mode { 0o777 } else { stat.st_mode & 0o1777 };
                 let mode = all & !omitted;
                 if let Err(e) = sys::mkdir_at(sys::CWD, &path, mode | 0o700) {
-                    complain_of(&format!("cannot make directory {}", quote(&parent.target)), &e);
+                    options
+                        .reporter
+                        .fail_with(&format!("cannot make directory {}", quote(&parent.target)), &e);
                     return None;
                 }
                 parent.made = true;
@@ -211,7 +251,7 @@ pub(crate) fn make_parents(options: &Options, copy: &Copy) -> Option<Vec<Parent>
                     parent.final_mode = Some(wanted);
                 }
                 if options.verbose {
-                    say(&format!(
+                    options.reporter.print(&format!(
                         "{} -> {}",
                         String::from_utf8_lossy(parent.source.as_bytes()),
                         String::from_utf8_lossy(parent.target.as_bytes())
@@ -238,7 +278,7 @@ pub(crate) fn ends_in_made(options: &Options, copy: &Copy, parents: &[Parent]) -
         && parents.last().is_some_and(|parent| parent.made);
     if in_made {
         let e = std::io::Error::from_raw_os_error(libc::EEXIST);
-        complain_of(&format!("cannot create directory {}", quote(&copy.target)), &e);
+        options.reporter.fail_with(&format!("cannot create directory {}", quote(&copy.target)), &e);
     }
     in_made
 }
@@ -265,7 +305,7 @@ pub(crate) fn finish_parents(options: &Options, parents: &[Parent]) -> bool {
             Ok(found) => found,
             Err(e) => {
                 let target = quote(&parent.target);
-                complain_of(&format!("failed to preserve times for {target}"), &e);
+                options.reporter.fail_with(&format!("failed to preserve times for {target}"), &e);
                 good = false;
                 continue;
             }
@@ -301,7 +341,7 @@ pub(crate) fn finish_parents(options: &Options, parents: &[Parent]) -> bool {
         if options.fsync
             && let Err(e) = sys::sync_fd(target.as_raw_fd())
         {
-            complain_of(&format!("error syncing {}", quote(&parent.target)), &e);
+            options.reporter.fail_with(&format!("error syncing {}", quote(&parent.target)), &e);
             good = false;
         }
     }

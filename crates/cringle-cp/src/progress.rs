@@ -3,7 +3,7 @@
 //! Nothing is counted or shown in the first second: a short copy pays nothing. Then one thread walks the
 //! sources for their sizes, and another draws a line twice a second.
 
-use crate::workers::Counters;
+use crate::summary::Counters;
 use cringle_command::units;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};

@@ -1,12 +1,13 @@
 //! Files of a tree that are most likely new: small ones in the page cache are copied by one read, cold ones
 //! are read ahead while others are copied.
 
-use crate::messages::{complain_of, fail_quietly, quote};
+use crate::messages::quote;
 use crate::options::{Follow, When};
 use crate::regular::{Ended, Target, devices, is_sparse, open_source};
+use crate::summary::Counters;
 use crate::sys::{self, Stat};
 use crate::tree::{Dir, Item, Side};
-use crate::workers::{Counters, Worker};
+use crate::workers::Worker;
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -99,13 +100,13 @@ impl Worker<'_> {
                         ended => ended == Ended::Good,
                     };
                     if !good {
-                        fail_quietly();
+                        self.reporter().fail_silently();
                         Counters::add(&self.shared.counters.failures, 1);
                     }
                 }
                 (Err(e), _) | (_, Err(e)) => {
                     let path = quote(dir.path(Side::Target));
-                    complain_of(&format!("cannot access {path}"), &e);
+                    self.reporter().fail_with(&format!("cannot access {path}"), &e);
                 }
             }
             self.part_done(dir);

@@ -7,13 +7,13 @@
 use crate::attributes::{self, Applied, Copied};
 use crate::file_locks::{self, Making, Reading, Turn};
 use crate::fsync::{Rename, rename_into_place, sync_directory_of};
-use crate::messages::{complain, complain_of, say};
 use crate::options::When;
 use crate::replace::keeps_names;
+use crate::summary::Counters;
 use crate::sys::{self, Stat};
 use crate::transfer::How;
 use crate::tree::{Item, Side};
-use crate::workers::{Counters, Worker};
+use crate::workers::Worker;
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -125,7 +125,8 @@ impl Worker<'_> {
             Ok(None) => (stat, read),
             Ok(Some(now)) => (now, None),
             Err(e) => {
-                complain_of(&format!("cannot fstat {}", item.quoted(Side::Source)), e);
+                self.reporter()
+                    .fail_with(&format!("cannot fstat {}", item.quoted(Side::Source)), e);
                 self.give_up(item, destination);
                 return Ended::Failed;
             }
@@ -145,7 +146,7 @@ impl Worker<'_> {
         let mut good = true;
         if self.shared.options.debug && !self.shared.options.attributes_only && data.is_ok() {
             let How { offload, reflink, sparse } = self.how;
-            say(&format!(
+            self.reporter().print(&format!(
                 "copy offload: {offload}, reflink: {reflink}, sparse detection: {sparse}"
             ));
         }
@@ -158,7 +159,7 @@ impl Worker<'_> {
             }
             Err(trouble) => {
                 good = false;
-                self.tell(item, &trouble);
+                self.report(item, &trouble);
                 if !trouble.leaves_a_part() || destination.rename.is_some() {
                     self.give_up(item, destination);
                     return Ended::Failed;
@@ -216,29 +217,40 @@ impl Worker<'_> {
 
     fn copy_in_place(&mut self, item: &Item<'_>, source: OwnedFd, stat: &Stat) -> Ended {
         if let Err(e) = sys::seek(source.as_raw_fd(), 0, libc::SEEK_SET) {
-            self.tell(item, &Trouble::Read(e));
+            self.report(item, &Trouble::Read(e));
             return Ended::Failed;
         }
         self.copy_regular(item, source, stat, Target::InPlace, None)
     }
 
-    fn tell(&self, item: &Item<'_>, trouble: &Trouble) {
+    fn report(&self, item: &Item<'_>, trouble: &Trouble) {
         let source = || item.quoted(Side::Source);
         let target = || item.quoted(Side::Target);
         match trouble {
-            Trouble::Read(e) => complain_of(&format!("error reading {}", source()), e),
-            Trouble::Write(e) => complain_of(&format!("error writing {}", target()), e),
-            Trouble::Clone(e) => {
-                complain_of(&format!("failed to clone {} from {}", target(), source()), e);
+            Trouble::Read(e) => {
+                self.reporter().fail_with(&format!("error reading {}", source()), e)
             }
-            Trouble::Shrank => complain(&format!("{} shrank while it was copied", source())),
-            Trouble::Grew => complain(&format!(
+            Trouble::Write(e) => {
+                self.reporter().fail_with(&format!("error writing {}", target()), e)
+            }
+            Trouble::Clone(e) => {
+                self.reporter()
+                    .fail_with(&format!("failed to clone {} from {}", target(), source()), e);
+            }
+            Trouble::Shrank => {
+                self.reporter().fail(&format!("{} shrank while it was copied", source()))
+            }
+            Trouble::Grew => self.reporter().fail(&format!(
                 "{} grew while it was copied: what was added is not in the copy",
                 source()
             )),
-            Trouble::Differs => complain(&format!("{} differs from {}", target(), source())),
-            Trouble::ReadBack(e) => complain_of(&format!("error reading {}", target()), e),
-            Trouble::Unverifiable => complain(&format!(
+            Trouble::Differs => {
+                self.reporter().fail(&format!("{} differs from {}", target(), source()))
+            }
+            Trouble::ReadBack(e) => {
+                self.reporter().fail_with(&format!("error reading {}", target()), e)
+            }
+            Trouble::Unverifiable => self.reporter().fail(&format!(
                 "cannot verify {}: only files and block devices can be read back",
                 target()
             )),
@@ -248,7 +260,7 @@ impl Worker<'_> {
 
     fn give_up(&self, item: &Item<'_>, destination: Destination) {
         if let Some(rename) = &destination.rename {
-            rename.remove(item.target_dir);
+            rename.remove(item.target_dir, self.reporter());
         } else if destination.made {
             // Another process may have replaced it meanwhile: that file is not ours.
             let there = sys::stat_at(item.target_dir, item.target, false);
@@ -258,10 +270,11 @@ impl Worker<'_> {
                 return;
             }
             if let Err(e) = sys::unlink_at(item.target_dir, item.target) {
-                complain_of(&format!("cannot remove {}", item.quoted(Side::Target)), &e);
+                self.reporter()
+                    .fail_with(&format!("cannot remove {}", item.quoted(Side::Target)), &e);
             }
         } else if self.shared.stopped() {
-            complain(&format!("{} is incomplete", item.quoted(Side::Target)));
+            self.reporter().fail(&format!("{} is incomplete", item.quoted(Side::Target)));
         }
     }
 
@@ -308,7 +321,7 @@ impl Worker<'_> {
             Err(e) => {
                 let not_dir = e.raw_os_error() == Some(libc::EISDIR) && is_dir_name;
                 let e = if not_dir { io::Error::from_raw_os_error(libc::ENOTDIR) } else { e };
-                cannot_create(item, &e);
+                self.cannot_create(item, &e);
                 Err(())
             }
         }
@@ -317,7 +330,7 @@ impl Worker<'_> {
     /// A link that leads nowhere is not written through, but under POSIXLY_CORRECT.
     fn through_dangling(&self, item: &Item<'_>, mode: u32) -> Result<Option<Destination>, ()> {
         if !self.shared.options.posix {
-            complain(&format!(
+            self.reporter().fail(&format!(
                 "not writing through dangling symlink {}",
                 item.quoted(Side::Target)
             ));
@@ -335,7 +348,7 @@ impl Worker<'_> {
         match opened {
             Ok((right, file)) => Ok(Some(Destination { file, rename: None, made: true, right })),
             Err(e) => {
-                cannot_create(item, &e);
+                self.cannot_create(item, &e);
                 Err(())
             }
         }
@@ -372,16 +385,17 @@ impl Worker<'_> {
             Ok(file) => file,
             Err(_) if options.force => {
                 if let Err(e) = sys::unlink_at(item.target_dir, item.target) {
-                    complain_of(&format!("cannot remove {}", item.quoted(Side::Target)), &e);
+                    self.reporter()
+                        .fail_with(&format!("cannot remove {}", item.quoted(Side::Target)), &e);
                     return Err(());
                 }
                 if options.verbose {
-                    say(&format!("removed {}", item.quoted(Side::Target)));
+                    self.reporter().print(&format!("removed {}", item.quoted(Side::Target)));
                 }
                 return self.make_new(item, stat, false);
             }
             Err(e) => {
-                cannot_create(item, &e);
+                self.cannot_create(item, &e);
                 return Err(());
             }
         };
@@ -395,10 +409,15 @@ impl Worker<'_> {
         match self.emptied(&file) {
             Ok(right) => Ok(Some(Destination { file, rename: None, made: false, right })),
             Err(e) => {
-                cannot_create(item, &e);
+                self.cannot_create(item, &e);
                 Err(())
             }
         }
+    }
+
+    fn cannot_create(&self, item: &Item<'_>, error: &io::Error) {
+        let target = item.quoted(Side::Target);
+        self.reporter().fail_with(&format!("cannot create regular file {target}"), error);
     }
 
     /// The last steps: syncs the file if that was asked for, closes it, gives it its name.
@@ -410,14 +429,15 @@ impl Worker<'_> {
             return done(self.sync_file_later(file, item, rename, others_link_to_it));
         }
         if let Err(e) = sys::close(file) {
-            complain_of(&format!("failed to close {}", item.quoted(Side::Target)), &e);
+            self.reporter()
+                .fail_with(&format!("failed to close {}", item.quoted(Side::Target)), &e);
             if let Some(rename) = rename {
-                rename.remove(item.target_dir);
+                rename.remove(item.target_dir, self.reporter());
             }
             return Completed::Failed;
         }
         let Some(rename) = rename else { return Completed::Good };
-        if rename_into_place(item.target_dir, &rename).is_ok() {
+        if rename_into_place(item.target_dir, &rename, self.reporter()).is_ok() {
             return Completed::Good;
         }
         // The old file may be written, if not replaced: `EBUSY` where something is mounted on it.
@@ -489,10 +509,6 @@ fn is_read_back(item: &Item<'_>) -> bool {
 fn is_link(item: &Item<'_>) -> bool {
     sys::stat_at(item.target_dir, item.target, false)
         .is_ok_and(|there| sys::kind(&there) == libc::S_IFLNK)
-}
-
-fn cannot_create(item: &Item<'_>, error: &io::Error) {
-    complain_of(&format!("cannot create regular file {}", item.quoted(Side::Target)), error);
 }
 
 /// Fewer blocks than bytes: there are holes.

@@ -28,7 +28,7 @@ impl Worker<'_> {
         let (file, temporary) = self.shared.temporaries.make(item.target, open).ok()?;
         let rename = Rename { temporary, name: item.target.to_owned(), keep_existing: false };
         if !made_like(&file, existing, &old) {
-            rename.remove(item.target_dir);
+            rename.remove(item.target_dir, self.reporter());
             return None;
         }
         let right = Right::NotNeeded;

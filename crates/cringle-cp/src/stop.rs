@@ -5,8 +5,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) struct Stop {
-    asked: AtomicBool,
-    /// An `eventfd`, readable once it was asked. Without one, such waits go on.
+    requested: AtomicBool,
+    /// An `eventfd`, readable once it was requested. Without one, such waits go on.
     bell: Option<OwnedFd>,
 }
 
@@ -16,14 +16,14 @@ impl Default for Stop {
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         // SAFETY: a descriptor that was made here has no other owner.
         let bell = (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) });
-        Stop { asked: AtomicBool::new(false), bell }
+        Stop { requested: AtomicBool::new(false), bell }
     }
 }
 
 impl Stop {
-    /// Returns whether it was asked before.
-    pub(crate) fn ask(&self) -> bool {
-        let before = self.asked.swap(true, Ordering::Relaxed);
+    /// Returns whether it was requested before.
+    pub(crate) fn request(&self) -> bool {
+        let before = self.requested.swap(true, Ordering::Relaxed);
         if let Some(bell) = &self.bell {
             // (It cannot fail: the counter is far from full.)
             let _ = sys::write_all(bell.as_raw_fd(), &1_u64.to_ne_bytes());
@@ -31,8 +31,8 @@ impl Stop {
         before
     }
 
-    pub(crate) fn is_asked(&self) -> bool {
-        self.asked.load(Ordering::Relaxed)
+    pub(crate) fn is_requested(&self) -> bool {
+        self.requested.load(Ordering::Relaxed)
     }
 
     /// Waits until a read of `fd` would not; false if it was stopped before that.
@@ -41,13 +41,13 @@ impl Stop {
         let of = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let mut both = [of(fd), of(bell)];
         // SAFETY: the array has as many records as it is said to have.
-        while !self.is_asked() && unsafe { libc::poll(both.as_mut_ptr(), 2, -1) } < 0 {
+        while !self.is_requested() && unsafe { libc::poll(both.as_mut_ptr(), 2, -1) } < 0 {
             // An error other than EINTR: the read finds out.
             if std::io::Error::last_os_error().kind() != std::io::ErrorKind::Interrupted {
                 break;
             }
         }
-        !self.is_asked()
+        !self.is_requested()
     }
 }
 
@@ -64,9 +64,9 @@ mod tests {
         assert_eq!(sys::read(reader.as_raw_fd(), &mut [0; 8]).unwrap(), 1);
         std::thread::scope(|scope| {
             let wait = scope.spawn(|| stop.wait_readable(reader.as_raw_fd()));
-            assert!(!stop.ask());
+            assert!(!stop.request());
             assert!(!wait.join().unwrap());
         });
-        assert!(stop.ask() && stop.is_asked());
+        assert!(stop.request() && stop.is_requested());
     }
 }

@@ -1,45 +1,82 @@
-//! What was done, as numbers: `--json`, and the last words of an interrupted copy.
+//! Counts what was copied, for the caller, `--json` and the last line of an interrupted copy.
 
-use crate::workers::Counters;
-use cringle_command as report;
 use cringle_command::units;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-fn get(counter: &AtomicU64) -> u64 {
-    counter.load(Relaxed)
+/// How much a copy has copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Summary {
+    /// Regular files.
+    pub files: u64,
+    /// Directories, new ones and existing ones.
+    pub directories: u64,
+    /// Links, FIFOs, sockets and devices.
+    pub links_and_special_files: u64,
+    /// Bytes of regular files.
+    pub bytes: u64,
+    /// Files that share their blocks with their source.
+    pub cloned_files: u64,
+    /// Names that could not be copied.
+    pub failures: u64,
 }
 
-pub(crate) fn json(counters: &Counters, elapsed: Duration, status: u8) -> Value {
-    let (bytes, seconds) = (get(&counters.bytes), elapsed.as_secs_f64());
-    json!({
-        "schema": 1,
-        "command": "cp",
-        "status": status,
-        "files": get(&counters.files),
-        "directories": get(&counters.directories),
-        "links_and_special_files": get(&counters.others),
-        "bytes": bytes,
-        "cloned_files": get(&counters.cloned),
-        "failures": get(&counters.failures),
-        "seconds": seconds,
-        "mib_per_second": units::mib(bytes as f64) / seconds.max(1e-9),
-    })
+/// The counters that all workers add to.
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) files: AtomicU64,
+    pub(crate) directories: AtomicU64,
+    pub(crate) others: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) cloned: AtomicU64,
+    pub(crate) failures: AtomicU64,
 }
 
-pub(crate) fn save(
-    path: &std::ffi::OsStr,
-    value: &Value,
-) -> Result<(), cringle_command::failure::Failure> {
-    report::save(std::path::Path::new(path), value)
+impl Counters {
+    pub(crate) fn add(counter: &AtomicU64, count: u64) {
+        counter.fetch_add(count, Relaxed);
+    }
+
+    pub(crate) fn summary(&self) -> Summary {
+        let get = |counter: &AtomicU64| counter.load(Relaxed);
+        Summary {
+            files: get(&self.files),
+            directories: get(&self.directories),
+            links_and_special_files: get(&self.others),
+            bytes: get(&self.bytes),
+            cloned_files: get(&self.cloned),
+            failures: get(&self.failures),
+        }
+    }
 }
 
-pub(crate) fn so_far(counters: &Counters) -> String {
-    format!(
-        "{} files, {} directories, {} were copied",
-        units::count(get(&counters.files) as f64),
-        units::count(get(&counters.directories) as f64),
-        units::size(get(&counters.bytes))
-    )
+impl Summary {
+    pub(crate) fn json(&self, elapsed: Duration, status: u8) -> Value {
+        let seconds = elapsed.as_secs_f64();
+        json!({
+            "schema": 1,
+            "command": "cp",
+            "status": status,
+            "files": self.files,
+            "directories": self.directories,
+            "links_and_special_files": self.links_and_special_files,
+            "bytes": self.bytes,
+            "cloned_files": self.cloned_files,
+            "failures": self.failures,
+            "seconds": seconds,
+            "mib_per_second": units::mib(self.bytes as f64) / seconds.max(1e-9),
+        })
+    }
+
+    /// Returns the clause that an interrupted copy prints.
+    pub(crate) fn so_far(&self) -> String {
+        format!(
+            "{} files, {} directories, {} were copied",
+            units::count(self.files as f64),
+            units::count(self.directories as f64),
+            units::size(self.bytes)
+        )
+    }
 }

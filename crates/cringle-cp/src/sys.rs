@@ -413,8 +413,15 @@ pub(crate) fn flags_of(fd: RawFd) -> (Option<u32>, Option<[u32; 4]>) {
     (has_flags.then_some(flags & SET_BY_USERS), more)
 }
 
+/// Returns the process's umask, from `/proc` where that is mounted: the call can only read it by changing
+/// it for a moment, in which another thread may make a file.
 pub(crate) fn umask() -> u32 {
-    // SAFETY: no pointers; called before there are threads that make files.
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    if let Some(mask) = line.and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok()) {
+        return mask;
+    }
+    // SAFETY: the call takes no pointers; the mask is restored.
     unsafe {
         let mask = libc::umask(0);
         libc::umask(mask);

@@ -4,7 +4,7 @@
 use crate::backup;
 use crate::compare;
 use crate::decide::{Decision, Facts, Kind, Node, Refusal, Rules, decide};
-use crate::messages::{complain, complain_of, mode_letters, program, quote, say};
+use crate::messages::{mode_letters, quote};
 use crate::sys::{self, Stat};
 use crate::tree::{Item, Side};
 use crate::workers::Worker;
@@ -39,7 +39,8 @@ impl Worker<'_> {
             Err(e) => {
                 let looped = e.raw_os_error() == Some(libc::ELOOP) && options.force;
                 if !looped {
-                    complain_of(&format!("cannot stat {}", item.quoted(Side::Target)), &e);
+                    self.reporter()
+                        .fail_with(&format!("cannot stat {}", item.quoted(Side::Target)), &e);
                     return Step::Done(false);
                 }
                 // With -f, a link that leads to itself is removed when it cannot be opened.
@@ -62,7 +63,8 @@ impl Worker<'_> {
             && self.was_just_made(item, &there)
         {
             let (source, target) = (item.quoted(Side::Source), item.quoted(Side::Target));
-            complain(&format!("will not copy {source} through just-created symlink {target}"));
+            self.reporter()
+                .fail(&format!("will not copy {source} through just-created symlink {target}"));
             return Step::Done(false);
         }
         step
@@ -110,7 +112,7 @@ impl Worker<'_> {
             }
             Decision::Nothing | Decision::Declined | Decision::Ask => Step::Done(true),
             Decision::Refuse(why) => {
-                complain(&refusal(why, item));
+                self.reporter().fail(&refusal(why, item));
                 Step::Done(false)
             }
         }
@@ -121,12 +123,13 @@ impl Worker<'_> {
             Ok(()) => {}
             Err(e) if e.raw_os_error() == Some(libc::ENOENT) => {}
             Err(e) => {
-                complain_of(&format!("cannot remove {}", item.quoted(Side::Target)), &e);
+                self.reporter()
+                    .fail_with(&format!("cannot remove {}", item.quoted(Side::Target)), &e);
                 return Step::Done(false);
             }
         }
         if self.shared.options.verbose {
-            say(&format!("removed {}", item.quoted(Side::Target)));
+            self.reporter().print(&format!("removed {}", item.quoted(Side::Target)));
         }
         NEW
     }
@@ -140,7 +143,8 @@ impl Worker<'_> {
                 Step::Go { new: true, backup, existing: None }
             }
             Err(e) => {
-                complain_of(&format!("cannot backup {}", item.quoted(Side::Target)), &e);
+                self.reporter()
+                    .fail_with(&format!("cannot backup {}", item.quoted(Side::Target)), &e);
                 Step::Done(false)
             }
         }
@@ -155,16 +159,17 @@ impl Worker<'_> {
         let backup = sys::c_string(backup.as_bytes());
         let dir = item.target_dir;
         if let Err(e) = sys::rename_at((dir, &backup), (dir, item.target)) {
-            complain_of(&format!("cannot un-backup {}", item.quoted(Side::Target)), &e);
+            self.reporter()
+                .fail_with(&format!("cannot un-backup {}", item.quoted(Side::Target)), &e);
         } else if self.shared.options.verbose {
             let name = quote(backup_path(item, OsStr::from_bytes(backup.to_bytes())));
-            say(&format!("{name} -> {} (unbackup)", item.quoted(Side::Target)));
+            self.reporter().print(&format!("{name} -> {} (unbackup)", item.quoted(Side::Target)));
         }
     }
 
     fn debug_skipped(&self, item: &Item<'_>) {
         if self.shared.options.debug {
-            say(&format!("skipped {}", item.quoted(Side::Target)));
+            self.reporter().print(&format!("skipped {}", item.quoted(Side::Target)));
         }
     }
 
@@ -173,16 +178,19 @@ impl Worker<'_> {
         let target = item.quoted(Side::Target);
         let is_link = sys::kind(existing) == libc::S_IFLNK;
         let text = if is_link || sys::writable_at(item.target_dir, item.target) {
-            format!("{}: overwrite {target}? ", program())
+            format!("{}: overwrite {target}? ", self.reporter().program())
         } else {
             let mode = existing.st_mode & 0o7777;
             let letters = mode_letters(mode);
             if options.force || options.remove_first {
-                format!("{}: replace {target}, overriding mode {mode:04o} ({letters})? ", program())
+                format!(
+                    "{}: replace {target}, overriding mode {mode:04o} ({letters})? ",
+                    self.reporter().program()
+                )
             } else {
                 format!(
                     "{}: unwritable {target} (mode {mode:04o}, {letters}); try anyway? ",
-                    program()
+                    self.reporter().program()
                 )
             }
         };

@@ -10,7 +10,7 @@
 //!
 //! A directory is finished when what is in it is: `pending` counts the parts that are not.
 
-use crate::messages::complain_of;
+use crate::messages::{Reporter, quote};
 use crate::sys::{self, Stat};
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString, OsStr, OsString};
@@ -358,14 +358,19 @@ impl<'a> Item<'a> {
     }
 
     /// Opens it as a directory, and asks what that is. A failure is told.
-    pub(crate) fn open_dir(&self, side: Side, follow: bool) -> io::Result<(OwnedFd, Stat)> {
+    pub(crate) fn open_dir(
+        &self,
+        side: Side,
+        follow: bool,
+        reporter: &Reporter,
+    ) -> io::Result<(OwnedFd, Stat)> {
         let (dir, name) = match side {
             Side::Source => (self.source_dir, self.source),
             Side::Target => (self.target_dir, self.target),
         };
         open_side(side, dir, name, follow)
             .and_then(|open| sys::stat_of(open.as_raw_fd()).map(|stat| (open, stat)))
-            .inspect_err(|e| complain_of(&format!("cannot access {}", self.quoted(side)), e))
+            .inspect_err(|e| reporter.fail_with(&format!("cannot access {}", self.quoted(side)), e))
     }
 
     pub(crate) fn path(&self, side: Side) -> OsString {
@@ -381,7 +386,7 @@ impl<'a> Item<'a> {
     }
 
     pub(crate) fn quoted(&self, side: Side) -> String {
-        crate::messages::quote(self.path(side))
+        quote(self.path(side))
     }
 
     pub(crate) fn is_top(&self) -> bool {

@@ -20,19 +20,20 @@ use crate::file_locks::Turns;
 use crate::fsync::Unsynced;
 use crate::hard_links::Links;
 use crate::listing::{Entry, Listings, Waiting, next_entries};
-use crate::messages::complain_of;
+use crate::messages::{Reporter, quote};
 use crate::options::Options;
 use crate::read_ahead::Deferred;
 use crate::stop::Stop;
+use crate::summary::Counters;
 use crate::sys;
 use crate::temporary::Temporaries;
 use crate::transfer::How;
 use crate::tree::{Dir, Item, OpenDirs, Side, one_less};
-use crate::{attributes, compare, messages};
+use crate::{attributes, compare};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::{CString, OsString};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -51,22 +52,6 @@ pub(crate) enum Task {
         dir: Arc<Dir>,
         entries: Vec<Entry>,
     },
-}
-
-#[derive(Default)]
-pub(crate) struct Counters {
-    pub(crate) files: AtomicU64,
-    pub(crate) directories: AtomicU64,
-    pub(crate) others: AtomicU64,
-    pub(crate) bytes: AtomicU64,
-    pub(crate) cloned: AtomicU64,
-    pub(crate) failures: AtomicU64,
-}
-
-impl Counters {
-    pub(crate) fn add(counter: &AtomicU64, count: u64) {
-        counter.fetch_add(count, Ordering::Relaxed);
-    }
 }
 
 pub(crate) struct Shared {
@@ -126,7 +111,7 @@ impl Shared {
     }
 
     pub(crate) fn stopped(&self) -> bool {
-        self.stop.is_asked()
+        self.stop.is_requested()
     }
 
     pub(crate) fn root_begins(&self) {
@@ -205,6 +190,10 @@ impl<'a> Worker<'a> {
             true_sizes: Vec::new(),
             how: How::default(),
         }
+    }
+
+    pub(crate) fn reporter(&self) -> &'a Reporter {
+        &self.shared.options.reporter
     }
 
     /// The bytes of one read. The buffer has one more, to see that a file of this size ends.
@@ -301,14 +290,14 @@ impl<'a> Worker<'a> {
         };
         let handle = match handle {
             Ok(handle) => handle,
-            Err(e) => return cannot_list(dir, &e),
+            Err(e) => return self.cannot_list(dir, &e),
         };
         let mut more = true;
         while more && !self.shared.stopped() {
             let mut entries = Vec::new();
             more = next_entries(&handle, &mut self.listing, LISTING_BYTES / 2, &mut entries)
                 .unwrap_or_else(|e| {
-                    cannot_list(dir, &e);
+                    self.cannot_list(dir, &e);
                     false
                 });
             if more && let Some(waiting) = self.shared.listings.wait_with(&handle) {
@@ -340,7 +329,7 @@ impl<'a> Worker<'a> {
         }
         let fd = |side| {
             dir.fd(side, &self.shared.open).inspect_err(|e| {
-                complain_of(&format!("cannot access {}", messages::quote(dir.path(side))), e);
+                self.reporter().fail_with(&format!("cannot access {}", quote(dir.path(side))), e);
             })
         };
         let (Ok(source), Ok(target)) = (fd(Side::Source), fd(Side::Target)) else { return };
@@ -390,8 +379,8 @@ impl<'a> Worker<'a> {
         let target = match dir.fd_from(Side::Target, below.target.as_deref(), &self.shared.open) {
             Ok(target) => target,
             Err(e) => {
-                let path = messages::quote(dir.path(Side::Target));
-                complain_of(&format!("preserving permissions for {path}"), &e);
+                let path = quote(dir.path(Side::Target));
+                self.reporter().fail_with(&format!("preserving permissions for {path}"), &e);
                 return Below::default();
             }
         };
@@ -400,8 +389,8 @@ impl<'a> Worker<'a> {
             && let Some(mode) = dir.final_mode
             && let Err(e) = sys::chmod_fd(target.as_raw_fd(), mode)
         {
-            let path = messages::quote(dir.path(Side::Target));
-            complain_of(&format!("preserving permissions for {path}"), &e);
+            let path = quote(dir.path(Side::Target));
+            self.reporter().fail_with(&format!("preserving permissions for {path}"), &e);
         }
         if self.shared.options.fsync {
             self.sync_dir_later(&target, dir);
@@ -421,8 +410,8 @@ impl<'a> Worker<'a> {
         let source = match dir.fd_from(Side::Source, below.source.as_deref(), &self.shared.open) {
             Ok(source) => source,
             Err(e) => {
-                let path = messages::quote(dir.path(Side::Source));
-                complain_of(&format!("cannot access {path}"), &e);
+                let path = quote(dir.path(Side::Source));
+                self.reporter().fail_with(&format!("cannot access {path}"), &e);
                 return None;
             }
         };
@@ -437,13 +426,13 @@ impl<'a> Worker<'a> {
             may_have_acl: !dir.made || dir.parent.as_ref().is_none_or(|parent| parent.gives_acl),
         };
         if attributes::apply(options, &copied) != attributes::Applied::Good {
-            messages::fail_quietly();
+            self.reporter().fail_silently();
         }
         Some(source)
     }
-}
 
-fn cannot_list(dir: &Dir, error: &std::io::Error) {
-    let path = messages::quote(dir.path(Side::Source));
-    complain_of(&format!("error reading {path}"), error);
+    fn cannot_list(&self, dir: &Dir, error: &std::io::Error) {
+        let path = quote(dir.path(Side::Source));
+        self.reporter().fail_with(&format!("error reading {path}"), error);
+    }
 }

@@ -1,0 +1,182 @@
+//! `cringle cp`, the command line: usage errors, `--json`, `--trace`, signals and the exit status.
+
+use crate::backup;
+use crate::dry_run;
+use crate::flags;
+use crate::getopt;
+use crate::messages::Reporter;
+use crate::options::Replace;
+use crate::plan::{self, Copy, Usage};
+use crate::progress::Progress;
+use crate::request::Request;
+use crate::sources;
+use crate::stop::Stop;
+use crate::summary::Summary;
+use crate::sys;
+use crate::workers::Shared;
+use cringle::signal::{Signal, Signals};
+use cringle_command::failure::{FAILED, INTERRUPTED};
+use cringle_command::recording::Recording;
+use cringle_command::{startup, interrupt};
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Runs the command line `cringle cp`.
+///
+/// Messages begin with `program`, the name under which the program was called. `arguments` are those after
+/// the name. Call it before the process has other threads: it restores the default action of SIGPIPE and
+/// waits for SIGINT and SIGTERM.
+pub fn run(program: &'static str, arguments: Vec<OsString>) -> ExitCode {
+    let reporter = Arc::new(Reporter::printing(program));
+    // As in other programs, the first line written to a closed pipe ends the process, unless the parent
+    // ignores the signal.
+    if !startup::ignores_sigpipe() {
+        // SAFETY: the call takes no pointers, and this process has no other thread yet that could rely on
+        // the action that it replaces.
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    }
+    let posix = std::env::var_os("POSIXLY_CORRECT").is_some();
+    let line = match getopt::read(arguments, posix) {
+        Ok(line) => line,
+        Err(text) => return usage_error(&reporter, &Usage::hinted(text)),
+    };
+    // The first of these flags wins over all other flags, even invalid ones.
+    for given in &line.options {
+        match given.flag.long {
+            "help" => return print(&reporter, &flags::command(program).render_help().to_string()),
+            "version" => {
+                let version = env!("CARGO_PKG_VERSION");
+                return print(&reporter, &format!("{program} (cringle) {version}\n"));
+            }
+            _ => {}
+        }
+    }
+    match Request::parse(line, Arc::clone(&reporter)) {
+        Ok(request) => copy(request),
+        Err(usage) => usage_error(&reporter, &usage),
+    }
+}
+
+fn print(reporter: &Reporter, text: &str) -> ExitCode {
+    match cringle_command::stdout::write(text.as_bytes()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            reporter.fail_with("write error", &e);
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn usage_error(reporter: &Reporter, usage: &Usage) -> ExitCode {
+    reporter.note(&usage.text);
+    if usage.hint {
+        let program = reporter.program();
+        cringle_command::complain(&format!("Try '{program} --help' for more information."));
+    }
+    ExitCode::from(FAILED)
+}
+
+fn copy(mut request: Request) -> ExitCode {
+    let reporter = Arc::clone(&request.options.reporter);
+    let mut copies = match plan::plan(&request) {
+        Ok(copies) => copies,
+        Err(usage) => return usage_error(&reporter, &usage),
+    };
+    copy_to_own_backup(&mut request, &mut copies);
+    let recording = match request.trace.as_deref().map(|file| Recording::start(Path::new(file))) {
+        None => None,
+        Some(Ok(recording)) => Some(recording),
+        Some(Err(failure)) => return usage_error(&reporter, &Usage::plain(failure.to_string())),
+    };
+    let start = Instant::now();
+    let json = request.json.take();
+    let (summary, interrupted) = if request.dry_run {
+        dry_run::run(&request.options, &copies);
+        (Summary::default(), false)
+    } else {
+        perform(request, &copies)
+    };
+    if let Some(recording) = recording {
+        recording.finish();
+    }
+    if interrupted {
+        reporter.note(&format!("interrupted; {}", summary.so_far()));
+    }
+    let failed = if reporter.has_failed() { FAILED } else { 0 };
+    let status = if interrupted { INTERRUPTED } else { failed };
+    if let Some(path) = json
+        && let Err(e) =
+            cringle_command::save(Path::new(&path), &summary.json(start.elapsed(), status))
+    {
+        reporter.fail(&e.to_string());
+        return ExitCode::from(status.max(FAILED));
+    }
+    ExitCode::from(status)
+}
+
+/// Implements `cp --force --backup f f`: the file is copied to the name of its backup.
+fn copy_to_own_backup(request: &mut Request, copies: &mut [Copy]) {
+    let options = &mut request.options;
+    let ([copy], Some(kind), true) = (&mut *copies, options.backup, options.force) else { return };
+    let path = sys::c_string(copy.target.as_bytes());
+    let regular =
+        sys::stat_at(sys::CWD, &path, true).is_ok_and(|stat| sys::kind(&stat) == libc::S_IFREG);
+    if copy.source == copy.target
+        && request.names.last() == Some(&copy.target)
+        && regular
+        && let Ok(name) = backup::name_for(kind, &options.suffix, (sys::CWD, &path))
+    {
+        copy.target = OsStr::from_bytes(name.to_bytes()).to_owned();
+        options.backup = None;
+    }
+}
+
+/// Copies; returns the summary and whether a signal stopped the copy.
+fn perform(request: Request, copies: &[Copy]) -> (Summary, bool) {
+    let shared = Shared::new(request.options);
+    let shows_progress = shared.options.replace != Replace::Ask;
+    let done = stop_on_signals(&shared.stop).and_then(|()| {
+        let counters = Arc::clone(&shared.counters);
+        let sources = || copies.iter().map(|copy| copy.source.clone()).collect();
+        let progress = shows_progress
+            .then(|| Progress::start(request.progress, counters, sources()))
+            .flatten();
+        let done = sources::copy_all(&shared, copies);
+        if let Some(progress) = progress {
+            progress.finish();
+        }
+        done
+    });
+    if let Err(e) = done {
+        shared.options.reporter.fail_with("cannot start", &e);
+        return (shared.counters.summary(), false);
+    }
+    (shared.counters.summary(), shared.stopped())
+}
+
+/// Requests a stop on the first SIGINT or SIGTERM and exits on the second. A signal that the parent ignores
+/// (a shell for its background jobs, `nohup`) stays ignored.
+fn stop_on_signals(stop: &Arc<Stop>) -> io::Result<()> {
+    interrupt::dump_on_sigusr1()?;
+    let ends = [(libc::SIGINT, Signal::Interrupt), (libc::SIGTERM, Signal::Terminate)];
+    let caught = ends.iter().filter(|(number, _)| !startup::is_ignored(*number));
+    let caught: Vec<_> = caught.map(|(_, signal)| *signal).collect();
+    if caught.is_empty() {
+        return Ok(());
+    }
+    let signals = Signals::new(&caught)?;
+    let stop = Arc::clone(stop);
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        while signals.wait().is_ok() {
+            if stop.request() {
+                interrupt::exit();
+            }
+        }
+    })?;
+    Ok(())
+}
