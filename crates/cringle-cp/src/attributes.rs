@@ -43,7 +43,7 @@ pub(crate) struct Copied<'a> {
 }
 
 /// Whether what is made in this directory gets an ACL by that.
-pub(crate) fn gives_acl(directory: RawFd) -> bool {
+pub(crate) fn gives_default_acl(directory: RawFd) -> bool {
     sys::get_xattr(directory, DEFAULT).is_ok_and(|value| !value.is_empty())
 }
 
@@ -209,7 +209,7 @@ fn plain_mode(options: &Options, copied: &Copied<'_>) -> bool {
 
 /// What only means something where it is: other spellings of ACLs (xfs lists its own), signatures over an
 /// inode. GNU's has the list from `/etc/xattr.conf`, which is made of these.
-fn is_for_others(name: &CStr) -> bool {
+fn is_skipped_xattr(name: &CStr) -> bool {
     const BEGINNINGS: [&[u8]; 8] = [
         b"system.nfs4",
         b"trusted.SGI_",
@@ -278,7 +278,7 @@ fn copy_xattrs(source: RawFd, target: RawFd) -> Result<bool, XattrFailure> {
             acl = true;
             continue;
         }
-        if is_for_others(name) {
+        if is_skipped_xattr(name) {
             continue;
         }
         let get = sys::get_xattr(source, name).map_err(|e| Step::Get(name.into()).failed(e));
@@ -371,7 +371,7 @@ pub(crate) fn apply_by_name(options: &Options, item: &Item<'_>, stat: &Stat, mad
 }
 
 /// The way to a name, for calls that know no directory handles: through `/proc`.
-fn way(dir: RawFd, name: &CStr) -> CString {
+fn proc_path(dir: RawFd, name: &CStr) -> CString {
     if dir == sys::CWD {
         return name.to_owned();
     }
@@ -385,7 +385,8 @@ fn with_acls(
     item: &Item<'_>,
     chmod: impl Fn() -> io::Result<()>,
 ) -> io::Result<()> {
-    let (source, target) = (way(item.source_dir, item.source), way(item.target_dir, item.target));
+    let (source, target) =
+        (proc_path(item.source_dir, item.source), proc_path(item.target_dir, item.target));
     let of_source = |name| if keeps { sys::lget_xattr(&source, name).ok() } else { None };
     let acls: Vec<_> = names.iter().map(|name| (*name, of_source(*name))).collect();
     let has = |value: &Option<Vec<u8>>| value.as_ref().is_some_and(|value| !value.is_empty());
@@ -406,14 +407,14 @@ fn with_acls(
 /// Copies the extended attributes of a name; links and devices have `trusted.` and `security.` ones at most.
 /// Returns the last failure.
 fn xattrs_by_name(item: &Item<'_>) -> Result<(), XattrFailure> {
-    let source = way(item.source_dir, item.source);
-    let target = way(item.target_dir, item.target);
+    let source = proc_path(item.source_dir, item.source);
+    let target = proc_path(item.target_dir, item.target);
     // (A file system without any, or no `/proc`, through which the way leads.)
     let Ok(names) = sys::llist_xattrs(&source) else { return Ok(()) };
     let mut failure = None;
     for name in names.split_inclusive(|&byte| byte == 0) {
         let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
-        if is_for_others(name) {
+        if is_skipped_xattr(name) {
             continue;
         }
         let get = sys::lget_xattr(&source, name).map_err(|e| Step::Get(name.into()).failed(e));

@@ -1,6 +1,6 @@
 //! Facts about source and target for [`decide`](crate::decide).
 
-use crate::decide::{Kind, Names, Node, Rules};
+use crate::decide::{Comparison, Decision, Kind, Names, Node, Rules, decide};
 use crate::options::Options;
 use crate::sys::{self, Stat};
 use crate::tree::{Item, Side};
@@ -27,7 +27,7 @@ impl Node {
 /// The step of the time stamps of the file system that the target is on, in nanoseconds, as far as it
 /// counts: for `-u` where times are copied. Its own three times are whole multiples of it. (No file system has
 /// steps between 1 ns and 100 ns.)
-pub(crate) fn time_step(options: &Options, item: &Item<'_>, existing: &Stat) -> i64 {
+fn time_step(options: &Options, item: &Item<'_>, existing: &Stat) -> i64 {
     if !options.only_newer || !options.preserve.timestamps {
         return 1;
     }
@@ -45,7 +45,7 @@ pub(crate) fn time_step(options: &Options, item: &Item<'_>, existing: &Stat) -> 
 
 impl Rules {
     /// `top`: for a name of the command line.
-    pub(crate) fn of(options: &Options, top: bool) -> Rules {
+    fn of(options: &Options, top: bool) -> Rules {
         Rules {
             follow: options.follows(top),
             replace: options.replace,
@@ -61,8 +61,68 @@ impl Rules {
     }
 }
 
+/// Decides what happens to an existing target. A copy and a dry run both ask here.
+///
+/// `was_made`: an earlier source of the same copy made the target. `ask` is called for a question of `-i`.
+pub(crate) fn decide_target(
+    options: &Options,
+    item: &Item<'_>,
+    source: &Stat,
+    existing: &Stat,
+    was_made: bool,
+    ask: impl FnOnce() -> bool,
+) -> Decision {
+    let rules = Rules::of(options, item.is_top());
+    let (source, target) = (Node::of(source), Node::of(existing));
+    let mut comparison = Comparison {
+        source,
+        target,
+        names: names(&rules, item, &source, &target),
+        just_made: was_made,
+        is_dots: matches!(last_part(item.source.to_bytes()), b"." | b".."),
+        backup_is_source: source_is_backup(options, item, &source),
+        time_step: time_step(options, item, existing),
+        answer: None,
+    };
+    match decide(&rules, &comparison) {
+        Decision::Ask => {
+            comparison.answer = Some(ask());
+            decide(&rules, &comparison)
+        }
+        decision => decision,
+    }
+}
+
+/// Looks at what the target is, if it exists: the entry itself, or the file that a link leads to if a copy
+/// of this source would write through the link.
+pub(crate) fn stat_target(
+    options: &Options,
+    item: &Item<'_>,
+    source: &Stat,
+) -> std::io::Result<Stat> {
+    let rules = Rules::of(options, item.is_top());
+    let through = rules.looks_through(Node::of(source).kind);
+    sys::stat_at(item.target_dir, item.target, through)
+}
+
+/// Looks at the source. A failure is reported, as is a directory that is not copied without `-r`.
+pub(crate) fn stat_source(options: &Options, item: &Item<'_>) -> Option<Stat> {
+    let name = || item.quoted(Side::Source);
+    match sys::stat_at(item.source_dir, item.source, options.follows(item.is_top())) {
+        Ok(stat) if sys::kind(&stat) == libc::S_IFDIR && !options.recursive => {
+            options.reporter.fail(&format!("-r not specified; omitting directory {}", name()));
+            None
+        }
+        Ok(stat) => Some(stat),
+        Err(e) => {
+            options.reporter.fail_with(&format!("cannot stat {}", name()), &e);
+            None
+        }
+    }
+}
+
 /// The names themselves, if they count.
-pub(crate) fn names(rules: &Rules, item: &Item<'_>, source: &Node, target: &Node) -> Option<Names> {
+fn names(rules: &Rules, item: &Item<'_>, source: &Node, target: &Node) -> Option<Names> {
     if !rules.wants_names(source, target) {
         return None;
     }
@@ -108,7 +168,7 @@ pub(crate) fn last_part(path: &[u8]) -> &[u8] {
 
 /// Whether a simple backup of the target would take the source's name, or what the source leads to. (A file
 /// that has another name too keeps its content when the backup replaces this one.)
-pub(crate) fn source_is_backup(options: &Options, item: &Item<'_>, source: &Node) -> bool {
+fn source_is_backup(options: &Options, item: &Item<'_>, source: &Node) -> bool {
     if options.backup.is_none() {
         return false;
     }

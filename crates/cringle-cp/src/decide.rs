@@ -61,11 +61,11 @@ impl Rules {
     /// Whether [`Facts::names`] counts.
     pub(crate) fn wants_names(&self, source: &Node, target: &Node) -> bool {
         let link = source.kind == Kind::Link || target.kind == Kind::Link;
-        !self.keeps_all() && (source.id == target.id || !self.follow && link)
+        !self.keeps_every_target() && (source.id == target.id || !self.follow && link)
     }
 
     /// No target is replaced: it may even be the source.
-    fn keeps_all(&self) -> bool {
+    fn keeps_every_target(&self) -> bool {
         matches!(self.replace, Replace::Skip | Replace::Refuse)
     }
 }
@@ -84,7 +84,7 @@ pub(crate) struct Names {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Facts {
+pub(crate) struct Comparison {
     pub(crate) source: Node,
     /// The name, or what it leads to: see [`Rules::looks_through`].
     pub(crate) target: Node,
@@ -116,15 +116,15 @@ pub(crate) enum Refusal {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Decision {
     /// Into the directory, onto or beside the file.
-    Onto,
+    Overwrite,
     /// The target is removed, then made anew.
-    Remove,
+    RemoveFirst,
     /// The target is renamed, then made anew.
     BackUp,
     /// Ask the user, then decide again with [`Facts::answer`].
     Ask,
     /// Both are the same already.
-    Nothing,
+    AlreadySame,
     /// `-n`: the target stays.
     Keep,
     /// `-u`: the target stays, and stands for its source.
@@ -134,19 +134,19 @@ pub(crate) enum Decision {
     Refuse(Refusal),
 }
 
-pub(crate) fn decide(rules: &Rules, facts: &Facts) -> Decision {
-    let Facts { source, target, .. } = facts;
+pub(crate) fn decide(rules: &Rules, comparison: &Comparison) -> Decision {
+    let Comparison { source, target, .. } = comparison;
     let is_dir = source.kind == Kind::Directory;
     let onto_dir = target.kind == Kind::Directory;
-    let same = if rules.keeps_all() { Same::No } else { same_file(rules, facts) };
+    let same = if rules.keeps_every_target() { Same::No } else { same_file(rules, comparison) };
     if same == Same::Refuse {
         return Decision::Refuse(Refusal::SameFile);
     }
-    if !is_dir && let Some(decision) = keeps_target(rules, facts) {
+    if !is_dir && let Some(decision) = keeps_target(rules, comparison) {
         return decision;
     }
-    if same == Same::Already {
-        return Decision::Nothing;
+    if same == Same::Identical {
+        return Decision::AlreadySame;
     }
     if is_dir != onto_dir {
         return Decision::Refuse(match is_dir {
@@ -155,31 +155,31 @@ pub(crate) fn decide(rules: &Rules, facts: &Facts) -> Decision {
         });
     }
     if onto_dir {
-        return Decision::Onto;
+        return Decision::Overwrite;
     }
-    if facts.just_made && rules.backup != Some(backup::Kind::Numbered) {
+    if comparison.just_made && rules.backup != Some(backup::Kind::Numbered) {
         return Decision::Refuse(Refusal::JustMade);
     }
     match rules.backup {
-        Some(kind) if !facts.is_dots => {
-            let destroys = facts.backup_is_source && kind != backup::Kind::Numbered;
+        Some(kind) if !comparison.is_dots => {
+            let destroys = comparison.backup_is_source && kind != backup::Kind::Numbered;
             if destroys {
                 Decision::Refuse(Refusal::BackupDestroysSource)
             } else {
                 Decision::BackUp
             }
         }
-        _ if removes(rules, facts) => Decision::Remove,
-        _ => Decision::Onto,
+        _ if removes(rules, comparison) => Decision::RemoveFirst,
+        _ => Decision::Overwrite,
     }
 }
 
 /// What has no directories: the target may stay as it is.
-fn keeps_target(rules: &Rules, facts: &Facts) -> Option<Decision> {
-    if rules.only_newer && !is_newer(facts) {
+fn keeps_target(rules: &Rules, comparison: &Comparison) -> Option<Decision> {
+    if rules.only_newer && !is_newer(comparison) {
         return Some(Decision::KeepNewer);
     }
-    match (rules.replace, facts.answer) {
+    match (rules.replace, comparison.answer) {
         (Replace::Always, _) | (Replace::Ask, Some(true)) => None,
         (Replace::Skip, _) => Some(Decision::Keep),
         (Replace::Refuse, _) => Some(Decision::Refuse(Refusal::NotReplacing)),
@@ -189,20 +189,20 @@ fn keeps_target(rules: &Rules, facts: &Facts) -> Option<Decision> {
 }
 
 /// A time that is copied to a file system of seconds loses its nanoseconds.
-fn is_newer(facts: &Facts) -> bool {
-    let (seconds, nanoseconds) = facts.source.modified;
+fn is_newer(comparison: &Comparison) -> bool {
+    let (seconds, nanoseconds) = comparison.source.modified;
     let second = 1_000_000_000;
-    let kept = match facts.time_step {
+    let kept = match comparison.time_step {
         step if step > second => (seconds - seconds.rem_euclid(step / second), 0),
         step => (seconds, nanoseconds - nanoseconds % step),
     };
-    kept > facts.target.modified
+    kept > comparison.target.modified
 }
 
 /// Other names of the target are to keep their content, and a link is not written through.
-fn removes(rules: &Rules, facts: &Facts) -> bool {
-    let shared = rules.keep_links && facts.target.links > 1;
-    let not_written_to = !rules.follow && facts.source.kind != Kind::Regular;
+fn removes(rules: &Rules, comparison: &Comparison) -> bool {
+    let shared = rules.keep_links && comparison.target.links > 1;
+    let not_written_to = !rules.follow && comparison.source.kind != Kind::Regular;
     rules.remove_first || !rules.attributes_only && (shared || not_written_to)
 }
 
@@ -211,7 +211,7 @@ enum Same {
     /// Or it does not matter.
     No,
     /// It is as it should be already.
-    Already,
+    Identical,
     Refuse,
 }
 
@@ -219,24 +219,27 @@ fn refuse_if(refused: bool) -> Same {
     if refused { Same::Refuse } else { Same::No }
 }
 
-fn same_file(rules: &Rules, facts: &Facts) -> Same {
-    let same = facts.source.id == facts.target.id;
+fn same_file(rules: &Rules, comparison: &Comparison) -> Same {
+    let same = comparison.source.id == comparison.target.id;
     if same && rules.hard_link {
-        return Same::Already;
+        return Same::Identical;
     }
     if rules.follow && !same {
         return Same::No;
     }
-    let Some(names) = &facts.names else { return Same::No };
+    let Some(names) = &comparison.names else { return Same::No };
     let is_link = |node: &Node| node.kind == Kind::Link;
-    let (source, target) =
-        if rules.follow { (names.source, names.target) } else { (facts.source, facts.target) };
+    let (source, target) = if rules.follow {
+        (names.source, names.target)
+    } else {
+        (comparison.source, comparison.target)
+    };
     let same_itself = source.id == target.id;
     let both_links = is_link(&source) && is_link(&target);
     if both_links && !rules.follow {
         return match (names.same_entry, same && rules.backup.is_none()) {
             (true, _) => Same::Refuse,
-            (false, true) => Same::Already,
+            (false, true) => Same::Identical,
             (false, false) => Same::No,
         };
     }
@@ -251,8 +254,9 @@ fn same_file(rules: &Rules, facts: &Facts) -> Same {
             rules.follow && is_link(&source) && !is_link(&target)
         });
     }
-    let goes_first = is_link(&target) || same_itself && target.links > 1 && !names.same_entry;
-    if rules.remove_first && goes_first {
+    let is_removed_anyway =
+        is_link(&target) || same_itself && target.links > 1 && !names.same_entry;
+    if rules.remove_first && is_removed_anyway {
         return Same::No;
     }
     if !is_link(&source) && !is_link(&target) && !same_itself {
@@ -268,7 +272,7 @@ fn same_file(rules: &Rules, facts: &Facts) -> Same {
             _ => return Same::No,
         }
         if rules.hard_link {
-            return if is_link(&target) { Same::No } else { Same::Already };
+            return if is_link(&target) { Same::No } else { Same::Identical };
         }
     }
     Same::Refuse
@@ -295,8 +299,8 @@ mod tests {
         Node { kind, id: (1, inode), links: 1, modified: (100, 0) }
     }
 
-    fn facts(source: Node, target: Node) -> Facts {
-        Facts {
+    fn comparison(source: Node, target: Node) -> Comparison {
+        Comparison {
             source,
             target,
             names: None,
@@ -308,7 +312,7 @@ mod tests {
         }
     }
 
-    fn named(source: Node, target: Node, ends: (u64, u64), same_entry: bool) -> Facts {
+    fn named(source: Node, target: Node, ends: (u64, u64), same_entry: bool) -> Comparison {
         let names = Names {
             source,
             target,
@@ -316,7 +320,7 @@ mod tests {
             target_end: Some((1, ends.1)),
             same_entry,
         };
-        Facts { names: Some(names), ..facts(source, target) }
+        Comparison { names: Some(names), ..comparison(source, target) }
     }
 
     use Decision::*;
@@ -325,8 +329,8 @@ mod tests {
     #[test]
     fn kinds_that_do_not_match_are_refused() {
         for kind in [Regular, Link, Special] {
-            let onto_dir = facts(node(kind, 1), node(Directory, 2));
-            let dir_onto = facts(node(Directory, 1), node(kind, 2));
+            let onto_dir = comparison(node(kind, 1), node(Directory, 2));
+            let dir_onto = comparison(node(Directory, 1), node(kind, 2));
             assert_eq!(decide(&RULES, &onto_dir), Refuse(Refusal::OtherOntoDirectory));
             assert_eq!(decide(&RULES, &dir_onto), Refuse(Refusal::DirectoryOntoOther));
             let backup = Rules { backup: Some(backup::Kind::Simple), ..RULES };
@@ -336,16 +340,16 @@ mod tests {
             assert_eq!(decide(&keep, &onto_dir), Keep);
             assert_eq!(decide(&keep, &dir_onto), Refuse(Refusal::DirectoryOntoOther));
         }
-        assert_eq!(decide(&RULES, &facts(node(Directory, 1), node(Directory, 2))), Onto);
+        assert_eq!(decide(&RULES, &comparison(node(Directory, 1), node(Directory, 2))), Overwrite);
     }
 
     #[test]
     fn a_target_that_is_as_new_stays() {
         let rules = Rules { only_newer: true, ..RULES };
-        let mut case = facts(node(Regular, 1), node(Regular, 2));
+        let mut case = comparison(node(Regular, 1), node(Regular, 2));
         assert_eq!(decide(&rules, &case), KeepNewer);
         case.source.modified = (100, 1);
-        assert_eq!(decide(&rules, &case), Onto);
+        assert_eq!(decide(&rules, &case), Overwrite);
         case.target.kind = Directory;
         case.target.modified = (200, 0);
         assert_eq!(decide(&rules, &case), KeepNewer);
@@ -354,29 +358,29 @@ mod tests {
     #[test]
     fn the_answer_counts_before_what_is_wrong() {
         let rules = Rules { replace: Replace::Ask, ..RULES };
-        let mut case = facts(node(Regular, 1), node(Directory, 2));
+        let mut case = comparison(node(Regular, 1), node(Directory, 2));
         assert_eq!(decide(&rules, &case), Ask);
         case.answer = Some(false);
         assert_eq!(decide(&rules, &case), Declined);
         case.answer = Some(true);
         assert_eq!(decide(&rules, &case), Refuse(Refusal::OtherOntoDirectory));
-        assert_eq!(decide(&rules, &facts(node(Directory, 1), node(Directory, 2))), Onto);
+        assert_eq!(decide(&rules, &comparison(node(Directory, 1), node(Directory, 2))), Overwrite);
     }
 
     #[test]
     fn what_is_not_written_to_is_removed_first() {
         for kind in [Link, Special] {
-            let case = facts(node(kind, 1), node(Regular, 2));
-            assert_eq!(decide(&RULES, &case), Remove);
-            assert_eq!(decide(&Rules { follow: true, ..RULES }, &case), Onto);
-            assert_eq!(decide(&Rules { attributes_only: true, ..RULES }, &case), Onto);
+            let case = comparison(node(kind, 1), node(Regular, 2));
+            assert_eq!(decide(&RULES, &case), RemoveFirst);
+            assert_eq!(decide(&Rules { follow: true, ..RULES }, &case), Overwrite);
+            assert_eq!(decide(&Rules { attributes_only: true, ..RULES }, &case), Overwrite);
         }
-        let mut case = facts(node(Regular, 1), node(Regular, 2));
-        assert_eq!(decide(&RULES, &case), Onto);
-        assert_eq!(decide(&Rules { remove_first: true, ..RULES }, &case), Remove);
+        let mut case = comparison(node(Regular, 1), node(Regular, 2));
+        assert_eq!(decide(&RULES, &case), Overwrite);
+        assert_eq!(decide(&Rules { remove_first: true, ..RULES }, &case), RemoveFirst);
         case.target.links = 2;
-        assert_eq!(decide(&RULES, &case), Onto);
-        assert_eq!(decide(&Rules { keep_links: true, ..RULES }, &case), Remove);
+        assert_eq!(decide(&RULES, &case), Overwrite);
+        assert_eq!(decide(&Rules { keep_links: true, ..RULES }, &case), RemoveFirst);
     }
 
     #[test]
@@ -389,9 +393,9 @@ mod tests {
             let remove = Rules { remove_first: true, ..RULES };
             let expected = if same_entry { Refuse(Refusal::SameFile) } else { BackUp };
             assert_eq!(decide(&backup, &case), expected);
-            let expected = if same_entry { Refuse(Refusal::SameFile) } else { Remove };
+            let expected = if same_entry { Refuse(Refusal::SameFile) } else { RemoveFirst };
             assert_eq!(decide(&remove, &case), expected);
-            assert_eq!(decide(&Rules { hard_link: true, ..RULES }, &case), Nothing);
+            assert_eq!(decide(&Rules { hard_link: true, ..RULES }, &case), AlreadySame);
             assert_eq!(decide(&Rules { replace: Replace::Skip, ..RULES }, &case), Keep);
         }
     }
@@ -401,18 +405,18 @@ mod tests {
         let (file, link) = (node(Regular, 1), node(Link, 2));
         let onto_link = named(file, link, (1, 1), false);
         assert_eq!(decide(&RULES, &onto_link), Refuse(Refusal::SameFile));
-        assert_eq!(decide(&Rules { remove_first: true, ..RULES }, &onto_link), Remove);
-        assert_eq!(decide(&Rules { symbolic_link: true, ..RULES }, &onto_link), Onto);
+        assert_eq!(decide(&Rules { remove_first: true, ..RULES }, &onto_link), RemoveFirst);
+        assert_eq!(decide(&Rules { symbolic_link: true, ..RULES }, &onto_link), Overwrite);
         let elsewhere = named(file, link, (1, 3), false);
-        assert_eq!(decide(&RULES, &elsewhere), Onto);
+        assert_eq!(decide(&RULES, &elsewhere), Overwrite);
         let links = named(link, link, (1, 1), true);
         assert_eq!(decide(&RULES, &links), Refuse(Refusal::SameFile));
-        assert_eq!(decide(&RULES, &named(link, node(Link, 3), (1, 1), false)), Remove);
+        assert_eq!(decide(&RULES, &named(link, node(Link, 3), (1, 1), false)), RemoveFirst);
     }
 
     #[test]
     fn a_backup_does_not_take_the_sources_name() {
-        let mut case = facts(node(Regular, 1), node(Regular, 2));
+        let mut case = comparison(node(Regular, 1), node(Regular, 2));
         case.backup_is_source = true;
         let with = |kind| Rules { backup: Some(kind), ..RULES };
         let refused = Refuse(Refusal::BackupDestroysSource);
@@ -420,7 +424,7 @@ mod tests {
         assert_eq!(decide(&with(backup::Kind::Existing), &case), refused);
         assert_eq!(decide(&with(backup::Kind::Numbered), &case), BackUp);
         case.is_dots = true;
-        assert_eq!(decide(&with(backup::Kind::Simple), &case), Onto);
+        assert_eq!(decide(&with(backup::Kind::Simple), &case), Overwrite);
         case.just_made = true;
         let refused = Refuse(Refusal::JustMade);
         assert_eq!(decide(&with(backup::Kind::Simple), &case), refused);
@@ -431,10 +435,10 @@ mod tests {
     #[test]
     fn a_copied_time_is_not_newer_than_what_was_kept_of_it() {
         let newer = |modified, kept, time_step| {
-            let mut facts = facts(node(Regular, 1), node(Regular, 2));
-            (facts.source.modified, facts.target.modified) = (modified, kept);
-            facts.time_step = time_step;
-            is_newer(&facts)
+            let mut comparison = comparison(node(Regular, 1), node(Regular, 2));
+            (comparison.source.modified, comparison.target.modified) = (modified, kept);
+            comparison.time_step = time_step;
+            is_newer(&comparison)
         };
         let second = 1_000_000_000;
         assert!(newer((7, 5), (7, 0), 1));

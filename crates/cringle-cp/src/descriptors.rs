@@ -12,16 +12,16 @@ use std::sync::{Mutex, PoisonError, Weak};
 
 /// What one worker holds at most while it copies one name: directories, files, and those by which it finds
 /// directories again.
-const OF_A_WORKER: usize = 10;
+const PER_WORKER: usize = 10;
 /// With `--fsync` it has a ring, an event, and a descriptor of each file system.
-const OF_A_RING: usize = 6;
+const PER_RUNTIME: usize = 6;
 /// Signals, `--trace` and others that are opened later.
 const OTHERS: usize = 8;
 
-const MOST_DIRECTORIES: usize = 48;
-const MOST_LISTINGS: usize = 64;
-const MOST_READ_AHEAD: usize = 128;
-const MOST_SYNCS: usize = 64;
+const MAX_DIRECTORIES: usize = 48;
+const MAX_LISTINGS: usize = 64;
+const MAX_READ_AHEAD: usize = 128;
+const MAX_SYNCS: usize = 64;
 
 /// The descriptors of one copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,27 +41,27 @@ impl Budget {
     /// Raises the soft limit if that helps, and divides what there is.
     pub(crate) fn of_this_process(jobs: usize, fsync: bool) -> Budget {
         let used = sys::open_descriptors().unwrap_or(16) + OTHERS;
-        let (directories, syncs) = (MOST_DIRECTORIES, MOST_SYNCS);
-        let most = 2 * directories + MOST_LISTINGS + MOST_READ_AHEAD + syncs;
-        let limit = sys::allow_descriptors(used + most + jobs * Budget::of_a_worker(fsync));
+        let (directories, syncs) = (MAX_DIRECTORIES, MAX_SYNCS);
+        let most = 2 * directories + MAX_LISTINGS + MAX_READ_AHEAD + syncs;
+        let limit = sys::allow_descriptors(used + most + jobs * Budget::per_worker(fsync));
         Budget::of(limit.saturating_sub(used), jobs, fsync)
     }
 
-    fn of_a_worker(fsync: bool) -> usize {
-        OF_A_WORKER + if fsync { OF_A_RING } else { 0 }
+    fn per_worker(fsync: bool) -> usize {
+        PER_WORKER + if fsync { PER_RUNTIME } else { 0 }
     }
 
     /// At most half for the workers. (One worker, one directory and one file there are in any case.)
     fn of(free: usize, jobs: usize, fsync: bool) -> Budget {
-        let each = Budget::of_a_worker(fsync);
+        let each = Budget::per_worker(fsync);
         let jobs = jobs.min(free / 2 / each).max(1);
         let rest = free.saturating_sub(jobs * each);
         Budget {
             jobs,
-            directories: (rest / 6).clamp(1, MOST_DIRECTORIES),
-            listings: (rest / 6).min(MOST_LISTINGS),
-            read_ahead: (rest / 4).min(MOST_READ_AHEAD),
-            syncs: (rest / 6).min(MOST_SYNCS),
+            directories: (rest / 6).clamp(1, MAX_DIRECTORIES),
+            listings: (rest / 6).min(MAX_LISTINGS),
+            read_ahead: (rest / 4).min(MAX_READ_AHEAD),
+            syncs: (rest / 6).min(MAX_SYNCS),
         }
     }
 
@@ -99,14 +99,14 @@ mod tests {
                 for jobs in [1, 4, 16, 256] {
                     let budget = Budget::of(free, jobs, fsync);
                     let Budget { jobs: workers, directories, listings, read_ahead, syncs } = budget;
-                    let workers = workers * Budget::of_a_worker(fsync);
+                    let workers = workers * Budget::per_worker(fsync);
                     let sum = workers + 2 * directories + listings + read_ahead + syncs;
-                    let least = Budget::of_a_worker(fsync) + 2;
+                    let least = Budget::per_worker(fsync) + 2;
                     assert!(sum <= free.max(least), "{free}: {budget:?}");
                 }
             }
             let plenty = Budget::of(1000, 16, fsync);
-            let most = (MOST_DIRECTORIES, MOST_LISTINGS, MOST_READ_AHEAD, MOST_SYNCS);
+            let most = (MAX_DIRECTORIES, MAX_LISTINGS, MAX_READ_AHEAD, MAX_SYNCS);
             let Budget { directories, listings, read_ahead, syncs, .. } = plenty;
             assert_eq!(
                 (directories, listings, read_ahead, syncs, plenty.jobs),

@@ -28,7 +28,7 @@ impl Worker<'_> {
             into_itself(root);
             return false;
         }
-        if let Some(good) = self.went_elsewhere(item, stat) {
+        if let Some(good) = self.is_copied_elsewhere(item, stat) {
             return good;
         }
         let follow = options.follows(item.is_top());
@@ -74,7 +74,7 @@ impl Worker<'_> {
         if let Some(parent) = item.dir {
             parent.pending.fetch_add(1, Ordering::Relaxed);
         } else {
-            self.shared.root_begins();
+            self.shared.begin_root();
         }
         let names = (item.source.to_owned(), item.target.to_owned());
         let elsewhere = options.one_file_system && opened.stat.st_dev != root.device;
@@ -82,14 +82,14 @@ impl Worker<'_> {
         if elsewhere {
             self.part_done(dir);
         } else {
-            self.push_counted(Task::List { dir, begun: None });
+            self.push_counted(Task::List { dir, unfinished: None });
         }
         true
     }
 
     /// A directory that the command line names and that is met again: GNU's takes the second for a hard
     /// link, and makes none. `None`: it is the first time, or links are followed.
-    fn went_elsewhere(&self, item: &Item<'_>, stat: &Stat) -> Option<bool> {
+    fn is_copied_elsewhere(&self, item: &Item<'_>, stat: &Stat) -> Option<bool> {
         let directories = &self.shared.directories;
         let mut directories = directories.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(earlier) = directories.get(&sys::id(stat)) else {
@@ -169,8 +169,8 @@ impl Worker<'_> {
             }
             return None;
         };
-        let gives_acl =
-            (keeps.mode || options.no_preserve_mode) && attributes::gives_acl(target.as_raw_fd());
+        let gives_default_acl = (keeps.mode || options.no_preserve_mode)
+            && attributes::gives_default_acl(target.as_raw_fd());
         Some(Opened {
             source,
             target_id: sys::id(&there),
@@ -178,7 +178,7 @@ impl Worker<'_> {
             stat: now,
             made: new,
             final_mode,
-            gives_acl,
+            gives_default_acl,
         })
     }
 }

@@ -5,7 +5,7 @@
 //! descriptors are bounded, and a tree may be deeper than a path can be long.
 
 use crate::compare;
-use crate::decide::{Decision, Facts, Kind, Node, Rules, decide};
+use crate::decide::Decision;
 use crate::descriptors::{self, Budget};
 use crate::listing::{Entry, Listings, Waiting, next_entries};
 use crate::messages::quote;
@@ -135,19 +135,8 @@ impl Walk<'_> {
         let options = self.options;
         let follow = options.follows(item.is_top());
         let source = || item.quoted(Side::Source);
-        let stat = match sys::stat_at(item.source_dir, item.source, follow) {
-            Ok(stat) => stat,
-            Err(e) => {
-                return self.options.reporter.fail_with(&format!("cannot stat {}", source()), &e);
-            }
-        };
+        let Some(stat) = compare::stat_source(options, item) else { return };
         let is_dir = sys::kind(&stat) == libc::S_IFDIR;
-        if is_dir && !options.recursive {
-            return self
-                .options
-                .reporter
-                .fail(&format!("-r not specified; omitting directory {}", source()));
-        }
         if is_dir && item.is_top() && is_below(item) {
             let (source, target) = (source(), item.quoted(Side::Target));
             return self
@@ -197,7 +186,7 @@ impl Walk<'_> {
             stat,
             made: false,
             final_mode: None,
-            gives_acl: false,
+            gives_default_acl: false,
         };
         let names = (item.source.to_owned(), item.target.to_owned());
         let dir = Dir::new(item.dir.cloned(), root, names, opened, &self.open);
@@ -227,7 +216,7 @@ fn outcome(
         return false;
     }
     let Some(existing) = existing else {
-        if may_be_there && !has_room(item) {
+        if may_be_there && !may_create(item) {
             let e = io::Error::from_raw_os_error(libc::EACCES);
             let what = if is_dir { "directory" } else { "regular file" };
             options.reporter.fail_with(&format!("cannot create {what} {target}"), &e);
@@ -236,48 +225,34 @@ fn outcome(
         options.reporter.print(&format!("{source} -> {target}"));
         return true;
     };
-    let rules = Rules::of(options, item.is_top());
-    let node = Node::of(stat);
-    let through = rules.looks_through(node.kind);
-    let existing = sys::stat_at(item.target_dir, item.target, through).unwrap_or(existing);
-    onto(options, &rules, item, node, &existing)
+    let existing = compare::stat_target(options, item, stat).unwrap_or(existing);
+    print_decision(options, item, stat, &existing)
 }
 
-/// The same decision as that of a copy, with "yes" to each question.
-fn onto(options: &Options, rules: &Rules, item: &Item<'_>, source: Node, existing: &Stat) -> bool {
-    let target = Node::of(existing);
-    let mut facts = Facts {
-        source,
-        target,
-        names: compare::names(rules, item, &source, &target),
-        just_made: false,
-        is_dots: matches!(compare::last_part(item.source.to_bytes()), b"." | b".."),
-        backup_is_source: compare::source_is_backup(options, item, &source),
-        time_step: compare::time_step(options, item, existing),
-        answer: None,
+/// Prints what the copy would do to an existing target, with "yes" to each question. Returns false if it
+/// would leave the target as it is.
+fn print_decision(options: &Options, item: &Item<'_>, source: &Stat, existing: &Stat) -> bool {
+    let mut asks = false;
+    let yes = || {
+        asks = true;
+        true
     };
-    let mut decision = decide(rules, &facts);
-    let asks = decision == Decision::Ask;
-    if asks {
-        facts.answer = Some(true);
-        decision = decide(rules, &facts);
-    }
-    let how = match decision {
+    let how = match compare::decide_target(options, item, source, existing, false, yes) {
         Decision::Refuse(why) => {
             options.reporter.fail(&refusal(why, item));
             return false;
         }
-        Decision::Nothing | Decision::Declined | Decision::Ask => return false,
+        Decision::AlreadySame | Decision::Declined | Decision::Ask => return false,
         Decision::Keep | Decision::KeepNewer => {
             options.reporter.print(&format!("skipped {}", item.quoted(Side::Target)));
             return false;
         }
         // What is in it goes into what exists.
-        Decision::Onto if source.kind == Kind::Directory => return true,
-        Decision::Onto if asks => "asked about, overwritten",
-        Decision::Onto => "overwritten",
+        Decision::Overwrite if sys::kind(source) == libc::S_IFDIR => return true,
+        Decision::Overwrite if asks => "asked about, overwritten",
+        Decision::Overwrite => "overwritten",
         Decision::BackUp => "backed up, replaced",
-        Decision::Remove => "removed, replaced",
+        Decision::RemoveFirst => "removed, replaced",
     };
     let (source, target) = (item.quoted(Side::Source), item.quoted(Side::Target));
     options.reporter.print(&format!("{source} -> {target} ({how})"));
@@ -301,7 +276,7 @@ fn parent(path: &CStr) -> &Path {
     }
 }
 
-fn has_room(item: &Item<'_>) -> bool {
+fn may_create(item: &Item<'_>) -> bool {
     let parent = sys::c_string(parent(item.target).as_os_str().as_bytes());
     sys::accessible(item.target_dir, &parent, libc::W_OK | libc::X_OK)
 }

@@ -1,12 +1,12 @@
 //! Copies one name of a tree or of the command line: has its target seen to, then copies by file type.
 
 use crate::attributes;
-use crate::compare::entry;
+use crate::compare::{self, entry};
 use crate::hard_links::Made;
 use crate::messages::quote;
 use crate::options::{Follow, Replace};
-use crate::regular::{Ended, Target, open_source};
-use crate::replace::keeps_names;
+use crate::regular::{Outcome, Target, open_source};
+use crate::replace::is_append_only_dir;
 use crate::summary::Counters;
 use crate::sys::{self, Stat};
 use crate::target::{Step, backup_path};
@@ -22,14 +22,14 @@ impl Worker<'_> {
     /// `kind` is the directory's word for what it is.
     /// False if it failed, which was told and counted.
     pub(crate) fn copy(&mut self, item: &Item<'_>, kind: u8) -> bool {
-        self.ended = self.shared.turns.ended();
+        self.releases = self.shared.file_locks.released();
         let options = &self.shared.options;
         let simple = kind == libc::DT_REG
             && !options.hard_link
             && !options.symbolic_link
             && !options.remove_first;
         let good = match if simple { self.copy_likely_new(item) } else { None } {
-            Some(ended) => ended != Ended::Failed,
+            Some(ended) => ended != Outcome::Failed,
             None => self.copy_general(item),
         };
         if !good {
@@ -42,27 +42,12 @@ impl Worker<'_> {
     /// With all the questions asked.
     pub(crate) fn copy_general(&mut self, item: &Item<'_>) -> bool {
         let options = &self.shared.options;
-        let follow = options.follows(item.is_top());
-        let stat = match sys::stat_at(item.source_dir, item.source, follow) {
-            Ok(stat) => stat,
-            Err(e) => {
-                self.reporter()
-                    .fail_with(&format!("cannot stat {}", item.quoted(Side::Source)), &e);
-                return false;
-            }
-        };
+        let Some(stat) = compare::stat_source(options, item) else { return false };
         let is_dir = sys::kind(&stat) == libc::S_IFDIR;
-        if is_dir && !options.recursive {
-            self.reporter().fail(&format!(
-                "-r not specified; omitting directory {}",
-                item.quoted(Side::Source)
-            ));
-            return false;
-        }
         if item.is_top() && !is_dir && self.is_repeated(item, &stat) {
             return true;
         }
-        match self.look_at_target(item, &stat) {
+        match self.prepare_target(item, &stat) {
             Step::Done(good) => good,
             Step::Go { new, backup, existing } => {
                 self.backup = backup.as_deref().map(|name| sys::c_string(name.as_bytes()));
@@ -157,8 +142,11 @@ impl Worker<'_> {
     }
 
     /// A target that stays: others of the same file are to be links to it.
-    pub(crate) fn remember_link(&self, item: &Item<'_>, id: (u64, u64), links: u64) {
-        if self.shared.options.preserve.links && links > 1 && self.shared.links.begin(id).is_none()
+    pub(crate) fn remember_link(&self, item: &Item<'_>, source: &Stat) {
+        let id = sys::id(source);
+        if self.shared.options.preserve.links
+            && source.st_nlink > 1
+            && self.shared.links.begin(id).is_none()
         {
             let made = Made { dir: item.dir.cloned(), name: item.target.to_owned() };
             self.shared.links.done(id, Some(made));
@@ -225,7 +213,7 @@ impl Worker<'_> {
         }
         let target = if new { Target::New } else { Target::Existing };
         // (`Exists` is the answer to `LikelyNew` alone.)
-        self.copy_regular(item, source, &now, target, None) == Ended::Good
+        self.copy_regular(item, source, &now, target, None) == Outcome::Good
     }
 
     fn link_to(&mut self, item: &Item<'_>, made: &Made) -> bool {
@@ -326,7 +314,7 @@ impl Worker<'_> {
     ) -> io::Result<bool> {
         match make(item.target) {
             Err(e) if e.raw_os_error() == Some(libc::EEXIST) => {
-                if keeps_names(item) {
+                if is_append_only_dir(item) {
                     return Err(io::Error::from_raw_os_error(libc::EPERM));
                 }
                 let ((), temporary) = self.shared.temporaries.make(item.target, make)?;

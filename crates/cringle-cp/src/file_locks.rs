@@ -20,7 +20,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 type Id = (u64, u64);
 
 /// By which a block device is known, whatever names it has. (No file system has this number.)
-pub(crate) fn device(number: u64) -> Id {
+pub(crate) fn device_id(number: u64) -> Id {
     (u64::MAX, number)
 }
 
@@ -34,137 +34,144 @@ struct Slot {
     reading: AtomicI32,
 }
 
-pub(crate) struct Turns {
+pub(crate) struct FileLocks {
     /// Files that are written in place.
-    busy: Mutex<HashSet<Id>>,
+    written: Mutex<HashSet<Id>>,
     freed: Condvar,
     slots: Vec<Slot>,
     /// Workers that wait.
     waiting: AtomicUsize,
     /// Those that have a turn, or wait for one.
     writers: AtomicUsize,
-    /// Turns that have ended.
-    ended: AtomicU64,
+    /// Turns that have released.
+    released: AtomicU64,
 }
 
 /// The right to write to one existing file, until it is dropped.
-pub(crate) struct Turn {
-    turns: Arc<Turns>,
+pub(crate) struct WriteLock {
+    locks: Arc<FileLocks>,
     file: Id,
 }
 
 /// A new file of one worker, until it is dropped.
-pub(crate) struct Making {
-    turns: Arc<Turns>,
+pub(crate) struct NewFileLock {
+    locks: Arc<FileLocks>,
     worker: usize,
 }
 
 /// The source of one worker, until it is dropped.
-pub(crate) struct Reading {
-    turns: Arc<Turns>,
+pub(crate) struct ReadLock {
+    locks: Arc<FileLocks>,
     worker: usize,
 }
 
-impl Making {
+impl NewFileLock {
     /// The file has been made.
     pub(crate) fn opened(&self, file: RawFd) {
-        self.turns.set(&self.turns.slots[self.worker].making, file);
+        self.locks.set(&self.locks.slots[self.worker].making, file);
     }
 }
 
-impl Drop for Making {
+impl Drop for NewFileLock {
     fn drop(&mut self) {
-        self.turns.set(&self.turns.slots[self.worker].making, NONE);
+        self.locks.set(&self.locks.slots[self.worker].making, NONE);
     }
 }
 
-impl Drop for Reading {
+impl Drop for ReadLock {
     fn drop(&mut self) {
-        self.turns.set(&self.turns.slots[self.worker].reading, NONE);
+        self.locks.set(&self.locks.slots[self.worker].reading, NONE);
     }
 }
 
-impl Drop for Turn {
+impl Drop for WriteLock {
     fn drop(&mut self) {
-        self.turns.ended.fetch_add(1, SeqCst);
-        self.turns.writers.fetch_sub(1, SeqCst);
-        self.turns.lock().remove(&self.file);
-        self.turns.freed.notify_all();
+        self.locks.released.fetch_add(1, SeqCst);
+        self.locks.writers.fetch_sub(1, SeqCst);
+        self.locks.lock().remove(&self.file);
+        self.locks.freed.notify_all();
     }
 }
 
-impl Turns {
-    pub(crate) fn new(workers: usize) -> Turns {
+impl FileLocks {
+    pub(crate) fn new(workers: usize) -> FileLocks {
         let slot = |_| Slot { making: AtomicI32::new(NONE), reading: AtomicI32::new(NONE) };
-        Turns {
-            busy: Mutex::default(),
+        FileLocks {
+            written: Mutex::default(),
             freed: Condvar::new(),
             slots: (0..workers).map(slot).collect(),
             waiting: AtomicUsize::new(0),
             writers: AtomicUsize::new(0),
-            ended: AtomicU64::new(0),
+            released: AtomicU64::new(0),
         }
     }
 
     /// Before this worker makes a new file.
-    pub(crate) fn making(self: &Arc<Turns>, worker: usize) -> Making {
+    pub(crate) fn new_file(self: &Arc<FileLocks>, worker: usize) -> NewFileLock {
         self.slots[worker].making.store(UNOPENED, SeqCst);
-        Making { turns: Arc::clone(self), worker }
+        NewFileLock { locks: Arc::clone(self), worker }
     }
 
-    /// How many turns have ended: what is known of a source by then may have changed when there are more.
-    pub(crate) fn ended(&self) -> u64 {
-        self.ended.load(SeqCst)
+    /// How many locks have released: what is known of a source by then may have changed when there are more.
+    pub(crate) fn released(&self) -> u64 {
+        self.released.load(SeqCst)
     }
 
     /// From now on this worker reads `source`, an open file, and nobody writes to it. Also returns whether what is
-    /// known of it since `ended` may be old. `is_new`: it may be a file that another worker makes.
+    /// known of it since `released` may be old. `is_new`: it may be a file that another worker makes.
     pub(crate) fn read(
-        self: &Arc<Turns>,
+        self: &Arc<FileLocks>,
         worker: usize,
         (source, id): (RawFd, Id),
-        ended: u64,
+        released: u64,
         is_new: bool,
-    ) -> (Reading, bool) {
+    ) -> (ReadLock, bool) {
         let slot = &self.slots[worker].reading;
-        let reading = Reading { turns: Arc::clone(self), worker };
+        let reading = ReadLock { locks: Arc::clone(self), worker };
         // Who takes a turn counts itself and then looks at the slots: one of the two sees the other.
         slot.store(source, SeqCst);
-        if self.writers.load(SeqCst) == 0 && self.ended() == ended && !is_new {
+        if self.writers.load(SeqCst) == 0 && self.released() == released && !is_new {
             return (reading, false);
         }
         self.set(slot, NONE);
-        let may_not = |busy: &HashSet<Id>| busy.contains(&id) || is_new && self.is_made(id, worker);
-        let _busy = self.wait_while(may_not);
+        let is_blocked = |written: &HashSet<Id>| {
+            written.contains(&id) || is_new && self.is_being_made(id, worker)
+        };
+        let _busy = self.wait_while(is_blocked);
         slot.store(source, SeqCst);
         (reading, true)
     }
 
     /// Waits until nobody else reads or writes `file`, or writes this worker's source.
-    pub(crate) fn take(self: &Arc<Turns>, worker: usize, source: Option<Id>, file: Id) -> Turn {
+    pub(crate) fn write(
+        self: &Arc<FileLocks>,
+        worker: usize,
+        source: Option<Id>,
+        file: Id,
+    ) -> WriteLock {
         self.writers.fetch_add(1, SeqCst);
-        let may_not = |busy: &HashSet<Id>| {
-            busy.contains(&file)
-                || source.is_some_and(|source| busy.contains(&source))
-                || self.is_made(file, worker)
-                || self.is_read(file, worker)
+        let is_blocked = |written: &HashSet<Id>| {
+            written.contains(&file)
+                || source.is_some_and(|source| written.contains(&source))
+                || self.is_being_made(file, worker)
+                || self.is_being_read(file, worker)
         };
-        self.wait_while(may_not).insert(file);
-        Turn { turns: Arc::clone(self), file }
+        self.wait_while(is_blocked).insert(file);
+        WriteLock { locks: Arc::clone(self), file }
     }
 
-    fn wait_while(&self, may_not: impl Fn(&HashSet<Id>) -> bool) -> MutexGuard<'_, HashSet<Id>> {
-        let mut busy = self.lock();
+    fn wait_while(&self, is_blocked: impl Fn(&HashSet<Id>) -> bool) -> MutexGuard<'_, HashSet<Id>> {
+        let mut written = self.lock();
         self.waiting.fetch_add(1, SeqCst);
-        while may_not(&busy) {
-            busy = self.freed.wait(busy).unwrap_or_else(PoisonError::into_inner);
+        while is_blocked(&written) {
+            written = self.freed.wait(written).unwrap_or_else(PoisonError::into_inner);
         }
         self.waiting.fetch_sub(1, SeqCst);
-        busy
+        written
     }
 
     fn lock(&self) -> MutexGuard<'_, HashSet<Id>> {
-        self.busy.lock().unwrap_or_else(PoisonError::into_inner)
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn set(&self, slot: &AtomicI32, state: i32) {
@@ -176,22 +183,26 @@ impl Turns {
         }
     }
 
-    fn is_made(&self, file: Id, but: usize) -> bool {
-        self.others(but).any(|slot| is(slot.making.load(SeqCst), file))
+    fn is_being_made(&self, file: Id, except: usize) -> bool {
+        self.others(except).any(|slot| holds(slot.making.load(SeqCst), file))
     }
 
-    fn is_read(&self, file: Id, but: usize) -> bool {
-        self.others(but).any(|slot| is(slot.reading.load(SeqCst), file))
+    fn is_being_read(&self, file: Id, except: usize) -> bool {
+        self.others(except).any(|slot| holds(slot.reading.load(SeqCst), file))
     }
 
-    fn others(&self, but: usize) -> impl Iterator<Item = &Slot> {
-        self.slots.iter().enumerate().filter(move |(index, _)| *index != but).map(|(_, slot)| slot)
+    fn others(&self, except: usize) -> impl Iterator<Item = &Slot> {
+        self.slots
+            .iter()
+            .enumerate()
+            .filter(move |(index, _)| *index != except)
+            .map(|(_, slot)| slot)
     }
 }
 
 /// Whether a slot has this file, or one that is not known yet. (A descriptor that was closed meanwhile is another
 /// file's or none's: then its slot changes as well.)
-fn is(slot: i32, file: Id) -> bool {
+fn holds(slot: i32, file: Id) -> bool {
     match slot {
         NONE => false,
         UNOPENED => true,
@@ -216,14 +227,14 @@ mod tests {
     }
 
     /// Runs `blocked` on a thread, sees that it waits, then lets it go on by dropping `holder`.
-    fn waits_for<T>(turns: &Turns, holder: T, blocked: impl FnOnce() + Send) {
+    fn waits_for<T>(locks: &FileLocks, holder: T, blocked: impl FnOnce() + Send) {
         let done = AtomicI32::new(0);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 blocked();
                 done.store(1, SeqCst);
             });
-            while turns.waiting.load(SeqCst) == 0 {
+            while locks.waiting.load(SeqCst) == 0 {
                 std::thread::yield_now();
             }
             assert_eq!(done.load(SeqCst), 0);
@@ -235,49 +246,49 @@ mod tests {
     #[test]
     fn a_turn_waits_for_the_one_who_makes_the_file() {
         let [(made, made_id), (_, other_id)] = files();
-        let turns = Arc::new(Turns::new(3));
-        let making = turns.making(0);
+        let locks = Arc::new(FileLocks::new(3));
+        let making = locks.new_file(0);
         making.opened(made.as_raw_fd());
         // Another file's turn waits for nobody.
-        drop(turns.take(1, None, other_id));
-        waits_for(&turns, making, || drop(turns.take(1, None, made_id)));
+        drop(locks.write(1, None, other_id));
+        waits_for(&locks, making, || drop(locks.write(1, None, made_id)));
     }
 
     #[test]
     fn readers_and_the_writer_of_a_file_wait_for_each_other() {
         let [(source, id), (other, other_id)] = files();
-        let turns = Arc::new(Turns::new(2));
-        let (reading, stale) = turns.read(0, (source.as_raw_fd(), id), turns.ended(), false);
+        let locks = Arc::new(FileLocks::new(2));
+        let (reading, stale) = locks.read(0, (source.as_raw_fd(), id), locks.released(), false);
         assert!(!stale);
-        waits_for(&turns, reading, || drop(turns.take(1, None, id)));
-        let turn = turns.take(0, None, id);
-        let before = turns.ended();
+        waits_for(&locks, reading, || drop(locks.write(1, None, id)));
+        let turn = locks.write(0, None, id);
+        let before = locks.released();
         // Of another file it is only not known whether it is as it was.
-        let another = turns.read(1, (other.as_raw_fd(), other_id), before, false);
+        let another = locks.read(1, (other.as_raw_fd(), other_id), before, false);
         assert!(another.1);
         drop(another);
-        waits_for(&turns, turn, || {
-            assert!(turns.read(1, (source.as_raw_fd(), id), before, false).1);
+        waits_for(&locks, turn, || {
+            assert!(locks.read(1, (source.as_raw_fd(), id), before, false).1);
         });
-        assert!(!turns.read(1, (source.as_raw_fd(), id), turns.ended(), false).1);
-        assert!(turns.read(1, (source.as_raw_fd(), id), before, false).1);
+        assert!(!locks.read(1, (source.as_raw_fd(), id), locks.released(), false).1);
+        assert!(locks.read(1, (source.as_raw_fd(), id), before, false).1);
     }
 
     /// Each writes what the other reads: one after the other.
     #[test]
     fn two_files_that_are_copied_onto_each_other_do_not_wait_for_ever() {
         let [(_, one), (_, other)] = files();
-        let turns = Arc::new(Turns::new(2));
+        let locks = Arc::new(FileLocks::new(2));
         std::thread::scope(|scope| {
             for (worker, source, file) in [(0, one, other), (1, other, one)] {
-                let turns = &turns;
+                let locks = &locks;
                 scope.spawn(move || {
                     for _ in 0..1000 {
-                        drop(turns.take(worker, Some(source), file));
+                        drop(locks.write(worker, Some(source), file));
                     }
                 });
             }
         });
-        assert_eq!(turns.ended(), 2000);
+        assert_eq!(locks.released(), 2000);
     }
 }

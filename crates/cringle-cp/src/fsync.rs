@@ -21,9 +21,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Files of one worker that wait for a `syncfs`.
-const OF_A_WHOLE: usize = 512;
+const FILES_PER_SYNCFS: usize = 512;
 /// So much that others have left to be written is written for them.
-const OF_OTHERS: u64 = 512 << 20;
+const FOREIGN_DIRTY_BYTES: u64 = 512 << 20;
 
 pub(crate) struct Unsynced {
     /// Open where it is to have a fsync of its own.
@@ -31,8 +31,8 @@ pub(crate) struct Unsynced {
     device: u64,
     /// The directory that waits for it.
     dir: Option<Arc<Dir>>,
-    /// Or it is a directory itself.
-    itself: Option<Arc<Dir>>,
+    /// Or it is a directory directory.
+    directory: Option<Arc<Dir>>,
     rename: Option<Rename>,
     /// The name that the old file has now.
     backup: Option<CString>,
@@ -43,7 +43,7 @@ pub(crate) struct Unsynced {
 impl Unsynced {
     /// For messages. (A deep tree has long paths: they are not made for every file.)
     fn quoted(&self) -> String {
-        let mut path = match (&self.itself, &self.dir) {
+        let mut path = match (&self.directory, &self.dir) {
             (Some(dir), _) => return quote(dir.path(Side::Target)),
             (None, Some(dir)) => dir.path(Side::Target).into_vec(),
             (None, None) => Vec::new(),
@@ -77,13 +77,13 @@ impl Worker<'_> {
     pub(crate) fn sync_dir_later(&mut self, file: &Arc<OwnedFd>, dir: &Arc<Dir>) {
         let device = dir.target_device();
         let open = || sys::open_at(file.as_raw_fd(), c".", libc::O_RDONLY | libc::O_DIRECTORY, 0);
-        let file = (!self.syncs_whole(device, open)).then(|| Arc::clone(file));
-        let (itself, name) = (Some(Arc::clone(dir)), CString::default());
+        let file = (!self.can_sync_file_system(device, open)).then(|| Arc::clone(file));
+        let (directory, name) = (Some(Arc::clone(dir)), CString::default());
         self.sync_later(Unsynced {
             file,
             device,
             dir: None,
-            itself,
+            directory,
             rename: None,
             backup: None,
             name,
@@ -108,7 +108,8 @@ impl Worker<'_> {
         };
         // What is written in place may be on another file system than its directory: through a link, or
         // where something is mounted on it. It may be a device, too.
-        let whole = beside && !others_link_to_it && self.syncs_whole(device, || file.try_clone());
+        let whole =
+            beside && !others_link_to_it && self.can_sync_file_system(device, || file.try_clone());
         let file = if whole || !disk {
             if let Err(e) = sys::close(file) {
                 self.reporter()
@@ -132,9 +133,9 @@ impl Worker<'_> {
         let (dir, name) = (item.dir.cloned(), item.target.to_owned());
         // (Of a file that is synced now, who replaces it gives the backup its name again.)
         let backup = if others_link_to_it { None } else { self.backup.take() };
-        let unsynced = Unsynced { file, device, dir, itself: None, rename, backup, name };
+        let unsynced = Unsynced { file, device, dir, directory: None, rename, backup, name };
         if others_link_to_it {
-            return self.sync_these(vec![unsynced]);
+            return self.sync_batch(vec![unsynced]);
         }
         self.sync_later(unsynced);
         true
@@ -150,8 +151,8 @@ impl Worker<'_> {
         let no_follow = if follow { 0 } else { libc::O_NOFOLLOW };
         let flags = libc::O_RDONLY | libc::O_NONBLOCK | no_follow;
         let open = || sys::open_at(item.source_dir, item.source, flags, 0);
-        let synced = if self.syncs_whole(stat.st_dev, open) {
-            let synced = self.sync_whole(stat.st_dev);
+        let synced = if self.can_sync_file_system(stat.st_dev, open) {
+            let synced = self.sync_file_system(stat.st_dev);
             if synced.is_ok() {
                 self.synced_sources.push(stat.st_dev);
             }
@@ -160,7 +161,7 @@ impl Worker<'_> {
             match open() {
                 Ok(file) => sys::sync_fd(file.as_raw_fd()),
                 // It may be linked to and not read: all that is on its file system, then.
-                Err(_) => sync_around(item, stat.st_dev),
+                Err(_) => sync_file_system_of_source(item, stat.st_dev),
             }
         };
         if let Err(e) = &synced {
@@ -171,20 +172,24 @@ impl Worker<'_> {
 
     /// Whether one call can sync the whole file system. Each worker has a descriptor for that, opened
     /// before any data of it can have failed: the kernel tells of an error once by each.
-    fn syncs_whole(&mut self, device: u64, open: impl FnOnce() -> io::Result<OwnedFd>) -> bool {
-        if let Some((_, whole)) = self.wholes.iter().find(|(of, _)| *of == device) {
+    fn can_sync_file_system(
+        &mut self,
+        device: u64,
+        open: impl FnOnce() -> io::Result<OwnedFd>,
+    ) -> bool {
+        if let Some((_, whole)) = self.file_systems.iter().find(|(of, _)| *of == device) {
             return whole.is_some();
         }
-        let whole = open().ok().filter(|fd| sys::syncs_all_of_it(fd.as_raw_fd()));
+        let whole = open().ok().filter(|fd| sys::syncfs_is_enough(fd.as_raw_fd()));
         let can = whole.is_some();
-        self.wholes.push((device, whole));
+        self.file_systems.push((device, whole));
         can
     }
 
     fn sync_later(&mut self, unsynced: Unsynced) {
         let open = unsynced.file.is_some();
         self.unsynced.push(unsynced);
-        let most = if open { self.open_together() } else { OF_A_WHOLE };
+        let most = if open { self.open_together() } else { FILES_PER_SYNCFS };
         if self.unsynced.len() >= most {
             self.sync_all();
         }
@@ -194,23 +199,24 @@ impl Worker<'_> {
     pub(crate) fn sync_all(&mut self) {
         while !self.unsynced.is_empty() {
             let all = std::mem::take(&mut self.unsynced);
-            self.sync_these(all);
+            self.sync_batch(all);
         }
     }
 
     /// Whether all of them have their names now.
-    fn sync_these(&mut self, all: Vec<Unsynced>) -> bool {
+    fn sync_batch(&mut self, all: Vec<Unsynced>) -> bool {
         let mut good = true;
-        let each = all.iter().any(|unsynced| unsynced.file.is_none()) && self.others_left_much();
+        let each =
+            all.iter().any(|unsynced| unsynced.file.is_none()) && self.others_left_much_unwritten();
         let (whole, each): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|unsynced| unsynced.file.is_none() && !each);
         let mut failed: HashMap<u64, Option<i32>> = HashMap::new();
         for Unsynced { device, .. } in &whole {
-            failed.entry(*device).or_insert_with(|| self.sync_whole(*device).err().map(code));
+            failed.entry(*device).or_insert_with(|| self.sync_file_system(*device).err().map(code));
         }
         for unsynced in whole {
             let error = failed[&unsynced.device].map(io::Error::from_raw_os_error);
-            good &= self.synced(unsynced, error);
+            good &= self.finish_synced(unsynced, error);
         }
         let mut each = each.into_iter();
         loop {
@@ -220,7 +226,7 @@ impl Worker<'_> {
             }
             let errors = self.sync_each(&part);
             for (unsynced, error) in part.into_iter().zip(errors) {
-                good &= self.synced(unsynced, error);
+                good &= self.finish_synced(unsynced, error);
             }
         }
         good
@@ -231,13 +237,14 @@ impl Worker<'_> {
         self.shared.budget.share(self.shared.budget.syncs)
     }
 
-    fn others_left_much(&self) -> bool {
+    fn others_left_much_unwritten(&self) -> bool {
         let ours = self.shared.counters.bytes.load(Ordering::Relaxed);
-        sys::dirty_bytes().is_none_or(|dirty| dirty > ours.saturating_add(OF_OTHERS))
+        sys::dirty_bytes().is_none_or(|dirty| dirty > ours.saturating_add(FOREIGN_DIRTY_BYTES))
     }
 
-    fn sync_whole(&self, device: u64) -> io::Result<()> {
-        let whole = self.wholes.iter().find_map(|(of, whole)| (*of == device).then_some(whole));
+    fn sync_file_system(&self, device: u64) -> io::Result<()> {
+        let whole =
+            self.file_systems.iter().find_map(|(of, whole)| (*of == device).then_some(whole));
         match whole {
             Some(Some(fd)) => sys::sync_file_system(fd.as_raw_fd()),
             _ => Err(io::Error::from_raw_os_error(libc::ENODEV)),
@@ -260,7 +267,7 @@ impl Worker<'_> {
         ends.map(|((unsynced, file), failed)| match file {
             Ok(_) => failed,
             // A file that we may write and not read, for one.
-            Err(_) => self.sync_whole(unsynced.device).err(),
+            Err(_) => self.sync_file_system(unsynced.device).err(),
         })
         .collect()
     }
@@ -269,22 +276,22 @@ impl Worker<'_> {
         if let Some(file) = &unsynced.file {
             return Ok(Arc::clone(file));
         }
-        if let Some(dir) = &unsynced.itself {
+        if let Some(dir) = &unsynced.directory {
             return dir.fd(Side::Target, &self.shared.open);
         }
-        let above = self.above(unsynced)?;
+        let parent = self.parent_fd(unsynced)?;
         let written = unsynced.rename.as_ref().map_or(&unsynced.name, |rename| &rename.temporary);
-        let above = above.as_ref().map_or(sys::CWD, |fd| fd.as_raw_fd());
+        let parent = parent.as_ref().map_or(sys::CWD, |fd| fd.as_raw_fd());
         let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOFOLLOW;
-        sys::open_at(above, written, flags, 0).map(Arc::new)
+        sys::open_at(parent, written, flags, 0).map(Arc::new)
     }
 
     /// False if it is not on the disk under its name.
-    fn synced(&mut self, mut unsynced: Unsynced, mut error: Option<io::Error>) -> bool {
+    fn finish_synced(&mut self, mut unsynced: Unsynced, mut error: Option<io::Error>) -> bool {
         if let Some(e) = &error {
             self.reporter().fail_with(&format!("error syncing {}", unsynced.quoted()), e);
         }
-        let file = unsynced.file.take().filter(|_| unsynced.itself.is_none());
+        let file = unsynced.file.take().filter(|_| unsynced.directory.is_none());
         if let Some(Err(e)) = file.and_then(Arc::into_inner).map(sys::close)
             && error.is_none()
         {
@@ -292,7 +299,7 @@ impl Worker<'_> {
             error = Some(e);
         }
         if let Some(rename) = &unsynced.rename {
-            let named = self.name_or_remove(&unsynced, rename, error.is_some());
+            let named = self.rename_or_remove(&unsynced, rename, error.is_some());
             if let Err(e) = named {
                 let path = unsynced.quoted();
                 self.reporter().fail_with(&format!("cannot create regular file {path}"), &e);
@@ -301,7 +308,7 @@ impl Worker<'_> {
         }
         if error.is_some()
             && let Some(backup) = &unsynced.backup
-            && let Err(e) = self.give_back(&unsynced, backup)
+            && let Err(e) = self.restore_backup(&unsynced, backup)
         {
             self.reporter().fail_with(&format!("cannot un-backup {}", unsynced.quoted()), &e);
         }
@@ -314,21 +321,26 @@ impl Worker<'_> {
     }
 
     /// The directory that it is in, open; `None` for a name of the command line.
-    fn above(&self, unsynced: &Unsynced) -> io::Result<Option<Arc<OwnedFd>>> {
+    fn parent_fd(&self, unsynced: &Unsynced) -> io::Result<Option<Arc<OwnedFd>>> {
         let dir = unsynced.dir.as_ref();
         dir.map(|dir| dir.fd(Side::Target, &self.shared.open)).transpose()
     }
 
     /// The old file gets its name again.
-    fn give_back(&self, unsynced: &Unsynced, backup: &CStr) -> io::Result<()> {
-        let above = self.above(unsynced)?;
-        let fd = above.as_ref().map_or(sys::CWD, |fd| fd.as_raw_fd());
+    fn restore_backup(&self, unsynced: &Unsynced, backup: &CStr) -> io::Result<()> {
+        let parent = self.parent_fd(unsynced)?;
+        let fd = parent.as_ref().map_or(sys::CWD, |fd| fd.as_raw_fd());
         sys::rename_new((fd, backup), (fd, &unsynced.name))
     }
 
-    fn name_or_remove(&self, unsynced: &Unsynced, rename: &Rename, remove: bool) -> io::Result<()> {
-        let above = self.above(unsynced)?;
-        let fd = above.as_ref().map_or(sys::CWD, |fd| fd.as_raw_fd());
+    fn rename_or_remove(
+        &self,
+        unsynced: &Unsynced,
+        rename: &Rename,
+        remove: bool,
+    ) -> io::Result<()> {
+        let parent = self.parent_fd(unsynced)?;
+        let fd = parent.as_ref().map_or(sys::CWD, |fd| fd.as_raw_fd());
         if remove {
             rename.remove(fd, self.reporter());
             return Ok(());
@@ -349,12 +361,12 @@ pub(crate) fn rename_into_place(dir: i32, rename: &Rename, reporter: &Reporter) 
 }
 
 /// All of the file system that the source is on, by the directory that it is in.
-fn sync_around(item: &Item<'_>, device: u64) -> io::Result<()> {
-    let above = match item.dir {
+fn sync_file_system_of_source(item: &Item<'_>, device: u64) -> io::Result<()> {
+    let parent = match item.dir {
         Some(_) => c".".to_owned(),
         None => sys::c_string(directory_of(item.source.to_bytes())),
     };
-    let dir = sys::open_at(item.source_dir, &above, libc::O_RDONLY | libc::O_DIRECTORY, 0)?;
+    let dir = sys::open_at(item.source_dir, &parent, libc::O_RDONLY | libc::O_DIRECTORY, 0)?;
     if sys::stat_of(dir.as_raw_fd())?.st_dev != device {
         return Err(io::Error::from_raw_os_error(libc::EACCES));
     }
@@ -363,10 +375,10 @@ fn sync_around(item: &Item<'_>, device: u64) -> io::Result<()> {
 
 /// The directory of a file that was made through a link, wherever that leads.
 pub(crate) fn sync_directory_of(file: &OwnedFd) -> io::Result<()> {
-    let way = sys::c_string(format!("/proc/self/fd/{}", file.as_raw_fd()).as_bytes());
-    let path = sys::read_link_at(sys::CWD, &way)?;
-    let above = sys::c_string(directory_of(path.to_bytes()));
-    let dir = sys::open_at(sys::CWD, &above, libc::O_RDONLY | libc::O_DIRECTORY, 0)?;
+    let proc_path = sys::c_string(format!("/proc/self/fd/{}", file.as_raw_fd()).as_bytes());
+    let path = sys::read_link_at(sys::CWD, &proc_path)?;
+    let parent = sys::c_string(directory_of(path.to_bytes()));
+    let dir = sys::open_at(sys::CWD, &parent, libc::O_RDONLY | libc::O_DIRECTORY, 0)?;
     sys::sync_fd(dir.as_raw_fd())
 }
 

@@ -3,7 +3,7 @@
 
 use crate::messages::quote;
 use crate::options::{Follow, When};
-use crate::regular::{Ended, Target, devices, is_sparse, open_source};
+use crate::regular::{Outcome, Target, devices, is_sparse, open_source};
 use crate::summary::Counters;
 use crate::sys::{self, Stat};
 use crate::tree::{Dir, Item, Side};
@@ -13,7 +13,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 /// Cold files that one worker reads ahead together: they are open.
-const MOST_READ_AHEAD: usize = 32;
+const MAX_READ_AHEAD: usize = 32;
 
 /// A small file that is not in the page cache: it is being read while others are copied.
 pub(crate) struct Deferred {
@@ -21,13 +21,13 @@ pub(crate) struct Deferred {
     name: CString,
     file: OwnedFd,
     stat: Stat,
-    ended: u64,
+    releases: u64,
 }
 
 impl Worker<'_> {
     /// A regular file of a tree, most likely new: open, look, read, make, write. `None`: it is to be
     /// done the general way, nothing has happened yet.
-    pub(crate) fn copy_likely_new(&mut self, item: &Item<'_>) -> Option<Ended> {
+    pub(crate) fn copy_likely_new(&mut self, item: &Item<'_>) -> Option<Outcome> {
         let options = &self.shared.options;
         let file = open_source(item, options.follows(false)).ok()?;
         let stat = sys::stat_of(file.as_raw_fd()).ok()?;
@@ -42,25 +42,25 @@ impl Worker<'_> {
         }
         let size = stat.st_size as usize;
         let mut read = None;
-        if size > 0 && size < self.buffer.len() && self.goes_through_buffer(item, &stat) {
+        if size > 0 && size < self.buffer.len() && self.uses_buffer(item, &stat) {
             match sys::read_cached(file.as_raw_fd(), &mut self.buffer) {
                 Ok(n) if n == size => read = Some(n),
                 Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => {
                     if let Some(dir) = item.dir {
                         self.defer(dir, item, file, stat);
-                        return Some(Ended::Good);
+                        return Some(Outcome::Good);
                     }
                 }
                 _ => {}
             }
         }
         match self.copy_regular(item, file, &stat, Target::LikelyNew, read) {
-            Ended::Exists => None,
+            Outcome::Exists => None,
             ended => Some(ended),
         }
     }
 
-    fn goes_through_buffer(&self, item: &Item<'_>, stat: &Stat) -> bool {
+    fn uses_buffer(&self, item: &Item<'_>, stat: &Stat) -> bool {
         let options = &self.shared.options;
         let clones =
             options.reflink != When::Never && !self.no_clone.contains(&devices(item, stat));
@@ -68,20 +68,20 @@ impl Worker<'_> {
     }
 
     fn defer(&mut self, dir: &Arc<Dir>, item: &Item<'_>, file: OwnedFd, stat: Stat) {
-        sys::will_need(file.as_raw_fd(), stat.st_size as u64);
+        sys::start_reading(file.as_raw_fd(), stat.st_size as u64);
         dir.pending.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let name = item.source.to_owned();
-        let ended = self.ended;
-        self.deferred.push(Deferred { dir: Arc::clone(dir), name, file, stat, ended });
+        let releases = self.releases;
+        self.deferred.push(Deferred { dir: Arc::clone(dir), name, file, stat, releases });
         let budget = &self.shared.budget;
-        if self.deferred.len() >= budget.share(budget.read_ahead).min(MOST_READ_AHEAD) {
+        if self.deferred.len() >= budget.share(budget.read_ahead).min(MAX_READ_AHEAD) {
             self.copy_deferred();
         }
     }
 
     pub(crate) fn copy_deferred(&mut self) {
-        for Deferred { dir, name, file, stat, ended } in std::mem::take(&mut self.deferred) {
-            self.ended = ended;
+        for Deferred { dir, name, file, stat, releases } in std::mem::take(&mut self.deferred) {
+            self.releases = releases;
             let target = dir.fd(Side::Target, &self.shared.open);
             let source = dir.fd(Side::Source, &self.shared.open);
             match (source, target) {
@@ -96,8 +96,8 @@ impl Worker<'_> {
                     };
                     let ended = self.copy_regular(&item, file, &stat, Target::LikelyNew, None);
                     let good = match ended {
-                        Ended::Exists => self.copy_general(&item),
-                        ended => ended == Ended::Good,
+                        Outcome::Exists => self.copy_general(&item),
+                        ended => ended == Outcome::Good,
                     };
                     if !good {
                         self.reporter().fail_silently();

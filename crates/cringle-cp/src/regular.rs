@@ -5,21 +5,18 @@
 //! no difference (see [`replace`](crate::replace)); else it is written in place, as GNU's does. A new file is written under its name, and removed if Ctrl-C comes before its end.
 
 use crate::attributes::{self, Applied, Copied};
-use crate::file_locks::{self, Making, Reading, Turn};
+use crate::file_locks::{self, NewFileLock, ReadLock, WriteLock};
 use crate::fsync::{Rename, rename_into_place, sync_directory_of};
 use crate::options::When;
-use crate::replace::keeps_names;
+use crate::replace::is_append_only_dir;
 use crate::summary::Counters;
 use crate::sys::{self, Stat};
-use crate::transfer::How;
+use crate::transfer::Method;
 use crate::tree::{Item, Side};
 use crate::workers::Worker;
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-
-/// Bytes that are copied within the kernel by one call: Ctrl-C is looked for in between.
-const RANGE_BYTES: usize = 16 << 20;
 
 /// What is there already.
 pub(crate) enum Target {
@@ -33,14 +30,14 @@ pub(crate) enum Target {
 
 /// How it ended.
 #[derive(PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum Outcome {
     Good,
     Failed,
     /// A new one was wanted and something is there: nothing was done or told.
     Exists,
 }
 
-pub(crate) enum Trouble {
+pub(crate) enum CopyError {
     Read(io::Error),
     Write(io::Error),
     Clone(io::Error),
@@ -53,16 +50,16 @@ pub(crate) enum Trouble {
     Stopped,
 }
 
-impl Trouble {
+impl CopyError {
     /// As with GNU's, what was written stays.
-    fn leaves_a_part(&self) -> bool {
-        !matches!(self, Trouble::Clone(_) | Trouble::Stopped)
+    fn keeps_partial_copy(&self) -> bool {
+        !matches!(self, CopyError::Clone(_) | CopyError::Stopped)
     }
 
     /// The copy is what the source was when it was opened, and gets its attributes. Any other must not look
     /// like the source to a program that compares times.
-    fn is_the_sources(&self) -> bool {
-        matches!(self, Trouble::Grew)
+    fn keeps_attributes(&self) -> bool {
+        matches!(self, CopyError::Grew)
     }
 }
 
@@ -70,17 +67,17 @@ pub(crate) struct Destination {
     pub(crate) file: OwnedFd,
     pub(crate) rename: Option<Rename>,
     pub(crate) made: bool,
-    pub(crate) right: Right,
+    pub(crate) exclusion: Exclusion,
 }
 
 /// By which no other worker writes to the file at the same time.
-pub(crate) enum Right {
+pub(crate) enum Exclusion {
     /// Of an existing file that is written in place.
-    Turn(#[expect(dead_code, reason = "held until it is dropped")] Turn),
+    Existing(#[expect(dead_code, reason = "held until it is dropped")] WriteLock),
     /// Of a new one.
-    Making(#[expect(dead_code, reason = "held until it is dropped")] Making),
+    New(#[expect(dead_code, reason = "held until it is dropped")] NewFileLock),
     /// It has no name yet that another could find, or several may write to it.
-    NotNeeded,
+    None,
 }
 
 /// How the last step of a copy ended.
@@ -100,7 +97,7 @@ impl Worker<'_> {
         stat: &Stat,
         target: Target,
         read: Option<usize>,
-    ) -> Ended {
+    ) -> Outcome {
         let likely = matches!(target, Target::LikelyNew);
         self.source = (sys::kind(stat) == libc::S_IFREG).then(|| sys::id(stat));
         let opened = match target {
@@ -112,14 +109,14 @@ impl Worker<'_> {
         };
         let destination = match opened {
             Ok(Some(destination)) => destination,
-            Ok(None) => return Ended::Exists,
-            Err(()) => return Ended::Failed,
+            Ok(None) => return Outcome::Exists,
+            Err(()) => return Outcome::Failed,
         };
         if likely && self.shared.options.verbose {
             self.say_copied(item, None);
         }
         let (from, to) = (source.as_raw_fd(), destination.file.as_raw_fd());
-        let (_reading, stale) = self.begin_reading(from, stat);
+        let (_read_lock, stale) = self.lock_source(from, stat);
         let now = stale.then(|| sys::stat_of(from)).transpose();
         let (stat, read) = match &now {
             Ok(None) => (stat, read),
@@ -127,8 +124,8 @@ impl Worker<'_> {
             Err(e) => {
                 self.reporter()
                     .fail_with(&format!("cannot fstat {}", item.quoted(Side::Source)), e);
-                self.give_up(item, destination);
-                return Ended::Failed;
+                self.discard(item, destination);
+                return Outcome::Failed;
             }
         };
         let data = if self.shared.options.attributes_only {
@@ -145,7 +142,7 @@ impl Worker<'_> {
         });
         let mut good = true;
         if self.shared.options.debug && !self.shared.options.attributes_only && data.is_ok() {
-            let How { offload, reflink, sparse } = self.how;
+            let Method { offload, reflink, sparse } = self.method;
             self.reporter().print(&format!(
                 "copy offload: {offload}, reflink: {reflink}, sparse detection: {sparse}"
             ));
@@ -153,30 +150,30 @@ impl Worker<'_> {
         let mut bytes = 0;
         match data {
             Ok(copied) => bytes = copied,
-            Err(trouble) if self.fits_in_place(&trouble, &destination) => {
-                self.give_up(item, destination);
+            Err(trouble) if self.may_fit_in_place(&trouble, &destination) => {
+                self.discard(item, destination);
                 return self.copy_in_place(item, source, stat);
             }
             Err(trouble) => {
                 good = false;
                 self.report(item, &trouble);
-                if !trouble.leaves_a_part() || destination.rename.is_some() {
-                    self.give_up(item, destination);
-                    return Ended::Failed;
+                if !trouble.keeps_partial_copy() || destination.rename.is_some() {
+                    self.discard(item, destination);
+                    return Outcome::Failed;
                 }
-                if !trouble.is_the_sources() {
-                    return Ended::Failed;
+                if !trouble.keeps_attributes() {
+                    return Outcome::Failed;
                 }
             }
         }
         let made = destination.made;
-        let may_have_acl = !made || item.dir.is_none_or(|dir| dir.gives_acl);
+        let may_have_acl = !made || item.dir.is_none_or(|dir| dir.gives_default_acl);
         let copied = Copied { item, source: from, target: to, stat, made, may_have_acl };
         match attributes::apply(&self.shared.options, &copied) {
             Applied::Good => {}
             Applied::DataLost if destination.rename.is_some() => {
-                self.give_up(item, destination);
-                return Ended::Failed;
+                self.discard(item, destination);
+                return Outcome::Failed;
             }
             _ => good = false,
         }
@@ -188,77 +185,78 @@ impl Worker<'_> {
         Counters::add(&self.shared.counters.bytes, bytes);
         if good {
             Counters::add(&self.shared.counters.files, 1);
-            Ended::Good
+            Outcome::Good
         } else {
-            Ended::Failed
+            Outcome::Failed
         }
     }
 
     /// Waits while another worker writes to the source, which may be a file of the target, too. Also returns
     /// whether what is known of it may be old.
-    fn begin_reading(&self, from: RawFd, stat: &Stat) -> (Option<Reading>, bool) {
+    fn lock_source(&self, from: RawFd, stat: &Stat) -> (Option<ReadLock>, bool) {
         if sys::kind(stat) != libc::S_IFREG {
             return (None, false);
         }
         // A file that this copy makes has changed since the copy began. (Clocks of file systems differ a little.)
-        let is_new = stat.st_ctime + 2 >= self.shared.begun;
+        let is_new = stat.st_ctime + 2 >= self.shared.started;
         let source = (from, sys::id(stat));
-        let (reading, stale) = self.shared.turns.read(self.index, source, self.ended, is_new);
+        let (reading, stale) =
+            self.shared.file_locks.read(self.index, source, self.releases, is_new);
         (Some(reading), stale)
     }
 
     /// There is no room beside the old file, but more without it.
-    fn fits_in_place(&self, trouble: &Trouble, destination: &Destination) -> bool {
-        let Trouble::Write(e) = trouble else { return false };
+    fn may_fit_in_place(&self, trouble: &CopyError, destination: &Destination) -> bool {
+        let CopyError::Write(e) = trouble else { return false };
         matches!(e.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
             && destination.rename.as_ref().is_some_and(|rename| !rename.keep_existing)
             && !self.shared.options.fsync
     }
 
-    fn copy_in_place(&mut self, item: &Item<'_>, source: OwnedFd, stat: &Stat) -> Ended {
+    fn copy_in_place(&mut self, item: &Item<'_>, source: OwnedFd, stat: &Stat) -> Outcome {
         if let Err(e) = sys::seek(source.as_raw_fd(), 0, libc::SEEK_SET) {
-            self.report(item, &Trouble::Read(e));
-            return Ended::Failed;
+            self.report(item, &CopyError::Read(e));
+            return Outcome::Failed;
         }
         self.copy_regular(item, source, stat, Target::InPlace, None)
     }
 
-    fn report(&self, item: &Item<'_>, trouble: &Trouble) {
+    fn report(&self, item: &Item<'_>, trouble: &CopyError) {
         let source = || item.quoted(Side::Source);
         let target = || item.quoted(Side::Target);
         match trouble {
-            Trouble::Read(e) => {
+            CopyError::Read(e) => {
                 self.reporter().fail_with(&format!("error reading {}", source()), e)
             }
-            Trouble::Write(e) => {
+            CopyError::Write(e) => {
                 self.reporter().fail_with(&format!("error writing {}", target()), e)
             }
-            Trouble::Clone(e) => {
+            CopyError::Clone(e) => {
                 self.reporter()
                     .fail_with(&format!("failed to clone {} from {}", target(), source()), e);
             }
-            Trouble::Shrank => {
+            CopyError::Shrank => {
                 self.reporter().fail(&format!("{} shrank while it was copied", source()))
             }
-            Trouble::Grew => self.reporter().fail(&format!(
+            CopyError::Grew => self.reporter().fail(&format!(
                 "{} grew while it was copied: what was added is not in the copy",
                 source()
             )),
-            Trouble::Differs => {
+            CopyError::Differs => {
                 self.reporter().fail(&format!("{} differs from {}", target(), source()))
             }
-            Trouble::ReadBack(e) => {
+            CopyError::ReadBack(e) => {
                 self.reporter().fail_with(&format!("error reading {}", target()), e)
             }
-            Trouble::Unverifiable => self.reporter().fail(&format!(
+            CopyError::Unverifiable => self.reporter().fail(&format!(
                 "cannot verify {}: only files and block devices can be read back",
                 target()
             )),
-            Trouble::Stopped => {}
+            CopyError::Stopped => {}
         }
     }
 
-    fn give_up(&self, item: &Item<'_>, destination: Destination) {
+    fn discard(&self, item: &Item<'_>, destination: Destination) {
         if let Some(rename) = &destination.rename {
             rename.remove(item.target_dir, self.reporter());
         } else if destination.made {
@@ -293,12 +291,12 @@ impl Worker<'_> {
         }
         // (Under a temporary name it would be found at the end only. Without, the open finds it.)
         if options.fsync && !likely && is_link(item) {
-            return self.through_dangling(item, mode);
+            return self.open_through_dangling_link(item, mode);
         }
         let open = |name: &CStr| sys::open_at(item.target_dir, name, flags, mode);
-        let making = self.shared.turns.making(self.index);
+        let lock = self.shared.file_locks.new_file(self.index);
         let is_dir_name = item.target.to_bytes().ends_with(b"/");
-        let opened = if options.fsync && !is_dir_name && !keeps_names(item) {
+        let opened = if options.fsync && !is_dir_name && !is_append_only_dir(item) {
             self.shared.temporaries.make(item.target, open).map(|(file, temporary)| {
                 let name = item.target.to_owned();
                 (file, Some(Rename { temporary, name, keep_existing: true }))
@@ -308,15 +306,15 @@ impl Worker<'_> {
         };
         match opened {
             Ok((file, rename)) => {
-                making.opened(file.as_raw_fd());
-                let right = Right::Making(making);
-                Ok(Some(Destination { file, rename, made: true, right }))
+                lock.opened(file.as_raw_fd());
+                let exclusion = Exclusion::New(lock);
+                Ok(Some(Destination { file, rename, made: true, exclusion }))
             }
             // The general way finds out why, and reports it.
             Err(_) if likely => Ok(None),
             Err(e) if e.raw_os_error() == Some(libc::EEXIST) && is_link(item) => {
-                drop(making);
-                self.through_dangling(item, mode)
+                drop(lock);
+                self.open_through_dangling_link(item, mode)
             }
             Err(e) => {
                 let not_dir = e.raw_os_error() == Some(libc::EISDIR) && is_dir_name;
@@ -328,7 +326,11 @@ impl Worker<'_> {
     }
 
     /// A link that leads nowhere is not written through, but under POSIXLY_CORRECT.
-    fn through_dangling(&self, item: &Item<'_>, mode: u32) -> Result<Option<Destination>, ()> {
+    fn open_through_dangling_link(
+        &self,
+        item: &Item<'_>,
+        mode: u32,
+    ) -> Result<Option<Destination>, ()> {
         if !self.shared.options.posix {
             self.reporter().fail(&format!(
                 "not writing through dangling symlink {}",
@@ -343,10 +345,12 @@ impl Worker<'_> {
             if self.shared.options.fsync {
                 sync_directory_of(&file)?;
             }
-            Ok((self.emptied(&file)?, file))
+            Ok((self.lock_and_truncate(&file)?, file))
         });
         match opened {
-            Ok((right, file)) => Ok(Some(Destination { file, rename: None, made: true, right })),
+            Ok((exclusion, file)) => {
+                Ok(Some(Destination { file, rename: None, made: true, exclusion }))
+            }
             Err(e) => {
                 self.cannot_create(item, &e);
                 Err(())
@@ -354,21 +358,25 @@ impl Worker<'_> {
         }
     }
 
-    /// The right to write to a file that is there, and has no content then. As with `O_TRUNC`, what is no
+    /// The exclusion to write to a file that is there, and has no content then. As with `O_TRUNC`, what is no
     /// regular file has no length.
-    fn emptied(&self, file: &OwnedFd) -> io::Result<Right> {
+    fn lock_and_truncate(&self, file: &OwnedFd) -> io::Result<Exclusion> {
         let stat = sys::stat_of(file.as_raw_fd())?;
         match sys::kind(&stat) {
             libc::S_IFREG => {
-                let turn = self.shared.turns.take(self.index, self.source, sys::id(&stat));
+                let turn = self.shared.file_locks.write(self.index, self.source, sys::id(&stat));
                 sys::truncate(file.as_raw_fd(), 0)?;
-                Ok(Right::Turn(turn))
+                Ok(Exclusion::Existing(turn))
             }
             libc::S_IFBLK => {
-                let device = file_locks::device(stat.st_rdev);
-                Ok(Right::Turn(self.shared.turns.take(self.index, self.source, device)))
+                let device = file_locks::device_id(stat.st_rdev);
+                Ok(Exclusion::Existing(self.shared.file_locks.write(
+                    self.index,
+                    self.source,
+                    device,
+                )))
             }
-            _ => Ok(Right::NotNeeded),
+            _ => Ok(Exclusion::None),
         }
     }
 
@@ -400,14 +408,14 @@ impl Worker<'_> {
             }
         };
         if options.attributes_only {
-            let right = Right::NotNeeded;
-            return Ok(Some(Destination { file, rename: None, made: false, right }));
+            let exclusion = Exclusion::None;
+            return Ok(Some(Destination { file, rename: None, made: false, exclusion }));
         }
         if beside && let Some(destination) = self.make_replacement(item, &file) {
             return Ok(Some(destination));
         }
-        match self.emptied(&file) {
-            Ok(right) => Ok(Some(Destination { file, rename: None, made: false, right })),
+        match self.lock_and_truncate(&file) {
+            Ok(exclusion) => Ok(Some(Destination { file, rename: None, made: false, exclusion })),
             Err(e) => {
                 self.cannot_create(item, &e);
                 Err(())
@@ -422,7 +430,7 @@ impl Worker<'_> {
 
     /// The last steps: syncs the file if that was asked for, closes it, gives it its name.
     fn complete(&mut self, item: &Item<'_>, destination: Destination, stat: &Stat) -> Completed {
-        let Destination { file, rename, right: _right, .. } = destination;
+        let Destination { file, rename, exclusion: _right, .. } = destination;
         let done = |good| if good { Completed::Good } else { Completed::Failed };
         if self.shared.options.fsync {
             let others_link_to_it = self.keeps_links(item, stat);
@@ -450,18 +458,18 @@ impl Worker<'_> {
         (from, to): (RawFd, RawFd),
         stat: &Stat,
         read: Option<usize>,
-    ) -> Result<u64, Trouble> {
+    ) -> Result<u64, CopyError> {
         let options = &self.shared.options;
         let devices = devices(item, stat);
-        self.how = How::default();
+        self.method = Method::default();
         if options.reflink == When::Never {
-            self.how.reflink = "no";
+            self.method.reflink = "no";
         } else if self.no_clone.contains(&devices) {
-            self.how.reflink = "unsupported";
+            self.method.reflink = "unsupported";
         }
         if let Some(length) = read {
-            (self.how.offload, self.how.sparse) = ("avoided", "no");
-            sys::write_all(to, &self.buffer[..length]).map_err(Trouble::Write)?;
+            (self.method.offload, self.method.sparse) = ("avoided", "no");
+            sys::write_all(to, &self.buffer[..length]).map_err(CopyError::Write)?;
             return Ok(length as u64);
         }
         let clones = options.reflink == When::Always
@@ -473,12 +481,12 @@ impl Worker<'_> {
             match sys::clone_file(from, to) {
                 Ok(()) => {
                     Counters::add(&self.shared.counters.cloned, 1);
-                    self.how.reflink = "yes";
+                    self.method.reflink = "yes";
                     return Ok(stat.st_size as u64);
                 }
-                Err(e) if options.reflink == When::Always => return Err(Trouble::Clone(e)),
+                Err(e) if options.reflink == When::Always => return Err(CopyError::Clone(e)),
                 Err(_) => {
-                    self.how.reflink = "unsupported";
+                    self.method.reflink = "unsupported";
                     if item.dir.is_some() {
                         self.no_clone.push(devices);
                     }
@@ -518,8 +526,4 @@ pub(crate) fn is_sparse(stat: &Stat) -> bool {
 
 pub(crate) fn devices(item: &Item<'_>, stat: &Stat) -> (u64, u64) {
     (stat.st_dev, item.dir.map_or(0, |dir| dir.target_device()))
-}
-
-pub(crate) const fn range_bytes() -> usize {
-    RANGE_BYTES
 }

@@ -5,7 +5,7 @@
 //! project, a mount on it. Nor is a temporary name made in a directory that would keep it.
 
 use crate::fsync::Rename;
-use crate::regular::{Destination, Right};
+use crate::regular::{Destination, Exclusion};
 use crate::sys::{self, Stat};
 use crate::tree::Item;
 use crate::workers::Worker;
@@ -20,24 +20,24 @@ impl Worker<'_> {
         existing: &OwnedFd,
     ) -> Option<Destination> {
         let old = sys::stat_at(item.target_dir, item.target, false).ok()?;
-        if !is_plain(item, existing, &old) || keeps_names(item) {
+        if !is_plain(item, existing, &old) || is_append_only_dir(item) {
             return None;
         }
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
         let open = |name: &CStr| sys::open_at(item.target_dir, name, flags, 0o600);
         let (file, temporary) = self.shared.temporaries.make(item.target, open).ok()?;
         let rename = Rename { temporary, name: item.target.to_owned(), keep_existing: false };
-        if !made_like(&file, existing, &old) {
+        if !resembles(&file, existing, &old) {
             rename.remove(item.target_dir, self.reporter());
             return None;
         }
-        let right = Right::NotNeeded;
-        Some(Destination { file, rename: Some(rename), made: false, right })
+        let exclusion = Exclusion::None;
+        Some(Destination { file, rename: Some(rename), made: false, exclusion })
     }
 }
 
 /// Whether a name that is made beside the target could not be taken away again.
-pub(crate) fn keeps_names(item: &Item<'_>) -> bool {
+pub(crate) fn is_append_only_dir(item: &Item<'_>) -> bool {
     if item.dir.is_some() {
         return sys::is_append_only(item.target_dir, c"");
     }
@@ -66,7 +66,7 @@ fn is_plain(item: &Item<'_>, existing: &OwnedFd, old: &Stat) -> bool {
 
 /// Gives the new file owner and mode of the old one; false where it is not like it then. (A directory may
 /// give an ACL, flags or a project to each file that is made in it.)
-fn made_like(file: &OwnedFd, existing: &OwnedFd, old: &Stat) -> bool {
+fn resembles(file: &OwnedFd, existing: &OwnedFd, old: &Stat) -> bool {
     let fd = file.as_raw_fd();
     sys::chown_fd(fd, old.st_uid, old.st_gid)
         .and_then(|()| sys::chmod_fd(fd, old.st_mode & 0o1777))

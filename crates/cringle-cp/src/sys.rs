@@ -113,7 +113,7 @@ pub(crate) fn rename_at((from_dir, from): Place<'_>, (to_dir, to): Place<'_>) ->
     check(unsafe { libc::renameat(from_dir, from.as_ptr(), to_dir, to.as_ptr()) }).map(drop)
 }
 
-fn knows_no_flag(error: &io::Error) -> bool {
+fn lacks_flag(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP))
 }
 
@@ -128,7 +128,7 @@ pub(crate) fn rename_new((from_dir, from): Place<'_>, (to_dir, to): Place<'_>) -
     match check(renamed as libc::c_int) {
         // File systems without this flag (NFS, 9p, many of FUSE), and kernels or filters without the call: nobody
         // else is likely to come in between.
-        Err(e) if knows_no_flag(&e) => match stat_at(to_dir, to, false) {
+        Err(e) if lacks_flag(&e) => match stat_at(to_dir, to, false) {
             Ok(_) => Err(io::Error::from_raw_os_error(libc::EEXIST)),
             Err(_) => rename_at((from_dir, from), (to_dir, to)),
         },
@@ -152,7 +152,7 @@ pub(crate) fn read_link_at(dir: RawFd, name: &CStr) -> io::Result<CString> {
 }
 
 /// The same call by a path, for a descriptor that was opened for lookups alone (`O_PATH`).
-fn or_by_path(
+fn or_through_proc(
     answer: io::Result<libc::c_int>,
     fd: RawFd,
     call: impl Fn(&CStr) -> libc::c_int,
@@ -169,7 +169,7 @@ pub(crate) fn chmod_fd(fd: RawFd, mode: u32) -> io::Result<()> {
     // SAFETY: no pointers.
     let set = check(unsafe { libc::fchmod(fd, mode) });
     // SAFETY: the path outlives the call.
-    or_by_path(set, fd, |path| unsafe { libc::chmod(path.as_ptr(), mode) }).map(drop)
+    or_through_proc(set, fd, |path| unsafe { libc::chmod(path.as_ptr(), mode) }).map(drop)
 }
 
 /// Not through a symbolic link, should it be one by now: that is an error.
@@ -185,16 +185,16 @@ pub(crate) fn chmod_at(dir: RawFd, name: &CStr, mode: u32) -> io::Result<()> {
         answer => return answer.map(drop),
     }
     let file = open_at(dir, name, libc::O_PATH | libc::O_NOFOLLOW, 0)?;
-    let way = c_string(format!("/proc/self/fd/{}", file.as_raw_fd()).as_bytes());
+    let proc_path = c_string(format!("/proc/self/fd/{}", file.as_raw_fd()).as_bytes());
     // SAFETY: the name outlives the call.
-    check(unsafe { libc::chmod(way.as_ptr(), mode) }).map(drop)
+    check(unsafe { libc::chmod(proc_path.as_ptr(), mode) }).map(drop)
 }
 
 pub(crate) fn chown_fd(fd: RawFd, uid: u32, gid: u32) -> io::Result<()> {
     // SAFETY: no pointers.
     let set = check(unsafe { libc::fchown(fd, uid, gid) });
     // SAFETY: the path outlives the call.
-    or_by_path(set, fd, |path| unsafe { libc::chown(path.as_ptr(), uid, gid) }).map(drop)
+    or_through_proc(set, fd, |path| unsafe { libc::chown(path.as_ptr(), uid, gid) }).map(drop)
 }
 
 pub(crate) fn chown_at(dir: RawFd, name: &CStr, uid: u32, gid: u32) -> io::Result<()> {
@@ -215,8 +215,10 @@ pub(crate) fn set_times_fd(fd: RawFd, stat: &Stat) -> io::Result<()> {
     let set = check(unsafe { libc::futimens(fd, times_of(stat).as_ptr()) });
     let times = times_of(stat);
     // SAFETY: as above; the path outlives the call.
-    or_by_path(set, fd, |path| unsafe { libc::utimensat(CWD, path.as_ptr(), times.as_ptr(), 0) })
-        .map(drop)
+    or_through_proc(set, fd, |path| unsafe {
+        libc::utimensat(CWD, path.as_ptr(), times.as_ptr(), 0)
+    })
+    .map(drop)
 }
 
 pub(crate) fn set_times_at(dir: RawFd, name: &CStr, stat: &Stat) -> io::Result<()> {
@@ -237,7 +239,7 @@ pub(crate) fn read(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
 }
 
 /// From now on a read waits.
-pub(crate) fn wait_in_reads(fd: RawFd) -> io::Result<()> {
+pub(crate) fn make_blocking(fd: RawFd) -> io::Result<()> {
     // SAFETY: no pointers.
     let flags = check(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
     // SAFETY: no pointers.
@@ -252,7 +254,7 @@ pub(crate) fn read_cached(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
 }
 
 /// Has the kernel begin to read a file.
-pub(crate) fn will_need(fd: RawFd, length: u64) {
+pub(crate) fn start_reading(fd: RawFd, length: u64) {
     // SAFETY: no pointers. It is advice: a failure changes nothing.
     unsafe { libc::posix_fadvise(fd, 0, length as i64, libc::POSIX_FADV_WILLNEED) };
 }
@@ -307,12 +309,12 @@ pub(crate) fn sync_file_system(fd: RawFd) -> io::Result<()> {
 
 /// Whether [`sync_file_system`] makes durable what a fsync of each file would. (FUSE asks its server
 /// nothing, others may do nothing: these are known to.)
-pub(crate) fn syncs_all_of_it(fd: RawFd) -> bool {
+pub(crate) fn syncfs_is_enough(fd: RawFd) -> bool {
     file_system(fd).is_some_and(|kind| ON_DISKS.contains(&kind))
 }
 
 /// Whether the kernel itself keeps the files: their sizes are no claims of a server or a driver.
-pub(crate) fn sizes_are_true(fd: RawFd) -> bool {
+pub(crate) fn has_exact_sizes(fd: RawFd) -> bool {
     const TMPFS: u32 = libc::TMPFS_MAGIC as u32;
     file_system(fd).is_some_and(|kind| kind == TMPFS || ON_DISKS.contains(&kind))
 }
@@ -353,7 +355,7 @@ pub(crate) fn sync_data(fd: RawFd) -> io::Result<()> {
 }
 
 /// Has the kernel let go of the file's clean pages, so that the next read asks the disk.
-pub(crate) fn forget_cached(fd: RawFd) {
+pub(crate) fn drop_cache(fd: RawFd) {
     // SAFETY: no pointers; a hint that may fail.
     unsafe { libc::posix_fadvise(fd, 0, 0, libc::POSIX_FADV_DONTNEED) };
 }
@@ -447,16 +449,16 @@ pub(crate) fn accessible(dir: RawFd, name: &CStr, how: i32) -> bool {
 /// The names of the extended attributes, each ended by a zero byte.
 pub(crate) fn list_xattrs(fd: RawFd) -> io::Result<Vec<u8>> {
     // SAFETY: a length of zero asks for the size; then the buffer is as long as is said.
-    grown(|at, length| unsafe { libc::flistxattr(fd, at.cast(), length) })
+    read_growing(|at, length| unsafe { libc::flistxattr(fd, at.cast(), length) })
 }
 
 pub(crate) fn get_xattr(fd: RawFd, name: &CStr) -> io::Result<Vec<u8>> {
     // SAFETY: as above; the name outlives the call.
-    grown(|at, length| unsafe { libc::fgetxattr(fd, name.as_ptr(), at.cast(), length) })
+    read_growing(|at, length| unsafe { libc::fgetxattr(fd, name.as_ptr(), at.cast(), length) })
 }
 
 /// Asks for the size, then for the value; again if it has grown in between.
-fn grown(call: impl Fn(*mut u8, usize) -> isize) -> io::Result<Vec<u8>> {
+fn read_growing(call: impl Fn(*mut u8, usize) -> isize) -> io::Result<Vec<u8>> {
     loop {
         let size = check_size(call(std::ptr::null_mut(), 0))?;
         if size == 0 {
@@ -479,14 +481,14 @@ pub(crate) fn set_xattr(fd: RawFd, name: &CStr, value: &[u8]) -> io::Result<()> 
     let set =
         check(unsafe { libc::fsetxattr(fd, name.as_ptr(), value.as_ptr().cast(), value.len(), 0) });
     // SAFETY: as above; the path outlives the call.
-    or_by_path(set, fd, |path| unsafe {
+    or_through_proc(set, fd, |path| unsafe {
         libc::setxattr(path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), value.len(), 0)
     })
     .map(drop)
 }
 
 /// It is well where there is none.
-fn gone(result: io::Result<i32>) -> io::Result<()> {
+fn ignore_absent(result: io::Result<i32>) -> io::Result<()> {
     match result {
         Err(e) if matches!(e.raw_os_error(), Some(libc::ENODATA | libc::EOPNOTSUPP)) => Ok(()),
         answer => answer.map(drop),
@@ -497,12 +499,14 @@ pub(crate) fn remove_xattr(fd: RawFd, name: &CStr) -> io::Result<()> {
     // SAFETY: the name outlives the call.
     let removed = check(unsafe { libc::fremovexattr(fd, name.as_ptr()) });
     // SAFETY: path and name outlive the call.
-    gone(or_by_path(removed, fd, |path| unsafe { libc::removexattr(path.as_ptr(), name.as_ptr()) }))
+    ignore_absent(or_through_proc(removed, fd, |path| unsafe {
+        libc::removexattr(path.as_ptr(), name.as_ptr())
+    }))
 }
 
 pub(crate) fn lremove_xattr(path: &CStr, name: &CStr) -> io::Result<()> {
     // SAFETY: path and name outlive the call.
-    gone(check(unsafe { libc::lremovexattr(path.as_ptr(), name.as_ptr()) }))
+    ignore_absent(check(unsafe { libc::lremovexattr(path.as_ptr(), name.as_ptr()) }))
 }
 
 pub(crate) fn lset_xattr(path: &CStr, name: &CStr, value: &[u8]) -> io::Result<()> {
@@ -515,12 +519,14 @@ pub(crate) fn lset_xattr(path: &CStr, name: &CStr, value: &[u8]) -> io::Result<(
 
 pub(crate) fn lget_xattr(path: &CStr, name: &CStr) -> io::Result<Vec<u8>> {
     // SAFETY: path and name outlive the call.
-    grown(|at, length| unsafe { libc::lgetxattr(path.as_ptr(), name.as_ptr(), at.cast(), length) })
+    read_growing(|at, length| unsafe {
+        libc::lgetxattr(path.as_ptr(), name.as_ptr(), at.cast(), length)
+    })
 }
 
 pub(crate) fn llist_xattrs(path: &CStr) -> io::Result<Vec<u8>> {
     // SAFETY: the path outlives the call.
-    grown(|at, length| unsafe { libc::llistxattr(path.as_ptr(), at.cast(), length) })
+    read_growing(|at, length| unsafe { libc::llistxattr(path.as_ptr(), at.cast(), length) })
 }
 
 /// Reads records of a directory (`linux_dirent64`), from where the handle stands; 0 at the end.

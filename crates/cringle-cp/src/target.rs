@@ -3,7 +3,7 @@
 
 use crate::backup;
 use crate::compare;
-use crate::decide::{Decision, Facts, Kind, Node, Refusal, Rules, decide};
+use crate::decide::{Decision, Refusal};
 use crate::messages::{mode_letters, quote};
 use crate::sys::{self, Stat};
 use crate::tree::{Item, Side};
@@ -28,13 +28,10 @@ pub(crate) enum Step {
 const NEW: Step = Step::Go { new: true, backup: None, existing: None };
 
 impl Worker<'_> {
-    pub(crate) fn look_at_target(&mut self, item: &Item<'_>, stat: &Stat) -> Step {
+    pub(crate) fn prepare_target(&mut self, item: &Item<'_>, stat: &Stat) -> Step {
         let options = &self.shared.options;
-        let rules = Rules::of(options, item.is_top());
-        let source = Node::of(stat);
-        let through = rules.looks_through(source.kind);
-        let step = match sys::stat_at(item.target_dir, item.target, through) {
-            Ok(existing) => self.settle_target(item, &rules, source, existing),
+        let step = match compare::stat_target(options, item, stat) {
+            Ok(existing) => self.apply_decision(item, stat, existing),
             Err(e) if e.raw_os_error() == Some(libc::ENOENT) => NEW,
             Err(e) => {
                 let looped = e.raw_os_error() == Some(libc::ELOOP) && options.force;
@@ -46,21 +43,21 @@ impl Worker<'_> {
                 // With -f, a link that leads to itself is removed when it cannot be opened.
                 let link = sys::stat_at(item.target_dir, item.target, false).ok();
                 // (A name with a slash leads through it, and is looked at by that open, too.)
-                let new = link.is_none() && source.kind == Kind::Directory;
+                let new = link.is_none() && sys::kind(stat) == libc::S_IFDIR;
                 Step::Go { new, backup: None, existing: link }
             }
         };
-        self.not_through_new_link(item, step)
+        self.refuse_new_link(item, step)
     }
 
     /// A link that this very command has made is not written through.
-    fn not_through_new_link(&self, item: &Item<'_>, step: Step) -> Step {
+    fn refuse_new_link(&self, item: &Item<'_>, step: Step) -> Step {
         if item.is_top()
             && matches!(step, Step::Go { .. })
             && self.shared.options.backup.is_none()
             && let Ok(there) = sys::stat_at(item.target_dir, item.target, false)
             && sys::kind(&there) == libc::S_IFLNK
-            && self.was_just_made(item, &there)
+            && self.was_made_by_this_copy(item, &there)
         {
             let (source, target) = (item.quoted(Side::Source), item.quoted(Side::Target));
             self.reporter()
@@ -70,47 +67,24 @@ impl Worker<'_> {
         step
     }
 
-    fn facts(&self, item: &Item<'_>, rules: &Rules, source: Node, existing: &Stat) -> Facts {
-        let target = Node::of(existing);
-        Facts {
-            source,
-            target,
-            names: compare::names(rules, item, &source, &target),
-            just_made: item.is_top() && self.was_just_made(item, existing),
-            is_dots: matches!(compare::last_part(item.source.to_bytes()), b"." | b".."),
-            backup_is_source: compare::source_is_backup(&self.shared.options, item, &source),
-            time_step: compare::time_step(&self.shared.options, item, existing),
-            answer: None,
-        }
-    }
-
-    fn settle_target(
-        &mut self,
-        item: &Item<'_>,
-        rules: &Rules,
-        source: Node,
-        existing: Stat,
-    ) -> Step {
-        let mut facts = self.facts(item, rules, source, &existing);
-        let mut decision = decide(rules, &facts);
-        if decision == Decision::Ask {
-            facts.answer = Some(self.ask(item, &existing));
-            decision = decide(rules, &facts);
-        }
-        match decision {
-            Decision::Onto => Step::Go { new: false, backup: None, existing: Some(existing) },
-            Decision::Remove => self.remove(item),
+    fn apply_decision(&self, item: &Item<'_>, source: &Stat, existing: Stat) -> Step {
+        let was_made = item.is_top() && self.was_made_by_this_copy(item, &existing);
+        let ask = || self.ask(item, &existing);
+        let options = &self.shared.options;
+        match compare::decide_target(options, item, source, &existing, was_made, ask) {
+            Decision::Overwrite => Step::Go { new: false, backup: None, existing: Some(existing) },
+            Decision::RemoveFirst => self.remove(item),
             Decision::BackUp => self.back_up(item),
             Decision::KeepNewer => {
                 self.debug_skipped(item);
-                self.remember_link(item, source.id, source.links);
+                self.remember_link(item, source);
                 Step::Done(true)
             }
             Decision::Keep => {
                 self.debug_skipped(item);
                 Step::Done(true)
             }
-            Decision::Nothing | Decision::Declined | Decision::Ask => Step::Done(true),
+            Decision::AlreadySame | Decision::Declined | Decision::Ask => Step::Done(true),
             Decision::Refuse(why) => {
                 self.reporter().fail(&refusal(why, item));
                 Step::Done(false)
@@ -150,7 +124,7 @@ impl Worker<'_> {
         }
     }
 
-    fn was_just_made(&self, item: &Item<'_>, stat: &Stat) -> bool {
+    fn was_made_by_this_copy(&self, item: &Item<'_>, stat: &Stat) -> bool {
         let targets = self.shared.targets.lock().unwrap_or_else(PoisonError::into_inner);
         !targets.is_empty() && targets.contains(&(item.path(Side::Target), sys::id(stat)))
     }
@@ -195,12 +169,12 @@ impl Worker<'_> {
             }
         };
         let _ = io::stderr().write_all(text.as_bytes());
-        matches!(self.first_of_line(), Some(b'y' | b'Y'))
+        matches!(self.first_byte_of_line(), Some(b'y' | b'Y'))
     }
 
     /// The first byte of the next line of standard input. `None` after Ctrl-C, or if the line is empty. The
     /// rest of the input is left there.
-    fn first_of_line(&self) -> Option<u8> {
+    fn first_byte_of_line(&self) -> Option<u8> {
         let mut first = None;
         let mut byte = [0];
         while self.shared.stop.wait_readable(0)

@@ -12,7 +12,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Names that are tried before the directory's answer counts.
-const TRIES: usize = 100;
+const ATTEMPTS: usize = 100;
 
 #[derive(Default)]
 pub(crate) struct Temporaries {
@@ -44,7 +44,7 @@ impl Temporaries {
             tries += 1;
             match make(&name) {
                 Ok(made) => return Ok((made, name)),
-                Err(e) if e.raw_os_error() == Some(libc::EEXIST) && tries < TRIES => {}
+                Err(e) if e.raw_os_error() == Some(libc::EEXIST) && tries < ATTEMPTS => {}
                 Err(e) => return Err(e),
             }
         }

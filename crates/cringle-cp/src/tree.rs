@@ -102,7 +102,7 @@ pub(crate) struct Dir {
     /// What it has to have in the end, where it was made with more.
     pub(crate) final_mode: Option<u32>,
     /// What is made in it gets an ACL by that alone.
-    pub(crate) gives_acl: bool,
+    pub(crate) gives_default_acl: bool,
     pub(crate) pending: AtomicUsize,
 }
 
@@ -114,7 +114,7 @@ pub(crate) struct Opened {
     pub(crate) stat: Stat,
     pub(crate) made: bool,
     pub(crate) final_mode: Option<u32>,
-    pub(crate) gives_acl: bool,
+    pub(crate) gives_default_acl: bool,
 }
 
 impl Dir {
@@ -136,7 +136,7 @@ impl Dir {
             stat: opened.stat,
             made: opened.made,
             final_mode: opened.final_mode,
-            gives_acl: opened.gives_acl,
+            gives_default_acl: opened.gives_default_acl,
             pending: AtomicUsize::new(1),
         });
         open.add(&dir);
@@ -395,6 +395,6 @@ impl<'a> Item<'a> {
 }
 
 /// One part of it is done; true for the last one.
-pub(crate) fn one_less(dir: &Dir) -> bool {
+pub(crate) fn finish_part(dir: &Dir) -> bool {
     dir.pending.fetch_sub(1, Ordering::AcqRel) == 1
 }

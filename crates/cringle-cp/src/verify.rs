@@ -1,6 +1,6 @@
 //! `--verify`: reads both files again and compares them.
 
-use crate::regular::Trouble;
+use crate::regular::CopyError;
 use crate::sys;
 use crate::workers::Worker;
 use std::io;
@@ -9,29 +9,29 @@ use std::os::fd::RawFd;
 impl Worker<'_> {
     /// Compares both from the beginning. The target is written to its disk first, and where the file
     /// system lets go of clean pages, it is read from there.
-    pub(crate) fn verify(&mut self, from: RawFd, to: RawFd) -> Result<(), Trouble> {
-        let is_file = match sys::kind(&sys::stat_of(to).map_err(Trouble::ReadBack)?) {
+    pub(crate) fn verify(&mut self, from: RawFd, to: RawFd) -> Result<(), CopyError> {
+        let is_file = match sys::kind(&sys::stat_of(to).map_err(CopyError::ReadBack)?) {
             libc::S_IFREG => true,
             libc::S_IFBLK => false,
             // Nothing that was written can be read again.
-            _ => return Err(Trouble::Unverifiable),
+            _ => return Err(CopyError::Unverifiable),
         };
-        sys::sync_data(to).map_err(Trouble::Write)?;
-        sys::forget_cached(to);
-        sys::seek(from, 0, libc::SEEK_SET).map_err(Trouble::Read)?;
-        sys::seek(to, 0, libc::SEEK_SET).map_err(Trouble::ReadBack)?;
+        sys::sync_data(to).map_err(CopyError::Write)?;
+        sys::drop_cache(to);
+        sys::seek(from, 0, libc::SEEK_SET).map_err(CopyError::Read)?;
+        sys::seek(to, 0, libc::SEEK_SET).map_err(CopyError::ReadBack)?;
         let half = self.buffer.len() / 2;
         let (left, right) = self.buffer.split_at_mut(half);
         loop {
             if self.shared.stopped() {
-                return Err(Trouble::Stopped);
+                return Err(CopyError::Stopped);
             }
-            let n = read_full(from, left).map_err(Trouble::Read)?;
+            let n = read_full(from, left).map_err(CopyError::Read)?;
             // A device is longer than what was copied to it; a file has to end with its source.
             let compared = if n == 0 && is_file { 1 } else { n };
-            let m = read_full(to, &mut right[..compared]).map_err(Trouble::ReadBack)?;
+            let m = read_full(to, &mut right[..compared]).map_err(CopyError::ReadBack)?;
             if left[..n] != right[..m] {
-                return Err(Trouble::Differs);
+                return Err(CopyError::Differs);
             }
             if n == 0 {
                 return Ok(());

@@ -16,7 +16,7 @@
 //! [`durable`](crate::fsync)).
 
 use crate::descriptors::{self, Budget};
-use crate::file_locks::Turns;
+use crate::file_locks::FileLocks;
 use crate::fsync::Unsynced;
 use crate::hard_links::Links;
 use crate::listing::{Entry, Listings, Waiting, next_entries};
@@ -27,8 +27,8 @@ use crate::stop::Stop;
 use crate::summary::Counters;
 use crate::sys;
 use crate::temporary::Temporaries;
-use crate::transfer::How;
-use crate::tree::{Dir, Item, OpenDirs, Side, one_less};
+use crate::transfer::Method;
+use crate::tree::{Dir, Item, OpenDirs, Side, finish_part};
 use crate::{attributes, compare};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::{CString, OsString};
@@ -38,7 +38,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Files of one task: enough that taking it costs nothing beside them.
-const FILES_A_TASK: usize = 64;
+const FILES_PER_TASK: usize = 64;
 /// Bytes of a directory that are read at once, about a thousand names.
 const LISTING_BYTES: usize = 32 << 10;
 
@@ -46,7 +46,7 @@ pub(crate) enum Task {
     /// Its listing is to be begun, or to be continued.
     List {
         dir: Arc<Dir>,
-        begun: Option<Waiting>,
+        unfinished: Option<Waiting>,
     },
     Entries {
         dir: Arc<Dir>,
@@ -70,14 +70,14 @@ pub(crate) struct Shared {
     pub(crate) directories: Mutex<HashMap<(u64, u64), OsString>>,
     stacks: Vec<Mutex<VecDeque<Task>>>,
     sleepers: AtomicUsize,
-    bell: (Mutex<()>, Condvar),
+    wakeup: (Mutex<()>, Condvar),
     /// Directories of the command line that are not finished.
     roots: AtomicUsize,
-    over: AtomicBool,
+    is_finished: AtomicBool,
     pub(crate) temporaries: Temporaries,
-    pub(crate) turns: Arc<Turns>,
+    pub(crate) file_locks: Arc<FileLocks>,
     /// When the copy began, in seconds since 1970.
-    pub(crate) begun: i64,
+    pub(crate) started: i64,
 }
 
 impl Shared {
@@ -87,7 +87,7 @@ impl Shared {
         options.jobs = budget.jobs;
         let open = Arc::new(OpenDirs::new(budget.directories));
         descriptors::may_close(Arc::downgrade(&open));
-        let turns = Arc::new(Turns::new(options.jobs));
+        let file_locks = Arc::new(FileLocks::new(options.jobs));
         Shared {
             stacks: (0..options.jobs).map(|_| Mutex::default()).collect(),
             options,
@@ -101,12 +101,12 @@ impl Shared {
             targets: Mutex::default(),
             directories: Mutex::default(),
             sleepers: AtomicUsize::new(0),
-            bell: (Mutex::new(()), Condvar::new()),
+            wakeup: (Mutex::new(()), Condvar::new()),
             roots: AtomicUsize::new(0),
-            over: AtomicBool::new(false),
+            is_finished: AtomicBool::new(false),
             temporaries: Temporaries::default(),
-            turns,
-            begun: now(),
+            file_locks,
+            started: now(),
         }
     }
 
@@ -114,7 +114,7 @@ impl Shared {
         self.stop.is_requested()
     }
 
-    pub(crate) fn root_begins(&self) {
+    pub(crate) fn begin_root(&self) {
         self.roots.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -124,8 +124,8 @@ impl Shared {
 
     /// The workers may go home.
     pub(crate) fn finish(&self) {
-        self.over.store(true, Ordering::Release);
-        self.bell.1.notify_all();
+        self.is_finished.store(true, Ordering::Release);
+        self.wakeup.1.notify_all();
     }
 }
 
@@ -136,7 +136,7 @@ fn now() -> i64 {
 
 /// The directory that was finished last, by which the one above is found: where it had to be open.
 #[derive(Default)]
-struct Below {
+struct FinishedChild {
     source: Option<Arc<OwnedFd>>,
     target: Option<Arc<OwnedFd>>,
 }
@@ -150,7 +150,7 @@ pub(crate) struct Worker<'a> {
     pub(crate) deferred: Vec<Deferred>,
     pub(crate) unsynced: Vec<Unsynced>,
     /// By which a whole file system is synced, where that can be; by device.
-    pub(crate) wholes: Vec<(u64, Option<OwnedFd>)>,
+    pub(crate) file_systems: Vec<(u64, Option<OwnedFd>)>,
     /// Devices that were synced for what `--link` finds on them.
     pub(crate) synced_sources: Vec<u64>,
     /// Pairs of devices between which nothing can be cloned, or copied within the kernel.
@@ -159,15 +159,15 @@ pub(crate) struct Worker<'a> {
     /// The regular file that is being copied.
     pub(crate) source: Option<(u64, u64)>,
     /// The turns that had ended before anything was known of the source.
-    pub(crate) ended: u64,
+    pub(crate) releases: u64,
     /// With `--fsync`: the backup of the file that is being copied.
     pub(crate) backup: Option<CString>,
     /// The last source of the command line was copied, not skipped.
     pub(crate) made_top: bool,
     /// Devices, and whether their files' sizes can be relied on.
-    pub(crate) true_sizes: Vec<(u64, bool)>,
+    pub(crate) exact_sizes: Vec<(u64, bool)>,
     /// How the last file was copied.
-    pub(crate) how: How,
+    pub(crate) method: Method,
 }
 
 impl<'a> Worker<'a> {
@@ -179,16 +179,16 @@ impl<'a> Worker<'a> {
             listing: vec![0; LISTING_BYTES],
             deferred: Vec::new(),
             unsynced: Vec::new(),
-            wholes: Vec::new(),
+            file_systems: Vec::new(),
             synced_sources: Vec::new(),
             no_clone: Vec::new(),
             no_range: Vec::new(),
             source: None,
-            ended: 0,
+            releases: 0,
             backup: None,
             made_top: false,
-            true_sizes: Vec::new(),
-            how: How::default(),
+            exact_sizes: Vec::new(),
+            method: Method::default(),
         }
     }
 
@@ -197,14 +197,14 @@ impl<'a> Worker<'a> {
     }
 
     /// The bytes of one read. The buffer has one more, to see that a file of this size ends.
-    pub(crate) fn block(&self) -> usize {
+    pub(crate) fn block_bytes(&self) -> usize {
         self.buffer.len() - 1
     }
 
     /// Until all is over. Directories that this worker finished last wait for their sync still: nothing
     /// else waits for them.
     pub(crate) fn help(&mut self) {
-        while !self.shared.over.load(Ordering::Acquire) {
+        while !self.shared.is_finished.load(Ordering::Acquire) {
             self.step();
         }
         self.settle();
@@ -218,7 +218,7 @@ impl<'a> Worker<'a> {
     }
 
     fn step(&mut self) {
-        if let Some(task) = self.take() {
+        if let Some(task) = self.take_task() {
             self.perform(task);
         } else if !self.settle() {
             self.sleep();
@@ -233,7 +233,7 @@ impl<'a> Worker<'a> {
         any
     }
 
-    fn take(&self) -> Option<Task> {
+    fn take_task(&self) -> Option<Task> {
         let stacks = &self.shared.stacks;
         let lock = |at: usize| stacks[at].lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(task) = lock(self.index).pop_back() {
@@ -255,23 +255,23 @@ impl<'a> Worker<'a> {
         stack.push_back(task);
         drop(stack);
         if self.shared.sleepers.load(Ordering::Relaxed) > 0 {
-            self.shared.bell.1.notify_one();
+            self.shared.wakeup.1.notify_one();
         }
     }
 
-    /// A bell that rings between the look at the stacks and the sleep is missed: so it is a short one.
+    /// A wakeup that rings between the look at the stacks and the sleep is missed: so it is a short one.
     fn sleep(&self) {
         self.shared.sleepers.fetch_add(1, Ordering::Relaxed);
-        let (lock, bell) = &self.shared.bell;
+        let (lock, wakeup) = &self.shared.wakeup;
         let guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(bell.wait_timeout(guard, Duration::from_micros(500)));
+        drop(wakeup.wait_timeout(guard, Duration::from_micros(500)));
         self.shared.sleepers.fetch_sub(1, Ordering::Relaxed);
     }
 
     fn perform(&mut self, task: Task) {
         match task {
-            Task::List { dir, begun } => {
-                self.list(&dir, begun);
+            Task::List { dir, unfinished } => {
+                self.list(&dir, unfinished);
                 self.part_done(dir);
             }
             Task::Entries { dir, entries } => {
@@ -283,9 +283,9 @@ impl<'a> Worker<'a> {
 
     /// One piece of the directory; the rest is a task beneath those that the piece brings. Where too many
     /// listings wait already, all pieces: the files of each are copied here, and the directories wait.
-    fn list(&mut self, dir: &Arc<Dir>, begun: Option<Waiting>) {
-        let handle = match begun {
-            Some(begun) => Ok(begun.resume()),
+    fn list(&mut self, dir: &Arc<Dir>, unfinished: Option<Waiting>) {
+        let handle = match unfinished {
+            Some(unfinished) => Ok(unfinished.resume()),
             None => dir.fd(Side::Source, &self.shared.open),
         };
         let handle = match handle {
@@ -302,10 +302,10 @@ impl<'a> Worker<'a> {
                 });
             if more && let Some(waiting) = self.shared.listings.wait_with(&handle) {
                 drop(handle);
-                self.push(Task::List { dir: Arc::clone(dir), begun: Some(waiting) });
-                return self.share_out(dir, entries, FILES_A_TASK);
+                self.push(Task::List { dir: Arc::clone(dir), unfinished: Some(waiting) });
+                return self.share_out(dir, entries, FILES_PER_TASK);
             }
-            self.share_out(dir, entries, if more { usize::MAX } else { FILES_A_TASK });
+            self.share_out(dir, entries, if more { usize::MAX } else { FILES_PER_TASK });
         }
     }
 
@@ -350,10 +350,10 @@ impl<'a> Worker<'a> {
 
     /// A part of the directory is done; with the last one the directory is, and so on upwards.
     pub(crate) fn part_done(&mut self, dir: Arc<Dir>) {
-        let mut below = Below::default();
+        let mut child = FinishedChild::default();
         let mut dir = dir;
-        while one_less(&dir) {
-            below = self.finish_dir(&dir, &below);
+        while finish_part(&dir) {
+            child = self.finish_dir(&dir, &child);
             dir.close();
             match &dir.parent {
                 Some(parent) => dir = Arc::clone(parent),
@@ -365,7 +365,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    fn finish_dir(&mut self, dir: &Arc<Dir>, below: &Below) -> Below {
+    fn finish_dir(&mut self, dir: &Arc<Dir>, child: &FinishedChild) -> FinishedChild {
         let options = &self.shared.options;
         let keeps = options.preserve;
         let attributes = keeps.mode
@@ -374,17 +374,17 @@ impl<'a> Worker<'a> {
             || keeps.xattr
             || options.no_preserve_mode;
         if !attributes && dir.final_mode.is_none() && !options.fsync {
-            return Below::default();
+            return FinishedChild::default();
         }
-        let target = match dir.fd_from(Side::Target, below.target.as_deref(), &self.shared.open) {
+        let target = match dir.fd_from(Side::Target, child.target.as_deref(), &self.shared.open) {
             Ok(target) => target,
             Err(e) => {
                 let path = quote(dir.path(Side::Target));
                 self.reporter().fail_with(&format!("preserving permissions for {path}"), &e);
-                return Below::default();
+                return FinishedChild::default();
             }
         };
-        let source = if attributes { self.dir_attributes(dir, &target, below) } else { None };
+        let source = if attributes { self.dir_attributes(dir, &target, child) } else { None };
         if !keeps.mode
             && let Some(mode) = dir.final_mode
             && let Err(e) = sys::chmod_fd(target.as_raw_fd(), mode)
@@ -395,7 +395,7 @@ impl<'a> Worker<'a> {
         if self.shared.options.fsync {
             self.sync_dir_later(&target, dir);
         }
-        Below { source, target: Some(target) }
+        FinishedChild { source, target: Some(target) }
     }
 
     /// Returns the source, which had to be open.
@@ -403,11 +403,11 @@ impl<'a> Worker<'a> {
         &self,
         dir: &Arc<Dir>,
         target: &OwnedFd,
-        below: &Below,
+        child: &FinishedChild,
     ) -> Option<Arc<OwnedFd>> {
         let options = &self.shared.options;
         // Only extended attributes and ACLs have to be read.
-        let source = match dir.fd_from(Side::Source, below.source.as_deref(), &self.shared.open) {
+        let source = match dir.fd_from(Side::Source, child.source.as_deref(), &self.shared.open) {
             Ok(source) => source,
             Err(e) => {
                 let path = quote(dir.path(Side::Source));
@@ -423,7 +423,8 @@ impl<'a> Worker<'a> {
             target: target.as_raw_fd(),
             stat: &dir.stat,
             made: dir.made,
-            may_have_acl: !dir.made || dir.parent.as_ref().is_none_or(|parent| parent.gives_acl),
+            may_have_acl: !dir.made
+                || dir.parent.as_ref().is_none_or(|parent| parent.gives_default_acl),
         };
         if attributes::apply(options, &copied) != attributes::Applied::Good {
             self.reporter().fail_silently();
