@@ -1,8 +1,8 @@
-//! Mode, ownership, times and extended attributes of what was copied.
+//! Copies mode, ownership, times and extended attributes.
 //!
-//! In an order that lets none undo another: times, then ownership (which drops set-uid bits), then
-//! extended attributes, then the mode with the ACLs, which are a part of it: a target that keeps the mode
-//! has the ACLs of its source and no others, also where the directory above would give it some.
+//! The order lets no step undo another: times first; then ownership, which clears set-uid bits;
+//! then extended attributes; then the mode together with the ACLs. A target that preserves the mode
+//! has exactly the ACLs of its source, even in a directory whose default ACL would add some.
 
 use crate::messages::{Reporter, quote};
 use crate::options::Options;
@@ -17,14 +17,14 @@ use std::os::unix::ffi::OsStrExt;
 const ACCESS: &CStr = c"system.posix_acl_access";
 const DEFAULT: &CStr = c"system.posix_acl_default";
 
-/// What a file that is made gets at first; the rest, where it is preserved, in the end.
+/// Returns the mode with which a file is created; a preserved mode is set at the end.
 pub(crate) fn first_mode(options: &Options, stat: &Stat) -> u32 {
     let mode = stat.st_mode & 0o777;
     let keeps = options.preserve;
     if options.no_preserve_mode {
         0o666
     } else if keeps.mode || keeps.ownership {
-        // Nobody else looks into it before it has its owner.
+        // Other users cannot open the file before it has its owner.
         mode & 0o700
     } else {
         mode
@@ -36,24 +36,24 @@ pub(crate) struct Copied<'a> {
     pub(crate) source: RawFd,
     pub(crate) target: RawFd,
     pub(crate) stat: &'a Stat,
-    /// The target was made by this copy.
+    /// This copy created the target.
     pub(crate) made: bool,
-    /// It was there before, or the directory above gave it one.
+    /// The target existed before, or its directory has a default ACL.
     pub(crate) may_have_acl: bool,
 }
 
-/// Whether what is made in this directory gets an ACL by that.
+/// Returns whether files that are created in this directory inherit an ACL.
 pub(crate) fn gives_default_acl(directory: RawFd) -> bool {
     sys::get_xattr(directory, DEFAULT).is_ok_and(|value| !value.is_empty())
 }
 
-/// How [`apply`] ended.
+/// The result of [`apply`].
 #[derive(PartialEq, Eq)]
 pub(crate) enum Applied {
     Good,
     Failed,
-    /// A call failed with an error that may be one of an earlier write: some file systems (NFS, FUSE) write
-    /// first, and report a failure there and nowhere else.
+    /// A call failed with an error that an earlier write may have caused: some file systems (NFS,
+    /// FUSE) write back before they change attributes, and report a failed write only there.
     DataLost,
 }
 
@@ -97,7 +97,7 @@ fn apply_each(options: &Options, copied: &Copied<'_>, lost: &Cell<bool>) -> bool
             Ok(acl) => has_acl = acl,
             Err(failure) => {
                 has_acl = keeps.mode;
-                // `-a` does its best.
+                // `-a` ignores attributes that it cannot copy.
                 if options.must_preserve_xattr {
                     failure.report(&options.reporter, item);
                     good = false;
@@ -118,7 +118,7 @@ fn apply_each(options: &Options, copied: &Copied<'_>, lost: &Cell<bool>) -> bool
     } else if made && options.no_preserve_mode && may_have_acl {
         good &= plain_mode(options, copied);
     } else if made && keeps.ownership && !options.no_preserve_mode && is_file(stat) {
-        // It was made with less until it had its owner.
+        // The file was created with fewer permissions until it had its owner.
         if let Err(e) = sys::chmod_fd(target, stat.st_mode & 0o777 & !options.umask) {
             options.reporter.fail_with(&format!("preserving permissions for {}", name()), &e);
             good = false;
@@ -136,8 +136,8 @@ fn is_file(stat: &Stat) -> bool {
     sys::kind(stat) != libc::S_IFDIR
 }
 
-/// Set-id bits that the copy must not have: they would give away the rights of whoever copies. A
-/// directory's set-group-id bit gives none.
+/// Returns the set-id bits that the copy must not have, because they would grant the rights of the
+/// user who copies. The set-group-id bit of a directory grants none.
 fn set_ids_of_others(target: RawFd, stat: &Stat) -> u32 {
     if stat.st_mode & 0o6000 == 0 {
         return 0;
@@ -148,7 +148,7 @@ fn set_ids_of_others(target: RawFd, stat: &Stat) -> u32 {
     user | group
 }
 
-/// Whether the ownership was kept; `None` for a failure, which was told.
+/// Returns whether the ownership was preserved; `None` after a failure, which has been reported.
 fn set_owner(
     options: &Options,
     stat: &Stat,
@@ -158,7 +158,7 @@ fn set_owner(
     let Err(e) = chown(stat.st_uid, stat.st_gid) else { return Some(true) };
     let permitted = !matches!(e.raw_os_error(), Some(libc::EPERM | libc::EINVAL));
     if !permitted && sys::effective_user() != 0 {
-        // A user cannot give files away; the group may be one of theirs.
+        // Only root may give files away; but the group may be one of the user's.
         let _ = chown(u32::MAX, stat.st_gid);
         return Some(false);
     }
@@ -169,7 +169,8 @@ fn set_owner(
 fn set_mode(copied: &Copied<'_>, mode: u32, has_acl: bool) -> io::Result<()> {
     let Copied { source, target, stat, may_have_acl, .. } = *copied;
     let names: &[&CStr] = if is_file(stat) { &[ACCESS] } else { &[ACCESS, DEFAULT] };
-    // Without its ACL the mode would say other than it does with it: no answer is a failure.
+    // With a mode but without its ACL the copy would grant other rights: an error here is a
+    // failure.
     let acl_of_source = |name| match has_acl.then(|| sys::get_xattr(source, name)) {
         Some(Ok(value)) if !value.is_empty() => Ok(Some(value)),
         Some(Err(e)) if !matches!(e.raw_os_error(), Some(libc::ENODATA | libc::EOPNOTSUPP)) => {
@@ -193,7 +194,7 @@ fn set_mode(copied: &Copied<'_>, mode: u32, has_acl: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// `--no-preserve=mode` where the directory above gave an ACL: the mode is the umask's all the same.
+/// Sets the mode that the umask gives, for `--no-preserve=mode` in a directory with a default ACL.
 fn plain_mode(options: &Options, copied: &Copied<'_>) -> bool {
     let Copied { item, target, stat, .. } = *copied;
     let all = if is_file(stat) { 0o666 } else { 0o777 | stat.st_mode & 0o1000 };
@@ -207,8 +208,9 @@ fn plain_mode(options: &Options, copied: &Copied<'_>) -> bool {
     done.is_ok()
 }
 
-/// What only means something where it is: other spellings of ACLs (xfs lists its own), signatures over an
-/// inode. GNU's has the list from `/etc/xattr.conf`, which is made of these.
+/// Returns whether an extended attribute is left out, because it is valid only in its place: other
+/// encodings of ACLs (xfs lists its own), signatures over an inode. GNU's reads the same list from
+/// `/etc/xattr.conf`.
 fn is_skipped_xattr(name: &CStr) -> bool {
     const BEGINNINGS: [&[u8]; 8] = [
         b"system.nfs4",
@@ -223,12 +225,12 @@ fn is_skipped_xattr(name: &CStr) -> bool {
     BEGINNINGS.iter().any(|beginning| name.to_bytes().starts_with(beginning))
 }
 
-/// A step of copying extended attributes that failed, with the name of the attribute.
+/// The failed step of copying extended attributes, with the name of the attribute.
 enum Step {
     List,
     Get(CString),
     Set(CString),
-    /// Takes back the write permission that setting an attribute needed.
+    /// Removing the write permission that setting an attribute needed.
     Restore,
 }
 
@@ -244,7 +246,8 @@ impl Step {
 }
 
 impl XattrFailure {
-    /// Reports the failure, in GNU's words: an attribute that cannot be read is a failure of the source.
+    /// Reports the failure in GNU's words: an attribute that cannot be read is a failure of the
+    /// source.
     fn report(&self, reporter: &Reporter, item: &Item<'_>) {
         let shown = |name: &CStr| quote(OsStr::from_bytes(name.to_bytes()));
         let side = |side| item.quoted(side);
@@ -262,8 +265,8 @@ impl XattrFailure {
     }
 }
 
-/// Copies all extended attributes but ACLs, which belong to the mode. Returns whether there are ACLs, or the last
-/// failure.
+/// Copies all extended attributes except ACLs, which belong to the mode. Returns whether the source
+/// has ACLs, or the last failure.
 fn copy_xattrs(source: RawFd, target: RawFd) -> Result<bool, XattrFailure> {
     let names = match sys::list_xattrs(source) {
         Ok(names) => names,
@@ -293,11 +296,13 @@ fn copy_xattrs(source: RawFd, target: RawFd) -> Result<bool, XattrFailure> {
     failure.map_or(Ok(acl), Err)
 }
 
-/// A target that gets extended attributes. The kernel wants write permission on the file for them, not on
-/// the descriptor; where the owner has none, it is granted until [`restore`](Writable::restore).
+/// A target that gets extended attributes.
+///
+/// The kernel checks the write permission of the file, not of the descriptor. Where the owner has
+/// none, it is granted until [`restore`](Writable::restore).
 struct Writable {
     target: RawFd,
-    /// The mode that the target had, if it was changed.
+    /// The original mode, if it was changed.
     mode: Option<u32>,
 }
 
@@ -321,7 +326,8 @@ impl Writable {
     }
 }
 
-/// Of what is not opened: a link, a fifo, a device, a directory that may not be listed.
+/// Sets the attributes of a file that is not opened: a link, a FIFO, a device, an unreadable
+/// directory.
 pub(crate) fn apply_by_name(options: &Options, item: &Item<'_>, stat: &Stat, made: bool) -> bool {
     let keeps = options.preserve;
     let name = || item.quoted(Side::Target);
@@ -370,7 +376,7 @@ pub(crate) fn apply_by_name(options: &Options, item: &Item<'_>, stat: &Stat, mad
     good
 }
 
-/// The way to a name, for calls that know no directory handles: through `/proc`.
+/// Returns a path through `/proc`, for calls that take no directory descriptor.
 fn proc_path(dir: RawFd, name: &CStr) -> CString {
     if dir == sys::CWD {
         return name.to_owned();
@@ -378,7 +384,7 @@ fn proc_path(dir: RawFd, name: &CStr) -> CString {
     sys::c_string(&[format!("/proc/self/fd/{dir}/").as_bytes(), name.to_bytes()].concat())
 }
 
-/// The ACLs of the source, or none, and the mode.
+/// Sets the mode, and the ACLs of the source; without `keeps`, removes the ACLs.
 fn with_acls(
     keeps: bool,
     names: &[&CStr],
@@ -392,7 +398,7 @@ fn with_acls(
     let has = |value: &Option<Vec<u8>>| value.as_ref().is_some_and(|value| !value.is_empty());
     for (name, _) in acls.iter().filter(|(_, value)| !has(value)) {
         match sys::lremove_xattr(&target, name) {
-            // Where `/proc` is not mounted, nothing leads to it: it has no ACL of ours.
+            // `/proc` is not mounted. The new file has no ACL that this copy has set.
             Err(e) if e.raw_os_error() == Some(libc::ENOENT) => {}
             answer => answer?,
         }
@@ -404,12 +410,12 @@ fn with_acls(
     Ok(())
 }
 
-/// Copies the extended attributes of a name; links and devices have `trusted.` and `security.` ones at most.
-/// Returns the last failure.
+/// Copies the extended attributes of a name that is not opened, and returns the last failure. Links
+/// and devices have only `trusted.` and `security.` ones.
 fn xattrs_by_name(item: &Item<'_>) -> Result<(), XattrFailure> {
     let source = proc_path(item.source_dir, item.source);
     let target = proc_path(item.target_dir, item.target);
-    // (A file system without any, or no `/proc`, through which the way leads.)
+    // The file system has no extended attributes, or `/proc` is not mounted.
     let Ok(names) = sys::llist_xattrs(&source) else { return Ok(()) };
     let mut failure = None;
     for name in names.split_inclusive(|&byte| byte == 0) {

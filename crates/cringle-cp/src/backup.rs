@@ -1,4 +1,4 @@
-//! What becomes of a file that is about to be replaced: `--backup`.
+//! Renames a file that is about to be replaced: `--backup`.
 
 use crate::listing::next_entries;
 use crate::sys;
@@ -10,12 +10,13 @@ use std::os::unix::ffi::OsStrExt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Simple,
-    /// Numbered where there are numbered ones already, else simple.
+    /// Numbered if the file has numbered backups, else simple.
     Existing,
     Numbered,
 }
 
-/// `None` for no backups; `Err` is a word that means nothing.
+/// Parses the argument of `--backup`: the inner `None` is "no backups", the outer one an unknown
+/// word.
 pub(crate) fn kind_of(word: &str) -> Option<Option<Kind>> {
     match word {
         "none" | "off" => Some(None),
@@ -26,8 +27,8 @@ pub(crate) fn kind_of(word: &str) -> Option<Option<Kind>> {
     }
 }
 
-/// The suffix of simple backups: that of the option, else of the environment, else `~`. One with a
-/// slash in it would lead elsewhere.
+/// Returns the suffix of simple backups: the option's, else the environment's, else `~`. A suffix
+/// with a slash is ignored, because it would name a file in another directory.
 pub(crate) fn suffix(option: Option<OsString>) -> OsString {
     let given = option.or_else(|| std::env::var_os("SIMPLE_BACKUP_SUFFIX"));
     match given {
@@ -43,11 +44,11 @@ fn split(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// The highest number among the backups of this file; 0 where there are none.
+/// Returns the highest number among the backups of this file, or 0.
 fn highest(dir: RawFd, parent: &[u8], base: &[u8]) -> io::Result<u64> {
     let parent = if parent.is_empty() { c".".to_owned() } else { sys::c_string(parent) };
     let open = match sys::open_at(dir, &parent, libc::O_RDONLY | libc::O_DIRECTORY, 0) {
-        // A directory that may be written to and not read: the numbers are tried one by one.
+        // The directory cannot be listed: `make` tries the numbers one by one.
         Err(e) if e.raw_os_error() == Some(libc::EACCES) => return Ok(0),
         answer => answer?,
     };
@@ -72,7 +73,7 @@ fn highest(dir: RawFd, parent: &[u8], base: &[u8]) -> io::Result<u64> {
     Ok(most)
 }
 
-/// The name that the backup gets, in the same directory.
+/// Returns the name that the backup gets, in the same directory.
 pub(crate) fn name_for(
     kind: Kind,
     suffix: &OsString,
@@ -81,8 +82,8 @@ pub(crate) fn name_for(
     name_above(kind, suffix, place, 0).map(|(name, _)| name)
 }
 
-/// The name, and whether it was meant to have a number. `taken`: so many of the numbers that seemed free
-/// were not.
+/// Returns the name, and whether it has a number. `taken` is the number of names that were found to
+/// exist.
 fn name_above(
     kind: Kind,
     suffix: &OsString,
@@ -102,7 +103,8 @@ fn name_above(
     Ok((with_suffix(path, format!(".~{}~", highest + 1 + taken).as_bytes()), true))
 }
 
-/// A name that would be too long by that is cut, and gets `~` alone: as GNU's does it.
+/// Appends the suffix. A name that would become too long is cut and gets `~` instead, as with
+/// GNU's.
 fn with_suffix(path: &[u8], suffix: &[u8]) -> CString {
     const LONGEST: usize = 254;
     let (_, base) = split(path);
@@ -113,7 +115,8 @@ fn with_suffix(path: &[u8], suffix: &[u8]) -> CString {
     sys::c_string(&[&path[..path.len() - cut], b"~"].concat())
 }
 
-/// Gives the file its backup's name, which is returned; `None` if it is gone.
+/// Renames the file to its backup's name and returns that name; `None` if the file no longer
+/// exists.
 pub(crate) fn make(
     kind: Kind,
     suffix: &OsString,
@@ -122,8 +125,8 @@ pub(crate) fn make(
     let mut taken = 0;
     let mut tried = None;
     loop {
-        // A numbered one replaces nothing; where another took the number, the next is tried. (A name that
-        // had to be cut has no number: there is one.)
+        // A numbered backup replaces no file: if another process took the number, the next one is
+        // tried. A name that had to be cut has no number, and is tried once.
         let (backup, numbered) = name_above(kind, suffix, (dir, name), taken)?;
         let (from, to) = ((dir, name), (dir, &*backup));
         let renamed = if numbered { sys::rename_new(from, to) } else { sys::rename_at(from, to) };

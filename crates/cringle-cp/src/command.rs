@@ -28,16 +28,16 @@ use std::time::Instant;
 
 /// Runs the command line `cringle cp`.
 ///
-/// Messages begin with `program`, the name under which the program was called. `arguments` are those after
-/// the name. Call it before the process has other threads: it restores the default action of SIGPIPE and
-/// waits for SIGINT and SIGTERM.
+/// Messages begin with `program`, the name under which the program was called. `arguments` are
+/// those after the name. Call it before the process has other threads: it restores the default
+/// action of SIGPIPE and waits for SIGINT and SIGTERM.
 pub fn run(program: &'static str, arguments: Vec<OsString>) -> ExitCode {
     let reporter = Arc::new(Reporter::printing(program));
-    // As in other programs, the first line written to a closed pipe ends the process, unless the parent
-    // ignores the signal.
+    // As in other programs, the first line written to a closed pipe ends the process, unless the
+    // parent ignores the signal.
     if !startup::ignores_sigpipe() {
-        // SAFETY: the call takes no pointers, and this process has no other thread yet that could rely on
-        // the action that it replaces.
+        // SAFETY: the call takes no pointers, and this process has no other thread yet that could
+        // rely on the action that it replaces.
         unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     }
     let posix = std::env::var_os("POSIXLY_CORRECT").is_some();
@@ -159,8 +159,8 @@ fn perform(request: Request, copies: &[Copy]) -> (Summary, bool) {
     (shared.counters.summary(), shared.stopped())
 }
 
-/// Requests a stop on the first SIGINT or SIGTERM and exits on the second. A signal that the parent ignores
-/// (a shell for its background jobs, `nohup`) stays ignored.
+/// Requests a stop on the first SIGINT or SIGTERM and exits on the second. A signal that the parent
+/// ignores (a shell for its background jobs, `nohup`) stays ignored.
 fn stop_on_signals(stop: &Arc<Stop>) -> io::Result<()> {
     interrupt::dump_on_sigusr1()?;
     let ends = [(libc::SIGINT, Signal::Interrupt), (libc::SIGTERM, Signal::Terminate)];

@@ -1,4 +1,4 @@
-//! Facts about source and target for [`decide`](crate::decide).
+//! Compares source and target, for [`decide`](crate::decide).
 
 use crate::decide::{Comparison, Decision, Kind, Names, Node, Rules, decide};
 use crate::options::Options;
@@ -24,9 +24,11 @@ impl Node {
     }
 }
 
-/// The step of the time stamps of the file system that the target is on, in nanoseconds, as far as it
-/// counts: for `-u` where times are copied. Its own three times are whole multiples of it. (No file system has
-/// steps between 1 ns and 100 ns.)
+/// Returns the granularity of the target's time stamps in nanoseconds, for `-u` with copied times;
+/// 1 where the granularity makes no difference.
+///
+/// It is derived from the target's own times, which are multiples of it. No file system has a
+/// granularity between 1 ns and 100 ns.
 fn time_step(options: &Options, item: &Item<'_>, existing: &Stat) -> i64 {
     if !options.only_newer || !options.preserve.timestamps {
         return 1;
@@ -44,7 +46,7 @@ fn time_step(options: &Options, item: &Item<'_>, existing: &Stat) -> i64 {
 }
 
 impl Rules {
-    /// `top`: for a name of the command line.
+    /// `top`: the name is on the command line.
     fn of(options: &Options, top: bool) -> Rules {
         Rules {
             follow: options.follows(top),
@@ -61,9 +63,10 @@ impl Rules {
     }
 }
 
-/// Decides what happens to an existing target. A copy and a dry run both ask here.
+/// Decides what happens to an existing target, for the copy and for the dry run.
 ///
-/// `was_made`: an earlier source of the same copy made the target. `ask` is called for a question of `-i`.
+/// `was_made`: an earlier source of the same copy made the target. `ask` answers a question of
+/// `-i`.
 pub(crate) fn decide_target(
     options: &Options,
     item: &Item<'_>,
@@ -93,8 +96,8 @@ pub(crate) fn decide_target(
     }
 }
 
-/// Looks at what the target is, if it exists: the entry itself, or the file that a link leads to if a copy
-/// of this source would write through the link.
+/// Returns the status of the target: of the entry itself, or of the file that a link leads to if a
+/// copy of this source would write through the link.
 pub(crate) fn stat_target(
     options: &Options,
     item: &Item<'_>,
@@ -105,7 +108,7 @@ pub(crate) fn stat_target(
     sys::stat_at(item.target_dir, item.target, through)
 }
 
-/// Looks at the source. A failure is reported, as is a directory that is not copied without `-r`.
+/// Returns the status of the source. Reports a failure, and a directory without `-r`.
 pub(crate) fn stat_source(options: &Options, item: &Item<'_>) -> Option<Stat> {
     let name = || item.quoted(Side::Source);
     match sys::stat_at(item.source_dir, item.source, options.follows(item.is_top())) {
@@ -121,7 +124,7 @@ pub(crate) fn stat_source(options: &Options, item: &Item<'_>) -> Option<Stat> {
     }
 }
 
-/// The names themselves, if they count.
+/// Returns the status of the two names themselves, if the decision depends on them.
 fn names(rules: &Rules, item: &Item<'_>, source: &Node, target: &Node) -> Option<Names> {
     if !rules.wants_names(source, target) {
         return None;
@@ -141,13 +144,13 @@ fn same_entry(item: &Item<'_>) -> bool {
     if item.is_top() {
         return entry(&item.path(Side::Source)) == entry(&item.path(Side::Target));
     }
-    // One name below two open directories, whose paths may be too long for the kernel.
+    // A name below two open directories, whose paths may be longer than the kernel accepts.
     let id = |dir| sys::stat_of(dir).map(|stat| sys::id(&stat));
     item.source == item.target
         && matches!((id(item.source_dir), id(item.target_dir)), (Ok(a), Ok(b)) if a == b)
 }
 
-/// An entry of a directory, however it is spelled: its name, and which directory that is.
+/// A directory entry, independent of its spelling: its name and the directory's identity.
 pub(crate) type Entry = (Vec<u8>, Option<(u64, u64)>);
 
 pub(crate) fn entry(path: &OsStr) -> Entry {
@@ -159,15 +162,15 @@ pub(crate) fn entry(path: &OsStr) -> Entry {
     (bytes[start..end].to_vec(), parent)
 }
 
-/// The last part of a path, without slashes.
+/// Returns the last component of a path, without slashes.
 pub(crate) fn last_part(path: &[u8]) -> &[u8] {
     let end = path.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1);
     let start = path[..end].iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
     &path[start..end]
 }
 
-/// Whether a simple backup of the target would take the source's name, or what the source leads to. (A file
-/// that has another name too keeps its content when the backup replaces this one.)
+/// Returns whether a simple backup of the target would replace the source, or the file to which it
+/// leads. (A file with a second name keeps its content when the backup replaces the first.)
 fn source_is_backup(options: &Options, item: &Item<'_>, source: &Node) -> bool {
     if options.backup.is_none() {
         return false;

@@ -1,8 +1,9 @@
-//! Decides what becomes of a target that exists.
+//! Decides what happens to an existing target.
 //!
-//! [`decide`] is pure: it takes the options and what is known about source and target, calls nothing, and is
-//! the same for a dry run. The rules are GNU's: a copy that would lose the source's data is refused, one
-//! that only replaces a link to it is not.
+//! [`decide`] is a pure function of the options and of what is known about source and target. The
+//! copy and the dry run share it through [`decide_target`](crate::compare::decide_target). The
+//! rules are GNU's: a copy that would lose the source's data is refused; one that only replaces a
+//! link to it is not.
 
 use crate::backup;
 use crate::options::Replace;
@@ -12,11 +13,11 @@ pub(crate) enum Kind {
     Regular,
     Directory,
     Link,
-    /// A FIFO, a device, a socket.
+    /// A FIFO, a device or a socket.
     Special,
 }
 
-/// What `stat` reports of a file, as far as it counts here.
+/// The status of a file, reduced to what the decision depends on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Node {
     pub(crate) kind: Kind,
@@ -25,10 +26,10 @@ pub(crate) struct Node {
     pub(crate) modified: (i64, i64),
 }
 
-/// The options that count here, for one name.
+/// The options that the decision depends on, for one name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
-    /// Links of the source are followed: for `-H`, on the command line only.
+    /// Links of the source are followed (with `-H`, on the command line only).
     pub(crate) follow: bool,
     pub(crate) replace: Replace,
     pub(crate) only_newer: bool,
@@ -38,13 +39,13 @@ pub(crate) struct Rules {
     pub(crate) symbolic_link: bool,
     pub(crate) attributes_only: bool,
     pub(crate) keep_links: bool,
-    /// What is no link and no directory is read as a regular file.
+    /// Special files are read as regular ones.
     pub(crate) as_regular: bool,
 }
 
 impl Rules {
-    /// Whether the target is what a link under its name leads to: only a regular file is written through a
-    /// link, and only if the name is not removed or renamed first.
+    /// Returns whether the target is the file that a link under its name leads to: only a regular
+    /// file is written through a link, and only if the name is not removed or renamed first.
     pub(crate) fn looks_through(&self, source: Kind) -> bool {
         let regular = match source {
             Kind::Regular => true,
@@ -58,47 +59,47 @@ impl Rules {
             && !self.remove_first
     }
 
-    /// Whether [`Facts::names`] counts.
+    /// Returns whether the decision depends on [`Comparison::names`].
     pub(crate) fn wants_names(&self, source: &Node, target: &Node) -> bool {
         let link = source.kind == Kind::Link || target.kind == Kind::Link;
         !self.keeps_every_target() && (source.id == target.id || !self.follow && link)
     }
 
-    /// No target is replaced: it may even be the source.
+    /// No target is replaced, so that it may even be the source.
     fn keeps_every_target(&self) -> bool {
         matches!(self.replace, Replace::Skip | Replace::Refuse)
     }
 }
 
-/// The names themselves, where source and target may be the same file.
+/// The status of the names themselves, for names that may be the same file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Names {
-    /// What has the name: a link, where it is one.
+    /// The entry: a link is not followed.
     pub(crate) source: Node,
     pub(crate) target: Node,
-    /// What links lead to, if anything.
+    /// The file that a link leads to, if it exists.
     pub(crate) source_end: Option<(u64, u64)>,
     pub(crate) target_end: Option<(u64, u64)>,
-    /// Both are one entry of one directory.
+    /// Both are the same entry of the same directory.
     pub(crate) same_entry: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Comparison {
     pub(crate) source: Node,
-    /// The name, or what it leads to: see [`Rules::looks_through`].
+    /// The entry, or the file that it leads to: see [`Rules::looks_through`].
     pub(crate) target: Node,
-    /// `None` where nobody asked ([`Rules::wants_names`]), or one of them is gone.
+    /// `None` if [`Rules::wants_names`] is false, or one of the names no longer exists.
     pub(crate) names: Option<Names>,
-    /// An earlier source of this command line became the target.
+    /// An earlier source of this command line made the target.
     pub(crate) just_made: bool,
-    /// The last part of the source's name is `.` or `..`.
+    /// The last component of the source's name is `.` or `..`.
     pub(crate) is_dots: bool,
     /// The source has the name that the backup would get.
     pub(crate) backup_is_source: bool,
-    /// The step of the target's time stamps, in nanoseconds; 1 where it does not count.
+    /// The granularity of the target's time stamps in nanoseconds; 1 where it makes no difference.
     pub(crate) time_step: i64,
-    /// What the user answered, if [`Decision::Ask`] was the decision before.
+    /// The user's answer, after the decision [`Decision::Ask`].
     pub(crate) answer: Option<bool>,
 }
 
@@ -115,21 +116,21 @@ pub(crate) enum Refusal {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Decision {
-    /// Into the directory, onto or beside the file.
+    /// Copy into the directory, or replace the file.
     Overwrite,
-    /// The target is removed, then made anew.
+    /// Remove the target, then make it anew.
     RemoveFirst,
-    /// The target is renamed, then made anew.
+    /// Rename the target, then make it anew.
     BackUp,
-    /// Ask the user, then decide again with [`Facts::answer`].
+    /// Ask the user, then decide again with [`Comparison::answer`].
     Ask,
-    /// Both are the same already.
+    /// Do nothing: the target is the source already.
     AlreadySame,
-    /// `-n`: the target stays.
+    /// `-n`: keep the target.
     Keep,
-    /// `-u`: the target stays, and stands for its source.
+    /// `-u`: keep the target, which counts as the copy of its source.
     KeepNewer,
-    /// The user said no.
+    /// The user refused.
     Declined,
     Refuse(Refusal),
 }
@@ -174,7 +175,7 @@ pub(crate) fn decide(rules: &Rules, comparison: &Comparison) -> Decision {
     }
 }
 
-/// What has no directories: the target may stay as it is.
+/// Decides whether a target that no directory is copied onto stays as it is.
 fn keeps_target(rules: &Rules, comparison: &Comparison) -> Option<Decision> {
     if rules.only_newer && !is_newer(comparison) {
         return Some(Decision::KeepNewer);
@@ -188,7 +189,7 @@ fn keeps_target(rules: &Rules, comparison: &Comparison) -> Option<Decision> {
     }
 }
 
-/// A time that is copied to a file system of seconds loses its nanoseconds.
+/// Returns whether the source is newer, at the granularity of the target's time stamps.
 fn is_newer(comparison: &Comparison) -> bool {
     let (seconds, nanoseconds) = comparison.source.modified;
     let second = 1_000_000_000;
@@ -199,7 +200,8 @@ fn is_newer(comparison: &Comparison) -> bool {
     kept > comparison.target.modified
 }
 
-/// Other names of the target are to keep their content, and a link is not written through.
+/// Returns whether the target is removed: its other names must keep their content, or it is a link
+/// that must not be written through.
 fn removes(rules: &Rules, comparison: &Comparison) -> bool {
     let shared = rules.keep_links && comparison.target.links > 1;
     let not_written_to = !rules.follow && comparison.source.kind != Kind::Regular;
@@ -208,9 +210,9 @@ fn removes(rules: &Rules, comparison: &Comparison) -> bool {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Same {
-    /// Or it does not matter.
+    /// Two files, or the difference does not matter.
     No,
-    /// It is as it should be already.
+    /// The target already is what the copy would make.
     Identical,
     Refuse,
 }
@@ -247,7 +249,7 @@ fn same_file(rules: &Rules, comparison: &Comparison) -> Same {
         return Same::No;
     }
     if rules.backup.is_some() {
-        // Renaming the target would take the source's data, or what it leads to, away.
+        // Renaming the target would rename the source's data, or the file that the source leads to.
         return refuse_if(if same_itself {
             names.same_entry
         } else {
@@ -327,7 +329,7 @@ mod tests {
     use Kind::*;
 
     #[test]
-    fn kinds_that_do_not_match_are_refused() {
+    fn directories_and_other_files_do_not_replace_each_other() {
         for kind in [Regular, Link, Special] {
             let onto_dir = comparison(node(kind, 1), node(Directory, 2));
             let dir_onto = comparison(node(Directory, 1), node(kind, 2));
@@ -335,7 +337,7 @@ mod tests {
             assert_eq!(decide(&RULES, &dir_onto), Refuse(Refusal::DirectoryOntoOther));
             let backup = Rules { backup: Some(backup::Kind::Simple), ..RULES };
             assert_eq!(decide(&backup, &dir_onto), Refuse(Refusal::DirectoryOntoOther));
-            // `-n` comes first: nothing is replaced, so nothing is wrong.
+            // `-n` is checked first: a target that is kept cannot have the wrong type.
             let keep = Rules { replace: Replace::Skip, ..RULES };
             assert_eq!(decide(&keep, &onto_dir), Keep);
             assert_eq!(decide(&keep, &dir_onto), Refuse(Refusal::DirectoryOntoOther));
@@ -344,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_that_is_as_new_stays() {
+    fn update_keeps_a_target_that_is_not_older() {
         let rules = Rules { only_newer: true, ..RULES };
         let mut case = comparison(node(Regular, 1), node(Regular, 2));
         assert_eq!(decide(&rules, &case), KeepNewer);
@@ -356,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_counts_before_what_is_wrong() {
+    fn the_user_is_asked_before_a_refusal() {
         let rules = Rules { replace: Replace::Ask, ..RULES };
         let mut case = comparison(node(Regular, 1), node(Directory, 2));
         assert_eq!(decide(&rules, &case), Ask);
@@ -368,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_written_to_is_removed_first() {
+    fn links_and_special_files_are_removed_first() {
         for kind in [Link, Special] {
             let case = comparison(node(kind, 1), node(Regular, 2));
             assert_eq!(decide(&RULES, &case), RemoveFirst);
@@ -401,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn links_to_the_source_may_be_replaced_and_not_written_through() {
+    fn a_link_to_the_source_is_only_replaced() {
         let (file, link) = (node(Regular, 1), node(Link, 2));
         let onto_link = named(file, link, (1, 1), false);
         assert_eq!(decide(&RULES, &onto_link), Refuse(Refusal::SameFile));
@@ -415,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backup_does_not_take_the_sources_name() {
+    fn a_backup_does_not_replace_the_source() {
         let mut case = comparison(node(Regular, 1), node(Regular, 2));
         case.backup_is_source = true;
         let with = |kind| Rules { backup: Some(kind), ..RULES };
@@ -431,9 +433,10 @@ mod tests {
         assert_eq!(decide(&RULES, &case), refused);
     }
 
-    /// What a file system of full seconds (or FAT's two) keeps of a time is not older than it.
+    /// A file system with whole seconds (or FAT's two) must not make a copied time look older than
+    /// its source.
     #[test]
-    fn a_copied_time_is_not_newer_than_what_was_kept_of_it() {
+    fn a_truncated_time_is_not_older() {
         let newer = |modified, kept, time_step| {
             let mut comparison = comparison(node(Regular, 1), node(Regular, 2));
             (comparison.source.modified, comparison.target.modified) = (modified, kept);

@@ -1,21 +1,21 @@
-//! How many file descriptors a copy may use, and for what.
+//! Divides the file descriptors that a copy may use.
 //!
-//! The limit of the process (`RLIMIT_NOFILE`) is raised towards the hard one as far as a copy can use it;
-//! there are no children that would inherit it. What it then allows is divided: each worker has what one name
-//! needs, and the rest serves speed: open directories, listings that wait, files that are read ahead or wait for
-//! their fsync. With few descriptors there are few workers, in the end one. A call that meets the limit all the
-//! same has directories closed that no worker uses, and tries again.
+//! The soft limit (`RLIMIT_NOFILE`) is raised towards the hard one as far as a copy can use it; a
+//! copy has no children that would inherit it. Each worker gets what one name needs. The rest is
+//! for speed: open directories, unfinished listings, files that are read ahead or wait for their
+//! fsync. With few descriptors there are fewer workers, at least one. A call that meets the limit
+//! nevertheless closes directories that no worker uses, and is retried.
 
 use crate::sys;
 use crate::tree::OpenDirs;
 use std::sync::{Mutex, PoisonError, Weak};
 
-/// What one worker holds at most while it copies one name: directories, files, and those by which it finds
-/// directories again.
+/// The descriptors that one worker holds at most while it copies one name: directories, files, and
+/// those through which it reopens directories.
 const PER_WORKER: usize = 10;
-/// With `--fsync` it has a ring, an event, and a descriptor of each file system.
+/// With `--fsync`, a worker also has a ring, an event and a descriptor for each file system.
 const PER_RUNTIME: usize = 6;
-/// Signals, `--trace` and others that are opened later.
+/// Signals, `--trace` and whatever is opened later.
 const OTHERS: usize = 8;
 
 const MAX_DIRECTORIES: usize = 48;
@@ -23,22 +23,22 @@ const MAX_LISTINGS: usize = 64;
 const MAX_READ_AHEAD: usize = 128;
 const MAX_SYNCS: usize = 64;
 
-/// The descriptors of one copy.
+/// The division of the descriptors of one copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Budget {
     pub(crate) jobs: usize,
     /// Directories that are kept open, a source and a target each.
     pub(crate) directories: usize,
-    /// Directories whose listing has begun and waits.
+    /// Directories whose listing is unfinished.
     pub(crate) listings: usize,
-    /// Cold files that are read ahead together, of all workers.
+    /// Cold files that all workers read ahead together.
     pub(crate) read_ahead: usize,
-    /// Files that wait for their own fsync, of all workers.
+    /// Files of all workers that wait for their own fsync.
     pub(crate) syncs: usize,
 }
 
 impl Budget {
-    /// Raises the soft limit if that helps, and divides what there is.
+    /// Raises the soft limit if that helps, and divides what it allows.
     pub(crate) fn of_this_process(jobs: usize, fsync: bool) -> Budget {
         let used = sys::open_descriptors().unwrap_or(16) + OTHERS;
         let (directories, syncs) = (MAX_DIRECTORIES, MAX_SYNCS);
@@ -51,7 +51,8 @@ impl Budget {
         PER_WORKER + if fsync { PER_RUNTIME } else { 0 }
     }
 
-    /// At most half for the workers. (One worker, one directory and one file there are in any case.)
+    /// Gives at most half to the workers. One worker, one directory and one file are always
+    /// allowed.
     fn of(free: usize, jobs: usize, fsync: bool) -> Budget {
         let each = Budget::per_worker(fsync);
         let jobs = jobs.min(free / 2 / each).max(1);
@@ -65,13 +66,14 @@ impl Budget {
         }
     }
 
-    /// One worker's share of what serves all.
+    /// Returns one worker's share of a number.
     pub(crate) fn share(&self, of_all: usize) -> usize {
         (of_all / self.jobs).max(1)
     }
 }
 
-/// The open directories of the copies that run. The table is the process's, as its descriptors are.
+/// The open directories of all running copies. Static, because the process has one table of
+/// descriptors.
 static OPEN: Mutex<Vec<Weak<OpenDirs>>> = Mutex::new(Vec::new());
 
 /// Allows [`make_room`] to close these directories until they are dropped.
@@ -93,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_budget_is_not_exceeded_and_what_is_plenty_is_used() {
+    fn a_budget_fits_and_uses_plenty() {
         for fsync in [false, true] {
             for free in 0..4096 {
                 for jobs in [1, 4, 16, 256] {

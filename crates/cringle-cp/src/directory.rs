@@ -1,4 +1,4 @@
-//! One directory of a tree: made if it does not exist, opened on both sides, its listing begun.
+//! Copies one directory: creates it if it does not exist, opens both sides, starts its listing.
 
 use crate::attributes;
 use crate::compare::entry;
@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, PoisonError};
 
 impl Worker<'_> {
-    /// Makes the directory, if it is not there, and has its entries copied.
+    /// Creates the directory if `new`, and starts the copy of its entries.
     pub(crate) fn enter(&mut self, item: &Item<'_>, stat: &Stat, new: bool) -> bool {
         let options = &self.shared.options;
         let root = item.dir.map(|dir| Arc::clone(&dir.root));
@@ -63,7 +63,7 @@ impl Worker<'_> {
             }
             return false;
         };
-        // The target itself counts though it was there before: `cp -r . sub` would never end.
+        // A target of the command line counts even if it existed: `cp -r . sub` would never end.
         if new || item.is_top() {
             let _ = root.first_made.set(opened.target_id);
         }
@@ -87,8 +87,9 @@ impl Worker<'_> {
         true
     }
 
-    /// A directory that the command line names and that is met again: GNU's takes the second for a hard
-    /// link, and makes none. `None`: it is the first time, or links are followed.
+    /// Handles a directory of the command line that has been copied before, which GNU's treats as a
+    /// hard link and refuses to make. Returns `None` for the first copy, or where links are
+    /// followed.
     fn is_copied_elsewhere(&self, item: &Item<'_>, stat: &Stat) -> Option<bool> {
         let directories = &self.shared.directories;
         let mut directories = directories.lock().unwrap_or_else(PoisonError::into_inner);
@@ -122,7 +123,7 @@ impl Worker<'_> {
         } else if keeps.mode || keeps.ownership {
             0o700
         } else {
-            // The umask does not count where a default ACL does: without these bits, either way.
+            // A default ACL replaces the umask; these bits are cleared in either case.
             stat.st_mode & 0o1777 & !(options.umask & 0o022)
         };
         if let Err(e) = sys::mkdir_at(item.target_dir, item.target, mode) {
@@ -135,7 +136,7 @@ impl Worker<'_> {
 
     fn open_both(&self, item: &Item<'_>, stat: &Stat, new: bool, follow: bool) -> Option<Opened> {
         let options = &self.shared.options;
-        // What we have made may lack what we need to fill it (mode 0555, a hard umask).
+        // The new directory may lack the permissions needed to fill it (mode 0555, a strict umask).
         let keeps = options.preserve;
         let mut final_mode = None;
         if new && let Ok(made) = sys::stat_at(item.target_dir, item.target, false) {
@@ -145,7 +146,7 @@ impl Worker<'_> {
                 let _ = sys::chmod_at(item.target_dir, item.target, mode | 0o700);
             }
             if !keeps.ownership && !keeps.mode && !options.no_preserve_mode {
-                // What the mask of a default ACL took away is given back.
+                // Restores what the mask of a default ACL cleared.
                 let missing = stat.st_mode & 0o022 & !options.umask & !mode;
                 if missing != 0 {
                     final_mode = Some(mode | missing);
@@ -160,7 +161,7 @@ impl Worker<'_> {
         let target_follow = item.is_top() && !new;
         let target = item.open_dir(Side::Target, target_follow, self.reporter());
         let (Ok((source, now)), Ok((target, there))) = (source, target) else {
-            // What cannot be listed has its attributes copied all the same.
+            // A directory that cannot be listed still gets its attributes.
             attributes::apply_by_name(options, item, stat, new);
             if !keeps.mode
                 && let Some(mode) = final_mode

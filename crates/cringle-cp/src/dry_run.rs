@@ -1,8 +1,8 @@
-//! `--dry-run`: what would be copied, and what becomes of what is there: the lines of `-v`, and the
-//! complaints that can be foreseen. Nothing is changed, nothing is asked.
+//! `--dry-run`: prints the lines of `-v`, what would happen to existing targets, and the failures
+//! that can be predicted. Changes nothing and asks nothing.
 //!
-//! It looks at names beneath open directories and lists each piece by piece, as a copy does: memory and
-//! descriptors are bounded, and a tree may be deeper than a path can be long.
+//! It uses the handles and the listings of a copy, so that memory and descriptors are bounded, and
+//! a tree may be deeper than a path can be long.
 
 use crate::compare;
 use crate::decide::Decision;
@@ -44,10 +44,10 @@ pub(crate) fn run(options: &Options, copies: &[Copy]) {
     }
 }
 
-/// A directory whose entries are being looked at.
+/// A directory whose entries are being visited.
 struct Level {
     dir: Arc<Dir>,
-    /// The directory that it goes into exists.
+    /// The target directory exists.
     onto: bool,
     entries: Vec<Entry>,
     rest: Option<Waiting>,
@@ -62,7 +62,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Looks at all that is in the directories that were entered.
+    /// Visits everything below the directories that have been entered.
     fn finish(&mut self) {
         while let Some(level) = self.levels.last_mut() {
             if let Some(entry) = level.entries.pop() {
@@ -77,8 +77,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Reads the next piece of the directory that was entered last. Where too many listings wait, all
-    /// pieces: regular files are looked at now, and other names wait.
+    /// Reads the next piece of the innermost directory. If too many listings are unfinished, reads
+    /// all pieces: regular files are visited at once, and other names are kept.
     fn list(&mut self, handle: &Arc<OwnedFd>) {
         let Some(at) = self.levels.len().checked_sub(1) else { return };
         let (dir, onto) = (Arc::clone(&self.levels[at].dir), self.levels[at].onto);
@@ -123,21 +123,21 @@ impl Walk<'_> {
             dir: Some(dir),
             source_dir: source.as_raw_fd(),
             source: &entry.name,
-            // (In a directory that is not there, nothing is looked up.)
+            // No name is looked up in a directory that does not exist.
             target_dir: target.as_ref().map_or(-1, |target| target.as_raw_fd()),
             target: &entry.name,
         };
         self.visit(&item, onto);
     }
 
-    /// `may_be_there`: the directory that holds the target exists.
-    fn visit(&mut self, item: &Item<'_>, may_be_there: bool) {
+    /// `may_exist`: the directory that holds the target exists.
+    fn visit(&mut self, item: &Item<'_>, may_exist: bool) {
         let options = self.options;
         let follow = options.follows(item.is_top());
         let source = || item.quoted(Side::Source);
         let Some(stat) = compare::stat_source(options, item) else { return };
         let is_dir = sys::kind(&stat) == libc::S_IFDIR;
-        if is_dir && item.is_top() && is_below(item) {
+        if is_dir && item.is_top() && target_is_within_source(item) {
             let (source, target) = (source(), item.quoted(Side::Target));
             return self
                 .options
@@ -151,8 +151,8 @@ impl Walk<'_> {
                 .fail(&format!("cannot copy cyclic symbolic link {}", source()));
         }
         let there = || sys::stat_at(item.target_dir, item.target, false).ok();
-        let existing = if may_be_there { there() } else { None };
-        if !outcome(options, item, &stat, existing, may_be_there) || !is_dir {
+        let existing = if may_exist { there() } else { None };
+        if !outcome(options, item, &stat, existing, may_exist) || !is_dir {
             return;
         }
         let elsewhere = item.dir.is_some_and(|dir| dir.root.device != stat.st_dev);
@@ -198,13 +198,13 @@ impl Walk<'_> {
     }
 }
 
-/// Says what would happen to it; false if nothing would.
+/// Prints what would happen to the target; returns false if nothing would.
 fn outcome(
     options: &Options,
     item: &Item<'_>,
     stat: &Stat,
     existing: Option<Stat>,
-    may_be_there: bool,
+    may_exist: bool,
 ) -> bool {
     let (source, target) = (item.quoted(Side::Source), item.quoted(Side::Target));
     let is_dir = sys::kind(stat) == libc::S_IFDIR;
@@ -216,7 +216,7 @@ fn outcome(
         return false;
     }
     let Some(existing) = existing else {
-        if may_be_there && !may_create(item) {
+        if may_exist && !may_create(item) {
             let e = io::Error::from_raw_os_error(libc::EACCES);
             let what = if is_dir { "directory" } else { "regular file" };
             options.reporter.fail_with(&format!("cannot create {what} {target}"), &e);
@@ -229,8 +229,8 @@ fn outcome(
     print_decision(options, item, stat, &existing)
 }
 
-/// Prints what the copy would do to an existing target, with "yes" to each question. Returns false if it
-/// would leave the target as it is.
+/// Prints what would happen to an existing target, with "yes" to each question. Returns false if
+/// the target would stay as it is.
 fn print_decision(options: &Options, item: &Item<'_>, source: &Stat, existing: &Stat) -> bool {
     let mut asks = false;
     let yes = || {
@@ -247,7 +247,7 @@ fn print_decision(options: &Options, item: &Item<'_>, source: &Stat, existing: &
             options.reporter.print(&format!("skipped {}", item.quoted(Side::Target)));
             return false;
         }
-        // What is in it goes into what exists.
+        // Its entries go into the existing directory.
         Decision::Overwrite if sys::kind(source) == libc::S_IFDIR => return true,
         Decision::Overwrite if asks => "asked about, overwritten",
         Decision::Overwrite => "overwritten",
@@ -259,7 +259,7 @@ fn print_decision(options: &Options, item: &Item<'_>, source: &Stat, existing: &
     true
 }
 
-/// A file that is linked to need not be read.
+/// Returns whether the source can be read, or need not be: a file that is linked to is not read.
 fn is_readable(options: &Options, item: &Item<'_>, stat: &Stat) -> bool {
     let opened = match sys::kind(stat) {
         libc::S_IFDIR => true,
@@ -281,8 +281,8 @@ fn may_create(item: &Item<'_>) -> bool {
     sys::accessible(item.target_dir, &parent, libc::W_OK | libc::X_OK)
 }
 
-/// Whether the target lies within the source.
-fn is_below(item: &Item<'_>) -> bool {
+/// Returns whether the target lies within the source.
+fn target_is_within_source(item: &Item<'_>) -> bool {
     let source = Path::new(OsStr::from_bytes(item.source.to_bytes())).canonicalize();
     let target = Path::new(OsStr::from_bytes(item.target.to_bytes()));
     let target = target.canonicalize().or_else(|_| parent(item.target).canonicalize());

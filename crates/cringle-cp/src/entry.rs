@@ -1,4 +1,4 @@
-//! Copies one name of a tree or of the command line: has its target seen to, then copies by file type.
+//! Copies one name of a tree or of the command line: prepares its target, then copies by file type.
 
 use crate::attributes;
 use crate::compare::{self, entry};
@@ -19,8 +19,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::PoisonError;
 
 impl Worker<'_> {
-    /// `kind` is the directory's word for what it is.
-    /// False if it failed, which was told and counted.
+    /// Copies one name. `kind` is the type that the directory gives (`DT_REG` and others). Returns
+    /// false if it failed, which has been reported and counted.
     pub(crate) fn copy(&mut self, item: &Item<'_>, kind: u8) -> bool {
         self.releases = self.shared.file_locks.released();
         let options = &self.shared.options;
@@ -39,7 +39,7 @@ impl Worker<'_> {
         good
     }
 
-    /// With all the questions asked.
+    /// Copies one name of any type, whether its target exists or not.
     pub(crate) fn copy_general(&mut self, item: &Item<'_>) -> bool {
         let options = &self.shared.options;
         let Some(stat) = compare::stat_source(options, item) else { return false };
@@ -58,7 +58,7 @@ impl Worker<'_> {
                     self.undo_backup(item, backup);
                 }
                 self.made_top &= good && item.is_top();
-                // With `--fsync` the name is yet to come.
+                // With `--fsync`, the target gets its name later.
                 if self.made_top && !self.shared.options.fsync {
                     self.remember_target(item);
                 }
@@ -67,7 +67,7 @@ impl Worker<'_> {
         }
     }
 
-    /// A file that is named twice is copied once.
+    /// Reports whether a file was named before on the command line. It is copied once.
     fn is_repeated(&self, item: &Item<'_>, stat: &Stat) -> bool {
         let mut seen = self.shared.sources.lock().unwrap_or_else(PoisonError::into_inner);
         let first = seen.insert((entry(&item.path(Side::Source)), sys::id(stat)));
@@ -80,7 +80,7 @@ impl Worker<'_> {
         true
     }
 
-    /// No later source of the command line may replace what this one made.
+    /// Remembers the target: a later source of the command line must not replace it.
     pub(crate) fn remember_target(&self, item: &Item<'_>) {
         if let Ok(made) = sys::stat_at(item.target_dir, item.target, false) {
             let mut targets = self.shared.targets.lock().unwrap_or_else(PoisonError::into_inner);
@@ -119,7 +119,7 @@ impl Worker<'_> {
         }
         let id = sys::id(stat);
         if let Some(made) = self.shared.links.begin(id) {
-            // Of this file there is another name.
+            // Another name of this file has been copied.
             self.made_top = false;
             return self.link_to(item, &made);
         }
@@ -129,8 +129,8 @@ impl Worker<'_> {
         good
     }
 
-    /// Whether other names of this file become links to the first copy. (Through symbolic links, a file
-    /// with one name is met more than once.)
+    /// Returns whether further names of this file become links to its first copy. (Through symbolic
+    /// links, even a file with one name can be found twice.)
     pub(crate) fn keeps_links(&self, item: &Item<'_>, stat: &Stat) -> bool {
         let options = &self.shared.options;
         options.preserve.links
@@ -141,7 +141,7 @@ impl Worker<'_> {
                 || options.follow == Follow::CommandLine && item.is_top())
     }
 
-    /// A target that stays: others of the same file are to be links to it.
+    /// Remembers a target that was kept: other names of its source become links to it.
     pub(crate) fn remember_link(&self, item: &Item<'_>, source: &Stat) {
         let id = sys::id(source);
         if self.shared.options.preserve.links
@@ -180,7 +180,8 @@ impl Worker<'_> {
 
     fn copy_file(&mut self, item: &Item<'_>, stat: &Stat, new: bool) -> bool {
         let follow = self.shared.options.follows(item.is_top());
-        // A FIFO's writer is waited for by the first read. A device decides itself what its open waits for.
+        // Opening a FIFO does not wait; the first read does. The open of a device waits as its
+        // driver decides.
         let opened = if matches!(sys::kind(stat), libc::S_IFREG | libc::S_IFIFO) {
             open_source(item, follow)
         } else {
@@ -212,7 +213,7 @@ impl Worker<'_> {
             return false;
         }
         let target = if new { Target::New } else { Target::Existing };
-        // (`Exists` is the answer to `LikelyNew` alone.)
+        // Only `LikelyNew` can return `Exists`.
         self.copy_regular(item, source, &now, target, None) == Outcome::Good
     }
 
@@ -294,7 +295,7 @@ impl Worker<'_> {
             return false;
         }
         Counters::add(&self.shared.counters.others, 1);
-        // (Their owner and mode stay those of a new link, as with GNU's.)
+        // The link keeps its new owner and mode, as with GNU's.
         if self.shared.options.preserve.timestamps
             && let Err(e) = sys::set_times_at(item.target_dir, item.target, stat)
         {
@@ -305,8 +306,8 @@ impl Worker<'_> {
         true
     }
 
-    /// Makes a link under a name that may exist: then under a temporary name, which is renamed onto it.
-    /// `make` must fail on a name that exists. Returns whether it existed.
+    /// Makes a link under a name that may exist; then makes it under a temporary name and renames
+    /// that. `make` must fail on an existing name. Returns whether the name existed.
     fn replacing(
         &self,
         item: &Item<'_>,
@@ -320,7 +321,8 @@ impl Worker<'_> {
                 let ((), temporary) = self.shared.temporaries.make(item.target, make)?;
                 let to = (item.target_dir, item.target);
                 let renamed = sys::rename_at((item.target_dir, &temporary), to);
-                // Renaming a link onto another link to the same file does nothing: both names stay.
+                // Renaming a link onto another link to the same file does nothing, and leaves both
+                // names.
                 let _ = sys::unlink_at(item.target_dir, &temporary);
                 renamed.map(|()| true)
             }
@@ -368,7 +370,8 @@ impl Worker<'_> {
     }
 }
 
-/// Whether the name is one of the current directory, as far as can be seen: else making it fails anyway.
+/// Returns whether the path names an entry of the current directory. If that cannot be determined,
+/// returns true: making the link fails then.
 fn is_here(path: &OsStr) -> bool {
     let bytes = path.as_bytes();
     let end = bytes.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1);
@@ -380,7 +383,7 @@ fn is_here(path: &OsStr) -> bool {
     }
 }
 
-/// A path in a message of GNU's that quotes only what needs it.
+/// Quotes a path only if it needs quotes, as some of GNU's messages do.
 fn shown(path: &OsStr) -> String {
     let plain = path
         .as_bytes()

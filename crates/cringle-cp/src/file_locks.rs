@@ -1,15 +1,21 @@
-//! Who reads and who writes a file, where two threads may meet at one.
+//! Serialises threads that read and write the same file.
 //!
-//! Two names of a target may be one file: hard links, or links to it. Two threads that wrote to it at once would
-//! leave a mixture of two sources; in turn, the last one's content stays, as with one thread. A source may be a
-//! file of the target, too. A thread that read it while another writes it would take a part for the whole.
+//! Two names of a target may be one file: hard links, or links to it. Two threads that wrote to it
+//! together would mix two sources; one after the other, the content of the last one remains, as
+//! with a single thread. A source may be a file of the target, too: a thread that read it while
+//! another thread writes it would copy a part.
 //!
-//! Whoever writes to an existing file in place takes its [`Turn`], alone, and nobody reads that file meanwhile. Such
-//! files are few. All others, readers and makers of new files, only note in a slot of their worker what they have
-//! open ([`Making`], [`Reading`]): a store, and a look at a counter. Who takes a turn looks at the slots.
+//! A thread that writes to an existing file in place holds its [`WriteLock`]; no other thread reads
+//! or writes that file meanwhile. Such files are few. Readers and creators of new files only
+//! publish their open file in the slot of their worker ([`ReadLock`], [`NewFileLock`]), which costs
+//! a store and the load of a counter. A thread that wants a write lock examines the slots.
 //!
-//! Nobody waits who holds something that another waits for: a turn and the right to read its source are taken
-//! together; a reader that waits is in no slot as one; a maker waits for writers and for makers who began before.
+//! No deadlock: a thread that waits for a write lock holds nothing. It gets the lock only when its
+//! source is neither being written nor being created. So the holder of a write lock can later wait
+//! only for a writer that got its lock after it, never for a creator. A creator of a new file
+//! opened its source before; it waits for a writer, or for a creator that began earlier. Every
+//! chain of waiting threads therefore moves from creators to earlier creators, then to writers,
+//! then to later writers, and ends.
 
 use crate::sys;
 use std::collections::HashSet;
@@ -19,54 +25,54 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 type Id = (u64, u64);
 
-/// By which a block device is known, whatever names it has. (No file system has this number.)
+/// Returns the identity of a block device, whatever its names are. No file system has this number.
 pub(crate) fn device_id(number: u64) -> Id {
     (u64::MAX, number)
 }
 
-/// In a slot: no file, or one that has no descriptor yet.
+/// The state of a slot without a file, and of one whose file is about to be opened.
 const NONE: i32 = -1;
 const UNOPENED: i32 = -2;
 
-/// What one worker has open.
+/// The files that one worker has open.
 struct Slot {
     making: AtomicI32,
     reading: AtomicI32,
 }
 
 pub(crate) struct FileLocks {
-    /// Files that are written in place.
+    /// The files that are written in place.
     written: Mutex<HashSet<Id>>,
     freed: Condvar,
     slots: Vec<Slot>,
-    /// Workers that wait.
+    /// The number of waiting workers.
     waiting: AtomicUsize,
-    /// Those that have a turn, or wait for one.
+    /// The number of workers that hold a write lock or wait for one.
     writers: AtomicUsize,
-    /// Turns that have released.
+    /// The number of write locks that have been released.
     released: AtomicU64,
 }
 
-/// The right to write to one existing file, until it is dropped.
+/// The right to write to one existing file.
 pub(crate) struct WriteLock {
     locks: Arc<FileLocks>,
     file: Id,
 }
 
-/// A new file of one worker, until it is dropped.
+/// The new file of one worker.
 pub(crate) struct NewFileLock {
     locks: Arc<FileLocks>,
     worker: usize,
 }
 
-/// The source of one worker, until it is dropped.
+/// The source of one worker.
 pub(crate) struct ReadLock {
     locks: Arc<FileLocks>,
     worker: usize,
 }
 
 impl NewFileLock {
-    /// The file has been made.
+    /// Publishes the new file, once it is open.
     pub(crate) fn opened(&self, file: RawFd) {
         self.locks.set(&self.locks.slots[self.worker].making, file);
     }
@@ -106,19 +112,22 @@ impl FileLocks {
         }
     }
 
-    /// Before this worker makes a new file.
+    /// Announces that this worker creates a file.
     pub(crate) fn new_file(self: &Arc<FileLocks>, worker: usize) -> NewFileLock {
         self.slots[worker].making.store(UNOPENED, SeqCst);
         NewFileLock { locks: Arc::clone(self), worker }
     }
 
-    /// How many locks have released: what is known of a source by then may have changed when there are more.
+    /// Returns the number of released write locks. While it stays the same, no file has been
+    /// written in place.
     pub(crate) fn released(&self) -> u64 {
         self.released.load(SeqCst)
     }
 
-    /// From now on this worker reads `source`, an open file, and nobody writes to it. Also returns whether what is
-    /// known of it since `released` may be old. `is_new`: it may be a file that another worker makes.
+    /// Keeps other workers from writing to `source`, an open file.
+    ///
+    /// Also returns whether the source's status, known since the `released`th release, may be out
+    /// of date. `is_new`: another worker may be creating the file.
     pub(crate) fn read(
         self: &Arc<FileLocks>,
         worker: usize,
@@ -128,7 +137,9 @@ impl FileLocks {
     ) -> (ReadLock, bool) {
         let slot = &self.slots[worker].reading;
         let reading = ReadLock { locks: Arc::clone(self), worker };
-        // Who takes a turn counts itself and then looks at the slots: one of the two sees the other.
+        // A writer increments `writers` and then loads the slots; this reader stores its slot and
+        // then loads `writers`. One of the two sees the other. A release increments `released`
+        // before it decrements `writers`: a reader that finds no writer sees its release.
         slot.store(source, SeqCst);
         if self.writers.load(SeqCst) == 0 && self.released() == released && !is_new {
             return (reading, false);
@@ -137,12 +148,13 @@ impl FileLocks {
         let is_blocked = |written: &HashSet<Id>| {
             written.contains(&id) || is_new && self.is_being_made(id, worker)
         };
-        let _busy = self.wait_while(is_blocked);
+        let _written = self.wait_while(is_blocked);
         slot.store(source, SeqCst);
         (reading, true)
     }
 
-    /// Waits until nobody else reads or writes `file`, or writes this worker's source.
+    /// Waits until no other worker reads, writes or creates `file`, or writes or creates this
+    /// worker's source.
     pub(crate) fn write(
         self: &Arc<FileLocks>,
         worker: usize,
@@ -152,7 +164,9 @@ impl FileLocks {
         self.writers.fetch_add(1, SeqCst);
         let is_blocked = |written: &HashSet<Id>| {
             written.contains(&file)
-                || source.is_some_and(|source| written.contains(&source))
+                || source.is_some_and(|source| {
+                    written.contains(&source) || self.is_being_made(source, worker)
+                })
                 || self.is_being_made(file, worker)
                 || self.is_being_read(file, worker)
         };
@@ -175,7 +189,9 @@ impl FileLocks {
     }
 
     fn set(&self, slot: &AtomicI32, state: i32) {
-        // Who waits counts itself and then looks at the slots: one of the two sees the other.
+        // A waiter increments `waiting` and then loads the slots, under the lock; this thread
+        // stores a slot and then loads `waiting`. One of the two sees the other; the lock is free
+        // once the waiter sleeps.
         slot.store(state, SeqCst);
         if self.waiting.load(SeqCst) > 0 {
             drop(self.lock());
@@ -200,8 +216,9 @@ impl FileLocks {
     }
 }
 
-/// Whether a slot has this file, or one that is not known yet. (A descriptor that was closed meanwhile is another
-/// file's or none's: then its slot changes as well.)
+/// Returns whether a slot has this file, or a file that is not open yet. A descriptor that was
+/// closed and reused may match another file for a moment; its slot is about to change, which wakes
+/// the waiter.
 fn holds(slot: i32, file: Id) -> bool {
     match slot {
         NONE => false,
@@ -226,7 +243,7 @@ mod tests {
         })
     }
 
-    /// Runs `blocked` on a thread, sees that it waits, then lets it go on by dropping `holder`.
+    /// Runs `blocked` on a thread until it waits, then drops `holder` and expects it to finish.
     fn waits_for<T>(locks: &FileLocks, holder: T, blocked: impl FnOnce() + Send) {
         let done = AtomicI32::new(0);
         std::thread::scope(|scope| {
@@ -244,18 +261,28 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_waits_for_the_one_who_makes_the_file() {
+    fn a_writer_waits_for_the_creator_of_its_file() {
         let [(made, made_id), (_, other_id)] = files();
         let locks = Arc::new(FileLocks::new(3));
-        let making = locks.new_file(0);
-        making.opened(made.as_raw_fd());
-        // Another file's turn waits for nobody.
+        let new_file = locks.new_file(0);
+        new_file.opened(made.as_raw_fd());
+        // A lock on another file is free.
         drop(locks.write(1, None, other_id));
-        waits_for(&locks, making, || drop(locks.write(1, None, made_id)));
+        waits_for(&locks, new_file, || drop(locks.write(1, None, made_id)));
+    }
+
+    /// The creator may wait for the file that the writer has locked.
+    #[test]
+    fn a_writer_waits_for_the_creator_of_its_source() {
+        let [(source, source_id), (_, target_id)] = files();
+        let locks = Arc::new(FileLocks::new(2));
+        let new_file = locks.new_file(0);
+        new_file.opened(source.as_raw_fd());
+        waits_for(&locks, new_file, || drop(locks.write(1, Some(source_id), target_id)));
     }
 
     #[test]
-    fn readers_and_the_writer_of_a_file_wait_for_each_other() {
+    fn readers_and_writers_wait_for_each_other() {
         let [(source, id), (other, other_id)] = files();
         let locks = Arc::new(FileLocks::new(2));
         let (reading, stale) = locks.read(0, (source.as_raw_fd(), id), locks.released(), false);
@@ -263,7 +290,7 @@ mod tests {
         waits_for(&locks, reading, || drop(locks.write(1, None, id)));
         let turn = locks.write(0, None, id);
         let before = locks.released();
-        // Of another file it is only not known whether it is as it was.
+        // The source is another file, but may have been written meanwhile.
         let another = locks.read(1, (other.as_raw_fd(), other_id), before, false);
         assert!(another.1);
         drop(another);
@@ -274,9 +301,9 @@ mod tests {
         assert!(locks.read(1, (source.as_raw_fd(), id), before, false).1);
     }
 
-    /// Each writes what the other reads: one after the other.
+    /// Each thread writes the file that the other one reads.
     #[test]
-    fn two_files_that_are_copied_onto_each_other_do_not_wait_for_ever() {
+    fn files_copied_onto_each_other_do_not_deadlock() {
         let [(_, one), (_, other)] = files();
         let locks = Arc::new(FileLocks::new(2));
         std::thread::scope(|scope| {

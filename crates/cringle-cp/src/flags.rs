@@ -1,29 +1,29 @@
-//! The flags, as one table: help, completions and the manual page are made from it by clap, and
-//! [`getopt`](crate::getopt) reads the command line with it.
+//! The table of flags. clap makes the help, the completions and the manual page from it, and
+//! [`getopt`](crate::getopt) parses the command line with it.
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command};
 use std::path::PathBuf;
 
 const AFTER: &str = "\
 Examples:
-  cringle cp -a photos /mnt/backup            a tree as it is: modes, times, links, attributes
-  cringle cp -a --dry-run photos /mnt/backup  what would be copied, overwritten, refused
-  cringle cp -au photos /mnt/backup           only what is newer than what is there
-  cringle cp -r --fsync db /mnt/safe          on the disk, directories too, before it ends with 0
+  cringle cp -a photos /mnt/backup            copy a tree with modes, times, links, attributes
+  cringle cp -a --dry-run photos /mnt/backup  print what would be copied, overwritten, refused
+  cringle cp -au photos /mnt/backup           copy only files that are newer than their targets
+  cringle cp -r --fsync db /mnt/safe          end when files and directories are on the disk
   cringle cp -r --verify --json - a b | jq .bytes
-  ln -s $(which cringle) ~/bin/cp             called as cp, it is cp
+  ln -s $(which cringle) ~/bin/cp             use it as cp
 
 ATTRIBUTES: mode, ownership, timestamps, links, context, xattr, all.
-Backups: none, simple, existing, numbered; VERSION_CONTROL and SIMPLE_BACKUP_SUFFIX are heeded.
+Backups: none, simple, existing, numbered; VERSION_CONTROL and SIMPLE_BACKUP_SUFFIX give defaults.
 
-Ctrl-C: a file that was there is the old one or the new one, a new one that is half done is removed, and
-the last line says how far it came. A second Ctrl-C ends it at once. SIGUSR1 (kill -USR1) has
-it say on standard error what the fibers of --fsync wait for; the threads that copy are no fibers.
-Full disk: what could not be written is told by name, the rest is tried, and the status is 1.
+Ctrl-C stops the copy: unfinished new files are removed, and the last line reports how much was copied.
+A second Ctrl-C exits at once. SIGUSR1 (kill -USR1) prints on standard error what the fibers of --fsync
+wait for; the threads that copy are not fibers. On a full disk, each file that could not be written is
+reported, the others are tried, and the status is 1.
 
-Exit status: 0 all copied, 1 something was not, or wrong usage, 130 interrupted.";
+Exit status: 0 everything was copied, 1 something was not or the usage is wrong, 130 interrupted.";
 
-/// An option: its letter, its long name, what its value is called, the words of the help.
+/// An option: its letter, its long name, its value and its help.
 pub(crate) struct Flag {
     pub(crate) short: Option<char>,
     pub(crate) long: &'static str,
@@ -35,7 +35,7 @@ pub(crate) struct Flag {
 pub(crate) enum Value {
     None,
     Needed(&'static str),
-    /// Only as `--name=value`.
+    /// Accepted only as `--name=value`.
     Possible(&'static str),
 }
 
@@ -51,55 +51,55 @@ use Value::{Needed, Possible};
 
 #[rustfmt::skip]
 pub(crate) const FLAGS: &[Flag] = &[
-    flag('a', "archive", "As -dR --preserve=all"),
-    long("attributes-only", Value::None, "Copy the attributes, not the data"),
-    long("backup", Possible("CONTROL"), "Keep what is replaced under another name"),
-    flag('b', "\0b", "As --backup, without a value"),
-    long("copy-contents", Value::None, "With -r, read special files as if they were regular ones"),
-    flag('d', "\0d", "As --no-dereference --preserve=links"),
-    long("debug", Value::None, "Say how each file was copied (offload, reflink, sparse); implies -v"),
-    flag('f', "force", "Where a target cannot be opened, remove it and try again"),
-    flag('H', "\0H", "Follow symbolic links of the command line"),
-    flag('i', "interactive", "Ask before replacing"),
+    flag('a', "archive", "Same as -dR --preserve=all"),
+    long("attributes-only", Value::None, "Copy only the attributes"),
+    long("backup", Possible("CONTROL"), "Rename each file that is about to be replaced"),
+    flag('b', "\0b", "Same as --backup without a value"),
+    long("copy-contents", Value::None, "With -r, copy the content of special files"),
+    flag('d', "\0d", "Same as --no-dereference --preserve=links"),
+    long("debug", Value::None, "Print how each file was copied (offload, reflink, sparse); implies -v"),
+    flag('f', "force", "Remove a target that cannot be opened, and try again"),
+    flag('H', "\0H", "Follow symbolic links on the command line"),
+    flag('i', "interactive", "Ask before replacing a file"),
     flag('l', "link", "Make hard links instead of copies"),
-    flag('L', "dereference", "Follow symbolic links, always"),
-    flag('n', "no-clobber", "Do not replace, and say nothing of it"),
+    flag('L', "dereference", "Follow all symbolic links in SOURCE"),
+    flag('n', "no-clobber", "Skip existing files silently"),
     flag('P', "no-dereference", "Never follow symbolic links in SOURCE"),
-    flag('p', "\0p", "As --preserve=mode,ownership,timestamps"),
-    long("parents", Value::None, "Use the whole source name below DIRECTORY"),
-    long("preserve", Possible("ATTRIBUTES"), "Preserve these (a comma list)"),
-    long("no-preserve", Needed("ATTRIBUTES"), "Do not preserve these"),
-    flag('r', "recursive", "Copy directories with all that they have"),
-    flag('R', "\0R", "The same"),
-    long("reflink", Possible("WHEN"), "Share the blocks of the data: always, auto, never"),
-    long("remove-destination", Value::None, "Remove each target before opening it"),
-    long("sparse", Needed("WHEN"), "Holes: auto as in the source, always, never"),
-    long("strip-trailing-slashes", Value::None, "Remove slashes from the end of each SOURCE"),
+    flag('p', "\0p", "Same as --preserve=mode,ownership,timestamps"),
+    long("parents", Value::None, "Use the full source name below DIRECTORY"),
+    long("preserve", Possible("ATTRIBUTES"), "Preserve these attributes (separated by commas)"),
+    long("no-preserve", Needed("ATTRIBUTES"), "Do not preserve these attributes"),
+    flag('r', "recursive", "Copy directories and their contents"),
+    flag('R', "\0R", "Same as -r"),
+    long("reflink", Possible("WHEN"), "Share data blocks with the source: always, auto, never"),
+    long("remove-destination", Value::None, "Remove each existing target first"),
+    long("sparse", Needed("WHEN"), "Make holes: auto (as in the source), always, never"),
+    long("strip-trailing-slashes", Value::None, "Remove trailing slashes from each SOURCE"),
     flag('s', "symbolic-link", "Make symbolic links instead of copies"),
-    Flag { short: Some('S'), long: "suffix", value: Needed("SUFFIX"), help: "The suffix of backups" },
+    Flag { short: Some('S'), long: "suffix", value: Needed("SUFFIX"), help: "Set the suffix of simple backups" },
     Flag { short: Some('t'), long: "target-directory", value: Needed("DIRECTORY"), help: "Copy all SOURCEs into DIRECTORY" },
-    flag('T', "no-target-directory", "Take DEST for a file, not for a directory to copy into"),
-    long("update", Possible("UPDATE"), "What to replace: all, none, none-fail, older"),
-    flag('u', "\0u", "As --update=older"),
-    flag('v', "verbose", "Say what is copied"),
+    flag('T', "no-target-directory", "Treat DEST as a file, not as a directory to copy into"),
+    long("update", Possible("UPDATE"), "Select the files to replace: all, none, none-fail, older"),
+    flag('u', "\0u", "Same as --update=older"),
+    flag('v', "verbose", "Print each copied name"),
     flag('x', "one-file-system", "Stay on the file system of SOURCE"),
-    flag('Z', "\0Z", "Ignored with a note where the kernel has no SELinux"),
-    long("context", Possible("CTX"), "Likewise"),
-    long("fsync", Value::None, "End with 0 only when data and directories are on the disk; no name before its data"),
-    long("jobs", Needed("N"), "So many threads [default: 4 for each core, at most 16]"),
-    long("block-size", Needed("SIZE"), "Bytes of one read and write of a large file [default: 128k]"),
-    long("progress", Value::None, "Show bytes, files, rate, time left [default: on a terminal, for long copies]"),
-    long("no-progress", Value::None, "Never show it"),
-    long("verify", Value::None, "Compare each copy with its source: read from the disk, not the cache, where the file system lets go of it"),
-    long("json", Needed("FILE"), "A summary as JSON; - is standard output"),
-    long("trace", Needed("FILE"), "Write a trace of what fibers and operations do, for Perfetto and `cringle trace`"),
-    long("dry-run", Value::None, "Say what would be copied, and what becomes of what is there; change nothing"),
+    flag('Z', "\0Z", "Ignored with a warning: SELinux is not supported"),
+    long("context", Possible("CTX"), "Ignored with a warning: SELinux is not supported"),
+    long("fsync", Value::None, "Write data and directories to the disk before exiting; name no file before its data is there"),
+    long("jobs", Needed("N"), "Use N threads [default: 4 for each core, at most 16]"),
+    long("block-size", Needed("SIZE"), "Read and write large files in blocks of SIZE [default: 128k]"),
+    long("progress", Value::None, "Show bytes, files, rate and time left [default: on a terminal, after one second]"),
+    long("no-progress", Value::None, "Do not show progress"),
+    long("verify", Value::None, "Compare each copy with its source, read from the disk where the file system drops its cache"),
+    long("json", Needed("FILE"), "Write a summary as JSON; - is standard output"),
+    long("trace", Needed("FILE"), "Write a trace of fibers and operations, for Perfetto and `cringle trace`"),
+    long("dry-run", Value::None, "Print what would be copied and replaced; change nothing"),
     long("help", Value::None, "Print this help"),
     long("version", Value::None, "Print the version"),
 ];
 
 impl Flag {
-    /// One that has a letter only.
+    /// Returns whether the option has only a letter.
     pub(crate) fn is_short_only(&self) -> bool {
         self.long.starts_with('\0')
     }
@@ -122,14 +122,15 @@ impl Flag {
     }
 }
 
-/// The help of `cringle cp`.
+/// Returns the help of `cringle cp`.
 pub(crate) fn command(name: &'static str) -> Command {
     <Arguments as Args>::augment_args(Command::new(name))
         .about("Copy files and directories: GNU's cp, on all cores")
         .max_term_width(100)
 }
 
-/// Stands in clap's tree of commands for what [`getopt`](crate::getopt) reads.
+/// The arguments of `cringle cp` in a tree of clap's commands. They only document:
+/// [`run`](crate::run) parses.
 pub struct Arguments;
 
 impl Args for Arguments {
@@ -144,7 +145,7 @@ impl Args for Arguments {
         command.arg(
             Arg::new("paths")
                 .value_name("PATH")
-                .help("What to copy, and where to")
+                .help("The sources, then the target")
                 .value_parser(clap::value_parser!(PathBuf))
                 .num_args(0..),
         )

@@ -1,10 +1,11 @@
-//! `--fsync`: what was written reaches the disk before it has its name, many files at once.
+//! `--fsync`: syncs the data of many files at once, before they get their names.
 //!
-//! A file has a temporary name until then; a directory is synced after what is in it has its names. On
-//! file systems where `syncfs(2)` does all that `fsync(2)` of each file would, one call serves some
-//! hundred files, and they need not stay open. It writes out what others have left to be written, too, and
-//! reports their errors: where that is much, and on any other file system, each file has its own fsync,
-//! and those of several files are in the kernel together, each a fiber's.
+//! A file has a temporary name until its data are on the disk; a directory is synced after its
+//! files have their names. Where one `syncfs(2)` does what an `fsync(2)` of each file would do, it
+//! serves some hundred files, which need not stay open. It also writes the unwritten data of other
+//! programs and returns their errors: where these data are many, and on other file systems, each
+//! file has its own fsync. A fiber for each file keeps several of them in the kernel at the same
+//! time.
 
 use crate::messages::{Reporter, quote};
 use crate::replace::directory_of;
@@ -20,28 +21,28 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Files of one worker that wait for a `syncfs`.
+/// The files of one worker that share a `syncfs`.
 const FILES_PER_SYNCFS: usize = 512;
-/// So much that others have left to be written is written for them.
+/// The unwritten data of other programs that a `syncfs` may write.
 const FOREIGN_DIRTY_BYTES: u64 = 512 << 20;
 
 pub(crate) struct Unsynced {
-    /// Open where it is to have a fsync of its own.
+    /// Open for an fsync of its own.
     file: Option<Arc<OwnedFd>>,
     device: u64,
-    /// The directory that waits for it.
+    /// The directory that waits for this file.
     dir: Option<Arc<Dir>>,
-    /// Or it is a directory directory.
+    /// Set if this is a directory.
     directory: Option<Arc<Dir>>,
     rename: Option<Rename>,
-    /// The name that the old file has now.
+    /// The name to which the old file was renamed.
     backup: Option<CString>,
-    /// Within the directory, or its whole path if it has none here.
+    /// The name within `dir`, or the whole path.
     name: CString,
 }
 
 impl Unsynced {
-    /// For messages. (A deep tree has long paths: they are not made for every file.)
+    /// Returns the path for messages. It is built on demand, because a deep tree has long paths.
     fn quoted(&self) -> String {
         let mut path = match (&self.directory, &self.dir) {
             (Some(dir), _) => return quote(dir.path(Side::Target)),
@@ -53,7 +54,7 @@ impl Unsynced {
     }
 }
 
-/// From the temporary name to its own.
+/// A rename from a temporary name to the final one.
 pub(crate) struct Rename {
     pub(crate) temporary: CString,
     pub(crate) name: CString,
@@ -61,7 +62,7 @@ pub(crate) struct Rename {
 }
 
 impl Rename {
-    /// Removes the temporary file, which will not get the name. One that stays is reported.
+    /// Removes the temporary file, and reports a failure.
     pub(crate) fn remove(&self, dir: RawFd, reporter: &Reporter) {
         match sys::unlink_at(dir, &self.temporary) {
             Err(e) if e.raw_os_error() != Some(libc::ENOENT) => {
@@ -90,7 +91,7 @@ impl Worker<'_> {
         });
     }
 
-    /// False if the file could not even be closed; that was told.
+    /// Queues a file for its sync. Returns false if it cannot be closed, which has been reported.
     pub(crate) fn sync_file_later(
         &mut self,
         file: OwnedFd,
@@ -106,8 +107,8 @@ impl Worker<'_> {
                 (stat.st_dev, kinds.contains(&sys::kind(&stat)))
             }),
         };
-        // What is written in place may be on another file system than its directory: through a link, or
-        // where something is mounted on it. It may be a device, too.
+        // A file that is written in place may be on another file system than its directory: behind
+        // a link or a mount. It may also be a device.
         let whole =
             beside && !others_link_to_it && self.can_sync_file_system(device, || file.try_clone());
         let file = if whole || !disk {
@@ -131,7 +132,7 @@ impl Worker<'_> {
             dir.pending.fetch_add(1, Ordering::Relaxed);
         }
         let (dir, name) = (item.dir.cloned(), item.target.to_owned());
-        // (Of a file that is synced now, who replaces it gives the backup its name again.)
+        // If the file is synced now, the caller restores its backup.
         let backup = if others_link_to_it { None } else { self.backup.take() };
         let unsynced = Unsynced { file, device, dir, directory: None, rename, backup, name };
         if others_link_to_it {
@@ -141,8 +142,9 @@ impl Worker<'_> {
         true
     }
 
-    /// The source of `--link` is on the disk before it gets one more name. False if not; that was told.
-    /// (One `syncfs` of a worker serves all of a file system that were written before.)
+    /// Syncs the source of `--link` before it gets another name. Returns false if that failed,
+    /// which has been reported. One `syncfs` of a worker serves all files that were written to that
+    /// file system before.
     pub(crate) fn sync_linked(&mut self, item: &Item<'_>, follow: bool) -> bool {
         let Ok(stat) = sys::stat_at(item.source_dir, item.source, follow) else { return true };
         if sys::kind(&stat) != libc::S_IFREG || self.synced_sources.contains(&stat.st_dev) {
@@ -160,7 +162,7 @@ impl Worker<'_> {
         } else {
             match open() {
                 Ok(file) => sys::sync_fd(file.as_raw_fd()),
-                // It may be linked to and not read: all that is on its file system, then.
+                // The file may be linked to, but not read: sync its whole file system.
                 Err(_) => sync_file_system_of_source(item, stat.st_dev),
             }
         };
@@ -170,8 +172,9 @@ impl Worker<'_> {
         synced.is_ok()
     }
 
-    /// Whether one call can sync the whole file system. Each worker has a descriptor for that, opened
-    /// before any data of it can have failed: the kernel tells of an error once by each.
+    /// Returns whether one call can sync the whole file system. Each worker opens its own
+    /// descriptor for it before it writes data, because the kernel reports an error once through
+    /// each descriptor.
     fn can_sync_file_system(
         &mut self,
         device: u64,
@@ -195,7 +198,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Syncs what waits for it. Finishing a directory puts that in the line, too: hence the loop.
+    /// Syncs all queued files and directories. Finishing a directory queues its parent, hence the
+    /// loop.
     pub(crate) fn sync_all(&mut self) {
         while !self.unsynced.is_empty() {
             let all = std::mem::take(&mut self.unsynced);
@@ -203,7 +207,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Whether all of them have their names now.
+    /// Syncs these and gives them their names; returns whether all succeeded.
     fn sync_batch(&mut self, all: Vec<Unsynced>) -> bool {
         let mut good = true;
         let each =
@@ -232,7 +236,7 @@ impl Worker<'_> {
         good
     }
 
-    /// This worker's share of the files that may be open for their fsync.
+    /// Returns this worker's share of the files that may be open for their fsync.
     fn open_together(&self) -> usize {
         self.shared.budget.share(self.shared.budget.syncs)
     }
@@ -266,7 +270,7 @@ impl Worker<'_> {
         let ends = part.iter().zip(&files).zip(failed);
         ends.map(|((unsynced, file), failed)| match file {
             Ok(_) => failed,
-            // A file that we may write and not read, for one.
+            // For instance, the file may be written but not read.
             Err(_) => self.sync_file_system(unsynced.device).err(),
         })
         .collect()
@@ -286,7 +290,7 @@ impl Worker<'_> {
         sys::open_at(parent, written, flags, 0).map(Arc::new)
     }
 
-    /// False if it is not on the disk under its name.
+    /// Completes an entry after its sync. Returns false if it is not on the disk under its name.
     fn finish_synced(&mut self, mut unsynced: Unsynced, mut error: Option<io::Error>) -> bool {
         if let Some(e) = &error {
             self.reporter().fail_with(&format!("error syncing {}", unsynced.quoted()), e);
@@ -312,7 +316,7 @@ impl Worker<'_> {
         {
             self.reporter().fail_with(&format!("cannot un-backup {}", unsynced.quoted()), &e);
         }
-        // The name of the command line has the old file still.
+        // On the command line, the name still belongs to the old file.
         self.made_top &= error.is_none();
         if let Some(dir) = unsynced.dir {
             self.part_done(dir);
@@ -320,13 +324,13 @@ impl Worker<'_> {
         error.is_none()
     }
 
-    /// The directory that it is in, open; `None` for a name of the command line.
+    /// Returns the open directory of the entry; `None` for a name of the command line.
     fn parent_fd(&self, unsynced: &Unsynced) -> io::Result<Option<Arc<OwnedFd>>> {
         let dir = unsynced.dir.as_ref();
         dir.map(|dir| dir.fd(Side::Target, &self.shared.open)).transpose()
     }
 
-    /// The old file gets its name again.
+    /// Renames the backup to its original name.
     fn restore_backup(&self, unsynced: &Unsynced, backup: &CStr) -> io::Result<()> {
         let parent = self.parent_fd(unsynced)?;
         let fd = parent.as_ref().map_or(sys::CWD, |fd| fd.as_raw_fd());
@@ -349,7 +353,7 @@ impl Worker<'_> {
     }
 }
 
-/// Gives the file its name; if that fails, the temporary one is removed.
+/// Renames the temporary file to its final name; removes it if that fails.
 pub(crate) fn rename_into_place(dir: i32, rename: &Rename, reporter: &Reporter) -> io::Result<()> {
     let (from, to) = ((dir, &*rename.temporary), (dir, &*rename.name));
     let named =
@@ -360,7 +364,7 @@ pub(crate) fn rename_into_place(dir: i32, rename: &Rename, reporter: &Reporter) 
     named
 }
 
-/// All of the file system that the source is on, by the directory that it is in.
+/// Syncs the file system of the source, through the directory that holds it.
 fn sync_file_system_of_source(item: &Item<'_>, device: u64) -> io::Result<()> {
     let parent = match item.dir {
         Some(_) => c".".to_owned(),
@@ -373,7 +377,7 @@ fn sync_file_system_of_source(item: &Item<'_>, device: u64) -> io::Result<()> {
     sys::sync_file_system(dir.as_raw_fd())
 }
 
-/// The directory of a file that was made through a link, wherever that leads.
+/// Syncs the directory of a file that was created through a link.
 pub(crate) fn sync_directory_of(file: &OwnedFd) -> io::Result<()> {
     let proc_path = sys::c_string(format!("/proc/self/fd/{}", file.as_raw_fd()).as_bytes());
     let path = sys::read_link_at(sys::CWD, &proc_path)?;
@@ -387,10 +391,10 @@ fn code(error: io::Error) -> i32 {
 }
 
 fn sync_one(file: &OwnedFd) -> io::Result<()> {
-    // The library's file owns its descriptor: it is given one and asked for it back.
+    // The library's `File` owns its descriptor; this one stays the caller's.
     let file = std::mem::ManuallyDrop::new(borrowed(file));
     file.sync_all().map_err(|e| match e.raw_os_error() {
-        // A directory that may not be read is open for its names alone.
+        // A directory that cannot be read is open for lookups only.
         Some(libc::EBADF) => io::Error::from_raw_os_error(libc::EACCES),
         _ => e,
     })
@@ -398,7 +402,9 @@ fn sync_one(file: &OwnedFd) -> io::Result<()> {
 
 fn borrowed(file: &OwnedFd) -> cringle::fs::File {
     use std::os::fd::FromRawFd;
-    // SAFETY: the caller never drops it, so the descriptor has one owner still.
+    // SAFETY: the descriptor is open while `file` is borrowed, and the caller keeps the `File` in a
+    // `ManuallyDrop` that ends before that borrow: the `OwnedFd` remains the only owner that closes
+    // it.
     unsafe { cringle::fs::File::from_raw_fd(file.as_raw_fd()) }
 }
 
@@ -408,9 +414,9 @@ mod tests {
     use crate::options::Options;
     use crate::workers::Shared;
 
-    /// What a worker finished last waits for its sync when the others are done.
+    /// The directory that a worker finished last still waits for its sync.
     #[test]
-    fn a_worker_that_goes_home_has_synced_what_it_finished() {
+    fn a_worker_syncs_before_it_ends() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name| sys::c_string(directory.path().join(name).as_os_str().as_bytes());
         let (temporary, name) = (at("temporary"), at("name"));

@@ -1,14 +1,16 @@
-//! Reads a command line as GNU programs do: options and names in any order (after the first name no
-//! options under `POSIXLY_CORRECT`), `-rv` for `-r -v`, `-tDIR`, abbreviations of long options, and the
-//! order kept, since of `-L -P` the last one counts. clap has no `-p --no-preserve=mode` where the order
-//! decides, and other words for what is wrong.
+//! Parses a command line as GNU programs do.
+//!
+//! Options and names come in any order (under `POSIXLY_CORRECT`, no option follows a name); `-rv`
+//! is `-r -v`; `-tDIR` and abbreviated long options are accepted. The order of options is kept,
+//! because of `-L -P` the last one counts. clap does not keep the order between options, and words
+//! its errors differently.
 
 use crate::flags::{FLAGS, Flag, Value};
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// An option as it was given.
+/// An option with its value.
 pub(crate) struct Given {
     pub(crate) flag: &'static Flag,
     pub(crate) value: Option<OsString>,
@@ -19,7 +21,7 @@ pub(crate) struct CommandLine {
     pub(crate) names: Vec<OsString>,
 }
 
-/// The error is what is to be told.
+/// Splits the arguments into options and names. The error is the message to print.
 pub(crate) fn read(arguments: Vec<OsString>, posix: bool) -> Result<CommandLine, String> {
     let mut line = CommandLine { options: Vec::new(), names: Vec::new() };
     let mut rest = VecDeque::from(arguments);
@@ -60,14 +62,15 @@ fn read_long(text: &[u8], rest: &mut VecDeque<OsString>) -> Result<Given, String
     Ok(Given { flag, value })
 }
 
-/// By its name or the beginning of it.
+/// Finds an option by its name or an unambiguous abbreviation.
 fn find_long(name: &str, text: &[u8]) -> Result<&'static Flag, String> {
     let long = || FLAGS.iter().filter(|flag| !flag.is_short_only());
     if let Some(flag) = long().find(|flag| flag.long == name) {
         return Ok(flag);
     }
     let all: Vec<_> = long().filter(|flag| flag.long.starts_with(name)).collect();
-    // What GNU's own knows counts alone: an abbreviation that works there works here.
+    // GNU's own options have precedence, so that an abbreviation that GNU's accepts is accepted
+    // here.
     let known: Vec<_> = all.iter().filter(|flag| is_gnus(flag)).copied().collect();
     let candidates = if known.is_empty() { all } else { known };
     match candidates[..] {
@@ -131,13 +134,13 @@ fn read_short(
 mod tests {
     use super::*;
 
-    fn told(arguments: &[&str]) -> String {
+    fn error_of(arguments: &[&str]) -> String {
         let arguments = arguments.iter().map(OsString::from).collect();
         read(arguments, false).err().unwrap_or_default()
     }
 
     #[test]
-    fn options_are_read_as_gnu_reads_them() {
+    fn options_and_names_come_in_any_order() {
         let line =
             read(["-rv", "a", "--targ", "b", "-Sx", "--", "-c"].map(OsString::from).into(), false);
         let line = line.unwrap_or_else(|e| panic!("{e}"));
@@ -147,21 +150,21 @@ mod tests {
     }
 
     #[test]
-    fn under_posix_nothing_after_a_name_is_an_option() {
+    fn posix_ends_the_options_at_the_first_name() {
         let line =
             read(["a", "-r"].map(OsString::from).into(), true).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!((line.options.len(), line.names.len()), (0, 2));
     }
 
     #[test]
-    fn what_is_wrong_is_told_in_gnus_words() {
-        assert_eq!(told(&["-y"]), "invalid option -- 'y'");
-        assert_eq!(told(&["-t"]), "option requires an argument -- 't'");
-        assert_eq!(told(&["--sparse"]), "option '--sparse' requires an argument");
-        assert_eq!(told(&["--verb=3"]), "option '--verbose' doesn't allow an argument");
-        assert_eq!(told(&["--nonsense=3"]), "unrecognized option '--nonsense=3'");
+    fn errors_are_worded_as_gnus() {
+        assert_eq!(error_of(&["-y"]), "invalid option -- 'y'");
+        assert_eq!(error_of(&["-t"]), "option requires an argument -- 't'");
+        assert_eq!(error_of(&["--sparse"]), "option '--sparse' requires an argument");
+        assert_eq!(error_of(&["--verb=3"]), "option '--verbose' doesn't allow an argument");
+        assert_eq!(error_of(&["--nonsense=3"]), "unrecognized option '--nonsense=3'");
         assert_eq!(
-            told(&["--p"]),
+            error_of(&["--p"]),
             "option '--p' is ambiguous; possibilities: '--parents' '--preserve'"
         );
     }

@@ -1,8 +1,8 @@
-//! Hard links kept: which file of the source became which name.
+//! Preserves hard links: records the copy of each source that has several names.
 //!
-//! The first worker that meets a file with several names copies it; another that meets it meanwhile
-//! waits until that is done, then links. Nobody waits who has one of these in hand, so nobody waits for
-//! ever; a copy that failed lets the next one try.
+//! The first worker that finds such a file copies it; other workers that find it wait for the copy,
+//! then link to it. A worker that copies such a file does not wait for another one, so there is no
+//! deadlock. After a failed copy the next worker copies.
 
 use crate::tree::Dir;
 use std::collections::HashMap;
@@ -11,36 +11,37 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 type Id = (u64, u64);
 
-/// A name that was made: in this directory, or as it is said on the command line.
+/// The name of a copy, in a directory of the tree or as given on the command line.
 #[derive(Clone)]
 pub(crate) struct Made {
     pub(crate) dir: Option<Arc<Dir>>,
     pub(crate) name: CString,
 }
 
-enum State {
-    Busy,
-    Made(Made),
+enum Status {
+    Copying,
+    Copied(Made),
 }
 
 #[derive(Default)]
 pub(crate) struct Links {
-    files: Mutex<HashMap<Id, State>>,
+    files: Mutex<HashMap<Id, Status>>,
     changed: Condvar,
 }
 
 impl Links {
-    /// The name to link to; `None`: copy it, then say how that ended with [`done`](Links::done).
+    /// Returns the name to link to. `None`: the caller copies the file and then calls
+    /// [`done`](Links::done).
     pub(crate) fn begin(&self, id: Id) -> Option<Made> {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             match files.get(&id) {
-                Some(State::Made(made)) => return Some(made.clone()),
-                Some(State::Busy) => {
+                Some(Status::Copied(made)) => return Some(made.clone()),
+                Some(Status::Copying) => {
                     files = self.changed.wait(files).unwrap_or_else(PoisonError::into_inner);
                 }
                 None => {
-                    files.insert(id, State::Busy);
+                    files.insert(id, Status::Copying);
                     return None;
                 }
             }
@@ -50,7 +51,7 @@ impl Links {
     pub(crate) fn done(&self, id: Id, made: Option<Made>) {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         match made {
-            Some(made) => files.insert(id, State::Made(made)),
+            Some(made) => files.insert(id, Status::Copied(made)),
             None => files.remove(&id),
         };
         self.changed.notify_all();

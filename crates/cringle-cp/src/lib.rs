@@ -1,7 +1,7 @@
 //! Copies files and trees of files on all cores, with the semantics of GNU's `cp`.
 //!
-//! [`copy`] is the library: it copies, collects the failures and returns a [`Summary`]. [`run`] is the
-//! command line `cringle cp`, which prints GNU's messages and returns GNU's exit statuses.
+//! [`copy`] is the library: it copies, collects the failures and returns a [`Summary`]. [`run`] is
+//! the command line `cringle cp`, which prints GNU's messages and returns GNU's exit statuses.
 //!
 //! ```
 //! use cringle_cp::{Options, copy};
@@ -115,14 +115,14 @@ impl std::error::Error for Error {}
 
 /// Copies `sources` to `target`, or into it if it is a directory.
 ///
-/// The copy runs on threads of its own, [`Options::jobs`] at most, and returns when they have ended. It
-/// raises the soft limit on open files (`RLIMIT_NOFILE`) as far as the copy can use more. Two copies must
-/// not have the same target at the same time.
+/// The copy runs on threads of its own, [`Options::jobs`] at most, and returns when they have
+/// ended. It raises the soft limit on open files (`RLIMIT_NOFILE`) as far as the copy can use more.
+/// Two copies must not have the same target at the same time.
 ///
 /// # Errors
 ///
-/// A file that cannot be copied does not stop the copy of the others. If there was one, or if the arguments
-/// make no sense together, the error has a message for each.
+/// A file that cannot be copied does not stop the copy of the others. If there was one, or if the
+/// arguments make no sense together, the error has a message for each.
 ///
 /// ```
 /// use cringle_cp::{Options, copy};

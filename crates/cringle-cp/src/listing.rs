@@ -1,9 +1,9 @@
 //! Lists a directory piece by piece.
 //!
-//! A position in a directory is valid for the open handle that gave it, and for no other: where positions are
-//! indexes (ramfs, merged directories of overlayfs, many FUSE servers), a second handle at the same position
-//! passes over names once others are removed. So one handle lists a directory from its beginning to its end,
-//! and never seeks. (A directory need not be able to.)
+//! A position in a directory is valid only for the handle that returned it. Where positions are
+//! indexes (ramfs, merged directories of overlayfs, many FUSE servers), a second handle at the same
+//! position skips names after others were removed. So one handle lists a directory from its
+//! beginning to its end and never seeks, which some directories cannot do anyway.
 
 use crate::sys;
 use std::ffi::{CStr, CString};
@@ -12,15 +12,15 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// One entry of a directory.
+/// An entry of a directory.
 pub(crate) struct Entry {
     pub(crate) name: CString,
-    /// The directory's word for what it is: `DT_REG` and others.
+    /// The type that the directory gives: `DT_REG` and others.
     pub(crate) kind: u8,
 }
 
-/// Reads the entries that follow those which this handle has given, until `limit` bytes of them are read or
-/// the directory ends. Returns whether there may be more; after an error, `entries` has what was read before.
+/// Appends the next entries of this handle, until at least `limit` bytes are read or the directory
+/// ends. Returns whether more may follow. After an error, `entries` has what was read before.
 pub(crate) fn next_entries(
     dir: &OwnedFd,
     buffer: &mut [u8],
@@ -53,7 +53,7 @@ fn parse(mut records: &[u8], entries: &mut Vec<Entry>) {
     }
 }
 
-/// The listings that have begun and wait, each with its handle open: there is a limit.
+/// The unfinished listings. Each keeps a handle open, so their number is limited.
 pub(crate) struct Listings {
     waiting: Arc<AtomicUsize>,
     most: usize,
@@ -64,7 +64,8 @@ impl Listings {
         Listings { waiting: Arc::default(), most }
     }
 
-    /// `None` where too many wait: this one is to be read to its end now.
+    /// Puts a listing aside; `None` if too many are unfinished, so that this one must be read to
+    /// its end now.
     pub(crate) fn wait_with(&self, handle: &Arc<OwnedFd>) -> Option<Waiting> {
         let one_more = |waiting| (waiting < self.most).then_some(waiting + 1);
         self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
@@ -72,7 +73,7 @@ impl Listings {
     }
 }
 
-/// A listing that waits to be continued. It holds the handle that knows how far it is.
+/// An unfinished listing, with the handle that knows its position.
 pub(crate) struct Waiting {
     handle: Arc<OwnedFd>,
     counted: Arc<AtomicUsize>,
@@ -97,7 +98,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn pieces_of_a_listing_are_the_directory() {
+    fn pieces_contain_each_entry_once() {
         let place = tempfile::tempdir().unwrap_or_else(|e| panic!("{e}"));
         for number in 0..100 {
             fs::write(place.path().join(format!("{number}")), "").unwrap_or_else(|e| panic!("{e}"));
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_listings_wait_than_the_limit() {
+    fn unfinished_listings_are_limited() {
         let place = tempfile::tempdir().unwrap_or_else(|e| panic!("{e}"));
         let dir = fs::File::open(place.path()).unwrap_or_else(|e| panic!("{e}"));
         let (dir, listings) = (Arc::new(OwnedFd::from(dir)), Listings::new(2));

@@ -1,7 +1,7 @@
 //! Reports what a copy prints: GNU's wording, one line each, after the program's name.
 //!
-//! Names are quoted as GNU quotes them, so that a line can be pasted back into a shell: `'a b'`, `"it's"`,
-//! `'a'$'\n''b'`.
+//! Names are quoted as GNU quotes them, so that a line can be pasted back into a shell: `'a b'`,
+//! `"it's"`, `'a'$'\n''b'`.
 
 use std::ffi::OsStr;
 use std::io::{self, Write};
@@ -90,8 +90,8 @@ impl Reporter {
         }
     }
 
-    /// Writes one line to standard output with one call, so that the lines of several threads do not mix.
-    /// Only the first error is reported.
+    /// Writes one line to standard output with one call, so that the lines of several threads do
+    /// not mix. Only the first error is reported.
     pub(crate) fn print(&self, text: &str) {
         if let Sink::Process { .. } = &self.sink
             && let Err(e) = cringle_command::stdout::write(format!("{text}\n").as_bytes())
@@ -179,7 +179,8 @@ pub(crate) fn quote(name: impl AsRef<OsStr>) -> String {
     out
 }
 
-/// Quotes a text that is printable and has no special character within double quotes; `None` for others.
+/// Quotes a text that is printable and has no special character within double quotes; `None` for
+/// others.
 ///
 /// The quotes are double if the text has a single quote.
 fn in_double_quotes(pieces: &[Piece<'_>]) -> Option<String> {

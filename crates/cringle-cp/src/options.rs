@@ -169,7 +169,8 @@ impl Options {
         Options::default()
     }
 
-    /// Copies directories and all they contain. Symbolic links and special files are then copied as such.
+    /// Copies directories and all they contain. Symbolic links and special files are then copied as
+    /// such.
     pub fn recursive(mut self, recursive: bool) -> Options {
         self.recursive = recursive;
         self.as_regular = !recursive;
@@ -179,14 +180,15 @@ impl Options {
 
     /// Copies whole trees with all attributes, as `cp -a` does.
     ///
-    /// Extended attributes that the target cannot hold are left out; any other attribute that cannot be
-    /// preserved is a failure.
+    /// Extended attributes that the target cannot hold are left out; any other attribute that
+    /// cannot be preserved is a failure.
     pub fn archive(self) -> Options {
         let options = self.recursive(true).preserve(Preserve::ALL);
         Options { must_preserve_xattr: false, ..options }
     }
 
-    /// Selects the symbolic links that are followed. Call it after [`recursive`](Options::recursive).
+    /// Selects the symbolic links that are followed. Call it after
+    /// [`recursive`](Options::recursive).
     pub fn follow(mut self, follow: Follow) -> Options {
         self.follow = follow;
         self
@@ -235,14 +237,15 @@ impl Options {
         self
     }
 
-    /// Makes holes: those of the source by default; with [`When::Always`], wherever the source has zeros.
+    /// Makes holes: those of the source by default; with [`When::Always`], wherever the source has
+    /// zeros.
     pub fn sparse(mut self, sparse: When) -> Options {
         self.sparse = sparse;
         self
     }
 
-    /// Syncs all data and directories to the disk before the copy returns. No file has its name before its
-    /// data are on the disk.
+    /// Syncs all data and directories to the disk before the copy returns. No file has its name
+    /// before its data are on the disk.
     pub fn fsync(mut self, fsync: bool) -> Options {
         self.fsync = fsync;
         self

@@ -1,4 +1,4 @@
-//! Where each source goes: GNU's rules for the last name, `-t`, `-T` and `--parents`.
+//! Maps each source to its target: GNU's rules for the last name, `-t`, `-T` and `--parents`.
 
 use crate::attributes::{self, Copied};
 use crate::compare::last_part;
@@ -16,15 +16,15 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 pub(crate) struct Copy {
     pub(crate) source: OsString,
     pub(crate) target: OsString,
-    /// The directory that the sources are copied into, with `--parents`.
+    /// With `--parents`: the directory that the sources are copied into.
     pub(crate) below: Option<OsString>,
 }
 
-/// Arguments that make no sense together.
+/// A usage error.
 #[derive(Debug)]
 pub(crate) struct Usage {
     pub(crate) text: String,
-    /// A hint at the help follows.
+    /// Print a hint at `--help` after the text.
     pub(crate) hint: bool,
 }
 
@@ -50,7 +50,7 @@ impl From<&str> for Usage {
     }
 }
 
-/// Why a path is no directory to copy into.
+/// Returns why a path is not a directory to copy into; `None` if it is one.
 fn not_a_directory(path: &OsStr) -> Option<std::io::Error> {
     match sys::stat_at(sys::CWD, &sys::c_string(path.as_bytes()), true) {
         Ok(stat) if sys::kind(&stat) == libc::S_IFDIR => None,
@@ -103,12 +103,13 @@ pub(crate) fn plan(request: &Request) -> Result<Vec<Copy>, Usage> {
     }
 }
 
-/// So few are not worth a thread.
+/// The number of sources from which threads are worth their start.
 const FEW: usize = 64;
 
-/// Whether the sources can be copied in any order, by several threads: nothing is asked or listed, they are
-/// no directories (which have threads of their own), no two have one target (where the first wins) or two names
-/// of one, and none is what another is copied onto.
+/// Returns whether several threads can copy the sources in any order: nothing is asked or printed,
+/// no source is a directory (whose entries have threads of their own), no two have the same target
+/// (where the first one wins) or targets that are one file, and no source is a target of another
+/// one.
 pub(crate) fn in_any_order(options: &Options, copies: &[Copy]) -> bool {
     let plain = !options.verbose
         && !options.parents
@@ -127,7 +128,7 @@ fn have_nothing_in_common(options: &Options, copies: &[Copy]) -> bool {
         targets.insert(&copy.target)
             && there.is_none_or(|there| sys::kind(&there) != libc::S_IFLNK && there.st_nlink == 1)
     });
-    // A link that leads nowhere may lead to a file that is made for another.
+    // A dangling link may lead to a file that another source creates.
     are_apart
         && copies.iter().all(|copy| match look(&copy.source, true) {
             Ok(stat) if sys::kind(&stat) == libc::S_IFDIR => !options.recursive,
@@ -140,7 +141,7 @@ fn single(options: &Options, names: Vec<OsString>) -> Result<Vec<Copy>, Usage> {
     if options.parents {
         return Err("with --parents, the destination must be a directory".into());
     }
-    // (`--strip-trailing-slashes` is for what goes into a directory, GNU's too.)
+    // As with GNU's, `--strip-trailing-slashes` affects only sources that go into a directory.
     Ok(vec![Copy { source: names[0].clone(), target: names[1].clone(), below: None }])
 }
 
@@ -165,35 +166,37 @@ fn into(options: &Options, names: Vec<OsString>, directory: &OsStr) -> Vec<Copy>
     names.into_iter().map(copy).collect()
 }
 
-/// Returns the name without the slashes at its end; `/` stays as it is.
+/// Returns the name without trailing slashes; `/` stays.
 fn without_slashes(name: &OsStr) -> OsString {
     let bytes = name.as_bytes();
     let end = bytes.iter().rposition(|&byte| byte != b'/').map_or(bytes.len().min(1), |at| at + 1);
     OsStr::from_bytes(&bytes[..end]).to_owned()
 }
 
-/// A directory that `--parents` made, or found, and what it was made after.
+/// A directory that `--parents` created or found, and its source.
 pub(crate) struct Parent {
     source: OsString,
     target: OsString,
     made: bool,
     final_mode: Option<u32>,
-    /// What the target was; by the time it gets its attributes, its name may lead elsewhere.
+    /// The identity of the target: its name may lead elsewhere by the time it gets its attributes.
     id: (u64, u64),
 }
 
-/// Makes the directories above the target; `None` if that cannot be, which was told.
+/// Creates the directories above the target. Returns `None` if that failed, which has been
+/// reported.
 pub(crate) fn make_parents(options: &Options, copy: &Copy) -> Option<Vec<Parent>> {
     let mut parents = Vec::new();
     let Some(below) = &copy.below else { return Some(parents) };
     let source = without_slashes(&copy.source);
     let (source, target) = (source.as_bytes(), copy.target.as_bytes());
-    // Parents that all exist stay as they are.
+    // If all parents exist, they stay as they are.
     let above = target.iter().rposition(|&byte| byte == b'/').map_or(&b"."[..], |at| &target[..at]);
     if sys::stat_at(sys::CWD, &sys::c_string(above), true).is_ok() {
         return Some(parents);
     }
-    // The same end on both: the part of the source's name that is made below the directory.
+    // Source and target end alike: in the part of the source's name that is created below the
+    // directory.
     let common = target.len()
         - (below.len() + usize::from(!below.as_bytes().ends_with(b"/"))).min(target.len());
     let first = source.len() - common.min(source.len());
@@ -264,13 +267,13 @@ pub(crate) fn make_parents(options: &Options, copy: &Copy) -> Option<Vec<Parent>
     Some(parents)
 }
 
-/// The topmost directory that was made: the one above it has a new name.
+/// Returns the topmost directory that was created; its parent has a new entry.
 pub(crate) fn first_made(parents: &[Parent]) -> Option<&OsStr> {
     parents.iter().find(|parent| parent.made).map(|parent| &*parent.target)
 }
 
-/// Whether the target of a `.` or `..` is a directory that was just made, or the one above: its name exists,
-/// so that nothing can be made under it.
+/// Fails if the last component is `.` or `..` and its target was just created by `--parents`, so
+/// that it cannot be created again.
 pub(crate) fn ends_in_made(options: &Options, copy: &Copy, parents: &[Parent]) -> bool {
     let name = last_part(copy.source.as_bytes());
     let in_made = options.recursive
@@ -283,7 +286,7 @@ pub(crate) fn ends_in_made(options: &Options, copy: &Copy, parents: &[Parent]) -
     in_made
 }
 
-/// Gives the directories above what was copied their attributes.
+/// Sets the attributes of the directories above the target.
 pub(crate) fn finish_parents(options: &Options, parents: &[Parent]) -> bool {
     let keeps = options.preserve;
     let mut good = true;
@@ -317,7 +320,7 @@ pub(crate) fn finish_parents(options: &Options, parents: &[Parent]) -> bool {
         if keeps_any {
             let name = sys::c_string(parent.target.as_bytes());
             let item = Item::of_command_line(&source, &name);
-            // (Made or not, it has its final mode below.)
+            // New or not, its final mode is set below.
             good &= match opened {
                 Some(opened) => {
                     let copied = Copied {

@@ -1,7 +1,8 @@
-//! How far it is, on a terminal: bytes, files, rate, and the time left once the tree has been counted.
+//! Shows the progress on a terminal: bytes, files, rate, and the time left once the sources have
+//! been counted.
 //!
-//! Nothing is counted or shown in the first second: a short copy pays nothing. Then one thread walks the
-//! sources for their sizes, and another draws a line twice a second.
+//! Nothing is counted or shown in the first second, so that short copies pay nothing. Then one
+//! thread adds up the sizes of the sources, and another draws a line twice a second.
 
 use crate::summary::Counters;
 use cringle_command::units;
@@ -28,7 +29,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// `wanted`: asked for or refused; else it is for terminals.
+    /// Starts to show the progress if standard error is a terminal, unless `wanted` is false.
     pub(crate) fn start(
         wanted: Option<bool>,
         counters: Arc<Counters>,
@@ -51,7 +52,7 @@ impl Progress {
     }
 }
 
-/// What is to be copied, as far as it was counted.
+/// The size of the sources, as far as it has been counted.
 #[derive(Default)]
 struct Total {
     bytes: AtomicU64,

@@ -1,5 +1,5 @@
-//! Files of a tree that are most likely new: small ones in the page cache are copied by one read, cold ones
-//! are read ahead while others are copied.
+//! Copies files that most likely have no target yet: a small file in the page cache with one read;
+//! a cold file after it has been read ahead, while others are copied.
 
 use crate::messages::quote;
 use crate::options::{Follow, When};
@@ -12,10 +12,10 @@ use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-/// Cold files that one worker reads ahead together: they are open.
+/// The cold files that one worker keeps open to read them ahead.
 const MAX_READ_AHEAD: usize = 32;
 
-/// A small file that is not in the page cache: it is being read while others are copied.
+/// A small file that is being read into the page cache.
 pub(crate) struct Deferred {
     dir: Arc<Dir>,
     name: CString,
@@ -25,13 +25,13 @@ pub(crate) struct Deferred {
 }
 
 impl Worker<'_> {
-    /// A regular file of a tree, most likely new: open, look, read, make, write. `None`: it is to be
-    /// done the general way, nothing has happened yet.
+    /// Copies a regular file of a tree whose target most likely does not exist. Returns `None`,
+    /// without having done anything, if the file must be copied the general way.
     pub(crate) fn copy_likely_new(&mut self, item: &Item<'_>) -> Option<Outcome> {
         let options = &self.shared.options;
         let file = open_source(item, options.follows(false)).ok()?;
         let stat = sys::stat_of(file.as_raw_fd()).ok()?;
-        // Through links, a file with one name is met twice.
+        // Through links, a file with one name can be found twice.
         let linked =
             options.preserve.links && (stat.st_nlink > 1 || options.follow == Follow::Always);
         if sys::kind(&stat) != libc::S_IFREG || linked {

@@ -1,8 +1,11 @@
-//! One regular file: the target made or opened, the data by the shortest way that works (shared
-//! blocks, a copy within the kernel, blocks through user space; holes stay holes), then attributes.
+//! Copies one regular file: creates or opens the target, copies the data in the cheapest way that
+//! works (shared blocks, a copy within the kernel, blocks through user space; holes are kept), then
+//! the attributes.
 //!
-//! A file that exists is replaced by a temporary one that takes its name when it is whole, where that makes
-//! no difference (see [`replace`](crate::replace)); else it is written in place, as GNU's does. A new file is written under its name, and removed if Ctrl-C comes before its end.
+//! An existing file is replaced by a temporary one that takes its name when it is complete, if only
+//! the inode number differs afterwards (see [`replace`](crate::replace)). Else it is written in
+//! place, as with GNU's. A new file is written under its name and removed if a signal stops the
+//! copy.
 
 use crate::attributes::{self, Applied, Copied};
 use crate::file_locks::{self, NewFileLock, ReadLock, WriteLock};
@@ -18,22 +21,22 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-/// What is there already.
+/// What is known about the target.
 pub(crate) enum Target {
-    /// Nobody has looked.
+    /// Not looked at.
     LikelyNew,
     New,
     Existing,
-    /// The same, and there is no room for another beside it.
+    /// It exists, and the disk has no room for a second file beside it.
     InPlace,
 }
 
-/// How it ended.
+/// The result of copying one file.
 #[derive(PartialEq, Eq)]
 pub(crate) enum Outcome {
     Good,
     Failed,
-    /// A new one was wanted and something is there: nothing was done or told.
+    /// The target was expected not to exist, but does. Nothing was done or reported.
     Exists,
 }
 
@@ -44,20 +47,21 @@ pub(crate) enum CopyError {
     Shrank,
     Grew,
     Differs,
-    /// Reading the target to verify it.
+    /// Reading the target for `--verify`.
     ReadBack(io::Error),
     Unverifiable,
     Stopped,
 }
 
 impl CopyError {
-    /// As with GNU's, what was written stays.
+    /// Returns whether the partial copy stays, as with GNU's.
     fn keeps_partial_copy(&self) -> bool {
         !matches!(self, CopyError::Clone(_) | CopyError::Stopped)
     }
 
-    /// The copy is what the source was when it was opened, and gets its attributes. Any other must not look
-    /// like the source to a program that compares times.
+    /// Returns whether the copy still gets the attributes: it is what the source was when it was
+    /// opened. Any other partial copy must not look like its source to a program that compares
+    /// times.
     fn keeps_attributes(&self) -> bool {
         matches!(self, CopyError::Grew)
     }
@@ -70,26 +74,26 @@ pub(crate) struct Destination {
     pub(crate) exclusion: Exclusion,
 }
 
-/// By which no other worker writes to the file at the same time.
+/// What keeps other workers from writing to the target at the same time.
 pub(crate) enum Exclusion {
-    /// Of an existing file that is written in place.
+    /// An existing file, written in place.
     Existing(#[expect(dead_code, reason = "held until it is dropped")] WriteLock),
-    /// Of a new one.
+    /// A new file.
     New(#[expect(dead_code, reason = "held until it is dropped")] NewFileLock),
-    /// It has no name yet that another could find, or several may write to it.
+    /// No other worker can find the file, or several may write to it.
     None,
 }
 
-/// How the last step of a copy ended.
+/// The result of the last step of a copy.
 enum Completed {
     Good,
     Failed,
-    /// The name could not be given to the new file; the old one is as it was.
+    /// The new file could not be given its name; the old one is unchanged.
     NotReplaced,
 }
 
 impl Worker<'_> {
-    /// `read`: so many bytes, the whole file, are in the buffer already.
+    /// Copies an open source. `read`: the whole file, of this length, is in the buffer.
     pub(crate) fn copy_regular(
         &mut self,
         item: &Item<'_>,
@@ -103,7 +107,7 @@ impl Worker<'_> {
         let opened = match target {
             Target::LikelyNew => self.make_new(item, stat, true),
             Target::New => self.make_new(item, stat, false),
-            // What can be read once only is not to be copied twice.
+            // A source that can be read only once cannot be copied a second time.
             Target::Existing => self.open_existing(item, stat, sys::kind(stat) == libc::S_IFREG),
             Target::InPlace => self.open_existing(item, stat, false),
         };
@@ -191,13 +195,14 @@ impl Worker<'_> {
         }
     }
 
-    /// Waits while another worker writes to the source, which may be a file of the target, too. Also returns
-    /// whether what is known of it may be old.
+    /// Waits while another worker writes to the source. Also returns whether `stat` may be out of
+    /// date.
     fn lock_source(&self, from: RawFd, stat: &Stat) -> (Option<ReadLock>, bool) {
         if sys::kind(stat) != libc::S_IFREG {
             return (None, false);
         }
-        // A file that this copy makes has changed since the copy began. (Clocks of file systems differ a little.)
+        // A file that this copy creates has changed since the copy started; file systems' clocks
+        // differ a little.
         let is_new = stat.st_ctime + 2 >= self.shared.started;
         let source = (from, sys::id(stat));
         let (reading, stale) =
@@ -205,7 +210,7 @@ impl Worker<'_> {
         (Some(reading), stale)
     }
 
-    /// There is no room beside the old file, but more without it.
+    /// Returns whether the disk lacked room for a second file, but may have room for one.
     fn may_fit_in_place(&self, trouble: &CopyError, destination: &Destination) -> bool {
         let CopyError::Write(e) = trouble else { return false };
         matches!(e.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
@@ -260,7 +265,7 @@ impl Worker<'_> {
         if let Some(rename) = &destination.rename {
             rename.remove(item.target_dir, self.reporter());
         } else if destination.made {
-            // Another process may have replaced it meanwhile: that file is not ours.
+            // Another process may have replaced the file: then it is not ours to remove.
             let there = sys::stat_at(item.target_dir, item.target, false);
             let made = sys::stat_of(destination.file.as_raw_fd());
             if !matches!((there, made), (Ok(there), Ok(made)) if sys::id(&there) == sys::id(&made))
@@ -289,7 +294,8 @@ impl Worker<'_> {
         if mode & 0o200 == 0 && options.verify {
             flags |= libc::O_NONBLOCK;
         }
-        // (Under a temporary name it would be found at the end only. Without, the open finds it.)
+        // Under a temporary name the link would be found only at the end; otherwise the open finds
+        // it.
         if options.fsync && !likely && is_link(item) {
             return self.open_through_dangling_link(item, mode);
         }
@@ -310,7 +316,7 @@ impl Worker<'_> {
                 let exclusion = Exclusion::New(lock);
                 Ok(Some(Destination { file, rename, made: true, exclusion }))
             }
-            // The general way finds out why, and reports it.
+            // The general way finds the reason and reports it.
             Err(_) if likely => Ok(None),
             Err(e) if e.raw_os_error() == Some(libc::EEXIST) && is_link(item) => {
                 drop(lock);
@@ -325,7 +331,7 @@ impl Worker<'_> {
         }
     }
 
-    /// A link that leads nowhere is not written through, but under POSIXLY_CORRECT.
+    /// A dangling link is written through only under `POSIXLY_CORRECT`.
     fn open_through_dangling_link(
         &self,
         item: &Item<'_>,
@@ -339,7 +345,7 @@ impl Worker<'_> {
             return Err(());
         }
         let access = if self.shared.options.verify { libc::O_RDWR } else { libc::O_WRONLY };
-        // Where it leads, another may have made a file meanwhile.
+        // Another process may have created the file to which the link leads.
         let opened = sys::open_at(item.target_dir, item.target, access | libc::O_CREAT, mode);
         let opened = opened.and_then(|file| {
             if self.shared.options.fsync {
@@ -358,8 +364,7 @@ impl Worker<'_> {
         }
     }
 
-    /// The exclusion to write to a file that is there, and has no content then. As with `O_TRUNC`, what is no
-    /// regular file has no length.
+    /// Locks an existing file and truncates it. As with `O_TRUNC`, special files have no length.
     fn lock_and_truncate(&self, file: &OwnedFd) -> io::Result<Exclusion> {
         let stat = sys::stat_of(file.as_raw_fd())?;
         match sys::kind(&stat) {
@@ -428,7 +433,7 @@ impl Worker<'_> {
         self.reporter().fail_with(&format!("cannot create regular file {target}"), error);
     }
 
-    /// The last steps: syncs the file if that was asked for, closes it, gives it its name.
+    /// Completes a copy: queues the sync or closes the file, and gives it its name.
     fn complete(&mut self, item: &Item<'_>, destination: Destination, stat: &Stat) -> Completed {
         let Destination { file, rename, exclusion: _right, .. } = destination;
         let done = |good| if good { Completed::Good } else { Completed::Failed };
@@ -448,7 +453,8 @@ impl Worker<'_> {
         if rename_into_place(item.target_dir, &rename, self.reporter()).is_ok() {
             return Completed::Good;
         }
-        // The old file may be written, if not replaced: `EBUSY` where something is mounted on it.
+        // A file that cannot be replaced may still be written: `EBUSY` if something is mounted on
+        // it.
         Completed::NotReplaced
     }
 
@@ -498,17 +504,19 @@ impl Worker<'_> {
 }
 
 pub(crate) fn open_source(item: &Item<'_>, follow: bool) -> io::Result<OwnedFd> {
-    // Not to wait for a writer, should it be a fifo by now.
+    // `O_NONBLOCK`: the source may have become a FIFO, whose writer must not be waited for.
     let flags = libc::O_RDONLY | if follow { 0 } else { libc::O_NOFOLLOW };
     let open = |flags| sys::open_at(item.source_dir, item.source, flags, 0);
     match open(flags | libc::O_NONBLOCK) {
-        // A lease is being broken: only a regular file has one.
+        // Another process holds a lease, which only a regular file can have: wait until it is
+        // broken.
         Err(e) if e.raw_os_error() == Some(libc::EWOULDBLOCK) => open(flags),
         opened => opened,
     }
 }
 
-/// Whether `--verify` reads the target. A pipe is not even opened for reading: its reader gets the bytes.
+/// Returns whether `--verify` reads the target. A pipe is not opened for reading: its reader gets
+/// the bytes.
 fn is_read_back(item: &Item<'_>) -> bool {
     sys::stat_at(item.target_dir, item.target, true)
         .is_ok_and(|there| matches!(sys::kind(&there), libc::S_IFREG | libc::S_IFBLK))
@@ -519,7 +527,7 @@ fn is_link(item: &Item<'_>) -> bool {
         .is_ok_and(|there| sys::kind(&there) == libc::S_IFLNK)
 }
 
-/// Fewer blocks than bytes: there are holes.
+/// Returns whether the file has holes: fewer blocks than its size needs.
 pub(crate) fn is_sparse(stat: &Stat) -> bool {
     sys::kind(stat) == libc::S_IFREG && stat.st_blocks < stat.st_size / 512
 }

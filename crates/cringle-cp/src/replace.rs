@@ -1,8 +1,9 @@
-//! Which existing files are replaced by a new one with their name, and which are written in place.
+//! Decides which existing files are replaced by a new file and which are written in place.
 //!
-//! A file is replaced where nothing but its inode number would differ afterwards. Everything that a new
-//! file would lack keeps the old one: other names, set-id bits, attributes and ACLs, flags (`chattr`), a
-//! project, a mount on it. Nor is a temporary name made in a directory that would keep it.
+//! A file is replaced if only its inode number differs afterwards. A file with anything that a new
+//! file would lack is written in place: other names, set-id bits, attributes and ACLs, flags
+//! (`chattr`), a project, a mount on it. Nor is a temporary name created in a directory that would
+//! keep it.
 
 use crate::fsync::Rename;
 use crate::regular::{Destination, Exclusion};
@@ -13,7 +14,7 @@ use std::ffi::CStr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 impl Worker<'_> {
-    /// A new file that will take the name of this one; `None` if it has to be written in place.
+    /// Creates the file that will replace this one; `None` if it has to be written in place.
     pub(crate) fn make_replacement(
         &self,
         item: &Item<'_>,
@@ -36,7 +37,7 @@ impl Worker<'_> {
     }
 }
 
-/// Whether a name that is made beside the target could not be taken away again.
+/// Returns whether a name that is created beside the target could not be removed again.
 pub(crate) fn is_append_only_dir(item: &Item<'_>) -> bool {
     if item.dir.is_some() {
         return sys::is_append_only(item.target_dir, c"");
@@ -44,7 +45,7 @@ pub(crate) fn is_append_only_dir(item: &Item<'_>) -> bool {
     sys::is_append_only(item.target_dir, &sys::c_string(directory_of(item.target.to_bytes())))
 }
 
-/// The directory part of a path: without the last name and the slashes before it.
+/// Returns the directory part of a path: without the last name and the slashes before it.
 pub(crate) fn directory_of(path: &[u8]) -> &[u8] {
     let end = path.iter().rposition(|&byte| byte != b'/').map_or(0, |last| last + 1);
     match path[..end].iter().rposition(|&byte| byte == b'/') {
@@ -64,8 +65,8 @@ fn is_plain(item: &Item<'_>, existing: &OwnedFd, old: &Stat) -> bool {
         && !sys::is_mount_root(item.target_dir, item.target)
 }
 
-/// Gives the new file owner and mode of the old one; false where it is not like it then. (A directory may
-/// give an ACL, flags or a project to each file that is made in it.)
+/// Gives the new file the owner and mode of the old one. Returns false if they still differ: a
+/// directory may give an ACL, flags or a project to its new files.
 fn resembles(file: &OwnedFd, existing: &OwnedFd, old: &Stat) -> bool {
     let fd = file.as_raw_fd();
     sys::chown_fd(fd, old.st_uid, old.st_gid)

@@ -99,10 +99,11 @@ impl Drop for ExitOnPanic<'_> {
     }
 }
 
-/// Runs a worker: with `--fsync` as a fiber, so that it can sync many files at once, else as a plain thread.
+/// Runs a worker: with `--fsync` as a fiber, so that it can sync many files at once, else as a
+/// plain thread.
 ///
-/// On the fiber, too, every call but the syncs is a plain one: the runtime has no other fiber that would
-/// have to wait for it.
+/// On the fiber, too, every call but the syncs is a plain one: the runtime has no other fiber that
+/// would have to wait for it.
 fn in_runtime(shared: &Shared, work: impl FnOnce()) {
     let _exit = ExitOnPanic(&shared.options.reporter);
     if !shared.options.fsync {
@@ -113,7 +114,8 @@ fn in_runtime(shared: &Shared, work: impl FnOnce()) {
     }
 }
 
-/// Copies one source of the command line with everything below it. Calls `help` once it has directories.
+/// Copies one source of the command line with everything below it. Calls `help` once it has
+/// directories.
 fn copy_source(worker: &mut Worker<'_>, copy: &Copy, help: &mut dyn FnMut()) {
     let options = &worker.shared.options;
     let Some(parents) = plan::make_parents(options, copy) else { return };

@@ -1,4 +1,5 @@
-//! Ctrl-C: a flag that the workers look at, and a descriptor that ends their waits for other processes.
+//! The request to stop (Ctrl-C): a flag that the workers poll, and a descriptor that ends their
+//! waits for other processes.
 
 use crate::sys;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -6,27 +7,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) struct Stop {
     requested: AtomicBool,
-    /// An `eventfd`, readable once it was requested. Without one, such waits go on.
-    bell: Option<OwnedFd>,
+    /// An `eventfd` that becomes readable with the request. If it could not be created, such waits
+    /// continue.
+    event: Option<OwnedFd>,
 }
 
 impl Default for Stop {
     fn default() -> Stop {
-        // SAFETY: no pointers.
+        // SAFETY: the call takes no pointers.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        // SAFETY: a descriptor that was made here has no other owner.
-        let bell = (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) });
-        Stop { requested: AtomicBool::new(false), bell }
+        // SAFETY: the call above returned a new descriptor, which has no other owner.
+        let event = (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) });
+        Stop { requested: AtomicBool::new(false), event }
     }
 }
 
 impl Stop {
-    /// Returns whether it was requested before.
+    /// Requests the stop; returns whether it had been requested before.
     pub(crate) fn request(&self) -> bool {
         let before = self.requested.swap(true, Ordering::Relaxed);
-        if let Some(bell) = &self.bell {
-            // (It cannot fail: the counter is far from full.)
-            let _ = sys::write_all(bell.as_raw_fd(), &1_u64.to_ne_bytes());
+        if let Some(event) = &self.event {
+            // This cannot fail: the counter is far from its maximum.
+            let _ = sys::write_all(event.as_raw_fd(), &1_u64.to_ne_bytes());
         }
         before
     }
@@ -35,14 +37,14 @@ impl Stop {
         self.requested.load(Ordering::Relaxed)
     }
 
-    /// Waits until a read of `fd` would not; false if it was stopped before that.
+    /// Waits until a read of `fd` would not block; returns false if a stop is requested.
     pub(crate) fn wait_readable(&self, fd: RawFd) -> bool {
-        let bell = self.bell.as_ref().map_or(-1, |bell| bell.as_raw_fd());
+        let event = self.event.as_ref().map_or(-1, |event| event.as_raw_fd());
         let of = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        let mut both = [of(fd), of(bell)];
-        // SAFETY: the array has as many records as it is said to have.
+        let mut both = [of(fd), of(event)];
+        // SAFETY: `both` has two records and outlives the call.
         while !self.is_requested() && unsafe { libc::poll(both.as_mut_ptr(), 2, -1) } < 0 {
-            // An error other than EINTR: the read finds out.
+            // Any error but EINTR: the read returns it.
             if std::io::Error::last_os_error().kind() != std::io::ErrorKind::Interrupted {
                 break;
             }
@@ -56,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_ends_with_bytes_or_with_the_question() {
+    fn waiting_ends_with_data_or_a_stop() {
         let (reader, writer) = std::io::pipe().unwrap();
         let stop = Stop::default();
         sys::write_all(writer.as_raw_fd(), b"x").unwrap();

@@ -1,6 +1,6 @@
 //! The system calls of a copy, plain: each on the thread that asks, with names beneath an open
-//! directory. (Why plain: see [`engine`](crate::workers).) Nothing here retries or decides, except for
-//! `EINTR` and where descriptors are few (see [`descriptors`]).
+//! directory. (Why plain: see [`engine`](crate::workers).) Nothing here retries or decides, except
+//! for `EINTR` and where descriptors are few (see [`descriptors`]).
 
 use crate::descriptors;
 use std::ffi::{CStr, CString};
@@ -126,8 +126,8 @@ pub(crate) fn rename_new((from_dir, from): Place<'_>, (to_dir, to): Place<'_>) -
         libc::syscall(libc::SYS_renameat2, from_dir, from.as_ptr(), to_dir, to.as_ptr(), flags)
     };
     match check(renamed as libc::c_int) {
-        // File systems without this flag (NFS, 9p, many of FUSE), and kernels or filters without the call: nobody
-        // else is likely to come in between.
+        // File systems without this flag (NFS, 9p, many of FUSE), and kernels or filters without
+        // the call: nobody else is likely to come in between.
         Err(e) if lacks_flag(&e) => match stat_at(to_dir, to, false) {
             Ok(_) => Err(io::Error::from_raw_os_error(libc::EEXIST)),
             Err(_) => rename_at((from_dir, from), (to_dir, to)),
@@ -307,8 +307,8 @@ pub(crate) fn sync_file_system(fd: RawFd) -> io::Result<()> {
     check(unsafe { libc::syncfs(fd) }).map(drop)
 }
 
-/// Whether [`sync_file_system`] makes durable what a fsync of each file would. (FUSE asks its server
-/// nothing, others may do nothing: these are known to.)
+/// Whether [`sync_file_system`] makes durable what a fsync of each file would. (FUSE asks its
+/// server nothing, others may do nothing: these are known to.)
 pub(crate) fn syncfs_is_enough(fd: RawFd) -> bool {
     file_system(fd).is_some_and(|kind| ON_DISKS.contains(&kind))
 }
@@ -406,7 +406,8 @@ pub(crate) fn flags_of(fd: RawFd) -> (Option<u32>, Option<[u32; 4]>) {
     const SET_BY_USERS: u32 = 0x2283_c4ff;
     const PREALLOCATED_OR_HAS_ATTRIBUTES: u32 = 0x8000_0002;
     let (mut flags, mut more) = (0_u32, FsXattr::default());
-    // SAFETY: the kernel writes an `int`, whatever the number of this request says; it outlives the call.
+    // SAFETY: the kernel writes an `int`, whatever the number of this request says; it outlives the
+    // call.
     let has_flags = unsafe { libc::ioctl(fd, GET_FLAGS, &raw mut flags) } == 0;
     // SAFETY: the record is as the request wants it and outlives the call.
     let has_more = unsafe { libc::ioctl(fd, GET_MORE, &raw mut more) } == 0;
@@ -415,8 +416,8 @@ pub(crate) fn flags_of(fd: RawFd) -> (Option<u32>, Option<[u32; 4]>) {
     (has_flags.then_some(flags & SET_BY_USERS), more)
 }
 
-/// Returns the process's umask, from `/proc` where that is mounted: the call can only read it by changing
-/// it for a moment, in which another thread may make a file.
+/// Returns the process's umask, from `/proc` where that is mounted: the call can only read it by
+/// changing it for a moment, in which another thread may make a file.
 pub(crate) fn umask() -> u32 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
@@ -584,7 +585,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     #[test]
-    fn a_mode_is_not_set_through_a_link() {
+    fn chmod_does_not_follow_links() {
         let place = tempfile::tempdir().unwrap_or_else(|e| panic!("{e}"));
         let (file, link) = (place.path().join("file"), place.path().join("link"));
         let mode = || std::fs::metadata(&file).map(|found| found.permissions().mode() & 0o7777);

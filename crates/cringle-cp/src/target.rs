@@ -1,5 +1,5 @@
-//! The target of one name: looks at what exists there, has [`decide`] say what becomes of it, and does that:
-//! asks, backs up, removes, refuses.
+//! Prepares the target of one name: looks at an existing target and carries out the
+//! [decision](crate::decide): asks, backs up, removes or refuses.
 
 use crate::backup;
 use crate::compare;
@@ -13,15 +13,15 @@ use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::PoisonError;
 
-/// What is left to do.
+/// What remains to be done for a name.
 pub(crate) enum Step {
     Go {
-        /// Nothing has the name, or nothing any more.
+        /// The name is free.
         new: bool,
         backup: Option<OsString>,
         existing: Option<Stat>,
     },
-    /// Nothing; whether that is a success.
+    /// Nothing remains; true if that is a success.
     Done(bool),
 }
 
@@ -42,7 +42,7 @@ impl Worker<'_> {
                 }
                 // With -f, a link that leads to itself is removed when it cannot be opened.
                 let link = sys::stat_at(item.target_dir, item.target, false).ok();
-                // (A name with a slash leads through it, and is looked at by that open, too.)
+                // A name that ends in a slash leads through the link, also for that open.
                 let new = link.is_none() && sys::kind(stat) == libc::S_IFDIR;
                 Step::Go { new, backup: None, existing: link }
             }
@@ -50,7 +50,7 @@ impl Worker<'_> {
         self.refuse_new_link(item, step)
     }
 
-    /// A link that this very command has made is not written through.
+    /// Refuses to write through a link that this copy created.
     fn refuse_new_link(&self, item: &Item<'_>, step: Step) -> Step {
         if item.is_top()
             && matches!(step, Step::Go { .. })
@@ -172,8 +172,8 @@ impl Worker<'_> {
         matches!(self.first_byte_of_line(), Some(b'y' | b'Y'))
     }
 
-    /// The first byte of the next line of standard input. `None` after Ctrl-C, or if the line is empty. The
-    /// rest of the input is left there.
+    /// Returns the first byte of the next line of standard input. `None` after a stop, or if the
+    /// line is empty. Bytes after that line are not read.
     fn first_byte_of_line(&self) -> Option<u8> {
         let mut first = None;
         let mut byte = [0];
@@ -187,7 +187,7 @@ impl Worker<'_> {
     }
 }
 
-/// The backup in the directory of the target.
+/// Returns the path of the backup, which is in the target's directory.
 pub(crate) fn backup_path(item: &Item<'_>, backup: &OsStr) -> OsString {
     let mut path = item.path(Side::Target).into_vec();
     let start = path.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
@@ -196,7 +196,7 @@ pub(crate) fn backup_path(item: &Item<'_>, backup: &OsStr) -> OsString {
     OsString::from_vec(path)
 }
 
-/// Why a target is not replaced, in GNU's words.
+/// Returns GNU's message for a target that is not replaced.
 pub(crate) fn refusal(why: Refusal, item: &Item<'_>) -> String {
     let (source, target) = (item.quoted(Side::Source), item.quoted(Side::Target));
     match why {

@@ -1,9 +1,10 @@
-//! Temporary names: what is made beside a target and then renamed onto it.
+//! Temporary names: of files that are created beside a target and then renamed onto it.
 //!
-//! Each name is used for one file, link or symbolic link by one thread. It is `.cringle-cp.` and 16
-//! hexadecimal digits that no other process can guess: a keyed hash (std's, with random keys) of a counter.
-//! The name is always made with a call that fails on an existing one; a name that is taken is passed over.
-//! A process that is killed leaves its temporary names behind, and no later run uses or removes them.
+//! One thread uses each name for one file, link or symbolic link. A name is `.cringle-cp.` and 16
+//! hexadecimal digits that other processes cannot guess: a keyed hash (std's, with random keys) of
+//! a counter. It is created with a call that fails on an existing name; then the next name is
+//! tried. A process that is killed leaves its temporary names behind, and no later run uses or
+//! removes them.
 
 use crate::sys;
 use std::ffi::{CStr, CString};
@@ -11,7 +12,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Names that are tried before the directory's answer counts.
+/// The names that are tried before `EEXIST` is returned.
 const ATTEMPTS: usize = 100;
 
 #[derive(Default)]
@@ -21,18 +22,18 @@ pub(crate) struct Temporaries {
 }
 
 impl Temporaries {
-    /// A new name in the directory part of `beside`.
+    /// Returns a new name in the directory part of `beside`.
     fn name(&self, beside: &CStr) -> CString {
         let number = self.keys.hash_one(self.used.fetch_add(1, Ordering::Relaxed));
         let path = beside.to_bytes();
-        // A name that ends in slashes has its directory before them.
+        // The directory part ends before the last name, which may be followed by slashes.
         let end = path.iter().rposition(|&byte| byte != b'/').map_or(0, |last| last + 1);
         let end = path[..end].iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
         sys::c_string(&[&path[..end], format!(".cringle-cp.{number:016x}").as_bytes()].concat())
     }
 
-    /// Calls `make` with new names beside `beside` until it does not fail with `EEXIST`; returns what was
-    /// made, and its name. `make` must fail on a name that exists.
+    /// Calls `make` with new names beside `beside` until it does not fail with `EEXIST`. Returns
+    /// its result and the name. `make` must fail on an existing name.
     pub(crate) fn make<T>(
         &self,
         beside: &CStr,
@@ -57,7 +58,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn no_two_threads_get_the_same_name() {
+    fn threads_get_different_names() {
         let names = Temporaries::default();
         let all: HashSet<_> = std::thread::scope(|scope| {
             let some = || (0..1000).map(|_| names.name(c"a/b")).collect::<Vec<_>>();
@@ -69,12 +70,12 @@ mod tests {
     }
 
     #[test]
-    fn two_processes_get_other_names() {
+    fn processes_get_different_names() {
         assert_ne!(Temporaries::default().name(c"x"), Temporaries::default().name(c"x"));
     }
 
     #[test]
-    fn a_taken_name_is_passed_over() {
+    fn an_existing_name_is_skipped() {
         let names = Temporaries::default();
         let mut taken = Vec::new();
         let made = names.make(c"d/x/", |name| {

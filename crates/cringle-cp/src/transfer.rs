@@ -1,8 +1,9 @@
-//! The bytes of one file, from cursor to cursor: within the kernel where it can, else block by block;
-//! holes by `SEEK_DATA`, or by looking for zeros with `--sparse=always`.
+//! Copies the bytes of one file from cursor to cursor: within the kernel where possible, else block
+//! by block. Finds holes by `SEEK_DATA`, or with `--sparse=always` by zeros.
 //!
-//! A read ends at 0 or at an error, never because it was short. A copy ends, too: of a file that grows, no
-//! more is copied than it had when it was opened. Growing and shrinking are errors.
+//! A copy ends at a read of 0 bytes or at an error, never at a short read. It also ends for a file
+//! that grows: it copies no more than the file had when it was opened. Growing and shrinking are
+//! errors.
 
 use crate::options::When;
 use crate::regular::{CopyError, is_sparse};
@@ -11,7 +12,7 @@ use crate::workers::Worker;
 use std::io;
 use std::os::fd::RawFd;
 
-/// Bytes that one call copies within the kernel. Between two calls a stop is noticed.
+/// The bytes that one call copies within the kernel; between two calls a stop is noticed.
 const KERNEL_COPY_BYTES: usize = 16 << 20;
 
 /// How the data of one file were copied, in the words of GNU's `--debug`.
@@ -28,7 +29,7 @@ impl Default for Method {
     }
 }
 
-/// Zeros in a row that become a hole.
+/// A run of zeros of this size becomes a hole.
 const HOLE_BYTES: usize = 4096;
 
 pub(crate) struct Transfer<'w, 'a> {
@@ -40,7 +41,7 @@ pub(crate) struct Transfer<'w, 'a> {
 }
 
 impl Transfer<'_, '_> {
-    /// Copies until a read returns 0; returns the number of bytes.
+    /// Copies all data; returns the number of bytes.
     pub(crate) fn run(&mut self) -> Result<u64, CopyError> {
         let sparse = self.worker.shared.options.sparse;
         let size = self.stat.st_size as u64;
@@ -74,17 +75,18 @@ impl Transfer<'_, '_> {
         if has_length { self.check_end(copied, sparse_source) } else { Ok(copied) }
     }
 
-    /// Whether skipped bytes read as zeros. In a device they keep their old value; a pipe cannot skip.
+    /// Returns whether skipped bytes read as zeros. In a device they keep their old value, and a
+    /// pipe cannot skip.
     fn target_may_have_holes(&self) -> Result<bool, CopyError> {
         let target = sys::stat_of(self.to).map_err(CopyError::Write)?;
         Ok(sys::kind(&target) == libc::S_IFREG)
     }
 
-    /// A file ends where a read returns 0, not at the size that `stat` returned: that may be made up, or
-    /// out of date. `skipped`: holes were not read.
+    /// Reads on after `copied` bytes: a file ends where a read returns 0, not at the size that
+    /// `stat` returned, which may be invented or out of date. `skipped`: holes were not read.
     fn check_end(&mut self, copied: u64, skipped: bool) -> Result<u64, CopyError> {
         let size = self.stat.st_size as u64;
-        // (No offset lies beyond.)
+        // No offset is larger than `i64::MAX`.
         let room = self.worker.block_bytes().min((i64::MAX as u64 - size) as usize);
         if room == 0 && copied == size {
             return Ok(copied);
@@ -98,17 +100,18 @@ impl Transfer<'_, '_> {
             now if now > size => return Err(CopyError::Grew),
             now if now < size => return Err(CopyError::Shrank),
             _ if more == 0 => return Ok(copied),
-            // It was shorter a moment ago.
+            // The file was shorter a moment ago.
             _ if copied < size => return Err(CopyError::Shrank),
             _ => {}
         }
-        // It has more than it says.
+        // The file has more data than its size.
         sys::write_all(self.to, &self.worker.buffer[..more]).map_err(CopyError::Write)?;
         Ok(copied + more as u64 + self.copy_blocks(u64::MAX, false)?)
     }
 
-    /// Whether the source's file system knows its files' sizes: then a read that returns as many bytes,
-    /// and had room for more, has seen the end. Others' sizes are what a server says.
+    /// Returns whether the source's file system knows its files' sizes. Then a read that returns
+    /// that many bytes, and had room for more, has reached the end. Elsewhere a server may invent
+    /// sizes.
     fn has_exact_sizes(&mut self) -> bool {
         let device = self.devices.0;
         let known = self.worker.exact_sizes.iter().find(|known| known.0 == device);
@@ -119,7 +122,7 @@ impl Transfer<'_, '_> {
         })
     }
 
-    /// By one read with room for more. Less than `size` is a part.
+    /// Copies with one read that has room for more bytes. Fewer than `size` is a part of the file.
     fn copy_whole(&mut self, size: u64) -> Result<u64, CopyError> {
         self.check_stop()?;
         if self.worker.method.offload == "unknown" {
@@ -132,8 +135,8 @@ impl Transfer<'_, '_> {
         if n > size { Err(CopyError::Grew) } else { Ok(n as u64) }
     }
 
-    /// At most `room` bytes into the buffer. What is no regular file may have to wait for them, until
-    /// Ctrl-C.
+    /// Reads at most `room` bytes into the buffer. A special file may have to wait for them, until
+    /// a stop.
     fn read(&mut self, room: usize) -> Result<usize, CopyError> {
         let mut waits = sys::kind(self.stat) != libc::S_IFREG;
         let mut retried = false;
@@ -142,8 +145,8 @@ impl Transfer<'_, '_> {
                 return Err(CopyError::Stopped);
             }
             match sys::read(self.from, &mut self.worker.buffer[..room]) {
-                // Sources are opened with `O_NONBLOCK`. Some in /proc wait as pipes do, and say that they
-                // are regular files.
+                // Sources are opened with `O_NONBLOCK`. Some files in /proc wait as pipes do, but
+                // are regular.
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock && !retried => {
                     (waits, retried) = (true, true);
                     sys::make_blocking(self.from).map_err(CopyError::Read)?;
@@ -157,7 +160,7 @@ impl Transfer<'_, '_> {
         if self.worker.shared.stopped() { Err(CopyError::Stopped) } else { Ok(()) }
     }
 
-    /// Within the kernel, which may share blocks then; what it refuses goes block by block.
+    /// Copies within the kernel, which may share blocks; what it refuses is copied block by block.
     fn copy_in_kernel(&mut self, length: u64) -> Result<u64, CopyError> {
         let mut copied = 0;
         let may_share = self.worker.shared.options.reflink != When::Never;
@@ -166,7 +169,7 @@ impl Transfer<'_, '_> {
             let part =
                 usize::try_from(length - copied).unwrap_or(usize::MAX).min(KERNEL_COPY_BYTES);
             match sys::copy_range(self.from, self.to, part) {
-                // Some kernels say 0 of what they cannot copy: reading decides.
+                // Some kernels return 0 for files that they cannot copy: reading finds out.
                 Ok(0) => break,
                 Ok(n) => {
                     copied += n as u64;
@@ -177,7 +180,7 @@ impl Transfer<'_, '_> {
                         self.worker.method.offload = "unsupported";
                         self.worker.no_range.push(self.devices);
                     }
-                    // The error may be of either file: reading and writing find out which.
+                    // The error may concern either file: reading and writing find out which.
                     break;
                 }
             }
@@ -188,7 +191,7 @@ impl Transfer<'_, '_> {
         Ok(copied)
     }
 
-    /// Through user space: until a read returns 0, or `most` bytes are copied.
+    /// Copies through user space until a read returns 0, or `most` bytes are copied.
     fn copy_blocks(&mut self, most: u64, punch_zeros: bool) -> Result<u64, CopyError> {
         let mut copied = 0;
         let method = &mut self.worker.method;
@@ -215,7 +218,7 @@ impl Transfer<'_, '_> {
         Ok(copied)
     }
 
-    /// Extent by extent; both cursors end where the file does.
+    /// Copies extent by extent; both cursors end at the end of the file.
     fn copy_extents(&mut self, size: u64, punch_zeros: bool) -> Result<u64, CopyError> {
         let mut at = 0;
         while at < size {
@@ -227,7 +230,7 @@ impl Transfer<'_, '_> {
                     }
                     at
                 }
-                // A hole is only worth something where it is found: what follows is read.
+                // Holes only save time: without `SEEK_DATA`, everything is read.
                 Err(_) => at,
             };
             let end = match sys::seek(self.from, data, libc::SEEK_HOLE) {
@@ -250,7 +253,8 @@ impl Transfer<'_, '_> {
         Ok(size)
     }
 
-    /// Whether a last byte can be read: else there is no hole at the end, and the size is made up.
+    /// Returns whether the last byte can be read. If not, the file does not end in a hole: its size
+    /// is invented.
     fn has_last_byte(&self, size: u64) -> Result<bool, CopyError> {
         sys::seek(self.from, size - 1, libc::SEEK_SET).map_err(CopyError::Read)?;
         sys::read(self.from, &mut [0]).map(|n| n == 1).map_err(CopyError::Read)
@@ -263,7 +267,7 @@ impl Transfer<'_, '_> {
     }
 }
 
-/// Skips pages of zeros.
+/// Writes the bytes but skips pages of zeros.
 fn write_with_holes(to: RawFd, bytes: &[u8]) -> io::Result<()> {
     for page in bytes.chunks(HOLE_BYTES) {
         if page.iter().all(|&byte| byte == 0) {

@@ -1,14 +1,15 @@
-//! The directories that are being copied: source and target side by side, each an open handle while
-//! there are not too many, else opened again from above.
+//! The directories that are being copied, source and target side by side: each an open handle while
+//! these are few, else reopened from its parent.
 //!
-//! Names are looked up beneath handles, never by long paths, and a target directory is never reached
-//! through a symbolic link: one that is swapped for a link meanwhile leads nowhere. What is opened again
-//! must be what it was (device and inode), else it is refused.
+//! Names are looked up relative to handles, never by long paths, and a target directory is never
+//! reached through a symbolic link: if it is swapped for a link, the lookup fails. A directory that
+//! is reopened must have its old identity (device and inode).
 //!
-//! A handle that is closed here stays open while a listing or a worker shares it, and is found again by that.
-//! Where descriptors are few, all handles that nobody shares are closed.
+//! A handle that is closed here stays open while a listing or a worker shares it, and is found
+//! again through a weak reference. Where descriptors are few, all handles that are not shared are
+//! closed.
 //!
-//! A directory is finished when what is in it is: `pending` counts the parts that are not.
+//! A directory is finished when everything in it is: `pending` counts the unfinished parts.
 
 use crate::messages::{Reporter, quote};
 use crate::sys::{self, Stat};
@@ -26,7 +27,7 @@ pub(crate) enum Side {
     Target,
 }
 
-/// One side of a directory: open, or closed until it is needed again.
+/// One side of a directory.
 struct Handle {
     held: Mutex<Held>,
     id: (u64, u64),
@@ -34,7 +35,7 @@ struct Handle {
 
 enum Held {
     Open(Arc<OwnedFd>),
-    /// A listing that waits, or a worker, may have it open still.
+    /// An unfinished listing or a worker may still have it open.
     Closed(Weak<OwnedFd>),
 }
 
@@ -59,7 +60,7 @@ impl Handle {
         *self.lock() = Held::Open(Arc::clone(fd));
     }
 
-    /// Lets go of it. A listing or a worker that uses it has it open still.
+    /// Releases the handle. A listing or a worker that shares it keeps it open.
     fn close(&self) {
         let mut held = self.lock();
         if let Held::Open(fd) = &*held {
@@ -68,7 +69,7 @@ impl Handle {
         }
     }
 
-    /// Closes it if nobody uses it; true if it did.
+    /// Closes the handle if it is not shared; returns whether it did.
     fn close_unused(&self) -> bool {
         let mut held = self.lock();
         let unused = matches!(&*held, Held::Open(fd) if Arc::strong_count(fd) == 1);
@@ -79,14 +80,15 @@ impl Handle {
     }
 }
 
-/// What one name on the command line is about.
+/// One name of the command line.
 pub(crate) struct Root {
     pub(crate) source: OsString,
     pub(crate) target: OsString,
-    /// The first directory made: to meet it in the source is to copy a directory into itself.
+    /// The first directory that was created. If the source contains it, a directory is copied into
+    /// itself.
     pub(crate) first_made: OnceLock<(u64, u64)>,
     pub(crate) device: u64,
-    /// Whether links to directories are followed within the tree.
+    /// Links to directories are followed within the tree.
     pub(crate) follow: bool,
 }
 
@@ -99,16 +101,16 @@ pub(crate) struct Dir {
     target: Handle,
     pub(crate) stat: Stat,
     pub(crate) made: bool,
-    /// What it has to have in the end, where it was made with more.
+    /// The mode to set at the end, if the directory was created with more permissions.
     pub(crate) final_mode: Option<u32>,
-    /// What is made in it gets an ACL by that alone.
+    /// New files in the directory inherit an ACL.
     pub(crate) gives_default_acl: bool,
     pub(crate) pending: AtomicUsize,
 }
 
 pub(crate) struct Opened {
     pub(crate) source: OwnedFd,
-    /// `None` where there is none: a dry run makes no directory.
+    /// `None` in a dry run, for a directory that does not exist.
     pub(crate) target: Option<OwnedFd>,
     pub(crate) target_id: (u64, u64),
     pub(crate) stat: Stat,
@@ -118,7 +120,7 @@ pub(crate) struct Opened {
 }
 
 impl Dir {
-    /// It begins with one part pending: its own listing.
+    /// Creates a directory with one pending part: its listing.
     pub(crate) fn new(
         parent: Option<Arc<Dir>>,
         root: Arc<Root>,
@@ -143,7 +145,7 @@ impl Dir {
         dir
     }
 
-    /// The directory as a name of the one above, for messages.
+    /// Returns the directory as an entry of its parent, for messages.
     pub(crate) fn as_item(&self) -> Item<'_> {
         Item {
             dir: self.parent.as_ref(),
@@ -172,7 +174,7 @@ impl Dir {
         self.target.id.0
     }
 
-    /// The open directory; opened again from the nearest one above that is open.
+    /// Returns the open directory; reopens it from its nearest open ancestor.
     pub(crate) fn fd(self: &Arc<Dir>, side: Side, open: &OpenDirs) -> io::Result<Arc<OwnedFd>> {
         if let Some(fd) = self.handle(side).get() {
             return Ok(fd);
@@ -181,8 +183,8 @@ impl Dir {
         let mut above = self.parent.as_ref();
         let mut fd = loop {
             let Some(dir) = above else {
-                // A root that is finished (a link to what is in it is to be made), or was closed for want of
-                // descriptors.
+                // The root has been finished (a link to a file in it is still to be made), or was
+                // closed for lack of descriptors.
                 let Some(root) = way.pop() else { return Err(stale()) };
                 break root.adopt(side, open_side(side, sys::CWD, root.name(side), true)?)?;
             };
@@ -204,7 +206,7 @@ impl Dir {
         Ok(fd)
     }
 
-    /// It must be the one that it was.
+    /// Accepts a reopened directory if it has the old identity.
     fn adopt(&self, side: Side, fd: OwnedFd) -> io::Result<Arc<OwnedFd>> {
         if sys::id(&sys::stat_of(fd.as_raw_fd())?) != self.handle(side).id {
             return Err(stale());
@@ -212,8 +214,8 @@ impl Dir {
         Ok(Arc::new(fd))
     }
 
-    /// The same for a directory above, found through this one if need be: a deep tree is finished from
-    /// the bottom up, and each step is one lookup.
+    /// Like [`fd`](Dir::fd), for the parent of an open directory: a deep tree is finished from the
+    /// bottom up, and each step costs one lookup.
     pub(crate) fn fd_from(
         self: &Arc<Dir>,
         side: Side,
@@ -245,7 +247,7 @@ impl Dir {
         OsString::from_vec(path)
     }
 
-    /// Whether this directory or one above is that one: a link led back up.
+    /// Returns whether this directory or an ancestor has that identity: a link led back up.
     pub(crate) fn is_within(self: &Arc<Dir>, source: (u64, u64)) -> bool {
         let mut dir = Some(self);
         while let Some(this) = dir {
@@ -257,7 +259,7 @@ impl Dir {
         false
     }
 
-    /// Nothing more is looked up in it.
+    /// Releases both handles: no more names are looked up in them.
     pub(crate) fn close(&self) {
         self.source.close();
         self.target.close();
@@ -273,7 +275,8 @@ pub(crate) fn open_dir(dir: i32, name: &CStr, follow: bool) -> io::Result<OwnedF
     sys::open_at(dir, name, libc::O_RDONLY | libc::O_DIRECTORY | flags, 0)
 }
 
-/// A target is not listed: one that may not be read is opened for lookups alone.
+/// Opens a directory. A target that cannot be read is opened for lookups only, because it is not
+/// listed.
 pub(crate) fn open_side(side: Side, dir: i32, name: &CStr, follow: bool) -> io::Result<OwnedFd> {
     match open_dir(dir, name, follow) {
         Err(e) if side == Side::Target && e.raw_os_error() == Some(libc::EACCES) => {
@@ -284,7 +287,7 @@ pub(crate) fn open_side(side: Side, dir: i32, name: &CStr, follow: bool) -> io::
     }
 }
 
-/// `a` and `b` with one slash between.
+/// Appends a name to a path, with one slash between.
 pub(crate) fn join(path: &mut Vec<u8>, name: &[u8]) {
     if !path.is_empty() && !path.ends_with(b"/") {
         path.push(b'/');
@@ -292,12 +295,12 @@ pub(crate) fn join(path: &mut Vec<u8>, name: &[u8]) {
     path.extend_from_slice(name);
 }
 
-/// The directories that are open: the oldest is closed when there are too many.
+/// The directories with open handles; the oldest is closed when there are too many.
 pub(crate) struct OpenDirs {
     most: usize,
     kept: Mutex<VecDeque<Weak<Dir>>>,
-    /// The one of the command line that is being copied is found by its path alone: it is kept open while
-    /// there are descriptors.
+    /// The source of the command line that is being copied can be reopened only by its path, so it
+    /// stays open while descriptors suffice.
     root: Mutex<Weak<Dir>>,
 }
 
@@ -325,11 +328,11 @@ impl OpenDirs {
         }
     }
 
-    /// Closes what no worker uses and no listing needs; the roots last. False if there is none.
+    /// Closes handles that are not shared; the root's last. Returns false if none was closed.
     pub(crate) fn close_unused(&self) -> bool {
         let close = |dir: &Weak<Dir>| {
             let dir = dir.upgrade();
-            // (Both sides, hence no `||`.)
+            // `|`, not `||`: both sides are closed.
             dir.is_some_and(|dir| dir.source.close_unused() | dir.target.close_unused())
         };
         let kept: Vec<_> = self.lock().iter().cloned().collect();
@@ -341,7 +344,7 @@ impl OpenDirs {
     }
 }
 
-/// One name to copy: where it is, and where it goes.
+/// A name to copy: its source and its target.
 #[derive(Clone, Copy)]
 pub(crate) struct Item<'a> {
     /// `None` for a name of the command line.
@@ -357,7 +360,7 @@ impl<'a> Item<'a> {
         Item { dir: None, source_dir: sys::CWD, source, target_dir: sys::CWD, target }
     }
 
-    /// Opens it as a directory, and asks what that is. A failure is told.
+    /// Opens one side as a directory and returns its status. Reports a failure.
     pub(crate) fn open_dir(
         &self,
         side: Side,
@@ -394,7 +397,7 @@ impl<'a> Item<'a> {
     }
 }
 
-/// One part of it is done; true for the last one.
+/// Finishes one part of the directory; returns true for the last part.
 pub(crate) fn finish_part(dir: &Dir) -> bool {
     dir.pending.fetch_sub(1, Ordering::AcqRel) == 1
 }

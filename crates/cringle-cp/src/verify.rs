@@ -1,4 +1,4 @@
-//! `--verify`: reads both files again and compares them.
+//! `--verify`: reads both files and compares them.
 
 use crate::regular::CopyError;
 use crate::sys;
@@ -7,13 +7,13 @@ use std::io;
 use std::os::fd::RawFd;
 
 impl Worker<'_> {
-    /// Compares both from the beginning. The target is written to its disk first, and where the file
-    /// system lets go of clean pages, it is read from there.
+    /// Compares both files from the beginning. Writes the target to its disk and drops it from the
+    /// page cache first, so that the disk is read where the file system allows it.
     pub(crate) fn verify(&mut self, from: RawFd, to: RawFd) -> Result<(), CopyError> {
         let is_file = match sys::kind(&sys::stat_of(to).map_err(CopyError::ReadBack)?) {
             libc::S_IFREG => true,
             libc::S_IFBLK => false,
-            // Nothing that was written can be read again.
+            // A pipe or a character device cannot be read back.
             _ => return Err(CopyError::Unverifiable),
         };
         sys::sync_data(to).map_err(CopyError::Write)?;
@@ -27,7 +27,7 @@ impl Worker<'_> {
                 return Err(CopyError::Stopped);
             }
             let n = read_full(from, left).map_err(CopyError::Read)?;
-            // A device is longer than what was copied to it; a file has to end with its source.
+            // A device is longer than the data copied to it; a file must end with its source.
             let compared = if n == 0 && is_file { 1 } else { n };
             let m = read_full(to, &mut right[..compared]).map_err(CopyError::ReadBack)?;
             if left[..n] != right[..m] {

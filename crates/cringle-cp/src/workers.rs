@@ -1,19 +1,18 @@
-//! The workers: who copies what, in which order, and when it is over.
+//! The workers: threads that share a tree as tasks.
 //!
-//! Each worker has a stack of tasks: it takes the newest, and one that has none takes the *oldest* of
-//! another, which is the highest in the tree and so the most work, in a directory of its own (two
-//! threads that make files in one directory wait for its lock). Memory stays bounded: a directory is
-//! listed piece by piece, and the rest of its listing lies beneath what the piece brought, with the handle
-//! that it is read from (see [`listing`](crate::listing)). The number of open handles is bounded, too: see
-//! [`descriptors`].
+//! Each worker has a stack of tasks and takes the newest. An idle worker takes the *oldest* task of
+//! another one, which is the highest in the tree: the most work, and in another directory (threads
+//! that create files in one directory wait for its lock). Memory is bounded: a directory is listed
+//! piece by piece, and the rest of the listing lies below the tasks of a piece, together with its
+//! open handle (see [`listing`](crate::listing)). So is the number of open handles (see
+//! [`descriptors`]).
 //!
-//! The calls are plain ones, on threads, not the ring's: `openat` with `O_CREAT`, `mkdirat` and buffered
-//! writes on ext4 are all handed to kernel threads there. Small files copied by chains of linked ops took
-//! 1.13 of the time of plain calls, by fibers 1.43 (`micro -- copy` of benches/ measures it). There
-//! are more threads than cores: making a file waits for the disk now and then, for the block of the new
-//! inode, and a cold directory or inode is read by whoever needs it. Contents of cold files are read
-//! ahead, some at a time (see [`regular`](crate::regular)), and `--fsync`'s syncs are fibers (see
-//! [`durable`](crate::fsync)).
+//! The workers are threads that make plain calls: through a ring, the kernel would pass `openat`
+//! with `O_CREAT`, `mkdirat` and buffered writes on ext4 to threads of its own, which costs more
+//! (`micro -- copy` in benches/ measures it). There are more workers than cores, because creating a
+//! file waits for the disk when it needs a new block of inodes, and so does reading a cold
+//! directory or inode. Cold files are read ahead (see [`read_ahead`](crate::read_ahead)), and the
+//! syncs of `--fsync` run on fibers (see [`fsync`](crate::fsync)).
 
 use crate::descriptors::{self, Budget};
 use crate::file_locks::FileLocks;
@@ -37,13 +36,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Files of one task: enough that taking it costs nothing beside them.
+/// The files of one task: enough that the cost of taking it does not matter.
 const FILES_PER_TASK: usize = 64;
-/// Bytes of a directory that are read at once, about a thousand names.
+/// The bytes of a directory that are read at once: about a thousand names.
 const LISTING_BYTES: usize = 32 << 10;
 
 pub(crate) enum Task {
-    /// Its listing is to be begun, or to be continued.
+    /// A listing to start or to continue.
     List {
         dir: Arc<Dir>,
         unfinished: Option<Waiting>,
@@ -61,27 +60,28 @@ pub(crate) struct Shared {
     listings: Listings,
     pub(crate) links: Links,
     pub(crate) counters: Arc<Counters>,
-    /// Ctrl-C: nothing more is begun, and what is half done is given up.
+    /// After a stop no new file is started, and unfinished ones are removed.
     pub(crate) stop: Arc<Stop>,
-    /// The names of the command line that were copied, and those that were made.
+    /// The sources of the command line that were copied, and the targets that were made.
     pub(crate) sources: Mutex<HashSet<(compare::Entry, (u64, u64))>>,
     pub(crate) targets: Mutex<HashSet<(OsString, (u64, u64))>>,
-    /// Directories of the command line, and where they went.
+    /// Directories of the command line, and their targets.
     pub(crate) directories: Mutex<HashMap<(u64, u64), OsString>>,
     stacks: Vec<Mutex<VecDeque<Task>>>,
     sleepers: AtomicUsize,
     wakeup: (Mutex<()>, Condvar),
-    /// Directories of the command line that are not finished.
+    /// Unfinished directories of the command line.
     roots: AtomicUsize,
     is_finished: AtomicBool,
     pub(crate) temporaries: Temporaries,
     pub(crate) file_locks: Arc<FileLocks>,
-    /// When the copy began, in seconds since 1970.
+    /// The start of the copy, in seconds since 1970.
     pub(crate) started: i64,
 }
 
 impl Shared {
-    /// There may be fewer workers than were asked for: see [`descriptors`].
+    /// Prepares a copy, with fewer workers than requested if descriptors are few: see
+    /// [`descriptors`].
     pub(crate) fn new(mut options: Options) -> Shared {
         let budget = Budget::of_this_process(options.jobs, options.fsync);
         options.jobs = budget.jobs;
@@ -122,7 +122,7 @@ impl Shared {
         self.roots.load(Ordering::Acquire) > 0
     }
 
-    /// The workers may go home.
+    /// Ends the workers in [`help`](Worker::help).
     pub(crate) fn finish(&self) {
         self.is_finished.store(true, Ordering::Release);
         self.wakeup.1.notify_all();
@@ -134,7 +134,8 @@ fn now() -> i64 {
     since.map_or(0, |since| since.as_secs() as i64)
 }
 
-/// The directory that was finished last, by which the one above is found: where it had to be open.
+/// The directory that was finished last, from which its parent is reopened, as far as it had to be
+/// open.
 #[derive(Default)]
 struct FinishedChild {
     source: Option<Arc<OwnedFd>>,
@@ -144,27 +145,27 @@ struct FinishedChild {
 pub(crate) struct Worker<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) index: usize,
-    /// What goes through user space; one byte more than a block, to see that a file ends.
+    /// The buffer for reads, with one byte more than a block, to find the end of a file.
     pub(crate) buffer: Vec<u8>,
     listing: Vec<u8>,
     pub(crate) deferred: Vec<Deferred>,
     pub(crate) unsynced: Vec<Unsynced>,
-    /// By which a whole file system is synced, where that can be; by device.
+    /// By device: the descriptor for `syncfs`, where that is enough.
     pub(crate) file_systems: Vec<(u64, Option<OwnedFd>)>,
-    /// Devices that were synced for what `--link` finds on them.
+    /// Devices that were synced for sources of `--link`.
     pub(crate) synced_sources: Vec<u64>,
-    /// Pairs of devices between which nothing can be cloned, or copied within the kernel.
+    /// Pairs of devices between which files cannot be cloned, or copied within the kernel.
     pub(crate) no_clone: Vec<(u64, u64)>,
     pub(crate) no_range: Vec<(u64, u64)>,
     /// The regular file that is being copied.
     pub(crate) source: Option<(u64, u64)>,
-    /// The turns that had ended before anything was known of the source.
+    /// The number of released write locks before the source's status was read.
     pub(crate) releases: u64,
     /// With `--fsync`: the backup of the file that is being copied.
     pub(crate) backup: Option<CString>,
     /// The last source of the command line was copied, not skipped.
     pub(crate) made_top: bool,
-    /// Devices, and whether their files' sizes can be relied on.
+    /// By device: whether the sizes of its files are exact.
     pub(crate) exact_sizes: Vec<(u64, bool)>,
     /// How the last file was copied.
     pub(crate) method: Method,
@@ -196,13 +197,13 @@ impl<'a> Worker<'a> {
         &self.shared.options.reporter
     }
 
-    /// The bytes of one read. The buffer has one more, to see that a file of this size ends.
+    /// Returns the bytes of one read; the buffer has room for one more.
     pub(crate) fn block_bytes(&self) -> usize {
         self.buffer.len() - 1
     }
 
-    /// Until all is over. Directories that this worker finished last wait for their sync still: nothing
-    /// else waits for them.
+    /// Performs tasks until the copy is finished, then syncs what this worker still has: no other
+    /// worker would.
     pub(crate) fn help(&mut self) {
         while !self.shared.is_finished.load(Ordering::Acquire) {
             self.step();
@@ -210,7 +211,7 @@ impl<'a> Worker<'a> {
         self.settle();
     }
 
-    /// Until the directories of the command line so far are finished.
+    /// Performs tasks until all directories of the command line so far are finished.
     pub(crate) fn finish_roots(&mut self) {
         while self.shared.has_roots() {
             self.step();
@@ -225,7 +226,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Finishes what was put off; whether there was any.
+    /// Completes deferred files and queued syncs; returns whether any existed.
     pub(crate) fn settle(&mut self) -> bool {
         let any = !self.deferred.is_empty() || !self.unsynced.is_empty();
         self.copy_deferred();
@@ -242,7 +243,7 @@ impl<'a> Worker<'a> {
         (1..stacks.len()).find_map(|step| lock((self.index + step) % stacks.len()).pop_front())
     }
 
-    /// Adds a part to the directory, for whoever takes it.
+    /// Adds a part to the directory, for any worker.
     pub(crate) fn push(&self, task: Task) {
         let (Task::List { dir, .. } | Task::Entries { dir, .. }) = &task;
         dir.pending.fetch_add(1, Ordering::Relaxed);
@@ -259,7 +260,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// A wakeup that rings between the look at the stacks and the sleep is missed: so it is a short one.
+    /// Sleeps briefly: a wake-up between the look at the stacks and the sleep is missed.
     fn sleep(&self) {
         self.shared.sleepers.fetch_add(1, Ordering::Relaxed);
         let (lock, wakeup) = &self.shared.wakeup;
@@ -281,8 +282,9 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// One piece of the directory; the rest is a task beneath those that the piece brings. Where too many
-    /// listings wait already, all pieces: the files of each are copied here, and the directories wait.
+    /// Lists one piece of the directory; the rest becomes a task below those of the piece. If too
+    /// many listings are unfinished, lists all pieces: copies the files of each, and keeps the
+    /// directories as tasks.
     fn list(&mut self, dir: &Arc<Dir>, unfinished: Option<Waiting>) {
         let handle = match unfinished {
             Some(unfinished) => Ok(unfinished.resume()),
@@ -309,7 +311,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Copies some of the entries, and has the others copied by whoever is free.
+    /// Copies some of the entries here and shares the others as tasks.
     fn share_out(&mut self, dir: &Arc<Dir>, entries: Vec<Entry>, files_a_task: usize) {
         let (directories, mut files): (Vec<_>, Vec<_>) =
             entries.into_iter().partition(|entry| entry.kind == libc::DT_DIR);
@@ -348,7 +350,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// A part of the directory is done; with the last one the directory is, and so on upwards.
+    /// Finishes one part of the directory; with the last part, the directory, and so on upwards.
     pub(crate) fn part_done(&mut self, dir: Arc<Dir>) {
         let mut child = FinishedChild::default();
         let mut dir = dir;
@@ -398,7 +400,7 @@ impl<'a> Worker<'a> {
         FinishedChild { source, target: Some(target) }
     }
 
-    /// Returns the source, which had to be open.
+    /// Copies the attributes; returns the source if it had to be open.
     fn dir_attributes(
         &self,
         dir: &Arc<Dir>,
@@ -406,7 +408,7 @@ impl<'a> Worker<'a> {
         child: &FinishedChild,
     ) -> Option<Arc<OwnedFd>> {
         let options = &self.shared.options;
-        // Only extended attributes and ACLs have to be read.
+        // Extended attributes and ACLs have to be read from the source.
         let source = match dir.fd_from(Side::Source, child.source.as_deref(), &self.shared.open) {
             Ok(source) => source,
             Err(e) => {
@@ -415,7 +417,7 @@ impl<'a> Worker<'a> {
                 return None;
             }
         };
-        // For messages: its path is as long as the tree is deep, and made when one is printed.
+        // The item builds its path only for a message: it is as long as the tree is deep.
         let item = dir.as_item();
         let copied = attributes::Copied {
             item: &item,
