@@ -11,7 +11,7 @@ use crate::tree::{Item, Side};
 use std::cell::Cell;
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 
 const ACCESS: &CStr = c"system.posix_acl_access";
@@ -33,8 +33,8 @@ pub(crate) fn first_mode(options: &Options, stat: &Stat) -> u32 {
 
 pub(crate) struct Copied<'a> {
     pub(crate) item: &'a Item<'a>,
-    pub(crate) source: RawFd,
-    pub(crate) target: RawFd,
+    pub(crate) source: BorrowedFd<'a>,
+    pub(crate) target: BorrowedFd<'a>,
     pub(crate) stat: &'a Stat,
     /// This copy created the target.
     pub(crate) made: bool,
@@ -43,7 +43,7 @@ pub(crate) struct Copied<'a> {
 }
 
 /// Returns whether files that are created in this directory inherit an ACL.
-pub(crate) fn gives_default_acl(directory: RawFd) -> bool {
+pub(crate) fn gives_default_acl(directory: BorrowedFd<'_>) -> bool {
     sys::get_xattr(directory, DEFAULT).is_ok_and(|value| !value.is_empty())
 }
 
@@ -138,7 +138,7 @@ fn is_file(stat: &Stat) -> bool {
 
 /// Returns the set-id bits that the copy must not have, because they would grant the rights of the
 /// user who copies. The set-group-id bit of a directory grants none.
-fn set_ids_of_others(target: RawFd, stat: &Stat) -> u32 {
+fn set_ids_of_others(target: BorrowedFd<'_>, stat: &Stat) -> u32 {
     if stat.st_mode & 0o6000 == 0 {
         return 0;
     }
@@ -267,7 +267,7 @@ impl XattrFailure {
 
 /// Copies all extended attributes except ACLs, which belong to the mode. Returns whether the source
 /// has ACLs, or the last failure.
-fn copy_xattrs(source: RawFd, target: RawFd) -> Result<bool, XattrFailure> {
+fn copy_xattrs(source: BorrowedFd<'_>, target: BorrowedFd<'_>) -> Result<bool, XattrFailure> {
     let names = match sys::list_xattrs(source) {
         Ok(names) => names,
         Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => return Ok(false),
@@ -300,13 +300,13 @@ fn copy_xattrs(source: RawFd, target: RawFd) -> Result<bool, XattrFailure> {
 ///
 /// The kernel checks the write permission of the file, not of the descriptor. Where the owner has
 /// none, it is granted until [`restore`](Writable::restore).
-struct Writable {
-    target: RawFd,
+struct Writable<'a> {
+    target: BorrowedFd<'a>,
     /// The original mode, if it was changed.
     mode: Option<u32>,
 }
 
-impl Writable {
+impl Writable<'_> {
     fn set(&mut self, name: &CStr, value: &[u8]) -> io::Result<()> {
         match sys::set_xattr(self.target, name, value) {
             Err(e) if e.raw_os_error() == Some(libc::EACCES) && self.mode.is_none() => {
@@ -377,11 +377,11 @@ pub(crate) fn apply_by_name(options: &Options, item: &Item<'_>, stat: &Stat, mad
 }
 
 /// Returns a path through `/proc`, for calls that take no directory descriptor.
-fn proc_path(dir: RawFd, name: &CStr) -> CString {
-    if dir == sys::CWD {
+fn proc_path(dir: BorrowedFd<'_>, name: &CStr) -> CString {
+    if dir.as_raw_fd() == libc::AT_FDCWD {
         return name.to_owned();
     }
-    sys::c_string(&[format!("/proc/self/fd/{dir}/").as_bytes(), name.to_bytes()].concat())
+    sys::c_string(&[sys::proc_path(dir).to_bytes(), b"/", name.to_bytes()].concat())
 }
 
 /// Sets the mode, and the ACLs of the source; without `keeps`, removes the ACLs.

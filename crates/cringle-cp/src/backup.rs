@@ -4,7 +4,7 @@ use crate::listing::next_entries;
 use crate::sys;
 use std::ffi::{CStr, CString, OsString};
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ fn split(path: &[u8]) -> (&[u8], &[u8]) {
 }
 
 /// Returns the highest number among the backups of this file, or 0.
-fn highest(dir: RawFd, parent: &[u8], base: &[u8]) -> io::Result<u64> {
+fn highest(dir: BorrowedFd<'_>, parent: &[u8], base: &[u8]) -> io::Result<u64> {
     let parent = if parent.is_empty() { c".".to_owned() } else { sys::c_string(parent) };
     let open = match sys::open_at(dir, &parent, libc::O_RDONLY | libc::O_DIRECTORY, 0) {
         // The directory cannot be listed: `make` tries the numbers one by one.
@@ -77,7 +77,7 @@ fn highest(dir: RawFd, parent: &[u8], base: &[u8]) -> io::Result<u64> {
 pub(crate) fn name_for(
     kind: Kind,
     suffix: &OsString,
-    place: (RawFd, &CStr),
+    place: (BorrowedFd<'_>, &CStr),
 ) -> io::Result<CString> {
     name_above(kind, suffix, place, 0).map(|(name, _)| name)
 }
@@ -87,7 +87,7 @@ pub(crate) fn name_for(
 fn name_above(
     kind: Kind,
     suffix: &OsString,
-    (dir, name): (RawFd, &CStr),
+    (dir, name): (BorrowedFd<'_>, &CStr),
     taken: u64,
 ) -> io::Result<(CString, bool)> {
     let path = name.to_bytes();
@@ -120,7 +120,7 @@ fn with_suffix(path: &[u8], suffix: &[u8]) -> CString {
 pub(crate) fn make(
     kind: Kind,
     suffix: &OsString,
-    (dir, name): (RawFd, &CStr),
+    (dir, name): (BorrowedFd<'_>, &CStr),
 ) -> io::Result<Option<CString>> {
     let mut taken = 0;
     let mut tried = None;

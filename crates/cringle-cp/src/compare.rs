@@ -19,7 +19,7 @@ impl Node {
             },
             id: sys::id(stat),
             links: stat.st_nlink as u64,
-            modified: (stat.st_mtime, stat.st_mtime_nsec),
+            modified: (stat.st_mtime, stat.st_mtime_nsec as i64),
         }
     }
 }
@@ -34,6 +34,7 @@ fn time_step(options: &Options, item: &Item<'_>, existing: &Stat) -> i64 {
         return 1;
     }
     let times = [existing.st_atime_nsec, existing.st_mtime_nsec, existing.st_ctime_nsec];
+    let times = times.map(|nanoseconds| nanoseconds as i64);
     let mut step = 1;
     while step < 1_000_000_000 && times.iter().all(|time| time % (step * 10) == 0) {
         step *= 10;

@@ -8,7 +8,7 @@ use crate::summary::Counters;
 use crate::sys::{self, Stat};
 use crate::tree::{Dir, Item, Opened, Root, Side};
 use crate::workers::{Task, Worker};
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, PoisonError};
 
@@ -171,7 +171,7 @@ impl Worker<'_> {
             return None;
         };
         let gives_default_acl = (keeps.mode || options.no_preserve_mode)
-            && attributes::gives_default_acl(target.as_raw_fd());
+            && attributes::gives_default_acl(target.as_fd());
         Some(Opened {
             source,
             target_id: sys::id(&there),

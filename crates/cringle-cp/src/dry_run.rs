@@ -16,7 +16,7 @@ use crate::target::refusal;
 use crate::tree::{Dir, Item, OpenDirs, Opened, Root, Side};
 use std::ffi::{CStr, OsStr};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -121,10 +121,10 @@ impl Walk<'_> {
         };
         let item = Item {
             dir: Some(dir),
-            source_dir: source.as_raw_fd(),
+            source_dir: source.as_fd(),
             source: &entry.name,
             // No name is looked up in a directory that does not exist.
-            target_dir: target.as_ref().map_or(-1, |target| target.as_raw_fd()),
+            target_dir: target.as_ref().map_or(sys::CWD, |target| target.as_fd()),
             target: &entry.name,
         };
         self.visit(&item, onto);

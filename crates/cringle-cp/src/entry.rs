@@ -14,7 +14,7 @@ use crate::tree::{Item, Side};
 use crate::workers::Worker;
 use std::ffi::{CStr, OsStr};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::PoisonError;
 
@@ -198,7 +198,7 @@ impl Worker<'_> {
                 return false;
             }
         };
-        let now = match sys::stat_of(source.as_raw_fd()) {
+        let now = match sys::stat_of(source.as_fd()) {
             Ok(now) => now,
             Err(e) => {
                 self.reporter()
@@ -225,7 +225,7 @@ impl Worker<'_> {
             Some(dir) => dir.fd(Side::Target, &self.shared.open).map(Some),
         };
         let linked = from.and_then(|dir| {
-            let fd = dir.as_ref().map_or(sys::CWD, |dir| dir.as_raw_fd());
+            let fd = dir.as_ref().map_or(sys::CWD, |dir| dir.as_fd());
             self.replacing(item, |name| {
                 sys::link_at((fd, &made.name), (item.target_dir, name), follow)
             })

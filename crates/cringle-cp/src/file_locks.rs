@@ -223,7 +223,7 @@ fn holds(slot: i32, file: Id) -> bool {
     match slot {
         NONE => false,
         UNOPENED => true,
-        fd => sys::stat_of(fd).is_ok_and(|stat| sys::id(&stat) == file),
+        fd => sys::id_of_number(fd) == Some(file),
     }
 }
 
@@ -238,7 +238,7 @@ mod tests {
         std::array::from_fn(|number| {
             let file = File::create(place.path().join(number.to_string()));
             let file = file.unwrap_or_else(|e| panic!("{e}"));
-            let id = sys::stat_of(file.as_raw_fd()).map(|stat| sys::id(&stat));
+            let id = sys::stat_of(&file).map(|stat| sys::id(&stat));
             (file, id.unwrap_or_else(|e| panic!("{e}")))
         })
     }

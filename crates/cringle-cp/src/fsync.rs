@@ -16,7 +16,7 @@ use cringle::fiber;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, OsString};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -63,7 +63,7 @@ pub(crate) struct Rename {
 
 impl Rename {
     /// Removes the temporary file, and reports a failure.
-    pub(crate) fn remove(&self, dir: RawFd, reporter: &Reporter) {
+    pub(crate) fn remove(&self, dir: BorrowedFd<'_>, reporter: &Reporter) {
         match sys::unlink_at(dir, &self.temporary) {
             Err(e) if e.raw_os_error() != Some(libc::ENOENT) => {
                 let name = std::ffi::OsStr::from_bytes(self.temporary.to_bytes());
@@ -77,7 +77,7 @@ impl Rename {
 impl Worker<'_> {
     pub(crate) fn sync_dir_later(&mut self, file: &Arc<OwnedFd>, dir: &Arc<Dir>) {
         let device = dir.target_device();
-        let open = || sys::open_at(file.as_raw_fd(), c".", libc::O_RDONLY | libc::O_DIRECTORY, 0);
+        let open = || sys::open_at(file.as_fd(), c".", libc::O_RDONLY | libc::O_DIRECTORY, 0);
         let file = (!self.can_sync_file_system(device, open)).then(|| Arc::clone(file));
         let (directory, name) = (Some(Arc::clone(dir)), CString::default());
         self.sync_later(Unsynced {
@@ -102,7 +102,7 @@ impl Worker<'_> {
         let beside = rename.is_some();
         let (device, disk) = match item.dir {
             Some(dir) if beside => (dir.target_device(), true),
-            _ => sys::stat_of(file.as_raw_fd()).map_or((0, true), |stat| {
+            _ => sys::stat_of(file.as_fd()).map_or((0, true), |stat| {
                 let kinds = [libc::S_IFREG, libc::S_IFBLK];
                 (stat.st_dev, kinds.contains(&sys::kind(&stat)))
             }),
@@ -161,7 +161,7 @@ impl Worker<'_> {
             synced
         } else {
             match open() {
-                Ok(file) => sys::sync_fd(file.as_raw_fd()),
+                Ok(file) => sys::sync_fd(file.as_fd()),
                 // The file may be linked to, but not read: sync its whole file system.
                 Err(_) => sync_file_system_of_source(item, stat.st_dev),
             }
@@ -183,7 +183,7 @@ impl Worker<'_> {
         if let Some((_, whole)) = self.file_systems.iter().find(|(of, _)| *of == device) {
             return whole.is_some();
         }
-        let whole = open().ok().filter(|fd| sys::syncfs_is_enough(fd.as_raw_fd()));
+        let whole = open().ok().filter(|fd| sys::syncfs_is_enough(fd.as_fd()));
         let can = whole.is_some();
         self.file_systems.push((device, whole));
         can
@@ -250,7 +250,7 @@ impl Worker<'_> {
         let whole =
             self.file_systems.iter().find_map(|(of, whole)| (*of == device).then_some(whole));
         match whole {
-            Some(Some(fd)) => sys::sync_file_system(fd.as_raw_fd()),
+            Some(Some(fd)) => sys::sync_file_system(fd.as_fd()),
             _ => Err(io::Error::from_raw_os_error(libc::ENODEV)),
         }
     }
@@ -285,7 +285,7 @@ impl Worker<'_> {
         }
         let parent = self.parent_fd(unsynced)?;
         let written = unsynced.rename.as_ref().map_or(&unsynced.name, |rename| &rename.temporary);
-        let parent = parent.as_ref().map_or(sys::CWD, |fd| fd.as_raw_fd());
+        let parent = parent.as_ref().map_or(sys::CWD, |fd| fd.as_fd());
         let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOFOLLOW;
         sys::open_at(parent, written, flags, 0).map(Arc::new)
     }
@@ -333,7 +333,7 @@ impl Worker<'_> {
     /// Renames the backup to its original name.
     fn restore_backup(&self, unsynced: &Unsynced, backup: &CStr) -> io::Result<()> {
         let parent = self.parent_fd(unsynced)?;
-        let fd = parent.as_ref().map_or(sys::CWD, |fd| fd.as_raw_fd());
+        let fd = parent.as_ref().map_or(sys::CWD, |fd| fd.as_fd());
         sys::rename_new((fd, backup), (fd, &unsynced.name))
     }
 
@@ -344,7 +344,7 @@ impl Worker<'_> {
         remove: bool,
     ) -> io::Result<()> {
         let parent = self.parent_fd(unsynced)?;
-        let fd = parent.as_ref().map_or(sys::CWD, |fd| fd.as_raw_fd());
+        let fd = parent.as_ref().map_or(sys::CWD, |fd| fd.as_fd());
         if remove {
             rename.remove(fd, self.reporter());
             return Ok(());
@@ -354,7 +354,11 @@ impl Worker<'_> {
 }
 
 /// Renames the temporary file to its final name; removes it if that fails.
-pub(crate) fn rename_into_place(dir: i32, rename: &Rename, reporter: &Reporter) -> io::Result<()> {
+pub(crate) fn rename_into_place(
+    dir: BorrowedFd<'_>,
+    rename: &Rename,
+    reporter: &Reporter,
+) -> io::Result<()> {
     let (from, to) = ((dir, &*rename.temporary), (dir, &*rename.name));
     let named =
         if rename.keep_existing { sys::rename_new(from, to) } else { sys::rename_at(from, to) };
@@ -371,19 +375,18 @@ fn sync_file_system_of_source(item: &Item<'_>, device: u64) -> io::Result<()> {
         None => sys::c_string(directory_of(item.source.to_bytes())),
     };
     let dir = sys::open_at(item.source_dir, &parent, libc::O_RDONLY | libc::O_DIRECTORY, 0)?;
-    if sys::stat_of(dir.as_raw_fd())?.st_dev != device {
+    if sys::stat_of(dir.as_fd())?.st_dev != device {
         return Err(io::Error::from_raw_os_error(libc::EACCES));
     }
-    sys::sync_file_system(dir.as_raw_fd())
+    sys::sync_file_system(dir.as_fd())
 }
 
 /// Syncs the directory of a file that was created through a link.
 pub(crate) fn sync_directory_of(file: &OwnedFd) -> io::Result<()> {
-    let proc_path = sys::c_string(format!("/proc/self/fd/{}", file.as_raw_fd()).as_bytes());
-    let path = sys::read_link_at(sys::CWD, &proc_path)?;
+    let path = sys::read_link_at(sys::CWD, &sys::proc_path(file.as_fd()))?;
     let parent = sys::c_string(directory_of(path.to_bytes()));
     let dir = sys::open_at(sys::CWD, &parent, libc::O_RDONLY | libc::O_DIRECTORY, 0)?;
-    sys::sync_fd(dir.as_raw_fd())
+    sys::sync_fd(dir.as_fd())
 }
 
 fn code(error: io::Error) -> i32 {
@@ -401,7 +404,7 @@ fn sync_one(file: &OwnedFd) -> io::Result<()> {
 }
 
 fn borrowed(file: &OwnedFd) -> cringle::fs::File {
-    use std::os::fd::FromRawFd;
+    use std::os::fd::{AsRawFd, FromRawFd};
     // SAFETY: the descriptor is open while `file` is borrowed, and the caller keeps the `File` in a
     // `ManuallyDrop` that ends before that borrow: the `OwnedFd` remains the only owner that closes
     // it.

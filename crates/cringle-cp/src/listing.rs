@@ -8,7 +8,7 @@
 use crate::sys;
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -29,7 +29,7 @@ pub(crate) fn next_entries(
 ) -> io::Result<bool> {
     let mut total = 0;
     while total < limit {
-        let filled = sys::read_dir(dir.as_raw_fd(), buffer)?;
+        let filled = sys::read_dir(dir.as_fd(), buffer)?;
         if filled == 0 {
             return Ok(false);
         }

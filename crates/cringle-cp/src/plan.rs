@@ -9,7 +9,7 @@ use crate::sys;
 use crate::tree::{Item, Side, join, open_side};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 #[derive(Debug)]
@@ -300,7 +300,7 @@ pub(crate) fn finish_parents(options: &Options, parents: &[Parent]) -> bool {
         let source = sys::c_string(parent.source.as_bytes());
         let found = sys::stat_at(sys::CWD, &source, true)
             .and_then(|stat| Ok((stat, open(Side::Target, &parent.target)?)))
-            .and_then(|(stat, target)| match sys::stat_of(target.as_raw_fd())? {
+            .and_then(|(stat, target)| match sys::stat_of(target.as_fd())? {
                 now if sys::id(&now) == parent.id => Ok((stat, target)),
                 _ => Err(std::io::Error::from_raw_os_error(libc::ENOENT)),
             });
@@ -314,9 +314,9 @@ pub(crate) fn finish_parents(options: &Options, parents: &[Parent]) -> bool {
             }
         };
         let opened = open(Side::Source, &parent.source);
-        let opened = opened.ok().filter(|fd| {
-            sys::stat_of(fd.as_raw_fd()).is_ok_and(|now| sys::id(&now) == sys::id(&stat))
-        });
+        let opened = opened
+            .ok()
+            .filter(|fd| sys::stat_of(fd.as_fd()).is_ok_and(|now| sys::id(&now) == sys::id(&stat)));
         if keeps_any {
             let name = sys::c_string(parent.target.as_bytes());
             let item = Item::of_command_line(&source, &name);
@@ -325,8 +325,8 @@ pub(crate) fn finish_parents(options: &Options, parents: &[Parent]) -> bool {
                 Some(opened) => {
                     let copied = Copied {
                         item: &item,
-                        source: opened.as_raw_fd(),
-                        target: target.as_raw_fd(),
+                        source: opened.as_fd(),
+                        target: target.as_fd(),
                         stat: &stat,
                         made: false,
                         may_have_acl: true,
@@ -339,10 +339,10 @@ pub(crate) fn finish_parents(options: &Options, parents: &[Parent]) -> bool {
         if !keeps.mode
             && let Some(mode) = parent.final_mode
         {
-            let _ = sys::chmod_fd(target.as_raw_fd(), mode);
+            let _ = sys::chmod_fd(target.as_fd(), mode);
         }
         if options.fsync
-            && let Err(e) = sys::sync_fd(target.as_raw_fd())
+            && let Err(e) = sys::sync_fd(target.as_fd())
         {
             options.reporter.fail_with(&format!("error syncing {}", quote(&parent.target)), &e);
             good = false;

@@ -9,7 +9,7 @@ use crate::sys::{self, Stat};
 use crate::tree::{Dir, Item, Side};
 use crate::workers::Worker;
 use std::ffi::CString;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 /// The cold files that one worker keeps open to read them ahead.
@@ -30,7 +30,7 @@ impl Worker<'_> {
     pub(crate) fn copy_likely_new(&mut self, item: &Item<'_>) -> Option<Outcome> {
         let options = &self.shared.options;
         let file = open_source(item, options.follows(false)).ok()?;
-        let stat = sys::stat_of(file.as_raw_fd()).ok()?;
+        let stat = sys::stat_of(file.as_fd()).ok()?;
         // Through links, a file with one name can be found twice.
         let linked =
             options.preserve.links && (stat.st_nlink > 1 || options.follow == Follow::Always);
@@ -43,7 +43,7 @@ impl Worker<'_> {
         let size = stat.st_size as usize;
         let mut read = None;
         if size > 0 && size < self.buffer.len() && self.uses_buffer(item, &stat) {
-            match sys::read_cached(file.as_raw_fd(), &mut self.buffer) {
+            match sys::read_cached(file.as_fd(), &mut self.buffer) {
                 Ok(n) if n == size => read = Some(n),
                 Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => {
                     if let Some(dir) = item.dir {
@@ -68,7 +68,7 @@ impl Worker<'_> {
     }
 
     fn defer(&mut self, dir: &Arc<Dir>, item: &Item<'_>, file: OwnedFd, stat: Stat) {
-        sys::start_reading(file.as_raw_fd(), stat.st_size as u64);
+        sys::start_reading(file.as_fd(), stat.st_size as u64);
         dir.pending.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let name = item.source.to_owned();
         let releases = self.releases;
@@ -89,9 +89,9 @@ impl Worker<'_> {
                 (Ok(source), Ok(target)) => {
                     let item = Item {
                         dir: Some(&dir),
-                        source_dir: source.as_raw_fd(),
+                        source_dir: source.as_fd(),
                         source: &name,
-                        target_dir: target.as_raw_fd(),
+                        target_dir: target.as_fd(),
                         target: &name,
                     };
                     let ended = self.copy_regular(&item, file, &stat, Target::LikelyNew, None);

@@ -19,7 +19,7 @@ use crate::tree::{Item, Side};
 use crate::workers::Worker;
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// What is known about the target.
 pub(crate) enum Target {
@@ -119,7 +119,7 @@ impl Worker<'_> {
         if likely && self.shared.options.verbose {
             self.say_copied(item, None);
         }
-        let (from, to) = (source.as_raw_fd(), destination.file.as_raw_fd());
+        let (from, to) = (source.as_fd(), destination.file.as_fd());
         let (_read_lock, stale) = self.lock_source(from, stat);
         let now = stale.then(|| sys::stat_of(from)).transpose();
         let (stat, read) = match &now {
@@ -197,14 +197,14 @@ impl Worker<'_> {
 
     /// Waits while another worker writes to the source. Also returns whether `stat` may be out of
     /// date.
-    fn lock_source(&self, from: RawFd, stat: &Stat) -> (Option<ReadLock>, bool) {
+    fn lock_source(&self, from: BorrowedFd<'_>, stat: &Stat) -> (Option<ReadLock>, bool) {
         if sys::kind(stat) != libc::S_IFREG {
             return (None, false);
         }
         // A file that this copy creates has changed since the copy started; file systems' clocks
         // differ a little.
         let is_new = stat.st_ctime + 2 >= self.shared.started;
-        let source = (from, sys::id(stat));
+        let source = (from.as_raw_fd(), sys::id(stat));
         let (reading, stale) =
             self.shared.file_locks.read(self.index, source, self.releases, is_new);
         (Some(reading), stale)
@@ -219,7 +219,7 @@ impl Worker<'_> {
     }
 
     fn copy_in_place(&mut self, item: &Item<'_>, source: OwnedFd, stat: &Stat) -> Outcome {
-        if let Err(e) = sys::seek(source.as_raw_fd(), 0, libc::SEEK_SET) {
+        if let Err(e) = sys::seek(source.as_fd(), 0) {
             self.report(item, &CopyError::Read(e));
             return Outcome::Failed;
         }
@@ -267,7 +267,7 @@ impl Worker<'_> {
         } else if destination.made {
             // Another process may have replaced the file: then it is not ours to remove.
             let there = sys::stat_at(item.target_dir, item.target, false);
-            let made = sys::stat_of(destination.file.as_raw_fd());
+            let made = sys::stat_of(destination.file.as_fd());
             if !matches!((there, made), (Ok(there), Ok(made)) if sys::id(&there) == sys::id(&made))
             {
                 return;
@@ -366,11 +366,11 @@ impl Worker<'_> {
 
     /// Locks an existing file and truncates it. As with `O_TRUNC`, special files have no length.
     fn lock_and_truncate(&self, file: &OwnedFd) -> io::Result<Exclusion> {
-        let stat = sys::stat_of(file.as_raw_fd())?;
+        let stat = sys::stat_of(file.as_fd())?;
         match sys::kind(&stat) {
             libc::S_IFREG => {
                 let turn = self.shared.file_locks.write(self.index, self.source, sys::id(&stat));
-                sys::truncate(file.as_raw_fd(), 0)?;
+                sys::truncate(file.as_fd(), 0)?;
                 Ok(Exclusion::Existing(turn))
             }
             libc::S_IFBLK => {
@@ -461,7 +461,7 @@ impl Worker<'_> {
     fn transfer(
         &mut self,
         item: &Item<'_>,
-        (from, to): (RawFd, RawFd),
+        (from, to): (BorrowedFd<'_>, BorrowedFd<'_>),
         stat: &Stat,
         read: Option<usize>,
     ) -> Result<u64, CopyError> {

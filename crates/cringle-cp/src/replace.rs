@@ -11,7 +11,7 @@ use crate::sys::{self, Stat};
 use crate::tree::Item;
 use crate::workers::Worker;
 use std::ffi::CStr;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 impl Worker<'_> {
     /// Creates the file that will replace this one; `None` if it has to be written in place.
@@ -56,7 +56,7 @@ pub(crate) fn directory_of(path: &[u8]) -> &[u8] {
 }
 
 fn is_plain(item: &Item<'_>, existing: &OwnedFd, old: &Stat) -> bool {
-    let opened = sys::stat_of(existing.as_raw_fd());
+    let opened = sys::stat_of(existing.as_fd());
     sys::kind(old) == libc::S_IFREG
         && old.st_nlink == 1
         && old.st_mode & 0o6000 == 0
@@ -68,16 +68,16 @@ fn is_plain(item: &Item<'_>, existing: &OwnedFd, old: &Stat) -> bool {
 /// Gives the new file the owner and mode of the old one. Returns false if they still differ: a
 /// directory may give an ACL, flags or a project to its new files.
 fn resembles(file: &OwnedFd, existing: &OwnedFd, old: &Stat) -> bool {
-    let fd = file.as_raw_fd();
+    let fd = file.as_fd();
     sys::chown_fd(fd, old.st_uid, old.st_gid)
         .and_then(|()| sys::chmod_fd(fd, old.st_mode & 0o1777))
         .is_ok()
         && has_no_attributes(file)
-        && sys::flags_of(fd) == sys::flags_of(existing.as_raw_fd())
+        && sys::flags_of(fd) == sys::flags_of(existing.as_fd())
 }
 
 fn has_no_attributes(file: &OwnedFd) -> bool {
-    match sys::list_xattrs(file.as_raw_fd()) {
+    match sys::list_xattrs(file.as_fd()) {
         Ok(names) => names.is_empty(),
         Err(e) => e.raw_os_error() == Some(libc::EOPNOTSUPP),
     }

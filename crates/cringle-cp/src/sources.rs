@@ -11,7 +11,7 @@ use crate::tree::{self, Item};
 use crate::workers::{Shared, Worker};
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::process;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -158,7 +158,7 @@ fn exists(target: &OsStr) -> bool {
 fn sync_parent(target: &OsStr, reporter: &Reporter) {
     let parent = replace::directory_of(target.as_bytes());
     let synced = tree::open_dir(sys::CWD, &sys::c_string(parent), true)
-        .and_then(|dir| sys::sync_fd(dir.as_raw_fd()));
+        .and_then(|dir| sys::sync_fd(dir.as_fd()));
     if let Err(e) = synced {
         let name = crate::messages::quote(OsStr::from_bytes(parent));
         reporter.fail_with(&format!("error syncing {name}"), &e);

@@ -2,7 +2,9 @@
 //! waits for other processes.
 
 use crate::sys;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::io::Errno;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) struct Stop {
@@ -14,10 +16,7 @@ pub(crate) struct Stop {
 
 impl Default for Stop {
     fn default() -> Stop {
-        // SAFETY: the call takes no pointers.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        // SAFETY: the call above returned a new descriptor, which has no other owner.
-        let event = (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) });
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok();
         Stop { requested: AtomicBool::new(false), event }
     }
 }
@@ -28,7 +27,7 @@ impl Stop {
         let before = self.requested.swap(true, Ordering::Relaxed);
         if let Some(event) = &self.event {
             // This cannot fail: the counter is far from its maximum.
-            let _ = sys::write_all(event.as_raw_fd(), &1_u64.to_ne_bytes());
+            let _ = sys::write_all(event.as_fd(), &1_u64.to_ne_bytes());
         }
         before
     }
@@ -38,17 +37,12 @@ impl Stop {
     }
 
     /// Waits until a read of `fd` would not block; returns false if a stop is requested.
-    pub(crate) fn wait_readable(&self, fd: RawFd) -> bool {
-        let event = self.event.as_ref().map_or(-1, |event| event.as_raw_fd());
-        let of = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        let mut both = [of(fd), of(event)];
-        // SAFETY: `both` has two records and outlives the call.
-        while !self.is_requested() && unsafe { libc::poll(both.as_mut_ptr(), 2, -1) } < 0 {
-            // Any error but EINTR: the read returns it.
-            if std::io::Error::last_os_error().kind() != std::io::ErrorKind::Interrupted {
-                break;
-            }
-        }
+    pub(crate) fn wait_readable(&self, fd: BorrowedFd<'_>) -> bool {
+        let fds = [Some(fd), self.event.as_ref().map(|event| event.as_fd())];
+        let of = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+        let mut fds: Vec<_> = fds.into_iter().flatten().map(of).collect();
+        // After any error but EINTR, the read returns it.
+        while !self.is_requested() && poll(&mut fds, None) == Err(Errno::INTR) {}
         !self.is_requested()
     }
 }
@@ -61,11 +55,11 @@ mod tests {
     fn waiting_ends_with_data_or_a_stop() {
         let (reader, writer) = std::io::pipe().unwrap();
         let stop = Stop::default();
-        sys::write_all(writer.as_raw_fd(), b"x").unwrap();
-        assert!(stop.wait_readable(reader.as_raw_fd()));
-        assert_eq!(sys::read(reader.as_raw_fd(), &mut [0; 8]).unwrap(), 1);
+        sys::write_all(writer.as_fd(), b"x").unwrap();
+        assert!(stop.wait_readable(reader.as_fd()));
+        assert_eq!(sys::read(reader.as_fd(), &mut [0; 8]).unwrap(), 1);
         std::thread::scope(|scope| {
-            let wait = scope.spawn(|| stop.wait_readable(reader.as_raw_fd()));
+            let wait = scope.spawn(|| stop.wait_readable(reader.as_fd()));
             assert!(!stop.request());
             assert!(!wait.join().unwrap());
         });

@@ -10,6 +10,7 @@ use crate::tree::{Item, Side};
 use crate::workers::Worker;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::PoisonError;
 
@@ -151,7 +152,7 @@ impl Worker<'_> {
         let options = &self.shared.options;
         let target = item.quoted(Side::Target);
         let is_link = sys::kind(existing) == libc::S_IFLNK;
-        let text = if is_link || sys::writable_at(item.target_dir, item.target) {
+        let text = if is_link || sys::accessible(item.target_dir, item.target, libc::W_OK) {
             format!("{}: overwrite {target}? ", self.reporter().program())
         } else {
             let mode = existing.st_mode & 0o7777;
@@ -175,10 +176,11 @@ impl Worker<'_> {
     /// Returns the first byte of the next line of standard input. `None` after a stop, or if the
     /// line is empty. Bytes after that line are not read.
     fn first_byte_of_line(&self) -> Option<u8> {
+        let stdin = io::stdin();
         let mut first = None;
         let mut byte = [0];
-        while self.shared.stop.wait_readable(0)
-            && sys::read(0, &mut byte).is_ok_and(|n| n == 1)
+        while self.shared.stop.wait_readable(stdin.as_fd())
+            && sys::read(stdin.as_fd(), &mut byte).is_ok_and(|n| n == 1)
             && byte != *b"\n"
         {
             first.get_or_insert(byte[0]);

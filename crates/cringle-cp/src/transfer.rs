@@ -10,7 +10,7 @@ use crate::regular::{CopyError, is_sparse};
 use crate::sys::{self, Stat};
 use crate::workers::Worker;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 
 /// The bytes that one call copies within the kernel; between two calls a stop is noticed.
 const KERNEL_COPY_BYTES: usize = 16 << 20;
@@ -34,8 +34,8 @@ const HOLE_BYTES: usize = 4096;
 
 pub(crate) struct Transfer<'w, 'a> {
     pub(crate) worker: &'w mut Worker<'a>,
-    pub(crate) from: RawFd,
-    pub(crate) to: RawFd,
+    pub(crate) from: BorrowedFd<'w>,
+    pub(crate) to: BorrowedFd<'w>,
     pub(crate) stat: &'w Stat,
     pub(crate) devices: (u64, u64),
 }
@@ -222,7 +222,7 @@ impl Transfer<'_, '_> {
     fn copy_extents(&mut self, size: u64, punch_zeros: bool) -> Result<u64, CopyError> {
         let mut at = 0;
         while at < size {
-            let data = match sys::seek(self.from, at, libc::SEEK_DATA) {
+            let data = match sys::seek_data(self.from, at) {
                 Ok(data) => data.clamp(at, size),
                 Err(e) if e.raw_os_error() == Some(libc::ENXIO) => {
                     if self.has_last_byte(size)? {
@@ -233,7 +233,7 @@ impl Transfer<'_, '_> {
                 // Holes only save time: without `SEEK_DATA`, everything is read.
                 Err(_) => at,
             };
-            let end = match sys::seek(self.from, data, libc::SEEK_HOLE) {
+            let end = match sys::seek_hole(self.from, data) {
                 Ok(end) if end > data => end.min(size),
                 _ => size,
             };
@@ -256,22 +256,22 @@ impl Transfer<'_, '_> {
     /// Returns whether the last byte can be read. If not, the file does not end in a hole: its size
     /// is invented.
     fn has_last_byte(&self, size: u64) -> Result<bool, CopyError> {
-        sys::seek(self.from, size - 1, libc::SEEK_SET).map_err(CopyError::Read)?;
+        sys::seek(self.from, size - 1).map_err(CopyError::Read)?;
         sys::read(self.from, &mut [0]).map(|n| n == 1).map_err(CopyError::Read)
     }
 
     fn seek_both(&self, offset: u64) -> Result<(), CopyError> {
-        sys::seek(self.from, offset, libc::SEEK_SET).map_err(CopyError::Read)?;
-        sys::seek(self.to, offset, libc::SEEK_SET).map_err(CopyError::Write)?;
+        sys::seek(self.from, offset).map_err(CopyError::Read)?;
+        sys::seek(self.to, offset).map_err(CopyError::Write)?;
         Ok(())
     }
 }
 
 /// Writes the bytes but skips pages of zeros.
-fn write_with_holes(to: RawFd, bytes: &[u8]) -> io::Result<()> {
+fn write_with_holes(to: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
     for page in bytes.chunks(HOLE_BYTES) {
         if page.iter().all(|&byte| byte == 0) {
-            sys::seek_by(to, page.len() as i64)?;
+            sys::skip(to, page.len() as i64)?;
         } else {
             sys::write_all(to, page)?;
         }

@@ -16,7 +16,7 @@ use crate::sys::{self, Stat};
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -196,7 +196,7 @@ impl Dir {
         };
         for dir in way.into_iter().rev() {
             let follow = side == Side::Source && self.root.follow;
-            let opened = open_side(side, fd.as_raw_fd(), dir.name(side), follow)?;
+            let opened = open_side(side, fd.as_fd(), dir.name(side), follow)?;
             fd = dir.adopt(side, opened)?;
         }
         if self.parent.is_some() {
@@ -208,7 +208,7 @@ impl Dir {
 
     /// Accepts a reopened directory if it has the old identity.
     fn adopt(&self, side: Side, fd: OwnedFd) -> io::Result<Arc<OwnedFd>> {
-        if sys::id(&sys::stat_of(fd.as_raw_fd())?) != self.handle(side).id {
+        if sys::id(&sys::stat_of(fd.as_fd())?) != self.handle(side).id {
             return Err(stale());
         }
         Ok(Arc::new(fd))
@@ -225,7 +225,7 @@ impl Dir {
         if let Some(fd) = self.handle(side).get() {
             return Ok(fd);
         }
-        let above = below.and_then(|below| open_side(side, below.as_raw_fd(), c"..", false).ok());
+        let above = below.and_then(|below| open_side(side, below.as_fd(), c"..", false).ok());
         match above.and_then(|fd| self.adopt(side, fd).ok()) {
             Some(fd) => Ok(fd),
             None => self.fd(side, open),
@@ -270,14 +270,19 @@ fn stale() -> io::Error {
     io::Error::from_raw_os_error(libc::ESTALE)
 }
 
-pub(crate) fn open_dir(dir: i32, name: &CStr, follow: bool) -> io::Result<OwnedFd> {
+pub(crate) fn open_dir(dir: BorrowedFd<'_>, name: &CStr, follow: bool) -> io::Result<OwnedFd> {
     let flags = if follow { 0 } else { libc::O_NOFOLLOW };
     sys::open_at(dir, name, libc::O_RDONLY | libc::O_DIRECTORY | flags, 0)
 }
 
 /// Opens a directory. A target that cannot be read is opened for lookups only, because it is not
 /// listed.
-pub(crate) fn open_side(side: Side, dir: i32, name: &CStr, follow: bool) -> io::Result<OwnedFd> {
+pub(crate) fn open_side(
+    side: Side,
+    dir: BorrowedFd<'_>,
+    name: &CStr,
+    follow: bool,
+) -> io::Result<OwnedFd> {
     match open_dir(dir, name, follow) {
         Err(e) if side == Side::Target && e.raw_os_error() == Some(libc::EACCES) => {
             let flags = if follow { 0 } else { libc::O_NOFOLLOW };
@@ -349,9 +354,9 @@ impl OpenDirs {
 pub(crate) struct Item<'a> {
     /// `None` for a name of the command line.
     pub(crate) dir: Option<&'a Arc<Dir>>,
-    pub(crate) source_dir: i32,
+    pub(crate) source_dir: BorrowedFd<'a>,
     pub(crate) source: &'a CStr,
-    pub(crate) target_dir: i32,
+    pub(crate) target_dir: BorrowedFd<'a>,
     pub(crate) target: &'a CStr,
 }
 
@@ -372,7 +377,7 @@ impl<'a> Item<'a> {
             Side::Target => (self.target_dir, self.target),
         };
         open_side(side, dir, name, follow)
-            .and_then(|open| sys::stat_of(open.as_raw_fd()).map(|stat| (open, stat)))
+            .and_then(|open| sys::stat_of(open.as_fd()).map(|stat| (open, stat)))
             .inspect_err(|e| reporter.fail_with(&format!("cannot access {}", self.quoted(side)), e))
     }
 

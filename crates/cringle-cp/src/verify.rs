@@ -4,12 +4,16 @@ use crate::regular::CopyError;
 use crate::sys;
 use crate::workers::Worker;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 
 impl Worker<'_> {
     /// Compares both files from the beginning. Writes the target to its disk and drops it from the
     /// page cache first, so that the disk is read where the file system allows it.
-    pub(crate) fn verify(&mut self, from: RawFd, to: RawFd) -> Result<(), CopyError> {
+    pub(crate) fn verify(
+        &mut self,
+        from: BorrowedFd<'_>,
+        to: BorrowedFd<'_>,
+    ) -> Result<(), CopyError> {
         let is_file = match sys::kind(&sys::stat_of(to).map_err(CopyError::ReadBack)?) {
             libc::S_IFREG => true,
             libc::S_IFBLK => false,
@@ -18,8 +22,8 @@ impl Worker<'_> {
         };
         sys::sync_data(to).map_err(CopyError::Write)?;
         sys::drop_cache(to);
-        sys::seek(from, 0, libc::SEEK_SET).map_err(CopyError::Read)?;
-        sys::seek(to, 0, libc::SEEK_SET).map_err(CopyError::ReadBack)?;
+        sys::seek(from, 0).map_err(CopyError::Read)?;
+        sys::seek(to, 0).map_err(CopyError::ReadBack)?;
         let half = self.buffer.len() / 2;
         let (left, right) = self.buffer.split_at_mut(half);
         loop {
@@ -40,7 +44,7 @@ impl Worker<'_> {
     }
 }
 
-fn read_full(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
+fn read_full(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
         match sys::read(fd, &mut buffer[filled..])? {

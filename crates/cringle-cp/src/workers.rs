@@ -31,7 +31,7 @@ use crate::tree::{Dir, Item, OpenDirs, Side, finish_part};
 use crate::{attributes, compare};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::{CString, OsString};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -341,9 +341,9 @@ impl<'a> Worker<'a> {
             }
             let item = Item {
                 dir: Some(dir),
-                source_dir: source.as_raw_fd(),
+                source_dir: source.as_fd(),
                 source: &entry.name,
-                target_dir: target.as_raw_fd(),
+                target_dir: target.as_fd(),
                 target: &entry.name,
             };
             self.copy(&item, entry.kind);
@@ -389,7 +389,7 @@ impl<'a> Worker<'a> {
         let source = if attributes { self.dir_attributes(dir, &target, child) } else { None };
         if !keeps.mode
             && let Some(mode) = dir.final_mode
-            && let Err(e) = sys::chmod_fd(target.as_raw_fd(), mode)
+            && let Err(e) = sys::chmod_fd(target.as_fd(), mode)
         {
             let path = quote(dir.path(Side::Target));
             self.reporter().fail_with(&format!("preserving permissions for {path}"), &e);
@@ -421,8 +421,8 @@ impl<'a> Worker<'a> {
         let item = dir.as_item();
         let copied = attributes::Copied {
             item: &item,
-            source: source.as_raw_fd(),
-            target: target.as_raw_fd(),
+            source: source.as_fd(),
+            target: target.as_fd(),
             stat: &dir.stat,
             made: dir.made,
             may_have_acl: !dir.made
