@@ -17,7 +17,7 @@ use crate::workers::Shared;
 use cringle::signal::{Signal, Signals};
 use cringle_command::failure::{FAILED, INTERRUPTED};
 use cringle_command::recording::Recording;
-use cringle_command::{startup, interrupt};
+use cringle_command::{interrupt, startup};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
