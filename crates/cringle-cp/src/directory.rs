@@ -3,52 +3,31 @@
 use crate::attributes;
 use crate::compare::entry;
 use crate::messages::quote;
-use crate::options::Follow;
 use crate::summary::Counters;
 use crate::sys::{self, Stat};
 use crate::tree::{Dir, Item, Opened, Root, Side};
 use crate::workers::{Task, Worker};
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 impl Worker<'_> {
     /// Creates the directory if `new`, and starts the copy of its entries.
     pub(crate) fn enter(&mut self, item: &Item<'_>, stat: &Stat, new: bool) -> bool {
-        let options = &self.shared.options;
-        let root = item.dir.map(|dir| Arc::clone(&dir.root));
-        let into_itself = |root: &Root| {
-            let (source, target) = (quote(&root.source), quote(&root.target));
-            self.reporter()
-                .fail(&format!("cannot copy a directory, {source}, into itself, {target}"));
-        };
-        if let Some(root) = &root
-            && root.first_made.get() == Some(&sys::id(stat))
-        {
-            into_itself(root);
+        if self.is_own_target(item, stat) {
             return false;
         }
         if let Some(good) = self.is_copied_elsewhere(item, stat) {
             return good;
         }
-        let follow = options.follows(item.is_top());
-        if let Some(dir) = item.dir
-            && follow
-            && dir.is_within(sys::id(stat))
-        {
-            self.reporter()
-                .fail(&format!("cannot copy cyclic symbolic link {}", item.quoted(Side::Source)));
+        if self.is_cycle(item, stat) {
             return false;
         }
-        let root = root.unwrap_or_else(|| {
-            Arc::new(Root {
-                source: item.path(Side::Source),
-                target: item.path(Side::Target),
-                first_made: OnceLock::new(),
-                device: stat.st_dev,
-                follow: options.follow == Follow::Always,
-            })
-        });
+        let options = &self.shared.options;
+        let follow = options.follows(item.is_top());
+        let root = item
+            .dir
+            .map_or_else(|| Arc::new(Root::new(options, item, stat)), |dir| Arc::clone(&dir.root));
         if new && !self.make_dir(item, stat) {
             if item.is_top() {
                 let directories = &self.shared.directories;
@@ -85,6 +64,29 @@ impl Worker<'_> {
             self.push_counted(Task::List { dir, unfinished: None });
         }
         true
+    }
+
+    /// Reports a directory that the copy itself created.
+    fn is_own_target(&self, item: &Item<'_>, stat: &Stat) -> bool {
+        let Some(root) = item.dir.map(|dir| &dir.root) else { return false };
+        let is_own = root.first_made.get() == Some(&sys::id(stat));
+        if is_own {
+            let (source, target) = (quote(&root.source), quote(&root.target));
+            self.reporter()
+                .fail(&format!("cannot copy a directory, {source}, into itself, {target}"));
+        }
+        is_own
+    }
+
+    /// Reports a link that leads back to a directory above.
+    fn is_cycle(&self, item: &Item<'_>, stat: &Stat) -> bool {
+        let is_cycle = self.shared.options.follows(false)
+            && item.dir.is_some_and(|dir| dir.is_within(sys::id(stat)));
+        if is_cycle {
+            let name = item.quoted(Side::Source);
+            self.reporter().fail(&format!("cannot copy cyclic symbolic link {name}"));
+        }
+        is_cycle
     }
 
     /// Handles a directory of the command line that has been copied before, which GNU's treats as a

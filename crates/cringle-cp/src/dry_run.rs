@@ -9,7 +9,7 @@ use crate::decide::Decision;
 use crate::descriptors::{self, Budget};
 use crate::listing::{Entry, Listings, Waiting, next_entries};
 use crate::messages::quote;
-use crate::options::{Follow, Options};
+use crate::options::Options;
 use crate::plan::Copy;
 use crate::sys::{self, Stat};
 use crate::target::refusal;
@@ -19,7 +19,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// Bytes of a directory that are read at once.
 const LISTING_BYTES: usize = 32 << 10;
@@ -168,15 +168,7 @@ impl Walk<'_> {
         let target = onto.then(|| item.open_dir(Side::Target, item.is_top(), reporter));
         let (Ok((source, stat)), Ok(target)) = (source, target.transpose()) else { return };
         let root = item.dir.map_or_else(
-            || {
-                Arc::new(Root {
-                    source: item.path(Side::Source),
-                    target: item.path(Side::Target),
-                    first_made: OnceLock::new(),
-                    device: stat.st_dev,
-                    follow: self.options.follow == Follow::Always,
-                })
-            },
+            || Arc::new(Root::new(self.options, item, &stat)),
             |dir| Arc::clone(&dir.root),
         );
         let opened = Opened {

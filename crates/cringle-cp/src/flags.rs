@@ -16,10 +16,10 @@ Examples:
 ATTRIBUTES: mode, ownership, timestamps, links, context, xattr, all.
 Backups: none, simple, existing, numbered; VERSION_CONTROL and SIMPLE_BACKUP_SUFFIX give defaults.
 
-Ctrl-C stops the copy: unfinished new files are removed, and the last line reports how much was copied.
-A second Ctrl-C exits at once. SIGUSR1 (kill -USR1) prints on standard error what the fibers of --fsync
-wait for; the threads that copy are not fibers. On a full disk, each file that could not be written is
-reported, the others are tried, and the status is 1.
+Ctrl-C stops the copy: unfinished new files are removed, and the last line reports how much was
+copied. A second Ctrl-C exits at once. SIGUSR1 (kill -USR1) prints on standard error what the fibers
+of --fsync wait for; the threads that copy are not fibers. On a full disk, each file that could not
+be written is reported, the others are tried, and the status is 1.
 
 Exit status: 0 everything was copied, 1 something was not or the usage is wrong, 130 interrupted.";
 

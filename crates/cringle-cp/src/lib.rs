@@ -21,12 +21,13 @@
 //! | module | content |
 //! |---|---|
 //! | [`command`], [`flags`], [`getopt`], [`request`] | the command line, read as GNU reads it |
-//! | [`plan`], [`sources`] | the target of each source; the sources in order or in parallel |
+//! | [`plan`], [`parents`], [`sources`] | the targets; the sources in order or in parallel |
 //! | [`workers`], [`tree`] | the threads and their tasks; directories as handles |
 //! | [`listing`], [`descriptors`] | directories read piece by piece; a budget of open files |
 //! | [`entry`], [`directory`], [`hard_links`] | the copy of one directory entry, by file type |
 //! | [`target`], [`decide`], [`compare`], [`backup`] | what happens to an existing target |
-//! | [`regular`], [`read_ahead`], [`replace`], [`transfer`], [`verify`], [`attributes`] | the copy of one file |
+//! | [`regular`], [`read_ahead`], [`destination`], [`replace`] | the copy of one file |
+//! | [`transfer`], [`verify`], [`attributes`] | its data and its attributes |
 //! | [`fsync`] | `--fsync` |
 //! | [`temporary`], [`file_locks`] | names of unfinished files; one writer for each file |
 //! | [`stop`] | Ctrl-C |
@@ -41,6 +42,7 @@ mod command;
 mod compare;
 mod decide;
 mod descriptors;
+mod destination;
 mod directory;
 mod dry_run;
 mod entry;
@@ -52,6 +54,7 @@ mod hard_links;
 mod listing;
 mod messages;
 mod options;
+mod parents;
 mod plan;
 mod progress;
 mod read_ahead;

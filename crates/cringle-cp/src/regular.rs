@@ -8,16 +8,15 @@
 //! copy.
 
 use crate::attributes::{self, Applied, Copied};
-use crate::file_locks::{self, NewFileLock, ReadLock, WriteLock};
-use crate::fsync::{Rename, rename_into_place, sync_directory_of};
+use crate::destination::Destination;
+use crate::file_locks::ReadLock;
+use crate::fsync::rename_into_place;
 use crate::options::When;
-use crate::replace::is_append_only_dir;
 use crate::summary::Counters;
 use crate::sys::{self, Stat};
 use crate::transfer::Method;
 use crate::tree::{Item, Side};
 use crate::workers::Worker;
-use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -67,23 +66,6 @@ impl CopyError {
     }
 }
 
-pub(crate) struct Destination {
-    pub(crate) file: OwnedFd,
-    pub(crate) rename: Option<Rename>,
-    pub(crate) made: bool,
-    pub(crate) exclusion: Exclusion,
-}
-
-/// What keeps other workers from writing to the target at the same time.
-pub(crate) enum Exclusion {
-    /// An existing file, written in place.
-    Existing(#[expect(dead_code, reason = "held until it is dropped")] WriteLock),
-    /// A new file.
-    New(#[expect(dead_code, reason = "held until it is dropped")] NewFileLock),
-    /// No other worker can find the file, or several may write to it.
-    None,
-}
-
 /// The result of the last step of a copy.
 enum Completed {
     Good,
@@ -119,6 +101,23 @@ impl Worker<'_> {
         if likely && self.shared.options.verbose {
             self.say_copied(item, None);
         }
+        match self.copy_to(item, &source, stat, destination, read) {
+            Completed::Good => Outcome::Good,
+            Completed::Failed => Outcome::Failed,
+            // The copy holds no lock any more, so that it may wait for another one.
+            Completed::NotReplaced => self.copy_in_place(item, source, stat),
+        }
+    }
+
+    /// Copies into an open destination and completes it.
+    fn copy_to(
+        &mut self,
+        item: &Item<'_>,
+        source: &OwnedFd,
+        stat: &Stat,
+        destination: Destination,
+        read: Option<usize>,
+    ) -> Completed {
         let (from, to) = (source.as_fd(), destination.file.as_fd());
         let (_read_lock, stale) = self.lock_source(from, stat);
         let now = stale.then(|| sys::stat_of(from)).transpose();
@@ -126,48 +125,29 @@ impl Worker<'_> {
             Ok(None) => (stat, read),
             Ok(Some(now)) => (now, None),
             Err(e) => {
-                self.reporter()
-                    .fail_with(&format!("cannot fstat {}", item.quoted(Side::Source)), e);
+                let name = item.quoted(Side::Source);
+                self.reporter().fail_with(&format!("cannot fstat {name}"), e);
                 self.discard(item, destination);
-                return Outcome::Failed;
+                return Completed::Failed;
             }
         };
-        let data = if self.shared.options.attributes_only {
-            Ok(0)
-        } else {
-            self.transfer(item, (from, to), stat, read)
-        };
-        let data = data.and_then(|bytes| {
-            if self.shared.options.verify && !self.shared.options.attributes_only {
-                self.verify(from, to).map(|()| bytes)
-            } else {
-                Ok(bytes)
-            }
-        });
-        let mut good = true;
-        if self.shared.options.debug && !self.shared.options.attributes_only && data.is_ok() {
-            let Method { offload, reflink, sparse } = self.method;
-            self.reporter().print(&format!(
-                "copy offload: {offload}, reflink: {reflink}, sparse detection: {sparse}"
-            ));
-        }
-        let mut bytes = 0;
-        match data {
+        let (mut good, mut bytes) = (true, 0);
+        match self.copy_data(item, (from, to), stat, read) {
             Ok(copied) => bytes = copied,
-            Err(trouble) if self.may_fit_in_place(&trouble, &destination) => {
+            Err(error) if self.may_fit_in_place(&error, &destination) => {
                 self.discard(item, destination);
-                return self.copy_in_place(item, source, stat);
+                return Completed::NotReplaced;
             }
-            Err(trouble) => {
-                good = false;
-                self.report(item, &trouble);
-                if !trouble.keeps_partial_copy() || destination.rename.is_some() {
+            Err(error) => {
+                self.report(item, &error);
+                if !error.keeps_partial_copy() || destination.rename.is_some() {
                     self.discard(item, destination);
-                    return Outcome::Failed;
+                    return Completed::Failed;
                 }
-                if !trouble.keeps_attributes() {
-                    return Outcome::Failed;
+                if !error.keeps_attributes() {
+                    return Completed::Failed;
                 }
+                good = false;
             }
         }
         let made = destination.made;
@@ -177,22 +157,47 @@ impl Worker<'_> {
             Applied::Good => {}
             Applied::DataLost if destination.rename.is_some() => {
                 self.discard(item, destination);
-                return Outcome::Failed;
+                return Completed::Failed;
             }
             _ => good = false,
         }
         match self.complete(item, destination, stat) {
             Completed::Good => {}
             Completed::Failed => good = false,
-            Completed::NotReplaced => return self.copy_in_place(item, source, stat),
+            Completed::NotReplaced => return Completed::NotReplaced,
         }
         Counters::add(&self.shared.counters.bytes, bytes);
-        if good {
-            Counters::add(&self.shared.counters.files, 1);
-            Outcome::Good
-        } else {
-            Outcome::Failed
+        if !good {
+            return Completed::Failed;
         }
+        Counters::add(&self.shared.counters.files, 1);
+        Completed::Good
+    }
+
+    /// Copies the data, and verifies and describes the copy if requested. Returns the number of
+    /// bytes.
+    fn copy_data(
+        &mut self,
+        item: &Item<'_>,
+        (from, to): (BorrowedFd<'_>, BorrowedFd<'_>),
+        stat: &Stat,
+        read: Option<usize>,
+    ) -> Result<u64, CopyError> {
+        let options = &self.shared.options;
+        if options.attributes_only {
+            return Ok(0);
+        }
+        let bytes = self.transfer(item, (from, to), stat, read)?;
+        if options.verify {
+            self.verify(from, to)?;
+        }
+        if options.debug {
+            let Method { offload, reflink, sparse } = self.method;
+            self.reporter().print(&format!(
+                "copy offload: {offload}, reflink: {reflink}, sparse detection: {sparse}"
+            ));
+        }
+        Ok(bytes)
     }
 
     /// Waits while another worker writes to the source. Also returns whether `stat` may be out of
@@ -211,8 +216,8 @@ impl Worker<'_> {
     }
 
     /// Returns whether the disk lacked room for a second file, but may have room for one.
-    fn may_fit_in_place(&self, trouble: &CopyError, destination: &Destination) -> bool {
-        let CopyError::Write(e) = trouble else { return false };
+    fn may_fit_in_place(&self, error: &CopyError, destination: &Destination) -> bool {
+        let CopyError::Write(e) = error else { return false };
         matches!(e.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
             && destination.rename.as_ref().is_some_and(|rename| !rename.keep_existing)
             && !self.shared.options.fsync
@@ -226,10 +231,10 @@ impl Worker<'_> {
         self.copy_regular(item, source, stat, Target::InPlace, None)
     }
 
-    fn report(&self, item: &Item<'_>, trouble: &CopyError) {
+    fn report(&self, item: &Item<'_>, error: &CopyError) {
         let source = || item.quoted(Side::Source);
         let target = || item.quoted(Side::Target);
-        match trouble {
+        match error {
             CopyError::Read(e) => {
                 self.reporter().fail_with(&format!("error reading {}", source()), e)
             }
@@ -259,178 +264,6 @@ impl Worker<'_> {
             )),
             CopyError::Stopped => {}
         }
-    }
-
-    fn discard(&self, item: &Item<'_>, destination: Destination) {
-        if let Some(rename) = &destination.rename {
-            rename.remove(item.target_dir, self.reporter());
-        } else if destination.made {
-            // Another process may have replaced the file: then it is not ours to remove.
-            let there = sys::stat_at(item.target_dir, item.target, false);
-            let made = sys::stat_of(destination.file.as_fd());
-            if !matches!((there, made), (Ok(there), Ok(made)) if sys::id(&there) == sys::id(&made))
-            {
-                return;
-            }
-            if let Err(e) = sys::unlink_at(item.target_dir, item.target) {
-                self.reporter()
-                    .fail_with(&format!("cannot remove {}", item.quoted(Side::Target)), &e);
-            }
-        } else if self.shared.stopped() {
-            self.reporter().fail(&format!("{} is incomplete", item.quoted(Side::Target)));
-        }
-    }
-
-    fn make_new(
-        &self,
-        item: &Item<'_>,
-        stat: &Stat,
-        likely: bool,
-    ) -> Result<Option<Destination>, ()> {
-        let options = &self.shared.options;
-        let mode = attributes::first_mode(options, stat);
-        let access = if options.verify { libc::O_RDWR } else { libc::O_WRONLY };
-        let mut flags = access | libc::O_CREAT | libc::O_EXCL;
-        if mode & 0o200 == 0 && options.verify {
-            flags |= libc::O_NONBLOCK;
-        }
-        // Under a temporary name the link would be found only at the end; otherwise the open finds
-        // it.
-        if options.fsync && !likely && is_link(item) {
-            return self.open_through_dangling_link(item, mode);
-        }
-        let open = |name: &CStr| sys::open_at(item.target_dir, name, flags, mode);
-        let lock = self.shared.file_locks.new_file(self.index);
-        let is_dir_name = item.target.to_bytes().ends_with(b"/");
-        let opened = if options.fsync && !is_dir_name && !is_append_only_dir(item) {
-            self.shared.temporaries.make(item.target, open).map(|(file, temporary)| {
-                let name = item.target.to_owned();
-                (file, Some(Rename { temporary, name, keep_existing: true }))
-            })
-        } else {
-            open(item.target).map(|file| (file, None))
-        };
-        match opened {
-            Ok((file, rename)) => {
-                lock.opened(file.as_raw_fd());
-                let exclusion = Exclusion::New(lock);
-                Ok(Some(Destination { file, rename, made: true, exclusion }))
-            }
-            // The general way finds the reason and reports it.
-            Err(_) if likely => Ok(None),
-            Err(e) if e.raw_os_error() == Some(libc::EEXIST) && is_link(item) => {
-                drop(lock);
-                self.open_through_dangling_link(item, mode)
-            }
-            Err(e) => {
-                let not_dir = e.raw_os_error() == Some(libc::EISDIR) && is_dir_name;
-                let e = if not_dir { io::Error::from_raw_os_error(libc::ENOTDIR) } else { e };
-                self.cannot_create(item, &e);
-                Err(())
-            }
-        }
-    }
-
-    /// A dangling link is written through only under `POSIXLY_CORRECT`.
-    fn open_through_dangling_link(
-        &self,
-        item: &Item<'_>,
-        mode: u32,
-    ) -> Result<Option<Destination>, ()> {
-        if !self.shared.options.posix {
-            self.reporter().fail(&format!(
-                "not writing through dangling symlink {}",
-                item.quoted(Side::Target)
-            ));
-            return Err(());
-        }
-        let access = if self.shared.options.verify { libc::O_RDWR } else { libc::O_WRONLY };
-        // Another process may have created the file to which the link leads.
-        let opened = sys::open_at(item.target_dir, item.target, access | libc::O_CREAT, mode);
-        let opened = opened.and_then(|file| {
-            if self.shared.options.fsync {
-                sync_directory_of(&file)?;
-            }
-            Ok((self.lock_and_truncate(&file)?, file))
-        });
-        match opened {
-            Ok((exclusion, file)) => {
-                Ok(Some(Destination { file, rename: None, made: true, exclusion }))
-            }
-            Err(e) => {
-                self.cannot_create(item, &e);
-                Err(())
-            }
-        }
-    }
-
-    /// Locks an existing file and truncates it. As with `O_TRUNC`, special files have no length.
-    fn lock_and_truncate(&self, file: &OwnedFd) -> io::Result<Exclusion> {
-        let stat = sys::stat_of(file.as_fd())?;
-        match sys::kind(&stat) {
-            libc::S_IFREG => {
-                let turn = self.shared.file_locks.write(self.index, self.source, sys::id(&stat));
-                sys::truncate(file.as_fd(), 0)?;
-                Ok(Exclusion::Existing(turn))
-            }
-            libc::S_IFBLK => {
-                let device = file_locks::device_id(stat.st_rdev);
-                Ok(Exclusion::Existing(self.shared.file_locks.write(
-                    self.index,
-                    self.source,
-                    device,
-                )))
-            }
-            _ => Ok(Exclusion::None),
-        }
-    }
-
-    fn open_existing(
-        &self,
-        item: &Item<'_>,
-        stat: &Stat,
-        beside: bool,
-    ) -> Result<Option<Destination>, ()> {
-        let options = &self.shared.options;
-        let access =
-            if options.verify && is_read_back(item) { libc::O_RDWR } else { libc::O_WRONLY };
-        let file = match sys::open_at(item.target_dir, item.target, access, 0) {
-            Ok(file) => file,
-            Err(_) if options.force => {
-                if let Err(e) = sys::unlink_at(item.target_dir, item.target) {
-                    self.reporter()
-                        .fail_with(&format!("cannot remove {}", item.quoted(Side::Target)), &e);
-                    return Err(());
-                }
-                if options.verbose {
-                    self.reporter().print(&format!("removed {}", item.quoted(Side::Target)));
-                }
-                return self.make_new(item, stat, false);
-            }
-            Err(e) => {
-                self.cannot_create(item, &e);
-                return Err(());
-            }
-        };
-        if options.attributes_only {
-            let exclusion = Exclusion::None;
-            return Ok(Some(Destination { file, rename: None, made: false, exclusion }));
-        }
-        if beside && let Some(destination) = self.make_replacement(item, &file) {
-            return Ok(Some(destination));
-        }
-        match self.lock_and_truncate(&file) {
-            Ok(exclusion) => Ok(Some(Destination { file, rename: None, made: false, exclusion })),
-            Err(e) => {
-                self.cannot_create(item, &e);
-                Err(())
-            }
-        }
-    }
-
-    fn cannot_create(&self, item: &Item<'_>, error: &io::Error) {
-        let target = item.quoted(Side::Target);
-        self.reporter().fail_with(&format!("cannot create regular file {target}"), error);
     }
 
     /// Completes a copy: queues the sync or closes the file, and gives it its name.
@@ -513,18 +346,6 @@ pub(crate) fn open_source(item: &Item<'_>, follow: bool) -> io::Result<OwnedFd> 
         Err(e) if e.raw_os_error() == Some(libc::EWOULDBLOCK) => open(flags),
         opened => opened,
     }
-}
-
-/// Returns whether `--verify` reads the target. A pipe is not opened for reading: its reader gets
-/// the bytes.
-fn is_read_back(item: &Item<'_>) -> bool {
-    sys::stat_at(item.target_dir, item.target, true)
-        .is_ok_and(|there| matches!(sys::kind(&there), libc::S_IFREG | libc::S_IFBLK))
-}
-
-fn is_link(item: &Item<'_>) -> bool {
-    sys::stat_at(item.target_dir, item.target, false)
-        .is_ok_and(|there| sys::kind(&there) == libc::S_IFLNK)
 }
 
 /// Returns whether the file has holes: fewer blocks than its size needs.

@@ -5,8 +5,8 @@
 //! (`chattr`), a project, a mount on it. Nor is a temporary name created in a directory that would
 //! keep it.
 
+use crate::destination::{Destination, Exclusion};
 use crate::fsync::Rename;
-use crate::regular::{Destination, Exclusion};
 use crate::sys::{self, Stat};
 use crate::tree::Item;
 use crate::workers::Worker;

@@ -162,28 +162,13 @@ impl Options {
             "no-clobber" => pending.ask = Some(Replace::Skip),
             "no-dereference" => pending.follow = Some(Follow::Never),
             "\0p" => self.preserve_usual(),
-            "preserve" if given.value.is_none() => self.preserve_usual(),
-            "preserve" => {
-                self.set_preserve(given, true, pending)?;
-                self.must_preserve = true;
-            }
-            "no-preserve" => self.set_preserve(given, false, pending)?,
             "parents" => self.parents = true,
             "recursive" | "\0R" => self.recursive = true,
-            "reflink" if given.value.is_none() => self.reflink = When::Always,
-            "reflink" => self.reflink = when(choice(given, "--reflink", WHEN)?),
             "remove-destination" => self.remove_first = true,
-            "sparse" => self.sparse = when(choice(given, "--sparse", SPARSE)?),
             "strip-trailing-slashes" => self.strip_slashes = true,
             "symbolic-link" => self.symbolic_link = true,
-            "suffix" => {
-                pending.backups = true;
-                pending.suffix = given.value.clone();
-            }
             "no-target-directory" => self.no_target_directory = true,
             "\0u" => pending.update = "older",
-            "update" if given.value.is_none() => pending.update = "older",
-            "update" => pending.update = choice(given, "--update", UPDATE)?,
             "verbose" => self.verbose = true,
             "one-file-system" => self.one_file_system = true,
             "context" if given.value.is_some() => {
@@ -195,9 +180,32 @@ impl Options {
                 self.reporter.note("warning: ignoring -Z; it requires an SELinux-enabled kernel");
             }
             "fsync" => self.fsync = true,
+            "verify" => self.verify = true,
+            _ => return self.take_value(given, pending),
+        }
+        Ok(())
+    }
+
+    /// Takes an option whose value selects what it does.
+    fn take_value(&mut self, given: &Given, pending: &mut Pending) -> Result<(), String> {
+        match given.flag.long {
+            "preserve" if given.value.is_none() => self.preserve_usual(),
+            "preserve" => {
+                self.set_preserve(given, true, pending)?;
+                self.must_preserve = true;
+            }
+            "no-preserve" => self.set_preserve(given, false, pending)?,
+            "reflink" if given.value.is_none() => self.reflink = When::Always,
+            "reflink" => self.reflink = when(choice(given, "--reflink", WHEN)?),
+            "sparse" => self.sparse = when(choice(given, "--sparse", SPARSE)?),
+            "suffix" => {
+                pending.backups = true;
+                pending.suffix = given.value.clone();
+            }
+            "update" if given.value.is_none() => pending.update = "older",
+            "update" => pending.update = choice(given, "--update", UPDATE)?,
             "jobs" => self.jobs = count(given)?,
             "block-size" => self.block_bytes = size(given)?,
-            "verify" => self.verify = true,
             other => return Err(format!("unrecognized option '--{other}'")),
         }
         Ok(())

@@ -4,6 +4,7 @@
 //! directories. In parallel, each worker takes the next source until none is left.
 
 use crate::messages::Reporter;
+use crate::parents;
 use crate::plan::{self, Copy};
 use crate::replace;
 use crate::sys;
@@ -118,14 +119,14 @@ fn in_runtime(shared: &Shared, work: impl FnOnce()) {
 /// directories.
 fn copy_source(worker: &mut Worker<'_>, copy: &Copy, help: &mut dyn FnMut()) {
     let options = &worker.shared.options;
-    let Some(parents) = plan::make_parents(options, copy) else { return };
+    let Some(parents) = parents::make_parents(options, copy) else { return };
     let (source, target) =
         (sys::c_string(copy.source.as_bytes()), sys::c_string(copy.target.as_bytes()));
     let item = Item::of_command_line(&source, &target);
     worker.made_top = false;
     let existed = options.fsync && exists(&copy.target);
     // A copy that failed may have made a part of the target.
-    let has_begun = !plan::ends_in_made(options, copy, &parents)
+    let has_begun = !parents::ends_in_made(options, copy, &parents)
         && (worker.copy(&item, libc::DT_UNKNOWN) || !existed && exists(&copy.target));
     if worker.shared.has_roots() {
         help();
@@ -140,11 +141,11 @@ fn copy_source(worker: &mut Worker<'_>, copy: &Copy, help: &mut dyn FnMut()) {
             worker.remember_target(&item);
         }
     }
-    if !plan::finish_parents(options, &parents) {
+    if !parents::finish_parents(options, &parents) {
         options.reporter.fail_silently();
     }
     if options.fsync
-        && let Some(first) = plan::first_made(&parents)
+        && let Some(first) = parents::first_made(&parents)
     {
         sync_parent(first, &options.reporter);
     }

@@ -5,9 +5,11 @@
 //! here retries or decides, except after `EINTR` and when descriptors run out (see
 //! [`descriptors`]).
 
+mod xattr;
+
 use crate::descriptors;
 use rustix::fs::{self, Advice, AtFlags, FileType, Mode, OFlags, RenameFlags, SeekFrom};
-use rustix::fs::{StatxAttributes, StatxFlags, Timespec, Timestamps, XattrFlags};
+use rustix::fs::{StatxAttributes, StatxFlags, Timespec, Timestamps};
 use rustix::io::{Errno, IoSliceMut, ReadWriteFlags, retry_on_intr};
 use rustix::ioctl::{Getter, ioctl, opcode};
 use rustix::process::{self, Gid, Resource, Uid};
@@ -17,6 +19,7 @@ use std::num::NonZeroU64;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 
 pub(crate) use rustix::fs::{CWD, Stat};
+pub(crate) use xattr::*;
 
 /// A name in an open directory.
 pub(crate) type Place<'a> = (BorrowedFd<'a>, &'a CStr);
@@ -397,78 +400,6 @@ pub(crate) fn effective_user() -> u32 {
 pub(crate) fn accessible(dir: BorrowedFd<'_>, name: &CStr, how: i32) -> bool {
     let how = fs::Access::from_bits_retain(how as u32);
     fs::accessat(dir, name, how, AtFlags::EACCESS).is_ok()
-}
-
-/// Returns the names of the extended attributes, each with a final zero byte.
-pub(crate) fn list_xattrs(fd: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
-    read_growing(|| fs::flistxattr(fd, &mut [0; 0][..]), |buffer| fs::flistxattr(fd, buffer))
-}
-
-pub(crate) fn get_xattr(fd: BorrowedFd<'_>, name: &CStr) -> io::Result<Vec<u8>> {
-    read_growing(
-        || fs::fgetxattr(fd, name, &mut [0; 0][..]),
-        |buffer| fs::fgetxattr(fd, name, buffer),
-    )
-}
-
-/// Asks for the size, then for the value, and again if the value has grown meanwhile.
-fn read_growing(
-    size: impl Fn() -> rustix::io::Result<usize>,
-    read: impl Fn(&mut [u8]) -> rustix::io::Result<usize>,
-) -> io::Result<Vec<u8>> {
-    loop {
-        let mut value = vec![0; size()?];
-        if value.is_empty() {
-            return Ok(value);
-        }
-        match read(&mut value) {
-            Ok(length) => {
-                value.truncate(length);
-                return Ok(value);
-            }
-            Err(Errno::RANGE) => {}
-            Err(e) => return Err(e.into()),
-        }
-    }
-}
-
-pub(crate) fn set_xattr(fd: BorrowedFd<'_>, name: &CStr, value: &[u8]) -> io::Result<()> {
-    let flags = XattrFlags::empty();
-    or_through_proc(fs::fsetxattr(fd, name, value, flags), fd, |path| {
-        fs::setxattr(path, name, value, flags)
-    })
-}
-
-/// Accepts that the attribute did not exist.
-fn ignore_absent(result: io::Result<()>) -> io::Result<()> {
-    match result {
-        Err(e) if matches!(e.raw_os_error(), Some(libc::ENODATA | libc::EOPNOTSUPP)) => Ok(()),
-        result => result,
-    }
-}
-
-pub(crate) fn remove_xattr(fd: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
-    let removed = fs::fremovexattr(fd, name);
-    ignore_absent(or_through_proc(removed, fd, |path| fs::removexattr(path, name)))
-}
-
-pub(crate) fn lremove_xattr(path: &CStr, name: &CStr) -> io::Result<()> {
-    ignore_absent(fs::lremovexattr(path, name).map_err(io::Error::from))
-}
-
-pub(crate) fn lset_xattr(path: &CStr, name: &CStr, value: &[u8]) -> io::Result<()> {
-    Ok(fs::lsetxattr(path, name, value, XattrFlags::empty())?)
-}
-
-pub(crate) fn lget_xattr(path: &CStr, name: &CStr) -> io::Result<Vec<u8>> {
-    read_growing(
-        || fs::lgetxattr(path, name, &mut [0; 0][..]),
-        |buffer| fs::lgetxattr(path, name, buffer),
-    )
-}
-
-pub(crate) fn llist_xattrs(path: &CStr) -> io::Result<Vec<u8>> {
-    read_growing(|| fs::llistxattr(path, &mut [0; 0][..]), |buffer| fs::llistxattr(path, buffer))
 }
 
 /// Reads the next records of a directory (`linux_dirent64`); 0 at its end.

@@ -12,6 +12,7 @@
 //! A directory is finished when everything in it is: `pending` counts the unfinished parts.
 
 use crate::messages::{Reporter, quote};
+use crate::options::{Follow, Options};
 use crate::sys::{self, Stat};
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString, OsStr, OsString};
@@ -90,6 +91,18 @@ pub(crate) struct Root {
     pub(crate) device: u64,
     /// Links to directories are followed within the tree.
     pub(crate) follow: bool,
+}
+
+impl Root {
+    pub(crate) fn new(options: &Options, item: &Item<'_>, stat: &Stat) -> Root {
+        Root {
+            source: item.path(Side::Source),
+            target: item.path(Side::Target),
+            first_made: OnceLock::new(),
+            device: stat.st_dev,
+            follow: options.follow == Follow::Always,
+        }
+    }
 }
 
 pub(crate) struct Dir {

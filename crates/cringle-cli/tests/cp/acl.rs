@@ -1,4 +1,4 @@
-//! ACLs: those of the source where the mode is preserved, those that the directory gives where it is not.
+//! ACLs: those of the source if the mode is preserved, else those of the directory.
 
 use crate::support::*;
 use crate::trees::{ACCESS, DEFAULT, acl, describe, mkfifo, set_xattr};
@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// A tree, and a directory that gives ACLs to what is made in it. False where there are no ACLs.
+/// Makes a tree, and a directory with a default ACL. Returns false if the file system has no ACLs.
 fn with_default_acl(place: &Path) -> bool {
     for tree in ["tree", "there"] {
         fs::create_dir_all(place.join(tree).join("sub/below")).unwrap();
@@ -32,13 +32,13 @@ fn with_default_acl(place: &Path) -> bool {
 }
 
 #[test]
-fn a_directory_that_gives_acls_gives_what_it_gives_gnus_copies() {
+fn default_acls_apply_as_with_gnus() {
     let probe = tempfile::tempdir_in(crate::common::place("cp-acl-probe")).unwrap();
     if !is_gnu() || !with_default_acl(probe.path()) {
         eprintln!("skipped: no ACLs here");
         return;
     }
-    let mut told = String::new();
+    let mut differences = String::new();
     for flags in [
         &["-r"][..],
         &["-rp"],
@@ -55,16 +55,16 @@ fn a_directory_that_gives_acls_gives_what_it_gives_gnus_copies() {
             [&["-T", "tree", "there"][..], &["tree", "there"], &["--parents", "tree/sub", "there"]]
         {
             let arguments = [flags, names].concat();
-            told += &compare("acl", &arguments, b"", Compared::TreesOnto, |place| {
+            differences += &compare("acl", &arguments, b"", Compared::TreesOnto, |place| {
                 with_default_acl(place);
             });
         }
     }
-    assert_same(told);
+    assert_same(differences);
 }
 
 #[test]
-fn an_archive_has_no_acl_that_its_source_has_not() {
+fn an_archive_has_only_its_sources_acls() {
     let base = tempfile::tempdir_in(crate::common::place("cp-acl-exact")).unwrap();
     if !with_default_acl(base.path()) {
         eprintln!("skipped: no ACLs here");

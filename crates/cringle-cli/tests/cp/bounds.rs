@@ -1,4 +1,5 @@
-//! Deep, wide and hostile trees: bounded, and never outside of what was named.
+//! Deep, wide and hostile trees: memory and descriptors are bounded, and nothing outside the target
+//! is written.
 
 use crate::common::*;
 use crate::support::*;
@@ -9,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 
 #[test]
-fn a_swapped_directory_leads_nowhere() {
+fn a_swapped_directory_is_not_followed() {
     let place = place("cp-swapped");
     fs::create_dir_all(place.join("tree/sub")).unwrap();
     fs::write(place.join("tree/sub/secret"), "x").unwrap();
@@ -18,13 +19,13 @@ fn a_swapped_directory_leads_nowhere() {
     symlink("../elsewhere", place.join("copy/sub")).unwrap();
     let mut command = ours();
     command.args(["-rT", "tree", "copy"]);
-    let said = output_of(command, &place, b"");
-    assert_eq!(said.status.code(), Some(1));
+    let output = output_of(command, &place, b"");
+    assert_eq!(output.status.code(), Some(1));
     assert!(is_empty(&place.join("elsewhere")));
 }
 
 #[test]
-fn a_deep_tree_and_a_wide_directory_are_bounded() {
+fn deep_and_wide_trees_are_bounded() {
     let place = place("cp-bounds");
     let deep = place.join("deep");
     fs::create_dir(&deep).unwrap();
@@ -40,8 +41,8 @@ fn a_deep_tree_and_a_wide_directory_are_bounded() {
     let mut command = limited("n", 256);
     command.args(["-a", "deep", "wide", "out"]);
     fs::create_dir(place.join("out")).unwrap();
-    let said = output_of(command, &place, b"");
-    assert_eq!(texts(&said), (String::new(), String::new()));
+    let output = output_of(command, &place, b"");
+    assert_eq!(texts(&output), (String::new(), String::new()));
     assert_eq!(fs::read_dir(place.join("out/wide")).unwrap().count(), 5000);
     let mut levels = 0;
     let mut dir = cringle::fs::Dir::open(place.join("out/deep")).unwrap();
@@ -51,7 +52,7 @@ fn a_deep_tree_and_a_wide_directory_are_bounded() {
     assert_eq!(levels, 2000);
 }
 
-/// Branches, with some of each kind of file; names of one file lie far from each other.
+/// Makes branches with some of each kind of file. The names of one file lie far apart.
 fn make_branches(tree: &Path) {
     for branch in 0..12 {
         let dir = tree.join(format!("{branch}/a/b/c"));
@@ -73,10 +74,10 @@ fn few_descriptors_are_enough() {
     let place = place.path();
     make_branches(&place.join("tree"));
     let copied = |mut command: Command, least: usize, way: &[&str]| {
-        // The second one copies onto what the first one made.
+        // The second command copies onto the result of the first.
         command.args(way).args(["-T", "tree", "copy"]);
-        let said = output_of(command, place, b"");
-        assert_eq!(texts(&said), (String::new(), String::new()), "{least} {way:?}");
+        let output = output_of(command, place, b"");
+        assert_eq!(texts(&output), (String::new(), String::new()), "{least} {way:?}");
     };
     let ways: [(usize, &[&str]); 7] = [
         (10, &["-a"]),
@@ -114,22 +115,23 @@ fn a_dry_run_of_a_wide_directory_is_bounded() {
     for number in 0..names {
         fs::write(place.join(format!("wide/below/{number:_<220}")), "").unwrap();
     }
-    // All names, as a source and as a target, need twice as much; with 12 descriptors no listing waits.
+    // All names, of source and target, need twice as much; with 12 descriptors no listing stays
+    // open.
     for (descriptors, kilobytes) in [(1024, 10 << 10), (12, 10 << 10)] {
         let mut command = Command::new("sh");
         let script = format!(
             "ulimit -n {descriptors} && ulimit -d {kilobytes} && exec \"$0\" cp -r --dry-run wide copy"
         );
         command.args(["-c", &script, env!("CARGO_BIN_EXE_cringle")]);
-        let said = output_of(command, place, b"");
-        assert_eq!(texts(&said).1, "");
-        assert_eq!(said.status.code(), Some(0));
-        assert_eq!(lines(&said.stdout).len(), names + 3);
+        let output = output_of(command, place, b"");
+        assert_eq!(texts(&output).1, "");
+        assert_eq!(output.status.code(), Some(0));
+        assert_eq!(lines(&output.stdout).len(), names + 3);
     }
 }
 
 #[test]
-fn a_dry_run_of_a_deep_tree_looks_at_all_of_it() {
+fn a_dry_run_visits_a_deep_tree() {
     let place = place_in_memory("cp-deep-dry");
     let place = place.path();
     fs::create_dir(place.join("deep")).unwrap();
@@ -145,14 +147,14 @@ fn a_dry_run_of_a_deep_tree_looks_at_all_of_it() {
     assert_eq!((dry.0, &dry.2), (copied.0, &copied.2));
     assert_eq!((dry.0, dry.2.as_str()), (Some(0), ""));
     assert_eq!(lines(dry.1.as_bytes()), lines(copied.1.as_bytes()));
-    // And onto what is there.
+    // The same onto an existing tree.
     let dry = run(place, &["-rT", "--dry-run", "deep", "copy"]);
     assert_eq!((dry.0, dry.2.as_str()), (Some(0), ""));
     assert_eq!(dry.1.matches("(removed, replaced)").count(), 60);
 }
 
 #[test]
-fn many_names_on_the_command_line_are_all_copied_and_the_first_of_two_wins() {
+fn the_first_of_two_sources_wins() {
     let place = place("cp-many");
     for directory in ["in", "other", "out", "again"] {
         fs::create_dir(place.join(directory)).unwrap();
@@ -174,7 +176,8 @@ fn many_names_on_the_command_line_are_all_copied_and_the_first_of_two_wins() {
     assert!(place.join("out/tree/below/file").exists());
     let inode = |name: &str| fs::metadata(place.join(name)).unwrap().ino();
     assert_eq!(inode("out/3"), inode("out/same"));
-    // Two of one name, side by side: the first wins each time, whoever else there is.
+    // Two sources of one name, next to each other: the first one wins, however many others there
+    // are.
     let mut pairs = vec!["-a".to_owned(), "-t".to_owned(), "again".to_owned()];
     let mut refused = Vec::new();
     for number in 0..300 {
@@ -186,8 +189,8 @@ fn many_names_on_the_command_line_are_all_copied_and_the_first_of_two_wins() {
         ));
     }
     refused.sort();
-    let (status, _, told) = run(&place, &pairs.iter().map(String::as_str).collect::<Vec<_>>());
-    assert_eq!(lines(told.as_bytes()), refused);
+    let (status, _, stderr) = run(&place, &pairs.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(lines(stderr.as_bytes()), refused);
     assert_eq!(status, Some(1));
     for number in 0..300 {
         let copy = fs::read_to_string(place.join(format!("again/{number}"))).unwrap();

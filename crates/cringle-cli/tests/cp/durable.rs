@@ -1,6 +1,7 @@
-//! What is not on the disk when `--fsync` ends with 0, and what had its name before it was: nothing.
+//! `--fsync`: after status 0 everything is on the disk, and no file had its name before its data
+//! were.
 //!
-//! The file system under our control remembers what was changed and not synced since.
+//! The file system under the test's control records every change that has not been synced.
 
 use crate::common::*;
 use crate::faulty::{Faulty, Op, Rules};
@@ -8,7 +9,7 @@ use crate::support::*;
 use std::fs;
 use std::path::Path;
 
-/// Files in directories, one that is linked, symbolic links; with `occupied`, some names exist.
+/// Makes directories, files, a hard link and symbolic links; with `occupied`, also some targets.
 fn prepare(faulty: &Faulty, occupied: bool) {
     for directory in ["s", "s/a", "s/a/b", "s/empty", "d"] {
         faulty.mkdir(directory);
@@ -55,7 +56,7 @@ const WAYS: [&[&str]; 22] = [
 ];
 
 #[test]
-fn all_that_was_copied_is_synced_before_it_has_its_name() {
+fn files_are_synced_before_they_are_named() {
     let base = place("cp-durable");
     let Some(faulty) = Faulty::mount(&base, "disk", false) else { return };
     let mut wrong = Vec::new();
@@ -64,7 +65,7 @@ fn all_that_was_copied_is_synced_before_it_has_its_name() {
             faulty.clear();
             prepare(&faulty, occupied);
             faulty.settle();
-            // What is linked may have been written a moment ago.
+            // The file to link to may have been written a moment ago.
             if way[0].starts_with("-rl") || way[0] == "-l" {
                 fs::write(faulty.at.join("s/small"), "written now").unwrap();
             }
@@ -78,24 +79,24 @@ fn all_that_was_copied_is_synced_before_it_has_its_name() {
             };
             let mut command = ours();
             command.args(["--fsync", jobs]).args(way.iter().map(named)).current_dir(&faulty.at);
-            let said = command.output().unwrap();
-            let (status, told) = (said.status.code(), texts(&said).1);
+            let output = command.output().unwrap();
+            let (status, stderr) = (output.status.code(), texts(&output).1);
             let left = faulty.unsynced();
             if status == Some(0) && !left.is_empty() {
                 wrong.push(format!("{way:?} {jobs} occupied: {occupied}: not synced: {left:?}"));
             }
-            // Where names are taken, some of these are refused.
+            // Onto existing targets, some of these are refused.
             if !occupied && status != Some(0) {
-                wrong.push(format!("{way:?} {jobs}: {status:?} {told}"));
+                wrong.push(format!("{way:?} {jobs}: {status:?} {stderr}"));
             }
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A file that cannot be synced gets no name, and the old one has its own again.
+/// A file that cannot be synced does not get its name, and the backup is renamed back.
 #[test]
-fn a_backup_of_what_could_not_be_synced_is_taken_back() {
+fn a_failed_sync_restores_the_backup() {
     let base = place("cp-durable-backup");
     let Some(faulty) = Faulty::mount(&base, "disk", false) else { return };
     for way in [&["-b"][..], &["--backup=numbered"], &["-rb"]] {
@@ -108,17 +109,17 @@ fn a_backup_of_what_could_not_be_synced_is_taken_back() {
         faulty.set(Rules::failing(Op::Fsync, libc::ENOSPC, 0, 1));
         let ends: &[&str] =
             if way == ["-rb"] { &["s", "disk/d"] } else { &["s/victim", "disk/d/s"] };
-        let (status, _, told) = run(&base, &[way, &["--fsync"], ends].concat());
-        assert!(status == Some(1) && told.contains("error syncing"), "{way:?}: {told}");
+        let (status, _, stderr) = run(&base, &[way, &["--fsync"], ends].concat());
+        assert!(status == Some(1) && stderr.contains("error syncing"), "{way:?}: {stderr}");
         assert_eq!(faulty.fired(), [Op::Fsync], "{way:?}");
         assert_eq!(faulty.names("d/s"), ["victim"], "{way:?}");
         assert_eq!(faulty.get("d/s/victim").unwrap().0, b"old", "{way:?}");
     }
 }
 
-/// `--reflink=never` asks for blocks of its own: the kernel's copy within a file system may share them.
+/// `--reflink=never` requests blocks of its own; a copy within the kernel may share them.
 #[test]
-fn a_copy_that_may_not_share_is_no_copy_within_the_kernel() {
+fn reflink_never_avoids_copies_within_the_kernel() {
     let base = place("cp-never-shared");
     let Some(faulty) = Faulty::mount(&base, "disk", false) else { return };
     let bytes = noise(300_000);
@@ -132,9 +133,9 @@ fn a_copy_that_may_not_share_is_no_copy_within_the_kernel() {
     }
 }
 
-/// Other names of a file that could not be synced are not made links to what has its name still.
+/// Other names of a file that could not be synced must not become links to the old file.
 #[test]
-fn a_link_to_what_could_not_be_synced_replaces_nothing() {
+fn a_failed_sync_makes_no_links() {
     let base = place("cp-durable-links");
     let Some(faulty) = Faulty::mount(&base, "disk", false) else { return };
     faulty.mkdir("d");
@@ -145,11 +146,11 @@ fn a_link_to_what_could_not_be_synced_replaces_nothing() {
     for name in names {
         faulty.put(&format!("d/{name}"), format!("old {name}").as_bytes());
     }
-    // The first is not synced; the second is copied anew, or fails as well.
+    // The first file is not synced; the second one is copied anew, or fails as well.
     for times in [1, usize::MAX] {
         faulty.set(Rules::failing(Op::Fsync, libc::EIO, 0, times));
-        let (status, _, told) = run(&base, &["-aT", "--fsync", "--jobs=1", "s", "disk/d"]);
-        assert!(status == Some(1) && told.contains("error syncing"), "{told}");
+        let (status, _, stderr) = run(&base, &["-aT", "--fsync", "--jobs=1", "s", "disk/d"]);
+        assert!(status == Some(1) && stderr.contains("error syncing"), "{stderr}");
         for name in names {
             let content = faulty.get(&format!("d/{name}")).unwrap().0;
             let old = format!("old {name}").into_bytes();
@@ -158,9 +159,10 @@ fn a_link_to_what_could_not_be_synced_replaces_nothing() {
     }
 }
 
-/// A source whose copy could not be synced has made nothing that a later one must not replace.
+/// A source whose copy could not be synced has made no target, so a later source may replace the
+/// file.
 #[test]
-fn what_could_not_be_synced_was_not_made() {
+fn a_failed_sync_does_not_block_later_sources() {
     let base = place("cp-durable-made");
     let Some(faulty) = Faulty::mount(&base, "disk", false) else { return };
     faulty.put("victim", b"old");
@@ -169,14 +171,14 @@ fn what_could_not_be_synced_was_not_made() {
         fs::write(base.join(directory).join("victim"), directory).unwrap();
     }
     faulty.set(Rules::failing(Op::Fsync, libc::EIO, 0, 1));
-    let (status, _, told) = run(&base, &["--fsync", "a/victim", "b/victim", "disk"]);
-    assert!(status == Some(1) && told.lines().count() == 1, "{told}");
+    let (status, _, stderr) = run(&base, &["--fsync", "a/victim", "b/victim", "disk"]);
+    assert!(status == Some(1) && stderr.lines().count() == 1, "{stderr}");
     assert_eq!(faulty.get("victim").unwrap().0, b"b");
 }
 
-/// Under POSIXLY_CORRECT a link that leads nowhere is written through, and verified.
+/// Under POSIXLY_CORRECT a dangling link is written through, and verified.
 #[test]
-fn the_directory_that_a_link_leads_to_is_synced() {
+fn the_directory_behind_a_link_is_synced() {
     let base = place("cp-durable-posix");
     let Some(faulty) = Faulty::mount(&base, "disk", false) else { return };
     faulty.mkdir("d");
@@ -186,8 +188,8 @@ fn the_directory_that_a_link_leads_to_is_synced() {
     faulty.settle();
     let mut command = ours();
     command.args(["--fsync", "--verify", "s", "disk/d/link"]).env("POSIXLY_CORRECT", "1");
-    let said = command.current_dir(&base).output().unwrap();
-    assert_eq!((said.status.code(), texts(&said).1), (Some(0), String::new()));
+    let output = command.current_dir(&base).output().unwrap();
+    assert_eq!((output.status.code(), texts(&output).1), (Some(0), String::new()));
     assert_eq!(faulty.get("elsewhere/new").unwrap().0, b"text");
     assert_eq!(faulty.unsynced(), [""; 0]);
 }

@@ -1,4 +1,4 @@
-//! Random trees copied by both, with each flag: nothing may differ.
+//! Random trees copied by both programs with each flag: the results must be the same.
 
 use crate::common::*;
 use crate::support::*;
@@ -9,12 +9,12 @@ use std::path::Path;
 use std::process::Command;
 
 #[test]
-fn archives_of_random_trees_are_the_same_in_full() {
+fn archives_of_random_trees_are_identical() {
     if !is_gnu() {
         return;
     }
     for seed in 0..12 {
-        // The place itself gets times of its own: only what was copied is compared.
+        // The place gets times of its own, so that only the copied files are compared.
         let base = tempfile::tempdir_in(place(&format!("cp-archive-{seed}"))).unwrap();
         let source = base.path().join("tree");
         random_tree(&source, seed);
@@ -33,9 +33,9 @@ fn archives_of_random_trees_are_the_same_in_full() {
         );
         let mut command = ours();
         command.args(["-a", "tree", "ours"]);
-        let said = output_of(command, base.path(), b"");
-        assert_eq!(texts(&said), (String::new(), String::new()));
-        assert_eq!(said.status.code(), Some(0));
+        let output = output_of(command, base.path(), b"");
+        assert_eq!(texts(&output), (String::new(), String::new()));
+        assert_eq!(output.status.code(), Some(0));
         let of = |name: &str| describe(&base.path().join(name), true);
         assert_eq!(of("ours"), of("gnu"), "seed {seed}");
         let mut command = ours();
@@ -47,7 +47,7 @@ fn archives_of_random_trees_are_the_same_in_full() {
 }
 
 #[test]
-fn what_was_there_gets_the_mode_and_the_acls_of_its_source_and_no_others() {
+fn existing_targets_get_their_sources_modes_and_acls() {
     let place = place("cp-exact");
     for (tree, mode) in [("tree", 0o700), ("there", 0o7777)] {
         fs::create_dir_all(place.join(tree).join("sub")).unwrap();
@@ -61,7 +61,7 @@ fn what_was_there_gets_the_mode_and_the_acls_of_its_source_and_no_others() {
         set_xattr(&place.join(name), ACCESS, &acl(7, 7, 7, 7, 7));
     }
     set_xattr(&place.join("there/sub"), DEFAULT, &acl(7, 7, 7, 7, 7));
-    // Older than what is there, for -u: directories are met all the same.
+    // Older than the existing files, for -u; directories are entered nevertheless.
     copies(&place, &["-aTu", "tree", "there"]);
     assert_eq!(fs::metadata(place.join("there")).unwrap().mode(), 0o40700);
     copies(&place, &["-aT", "tree", "there"]);
@@ -78,11 +78,11 @@ fn rsync_finds_nothing(place: &Path) {
 }
 
 #[test]
-fn recursive_copies_of_random_trees_are_the_same_with_each_flag() {
+fn each_flag_copies_random_trees_as_gnus() {
     if !is_gnu() {
         return;
     }
-    let mut told = String::new();
+    let mut differences = String::new();
     for (seed, flags) in [
         &["-r"][..],
         &["-rp"],
@@ -111,19 +111,19 @@ fn recursive_copies_of_random_trees_are_the_same_with_each_flag() {
     .enumerate()
     {
         let arguments = [flags, &["tree", "copy"][..]].concat();
-        told += &compare("flags", &arguments, b"", Compared::Trees, |place| {
+        differences += &compare("flags", &arguments, b"", Compared::Trees, |place| {
             random_tree(&place.join("tree"), seed as u64 + 100)
         });
     }
-    assert_same(told);
+    assert_same(differences);
 }
 
 #[test]
-fn a_tree_onto_a_tree_is_the_same_with_each_flag() {
+fn each_flag_copies_onto_trees_as_gnus() {
     if !is_gnu() {
         return;
     }
-    let mut told = String::new();
+    let mut differences = String::new();
     for (seed, flags) in [
         &["-rT"][..],
         &["-aT"],
@@ -145,10 +145,10 @@ fn a_tree_onto_a_tree_is_the_same_with_each_flag() {
         let arguments = [flags, &["tree", "there"][..]].concat();
         let keeps_mode = flags.iter().any(|flag| flag.starts_with("-a"));
         let compared = if keeps_mode { Compared::TreesOnto } else { Compared::Trees };
-        told += &compare("onto", &arguments, b"", compared, |place| {
+        differences += &compare("onto", &arguments, b"", compared, |place| {
             random_tree(&place.join("tree"), 300 + seed as u64);
             random_tree(&place.join("there"), 300 + seed as u64 / 2);
         });
     }
-    assert_same(told);
+    assert_same(differences);
 }

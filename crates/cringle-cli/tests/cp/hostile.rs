@@ -1,5 +1,5 @@
-//! Sources that change under the copy, names that cannot be, what is not permitted, and a target that is
-//! swapped for a way out.
+//! Sources that change during the copy, impossible names, missing permissions, and a target that is
+//! swapped for a link.
 
 use crate::common::*;
 use crate::support::*;
@@ -12,9 +12,9 @@ use std::process::{Child, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]
-fn files_that_the_kernel_makes_up_are_as_long_as_they_are() {
+fn generated_files_are_copied_to_their_real_end() {
     let place = place("cp-made-up");
-    // The first say that they have no bytes, the others a page.
+    // The first files have size 0, the others a page.
     for (number, path) in [
         "/proc/version",
         "/proc/filesystems",
@@ -33,7 +33,7 @@ fn files_that_the_kernel_makes_up_are_as_long_as_they_are() {
     }
 }
 
-/// Waits until the child has read so much, or has ended.
+/// Waits until the child has read that much, or has ended.
 fn has_read(child: &mut Child, bytes: u64) {
     while child.try_wait().unwrap().is_none() {
         let io = fs::read_to_string(format!("/proc/{}/io", child.id())).unwrap_or_default();
@@ -45,7 +45,7 @@ fn has_read(child: &mut Child, bytes: u64) {
     }
 }
 
-/// A hole of this length is read, byte for byte, and becomes so long meanwhile.
+/// A hole of this length is read byte for byte, and grows to the other length meanwhile.
 fn becomes(place: &Path, length: u64, then: u64) -> Output {
     let big = fs::File::create(place.join("big")).unwrap();
     big.set_len(length).unwrap();
@@ -58,19 +58,19 @@ fn becomes(place: &Path, length: u64, then: u64) -> Output {
 }
 
 #[test]
-fn a_source_that_shrinks_or_grows_is_told_of() {
+fn a_source_that_shrinks_or_grows_is_reported() {
     let place = place("cp-changes");
-    let said = becomes(&place, 64 << 30, 1 << 20);
-    assert_eq!(texts(&said).1, "cringle cp: 'big' shrank while it was copied\n");
-    assert_eq!(said.status.code(), Some(1));
-    let said = becomes(&place, 2 << 30, 4 << 30);
-    let told = texts(&said).1;
-    assert!(told.starts_with("cringle cp: 'big' grew while it was copied: "), "{told}");
-    assert_eq!(said.status.code(), Some(1));
+    let output = becomes(&place, 64 << 30, 1 << 20);
+    assert_eq!(texts(&output).1, "cringle cp: 'big' shrank while it was copied\n");
+    assert_eq!(output.status.code(), Some(1));
+    let output = becomes(&place, 2 << 30, 4 << 30);
+    let stderr = texts(&output).1;
+    assert!(stderr.starts_with("cringle cp: 'big' grew while it was copied: "), "{stderr}");
+    assert_eq!(output.status.code(), Some(1));
 }
 
 #[test]
-fn files_that_vanish_are_told_of_and_the_others_copied() {
+fn vanished_files_are_reported() {
     let place = place("cp-vanish");
     let tree = place.join("tree");
     fs::create_dir(&tree).unwrap();
@@ -82,7 +82,7 @@ fn files_that_vanish_are_told_of_and_the_others_copied() {
             fs::write(tree.join(format!("goes-{number}")), "goes").unwrap();
         }
         let copy = format!("copy-{round}");
-        let said = std::thread::scope(|scope| {
+        let output = std::thread::scope(|scope| {
             scope.spawn(|| {
                 for number in 0..400 {
                     fs::remove_file(tree.join(format!("goes-{number}"))).unwrap();
@@ -90,9 +90,9 @@ fn files_that_vanish_are_told_of_and_the_others_copied() {
             });
             run(&place, &["-r", "tree", &copy])
         });
-        let (status, _, told) = said;
-        assert_eq!(status, Some(i32::from(!told.is_empty())), "{told}");
-        for line in told.lines() {
+        let (status, _, stderr) = output;
+        assert_eq!(status, Some(i32::from(!stderr.is_empty())), "{stderr}");
+        for line in stderr.lines() {
             assert!(line.starts_with("cringle cp: cannot stat 'tree/goes-"), "{line}");
             assert!(line.ends_with(": No such file or directory"), "{line}");
         }
@@ -108,13 +108,13 @@ fn files_that_vanish_are_told_of_and_the_others_copied() {
 }
 
 #[test]
-fn names_that_are_too_long_are_told_of_as_gnus() {
+fn too_long_names_are_reported_as_by_gnus() {
     if !is_gnu() {
         return;
     }
     let name = "n".repeat(300);
     let path = "./".repeat(3000);
-    let mut told = String::new();
+    let mut differences = String::new();
     for arguments in [
         &["a", &name][..],
         &["-r", "d", &name],
@@ -132,7 +132,7 @@ fn names_that_are_too_long_are_told_of_as_gnus() {
         &["--backup=numbered", "a", &name[..252]],
         &["--backup=numbered", "a", &name[..250]],
     ] {
-        told += &compare("long", arguments, b"", Compared::Trees, |place| {
+        differences += &compare("long", arguments, b"", Compared::Trees, |place| {
             fs::create_dir(place.join("d")).unwrap();
             fs::write(place.join("a"), "a").unwrap();
             fs::write(place.join("b"), "b").unwrap();
@@ -141,12 +141,12 @@ fn names_that_are_too_long_are_told_of_as_gnus() {
             }
         });
     }
-    assert_same(told);
+    assert_same(differences);
 }
 
 const NOBODY: u32 = 65_534;
 
-/// What belongs to nobody, and what to root, in several modes.
+/// Makes files of another user and of root, in several modes.
 fn guarded(place: &Path) {
     let set = |name: &str, mode, owner: u32| {
         let path = place.join(name);
@@ -184,7 +184,7 @@ fn guarded(place: &Path) {
 }
 
 #[test]
-fn what_is_not_permitted_is_told_of_as_gnus() {
+fn missing_permissions_are_reported_as_by_gnus() {
     if !is_gnu() || !is_root() {
         eprintln!("skipped: only root becomes another");
         return;
@@ -196,7 +196,7 @@ fn what_is_not_permitted_is_told_of_as_gnus() {
         eprintln!("skipped: the command cannot be reached by another user");
         return;
     }
-    let mut told = String::new();
+    let mut differences = String::new();
     for (number, (case, answer)) in [
         ("secret c", ""),
         ("own roots", ""),
@@ -245,13 +245,13 @@ fn what_is_not_permitted_is_told_of_as_gnus() {
         let arguments: Vec<_> = case.split_whitespace().collect();
         let who = Some(NOBODY);
         let answer = answer.as_bytes();
-        told += &compare_in(&place, who, &arguments, answer, Compared::TreesOnto, guarded);
+        differences += &compare_in(&place, who, &arguments, answer, Compared::TreesOnto, guarded);
     }
-    assert_same(told);
+    assert_same(differences);
 }
 
 #[test]
-fn a_directory_that_is_swapped_for_a_link_leads_nowhere() {
+fn a_directory_swapped_for_a_link_is_not_followed() {
     let place = place("cp-swap");
     let tree = place.join("tree");
     for number in 0..40 {
@@ -268,7 +268,7 @@ fn a_directory_that_is_swapped_for_a_link_leads_nowhere() {
         fs::create_dir_all(copy.join("sub")).unwrap();
         symlink(place.join("outside"), copy.join("way-out")).unwrap();
         let over = AtomicBool::new(false);
-        let (status, _, told) = std::thread::scope(|scope| {
+        let (status, _, stderr) = std::thread::scope(|scope| {
             scope.spawn(|| {
                 let (sub, out) = (c_path(&copy.join("sub")), c_path(&copy.join("way-out")));
                 while !over.load(Ordering::Relaxed) {
@@ -286,23 +286,23 @@ fn a_directory_that_is_swapped_for_a_link_leads_nowhere() {
                     assert_eq!(swapped, 0);
                 }
             });
-            let said = run(&place, &["-aT", "tree", copy.to_str().unwrap()]);
+            let output = run(&place, &["-aT", "tree", copy.to_str().unwrap()]);
             over.store(true, Ordering::Relaxed);
-            said
+            output
         });
-        assert_eq!(status, Some(i32::from(!told.is_empty())), "{told}");
-        refused += u32::from(!told.is_empty());
-        assert!(is_empty(&place.join("outside")), "{told}");
+        assert_eq!(status, Some(i32::from(!stderr.is_empty())), "{stderr}");
+        refused += u32::from(!stderr.is_empty());
+        assert!(is_empty(&place.join("outside")), "{stderr}");
         let mode = fs::metadata(place.join("outside")).unwrap().permissions().mode();
         assert_eq!(mode, 0o40711);
     }
     assert!(refused > 0, "nothing was ever swapped in time");
 }
 
-/// The directories that `--parents` made get their attributes at the end: what has their names by then gets
-/// none of them.
+/// The directories that `--parents` creates get their attributes at the end; a file that has their
+/// name by then gets none of them.
 #[test]
-fn a_parent_that_is_swapped_gives_nobody_its_attributes() {
+fn a_swapped_parent_gets_no_attributes() {
     let place = place("cp-parents-swapped");
     for directory in ["s/b", "d", "victim"] {
         fs::create_dir_all(place.join(directory)).unwrap();
@@ -317,7 +317,7 @@ fn a_parent_that_is_swapped_gives_nobody_its_attributes() {
         let mut command = ours();
         command.args(["-p", "--parents", "--copy-contents", "-r", "s/b/fifo", "d"]);
         let mut child = command.current_dir(&place).stderr(Stdio::piped()).spawn().unwrap();
-        // It waits for a writer, with the directories made.
+        // The copy waits for a writer, after it has created the directories.
         while !place.join("d/s/b/fifo").exists() {
             assert!(child.try_wait().unwrap().is_none());
             std::thread::yield_now();
@@ -329,11 +329,11 @@ fn a_parent_that_is_swapped_gives_nobody_its_attributes() {
             fs::set_permissions(place.join("victim/b"), fs::Permissions::from_mode(0o700)).unwrap();
         }
         fs::write(&fifo, "text").unwrap();
-        let said = finish(child, "a copy whose parents are swapped");
-        let told = texts(&said).1;
-        assert_eq!(said.status.code(), Some(1), "{told}");
+        let output = finish(child, "a copy whose parents are swapped");
+        let stderr = texts(&output).1;
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
         let words = "failed to preserve times for 'd/s/b': No such file or directory";
-        assert!(told.contains(words), "{told}");
+        assert!(stderr.contains(words), "{stderr}");
         for name in ["victim", "victim/b"] {
             let mode = fs::metadata(place.join(name)).unwrap().permissions().mode();
             assert_eq!(mode & 0o7777, 0o700, "{name}");

@@ -1,4 +1,4 @@
-//! Ctrl-C: in order, and nothing half written under a final name.
+//! Ctrl-C ends the copy in order and leaves no unfinished file under its final name.
 
 use crate::common::*;
 use crate::support::*;
@@ -16,10 +16,10 @@ fn interrupt(child: &Child) {
 }
 
 #[test]
-fn an_interruption_leaves_no_half_written_file() {
+fn an_interrupt_leaves_no_partial_file() {
     let place = place("cp-interrupt");
     mkfifo(&place.join("source"));
-    // With both ends, so that nothing waits for the other side.
+    // Opened for both ends, so that no open waits for the other side.
     let source = fs::OpenOptions::new()
         .read(true)
         .write(true)
@@ -36,21 +36,21 @@ fn an_interruption_leaves_no_half_written_file() {
         std::thread::yield_now();
     }
     interrupt(&child);
-    // There is always more to read: it does not end by itself.
+    // The device never ends, so the copy does not end by itself.
     while child.try_wait().unwrap().is_none() {
         write();
         std::thread::yield_now();
     }
-    let said = finish(child, "an interrupted cp");
-    let told = texts(&said).1;
-    assert_eq!(said.status.code(), Some(130));
-    assert_eq!(told, "cringle cp: interrupted; 0 files, 0 directories, 0 bytes were copied\n");
+    let output = finish(child, "an interrupted cp");
+    let stderr = texts(&output).1;
+    assert_eq!(output.status.code(), Some(130));
+    assert_eq!(stderr, "cringle cp: interrupted; 0 files, 0 directories, 0 bytes were copied\n");
     assert!(!place.join("copy").exists());
 }
 
-/// A question, a FIFO that nobody opens, one that nobody writes to: the first Ctrl-C ends the wait.
+/// The first Ctrl-C ends the wait for an answer, for the other end of a FIFO, and for its data.
 #[test]
-fn what_waits_for_others_ends_at_once() {
+fn an_interrupt_ends_waits() {
     let place = place("cp-interrupt-waits");
     for (name, text) in [("new", "new"), ("old", "old")] {
         fs::write(place.join(name), text).unwrap();
@@ -66,10 +66,10 @@ fn what_waits_for_others_ends_at_once() {
     let question = asking.stderr.as_mut().unwrap().read(&mut asked).unwrap();
     assert!(question > 0);
     interrupt(&asking);
-    // (Its input stays open: nobody answers.)
+    // Its input stays open and empty.
     let input = asking.stdin.take();
-    let said = finish(asking, "a question that is interrupted");
-    assert_eq!(said.status.code(), Some(130), "{said:?}");
+    let output = finish(asking, "a question that is interrupted");
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
     assert_eq!(fs::read_to_string(place.join("old")).unwrap(), "old");
     drop(input);
     for held in [false, true] {
@@ -81,8 +81,8 @@ fn what_waits_for_others_ends_at_once() {
             std::thread::yield_now();
         }
         interrupt(&waiting);
-        let said = finish(waiting, "a FIFO that is interrupted");
-        assert_eq!(said.status.code(), Some(130), "{said:?}");
+        let output = finish(waiting, "a FIFO that is interrupted");
+        assert_eq!(output.status.code(), Some(130), "{output:?}");
         assert!(!place.join("copy").exists());
     }
 }
@@ -101,7 +101,7 @@ fn file(tree: &Path, number: u64) -> std::path::PathBuf {
     tree.join(format!("{}", number % 7)).join(number.to_string())
 }
 
-/// Files that are there are replaced, as far as it comes: each is the old one or the new one.
+/// Existing files are replaced until the stop: each is the old one or the new one.
 fn replaced_until_interrupted(flags: &[&str], seed: u64) -> bool {
     let base = tempfile::tempdir_in(place(&format!("cp-interrupt-{seed}"))).unwrap();
     let (tree, copy) = (base.path().join("tree"), base.path().join("copy"));
@@ -115,7 +115,7 @@ fn replaced_until_interrupted(flags: &[&str], seed: u64) -> bool {
     let mut command = ours();
     command.args(flags).args(["-rT", "tree", "copy"]).current_dir(base.path());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // When this one is new.
+    // The signal is sent when this file is new.
     let last = file(&copy, Random(seed + 1).pick(FILES));
     let length = fs::metadata(&last).unwrap().len();
     while fs::metadata(&last).unwrap().len() == length && child.try_wait().unwrap().is_none() {
@@ -124,14 +124,14 @@ fn replaced_until_interrupted(flags: &[&str], seed: u64) -> bool {
     if child.try_wait().unwrap().is_none() {
         interrupt(&child);
     }
-    let said = finish(child, "an interrupted cp");
-    let told = texts(&said).1;
-    let interrupted = said.status.code() == Some(130);
+    let output = finish(child, "an interrupted cp");
+    let stderr = texts(&output).1;
+    let interrupted = output.status.code() == Some(130);
     if interrupted {
-        assert!(told.starts_with("cringle cp: interrupted; "), "{told}");
-        assert!(told.contains(" files, "), "{told}");
+        assert!(stderr.starts_with("cringle cp: interrupted; "), "{stderr}");
+        assert!(stderr.contains(" files, "), "{stderr}");
     } else {
-        assert_eq!((said.status.code(), told.as_str()), (Some(0), ""));
+        assert_eq!((output.status.code(), stderr.as_str()), (Some(0), ""));
     }
     let mut whole = 0;
     for number in 0..FILES {
@@ -151,7 +151,7 @@ fn replaced_until_interrupted(flags: &[&str], seed: u64) -> bool {
 }
 
 #[test]
-fn a_file_that_was_there_is_the_old_one_or_the_new_one() {
+fn an_interrupt_leaves_old_or_new_files() {
     let mut interrupted = 0;
     for seed in 0..10 {
         interrupted += u32::from(replaced_until_interrupted(&[], seed));
@@ -160,7 +160,7 @@ fn a_file_that_was_there_is_the_old_one_or_the_new_one() {
 }
 
 #[test]
-fn with_fsync_too_and_nothing_has_a_name_before_it_is_on_the_disk() {
+fn an_interrupt_with_fsync_leaves_old_or_new_files() {
     let mut interrupted = 0;
     for seed in 20..26 {
         interrupted += u32::from(replaced_until_interrupted(&["--fsync"], seed));
@@ -168,7 +168,7 @@ fn with_fsync_too_and_nothing_has_a_name_before_it_is_on_the_disk() {
     assert!(interrupted > 0, "no copy was interrupted");
 }
 
-/// A copy that reads a FIFO, with both ends of it held, and has made its target.
+/// Starts a copy that reads a FIFO and has created its target; both ends of the FIFO are held.
 fn started(place: &Path, ignored: Option<i32>) -> (Child, fs::File) {
     let fifo = place.join("fifo");
     if !fifo.exists() {
@@ -194,28 +194,28 @@ fn started(place: &Path, ignored: Option<i32>) -> (Child, fs::File) {
     (child, held)
 }
 
-/// As that of a shell's background: Ctrl-C is for the foreground.
+/// Like a background job of a shell: Ctrl-C is for the foreground.
 #[test]
-fn a_signal_that_the_caller_ignores_ends_nothing() {
+fn an_ignored_signal_does_not_interrupt() {
     let place = place("cp-interrupt-ignored");
     let (child, mut held) = started(&place, Some(libc::SIGINT));
     interrupt(&child);
     held.write_all(b"text").unwrap();
     drop(held);
-    let said = finish(child, "a copy that ignores SIGINT");
-    assert_eq!(said.status.code(), Some(0), "{said:?}");
+    let output = finish(child, "a copy that ignores SIGINT");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(fs::read(place.join("copy")).unwrap(), b"text");
 }
 
-/// What another copy has put under the name meanwhile stays.
+/// A file that another process has put under the name meanwhile stays.
 #[test]
-fn an_interruption_removes_only_what_this_copy_made() {
+fn an_interrupt_removes_only_its_own_file() {
     let place = place("cp-interrupt-another");
     let (child, _held) = started(&place, None);
     fs::write(place.join("small"), "small").unwrap();
     copies(&place, &["small", "copy"]);
     interrupt(&child);
-    let said = finish(child, "an interrupted copy");
-    assert_eq!(said.status.code(), Some(130), "{said:?}");
+    let output = finish(child, "an interrupted copy");
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
     assert_eq!(fs::read(place.join("copy")).unwrap(), b"small");
 }

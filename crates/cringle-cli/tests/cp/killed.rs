@@ -1,7 +1,7 @@
-//! SIGKILL at random moments: a name that was there is the old file or the new one, with `--fsync` so is a new
-//! name, and a second run makes the copy whole whatever the first one left.
+//! SIGKILL at random moments: an existing name is the old file or the new one; with `--fsync`, so
+//! is a new name; and a second run completes the copy.
 //!
-//! `CRINGLE_KILLS=1000` kills so many copies (a few by default).
+//! `CRINGLE_KILLS=1000` kills that many copies (a few by default).
 
 use crate::common::*;
 use crate::support::*;
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 const FILES: u64 = 60;
 const DEFAULT_KILLS: u64 = 12;
-/// Some that exist as files, and are replaced by files.
+/// Some of these exist as files, and are replaced by files.
 const REGULAR: [u64; 8] = [2, 8, 14, 20, 30, 38, 44, 56];
 
 fn name(tree: &Path, number: u64) -> std::path::PathBuf {
@@ -34,7 +34,7 @@ fn old_content(number: u64) -> Vec<u8> {
     format!("old {number}").into_bytes()
 }
 
-/// Files, links and hard-linked pairs; in `d` every second name exists.
+/// Makes files, links and hard-linked pairs; in `d`, every second name exists.
 fn prepare(place: &Path) {
     for number in 0..FILES {
         let (from, to) = (name(&place.join("s"), number), name(&place.join("d"), number));
@@ -55,7 +55,7 @@ fn prepare(place: &Path) {
     }
 }
 
-/// What a name that is whole may hold: the source's content, or the old one.
+/// The contents that a complete file may have: the source's or the old one.
 fn is_whole(place: &Path, number: u64) -> bool {
     let to = name(&place.join("d"), number);
     let Ok(found) = fs::symlink_metadata(&to) else { return true };
@@ -75,18 +75,18 @@ fn is_temporary(name: &OsString) -> bool {
     })
 }
 
-/// When the signal comes.
+/// The moment of the signal.
 #[derive(Clone, Copy)]
 enum Moment {
     After(Duration),
-    /// When this name, an old file, is something else.
+    /// When this name, an old file, has changed.
     Changed(u64),
 }
 
 impl Moment {
     fn wait_for(self, place: &Path, child: &mut Child) {
         match self {
-            // The moment is what is random here; nothing is waited for.
+            // The random moment is the purpose of the test: no event is waited for.
             Moment::After(delay) => std::thread::sleep(delay),
             Moment::Changed(number) => {
                 let watched = name(&place.join("d"), number);
@@ -100,7 +100,7 @@ impl Moment {
     }
 }
 
-/// Whether the signal came before the end.
+/// Kills the copy; returns whether the signal came before its end.
 fn killed_at(base: &Path, flags: &[&str], moment: Moment, seed: u64) -> bool {
     let place = base.join(seed.to_string());
     fs::create_dir(&place).unwrap();
@@ -114,7 +114,7 @@ fn killed_at(base: &Path, flags: &[&str], moment: Moment, seed: u64) -> bool {
     let killed = finish(child, "a killed cp").status.signal() == Some(libc::SIGKILL);
     let durable = flags.contains(&"--fsync");
     for number in 0..FILES {
-        // Without --fsync, a name that was not there may have a part of its content.
+        // Without --fsync, a new name may have a part of its content.
         if number % 2 == 0 || durable {
             assert!(is_whole(&place, number), "seed {seed}: {flags:?}: {number} is torn");
         }
@@ -124,21 +124,21 @@ fn killed_at(base: &Path, flags: &[&str], moment: Moment, seed: u64) -> bool {
     for name in left.iter().filter(|name| !source.contains_key(*name)) {
         assert!(is_temporary(name), "seed {seed}: {flags:?}: {name:?} is left");
     }
-    let said = run(&place, &all);
-    assert_eq!(said, (Some(0), String::new(), String::new()), "seed {seed}: {flags:?}");
+    let output = run(&place, &all);
+    assert_eq!(output, (Some(0), String::new(), String::new()), "seed {seed}: {flags:?}");
     let now: BTreeMap<_, _> = describe(&place.join("d"), true)
         .into_iter()
         .filter(|(name, _)| !is_temporary(name))
         .collect();
-    // A leftover may be one more name of a file: then the names of each are not counted.
+    // A leftover may be one more name of a file: then names are not counted.
     let left_behind = left.iter().any(is_temporary);
-    let told = |tree: BTreeMap<OsString, String>| {
+    let stderr = |tree: BTreeMap<OsString, String>| {
         let short = |text: String| text.split(" links ").next().unwrap().to_owned();
         let all = tree.into_iter();
         all.map(|(name, text)| (name, if left_behind { short(text) } else { text }))
             .collect::<BTreeMap<_, _>>()
     };
-    assert_eq!(told(now), told(source), "seed {seed}: {flags:?}");
+    assert_eq!(stderr(now), stderr(source), "seed {seed}: {flags:?}");
     for number in 0..FILES {
         assert!(is_whole(&place, number), "seed {seed}: {flags:?}: {number} after the second run");
     }
@@ -147,7 +147,7 @@ fn killed_at(base: &Path, flags: &[&str], moment: Moment, seed: u64) -> bool {
 }
 
 #[test]
-fn a_killed_copy_leaves_whole_names_and_can_be_repeated() {
+fn a_killed_copy_leaves_whole_files() {
     let kills =
         std::env::var("CRINGLE_KILLS").ok().map(|text| text.parse().expect("CRINGLE_KILLS"));
     let kills = kills.unwrap_or(DEFAULT_KILLS);

@@ -1,5 +1,5 @@
-//! Directories whose positions belong to one open handle, that cannot seek, or whose files go while they are
-//! listed; and how much a listing may hold.
+//! Directories whose positions belong to one open handle, that cannot seek, or whose files are
+//! removed while they are listed; and the bound on unfinished listings.
 
 use crate::common::*;
 use crate::faulty::{Faulty, Rules};
@@ -8,12 +8,13 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// Long enough that a piece of a listing has a few hundred of them.
+/// A name so long that one piece of a listing has a few hundred of them.
 fn long(name: &str) -> String {
     format!("{name:_<60}")
 }
 
-/// A directory of some pieces, below another, with subdirectories in the first one; each of those has more.
+/// Makes a directory of several pieces below another, with subdirectories in its first piece, which
+/// have more pieces.
 fn make_wide(faulty: &Faulty, top: &str) {
     faulty.mkdir(top);
     let at = &format!("{top}/wide");
@@ -31,7 +32,7 @@ fn make_wide(faulty: &Faulty, top: &str) {
     }
 }
 
-/// Directories of some pieces within each other.
+/// Makes nested directories of several pieces.
 fn make_deep(faulty: &Faulty, at: &str, levels: usize) {
     let mut dir = at.to_owned();
     faulty.mkdir(at);
@@ -59,15 +60,16 @@ fn paths(of: &Path) -> BTreeSet<String> {
     found
 }
 
-/// Copies `source` from the file system with each of these, and compares the names. `descriptors`: the limit.
+/// Copies `source` from the file system with each of these, and compares the names. `descriptors`:
+/// the limit.
 fn copies_all(faulty: &Faulty, source: &str, ways: &[&[&str]], descriptors: usize) {
     let from = faulty.at.join(source);
     for way in ways {
         let place = place_in_memory("cp-listing");
         let mut command = limited("n", descriptors);
         command.args(*way).arg(&from).arg("copy");
-        let said = output_of(command, place.path(), b"");
-        assert_eq!(texts(&said), (String::new(), String::new()), "{way:?}");
+        let output = output_of(command, place.path(), b"");
+        assert_eq!(texts(&output), (String::new(), String::new()), "{way:?}");
         let (source, copy) = (paths(&from), paths(&place.path().join("copy")));
         let missing: Vec<_> = source.difference(&copy).take(3).collect();
         assert!(source == copy, "{way:?}: of {}: {missing:?} …", source.len());
@@ -84,7 +86,7 @@ fn a_directory_is_listed_by_one_handle() {
     make_wide(&faulty, "wide");
     make_deep(&faulty, "deep", 8);
     copies_all(&faulty, "wide", &WAYS, 1024);
-    // Fewer listings may wait than there are levels.
+    // Fewer listings may be unfinished than the tree has levels.
     copies_all(&faulty, "deep", &WAYS, 40);
     copies_all(&faulty, "wide", &WAYS, 20);
 }

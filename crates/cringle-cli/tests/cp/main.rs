@@ -1,5 +1,5 @@
-//! `cringle cp` beside GNU's `cp`: the same trees, the same words, the same status; and what it promises
-//! beyond that.
+//! Compares `cringle cp` with GNU's `cp`: the same trees, messages and statuses. Tests what it
+//! promises beyond that.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -7,6 +7,7 @@ mod common;
 mod acl;
 mod bounds;
 mod durable;
+mod existing_targets;
 mod faults;
 mod faulty;
 mod generated;
@@ -15,11 +16,10 @@ mod hostile;
 mod interrupted;
 mod killed;
 mod listing;
+mod messages;
 mod mounts;
-mod onto;
-mod small;
+mod small_cases;
 mod special;
 mod support;
-mod told;
 mod trees;
 mod users;

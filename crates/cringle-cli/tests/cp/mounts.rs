@@ -1,5 +1,5 @@
-//! Several file systems, each on a small image of its own: copies within and between them, shared blocks,
-//! a mount point within a tree, a disk that is full.
+//! Several file systems, each on a small image: copies within and between them, shared blocks, a
+//! mount point within a tree, a full disk.
 
 use crate::common::mounts::Mount;
 use crate::common::*;
@@ -9,10 +9,10 @@ use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
 
-/// The least that each can be made with.
+/// The smallest sizes with which they can be made.
 const KINDS: [(&str, u64); 4] = [("ext4", 64), ("xfs", 300), ("btrfs", 256), ("tmpfs", 64)];
 
-/// All that can be had here. The directory is to be dropped last.
+/// Mounts all that this machine has. The directory must be dropped last.
 fn mounts(test: &str) -> (TempDir, Vec<Mount>) {
     let base = tempfile::tempdir_in(place(test)).unwrap();
     if !is_root() {
@@ -27,12 +27,12 @@ fn mounts(test: &str) -> (TempDir, Vec<Mount>) {
 fn gnu_copies(place: &Path, arguments: &[&str]) {
     let mut command = gnu();
     command.args(arguments);
-    let said = output_of(command, place, b"");
-    assert!(said.status.success(), "{said:?}");
+    let output = output_of(command, place, b"");
+    assert!(output.status.success(), "{output:?}");
 }
 
 #[test]
-fn archives_within_and_between_file_systems_are_the_same() {
+fn archives_between_file_systems_are_identical() {
     let (base, mounts) = mounts("cp-mounts");
     if !is_gnu() {
         return;
@@ -55,7 +55,7 @@ fn archives_within_and_between_file_systems_are_the_same() {
     }
 }
 
-/// How many files of a copy within `mount` share their blocks.
+/// Returns the number of files of a copy within `mount` that share their blocks.
 fn cloned(mount: &Mount, flag: &str, target: &str) -> u64 {
     let mut command = ours();
     command.args(["-a", flag, "tree", target]).current_dir(&mount.0);
@@ -63,7 +63,7 @@ fn cloned(mount: &Mount, flag: &str, target: &str) -> u64 {
 }
 
 #[test]
-fn blocks_are_shared_where_that_can_be_and_was_not_refused() {
+fn blocks_are_shared_unless_refused() {
     let (_base, mounts) = mounts("cp-reflink");
     for mount in &mounts {
         let tree = mount.0.join("tree");
@@ -81,7 +81,7 @@ fn blocks_are_shared_where_that_can_be_and_was_not_refused() {
         } else {
             assert_eq!(status, Some(1));
             assert!(err.contains("failed to clone 'always/one' from 'tree/one': "), "{err}");
-            // Nothing was copied: nothing is left that looks like it.
+            // No file looks like a copy that did not happen.
             assert!(is_empty(&mount.0.join("always")));
         }
         for name in ["auto", "never"] {
@@ -112,7 +112,7 @@ fn one_file_system_ends_at_a_mount_point() {
     assert!(base.path().join("ours-all/below/tmpfs/elsewhere").exists());
 }
 
-/// Small files around one that no file system of these can hold.
+/// Makes small files around one that does not fit on any of these file systems.
 fn too_much(tree: &Path) -> Vec<String> {
     fs::create_dir_all(tree.join("sub")).unwrap();
     let mut names = vec!["big".to_owned()];
@@ -127,7 +127,7 @@ fn too_much(tree: &Path) -> Vec<String> {
 }
 
 #[test]
-fn on_a_full_disk_each_file_is_whole_or_told_of() {
+fn a_full_disk_leaves_whole_or_reported_files() {
     let (base, mounts) = mounts("cp-full");
     let tree = base.path().join("source");
     let names = too_much(&tree);
@@ -137,18 +137,18 @@ fn on_a_full_disk_each_file_is_whole_or_told_of() {
             let arguments =
                 [flags, &["--sparse=never", tree.to_str().unwrap(), copy.to_str().unwrap()]]
                     .concat();
-            let (status, _, told) = run(base.path(), &arguments);
-            assert_eq!(status, Some(1), "{arguments:?}: {told}");
-            assert!(told.contains("No space left on device"), "{told}");
+            let (status, _, stderr) = run(base.path(), &arguments);
+            assert_eq!(status, Some(1), "{arguments:?}: {stderr}");
+            assert!(stderr.contains("No space left on device"), "{stderr}");
             for name in &names {
                 let there = fs::read(copy.join(name)).ok();
                 let whole = there.as_ref() == Some(&fs::read(tree.join(name)).unwrap());
                 let path = copy.join(name);
-                let is_told = told.contains(&format!("'{}'", path.display()));
-                assert!(whole || is_told, "{arguments:?}: {name} is not whole: {told}");
-                assert!(!(whole && is_told), "{arguments:?}: {name} is whole: {told}");
+                let is_told = stderr.contains(&format!("'{}'", path.display()));
+                assert!(whole || is_told, "{arguments:?}: {name} is not whole: {stderr}");
+                assert!(!(whole && is_told), "{arguments:?}: {name} is whole: {stderr}");
                 if let (false, Ok(half)) = (whole, fs::metadata(&path)) {
-                    // Not taken for the source's by who goes by times: `cp -u` copies it again.
+                    // A program that compares times, such as `cp -u`, does not take it for a copy.
                     let source = fs::metadata(tree.join(name)).unwrap();
                     assert_ne!(half.modified().unwrap(), source.modified().unwrap());
                 }
@@ -159,7 +159,7 @@ fn on_a_full_disk_each_file_is_whole_or_told_of() {
 }
 
 #[test]
-fn what_fits_only_in_the_place_of_the_old_one_is_written_there() {
+fn a_nearly_full_disk_is_written_in_place() {
     let (base, mounts) = mounts("cp-fits");
     fs::write(base.path().join("new"), noise(40 << 20)).unwrap();
     for mount in
@@ -170,11 +170,11 @@ fn what_fits_only_in_the_place_of_the_old_one_is_written_there() {
         let arguments = ["new", target.to_str().unwrap()];
         copies(base.path(), &arguments);
         assert!(fs::read(&target).unwrap() == noise(40 << 20));
-        // Who asks for --fsync keeps the old one until the new one is safe.
+        // With --fsync the old file stays until the new one is safe.
         fs::write(base.path().join("newer"), noise(41 << 20)).unwrap();
-        let (status, _, told) = run(base.path(), &["--fsync", "newer", arguments[1]]);
+        let (status, _, stderr) = run(base.path(), &["--fsync", "newer", arguments[1]]);
         assert_eq!(status, Some(1));
-        assert!(told.contains("No space left on device"), "{told}");
+        assert!(stderr.contains("No space left on device"), "{stderr}");
         assert!(fs::read(&target).unwrap() == noise(40 << 20));
         assert_eq!(
             fs::read_dir(&mount.0)

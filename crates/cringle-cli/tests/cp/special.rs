@@ -1,4 +1,5 @@
-//! Targets that are no plain files: pipes, devices, mounted files, files with flags, a closed output.
+//! Targets that are not plain files: pipes, devices, mounted files, files with flags, a closed
+//! output.
 
 use crate::common::mounts::{Mount, done_by};
 use crate::common::*;
@@ -12,7 +13,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// 1 MiB with data, holes and a hole at its end; and zeros that are data.
+/// 1 MiB with data, holes (one at its end) and zeros that are data.
 fn sparse(path: &Path) -> Vec<u8> {
     let mut bytes = vec![0; 1 << 20];
     let file = File::create(path).unwrap();
@@ -34,19 +35,19 @@ const SPARSE: [&[&str]; 5] = [
 ];
 
 #[test]
-fn holes_are_zeros_in_a_pipe_a_fifo_and_null() {
+fn pipes_get_zeros_for_holes() {
     let place = place("cp-holes");
     let bytes = sparse(&place.join("sparse"));
     for flags in SPARSE {
         let mut command = ours();
         command.args(flags).args(["sparse", "/dev/stdout"]);
-        let said = output_of(command, &place, b"");
-        assert_eq!((said.status.code(), texts(&said).1), (Some(0), String::new()), "{flags:?}");
-        assert!(said.stdout == bytes, "{flags:?}: {} bytes in the pipe", said.stdout.len());
+        let output = output_of(command, &place, b"");
+        assert_eq!((output.status.code(), texts(&output).1), (Some(0), String::new()), "{flags:?}");
+        assert!(output.stdout == bytes, "{flags:?}: {} bytes in the pipe", output.stdout.len());
         let _ = fs::remove_file(place.join("fifo"));
         mkfifo(&place.join("fifo"));
         let fifo = place.join("fifo");
-        // Open at both ends, so that a copy that opens nothing does not leave the reader waiting.
+        // Open at both ends, so that the reader does not wait if the copy opens nothing.
         let hold = File::options().read(true).write(true).open(&fifo).unwrap();
         let reader = std::thread::spawn(move || fs::read(fifo).unwrap());
         copies(&place, &[flags, &["sparse", "fifo"]].concat());
@@ -57,14 +58,14 @@ fn holes_are_zeros_in_a_pipe_a_fifo_and_null() {
     }
 }
 
-/// A loop device on an image; detached when dropped.
+/// A loop device on an image, detached when dropped.
 struct Loop(PathBuf);
 
 impl Loop {
     fn new(image: &Path) -> Option<Loop> {
         let output = Command::new("losetup").args(["--find", "--show"]).arg(image).output();
-        let said = output.map(|output| (output.status.success(), texts(&output)));
-        match said {
+        let output = output.map(|output| (output.status.success(), texts(&output)));
+        match output {
             Ok((true, (device, _))) => Some(Loop(PathBuf::from(device.trim()))),
             other => {
                 eprintln!("skipped: no loop device can be had here: {other:?}");
@@ -83,7 +84,7 @@ impl Drop for Loop {
 }
 
 #[test]
-fn a_device_gets_zeros_for_holes_and_is_verified_to_the_length_of_the_source() {
+fn devices_get_zeros_and_are_verified() {
     let place = place("cp-device");
     let bytes = sparse(&place.join("sparse"));
     fs::write(place.join("image"), vec![0xaa; 2 << 20]).unwrap();
@@ -99,14 +100,14 @@ fn a_device_gets_zeros_for_holes_and_is_verified_to_the_length_of_the_source() {
 }
 
 #[test]
-fn what_cannot_be_read_back_is_not_verified() {
+fn verify_fails_where_nothing_can_be_read_back() {
     let place = place("cp-unverifiable");
     fs::write(place.join("a"), "text").unwrap();
     for target in ["/dev/stdout", "/dev/null"] {
-        let (status, out, told) = run(&place, &["--verify", "a", target]);
+        let (status, out, stderr) = run(&place, &["--verify", "a", target]);
         assert_eq!(status, Some(1), "{target}");
         assert_eq!(out, if target == "/dev/stdout" { "text" } else { "" });
-        assert!(told.contains(&format!("cannot verify '{target}'")), "{told}");
+        assert!(stderr.contains(&format!("cannot verify '{target}'")), "{stderr}");
     }
 }
 
@@ -150,7 +151,7 @@ fn a_mounted_file_is_written_in_place() {
 #[test]
 fn a_replaced_file_keeps_its_flags() {
     let place = place("cp-flags");
-    let said = |program: &str, arguments: &[&str]| {
+    let output = |program: &str, arguments: &[&str]| {
         let output = Command::new(program).args(arguments).current_dir(&place).output();
         output.map(|output| (output.status.success(), texts(&output).0))
     };
@@ -158,14 +159,14 @@ fn a_replaced_file_keeps_its_flags() {
     for flag in ["+d", "+A", "+S", "+AdS"] {
         for arguments in [&["new", "old"][..], &["-a", "new", "old"], &["--fsync", "new", "old"]] {
             fs::write(place.join("old"), "old").unwrap();
-            if !matches!(said("chattr", &[flag, "old"]), Ok((true, _))) {
+            if !matches!(output("chattr", &[flag, "old"]), Ok((true, _))) {
                 eprintln!("skipped: no chattr, or no flags on this file system");
                 return;
             }
-            let before = said("lsattr", &["old"]).unwrap();
+            let before = output("lsattr", &["old"]).unwrap();
             copies(&place, arguments);
             assert_eq!(fs::read_to_string(place.join("old")).unwrap(), "new");
-            assert_eq!(said("lsattr", &["old"]).unwrap(), before, "{flag} {arguments:?}");
+            assert_eq!(output("lsattr", &["old"]).unwrap(), before, "{flag} {arguments:?}");
             fs::remove_file(place.join("old")).unwrap();
         }
     }
@@ -178,7 +179,7 @@ fn a_replaced_file_keeps_its_flags() {
 }
 
 #[test]
-fn a_closed_or_full_output_is_a_failure_of_what_prints() {
+fn an_unwritable_output_is_a_failure() {
     let place = place("cp-closed");
     fs::create_dir(place.join("d")).unwrap();
     for name in ["a", "d/b", "d/c"] {
@@ -189,8 +190,8 @@ fn a_closed_or_full_output_is_a_failure_of_what_prints() {
         let _ = if to.is_dir() { fs::remove_dir_all(&to) } else { fs::remove_file(&to) };
         let mut command = Command::new("sh");
         command.args(["-c", &format!("exec {program} {line}")]);
-        let said = output_of(command, &place, b"");
-        (said.status.code(), lines(&said.stderr))
+        let output = output_of(command, &place, b"");
+        (output.status.code(), lines(&output.stderr))
     };
     let mine = format!("{} cp", env!("CARGO_BIN_EXE_cringle"));
     for (line, status) in [
@@ -204,24 +205,24 @@ fn a_closed_or_full_output_is_a_failure_of_what_prints() {
         ("-v a to >&- 2>&-", 1),
         ("-r d to <&- >&- 2>&-", 0),
     ] {
-        let said = shell(&mine, line);
-        assert_eq!(said.0, Some(status), "{line}: {:?}", said.1);
+        let output = shell(&mine, line);
+        assert_eq!(output.0, Some(status), "{line}: {:?}", output.1);
         if is_gnu() {
-            assert_eq!(said, shell("cp", line), "{line}");
+            assert_eq!(output, shell("cp", line), "{line}");
         }
         assert!(place.join("to").exists() || line.starts_with("--help"), "{line}");
     }
 }
 
 #[test]
-fn fsync_reaches_the_file_that_a_link_leads_to() {
+fn fsync_reaches_the_file_behind_a_link() {
     let base = tempfile::tempdir_in(place("cp-fsync-link")).unwrap();
     let Some(faulty) = Faulty::mount(base.path(), "faulty", false) else { return };
     let at = |name: &str| base.path().join(name);
     fs::create_dir(at("tree")).unwrap();
     fs::create_dir_all(at("there/tree")).unwrap();
     fs::write(at("tree/file"), "new").unwrap();
-    // Another tree before it, whose file system is synced as a whole.
+    // Another tree first, whose file system is synced as a whole.
     fs::create_dir(at("first")).unwrap();
     fs::write(at("first/other"), "other").unwrap();
     symlink(faulty.at.join("victim"), at("there/tree/file")).unwrap();
@@ -232,14 +233,14 @@ fn fsync_reaches_the_file_that_a_link_leads_to() {
         faulty.clear();
         faulty.put("victim", b"old");
         faulty.set(Rules::failing(Op::Fsync, libc::EIO, 0, ALWAYS));
-        let (status, _, told) = run(base.path(), arguments);
+        let (status, _, stderr) = run(base.path(), arguments);
         assert_eq!(
             faulty.fired(),
             [Op::Fsync],
             "{arguments:?}: the file's own server was not asked"
         );
         assert_eq!(status, Some(1), "{arguments:?}");
-        assert!(told.contains("file': Input/output error"), "{told}");
+        assert!(stderr.contains("file': Input/output error"), "{stderr}");
         faulty.set(Rules::default());
         copies(base.path(), arguments);
         assert_eq!(faulty.get("victim").unwrap().0, b"new");
@@ -247,7 +248,7 @@ fn fsync_reaches_the_file_that_a_link_leads_to() {
 }
 
 #[test]
-fn a_stalled_read_holds_up_no_other_directory() {
+fn a_stalled_read_blocks_no_other_directory() {
     let base = tempfile::tempdir_in(place("cp-stall")).unwrap();
     let Some(faulty) = Faulty::mount(base.path(), "faulty", false) else { return };
     faulty.mkdir("s");
@@ -275,13 +276,13 @@ fn a_stalled_read_holds_up_no_other_directory() {
     }
     let seen = others();
     faulty.release();
-    let said = finish(child, "a copy with a stalled read");
+    let output = finish(child, "a copy with a stalled read");
     assert_eq!(seen, 80);
-    assert_eq!((said.status.code(), texts(&said).1), (Some(0), String::new()));
+    assert_eq!((output.status.code(), texts(&output).1), (Some(0), String::new()));
     assert!(fs::read(base.path().join("to/victims/victim")).unwrap() == bytes);
 }
 
-/// As GNU's: the open waits until the holder has given the lease up.
+/// As with GNU's, the open waits until the holder releases the lease.
 #[test]
 fn a_leased_source_is_waited_for() {
     let place = place("cp-lease");
@@ -310,14 +311,14 @@ fn a_leased_source_is_waited_for() {
     file.write_all(b" and after").unwrap();
     // SAFETY: no pointers.
     unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK) };
-    let said = finish(child, "a copy of a leased file");
-    assert_eq!((said.status.code(), texts(&said).1), (Some(0), String::new()));
+    let output = finish(child, "a copy of a leased file");
+    assert_eq!((output.status.code(), texts(&output).1), (Some(0), String::new()));
     assert_eq!(fs::read_to_string(place.join("to")).unwrap(), "before and after");
 }
 
-/// Such a directory gives no name back: neither a temporary one nor an old one.
+/// No name can be removed from such a directory, neither a temporary one nor an old one.
 #[test]
-fn in_an_append_only_directory_files_are_written_in_place() {
+fn append_only_directories_are_written_in_place() {
     let place = place("cp-append-only");
     let only = place.join("only");
     fs::create_dir(&only).unwrap();
@@ -346,7 +347,7 @@ fn has_fchmodat2() -> bool {
     std::io::Error::last_os_error().raw_os_error() == Some(libc::ENOENT)
 }
 
-/// In a rescue system or a bare chroot.
+/// As in a rescue system or a bare chroot.
 #[test]
 fn without_proc_special_files_keep_their_modes() {
     let place = place("cp-no-proc");
@@ -360,27 +361,27 @@ fn without_proc_special_files_keep_their_modes() {
     let script = "mount -t tmpfs none /proc && exec \"$@\"";
     command.args(["-m", "sh", "-c", script, "sh"]);
     command.arg(ours().get_program()).args(ours().get_args()).args(["-a", "s", "d"]);
-    let said = output_of(command, &place, b"");
-    let told = texts(&said).1;
-    if !is_root() || told.contains("unshare:") || told.contains("mount:") {
-        eprintln!("skipped: /proc cannot be hidden here: {told}");
+    let output = output_of(command, &place, b"");
+    let stderr = texts(&output).1;
+    if !is_root() || stderr.contains("unshare:") || stderr.contains("mount:") {
+        eprintln!("skipped: /proc cannot be hidden here: {stderr}");
         return;
     }
     // `fchmodat2` came with Linux 6.6; before that, only `/proc` leads to such a file.
-    if said.status.code() != Some(0) && !has_fchmodat2() {
+    if output.status.code() != Some(0) && !has_fchmodat2() {
         eprintln!("skipped: this kernel has no fchmodat2");
         return;
     }
-    assert_eq!((said.status.code(), told), (Some(0), String::new()));
+    assert_eq!((output.status.code(), stderr), (Some(0), String::new()));
     for (name, mode) in [("fifo", 0o764), ("socket", 0o751)] {
         let copied = fs::symlink_metadata(place.join("d").join(name)).unwrap();
         assert_eq!(copied.mode() & 0o7777, mode, "{name}");
     }
 }
 
-/// As `/proc/kmsg` does where nothing is left to read: the read is made again, and waits.
+/// As `/proc/kmsg` does when it is empty: the read is repeated, and waits.
 #[test]
-fn a_regular_file_that_would_wait_is_waited_for() {
+fn a_regular_file_may_block() {
     let base = place("cp-would-wait");
     let Some(faulty) = Faulty::mount(&base, "from", false) else { return };
     let bytes = noise(300_000);
@@ -393,7 +394,7 @@ fn a_regular_file_that_would_wait_is_waited_for() {
     }
 }
 
-/// No read may reach beyond the last offset.
+/// No read may go beyond the largest offset.
 #[test]
 fn the_longest_file_is_copied() {
     let place = place_in_memory("cp-longest");

@@ -1,4 +1,4 @@
-//! Running both, each for a limited time, and comparing all that they said and left.
+//! Runs both programs with a time limit, and compares output and results.
 
 use crate::common::*;
 use crate::trees::describe;
@@ -13,14 +13,14 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 
-/// No copy of a test takes nearly as long: who does hangs, and is killed, so that the test ends.
+/// Longer than any copy of a test takes: a program that hangs is killed, so that the test ends.
 const LONGEST_MS: i32 = 120_000;
 
 pub(crate) fn c_path(path: &Path) -> CString {
     CString::new(path.as_os_str().as_bytes()).unwrap()
 }
 
-/// GNU's `cp`: the machine's, or another version at `CRINGLE_GNU_CP`.
+/// Returns GNU's `cp`: the machine's, or the version at `CRINGLE_GNU_CP`.
 pub(crate) fn gnu() -> Command {
     Command::new(gnu_path())
 }
@@ -35,8 +35,8 @@ pub(crate) fn ours() -> Command {
     command
 }
 
-/// Ours under a limit of the shell's `ulimit`, soft and hard: of descriptors (`n`), or of memory that is
-/// written to in KiB (`d`).
+/// Returns ours under a limit of the shell's `ulimit`, soft and hard: of descriptors (`n`), or of
+/// written memory in KiB (`d`).
 pub(crate) fn limited(what: &str, limit: usize) -> Command {
     let mut command = Command::new("sh");
     let script = format!("ulimit -{what} {limit} && exec \"$0\" cp \"$@\"");
@@ -44,18 +44,18 @@ pub(crate) fn limited(what: &str, limit: usize) -> Command {
     command
 }
 
-/// Our `cp` in this place, which must say nothing and end well.
+/// Runs our `cp` in this place and expects success without output.
 pub(crate) fn copies(place: &Path, arguments: &[&str]) {
     assert_eq!(run(place, arguments), (Some(0), String::new(), String::new()), "{arguments:?}");
 }
 
-/// Our `cp` in this place: its status, standard output and standard error.
+/// Runs our `cp` in this place; returns its status, standard output and standard error.
 pub(crate) fn run(place: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
     let mut command = ours();
     command.args(arguments);
-    let said = output_of(command, place, b"");
-    let (out, err) = texts(&said);
-    (said.status.code(), out, err)
+    let output = output_of(command, place, b"");
+    let (out, err) = texts(&output);
+    (output.status.code(), out, err)
 }
 
 pub(crate) fn is_gnu() -> bool {
@@ -67,7 +67,7 @@ pub(crate) fn is_gnu() -> bool {
     gnu
 }
 
-/// The version of GNU's `cp`, as in (9, 1).
+/// Returns the version of GNU's `cp`, for example (9, 1).
 pub(crate) fn gnu_version() -> (u32, u32) {
     static VERSION: OnceLock<(u32, u32)> = OnceLock::new();
     *VERSION.get_or_init(|| {
@@ -80,13 +80,14 @@ pub(crate) fn gnu_version() -> (u32, u32) {
     })
 }
 
-/// GNU's before 9.2 sets the ACL that belongs to a mode instead of the mode, and so leaves the set-id and
-/// sticky bits that a target had and its source has not. What the later ones do is done here.
+/// Returns whether GNU's leaves the set-id and sticky bits that a target has and its source has
+/// not. Versions before 9.2 set the ACL that belongs to a mode instead of the mode; ours does what
+/// later versions do.
 fn keeps_old_bits() -> bool {
     gnu_version() < (9, 2)
 }
 
-/// A line as both have it: since 9.5 GNU's names the source here, too.
+/// Returns a line in the wording that both share: since 9.5, GNU's names the source here, too.
 fn as_older_gnus(line: &str) -> String {
     match (line.contains("cannot overwrite directory "), line.find(" with non-directory ")) {
         (true, Some(at)) => line[..at + " with non-directory".len()].to_owned(),
@@ -94,7 +95,8 @@ fn as_older_gnus(line: &str) -> String {
     }
 }
 
-/// The same, but ours has fewer set-id and sticky bits: see [`keeps_old_bits`].
+/// Returns whether the lines are the same, except that ours has fewer set-id and sticky bits: see
+/// [`keeps_old_bits`].
 pub(crate) fn same_but_old_bits(mine: &str, theirs: &str) -> bool {
     let parts = |text: &str| {
         let (mode, rest) = text.split_once(' ')?;
@@ -108,7 +110,7 @@ pub(crate) fn same_but_old_bits(mine: &str, theirs: &str) -> bool {
     }
 }
 
-/// Whether the program is there; says so where it is not.
+/// Returns whether the program exists; prints a line if it does not.
 pub(crate) fn has(program: &str) -> bool {
     let there = Command::new(program)
         .arg("--version")
@@ -123,7 +125,7 @@ pub(crate) fn has(program: &str) -> bool {
     there
 }
 
-/// Waits until the child has ended; false if it did not within the limit.
+/// Waits for the end of the child; returns false if it exceeds the limit.
 fn ends(child: &mut Child) -> bool {
     if child.try_wait().unwrap().is_some() {
         return true;
@@ -138,7 +140,8 @@ fn ends(child: &mut Child) -> bool {
     unsafe { libc::poll(&mut wait, 1, LONGEST_MS) == 1 }
 }
 
-/// What the child said and how it ended; one that hangs is killed and fails the test by its name.
+/// Returns the child's output and status. A child that hangs is killed, and fails the test with its
+/// name.
 pub(crate) fn finish(mut child: Child, what: &str) -> Output {
     fn read(from: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<Vec<u8>> {
         std::thread::spawn(move || {
@@ -156,7 +159,7 @@ pub(crate) fn finish(mut child: Child, what: &str) -> Output {
     }
     let status = child.wait().unwrap();
     let (stdout, stderr) = (out.join().unwrap(), err.join().unwrap());
-    assert!(ended, "hangs: {what}; it said {:?}", lines(&stderr));
+    assert!(ended, "hangs: {what}; output: {:?}", lines(&stderr));
     Output { status, stdout, stderr }
 }
 
@@ -172,7 +175,7 @@ pub(crate) fn output_of(mut command: Command, place: &Path, input: &[u8]) -> Out
     finish(child, &format!("{command:?}"))
 }
 
-/// What was said, in an order of its own: ours copies in another.
+/// Returns the lines sorted, because ours copies in another order.
 pub(crate) fn lines(bytes: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(bytes).replace("cringle cp", "cp");
     let mut lines: Vec<_> = text.lines().map(as_older_gnus).collect();
@@ -180,18 +183,18 @@ pub(crate) fn lines(bytes: &[u8]) -> Vec<String> {
     lines
 }
 
-/// What has to be the same.
+/// The results that are compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Compared {
-    /// What was said, and the status: how far it came before depends on the order.
+    /// Output and status: how far a copy came before a failure depends on the order.
     Words,
-    /// All that is there in the end, too.
+    /// Also the files.
     Trees,
-    /// That, where modes are preserved onto what is there: see [`keeps_old_bits`].
+    /// Also the files, with modes preserved onto existing ones: see [`keeps_old_bits`].
     TreesOnto,
 }
 
-/// Both on a place of their own that `make` prepared; tells what is not the same.
+/// Runs both, each in a place that `make` prepared; returns the differences.
 pub(crate) fn compare(
     test: &str,
     arguments: &[&str],
@@ -203,7 +206,7 @@ pub(crate) fn compare(
     compare_in(base.path(), None, arguments, input, compared, make)
 }
 
-/// `who`: the user that they run as.
+/// `who`: the user that runs them.
 pub(crate) fn compare_in(
     base: &Path,
     who: Option<u32>,
@@ -224,22 +227,22 @@ pub(crate) fn compare_in(
         }
         output_of(command, place, input)
     };
-    let (theirs_said, mine_said) = (run(gnu(), &theirs), run(ours(), &mine));
-    let mut told = String::new();
+    let (their_output, my_output) = (run(gnu(), &theirs), run(ours(), &mine));
+    let mut differences = String::new();
     let mut differ = |what: &str, mine: String, theirs: String| {
         if mine != theirs {
-            told.push_str(&format!(
+            differences.push_str(&format!(
                 "cp {arguments:?}: {what}: {mine:.600} but GNU {theirs:.600}\n"
             ));
         }
     };
     let text = |bytes: &[u8]| format!("{:?}", lines(bytes));
-    differ("standard error", text(&mine_said.stderr), text(&theirs_said.stderr));
-    differ("standard output", text(&mine_said.stdout), text(&theirs_said.stdout));
+    differ("standard error", text(&my_output.stderr), text(&their_output.stderr));
+    differ("standard output", text(&my_output.stdout), text(&their_output.stdout));
     let code = |output: &Output| format!("{:?}", output.status.code());
-    differ("status", code(&mine_said), code(&theirs_said));
+    differ("status", code(&my_output), code(&their_output));
     if compared == Compared::Words {
-        return told;
+        return differences;
     }
     let (mine, theirs) = (describe(&mine, false), describe(&theirs, false));
     let old = compared == Compared::TreesOnto && keeps_old_bits();
@@ -253,10 +256,10 @@ pub(crate) fn compare_in(
         let text = |tree: &BTreeMap<OsString, String>| format!("{:?}", tree.get(name));
         differ(&format!("{name:?}"), text(&mine), text(&theirs));
     }
-    told
+    differences
 }
 
-/// Nothing may differ; what does is told, all of it.
-pub(crate) fn assert_same(told: String) {
-    assert!(told.is_empty(), "\n{told}");
+/// Fails with all differences.
+pub(crate) fn assert_same(differences: String) {
+    assert!(differences.is_empty(), "\n{differences}");
 }

@@ -1,4 +1,4 @@
-//! Trees with something of everything, the same for the same seed; and what a tree is, in full.
+//! Trees with every type of file, the same for the same seed; and complete descriptions of trees.
 
 use crate::common::is_root;
 use crate::support::c_path;
@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// A generator of its own: the same tree for the same seed.
+/// A random generator: the same seed gives the same tree.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -36,7 +36,7 @@ pub(crate) fn set_times(path: &Path, seconds: i64, nanoseconds: i64) {
     assert_eq!(done, 0);
 }
 
-/// False where the file system has none of these.
+/// Sets an extended attribute; returns false where the file system has none.
 pub(crate) fn set_xattr(path: &Path, name: &CStr, value: &[u8]) -> bool {
     let path = c_path(path);
     // SAFETY: path, name and value live through the call.
@@ -46,7 +46,7 @@ pub(crate) fn set_xattr(path: &Path, name: &CStr, value: &[u8]) -> bool {
     done == 0
 }
 
-/// All extended attributes, ACLs too, as text.
+/// Returns all extended attributes, including ACLs, as text.
 pub(crate) fn xattrs(path: &Path) -> String {
     let path = c_path(path);
     let mut names = vec![0u8; 4096];
@@ -69,13 +69,13 @@ pub(crate) fn xattrs(path: &Path) -> String {
     format!("{all:?}")
 }
 
-/// Tag and permissions of each entry, in hexadecimal.
+/// Returns tag and permissions of each entry, in hexadecimal.
 fn acl_text(value: &[u8]) -> String {
     let entry = |entry: &[u8]| format!("{:x}:{}", entry[0], entry[2]);
     value[4..].chunks(8).map(entry).collect::<Vec<_>>().join(" ")
 }
 
-/// An ACL as the kernel takes it: the owner, user 1234, the group, the mask, others.
+/// Returns an ACL in the kernel's format: owner, user 1234, group, mask, others.
 pub(crate) fn acl(owner: u16, user: u16, group: u16, mask: u16, others: u16) -> Vec<u8> {
     let mut bytes = 2u32.to_le_bytes().to_vec();
     let nobody = u32::MAX;
@@ -145,7 +145,7 @@ fn attributes(random: &mut Random, path: &Path, modes: &[u32], seconds: i64) {
     set_times(path, seconds + random.pick(1000) as i64, random.pick(999_999_999) as i64);
 }
 
-/// A tree with something of everything.
+/// Makes a tree with every type of file.
 pub(crate) fn random_tree(root: &Path, seed: u64) {
     let mut random = Random(seed.wrapping_mul(0x9E37_79B9).wrapping_add(1));
     let mut directories = vec![root.to_path_buf()];
@@ -184,7 +184,7 @@ pub(crate) fn random_tree(root: &Path, seed: u64) {
     }
 }
 
-/// What a tree is, in full: a line for each name. `times` where they are to be the same.
+/// Describes a tree with a line for each name. `times`: include the modification times.
 pub(crate) fn describe(root: &Path, times: bool) -> BTreeMap<OsString, String> {
     let mut all = BTreeMap::new();
     let mut inodes: BTreeMap<(u64, u64), OsString> = BTreeMap::new();
@@ -222,7 +222,7 @@ pub(crate) fn describe(root: &Path, times: bool) -> BTreeMap<OsString, String> {
         }
         text.push_str(&format!(" xattr {}", xattrs(&path)));
         if stat.nlink() > 1 && !kind.is_dir() {
-            // The first of its names, in order, stands for the group.
+            // The first of its names, in order, stands for all.
             let first = inodes.entry((stat.dev(), stat.ino())).or_insert_with(|| relative.clone());
             text.push_str(&format!(" links {} group {first:?}", stat.nlink()));
         }

@@ -1,4 +1,4 @@
-//! What a user who is not root copies: permissions that root does not notice.
+//! Copies by a user other than root, whom permissions restrict.
 
 use crate::common::*;
 use crate::support::*;
@@ -10,7 +10,8 @@ use std::path::Path;
 
 pub(crate) const NOBODY: u32 = 65_534;
 
-/// A place that another user may write to, if there is one: only root becomes another.
+/// Returns a place that another user may write to; `None` without root, who alone can become
+/// another user.
 pub(crate) fn place_of_nobody(name: &str) -> Option<tempfile::TempDir> {
     if !is_root() {
         eprintln!("skipped: only root becomes another user");
@@ -27,7 +28,7 @@ pub(crate) fn place_of_nobody(name: &str) -> Option<tempfile::TempDir> {
     Some(place)
 }
 
-/// Everything below belongs to nobody.
+/// Gives everything below to `nobody`.
 fn give_away(path: &Path) {
     chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
     if path.is_dir() {
@@ -37,7 +38,7 @@ fn give_away(path: &Path) {
     }
 }
 
-/// Files and directories that their owner may not write to, with attributes.
+/// Makes files and directories that their owner may not write to, with attributes.
 fn read_only_with_attributes(tree: &Path) {
     fs::create_dir_all(tree.join("sub")).unwrap();
     let names =
@@ -58,7 +59,7 @@ fn read_only_with_attributes(tree: &Path) {
 }
 
 #[test]
-fn attributes_of_what_its_owner_may_not_write_are_kept() {
+fn attributes_of_read_only_files_are_preserved() {
     let Some(base) = place_of_nobody("cp-users") else { return };
     if !set_xattr(base.path(), c"user.cringle", b"try") {
         eprintln!("skipped: no extended attributes of users on this file system");
@@ -91,19 +92,19 @@ fn attributes_of_what_its_owner_may_not_write_are_kept() {
         give_away(&place);
         let mut command = ours();
         command.args(*flags).args(["-f", "tree", "copy"]).uid(NOBODY).gid(NOBODY);
-        let said = output_of(command, &place, b"");
-        assert_eq!((said.status.code(), texts(&said).1.as_str()), (Some(0), ""), "{flags:?}");
+        let output = output_of(command, &place, b"");
+        assert_eq!((output.status.code(), texts(&output).1.as_str()), (Some(0), ""), "{flags:?}");
         let of = |name: &str| describe(&place.join(name), true);
         assert_eq!(of("copy"), of("tree"), "{flags:?}");
     }
-    // Without the mode, the file keeps the one that it was made with.
+    // Without the mode, the file keeps the one with which it was created.
     let place = base.path().join("mode");
     read_only_with_attributes(&place.join("tree"));
     give_away(&place);
     let mut command = ours();
     command.args(["-r", "--preserve=xattr", "tree", "copy"]).uid(NOBODY).gid(NOBODY);
-    let said = output_of(command, &place, b"");
-    assert_eq!((said.status.code(), texts(&said).1.as_str()), (Some(0), ""));
+    let output = output_of(command, &place, b"");
+    assert_eq!((output.status.code(), texts(&output).1.as_str()), (Some(0), ""));
     for name in ["r", "o", "x", "w", "sub"] {
         let mode = |tree: &str| {
             fs::metadata(place.join(tree).join(name)).unwrap().permissions().mode() & 0o700
@@ -114,7 +115,8 @@ fn attributes_of_what_its_owner_may_not_write_are_kept() {
     }
 }
 
-/// The copy gets everything else that the source has. (GNU's stops at the attribute, and leaves mode 0700.)
+/// The copy gets everything else that the source has. (GNU's stops at the attribute, and leaves
+/// mode 0700.)
 #[test]
 fn an_unreadable_attribute_is_reported_with_its_source() {
     let Some(place) = place_of_nobody("cp-unreadable") else { return };
@@ -128,20 +130,20 @@ fn an_unreadable_attribute_is_reported_with_its_source() {
     give_away(place.path());
     let mut command = ours();
     command.args(["-a", "--preserve=xattr", "tree", "copy"]).uid(NOBODY).gid(NOBODY);
-    let said = output_of(command, place.path(), b"");
+    let output = output_of(command, place.path(), b"");
     let expected = [
         "cp: cannot access 'tree/sub': Permission denied",
         "cp: getting attribute 'user.cringle' of 'tree/sub': Permission denied",
     ];
     assert_eq!(
-        (said.status.code(), lines(&said.stderr)),
+        (output.status.code(), lines(&output.stderr)),
         (Some(1), expected.map(str::to_owned).to_vec())
     );
     let copy = fs::metadata(place.path().join("copy/sub")).unwrap();
     assert_eq!(copy.permissions().mode() & 0o7777, 0o300);
 }
 
-/// Without the ownership, set-id bits stay where they give nobody's rights away.
+/// Without the ownership, set-id bits stay where they grant no other user's rights.
 #[test]
 fn set_id_bits_stay_with_their_owner() {
     let Some(place) = place_of_nobody("cp-set-id") else { return };
@@ -158,8 +160,8 @@ fn set_id_bits_stay_with_their_owner() {
     let copy = |user: u32, name: &str, to: &str| {
         let mut command = ours();
         command.args(["-r", "--preserve=mode", name, to]).current_dir(&place).uid(user).gid(user);
-        let said = command.output().unwrap();
-        assert_eq!(said.status.code(), Some(0), "{said:?}");
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
         fs::metadata(at(to)).unwrap().permissions().mode() & 0o7777
     };
     fs::set_permissions(&place, fs::Permissions::from_mode(0o777)).unwrap();

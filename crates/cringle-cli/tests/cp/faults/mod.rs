@@ -1,10 +1,11 @@
-//! Every fault of a file system, under every way that bytes move: one law.
+//! Every fault of a file system combined with every way of moving bytes, judged by one law.
 //!
-//! - Status 0 only if the copy is, byte by byte, what the source gives to `read`.
-//! - A fault that was answered and not mended by asking again is reported: path, and the errno's words.
-//! - What is not the source does not have the times of the source.
-//! - A file that is replaced, and with `--fsync` every file, is the old one or the new one, never a part.
-//! - No temporary name is left.
+//! - Status 0 only if the copy has, byte by byte, what `read` returns from the source.
+//! - A fault that a retry did not overcome is reported with a path and the error's text.
+//! - A file that differs from the source does not have the times of the source.
+//! - A file that is replaced, and with `--fsync` every file, is the old or the new one, never a
+//!   part.
+//! - No temporary name remains.
 //!
 //! `CRINGLE_FAULTS=all` runs every cell of the matrix; the default is a seeded sample, one in 80.
 
@@ -19,10 +20,10 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use table::{Before, FAULTS, Fault, Side, WAYS, Way};
 
-/// 300,000: more than two blocks of 128 KiB. 131,072: one, to the byte.
+/// 300,000 bytes are more than two blocks of 128 KiB; 131,072 bytes are exactly one.
 const SIZES: [usize; 5] = [0, 1000, 65_536, 131_072, 300_000];
 
-/// Noise, with runs of zeros in it, one of them at the end.
+/// Returns noise with runs of zeros, one of them at the end.
 fn content(size: usize) -> Vec<u8> {
     let mut bytes = noise(size + 8);
     bytes.truncate(size);
@@ -39,7 +40,7 @@ fn words(errno: i32) -> String {
     text[..text.find(" (os error").unwrap()].to_owned()
 }
 
-/// Files on either side, by the same names.
+/// The files on one side, faulty or plain.
 enum Place<'a> {
     Faulty(&'a Faulty),
     Plain(PathBuf),
@@ -109,7 +110,7 @@ struct Cell<'a> {
 
 const OLD: &[u8] = b"what was there before";
 
-/// Runs one cell; returns what breaks the law.
+/// Runs one cell; returns the violations of the law.
 fn judge(number: usize, cell: &Cell<'_>, faulty: &Faulty, plain: &Path) -> String {
     let Cell { fault, way, side, size, .. } = *cell;
     let base = format!("{number}");
@@ -156,7 +157,7 @@ fn judge(number: usize, cell: &Cell<'_>, faulty: &Faulty, plain: &Path) -> Strin
         (true, false) => (path(&from, &source), path(&to, &format!("{base}/t"))),
     };
     let arguments = [way.flags, &[s.as_str(), t.as_str()]].concat();
-    let (status, out, told) = run(plain, &arguments);
+    let (status, out, stderr) = run(plain, &arguments);
     let fired = faulty.fired();
     let rules = (fault.rules)(size as u64);
     faulty.set(Rules::default());
@@ -171,8 +172,8 @@ fn judge(number: usize, cell: &Cell<'_>, faulty: &Faulty, plain: &Path) -> Strin
             let _ = writeln!(
                 wrong,
                 "{}, {:?} of {side:?}, {size} bytes, writeback {}: {text}\n  status {status:?}, \
-                 {there:?} bytes there, answered {fired:?}, it said {:.300}",
-                fault.name, arguments, cell.writeback, told
+                 {there:?} bytes there, answered {fired:?}, standard error {:.300}",
+                fault.name, arguments, cell.writeback, stderr
             );
         }
     };
@@ -181,7 +182,7 @@ fn judge(number: usize, cell: &Cell<'_>, faulty: &Faulty, plain: &Path) -> Strin
     let spoils = rules.spoils && !way.flags.contains(&"--verify");
     law(status != Some(0) || same || spoils, "status 0 and other bytes than the source");
     law(
-        (status == Some(0)) == told.is_empty(),
+        (status == Some(0)) == stderr.is_empty(),
         "a status that is not 0 is explained, 0 has no words",
     );
     for failure in rules.failures.iter().filter(|one| one.times == ALWAYS) {
@@ -189,17 +190,17 @@ fn judge(number: usize, cell: &Cell<'_>, faulty: &Faulty, plain: &Path) -> Strin
             Op::Read | Op::Write | Op::Truncate | Op::Fsync | Op::Readdir | Op::Mkdir => true,
             Op::Unlink => true,
             Op::Open => side == Side::Source && status != Some(0),
-            // A read-only descriptor has nothing to lose at its close.
+            // A read-only descriptor has no data to lose when it is closed.
             Op::Flush => side != Side::Source,
             _ => false,
         };
-        // Reading ahead is the kernel's; what it meets beyond a change is not ours.
+        // The kernel reads ahead: a fault beyond a change does not concern the copy.
         if must && fired.contains(&failure.op) {
-            // The kernel reports a write that it made later as EIO, unless it was ENOSPC.
+            // The kernel reports a delayed write as EIO, unless it was ENOSPC.
             let words = [words(failure.errno), words(libc::EIO)];
             let words = if cell.writeback { &words[..] } else { &words[..1] };
-            let path = told.contains("victim") || told.contains(".cringle-cp.");
-            let named = path && words.iter().any(|words| told.contains(words));
+            let path = stderr.contains("victim") || stderr.contains(".cringle-cp.");
+            let named = path && words.iter().any(|words| stderr.contains(words));
             law(named, "path and errno are reported");
             law(status == Some(1), "a fault that was answered is a failure");
         }

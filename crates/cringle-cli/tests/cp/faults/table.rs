@@ -1,8 +1,8 @@
-//! The rows and columns of the matrix: faults, and ways of copying.
+//! The rows and columns of the matrix: faults and ways of copying.
 
 use crate::faulty::{ALWAYS, Change, Op, Rules};
 
-/// Which side of the copy lies on the faulty file system.
+/// The side of the copy that lies on the faulty file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Side {
     Source,
@@ -12,7 +12,7 @@ pub(super) enum Side {
 
 pub(super) struct Fault {
     pub(super) name: &'static str,
-    /// The side that it is about.
+    /// The side that the fault affects.
     pub(super) of: Side,
     pub(super) rules: fn(u64) -> Rules,
 }
@@ -208,12 +208,12 @@ pub(super) const FAULTS: &[Fault] = &[
     fault("copy within: ENOSPC", Side::Both, |_| fails(Op::CopyRange, libc::ENOSPC, 0)),
 ];
 
-/// What is under the target's name before.
+/// The file that exists under the target's name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Before {
     Nothing,
     File,
-    /// With a second name: it is written in place.
+    /// It has a second name, so it is written in place.
     TwoNames,
 }
 

@@ -1,10 +1,10 @@
-//! What reads, writes and seeks of one file answer, after the rules.
+//! The results of reads, writes and seeks of one file under the rules.
 
 use super::{Change, Op, State};
 
 const PAGE: usize = 4096;
 
-/// The bytes of a read, after the rules: an error, or what is there.
+/// Returns the bytes of a read, or its failure.
 pub(super) fn read(
     state: &mut State,
     number: u64,
@@ -44,7 +44,7 @@ pub(super) fn read(
     Ok(bytes)
 }
 
-/// How many bytes of a write were stored.
+/// Stores the bytes of a write; returns their number.
 pub(super) fn write(
     state: &mut State,
     number: u64,
@@ -83,7 +83,7 @@ pub(super) fn write(
     Ok(size)
 }
 
-/// Where data, or a hole, of whole pages begins.
+/// Returns the offset of the next data or hole, in whole pages.
 pub(super) fn seek(state: &State, number: u64, offset: u64, whence: i32) -> Result<u64, i32> {
     let node = state.nodes.get(&number).ok_or(libc::ENOENT)?;
     let length = node.bytes.len() as u64;

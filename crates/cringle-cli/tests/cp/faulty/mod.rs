@@ -1,11 +1,12 @@
-//! A file system under the test's control: files in memory, served through FUSE, with faults on demand.
+//! A file system under the test's control: files in memory, served through FUSE, with faults on
+//! demand.
 //!
-//! [`Rules`] say which calls fail, how short reads and writes are, what `stat` claims, and when a file
-//! changes while it is copied. They apply to *victims*: files whose name contains `victim`, and the
-//! temporary files of a copy. Every other file is served without faults.
+//! [`Rules`] define which calls fail, how short reads and writes are, which sizes `stat` returns,
+//! and when a file changes during its copy. They apply to *victims*: files whose name contains
+//! `victim`, and the temporary files of a copy. Every other file is served without faults.
 //!
-//! An open directory lists the names that it had when its listing began. Its positions are valid for that
-//! handle alone, as POSIX has it: a position of another handle fails with `EINVAL`.
+//! An open directory lists the names that it had when its listing began. Its positions are valid
+//! only for that handle, as in POSIX: a position of another handle fails with `EINVAL`.
 
 mod bytes;
 mod serve;
@@ -44,51 +45,51 @@ pub(crate) enum Op {
 
 pub(crate) const ALWAYS: usize = usize::MAX;
 
-/// One call that fails.
+/// A failure of one kind of call.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) op: Op,
     pub(crate) errno: i32,
-    /// Reads and writes that reach this offset fail; with direct I/O those before it end there.
+    /// Reads and writes that reach this offset fail; with direct I/O, those before it end there.
     pub(crate) from: u64,
     pub(crate) times: usize,
-    /// Calls that succeed before.
+    /// The number of calls that succeed first.
     pub(crate) after: usize,
 }
 
-/// The file gets another length when a read reaches an offset.
+/// A change of the file's length, when a read reaches an offset.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Change {
     pub(crate) at: u64,
     pub(crate) length: usize,
-    /// Later reads find the first content again.
+    /// Later reads return the original content.
     pub(crate) for_one_read: bool,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rules {
     pub(crate) failures: Vec<Failure>,
-    /// `FOPEN_DIRECT_IO`: reads and writes reach the server as the program made them.
+    /// `FOPEN_DIRECT_IO`: the server gets each read and write as the program makes it.
     pub(crate) direct: bool,
-    /// The most bytes of one read or write; 0 for no limit. Needs `direct`.
+    /// The maximal length of a read or write; 0 for no limit. Needs `direct`.
     pub(crate) longest_read: usize,
     pub(crate) longest_write: usize,
-    /// Writes that reach this offset store nothing and answer 0.
+    /// Writes that reach this offset store nothing and return 0.
     pub(crate) full_at: Option<u64>,
-    /// The size that `stat` claims.
+    /// The size that `stat` returns.
     pub(crate) claims: Option<u64>,
-    /// `stat` claims no blocks, as of a file with holes.
+    /// `stat` returns no blocks, as for a file with holes.
     pub(crate) no_blocks: bool,
     pub(crate) change: Option<Change>,
-    /// Another byte is stored than was written.
+    /// One stored byte differs from the written one.
     pub(crate) spoils: bool,
-    /// The most bytes that one `copy_file_range` copies.
+    /// The maximal length of one `copy_file_range`.
     pub(crate) longest_range: Option<usize>,
-    /// Each `SEEK_HOLE` answers the offset it was given, or 0.
+    /// `SEEK_HOLE` returns its argument, or 0.
     pub(crate) seek_lies: Option<u64>,
-    /// Reads at or beyond this offset wait until [`Faulty::release`].
+    /// Reads at or beyond this offset wait for [`Faulty::release`].
     pub(crate) stalls_at: Option<u64>,
-    /// No open directory can seek: `FOPEN_NONSEEKABLE`.
+    /// Open directories cannot seek: `FOPEN_NONSEEKABLE`.
     pub(crate) unseekable: bool,
 }
 
@@ -105,9 +106,10 @@ impl Rules {
 struct Node {
     bytes: Vec<u8>,
     children: Option<BTreeMap<OsString, u64>>,
-    /// Of a symbolic link.
+    /// The target of a symbolic link.
     leads_to: Option<OsString>,
-    /// Changed since its last `fsync`: a file's content or attributes, a directory's names or attributes.
+    /// Changed since the last `fsync`: content or attributes of a file, names or attributes of a
+    /// directory.
     unsynced: bool,
     victim: bool,
     perm: u16,
@@ -136,14 +138,14 @@ impl Node {
 
 struct State {
     nodes: HashMap<u64, Node>,
-    /// What each open directory lists.
+    /// The names that each open directory lists.
     listings: HashMap<u64, Vec<(OsString, u64)>>,
     next_handle: u64,
     next: u64,
     rules: Rules,
-    /// Failures that were answered.
+    /// The failures that were returned.
     fired: Vec<Op>,
-    /// Names that a file got by a rename before it was synced.
+    /// Names that files got by a rename before they were synced.
     early: Vec<OsString>,
     stalled: usize,
 }
@@ -174,7 +176,7 @@ impl State {
         Some(number)
     }
 
-    /// The failure that this call is to get; it counts as answered.
+    /// Returns the failure of this call, if any, and records it.
     fn fails(&mut self, op: Op, number: u64, reaches: u64) -> Option<i32> {
         if !self.nodes.get(&number)?.victim {
             return None;
@@ -193,7 +195,7 @@ impl State {
         Some(failure.errno)
     }
 
-    /// Where the first read or write that may not succeed begins.
+    /// Returns the offset from which reads or writes may fail.
     fn barrier(&self, op: Op) -> u64 {
         let failures = self.rules.failures.iter().filter(|one| one.op == op && one.times > 0);
         failures.map(|one| one.from).min().unwrap_or(u64::MAX)
@@ -219,8 +221,8 @@ pub(crate) struct Faulty {
 }
 
 impl Faulty {
-    /// Mounts it below `base`; `None`, with a line that says why, where that cannot be.
-    /// `writeback`: the kernel keeps what is written and writes it later.
+    /// Mounts the file system below `base`. Returns `None`, and prints why, where that is not
+    /// possible. `writeback`: the kernel caches writes.
     pub(crate) fn mount(base: &Path, name: &str, writeback: bool) -> Option<Faulty> {
         let at = base.join(name);
         std::fs::create_dir(&at).unwrap();
@@ -253,7 +255,7 @@ impl Faulty {
         }
     }
 
-    /// The rules from now on; forgets what was answered.
+    /// Sets the rules, and forgets the failures that were returned.
     pub(crate) fn set(&self, rules: Rules) {
         let mut state = self.shared.lock();
         state.rules = rules;
@@ -292,7 +294,7 @@ impl Faulty {
         state.nodes.get_mut(&number).unwrap().links += 1;
     }
 
-    /// What the server has under that name, and when it says that was written.
+    /// Returns the content of a name and its modification time.
     pub(crate) fn get(&self, path: &str) -> Option<(Vec<u8>, SystemTime)> {
         let state = self.shared.lock();
         let node = &state.nodes[&state.find(Path::new(path))?];
@@ -312,24 +314,24 @@ impl Faulty {
         self.shared.released.notify_all();
     }
 
-    /// Reads that wait for [`release`](Faulty::release).
+    /// Returns the number of reads that wait for [`release`](Faulty::release).
     pub(crate) fn stalled(&self) -> usize {
         self.shared.lock().stalled
     }
 
-    /// From now on, all that is there is on the disk.
+    /// Treats all present files as synced.
     pub(crate) fn settle(&self) {
         let mut state = self.shared.lock();
         state.early.clear();
         state.nodes.values_mut().for_each(|node| node.unsynced = false);
     }
 
-    /// What a loss of power now would take: paths that are not synced, and names that files had before
-    /// they were.
+    /// Returns the paths that a power loss would damage now: those that are not synced, and those
+    /// that files got before they were synced.
     pub(crate) fn unsynced(&self) -> Vec<String> {
         fn look(state: &State, number: u64, path: &Path, found: &mut Vec<String>) {
             let Some(node) = state.nodes.get(&number) else { return };
-            // The target of a symbolic link is made together with its name.
+            // A symbolic link is created together with its content.
             if node.unsynced && node.leads_to.is_none() {
                 found.push(format!("/{}", path.display()));
             }

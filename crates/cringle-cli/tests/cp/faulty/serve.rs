@@ -1,4 +1,4 @@
-//! The server: each request looked up in the state, the rules applied, answered.
+//! The server: answers each request from the state, under the rules.
 
 use super::bytes::{read, seek, write};
 use super::{Node, Op, Shared, State, is_victim};
@@ -112,7 +112,7 @@ fn time(of: TimeOrNow) -> SystemTime {
 impl Filesystem for Server {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         if self.writeback {
-            // A kernel without it writes through, which the other mount tests as well.
+            // A kernel without this capability writes through, which the other mount tests.
             let _ = config.add_capabilities(InitFlags::FUSE_WRITEBACK_CACHE);
         }
         Ok(())
@@ -348,7 +348,7 @@ impl Filesystem for Server {
     ) {
         let mut state = self.shared.lock();
         let written = write(&mut state, ino.0, offset, data);
-        // With a writeback cache the kernel knows when the program wrote, and says so.
+        // With a writeback cache, the kernel sends the time at which the program wrote.
         if let Some(node) = state.nodes.get_mut(&ino.0).filter(|_| !self.writeback) {
             node.times.1 = SystemTime::now();
         }
@@ -406,7 +406,7 @@ impl Filesystem for Server {
         mut reply: ReplyDirectory,
     ) {
         let mut state = self.shared.lock();
-        // A position is the handle, and the number of the next name.
+        // A position consists of the handle and the number of the next name.
         let (of, next) = (offset >> 32, offset as u32 as usize);
         if let Some(errno) = state.fails(Op::Readdir, ino.0, next as u64) {
             return reply.error(error(errno));
@@ -467,7 +467,7 @@ impl Filesystem for Server {
         let mut state = self.shared.lock();
         let most = state.rules.longest_range.unwrap_or(usize::MAX);
         let length = usize::try_from(length).unwrap_or(usize::MAX).min(most);
-        // What fails a read or a write fails this, too.
+        // A rule that fails reads or writes applies here, too.
         let copied = match state.fails(Op::CopyRange, from.0, offset + length as u64) {
             Some(errno) => Err(errno),
             None => read(&mut state, from.0, offset, length),
@@ -491,7 +491,7 @@ fn fsync(state: &mut State, number: u64, reply: ReplyEmpty) {
     done(failed, reply);
 }
 
-/// The names in a directory, which are about to change.
+/// Returns the names in a directory, which are about to change.
 fn names(state: &mut State, directory: u64) -> Option<&mut BTreeMap<OsString, u64>> {
     let node = state.nodes.get_mut(&directory)?;
     node.unsynced = true;
@@ -501,7 +501,7 @@ fn names(state: &mut State, directory: u64) -> Option<&mut BTreeMap<OsString, u6
 fn unlink(state: &mut State, parent: u64, name: &OsStr) {
     let number = names(state, parent).and_then(|names| names.remove(name));
     let Some(number) = number else { return };
-    // Open files live on: the node stays, as in a real server until the last release.
+    // Open files stay: a real server keeps the file until its last release.
     if let Some(node) = state.nodes.get_mut(&number) {
         node.links = node.links.saturating_sub(1);
     }

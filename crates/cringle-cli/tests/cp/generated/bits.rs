@@ -1,5 +1,5 @@
-//! Set-id and sticky bits that GNU's `cp` before 9.2 leaves, and that ours takes away: where a difference in them is
-//! that, and no bit that the copy has lost.
+//! Set-id and sticky bits that GNU's `cp` before 9.2 leaves and ours removes: recognises such
+//! differences, as opposed to bits that the copy has lost.
 
 use super::Outcome;
 use super::case::Case;
@@ -8,7 +8,8 @@ use crate::support::same_but_old_bits;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-/// Set-id and sticky bits that the copy must not have, and that GNU's before 9.2 leaves where they were.
+/// Returns the set-id and sticky bits that the copy must not have, and that GNU's before 9.2 leaves
+/// on an existing target.
 pub(super) fn keeps_old_bits(
     case: &Case,
     before: &Tree,
@@ -28,7 +29,8 @@ pub(super) fn keeps_old_bits(
         == 0
 }
 
-/// The bits that the target had before, by this or another of its names, or gets from the directories above it.
+/// Returns the bits that the target had before, under any of its names, or inherits from the
+/// directories above.
 fn target_bits(before: &Tree, name: &OsStr, gnus: &Outcome, theirs: &str) -> u32 {
     let group = |text: &str| text.split_once(" group ").map(|(_, group)| group.to_owned());
     let is_this = |other: &OsStr, text: &str| {
@@ -43,8 +45,9 @@ fn target_bits(before: &Tree, name: &OsStr, gnus: &Outcome, theirs: &str) -> u32
     had.chain(given).fold(0, |all, bits| all | bits)
 }
 
-/// The bits that a file has from its source at first, and that go: the copy has another owner, it is to have no mode
-/// of the source's (a FIFO, a device), or another source was copied onto it by another name.
+/// Returns the bits that a file first gets from its source and then loses: the copy has another
+/// owner, is to have no mode of its source (a FIFO, a device), or is overwritten by another source
+/// under another name.
 fn first_bits(case: &Case, before: &Tree, name: &OsStr, ours: &Tree, mine: &str) -> u32 {
     let is_dir = mine.starts_with('4');
     let is_special = !is_dir && !mine.starts_with("100");
@@ -56,7 +59,7 @@ fn first_bits(case: &Case, before: &Tree, name: &OsStr, ours: &Tree, mine: &str)
     let goes = is_special && no_mode || overwritten;
     let owner = |text: &str| text.split(' ').nth(1).map(str::to_owned);
     let lost = sources.iter().filter(|source| goes || owner(source) != owner(mine));
-    // A directory is made with the sticky bit.
+    // A directory is created with the sticky bit.
     let new_top = if is_dir && case.user.is_some() { 0o1000 } else { 0 };
     lost.fold(new_top, |all, source| all | mode_of(source) & 0o7000)
 }
@@ -65,7 +68,8 @@ fn last_of(path: &str) -> &OsStr {
     Path::new(path).file_name().unwrap_or_default()
 }
 
-/// The last parts of the names under which sources are copied to this file: its own, and those of links to it.
+/// Returns the last components of the names under which sources are copied to this file: its own
+/// and those of links to it.
 fn names_of(before: &Tree, name: &OsStr, ours: &Tree) -> Vec<OsString> {
     let here = Path::new(name).file_name().unwrap_or_default();
     let group = |text: &str| text.split_once(" group ").map(|(_, group)| group.to_owned());
@@ -85,12 +89,12 @@ fn names_of(before: &Tree, name: &OsStr, ours: &Tree) -> Vec<OsString> {
     names
 }
 
-/// What a line of a link says.
+/// Returns the text of a link, from its line.
 fn link_of(text: &str) -> Option<&str> {
     text.split_once(" -> \"")?.1.split('"').next()
 }
 
-/// The sources whose last name this is, and those that one which is a link leads to.
+/// Returns the sources with this last component, and those to which such a link leads.
 fn sources_of<'a>(before: &'a Tree, name: &OsStr) -> Vec<&'a String> {
     let named = |name: &OsStr| {
         let name = name.to_owned();
@@ -103,7 +107,7 @@ fn sources_of<'a>(before: &'a Tree, name: &OsStr) -> Vec<&'a String> {
     sources.into_iter().chain(ends).collect()
 }
 
-/// The bits of a source that is itself a target, whose bits GNU's left.
+/// Returns the bits of a source that is also a target, on which GNU's left bits.
 fn bits_of_changed_source(name: &OsStr, (mine, gnus): (&Outcome, &Outcome)) -> u32 {
     let sources = gnus.tree.iter().filter(|(source, _)| {
         source.as_encoded_bytes().starts_with(b"s/")
@@ -116,13 +120,13 @@ fn bits_of_changed_source(name: &OsStr, (mine, gnus): (&Outcome, &Outcome)) -> u
     lost.fold(0, |all, bits| all | bits)
 }
 
-/// The permission bits and those above them, of a line of a tree.
+/// Returns the permission and special bits, from a line of a tree.
 pub(super) fn mode_of(text: &str) -> u32 {
     let mode = text.split(' ').next().and_then(|mode| u32::from_str_radix(mode, 8).ok());
     mode.unwrap_or(0) & 0o7777
 }
 
-/// The line of a file, without its other names.
+/// Returns the line of a file without its other names.
 pub(super) fn alone(text: &str) -> String {
     let Some((rest, links)) = text.split_once(" links ") else { return text.to_owned() };
     links.split_once(" mtime ").map_or(rest.to_owned(), |(_, time)| format!("{rest} mtime {time}"))

@@ -1,4 +1,4 @@
-//! A random case: what exists before, and a command line. The same seed gives the same case.
+//! A random case: the files before the copy, and a command line. The same seed gives the same case.
 
 use crate::support::{c_path, gnu_version};
 use crate::trees::{ACCESS, Random, acl, mkfifo, set_times, set_xattr};
@@ -10,7 +10,7 @@ use std::path::Path;
 #[derive(Clone, Debug)]
 pub(crate) enum What {
     Dir,
-    /// So many bytes of this letter; `holes`: with a hole of 256 KiB before them.
+    /// That many bytes of this letter; with `holes`, after a hole of 256 KiB.
     File {
         bytes: usize,
         letter: u8,
@@ -44,7 +44,7 @@ pub(crate) struct Case {
     pub(crate) user: Option<u32>,
     pub(crate) umask: u32,
     pub(crate) jobs: u64,
-    /// Of ours alone; GNU's has no such flag.
+    /// Only of ours: GNU's has no such flag.
     pub(crate) fsync: bool,
 }
 
@@ -58,7 +58,7 @@ fn chance(random: &mut Random, of: u64) -> bool {
     random.pick(of) == 0
 }
 
-/// What a link says: names beside it, and of the other trees; nothing outside the place.
+/// Returns the text of a link: a name beside it or in the other trees, never outside the place.
 fn link_text(random: &mut Random, path: &str) -> String {
     let name = one_of(random, NAMES);
     match (path.matches('/').count(), random.pick(6)) {
@@ -142,7 +142,7 @@ fn flags(random: &mut Random) -> Vec<String> {
             flags.push(one_of(random, all).to_owned());
         }
     };
-    // (Always recursive, or a FIFO would be read.)
+    // Always recursive; otherwise a FIFO would be read.
     maybe(random, 1, &["-r", "-R", "-a", "-a", "-rp", "-dR"]);
     maybe(random, 3, &["-d", "-P", "-H", "-H", "-L", "-p"]);
     maybe(random, 7, &["-l", "-s"]);
@@ -180,7 +180,7 @@ fn flags(random: &mut Random) -> Vec<String> {
     flags
 }
 
-/// Which sources go where.
+/// Returns the sources and their target.
 fn names(random: &mut Random, made: &[Made], flags: &mut Vec<String>) -> Vec<String> {
     let below = |random: &mut Random, tree: &str| {
         let all: Vec<_> = made.iter().filter(|m| m.path.starts_with(tree)).collect();
@@ -236,13 +236,13 @@ impl Case {
             flag.starts_with("-b") || flag.contains("--backup") || flag.contains("--suffix")
         };
         if flags.iter().any(backup) && gnu_version() < (9, 2) {
-            // 9.1 makes the backups of what goes into a directory in another one.
+            // 9.1 puts the backups of files that go into a directory into another one.
             flags.retain(|flag| !matches!(flag.as_str(), "-td" | "--parents" | "-T"));
             flags.push("-T".into());
             names = vec!["s".into(), "d".into()];
         }
-        // A link of the target may lead to where a FIFO is made, and of several sources a later one may have the name
-        // of an earlier FIFO: a writer to it waits for a reader.
+        // A link of the target may lead to a path where a FIFO is made, and a later source may have
+        // the name of an earlier FIFO: a writer to it would wait for a reader.
         let is_link = |made: &Made| matches!(made.what, What::Link(_));
         let sources = names.len() + usize::from(flags.iter().any(|flag| flag == "-td"));
         if sources > 2 || made.iter().any(|made| made.path.starts_with('d') && is_link(made)) {
@@ -271,7 +271,8 @@ impl Case {
         }
     }
 
-    /// The same case where the last name, if it is a link to a directory above it, is that directory's.
+    /// Returns the same case with the last name, if it links to a directory above it, replaced by
+    /// that directory.
     pub(crate) fn with_target_of_link(&self) -> Option<Case> {
         let last = self.names.last()?.trim_end_matches('/');
         let link = self.made.iter().find(|made| made.path == last)?;
@@ -289,20 +290,20 @@ impl Case {
         Some(direct)
     }
 
-    /// What GNU's does not know.
+    /// Returns the flags that GNU's does not have.
     pub(crate) fn own_flags(&self) -> Vec<String> {
         let fsync = self.fsync.then(|| "--fsync".to_owned());
         [format!("--jobs={}", self.jobs)].into_iter().chain(fsync).collect()
     }
 
-    /// The words after `cp`, in this place.
+    /// Returns the arguments after `cp`, in this place.
     pub(crate) fn arguments(&self, place: &Path) -> Vec<String> {
         let at = place.to_str().unwrap();
         let names = self.names.iter().map(|name| name.replace("PLACE", at));
         self.flags.iter().cloned().chain(names).collect()
     }
 
-    /// Makes what exists before. What cannot be made is left out, for both.
+    /// Makes the files before the copy. Files that cannot be made are missing for both programs.
     pub(crate) fn make(&self, place: &Path, made: &[Made]) {
         fs::create_dir(place).unwrap();
         fs::set_permissions(place, fs::Permissions::from_mode(0o777)).unwrap();

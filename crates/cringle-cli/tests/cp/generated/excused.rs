@@ -1,4 +1,5 @@
-//! The differences from GNU's that docs/book/src/command/cp.md names, each as narrow as it can be told.
+//! The differences from GNU's that docs/book/src/command/cp.md documents, each recognised as
+//! narrowly as possible.
 
 use super::bits::{alone, keeps_old_bits, mode_of};
 use super::case::{Case, Made, What};
@@ -10,7 +11,8 @@ use std::path::Path;
 
 pub(super) type Tree = BTreeMap<OsString, String>;
 
-/// Why this difference is none; `None`: it is one. `before`: all that there was.
+/// Returns why this difference is documented; `None` if it is not. `before`: the files before the
+/// copy.
 pub(crate) fn excused(
     case: &Case,
     before: &Tree,
@@ -61,7 +63,8 @@ pub(crate) fn excused(
         same.err.retain(|line| !unreadable(line));
         succeed(&mut same);
     }
-    // GNU's looks for the attributes of what a symbolic link is made to, and finds none that the link could have.
+    // GNU's asks for the attributes of the file that the symbolic link leads to, and finds some
+    // that the link cannot have.
     let attribute = |line: &String| line.contains("setting attribute");
     if flag("-s") && theirs.err.iter().any(attribute) {
         theirs.err.retain(|line| !attribute(line));
@@ -76,7 +79,7 @@ pub(crate) fn excused(
         theirs.err.clear();
         theirs.status = Some(0);
     }
-    // Where a directory may not be searched, GNU's finds out by making what it does not look at.
+    // Where a directory may not be searched, GNU's notices only when it creates the file.
     let searched = |line: &mut String| {
         if line.ends_with(": Permission denied") {
             *line = line.replace("cannot create directory", "cannot stat");
@@ -88,7 +91,7 @@ pub(crate) fn excused(
             outcome.err.sort();
         }
     }
-    // GNU's fails without a word where a directory is another's.
+    // GNU's fails without a message if a directory belongs to another user.
     let silent = |line: &String| {
         line.contains("preserving permissions for ") && line.ends_with(": Operation not permitted")
     };
@@ -114,7 +117,7 @@ pub(crate) fn excused(
     None
 }
 
-/// Gives an outcome whose messages were excused the status of one without: if only questions and warnings are left.
+/// Sets the status of an outcome to 0, if all messages but questions and warnings were excused.
 fn succeed(outcome: &mut Outcome) {
     let fails = |line: &String| !line.ends_with('?') && !line.starts_with("cp: warning: ");
     if outcome.status == Some(1) && !outcome.err.iter().any(fails) {
@@ -122,8 +125,9 @@ fn succeed(outcome: &mut Outcome) {
     }
 }
 
-/// Both outcomes without the directories that GNU's refuses to enter, since it has just made them as parents of another
-/// source; `None`: it refuses none that ours enters.
+/// Returns both outcomes without the directories that GNU's refuses to enter because it has just
+/// created them as parents of another source; `None` if there is no such directory that ours
+/// enters.
 fn without_refused_directories(mine: &Outcome, theirs: &Outcome) -> Option<(Outcome, Outcome)> {
     let refused = |line: &String| {
         let name = line.strip_prefix("cp: cannot create directory '")?;
@@ -138,7 +142,7 @@ fn without_refused_directories(mine: &Outcome, theirs: &Outcome) -> Option<(Outc
         outcome
             .tree
             .retain(|name, _| !names.iter().any(|above| Path::new(name).starts_with(above)));
-        // What is below may have hard links elsewhere, and changes the times of what is above.
+        // Files below may have hard links elsewhere, and change the times of the directories above.
         for (name, text) in &mut outcome.tree {
             *text = alone(text);
             if text.starts_with('4') && names.iter().any(|below| Path::new(below).starts_with(name))
@@ -146,7 +150,7 @@ fn without_refused_directories(mine: &Outcome, theirs: &Outcome) -> Option<(Outc
                 *text = text.split(" mtime ").next().unwrap_or_default().to_owned();
             }
         }
-        // (A message names the target, or the source, whose name the target ends in.)
+        // A message names the target, or the source, whose name is the end of the target's.
         let about = |line: &String| {
             names.iter().any(|name| {
                 let source = name.strip_prefix("d/").unwrap_or(name);
@@ -163,8 +167,8 @@ fn without_refused_directories(mine: &Outcome, theirs: &Outcome) -> Option<(Outc
     is_told.then(|| (without(mine), without(theirs)))
 }
 
-/// The line of ours where each part whose difference is excused is as in GNU's. (Each excuse has its own part, so
-/// that several may meet at one name, and none hides what another part has lost.)
+/// Returns our line with each excused part as in GNU's. Each excuse has a part of its own: several
+/// may meet at one name, and none hides a loss in another part.
 fn excused_parts(
     case: &Case,
     before: &Tree,
@@ -206,21 +210,22 @@ fn excused_parts(
     text
 }
 
-/// A directory that `--parents` made, that its owner may not write to, or that was found through a link, with the
-/// attribute of its source, where GNU's has none.
+/// Recognises a directory that `--parents` created, that its owner may not write to, or that was
+/// found through a link: it has the attribute of its source, and GNU's has none.
 fn without_more_attributes(mine: &str, theirs: &str) -> String {
     let attribute = "\"user.cringle\": \"";
     match mine.split_once(attribute) {
         Some((before, after)) if !theirs.contains(attribute) => {
             let after = after.split_once('"').map_or("", |(_, rest)| rest);
-            // (Attributes are in the order of their names: this is the last.)
+            // Attributes are in the order of their names: this is the last one.
             format!("{}{after}", before.strip_suffix(", ").unwrap_or(before))
         }
         _ => mine.to_owned(),
     }
 }
 
-/// A directory that its owner may not write to, and that keeps its old attribute with GNU's.
+/// Recognises a directory that its owner may not write to, and that keeps its old attribute with
+/// GNU's.
 fn with_old_attributes(before: &Tree, name: &OsStr, mine: &str, theirs: &str) -> String {
     let part = |text: &str| {
         let (before, after) = text.split_once("xattr {")?;
@@ -239,8 +244,8 @@ fn with_old_attributes(before: &Tree, name: &OsStr, mine: &str, theirs: &str) ->
     }
 }
 
-/// A file with an attribute of another source, which GNU's wrote to it through a link before. With `--fsync` its
-/// replacement is made first, and gets the name last.
+/// Recognises a file with an attribute of another source, which GNU's wrote to it through a link
+/// before. With `--fsync` its replacement is made first and gets its name last.
 fn is_replaced_late(case: &Case, before: &Tree, name: &OsStr, theirs: &str) -> bool {
     let last = |path: &str| path.rsplit('/').next().map(str::to_owned);
     let name_of_it = name.to_str().and_then(last);
@@ -258,7 +263,8 @@ fn is_replaced_late(case: &Case, before: &Tree, name: &OsStr, theirs: &str) -> b
         && !case.made.iter().any(has_its_own)
 }
 
-/// A directory with a time of now, in which files were replaced, where GNU's wrote in place.
+/// Recognises a directory with the current time, because files in it were replaced that GNU's
+/// writes in place.
 fn with_time_of(case: &Case, name: &OsStr, mine: &str, theirs: &str) -> String {
     let had = case.made.iter().find(|made| OsStr::new(&made.path) == name);
     let parents = case.flags.iter().any(|flag| flag == "--parents");
@@ -271,8 +277,9 @@ fn with_time_of(case: &Case, name: &OsStr, mine: &str, theirs: &str) -> String {
     mine.to_owned()
 }
 
-/// A directory whose attributes GNU's cannot copy: it stops there, and leaves the mode of before, or that of a new
-/// directory. Ours gives it the mode of the source, and the attributes if they can be read.
+/// Recognises a directory whose attributes GNU's cannot copy: it stops there, and leaves the mode
+/// of before or that of a new directory. Ours sets the mode of the source, and the attributes that
+/// can be read.
 fn stops_at_attributes(
     case: &Case,
     before: &Tree,
@@ -281,10 +288,10 @@ fn stops_at_attributes(
     gnus: &Outcome,
     theirs: &str,
 ) -> bool {
-    let said = |what: &str| {
+    let printed = |what: &str| {
         gnus.err.iter().any(|line| line.contains(what) && line.ends_with(": Permission denied"))
     };
-    let (unreadable, unwritable) = (said("getting attribute "), said("setting attribute "));
+    let (unreadable, unwritable) = (printed("getting attribute "), printed("setting attribute "));
     let left = before.get(name).map_or(0o700, |had| mode_of(had));
     let rest = |text: &str| text.split_once(' ').map(|(_, rest)| rest.to_owned());
     let alike = rest(mine) == rest(theirs) && unreadable
@@ -303,8 +310,8 @@ fn stops_at_attributes(
         && case.made.iter().any(is_source)
 }
 
-/// With `-s -L`: ours makes each symbolic link anew, where GNU's makes hard links to some sources, which also replace
-/// what existed. Both outcomes without that.
+/// With `-s -L`, ours makes each symbolic link anew, where GNU's makes hard links to some sources,
+/// which also replace existing files. Returns both outcomes without those files.
 fn without_new_links(
     before: &Tree,
     mine: &Outcome,
@@ -336,7 +343,7 @@ fn without_new_links(
     changed((mine, theirs), (same, gnus))
 }
 
-/// What is left to compare; `None`: all of it.
+/// Returns the files that remain to be compared; `None` for all.
 fn changed(
     (mine, theirs): (&Outcome, &Outcome),
     (same, gnus): (Outcome, Outcome),
@@ -344,17 +351,17 @@ fn changed(
     (*mine != same || *theirs != gnus).then_some((same, gnus))
 }
 
-/// The name of the target in a message that begins like this.
+/// Returns the target's name, from a message that begins like this.
 fn name_in<'a>(line: &'a str, start: &str) -> Option<&'a OsStr> {
     let rest = line.strip_prefix(start)?;
     rest.strip_prefix("PLACE/").unwrap_or(rest).split('\'').next().map(OsStr::new)
 }
 
-/// With `-u`: GNU's makes the targets of one file links to each other, also those that are newer than it. Ours
-/// leaves each newer target as it was. Both outcomes without that.
+/// With `-u`, GNU's makes the targets of one file links to each other, even those that are newer;
+/// ours keeps each newer target. Returns both outcomes without those files.
 fn without_newer(before: &Tree, mine: &Outcome, theirs: &Outcome) -> Option<(Outcome, Outcome)> {
     let timeless = |text: &String| text.split(" mtime ").next().map(str::to_owned);
-    // GNU's fails to put such a link in the place of a target that ours keeps.
+    // GNU's fails to replace a target, which ours keeps, with such a link.
     let is_link_of_kept = |line: &&String| {
         let name = name_in(line, "cp: cannot create hard link '");
         let as_before = |had: &String, now: &String| match had.starts_with('4') {
@@ -366,7 +373,7 @@ fn without_newer(before: &Tree, mine: &Outcome, theirs: &Outcome) -> Option<(Out
     let (mut same, mut gnus) = (mine.clone(), theirs.clone());
     gnus.err.retain(|line| !is_link_of_kept(&line));
     succeed(&mut gnus);
-    // Such a link, or of a file that is named twice a link to itself, takes the place of what existed.
+    // Such a link, or of a file that is named twice a link to itself, replaces an existing file.
     let is_link_removed = |line: &String| {
         let name = name_in(line, "removed '");
         let (ours, other) =
@@ -388,7 +395,7 @@ fn without_newer(before: &Tree, mine: &Outcome, theirs: &Outcome) -> Option<(Out
     changed((mine, theirs), (same, gnus))
 }
 
-/// GNU's finds out that it copies a directory into itself when it has copied a part of it.
+/// Recognises a directory copied into itself: GNU's notices only after it has copied a part.
 fn copies_a_part_into_itself(mine: &Outcome, theirs: &Outcome) -> bool {
     let refuses = |line: &String| line.contains("cannot copy a directory, ");
     let timeless = |text: &String| match text.starts_with('4') {
@@ -404,8 +411,8 @@ fn copies_a_part_into_itself(mine: &Outcome, theirs: &Outcome) -> bool {
             .all(|(name, text)| theirs.tree.get(name).map(timeless) == Some(timeless(text)))
 }
 
-/// Whether GNU's failed to find what it has copied: it names it through a link of the command line, in whose place
-/// the copy has put something else.
+/// Returns whether GNU's failed to find its copy: it names the copy through a link of the command
+/// line that the copy has replaced.
 pub(crate) fn lost_its_way(case: &Case, theirs: &Outcome) -> bool {
     let last = case.names.last().map_or("", |name| name.trim_end_matches('/'));
     let is_lost = |line: &String| {
@@ -417,7 +424,7 @@ pub(crate) fn lost_its_way(case: &Case, theirs: &Outcome) -> bool {
     theirs.err.iter().any(is_lost) && link.is_none_or(|found| !found.contains(" -> "))
 }
 
-/// What ours printed, with the other name of the target.
+/// Returns our messages with the other name of the target.
 pub(crate) fn by_the_direct_name(case: &Case, direct: &Case, mine: &Outcome) -> Outcome {
     let name = |case: &Case| case.names.last().map(|name| name.trim_end_matches('/').to_owned());
     let (from, to) = (name(case).unwrap_or_default(), name(direct).unwrap_or_default());

@@ -1,13 +1,13 @@
-//! Random trees copied onto occupied targets with random flags, by GNU's `cp` and by ours, on copies that are
-//! alike: what is there in the end, what was printed and the status must be the same.
+//! Copies random trees onto occupied targets with random flags, by GNU's `cp` and by ours. Result,
+//! messages and status must be the same.
 //!
-//! `CRINGLE_TREES=10000` draws so many cases (a few by default), `CRINGLE_TREES_START=N` begins with that
-//! seed. A case that differs is made smaller before it is printed.
+//! `CRINGLE_TREES=10000` draws that many cases (a few by default); `CRINGLE_TREES_START=N` starts
+//! with that seed. A case that differs is made smaller before it is printed.
 //!
-//! Where names of a tree depend on each other (two links to one file are both written to, a backup gets the
-//! name of another source), the result depends on the order in which a directory is listed, and no order is
-//! promised. So a result that differs is compared with those of GNU's for other [orders](order), and has to be one
-//! of them.
+//! If names of a tree depend on each other (two links to one file are both written to, a backup
+//! gets the name of another source), the result depends on the order in which a directory is
+//! listed, which is undefined. A result that differs is therefore compared with GNU's results for
+//! other [orders](order), and must be one of them.
 
 mod bits;
 mod case;
@@ -32,19 +32,19 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const DEFAULT_CASES: u64 = 150;
-/// So much CPU time no copy of such a tree needs that ends.
+/// More CPU time than any copy of such a tree needs; a copy that uses it does not end.
 const GNUS_SECONDS: libc::rlim_t = 1;
-/// Orders of GNU's that a result is looked for in: of the 120 orders of five names each is left out by one search
-/// in 28, and few results need one order of all five.
+/// The orders of GNU's in which a result is searched. One search in 28 misses each of the 120
+/// orders of five names, and few results depend on the order of all five.
 const ORDERS: u64 = 400;
-/// The same, for the cases that a case which differs is made smaller to.
+/// The same for the smaller variants of a case that differs.
 const ORDERS_OF_SMALLER: u64 = 24;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect(name))
 }
 
-/// What a run left, printed and returned.
+/// The files, the messages and the status of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Outcome {
     pub(crate) status: Option<i32>,
@@ -53,7 +53,7 @@ pub(crate) struct Outcome {
     pub(crate) tree: BTreeMap<OsString, String>,
 }
 
-/// All that there is; times only where they were set, which was long ago.
+/// The files. Times are compared only where they were set, to a value long ago.
 fn tree_of(place: &Path) -> BTreeMap<OsString, String> {
     let mut all = describe(place, false);
     let at = place.to_str().unwrap();
@@ -68,14 +68,14 @@ fn tree_of(place: &Path) -> BTreeMap<OsString, String> {
     all
 }
 
-/// Keeps FIFOs open, so that nobody waits for their other end.
+/// Keeps FIFOs open, so that no open of the other end waits.
 fn hold_fifos(place: &Path, made: &[Made]) -> Vec<fs::File> {
     let fifos = made.iter().filter(|made| matches!(made.what, What::Fifo));
     let open = |made: &Made| {
         let mut options = fs::OpenOptions::new();
         options.read(true).write(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW);
         let fifo = options.open(place.join(&made.path)).ok()?;
-        // Room for all that a case may write to it.
+        // Room for everything that a case may write to it.
         // SAFETY: no pointers.
         unsafe { libc::fcntl(fifo.as_raw_fd(), libc::F_SETPIPE_SZ, 1 << 20) };
         Some(fifo)
@@ -98,25 +98,25 @@ fn run_in(case: &Case, made: &[Made], place: &Path, mut command: Command) -> Out
             Ok(())
         });
     }
-    let said = output_of(command, place, case.answers.as_bytes());
+    let output = output_of(command, place, case.answers.as_bytes());
     drop(fifos);
     let at = place.to_str().unwrap();
     let words = |bytes: &[u8]| {
-        // Questions have no line of their own.
+        // Questions do not end with a new line.
         let text = String::from_utf8_lossy(bytes).replace("? ", "?\n").replace(at, "PLACE");
         // Versions differ in `d/./a` and `d/a`.
         let text = text.replace("/./", "/").replace("/.'", "'");
         lines(text.as_bytes())
     };
     let outcome = Outcome {
-        status: said.status.code(),
-        out: words(&said.stdout),
-        err: words(&said.stderr),
-        // One that was killed may have made a tree of any depth.
-        tree: if said.status.code().is_some() { tree_of(place) } else { BTreeMap::new() },
+        status: output.status.code(),
+        out: words(&output.stdout),
+        err: words(&output.stderr),
+        // A run that was killed may have made a tree of any depth.
+        tree: if output.status.code().is_some() { tree_of(place) } else { BTreeMap::new() },
     };
     if outcome.status.is_none() {
-        // The tree may be deeper than a recursion or a path can be.
+        // The tree may be deeper than a recursion, or a path, can be.
         let removed = Command::new("rm").arg("-rf").arg(place).status();
         assert!(removed.unwrap().success());
     } else {
@@ -136,7 +136,7 @@ fn remove(place: &Path) {
     }
 }
 
-/// Where both are run: the names have one length, so that messages do.
+/// The places of both programs. Their names have the same length, so that messages have, too.
 struct Places<'a> {
     base: &'a Path,
     next: AtomicU64,
@@ -149,13 +149,13 @@ impl Places<'_> {
         self.base.join(format!("{:08}", self.next.fetch_add(1, Ordering::Relaxed)))
     }
 
-    /// `order`: another order than that of the inodes.
+    /// `order`: a seed for another order than that of the inodes.
     fn gnus(&self, case: &Case, made: &[Made], order: Option<u64>) -> Outcome {
         let mut command = gnu();
         if let (Some(library), Some(seed)) = (&self.library, order) {
             order::set(&mut command, library, seed);
         }
-        // It can copy a directory into itself without an end.
+        // GNU's can copy a directory into itself without end.
         // SAFETY: between fork and exec one system call is made, which reads the structure.
         unsafe {
             command.pre_exec(|| {
@@ -167,7 +167,7 @@ impl Places<'_> {
         run_in(case, made, &self.new_one(), command)
     }
 
-    /// All that exists before the copy.
+    /// The files before the copy.
     fn before(&self, case: &Case) -> BTreeMap<OsString, String> {
         let place = self.new_one();
         case.make(&place, &case.made);
@@ -184,10 +184,10 @@ impl Places<'_> {
 }
 
 fn differences(mine: &Outcome, theirs: &Outcome) -> String {
-    let mut told = String::new();
+    let mut differences = String::new();
     let mut differ = |what: &str, mine: String, theirs: String| {
         if mine != theirs {
-            told.push_str(&format!("  {what}:\n    ours {mine}\n    GNU  {theirs}\n"));
+            differences.push_str(&format!("  {what}:\n    ours {mine}\n    GNU  {theirs}\n"));
         }
     };
     differ("status", format!("{:?}", mine.status), format!("{:?}", theirs.status));
@@ -198,17 +198,17 @@ fn differences(mine: &Outcome, theirs: &Outcome) -> String {
         let text = |tree: &BTreeMap<OsString, String>| format!("{:?}", tree.get(name));
         differ(&format!("{name:?}"), text(&mine.tree), text(&theirs.tree));
     }
-    told
+    differences
 }
 
 #[derive(PartialEq, Eq)]
 enum Verdict {
     Same,
-    /// As GNU's for another order of the tree.
+    /// Equal to GNU's for another order of the tree.
     AnotherOrder,
     Excused(&'static str),
     Differs(String),
-    /// It did not end, and was killed.
+    /// It did not end and was killed.
     Hangs,
 }
 
@@ -238,7 +238,7 @@ fn judge(places: &Places<'_>, case: &Case, orders: u64) -> Verdict {
     }
     let mut random = Random(0x1234_5677);
     for order in 0..orders {
-        // Without the library the order is that in which the tree was made.
+        // Without the library, the order is that in which the tree was made.
         let mut made = case.made.clone();
         for at in (1..made.len()).rev() {
             made.swap(at, random.pick(at as u64 + 1) as usize);
@@ -254,8 +254,8 @@ fn judge(places: &Places<'_>, case: &Case, orders: u64) -> Verdict {
     Verdict::Differs(first)
 }
 
-/// Leaves out names and flags while the case still differs.
-fn shrink(places: &Places<'_>, mut case: Case, mut told: String) -> (Case, String) {
+/// Removes names and flags while the case still differs.
+fn shrink(places: &Places<'_>, mut case: Case, mut differences: String) -> (Case, String) {
     loop {
         let without_made = (0..case.made.len()).map(|at| {
             let mut smaller = case.clone();
@@ -269,19 +269,19 @@ fn shrink(places: &Places<'_>, mut case: Case, mut told: String) -> (Case, Strin
         });
         let smaller = without_made.chain(without_flag).find_map(|smaller| {
             match judge(places, &smaller, ORDERS_OF_SMALLER) {
-                Verdict::Differs(told) => Some((smaller, told)),
+                Verdict::Differs(differences) => Some((smaller, differences)),
                 _ => None,
             }
         });
         match smaller {
-            Some((smaller, less)) => (case, told) = (smaller, less),
-            None => return (case, told),
+            Some((smaller, less)) => (case, differences) = (smaller, less),
+            None => return (case, differences),
         }
     }
 }
 
 #[test]
-fn random_trees_onto_occupied_targets_end_as_gnus() {
+fn random_trees_end_as_with_gnus() {
     if !is_gnu() {
         return;
     }
@@ -311,9 +311,9 @@ fn random_trees_onto_occupied_targets_end_as_gnus() {
                         Verdict::Same => "same",
                         Verdict::AnotherOrder => "in another order",
                         Verdict::Excused(why) => why,
-                        Verdict::Differs(told) => {
-                            let (case, told) = shrink(&places, case, told);
-                            failed.lock().unwrap().push(report(seed, &case, &told));
+                        Verdict::Differs(stderr) => {
+                            let (case, stderr) = shrink(&places, case, stderr);
+                            failed.lock().unwrap().push(report(seed, &case, &stderr));
                             "differs"
                         }
                     };
@@ -331,7 +331,7 @@ fn most_failures() -> usize {
     number("CRINGLE_TREES_FAILURES").unwrap_or(3) as usize
 }
 
-fn report(seed: u64, case: &Case, told: &str) -> String {
+fn report(seed: u64, case: &Case, stderr: &str) -> String {
     let mut text = format!(
         "seed {seed} (CRINGLE_TREES=1 CRINGLE_TREES_START={seed}): umask {:o}, user {:?}\n  cp {} {}\n",
         case.umask,
@@ -342,5 +342,5 @@ fn report(seed: u64, case: &Case, told: &str) -> String {
     for made in &case.made {
         text.push_str(&format!("  {made:?}\n"));
     }
-    text + told
+    text + stderr
 }

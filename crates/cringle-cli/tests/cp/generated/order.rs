@@ -1,9 +1,9 @@
-//! Runs GNU's `cp` so that it reads directories in another order.
+//! Runs GNU's `cp` with another order of directory entries.
 //!
-//! GNU's sorts the names of a directory by the inode numbers that the listing reports. A preloaded library reports
-//! random numbers there instead, which depend on a seed, the name and how many directories were listed before. All
-//! orders of the names of a directory are then equally likely, also those that inode numbers cannot give: several
-//! names of one file have one number, and so stand side by side.
+//! GNU's sorts the names of a directory by the inode numbers that the listing reports. A preloaded
+//! library reports random numbers instead, which depend on a seed, the name and the number of
+//! directories listed before. So all orders of the names are equally likely, even those that inode
+//! numbers cannot give: the names of one file have the same number, and so follow each other.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ struct dirent *readdir(DIR *listed) {
 }
 "#;
 
-/// Compiles the library into this place; `None` without a C compiler, which it reports.
+/// Compiles the library into this place; returns `None`, and prints why, without a C compiler.
 pub(super) fn library(place: &Path) -> Option<PathBuf> {
     let (source, library) = (place.join("order.c"), place.join("order.so"));
     std::fs::write(&source, LIBRARY).unwrap();
@@ -50,7 +50,7 @@ pub(super) fn library(place: &Path) -> Option<PathBuf> {
     compiled.then_some(library)
 }
 
-/// Has this command of GNU's list directories in the order of this seed.
+/// Makes this command list directories in the order of this seed.
 pub(super) fn set(command: &mut Command, library: &Path, seed: u64) {
     command.env("LD_PRELOAD", library).env("CRINGLE_ORDER", OsStr::new(&seed.to_string()));
 }

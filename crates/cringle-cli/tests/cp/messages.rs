@@ -1,4 +1,4 @@
-//! What is told beside GNU's words: the summary, the dry run, how each file was copied, how far it is.
+//! Output beyond GNU's: the summary, the dry run, how each file was copied, the progress.
 
 use crate::common::*;
 use crate::support::*;
@@ -11,7 +11,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Stdio};
 
 #[test]
-fn the_summary_is_true() {
+fn the_summary_counts_files() {
     let place = place("cp-summary");
     random_tree(&place.join("tree"), 9);
     let mut command = ours();
@@ -23,10 +23,10 @@ fn the_summary_is_true() {
     assert_eq!(report["files"].as_u64(), Some((regular - fifos) as u64));
 }
 
-/// As other programs do, and not a complaint for each of the other files.
+/// As with other programs, without an error for each of the other files.
 #[test]
-fn who_is_told_to_nobody_ends() {
-    let place = place("cp-told-nobody");
+fn a_closed_pipe_ends_the_copy() {
+    let place = place("cp-closed-pipe");
     for n in 0..50 {
         fs::create_dir_all(place.join(format!("tree/{n}"))).unwrap();
     }
@@ -41,10 +41,11 @@ fn who_is_told_to_nobody_ends() {
     }
 }
 
-/// A caller that ignores SIGPIPE (`trap '' PIPE`, systemd) gets the whole copy, and a status, as with GNU's.
+/// If the caller ignores SIGPIPE (`trap '' PIPE`, systemd), the copy is complete and returns a
+/// status, as with GNU's.
 #[test]
-fn a_caller_that_ignores_the_signal_gets_the_whole_copy() {
-    let place = place("cp-told-nobody-ignored");
+fn ignoring_sigpipe_completes_the_copy() {
+    let place = place("cp-ignored-sigpipe");
     fs::create_dir(place.join("tree")).unwrap();
     for n in 0..300 {
         fs::write(place.join(format!("tree/{n}")), "x").unwrap();
@@ -60,14 +61,14 @@ fn a_caller_that_ignores_the_signal_gets_the_whole_copy() {
             Ok(())
         });
     }
-    let said = finish(command.spawn().unwrap(), "cp -v to nobody");
-    assert_eq!(said.status.code(), Some(1), "{said:?}");
-    assert!(texts(&said).1.contains("write error: Broken pipe"), "{said:?}");
+    let output = finish(command.spawn().unwrap(), "cp -v into a closed pipe");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(texts(&output).1.contains("write error: Broken pipe"), "{output:?}");
     assert_eq!(fs::read_dir(place.join("to")).unwrap().count(), 300);
 }
 
 #[test]
-fn the_dry_run_of_a_new_tree_says_what_v_says_and_changes_nothing() {
+fn a_dry_run_prints_the_lines_of_v() {
     let place = place("cp-dry");
     random_tree(&place.join("tree"), 9);
     let dry = run(&place, &["-r", "--dry-run", "tree", "copy"]);
@@ -79,7 +80,7 @@ fn the_dry_run_of_a_new_tree_says_what_v_says_and_changes_nothing() {
 }
 
 #[test]
-fn the_dry_run_says_what_would_become_of_what_is_there() {
+fn a_dry_run_reports_existing_targets() {
     let place = place("cp-dry-there");
     for directory in ["tree/both", "there/both", "tree/dir", "there/file", "nested/in"] {
         fs::create_dir_all(place.join(directory)).unwrap();
@@ -93,9 +94,9 @@ fn the_dry_run_says_what_would_become_of_what_is_there() {
     let before = describe(&place, true);
     let case = |arguments: &[&str], status, out: &[&str], err: &[&str]| {
         let arguments = [&["--dry-run"], arguments].concat();
-        let (code, said, told) = run(&place, &arguments);
-        assert_eq!(lines(said.as_bytes()), out, "{arguments:?}");
-        assert_eq!(lines(told.as_bytes()), err, "{arguments:?}");
+        let (code, output, stderr) = run(&place, &arguments);
+        assert_eq!(lines(output.as_bytes()), out, "{arguments:?}");
+        assert_eq!(lines(stderr.as_bytes()), err, "{arguments:?}");
         assert_eq!(code, Some(status), "{arguments:?}");
         assert_eq!(describe(&place, true), before, "{arguments:?}");
     };
@@ -127,16 +128,16 @@ fn the_dry_run_says_what_would_become_of_what_is_there() {
 }
 
 #[test]
-fn debug_says_how_each_file_was_copied() {
+fn debug_reports_how_files_are_copied() {
     let place = place("cp-debug");
     fs::write(place.join("small"), "small").unwrap();
     fs::write(place.join("large"), noise(1 << 20)).unwrap();
     let holes = fs::File::create(place.join("holes")).unwrap();
     holes.set_len(1 << 20).unwrap();
-    let said = |arguments: &[&str]| {
-        let (status, said, told) = run(&place, &[&["--debug"], arguments].concat());
-        assert_eq!((status, told.as_str()), (Some(0), ""));
-        said
+    let output = |arguments: &[&str]| {
+        let (status, output, stderr) = run(&place, &[&["--debug"], arguments].concat());
+        assert_eq!((status, stderr.as_str()), (Some(0), ""));
+        output
     };
     for (arguments, first, how) in [
         (
@@ -160,15 +161,15 @@ fn debug_says_how_each_file_was_copied() {
             "copy offload: unknown, reflink: no, sparse detection: SEEK_HOLE\n",
         ),
     ] {
-        assert_eq!(said(arguments), format!("{first}{how}"), "{arguments:?}");
+        assert_eq!(output(arguments), format!("{first}{how}"), "{arguments:?}");
     }
-    let auto = said(&["large", "d"]);
+    let auto = output(&["large", "d"]);
     let shared = auto.contains("reflink: yes");
     assert!(shared || auto.contains("copy offload: yes, reflink: unsupported, "), "{auto}");
-    assert_eq!(said(&["-n", "small", "c"]), "skipped 'c'\n");
+    assert_eq!(output(&["-n", "small", "c"]), "skipped 'c'\n");
 }
 
-/// The end of the tests, and the one that is a terminal.
+/// Returns the two ends of a terminal: the test's and the program's.
 fn terminal() -> (fs::File, OwnedFd) {
     let (mut ours, mut theirs) = (0, 0);
     let null = std::ptr::null_mut();
@@ -188,7 +189,7 @@ fn terminal() -> (fs::File, OwnedFd) {
 }
 
 #[test]
-fn progress_is_for_terminals_and_never_for_pipes() {
+fn progress_is_shown_only_on_terminals() {
     let place = place("cp-progress");
     for name in ["first", "second"] {
         mkfifo(&place.join(name));
@@ -198,7 +199,7 @@ fn progress_is_for_terminals_and_never_for_pipes() {
         command.args(["--progress", "--copy-contents", "-r", source, &format!("{source}-copy")]);
         command.current_dir(&place).stderr(err).spawn().unwrap()
     };
-    // The one with the pipe is the elder: if the other has drawn, it would have.
+    // The copy with the pipe started first: if the other one has drawn, it would have, too.
     let piped = start("first", Stdio::piped());
     let mut first = fs::OpenOptions::new().write(true).open(place.join("first")).unwrap();
     first.write_all(b"something").unwrap();
@@ -215,6 +216,6 @@ fn progress_is_for_terminals_and_never_for_pipes() {
     assert!(line.starts_with("\r\u{1b}[K"), "{line:?}");
     drop((first, second));
     assert_eq!(finish(drawn, "cp on a terminal").status.code(), Some(0));
-    let said = finish(piped, "cp into a pipe");
-    assert_eq!((said.status.code(), texts(&said).1), (Some(0), String::new()));
+    let output = finish(piped, "cp into a pipe");
+    assert_eq!((output.status.code(), texts(&output).1), (Some(0), String::new()));
 }

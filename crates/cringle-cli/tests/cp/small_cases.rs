@@ -1,4 +1,4 @@
-//! Small cases, one question each, asked of both.
+//! Small cases with one question each, put to both programs.
 
 use crate::common::*;
 use crate::support::*;
@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-/// A few names that most questions can be asked about.
+/// Makes a few names that most questions need.
 fn little(place: &Path) {
     let at = |name: &str| place.join(name);
     fs::write(at("a"), "text of a").unwrap();
@@ -31,11 +31,11 @@ fn little(place: &Path) {
 }
 
 #[test]
-fn every_small_case_ends_as_gnus() {
+fn every_small_case_ends_as_with_gnus() {
     if !is_gnu() {
         return;
     }
-    let mut told = String::new();
+    let mut differences = String::new();
     for case in [
         "a c",
         "a a",
@@ -286,18 +286,19 @@ fn every_small_case_ends_as_gnus() {
         "-P --preserve=links a la a2 e",
     ] {
         let arguments: Vec<_> = case.split_whitespace().collect();
-        told += &compare("small", &arguments, b"", Compared::Trees, little);
+        differences += &compare("small", &arguments, b"", Compared::Trees, little);
     }
-    assert_same(told);
+    assert_same(differences);
 }
 
-/// (GNU's enters it, and copies what it finds before itself: the trees differ from run to run.)
+/// GNU's enters the directory and copies the files that it finds first, so its trees differ from
+/// run to run.
 #[test]
 fn a_directory_is_not_copied_into_itself() {
     if !is_gnu() {
         return;
     }
-    let mut told = String::new();
+    let mut differences = String::new();
     for case in [
         "-r d d",
         "-rn d d",
@@ -309,17 +310,17 @@ fn a_directory_is_not_copied_into_itself() {
         "-r . e",
     ] {
         let arguments: Vec<_> = case.split_whitespace().collect();
-        told += &compare("itself", &arguments, b"", Compared::Words, little);
+        differences += &compare("itself", &arguments, b"", Compared::Words, little);
     }
-    assert_same(told);
+    assert_same(differences);
 }
 
 #[test]
-fn questions_are_asked_and_answered_as_gnus() {
+fn questions_are_asked_as_by_gnus() {
     if !is_gnu() {
         return;
     }
-    let mut told = String::new();
+    let mut differences = String::new();
     for (case, answer) in [
         ("-i a b", "y\n"),
         ("-i a b", "n\n"),
@@ -333,13 +334,13 @@ fn questions_are_asked_and_answered_as_gnus() {
         ("-iu old b", "y\n"),
     ] {
         let arguments: Vec<_> = case.split_whitespace().collect();
-        told += &compare("asked", &arguments, answer.as_bytes(), Compared::Trees, little);
+        differences += &compare("asked", &arguments, answer.as_bytes(), Compared::Trees, little);
     }
-    assert_same(told);
+    assert_same(differences);
 }
 
 #[test]
-fn update_has_the_words_of_newer_versions() {
+fn update_accepts_the_words_of_newer_versions() {
     let place = place("cp-update");
     little(&place);
     let run = |arguments: &[&str]| {
@@ -349,9 +350,9 @@ fn update_has_the_words_of_newer_versions() {
     };
     assert!(run(&["--update=none", "a", "b"]).status.success());
     assert_eq!(fs::read(place.join("b")).unwrap(), b"another");
-    let said = run(&["--update=none-fail", "a", "b"]);
+    let output = run(&["--update=none-fail", "a", "b"]);
     assert_eq!(
-        (said.status.code(), texts(&said).1.as_str()),
+        (output.status.code(), texts(&output).1.as_str()),
         (Some(1), "cringle cp: not replacing 'b'\n")
     );
     assert!(run(&["--update=older", "old", "b"]).status.success());
@@ -361,10 +362,13 @@ fn update_has_the_words_of_newer_versions() {
 }
 
 #[test]
-fn called_as_cp_it_is_cp() {
+fn a_link_named_cp_runs_cp() {
     let place = place("cp-called");
     symlink(env!("CARGO_BIN_EXE_cringle"), place.join("cp")).unwrap();
-    let said = output_of(Command::new(place.join("cp")), &place, b"");
-    assert_eq!(said.status.code(), Some(1));
-    assert_eq!(texts(&said).1, "cp: missing file operand\nTry 'cp --help' for more information.\n");
+    let output = output_of(Command::new(place.join("cp")), &place, b"");
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(
+        texts(&output).1,
+        "cp: missing file operand\nTry 'cp --help' for more information.\n"
+    );
 }

@@ -1,4 +1,5 @@
-//! Trees onto occupied targets, by many threads at once: each name ends with its own source's content.
+//! Copies trees onto occupied targets with many threads: each name ends with its own source's
+//! content.
 
 use crate::common::*;
 use crate::support::*;
@@ -10,7 +11,7 @@ use std::process::Command;
 
 const PAIRS: usize = 600;
 
-/// `s/aN` and `s/bN` are one file with content of its own; `d` has an old file under each name.
+/// In `s`, `aN` and `bN` are one file with its own content; `d` has an old file under each name.
 fn pairs(place: &Path) {
     fs::create_dir(place.join("s")).unwrap();
     fs::create_dir(place.join("d")).unwrap();
@@ -35,7 +36,7 @@ fn each_name_has_its_own_content(place: &Path) {
 }
 
 #[test]
-fn links_that_replace_names_keep_to_their_own_file() {
+fn links_replace_names_with_their_own_file() {
     let base = place_in_memory("cp-onto-pairs");
     for (number, flags) in
         ["-a", "-rlf", "-rsf", "-rl --remove-destination", "-ab"].iter().enumerate()
@@ -68,7 +69,7 @@ fn links_that_replace_names_keep_to_their_own_file() {
 }
 
 #[test]
-fn leftovers_of_a_killed_run_are_in_nobodys_way() {
+fn leftovers_of_a_killed_run_are_ignored() {
     let place = place("cp-onto-leftovers");
     fs::create_dir(place.join("s")).unwrap();
     fs::create_dir(place.join("d")).unwrap();
@@ -77,14 +78,14 @@ fn leftovers_of_a_killed_run_are_in_nobodys_way() {
         fs::hard_link(place.join(format!("s/{number}")), place.join(format!("s/l{number}")))
             .unwrap();
     }
-    // Names of the process's own number, as a run that had the same number would have left them.
+    // Names with the process's own number, as an earlier run with that number could have left them.
     let script = "for n in link $(seq 0 99); do echo left > d/.cringle-cp.$$.$n; done; exec \"$@\"";
     for flags in [&["-r", "--fsync"][..], &["-a"], &["-a", "--fsync"], &["-rlf"]] {
         let mut command = Command::new("sh");
         command.args(["-c", script, "sh", env!("CARGO_BIN_EXE_cringle"), "cp"]);
         command.args(flags).args(["s/.", "d"]);
-        let said = output_of(command, &place, b"");
-        assert_eq!((said.status.code(), texts(&said).1.as_str()), (Some(0), ""), "{flags:?}");
+        let output = output_of(command, &place, b"");
+        assert_eq!((output.status.code(), texts(&output).1.as_str()), (Some(0), ""), "{flags:?}");
         for number in 0..20 {
             for name in [number.to_string(), format!("l{number}")] {
                 assert_eq!(
@@ -106,7 +107,7 @@ fn leftovers_of_a_killed_run_are_in_nobodys_way() {
     }
 }
 
-/// Names of each kind, on both sides, that fit and that do not.
+/// Makes files of each type on both sides, of the same type and of different ones.
 fn occupied(place: &Path) {
     for tree in ["s", "d"] {
         fs::create_dir(place.join(tree)).unwrap();
@@ -121,11 +122,11 @@ fn occupied(place: &Path) {
 }
 
 #[test]
-fn occupied_names_become_what_gnus_makes_of_them() {
+fn occupied_names_end_as_with_gnus() {
     if !is_gnu() {
         return;
     }
-    let mut told = String::new();
+    let mut differences = String::new();
     for case in [
         "-rH s/. d",
         "-rHf s/. d",
@@ -152,9 +153,9 @@ fn occupied_names_become_what_gnus_makes_of_them() {
             continue;
         }
         let arguments: Vec<_> = case.split(' ').collect();
-        told += &compare("occupied", &arguments, b"", Compared::Trees, occupied);
+        differences += &compare("occupied", &arguments, b"", Compared::Trees, occupied);
     }
-    assert_same(told);
+    assert_same(differences);
 }
 
 #[test]
@@ -215,34 +216,34 @@ fn two_sources_of_one_file_do_not_mix() {
     }
 }
 
-/// A name that leaves no room for a number has one backup, which no later one replaces.
+/// A name without room for a number has one backup, which no later one replaces.
 #[test]
-fn a_numbered_backup_of_a_long_name_replaces_none() {
+fn a_numbered_backup_of_a_long_name_is_kept() {
     let place = place("cp-long-backup");
     let name = "7".repeat(252);
     let mut ends = Vec::new();
     for text in ["one", "two", "three"] {
         fs::write(place.join("s"), text).unwrap();
-        let (status, _, told) = run(&place, &["--backup=numbered", "s", &name]);
-        ends.push((status, told.contains("cannot backup") && told.contains("File exists")));
+        let (status, _, stderr) = run(&place, &["--backup=numbered", "s", &name]);
+        ends.push((status, stderr.contains("cannot backup") && stderr.contains("File exists")));
     }
     assert_eq!(ends, [(Some(0), false), (Some(0), false), (Some(1), true)]);
     let read = |name: &str| fs::read_to_string(place.join(name)).unwrap();
     assert_eq!((read(&name), read(&format!("{name}~"))), ("two".into(), "one".into()));
 }
 
-/// One failure, one line.
+/// One failure prints one line.
 #[test]
-fn nothing_is_synced_where_nothing_was_copied() {
+fn a_failed_copy_syncs_nothing() {
     let place = place("cp-nothing-synced");
     fs::write(place.join("file"), "x").unwrap();
-    let (status, _, told) = run(&place, &["--fsync", "nope", "file/."]);
-    assert_eq!((status, told.lines().count()), (Some(1), 1), "{told}");
+    let (status, _, stderr) = run(&place, &["--fsync", "nope", "file/."]);
+    assert_eq!((status, stderr.lines().count()), (Some(1), 1), "{stderr}");
 }
 
-/// A link in the target that leads to a file which is only made by this copy: the one or the other.
+/// A link in the target to a file that this copy creates: it is written through or refused.
 #[test]
-fn a_new_file_and_a_link_to_it_are_no_mixture() {
+fn a_new_file_and_its_link_do_not_mix() {
     let place = place("cp-link-to-new");
     for directory in ["s/a", "s/b/x/y/z", "d/b/x/y/z"] {
         fs::create_dir_all(place.join(directory)).unwrap();
@@ -256,17 +257,18 @@ fn a_new_file_and_a_link_to_it_are_no_mixture() {
         let _ = fs::remove_file(place.join("d/a/f"));
         std::os::unix::fs::symlink("../../../../a/f", &link).unwrap();
         let all = [flags, &["-rT", "--reflink=never", "--jobs=4", "s", "d"]].concat();
-        let (status, _, told) = run(&place, &all);
-        // Which of the two comes first is not said; a link that leads nowhere yet is refused.
-        assert!(status == Some(0) || told.contains("not writing through dangling"), "{told}");
+        let (status, _, stderr) = run(&place, &all);
+        // The order is undefined: a link that is still dangling is refused.
+        assert!(status == Some(0) || stderr.contains("not writing through dangling"), "{stderr}");
         let found = fs::read(place.join("d/a/f")).unwrap();
         assert!(found == one || found == other, "{flags:?}: a mixture");
     }
 }
 
-/// Of two targets that are one file, the last one's content stays, also of many on the command line.
+/// Of two targets that are one file, the last one's content stays, also with many sources on the
+/// command line.
 #[test]
-fn many_targets_that_are_one_file_are_written_in_turn() {
+fn targets_that_are_one_file_are_written_in_turn() {
     let place = place("cp-one-of-many");
     fs::create_dir_all(place.join("s")).unwrap();
     let names: Vec<_> = (100..200).map(|n| format!("s/h{n}")).collect();
@@ -284,39 +286,40 @@ fn many_targets_that_are_one_file_are_written_in_turn() {
             }
         }
         let arguments: Vec<_> = names.iter().map(String::as_str).chain([directory]).collect();
-        let said = run(&place, &arguments);
-        assert_eq!(said, (Some(0), String::new(), String::new()));
+        let output = run(&place, &arguments);
+        assert_eq!(output, (Some(0), String::new(), String::new()));
         let last = fs::read(place.join("s/h199")).unwrap();
         assert!(fs::read(place.join(directory).join("h100")).unwrap() == last, "{directory}");
     }
 }
 
-/// With `--fsync`, too, what one source made is not replaced by another, and a link that leads nowhere is
-/// found before anything is copied.
+/// With `--fsync`, too, no source replaces the target of another, and a dangling link is found
+/// before a file is copied.
 #[test]
-fn with_fsync_targets_are_known_as_without() {
+fn fsync_does_not_replace_new_targets() {
     let place = place("cp-fsync-known");
     for directory in ["a", "b", "d"] {
         fs::create_dir(place.join(directory)).unwrap();
     }
     fs::write(place.join("a/x"), "1").unwrap();
     fs::write(place.join("b/x"), "2").unwrap();
-    let (status, _, told) = run(&place, &["--fsync", "a/x", "b/x", "d"]);
+    let (status, _, stderr) = run(&place, &["--fsync", "a/x", "b/x", "d"]);
     let words = "will not overwrite just-created 'd/x' with 'b/x'";
-    assert!(status == Some(1) && told.contains(words), "{told}");
+    assert!(status == Some(1) && stderr.contains(words), "{stderr}");
     assert_eq!(fs::read_to_string(place.join("d/x")).unwrap(), "1");
     std::os::unix::fs::symlink("nope", place.join("link")).unwrap();
-    let (status, _, told) = run(&place, &["--fsync", "a/x", "link"]);
-    assert!(status == Some(1) && told.contains("not writing through dangling"), "{told}");
+    let (status, _, stderr) = run(&place, &["--fsync", "a/x", "link"]);
+    assert!(status == Some(1) && stderr.contains("not writing through dangling"), "{stderr}");
     let mut command = ours();
     command.args(["--fsync", "a/x", "link"]).env("POSIXLY_CORRECT", "1").current_dir(&place);
     assert_eq!(command.status().unwrap().code(), Some(0));
     assert_eq!(fs::read_to_string(place.join("nope")).unwrap(), "1");
 }
 
-/// A source that is a file of the target, by a link: whole, whichever of the two is copied first.
+/// A source that links to a file of the target is copied whole, whichever of the two is copied
+/// first.
 #[test]
-fn a_source_that_is_written_meanwhile_is_read_whole() {
+fn a_source_being_written_is_copied_whole() {
     let place = place("cp-source-is-target");
     for directory in ["s/a", "s/b/x/y/z"] {
         fs::create_dir_all(place.join(directory)).unwrap();
@@ -332,7 +335,7 @@ fn a_source_that_is_written_meanwhile_is_read_whole() {
         fs::create_dir_all(place.join("e/a")).unwrap();
         if exists {
             fs::write(place.join("e/a/f"), vec![b'O'; bytes]).unwrap();
-            // Two names: it is written in place.
+            // It has two names, so it is written in place.
             fs::hard_link(place.join("e/a/f"), place.join("e/other")).unwrap();
         }
         if by_hard_link {
@@ -340,21 +343,21 @@ fn a_source_that_is_written_meanwhile_is_read_whole() {
         } else {
             std::os::unix::fs::symlink("../../../../../e/a/f", &link).unwrap();
         }
-        let (status, _, told) = run(&place, &[way, "--jobs=4", "-T", "s", "e"]);
+        let (status, _, stderr) = run(&place, &[way, "--jobs=4", "-T", "s", "e"]);
         if status == Some(0) {
             let found = fs::read(place.join("e/b/x/y/z/l")).unwrap();
             let same = found.iter().all(|byte| *byte == found[0]);
             assert!(found.len() == bytes && same, "{way} {exists}: {} bytes", found.len());
         } else {
-            // The link leads nowhere if it is looked at first.
-            assert!(!exists && told.contains("No such file"), "{way}: {told}");
+            // The link is dangling if it is copied first.
+            assert!(!exists && stderr.contains("No such file"), "{way}: {stderr}");
         }
     }
 }
 
-/// On the command line the sources are in order, where one is another's target.
+/// On the command line, a source that is another's target is copied in order.
 #[test]
-fn many_sources_that_are_targets_are_copied_in_order() {
+fn sources_that_are_targets_are_copied_in_order() {
     let place = place("cp-sources-are-targets");
     fs::create_dir(place.join("s")).unwrap();
     fs::create_dir(place.join("e")).unwrap();
