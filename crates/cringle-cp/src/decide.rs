@@ -150,9 +150,10 @@ pub(crate) fn decide(rules: &Rules, comparison: &Comparison) -> Decision {
         return Decision::AlreadySame;
     }
     if is_dir != onto_dir {
-        return Decision::Refuse(match is_dir {
-            true => Refusal::DirectoryOntoOther,
-            false => Refusal::OtherOntoDirectory,
+        return Decision::Refuse(if is_dir {
+            Refusal::DirectoryOntoOther
+        } else {
+            Refusal::OtherOntoDirectory
         });
     }
     if onto_dir {

@@ -366,7 +366,7 @@ pub(crate) type Flags = (Option<u32>, Option<[u32; 4]>);
 
 pub(crate) fn flags_of(fd: BorrowedFd<'_>) -> Flags {
     const GET_XATTR: u32 = opcode::read::<FsXattr>(b'X', 31);
-    /// Without those that tell how the file is stored (extents, inline, indexed, verity,
+    /// Without those that describe how the file is stored (extents, inline, indexed, verity,
     /// encrypted).
     const SET_BY_USERS: u32 = 0x2283_c4ff;
     const PREALLOCATED_OR_HAS_ATTRIBUTES: u32 = 0x8000_0002;

@@ -183,6 +183,48 @@ fn guarded(place: &Path) {
     }
 }
 
+/// Command lines of a user who is not root, and answers to their questions.
+const RESTRICTED: &[(&str, &str)] = &[
+    ("secret c", ""),
+    ("own roots", ""),
+    ("-f own roots", ""),
+    ("own read-only", ""),
+    ("-f own read-only", ""),
+    ("-fv own read-only", ""),
+    ("-i own read-only", "n\n"),
+    ("-i own read-only", "y\n"),
+    ("-if own read-only", "y\n"),
+    ("-i own roots", "y\n"),
+    ("--remove-destination own read-only", ""),
+    ("own roots-dir", ""),
+    ("own roots-dir/new", ""),
+    ("own no-search/new", ""),
+    ("no-search/file c", ""),
+    ("-r no-search c", ""),
+    ("own no-write", ""),
+    ("own no-write/file", ""),
+    ("-b own roots-dir/file", ""),
+    ("-r tree c", ""),
+    ("-a tree c", ""),
+    ("-rp tree c", ""),
+    ("-r tree no-write", ""),
+    ("-a tree roots-dir", ""),
+    ("-p setuid c", ""),
+    ("-a setuid c", ""),
+    ("setuid c", ""),
+    ("-p own-setuid c", ""),
+    ("--preserve=mode setuid c", ""),
+    ("--preserve=ownership setuid c", ""),
+    ("-p own roots", ""),
+    ("--attributes-only -p own-setuid own", ""),
+    ("-l secret c", ""),
+    ("-s secret c", ""),
+    ("-t no-search own", ""),
+    ("--parents tree/open/file c", ""),
+    ("--parents tree/open/file no-write", ""),
+    ("-u roots own", ""),
+];
+
 #[test]
 fn missing_permissions_are_reported_as_by_gnus() {
     if !is_gnu() || !is_root() {
@@ -197,49 +239,7 @@ fn missing_permissions_are_reported_as_by_gnus() {
         return;
     }
     let mut differences = String::new();
-    for (number, (case, answer)) in [
-        ("secret c", ""),
-        ("own roots", ""),
-        ("-f own roots", ""),
-        ("own read-only", ""),
-        ("-f own read-only", ""),
-        ("-fv own read-only", ""),
-        ("-i own read-only", "n\n"),
-        ("-i own read-only", "y\n"),
-        ("-if own read-only", "y\n"),
-        ("-i own roots", "y\n"),
-        ("--remove-destination own read-only", ""),
-        ("own roots-dir", ""),
-        ("own roots-dir/new", ""),
-        ("own no-search/new", ""),
-        ("no-search/file c", ""),
-        ("-r no-search c", ""),
-        ("own no-write", ""),
-        ("own no-write/file", ""),
-        ("-b own roots-dir/file", ""),
-        ("-r tree c", ""),
-        ("-a tree c", ""),
-        ("-rp tree c", ""),
-        ("-r tree no-write", ""),
-        ("-a tree roots-dir", ""),
-        ("-p setuid c", ""),
-        ("-a setuid c", ""),
-        ("setuid c", ""),
-        ("-p own-setuid c", ""),
-        ("--preserve=mode setuid c", ""),
-        ("--preserve=ownership setuid c", ""),
-        ("-p own roots", ""),
-        ("--attributes-only -p own-setuid own", ""),
-        ("-l secret c", ""),
-        ("-s secret c", ""),
-        ("-t no-search own", ""),
-        ("--parents tree/open/file c", ""),
-        ("--parents tree/open/file no-write", ""),
-        ("-u roots own", ""),
-    ]
-    .iter()
-    .enumerate()
-    {
+    for (number, (case, answer)) in RESTRICTED.iter().enumerate() {
         let place = base.path().join(number.to_string());
         fs::create_dir(&place).unwrap();
         let arguments: Vec<_> = case.split_whitespace().collect();

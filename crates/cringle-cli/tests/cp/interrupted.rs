@@ -11,7 +11,8 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 
 fn interrupt(child: &Child) {
-    // SAFETY: a plain system call; the child is not waited for yet, so the number is its.
+    // SAFETY: the call takes no pointers. The child has not been reaped, so the number is still its
+    // own.
     assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
 }
 
@@ -178,7 +179,7 @@ fn started(place: &Path, ignored: Option<i32>) -> (Child, fs::File) {
     let mut command = ours();
     command.args(["-r", "--copy-contents", "fifo", "copy"]).current_dir(place);
     if let Some(signal) = ignored {
-        // SAFETY: one plain system call between fork and exec.
+        // SAFETY: the child makes one async-signal-safe call between fork and exec.
         unsafe {
             command.pre_exec(move || {
                 libc::signal(signal, libc::SIG_IGN);

@@ -54,7 +54,7 @@ fn ignoring_sigpipe_completes_the_copy() {
     drop(reader);
     let mut command = ours();
     command.args(["-rv", "tree", "to"]).current_dir(&place).stdout(writer).stderr(Stdio::piped());
-    // SAFETY: one plain system call between fork and exec.
+    // SAFETY: the child makes one async-signal-safe call between fork and exec.
     unsafe {
         command.pre_exec(|| {
             libc::signal(libc::SIGPIPE, libc::SIG_IGN);
@@ -173,7 +173,7 @@ fn debug_reports_how_files_are_copied() {
 fn terminal() -> (fs::File, OwnedFd) {
     let (mut ours, mut theirs) = (0, 0);
     let null = std::ptr::null_mut();
-    // SAFETY: two places for the descriptors; no name, no settings are asked for.
+    // SAFETY: the call writes the two descriptors; the null pointers request no name and defaults.
     let opened = unsafe {
         libc::openpty(
             &mut ours,
@@ -184,7 +184,7 @@ fn terminal() -> (fs::File, OwnedFd) {
         )
     };
     assert_eq!(opened, 0);
-    // SAFETY: two new descriptors that nobody else has.
+    // SAFETY: `openpty` has returned two new descriptors, which have no other owner.
     unsafe { (fs::File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) }
 }
 

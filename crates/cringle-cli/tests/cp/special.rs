@@ -289,7 +289,7 @@ fn a_leased_source_is_waited_for() {
     const F_SETSIG: libc::c_int = 10;
     let mut file = File::create(place.join("leased")).unwrap();
     file.write_all(b"before").unwrap();
-    // SAFETY: no pointers; the signal is one that is ignored.
+    // SAFETY: the calls take no pointers; the signal is ignored by default.
     let leased = unsafe {
         libc::fcntl(file.as_raw_fd(), F_SETSIG, libc::SIGURG);
         libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK)
@@ -302,14 +302,14 @@ fn a_leased_source_is_waited_for() {
     command.args(["leased", "to"]).current_dir(&place);
     let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let start = std::time::Instant::now();
-    // SAFETY: no pointers.
+    // SAFETY: the call takes no pointers.
     while unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLEASE) } == libc::F_WRLCK
         && start.elapsed().as_secs() < 100
     {
         std::thread::yield_now();
     }
     file.write_all(b" and after").unwrap();
-    // SAFETY: no pointers.
+    // SAFETY: the call takes no pointers.
     unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK) };
     let output = finish(child, "a copy of a leased file");
     assert_eq!((output.status.code(), texts(&output).1), (Some(0), String::new()));
@@ -342,7 +342,7 @@ fn append_only_directories_are_written_in_place() {
 }
 
 fn has_fchmodat2() -> bool {
-    // SAFETY: a name and three numbers; the name does not exist.
+    // SAFETY: the name outlives the call, and does not exist.
     unsafe { libc::syscall(452, libc::AT_FDCWD, c"/nothing/here".as_ptr(), 0, 0) };
     std::io::Error::last_os_error().raw_os_error() == Some(libc::ENOENT)
 }

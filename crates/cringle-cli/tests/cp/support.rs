@@ -130,13 +130,13 @@ fn ends(child: &mut Child) -> bool {
     if child.try_wait().unwrap().is_some() {
         return true;
     }
-    // SAFETY: no pointers; the child is not waited for yet, so that the number is its.
+    // SAFETY: the call takes no pointers.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) };
     assert!(fd >= 0, "pidfd_open: {}", std::io::Error::last_os_error());
-    // SAFETY: a new descriptor that nobody else has.
+    // SAFETY: `pidfd_open` has returned a new descriptor, which has no other owner.
     let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
     let mut wait = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: one entry, that outlives the call.
+    // SAFETY: `wait` is one record and outlives the call.
     unsafe { libc::poll(&mut wait, 1, LONGEST_MS) == 1 }
 }
 

@@ -29,7 +29,7 @@ pub(crate) fn set_times(path: &Path, seconds: i64, nanoseconds: i64) {
     let time = |s| libc::timespec { tv_sec: s, tv_nsec: nanoseconds };
     let times = [time(seconds), time(seconds + 1)];
     let path = c_path(path);
-    // SAFETY: the path and two times, as the call wants.
+    // SAFETY: the path and the array of two times outlive the call.
     let done = unsafe {
         libc::utimensat(libc::AT_FDCWD, path.as_ptr(), times.as_ptr(), libc::AT_SYMLINK_NOFOLLOW)
     };
@@ -39,7 +39,7 @@ pub(crate) fn set_times(path: &Path, seconds: i64, nanoseconds: i64) {
 /// Sets an extended attribute; returns false where the file system has none.
 pub(crate) fn set_xattr(path: &Path, name: &CStr, value: &[u8]) -> bool {
     let path = c_path(path);
-    // SAFETY: path, name and value live through the call.
+    // SAFETY: path, name and value outlive the call.
     let done = unsafe {
         libc::lsetxattr(path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), value.len(), 0)
     };
@@ -50,14 +50,14 @@ pub(crate) fn set_xattr(path: &Path, name: &CStr, value: &[u8]) -> bool {
 pub(crate) fn xattrs(path: &Path) -> String {
     let path = c_path(path);
     let mut names = vec![0u8; 4096];
-    // SAFETY: the buffer is as long as is said.
+    // SAFETY: the call writes at most `names.len()` bytes to `names`; the path outlives it.
     let length = unsafe { libc::llistxattr(path.as_ptr(), names.as_mut_ptr().cast(), names.len()) };
     names.truncate(usize::try_from(length).unwrap_or(0));
     let mut all = BTreeMap::new();
     for name in names.split_inclusive(|&byte| byte == 0) {
         let name = CStr::from_bytes_with_nul(name).unwrap();
         let mut value = vec![0u8; 4096];
-        // SAFETY: as above; the name ends in a zero byte.
+        // SAFETY: the call writes at most `value.len()` bytes to `value`; path and name outlive it.
         let length = unsafe {
             libc::lgetxattr(path.as_ptr(), name.as_ptr(), value.as_mut_ptr().cast(), value.len())
         };
@@ -98,14 +98,14 @@ pub(crate) const DEFAULT: &CStr = c"system.posix_acl_default";
 
 pub(crate) fn mkfifo(path: &Path) {
     let path = c_path(path);
-    // SAFETY: the path lives through the call.
+    // SAFETY: the path outlives the call.
     assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o640) }, 0);
 }
 
 /// A device with the numbers of `/dev/null`.
 fn mknod(path: &Path) {
     let path = c_path(path);
-    // SAFETY: the path lives through the call.
+    // SAFETY: the path outlives the call.
     let made = unsafe { libc::mknod(path.as_ptr(), libc::S_IFCHR | 0o620, libc::makedev(1, 3)) };
     assert_eq!(made, 0);
 }

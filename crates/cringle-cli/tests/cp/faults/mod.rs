@@ -9,16 +9,17 @@
 //!
 //! `CRINGLE_FAULTS=all` runs every cell of the matrix; the default is a seeded sample, one in 80.
 
+mod judge;
 mod table;
 
 use crate::common::*;
-use crate::faulty::{ALWAYS, Faulty, Op, Rules};
-use crate::support::*;
-use std::fmt::Write as _;
+use crate::faulty::Faulty;
+
+use judge::{Cell, judge};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
-use table::{Before, FAULTS, Fault, Side, WAYS, Way};
+use table::{FAULTS, Fault, Side, WAYS};
 
 /// 300,000 bytes are more than two blocks of 128 KiB; 131,072 bytes are exactly one.
 const SIZES: [usize; 5] = [0, 1000, 65_536, 131_072, 300_000];
@@ -98,157 +99,6 @@ impl Place<'_> {
             }
         }
     }
-}
-
-struct Cell<'a> {
-    fault: &'a Fault,
-    way: &'a Way,
-    side: Side,
-    size: usize,
-    writeback: bool,
-}
-
-const OLD: &[u8] = b"what was there before";
-
-/// Runs one cell; returns the violations of the law.
-fn judge(number: usize, cell: &Cell<'_>, faulty: &Faulty, plain: &Path) -> String {
-    let Cell { fault, way, side, size, .. } = *cell;
-    let base = format!("{number}");
-    let on = |faulty_side| {
-        if side == faulty_side || side == Side::Both {
-            Place::Faulty(faulty)
-        } else {
-            Place::Plain(plain.to_owned())
-        }
-    };
-    let (from, to) = (on(Side::Source), on(Side::Target));
-    let bytes = content(size);
-    for place in [&from, &to] {
-        if !place.names("").contains(&base) {
-            place.mkdir(&base);
-        }
-    }
-    let in_tree = if way.tree { "/victims" } else { "" };
-    let (source, target) = (format!("{base}/s{in_tree}"), format!("{base}/t{in_tree}"));
-    from.mkdir(&format!("{base}/s"));
-    to.mkdir(&format!("{base}/t"));
-    if way.tree {
-        from.mkdir(&source);
-        from.put(&format!("{source}/another"), b"another");
-        if way.before != Before::Nothing {
-            to.mkdir(&target);
-        }
-    }
-    let (file, copy) = (format!("{source}/victim"), format!("{target}/victim"));
-    from.put(&file, &bytes);
-    match way.before {
-        Before::Nothing => {}
-        Before::File => to.put(&copy, OLD),
-        Before::TwoNames => {
-            to.put(&copy, OLD);
-            to.link(&copy, &format!("{base}/t/second"));
-        }
-    }
-    faulty.set((fault.rules)(size as u64));
-    let path = |place: &Place<'_>, name: &str| place.root().join(name).display().to_string();
-    let (s, t) = match (way.tree, way.flags[..].first().is_some_and(|flag| flag.contains('T'))) {
-        (false, _) => (path(&from, &file), path(&to, &copy)),
-        (true, true) => (path(&from, &source), path(&to, &target)),
-        (true, false) => (path(&from, &source), path(&to, &format!("{base}/t"))),
-    };
-    let arguments = [way.flags, &[s.as_str(), t.as_str()]].concat();
-    let (status, out, stderr) = run(plain, &arguments);
-    let fired = faulty.fired();
-    let rules = (fault.rules)(size as u64);
-    faulty.set(Rules::default());
-
-    let source_now = from.get(&file).unwrap();
-    let there = to.get(&copy);
-    let same = there.as_ref().is_some_and(|(there, _)| *there == bytes || *there == source_now.0);
-    let mut wrong = String::new();
-    let mut law = |holds: bool, text: &str| {
-        if !holds {
-            let there = there.as_ref().map(|(bytes, _)| bytes.len());
-            let _ = writeln!(
-                wrong,
-                "{}, {:?} of {side:?}, {size} bytes, writeback {}: {text}\n  status {status:?}, \
-                 {there:?} bytes there, answered {fired:?}, standard error {:.300}",
-                fault.name, arguments, cell.writeback, stderr
-            );
-        }
-    };
-    law(matches!(status, Some(0 | 1)), "the status is 0 or 1");
-    law(out.is_empty(), "nothing on standard output");
-    let spoils = rules.spoils && !way.flags.contains(&"--verify");
-    law(status != Some(0) || same || spoils, "status 0 and other bytes than the source");
-    law(
-        (status == Some(0)) == stderr.is_empty(),
-        "a status that is not 0 is explained, 0 has no words",
-    );
-    for failure in rules.failures.iter().filter(|one| one.times == ALWAYS) {
-        let must = match failure.op {
-            Op::Read | Op::Write | Op::Truncate | Op::Fsync | Op::Readdir | Op::Mkdir => true,
-            Op::Unlink => true,
-            Op::Open => side == Side::Source && status != Some(0),
-            // A read-only descriptor has no data to lose when it is closed.
-            Op::Flush => side != Side::Source,
-            _ => false,
-        };
-        // The kernel reads ahead: a fault beyond a change does not concern the copy.
-        if must && fired.contains(&failure.op) {
-            // The kernel reports a delayed write as EIO, unless it was ENOSPC.
-            let words = [words(failure.errno), words(libc::EIO)];
-            let words = if cell.writeback { &words[..] } else { &words[..1] };
-            let path = stderr.contains("victim") || stderr.contains(".cringle-cp.");
-            let named = path && words.iter().any(|words| stderr.contains(words));
-            law(named, "path and errno are reported");
-            law(status == Some(1), "a fault that was answered is a failure");
-        }
-    }
-    if way.tree
-        && side == Side::Source
-        && !fired.contains(&Op::Readdir)
-        && !fired.iter().any(|op| matches!(op, Op::Lookup | Op::Getattr))
-    {
-        let another = to.get(&format!("{target}/another"));
-        law(another.is_some_and(|(bytes, _)| bytes == b"another"), "the file beside it is copied");
-    }
-    let no_room =
-        rules.full_at.is_some() || rules.failures.iter().any(|one| one.errno == libc::ENOSPC);
-    let preserves = way.flags.iter().any(|flag| flag.starts_with("-a") || *flag == "-p");
-    if let Some((there, time)) = &there {
-        let half = *there != bytes && *there != source_now.0 && there != OLD;
-        law(
-            !half || spoils || !preserves || *time != source_now.1,
-            "a part has the source's times",
-        );
-        let replaced = way.before == Before::File && status == Some(1);
-        let whole = way.flags.contains(&"--fsync") && way.before != Before::TwoNames || replaced;
-        let backed_up =
-            way.flags.iter().any(|flag| flag.starts_with("--backup") || flag.contains("remove"));
-        let in_place = fired.iter().any(|op| matches!(op, Op::Rename | Op::Create | Op::Setattr))
-            || way.flags.contains(&"-f")
-            || backed_up && !way.flags.contains(&"--fsync")
-            || no_room;
-        law(!half || spoils || !whole || in_place, "a part under a name that was to be whole");
-    }
-    let left = to.names(&target);
-    let is_old = |name: &String| to.get(&format!("{target}/{name}")).is_some_and(|it| it.0 == OLD);
-    let kept = left.iter().any(is_old);
-    let removes = way.flags.iter().any(|flag| *flag == "-f" || *flag == "--remove-destination");
-    let falls_back =
-        |op: &Op| matches!(op, Op::Rename | Op::Create | Op::Setattr | Op::Getattr | Op::Xattr);
-    let replaceable = !no_room && !fired.iter().any(falls_back);
-    let backs_up = way.flags.iter().any(|flag| flag.starts_with("--backup"));
-    if way.before == Before::File && !removes && (replaceable || backs_up) {
-        law(kept || !backs_up || fired.contains(&Op::Rename), "the backup is lost");
-        law(kept || same || spoils || status == Some(0), "the old content is lost");
-    }
-    law(
-        fired.contains(&Op::Unlink) || !left.iter().any(|name| name.starts_with(".cringle")),
-        "a temporary name is left",
-    );
-    wrong
 }
 
 fn sides(fault: &Fault) -> &'static [Side] {

@@ -213,6 +213,22 @@ impl Shared {
     }
 }
 
+/// Returns the names in a directory, which are about to change.
+fn names(state: &mut State, directory: u64) -> Option<&mut BTreeMap<OsString, u64>> {
+    let node = state.nodes.get_mut(&directory)?;
+    node.unsynced = true;
+    node.children.as_mut()
+}
+
+fn unlink(state: &mut State, parent: u64, name: &OsStr) {
+    let number = names(state, parent).and_then(|names| names.remove(name));
+    let Some(number) = number else { return };
+    // Open files stay: a real server keeps the file until its last release.
+    if let Some(node) = state.nodes.get_mut(&number) {
+        node.links = node.links.saturating_sub(1);
+    }
+}
+
 /// The mounted file system.
 pub(crate) struct Faulty {
     pub(crate) at: PathBuf,

@@ -1,7 +1,7 @@
 //! The server: answers each request from the state, under the rules.
 
 use super::bytes::{read, seek, write};
-use super::{Node, Op, Shared, State, is_victim};
+use super::{Node, Op, Shared, State, is_victim, names, unlink};
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType, Filesystem,
     FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags,
@@ -9,7 +9,7 @@ use fuser::{
     ReplyOpen, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -489,20 +489,4 @@ fn fsync(state: &mut State, number: u64, reply: ReplyEmpty) {
         node.unsynced = false;
     }
     done(failed, reply);
-}
-
-/// Returns the names in a directory, which are about to change.
-fn names(state: &mut State, directory: u64) -> Option<&mut BTreeMap<OsString, u64>> {
-    let node = state.nodes.get_mut(&directory)?;
-    node.unsynced = true;
-    node.children.as_mut()
-}
-
-fn unlink(state: &mut State, parent: u64, name: &OsStr) {
-    let number = names(state, parent).and_then(|names| names.remove(name));
-    let Some(number) = number else { return };
-    // Open files stay: a real server keeps the file until its last release.
-    if let Some(node) = state.nodes.get_mut(&number) {
-        node.links = node.links.saturating_sub(1);
-    }
 }

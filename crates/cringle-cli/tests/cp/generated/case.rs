@@ -219,6 +219,11 @@ fn names(random: &mut Random, made: &[Made], flags: &mut Vec<String>) -> Vec<Str
 }
 
 impl Case {
+    /// Returns whether one of the flags begins like this.
+    pub(crate) fn has_flag(&self, wanted: &str) -> bool {
+        self.flags.iter().any(|flag| flag.starts_with(wanted))
+    }
+
     pub(crate) fn new(seed: u64, may_be_nobody: bool) -> Case {
         let mut random =
             Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(0x5851_F42D) | 1);

@@ -19,7 +19,7 @@ pub(crate) fn excused(
     mine: &Outcome,
     theirs: &Outcome,
 ) -> Option<&'static str> {
-    let flag = |wanted: &str| case.flags.iter().any(|flag| flag.starts_with(wanted));
+    let flag = |wanted: &str| case.has_flag(wanted);
     let says = |outcome: &Outcome, text: &str| outcome.err.iter().any(|line| line.contains(text));
     let backup = flag("-b") || flag("--backup=") || flag("--suffix=");
     if backup && gnu_version() >= (9, 5) && says(mine, "cannot overwrite ") {
@@ -57,25 +57,39 @@ pub(crate) fn excused(
         }
     }
     let mut theirs = theirs.clone();
+    excuse_attributes(case, &mut same, &mut theirs);
+    excuse_permissions(case, mine, &mut same, &mut theirs);
+    if differences(&same, &theirs).is_empty() {
+        return Some("times and attributes of directories, set-id bits, ACLs");
+    }
+    None
+}
+
+/// Removes the messages about attributes that only one of the programs prints.
+fn excuse_attributes(case: &Case, mine: &mut Outcome, theirs: &mut Outcome) {
     let unreadable =
         |line: &String| line.contains("error syncing ") && line.ends_with(": Permission denied");
-    if case.fsync && case.user.is_some() && same.err.iter().any(unreadable) {
-        same.err.retain(|line| !unreadable(line));
-        succeed(&mut same);
+    if case.fsync && case.user.is_some() && mine.err.iter().any(unreadable) {
+        mine.err.retain(|line| !unreadable(line));
+        succeed(mine);
     }
     // GNU's asks for the attributes of the file that the symbolic link leads to, and finds some
     // that the link cannot have.
     let attribute = |line: &String| line.contains("setting attribute");
-    if flag("-s") && theirs.err.iter().any(attribute) {
+    if case.has_flag("-s") && theirs.err.iter().any(attribute) {
         theirs.err.retain(|line| !attribute(line));
-        succeed(&mut theirs);
+        succeed(theirs);
     }
+}
+
+/// Removes the differences that missing permissions and older versions make.
+fn excuse_permissions(case: &Case, original: &Outcome, mine: &mut Outcome, theirs: &mut Outcome) {
     // Ours sets them on a directory that its owner may not write to.
     let unwritable = |line: &String| {
         line.contains("setting attribute ") && line.ends_with(": Permission denied")
     };
     let only_those = !theirs.err.is_empty() && theirs.err.iter().all(unwritable);
-    if case.user.is_some() && mine.status == Some(0) && only_those {
+    if case.user.is_some() && original.status == Some(0) && only_those {
         theirs.err.clear();
         theirs.status = Some(0);
     }
@@ -85,8 +99,8 @@ pub(crate) fn excused(
             *line = line.replace("cannot create directory", "cannot stat");
         }
     };
-    if flag("--parents") && case.user.is_some() {
-        for outcome in [&mut same, &mut theirs] {
+    if case.has_flag("--parents") && case.user.is_some() {
+        for outcome in [&mut *mine, &mut *theirs] {
             outcome.err.iter_mut().for_each(searched);
             outcome.err.sort();
         }
@@ -95,26 +109,19 @@ pub(crate) fn excused(
     let silent = |line: &String| {
         line.contains("preserving permissions for ") && line.ends_with(": Operation not permitted")
     };
-    if case.user.is_some() && same.status == Some(1) && same.err.len() > theirs.err.len() {
-        same.err.retain(|line| !silent(line));
+    if case.user.is_some() && mine.status == Some(1) && mine.err.len() > theirs.err.len() {
+        mine.err.retain(|line| !silent(line));
     }
-    if flag("-i")
-        && case.answers.starts_with('n')
-        && gnu_version() >= (9, 2)
-        && mine.status == Some(0)
-    {
+    let declined = case.has_flag("-i") && case.answers.starts_with('n');
+    if declined && gnu_version() >= (9, 2) && original.status == Some(0) {
         theirs.status = Some(0);
     }
-    if flag("--attributes-only") || gnu_version() < (9, 2) {
+    if case.has_flag("--attributes-only") || gnu_version() < (9, 2) {
         // Older versions name the attribute twice instead of the file.
         let other = |line: &String| !line.contains("ting attribute '");
-        same.err.retain(other);
+        mine.err.retain(other);
         theirs.err.retain(other);
     }
-    if differences(&same, &theirs).is_empty() {
-        return Some("times and attributes of directories, set-id bits, ACLs");
-    }
-    None
 }
 
 /// Sets the status of an outcome to 0, if all messages but questions and warnings were excused.

@@ -76,7 +76,7 @@ fn hold_fifos(place: &Path, made: &[Made]) -> Vec<fs::File> {
         options.read(true).write(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW);
         let fifo = options.open(place.join(&made.path)).ok()?;
         // Room for everything that a case may write to it.
-        // SAFETY: no pointers.
+        // SAFETY: the call takes no pointers.
         unsafe { libc::fcntl(fifo.as_raw_fd(), libc::F_SETPIPE_SZ, 1 << 20) };
         Some(fifo)
     };
@@ -91,7 +91,7 @@ fn run_in(case: &Case, made: &[Made], place: &Path, mut command: Command) -> Out
     if let Some(user) = case.user {
         command.uid(user).gid(user);
     }
-    // SAFETY: between fork and exec one system call is made.
+    // SAFETY: the child makes one async-signal-safe call between fork and exec.
     unsafe {
         command.pre_exec(move || {
             libc::umask(umask);
@@ -156,7 +156,7 @@ impl Places<'_> {
             order::set(&mut command, library, seed);
         }
         // GNU's can copy a directory into itself without end.
-        // SAFETY: between fork and exec one system call is made, which reads the structure.
+        // SAFETY: the child makes one async-signal-safe call between fork and exec.
         unsafe {
             command.pre_exec(|| {
                 let most = libc::rlimit { rlim_cur: GNUS_SECONDS, rlim_max: GNUS_SECONDS };
