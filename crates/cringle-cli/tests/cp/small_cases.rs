@@ -64,8 +64,6 @@ const CASES: &[&str] = &[
     "-f a loop",
     "-f a loop/",
     "-rf fifo loop/",
-    "-rf d loop/",
-    "-rfT d loop/",
     "a b e",
     "a d/a e",
     "a a e",
@@ -291,6 +289,19 @@ fn every_small_case_ends_as_with_gnus() {
         differences += &compare("small", &arguments, b"", Compared::Trees, little);
     }
     assert_same(differences);
+}
+
+/// GNU's reads a status that its failed call has not filled in, so that its messages differ from
+/// run to run.
+#[test]
+fn a_directory_does_not_replace_a_looping_link() {
+    let place = place("cp-looping-link");
+    little(&place);
+    for flags in ["-rf", "-rfT"] {
+        let error = "cringle cp: cannot create directory 'loop/': File exists\n";
+        let expected = (Some(1), String::new(), error.to_owned());
+        assert_eq!(run(&place, &[flags, "d", "loop/"]), expected);
+    }
 }
 
 /// GNU's enters the directory and copies the files that it finds first, so its trees differ from
