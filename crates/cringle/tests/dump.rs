@@ -1,4 +1,4 @@
-//! A dump says who waits for what, and nobody is disturbed by it.
+//! A dump shows which fiber waits for what, and disturbs no fiber.
 
 mod disk;
 
@@ -26,7 +26,7 @@ fn dump() -> Dump {
     dump
 }
 
-/// What the fiber of this name waits for.
+/// Returns what the fiber of this name waits for.
 fn what(dump: &Dump, name: &str) -> WaitsFor {
     let fiber = dump.fiber(name).unwrap_or_else(|| panic!("no '{name}' in:\n{dump}"));
     match &fiber.state {
@@ -42,7 +42,7 @@ fn age(dump: &Dump, name: &str) -> Duration {
     }
 }
 
-/// Lets all that are ready run until they wait.
+/// Lets all ready fibers run until they wait.
 fn settle() {
     for _ in 0..4 {
         fiber::yield_now();
@@ -50,13 +50,13 @@ fn settle() {
 }
 
 #[test]
-fn outside_of_a_run_there_is_none() {
+fn dump_is_none_outside_a_run() {
     assert!(runtime::dump().is_none());
 }
 
 /// Two fibers that take two locks in opposite orders.
 #[test]
-fn a_deadlock_is_named_in_full() {
+fn dump_names_deadlocks_in_full() {
     on_one_worker(|| {
         let (first, second) = (sync::Mutex::new(1), sync::Mutex::new(2));
         fiber::scope(|s| {
@@ -99,7 +99,7 @@ fn a_deadlock_is_named_in_full() {
 }
 
 #[test]
-fn a_lost_unpark_is_named_in_full() {
+fn dump_names_parked_fiber_in_full() {
     on_one_worker(|| {
         let line = line!() + 1;
         let forgotten = named("forgotten").spawn_local(fiber::park).unwrap();
@@ -110,7 +110,7 @@ fn a_lost_unpark_is_named_in_full() {
         assert!(matches!(what(&dump, "forgotten"), WaitsFor::Unpark));
         let fiber = dump.fiber("forgotten").unwrap();
         assert_eq!(fiber.who.spawned.unwrap().line(), line);
-        // The clock that tells it goes by the kernel's ticks, of up to 10 ms.
+        // The clock advances with the kernel's ticks, of up to 10 ms.
         assert!(age(&dump, "forgotten") >= before + Duration::from_millis(40));
         assert_eq!(dump.fibers[0].who.name.as_deref(), Some("forgotten"), "the oldest is first");
         let text = dump.to_string();
@@ -121,15 +121,15 @@ fn a_lost_unpark_is_named_in_full() {
     });
 }
 
-/// Those that the library makes for the program: by where it asked for them, not by the library's own line.
+/// Fibers that the library makes for the program show the program's line, not one of the library.
 #[test]
-fn fibers_of_combinators_and_connections_are_told_of_by_the_programs_line() {
+fn dump_shows_program_line_of_library_fibers() {
     let told_at = |dump: &Dump, line: u32| {
         let spawned = dump.fibers.iter().filter_map(|fiber| fiber.who.spawned);
         spawned.filter(|place| place.file() == file!() && place.line() == line).count()
     };
     on_one_worker(|| {
-        // All have begun, and none has ended.
+        // All fibers have begun, and none has ended.
         let dump_amid = || {
             fiber::yield_now();
             dump()
@@ -157,9 +157,9 @@ fn fibers_of_combinators_and_connections_are_told_of_by_the_programs_line() {
     });
 }
 
-/// One worker is stuck, another one asks.
+/// One worker is stuck, and the other one makes the dump.
 #[test]
-fn a_spinning_fiber_is_named_in_full() {
+fn dump_names_spinning_fiber_in_full() {
     let spins = Arc::new(AtomicBool::new(true));
     Builder::new()
         .workers(2)
@@ -193,12 +193,13 @@ fn a_spinning_fiber_is_named_in_full() {
         .unwrap();
 }
 
-/// A worker whose thread gets next to nothing of a busy processor.
+/// The worker's thread gets almost no time on a busy processor.
 #[test]
 fn starved_worker_is_waited_for() {
     const SPINNERS: usize = 8;
     let confine = || {
-        // SAFETY: an all-zero set is a valid one, and processor 0 is in its range; the calls read it.
+        // SAFETY: by the contract of the calls, which read the set. All-zero is valid, and
+        // processor 0 is in range.
         unsafe {
             let mut set: libc::cpu_set_t = std::mem::zeroed();
             libc::CPU_SET(0, &mut set);
@@ -210,7 +211,8 @@ fn starved_worker_is_waited_for() {
         let dump = Builder::new().workers(2).run(|| {
             let parked = named("parked").worker(1).spawn(fiber::park).unwrap();
             let starve = named("starve").worker(1).spawn(move || {
-                // SAFETY: all zeros are a valid structure, in each C library; the call reads it.
+                // SAFETY: by the contract of the call, which reads the structure; all-zero is valid
+                // in each C library.
                 let idle = unsafe {
                     let param: libc::sched_param = std::mem::zeroed();
                     libc::sched_setscheduler(0, libc::SCHED_IDLE, &param)
@@ -242,9 +244,9 @@ fn starved_worker_is_waited_for() {
     });
 }
 
-/// The only worker is stuck, and a thread asks.
+/// The only worker is stuck, and a thread makes the dump.
 #[test]
-fn a_lone_stuck_worker_is_told_of_from_outside() {
+fn dump_from_thread_reports_lone_stuck_worker() {
     static SPINS: AtomicBool = AtomicBool::new(true);
     static STARTED: AtomicBool = AtomicBool::new(false);
     std::thread::scope(|threads| {
@@ -279,7 +281,7 @@ fn a_lone_stuck_worker_is_told_of_from_outside() {
 }
 
 #[test]
-fn operations_are_told_with_their_files() {
+fn dump_shows_files_of_operations() {
     let directory = disk::directory();
     let path = directory.path().join("data");
     std::fs::write(&path, vec![7; 16384]).unwrap();
@@ -296,17 +298,18 @@ fn operations_are_told_with_their_files() {
             let child = named("child").spawn_scoped_local(s, || {
                 let mut cat = process::Command::new("cat");
                 let mut child = cat.stdin(std::process::Stdio::piped()).spawn()?;
-                // It ends when this is dropped.
+                // The child ends when this is dropped.
                 let _stdin = child.stdin.take();
                 spawned.set(true);
                 child.wait()
             });
-            // It is started by a thread of the pool.
+            // A thread of the pool starts the child.
             while !spawned.get() {
                 fiber::yield_now();
             }
             settle();
-            // These are suspended in the turn in which the last one asks: nothing is submitted yet.
+            // These are suspended in the turn in which the last one makes the dump, before anything
+            // is submitted.
             s.spawn_local(|| ());
             named("read").spawn_scoped_local(s, || file.read_at(&mut [0; 100], 4096)).unwrap();
             named("open").spawn_scoped_local(s, || fs::File::open(&missing).map(drop)).unwrap();
@@ -354,9 +357,10 @@ impl Drop for End<'_> {
     }
 }
 
-/// What no ring has an operation for is done by a thread. Each is asked for again until it was seen.
+/// A thread makes the calls for which no ring has an operation. Each is repeated until a dump has
+/// shown it.
 #[test]
-fn plain_calls_are_told_with_their_files() {
+fn dump_shows_files_of_plain_calls() {
     const BYTES: usize = 16 << 20;
     let directory = disk::directory();
     let (from, to) = (directory.path().join("from"), directory.path().join("to"));
@@ -367,7 +371,7 @@ fn plain_calls_are_told_with_their_files() {
         let FiberState::Waiting { for_what, .. } = state else { return None };
         let WaitsFor::Operation { name, fd, file, path, aside, .. } = for_what else { return None };
         assert_eq!((*name, aside), (call, &true), "{dump}");
-        // However its lines are broken.
+        // Independent of the line breaks.
         let text = dump.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(text.contains("by a thread of the pool"), "{dump}");
         Some((*fd, file.clone(), path.clone()))
@@ -376,7 +380,7 @@ fn plain_calls_are_told_with_their_files() {
         let (source, target) = (fs::File::open(&from).unwrap(), fs::File::create(&to).unwrap());
         let (copied, linked) = (std::cell::Cell::new(false), std::cell::Cell::new(false));
         fiber::scope(|s| {
-            // If the test fails they end, too.
+            // They end even if the test fails.
             let _end = End([&copied, &linked]);
             let copies = || {
                 while !copied.get() {
@@ -406,7 +410,7 @@ fn plain_calls_are_told_with_their_files() {
 }
 
 #[test]
-fn a_batch_is_told_by_its_first_operation() {
+fn dump_shows_first_operation_of_batch() {
     let directory = disk::directory();
     let path = directory.path().join("data");
     std::fs::write(&path, vec![7; 16384]).unwrap();
@@ -434,7 +438,7 @@ fn a_batch_is_told_by_its_first_operation() {
 }
 
 #[test]
-fn every_other_wait_is_told() {
+fn dump_shows_every_other_wait() {
     on_one_worker(|| {
         let (sender, receiver) = sync::mpsc::channel::<()>();
         let semaphore = sync::Semaphore::new(1);
@@ -515,12 +519,12 @@ fn every_other_wait_is_told() {
 }
 
 #[test]
-fn a_lock_that_a_fiber_left_locked_names_nobody_else() {
+fn forgotten_lock_names_no_other_holder() {
     on_one_worker(|| {
         let mutex = sync::Mutex::new(());
         fiber::scope(|s| {
             s.spawn_local(|| std::mem::forget(mutex.lock().unwrap())).join().unwrap();
-            // It may have the block and the stack of the one that has ended.
+            // It may reuse the block and the stack of the fiber that has ended.
             named("innocent").spawn_scoped_local(s, fiber::park).unwrap();
             named("waiter").spawn_scoped_local(s, || drop(mutex.lock())).unwrap();
             settle();
@@ -561,7 +565,7 @@ fn a_function_that_parks(done: &AtomicUsize) {
 }
 
 #[test]
-fn backtraces_show_where_fibers_wait_and_let_them_wait_on() {
+fn backtraces_leave_fibers_suspended() {
     Builder::new()
         .workers(2)
         .run(|| {
@@ -573,7 +577,7 @@ fn backtraces_show_where_fibers_wait_and_let_them_wait_on() {
                     place.spawn(move || a_function_that_parks(&done)).unwrap()
                 })
                 .collect();
-            // One has too little stack to look at it.
+            // This one has too little stack for a backtrace.
             let small = named("small").stack_size(16 << 10).spawn_local(fiber::park).unwrap();
             let waits = |dump: &Dump| {
                 let parked = |fiber: &&FiberReport| {
@@ -596,7 +600,7 @@ fn backtraces_show_where_fibers_wait_and_let_them_wait_on() {
                 let own = dump.fiber("main").unwrap().backtrace.as_ref().unwrap().to_string();
                 assert!(own.contains("dump_with_backtraces"), "{own}");
             }
-            assert_eq!(done.load(Ordering::Relaxed), 0, "nobody went on for being looked at");
+            assert_eq!(done.load(Ordering::Relaxed), 0, "a backtrace resumed a fiber");
             for fiber in fibers {
                 fiber.thread().unpark();
                 fiber.join().unwrap();
@@ -608,11 +612,11 @@ fn backtraces_show_where_fibers_wait_and_let_them_wait_on() {
         .unwrap();
 }
 
-/// A fiber that was made and has not run yet must not begin because somebody wants its backtrace.
+/// A fiber that has not run yet must not begin because of a backtrace.
 #[test]
-fn a_fiber_that_has_not_begun_does_not_begin_for_a_backtrace() {
+fn backtrace_does_not_start_fiber() {
     on_one_worker(|| {
-        // So that blocks and stacks of fibers that have ended are used again.
+        // So that blocks and stacks of ended fibers are reused.
         (0..10).for_each(|_| fiber::spawn_local(fiber::yield_now).join().unwrap());
         let begun = std::rc::Rc::new(std::cell::Cell::new(0));
         let handles: Vec<_> = (0..10)
@@ -636,9 +640,9 @@ fn a_function_that_yields(rounds: &std::cell::Cell<u32>) {
     rounds.set(rounds.get() + 1);
 }
 
-/// Fibers that let others run, and that were woken, and whose turn has not come.
+/// Fibers that have yielded or were woken, and have not run again.
 #[test]
-fn ready_fibers_have_backtraces_and_keep_their_turn() {
+fn backtraces_keep_order_of_ready_fibers() {
     on_one_worker(|| {
         let rounds = std::rc::Rc::new(std::cell::Cell::new(0));
         let theirs = std::rc::Rc::clone(&rounds);
@@ -659,16 +663,20 @@ fn ready_fibers_have_backtraces_and_keep_their_turn() {
                 assert!(text.contains(function), "{text}");
             }
         }
-        assert_eq!((rounds.get(), done.load(Ordering::Relaxed)), (0, 0), "nobody has run");
+        assert_eq!(
+            (rounds.get(), done.load(Ordering::Relaxed)),
+            (0, 0),
+            "a backtrace resumed a fiber"
+        );
         yields.join().unwrap();
         woken.join().unwrap();
         assert_eq!((rounds.get(), done.load(Ordering::Relaxed)), (1, 1));
     });
 }
 
-/// Fibers of two workers pass each other messages while they are looked at again and again.
+/// Fibers of two workers exchange messages while dumps are made.
 #[test]
-fn a_dump_is_complete_and_the_fibers_go_on() {
+fn dump_is_complete_while_fibers_run() {
     const PAIRS: usize = 400;
     Builder::new()
         .workers(2)
@@ -718,9 +726,9 @@ fn a_dump_is_complete_and_the_fibers_go_on() {
         .unwrap();
 }
 
-/// Fibers of all workers ask at once, and threads besides.
+/// Fibers of all workers and threads make dumps at once.
 #[test]
-fn many_may_ask_at_once() {
+fn concurrent_dumps_are_complete() {
     Builder::new()
         .workers(2)
         .run(|| {

@@ -1,6 +1,6 @@
-//! Code of the program that runs where the library cannot let it unwind or be cancelled: destructors of results,
-//! payloads and fiber-locals, panic hooks, callbacks (**I12**, **I13**). `tests/foreign` has the matrix of all of
-//! it; each test here is one defect that was found.
+//! Code of the program that the library calls where it must neither unwind nor be cancelled:
+//! destructors of results, payloads and fiber-locals, panic hooks, callbacks (**I12**, **I13**).
+//! `tests/foreign` has the whole matrix; these are single cases that need more than a cell.
 
 mod child;
 mod tools;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tools::*;
 
-/// Calls this when it is dropped.
+/// Calls the closure when it is dropped.
 struct OnDrop<F: FnMut()>(F);
 
 impl<F: FnMut()> Drop for OnDrop<F> {
@@ -56,12 +56,12 @@ fn beside_a_destructor_that_waits(f: impl FnOnce()) {
     });
 }
 
-// ----- what a scope drops at its end -----
+// ----- payloads that a scope drops at its end -----
 
-/// The second payload is dropped while the scope still has a fiber to wait for.
+/// The second payload is dropped while the scope still waits for a fiber.
 #[test]
-fn a_scope_outlives_its_fibers_whatever_its_exits_raise() {
-    child::must_succeed("a_scope_outlives_its_fibers_whatever_its_exits_raise", || {
+fn scope_outlives_fibers_when_exit_calls_panic() {
+    child::must_succeed("scope_outlives_fibers_when_exit_calls_panic", || {
         on_one_worker(|| {
             let ended = Rc::new(Cell::new(false));
             let theirs = Rc::clone(&ended);
@@ -85,8 +85,8 @@ fn a_scope_outlives_its_fibers_whatever_its_exits_raise() {
 }
 
 #[test]
-fn a_combinator_raises_the_first_panic_whatever_the_second_is() {
-    child::must_succeed("a_combinator_raises_the_first_panic_whatever_the_second_is", || {
+fn combinator_raises_first_of_two_panics() {
+    child::must_succeed("combinator_raises_first_of_two_panics", || {
         on_one_worker(|| {
             let both = AssertUnwindSafe(|| {
                 let second = || {
@@ -108,29 +108,26 @@ fn a_combinator_raises_the_first_panic_whatever_the_second_is() {
 }
 
 #[test]
-fn a_try_scope_raises_a_fibers_panic_though_its_own_payload_is_a_bomb() {
-    child::must_succeed(
-        "a_try_scope_raises_a_fibers_panic_though_its_own_payload_is_a_bomb",
-        || {
-            on_one_worker(|| {
-                let scope = AssertUnwindSafe(|| {
-                    fiber::try_scope(|s| -> std::io::Result<()> {
-                        s.spawn_local(|| -> std::io::Result<()> { panic!("the first") });
-                        fiber::yield_now();
-                        panic_any(Bomb)
-                    })
-                });
-                let payload = catch_unwind(scope).map(drop).unwrap_err();
-                assert_eq!(message(payload), "the first");
+fn try_scope_raises_panic_despite_panicking_payload() {
+    child::must_succeed("try_scope_raises_panic_despite_panicking_payload", || {
+        on_one_worker(|| {
+            let scope = AssertUnwindSafe(|| {
+                fiber::try_scope(|s| -> std::io::Result<()> {
+                    s.spawn_local(|| -> std::io::Result<()> { panic!("the first") });
+                    fiber::yield_now();
+                    panic_any(Bomb)
+                })
             });
-        },
-    );
+            let payload = catch_unwind(scope).map(drop).unwrap_err();
+            assert_eq!(message(payload), "the first");
+        });
+    });
 }
 
-// ----- destructors of a fiber that is cancelled -----
+// ----- destructors of a cancelled fiber -----
 
 #[test]
-fn a_destructor_of_a_cancelled_fibers_local_may_wait() {
+fn local_destructor_of_cancelled_fiber_may_wait() {
     thread_local! {
         static DONE: Cell<u32> = const { Cell::new(0) };
     }
@@ -145,7 +142,7 @@ fn a_destructor_of_a_cancelled_fibers_local_may_wait() {
     cringle::fiber_local! {
         static LOCAL: Waits = Waits;
     }
-    child::must_succeed("a_destructor_of_a_cancelled_fibers_local_may_wait", || {
+    child::must_succeed("local_destructor_of_cancelled_fiber_may_wait", || {
         on_one_worker(|| {
             fiber::scope(|s| {
                 let cancelled = s.spawn_local(|| {
@@ -162,8 +159,8 @@ fn a_destructor_of_a_cancelled_fibers_local_may_wait() {
 }
 
 #[test]
-fn an_unclaimed_result_of_a_cancelled_fiber_may_wait() {
-    child::must_succeed("an_unclaimed_result_of_a_cancelled_fiber_may_wait", || {
+fn unclaimed_result_of_cancelled_fiber_may_wait() {
+    child::must_succeed("unclaimed_result_of_cancelled_fiber_may_wait", || {
         let done = Rc::new(Cell::new(false));
         on_one_worker(|| {
             let done = Rc::clone(&done);
@@ -180,9 +177,9 @@ fn an_unclaimed_result_of_a_cancelled_fiber_may_wait() {
     });
 }
 
-/// As std's: a key whose value is being dropped is gone.
+/// As with std's thread-locals, a value that is being dropped is not accessible.
 #[test]
-fn a_fiber_local_cannot_be_made_again_by_its_own_destructor() {
+fn local_destructor_cannot_remake_its_local() {
     thread_local! {
         static SEEN: RefCell<Vec<bool>> = const { RefCell::new(Vec::new()) };
     }
@@ -198,7 +195,7 @@ fn a_fiber_local_cannot_be_made_again_by_its_own_destructor() {
         static LOCAL: Again = Again;
         static OTHER: u32 = 7;
     }
-    child::must_succeed("a_fiber_local_cannot_be_made_again_by_its_own_destructor", || {
+    child::must_succeed("local_destructor_cannot_remake_its_local", || {
         on_one_worker(|| {
             for _ in 0..2 {
                 fiber::spawn_local(|| LOCAL.with(|_| ())).join().unwrap();
@@ -208,12 +205,12 @@ fn a_fiber_local_cannot_be_made_again_by_its_own_destructor() {
     });
 }
 
-// ----- who unwinds, where the library does not see it begin or end -----
+// ----- unwinding that begins or ends unseen by the library -----
 
-/// std's `resume_unwind` runs no hook.
+/// std's `resume_unwind` runs no panic hook.
 #[test]
-fn an_unwinding_that_the_program_raises_again_is_not_cancelled() {
-    child::must_succeed("an_unwinding_that_the_program_raises_again_is_not_cancelled", || {
+fn reraised_payload_is_not_cancelled() {
+    child::must_succeed("reraised_payload_is_not_cancelled", || {
         on_one_worker(|| {
             beside_a_destructor_that_waits(|| {
                 let done = &Cell::new(false);
@@ -240,8 +237,8 @@ fn an_unwinding_that_the_program_raises_again_is_not_cancelled() {
 }
 
 #[test]
-fn a_panic_of_another_hook_is_not_cancelled() {
-    child::must_succeed("a_panic_of_another_hook_is_not_cancelled", || {
+fn panic_under_replaced_hook_is_not_cancelled() {
+    child::must_succeed("panic_under_replaced_hook_is_not_cancelled", || {
         on_one_worker(|| {
             std::panic::set_hook(Box::new(|_| ()));
             beside_a_destructor_that_waits(|| {
@@ -265,10 +262,10 @@ fn a_panic_of_another_hook_is_not_cancelled() {
     });
 }
 
-/// The destructor waits for the very fiber: `run` would never return.
+/// The destructor waits for that fiber: without the cancel `run` would never return.
 #[test]
-fn a_fiber_that_has_caught_its_panic_by_std_can_be_cancelled() {
-    child::must_succeed("a_fiber_that_has_caught_its_panic_by_std_can_be_cancelled", || {
+fn fiber_is_cancellable_after_std_catch_unwind() {
+    child::must_succeed("fiber_is_cancellable_after_std_catch_unwind", || {
         on_one_worker(|| {
             beside_a_destructor_that_waits(|| {
                 fiber::scope(|s| {
@@ -300,7 +297,7 @@ fn a_fiber_that_has_caught_its_panic_by_std_can_be_cancelled() {
 // ----- poison -----
 
 fn poisoned_by(f: impl FnOnce()) -> bool {
-    /// The frame that catches a cancel and raises it again is not the one that holds the lock.
+    /// Calls `f` in a frame of its own, so that the lock is held in another one.
     #[inline(never)]
     fn call(f: impl FnOnce()) {
         f();
@@ -323,8 +320,8 @@ fn cancelled_wait() {
 }
 
 #[test]
-fn a_caught_cancel_that_is_raised_again_poisons() {
-    child::must_succeed("a_caught_cancel_that_is_raised_again_poisons", || {
+fn reraised_cancel_poisons() {
+    child::must_succeed("reraised_cancel_poisons", || {
         on_one_worker(|| {
             assert!(!poisoned_by(cancelled_wait));
             assert!(poisoned_by(|| {
@@ -339,7 +336,7 @@ fn a_caught_cancel_that_is_raised_again_poisons() {
                 catch_unwind(cancelled_wait).unwrap_err();
                 resume_unwind(Box::new("something else"));
             }));
-            // A destructor of the cancel raises, catches, and the cancel goes on.
+            // A destructor that the cancel runs panics and catches that; the cancel continues.
             assert!(!poisoned_by(|| {
                 let _catches = OnDrop(|| {
                     catch_unwind(|| resume_unwind(Box::new(1))).unwrap_err();
@@ -350,17 +347,17 @@ fn a_caught_cancel_that_is_raised_again_poisons() {
     });
 }
 
-/// Each way in which a cancel ends a wait, written so that an optimising compiler puts the lock, the wait and the
-/// library's catch into one function.
+/// Each way in which a cancel ends a wait, written so that the optimiser puts the lock, the wait
+/// and the library's catch into one function.
 #[test]
-fn a_cancel_poisons_nothing_however_it_is_inlined() {
+fn cancel_poisons_nothing_at_any_inlining() {
     fn check(what: &str, cancelled: impl FnOnce(&Mutex<u8>, &RwLock<u8>)) {
         let (mutex, lock) = (Mutex::new(0), RwLock::new(0));
         cancelled(&mutex, &lock);
         let poisoned = (mutex.is_poisoned(), lock.is_poisoned());
         assert_eq!(poisoned, (false, false), "{what}: which is poisoned");
     }
-    child::must_succeed("a_cancel_poisons_nothing_however_it_is_inlined", || {
+    child::must_succeed("cancel_poisons_nothing_at_any_inlining", || {
         on_one_worker(|| {
             const SOON: Duration = Duration::from_millis(1);
             check("a deadline", |mutex, lock| {
@@ -415,10 +412,10 @@ fn a_cancel_poisons_nothing_however_it_is_inlined() {
     });
 }
 
-/// The panic ends in the destructor, and the cancel goes on.
+/// The panic ends in the destructor, and the cancel continues.
 #[test]
-fn a_cancel_whose_destructors_catch_panics_poisons_nothing() {
-    child::must_succeed("a_cancel_whose_destructors_catch_panics_poisons_nothing", || {
+fn cancel_with_caught_panics_poisons_nothing() {
+    child::must_succeed("cancel_with_caught_panics_poisons_nothing", || {
         on_one_worker(|| {
             let destructors: [fn(); 5] = [
                 || drop(catch_unwind(|| panic!("caught by std's"))),
@@ -437,7 +434,7 @@ fn a_cancel_whose_destructors_catch_panics_poisons_nothing() {
                     let _catches = OnDrop(destructor);
                     cancelled_wait();
                 }));
-                // A panic is none the less one.
+                // A panic still poisons.
                 assert!(poisoned_by(|| {
                     let _catches = OnDrop(destructor);
                     panic!("not cancelled");
@@ -448,8 +445,8 @@ fn a_cancel_whose_destructors_catch_panics_poisons_nothing() {
 }
 
 #[test]
-fn a_panic_that_std_caught_poisons_nothing_afterwards() {
-    child::must_succeed("a_panic_that_std_caught_poisons_nothing_afterwards", || {
+fn panic_caught_by_std_poisons_nothing_later() {
+    child::must_succeed("panic_caught_by_std_poisons_nothing_later", || {
         on_one_worker(|| {
             beside_a_destructor_that_waits(|| {
                 let lock = Mutex::new(());
@@ -463,17 +460,18 @@ fn a_panic_that_std_caught_poisons_nothing_afterwards() {
     });
 }
 
-/// Beside it, std's count of panics says nothing: what the library has not seen begin poisons all the same.
+/// Beside such a fiber std's count of panics is ambiguous. An unwinding whose begin the library has
+/// not seen still poisons.
 #[test]
-fn whatever_unwinds_beside_a_suspended_destructor_poisons_as_on_a_thread() {
-    let name = "whatever_unwinds_beside_a_suspended_destructor_poisons_as_on_a_thread";
+fn unwinding_beside_suspended_destructor_poisons_locks() {
+    let name = "unwinding_beside_suspended_destructor_poisons_locks";
     child::must_succeed(name, || {
         on_one_worker(|| {
             let check = || {
                 assert!(poisoned_by(|| resume_unwind(Box::new(1))));
                 assert!(poisoned_by(|| panic!("its own")));
                 assert!(!poisoned_by(cancelled_wait));
-                // A lock that is taken and given back by a destructor.
+                // A lock that a destructor takes and releases.
                 let lock = Mutex::new(());
                 let locks = AssertUnwindSafe(|| {
                     let _locks = OnDrop(|| drop(lock.lock().unwrap()));
@@ -503,10 +501,10 @@ fn whatever_unwinds_beside_a_suspended_destructor_poisons_as_on_a_thread() {
 
 // ----- hooks -----
 
-/// A pipe takes 64 KiB; who reads it is a fiber of the same worker that panics, too.
+/// The hooks of three fibers wait, and run one after the other.
 #[test]
-fn a_panic_hook_waits_plainly() {
-    child::must_succeed("a_panic_hook_waits_plainly", || {
+fn panic_hook_blocks_its_worker() {
+    child::must_succeed("panic_hook_blocks_its_worker", || {
         let hooked = Arc::new(std::sync::Mutex::new(Vec::new()));
         let names = Arc::clone(&hooked);
         std::panic::set_hook(Box::new(move |_| {
@@ -531,14 +529,14 @@ fn a_panic_hook_waits_plainly() {
 
 // ----- the end of the process -----
 
-/// The thread's locals are destroyed then: a fiber that is suspended with a reference to one must not run.
+/// Exit destroys the thread's locals, so a suspended fiber with a reference to one must not run.
 #[test]
-fn exit_on_a_fiber_resumes_no_other() {
+fn exit_on_fiber_resumes_no_other_fiber() {
     thread_local! {
         static VALUE: RefCell<Vec<u64>> = RefCell::new(vec![1; 1000]);
         static YIELDS: OnDrop<fn()> = const { OnDrop(|| (0..9).for_each(|_| fiber::yield_now())) };
     }
-    child::must_succeed("exit_on_a_fiber_resumes_no_other", || {
+    child::must_succeed("exit_on_fiber_resumes_no_other_fiber", || {
         on_one_worker(|| {
             YIELDS.with(|_| ());
             fiber::spawn_local(|| {
@@ -557,8 +555,8 @@ fn exit_on_a_fiber_resumes_no_other() {
 // ----- batches -----
 
 #[test]
-fn a_callbacks_payload_may_be_a_bomb() {
-    child::must_succeed("a_callbacks_payload_may_be_a_bomb", || {
+fn callback_payload_may_panic_in_destructor() {
+    child::must_succeed("callback_payload_may_panic_in_destructor", || {
         let io = BlockIo::builder().build().unwrap();
         let nothing = || OwnedBatch::<Vec<u8>>::new();
         io.submit_then(nothing(), |_| panic_any(Bomb)).unwrap();
@@ -570,8 +568,8 @@ fn a_callbacks_payload_may_be_a_bomb() {
 }
 
 #[test]
-fn a_callback_that_closes_by_unblock_is_refused() {
-    child::must_succeed("a_callback_that_closes_by_unblock_is_refused", || {
+fn closing_from_callback_by_unblock_is_refused() {
+    child::must_succeed("closing_from_callback_by_unblock_is_refused", || {
         let io = Arc::new(BlockIo::builder().build().unwrap());
         let (tell, told) = std::sync::mpsc::channel();
         let theirs = Arc::clone(&io);
@@ -590,10 +588,10 @@ fn a_callback_that_closes_by_unblock_is_refused() {
 
 // ----- many suspended fibers -----
 
-/// What a channel's sender did meanwhile is received: nothing above leaves a wait without its end.
+/// The sender waits in a destructor for room in the channel, and the receiver makes that room.
 #[test]
-fn a_full_channel_in_a_destructor_is_emptied_by_its_receiver() {
-    child::must_succeed("a_full_channel_in_a_destructor_is_emptied_by_its_receiver", || {
+fn destructor_sends_into_full_channel() {
+    child::must_succeed("destructor_sends_into_full_channel", || {
         on_one_worker(|| {
             let (sender, receiver) = mpsc::sync_channel(0);
             fiber::scope(|s| {

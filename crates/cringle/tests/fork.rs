@@ -1,6 +1,7 @@
-//! A child after `fork` without `exec`: it cannot touch its parent's rings, and the parent goes on.
+//! A child after `fork` without `exec` cannot touch its parent's rings, and the parent continues.
 //!
-//! The children call nothing but what is safe after a `fork` in a program with threads, and `_exit`.
+//! The children call only functions that are safe after a `fork` in a program with threads, and
+//! `_exit`.
 
 mod child;
 mod disk;
@@ -12,9 +13,10 @@ use cringle::runtime::DriverChoice;
 use disk::in_company;
 use std::os::unix::fs::FileExt;
 
-/// Forks, has the child do this, and returns how it ended.
+/// Forks, runs `f` in the child, and returns how the child ended.
 fn forked(in_child: impl FnOnce() -> i32) -> libc::c_int {
-    // SAFETY: the child calls what is safe after a fork, and ends without running any destructor.
+    // SAFETY: by the contract of `fork`. The child calls only functions that are safe after it, and
+    // ends without destructors.
     unsafe {
         match libc::fork() {
             -1 => panic!("no child: {}", std::io::Error::last_os_error()),
@@ -28,13 +30,14 @@ fn forked(in_child: impl FnOnce() -> i32) -> libc::c_int {
     }
 }
 
-/// The process's mappings of rings, by plain calls and with no memory but the stack.
+/// Counts the process's mappings of rings, by plain calls and without allocating.
 fn mapped_rings() -> i32 {
     const NAME: &[u8] = b"[io_uring]";
     let mut count = 0;
     let mut matched = 0;
     let mut buf = [0u8; 4096];
-    // SAFETY: the path is a C string and the buffer as long as the call is told.
+    // SAFETY: by the contract of the calls. The path is a C string, and the buffer has the given
+    // length.
     unsafe {
         let maps = libc::open(c"/proc/self/maps".as_ptr(), libc::O_RDONLY);
         assert!(maps >= 0);
@@ -61,9 +64,9 @@ fn reads(file: &File) -> std::io::Result<[u8; 4]> {
 }
 
 #[test]
-fn the_rings_are_not_mapped_in_a_child() {
-    child::must_succeed("the_rings_are_not_mapped_in_a_child", || {
-        // A second ring for polled completions, too.
+fn forked_child_does_not_map_rings() {
+    child::must_succeed("forked_child_does_not_map_rings", || {
+        // Also has a second ring, for polled completions.
         let io = BlockIo::builder().iopoll(true).build().unwrap();
         cringle::Builder::new()
             .driver(DriverChoice::Uring)
@@ -79,17 +82,17 @@ fn the_rings_are_not_mapped_in_a_child() {
     });
 }
 
-/// It would have submitted for its parent, into buffers that are not the parent's.
+/// Otherwise the child would submit for its parent, with buffers that are not the parent's.
 #[test]
-fn a_child_that_uses_the_ring_dies_and_the_parent_goes_on() {
-    child::must_succeed("a_child_that_uses_the_ring_dies_and_the_parent_goes_on", || {
+fn forked_child_using_ring_dies_alone() {
+    child::must_succeed("forked_child_using_ring_dies_alone", || {
         let builder = cringle::Builder::new().workers(1).overflow_handler(false);
         builder
             .driver(DriverChoice::Uring)
             .run(|| {
                 let file = File::open("/proc/self/exe").unwrap();
                 fiber::scope(|s| {
-                    // With others ready to run, a read goes to the ring.
+                    // While other fibers are ready, a read goes to the ring.
                     let other = s.spawn_local(|| (0..1000).for_each(|_| fiber::yield_now()));
                     fiber::yield_now();
                     let status = forked(|| {
@@ -106,10 +109,10 @@ fn a_child_that_uses_the_ring_dies_and_the_parent_goes_on() {
     });
 }
 
-/// Its end closes its copies of the descriptors, and no op of the parent ends with them.
+/// The child's end closes its copies of the descriptors, which ends no op of the parent.
 #[test]
-fn what_is_in_flight_outlives_a_child() {
-    child::must_succeed("what_is_in_flight_outlives_a_child", || {
+fn operations_survive_forked_child() {
+    child::must_succeed("operations_survive_forked_child", || {
         in_company(|| {
             let (mut reader, mut writer) = cringle::io::pipe().unwrap();
             fiber::scope(|s| {
@@ -127,8 +130,8 @@ fn what_is_in_flight_outlives_a_child() {
 }
 
 #[test]
-fn a_child_that_is_forked_outside_has_runs_of_its_own() {
-    child::must_succeed("a_child_that_is_forked_outside_has_runs_of_its_own", || {
+fn child_forked_outside_run_can_run() {
+    child::must_succeed("child_forked_outside_run_can_run", || {
         assert_eq!(cringle::run(|| 1), 1);
         let status = forked(|| {
             let run = || reads(&File::open("/proc/self/exe")?);

@@ -1,7 +1,7 @@
-//! What fibers cost: a page or two each, and nothing that is not given back.
+//! The memory of fibers: one or two pages each, all of it released.
 //!
-//! Each test has a process of its own, since it looks at the memory of all of it; and they take
-//! turns, since each takes much.
+//! Each test runs in a process of its own, because it measures the whole process, and they run one
+//! after the other, because each takes much memory.
 
 mod child;
 
@@ -18,7 +18,7 @@ fn in_turn(test: &str, body: impl FnOnce()) {
     child::must_succeed(test, body);
 }
 
-/// Makes so many fibers, parks them all, has `f` look, and lets them end.
+/// Makes this number of fibers, parks them, calls `f`, and lets them end.
 fn with_parked(count: usize, f: impl FnOnce()) {
     let parked = Rc::new(Cell::new(0));
     let handles: Vec<_> = (0..count)
@@ -42,14 +42,14 @@ fn with_parked(count: usize, f: impl FnOnce()) {
     assert_eq!(parked.get(), 0);
 }
 
-/// Bytes of an idle fiber that are resident, at most; page tables come on top. In debug, where
-/// frames are larger, 7,576 were measured, and 1.3 times that is the bound.
+/// The most resident bytes of an idle fiber, without page tables. Frames are larger in debug
+/// builds.
 const RESIDENT_BYTES: u64 = if cfg!(debug_assertions) { 9_850 } else { 8_704 };
 
 #[test]
-fn an_idle_fiber_costs_two_pages() {
+fn idle_fiber_costs_two_pages() {
     const FIBERS: usize = 100_000;
-    in_turn("an_idle_fiber_costs_two_pages", || {
+    in_turn("idle_fiber_costs_two_pages", || {
         Builder::new()
             .workers(1)
             .run(|| {
@@ -69,7 +69,7 @@ fn an_idle_fiber_costs_two_pages() {
 #[test]
 fn fibers_beyond_the_limit_of_mappings_are_alive() {
     in_turn("fibers_beyond_the_limit_of_mappings_are_alive", || {
-        // Page tables count here, too: a stack has one of its own, at 1 MiB from stack to stack.
+        // Page tables count here too: with 1 MiB from stack to stack, each stack has its own.
         let each_kib = 20;
         let fit = field_kib("/proc/meminfo", "MemAvailable:") / each_kib;
         let fibers = scaled(120_000, fit.min(1_000_000) as usize);
@@ -88,8 +88,8 @@ fn fibers_beyond_the_limit_of_mappings_are_alive() {
 }
 
 #[test]
-fn successive_fibers_share_their_stacks() {
-    in_turn("successive_fibers_share_their_stacks", || {
+fn successive_fibers_share_stacks() {
+    in_turn("successive_fibers_share_stacks", || {
         let many = scaled(50_000, 1_000_000);
         let spawn_and_join = |count: usize| {
             for _ in 0..count {
@@ -108,10 +108,10 @@ fn successive_fibers_share_their_stacks() {
     });
 }
 
-/// Stacks that were in use give their pages back, but for a few that stay warm.
+/// Stacks of ended fibers release their pages, except for a few warm ones.
 #[test]
-fn memory_of_ended_fibers_is_given_back_while_the_run_goes_on() {
-    in_turn("memory_of_ended_fibers_is_given_back_while_the_run_goes_on", || {
+fn memory_of_ended_fibers_is_released_during_run() {
+    in_turn("memory_of_ended_fibers_is_released_during_run", || {
         let run = Builder::new().workers(1).run(|| {
             with_parked(10_000, || ());
             let once = status_kib("VmRSS:");
@@ -128,15 +128,15 @@ fn memory_of_ended_fibers_is_given_back_while_the_run_goes_on() {
     });
 }
 
-/// Of stacks that once were deep only the warm ones, 128 of a size, stay resident.
+/// Of stacks that were used deeply, only the warm ones stay resident, 128 of a size.
 #[test]
-fn the_pages_of_deep_stacks_are_given_back_but_for_the_warm_ones() {
+fn only_warm_deep_stacks_keep_pages() {
     const DEEP_KIB: usize = 256;
     const WARM: usize = 128;
     fn touch_the_stack() {
         std::hint::black_box([1u8; DEEP_KIB << 10]);
     }
-    in_turn("the_pages_of_deep_stacks_are_given_back_but_for_the_warm_ones", || {
+    in_turn("only_warm_deep_stacks_keep_pages", || {
         let run = Builder::new().workers(1).run(|| {
             let before = status_kib("VmRSS:");
             for _ in 0..3 {
@@ -152,7 +152,7 @@ fn the_pages_of_deep_stacks_are_given_back_but_for_the_warm_ones() {
             }
             let stay = status_kib("VmRSS:").saturating_sub(before) as usize;
             println!("{stay} KiB stay");
-            // In debug the array is copied, and takes twice its size.
+            // In debug builds the array is copied, and takes twice its size.
             assert!(stay < 2 * (DEEP_KIB + 16) * WARM, "{stay} KiB of ended fibers stay resident");
         });
         run.unwrap();

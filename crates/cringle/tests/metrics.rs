@@ -1,4 +1,4 @@
-//! The example's exposition is what Prometheus takes, and says what the counters say.
+//! The example serves the counters in the format of Prometheus.
 
 #[path = "../examples/metrics.rs"]
 mod metrics;
@@ -22,7 +22,7 @@ fn parse(body: &str) -> Scrape {
     Scrape::parse(body.lines().map(|line| Ok(line.to_owned()))).unwrap()
 }
 
-/// The samples of a family by the label that tells them apart.
+/// Returns the samples of a family, by this label.
 fn numbers(scrape: &Scrape, metric: &str, label: &str) -> BTreeMap<String, u64> {
     let samples = scrape.samples.iter().filter(|sample| sample.metric == metric);
     let number = |sample: &Sample| match sample.value {
@@ -33,7 +33,7 @@ fn numbers(scrape: &Scrape, metric: &str, label: &str) -> BTreeMap<String, u64> 
 }
 
 #[test]
-fn a_scrape_over_the_loopback_says_what_the_counters_say() {
+fn scrape_agrees_with_counters() {
     let scrapes = Builder::new()
         .workers(2)
         .run(|| {
@@ -101,7 +101,8 @@ fn a_scrape_over_the_loopback_says_what_the_counters_say() {
     }
 }
 
-/// `# HELP` and `# TYPE` come once for each family, before its samples, which are together.
+/// Checks that each family has one `# HELP` and one `# TYPE` before its samples, which are
+/// adjacent.
 fn every_family_is_announced(body: &str) {
     let (mut helped, mut typed, mut families) = (HashSet::new(), HashSet::new(), Vec::new());
     for line in body.lines() {

@@ -1,18 +1,18 @@
-//! A stack overflow says which fiber, how large its stack is and what to do; other faults are what
-//! they were.
+//! A stack overflow is reported with the fiber, the size of its stack and the remedy. Other faults
+//! are unchanged.
 
 mod child;
 
 use cringle::{Builder, fiber};
 use std::os::unix::process::ExitStatusExt;
 
-/// Recurses until the stack is used up.
+/// Recurses until the stack overflows.
 fn recurse(depth: u64) -> u64 {
     let frame = std::hint::black_box([depth; 32]);
     if depth == u64::MAX { 0 } else { recurse(depth + 1) + frame[depth as usize % 32] }
 }
 
-/// The test in a child, which dies by this signal; what it said.
+/// Runs the test in a child, which dies by this signal. Returns its output.
 #[track_caller]
 fn dies_by(signal: i32, test: &str, body: impl FnOnce()) -> String {
     let Some(output) = child::run(test) else {
@@ -25,13 +25,13 @@ fn dies_by(signal: i32, test: &str, body: impl FnOnce()) -> String {
 }
 
 fn fault() {
-    // SAFETY: none: the fault is what is tested.
+    // SAFETY: none, by intent: the fault is under test (no contract).
     unsafe { std::ptr::without_provenance_mut::<u8>(16).write_volatile(1) }
 }
 
 #[test]
-fn the_fibers_name_its_stack_and_the_remedy_are_told() {
-    let said = dies_by(libc::SIGABRT, "the_fibers_name_its_stack_and_the_remedy_are_told", || {
+fn overflow_reports_name_stack_and_remedy() {
+    let said = dies_by(libc::SIGABRT, "overflow_reports_name_stack_and_remedy", || {
         cringle::run(|| {
             let deep = fiber::Builder::new().name("deep".into()).stack_size(256 << 10);
             deep.spawn(|| recurse(0)).unwrap().join().unwrap()
@@ -43,24 +43,24 @@ fn the_fibers_name_its_stack_and_the_remedy_are_told() {
 }
 
 #[test]
-fn a_fiber_without_a_name_is_told_of_too() {
-    let said = dies_by(libc::SIGABRT, "a_fiber_without_a_name_is_told_of_too", || {
+fn overflow_of_unnamed_fiber_is_reported() {
+    let said = dies_by(libc::SIGABRT, "overflow_of_unnamed_fiber_is_reported", || {
         cringle::run(|| fiber::spawn(|| recurse(0)).join().unwrap());
     });
     assert!(said.contains("fiber '<unnamed>' has overflowed its stack of 1024 KiB"), "{said}");
 }
 
 #[test]
-fn the_closure_of_run_is_told_of_as_main() {
-    let said = dies_by(libc::SIGABRT, "the_closure_of_run_is_told_of_as_main", || {
+fn overflow_of_run_closure_names_main() {
+    let said = dies_by(libc::SIGABRT, "overflow_of_run_closure_names_main", || {
         cringle::run(|| recurse(0));
     });
     assert!(said.contains("fiber 'main' has overflowed its stack of 8192 KiB"), "{said}");
 }
 
 #[test]
-fn a_long_name_does_not_push_the_remedy_out() {
-    let said = dies_by(libc::SIGABRT, "a_long_name_does_not_push_the_remedy_out", || {
+fn overflow_report_of_long_name_keeps_remedy() {
+    let said = dies_by(libc::SIGABRT, "overflow_report_of_long_name_keeps_remedy", || {
         cringle::run(|| {
             let long = fiber::Builder::new().name("long ".repeat(1000));
             long.spawn(|| recurse(0)).unwrap().join().unwrap()
@@ -70,8 +70,8 @@ fn a_long_name_does_not_push_the_remedy_out() {
 }
 
 #[test]
-fn it_is_told_on_every_worker() {
-    let said = dies_by(libc::SIGABRT, "it_is_told_on_every_worker", || {
+fn overflow_is_reported_on_every_worker() {
+    let said = dies_by(libc::SIGABRT, "overflow_is_reported_on_every_worker", || {
         let run = Builder::new().workers(2).run(|| {
             let deep = fiber::Builder::new().name("on the other".into()).worker(1);
             deep.spawn(|| recurse(0)).unwrap().join().unwrap()
@@ -82,38 +82,38 @@ fn it_is_told_on_every_worker() {
 }
 
 #[test]
-fn a_large_frame_does_not_jump_over_the_guard() {
+fn large_frame_does_not_jump_over_guard() {
     #[inline(never)]
     fn large(depth: u64) -> u64 {
         let frame = std::hint::black_box([depth; 7000]);
         if depth == u64::MAX { 0 } else { large(depth + 1) + frame[depth as usize % 7000] }
     }
-    let said = dies_by(libc::SIGABRT, "a_large_frame_does_not_jump_over_the_guard", || {
+    let said = dies_by(libc::SIGABRT, "large_frame_does_not_jump_over_guard", || {
         cringle::run(|| fiber::spawn(|| large(0)).join().unwrap());
     });
     assert!(said.contains("has overflowed its stack"), "{said}");
 }
 
 #[test]
-fn another_fault_of_a_fiber_stays_a_segfault() {
-    let said = dies_by(libc::SIGSEGV, "another_fault_of_a_fiber_stays_a_segfault", || {
+fn other_fault_of_fiber_stays_segfault() {
+    let said = dies_by(libc::SIGSEGV, "other_fault_of_fiber_stays_segfault", || {
         cringle::run(|| fiber::spawn(fault).join().unwrap());
     });
     assert!(!said.contains("overflowed"), "{said}");
 }
 
 #[test]
-fn a_fault_of_another_thread_stays_a_segfault() {
-    let said = dies_by(libc::SIGSEGV, "a_fault_of_another_thread_stays_a_segfault", || {
+fn fault_of_other_thread_stays_segfault() {
+    let said = dies_by(libc::SIGSEGV, "fault_of_other_thread_stays_segfault", || {
         cringle::run(|| fiber::unblock(fault));
     });
     assert!(!said.contains("overflowed"), "{said}");
 }
 
-/// The handler hands on to std's, which was there before.
+/// The handler passes the fault on to std's, which was installed before.
 #[test]
-fn std_still_tells_of_a_threads_overflow() {
-    let said = dies_by(libc::SIGABRT, "std_still_tells_of_a_threads_overflow", || {
+fn std_still_reports_overflow_of_threads() {
+    let said = dies_by(libc::SIGABRT, "std_still_reports_overflow_of_threads", || {
         cringle::run(|| fiber::unblock(|| recurse(0)));
     });
     assert!(said.contains("thread 'cringle-unblock'"), "{said}");
@@ -121,19 +121,20 @@ fn std_still_tells_of_a_threads_overflow() {
     assert!(!said.contains("fiber '"), "{said}");
 }
 
-/// A handler that the program installed before is called for what is not ours.
+/// A handler that the program has installed before receives all other faults.
 #[test]
-fn a_handler_of_the_programs_own_is_handed_the_rest() {
+fn earlier_handler_receives_other_faults() {
     extern "C" fn own(_: i32) {
-        // SAFETY: both calls may be made in a handler.
+        // SAFETY: by the contract of a signal handler, in which both calls are allowed.
         unsafe {
             libc::write(2, b"own handler\n".as_ptr().cast(), 12);
             libc::_exit(7);
         }
     }
-    let name = "a_handler_of_the_programs_own_is_handed_the_rest";
+    let name = "earlier_handler_receives_other_faults";
     let Some(output) = child::run(name) else {
-        // SAFETY: the handler does what a handler may.
+        // SAFETY: by the contract of `signal`. The handler makes only calls that a handler may
+        // make.
         unsafe { libc::signal(libc::SIGSEGV, own as extern "C" fn(i32) as usize) };
         return cringle::run(|| fiber::spawn(fault).join().unwrap());
     };
@@ -143,8 +144,8 @@ fn a_handler_of_the_programs_own_is_handed_the_rest() {
 }
 
 #[test]
-fn without_the_handler_it_is_a_bare_segfault() {
-    let said = dies_by(libc::SIGSEGV, "without_the_handler_it_is_a_bare_segfault", || {
+fn overflow_without_handler_is_bare_segfault() {
+    let said = dies_by(libc::SIGSEGV, "overflow_without_handler_is_bare_segfault", || {
         let run = Builder::new().overflow_handler(false).run(|| {
             fiber::spawn(|| recurse(0)).join().unwrap();
         });
@@ -164,9 +165,10 @@ extern "C" fn overflows(_: *mut libc::c_void) -> *mut libc::c_void {
     std::ptr::null_mut()
 }
 
-/// Calls it on a thread that C made: std has given it no signal stack.
+/// Calls `entry` on a thread that C code made, which has no signal stack of std's.
 fn on_a_thread_of_c(entry: extern "C" fn(*mut libc::c_void) -> *mut libc::c_void) {
-    // SAFETY: the entry fits, and the thread is joined.
+    // SAFETY: by the contract of `pthread_create`. The entry has the right type, and the thread is
+    // joined.
     unsafe {
         let mut thread = std::mem::zeroed();
         let nothing = std::ptr::null_mut();
@@ -176,14 +178,14 @@ fn on_a_thread_of_c(entry: extern "C" fn(*mut libc::c_void) -> *mut libc::c_void
 }
 
 #[test]
-fn a_thread_that_c_made_can_run() {
+fn run_works_on_thread_made_by_c() {
     on_a_thread_of_c(runs);
     on_a_thread_of_c(runs);
 }
 
 #[test]
-fn an_overflow_on_a_thread_that_c_made_is_told() {
-    let said = dies_by(libc::SIGABRT, "an_overflow_on_a_thread_that_c_made_is_told", || {
+fn overflow_on_thread_made_by_c_is_reported() {
+    let said = dies_by(libc::SIGABRT, "overflow_on_thread_made_by_c_is_reported", || {
         on_a_thread_of_c(overflows);
     });
     assert!(said.contains("fiber 'main' has overflowed its stack"), "{said}");

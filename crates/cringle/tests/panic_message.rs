@@ -1,4 +1,4 @@
-//! A panic message names its fiber.
+//! The default panic message names the fiber.
 
 mod child;
 
@@ -14,7 +14,7 @@ fn panic_on_fibers() {
     run.unwrap();
 }
 
-/// The standard error of a child process that runs `f` in the test of this name.
+/// Returns the standard error of a child process that runs `f` in the test of this name.
 fn stderr_of(test: &str, f: fn()) -> Option<String> {
     let Some(output) = child::run(test) else {
         f();
@@ -25,8 +25,8 @@ fn stderr_of(test: &str, f: fn()) -> Option<String> {
 }
 
 #[test]
-fn the_default_message_names_the_fiber() {
-    let Some(text) = stderr_of("the_default_message_names_the_fiber", panic_on_fibers) else {
+fn default_panic_message_names_fiber() {
+    let Some(text) = stderr_of("default_panic_message_names_fiber", panic_on_fibers) else {
         return;
     };
     let lines: Vec<&str> = text.lines().collect();
@@ -37,12 +37,12 @@ fn the_default_message_names_the_fiber() {
 }
 
 #[test]
-fn a_hook_of_the_program_replaces_the_message() {
+fn own_panic_hook_replaces_message() {
     let panic_with_hook = || {
         std::panic::set_hook(Box::new(|_| eprintln!("hook: {:?}", fiber::current().name())));
         panic_on_fibers();
     };
-    let test = "a_hook_of_the_program_replaces_the_message";
+    let test = "own_panic_hook_replaces_message";
     let Some(text) = stderr_of(test, panic_with_hook) else { return };
     assert!(text.contains("hook: Some(\"fetch\")"), "{text}");
     assert!(text.contains("hook: None"), "{text}");

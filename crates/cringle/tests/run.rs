@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// The text of a panic.
+/// Returns the text of a panic.
 fn message(payload: Box<dyn std::any::Any + Send>) -> String {
     match payload.downcast::<String>() {
         Ok(text) => *text,
@@ -20,12 +20,12 @@ fn message(payload: Box<dyn std::any::Any + Send>) -> String {
 }
 
 #[test]
-fn it_returns_the_closures_value() {
+fn run_returns_value_of_closure() {
     assert_eq!(cringle::run(|| 42), 42);
 }
 
 #[test]
-fn it_lends_the_callers_frame() {
+fn run_closure_may_borrow() {
     let text = String::from("mine");
     let cell = Cell::new(0);
     cringle::run(|| cell.set(text.len()));
@@ -33,19 +33,19 @@ fn it_lends_the_callers_frame() {
 }
 
 #[test]
-fn its_closure_runs_on_the_callers_thread() {
+fn run_closure_stays_on_callers_thread() {
     let here = std::thread::current().id();
     assert_eq!(cringle::run(|| std::thread::current().id()), here);
 }
 
 #[test]
-fn it_propagates_the_closures_panic() {
+fn run_propagates_panic_of_closure() {
     let caught = catch_unwind(|| cringle::run(|| std::panic::panic_any(17)));
     assert_eq!(*caught.unwrap_err().downcast::<i32>().unwrap(), 17);
 }
 
 #[test]
-fn a_panicking_closure_ends_the_fibers_first() {
+fn run_ends_fibers_before_it_panics() {
     let ended = Arc::new(AtomicUsize::new(0));
     let theirs = Arc::clone(&ended);
     let caught = catch_unwind(AssertUnwindSafe(|| {
@@ -65,19 +65,19 @@ fn a_panicking_closure_ends_the_fibers_first() {
 }
 
 #[test]
-fn a_run_within_a_run_panics_with_a_sentence() {
+fn nested_run_panics_with_explanation() {
     cringle::run(|| {
         let caught = catch_unwind(|| cringle::run(|| ()));
         let text = message(caught.unwrap_err());
         assert!(text.contains("within a `run`") && text.contains("spawn a fiber"), "{text}");
-        // Nor from a fiber that another worker may have.
+        // Nor in a fiber that another worker may start.
         let nested = fiber::spawn(|| catch_unwind(|| cringle::run(|| ())).is_err());
         assert!(nested.join().unwrap());
     });
 }
 
 #[test]
-fn a_thread_of_unblock_may_run_its_own() {
+fn unblocked_closure_may_run() {
     let sum = cringle::run(|| {
         let nested = || cringle::run(|| fiber::spawn(|| 40).join().unwrap());
         fiber::unblock(nested) + fiber::spawn(|| 2).join().unwrap()
@@ -86,8 +86,8 @@ fn a_thread_of_unblock_may_run_its_own() {
 }
 
 #[test]
-fn two_threads_run_at_once() {
-    // Each side waits inside of its `run` until the other one is inside, too.
+fn two_threads_run_concurrently() {
+    // Each side waits within its `run` until the other side is within its own.
     let barrier = std::sync::Barrier::new(2);
     let side = || {
         Builder::new()
@@ -107,7 +107,7 @@ fn two_threads_run_at_once() {
 }
 
 #[test]
-fn a_run_in_a_destructor_of_a_panicking_thread_ends() {
+fn run_works_in_destructor_of_panicking_thread() {
     struct RunsWhenDropped;
     impl Drop for RunsWhenDropped {
         fn drop(&mut self) {
@@ -127,7 +127,7 @@ fn a_run_in_a_destructor_of_a_panicking_thread_ends() {
 }
 
 #[test]
-fn limits_out_of_range_are_refused_with_their_name() {
+fn options_out_of_range_are_refused_by_name() {
     let cases = [
         (Builder::new().workers(0), "Builder::workers"),
         (Builder::new().workers(1025), "Builder::workers"),
@@ -144,7 +144,7 @@ fn limits_out_of_range_are_refused_with_their_name() {
 }
 
 #[test]
-fn limits_at_the_ends_of_their_range_work() {
+fn options_at_limits_work() {
     let smallest = Builder::new().workers(1).ring_entries(1).in_flight_limit(1);
     let largest = Builder::new().workers(1).ring_entries(32768).in_flight_limit(65535);
     for builder in [smallest, largest] {
@@ -153,23 +153,24 @@ fn limits_at_the_ends_of_their_range_work() {
     }
 }
 
-/// For each number of descriptors that do not suffice the error says so, nothing ran, and the
-/// descriptors that were made are given back.
+/// For each insufficient number of descriptors `run` returns an error, runs nothing, and closes the
+/// descriptors that it has opened.
 #[test]
-fn too_few_descriptors_are_an_error_with_the_remedy() {
-    child::must_succeed("too_few_descriptors_are_an_error_with_the_remedy", || {
+fn too_few_descriptors_return_error_with_remedy() {
+    child::must_succeed("too_few_descriptors_return_error_with_remedy", || {
         let _ = Builder::new().workers(3).run(|| ()); // what is opened once in a process
         let before = Footprint::now();
         let mut refusals = 0;
         for allowed in 0.. {
-            // The limit is on the number, and the lowest free ones are taken.
+            // The limit is on the descriptor's number, and new descriptors take the lowest free
+            // ones.
             let limit = libc::rlimit { rlim_cur: allowed, rlim_max: 4096 };
-            // SAFETY: the call reads the structure.
+            // SAFETY: by the contract of `setrlimit`, which reads the structure.
             assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
             let mut ran = false;
             let result = Builder::new().workers(3).run(|| ran = true);
             let limit = libc::rlimit { rlim_cur: 4096, rlim_max: 4096 };
-            // SAFETY: the call reads the structure.
+            // SAFETY: by the contract of `setrlimit`, which reads the structure.
             assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
             assert_eq!(Footprint::now().descriptors, before.descriptors);
             assert_eq!(Footprint::now().threads, before.threads);
@@ -190,8 +191,8 @@ fn too_few_descriptors_are_an_error_with_the_remedy() {
 }
 
 #[test]
-fn run_panics_with_the_remedy_where_the_system_refuses() {
-    child::must_succeed("run_panics_with_the_remedy_where_the_system_refuses", || {
+fn run_panics_with_remedy_when_system_refuses() {
+    child::must_succeed("run_panics_with_remedy_when_system_refuses", || {
         child::limit(libc::RLIMIT_NOFILE, 3).unwrap();
         let text = message(catch_unwind(|| cringle::run(|| ())).unwrap_err());
         assert!(text.contains("cringle::run cannot start"), "{text}");
@@ -200,9 +201,9 @@ fn run_panics_with_the_remedy_where_the_system_refuses() {
 }
 
 #[test]
-fn too_little_address_space_is_an_error_with_the_remedy() {
-    child::must_succeed("too_little_address_space_is_an_error_with_the_remedy", || {
-        // The closure's stack wants 8 MiB; a ring wants less than half a MiB.
+fn too_little_address_space_returns_error_with_remedy() {
+    child::must_succeed("too_little_address_space_returns_error_with_remedy", || {
+        // The closure's stack takes 8 MiB, a ring less than half a MiB.
         let now = child::status_kib("VmSize:") * 1024;
         child::limit(libc::RLIMIT_AS, now + (6 << 20)).unwrap();
         let error = Builder::new().workers(1).run(|| unreachable!()).unwrap_err();
@@ -212,8 +213,8 @@ fn too_little_address_space_is_an_error_with_the_remedy() {
 }
 
 #[test]
-fn fibers_wait_for_a_stack_where_address_space_is_scarce() {
-    child::must_succeed("fibers_wait_for_a_stack_where_address_space_is_scarce", || {
+fn fibers_wait_for_stack_when_address_space_is_scarce() {
+    child::must_succeed("fibers_wait_for_stack_when_address_space_is_scarce", || {
         let ran = AtomicUsize::new(0);
         let run = Builder::new().workers(1).run(|| {
             let now = child::status_kib("VmSize:") * 1024;
@@ -233,7 +234,8 @@ fn fibers_wait_for_a_stack_where_address_space_is_scarce() {
 }
 
 fn cores_of_this_thread() -> Vec<usize> {
-    // SAFETY: an all-zero set is a valid one, and the call fills it.
+    // SAFETY: by the contract of `sched_getaffinity`, which fills the set; an all-zero set is
+    // valid.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         assert_eq!(libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set), 0);
@@ -242,7 +244,7 @@ fn cores_of_this_thread() -> Vec<usize> {
 }
 
 #[test]
-fn pinned_workers_have_a_core_each_and_the_caller_gets_its_cores_back() {
+fn pinning_uses_one_core_each_and_restores_caller() {
     let before = cores_of_this_thread();
     let inside = Builder::new().workers(2).pin(true).run(|| {
         let other = fiber::Builder::new().worker(1).spawn(cores_of_this_thread).unwrap();
@@ -254,14 +256,14 @@ fn pinned_workers_have_a_core_each_and_the_caller_gets_its_cores_back() {
     assert_eq!(second, [before[1 % before.len()]]);
     assert_eq!(pool, before, "threads of the pool are not confined to the worker's core");
     assert_eq!(cores_of_this_thread(), before);
-    // Also when it panics.
+    // Also after a panic.
     let run = || Builder::new().pin(true).run(|| std::panic::resume_unwind(Box::new(1)));
     catch_unwind(run).map(drop).unwrap_err();
     assert_eq!(cores_of_this_thread(), before);
 }
 
 #[test]
-fn workers_are_not_pinned_unless_asked() {
+fn workers_are_not_pinned_by_default() {
     let before = cores_of_this_thread();
     let inside = Builder::new().workers(2).run(|| {
         let other = fiber::Builder::new().worker(1).spawn(cores_of_this_thread).unwrap();
@@ -270,7 +272,7 @@ fn workers_are_not_pinned_unless_asked() {
     assert_eq!(inside.unwrap(), [before.clone(), before]);
 }
 
-/// A bit of everything that takes descriptors, mappings or threads.
+/// Uses everything that takes descriptors, mappings or threads.
 fn a_short_run(round: usize) {
     let run = Builder::new().workers(1 + round % 3).run(|| {
         let file = cringle::fs::File::open("/proc/self/exe").unwrap();
@@ -285,9 +287,10 @@ fn a_short_run(round: usize) {
     assert!(run.unwrap() > 0);
 }
 
-/// glibc keeps the stacks of ended threads, two mappings each, for later threads: as many as once lived at the
-/// same time. That differs from run to run, so more threads than any run has live here at once. They are
-/// joined: a thread that is only waited for by a scope may still have its signal stack, two mappings more.
+/// glibc keeps the stacks of ended threads for later threads, two mappings each, as many as once
+/// lived at the same time. That number differs from run to run, so this starts more threads at once
+/// than any run does. It joins them, because a thread that a scope has only waited for may still
+/// have its signal stack, two more mappings.
 fn have_stacks_of_threads() {
     let all_are_here = Arc::new(std::sync::Barrier::new(16));
     let waits = || {
@@ -300,7 +303,7 @@ fn have_stacks_of_threads() {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
-/// What the process has at one moment: how much, and its mappings by address.
+/// The resources of the process at one moment: their numbers, and the mappings by address.
 struct Kept {
     footprint: Footprint,
     mappings: String,
@@ -312,7 +315,7 @@ impl Kept {
         Kept { footprint: Footprint::now(), mappings }
     }
 
-    /// The mappings that are new since then, or have other bounds.
+    /// Returns the mappings that are new since `then`, or have other bounds.
     fn new_since(&self, then: &Kept) -> String {
         let known: Vec<&str> = then.mappings.lines().collect();
         let new = self.mappings.lines().filter(|line| !known.contains(line));
@@ -320,8 +323,9 @@ impl Kept {
     }
 }
 
-/// After this number of runs. musl's allocator makes mappings of a few pages each, now one more, now one less;
-/// what each run left would be as many as there were runs.
+/// Checks the resources after this number of runs. musl's allocator makes mappings of a few pages,
+/// sometimes one more, sometimes one less. A leak of each run would leave as many as there were
+/// runs.
 fn assert_nothing_is_left(since: &Kept, runs: usize) {
     let (then, kept) = (since.footprint, Kept::now());
     let mut now = kept.footprint;
@@ -333,9 +337,9 @@ fn assert_nothing_is_left(since: &Kept, runs: usize) {
 }
 
 #[test]
-fn nothing_is_left_after_a_thousand_runs() {
-    let name = "nothing_is_left_after_a_thousand_runs";
-    // The C library keeps a heap for each of so many threads at once, for ever: one for all, here.
+fn a_thousand_runs_leave_nothing() {
+    let name = "a_thousand_runs_leave_nothing";
+    // The C library keeps heaps of threads for ever, up to a limit: here all threads share one.
     child::must_succeed_with(
         name,
         |command| command.env("MALLOC_ARENA_MAX", "1"),
@@ -346,7 +350,7 @@ fn nothing_is_left_after_a_thousand_runs() {
             let virtual_kib = child::status_kib("VmSize:");
             (10..1000).for_each(a_short_run);
             assert_nothing_is_left(&after_ten, 990);
-            // Mappings that lie side by side are one to the kernel, so their size is looked at, too.
+            // The kernel merges adjacent mappings, so their size counts too.
             let grown = child::status_kib("VmSize:").saturating_sub(virtual_kib);
             assert!(grown < 8 << 10, "{grown} KiB of address space were not given back");
         },
@@ -354,8 +358,8 @@ fn nothing_is_left_after_a_thousand_runs() {
 }
 
 #[test]
-fn nothing_is_left_after_runs_that_panic_or_fail() {
-    child::must_succeed("nothing_is_left_after_runs_that_panic_or_fail", || {
+fn failed_runs_leave_nothing() {
+    child::must_succeed("failed_runs_leave_nothing", || {
         let fail = |_| {
             let panics = || {
                 cringle::run(|| {
@@ -374,7 +378,7 @@ fn nothing_is_left_after_runs_that_panic_or_fail() {
     });
 }
 
-/// Counts what is dropped.
+/// Counts its drops.
 struct OnDrop(Arc<AtomicUsize>);
 
 impl Drop for OnDrop {
@@ -384,7 +388,7 @@ impl Drop for OnDrop {
 }
 
 #[test]
-fn what_is_left_when_run_returns_is_cancelled_and_waited_for() {
+fn run_cancels_and_awaits_remaining_fibers() {
     let dropped = Arc::new(AtomicUsize::new(0));
     let run = Builder::new().workers(2).run(|| {
         for n in 0..100 {
@@ -408,7 +412,7 @@ fn what_is_left_when_run_returns_is_cancelled_and_waited_for() {
 }
 
 #[test]
-fn an_unstarted_fiber_is_started_cancelled_and_not_dropped_unrun() {
+fn unstarted_fiber_starts_cancelled_at_end_of_run() {
     let [started, went_on, dropped] = [(); 3].map(|()| Arc::new(AtomicUsize::new(0)));
     let run = Builder::new().workers(1).run(|| {
         for _ in 0..1000 {
@@ -429,9 +433,9 @@ fn an_unstarted_fiber_is_started_cancelled_and_not_dropped_unrun() {
 }
 
 #[test]
-fn fibers_that_make_fibers_while_it_ends_are_all_waited_for() {
+fn run_awaits_fibers_spawned_while_it_ends() {
     let ended = Arc::new(AtomicUsize::new(0));
-    /// Makes two of itself, down to the depth.
+    /// Spawns itself twice, down to the depth.
     fn branch(depth: usize, ended: Arc<AtomicUsize>) {
         if depth > 0 {
             let theirs = Arc::clone(&ended);
@@ -449,10 +453,10 @@ fn fibers_that_make_fibers_while_it_ends_are_all_waited_for() {
     }
 }
 
-/// The last fibers of two workers end at the same instant, over and over: one of the two must see
-/// that none is left.
+/// The last fibers of two workers end at the same instant, many times. One of the workers must see
+/// that no fiber is left.
 #[test]
-fn two_workers_that_become_idle_at_once_see_the_end() {
+fn simultaneously_idle_workers_see_the_end() {
     for _ in 0..300 {
         let run = Builder::new().workers(2).run(|| {
             fiber::Builder::new().worker(1).spawn(fiber::park).unwrap();

@@ -1,5 +1,5 @@
-//! Stacks of fibers: how much address space they keep, and what becomes of a fiber that can have none. Each test
-//! lowers a limit or counts mappings, and so runs in a process of its own.
+//! The address space of fibers' stacks, and fibers that cannot get a stack. Each test lowers a
+//! limit or counts mappings, and so runs in a process of its own.
 
 mod child;
 
@@ -16,7 +16,7 @@ fn address_space() -> usize {
     child::status_kib("VmSize:") as usize * 1024
 }
 
-/// Leaves this process this much more address space than it has now.
+/// Limits the address space to this much more than the process has now.
 fn leave(bytes: usize) {
     child::limit(libc::RLIMIT_AS, (address_space() + bytes) as u64).unwrap();
 }
@@ -25,7 +25,7 @@ fn with_stack(bytes: usize) -> fiber::Builder {
     fiber::Builder::new().stack_size(bytes)
 }
 
-/// What the handle of a fiber without a stack returns.
+/// Returns the error of a fiber that got no stack.
 fn no_stack(payload: &(dyn Any + Send)) -> &io::Error {
     let error = payload.downcast_ref::<io::Error>().expect("the error is the payload");
     assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
@@ -34,8 +34,8 @@ fn no_stack(payload: &(dyn Any + Send)) -> &io::Error {
 }
 
 #[test]
-fn large_stacks_in_turn_need_the_space_of_one() {
-    child::must_succeed("large_stacks_in_turn_need_the_space_of_one", || {
+fn successive_large_stacks_share_address_space() {
+    child::must_succeed("successive_large_stacks_share_address_space", || {
         child::limit(libc::RLIMIT_AS, 8_000_000 * 1024).unwrap();
         for workers in [1, 2] {
             let run = Builder::new().workers(workers).run(|| {
@@ -54,8 +54,8 @@ fn large_stacks_in_turn_need_the_space_of_one() {
 }
 
 #[test]
-fn stacks_of_many_sizes_keep_a_bounded_address_space() {
-    child::must_succeed("stacks_of_many_sizes_keep_a_bounded_address_space", || {
+fn idle_stacks_of_all_sizes_are_bounded() {
+    child::must_succeed("idle_stacks_of_all_sizes_are_bounded", || {
         let run = Builder::new().workers(1).run(|| {
             let before = (address_space(), child::Footprint::now().mappings);
             for n in 0..20_000 {
@@ -71,8 +71,8 @@ fn stacks_of_many_sizes_keep_a_bounded_address_space() {
 }
 
 #[test]
-fn a_crowd_gives_its_address_space_back() {
-    child::must_succeed("a_crowd_gives_its_address_space_back", || {
+fn idle_stacks_release_address_space() {
+    child::must_succeed("idle_stacks_release_address_space", || {
         let run = Builder::new().workers(1).run(|| {
             let before = address_space();
             for _ in 0..2 {
@@ -90,8 +90,8 @@ fn a_crowd_gives_its_address_space_back() {
 }
 
 #[test]
-fn a_fiber_without_a_stack_is_an_error_of_its_join() {
-    child::must_succeed("a_fiber_without_a_stack_is_an_error_of_its_join", || {
+fn join_returns_error_of_fiber_without_stack() {
+    child::must_succeed("join_returns_error_of_fiber_without_stack", || {
         for workers in [2, 1] {
             let run = Builder::new().workers(workers).run(|| {
                 if workers == 2 {
@@ -105,7 +105,7 @@ fn a_fiber_without_a_stack_is_an_error_of_its_join() {
                 }
                 let handle = with_stack(GIB).spawn(|| ()).unwrap();
                 no_stack(&*handle.join().unwrap_err());
-                // The runtime goes on.
+                // The runtime still works.
                 assert_eq!(fiber::spawn(|| 1).join().unwrap(), 1);
             });
             run.unwrap();
@@ -113,10 +113,11 @@ fn a_fiber_without_a_stack_is_an_error_of_its_join() {
     });
 }
 
-/// What waits for the one that cannot be started may be anything; and there is always somebody else who runs.
+/// A fiber waits for the one that cannot start by any means, here a channel; and another fiber
+/// always runs.
 #[test]
-fn a_fiber_without_a_stack_fails_though_others_run() {
-    child::must_succeed("a_fiber_without_a_stack_fails_though_others_run", || {
+fn fiber_without_stack_fails_while_others_run() {
+    child::must_succeed("fiber_without_stack_fails_while_others_run", || {
         let run = Builder::new().workers(1).run(|| {
             leave(100 * MIB);
             fiber::scope(|s| {
@@ -127,7 +128,7 @@ fn a_fiber_without_a_stack_fails_though_others_run() {
                 });
                 let (sender, receiver) = sync::mpsc::channel::<u8>();
                 let handle = with_stack(GIB).spawn(move || sender.send(1)).unwrap();
-                // Its closure is dropped, and with it the only sender.
+                // Its closure is dropped, and the only sender with it.
                 assert!(receiver.recv().is_err());
                 no_stack(&*handle.join().unwrap_err());
             });
@@ -137,8 +138,8 @@ fn a_fiber_without_a_stack_fails_though_others_run() {
 }
 
 #[test]
-fn a_scope_ends_by_the_panic_of_a_fiber_without_a_stack() {
-    child::must_succeed("a_scope_ends_by_the_panic_of_a_fiber_without_a_stack", || {
+fn scope_panics_when_fiber_has_no_stack() {
+    child::must_succeed("scope_panics_when_fiber_has_no_stack", || {
         let run = Builder::new().workers(1).run(|| {
             leave(100 * MIB);
             let scope = || {
@@ -153,9 +154,9 @@ fn a_scope_ends_by_the_panic_of_a_fiber_without_a_stack() {
     });
 }
 
-/// Each drops a value that waits, which takes a stack: there is one for all.
+/// Each fiber drops a value that waits, which takes a stack. All share one.
 #[test]
-fn many_fibers_without_stacks_all_fail() {
+fn all_fibers_without_stacks_fail() {
     struct Waits<'a>(&'a AtomicUsize);
     impl Drop for Waits<'_> {
         fn drop(&mut self) {
@@ -163,7 +164,7 @@ fn many_fibers_without_stacks_all_fail() {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
     }
-    child::must_succeed("many_fibers_without_stacks_all_fail", || {
+    child::must_succeed("all_fibers_without_stacks_fail", || {
         let dropped = AtomicUsize::new(0);
         let run = Builder::new().workers(1).run(|| {
             leave(50 * MIB);
@@ -183,10 +184,10 @@ fn many_fibers_without_stacks_all_fail() {
     });
 }
 
-/// Those that have stacks do not end before all have come.
+/// The fibers that have stacks wait at a barrier for all others.
 #[test]
-fn fibers_that_wait_for_one_without_a_stack_see_it_fail() {
-    child::must_succeed("fibers_that_wait_for_one_without_a_stack_see_it_fail", || {
+fn waiters_see_fiber_without_stack_fail() {
+    child::must_succeed("waiters_see_fiber_without_stack_fail", || {
         let run = Builder::new().workers(1).run(|| {
             leave(100 * MIB);
             let (leave, all_left) = sync::mpsc::channel::<()>();

@@ -1,4 +1,4 @@
-//! The counters say what happened.
+//! The counters agree with what the program did.
 
 mod disk;
 
@@ -20,7 +20,7 @@ fn on_one_worker<T>(f: impl FnOnce() -> T) -> T {
 }
 
 #[test]
-fn outside_of_a_run_there_are_none() {
+fn stats_are_none_outside_a_run() {
     assert_eq!(runtime::stats(), None);
 }
 
@@ -46,7 +46,7 @@ fn fibers_are_counted_from_start_to_end() {
 }
 
 #[test]
-fn fibers_that_nobody_has_started_are_counted() {
+fn unstarted_fibers_are_counted() {
     on_one_worker(|| {
         let handles: Vec<_> = (0..10).map(|_| fiber::spawn(|| ())).collect();
         let stats = total();
@@ -58,7 +58,7 @@ fn fibers_that_nobody_has_started_are_counted() {
 }
 
 #[test]
-fn operations_are_counted_while_they_are_in_flight() {
+fn operations_in_flight_are_counted() {
     on_one_worker(|| {
         let before = total();
         let pipes: Vec<_> = (0..8).map(|_| io::pipe().unwrap()).collect();
@@ -88,7 +88,7 @@ fn operations_are_counted_while_they_are_in_flight() {
 }
 
 #[test]
-fn waits_for_a_free_slot_are_counted() {
+fn waits_for_room_are_counted() {
     let directory = disk::directory();
     let path = directory.path().join("file");
     std::fs::write(&path, [7; 4096]).unwrap();
@@ -111,7 +111,7 @@ fn waits_for_a_free_slot_are_counted() {
 }
 
 #[test]
-fn calls_that_need_no_wait_are_counted() {
+fn inline_calls_are_counted() {
     let directory = disk::directory();
     let path = directory.path().join("file");
     std::fs::write(&path, [7; 4096]).unwrap();
@@ -124,7 +124,7 @@ fn calls_that_need_no_wait_are_counted() {
         let (ours, theirs) = cringle::os::unix::net::UnixStream::pair().unwrap();
         ours.set_nonblocking(false).unwrap();
         let before = total();
-        // The first write finds room, and one of them none.
+        // The first write finds room, and a later one does not.
         fiber::scope(|s| {
             s.spawn_local(|| {
                 (&mut &ours).write_all(&[0; 1 << 20]).unwrap();
@@ -140,11 +140,11 @@ fn calls_that_need_no_wait_are_counted() {
 }
 
 #[test]
-fn what_workers_do_for_each_other_is_counted() {
+fn steals_wakes_and_messages_are_counted() {
     let stats = Builder::new()
         .workers(2)
         .run(|| {
-            // This worker is kept from starting it, so that only the other one can have done so.
+            // This worker is kept busy, so that only the other one can start the fiber.
             let started = std::sync::Arc::new(AtomicBool::new(false));
             let theirs = std::sync::Arc::clone(&started);
             let handle = fiber::spawn(move || theirs.store(true, Ordering::Release));
@@ -152,7 +152,7 @@ fn what_workers_do_for_each_other_is_counted() {
                 std::hint::spin_loop();
             }
             handle.join().unwrap();
-            // And a message to a fiber that was placed there.
+            // And a message for a fiber that was placed there.
             let (sender, receiver) = sync::mpsc::channel();
             let far = fiber::Builder::new().worker(1).spawn(move || receiver.recv().unwrap());
             let far = far.unwrap();
@@ -169,7 +169,7 @@ fn what_workers_do_for_each_other_is_counted() {
 }
 
 #[test]
-fn the_threads_of_the_pool_are_counted() {
+fn pool_threads_are_counted() {
     on_one_worker(|| {
         let gate = std::sync::Barrier::new(4);
         fiber::scope(|s| {
@@ -188,7 +188,7 @@ fn the_threads_of_the_pool_are_counted() {
 }
 
 #[test]
-fn every_number_has_a_name_and_a_line() {
+fn every_counter_has_name_and_line() {
     on_one_worker(|| {
         let stats = now();
         let text = stats.to_string();

@@ -1,10 +1,10 @@
-//! When `run` returns, the kernel writes into none of its fibers' buffers any more.
+//! After `run` has returned, the kernel writes into no buffer of its fibers.
 //!
-//! Closing a ring does not wait for its disk reads: a runtime that frees the buffers of reads in
-//! flight when it is dropped has them written to by the device later, when they are others'. Here
-//! detached fibers read by `O_DIRECT` while the closure of `run` returns or panics; or fibers of a
-//! scope do while it is cancelled, fails, or has no time left. Then memory of the same sizes is
-//! allocated, and must stay as it was.
+//! Closing a ring does not wait for its disk reads. If a runtime frees the buffers of reads in
+//! flight, the device writes to that memory later, when it belongs to other owners. Here detached
+//! fibers read by `O_DIRECT` while the closure of `run` returns or panics, or fibers of a scope
+//! read while the scope is cancelled, fails, or runs out of time. Then the test allocates memory of
+//! the same sizes, which must not change.
 #![forbid(unsafe_code)]
 
 use cringle::fs::{File, OpenOptions};
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 const READS: usize = 384;
-/// Below the size from which malloc maps memory of its own: so that what is freed is used again.
+/// Below the size from which malloc makes mappings, so that freed memory is reused.
 const BYTES: usize = 96 * 1024;
 const ALIGN: usize = 4096;
 
@@ -32,7 +32,7 @@ fn direct(path: &Path) -> File {
     OpenOptions::new().read(true).custom_flags(O_DIRECT).open(path).unwrap()
 }
 
-/// What a detached fiber does: it reads into memory of its own, and ends with it.
+/// The body of a detached fiber: reads into memory of its own.
 fn read(file: &File, place: usize, whole: &AtomicUsize, cancelled: &AtomicUsize) {
     let mut memory = vec![0u8; BYTES + ALIGN];
     let start = memory.as_ptr().align_offset(ALIGN);
@@ -50,18 +50,18 @@ fn read(file: &File, place: usize, whole: &AtomicUsize, cancelled: &AtomicUsize)
     }
 }
 
-/// Allocates what was just freed: nobody writes to it any more.
+/// Allocates the memory that was just freed, and checks that nothing writes to it.
 fn assert_unwritten() {
     let fresh: Vec<Vec<u8>> = (0..READS).map(|_| vec![0u8; BYTES + ALIGN]).collect();
     let clean = vec![0u8; BYTES + ALIGN];
     let dirty = || fresh.iter().filter(|&memory| *memory != clean).count();
     assert_eq!(dirty(), 0);
-    // What the device still wrote would come now.
+    // A late write of the device would arrive now.
     std::thread::sleep(Duration::from_millis(60));
     assert_eq!(dirty(), 0);
 }
 
-/// Ends a run with hundreds of reads in flight, again and again.
+/// Ends a run with hundreds of reads in flight, many times.
 fn end_while_reading(workers: usize, end: impl Fn()) {
     let file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     make(file.path());
@@ -75,7 +75,7 @@ fn end_while_reading(workers: usize, end: impl Fn()) {
                     let cancelled = Arc::clone(&cancelled);
                     fiber::spawn(move || read(&file, place, &whole, &cancelled));
                 }
-                // In flight, and few of them back: the device needs some milliseconds for all.
+                // Most reads are still in flight: the device needs some milliseconds for all.
                 fiber::sleep(Duration::from_micros(400 * round));
                 end();
             })
@@ -83,37 +83,41 @@ fn end_while_reading(workers: usize, end: impl Fn()) {
         drop(catch_unwind(AssertUnwindSafe(run)));
         assert_unwritten();
         let ended = whole.load(Ordering::Relaxed) + cancelled.load(Ordering::Relaxed);
-        assert_eq!(ended, READS * (round as usize + 1), "each fiber was told how its read ended");
+        assert_eq!(
+            ended,
+            READS * (round as usize + 1),
+            "each fiber received the result of its read"
+        );
     }
     println!("{whole:?} reads were done, {cancelled:?} were given up");
 }
 
 #[test]
-fn memory_is_not_written_to_after_run_returned() {
+fn buffers_are_free_after_run_returns() {
     end_while_reading(1, || ());
 }
 
 #[test]
-fn memory_is_not_written_to_after_run_returned_from_two_workers() {
+fn buffers_are_free_after_run_on_two_workers() {
     end_while_reading(2, || ());
 }
 
 #[test]
-fn memory_is_not_written_to_after_run_panicked() {
+fn buffers_are_free_after_run_panics() {
     end_while_reading(1, || resume_unwind(Box::new("the closure of run")));
 }
 
 #[test]
-fn memory_is_not_written_to_after_a_fiber_panicked_beside_the_reads() {
+fn buffers_are_free_after_other_fiber_panics() {
     end_while_reading(1, || {
         fiber::spawn_local(|| resume_unwind(Box::new("a fiber")));
         fiber::yield_now();
     });
 }
 
-// ----- reads that are given up while the run goes on -----
+// ----- reads that are given up during the run -----
 
-/// Has `give_up` start these reads and give them up after some time, again and again.
+/// Lets `give_up` start these reads and give them up after some time, many times.
 fn give_up_while_reading(workers: usize, give_up: impl Fn(Duration, &(dyn Fn(usize) + Sync))) {
     let file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     make(file.path());
@@ -128,7 +132,7 @@ fn give_up_while_reading(workers: usize, give_up: impl Fn(Duration, &(dyn Fn(usi
             assert_eq!(
                 ended,
                 READS * (round as usize + 1),
-                "each fiber was told how its read ended"
+                "each fiber received the result of its read"
             );
         }
     });
@@ -137,7 +141,7 @@ fn give_up_while_reading(workers: usize, give_up: impl Fn(Duration, &(dyn Fn(usi
 }
 
 #[test]
-fn memory_is_not_written_to_after_a_scope_was_cancelled() {
+fn buffers_are_free_after_scope_is_cancelled() {
     for workers in [1, 2] {
         give_up_while_reading(workers, |delay, read| {
             fiber::scope(|s| {
@@ -152,7 +156,7 @@ fn memory_is_not_written_to_after_a_scope_was_cancelled() {
 }
 
 #[test]
-fn memory_is_not_written_to_after_a_deadline() {
+fn buffers_are_free_after_deadline() {
     for workers in [1, 2] {
         give_up_while_reading(workers, |delay, read| {
             let result = time::timeout(delay, || {
@@ -169,7 +173,7 @@ fn memory_is_not_written_to_after_a_deadline() {
 }
 
 #[test]
-fn memory_is_not_written_to_after_a_fiber_of_their_scope_panicked() {
+fn buffers_are_free_after_sibling_panics() {
     for workers in [1, 2] {
         give_up_while_reading(workers, |delay, read| {
             let scope = AssertUnwindSafe(|| {
@@ -192,9 +196,9 @@ fn memory_is_not_written_to_after_a_fiber_of_their_scope_panicked() {
     }
 }
 
-/// The fiber that reads unwinds itself: its buffer goes with its frame, when the kernel is done.
+/// The reading fiber itself unwinds. Its buffer goes with its frame, but only after the read.
 #[test]
-fn memory_is_not_written_to_after_fibers_were_unwound() {
+fn buffers_are_free_after_readers_unwind() {
     give_up_while_reading(2, |delay, read| {
         fiber::scope(|s| {
             for place in 0..READS {

@@ -1,5 +1,5 @@
-//! Fibers that unwind: their destructors wait for others of the same worker, nothing hangs or aborts,
-//! and each fiber knows of itself whether it unwinds (**I8**).
+//! Fibers that unwind: their destructors may wait for other fibers of the worker, and each fiber
+//! knows whether it unwinds itself (**I8**).
 
 mod child;
 mod tools;
@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use tools::*;
 
-/// Calls this when it is dropped.
+/// Calls the closure when it is dropped.
 struct OnDrop<F: FnMut()>(F);
 
 impl<F: FnMut()> Drop for OnDrop<F> {
@@ -24,7 +24,7 @@ impl<F: FnMut()> Drop for OnDrop<F> {
     }
 }
 
-/// Runs `f` in a destructor of a fiber that unwinds by a panic with a hook, as a program's own.
+/// Runs `f` in a destructor of a fiber that unwinds by a panic, under a hook of the program.
 fn while_unwinding(f: impl FnMut()) {
     let unwinds = AssertUnwindSafe(|| {
         let _f = OnDrop(f);
@@ -39,12 +39,12 @@ fn wait_for(flag: &Cell<bool>) {
     }
 }
 
-// ----- a writer that a panic drops, and its reader -----
+// ----- a writer that an unwinding drops, and its reader -----
 
 const MUCH: usize = 4 << 20;
 
-/// What the destructor of the `BufWriter` writes does not fit into the stream: its reader, a fiber of
-/// the same worker, must run meanwhile.
+/// The destructor of the `BufWriter` writes more than fits into the stream. So its reader, a fiber
+/// of the same worker, must run meanwhile.
 fn drop_a_full_writer(reader: File, writer: File) {
     on_one_worker(|| {
         fiber::scope(|s| {
@@ -66,8 +66,8 @@ fn drop_a_full_writer(reader: File, writer: File) {
 }
 
 #[test]
-fn a_panic_drops_a_full_writer_whose_reader_is_of_the_same_worker() {
-    child::must_succeed("a_panic_drops_a_full_writer_whose_reader_is_of_the_same_worker", || {
+fn panic_flushes_writer_to_reader_on_same_worker() {
+    child::must_succeed("panic_flushes_writer_to_reader_on_same_worker", || {
         let (reader, writer) = pipe();
         drop_a_full_writer(reader, writer);
         let (reader, writer) = UnixStream::pair().unwrap();
@@ -75,10 +75,10 @@ fn a_panic_drops_a_full_writer_whose_reader_is_of_the_same_worker() {
     });
 }
 
-/// Also when it is a cancel that unwinds it: what was begun is completed.
+/// The same for a cancel: the destructor completes its writes.
 #[test]
-fn a_cancel_drops_a_full_writer_whose_reader_is_of_the_same_worker() {
-    child::must_succeed("a_cancel_drops_a_full_writer_whose_reader_is_of_the_same_worker", || {
+fn cancel_flushes_writer_to_reader_on_same_worker() {
+    child::must_succeed("cancel_flushes_writer_to_reader_on_same_worker", || {
         let (reader, writer) = pipe();
         on_one_worker(|| {
             let reads = fiber::spawn_local(move || {
@@ -103,11 +103,11 @@ fn a_cancel_drops_a_full_writer_whose_reader_is_of_the_same_worker() {
     });
 }
 
-// ----- who unwinds -----
+// ----- which fiber unwinds -----
 
 #[test]
-fn two_are_suspended_in_destructors_while_a_third_panics() {
-    child::must_succeed("two_are_suspended_in_destructors_while_a_third_panics", || {
+fn third_fiber_panics_beside_two_suspended_destructors() {
+    child::must_succeed("third_fiber_panics_beside_two_suspended_destructors", || {
         on_one_worker(|| {
             let (go, checks) = (Cell::new(false), Cell::new(0));
             fiber::scope(|s| {
@@ -117,7 +117,8 @@ fn two_are_suspended_in_destructors_while_a_third_panics() {
                         let _waits = OnDrop(|| {
                             assert!(fiber::panicking());
                             wait_for(go);
-                            // After each wait, whoever else has begun and ended to unwind meanwhile.
+                            // Still true after each wait, during which other fibers begin and end
+                            // their unwinding.
                             assert!(fiber::panicking());
                             time::sleep(Duration::from_millis(n)).unwrap();
                             assert!(fiber::panicking());
@@ -144,7 +145,7 @@ fn two_are_suspended_in_destructors_while_a_third_panics() {
                     assert_eq!(message(panics.join().unwrap_err()), "the third");
                     assert!(!fiber::panicking());
                 }
-                // And one that does not panic.
+                // And a fiber that does not panic.
                 s.spawn_local(|| {
                     let _at_the_end = OnDrop(|| assert!(!fiber::panicking()));
                     fiber::yield_now();
@@ -163,11 +164,11 @@ fn two_are_suspended_in_destructors_while_a_third_panics() {
     });
 }
 
-/// Each way in which the library itself begins an unwinding, while another fiber is suspended in a
-/// destructor: a cancel that comes then ends none of the waits in the destructors.
+/// Begins an unwinding in each way that the library has, while another fiber is suspended in a
+/// destructor. A cancel that arrives then ends no wait of the destructors.
 #[test]
-fn however_a_fiber_came_to_unwind_no_cancel_disturbs_its_destructors() {
-    let name = "however_a_fiber_came_to_unwind_no_cancel_disturbs_its_destructors";
+fn cancel_never_ends_waits_of_destructors() {
+    let name = "cancel_never_ends_waits_of_destructors";
     child::must_succeed(name, || {
         let ways: [(&str, fn()); 6] = [
             ("a panic", || panic!("its own")),
@@ -217,9 +218,9 @@ fn however_a_fiber_came_to_unwind_no_cancel_disturbs_its_destructors() {
     });
 }
 
-/// Its panic is caught by then: what its locals' destructors do is no unwinding.
+/// The fiber's panic is caught before its locals are dropped, so their destructors do not unwind.
 #[test]
-fn the_destructors_of_a_fibers_locals_do_not_unwind_for_its_panic() {
+fn local_destructors_run_after_the_unwinding() {
     thread_local! {
         static SEEN: RefCell<Vec<bool>> = const { RefCell::new(Vec::new()) };
     }
@@ -232,7 +233,7 @@ fn the_destructors_of_a_fibers_locals_do_not_unwind_for_its_panic() {
     cringle::fiber_local! {
         static LOCAL: Tells = Tells;
     }
-    child::must_succeed("the_destructors_of_a_fibers_locals_do_not_unwind_for_its_panic", || {
+    child::must_succeed("local_destructors_run_after_the_unwinding", || {
         on_one_worker(|| {
             let go = Cell::new(false);
             fiber::scope(|s| {
@@ -253,11 +254,11 @@ fn the_destructors_of_a_fibers_locals_do_not_unwind_for_its_panic() {
 
 // ----- what destructors of unwinding fibers may do -----
 
-/// Nothing is cancelled there, so a deadline bounds nothing: what is in it goes to its end.
+/// No cancel reaches such a destructor, so a deadline in it ends nothing.
 #[test]
-fn a_deadline_in_a_destructor_of_an_unwinding_fiber_ends_nothing() {
+fn deadline_in_unwinding_destructor_ends_nothing() {
     const LIMIT: Duration = Duration::from_millis(1);
-    child::must_succeed("a_deadline_in_a_destructor_of_an_unwinding_fiber_ends_nothing", || {
+    child::must_succeed("deadline_in_unwinding_destructor_ends_nothing", || {
         on_one_worker(|| {
             let done = Cell::new(0);
             while_unwinding(|| {
@@ -275,7 +276,7 @@ fn a_deadline_in_a_destructor_of_an_unwinding_fiber_ends_nothing() {
                 }
             });
             assert_eq!(done.get(), 2);
-            // A later one counts again.
+            // A later deadline takes effect again.
             let error = time::timeout(LIMIT, || time::sleep(Duration::MAX)).unwrap_err();
             assert_elapsed(&error, LIMIT);
         });
@@ -283,8 +284,8 @@ fn a_deadline_in_a_destructor_of_an_unwinding_fiber_ends_nothing() {
 }
 
 #[test]
-fn a_scope_in_a_destructor_of_an_unwinding_fiber_is_a_scope() {
-    child::must_succeed("a_scope_in_a_destructor_of_an_unwinding_fiber_is_a_scope", || {
+fn scope_works_in_unwinding_destructor() {
+    child::must_succeed("scope_works_in_unwinding_destructor", || {
         on_two_workers(|| {
             let order = RefCell::new(Vec::new());
             while_unwinding(|| {
@@ -310,11 +311,11 @@ fn a_scope_in_a_destructor_of_an_unwinding_fiber_is_a_scope() {
     });
 }
 
-/// A fiber that is cancelled while it is suspended in a destructor goes on undisturbed there, and is
-/// cancelled when it has left it.
+/// A fiber is cancelled while it is suspended in a destructor. The destructor completes, and the
+/// cancel takes effect after it.
 #[test]
-fn a_cancel_waits_for_the_end_of_an_unwinding() {
-    child::must_succeed("a_cancel_waits_for_the_end_of_an_unwinding", || {
+fn cancel_takes_effect_after_unwinding() {
+    child::must_succeed("cancel_takes_effect_after_unwinding", || {
         on_one_worker(|| {
             let go = Rc::new(Cell::new(false));
             fiber::scope(|s| {
@@ -341,10 +342,10 @@ fn a_cancel_waits_for_the_end_of_an_unwinding() {
     });
 }
 
-/// The first `run` of a process sets the panic hook, which std allows no panicking thread to do.
+/// The first `run` of a process sets the panic hook, which std forbids to a panicking thread.
 #[test]
-fn the_first_run_of_a_process_may_be_in_a_destructor_of_a_panic() {
-    child::must_succeed("the_first_run_of_a_process_may_be_in_a_destructor_of_a_panic", || {
+fn first_run_works_in_destructor_of_panic() {
+    child::must_succeed("first_run_works_in_destructor_of_panic", || {
         let ran = Cell::new(0);
         while_unwinding(|| {
             on_two_workers(|| {
@@ -362,7 +363,7 @@ fn the_first_run_of_a_process_may_be_in_a_destructor_of_a_panic() {
 
 // ----- `run` while std holds the lock of the panic hook -----
 
-/// Fails a hang by its name.
+/// Makes a hang a failure of this test.
 fn must_end_in_a_minute() {
     std::thread::spawn(|| {
         std::thread::sleep(Duration::from_secs(60));
@@ -380,10 +381,11 @@ fn run_something() {
     assert_eq!(sum.unwrap(), 6);
 }
 
-/// The first `run` of the process, and a later one; and the hook of a panic in a destructor.
+/// The hook calls the first `run` of the process, and a later one; also the hook of a panic in a
+/// destructor.
 #[test]
-fn a_panic_hook_may_run() {
-    child::must_succeed("a_panic_hook_may_run", || {
+fn panic_hook_may_call_run() {
+    child::must_succeed("panic_hook_may_call_run", || {
         must_end_in_a_minute();
         std::panic::set_hook(Box::new(|_| run_something()));
         std::thread::spawn(|| panic!("a first one")).join().unwrap_err();
@@ -392,7 +394,7 @@ fn a_panic_hook_may_run() {
         std::thread::spawn(|| panic!("a later one")).join().unwrap_err();
         std::thread::spawn(|| while_unwinding(|| while_unwinding(|| ()))).join().unwrap();
         assert!(!std::thread::panicking());
-        // The hook of this one has a `run` of its own, on the thread of a fiber's `unblock`.
+        // The hook of this panic calls `run` too, on the thread of a fiber's `unblock`.
         on_one_worker(|| {
             let panics = || fiber::unblock(|| panic!("on a thread of the pool"));
             catch_unwind(panics).map(drop).unwrap_err();
@@ -401,8 +403,8 @@ fn a_panic_hook_may_run() {
 }
 
 #[test]
-fn a_panic_hook_may_wait_for_a_thread_that_runs() {
-    child::must_succeed("a_panic_hook_may_wait_for_a_thread_that_runs", || {
+fn panic_hook_may_wait_for_run_elsewhere() {
+    child::must_succeed("panic_hook_may_wait_for_run_elsewhere", || {
         must_end_in_a_minute();
         let chained = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
@@ -417,16 +419,16 @@ fn a_panic_hook_may_wait_for_a_thread_that_runs() {
     });
 }
 
-/// std holds the same lock while it formats the message.
+/// std holds the hook's lock while it formats the message, too.
 #[test]
-fn a_message_may_wait_for_a_thread_that_runs() {
+fn panic_message_may_wait_for_run_elsewhere() {
     struct Receives(cringle::sync::mpsc::Receiver<u8>);
     impl std::fmt::Display for Receives {
         fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
             write!(f, "received {}", self.0.recv().unwrap())
         }
     }
-    child::must_succeed("a_message_may_wait_for_a_thread_that_runs", || {
+    child::must_succeed("panic_message_may_wait_for_run_elsewhere", || {
         must_end_in_a_minute();
         on_one_worker(|| {
             let (sender, receiver) = cringle::sync::mpsc::channel();

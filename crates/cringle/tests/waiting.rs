@@ -1,4 +1,4 @@
-//! Operations that wait for a peer stand in nobody's way: they do not count against the limit of
+//! Operations that wait for a peer delay no others: they do not count against the limit of
 //! operations in flight.
 
 use cringle::fs::File;
@@ -13,7 +13,7 @@ fn pipe() -> (File, File) {
 }
 
 #[test]
-fn a_writer_is_not_kept_out_by_readers_that_wait_for_it() {
+fn waiting_readers_do_not_block_writer() {
     for limit in [1, 2] {
         let builder = Builder::new().workers(1).in_flight_limit(limit);
         let text = builder.run(|| {
@@ -29,7 +29,7 @@ fn a_writer_is_not_kept_out_by_readers_that_wait_for_it() {
                         })
                     })
                     .collect();
-                // All of them wait before the first byte is written.
+                // All readers wait before the first byte is written.
                 (0..4).for_each(|_| fiber::yield_now());
                 for ((_, writer), byte) in pipes.iter().zip(b'a'..) {
                     (&*writer).write_all(&[byte]).unwrap();
@@ -42,7 +42,7 @@ fn a_writer_is_not_kept_out_by_readers_that_wait_for_it() {
 }
 
 #[test]
-fn a_file_is_read_beside_ten_thousand_reads_that_wait() {
+fn file_is_read_beside_ten_thousand_waiting_reads() {
     const READERS: usize = 10_000;
     const PIPES: usize = 200;
     let exe = File::open("/proc/self/exe").unwrap();

@@ -82,8 +82,8 @@ fn plan_of_environment() -> io::Result<Plan> {
         _ => Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             format!(
-                "{VARIABLE} is {value:?}, must be `uring` or `epoll`; unset it to use rings where they \
-                 are available"
+                "{VARIABLE} is {value:?}, must be `uring` or `epoll`; unset it to use rings \
+                 where they are available"
             ),
         )),
     }

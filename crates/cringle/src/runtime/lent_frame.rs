@@ -35,8 +35,8 @@ impl Drop for LentFrame {
 #[inline(never)]
 fn abort() -> ! {
     crate::sys::report(format_args!(
-        "a panic would have left a frame that the kernel or other fibers still use, which is a defect of cringle; \
-         aborting"
+        "a panic would have left a frame that the kernel or other fibers still use, which is a \
+         defect of cringle; aborting"
     ));
     std::process::abort();
 }

@@ -208,7 +208,10 @@ mod tests {
         /// returned by the first cancel that reached it.
         #[test]
         fn regions_agree_with_a_walk(
-            steps in prop::collection::vec((0u8..4, any::<prop::sample::Index>(), any::<bool>()), 1..100)
+            steps in prop::collection::vec(
+                (0u8..4, any::<prop::sample::Index>(), any::<bool>()),
+                1..100,
+            )
         ) {
             let regions = Regions::new();
             let all: Vec<Region> =
@@ -243,8 +246,8 @@ mod tests {
                 let reached = reached(&open);
                 for (region, reached) in open.iter().zip(&reached) {
                     prop_assert_eq!(region.reached.get(), *reached);
-                    let is_scope = region.members.is_some();
-                    prop_assert_eq!(cancelled.contains(&std::ptr::from_ref(*region)), *reached && is_scope);
+                    let is_cancelled = cancelled.contains(&std::ptr::from_ref(*region));
+                    prop_assert_eq!(is_cancelled, *reached && region.members.is_some());
                 }
                 prop_assert_eq!(regions.is_cancelled(), *reached.last().unwrap());
                 prop_assert_eq!(regions.cause().is_some(), regions.is_cancelled());

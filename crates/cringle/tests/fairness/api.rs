@@ -1,4 +1,4 @@
-//! Which calls there are, by `api.txt` and by the source.
+//! The calls listed in `api.txt` and those in the source.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ pub(crate) enum Kind {
     Counts,
     /// Counts once the value exists, and waits while another fiber makes it.
     Once,
-    /// Neither.
+    /// Neither counts nor suspends.
     Quiet,
 }
 
@@ -30,7 +30,7 @@ impl Kind {
         }
     }
 
-    /// What the docs of such a call say.
+    /// The sentence in the docs of such a call.
     pub(crate) fn sentence(self) -> &'static str {
         match self {
             Kind::Blocks => "May suspend the calling fiber.",
@@ -42,11 +42,11 @@ impl Kind {
     }
 }
 
-/// Listed, though the source has no `pub fn` of that name.
+/// Names that are listed although the source has no such `pub fn`.
 pub(crate) const TRAIT_METHODS: &[&str] =
     &["sync::mpsc::Iter::next", "sync::mpsc::TryIter::next", "sync::mpmc::Iter::next"];
 
-/// Where a call that may wait can be found.
+/// The modules with calls that may wait.
 const PLACES: &[&str] = &["sync", "fiber", "time", "process", "io", "signal", "cancel.rs"];
 /// Modules without public items.
 const PRIVATE: &[&str] = &["sync::reentrant", "sync::loom_tests"];
@@ -65,7 +65,7 @@ pub(crate) fn kind_of(name: &str) -> Kind {
     *listed().get(name).unwrap_or_else(|| panic!("api.txt does not list {name}"))
 }
 
-/// The docs of each public function.
+/// Returns the docs of each public function.
 pub(crate) fn found_in_source() -> BTreeMap<String, String> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut files = Vec::new();
@@ -114,11 +114,11 @@ fn read(text: &str, module: &str, found: &mut BTreeMap<String, String>) {
     }
 }
 
-/// The type of an `impl`, unless it is of a trait.
+/// Returns the type of an `impl`; `None` for the `impl` of a trait.
 fn owner_of(header: &str) -> Option<&str> {
     let mut depth = 0;
     let mut before = ' ';
-    // Past the generics; the `>` of an arrow closes none.
+    // Skips the generics. The `>` of an arrow closes none.
     let begin = header.find(|c: char| {
         depth += i32::from(c == '<') - i32::from(c == '>' && before != '-');
         before = c;

@@ -1,4 +1,4 @@
-//! One way to make each call so that it need not wait: what [`super`] makes over and over.
+//! One way to make each call such that it need not wait. [`super`] repeats these calls.
 
 use cringle::fiber;
 use cringle::process::{Child, Command};
@@ -14,16 +14,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Makes a call once.
+/// Makes one call.
 pub(crate) type Call = Box<dyn FnMut()>;
 
-/// A call by its name in `api.txt`, and what prepares it on the fiber that makes it.
+/// A call by its name in `api.txt`, with a function that prepares it on the calling fiber.
 pub(crate) struct Row {
     pub(crate) name: &'static str,
     pub(crate) prepare: Box<dyn Fn() -> Call>,
 }
 
-/// Calls that are not made here, and why.
+/// The calls that are not made here, and why.
 pub(crate) const NOT_MADE: &[(&str, &str)] = &[
     ("io::stdio::input::Stdin::read_line", "reads the descriptor of whoever runs the test"),
     (
@@ -45,7 +45,7 @@ pub(crate) const NOT_MADE: &[(&str, &str)] = &[
 
 const SPAWN: &str = "counted where `spawn` and `spawn_local` are";
 
-/// Drops what a call returns.
+/// Drops the result of a call.
 fn ignore<T>(_: T) {}
 
 const NONE: Duration = Duration::ZERO;
@@ -58,7 +58,7 @@ impl Rows {
     }
 }
 
-/// All of them.
+/// Returns all calls.
 pub(crate) fn rows() -> Vec<Row> {
     let mut rows = Rows(Vec::new());
     locks(&mut rows);
@@ -270,7 +270,7 @@ fn channels(rows: &mut Rows) {
     add_many(rows, "sync::mpmc::Sender::send", |s| s.send(1).unwrap());
     add_many(rows, "sync::mpmc::Sender::send_cancellable", |s| ignore(s.send_cancellable(1)));
 
-    /// A channel that never becomes empty while the calls are made.
+    /// A channel that never becomes empty during the calls.
     const FULL: usize = 2000;
     fn add_received(rows: &mut Rows, name: &'static str, call: fn(&mpsc::Receiver<usize>)) {
         rows.add(name, move || {
@@ -309,7 +309,7 @@ fn channels(rows: &mut Rows) {
 
     fn add_one(rows: &mut Rows, name: &'static str, call: fn(oneshot::Receiver<u8>)) {
         rows.add(name, move || {
-            // The values are sent before: what is counted is one call.
+            // The values are sent before, so that only one call counts.
             let filled = || {
                 let (sender, receiver) = oneshot::channel();
                 sender.send(1).unwrap();
@@ -412,7 +412,7 @@ fn fibers(rows: &mut Rows) {
     rows.add("fiber::block_on::block_on_cancellable", || {
         || fiber::block_on_cancellable(std::future::ready(())).unwrap()
     });
-    /// As many as a test makes.
+    /// As many as a test uses.
     const CALLS: usize = 1500;
     fn add_ended(rows: &mut Rows, name: &'static str, call: fn(fiber::JoinHandle<()>)) {
         rows.add(name, move || {
@@ -495,7 +495,7 @@ fn spawns(rows: &mut Rows) {
 
 fn times(rows: &mut Rows) {
     rows.add("time::interval::Interval::tick", || {
-        // Ticks that are late: a year of them is due.
+        // Ticks of an hour are due, so no call waits.
         let begun =
             Instant::now().checked_sub(Duration::from_secs(3600)).unwrap_or_else(Instant::now);
         let mut interval = time::interval_at(begun, Duration::from_nanos(1));
@@ -542,7 +542,7 @@ fn processes(rows: &mut Rows) {
     rows.add("signal::Signals::wait", || {
         let signals = Signals::new(&[Signal::User1]).unwrap();
         move || {
-            // SAFETY: it is caught.
+            // SAFETY: by the contract of `raise`: the signal is caught.
             unsafe { libc::raise(libc::SIGUSR1) };
             signals.wait().unwrap();
         }

@@ -1,8 +1,8 @@
-//! A fiber that only calls the library does not starve the others of its worker.
+//! A fiber that only calls the library does not starve the other fibers of its worker.
 //!
-//! `api.txt` lists every public function of the modules whose calls may wait, and its kind; a test compares
-//! it with the source, so that a new call has to be classified, made in `calls.rs`, and say in its docs
-//! whether it suspends. All is judged by counts of calls, and nothing by the clock.
+//! `api.txt` lists every public function of the modules whose calls may wait, with its kind. A test
+//! compares it with the source, so each new call must be classified, called in `calls.rs`, and
+//! documented as one that suspends or not. All tests count calls; none uses the clock.
 
 mod api;
 mod calls;
@@ -21,21 +21,22 @@ use std::sync::Once;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// What the docs promise.
+/// The limit that the docs promise.
 const MOST_CALLS: usize = 128;
-/// Rounds of so many calls, in which a cancelled fiber uses up the refusals after which errors become unwindings.
+/// The calls in a round, which exhaust the refusals of a cancelled fiber, so that errors become
+/// unwindings.
 const ROUNDS: usize = 9;
-/// More calls than any budget allows, for those that do not yield.
+/// More calls than any budget allows, for calls that do not yield.
 const MANY: usize = 1000;
 
-/// Runs `f` on one worker, with the driver of the machine and then on epoll.
+/// Runs `f` on one worker, with the machine's driver and then with epoll.
 fn on_both_drivers(f: impl Fn()) {
     for driver in [DriverChoice::Auto, DriverChoice::Epoll] {
         cringle::Builder::new().workers(1).driver(driver).run(&f).unwrap();
     }
 }
 
-/// A fiber that is ready, and whether it has run.
+/// Spawns a fiber. Returns whether it has run.
 fn ready_fiber() -> Rc<Cell<bool>> {
     let ran = Rc::new(Cell::new(false));
     let theirs = Rc::clone(&ran);
@@ -43,7 +44,7 @@ fn ready_fiber() -> Rc<Cell<bool>> {
     ran
 }
 
-/// Calls until another ready fiber has run, at most `limit`; `None` if it has not.
+/// Counts the calls until another ready fiber has run; `None` after `limit` calls.
 fn calls_until_other_runs(call: &mut Call, limit: usize) -> Option<usize> {
     fiber::yield_now();
     calls_until_ready_fiber_runs(call, limit)
@@ -57,7 +58,7 @@ fn calls_until_ready_fiber_runs(call: &mut Call, limit: usize) -> Option<usize> 
     })
 }
 
-/// Calls `f`, catches what it raises, and keeps the panic hook from printing it.
+/// Calls `f`, catches its panic, and keeps the panic hook from printing it.
 fn quietly(f: impl FnMut()) -> std::thread::Result<()> {
     thread_local! {
         static QUIET: Cell<bool> = const { Cell::new(false) };
@@ -78,14 +79,14 @@ fn quietly(f: impl FnMut()) -> std::thread::Result<()> {
 }
 
 #[test]
-fn another_fiber_runs_after_128_calls() {
+fn other_fiber_runs_after_128_calls() {
     on_both_drivers(|| {
         for row in rows() {
             let mut call = (row.prepare)();
             let name = row.name;
             match api::kind_of(name) {
                 Kind::Blocks => {
-                    // More than once: a budget is filled again by the yield.
+                    // More than once, because the yield refills the budget.
                     for _ in 0..2 {
                         let calls = calls_until_other_runs(&mut call, MOST_CALLS);
                         assert!(calls.is_some(), "{name}: another fiber has not run after 128");
@@ -111,7 +112,7 @@ fn another_fiber_runs_after_128_calls() {
 }
 
 #[test]
-fn every_call_is_classified_made_and_documented() {
+fn every_call_is_classified_tested_and_documented() {
     let listed = api::listed();
     let found = api::found_in_source();
     let missing: Vec<_> = found.keys().filter(|name| !listed.contains_key(name.as_str())).collect();
@@ -145,7 +146,7 @@ fn successes_of_try_calls_never_yield() {
         for _ in 0..MANY {
             assert!(open.try_acquire().is_some());
         }
-        // Nor do failures with a success among them.
+        // Nor failures with a success among them.
         for _ in 0..10 {
             for _ in 1..MOST_CALLS {
                 assert!(closed.try_acquire().is_none());
@@ -156,7 +157,7 @@ fn successes_of_try_calls_never_yield() {
     });
 }
 
-/// A budget of 128 for each call alone would be more for both together.
+/// With a budget for each kind of call, two kinds together could exceed 128.
 #[test]
 fn calls_of_all_kinds_share_one_budget() {
     on_both_drivers(|| {
@@ -176,7 +177,7 @@ fn calls_of_all_kinds_share_one_budget() {
 }
 
 #[test]
-fn a_loop_of_send_and_try_iter_gets_its_answer() {
+fn loop_of_send_and_try_iter_gets_answer() {
     on_both_drivers(|| {
         let (sender, questions) = mpsc::channel();
         let (answer, answers) = mpsc::channel();
@@ -185,7 +186,7 @@ fn a_loop_of_send_and_try_iter_gets_its_answer() {
             answer.send(42).unwrap();
         }));
         let got = (0..MANY).find_map(|n| {
-            // The other one is gone once it has answered.
+            // The other fiber ends after its answer.
             let _ = sender.send(n);
             answers.try_iter().next()
         });
@@ -194,7 +195,7 @@ fn a_loop_of_send_and_try_iter_gets_its_answer() {
 }
 
 #[test]
-fn a_sleeper_wakes_beside_a_busy_fiber() {
+fn sleeper_wakes_beside_busy_fiber() {
     for name in ["sync::mutex::Mutex::lock", "sync::mpsc::Receiver::try_recv"] {
         on_both_drivers(|| {
             let row = rows().into_iter().find(|row| row.name == name).unwrap();
@@ -211,7 +212,7 @@ fn a_sleeper_wakes_beside_a_busy_fiber() {
             while !woke.get() {
                 late += usize::from(Instant::now() >= deadline);
                 call();
-                // One yield has the timer seen, the next one has the sleeper run.
+                // After one yield the timer fires, after the next one the sleeper has run.
                 assert!(late <= 2 * MOST_CALLS, "{name}: it sleeps after {late} calls");
             }
         });
@@ -219,7 +220,7 @@ fn a_sleeper_wakes_beside_a_busy_fiber() {
 }
 
 #[test]
-fn a_yield_is_no_cancellation_point() {
+fn budget_yield_is_no_cancellation_point() {
     on_both_drivers(|| {
         let ended = fiber::scope(|s| {
             s.cancel();
@@ -231,7 +232,7 @@ fn a_yield_is_no_cancellation_point() {
     });
 }
 
-/// Runs `f` in a destructor of the calling fiber, which unwinds.
+/// Runs `f` in a destructor while the calling fiber unwinds.
 fn while_unwinding(f: impl FnMut()) {
     struct OnDrop<F: FnMut()>(F);
     impl<F: FnMut()> Drop for OnDrop<F> {
@@ -247,9 +248,9 @@ fn while_unwinding(f: impl FnMut()) {
     assert_eq!(*payload.downcast::<&str>().unwrap(), "an unwinding");
 }
 
-/// The destructor may ask in a loop for what another fiber of the worker does.
+/// The destructor may poll for the work of another fiber of the worker.
 #[test]
-fn an_unwinding_fiber_lets_others_run() {
+fn unwinding_fiber_lets_others_run() {
     on_both_drivers(|| {
         let may_wait = |row: &Row| matches!(api::kind_of(row.name), Kind::Blocks | Kind::Tries);
         for row in rows().into_iter().filter(may_wait) {
@@ -261,9 +262,9 @@ fn an_unwinding_fiber_lets_others_run() {
     });
 }
 
-/// A supervisor's loop, which catches whatever its call raises, in a fiber that is cancelled.
+/// A cancelled fiber in a supervisor's loop, which catches every panic of its call.
 #[test]
-fn a_cancelled_fiber_lets_others_run() {
+fn cancelled_fiber_lets_others_run() {
     on_both_drivers(|| {
         let blocking = rows().into_iter().filter(|row| api::kind_of(row.name) == Kind::Blocks);
         let starves = |row: &Row| {
@@ -283,7 +284,7 @@ fn a_cancelled_fiber_lets_others_run() {
 }
 
 #[test]
-fn a_future_that_locks_lets_others_run() {
+fn future_that_locks_lets_others_run() {
     on_both_drivers(|| {
         let lock = Mutex::new(0);
         fiber::yield_now();
@@ -297,7 +298,7 @@ fn a_future_that_locks_lets_others_run() {
 }
 
 #[test]
-fn calls_outside_of_a_fiber_are_plain() {
+fn calls_outside_a_fiber_are_plain() {
     let (lock, gone) = (Mutex::new(0), Semaphore::new(0));
     for _ in 0..MANY {
         drop(lock.lock());

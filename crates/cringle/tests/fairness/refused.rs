@@ -1,4 +1,4 @@
-//! Calls of files, sockets and deadlines, which a cancelled fiber is refused.
+//! Calls of files, sockets and deadlines that are refused to a cancelled fiber.
 
 use crate::calls::{Call, Row};
 use cringle::block::Batch;
@@ -17,7 +17,7 @@ fn own_file() -> File {
     File::open(std::env::current_exe().unwrap()).unwrap()
 }
 
-/// They are prepared by a fiber that is not cancelled yet.
+/// A fiber that is not cancelled yet prepares them.
 pub(crate) fn rows() -> Vec<Row> {
     vec![
         row("fs::metadata", || || drop(fs::metadata("/"))),
@@ -101,8 +101,8 @@ pub(crate) fn rows() -> Vec<Row> {
                 let _ = receiver.recv();
             }
         }),
-        row("a token that nobody gives", || cringle::fiber::park),
-        row("a value that nobody changes", || {
+        row("a token that is never given", || cringle::fiber::park),
+        row("a value that never changes", || {
             let (sender, mut receiver) = cringle::sync::watch::channel(0);
             move || {
                 let _kept = &sender;

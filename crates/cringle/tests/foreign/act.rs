@@ -1,4 +1,4 @@
-//! What foreign code does.
+//! The actions of foreign code.
 
 use cringle::fs::File;
 use cringle::sync::Mutex;
@@ -11,15 +11,15 @@ use std::panic::{catch_unwind, panic_any, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Acts that have begun, and those that came to their end.
+/// The numbers of acts that have begun and ended.
 pub(crate) static BEGUN: AtomicUsize = AtomicUsize::new(0);
 pub(crate) static ENDED: AtomicUsize = AtomicUsize::new(0);
 /// A cancel of the fiber may end the act.
 pub(crate) static MAY_BE_CUT: AtomicBool = AtomicBool::new(false);
-/// The fiber is to be cancelled now.
+/// Asks for a cancel of the fiber.
 pub(crate) static CANCEL: AtomicBool = AtomicBool::new(false);
 
-/// A payload that a cancelled wait has raised.
+/// A payload raised by a cancelled wait.
 pub(crate) static CANCELLED: std::sync::Mutex<Option<Box<dyn Any + Send>>> =
     std::sync::Mutex::new(None);
 
@@ -28,14 +28,14 @@ pub(crate) enum Act {
     Returns,
     Panics,
     Waits,
-    /// It is cancelled while it waits.
+    /// Waits, and is cancelled meanwhile.
     Cancelled,
-    /// It panics with a payload whose destructor panics.
+    /// Panics with a payload whose destructor panics.
     Bomb,
     Spawns,
-    /// It catches a panic, and raises the payload again.
+    /// Catches a panic, and raises the payload again.
     Reraises,
-    /// It raises a cancel of its own.
+    /// Raises the payload of a cancel.
     Cancels,
     OpensScope,
 }
@@ -76,12 +76,12 @@ impl Act {
         }
     }
 
-    /// Whether a payload leaves it.
+    /// Whether a payload leaves the act.
     pub(crate) fn raises(self) -> bool {
         matches!(self, Act::Panics | Act::Bomb | Act::Reraises | Act::Cancels)
     }
 
-    /// Whether it panics outside of any fiber.
+    /// Whether the act panics outside of any fiber.
     pub(crate) fn needs_fiber(self) -> bool {
         matches!(self, Act::Spawns | Act::OpensScope)
     }
@@ -95,7 +95,7 @@ impl Act {
             Act::Cancelled => {
                 CANCEL.store(true, Ordering::Relaxed);
                 fiber::sleep(Duration::from_millis(5));
-                // It would have been unwound, but for `panic = "abort"`.
+                // Only `panic = "abort"` prevents the unwinding.
                 if !MAY_BE_CUT.load(Ordering::Relaxed) || cancel::check().is_ok() {
                     wait();
                 }
@@ -142,7 +142,7 @@ pub(crate) fn pipe() -> (File, File) {
     (OwnedFd::from(reader).into(), OwnedFd::from(writer).into())
 }
 
-/// One wait of each sort: for others, the clock, a lock, a peer, a file, another thread.
+/// Waits in each way: for other fibers, the clock, a lock, a peer, a file, another thread.
 fn wait() {
     fiber::yield_now();
     fiber::sleep(Duration::from_millis(1));

@@ -1,4 +1,4 @@
-//! Where the library calls foreign code.
+//! The places where the library calls foreign code.
 
 use crate::act::{Act, BEGUN, CANCEL, CANCELLED, ENDED, MAY_BE_CUT, pipe};
 use cringle::block::{BlockIo, OwnedBatch};
@@ -16,20 +16,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-/// What a cell writes when all is well.
+/// The output of a cell that succeeds.
 pub(crate) const DONE: &str = "the cell is done";
 
-/// How a cell ends.
+/// The end of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Succeeds,
-    /// With these words, as docs/book/src/hazards.md names it.
+    /// An abort with this message, which docs/book/src/hazards.md names.
     Aborts(&'static str),
 }
 
 pub(crate) struct Kind {
     pub(crate) name: &'static str,
-    /// How the cell ends if a payload leaves the act.
+    /// The end of the cell if a payload leaves the act.
     pub(crate) raised: End,
     /// The act runs outside of any fiber.
     pub(crate) is_beside: bool,
@@ -37,11 +37,12 @@ pub(crate) struct Kind {
     is_cancellable: bool,
     /// The kind itself begins with a panic.
     pub(crate) panics: bool,
-    /// It runs before a panic unwinds anything: a cancel that it raises takes the place of the panic.
+    /// The act runs before a panic unwinds anything. A cancel that it raises replaces the panic.
     pub(crate) precedes_unwinding: bool,
-    /// Others are held back while the act waits, a second for each wait for them: one kind of these is enough.
+    /// Other fibers are held back while the act waits, up to a second for each wait. One such kind
+    /// suffices.
     pub(crate) is_alone: bool,
-    /// It is about a cancel that unwinds, which none does where panics abort.
+    /// The kind needs a cancel that unwinds, which does not exist where panics abort.
     pub(crate) needs_unwinding: bool,
     run: fn(Act),
 }
@@ -153,7 +154,7 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind { name: "subscriber_span", run: subscriber::span, ..BESIDE },
 ];
 
-/// Is this cell.
+/// Runs this cell.
 pub(crate) fn be(name: &str) -> ExitCode {
     let mut parts = name.split("::");
     let (kind, act) = (parts.next().unwrap(), parts.next().unwrap());
@@ -171,7 +172,7 @@ pub(crate) fn be(name: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Leaves a cancel's payload where [`Act::Cancels`] takes it.
+/// Stores a cancel's payload for [`Act::Cancels`].
 fn catch_a_cancel() {
     if cfg!(panic = "unwind") {
         let cancelled = fiber::scope(|s| {
@@ -185,8 +186,8 @@ fn catch_a_cancel() {
     }
 }
 
-/// Runs the kind on a fiber that is cancelled when the act asks for it, beside one that has an operation in the
-/// kernel: its buffer must get what is written, and no other memory.
+/// Runs the kind on a fiber that is cancelled when the act asks for it. Beside it another fiber has
+/// an operation in the kernel, which must write into that fiber's buffer and nowhere else.
 fn on_fiber(kind: &Kind, act: Act) {
     catch_a_cancel();
     let (reader, writer) = pipe();
@@ -213,14 +214,15 @@ fn on_fiber(kind: &Kind, act: Act) {
                     (kind.run)(act);
                 });
             }));
-            // What was raised has come as far as it should; the bomb is not this fiber's matter.
+            // The payload has reached the right place. Its panicking destructor is not under test
+            // here.
             std::mem::forget(ended);
         });
         subject.join().unwrap();
         (&writer).write_all(b"whole").unwrap();
         assert_eq!(reads.join().unwrap(), b"whole");
     });
-    // The runtime works on.
+    // The runtime still works.
     assert!(!fiber::panicking());
     let fibers: Vec<_> = (0..4).map(|n| fiber::spawn(move || n)).collect();
     let sum: i32 = fibers.into_iter().map(|fiber| fiber.join().unwrap()).sum();
@@ -235,7 +237,7 @@ impl<F: FnMut()> Drop for OnDrop<F> {
     }
 }
 
-/// Acts when it is dropped.
+/// Runs the act when it is dropped.
 struct Foreign(Act);
 
 impl Drop for Foreign {
@@ -244,7 +246,7 @@ impl Drop for Foreign {
     }
 }
 
-/// Hands on what a fiber that belongs to the subject's scope has raised.
+/// Passes on the payload of a fiber that belongs to the scope under test.
 fn join_in_scope(f: impl FnOnce()) {
     let ended = fiber::scope(|s| {
         let fiber = s.spawn_local(f);
@@ -327,7 +329,7 @@ fn lazy_initialiser(act: Act) {
 }
 
 thread_local! {
-    /// For initialisers that are given nothing.
+    /// The act, for initialisers without arguments.
     static ACT: Cell<Act> = const { Cell::new(Act::Returns) };
 }
 
@@ -397,7 +399,7 @@ impl From<io::Error> for Failed {
     }
 }
 
-/// The second failure of a scope, whose first one is returned.
+/// The second failure of a scope, which returns the first one.
 fn losing_error(act: Act) {
     let result = fiber::try_scope(|s| -> Result<(), Failed> {
         s.spawn_local(|| -> Result<(), Failed> { Err(Failed(None)) });
@@ -450,7 +452,7 @@ fn waker(act: Act) {
     batch.read(&Arc::new(cringle::fs::File::open(path).unwrap()), vec![0; 4], 0);
     let acts = Arc::new(ActsOnce(act, AtomicBool::new(false)));
     let waker = Waker::from(Arc::clone(&acts));
-    // Behind a callback that blocks the one worker: it is polled before it has ended.
+    // Behind a callback that blocks the only worker, so it is polled before it has ended.
     io.submit_then(OwnedBatch::<Vec<u8>>::new(), move |_| {
         reader.read_exact(&mut [0]).unwrap();
     })
@@ -483,7 +485,7 @@ fn result_destructor(act: Act) {
     });
 }
 
-/// A handle that is dropped after its fiber has ended.
+/// Drops a handle after its fiber has ended.
 fn handle_of_ended(f: impl FnOnce() -> Foreign + 'static) {
     let handle = fiber::spawn_local(f);
     fiber::protect(|| {
@@ -500,7 +502,7 @@ fn payload_destructor(act: Act) {
     });
 }
 
-// ----- called while something unwinds -----
+// ----- called during an unwinding -----
 
 fn destructor_in_panic(act: Act) {
     let unwinds = AssertUnwindSafe(|| {
@@ -515,7 +517,7 @@ fn beside_another(act: Act) {
     beside_a_suspended_destructor(|| destructor_in_panic(act));
 }
 
-/// Runs `f` beside a fiber that panicked and is suspended in a destructor until the end.
+/// Runs `f` beside a fiber that has panicked and is suspended in a destructor until the end.
 fn beside_a_suspended_destructor(f: impl FnOnce()) {
     let go = Cell::new(false);
     fiber::scope(|s| {
@@ -553,7 +555,7 @@ fn panic_hook(act: Act) {
     // A hook that is set within `run` is another kind: see docs/book/src/hazards.md.
     let hooked = std::thread::spawn(move || {
         std::panic::set_hook(Box::new(move |info| {
-            // The hook of the act's own panic is this one, too.
+            // This hook also runs for the act's own panic.
             if BEGUN.load(Ordering::Relaxed) == 0 {
                 act.run();
             }
@@ -572,7 +574,7 @@ fn panic_hook(act: Act) {
     fiber::unblock(|| hooked.join().unwrap().unwrap());
 }
 
-/// What formats the message of a panic is the fiber's own code, which std calls in its hook's place.
+/// The code that formats the message of a panic is the fiber's own. std calls it during its hook.
 struct Message(Act);
 
 impl Display for Message {
@@ -582,7 +584,7 @@ impl Display for Message {
     }
 }
 
-/// Panics, catches and goes on; without a message, which would be written thousands of times.
+/// Panics and catches that, without a message, which would be written thousands of times.
 fn panics_silently() {
     static HOOK: std::sync::Once = std::sync::Once::new();
     if !std::thread::panicking() {
@@ -600,8 +602,8 @@ fn panics_silently() {
 
 struct Silent;
 
-/// Runs `f` beside fibers that panic whenever they run. Not if the act waits for fibers: then these run, too, and
-/// docs/book/src/hazards.md says how that ends.
+/// Runs `f` beside fibers that panic whenever they run. If the act waits for fibers, it runs `f`
+/// alone: the others would run too, and docs/book/src/hazards.md says how that ends.
 fn beside_panics(act: Act, f: impl FnOnce()) {
     let over = Cell::new(act.needs_fiber());
     fiber::scope(|s| {
@@ -625,14 +627,14 @@ fn panic_message(act: Act) {
         fiber::scope(|s| {
             let panics = s.spawn_local(|| panic!("{}", Message(act)));
             let payload = fiber::protect(|| panics.join()).map(drop).unwrap_err();
-            // A cancel that the act raises takes the place of the panic.
+            // A cancel that the act raises replaces the panic.
             let message = payload.downcast_ref::<String>().map(String::as_str);
             assert!(act == Act::Cancels || message == Some("a message"));
         });
     });
 }
 
-/// std's count is another fiber's.
+/// std's count of panics belongs to another fiber.
 fn message_beside_another(act: Act) {
     beside_a_suspended_destructor(|| panic_message(act));
 }
@@ -645,7 +647,7 @@ fn message_in_destructor(act: Act) {
     catch_unwind(unwinds).unwrap_err();
 }
 
-/// The first one of the fiber has been caught where the library does not see it.
+/// The fiber's first panic was caught unseen by the library.
 fn second_panic_message(act: Act) {
     beside_panics(act, || {
         panics_silently();
@@ -653,7 +655,7 @@ fn second_panic_message(act: Act) {
     });
 }
 
-/// The library is not called first when a panic begins.
+/// The library's hook does not run first when a panic begins.
 fn hook_set_within_run(act: Act) {
     std::panic::set_hook(Box::new(move |info| {
         if info.payload().is::<&str>() && BEGUN.load(Ordering::Relaxed) == 0 {
@@ -673,7 +675,7 @@ thread_local! {
     static HELD: RefCell<Vec<u8>> = RefCell::new(vec![7; 64]);
 }
 
-/// Acts, and says that the cell is done, when the thread's locals are destroyed.
+/// Runs the act, and prints that the cell is done, when the thread's locals are destroyed.
 struct Says(Act);
 
 impl Drop for Says {
@@ -684,7 +686,8 @@ impl Drop for Says {
 }
 
 fn thread_local_at_exit(act: Act) {
-    // Made first, so destroyed last; the other fiber has a reference to what is destroyed before.
+    // Made first, so destroyed last. The other fiber has a reference to a local that is destroyed
+    // before it.
     AT_EXIT.with(|at_exit| *at_exit.borrow_mut() = Some(Says(act)));
     fiber::scope(|s| {
         s.spawn_daemon_local(|| {
@@ -706,13 +709,13 @@ mod subscriber {
     use tracing::{Event, Id, Subscriber};
     use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
-    /// Acts on each event of the library, or whenever a span is entered or left.
+    /// Runs the act on each event of the library, or whenever a span is entered or left.
     struct Acts {
         act: Act,
         spans: bool,
     }
 
-    /// The program itself enters and leaves a span, or what the subscriber does is reported to it, too.
+    /// Set while the program itself uses spans, or the subscriber acts, whose events are ignored.
     static ACTS: AtomicBool = AtomicBool::new(false);
 
     impl Acts {
@@ -744,7 +747,8 @@ mod subscriber {
         }
     }
 
-    /// All that a fiber does is seen by the subscriber: an operation, a scope with a daemon, a lock, a spawn.
+    /// Runs a fiber whose actions the subscriber sees: an operation, a scope with a daemon, a lock,
+    /// a spawn.
     fn with(act: Act, spans: bool) {
         let acts = tracing_subscriber::registry().with(Acts { act, spans });
         tracing::subscriber::set_global_default(acts).unwrap();

@@ -1,14 +1,15 @@
-//! The matrix of foreign code: each place where the library calls code that it does not know, and each thing that
-//! such code may do there, on both drivers (**I12**, **I13**). No cell corrupts memory or hangs, and one aborts only
-//! where docs/book/src/hazards.md says so.
+//! The matrix of foreign code: each place where the library calls code that it does not know, and
+//! each action of such code, on both drivers (**I12**, **I13**). No cell corrupts memory or hangs,
+//! and a cell aborts only where docs/book/src/hazards.md says so.
 //!
-//! Each cell is a process. This program has no test harness, which `panic = "abort"` does not know, so that it runs
-//! under each of these:
+//! Each cell is a process. This program has no test harness, because the harness does not support
+//! `panic = "abort"`. It runs under each of these:
 //!
 //!     cargo test -p cringle --all-features --test foreign
 //!     cargo test -p cringle --all-features --test foreign -- iterator::waits   # cells by a part of their name
 //!
-//! and, as CONTRIBUTING.md says, with optimisations, under AddressSanitizer, and with `panic = "abort"`.
+//! and, as CONTRIBUTING.md says, with optimisations, under AddressSanitizer, and with `panic =
+//! "abort"`.
 
 mod act;
 mod kinds;
@@ -20,9 +21,9 @@ use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Names the cell that a child is.
+/// The environment variable that names a child's cell.
 const CELL: &str = "CRINGLE_FOREIGN_CELL";
-/// No cell takes a second, on a machine that has nothing else to do.
+/// The limit for a cell, which takes less than a second on an idle machine.
 const HANGS_AFTER: Duration = Duration::from_secs(120);
 
 struct Cell {
@@ -36,12 +37,12 @@ impl Cell {
         format!("{}::{}::{}", self.kind.name, self.act.name(), self.driver)
     }
 
-    /// How it has to end.
+    /// The expected end of the cell.
     fn expected(&self) -> End {
         match self.act.raises() || (self.kind.is_beside && self.act.needs_fiber()) {
             _ if !cfg!(panic = "unwind") && self.kind.panics => End::Aborts(""),
             true if !cfg!(panic = "unwind") => End::Aborts("panicked at"),
-            // Only another panic aborts.
+            // Only a second panic aborts.
             true if self.act == Act::Cancels && self.kind.precedes_unwinding => End::Succeeds,
             true => self.kind.raised,
             false => End::Succeeds,
@@ -74,7 +75,7 @@ fn is_abort(status: ExitStatus) -> bool {
     status.signal() == Some(libc::SIGABRT)
 }
 
-/// How a child ended and what it wrote; only the latter, if it had to be ended.
+/// Returns the child's status and output; the output as an error if the child had to be killed.
 fn output(mut child: Child) -> Result<(ExitStatus, String), String> {
     let mut stderr = child.stderr.take().unwrap();
     let reads = std::thread::spawn(move || {
@@ -147,7 +148,7 @@ fn main() -> ExitCode {
     let left = Mutex::new(chosen.into_iter());
     let failures = Mutex::new(Vec::new());
     std::thread::scope(|s| {
-        // Most of a cell is waiting.
+        // A cell mostly waits.
         for _ in 0..2 * std::thread::available_parallelism().map_or(1, usize::from) {
             s.spawn(|| {
                 loop {

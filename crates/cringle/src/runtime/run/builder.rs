@@ -116,7 +116,10 @@ impl Builder {
     /// use cringle::runtime::{self, Driver, DriverChoice};
     ///
     /// let builder = cringle::Builder::new().driver(DriverChoice::Epoll);
-    /// builder.run(|| assert!(matches!(runtime::driver(), Driver::Epoll(why) if why.was_chosen())))?;
+    /// builder.run(|| match runtime::driver() {
+    ///     Driver::Epoll(why) => assert!(why.was_chosen()),
+    ///     other => unreachable!("{other:?}"),
+    /// })?;
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn driver(mut self, driver: DriverChoice) -> Builder {

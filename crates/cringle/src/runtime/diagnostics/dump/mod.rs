@@ -29,7 +29,8 @@ use std::time::Duration;
 /// use cringle::fiber;
 ///
 /// cringle::run(|| {
-///     let sleeper = fiber::Builder::new().name("sleeper".into()).spawn_local(fiber::park).unwrap();
+///     let builder = fiber::Builder::new().name("sleeper".into());
+///     let sleeper = builder.spawn_local(fiber::park).unwrap();
 ///     fiber::yield_now();
 ///     let dump = runtime::dump().expect("there is a runtime here");
 ///     let report = dump.fiber("sleeper").expect("it has not ended");

@@ -1,5 +1,5 @@
-//! What is said on standard error while a program runs: the dump at a signal, and the watchdog's line. Each
-//! test is a process of its own, which reads what it says itself.
+//! Reports on standard error: the dump at a signal, and the line of the watchdog. Each test runs in
+//! a process of its own, and reads its own standard error.
 
 mod child;
 
@@ -16,10 +16,11 @@ fn named(name: &str) -> fiber::Builder {
     fiber::Builder::new().name(name.into())
 }
 
-/// Has the lines of standard error come here, and go on to standard output.
+/// Redirects standard error to a pipe, and returns its lines, which are copied to standard output.
 fn lines_of_stderr() -> Receiver<String> {
     let (reader, writer) = std::io::pipe().unwrap();
-    // SAFETY: both are open; what was standard error before is nobody's.
+    // SAFETY: by the contract of `dup2`. Both descriptors are open, and no value owns the old
+    // standard error.
     assert!(unsafe { libc::dup2(writer.as_raw_fd(), 2) } == 2);
     let (tell, told) = channel();
     std::thread::spawn(move || {
@@ -33,7 +34,7 @@ fn lines_of_stderr() -> Receiver<String> {
     told
 }
 
-/// The lines up to one that has this in it.
+/// Returns the lines up to one that contains this text.
 fn lines_until(lines: &mut Receiver<String>, text: &str) -> String {
     let mut read = String::new();
     for line in lines.iter() {
@@ -47,7 +48,7 @@ fn lines_until(lines: &mut Receiver<String>, text: &str) -> String {
 }
 
 fn kill(signal: Signal) {
-    // SAFETY: no pointers; the process is our own.
+    // SAFETY: by the contract of `kill`, which takes no pointers. The process is this one.
     assert_eq!(unsafe { libc::kill(libc::getpid(), signal.number()) }, 0);
 }
 
@@ -57,10 +58,10 @@ fn finish(output: Output) -> String {
     said
 }
 
-/// All three faults at once, on two workers, of which one is stuck.
+/// Three faults at once, on two workers, one of which is stuck.
 #[test]
-fn a_signal_has_it_said_who_waits_for_what() {
-    let Some(output) = child::run("a_signal_has_it_said_who_waits_for_what") else {
+fn signal_prints_dump() {
+    let Some(output) = child::run("signal_prints_dump") else {
         return plant_faults();
     };
     finish(output);
@@ -98,12 +99,12 @@ fn plant_faults() {
                 fiber::yield_now();
             }
             kill(Signal::User1);
-            // The dump takes a second, for which the spinner is waited for. This worker is not stuck.
+            // The dump waits a second for the spinner's worker. This worker is not stuck.
             let said = fiber::unblock(|| {
                 let said = lines_until(&mut lines, "'forgotten'  worker 0");
                 said + &lines_until(&mut lines, "an unpark")
             });
-            // Whatever was said, all of it ends.
+            // Ends all fibers, whatever was reported.
             SPINS.store(false, Ordering::Relaxed);
             s.cancel();
             said
@@ -114,7 +115,7 @@ fn plant_faults() {
         assert!(said.contains(text), "no {text} in:\n{said}");
     }
     drop(guard);
-    // SAFETY: the call fills the structure; all-zero is a valid one.
+    // SAFETY: by the contract of the call, which fills the structure; all-zero is valid.
     let action = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         assert_eq!(libc::sigaction(libc::SIGUSR1, std::ptr::null(), &mut action), 0);
@@ -123,10 +124,10 @@ fn plant_faults() {
     assert_eq!(action, libc::SIG_DFL, "the guard leaves nothing behind");
 }
 
-/// The only worker is stuck: no fiber could tell.
+/// The only worker is stuck, so no fiber could make the dump.
 #[test]
-fn a_signal_is_answered_while_the_only_worker_is_stuck() {
-    let Some(output) = child::run("a_signal_is_answered_while_the_only_worker_is_stuck") else {
+fn signal_prints_dump_of_stuck_worker() {
+    let Some(output) = child::run("signal_prints_dump_of_stuck_worker") else {
         static SPINS: AtomicBool = AtomicBool::new(true);
         let mut lines = lines_of_stderr();
         let _guard = signal::dump_on(&[Signal::User1]).unwrap();
@@ -147,11 +148,12 @@ fn a_signal_is_answered_while_the_only_worker_is_stuck() {
     assert!(said.contains("STUCK: worker 0"), "{said}");
 }
 
-/// A fiber that does not let others run is named while it does so, and once; one that does is not.
+/// A fiber that lets no other run is reported once, while it runs. A fiber that yields is not
+/// reported.
 #[test]
-fn the_watchdog_names_who_runs_for_long_once() {
+fn watchdog_reports_long_running_fiber_once() {
     let limit = Duration::from_millis(10);
-    let Some(output) = child::run("the_watchdog_names_who_runs_for_long_once") else {
+    let Some(output) = child::run("watchdog_reports_long_running_fiber_once") else {
         static SPINS: AtomicBool = AtomicBool::new(true);
         let mut lines = lines_of_stderr();
         std::thread::spawn(move || {
@@ -172,7 +174,7 @@ fn the_watchdog_names_who_runs_for_long_once() {
                 while SPINS.load(Ordering::Relaxed) {
                     std::hint::spin_loop();
                 }
-                // It was named, and goes on; then it does so again in other turns.
+                // It was reported, and continues; then it runs for long again, in other turns.
                 spend(limit * 5, std::hint::spin_loop);
                 fiber::yield_now();
                 spend(limit * 5, std::hint::spin_loop);
@@ -185,12 +187,12 @@ fn the_watchdog_names_who_runs_for_long_once() {
     let lines = |name: &str| said.lines().filter(|line| line.contains(name)).count();
     assert_eq!((lines("'hog'"), lines("'polite'")), (1, 0), "{said}");
     let line = said.lines().find(|line| line.contains("'hog'")).unwrap();
-    assert!(line.contains("tests/told_on_stderr.rs:") && line.contains("without suspending"));
+    assert!(line.contains("tests/stderr_reports.rs:") && line.contains("without suspending"));
 }
 
 #[test]
-fn the_environment_sets_a_limit_for_the_watchdog() {
-    let name = "the_environment_sets_a_limit_for_the_watchdog";
+fn environment_sets_watchdog_limit() {
+    let name = "environment_sets_watchdog_limit";
     let body = || {
         static SPINS: AtomicBool = AtomicBool::new(true);
         let mut lines = lines_of_stderr();
@@ -209,8 +211,8 @@ fn the_environment_sets_a_limit_for_the_watchdog() {
 }
 
 #[test]
-fn a_limit_in_the_environment_that_means_nothing_is_refused() {
-    let name = "a_limit_in_the_environment_that_means_nothing_is_refused";
+fn invalid_watchdog_limit_in_environment_is_refused() {
+    let name = "invalid_watchdog_limit_in_environment_is_refused";
     child::must_succeed_with(
         name,
         |command| command.env("CRINGLE_WATCHDOG", "soon"),
@@ -218,7 +220,7 @@ fn a_limit_in_the_environment_that_means_nothing_is_refused() {
             let refused = Builder::new().run(|| ()).unwrap_err();
             assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput);
             assert!(refused.to_string().contains("CRINGLE_WATCHDOG is \"soon\""), "{refused}");
-            // What the program says itself is not asked of it.
+            // The program's own limit has precedence over the environment.
             Builder::new().watchdog(None).run(|| ()).unwrap();
         },
     );
