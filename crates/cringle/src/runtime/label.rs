@@ -55,7 +55,7 @@ impl Label {
     /// Reads the label from any thread. While one fiber replaces another in the block, each part
     /// may be of either.
     pub(super) fn read(&self) -> Origins {
-        // SAFETY: the pointer is null or comes from a `&'static`.
+        // SAFETY: I2. The pointer is null, or comes from a `&'static`, which lives for ever.
         let spawned = unsafe { self.spawned.load(Ordering::Relaxed).as_ref() };
         Origins { name: self.name().clone(), spawned }
     }

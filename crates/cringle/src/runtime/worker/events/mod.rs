@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use trace::Trace;
 
-/// Turns without an enter of the driver after which the clock is read all the same.
+/// The clock is read after this number of turns even if the driver is not entered.
 const TURNS_PER_CLOCK: u64 = 256;
 
 /// The records of one worker: its counters, its coarse clock and its part in a trace.
