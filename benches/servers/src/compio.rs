@@ -1,13 +1,13 @@
 //! compio, on its io_uring driver.
 
-use crate::{Site, converse};
+use crate::{ServedPage, converse};
 use compio::driver::ProactorBuilder;
 use compio::io::{AsyncRead, AsyncWriteExt};
 use compio::net::TcpListener;
 use compio::runtime::Runtime;
 use std::io;
 
-pub(crate) fn run(listener: std::net::TcpListener, site: &'static Site) -> io::Result<()> {
+pub(crate) fn run(listener: std::net::TcpListener, page: &'static ServedPage) -> io::Result<()> {
     let mut proactor = ProactorBuilder::new();
     proactor.single_issuer(true).defer_taskrun(true);
     let runtime = Runtime::builder().with_proactor(proactor).build()?;
@@ -15,7 +15,7 @@ pub(crate) fn run(listener: std::net::TcpListener, site: &'static Site) -> io::R
         let listener = TcpListener::from_std(listener)?;
         loop {
             let (mut stream, _) = listener.accept().await?;
-            compio::runtime::spawn(async move { converse!(stream, site) }).detach();
+            compio::runtime::spawn(async move { converse!(stream, page) }).detach();
         }
     })
 }

@@ -4,10 +4,10 @@
 mod compio;
 mod monoio;
 // The same page, and the same eyes for a request, as the servers that it is compared with.
-#[path = "../../../crates/cringle-cli/src/bench/http/site.rs"]
-mod site;
+#[path = "../../../crates/cringle-bench/src/http/served_page.rs"]
+mod page;
 
-use site::{Heads, READ_BYTES, Site};
+use page::{READ_BYTES, RequestCounter, ServedPage};
 use std::net::TcpListener;
 
 const USAGE: &str = "usage: servers monoio|compio ADDRESS [keep-alive|close] [BYTES]";
@@ -15,9 +15,9 @@ const USAGE: &str = "usage: servers monoio|compio ADDRESS [keep-alive|close] [BY
 /// Reads, counts the requests in what came, writes as many answers: for streams whose reads and writes
 /// take the buffer and give it back.
 macro_rules! converse {
-    ($stream:ident, $site:expr) => {{
-        let site: &'static $crate::Site = $site;
-        let mut heads = $crate::Heads::default();
+    ($stream:ident, $page:expr) => {{
+        let page: &'static $crate::ServedPage = $page;
+        let mut heads = $crate::RequestCounter::default();
         let mut buffer = Vec::with_capacity($crate::READ_BYTES);
         loop {
             buffer.clear();
@@ -26,9 +26,9 @@ macro_rules! converse {
             // The end of a connection, however it comes, is that of its task.
             let Ok(1..) = read else { return };
             for _ in 0..heads.count(&buffer) {
-                let (written, _) = $stream.write_all(&site.response[..]).await.into();
+                let (written, _) = $stream.write_all(&page.response[..]).await.into();
                 let written: std::io::Result<_> = written;
-                if written.is_err() || site.close {
+                if written.is_err() || page.close {
                     return;
                 }
             }
@@ -51,12 +51,12 @@ fn main() {
         other => wrong(other),
     };
     let bytes = bytes.parse().unwrap_or_else(|error| wrong(&format!("{bytes}: {error}")));
-    let site = Box::leak(Box::new(Site::new(bytes, close)));
+    let page = Box::leak(Box::new(ServedPage::new(bytes, close)));
     let listen =
         || TcpListener::bind(addr).unwrap_or_else(|error| failed(&format!("{addr}: {error}")));
     let ended = match runtime.as_str() {
-        "monoio" => monoio::run(listen(), site),
-        "compio" => compio::run(listen(), site),
+        "monoio" => monoio::run(listen(), page),
+        "compio" => compio::run(listen(), page),
         other => wrong(other),
     };
     ended.unwrap_or_else(|error| failed(&format!("{runtime}: {error}")));
