@@ -3,7 +3,8 @@
 //!     cargo run --release --example copy_tree -- FROM TO [BLOCK_BYTES]
 //!     CRINGLE_TRACE=copy.pftrace cargo run --release --example copy_tree -- FROM TO 4096
 //!
-//! The size of a block (default: 64 KiB) is what the pictures on the page docs/book/src/command/trace.md are about.
+//! The size of a block (default: 64 KiB) is what the pictures on the page
+//! docs/book/src/command/trace.md are about.
 
 use cringle::fiber;
 use cringle::fs::{self, File};

@@ -2,8 +2,8 @@
 //!
 //!     cargo run --release --example crowd -- 100000
 //!
-//! Fibers of two workers wait for values, which are handed around without a pause; dumps are asked for
-//! meanwhile.
+//! Fibers of two workers wait for values, which are handed around without a pause; dumps are asked
+//! for meanwhile.
 
 use cringle::runtime::{self, Dump};
 use cringle::{Builder, fiber, sync::mpsc};

@@ -2,8 +2,9 @@
 //!
 //!     cargo run --example from_tokio
 //!
-//! A task that reads a file by `tokio::fs` occupies a thread for each read. Here each task submits all of
-//! its reads at once to a [`BlockIo`], whose worker has them in the kernel together, and awaits a future.
+//! A task that reads a file by `tokio::fs` occupies a thread for each read. Here each task submits
+//! all of its reads at once to a [`BlockIo`], whose worker has them in the kernel together, and
+//! awaits a future.
 
 use cringle::block::{BlockIo, OwnedBatch};
 use cringle::fs::File;
@@ -13,7 +14,8 @@ use std::sync::Arc;
 
 const RECORD_BYTES: usize = 64;
 
-/// What `main` does, with the table in this directory: the sum of the records that the tasks have read.
+/// What `main` does, with the table in this directory: the sum of the records that the tasks have
+/// read.
 pub(crate) fn run(directory: &Path, tasks: u64, reads_each: u64) -> io::Result<u64> {
     let path = directory.join("table");
     let records = tasks * reads_each;
@@ -43,8 +45,8 @@ pub(crate) fn run(directory: &Path, tasks: u64, reads_each: u64) -> io::Result<u
     Ok(sum)
 }
 
-/// The buffers belong to the batch while the kernel has them, and come back with the results: a task that
-/// is dropped in the middle of its `await` leaves nothing dangling.
+/// The buffers belong to the batch while the kernel has them, and come back with the results: a
+/// task that is dropped in the middle of its `await` leaves nothing dangling.
 async fn sum_of_records(
     io: &BlockIo,
     file: &Arc<File>,

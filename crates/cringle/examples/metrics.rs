@@ -1,5 +1,5 @@
-//! A server that tells Prometheus what its runtime does: the counters of `runtime::stats` in the text
-//! format, at `GET /metrics`.
+//! A server that tells Prometheus what its runtime does: the counters of `runtime::stats` in the
+//! text format, at `GET /metrics`.
 //!
 //!     cargo run --example metrics -- 127.0.0.1:9464
 //!     curl http://127.0.0.1:9464/metrics

@@ -1,10 +1,11 @@
-//! Asks two replicas for the same pages, and takes what is there first: the other one's wait is cancelled.
+//! Asks two replicas for the same pages, and takes what is there first: the other one's wait is
+//! cancelled.
 //!
 //!     CRINGLE_TRACE=race.pftrace cargo run --example race
 //!     cargo run --release -p cringle-cli -- trace race.pftrace --svg race.svg
 //!
-//! A replica is a fiber at the other end of a pair of sockets. One answers at once, the other after a
-//! while, by turns.
+//! A replica is a fiber at the other end of a pair of sockets. One answers at once, the other after
+//! a while, by turns.
 
 use cringle::os::unix::net::UnixStream;
 use cringle::{fiber, time, trace};

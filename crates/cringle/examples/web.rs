@@ -2,14 +2,14 @@
 //!
 //!     cargo run --release --example web -- [DIRECTORY] [ADDRESS]
 //!
-//! serves DIRECTORY (default: here) at ADDRESS (default: 127.0.0.1:8080) until Ctrl-C or SIGTERM. Then requests
-//! that are under way are still answered, each connection may ask once more, and idle connections end at once. GET
-//! and HEAD answer with files, `index.html` for a directory; no path and no link leads out of it. `POST /length`
-//! answers with the length of the body, chunked or not.
+//! serves DIRECTORY (default: here) at ADDRESS (default: 127.0.0.1:8080) until Ctrl-C or SIGTERM.
+//! Then requests that are under way are still answered, each connection may ask once more, and idle
+//! connections end at once. GET and HEAD answer with files, `index.html` for a directory; no path
+//! and no link leads out of it. `POST /length` answers with the length of the body, chunked or not.
 //!
-//! Each connection is a fiber that reads like a blocking program. A slow peer, or one that sends too much, gets an
-//! answer (408, 413, 431) and is disconnected: each wait has a deadline around it. `web/http.rs` decides which
-//! requests are valid.
+//! Each connection is a fiber that reads like a blocking program. A slow peer, or one that sends
+//! too much, gets an answer (408, 413, 431) and is disconnected: each wait has a deadline around
+//! it. `web/http.rs` decides which requests are valid.
 
 #[path = "web/http.rs"]
 pub(crate) mod http;
@@ -123,8 +123,8 @@ impl Connection<'_> {
         }
     }
 
-    /// Closing a socket that has unread bytes resets the connection, and the peer may lose what was sent
-    /// last: so it is told that no more comes, and has a moment to read.
+    /// Closing a socket that has unread bytes resets the connection, and the peer may lose what was
+    /// sent last: so it is told that no more comes, and has a moment to read.
     fn part(&mut self) -> io::Result<()> {
         self.stream.shutdown(Shutdown::Write)?;
         let drained = time::timeout(Duration::from_secs(1), || {

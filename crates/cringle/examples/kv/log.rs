@@ -1,7 +1,8 @@
-//! An append-only log whose records are durable in groups: while one group is written and synced, the next one
-//! collects.
+//! An append-only log whose records are durable in groups: while one group is written and synced,
+//! the next one collects.
 //!
-//! A record is its length, its CRC-32 and its bytes. After a crash the log ends with the last record that is whole.
+//! A record is its length, its CRC-32 and its bytes. After a crash the log ends with the last
+//! record that is whole.
 
 use cringle::fiber;
 use cringle::fs::{File, OpenOptions};
@@ -41,7 +42,8 @@ struct State {
 pub(crate) struct Position(u64);
 
 impl Log {
-    /// Opens or creates a log, and passes each whole record to `replay`. What follows the last one is cut off.
+    /// Opens or creates a log, and passes each whole record to `replay`. What follows the last one
+    /// is cut off.
     pub(crate) fn open(path: &Path, mut replay: impl FnMut(&[u8])) -> io::Result<Log> {
         let options =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).to_owned();
@@ -64,7 +66,8 @@ impl Log {
     }
 
     // ANCHOR: append
-    /// Appends a record, which is durable once [`wait_durable`](Log::wait_durable) returns for the position.
+    /// Appends a record, which is durable once [`wait_durable`](Log::wait_durable) returns for the
+    /// position.
     pub(crate) fn append(&self, record: &[u8]) -> io::Result<Position> {
         let mut state = lock(&self.state);
         state.check()?;
@@ -78,8 +81,8 @@ impl Log {
     // ANCHOR_END: append
 
     // ANCHOR: wait
-    /// Waits until everything before `position` is durable. The first fiber that finds no commit running makes one,
-    /// for all records that are pending.
+    /// Waits until everything before `position` is durable. The first fiber that finds no commit
+    /// running makes one, for all records that are pending.
     pub(crate) fn wait_durable(&self, position: Position) -> io::Result<()> {
         let mut state = lock(&self.state);
         while state.durable < position.0 {

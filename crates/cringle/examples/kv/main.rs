@@ -3,9 +3,9 @@
 //!     cargo run --release --example kv -- [LOG] [ADDRESS]
 //!     redis-cli -p 6380 set rope strands
 //!
-//! serves at ADDRESS (default: 127.0.0.1:6380) until Ctrl-C or SIGTERM, and keeps its changes in LOG (default:
-//! `kv.log`). A change is answered once it is durable. Changes that arrive while the log is synced share the next
-//! sync: many connections commit at the price of few.
+//! serves at ADDRESS (default: 127.0.0.1:6380) until Ctrl-C or SIGTERM, and keeps its changes in
+//! LOG (default: `kv.log`). A change is answered once it is durable. Changes that arrive while the
+//! log is synced share the next sync: many connections commit at the price of few.
 //!
 //! | file | what it does |
 //! |---|---|
@@ -50,7 +50,8 @@ pub(crate) fn run(
 // ANCHOR_END: run
 
 // ANCHOR: serve
-/// Answers the commands of one connection. What arrives together is answered, and made durable, together.
+/// Answers the commands of one connection. What arrives together is answered, and made durable,
+/// together.
 fn serve(mut stream: TcpStream, store: &Store, stopper: &Stopper) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let (mut input, mut replies) = (Vec::new(), Vec::new());
@@ -74,8 +75,8 @@ fn serve(mut stream: TcpStream, store: &Store, stopper: &Stopper) -> io::Result<
 // ANCHOR_END: serve
 
 // ANCHOR: answer
-/// Runs every whole command in `input`, and waits until their changes are durable. False if the connection has to
-/// end.
+/// Runs every whole command in `input`, and waits until their changes are durable. False if the
+/// connection has to end.
 fn answer_all(input: &mut Vec<u8>, store: &Store, replies: &mut Vec<u8>) -> io::Result<bool> {
     let (mut used, mut last, mut goes_on) = (0, None, true);
     while goes_on {

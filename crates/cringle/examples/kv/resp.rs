@@ -19,8 +19,8 @@ pub(crate) enum Reply {
     Integer(i64),
     /// `$3 abc`, or the null of a missing key.
     Bulk(Option<Vec<u8>>),
-    /// `*0`
-    EmptyArray,
+    /// `*2 $1 a $1 b`
+    Array(Vec<Vec<u8>>),
 }
 
 impl Reply {
@@ -36,7 +36,7 @@ impl Reply {
             Reply::Integer(number) => line(out, b':', &number.to_string()),
             Reply::Bulk(None) => out.extend_from_slice(b"$-1\r\n"),
             Reply::Bulk(Some(bytes)) => bulk(out, bytes),
-            Reply::EmptyArray => out.extend_from_slice(b"*0\r\n"),
+            Reply::Array(items) => encode_command(items, out),
         }
     }
 }
@@ -60,11 +60,13 @@ fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 // ANCHOR: parse
-/// Parses the first command in `input`, and returns it with its length; `None` if its end has not arrived.
+/// Parses the first command in `input`, and returns it with its length; `None` if its end has not
+/// arrived.
 ///
 /// # Errors
 ///
-/// What is wrong with it. The connection cannot be used any more, since where the next command begins is unknown.
+/// What is wrong with it. The connection cannot be used any more, since where the next command
+/// begins is unknown.
 pub(crate) fn parse(input: &[u8]) -> Result<Option<(Command, usize)>, &'static str> {
     let mut rest = input;
     let Some(first) = next_line(&mut rest)? else { return Ok(None) };

@@ -11,7 +11,8 @@ type Map = HashMap<Vec<u8>, Vec<u8>>;
 
 // ANCHOR: store
 pub(crate) struct Store {
-    /// Held while a change is made and appended, so that the log has the changes in the order of the map's.
+    /// Held while a change is made and appended, so that the log has the changes in the order of
+    /// the map's.
     map: Mutex<Map>,
     log: Log,
 }
@@ -57,8 +58,8 @@ fn name_of(command: &Command) -> Vec<u8> {
     command.first().map(|name| name.to_ascii_uppercase()).unwrap_or_default()
 }
 
-/// The change that a command makes, in the form that the log has: `SET key value` or `DEL key …`. `None` if the
-/// command only asks.
+/// The change that a command makes, in the form that the log has: `SET key value` or `DEL key …`.
+/// `None` if the command only asks.
 fn change_of(map: &Map, command: &Command) -> Option<Result<Command, Reply>> {
     let arguments = command.get(1..).unwrap_or_default();
     match (name_of(command).as_slice(), arguments) {
@@ -110,7 +111,8 @@ fn answer(map: &Map, command: &Command) -> Reply {
         (b"PING" | b"ECHO", [text]) => Reply::Bulk(Some(text.clone())),
         (b"SELECT", [_]) | (b"QUIT", []) => Reply::ok(),
         // redis-cli and redis-benchmark ask for these first.
-        (b"COMMAND" | b"CONFIG", _) => Reply::EmptyArray,
+        (b"CONFIG", [_get, name]) => Reply::Array(vec![name.clone(), Vec::new()]),
+        (b"COMMAND", _) => Reply::Array(Vec::new()),
         (b"SET" | b"GET" | b"DEL" | b"EXISTS" | b"INCR" | b"DBSIZE" | b"ECHO", _) => {
             let name = String::from_utf8_lossy(&name_of(command)).to_lowercase();
             Reply::Error(format!("ERR wrong number of arguments for '{name}' command"))

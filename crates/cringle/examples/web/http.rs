@@ -1,7 +1,7 @@
-//! HTTP/1.1 requests as bytes (RFC 9112). A message that two readers could split in two ways is refused with 400,
-//! because a proxy in front of this server may be the other reader ("request smuggling"). So, beyond what
-//! `httparse` checks: each line ends in CRLF, one framing of the body, no sign or list as a length, no
-//! `Transfer-Encoding` from HTTP/1.0.
+//! HTTP/1.1 requests as bytes (RFC 9112). A message that two readers could split in two ways is
+//! refused with 400, because a proxy in front of this server may be the other reader ("request
+//! smuggling"). So, beyond what `httparse` checks: each line ends in CRLF, one framing of the body,
+//! no sign or list as a length, no `Transfer-Encoding` from HTTP/1.0.
 
 const BAD_REQUEST: u16 = 400;
 
@@ -23,8 +23,8 @@ pub(crate) enum Body {
     Chunked,
 }
 
-/// The request at the beginning of these bytes, and the length of its head; `None` until the head is complete.
-/// Fails with the status that refuses it.
+/// The request at the beginning of these bytes, and the length of its head; `None` until the head
+/// is complete. Fails with the status that refuses it.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, u16> {
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut parsed = httparse::Request::new(&mut headers);
@@ -73,7 +73,8 @@ fn has_only_crlf(bytes: &[u8]) -> bool {
         && pairs == bytes.iter().filter(|byte| **byte == b'\n').count()
 }
 
-/// Whether there is one valid `Host`, which HTTP/1.0 may leave out. Of several, proxies may use any.
+/// Whether there is one valid `Host`, which HTTP/1.0 may leave out. Of several, proxies may use
+/// any.
 fn is_host<'v>(mut values: impl Iterator<Item = &'v [u8]>, latest: bool) -> bool {
     let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=:[]".contains(byte);
     match (values.next(), values.next()) {
@@ -93,7 +94,8 @@ fn body<'v>(
         (None, None) => Some(Body::Length(0)),
         (Some(encoding), None) => {
             let chunked = encoding.eq_ignore_ascii_case(b"chunked") && encodings.next().is_none();
-            // HTTP/1.0 has no such header: a proxy of that version passes it on without looking at it.
+            // HTTP/1.0 has no such header: a proxy of that version passes it on without looking at
+            // it.
             (chunked && latest).then_some(Body::Chunked)
         }
         (None, Some(length)) => {
@@ -134,7 +136,8 @@ fn path_of(target: &str) -> Option<String> {
     String::from_utf8(bytes).ok().filter(|path| path.starts_with('/') && !path.contains('\0'))
 }
 
-/// The size on the line that begins a chunk, and the bytes of the extensions after it, which are ignored.
+/// The size on the line that begins a chunk, and the bytes of the extensions after it, which are
+/// ignored.
 pub(crate) fn chunk_size(line: &[u8]) -> Option<(u64, usize)> {
     let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
     let (size, extensions) = line.split_at(digits);
