@@ -1,67 +1,68 @@
-//! The global allocator: the system's, which counts while it is asked to.
+//! A global allocator that counts allocations while `bench batch` measures.
 //!
-//! `bench batch` reports allocations per operation. Everything else runs with counting off,
-//! and then pays one relaxed load of a read-only cache line per allocation.
+//! It passes everything to the system's allocator. With counting off, an allocation costs one relaxed
+//! load more, of a cache line that is only read.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// What a program has to declare as its `#[global_allocator]`, else `bench batch` counts nothing.
+/// The `#[global_allocator]` that a program must declare for `bench batch` to count allocations.
 pub struct CountingAllocator;
 
 static ENABLED: AtomicBool = AtomicBool::new(false);
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 static BYTES: AtomicU64 = AtomicU64::new(0);
 
-/// What was allocated since counting began: by every thread, freed or not.
+/// The allocations of all threads since counting began, freed or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Allocated {
-    pub allocations: u64,
-    pub bytes: u64,
+pub(crate) struct Allocated {
+    pub(crate) allocations: u64,
+    pub(crate) bytes: u64,
 }
 
-/// Counts from zero. Only one count at a time makes sense; the second restarts the first.
+/// Starts to count from zero. There is one counter: a second start resets it.
 pub(crate) fn start() {
     ALLOCATIONS.store(0, Relaxed);
     BYTES.store(0, Relaxed);
     ENABLED.store(true, Relaxed);
 }
 
+/// Stops counting and returns the count.
 pub(crate) fn stop() -> Allocated {
     ENABLED.store(false, Relaxed);
     Allocated { allocations: ALLOCATIONS.load(Relaxed), bytes: BYTES.load(Relaxed) }
 }
 
-fn note(bytes: usize) {
+fn record(bytes: usize) {
     if ENABLED.load(Relaxed) {
         ALLOCATIONS.fetch_add(1, Relaxed);
         BYTES.fetch_add(bytes as u64, Relaxed);
     }
 }
 
-// SAFETY: every method hands its arguments unchanged to `System`, which keeps the contract;
-// counting neither allocates nor unwinds.
+// SAFETY: every method passes its arguments unchanged to `System`, which fulfils the contract;
+// `record` neither allocates nor unwinds.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note(layout.size());
-        // SAFETY: the caller keeps `alloc`'s contract, and it is passed on as it is.
+        record(layout.size());
+        // SAFETY: the contract is the caller's, and the layout is passed unchanged.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        note(layout.size());
+        record(layout.size());
         // SAFETY: as in `alloc`.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        note(new_size);
-        // SAFETY: `block` came from `System`, for all our blocks do, with this layout.
+        record(new_size);
+        // SAFETY: `block` came from `System` with this layout, as all blocks of this allocator do.
         unsafe { System.realloc(block, layout, new_size) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: `block` came from `System`, for all our blocks do, with this layout.
+        // SAFETY: `block` came from `System` with this layout, as all blocks of this allocator do.
         unsafe { System.dealloc(block, layout) }
     }
 }

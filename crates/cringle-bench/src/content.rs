@@ -1,12 +1,11 @@
-//! What the test files contain: words that are random, all different, and known by their place.
+//! The content of test files: each 8-byte word is a hash of its position.
 //!
-//! Every 8-byte word is a bijective hash of its position, so no two blocks are alike (a
-//! compressing or deduplicating device cannot cheat), and what a read must deliver is known
-//! without a second read.
+//! The hash is a bijection, so no two blocks are equal (a device that compresses or deduplicates gains
+//! nothing), and a read is checked without reading the block a second time.
 
 pub(crate) const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// SplitMix64's finisher: a bijection.
+/// The output function of SplitMix64, a bijection (Steele, Lea and Flood, 2014).
 #[inline]
 pub(crate) fn scramble(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -14,14 +13,14 @@ pub(crate) fn scramble(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The word number `index` (of 8 bytes) of a file.
+/// Returns the 8-byte word with this index in a file.
 #[inline]
 pub(crate) fn word(seed: u64, file: u32, index: u64) -> u64 {
     let start = scramble(seed ^ scramble(u64::from(file) + 1));
     scramble(start.wrapping_add(index.wrapping_mul(GOLDEN)))
 }
 
-/// Fills `block` with what the file holds at `offset` (a multiple of 8).
+/// Fills `block` with the file's content at `offset`, a multiple of 8.
 pub(crate) fn fill(block: &mut [u8], seed: u64, file: u32, offset: u64) {
     for (index, chunk) in (offset / 8..).zip(block.chunks_mut(8)) {
         let bytes = word(seed, file, index).to_le_bytes();
@@ -29,7 +28,7 @@ pub(crate) fn fill(block: &mut [u8], seed: u64, file: u32, offset: u64) {
     }
 }
 
-/// The first word of a block.
+/// Returns the first word of a block.
 #[inline]
 pub(crate) fn head(block: &[u8]) -> u64 {
     match block.first_chunk() {
@@ -38,8 +37,8 @@ pub(crate) fn head(block: &[u8]) -> u64 {
     }
 }
 
-/// What a write puts into its block: the first word stays what it was, so that reads in the
-/// same run know what to expect, and the second says which run wrote it.
+/// Prepares a block to be written: `first` is the word that reads of the same run expect, and the second
+/// word identifies the run.
 #[inline]
 pub(crate) fn stamp(block: &mut [u8], first: u64, generation: u64) {
     if let Some(bytes) = block.first_chunk_mut() {
@@ -50,12 +49,12 @@ pub(crate) fn stamp(block: &mut [u8], first: u64, generation: u64) {
     }
 }
 
-/// The run that wrote the block, as [`stamp`] left it.
+/// Returns the run that wrote the block, as recorded by [`stamp`].
 pub(crate) fn generation(block: &[u8]) -> u64 {
     block.get(8..).map_or(0, head)
 }
 
-/// SplitMix64.
+/// The random numbers of SplitMix64.
 pub(crate) struct Rng(u64);
 
 impl Rng {
@@ -68,12 +67,12 @@ impl Rng {
         scramble(self.0)
     }
 
-    /// Uniform below `bound`, by multiplication (its bias is below 2⁻³² for any real file).
+    /// Returns a number below `bound`, by multiplication. The bias is below 2⁻³² for bounds below 2³².
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A permutation of `0..len`.
+    /// Returns a permutation of `0..len` (Fisher and Yates).
     pub(crate) fn permutation(&mut self, len: u64) -> Vec<u64> {
         let mut all: Vec<u64> = (0..len).collect();
         for i in (1..all.len()).rev() {
@@ -89,7 +88,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn blocks_all_differ_and_can_be_told_by_their_place() {
+    fn blocks_differ_and_follow_from_their_position() {
         let mut file = vec![0u8; 64 << 10];
         fill(&mut file, 1, 0, 0);
         let heads: HashSet<u64> = file.chunks(64).map(head).collect();
@@ -102,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_join_to_the_whole() {
+    fn pieces_equal_parts_of_the_whole() {
         let mut whole = vec![0u8; 4096];
         fill(&mut whole, 3, 2, 8192);
         let mut piece = vec![0u8; 1024];
@@ -111,14 +110,14 @@ mod tests {
     }
 
     #[test]
-    fn a_stamp_keeps_the_first_word_and_names_the_run() {
+    fn a_stamp_has_the_first_word_and_the_run() {
         let mut block = vec![0u8; 64];
         stamp(&mut block, 42, 7);
         assert_eq!((head(&block), generation(&block)), (42, 7));
     }
 
     #[test]
-    fn a_permutation_has_every_number_once() {
+    fn a_permutation_has_each_number_once() {
         let all = Rng::new(1).permutation(1000);
         assert_eq!(all.iter().collect::<HashSet<_>>().len(), 1000);
         assert_ne!(all, (0..1000).collect::<Vec<_>>());

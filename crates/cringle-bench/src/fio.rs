@@ -1,4 +1,4 @@
-//! fio, the reference of the trade, run as a child.
+//! Runs fio, the reference among disk benchmarks, and parses its report.
 
 use crate::meter::Usage;
 use cringle_report::interrupt;
@@ -6,52 +6,51 @@ use serde_json::Value;
 use std::io;
 use std::process::Command;
 
-/// The version line of an installed fio.
-pub(crate) fn installed() -> Option<String> {
-    let output = Command::new("fio").arg("--version").output().ok()?;
-    let text = String::from_utf8_lossy(&output.stdout).trim().to_string();
-    (output.status.success() && !text.is_empty()).then_some(text)
+/// Whether fio is installed.
+pub(crate) fn is_installed() -> bool {
+    let output = Command::new("fio").arg("--version").output();
+    output.is_ok_and(|output| output.status.success() && !output.stdout.trim_ascii().is_empty())
 }
 
-/// What fio says about itself.
+/// The figures of a job.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Report {
-    pub ops: u64,
-    pub usage: Usage,
-    pub p50_us: Option<f64>,
-    pub p99_us: Option<f64>,
+pub(crate) struct Report {
+    pub(crate) ops: u64,
+    pub(crate) usage: Usage,
+    pub(crate) p50_us: Option<f64>,
+    pub(crate) p99_us: Option<f64>,
 }
 
-/// Runs fio and gives its first group's figures.
+/// Runs fio and returns the first job of its report.
 pub(crate) fn execute(command: &mut Command) -> io::Result<Value> {
     let output = interrupt::output_of(command)?;
     let text = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() {
         let errors = String::from_utf8_lossy(&output.stderr);
-        let said = errors.lines().chain(text.lines()).find(|line| line.contains("fio:"));
-        let said = said.unwrap_or("it gave no reason");
-        return Err(io::Error::other(format!("fio failed ({}): {said}", output.status)));
+        let reason = errors.lines().chain(text.lines()).find(|line| line.contains("fio:"));
+        let reason = reason.unwrap_or("it gave no reason");
+        return Err(io::Error::other(format!("fio failed ({}): {reason}", output.status)));
     }
-    // Warnings may come before the JSON.
+    // Warnings may precede the JSON.
     let start = text.find('{').unwrap_or(0);
     let value: Value = serde_json::from_str(&text[start..])
-        .map_err(|error| io::Error::other(format!("fio's output is no JSON: {error}")))?;
+        .map_err(|error| io::Error::other(format!("fio's output is not JSON: {error}")))?;
     match value.pointer("/jobs/0") {
         Some(job) => Ok(job.clone()),
-        None => Err(io::Error::other("fio's output names no job")),
+        None => Err(io::Error::other("fio's output contains no job")),
     }
 }
 
-/// Reads a job's figures: reads and writes together.
+/// Extracts the figures of a job, reads and writes together.
 pub(crate) fn report(job: &Value) -> io::Result<Report> {
     let number = |path: &str| job.pointer(path).and_then(Value::as_f64).unwrap_or(0.0);
     let ops = number("/read/total_ios") + number("/write/total_ios");
-    // Rates, for its runtimes are rounded to whole milliseconds in other places too.
+    // The time follows from the rate: fio rounds its runtimes to whole milliseconds.
     let rate = number("/read/iops") + number("/write/iops");
     if ops == 0.0 || rate == 0.0 {
         return Err(io::Error::other("fio reports no operations"));
     }
-    // CPU is in percent of the jobs' own wall time, which is summed over the jobs.
+    // fio reports CPU in percent of the wall time summed over the jobs.
     let cpu = |name: &str| number(name) / 100.0 * number("/job_runtime") / 1e3;
     let side = if number("/read/total_ios") > 0.0 { "read" } else { "write" };
     let latency = |percentile: &str| {
@@ -77,7 +76,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn fios_figures_are_read() {
+    fn figures_are_extracted() {
         let job = json!({
             "job_runtime": 500, "usr_cpu": 10.0, "sys_cpu": 50.0, "ctx": 42,
             "read": {"total_ios": 40000, "iops": 80000.0,

@@ -1,8 +1,8 @@
-//! `cringle bench`: measurements that say what they measure.
+//! `cringle bench`: experiments that compare ways of doing I/O on this machine.
 //!
-//! Each experiment is a folder with its command line, its runs and its report: [`disk`], [`batch`], [`cp`], [`sum`],
-//! [`http`]; [`all`] runs them in turn. What they share is the clock ([`meter`]), latencies, the file that is read, and
-//! its content.
+//! Each experiment is a module with its command line, its runs and its report: [`disk`], [`batch`],
+//! [`cp`], [`sum`], [`http`]; [`all`] runs them in turn. They share the clock (`meter`), the latencies,
+//! the file that is read ([`target`]) and its content, and the handling of child processes.
 
 // The readers of these pages are developers.
 #![allow(rustdoc::private_intra_doc_links)]
@@ -19,57 +19,63 @@ pub mod http;
 mod latency;
 mod meter;
 mod notes;
+mod order;
 mod progress;
 mod ring;
+pub mod rounds;
 pub mod sum;
 pub mod target;
 
 use clap::{Parser, Subcommand};
 use cringle_report::failure::Failure;
+use cringle_report::machine::storage::Storage;
+use cringle_report::{Outputs, interrupt};
 use std::ffi::OsString;
+use std::path::Path;
 
 pub use alloc::CountingAllocator;
 
 #[derive(Subcommand)]
 pub enum Bench {
-    /// Read a file in eight ways and compare them: threads, mmap, tokio, io_uring, fibers, …
+    /// Read a file in eight ways: threads, mmap, tokio, io_uring, fibers, ….
     Disk(Box<disk::DiskArgs>),
-    /// The blockio-uring benchmark: batches of random 4 KiB reads, beside fio.
+    /// Read batches of random 4 KiB blocks, as the benchmark of blockio-uring does, and compare with fio.
     Batch(batch::BatchArgs),
-    /// Copy trees of files with every copy command there is, and compare them.
+    /// Copy trees of files with every installed copy command.
     Cp(Box<cp::CpArgs>),
-    /// Sum a file's or a connection's bytes, read by read: what a runtime costs where it cannot win.
+    /// Sum the bytes of a file or a connection, one read at a time: the cost of a runtime that cannot win.
     Sum(Box<sum::SumArgs>),
-    /// Serve a small page in six ways, and compare what a request costs: threads, epoll, tokio, …
+    /// Serve a small page in six ways, and measure the cost of a request: threads, epoll, tokio, ….
     Http(Box<http::HttpArgs>),
-    /// All of these in turn, with modest sizes: who wins here, by how much, and why.
+    /// Run all of these with modest sizes: who wins here, by how much, and why.
     All(all::AllArgs),
 }
 
-/// A command line of its own, for experiments that are started by others.
+/// The command line of an experiment that another command starts.
 #[derive(Parser)]
 #[command(name = "bench")]
-struct Line {
+struct CommandLine {
     #[command(subcommand)]
     bench: Bench,
 }
 
 impl Bench {
-    /// Reads the command line of an experiment: `["disk", "--qd", "32"]`.
+    /// Parses the command line of an experiment: `["disk", "--qd", "32"]`.
     ///
     /// # Errors
     ///
-    /// What is wrong with it, for a person.
+    /// The error of clap, formatted for a user.
     pub fn parse<T: Into<OsString> + Clone>(arguments: &[T]) -> Result<Bench, clap::Error> {
-        let words = arguments.iter().cloned().map(Into::into);
-        Line::try_parse_from(std::iter::once("bench".into()).chain(words)).map(|line| line.bench)
+        let arguments = arguments.iter().cloned().map(Into::into);
+        let line = CommandLine::try_parse_from(std::iter::once("bench".into()).chain(arguments))?;
+        Ok(line.bench)
     }
 
     /// Runs the experiment and writes its report.
     ///
     /// # Errors
     ///
-    /// The first failure: of the command line, of an input, of a wrong result.
+    /// The first failure: a contradictory command line, unusable input, or a wrong result.
     pub fn run(&self, verbose: bool) -> Result<(), Failure> {
         match self {
             Bench::Disk(args) => disk::run(args, verbose),
@@ -81,25 +87,53 @@ impl Bench {
         }
     }
 
-    /// Whether it starts processes that do the work.
+    /// Whether child processes do the measured work.
     pub fn works_in_children(&self) -> bool {
         matches!(self, Bench::All(_) | Bench::Cp(_) | Bench::Http(_))
     }
 }
 
-/// For `--verbose`: how fibers do their I/O here, and why.
+/// Begins an experiment: checks that its results can be written, and describes the driver if `verbose`.
+fn begin(outputs: &Outputs, verbose: bool) -> Result<(), Failure> {
+    outputs.check()?;
+    if verbose {
+        cringle_report::complain(&describe_driver());
+    }
+    Ok(())
+}
+
+/// Returns the storage that holds `path`; the failure names the path.
+fn storage_under(path: &Path) -> Result<Storage, Failure> {
+    Storage::under(path)
+        .map_err(|error| Failure::failed(format!("{}: cannot examine: {error}", path.display())))
+}
+
+/// Returns the result of an experiment that removes its files when a signal interrupts it.
+fn unless_interrupted(result: Result<(), Failure>) -> Result<(), Failure> {
+    if interrupt::is_requested() {
+        return Err(Failure::interrupted("interrupted; what was made is removed"));
+    }
+    result
+}
+
+/// Returns the value of a thread or fiber that was joined, or resumes its panic.
+fn joined<T>(result: std::thread::Result<T>) -> T {
+    result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Describes the driver that fibers use on this machine, and the reason, for `--verbose`.
 fn describe_driver() -> String {
     use cringle::runtime::{Driver, Feature};
-    let names = |chosen: Vec<Feature>| {
-        chosen.iter().map(|feature| format!("{feature:?}")).collect::<Vec<_>>().join(", ")
+    let list = |features: Vec<Feature>| {
+        features.iter().map(|feature| format!("{feature:?}")).collect::<Vec<_>>().join(", ")
     };
     match cringle::Builder::new().workers(1).run(cringle::runtime::driver) {
         Ok(Driver::Uring(features)) => {
             let missing = Feature::ALL.into_iter().filter(|feature| !features.has(*feature));
-            let there = names(features.iter().collect());
-            match names(missing.collect()) {
-                none if none.is_empty() => format!("driver: io_uring, with {there}"),
-                some => format!("driver: io_uring, with {there}; this kernel refuses {some}"),
+            let present = list(features.iter().collect());
+            match list(missing.collect()) {
+                none if none.is_empty() => format!("driver: io_uring, with {present}"),
+                some => format!("driver: io_uring, with {present}; this kernel refuses {some}"),
             }
         }
         Ok(Driver::Epoll(why)) => format!("driver: epoll and threads; {why}"),

@@ -1,9 +1,9 @@
-//! The clock, the process's use of the CPU, and the gate that starts and stops them.
+//! The clock, the CPU time of the process, and the gate that starts and stops them.
 //!
-//! Every strategy prepares itself (threads, rings, buffers, open files) before the gate. The
-//! last party that arrives starts the clock and lets all go; the last one that leaves stops
-//! it. Not the first: a benchmark that divides all operations by the time of its fastest
-//! thread reports a rate that nobody reached.
+//! Every strategy prepares itself (threads, rings, buffers, open files) before the gate. The last party
+//! that arrives starts the clock and releases the others; the last party that leaves stops it. (A
+//! benchmark that stops at the first one divides all operations by the time of the fastest thread, and
+//! reports a rate that no thread reached.)
 
 use crate::alloc::{self, Allocated};
 use std::io;
@@ -11,17 +11,18 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What a run took, all threads of the process and the kernel's workers for it included.
+/// The time that a run took, and the CPU time of all threads of the process, the kernel's io-wq workers
+/// included.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Usage {
-    pub seconds: f64,
-    pub user_seconds: f64,
-    pub system_seconds: f64,
-    pub context_switches: u64,
+pub(crate) struct Usage {
+    pub(crate) seconds: f64,
+    pub(crate) user_seconds: f64,
+    pub(crate) system_seconds: f64,
+    pub(crate) context_switches: u64,
 }
 
 impl Usage {
-    pub fn cpu_seconds(&self) -> f64 {
+    pub(crate) fn cpu_seconds(&self) -> f64 {
         self.user_seconds + self.system_seconds
     }
 }
@@ -51,15 +52,15 @@ impl Meter {
     }
 }
 
+/// Returns the CPU time and the context switches of this process since its start.
 pub(crate) fn process_usage() -> Usage {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the pointer is to a whole `rusage`, which the call only writes.
+    // SAFETY: the call writes to `usage`, a whole `rusage`; all zeroes is a valid one.
     let usage = unsafe {
         let result = libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
         assert_eq!(result, 0, "getrusage(RUSAGE_SELF) cannot fail");
         usage.assume_init()
     };
-    let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 / 1e6;
     Usage {
         seconds: 0.0,
         user_seconds: seconds(usage.ru_utime),
@@ -68,28 +69,37 @@ pub(crate) fn process_usage() -> Usage {
     }
 }
 
-/// Where the parties of one run meet before and after the measured work.
-pub struct Gate {
+/// Converts a `timeval` to seconds.
+pub(crate) fn seconds(time: libc::timeval) -> f64 {
+    time.tv_sec as f64 + time.tv_usec as f64 / 1e6
+}
+
+/// Where the parties of a run meet before and after the measured work.
+pub(crate) struct Gate {
     state: Mutex<GateState>,
     changed: Condvar,
-    /// Work that belongs to the measured time and is done once, after the last party's.
+    /// Measured work that is done once, when the last party has left.
     ending: Option<Ending>,
-    counting: bool,
+    counts_allocations: bool,
 }
 
 type Ending = Box<dyn Fn() -> io::Result<()> + Send + Sync>;
 
 struct GateState {
+    /// Parties that have not entered.
     missing: usize,
+    /// Parties that have not left.
     running: usize,
+    /// Whether a party has left without entering.
     failed: bool,
+    /// The clock, once all parties have entered.
     meter: Option<Meter>,
     usage: Option<Usage>,
     allocated: Option<Allocated>,
 }
 
 impl Gate {
-    pub fn new(parties: usize) -> Gate {
+    pub(crate) fn new(parties: usize) -> Gate {
         Gate {
             state: Mutex::new(GateState {
                 missing: parties,
@@ -101,27 +111,31 @@ impl Gate {
             }),
             changed: Condvar::new(),
             ending: None,
-            counting: false,
+            counts_allocations: false,
         }
     }
 
-    /// With something to do between the end of the last party and the end of the clock.
-    pub fn with_ending(self, ending: impl Fn() -> io::Result<()> + Send + Sync + 'static) -> Gate {
+    /// Adds work to be done and measured after the last party has left.
+    pub(crate) fn with_ending(
+        self,
+        ending: impl Fn() -> io::Result<()> + Send + Sync + 'static,
+    ) -> Gate {
         Gate { ending: Some(Box::new(ending)), ..self }
     }
 
-    /// Counts what the process allocates while the clock runs.
-    pub fn counting_allocations(self) -> Gate {
-        Gate { counting: true, ..self }
+    /// Counts the allocations of the process while the clock runs.
+    pub(crate) fn counting_allocations(self) -> Gate {
+        Gate { counts_allocations: true, ..self }
     }
 
-    /// One of the parties. Dropping it leaves: after the work, or early because of an error.
-    pub fn party(&self) -> Party<'_> {
+    /// Returns one of the parties. It leaves when it is dropped: after its work, or early because of an
+    /// error.
+    pub(crate) fn party(&self) -> Party<'_> {
         Party { gate: self, entered: false }
     }
 
-    /// Sets `stop` when the work has gone on for `limit`; returns when it is over.
-    pub fn stop_after(&self, limit: Duration, stop: &AtomicBool) {
+    /// Sets `stop` once the work has run for `limit`. Returns then, or when the work ends earlier.
+    pub(crate) fn stop_after(&self, limit: Duration, stop: &AtomicBool) {
         let mut state = self.lock();
         while state.meter.is_none() && !state.failed {
             state = self.wait(state);
@@ -140,12 +154,13 @@ impl Gate {
         }
     }
 
-    /// What the run took; `None` when a party never came, or the ending failed.
-    pub fn usage(&self) -> Option<Usage> {
+    /// Returns what the run took, or `None` if a party never entered or the ending failed.
+    pub(crate) fn usage(&self) -> Option<Usage> {
         self.lock().usage
     }
 
-    pub fn allocated(&self) -> Option<Allocated> {
+    /// Returns the allocations during the run, if they were counted.
+    pub(crate) fn allocated(&self) -> Option<Allocated> {
         self.lock().allocated
     }
 
@@ -158,20 +173,24 @@ impl Gate {
     }
 }
 
-pub struct Party<'g> {
+/// One participant of a run: a thread or a worker.
+pub(crate) struct Party<'g> {
     gate: &'g Gate,
     entered: bool,
 }
 
 impl Party<'_> {
-    /// Waits, by blocking the OS thread, until all are ready. An error when one gave up: it
-    /// has the reason.
-    pub fn enter(&mut self) -> io::Result<()> {
+    /// Blocks the OS thread until all parties have entered.
+    ///
+    /// # Errors
+    ///
+    /// [`GAVE_UP`] if a party left without entering.
+    pub(crate) fn enter(&mut self) -> io::Result<()> {
         let mut state = self.gate.lock();
         self.entered = true;
         state.missing -= 1;
         if state.missing == 0 {
-            if self.gate.counting {
+            if self.gate.counts_allocations {
                 alloc::start();
             }
             state.meter = Some(Meter::start());
@@ -184,7 +203,7 @@ impl Party<'_> {
     }
 }
 
-/// The error of those who waited for a party that failed; its own error says more.
+/// The error of the parties that waited for one that failed. The failed party's own error is the cause.
 pub(crate) const GAVE_UP: &str = "another thread of this run could not start";
 
 impl Drop for Party<'_> {
@@ -195,7 +214,7 @@ impl Drop for Party<'_> {
             state.failed = true;
         }
         if state.running == 0 && state.missing == 0 {
-            state.allocated = self.gate.counting.then(alloc::stop);
+            state.allocated = self.gate.counts_allocations.then(alloc::stop);
             let ended = self.gate.ending.as_ref().is_none_or(|ending| ending().is_ok());
             state.usage = state.meter.filter(|_| ended).map(|meter| meter.stop());
         }
@@ -209,7 +228,7 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn the_clock_stops_with_the_last_one() {
+    fn the_clock_stops_with_the_last_party() {
         let gate = Gate::new(2);
         thread::scope(|s| {
             for pause_ms in [1, 60] {
@@ -225,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_gives_up_releases_the_others() {
+    fn a_party_that_gives_up_releases_the_others() {
         let gate = Gate::new(2);
         thread::scope(|s| {
             let waiting = s.spawn(|| gate.party().enter());
@@ -236,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_limit_raises_the_flag() {
+    fn the_time_limit_sets_the_flag() {
         let (gate, stop) = (Gate::new(1), AtomicBool::new(false));
         thread::scope(|s| {
             s.spawn(|| gate.stop_after(Duration::from_millis(5), &stop));

@@ -1,10 +1,11 @@
-//! Notes: what a reader of the figures has to know besides.
+//! Notes: warnings and remarks that a reader of the figures needs.
 
 /// Sentences for the reader, each once.
 #[derive(Default)]
 pub(crate) struct Notes(Vec<String>);
 
 impl Notes {
+    /// Adds a note, unless it was added before.
     pub(crate) fn add(&mut self, note: impl Into<String>) {
         let note = note.into();
         if !self.0.contains(&note) {

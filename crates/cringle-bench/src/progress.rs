@@ -1,25 +1,25 @@
-//! A progress bar on standard error; none when that is no terminal.
+//! A progress bar on standard error, hidden if that is no terminal.
 //!
-//! It is drawn between the runs only: a bar that is redrawn by a thread of its own would
-//! take time and context switches from what is measured.
+//! It is drawn between the runs only: a thread that redraws it would take CPU time and context switches
+//! from the measured work.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-pub struct Progress {
+pub(crate) struct Progress {
     shown: bool,
 }
 
 impl Progress {
-    pub fn new(shown: bool) -> Progress {
+    pub(crate) fn new(shown: bool) -> Progress {
         Progress { shown }
     }
 
-    pub fn bytes(&self, total: u64, what: &'static str) -> ProgressBar {
+    pub(crate) fn bytes(&self, total: u64, what: &'static str) -> ProgressBar {
         let template = "{msg} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec}";
         self.bar(total, template).with_message(what)
     }
 
-    pub fn runs(&self, total: u64) -> ProgressBar {
+    pub(crate) fn runs(&self, total: u64) -> ProgressBar {
         self.bar(total, "[{bar:30}] {pos}/{len} runs, {eta} left  {msg}")
     }
 

@@ -1,11 +1,11 @@
-//! The bare ring: set-up with the best flags that this kernel takes.
+//! Sets up bare rings with the best flags that this kernel accepts.
 
 use io_uring::{IoUring, Submitter, squeue};
 use std::io;
 
 type Configure = fn(&mut io_uring::Builder);
 
-/// From the newest kernel's flags to none.
+/// Sets of flags, from those of the newest kernel to none.
 const CONFIGURATIONS: [Configure; 4] = [
     // Linux 6.6
     |b| {
@@ -22,7 +22,7 @@ const CONFIGURATIONS: [Configure; 4] = [
     |_| {},
 ];
 
-/// With completions that are polled for at the device.
+/// The same for rings that poll the device for completions.
 const IOPOLL: [Configure; 2] = [
     |b| {
         b.setup_iopoll().setup_single_issuer().setup_submit_all().setup_no_sqarray();
@@ -32,38 +32,42 @@ const IOPOLL: [Configure; 2] = [
     },
 ];
 
-const IDLE_MS: u32 = 100;
+/// How long an idle kernel thread polls the submission queue before it sleeps.
+const SQPOLL_IDLE_MS: u32 = 100;
 
-/// The kernel runs completions on its thread: to defer them is refused.
-const POLLED: [Configure; 2] = [
+/// The same for rings with a kernel thread that submits. `DEFER_TASKRUN` is missing because the kernel
+/// refuses it together with `SQPOLL`.
+const SQPOLL: [Configure; 2] = [
     |b| {
-        b.setup_sqpoll(IDLE_MS).setup_single_issuer().setup_submit_all().setup_no_sqarray();
+        b.setup_sqpoll(SQPOLL_IDLE_MS).setup_single_issuer().setup_submit_all().setup_no_sqarray();
     },
     |b| {
-        b.setup_sqpoll(IDLE_MS).setup_submit_all();
+        b.setup_sqpoll(SQPOLL_IDLE_MS).setup_submit_all();
     },
 ];
 
-/// A ring with room for `entries` submissions. It belongs to the calling thread.
+/// Sets up a ring with room for `entries` submissions and twice as many completions. Only the calling
+/// thread may use it.
 pub(crate) fn build(entries: usize) -> io::Result<IoUring> {
     build_with(entries, 2 * entries)
 }
 
-/// With room for so many completions that nobody has taken yet.
+/// Sets up a ring with room for this number of completions.
 pub(crate) fn build_with(entries: usize, completions: usize) -> io::Result<IoUring> {
     first_of(&CONFIGURATIONS, entries, completions)
 }
 
-/// For direct reads and writes alone, whose completions come when they are waited for.
+/// Sets up a ring for direct reads and writes, which polls the device for completions.
 pub(crate) fn build_iopoll(entries: usize) -> io::Result<IoUring> {
     first_of(&IOPOLL, entries, 2 * entries)
 }
 
-/// With a thread of the kernel that submits. It looks for [`IDLE_MS`] before it sleeps.
-pub(crate) fn build_polled(entries: usize, completions: usize) -> io::Result<IoUring> {
-    first_of(&POLLED, entries, completions)
+/// Sets up a ring with a kernel thread that submits.
+pub(crate) fn build_sqpoll(entries: usize, completions: usize) -> io::Result<IoUring> {
+    first_of(&SQPOLL, entries, completions)
 }
 
+/// Sets up a ring with the first set of flags that the kernel does not refuse as invalid.
 fn first_of(all: &[Configure], entries: usize, completions: usize) -> io::Result<IoUring> {
     let entries = entries.next_power_of_two() as u32;
     let completions = (completions.next_power_of_two() as u32).max(2 * entries);
@@ -81,13 +85,12 @@ fn first_of(all: &[Configure], entries: usize, completions: usize) -> io::Result
     Err(explained(refused.unwrap_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))))
 }
 
-/// Says what can be done where there is no ring to be had.
+/// Adds the remedy to an error that means that rings are unavailable.
 fn explained(error: io::Error) -> io::Error {
     let remedy = match error.raw_os_error() {
         Some(libc::ENOSYS) => "this kernel has no io_uring",
         Some(libc::EPERM | libc::EACCES) => {
-            "io_uring is forbidden here: by seccomp (a container's default profile), or by the \
-             sysctl kernel.io_uring_disabled"
+            "seccomp (a container's default profile) or the sysctl kernel.io_uring_disabled forbids it"
         }
         Some(libc::ENOMEM) => "the limit of locked memory is too low: raise `ulimit -l`",
         _ => return error,
@@ -95,14 +98,14 @@ fn explained(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("no io_uring: {error}; {remedy}"))
 }
 
-/// Submits what is queued and waits for a completion.
+/// Submits the queue and waits for a completion.
 #[inline]
 pub(crate) fn wait_for_one(submitter: &Submitter<'_>) -> io::Result<()> {
     loop {
         match submitter.submit_and_wait(1) {
             Ok(_) => return Ok(()),
             Err(error) => match error.raw_os_error() {
-                // Some completions must be taken before more can be submitted.
+                // The kernel accepts no more submissions until the caller takes some completions.
                 Some(libc::EBUSY | libc::EAGAIN) => return Ok(()),
                 Some(libc::EINTR) => {}
                 _ => return Err(error),

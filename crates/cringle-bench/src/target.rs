@@ -1,9 +1,8 @@
 //! The files that a benchmark reads and writes.
 //!
-//! In a directory the benchmark makes its own: anonymous files (`O_TMPFILE`), so that
-//! nothing is left behind however the process ends, killed included. They are opened anew,
-//! with `O_DIRECT` or without, through `/proc/self/fd`. A file or a device that exists is
-//! only read, unless `--destroy` gave it up.
+//! In a directory the benchmark creates files without names (`O_TMPFILE`), which vanish with the
+//! process, even if it is killed. They are reopened, with or without `O_DIRECT`, through
+//! `/proc/self/fd`. An existing file or device is only read, unless `--destroy` is given.
 
 use super::content;
 use crate::progress::Progress;
@@ -19,32 +18,32 @@ use std::path::{Path, PathBuf};
 const DEFAULT_BYTES: u64 = 1 << 30;
 const CHUNK: usize = 1 << 20;
 
-pub struct Target {
-    pub files: Vec<TestFile>,
-    /// Usable bytes of each file.
-    pub file_bytes: u64,
-    /// The path that was asked for.
-    pub path: PathBuf,
-    pub kind: Kind,
-    /// The seed of the content, when we wrote it.
-    pub seed: Option<u64>,
-    /// Bytes that were asked for and are not there.
-    pub missing_bytes: u64,
+pub(crate) struct Target {
+    pub(crate) files: Vec<TestFile>,
+    /// Usable bytes of each file, a multiple of the block size.
+    pub(crate) file_bytes: u64,
+    /// The path on the command line.
+    pub(crate) path: PathBuf,
+    pub(crate) kind: Kind,
+    /// The seed of the content, if the benchmark wrote it.
+    pub(crate) seed: Option<u64>,
+    /// The bytes by which an existing file is smaller than requested.
+    pub(crate) missing_bytes: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// Ours, in a directory.
+pub(crate) enum Kind {
+    /// Created by the benchmark in a directory.
     Temporary,
     File,
     BlockDevice,
 }
 
-pub struct TestFile(pub File);
+pub(crate) struct TestFile(pub(crate) File);
 
 impl TestFile {
-    /// A new open file description of the same file.
-    pub fn open(&self, direct: bool, write: bool) -> io::Result<File> {
+    /// Opens the file again, with an open file description of its own.
+    pub(crate) fn open(&self, direct: bool, write: bool) -> io::Result<File> {
         OpenOptions::new()
             .read(true)
             .write(write)
@@ -52,28 +51,29 @@ impl TestFile {
             .open(format!("/proc/self/fd/{}", self.0.as_raw_fd()))
     }
 
-    /// A name under which another process (fio) finds it while we live.
-    pub fn name_for_others(&self) -> String {
+    /// Returns a name for other processes (fio), valid while this process is running.
+    pub(crate) fn name_for_others(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
     }
 }
 
-/// What the command line says about the target.
-pub struct TargetSpec {
-    pub path: PathBuf,
-    /// In all files together.
-    pub size: Option<u64>,
-    pub files: usize,
-    pub block: u64,
-    pub seed: u64,
-    pub writes: bool,
-    pub destroy: bool,
-    /// Only empty files are needed (logs).
-    pub empty: bool,
+/// The requirements of the command line.
+pub(crate) struct TargetSpec {
+    pub(crate) path: PathBuf,
+    /// The bytes of all files together.
+    pub(crate) size: Option<u64>,
+    pub(crate) files: usize,
+    pub(crate) block: u64,
+    pub(crate) seed: u64,
+    pub(crate) writes: bool,
+    pub(crate) destroy: bool,
+    /// Whether the files stay empty (logs).
+    pub(crate) empty: bool,
 }
 
 impl Target {
-    pub fn prepare(spec: &TargetSpec, progress: &Progress) -> Result<Target, Failure> {
+    /// Opens or creates the files, and fills those that it creates.
+    pub(crate) fn prepare(spec: &TargetSpec, progress: &Progress) -> Result<Target, Failure> {
         let path = &spec.path;
         let metadata = fs::metadata(path).map_err(|error| missing(path, &error))?;
         must_have_offsets(path, metadata.file_type())?;
@@ -87,7 +87,7 @@ impl Target {
         };
         if target.file_bytes < spec.block {
             return fail(format!(
-                "{} has room for {}, less than one block of {}",
+                "{}: too small: it holds {}, less than one block of {}",
                 path.display(),
                 units::size(target.file_bytes),
                 units::size(spec.block)
@@ -101,8 +101,8 @@ impl Target {
 
     fn temporary(spec: &TargetSpec) -> Result<Target, Failure> {
         let in_directory = |error| {
-            let place = spec.path.display();
-            Failure::failed(format!("cannot make a temporary file in {place}: {error}"))
+            let path = spec.path.display();
+            Failure::failed(format!("{path}: cannot create a temporary file: {error}"))
         };
         let files: Result<Vec<_>, _> = (0..spec.files)
             .map(|_| tempfile::tempfile_in(&spec.path).map(TestFile).map_err(in_directory))
@@ -110,9 +110,9 @@ impl Target {
         let total = spec.size.unwrap_or(DEFAULT_BYTES);
         let free = storage::free_bytes(&spec.path)?;
         if !spec.empty && total > free {
-            // Found out before: a file that fills the disk is in the way of everyone else.
+            // Checked before writing, because a full disk disturbs every program on the machine.
             return fail(format!(
-                "{} has {} free and the test file needs {}: choose a smaller --size",
+                "{}: too little space: {} are free and the test file needs {}; choose a smaller --size",
                 spec.path.display(),
                 units::size(free),
                 units::size(total)
@@ -133,36 +133,36 @@ impl Target {
         let path = spec.path.display();
         if spec.writes && !spec.destroy {
             return Err(Failure::usage(format!(
-                "{path} exists and this benchmark writes: its content would be lost. Give a \
-                 directory (a temporary file is made there), or --destroy if you mean it"
+                "{path}: exists, and this benchmark would overwrite it; give a directory (for a \
+                 temporary file), or --destroy"
             )));
         }
         if spec.files != 1 {
-            return Err(Failure::usage(format!("--files needs a directory, and {path} is none")));
+            return Err(Failure::usage(format!("{path}: not a directory, which --files needs")));
         }
         let file = OpenOptions::new()
             .read(true)
             .write(spec.writes)
             .open(&spec.path)
-            .map_err(|error| Failure::failed(format!("cannot open {path}: {error}")))?;
-        let there = if device { device_bytes(&file)? } else { file_bytes(&file)? };
-        let asked = match spec.size {
+            .map_err(|error| Failure::failed(format!("{path}: cannot open: {error}")))?;
+        let present = if device { end_of(&file)? } else { file.metadata()?.len() };
+        let requested = match spec.size {
             None if device && spec.writes => DEFAULT_BYTES,
-            None => there,
+            None => present,
             Some(size) => size,
         };
         Ok(Target {
             files: vec![TestFile(file)],
-            file_bytes: asked.min(there) / spec.block * spec.block,
+            file_bytes: requested.min(present) / spec.block * spec.block,
             path: spec.path.clone(),
             kind: if device { Kind::BlockDevice } else { Kind::File },
             seed: spec.writes.then_some(spec.seed),
-            missing_bytes: asked.saturating_sub(there),
+            missing_bytes: requested.saturating_sub(present),
         })
     }
 
-    /// Writes the content that reads will expect, and waits until it is on the device.
-    pub fn fill(&self, progress: &Progress) -> Result<(), Failure> {
+    /// Writes the content that reads expect, and waits until it is on the device.
+    pub(crate) fn fill(&self, progress: &Progress) -> Result<(), Failure> {
         let Some(seed) = self.seed else { return Ok(()) };
         let total = self.file_bytes * self.files.len() as u64;
         let bar = progress.bytes(total, "writing the test file");
@@ -184,18 +184,16 @@ impl Target {
 
     fn not_written(&self, error: &io::Error) -> Failure {
         let total = units::size(self.file_bytes * self.files.len() as u64);
-        let place = self.path.display();
+        let path = self.path.display();
         let remedy = match error.kind() {
-            io::ErrorKind::StorageFull => "; a smaller --size needs less room",
+            io::ErrorKind::StorageFull => "; choose a smaller --size",
             _ => "",
         };
-        Failure::failed(format!(
-            "cannot write {total} for the benchmark at {place}: {error}{remedy}"
-        ))
+        Failure::failed(format!("{path}: cannot write {total} of test data: {error}{remedy}"))
     }
 
-    /// The files' names for a child process, as fio's `filename` wants them.
-    pub fn names_for_others(&self) -> String {
+    /// Returns the files' names for another process, in the syntax of fio's `filename`.
+    pub(crate) fn names_for_others(&self) -> String {
         self.files.iter().map(TestFile::name_for_others).collect::<Vec<_>>().join(":")
     }
 }
@@ -204,34 +202,31 @@ fn missing(path: &Path, error: &io::Error) -> Failure {
     let shown = path.display();
     let text = match error.kind() {
         io::ErrorKind::NotFound => format!(
-            "{shown} does not exist; give a directory (a temporary file is made there), a file \
-             or a block device"
+            "{shown}: does not exist; give a directory (for a temporary file), a file or a block \
+             device"
         ),
-        _ => format!("cannot look at {shown}: {error}"),
+        _ => format!("{shown}: cannot examine: {error}"),
     };
     Failure::failed(text)
 }
 
-fn file_bytes(file: &File) -> Result<u64, Failure> {
-    Ok(file.metadata()?.len())
-}
-
-/// Refuses what cannot be read at an offset, and may keep who opens it waiting for ever.
+/// Refuses FIFOs, sockets and character devices: they cannot be read at an offset, and an open may block
+/// for ever.
 pub fn must_have_offsets(path: &Path, kind: fs::FileType) -> Result<(), Failure> {
-    let what = match kind {
+    let name = match kind {
         kind if kind.is_fifo() => "a FIFO",
         kind if kind.is_socket() => "a socket",
         kind if kind.is_char_device() => "a character device",
         _ => return Ok(()),
     };
     Err(Failure::usage(format!(
-        "{} is {what}: give a directory, a file or a block device",
+        "{}: is {name}; give a directory, a file or a block device",
         path.display()
     )))
 }
 
-/// A device's metadata says 0; its end is where seeking to the end leads.
-fn device_bytes(mut file: &File) -> Result<u64, Failure> {
+/// Returns the offset of the end, by seeking: the metadata of a block device reports 0.
+pub(crate) fn end_of(mut file: &File) -> io::Result<u64> {
     use std::io::Seek;
-    Ok(file.seek(io::SeekFrom::End(0))?)
+    file.seek(io::SeekFrom::End(0))
 }

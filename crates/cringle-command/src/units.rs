@@ -70,6 +70,11 @@ pub fn figure(value: f64) -> String {
     }
 }
 
+/// Formats a number of things: `1 worker`, `2 workers`.
+pub fn counted(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

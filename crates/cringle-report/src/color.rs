@@ -6,17 +6,19 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 /// When tables have colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Color {
-    /// When standard output is a terminal and NO_COLOR is not set.
+    /// If standard output is a terminal and NO_COLOR is not set
     Auto,
+    /// In any case
     Always,
+    /// In no case
     Never,
 }
 
 static COLORED: AtomicBool = AtomicBool::new(false);
 
-/// Decides about colours once, for all that is printed.
-pub fn set_color(wanted: Color) {
-    let colored = match wanted {
+/// Decides for the whole process whether tables have colours.
+pub fn set_color(color: Color) {
+    let colored = match color {
         Color::Always => true,
         Color::Never => false,
         Color::Auto => {
@@ -27,6 +29,7 @@ pub fn set_color(wanted: Color) {
     COLORED.store(colored, Relaxed);
 }
 
+/// Whether tables have colours.
 pub fn colored() -> bool {
     COLORED.load(Relaxed)
 }

@@ -1,12 +1,12 @@
-//! What the reports of Cringle share: titles, tables, plots, pages, and facts about the machine.
+//! Reports of Cringle's commands: titles, tables, plots, pages, and a description of the machine.
 //!
-//! | module | what it has |
+//! | module | content |
 //! |---|---|
 //! | [`outputs`] | `--json` and `--html` |
 //! | [`page`], [`table`], [`plot`], [`html`] | a report's titles, rows and plots; as text and as a page for a browser |
 //! | [`machine`] | cores, kernel, file system, device, caches |
-//! | [`stats`] | medians |
-//! | [`cringle_command`] | failures, standard output, signals, units; exported again from here |
+//! | [`stats`] | medians and ranges |
+//! | [`cringle_command`] | failures, standard output, signals, units; re-exported here |
 
 // The readers of these pages are developers.
 #![allow(rustdoc::private_intra_doc_links)]
@@ -25,5 +25,5 @@ pub use cringle_command::{complain, is_stdout, print, print_bytes, save};
 pub use cringle_command::{failure, file, interrupt, startup, stdout, units};
 pub use outputs::Outputs;
 
-/// The version of the JSON that the commands write. Fields are added, never changed.
+/// The version of the JSON that the commands write. New fields do not change it.
 pub const SCHEMA: u32 = 1;

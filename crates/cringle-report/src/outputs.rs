@@ -1,4 +1,4 @@
-//! Where results go besides standard output: the flags that every bench has.
+//! `--json` and `--html`: the files that every experiment can write its results to.
 
 use super::page::{self, Page};
 use super::{file, html, is_stdout, print, save};
@@ -8,48 +8,47 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// The trace that this process writes: no result may be written to it.
-static RESERVED: OnceLock<PathBuf> = OnceLock::new();
+/// The trace that this process writes. No result may be written to the same file.
+static TRACE: OnceLock<PathBuf> = OnceLock::new();
 
-/// Refuses this file to all results from now on.
+/// Reserves a file for the trace: [`Outputs::check`] refuses it from now on.
 pub fn reserve(path: &Path) {
-    let _ = RESERVED.set(path.into());
+    let _ = TRACE.set(path.into());
 }
 
-/// Whether a file is the reserved one.
-pub fn is_reserved(path: &Path) -> bool {
-    RESERVED.get().is_some_and(|reserved| file::is_same(reserved, path))
+fn is_trace(path: &Path) -> bool {
+    TRACE.get().is_some_and(|trace| file::is_same(trace, path))
 }
 
 #[derive(Args, Clone, Debug, Default)]
 pub struct Outputs {
-    /// Write the results as JSON; `-` is standard output, and nothing else on it.
+    /// Write the results as JSON; `-` means standard output, which then has nothing else.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
-    /// Write a page for a browser: the machine, the command, tables and plots, all in one file; `-` is
-    /// standard output, and nothing else on it.
+    /// Write one HTML file with the machine, the command, tables and plots; `-` means standard output,
+    /// which then has nothing else.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 
-    /// Write what would be on the page as data: `bench all` makes one page of all.
+    /// Write the parts of the page as data, from which `bench all` makes one page.
     #[arg(long, hide = true, value_name = "FILE")]
     page: Option<PathBuf>,
 }
 
 impl Outputs {
-    /// Standard output is for data alone.
-    pub fn take_stdout(&self) -> bool {
+    /// Whether a file of results goes to standard output, which must have nothing else then.
+    pub fn use_stdout(&self) -> bool {
         is_stdout(self.json.as_deref()) || is_stdout(self.html.as_deref())
     }
 
-    /// Before anything is measured: can it be written?
+    /// Fails, before anything is measured, if a file cannot be written.
     pub fn check(&self) -> Result<(), Failure> {
         if self.html.is_some() && self.html == self.json {
             return Err(Failure::usage("--html and --json name the same file"));
         }
         for (flag, path) in [("--html", &self.html), ("--json", &self.json)] {
-            if path.as_deref().is_some_and(is_reserved) {
+            if path.as_deref().is_some_and(is_trace) {
                 return Err(Failure::usage(format!("--trace and {flag} name the same file")));
             }
         }
@@ -57,13 +56,14 @@ impl Outputs {
         file::check("--html", self.html.as_deref())
     }
 
-    /// Tells a person what is on the page, and the files what they are for.
+    /// Writes the files, and prints the page as text unless a file uses standard output.
     pub fn write(&self, value: &Value, page: &Page) -> Result<(), Failure> {
-        self.write_as(value, page, || page::text(page))
+        self.write_with_text(value, page, || page::text(page))
     }
 
-    /// The same with words of its own. What cannot be written keeps nobody else from what was found.
-    pub fn write_as(
+    /// Like [`write`](Outputs::write), with another text. Writes all outputs even if one fails, and
+    /// returns the first failure.
+    pub fn write_with_text(
         &self,
         value: &Value,
         page: &Page,
@@ -77,7 +77,7 @@ impl Outputs {
         let parts = self.page.as_deref().map_or(Ok(()), |path| {
             save(path, &serde_json::to_value(page).map_err(std::io::Error::from)?)
         });
-        let printed = if self.take_stdout() { Ok(()) } else { print(&text()) };
+        let printed = if self.use_stdout() { Ok(()) } else { print(&text()) };
         json.and(html).and(parts).and(printed)
     }
 }

@@ -1,59 +1,71 @@
-//! What a bench has to tell, before it is known to whom: the text report and the page for a browser are
-//! made of the same titles, rows and sentences.
+//! A report's content, independent of where it goes: the text for a terminal and the page for a browser
+//! are made of the same titles, rows and sentences.
 
 use super::plot::Plot;
 use super::table;
 use crate::machine::Machine;
+use crate::units::figure;
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Page {
-    /// `bench disk`.
+    /// The command: `bench disk`.
     pub bench: String,
-    /// What it asks, in a few words.
+    /// The question that the experiment answers, in a few words.
     pub title: String,
     pub machine: Machine,
     pub sections: Vec<Section>,
     pub notes: Vec<String>,
 }
 
-/// A table with what it says.
+/// A table, the sentences that interpret it, and its plots.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Section {
     pub title: String,
     pub sentences: Vec<String>,
     pub plots: Vec<Plot>,
-    /// Those that not everybody looks at.
+    /// More plots below a title of their own, folded away on a page.
     pub more_plots: Option<(String, Vec<Plot>)>,
     pub table: Option<Rows>,
 }
 
-/// A table's cells, as text reports have them.
+/// A table's cells, as text.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Rows {
     pub header: Vec<String>,
     pub rows: Vec<Vec<String>>,
-    /// So many columns from the left are words.
-    pub words: usize,
-    /// The row to point out.
+    /// The number of columns, from the left, that hold text. The others hold numbers.
+    pub text_columns: usize,
+    /// The row to highlight.
     pub best: Option<usize>,
 }
 
 impl Rows {
     pub fn new(header: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Rows {
         let header = header.iter().map(|name| (*name).into()).collect();
-        Rows { header, rows: rows.collect(), words: 1, best: None }
+        Rows { header, rows: rows.collect(), text_columns: 1, best: None }
     }
 }
 
+/// Formats a measurement for a cell; a dash stands for a missing one.
+pub fn cell(value: Option<f64>) -> String {
+    value.map_or_else(|| "–".into(), figure)
+}
+
+/// Formats a ratio for a cell; a dash stands for a missing one.
+pub fn ratio_cell(value: Option<f64>) -> String {
+    value.map_or_else(|| "–".into(), |ratio| format!("{ratio:.2}"))
+}
+
 impl Section {
+    /// All plots that have something to show.
     pub fn all_plots(&self) -> impl Iterator<Item = &Plot> {
         let more = self.more_plots.iter().flat_map(|(_, plots)| plots);
         self.plots.iter().chain(more).filter(|plot| !plot.is_empty())
     }
 }
 
-/// For a terminal.
+/// Formats a page for a terminal.
 pub fn text(page: &Page) -> String {
     let mut out = table::machine(&page.machine);
     for section in &page.sections {
@@ -67,7 +79,8 @@ pub fn text(page: &Page) -> String {
     out
 }
 
-/// Breaks a sentence into lines that fit a terminal.
+/// Breaks a sentence into lines of at most 80 columns. `prefix` begins the first line, and the others
+/// are indented by its width.
 pub fn wrapped(sentence: &str, prefix: &str) -> String {
     const WIDTH: usize = 80;
     let indent = " ".repeat(prefix.len());
@@ -98,7 +111,7 @@ mod tests {
     #[test]
     fn sentences_are_broken_between_words() {
         let text = wrapped(&"word ".repeat(40), "note: ");
-        assert!(text.lines().all(|line| line.chars().count() <= 96));
+        assert!(text.lines().all(|line| line.chars().count() <= 80));
         assert!(text.starts_with("note: word"));
         assert!(text.lines().nth(1).unwrap().starts_with("      word"));
     }

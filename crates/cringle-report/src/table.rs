@@ -1,4 +1,4 @@
-//! Tables.
+//! Formats tables for a terminal.
 
 use super::colored;
 use super::page::Rows;
@@ -6,6 +6,7 @@ use crate::machine::Machine;
 use crate::units::mib;
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table, presets};
 
+/// Formats the two lines about the machine that head a report.
 pub fn machine(machine: &Machine) -> String {
     let model = machine.cpu_model.as_deref().map(|name| format!(" × {name}")).unwrap_or_default();
     let memory =
@@ -21,7 +22,7 @@ pub fn machine(machine: &Machine) -> String {
     )
 }
 
-fn plain(header: &[&str]) -> Table {
+fn with_header(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(header.iter().enumerate().map(|(column, name)| {
@@ -37,19 +38,17 @@ fn plain(header: &[&str]) -> Table {
     table
 }
 
-/// Words on the left, figures on the right, and the best in green where there are colours.
+/// Formats a table: text columns are aligned left, numbers right; with colours, the best row is green.
 pub fn rows(rows: &Rows) -> String {
     let header: Vec<&str> = rows.header.iter().map(String::as_str).collect();
-    let mut table = plain(&header);
+    let mut table = with_header(&header);
     for (number, row) in rows.rows.iter().enumerate() {
         let best = colored() && rows.best == Some(number);
         table.add_row(row.iter().enumerate().map(|(column, text)| {
             let cell = Cell::new(text);
             let cell = if best && column > 0 { cell.fg(Color::Green) } else { cell };
-            match column < rows.words {
-                true => cell,
-                false => cell.set_alignment(CellAlignment::Right),
-            }
+            let is_text = column < rows.text_columns;
+            if is_text { cell } else { cell.set_alignment(CellAlignment::Right) }
         }));
     }
     format!("{}\n", table.trim_fmt())

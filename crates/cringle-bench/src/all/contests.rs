@@ -1,32 +1,32 @@
-//! The contests that a report of an experiment holds: who took part in each, and with which figures.
+//! Extracts the contests from the report of an experiment: their entrants, and the figures of each.
 
 use super::experiments::Question;
 use cringle_report::stats::median;
 use cringle_report::units::{count, figure};
 use serde_json::Value;
 
-/// One contest: the same work, done in several ways.
+/// The same work, done in several ways.
 pub(super) struct Contest {
     pub(super) question: Question,
     pub(super) title: String,
-    /// Of one of what the cost is counted by: "a read".
+    /// The unit of work that the costs refer to: "a read".
     pub(super) unit: &'static str,
     pub(super) lines: Vec<Line>,
-    /// The way that everybody knows, and ours.
+    /// The name of the conventional way, and of Cringle's.
     pub(super) plain: &'static str,
     pub(super) ours: &'static str,
 }
 
-/// One way, and how it did.
+/// An entrant of a contest, with its figures.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Line {
     pub(super) name: String,
-    /// Work per second, of each round.
+    /// Work per second, in each round.
     pub(super) rates: Vec<f64>,
-    /// For the table.
+    /// The figure in the table.
     pub(super) shown: String,
     pub(super) in_flight: Option<u64>,
-    /// Processors kept busy on average, and what a unit of work costs.
+    /// The average number of busy processors, and the cost of a unit of work.
     pub(super) busy: Option<f64>,
     pub(super) cpu_us: Option<f64>,
     pub(super) switches: Option<f64>,
@@ -44,7 +44,7 @@ impl Contest {
     }
 }
 
-/// All contests of a report, in its order.
+/// Returns the contests of a report, in its order.
 pub(super) fn of(question: Question, report: &Value) -> Vec<Contest> {
     let Some(runs) = report["runs"].as_array() else { return Vec::new() };
     let contest = match question {
@@ -62,7 +62,7 @@ pub(super) fn of(question: Question, report: &Value) -> Vec<Contest> {
         }
     }
     if matches!(question, Question::Reads | Question::Cached) {
-        one_queue_for_all(&mut contests);
+        add_entrants_without_queue(&mut contests);
     }
     contests
 }
@@ -79,7 +79,7 @@ fn empty(question: Question, title: String) -> Contest {
 }
 
 impl Contest {
-    /// One line for each name: where a report has a run for each round, they are its samples.
+    /// Adds an entrant, or a round of one: some reports have a run for each round.
     fn add(&mut self, line: Line) {
         let Some(old) = self.lines.iter_mut().find(|old| old.name == line.name) else {
             return self.lines.push(line);
@@ -93,8 +93,8 @@ impl Contest {
     }
 }
 
-/// A case is a queue depth; who has no queue takes part in each.
-fn one_queue_for_all(contests: &mut Vec<Contest>) {
+/// Adds the strategies without a queue, whose contest has no title, to the contest of each queue depth.
+fn add_entrants_without_queue(contests: &mut Vec<Contest>) {
     let Some(at) = contests.iter().position(|case| case.title.is_empty()) else { return };
     let without = contests.remove(at).lines;
     for case in contests {
@@ -115,7 +115,7 @@ fn name(run: &Value, field: &str) -> Option<String> {
 fn disk(run: &Value) -> Option<(String, Line)> {
     let name = name(run, "strategy")?;
     let direct = run["profile"] == "direct";
-    // fio checks no content; mmap may find a block of the disk in memory. Neither is the same work.
+    // fio checks no content, and mmap may find a block in memory: both do other work.
     if name == "fio" || (direct && name == "mmap") {
         return None;
     }
@@ -173,7 +173,7 @@ fn sums(run: &Value) -> Option<(String, Line)> {
 }
 
 fn copies(run: &Value) -> Option<(String, Line)> {
-    // A tool that failed has no figure, and the other way to a durable `cp` is not the same promise.
+    // A tool that failed has no figure, and `cp` with one sync gives another guarantee.
     if !run["error"].is_null() || run["then_sync"] == true {
         return None;
     }
@@ -196,7 +196,7 @@ fn copies(run: &Value) -> Option<(String, Line)> {
 }
 
 impl Line {
-    /// The figure as the table has it.
+    /// Returns the figure in the table.
     pub(super) fn figure(&self, question: Question) -> String {
         match question {
             Question::Web => format!("{} requests/s", count(self.rate())),
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_are_compared_at_the_same_depth_and_beside_who_has_none() {
+    fn reads_are_compared_at_the_same_depth() {
         let runs = [
             read("sync", 1, 1),
             read("threads", 32, 1),
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rounds_of_a_sum_are_samples_of_one_line() {
+    fn rounds_of_a_sum_are_samples_of_one_entrant() {
         let run = |seconds: f64| {
             json!({
                 "strategy": "fibers", "source": "tcp", "cache": null, "bytes": 1 << 21,
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_that_are_kept_are_another_contest() {
+    fn keepalive_is_a_contest_of_its_own() {
         let run = |server: &str, keepalive: bool, rate: f64| {
             json!({
                 "server": server, "workers": 1, "connections": 50, "keepalive": keepalive,
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_failed_takes_no_part() {
+    fn a_tool_that_failed_is_no_entrant() {
         let run = json!({
             "tree": "a", "regime": "warm", "tool": "cp", "files": 5, "then_sync": false,
             "seconds": 1.0, "user_seconds": 0.0, "system_seconds": 0.0, "samples": [],

@@ -1,4 +1,4 @@
-//! Which commands answer which question, and how much room they need.
+//! The questions, the commands that answer them, and the space that the commands need.
 
 use super::AllArgs;
 use crate::Bench;
@@ -31,7 +31,7 @@ impl Question {
         }
     }
 
-    /// What rates are counted in.
+    /// Returns the unit of the rates.
     pub(super) fn unit(self) -> &'static str {
         match self {
             Question::Reads | Question::Cached => "IOPS",
@@ -42,25 +42,25 @@ impl Question {
     }
 }
 
-/// One run of one subcommand of `bench`.
+/// A call of a subcommand of `bench`.
 pub(super) struct Experiment {
     pub(super) question: Question,
     /// `disk --qd 32,128 …`, without the directory.
-    pub(super) words: Vec<String>,
-    /// It makes files in the directory.
-    pub(super) on_disk: bool,
+    line: Vec<String>,
+    /// Whether it creates files in the directory.
+    on_disk: bool,
 }
 
 impl Experiment {
     pub(super) fn command(&self) -> String {
-        format!("cringle bench {}", self.words.join(" "))
+        format!("cringle bench {}", self.line.join(" "))
     }
 
-    /// Everything after the program's name, with these flags.
+    /// Returns the arguments of the program, with additional flags.
     pub(super) fn arguments(&self, args: &AllArgs, flags: &[&str]) -> Vec<OsString> {
-        let words = ["bench"].into_iter().chain(self.words.iter().map(String::as_str));
+        let line = ["bench"].into_iter().chain(self.line.iter().map(String::as_str));
         let mut all: Vec<OsString> =
-            words.chain(flags.iter().copied()).map(OsString::from).collect();
+            line.chain(flags.iter().copied()).map(OsString::from).collect();
         if self.on_disk {
             all.push("--".into());
             all.push(args.directory.clone().into());
@@ -68,8 +68,8 @@ impl Experiment {
         all
     }
 
-    /// Bytes on disk while it runs.
-    fn needs(&self, args: &AllArgs) -> Result<u64, Failure> {
+    /// Returns the disk space that the experiment needs, in bytes.
+    fn space_needed(&self, args: &AllArgs) -> Result<u64, Failure> {
         if !self.on_disk {
             return Ok(0);
         }
@@ -77,32 +77,33 @@ impl Experiment {
         match Bench::parse(&arguments[1..]).map_err(|e| Failure::usage(e.to_string()))? {
             Bench::Disk(disk) => Ok(disk.size.unwrap_or(0)),
             Bench::Sum(sum) => Ok(sum.sizes().into_iter().max().unwrap_or(0)),
-            Bench::Cp(copies) => cp::room(&copies),
+            Bench::Cp(copies) => cp::space_needed(&copies),
             _ => Ok(0),
         }
     }
 }
 
-/// The experiments in turn. Copies come last: removing many files slows down who makes files next.
+/// Returns the chosen experiments, in order. Copies come last, because removing many files slows down
+/// programs that create files afterwards.
 pub(super) fn chosen(args: &AllArgs) -> Vec<Experiment> {
-    let sizes = if args.quick { &QUICK } else { &MODEST };
-    let all = sizes.iter().filter(|(question, _)| args.asks(*question));
-    all.map(|(question, words)| experiment(*question, words, args)).collect()
+    let lines = if args.quick { &QUICK } else { &MODEST };
+    let chosen = lines.iter().filter(|(question, _)| args.asks(*question));
+    chosen.map(|(question, line)| experiment(*question, line, args)).collect()
 }
 
-fn experiment(question: Question, words: &str, args: &AllArgs) -> Experiment {
-    let mut words: Vec<String> = words.split(' ').map(String::from).collect();
-    let on_disk = question != Question::Web && !words.contains(&"--tcp".into());
-    words.extend(["--repeat".into(), args.repeat.to_string()]);
+fn experiment(question: Question, line: &str, args: &AllArgs) -> Experiment {
+    let mut line: Vec<String> = line.split(' ').map(String::from).collect();
+    let on_disk = question != Question::Web && !line.contains(&"--tcp".into());
+    line.extend(["--repeat".into(), args.repeat.to_string()]);
     if question != Question::Web {
-        words.extend(["--seed".into(), args.seed.to_string()]);
+        line.extend(["--seed".into(), args.seed.to_string()]);
     }
-    Experiment { question, words, on_disk }
+    Experiment { question, line, on_disk }
 }
 
-type Words = (Question, &'static str);
+type Line = (Question, &'static str);
 
-const MODEST: [Words; 6] = [
+const MODEST: [Line; 6] = [
     (Question::Reads, "disk --qd 32,128 --size 1g --ops 20000"),
     (Question::Cached, "disk --profile cached --qd 1,32 --size 256m --ops 100000"),
     (Question::Web, "http --connections 50 --seconds 1"),
@@ -111,7 +112,7 @@ const MODEST: [Words; 6] = [
     (Question::Copies, "cp --part 10 --regime warm,cold-durable --no-fio"),
 ];
 
-const QUICK: [Words; 6] = [
+const QUICK: [Line; 6] = [
     (Question::Reads, "disk --qd 4 --size 1m --ops 64 --warmup 0"),
     (Question::Cached, "disk --profile cached --qd 1,4 --size 1m --ops 64 --warmup 0"),
     (Question::Web, "http --connections 4 --requests 100"),
@@ -120,19 +121,20 @@ const QUICK: [Words; 6] = [
     (Question::Copies, "cp --part 10000 --regime warm --no-fio"),
 ];
 
-/// Fails, before anything is made, where one of them would not fit. (Each has removed its data before
-/// the next begins.)
-pub(super) fn check_room(experiments: &[Experiment], args: &AllArgs) -> Result<(), Failure> {
+/// Fails if the file system has too little space for the largest experiment. (Each removes its data before
+/// the next one begins.)
+pub(super) fn check_space(experiments: &[Experiment], args: &AllArgs) -> Result<(), Failure> {
     let mut most = 0;
     for experiment in experiments {
-        most = most.max(experiment.needs(args)?);
+        most = most.max(experiment.space_needed(args)?);
     }
     let free = storage::free_bytes(&args.directory)?;
     if free < most {
         return fail(format!(
-            "the experiments need {} and {} has {}: --only asks fewer questions, or give another DIR",
-            units::size(most.next_multiple_of(1 << 20)),
+            "{}: too little space: the experiments need {}, and {} are free; choose fewer questions \
+             with --only, or another DIR",
             args.directory.display(),
+            units::size(most.next_multiple_of(1 << 20)),
             units::size(free)
         ));
     }
@@ -144,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_command_is_one_that_clap_understands_and_has_a_size() {
+    fn every_command_line_is_valid() {
         for quick in [&[][..], &["--quick"]] {
             let Bench::All(args) = Bench::parse(&[&["all"], quick].concat()).unwrap() else {
                 unreachable!("it is bench all")
@@ -152,8 +154,9 @@ mod tests {
             let all = chosen(&args);
             assert_eq!(all.len(), 6);
             for one in &all {
-                let needs = one.needs(&args).unwrap_or_else(|e| panic!("{}: {e}", one.command()));
-                assert_eq!(needs > 0, one.on_disk, "{}", one.command());
+                let needed = one.space_needed(&args);
+                let needed = needed.unwrap_or_else(|e| panic!("{}: {e}", one.command()));
+                assert_eq!(needed > 0, one.on_disk, "{}", one.command());
             }
         }
     }

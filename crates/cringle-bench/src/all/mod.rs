@@ -1,8 +1,8 @@
-//! `cringle bench all`: every experiment in turn, each by the command that a person would run, and at
-//! the end who won, by how much, and what in the figures says why.
+//! `cringle bench all`: runs every experiment with the command that a user would type, and reports who
+//! won, by how much, and which figures explain it.
 //!
-//! The experiments are children: what one of them does to its process (limits, pinning, memory) does
-//! not reach the next, and one that fails takes nobody with it. Each removes what it made.
+//! The experiments are child processes: the changes of one to its process (limits, pinning, memory) do not
+//! affect the next, and one that fails does not stop the others. Each removes its own files.
 
 mod args;
 mod contests;
@@ -23,7 +23,7 @@ use ranking::Ranking;
 use serde_json::Value;
 use std::time::Instant;
 
-/// An experiment, when it is over.
+/// An experiment that has ended, with its results.
 struct Done {
     experiment: Experiment,
     seconds: f64,
@@ -47,24 +47,17 @@ impl Findings {
     }
 }
 
-pub fn run(args: &AllArgs, verbose: bool) -> Result<(), Failure> {
+pub(crate) fn run(args: &AllArgs, verbose: bool) -> Result<(), Failure> {
     args.validate()?;
-    args.outputs.check()?;
-    if verbose {
-        cringle_report::complain(&super::describe_driver());
-    }
-    // An experiment's data is removed by itself; we only pass the signal on and wait for that.
+    crate::begin(&args.outputs, verbose)?;
+    // The child removes its own files; this process passes the signal on and waits.
     interrupt::let_command_clean_up();
-    let ended = all(args);
-    match interrupt::is_requested() {
-        true => Err(Failure::interrupted("interrupted; what was made is removed")),
-        false => ended,
-    }
+    crate::unless_interrupted(all(args))
 }
 
 fn all(args: &AllArgs) -> Result<(), Failure> {
     let chosen = experiments::chosen(args);
-    experiments::check_room(&chosen, args)?;
+    experiments::check_space(&chosen, args)?;
     let mut findings = Findings {
         machine: Machine::of(&Storage::under(&args.directory)?),
         quick: args.quick,
@@ -86,20 +79,20 @@ fn all(args: &AllArgs) -> Result<(), Failure> {
 fn notes(args: &AllArgs) -> Vec<String> {
     let mut notes = Vec::new();
     if args.quick {
-        notes.push("--quick: the sizes are too small for the figures to mean anything".into());
+        notes.push("--quick: the sizes are too small for meaningful figures".into());
     }
     if cfg!(debug_assertions) {
-        notes.push("this cringle is a debug build, and its figures mean little".into());
+        notes.push("this cringle is a debug build: its figures are meaningless".into());
     }
     notes
 }
 
-/// Above the experiment's own tables, or where a person sees that something goes on.
+/// Prints a line above the experiment's own tables, or on standard error if standard output is data.
 fn announce(args: &AllArgs, line: &str) -> Result<(), Failure> {
     if args.quiet {
         return Ok(());
     }
-    if args.outputs.take_stdout() {
+    if args.outputs.use_stdout() {
         cringle_report::complain(line);
         return Ok(());
     }
@@ -119,7 +112,7 @@ fn perform(experiment: Experiment, args: &AllArgs) -> Done {
     Done { experiment, seconds, report, page, error, contests, rankings }
 }
 
-/// What was found is told all the same, but an experiment that failed is a failure.
+/// Fails if an experiment has failed. The report has been written before.
 fn outcome(findings: &Findings) -> Result<(), Failure> {
     let failed = findings.done.iter().filter(|done| done.error.is_some()).count();
     match failed {

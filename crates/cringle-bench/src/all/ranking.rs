@@ -1,15 +1,16 @@
-//! Who won a contest, by how much, and what in the figures says why. Pure functions of the figures.
+//! Ranks the entrants of a contest, and explains the winner by its figures. Pure functions.
 
 use super::contests::{Contest, Line};
 use super::experiments::Question;
 use cringle_report::units::figure;
 use serde::Serialize;
 
-/// Who keeps so much of a processor busy is limited by it.
+/// An entrant that keeps this part of a processor busy is limited by it.
 const BUSY: f64 = 0.8;
-/// Differences below this are no explanation.
+/// Smaller ratios explain nothing.
 const CLEAR: f64 = 1.15;
 
+/// The result of a contest; its fields are those of the JSON.
 #[derive(Debug, Serialize)]
 pub(super) struct Ranking {
     pub(super) question: Question,
@@ -18,9 +19,9 @@ pub(super) struct Ranking {
     pub(super) figure: String,
     pub(super) next: Option<String>,
     pub(super) winner_to_next: Option<f64>,
-    /// A round of the next was better than one of the winner.
+    /// Whether a round of the second was faster than a round of the winner.
     pub(super) overlap: bool,
-    /// The way that everybody knows.
+    /// The conventional way.
     pub(super) plain: String,
     pub(super) winner_to_plain: Option<f64>,
     pub(super) ours: String,
@@ -28,7 +29,7 @@ pub(super) struct Ranking {
     pub(super) why: String,
 }
 
-/// `None` where nobody took part.
+/// Ranks the entrants. Returns `None` if no entrant has figures.
 pub(super) fn rank(case: &Contest) -> Option<Ranking> {
     let mut lines: Vec<&Line> = case.lines.iter().filter(|line| !line.rates.is_empty()).collect();
     lines.sort_by(|a, b| b.rate().total_cmp(&a.rate()));
@@ -56,25 +57,26 @@ fn overlap(winner: &Line, next: &Line) -> bool {
     next.rates.iter().any(|rate| *rate >= lowest)
 }
 
-/// The winner is laid beside the plain way; if it is that, beside ours.
+/// Compares the winner with the conventional way, or with Cringle if the conventional way has won.
 fn why(case: &Contest, winner: &Line) -> String {
     let beside = if winner.name == case.plain { case.ours } else { case.plain };
     let Some(other) = case.line(beside).filter(|line| !line.rates.is_empty()) else {
         return format!("{beside} has no figure to compare with.");
     };
     if other.name == winner.name {
-        return "Nobody else took part.".into();
+        return "It is the only entrant.".into();
     }
     let ratio = winner.rate() / other.rate();
-    let mut text = format!("`{}` does {} × `{}`", winner.name, figure(ratio), other.name);
-    for fact in [limits(winner, other), cost(case, winner, other), switches(winner, other)] {
-        text += &fact.unwrap_or_default();
+    let (name, other_name) = (&winner.name, &other.name);
+    let mut text = format!("`{name}` has {} × the rate of `{other_name}`", figure(ratio));
+    for reason in [limits(winner, other), cost(case, winner, other), switches(winner, other)] {
+        text += &reason.unwrap_or_default();
     }
     text + "."
 }
 
-/// Which of them the processor limits. (Who keeps none busy waits: for the device, for a peer, or on a
-/// machine that is not idle for a processor.)
+/// Names the entrants that the processor limits. (An entrant that keeps no processor busy waits for the
+/// device, for a peer, or for a processor that another program uses.)
 fn limits(winner: &Line, other: &Line) -> Option<String> {
     let (mine, theirs) = (winner.busy?, other.busy?);
     let (w, o) = (&winner.name, &other.name);
@@ -99,19 +101,20 @@ fn cost(case: &Contest, winner: &Line, other: &Line) -> Option<String> {
         return None;
     }
     let (a, b, unit) = (figure(mine), figure(theirs), case.unit);
-    Some(match high / low < CLEAR {
-        true => format!("; {unit} costs both about the same CPU, {a} and {b} µs"),
-        false => format!("; {unit} costs {a} µs of CPU, beside {b}"),
+    Some(if high / low < CLEAR {
+        format!("; {unit} costs both about the same CPU time, {a} and {b} µs")
+    } else {
+        format!("; {unit} costs {a} µs of CPU, compared with {b}")
     })
 }
 
 fn switches(winner: &Line, other: &Line) -> Option<String> {
     let (mine, theirs) = (winner.switches?, other.switches?);
-    // Too few of both to count for anything.
+    // Too few to matter.
     if mine.max(theirs) < 0.01 || mine.max(theirs) / mine.min(theirs) < CLEAR {
         return None;
     }
-    Some(format!(", and {} context switches, beside {}", figure(mine), figure(theirs)))
+    Some(format!(", and {} context switches, compared with {}", figure(mine), figure(theirs)))
 }
 
 #[cfg(test)]
@@ -136,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_wins_and_what_differs_is_why() {
+    fn the_fastest_wins_and_differences_explain_it() {
         let ranking = rank(&contest(vec![
             line("sync", &[100.0], 0.1, 8.0, 1.0),
             line("fibers", &[800.0, 900.0], 1.0, 4.0, 0.03),
@@ -151,12 +154,12 @@ mod tests {
             why.contains("`uring` keeps a processor busy, `sync` does not (0.95 and 0.10"),
             "{why}"
         );
-        assert!(why.contains("a read costs 2.00 µs of CPU, beside 8.00"), "{why}");
-        assert!(why.contains("0.030 context switches, beside 1.00"), "{why}");
+        assert!(why.contains("a read costs 2.00 µs of CPU, compared with 8.00"), "{why}");
+        assert!(why.contains("0.030 context switches, compared with 1.00"), "{why}");
     }
 
     #[test]
-    fn what_may_be_chance_is_marked() {
+    fn overlapping_rounds_are_marked() {
         let ranking = rank(&contest(vec![
             line("sync", &[100.0, 108.0, 90.0], 0.9, 8.0, 0.0),
             line("fibers", &[95.0, 99.0, 99.0], 0.9, 8.1, 0.0),
@@ -165,15 +168,15 @@ mod tests {
         assert_eq!(ranking.winner, "sync");
         assert!(ranking.overlap);
         assert!(
-            ranking.why.contains("`sync` does 1.01 × `fibers`: both are limited"),
+            ranking.why.contains("`sync` has 1.01 × the rate of `fibers`: both are limited"),
             "{ranking:?}"
         );
-        assert!(ranking.why.contains("about the same CPU"), "{ranking:?}");
+        assert!(ranking.why.contains("about the same CPU time"), "{ranking:?}");
         assert!(!ranking.why.contains("switches"), "{ranking:?}");
     }
 
     #[test]
-    fn a_contest_without_the_plain_way_says_so() {
+    fn a_missing_conventional_way_is_reported() {
         let ranking = rank(&contest(vec![line("fibers", &[1.0], 0.0, 0.0, 0.0)])).unwrap();
         assert_eq!(ranking.winner_to_plain, None);
         assert!(ranking.why.contains("sync has no figure"), "{ranking:?}");

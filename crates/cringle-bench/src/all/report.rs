@@ -1,22 +1,21 @@
-//! The summary, and all results for programs.
+//! The report of `bench all`: the summary, one page with all reports, and JSON.
 
 use super::contests::{Contest, Line};
 use super::ranking::Ranking;
 use super::{Done, Findings};
 use cringle_report::failure::Failure;
-use cringle_report::page::wrapped;
-use cringle_report::page::{Page, Rows, Section};
-use cringle_report::plot::{Axis, Plot, Row};
+use cringle_report::page::{Page, Rows, Section, ratio_cell, wrapped};
+use cringle_report::plot::{Plot, Row};
 use cringle_report::{Outputs, SCHEMA, table};
 use serde_json::{Value, json};
 
 const HEADER: [&str; 7] = ["question", "case", "winner", "", "× next", "× plain", "ours"];
 
 pub(super) fn write(findings: &Findings, outputs: &Outputs) -> Result<(), Failure> {
-    outputs.write_as(&value(findings), &page(findings), || text(findings))
+    outputs.write_with_text(&value(findings), &page(findings), || text(findings))
 }
 
-/// The contests first, then what each experiment has to say.
+/// Returns the page: the contests, followed by the report of each experiment.
 fn page(findings: &Findings) -> Page {
     let winners = Section {
         title: "Who won".into(),
@@ -42,13 +41,11 @@ fn page(findings: &Findings) -> Page {
 
 fn rates(case: &Contest) -> Plot {
     let row = |line: &Line| Row { label: line.name.clone(), samples: line.rates.clone() };
-    let rates = case.lines.iter().flat_map(|line| line.rates.clone());
     let title = format!("{}, {}", case.question.name(), case.title);
-    let axis = Axis::fitting(case.question.unit(), rates);
-    Plot::rows(title, axis, case.lines.iter().map(row).collect())
+    Plot::rows(title, case.question.unit(), case.lines.iter().map(row).collect())
 }
 
-/// The command, and what it found.
+/// Returns the command of an experiment and the sections of its report.
 fn sections(done: &Done) -> Vec<Section> {
     let command = Section { title: done.experiment.command(), ..Section::default() };
     let found = done.page.iter().flat_map(|page| page.sections.clone());
@@ -67,9 +64,10 @@ fn text(findings: &Findings) -> String {
 }
 
 fn sentence(ranking: &Ranking) -> String {
-    let chance = match ranking.overlap {
-        true => " Rounds of the two best overlap: which is first may be chance.",
-        false => "",
+    let chance = if ranking.overlap {
+        " Rounds of the best two overlap, so their order may be chance."
+    } else {
+        ""
     };
     format!("{}, {}: {}{chance}", ranking.question.name(), ranking.case, ranking.why)
 }
@@ -82,24 +80,22 @@ fn errors(findings: &Findings) -> impl Iterator<Item = String> {
     findings.done.iter().filter_map(failed)
 }
 
-/// A line for each contest. `× plain`: beside the way that everybody knows; `ours`: fibers or
-/// `cringle cp`, as a part of the winner.
+/// Returns a row for each contest. `× plain` compares the winner with the conventional way; `ours` compares
+/// fibers or `cringle cp` with the winner.
 fn summary(findings: &Findings) -> Rows {
-    let ratio =
-        |value: Option<f64>| value.map_or_else(|| "–".into(), |ratio| format!("{ratio:.2}"));
-    let beside = |name: &str, value| format!("{} ({name})", ratio(value));
+    let beside = |name: &str, value| format!("{} ({name})", ratio_cell(value));
     let cells = |ranking: &Ranking| {
         vec![
             ranking.question.name().to_string(),
             ranking.case.clone(),
             ranking.winner.clone(),
             ranking.figure.clone(),
-            beside(ranking.next.as_deref().unwrap_or("nobody"), ranking.winner_to_next),
+            beside(ranking.next.as_deref().unwrap_or("none"), ranking.winner_to_next),
             beside(&ranking.plain, ranking.winner_to_plain),
             beside(&ranking.ours, ranking.ours_to_winner),
         ]
     };
-    Rows { words: 3, ..Rows::new(&HEADER, findings.rankings().map(cells)) }
+    Rows { text_columns: 3, ..Rows::new(&HEADER, findings.rankings().map(cells)) }
 }
 
 fn value(findings: &Findings) -> Value {

@@ -1,8 +1,8 @@
-//! One experiment: a child process that is this program again, and the JSON that it leaves.
+//! Runs one experiment: a child process of the same program, and the JSON that it writes.
 
 use super::AllArgs;
 use super::experiments::Experiment;
-use crate::child::{wait, why};
+use crate::child::{Stderr, wait};
 use cringle_report::interrupt;
 use cringle_report::{self, page::Page};
 use serde::de::DeserializeOwned;
@@ -13,27 +13,31 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-/// What came of it. Both may be there: a tool of several failed.
+/// The result of an experiment. It may have a report and an error: one of several tools may have failed.
 pub(super) struct Outcome {
     pub(super) report: Option<Value>,
-    /// For a page; `None` where none is spec.
+    /// The parts of the page, if `--html` is given.
     pub(super) page: Option<Page>,
     pub(super) error: Option<String>,
+}
+
+impl Outcome {
+    fn failed(error: String) -> Outcome {
+        Outcome { report: None, page: None, error: Some(error) }
+    }
 }
 
 pub(super) fn run(experiment: &Experiment, args: &AllArgs) -> Outcome {
     match try_run(experiment, args) {
         Ok(outcome) => outcome,
-        Err(error) => {
-            Outcome { report: None, page: None, error: Some(format!("it cannot be run: {error}")) }
-        }
+        Err(error) => Outcome::failed(format!("it cannot be run: {error}")),
     }
 }
 
 fn try_run(experiment: &Experiment, args: &AllArgs) -> io::Result<Outcome> {
-    // Without names: gone when this process is. The child opens ours.
-    let (mut results, mut errors) = (tempfile::tempfile()?, tempfile::tempfile()?);
-    let mut page = tempfile::tempfile()?;
+    // The files have no names, and vanish with this process. The child opens them through `/proc`.
+    let (mut results, mut page) = (tempfile::tempfile()?, tempfile::tempfile()?);
+    let mut errors = Stderr::new()?;
     let path = |file: &File| format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
     let shown = !args.quiet && io::stderr().is_terminal();
     let color = if cringle_report::colored() { "always" } else { "never" };
@@ -48,44 +52,41 @@ fn try_run(experiment: &Experiment, args: &AllArgs) -> io::Result<Outcome> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(experiment.arguments(args, &flags));
     let tables =
-        if args.quiet || args.outputs.take_stdout() { Stdio::null() } else { Stdio::inherit() };
-    let told = if shown { Stdio::inherit() } else { errors.try_clone()?.into() };
-    // In a group of its own, so that Ctrl-C comes to it once: from us.
-    command.stdin(Stdio::null()).stdout(tables).stderr(told).process_group(0);
-    end_with_us(&mut command);
+        if args.quiet || args.outputs.use_stdout() { Stdio::null() } else { Stdio::inherit() };
+    let stderr = if shown { Stdio::inherit() } else { errors.writer()? };
+    // The child is in a group of its own, so that it gets one signal after Ctrl-C: from this process.
+    command.stdin(Stdio::null()).stdout(tables).stderr(stderr).process_group(0);
+    end_with_this_process(&mut command);
     let child = command.spawn()?;
     interrupt::terminate_on_interrupt(child.id());
     let (status, _) = wait(child.id() as libc::pid_t)?;
-    let error = (!status.success()).then(|| why(status, &mut errors));
+    let error = (!status.success()).then(|| errors.describe(status));
     Ok(match read(&mut results) {
-        Ok(None) => {
-            let none = || "it left no results".into();
-            Outcome { report: None, page: None, error: error.or_else(|| Some(none())) }
-        }
-        // The figures are told without it, too.
+        Ok(None) => Outcome::failed(error.unwrap_or_else(|| "it left no results".into())),
+        // A page that cannot be read is missing from the report; the figures are complete.
         Ok(report) => Outcome { report, page: read(&mut page).ok().flatten(), error },
-        Err(bad) => {
-            let text = || format!("its results cannot be read: {bad}");
-            Outcome { report: None, page: None, error: error.or_else(|| Some(text())) }
-        }
+        Err(invalid) => Outcome::failed(
+            error.unwrap_or_else(|| format!("its results cannot be read: {invalid}")),
+        ),
     })
 }
 
-/// It is told to end, in order, when this process does by what it cannot answer: it has data to remove.
-fn end_with_us(command: &mut Command) {
-    let us = std::process::id() as libc::pid_t;
+/// Lets the kernel signal the child when this process is killed, so that the child removes its files.
+fn end_with_this_process(command: &mut Command) {
+    let parent = std::process::id() as libc::pid_t;
     let signal = interrupt::PARENT_DIED.number();
-    // SAFETY: between `fork` and `exec` it makes system calls without pointers, and allocates nothing.
+    // SAFETY: between `fork` and `exec` the closure makes two system calls without pointers. It
+    // allocates nothing and takes no lock: the errors are plain numbers.
     unsafe {
         command.pre_exec(move || {
             if libc::prctl(libc::PR_SET_PDEATHSIG, signal) != 0 {
                 return Err(io::Error::last_os_error());
             }
-            // We may have ended before that.
-            match libc::getppid() == us {
-                true => Ok(()),
-                false => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+            // The parent may have died before the call.
+            if libc::getppid() != parent {
+                return Err(io::Error::from_raw_os_error(libc::ESRCH));
             }
+            Ok(())
         });
     }
 }

@@ -1,9 +1,10 @@
-//! `high`: the public API. A [`BlockIo`] with batch limit 64 and in-flight limit 256 for each
-//! worker; four submitters a worker, each with batches of 32 into one buffer of 128 KiB,
-//! uniformly random with repetition.
+//! `high`: the public API. A [`BlockIo`] with batch limit 64 and in-flight limit 256 for each worker, and
+//! four submitters for each worker, which read batches of 32 uniformly random blocks into a buffer of
+//! 128 KiB each.
 
 use super::{BATCH, BLOCK, RoundConfig, SUBMITTERS_PER_WORKER, ThreadResult, short_read};
 use crate::content::Rng;
+use crate::joined;
 use crate::meter::{Gate, Party};
 use cringle::block::{AlignedBuf, Batch, BlockIo};
 use cringle::fiber;
@@ -19,7 +20,7 @@ pub(super) fn run(config: &RoundConfig, gate: &Gate) -> io::Result<Vec<ThreadRes
         .workers(config.workers)
         .batch_limit(BATCH_LIMIT)
         .in_flight_limit(IN_FLIGHT_LIMIT)
-        .pin(config.pinning.on())
+        .pin(config.pinning.is_enabled())
         .build()?;
     let file = File::from(config.open()?);
     let all = Submitters { config, gate, block_io: &block_io, file: &file };
@@ -47,14 +48,11 @@ impl Submitters<'_> {
                 })
             };
             let threads: Vec<_> = (0..self.config.submitters()).map(start).collect();
-            let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
-                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            };
-            threads.into_iter().map(join).collect()
+            threads.into_iter().map(|thread| joined(thread.join())).collect()
         })
     }
 
-    /// On a runtime of their own, with as many workers as the `BlockIo`.
+    /// Runs the submitters as fibers of another runtime, with as many workers as the `BlockIo`.
     fn as_fibers(&self) -> io::Result<Vec<ThreadResult>> {
         let workers = self.config.workers;
         let mut parties: Vec<_> = (0..workers).map(|_| self.gate.party()).collect();
@@ -62,21 +60,20 @@ impl Submitters<'_> {
             let mine = parties.swap_remove(0);
             fiber::scope(|scope| {
                 let start = |(worker, party)| {
-                    let place = fiber::Builder::new().worker(worker);
-                    place.spawn_scoped(scope, move || self.on_worker(worker, party))
+                    let on_worker = fiber::Builder::new().worker(worker);
+                    on_worker.spawn_scoped(scope, move || self.on_worker(worker, party))
                 };
                 let others: Vec<_> = (1..).zip(parties).map(start).collect();
                 let mut results = self.on_worker(0, mine)?;
                 for fiber in others {
-                    let joined = fiber?.join();
-                    results.extend(joined.unwrap_or_else(|p| std::panic::resume_unwind(p))?);
+                    results.extend(joined(fiber?.join())?);
                 }
                 Ok(results)
             })
         })?
     }
 
-    /// The four submitters of one worker. They result a party: the gate blocks their thread.
+    /// Runs the four submitters of a worker. They share a party, because the gate blocks their thread.
     fn on_worker(&self, worker: usize, mut party: Party<'_>) -> io::Result<Vec<ThreadResult>> {
         let numbers = worker * SUBMITTERS_PER_WORKER..(worker + 1) * SUBMITTERS_PER_WORKER;
         let mut submitters: Vec<_> = numbers.map(|n| Submitter::new(self, n)).collect();
@@ -84,10 +81,7 @@ impl Submitters<'_> {
         fiber::scope(|scope| {
             let start = |submitter| scope.spawn_local(|| Submitter::submit_all(submitter));
             let fibers: Vec<_> = submitters.iter_mut().map(start).collect();
-            let join = |fiber: fiber::ScopedJoinHandle<'_, _>| {
-                fiber.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            };
-            fibers.into_iter().map(join).collect()
+            fibers.into_iter().map(|fiber| joined(fiber.join())).collect()
         })
     }
 }
@@ -107,7 +101,7 @@ impl<'a> Submitter<'a> {
         let mut rng = Rng::new(config.seed ^ (number as u64 + 1) << 32);
         let offset = |_| rng.below(config.blocks) * BLOCK as u64;
         let mut buffer = AlignedBuf::new(BATCH * BLOCK);
-        // Every page is there before the clock starts.
+        // Touches every page before the clock starts.
         buffer.fill(1);
         let result = ThreadResult { ops: 0, latencies_ns: Vec::with_capacity(batches) };
         Submitter {

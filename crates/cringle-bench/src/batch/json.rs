@@ -1,4 +1,4 @@
-//! `bench batch` as JSON.
+//! The JSON of `bench batch`.
 
 use super::{Comparison, Measured};
 use cringle_report::SCHEMA;

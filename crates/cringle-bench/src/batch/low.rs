@@ -1,8 +1,9 @@
-//! `low`: the library's own ring, without fibers. Submission queue 64, completion queue 256; 64 reads lead in, then
-//! 32 are submitted and 32 taken, so that 64 to 96 are in flight.
+//! `low`: the library's ring, without fibers. The submission queue has 64 entries, the completion queue
+//! 256. After 64 reads to start with, the loop submits 32 and takes 32, so that 64 to 96 are in flight.
 
 use super::{BATCH, BLOCK, RoundConfig, ThreadResult, short_read};
 use crate::content::Rng;
+use crate::joined;
 use crate::meter::{Gate, Party};
 use cringle::ring::BareRing;
 use memmap2::{MmapMut, MmapOptions};
@@ -31,10 +32,7 @@ pub(super) fn run(config: &RoundConfig, gate: &Gate) -> io::Result<Vec<ThreadRes
             })
         };
         let threads: Vec<_> = parts.enumerate().map(start).collect();
-        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        threads.into_iter().map(join).collect()
+        threads.into_iter().map(|thread| joined(thread.join())).collect()
     })
 }
 
@@ -48,12 +46,12 @@ fn read_all(config: &RoundConfig, part: &[u64], mut party: Party<'_>) -> io::Res
         if reader.in_flight == 0 {
             break;
         }
-        // At the end there is nothing more to submit, and the rest is taken.
+        // When no block is left to submit, takes the rest.
         let take = BATCH.min(reader.in_flight);
         result = result.and_then(|()| reader.take(&mut ring, take));
     }
     drop(party);
-    // Before the memory that it reads into: it waits for what is in flight.
+    // Waits for the reads in flight; must happen before `reader` unmaps their memory.
     drop(ring);
     result.map(|()| reader.result)
 }
@@ -94,10 +92,10 @@ impl<'a> Reader<'a> {
             let Some(slot) = self.free.pop() else { break };
             self.slots[slot] = (offset, now);
             // SAFETY: `area` has a block for each slot.
-            let place = unsafe { self.base.add(slot * BLOCK) };
-            // SAFETY: the slot's bytes belong to this read alone until its completion gives the
-            // slot back, and `read_all` drops the ring, which waits for all, before the area.
-            unsafe { ring.read(slot, self.file.as_fd(), place, BLOCK as u32, offset) }?;
+            let start = unsafe { self.base.add(slot * BLOCK) };
+            // SAFETY: only this read uses the slot's bytes until its completion frees the slot, and
+            // `read_all` drops the ring, which waits for all reads, before the area.
+            unsafe { ring.read(slot, self.file.as_fd(), start, BLOCK as u32, offset) }?;
             self.in_flight += 1;
             queued += 1;
         }

@@ -1,11 +1,10 @@
-//! `cringle bench batch`: the benchmark of blockio-uring (a Haskell library of the same shape),
-//! parameter for parameter, so that figures can be laid side by side.
+//! `cringle bench batch`: the benchmark of blockio-uring, a Haskell library with a similar API, with the
+//! same parameters, so that the figures are comparable.
 //!
-//! `low` reads a permutation of all 4 KiB blocks on the bare ring: 64 to lead in, then 32 at
-//! a time. `high` reads uniformly random blocks through [`cringle::block::BlockIo`]: four
-//! submitters for each worker, batches of 32. One thing is not copied: there the clock stops
-//! when the first submitter is done while all operations are counted; here it stops with the
-//! last.
+//! `low` reads a permutation of all 4 KiB blocks on the bare ring, 32 at a time. `high` reads uniformly
+//! random blocks through [`cringle::block::BlockIo`]: four submitters for each worker, batches of 32.
+//! One thing differs: there the clock stops with the first submitter, while the operations of all are
+//! counted; here it stops with the last one.
 
 pub mod args;
 mod high;
@@ -17,84 +16,87 @@ use crate::alloc::Allocated;
 use crate::fio;
 use crate::latency::Latencies;
 use crate::meter::{Gate, Usage};
-use crate::target::TestFile;
+use crate::notes::Notes;
+use crate::target::{self, TestFile};
 pub use args::BatchArgs;
 use args::{Level, Submitters};
 use cringle_report::failure::{Failure, fail};
-use cringle_report::machine::{Machine, cache, cpus::Pinning, storage::Storage};
+use cringle_report::machine::cache::{self, NEGLIGIBLE};
+use cringle_report::machine::{Machine, cpus::Pinning};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::Command;
 
 pub(super) const BLOCK: usize = 4096;
-/// Operations submitted, and waited for, at a time.
+/// The operations of a batch.
 pub(super) const BATCH: usize = 32;
 const SUBMITTERS_PER_WORKER: usize = 4;
 
 const FIO_JOB: &str = include_str!("../../fio/randread.fio");
 
-/// One round.
+/// The figures of a round.
 #[derive(Clone, Debug)]
-pub struct Measured {
-    pub ops: u64,
-    pub usage: Usage,
-    pub allocated: Allocated,
-    pub p999_us: Option<f64>,
-    pub max_us: Option<f64>,
+struct Measured {
+    ops: u64,
+    usage: Usage,
+    allocated: Allocated,
+    p999_us: Option<f64>,
+    max_us: Option<f64>,
 }
 
 impl Measured {
-    pub fn iops(&self) -> f64 {
+    fn iops(&self) -> f64 {
         self.ops as f64 / self.usage.seconds
     }
 }
 
-/// Our rounds, and fio's beside them.
-pub struct Comparison {
-    pub machine: Machine,
+/// The rounds of Cringle, and those of fio.
+struct Comparison {
+    machine: Machine,
     level: Level,
-    pub file: PathBuf,
-    pub bytes: u64,
-    pub cached: bool,
-    pub workers: usize,
-    pub submitters: usize,
+    file: PathBuf,
+    bytes: u64,
+    cached: bool,
+    workers: usize,
+    submitters: usize,
     /// Never empty.
-    pub rounds: Vec<Measured>,
-    /// Of all rounds together.
-    pub latencies: Latencies,
-    pub fio: Vec<f64>,
-    pub notes: Vec<String>,
+    rounds: Vec<Measured>,
+    /// The latencies of all rounds.
+    latencies: Latencies,
+    /// The rate of each round of fio.
+    fio: Vec<f64>,
+    notes: Vec<String>,
 }
 
 impl Comparison {
-    /// The round in the middle, by rate.
-    pub fn median(&self) -> &Measured {
+    /// Returns the round with the median rate (the lower one of two).
+    fn median(&self) -> &Measured {
         let mut order: Vec<&Measured> = self.rounds.iter().collect();
         order.sort_by(|a, b| a.iops().total_cmp(&b.iops()));
         order[(order.len() - 1) / 2]
     }
 
-    pub fn fio_iops(&self) -> Option<f64> {
+    fn fio_iops(&self) -> Option<f64> {
         cringle_report::stats::median(self.fio.iter().copied())
     }
 
-    pub fn title(&self) -> &'static str {
+    fn title(&self) -> &'static str {
         match self.level {
             Level::Low => "Low-level API",
             Level::High => "High-level API",
         }
     }
 
-    pub fn level_name(&self) -> &'static str {
+    fn level_name(&self) -> &'static str {
         match self.level {
             Level::Low => "low",
             Level::High => "high",
         }
     }
 
-    /// What a latency is of.
-    pub fn unit(&self) -> &'static str {
+    /// Returns the operation whose latency is measured.
+    fn unit(&self) -> &'static str {
         match self.level {
             Level::Low => "read",
             Level::High => "batch",
@@ -102,7 +104,7 @@ impl Comparison {
     }
 }
 
-/// What a round is given.
+/// The parameters of a round.
 pub(super) struct RoundConfig {
     pub(super) file: TestFile,
     pub(super) blocks: u64,
@@ -123,35 +125,32 @@ impl RoundConfig {
     }
 }
 
-/// What one thread of a round did.
+/// What one thread or fiber of a round did.
 #[derive(Default)]
 pub(super) struct ThreadResult {
     pub(super) ops: u64,
     pub(super) latencies_ns: Vec<u64>,
 }
 
-pub fn run(args: &BatchArgs, verbose: bool) -> Result<(), Failure> {
-    if args.workers == 0 || args.repeat == 0 {
-        return Err(Failure::usage("--workers and --repeat count from 1"));
+pub(crate) fn run(args: &BatchArgs, verbose: bool) -> Result<(), Failure> {
+    if args.workers == 0 || args.rounds.repeat == 0 {
+        return Err(Failure::usage("--workers and --repeat must be at least 1"));
     }
-    args.outputs.check()?;
-    if verbose {
-        cringle_report::complain(&super::describe_driver());
-    }
+    crate::begin(&args.outputs, verbose)?;
     let config = config(args)?;
-    let mut notes = Vec::new();
-    let with_fio = !args.no_fio && fio::installed().is_some();
+    let mut notes = Notes::default();
+    let with_fio = !args.no_fio && fio::is_installed();
     if !args.no_fio && !with_fio {
-        notes.push("fio is not installed: there is no figure of it to compare with".into());
+        notes.add("fio is not installed, so there is no comparison with it");
     }
-    let storage = Storage::under(&args.file)?;
+    let storage = crate::storage_under(&args.file)?;
     if let Some(memory) = storage.in_memory() {
-        notes.push(format!("{} is {memory}: this measures no disk", args.file.display()));
+        notes.add(format!("{} is {memory}: this does not measure a disk", args.file.display()));
     }
     let (mut rounds, mut fios) = (Vec::new(), Vec::new());
     let mut latencies = Latencies::new();
-    for number in 0..args.warmup + args.repeat {
-        let counts = number >= args.warmup;
+    for number in 0..args.rounds.total() {
+        let counts = args.rounds.measures(number);
         drop_caches(&config, &mut notes)?;
         let (measured, theirs) = round(args.level, &config)?;
         if counts {
@@ -178,7 +177,7 @@ pub fn run(args: &BatchArgs, verbose: bool) -> Result<(), Failure> {
             rounds,
             latencies,
             fio: fios,
-            notes,
+            notes: notes.all().to_vec(),
         },
         &args.outputs,
     )
@@ -186,11 +185,10 @@ pub fn run(args: &BatchArgs, verbose: bool) -> Result<(), Failure> {
 
 fn config(args: &BatchArgs) -> Result<RoundConfig, Failure> {
     let shown = args.file.display();
-    let mut file = File::open(&args.file)
-        .map_err(|error| Failure::failed(format!("cannot open {shown}: {error}")))?;
-    // The end by seeking: a block device's metadata says 0.
-    let bytes = io::Seek::seek(&mut file, io::SeekFrom::End(0))
-        .map_err(|error| Failure::failed(format!("cannot find the size of {shown}: {error}")))?;
+    let file = File::open(&args.file)
+        .map_err(|error| Failure::failed(format!("{shown}: cannot open: {error}")))?;
+    let bytes = target::end_of(&file)
+        .map_err(|error| Failure::failed(format!("{shown}: cannot determine the size: {error}")))?;
     let blocks = bytes / BLOCK as u64;
     let config = RoundConfig {
         file: TestFile(file),
@@ -203,29 +201,27 @@ fn config(args: &BatchArgs) -> Result<RoundConfig, Failure> {
     };
     let least = (config.submitters() * BATCH + 1) as u64;
     if blocks < least {
-        return fail(format!("{shown} has {blocks} blocks of 4 KiB; {least} are needed"));
+        return fail(format!("{shown}: too small: {blocks} blocks of 4 KiB; {least} are needed"));
     }
     config.open().map_err(|error| {
-        Failure::failed(format!("cannot open {shown} with O_DIRECT: {error}; try --cached"))
+        Failure::failed(format!("{shown}: cannot open with O_DIRECT: {error}; use --cached"))
     })?;
     Ok(config)
 }
 
-/// Empties the page cache of the file, or where that does not help and we may, of the machine.
-fn drop_caches(config: &RoundConfig, notes: &mut Vec<String>) -> Result<(), Failure> {
-    const NEGLIGIBLE: f64 = 0.01;
+/// Drops the file from the page cache; if that fails, drops the page cache of the machine, as root.
+fn drop_caches(config: &RoundConfig, notes: &mut Notes) -> Result<(), Failure> {
     let file = &config.file.0;
     let bytes = config.blocks * BLOCK as u64;
     cache::evict(file)?;
     if cache::resident(file, bytes)? > NEGLIGIBLE {
-        // Only root may; who may not is told what is left.
+        // Fails for other users than root; the note reports what is left.
         let _ = cache::evict_everything();
     }
     let left = cache::resident(file, bytes)?;
-    let note =
-        format!("{:.0} % of the file could not be dropped from the page cache", left * 100.0);
-    if left > NEGLIGIBLE && !notes.contains(&note) {
-        notes.push(note);
+    if left > NEGLIGIBLE {
+        let percent = left * 100.0;
+        notes.add(format!("{percent:.0} % of the file could not be dropped from the page cache"));
     }
     Ok(())
 }
@@ -244,7 +240,7 @@ fn round(level: Level, config: &RoundConfig) -> Result<(Measured, Latencies), Fa
     let results =
         results.map_err(|error| Failure::failed(format!("the benchmark failed: {error}")))?;
     let (Some(usage), Some(allocated)) = (gate.usage(), gate.allocated()) else {
-        return fail("the benchmark ended without having begun");
+        return fail("the benchmark ended before it began");
     };
     let mut latencies = Latencies::new();
     let ops = results.iter().map(|result| result.ops).sum();
@@ -255,7 +251,7 @@ fn round(level: Level, config: &RoundConfig) -> Result<(Measured, Latencies), Fa
     Ok((Measured { ops, usage, allocated, p999_us, max_us }, latencies))
 }
 
-/// fio's rate with the shipped job file.
+/// Returns the rate of fio with the job file of this crate.
 fn fio_iops(config: &RoundConfig) -> Result<f64, Failure> {
     let mut job = tempfile::Builder::new().prefix("cringle-").suffix(".fio").tempfile()?;
     job.write_all(FIO_JOB.as_bytes())?;
@@ -272,8 +268,8 @@ fn fio_iops(config: &RoundConfig) -> Result<f64, Failure> {
     Ok(report.ops as f64 / report.usage.seconds)
 }
 
-/// The error of a read that was not whole; as there, it ends the benchmark.
+/// Returns the error of an incomplete read, which ends the benchmark.
 pub(super) fn short_read(moved: usize, offset: u64) -> io::Error {
-    let text = format!("a read at offset {offset} gave {moved} of {BLOCK} bytes");
+    let text = format!("a read at offset {offset} returned {moved} of {BLOCK} bytes");
     io::Error::new(io::ErrorKind::UnexpectedEof, text)
 }

@@ -1,5 +1,4 @@
-//! What `bench batch` tells: in the form of blockio-uring's benchmark, so that outputs can be laid side by
-//! side.
+//! The report of `bench batch`, in the form of blockio-uring's benchmark.
 
 use super::{Comparison, Measured, json};
 use cringle_report::failure::Failure;
@@ -9,7 +8,7 @@ use cringle_report::units::{figure, size};
 use cringle_report::{Outputs, table};
 
 pub(super) fn write(comparison: &Comparison, outputs: &Outputs) -> Result<(), Failure> {
-    outputs.write_as(&json::of(comparison), &page(comparison), || text(comparison))
+    outputs.write_with_text(&json::of(comparison), &page(comparison), || text(comparison))
 }
 
 fn text(comparison: &Comparison) -> String {
@@ -35,7 +34,7 @@ fn page(comparison: &Comparison) -> Page {
         title: format!("{} benchmark", comparison.title()),
         sentences: sentence(comparison).into_iter().collect(),
         plots: vec![rates(comparison), latencies(comparison)],
-        table: Some(Rows { words: 2, ..Rows::new(&["", "median round"], cells) }),
+        table: Some(Rows { text_columns: 2, ..Rows::new(&["", "median round"], cells) }),
         ..Section::default()
     };
     Page {
@@ -49,7 +48,7 @@ fn page(comparison: &Comparison) -> Page {
 
 fn sentence(comparison: &Comparison) -> Option<String> {
     let ratio = comparison.median().iops() / comparison.fio_iops()?;
-    Some(format!("The median round has {ratio:.2} × the rate of fio's."))
+    Some(format!("The median round has {ratio:.2} × the rate of fio."))
 }
 
 fn rates(comparison: &Comparison) -> Plot {
@@ -58,7 +57,7 @@ fn rates(comparison: &Comparison) -> Plot {
         Row { label: format!("cringle, {}", comparison.level_name()), samples: ours },
         Row { label: "fio".into(), samples: comparison.fio.clone() },
     ];
-    Plot::rows("Reads a second", Axis::new("IOPS", Scale::Linear), rows)
+    Plot::rows_along("Reads per second", Axis::new("IOPS", Scale::Linear), rows)
 }
 
 fn latencies(comparison: &Comparison) -> Plot {
@@ -67,7 +66,7 @@ fn latencies(comparison: &Comparison) -> Plot {
     Plot::latencies(format!("Latency of a {}", comparison.unit()), vec![curve])
 }
 
-/// The figures of blockio-uring's benchmark, and what it does not tell.
+/// Returns the figures of blockio-uring's benchmark, and some that it does not have.
 fn lines(comparison: &Comparison) -> Vec<(&'static str, String)> {
     let measured = &comparison.median();
     let per_op = |value: f64| figure(value / measured.ops.max(1) as f64);

@@ -1,6 +1,7 @@
-//! What is measured: the options, and the cells (tree, regime) that come of them.
+//! The command line of `bench cp`, and the cells (a tree in a regime) that it selects.
 
 use super::trees::Shape;
+use crate::rounds::Rounds;
 use clap::{Args, ValueEnum};
 use cringle_report::Outputs;
 use cringle_report::failure::Failure;
@@ -10,52 +11,56 @@ use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
-  cringle bench cp                            both trees, warm and cold: some minutes and 10 GB
-  cringle bench cp --tree a --regime warm     only the page cache, only small files
-  cringle bench cp --files 5000 --tree a      a quick look
+  cringle bench cp
+      Copy both trees, warm and cold; takes some minutes and 10 GB
+  cringle bench cp --tree a --regime warm
+      Copy small files within the page cache
+  cringle bench cp --files 5000 --tree a
+      Get a quick impression
   cringle bench cp --tree b --block-size 64k,256k,1m,4m
-                                              which block is best for large files?
-  cringle bench cp --tools cp,cringle,fcp     these and no others
+      Which block size is best for large files?
+  cringle bench cp --tools cp,cringle,fcp
+      Compare these commands only
   cringle bench cp --tool 'cpx=cpx -r {src} {dst}'
-                                              one that is not known here
+      Compare with another command, too
   cringle bench cp --json - | jq '.runs[] | {tree, regime, tool, ratios}'
+      Print the ratios
 
-Trees, 5 levels of directories deep, 5 files in each:
-  a  97,655 files of 4 KiB (cold: 19,530)     what a copy costs besides the bytes
-  b  780 files of 1 MiB                       the bytes
+Trees, with 5 levels of directories and 5 files in each directory:
+  a  97,655 files of 4 KiB (cold: 19,530): the cost besides the bytes
+  b  780 files of 1 MiB: the cost of the bytes
 
 Regimes:
-  warm          the source is in memory; the copy may be too. System calls, and no disk
-  cold-sync     caches dropped; the clock runs until a sync of the file system is done
-  cold-durable  caches dropped; each file and directory is fsynced: by the tool's own --fsync, or
-                after it by `find … -exec sync {} +`. For `cp`, also a sync as the other way to that
+  warm          the source is in memory, the copy perhaps too: only system calls
+  cold-sync     caches are dropped; the time includes a sync of the file system
+  cold-durable  caches are dropped; each file and directory is synced
 
-Each tool copies to a place that was never used, in turn with the others, and its copy is checked:
-every directory, every size, the content of a sample. Nothing is removed before the last run is
-over, for ext4 avoids inodes deleted in the last seconds, and whoever creates files meanwhile (any
-tool) takes 15 times longer. For the same reason wait a minute between two calls of this command.
+In `cold-durable`, a tool without an --fsync option is followed by `find … -exec sync {} +`; `cp` is \
+also measured with one sync of the file system.
 
-Everything is made in a directory `cringle-cp-…` below DIRECTORY and removed again, also after
-Ctrl-C. A killed command (SIGKILL) leaves it.
+The tools take turns. Each copies to a new directory, and its copy is verified: all directories, all \
+sizes, the content of a sample. No file is removed before the last run, because ext4 avoids inodes \
+that were deleted in the last seconds, which slows down every tool that creates files. For the same \
+reason, wait a minute between two calls of this command.
 
-Exit status: 0 done, 1 failed (a tool failed, or its copy is not whole), 2 wrong usage,
+All files are in a directory `cringle-cp-…` below DIRECTORY, which is removed at the end, also after \
+Ctrl-C, but not after SIGKILL.
+
+Exit status: 0 success, 1 failure (a tool failed, or its copy is incomplete), 2 wrong usage, \
 130 interrupted.";
-
-/// Rounds when `--repeat` is not given.
-const ROUNDS: usize = 3;
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES, args_override_self = true)]
 pub struct CpArgs {
-    /// Where the trees and the copies are made.
+    /// Where to create the trees and the copies.
     #[arg(default_value = ".")]
-    pub directory: PathBuf,
+    pub(super) directory: PathBuf,
 
-    /// Which trees, as a comma list.
+    /// Trees, as a comma-separated list.
     #[arg(long, value_delimiter = ',', value_enum, default_value = "a,b", value_name = "TREE")]
-    pub tree: Vec<Tree>,
+    pub(super) tree: Vec<Tree>,
 
-    /// Which regimes, as a comma list.
+    /// Regimes, as a comma-separated list.
     #[arg(
         long,
         value_delimiter = ',',
@@ -63,31 +68,31 @@ pub struct CpArgs {
         default_value = "warm,cold-sync,cold-durable",
         value_name = "REGIME"
     )]
-    pub regime: Vec<Regime>,
+    regime: Vec<Regime>,
 
-    /// Files in each tree, in every regime [default: as below].
+    /// Files in each tree, in every regime [default: see below].
     #[arg(long, value_name = "N")]
-    pub files: Option<u64>,
+    files: Option<u64>,
 
-    /// Only this part of the usual number of files: 10 is a tenth.
+    /// Divide the default number of files by N.
     #[arg(long, default_value_t = 1, value_name = "N", conflicts_with = "files")]
-    pub part: u64,
+    part: u64,
 
     /// Bytes of each file [default: 4k in tree a, 1m in tree b].
     #[arg(long, value_parser = units::parse_size, value_name = "SIZE")]
-    pub file_size: Option<u64>,
+    file_size: Option<u64>,
 
-    /// Which commands to compare, as a comma list of cp, cringle, rsync, tar, cpz, fcp, xcp and
-    /// the names given by --tool [default: all that are installed].
+    /// Commands to compare, as a comma-separated list of cp, cringle, rsync, tar, cpz, fcp, xcp and names
+    /// given by --tool [default: all that are installed].
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
-    pub tools: Vec<String>,
+    pub(super) tools: Vec<String>,
 
-    /// One more command, run by `sh`. {src} is the tree, {dst} the copy, which does not exist
-    /// yet; without either, both are appended. May be given more than once.
+    /// Another command, run by `sh`; repeatable. {src} is the tree and {dst} the copy, which does not
+    /// exist yet; without either, both are appended.
     #[arg(long, value_name = "NAME=COMMAND")]
-    pub tool: Vec<String>,
+    pub(super) tool: Vec<String>,
 
-    /// Blocks that `cringle cp --block-size` is tried with on tree b, as a comma list.
+    /// Block sizes to try with `cringle cp --block-size` on tree b, as a comma-separated list.
     #[arg(
         long,
         alias = "bs",
@@ -95,51 +100,46 @@ pub struct CpArgs {
         value_parser = units::parse_size,
         value_name = "SIZE"
     )]
-    pub block_size: Vec<u64>,
-
-    /// Rounds; the figures are medians over them.
-    #[arg(long, alias = "runs", default_value_t = ROUNDS, value_name = "N")]
-    pub repeat: usize,
-
-    /// Rounds before, that do not count.
-    #[arg(long, default_value_t = 0, value_name = "N")]
-    pub warmup: usize,
-
-    /// Chooses the content of the files.
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    pub seed: u64,
-
-    /// Do not ask fio what the disk can do.
-    #[arg(long)]
-    pub no_fio: bool,
+    pub(super) block_size: Vec<u64>,
 
     #[command(flatten)]
-    pub outputs: Outputs,
+    pub(super) rounds: Rounds<3, 0>,
 
-    /// No progress bar.
+    /// Seed of the files' content.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    seed: u64,
+
+    /// Do not measure the disk with fio.
+    #[arg(long)]
+    pub(super) no_fio: bool,
+
+    #[command(flatten)]
+    pub(super) outputs: Outputs,
+
+    /// Show no progress bar.
     #[arg(short, long)]
-    pub quiet: bool,
+    pub(super) quiet: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Tree {
+pub(super) enum Tree {
     /// Many small files.
     A,
-    /// Fewer, large ones.
+    /// Fewer large files.
     B,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Regime {
+pub(super) enum Regime {
     Warm,
     ColdSync,
     ColdDurable,
 }
 
 impl Tree {
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Tree::A => "A",
             Tree::B => "B",
@@ -148,12 +148,12 @@ impl Tree {
 }
 
 impl Regime {
-    pub fn cold(self) -> bool {
+    pub(super) fn is_cold(self) -> bool {
         self != Regime::Warm
     }
 
-    /// For a title.
-    pub fn words(self) -> &'static str {
+    /// Describes the regime in a title.
+    pub(super) fn describe(self) -> &'static str {
         match self {
             Regime::Warm => "warm",
             Regime::ColdSync => "cold, then sync",
@@ -164,21 +164,21 @@ impl Regime {
 
 /// One table: a tree in a regime.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Cell {
-    pub tree: Tree,
-    pub regime: Regime,
-    pub shape: Shape,
+pub(super) struct Cell {
+    pub(super) tree: Tree,
+    pub(super) regime: Regime,
+    pub(super) shape: Shape,
 }
 
 impl CpArgs {
-    /// What clap cannot check alone.
-    pub fn validate(&self) -> Result<(), Failure> {
+    /// Checks what clap cannot check.
+    pub(super) fn validate(&self) -> Result<(), Failure> {
         let bad = |text: &str| Err(Failure::usage(text));
-        if self.repeat == 0 || self.files == Some(0) || self.part == 0 {
-            return bad("--repeat, --files and --part count from 1");
+        if self.rounds.repeat == 0 || self.files == Some(0) || self.part == 0 {
+            return bad("--repeat, --files and --part must be at least 1");
         }
         if self.files.is_some_and(|files| files > u64::from(u32::MAX)) {
-            return bad("--files may be 4,294,967,295 at most");
+            return bad("--files must be at most 4,294,967,295");
         }
         if self.block_size.contains(&0) {
             return bad("--block-size must be more than 0");
@@ -186,8 +186,8 @@ impl CpArgs {
         Ok(())
     }
 
-    /// Tree by tree; within one, warm comes first.
-    pub fn cells(&self) -> Vec<Cell> {
+    /// Returns the cells, tree by tree; within a tree, warm comes first.
+    pub(super) fn cells(&self) -> Vec<Cell> {
         let trees = [Tree::A, Tree::B].into_iter().filter(|tree| self.tree.contains(tree));
         trees.flat_map(|tree| self.cells_of(tree)).collect()
     }
@@ -200,15 +200,11 @@ impl CpArgs {
 
     fn shape(&self, tree: Tree, regime: Regime) -> Shape {
         let (files, bytes) = match tree {
-            Tree::A if regime.cold() => (19_530, 4 << 10),
+            Tree::A if regime.is_cold() => (19_530, 4 << 10),
             Tree::A => (97_655, 4 << 10),
             Tree::B => (780, 1 << 20),
         };
         let files = self.files.unwrap_or((files / self.part).max(1));
         Shape::new(files, self.file_size.unwrap_or(bytes), self.seed)
-    }
-
-    pub fn rounds(&self) -> usize {
-        self.warmup + self.repeat
     }
 }

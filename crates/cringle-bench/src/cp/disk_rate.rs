@@ -1,5 +1,5 @@
-//! What `fio` says the disk can do: the time that a copy would take if reading and writing at
-//! once, half and half, were all there is to it.
+//! Measures with fio how fast the disk reads and writes at the same time, half of each: the limit for a
+//! copy.
 
 use super::args::Tree;
 use super::trees::Shape;
@@ -10,36 +10,39 @@ use std::io;
 use std::path::Path;
 use std::process::Command;
 
-const BIGGEST_FILE: u64 = 256 << 20;
-const BIGGEST_BLOCK: u64 = 1 << 20;
-const LEAST_BLOCK: u64 = 4 << 10;
-/// Files below this size lie scattered, and are compared with random accesses.
+/// The largest file that fio uses.
+pub(super) const FILE_BYTES: u64 = 256 << 20;
+const LARGEST_BLOCK: u64 = 1 << 20;
+const SMALLEST_BLOCK: u64 = 4 << 10;
+/// Files smaller than this are scattered over the disk, and are compared with random accesses.
 const SCATTERED: u64 = 64 << 10;
 
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct DiskRate {
-    pub tree: Tree,
+    pub(super) tree: Tree,
     /// `randrw` or `rw`.
-    pub pattern: &'static str,
-    pub block_bytes: u64,
-    pub read_bytes_per_second: f64,
-    pub write_bytes_per_second: f64,
+    pub(super) pattern: &'static str,
+    pub(super) block_bytes: u64,
+    pub(super) read_bytes_per_second: f64,
+    pub(super) write_bytes_per_second: f64,
 }
 
 impl DiskRate {
+    /// Returns the time for this number of bytes.
     pub(super) fn seconds(&self, bytes: u64) -> f64 {
         bytes as f64 / self.read_bytes_per_second.min(self.write_bytes_per_second)
     }
 }
 
-/// Asks fio, with a file in `place`.
-pub(super) fn measure(tree: Tree, shape: &Shape, place: &Path) -> io::Result<DiskRate> {
+/// Runs fio with a file in `directory`.
+pub(super) fn measure(tree: Tree, shape: &Shape, directory: &Path) -> io::Result<DiskRate> {
     let pattern = if shape.file_bytes < SCATTERED { "randrw" } else { "rw" };
-    let block = shape.file_bytes.clamp(LEAST_BLOCK, BIGGEST_BLOCK) / LEAST_BLOCK * LEAST_BLOCK;
-    let size = (shape.bytes().min(BIGGEST_FILE) / block * block).max(64 * block);
+    let block = shape.file_bytes.clamp(SMALLEST_BLOCK, LARGEST_BLOCK);
+    let block = block / SMALLEST_BLOCK * SMALLEST_BLOCK;
+    let size = (shape.bytes().min(FILE_BYTES) / block * block).max(64 * block);
     let mut file = std::ffi::OsString::from("--filename=");
-    // A colon separates names there.
-    file.push(place.join(format!("fio-{}", tree.name())).to_string_lossy().replace(':', "\\:"));
+    // In this option a colon separates several names.
+    file.push(directory.join(format!("fio-{}", tree.name())).to_string_lossy().replace(':', "\\:"));
     let job = fio::execute(
         Command::new("fio")
             .args(["--name=cringle", "--output-format=json", "--ioengine=io_uring", "--thread"])

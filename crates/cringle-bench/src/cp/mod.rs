@@ -1,10 +1,9 @@
-//! `cringle bench cp`: the same trees copied by `cp -r`, by `cringle cp -r` and by whatever
-//! other copy commands are installed, in turns.
+//! `cringle bench cp`: copies the same trees with `cp -r`, `cringle cp -r` and the other copy commands
+//! that are installed, in turns.
 //!
-//! Promises: nothing is removed while anything is measured (ext4 avoids inodes that were deleted
-//! in the last seconds, and the search for others costs every tool many times the copy); each
-//! copy is checked; a sample far off its fellows is shown; and what was made is removed, however
-//! the command ends, short of SIGKILL.
+//! Promises: no file is removed before the last measurement (ext4 avoids inodes that were deleted in the
+//! last seconds, and its search for others takes much longer than the copy); each copy is verified; an
+//! outlier is reported; and all files are removed, however the command ends, except by SIGKILL.
 
 mod args;
 mod disk_rate;
@@ -24,18 +23,17 @@ use crate::progress::Progress;
 use args::Cell;
 use cringle_report::failure::{Failure, fail};
 use cringle_report::interrupt;
-use cringle_report::machine::{Machine, storage::Storage};
+use cringle_report::machine::Machine;
 use disk_rate::DiskRate;
 use std::path::PathBuf;
 use tools::Candidate;
 use workspace::Workspace;
 
-/// A line of a table.
+/// A row of a table.
 struct Line {
     candidate: Candidate,
-    /// In the order of the rounds.
+    /// One for each round, in order, until an error.
     samples: Vec<Sample>,
-    /// Why there are no more samples.
     error: Option<String>,
 }
 
@@ -45,10 +43,10 @@ impl Line {
     }
 
     fn cpu_seconds(&self) -> Option<f64> {
-        self.median(|sample| sample.user_seconds + sample.system_seconds)
+        self.median(Sample::cpu_seconds)
     }
 
-    /// Nothing of a tool that failed: what it did not finish is no figure.
+    /// Returns the median of a figure, or `None` for a tool that failed.
     fn median(&self, of: impl Fn(&Sample) -> f64) -> Option<f64> {
         let samples = self.samples.iter().filter(|_| self.error.is_none());
         cringle_report::stats::median(samples.map(of))
@@ -61,12 +59,12 @@ struct Block {
 }
 
 impl Block {
-    /// The line that all others are compared with.
+    /// Returns the row that all others are compared with.
     fn base(&self) -> Option<&Line> {
         self.lines.iter().find(|line| line.candidate.tool == "cp")
     }
 
-    /// A line's time in times of `cp`'s.
+    /// Returns the time of a row as a multiple of the time of `cp`.
     fn ratio(&self, line: &Line) -> Option<f64> {
         Some(line.seconds()? / self.base()?.seconds()?)
     }
@@ -80,22 +78,15 @@ struct Findings {
     notes: Vec<String>,
 }
 
-pub fn run(args: &CpArgs, verbose: bool) -> Result<(), Failure> {
+pub(crate) fn run(args: &CpArgs, verbose: bool) -> Result<(), Failure> {
     args.validate()?;
-    args.outputs.check()?;
-    if verbose {
-        cringle_report::complain(&super::describe_driver());
-    }
+    crate::begin(&args.outputs, verbose)?;
     interrupt::let_command_clean_up();
-    let ended = benchmark(args);
-    match interrupt::is_requested() {
-        true => Err(Failure::interrupted("interrupted; what was made is removed")),
-        false => ended,
-    }
+    crate::unless_interrupted(benchmark(args))
 }
 
-/// Bytes that the trees and their copies take.
-pub fn room(args: &CpArgs) -> Result<u64, Failure> {
+/// Returns the bytes that the trees and their copies need.
+pub(crate) fn space_needed(args: &CpArgs) -> Result<u64, Failure> {
     let tools = tools::chosen(args, &mut Notes::default())?;
     Ok(workspace::needed(args, &run::blocks(args, &tools)).0)
 }
@@ -104,20 +95,19 @@ fn benchmark(args: &CpArgs) -> Result<(), Failure> {
     let mut notes = Notes::default();
     let tools = tools::chosen(args, &mut notes)?;
     if tools.is_empty() {
-        return fail("there is no copy command to measure");
+        return fail("no copy command to measure is installed");
     }
-    let shown = args.directory.display();
-    let storage = Storage::under(&args.directory)
-        .map_err(|error| Failure::failed(format!("cannot look at {shown}: {error}")))?;
+    let storage = crate::storage_under(&args.directory)?;
     if let Some(memory) = storage.in_memory() {
-        notes.add(format!("{shown} is {memory}: no figure here is one of a disk"));
+        let path = args.directory.display();
+        notes.add(format!("{path} is {memory}: no figure here is that of a disk"));
     }
     if cfg!(debug_assertions) && tools.iter().any(|tool| tool.name == "cringle") {
-        notes.add("this cringle is a debug build, and its figures mean little");
+        notes.add("this cringle is a debug build: its figures are meaningless");
     }
     let progress = Progress::new(!args.quiet);
     let blocks = run::blocks(args, &tools);
-    workspace::check_room(args, &blocks)?;
+    workspace::check_space(args, &blocks)?;
     let workspace = Workspace::make(&args.directory)?;
     let mut findings = Findings {
         machine: Machine::of(&storage),
@@ -133,7 +123,7 @@ fn benchmark(args: &CpArgs) -> Result<(), Failure> {
     outcome(&findings)
 }
 
-/// The tables are printed all the same, but a copy that is not whole is a failure.
+/// Fails if a copy was incomplete. The report has been written before.
 fn outcome(findings: &Findings) -> Result<(), Failure> {
     let lines = findings.blocks.iter().flat_map(|block| &block.lines);
     let mut failed: Vec<&str> = lines
@@ -142,8 +132,8 @@ fn outcome(findings: &Findings) -> Result<(), Failure> {
         .collect();
     failed.sort_unstable();
     failed.dedup();
-    match failed.is_empty() {
-        true => Ok(()),
-        false => fail(format!("not all copies were made: see above for {}", failed.join(", "))),
+    if failed.is_empty() {
+        return Ok(());
     }
+    fail(format!("copies failed: see the errors of {} above", failed.join(", ")))
 }

@@ -1,9 +1,9 @@
-//! The tables, and the same for programs.
+//! The report of `bench cp`: tables, plots and JSON.
 
 use super::{Block, Findings, Line, Sample, sentences};
 use cringle_report::failure::Failure;
-use cringle_report::page::{Page, Rows, Section};
-use cringle_report::plot::{Axis, Plot, Row};
+use cringle_report::page::{Page, Rows, Section, cell, ratio_cell};
+use cringle_report::plot::{Plot, Row};
 use cringle_report::units::{count, figure, mib};
 use cringle_report::{Outputs, SCHEMA};
 use serde_json::{Value, json};
@@ -30,21 +30,20 @@ fn section(block: &Block, findings: &Findings) -> Section {
         title: sentences::title(block),
         sentences: sentences::sentences(block, findings),
         plots: vec![
-            plot(block, "Time for a copy", |sample| sample.seconds),
-            plot(block, "CPU for a copy", |sample| sample.user_seconds + sample.system_seconds),
+            plot(block, "Time per copy", |sample| sample.seconds),
+            plot(block, "CPU time per copy", Sample::cpu_seconds),
         ],
         table: Some(lines(block)),
         ..Section::default()
     }
 }
 
-/// Who failed has no row.
+/// Plots the tools that have not failed.
 fn plot(block: &Block, title: &str, of: fn(&Sample) -> f64) -> Plot {
-    let whole = || block.lines.iter().filter(|line| line.error.is_none());
+    let succeeded = block.lines.iter().filter(|line| line.error.is_none());
     let samples = |line: &Line| line.samples.iter().map(of).collect::<Vec<_>>();
     let row = |line: &Line| Row { label: line.candidate.label.clone(), samples: samples(line) };
-    let axis = Axis::fitting("s", whole().flat_map(samples));
-    Plot::rows(title, axis, whole().map(row).collect())
+    Plot::rows(title, "s", succeeded.map(row).collect())
 }
 
 fn lines(block: &Block) -> Rows {
@@ -65,15 +64,15 @@ fn cells(block: &Block, line: &Line) -> Vec<String> {
         line.candidate.label.clone(),
         if line.error.is_some() { "failed".into() } else { or_dash(seconds.map(three)) },
         samples(line),
-        or_dash(block.ratio(line).map(|ratio| format!("{ratio:.2}"))),
+        ratio_cell(block.ratio(line)),
         or_dash(rate(shape.files as f64).map(count)),
-        or_dash(rate(mib(shape.bytes() as f64)).map(figure)),
+        cell(rate(mib(shape.bytes() as f64))),
         or_dash(line.median(|sample| sample.user_seconds).map(three)),
         or_dash(line.median(|sample| sample.system_seconds).map(three)),
     ]
 }
 
-/// All of a few, else the fastest and the slowest.
+/// Formats all samples if they are few, otherwise the fastest and the slowest.
 fn samples(line: &Line) -> String {
     const FEW: usize = 5;
     let all: Vec<String> = line.samples.iter().map(|sample| figure(sample.seconds)).collect();

@@ -1,4 +1,4 @@
-//! The runs: every tool in turn, each to a place that was never used.
+//! Runs the tools in turns; each copies to a new directory.
 
 use super::args::{Cell, CpArgs, Tree};
 use super::tools::{self, Candidate, Tool};
@@ -8,6 +8,7 @@ use super::{Block, Findings, Line, disk_rate, verify};
 use crate::child;
 use crate::fio;
 use crate::notes::Notes;
+use crate::order;
 use crate::progress::Progress;
 use cringle_report::failure::Failure;
 use cringle_report::interrupt;
@@ -17,7 +18,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// The tables, without figures yet.
+/// Returns the tables, without figures.
 pub(super) fn blocks(args: &CpArgs, tools: &[Tool]) -> Vec<Block> {
     let line = |candidate| Line { candidate, samples: Vec::new(), error: None };
     let block = |cell: Cell| Block {
@@ -36,7 +37,8 @@ pub(super) fn measure(
 ) -> Result<(), Failure> {
     make_trees(&findings.blocks, workspace, progress)?;
     memory_note(findings, notes);
-    let runs: usize = findings.blocks.iter().map(|block| block.lines.len() * args.rounds()).sum();
+    let runs: usize =
+        findings.blocks.iter().map(|block| block.lines.len() * args.rounds.total()).sum();
     let bar = progress.runs(runs as u64);
     let mut bench = Bench { args, workspace, notes, bar, serial: 0 };
     for block in &mut findings.blocks {
@@ -44,11 +46,11 @@ pub(super) fn measure(
     }
     bench.bar.finish_and_clear();
     findings.disk_rates = bench.disk_rates(&findings.blocks)?;
-    go_on()?;
+    check_interrupt()?;
     Ok(())
 }
 
-/// All of them before the first run, so that none is made while another is measured.
+/// Creates all trees before the first run, so that none is created while a tool is measured.
 fn make_trees(blocks: &[Block], workspace: &Workspace, progress: &Progress) -> Result<(), Failure> {
     let mut shapes: Vec<Shape> = Vec::new();
     for block in blocks {
@@ -60,28 +62,28 @@ fn make_trees(blocks: &[Block], workspace: &Workspace, progress: &Progress) -> R
     for shape in &shapes {
         let step = |bytes| {
             bar.inc(bytes);
-            go_on()
+            check_interrupt()
         };
         trees::make(shape, &workspace.source(shape), step)
-            .map_err(|error| Failure::failed(format!("cannot make a tree: {error}")))?;
+            .map_err(|error| Failure::failed(format!("cannot create a tree: {error}")))?;
     }
     bar.finish_and_clear();
     Ok(())
 }
 
-/// An error once an interruption came; [`super::run()`] tells it as such.
-fn go_on() -> io::Result<()> {
-    match interrupt::is_requested() {
-        true => Err(io::Error::other("interrupted")),
-        false => Ok(()),
+/// Returns an error if a signal has interrupted the command. [`super::run()`] reports it as interrupted.
+fn check_interrupt() -> io::Result<()> {
+    if interrupt::is_requested() {
+        return Err(io::Error::other("interrupted"));
     }
+    Ok(())
 }
 
 fn memory_note(findings: &Findings, notes: &mut Notes) {
-    let biggest = findings.blocks.iter().filter(|block| !block.cell.regime.cold());
-    let biggest = biggest.map(|block| 2 * block.cell.shape.bytes()).max().unwrap_or(0);
-    if findings.machine.memory_bytes.is_some_and(|memory| memory < biggest) {
-        notes.add("a tree and its copy do not fit into memory together: `warm` is not quite");
+    let warm = findings.blocks.iter().filter(|block| !block.cell.regime.is_cold());
+    let largest = warm.map(|block| 2 * block.cell.shape.bytes()).max().unwrap_or(0);
+    if findings.machine.memory_bytes.is_some_and(|memory| memory < largest) {
+        notes.add("a tree and its copy do not fit into memory: `warm` partly reads from the disk");
     }
 }
 
@@ -90,33 +92,27 @@ struct Bench<'a> {
     workspace: &'a Workspace,
     notes: &'a mut Notes,
     bar: ProgressBar,
-    /// Counts the copies.
+    /// The number of copies so far.
     serial: u64,
 }
 
 impl Bench<'_> {
     fn block(&mut self, block: &mut Block) -> Result<(), Failure> {
         let cell = block.cell;
-        if !cell.regime.cold() {
+        if !cell.regime.is_cold() {
             self.warm(&cell.shape)?;
         }
-        for round in 0..self.args.rounds() {
-            let mut order: Vec<usize> = (0..block.lines.len()).collect();
-            // Every second round goes backwards, so that a drift within a round does not always
-            // favour the same one.
-            if round % 2 == 1 {
-                order.reverse();
-            }
-            for index in order {
-                self.turn(&cell, &mut block.lines[index], round >= self.args.warmup)?;
+        for round in 0..self.args.rounds.total() {
+            for index in order::of_round(round, block.lines.len()) {
+                self.turn(&cell, &mut block.lines[index], self.args.rounds.measures(round))?;
             }
         }
         Ok(())
     }
 
     fn turn(&mut self, cell: &Cell, line: &mut Line, counts: bool) -> Result<(), Failure> {
-        go_on()?;
-        let (tree, regime) = (cell.tree.name(), cell.regime.words());
+        check_interrupt()?;
+        let (tree, regime) = (cell.tree.name(), cell.regime.describe());
         self.bar.set_message(format!("{tree}, {regime}: {}", line.candidate.label));
         if line.error.is_none() {
             self.prepare(cell)?;
@@ -125,7 +121,7 @@ impl Bench<'_> {
                 Ok(_) => {}
                 Err(why) => line.error = Some(why),
             }
-            go_on()?;
+            check_interrupt()?;
         }
         self.bar.inc(1);
         Ok(())
@@ -138,7 +134,7 @@ impl Bench<'_> {
         let sync = candidate.then_sync.then_some(&self.workspace.directory);
         let sample = child::time(&mut candidate.command(&source, &copy), sync)?;
         verify::verify(&cell.shape, &copy)
-            .map_err(|why| format!("it said that all is copied, but {why}"))?;
+            .map_err(|why| format!("it reported success, but {why}"))?;
         if cell.shape.is_emptied() {
             trees::empty(&cell.shape, &copy)
                 .map_err(|error| format!("its copy cannot be emptied: {error}"))?;
@@ -146,14 +142,14 @@ impl Bench<'_> {
         Ok(sample)
     }
 
-    /// What others left to be written is written before the clock starts.
+    /// Writes out what other tools have left dirty, and drops the caches in a cold regime.
     fn prepare(&mut self, cell: &Cell) -> Result<(), Failure> {
         child::sync_filesystem(&self.workspace.directory)
             .map_err(|error| Failure::failed(format!("cannot sync the file system: {error}")))?;
-        if cell.regime.cold() && cache::evict_everything_and_inodes().is_err() {
+        if cell.regime.is_cold() && cache::evict_everything_and_inodes().is_err() {
             self.notes.add(
-                "only root may drop the caches: the files' pages were dropped one by one, but \
-                 inodes and directories stayed in memory, so that `cold` is not quite",
+                "dropping all caches needs root: the pages of each file were dropped, but inodes and \
+                 directories stayed in memory, so `cold` is faster than it should be",
             );
             self.each_source_file(&cell.shape, |file| cache::evict(&file))?;
         }
@@ -170,28 +166,29 @@ impl Bench<'_> {
         shape: &Shape,
         each: impl Fn(File) -> io::Result<()>,
     ) -> Result<(), Failure> {
-        let one = |path: &Path| go_on().and_then(|()| each(File::open(path)?));
-        trees::for_each_file(shape, &self.workspace.source(shape), one)
+        let checked = |path: &Path| check_interrupt().and_then(|()| each(File::open(path)?));
+        trees::for_each_file(shape, &self.workspace.source(shape), checked)
             .map_err(|error| Failure::failed(format!("cannot read the tree: {error}")))
     }
 
-    /// For each tree that is copied cold; after all runs, for its file is big.
+    /// Measures the disk for each tree that was copied cold. This comes after all runs because fio's file
+    /// is large.
     fn disk_rates(&mut self, blocks: &[Block]) -> Result<Vec<disk_rate::DiskRate>, Failure> {
         let cold = |tree| {
-            let of = |block: &&Block| block.cell.tree == tree && block.cell.regime.cold();
+            let of = |block: &&Block| block.cell.tree == tree && block.cell.regime.is_cold();
             blocks.iter().find(of).map(|block| (tree, block.cell.shape))
         };
         let trees: Vec<_> = [Tree::A, Tree::B].into_iter().filter_map(cold).collect();
         if self.args.no_fio || trees.is_empty() {
             return Ok(Vec::new());
         }
-        if fio::installed().is_none() {
-            self.notes.add("fio is not installed: nothing says what the disk could do");
+        if !fio::is_installed() {
+            self.notes.add("fio is not installed, so the rate of the disk is unknown");
             return Ok(Vec::new());
         }
         let mut all = Vec::new();
         for (tree, shape) in trees {
-            go_on()?;
+            check_interrupt()?;
             match disk_rate::measure(tree, &shape, self.workspace.path()) {
                 Ok(rate) => all.push(rate),
                 Err(error) => self.notes.add(format!("no rate for {}: {error}", tree.name())),

@@ -1,4 +1,4 @@
-//! The commands that are compared, and how each is asked.
+//! The copy commands that are compared, and their command lines.
 
 use super::args::{Cell, CpArgs, Regime, Tree};
 use crate::notes::Notes;
@@ -13,25 +13,25 @@ use std::process::{Command, Stdio};
 const KNOWN: [&str; 7] = ["cp", "cringle", "rsync", "tar", "cpz", "fcp", "xcp"];
 
 const TAR: &str = r#"mkdir "$2" && tar -C "$1" -cf - . | tar -C "$2" -xf -"#;
-/// Makes each file and directory of a copy durable, one after another.
+/// Syncs each file and directory of a copy.
 const FSYNC_EACH: &str = r#"find "$2" -exec sync {} +"#;
 
-/// A command that is there.
+/// An installed command.
 #[derive(Clone, Debug)]
 pub(super) struct Tool {
-    pub name: String,
-    /// What it says of itself.
-    pub version: Option<String>,
+    pub(super) name: String,
+    /// The first line that `--version` prints.
+    version: Option<String>,
     form: Form,
-    /// Whether it has an `--fsync` of its own.
+    /// Whether it has an option `--fsync`.
     fsync: bool,
 }
 
 #[derive(Clone, Debug)]
 enum Form {
-    /// Run directly.
+    /// Started directly.
     Words(Vec<Word>),
-    /// Run by `sh`; `$1` is the tree and `$2` the copy.
+    /// Run by `sh`, with the tree as `$1` and the copy as `$2`.
     Script(String),
 }
 
@@ -39,61 +39,61 @@ enum Form {
 enum Word {
     Text(OsString),
     Source,
-    /// `source/`, which means its content to rsync.
+    /// `source/`, by which rsync means the content of the directory.
     Content,
     Copy,
 }
 
-/// A tool as it is used in one table; a line of that table.
+/// A tool as it is used in one table: a row of that table.
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
-    pub label: String,
-    pub tool: String,
-    pub version: Option<String>,
-    pub block_size: Option<u64>,
+    pub(super) label: String,
+    pub(super) tool: String,
+    pub(super) version: Option<String>,
+    pub(super) block_size: Option<u64>,
     form: Form,
-    /// Followed by a fsync of each file and directory.
+    /// Whether a sync of each file and directory follows.
     fsync_each: bool,
-    /// Followed by a sync of the file system, within the measured time.
-    pub then_sync: bool,
+    /// Whether a sync of the file system follows, within the measured time.
+    pub(super) then_sync: bool,
 }
 
-/// The tools that were asked for, in the order of the help. Those that are not there are left
-/// out, unless they were named.
+/// Returns the chosen tools, in the order of the help. Leaves out a tool that is not installed, and fails
+/// if the command line names it.
 pub(super) fn chosen(args: &CpArgs, notes: &mut Notes) -> Result<Vec<Tool>, Failure> {
     let own = args.tool.iter().map(|text| custom(text)).collect::<Result<Vec<_>, _>>()?;
     for name in &args.tools {
         if !KNOWN.contains(&name.as_str()) && !own.iter().any(|tool| tool.name == *name) {
             return Err(Failure::usage(format!(
-                "--tools names `{name}`, which is neither one of {} nor given by --tool {name}=COMMAND",
+                "--tools names `{name}`, which is none of {} and not given by --tool {name}=COMMAND",
                 KNOWN.join(", ")
             )));
         }
     }
-    let asked = |name: &str| args.tools.iter().any(|tool| tool == name);
+    let is_named = |name: &str| args.tools.iter().any(|tool| tool == name);
     let mut tools = Vec::new();
     let (mut absent, replaced) = (Vec::new(), |name: &str| own.iter().any(|t| t.name == name));
-    for name in KNOWN.into_iter().filter(|name| args.tools.is_empty() || asked(name)) {
+    for name in KNOWN.into_iter().filter(|name| args.tools.is_empty() || is_named(name)) {
         match known(name) {
             _ if replaced(name) => {}
             Ok(tool) => tools.push(tool),
-            Err(why) if asked(name) => return fail(format!("--tools names {name}: {why}")),
+            Err(why) if is_named(name) => return fail(format!("--tools names {name}: {why}")),
             Err(why) if name == "cringle" => notes.add(format!("cringle cp is left out: {why}")),
             Err(_) => absent.push(name),
         }
     }
     if !absent.is_empty() {
-        notes.add(format!("not installed and so left out: {}", absent.join(", ")));
+        notes.add(format!("not installed and therefore left out: {}", absent.join(", ")));
     }
     let swept = tools.iter().any(|tool| tool.name == "cringle") && args.tree.contains(&Tree::B);
     if !args.block_size.is_empty() && !swept {
-        notes.add("--block-size is for `cringle cp` on tree b, which is not measured");
+        notes.add("--block-size applies to `cringle cp` on tree b, which is not measured");
     }
-    tools.extend(own.into_iter().filter(|tool| args.tools.is_empty() || asked(&tool.name)));
+    tools.extend(own.into_iter().filter(|tool| args.tools.is_empty() || is_named(&tool.name)));
     Ok(tools)
 }
 
-/// One of [`KNOWN`], or why it cannot be had.
+/// Returns one of the [`KNOWN`] tools, or why it cannot be run.
 fn known(name: &str) -> Result<Tool, String> {
     let program: PathBuf = match name {
         "cringle" => this_program()?,
@@ -113,23 +113,24 @@ fn known(name: &str) -> Result<Tool, String> {
     let help: &[&str] = if name == "cringle" { &["cp", "--help"] } else { &["--help"] };
     Ok(Tool {
         name: name.into(),
-        version: first_line(&said(&program, &["--version"])),
+        version: first_line(&output_of(&program, &["--version"])),
         form: if name == "tar" { Form::Script(TAR.into()) } else { Form::Words(words) },
         fsync: matches!(name, "cringle" | "rsync" | "xcp")
-            && said(&program, help).is_some_and(|help| help.contains("--fsync")),
+            && output_of(&program, help).is_some_and(|help| help.contains("--fsync")),
     })
 }
 
-/// This executable, if it has the subcommand.
+/// Returns this executable, if it has the subcommand `cp`.
 fn this_program() -> Result<PathBuf, String> {
-    let program = env::current_exe().map_err(|error| format!("cannot find myself: {error}"))?;
-    match said(&program, &["cp", "--help"]) {
+    let program =
+        env::current_exe().map_err(|error| format!("cannot find this executable: {error}"))?;
+    match output_of(&program, &["cp", "--help"]) {
         Some(_) => Ok(program),
         None => Err("this build has no `cp` command".into()),
     }
 }
 
-/// `NAME=COMMAND`.
+/// Parses `NAME=COMMAND`.
 fn custom(text: &str) -> Result<Tool, Failure> {
     let (name, command) = text.split_once('=').unwrap_or((text, ""));
     let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
@@ -145,7 +146,7 @@ fn custom(text: &str) -> Result<Tool, Failure> {
     Ok(Tool { name: name.into(), version: None, form: Form::Script(script), fsync: false })
 }
 
-/// The executable that a shell would run; but never ourselves, under the name of another.
+/// Returns the executable that a shell would run, except this program under another name.
 fn on_path(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     let this = env::current_exe().and_then(std::fs::canonicalize).ok();
@@ -158,8 +159,8 @@ fn on_path(name: &str) -> Option<PathBuf> {
         .find(|file| executable(file) && is_other(file))
 }
 
-/// What a program prints, if it succeeds.
-fn said(program: &Path, arguments: &[&str]) -> Option<String> {
+/// Returns the standard output of a program, if it succeeds.
+fn output_of(program: &Path, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
@@ -168,13 +169,13 @@ fn first_line(text: &Option<String>) -> Option<String> {
     Some(text.as_ref()?.lines().next()?.trim().to_string()).filter(|line| !line.is_empty())
 }
 
-/// The lines of a table.
+/// Returns the rows of a table.
 pub(super) fn candidates(tools: &[Tool], cell: &Cell, block_sizes: &[u64]) -> Vec<Candidate> {
     let mut all = Vec::new();
     for tool in tools {
         all.push(candidate(tool, cell.regime));
         if tool.name == "cp" && cell.regime == Regime::ColdDurable {
-            // The other way to a copy that lasts.
+            // The other way to a durable copy.
             let synced = candidate(tool, Regime::ColdSync);
             all.push(Candidate { label: "cp, then sync".into(), ..synced });
         }
@@ -215,7 +216,7 @@ fn with_block_size(mut one: Candidate, bytes: u64) -> Candidate {
 }
 
 impl Candidate {
-    /// Puts an option before the paths.
+    /// Inserts an option before the paths.
     fn option(&mut self, text: String) {
         if let Form::Words(words) = &mut self.form {
             let paths = words.iter().position(|word| !matches!(word, Word::Text(_)));
@@ -233,17 +234,18 @@ impl Candidate {
             command.args(rest);
             return command;
         }
-        // In a subshell, so that a `shift` there is not seen here.
-        let script = match self.fsync_each {
-            true => format!("( {script}\n) && {FSYNC_EACH}"),
-            false => script.to_string(),
+        // The subshell confines a `shift` of the script.
+        let script = if self.fsync_each {
+            format!("( {script}\n) && {FSYNC_EACH}")
+        } else {
+            script.to_string()
         };
         let mut command = Command::new("sh");
         command.arg("-c").arg(script).arg("sh").arg(source).arg(copy).args(words);
         command
     }
 
-    /// The command as a person would type it.
+    /// Returns the command as a user would type it.
     pub(super) fn text(&self) -> String {
         let mut text = match &self.form {
             Form::Words(words) => {
@@ -285,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_spelled_as_a_person_would() {
+    fn commands_are_shown_as_typed() {
         assert!(text("cp", Regime::Warm).ends_with("cp -r {src} {dst}"));
         assert!(text("cp", Regime::ColdSync).ends_with("cp -r {src} {dst} && sync -f {dst}"));
         let durable = text("tar", Regime::ColdDurable);
@@ -294,17 +296,17 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_of_ones_own_gets_both_paths() {
-        let told = |text: &str| candidate(&custom(text).unwrap(), Regime::Warm).text();
-        assert_eq!(told("x=x -r"), "x -r {src} {dst}");
-        assert_eq!(told("x=x {dst} <{src}"), "x {dst} <{src}");
+    fn a_custom_tool_gets_both_paths() {
+        let shown = |text: &str| candidate(&custom(text).unwrap(), Regime::Warm).text();
+        assert_eq!(shown("x=x -r"), "x -r {src} {dst}");
+        assert_eq!(shown("x=x {dst} <{src}"), "x {dst} <{src}");
         for nonsense in ["x", "=x", "x=", "x y=z"] {
             assert_eq!(custom(nonsense).unwrap_err().status, cringle_report::failure::USAGE);
         }
     }
 
     #[test]
-    fn block_sizes_and_fsync_are_asked_of_our_own_command() {
+    fn cringle_gets_block_sizes_and_fsync() {
         let words = ["/bin/cringle", "cp", "-r"].map(|word| Word::Text(word.into()));
         let words = words.into_iter().chain([Word::Source, Word::Copy]).collect();
         let form = Form::Words(words);
@@ -323,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn options_come_before_the_paths() {
+    fn options_precede_the_paths() {
         let mut one = candidate(&known("cp").unwrap(), Regime::Warm);
         one = with_block_size(one, 65536);
         assert!(one.text().ends_with("cp -r --block-size=65536 {src} {dst}"));

@@ -1,8 +1,8 @@
-//! The trees that are copied: their shape, and making one.
+//! The trees that are copied: computes their shape, and creates them.
 //!
-//! A tree has 5 files in each directory and 5 levels of directories below its root, as far as
-//! there are directories for it; the fan-out follows from the number of files. Directories and
-//! files are numbered breadth-first, and content is known by the file's number ([`content`]).
+//! A tree has 5 files in each directory and up to 5 levels of directories below its root; the fan-out
+//! follows from the number of files. Directories and files are numbered breadth-first, and the content of
+//! a file follows from its number ([`content`]).
 
 use crate::content;
 use std::fs::{self, File, OpenOptions};
@@ -12,54 +12,55 @@ use std::path::{Path, PathBuf};
 
 const FILES_PER_DIRECTORY: u64 = 5;
 const LEVELS: u32 = 5;
-/// What is read or written at once.
+/// The bytes that are read or written in one call.
 pub(super) const CHUNK: u64 = 1 << 20;
-/// Files from this size on give their space back after the check, by truncation.
+/// Files of at least this size are truncated after their verification, to free their space.
 const LARGE: u64 = 64 << 10;
-/// The unit in which file systems give out space, mostly.
+/// The usual unit in which file systems allocate space.
 const SPACE_UNIT: u64 = 4096;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Shape {
-    pub files: u64,
-    pub file_bytes: u64,
+pub(super) struct Shape {
+    pub(super) files: u64,
+    pub(super) file_bytes: u64,
     seed: u64,
     fan_out: u64,
 }
 
 impl Shape {
-    pub fn new(files: u64, file_bytes: u64, seed: u64) -> Shape {
+    pub(super) fn new(files: u64, file_bytes: u64, seed: u64) -> Shape {
         let directories = files.div_ceil(FILES_PER_DIRECTORY);
-        let room = |fan_out: u64| (0..=LEVELS).map(|level| fan_out.pow(level)).sum::<u64>();
-        let fan_out = (1..).find(|fan_out| room(*fan_out) >= directories).unwrap_or(1);
+        let capacity = |fan_out: u64| (0..=LEVELS).map(|level| fan_out.pow(level)).sum::<u64>();
+        let fan_out = (1..).find(|fan_out| capacity(*fan_out) >= directories).unwrap_or(1);
         Shape { files, file_bytes, seed, fan_out }
     }
 
-    pub fn bytes(&self) -> u64 {
+    /// The bytes of all files.
+    pub(super) fn bytes(&self) -> u64 {
         self.files * self.file_bytes
     }
 
-    /// The root included.
-    pub fn directories(&self) -> u64 {
+    /// The number of directories, including the root.
+    pub(super) fn directories(&self) -> u64 {
         self.files.div_ceil(FILES_PER_DIRECTORY)
     }
 
-    pub fn inodes(&self) -> u64 {
+    pub(super) fn inodes(&self) -> u64 {
         self.files + self.directories()
     }
 
-    /// What one copy takes on a disk, roughly and rather too much.
-    pub fn space(&self) -> u64 {
+    /// The space that one copy needs on a disk, an estimate that is rather too high.
+    pub(super) fn space(&self) -> u64 {
         let each = self.file_bytes.div_ceil(SPACE_UNIT) * SPACE_UNIT;
         self.files * each + self.directories() * SPACE_UNIT
     }
 
-    /// Whether a copy gives its space back once it is checked.
-    pub fn is_emptied(&self) -> bool {
+    /// Whether a copy is emptied once it is verified.
+    pub(super) fn is_emptied(&self) -> bool {
         self.file_bytes >= LARGE
     }
 
-    /// Where directory number `directory` is, below the root (which is number 0).
+    /// Returns the path of a directory below the root, which is number 0.
     pub(super) fn directory(&self, mut directory: u64) -> PathBuf {
         let mut names = Vec::new();
         while directory > 0 {
@@ -84,8 +85,8 @@ pub(super) fn file_name(file: u64) -> String {
     format!("f{}", file % FILES_PER_DIRECTORY)
 }
 
-/// Makes the tree at `root`, which must not exist. `step` is told of each directory, with the
-/// bytes in it, and ends the work by an error.
+/// Creates the tree at `root`, which must not exist. Calls `step` after each directory with the bytes
+/// that it holds; an error of `step` ends the work.
 pub(super) fn make(
     shape: &Shape,
     root: &Path,
@@ -105,7 +106,7 @@ pub(super) fn make(
     Ok(())
 }
 
-/// Hands out the content of a file, with offsets.
+/// Calls `each` with the offset and the content of each piece of a file.
 pub(super) fn pieces(
     shape: &Shape,
     number: u64,
@@ -122,7 +123,7 @@ pub(super) fn pieces(
     Ok(())
 }
 
-/// Does something with each file of the tree.
+/// Calls `each` with the path of each file of the tree.
 pub(super) fn for_each_file(
     shape: &Shape,
     root: &Path,
@@ -135,12 +136,12 @@ pub(super) fn for_each_file(
     Ok(())
 }
 
-/// Gives back the space of a copy that was checked, and keeps its inodes: what is not deleted
-/// does not slow down those who create files after it.
+/// Frees the space of a verified copy and keeps its inodes: deleted inodes would slow down the tools that
+/// create files afterwards.
 pub(super) fn empty(shape: &Shape, root: &Path) -> io::Result<()> {
     for_each_file(shape, root, |path| {
         let file = OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW).open(path)?;
-        // The check was a moment ago; a link to the source must never be emptied.
+        // The copy may have changed since its verification. A link to the source must never be emptied.
         if file.metadata()?.nlink() == 1 { file.set_len(0) } else { Ok(()) }
     })
 }
@@ -150,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_trees_have_the_promised_size_and_are_five_levels_deep() {
+    fn trees_have_the_stated_size_and_depth() {
         for (files, directories) in [(97_655, 19_531), (19_530, 3_906), (780, 156), (30, 6)] {
             let shape = Shape::new(files, 4096, 1);
             assert_eq!(shape.directories(), directories);

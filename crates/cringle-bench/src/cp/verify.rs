@@ -1,5 +1,4 @@
-//! Whether a copy is whole. What a file must hold follows from its number, so that the source is
-//! not read again.
+//! Verifies a copy. The content of a file follows from its number, so the source is not read again.
 
 use super::trees::{CHUNK, Shape, file_name, pieces};
 use std::fs::{self, File};
@@ -7,12 +6,12 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-/// How many files, and how many bytes of them together, are read.
+/// The most files, and the most bytes of all of them, whose content is compared.
 const SAMPLED_FILES: u64 = 500;
 const SAMPLED_BYTES: u64 = 64 << 20;
 
-/// Whether `root` is a whole copy: all directories and files and nothing else, the sizes, and
-/// the content of a sample. The error says what is wrong with which.
+/// Verifies that `root` is a complete copy: all directories and files and nothing else, the sizes, and
+/// the content of a sample. The error names the first difference.
 pub(super) fn verify(shape: &Shape, root: &Path) -> Result<(), String> {
     let by_bytes = SAMPLED_BYTES / shape.file_bytes.max(1);
     let sampled = by_bytes.clamp(1, SAMPLED_FILES);
@@ -23,7 +22,7 @@ pub(super) fn verify(shape: &Shape, root: &Path) -> Result<(), String> {
         let path = root.join(&below);
         let shown = |name: &str| below.join(name).display().to_string();
         let entries = entries(&path).map_err(|error| match directory {
-            0 => format!("there is no copy ({error})"),
+            0 => format!("no copy exists ({error})"),
             _ => format!("{} cannot be read: {error}", below.display()),
         })?;
         for number in shape.files_of(directory) {
@@ -41,17 +40,17 @@ pub(super) fn verify(shape: &Shape, root: &Path) -> Result<(), String> {
             if let Some(lost) = children.find(|name| !path.join(name).exists()) {
                 return Err(format!("{} is missing", shown(&lost)));
             }
-            let place = if directory == 0 { "its root".into() } else { shown("") };
-            return Err(format!("{place} has {entries} entries instead of {expected}"));
+            let name = if directory == 0 { "its root".into() } else { shown("") };
+            return Err(format!("{name} has {entries} entries instead of {expected}"));
         }
     }
     Ok(())
 }
 
-/// How many names a directory has; a symbolic link to one is an error.
+/// Returns the number of entries of a directory. A symbolic link to a directory is an error.
 fn entries(path: &Path) -> io::Result<u64> {
     if !fs::symlink_metadata(path)?.is_dir() {
-        return Err(io::Error::other("no directory"));
+        return Err(io::Error::other("not a directory"));
     }
     fs::read_dir(path)?.try_fold(0, |count, entry| entry.map(|_| count + 1))
 }
@@ -60,18 +59,18 @@ fn check_file(shape: &Shape, path: &Path) -> Result<(), String> {
     let metadata = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err("is missing".into()),
-        Err(error) => return Err(format!("cannot be looked at: {error}")),
+        Err(error) => return Err(format!("cannot be examined: {error}")),
     };
     if !metadata.is_file() {
-        return Err("is no file".into());
+        return Err("is not a regular file".into());
     }
     if metadata.nlink() != 1 {
-        return Err("is a hard link, no copy".into());
+        return Err("is a hard link, not a copy".into());
     }
-    match metadata.len() {
-        length if length == shape.file_bytes => Ok(()),
-        length => Err(format!("has {length} bytes instead of {}", shape.file_bytes)),
+    if metadata.len() != shape.file_bytes {
+        return Err(format!("has {} bytes instead of {}", metadata.len(), shape.file_bytes));
     }
+    Ok(())
 }
 
 fn check_content(
@@ -104,52 +103,52 @@ mod tests {
     use std::path::PathBuf;
 
     fn made(shape: &Shape) -> (tempfile::TempDir, PathBuf) {
-        let place = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
-        let root = place.path().join("tree");
+        let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let root = directory.path().join("tree");
         make(shape, &root, |_| Ok(())).unwrap();
-        (place, root)
+        (directory, root)
     }
 
     #[test]
-    fn a_tree_is_a_whole_copy_of_itself() {
+    fn a_tree_is_a_complete_copy_of_itself() {
         for (files, bytes) in [(1, 0), (7, 10), (40, 4096), (3, (1 << 20) + 9)] {
             let shape = Shape::new(files, bytes, 1);
-            let (_place, root) = made(&shape);
+            let (_directory, root) = made(&shape);
             assert_eq!(verify(&shape, &root), Ok(()));
         }
     }
 
     #[test]
-    fn the_check_names_what_is_wrong() {
+    fn each_kind_of_damage_is_named() {
         let shape = Shape::new(40, 100, 1);
-        let broken = |harm: &dyn Fn(&Path)| {
-            let (_place, root) = made(&shape);
-            harm(&root);
+        let broken = |damage: &dyn Fn(&Path)| {
+            let (_directory, root) = made(&shape);
+            damage(&root);
             verify(&shape, &root).unwrap_err()
         };
-        let says = |text: String, part: &str| assert!(text.contains(part), "{text}");
-        says(broken(&|root| fs::remove_file(root.join("d0/f2")).unwrap()), "d0/f2 is missing");
-        says(broken(&|root| fs::write(root.join("f1"), "short").unwrap()), "f1 has 5 bytes");
-        says(broken(&|root| fs::write(root.join("f1"), [0; 100]).unwrap()), "f1 differs");
-        says(broken(&|root| fs::write(root.join("d1/x"), "").unwrap()), "d1/ has");
-        says(broken(&|root| fs::create_dir(root.join("x")).unwrap()), "its root has");
-        says(broken(&|root| fs::remove_dir_all(root.join("d1")).unwrap()), "d1 is missing");
+        let contains = |text: String, part: &str| assert!(text.contains(part), "{text}");
+        contains(broken(&|root| fs::remove_file(root.join("d0/f2")).unwrap()), "d0/f2 is missing");
+        contains(broken(&|root| fs::write(root.join("f1"), "short").unwrap()), "f1 has 5 bytes");
+        contains(broken(&|root| fs::write(root.join("f1"), [0; 100]).unwrap()), "f1 differs");
+        contains(broken(&|root| fs::write(root.join("d1/x"), "").unwrap()), "d1/ has");
+        contains(broken(&|root| fs::create_dir(root.join("x")).unwrap()), "its root has");
+        contains(broken(&|root| fs::remove_dir_all(root.join("d1")).unwrap()), "d1 is missing");
         let linked = broken(&|root| {
             fs::remove_file(root.join("f0")).unwrap();
             fs::hard_link(root.join("f1"), root.join("f0")).unwrap();
         });
-        says(linked, "hard link");
+        contains(linked, "hard link");
         let symbolic = broken(&|root| {
             fs::remove_file(root.join("f0")).unwrap();
             std::os::unix::fs::symlink("f1", root.join("f0")).unwrap();
         });
-        says(symbolic, "no file");
+        contains(symbolic, "not a regular file");
     }
 
     #[test]
-    fn an_emptied_copy_keeps_its_files() {
+    fn emptying_a_copy_keeps_its_files() {
         let shape = Shape::new(12, 1000, 1);
-        let (_place, root) = made(&shape);
+        let (_directory, root) = made(&shape);
         empty(&shape, &root).unwrap();
         assert!(verify(&shape, &root).unwrap_err().contains("has 0 bytes"));
     }

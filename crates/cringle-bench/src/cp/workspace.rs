@@ -1,7 +1,8 @@
-//! The directory in which everything is made, and from which nothing survives.
+//! The directory that holds the trees and copies, and that is removed at the end.
 
 use super::Block;
 use super::args::CpArgs;
+use super::disk_rate;
 use super::trees::Shape;
 use crate::progress::Progress;
 use cringle_report::failure::{Failure, fail};
@@ -12,25 +13,25 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-const FIO_FILE: u64 = 256 << 20;
-/// How often removal is tried again, for children that were killed may still make a file.
-const TRIES: u32 = 50;
+/// How often removal is retried: a child that was killed may create a last file meanwhile.
+const ATTEMPTS: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(20);
 
 pub(super) struct Workspace {
     /// Absolute; empty once removed.
     path: PathBuf,
-    /// For syncs of its file system.
+    /// The open directory, to sync its file system.
     pub(super) directory: File,
 }
 
 impl Workspace {
-    pub(super) fn make(place: &Path) -> Result<Workspace, Failure> {
+    /// Creates a workspace below `parent`.
+    pub(super) fn make(parent: &Path) -> Result<Workspace, Failure> {
         let cannot = |error: io::Error| {
-            Failure::failed(format!("cannot make a directory in {}: {error}", place.display()))
+            Failure::failed(format!("{}: cannot create a directory: {error}", parent.display()))
         };
-        let place = fs::canonicalize(place).map_err(cannot)?;
-        let made = tempfile::Builder::new().prefix("cringle-cp-").tempdir_in(place);
+        let absolute = fs::canonicalize(parent).map_err(cannot)?;
+        let made = tempfile::Builder::new().prefix("cringle-cp-").tempdir_in(absolute);
         let path = made.map_err(cannot)?.keep();
         let directory = File::open(&path).map_err(cannot);
         let workspace = directory.map(|directory| Workspace { path: path.clone(), directory });
@@ -50,7 +51,7 @@ impl Workspace {
         self.path.join(format!("tree-{}-{}", shape.files, shape.file_bytes))
     }
 
-    /// A place that was never used.
+    /// Returns the path of the copy with this number.
     pub(super) fn fresh(&self, serial: u64) -> PathBuf {
         self.path.join("copies").join(serial.to_string())
     }
@@ -63,7 +64,10 @@ impl Workspace {
         let removed = remove(&path);
         bar.finish_and_clear();
         removed.map_err(|error| {
-            Failure::failed(format!("cannot remove {} ({error}): do it by hand", path.display()))
+            Failure::failed(format!(
+                "{}: cannot remove: {error}; remove it by hand",
+                path.display()
+            ))
         })
     }
 }
@@ -75,14 +79,14 @@ impl Drop for Workspace {
         }
         if let Err(error) = remove(&self.path) {
             let path = self.path.display();
-            cringle_report::complain(&format!("cringle: cannot remove {path}: {error}"));
+            cringle_report::complain(&format!("cringle: {path}: cannot remove: {error}"));
         }
     }
 }
 
 fn remove(path: &Path) -> io::Result<()> {
     let mut last = Ok(());
-    for _ in 0..TRIES {
+    for _ in 0..ATTEMPTS {
         match fs::remove_dir_all(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Ok(()) => return Ok(()),
@@ -93,23 +97,25 @@ fn remove(path: &Path) -> io::Result<()> {
     last
 }
 
-/// Fails, before anything is made, where the trees and all copies do not fit.
-pub(super) fn check_room(args: &CpArgs, blocks: &[Block]) -> Result<(), Failure> {
+/// Fails if the file system has too little space for the trees and all copies. Nothing has been created
+/// yet.
+pub(super) fn check_space(args: &CpArgs, blocks: &[Block]) -> Result<(), Failure> {
     let (bytes, inodes) = needed(args, blocks);
     let shown = args.directory.display();
-    let looked = |error: io::Error| Failure::failed(format!("cannot look at {shown}: {error}"));
-    let remedy = "fewer --files, --tools, --tree or --repeat take less, or give another DIRECTORY";
-    let free = storage::free_bytes(&args.directory).map_err(looked)?;
+    let cannot = |error: io::Error| Failure::failed(format!("{shown}: cannot examine: {error}"));
+    let remedy = "choose fewer --files, --tools, --tree or --repeat, or another DIRECTORY";
+    let free = storage::free_bytes(&args.directory).map_err(cannot)?;
     if free < bytes {
         return fail(format!(
-            "the trees and their copies take about {} and {shown} has {}: {remedy}",
+            "{shown}: too little space: the trees and their copies need about {}, and {} are free; \
+             {remedy}",
             gib(bytes),
             gib(free)
         ));
     }
-    match storage::free_inodes(&args.directory).map_err(looked)? {
+    match storage::free_inodes(&args.directory).map_err(cannot)? {
         Some(free) if free < inodes => fail(format!(
-            "the trees and their copies take {} inodes and {shown} has {}: {remedy}",
+            "{shown}: too few inodes: the trees and their copies need {}, and {} are free; {remedy}",
             units::count(inodes as f64),
             units::count(free as f64)
         )),
@@ -117,12 +123,14 @@ pub(super) fn check_room(args: &CpArgs, blocks: &[Block]) -> Result<(), Failure>
     }
 }
 
+/// Returns the bytes and inodes that the trees and copies need.
 pub(super) fn needed(args: &CpArgs, blocks: &[Block]) -> (u64, u64) {
-    let (mut bytes, mut inodes) = (FIO_FILE, 0u64);
+    let (mut bytes, mut inodes) = (disk_rate::FILE_BYTES, 0u64);
     for block in blocks {
         let shape = &block.cell.shape;
-        let copies = (block.lines.len() * args.rounds()) as u64;
-        // Some file systems give space back late; so two, where one is there at a time.
+        let copies = (block.lines.len() * args.rounds.total()) as u64;
+        // Copies that are emptied exist one at a time. Two are counted, because some file systems free
+        // space with a delay.
         let at_once = if shape.is_emptied() { copies.min(2) } else { copies };
         bytes = bytes.saturating_add(shape.space().saturating_mul(at_once + 1));
         inodes = inodes.saturating_add(shape.inodes().saturating_mul(copies + 1));

@@ -1,54 +1,61 @@
-//! The command line of `bench disk`, and the help that teaches it.
+//! The command line of `bench disk`.
 
 use super::job::Profile;
 use super::plan::Direction;
 use super::strategies::{ALL, Strategy};
+use crate::order;
+use crate::rounds::Rounds;
 use clap::Args;
 use cringle_report::failure::Failure;
 use cringle_report::{Outputs, units};
 use std::path::PathBuf;
 
-const DISK_EXAMPLES: &str = "\
+const EXAMPLES: &str = "\
 Examples:
-  cringle bench disk                          the device under the current directory, at six queue depths
-  cringle bench disk --qd 32 /mnt/nvme        one depth, on another file system
-  cringle bench disk --profile cached --block 64 --fixed --strategies uring,batch,fio
-                                              pure overhead: the page cache, 64 bytes at a time
+  cringle bench disk
+      Measure the device under the current directory, at six queue depths
+  cringle bench disk --qd 32 /mnt/nvme
+      Measure another file system, at one depth
+  cringle bench disk --profile cached --block 64 --fixed \\
+      --strategies uring,batch,fio
+      Measure pure overhead: the page cache, 64 bytes at a time
   cringle bench disk --profile cached --threads 1,2 --qd 32
-                                              does a second core help?
+      Does a second core help?
   cringle bench disk --profile wal --qd 1,8,64
-                                              commits per second of a write-ahead log
-  cringle bench disk --html report.html       tables and plots, for a browser
-  cringle bench disk --json - /dev/nvme0n1 | jq '.runs[] | {strategy, queue_depth, iops}'
-                                              a whole device, read only
+      Measure the commits per second of a write-ahead log
+  cringle bench disk --html report.html
+      Write tables and plots for a browser
+  cringle bench disk --json - /dev/nvme0n1 | jq '.runs[] | {strategy, iops}'
+      Read a whole device
 
 Profiles:
   direct        random blocks with O_DIRECT: the device itself
-  cached        random blocks of a file in the page cache: nothing waits, so this is overhead
-  buffered-seq  in sequence, through an emptied page cache: the kernel reads ahead (128 KiB blocks)
-  wal           N committers (N = queue depth) append a block and fdatasync it
+  cached        random blocks from the page cache: pure overhead
+  buffered-seq  sequential 128 KiB blocks, with an empty page cache at first
+  wal           N committers (N = queue depth), each append followed by fdatasync
 
-Without PATH, or with a directory, the file is temporary and nameless: it is gone when the command
-is, however that ends. The checksum over all reads must be the same for every strategy.
+Without PATH, or with a directory, the test file has no name and vanishes with the command, even if \
+the command is killed. A warm-up round does an eighth of the operations. The checksum over all \
+reads must be the same for every strategy.
 
-Exit status: 0 done, 1 failed (a wrong checksum, an I/O error), 2 wrong usage, 130 interrupted.";
+Exit status: 0 success, 1 failure (a wrong checksum, an I/O error), 2 wrong usage, 130 interrupted.";
 
 #[derive(Args)]
-#[command(after_help = DISK_EXAMPLES, args_override_self = true)]
+#[command(after_help = EXAMPLES, args_override_self = true)]
 pub struct DiskArgs {
-    /// A directory (a temporary file is made there), a file, or a block device.
+    /// A directory (for a temporary file), a file, or a block device.
     #[arg(default_value = ".")]
-    pub path: PathBuf,
+    pub(super) path: PathBuf,
 
-    /// What to measure, as a comma list.
+    /// What to measure, as a comma-separated list.
     #[arg(long, value_delimiter = ',', value_enum, default_value = "direct")]
-    pub profile: Vec<Profile>,
+    profile: Vec<Profile>,
 
-    /// Which ways to compare, as a comma list [default: all].
+    /// Ways to compare, as a comma-separated list [default: all].
     #[arg(long, value_delimiter = ',', value_enum)]
-    pub strategies: Vec<Strategy>,
+    strategies: Vec<Strategy>,
 
-    /// Queue depths: operations in flight per thread, as a comma list.
+    /// Queue depths (operations in flight per thread), as a comma-separated list.
     #[arg(
         long,
         alias = "iodepth",
@@ -56,140 +63,121 @@ pub struct DiskArgs {
         default_value = "1,4,16,32,64,128",
         value_name = "N"
     )]
-    pub qd: Vec<usize>,
+    pub(super) qd: Vec<usize>,
 
-    /// OS threads, or workers where there are fibers, as a comma list [default: 1; for `threads`
-    /// as many as the queue depth]
+    /// OS threads, or workers of a runtime, as a comma-separated list [default: 1; `threads`: the
+    /// queue depth].
     #[arg(long, alias = "numjobs", value_delimiter = ',', value_name = "N")]
-    pub threads: Vec<usize>,
+    pub(super) threads: Vec<usize>,
 
     /// Read, write, or both; writes go to the temporary file, or to PATH with --destroy.
-    #[arg(long, value_enum, default_value = "read", value_name = "WHAT")]
-    pub rw: Direction,
+    #[arg(long, value_enum, default_value = "read", value_name = "DIRECTION")]
+    pub(super) rw: Direction,
 
-    /// Bytes of one operation [default: 4k; for `buffered-seq` 128k].
+    /// Bytes of an operation [default: 4k; `buffered-seq`: 128k].
     #[arg(long, alias = "bs", value_parser = units::parse_size, value_name = "SIZE")]
-    pub block: Option<u64>,
+    block: Option<u64>,
 
-    /// Bytes of the temporary files together [default: 1GiB], or the part of PATH that is used
-    /// [default: all].
+    /// Bytes of all temporary files together [default: 1GiB], or the part of PATH to use [default: all].
     #[arg(long, value_parser = units::parse_size)]
-    pub size: Option<u64>,
+    pub(crate) size: Option<u64>,
 
-    /// So many temporary files.
+    /// Number of temporary files.
     #[arg(long, default_value_t = 1, value_name = "N")]
-    pub files: usize,
+    pub(super) files: usize,
 
-    /// Operations per run [default: 20,000 direct, 100,000 cached, the whole file buffered-seq,
-    /// 1,000 wal].
+    /// Operations per run [default: `direct` 20,000, `cached` 100,000, `buffered-seq` the whole file,
+    /// `wal` 1,000].
     #[arg(long, value_name = "N", conflicts_with = "seconds")]
-    pub ops: Option<usize>,
+    pub(super) ops: Option<usize>,
 
-    /// Measure each run for this long instead of by operations.
+    /// Length of a run in seconds, instead of a number of operations.
     #[arg(long, alias = "runtime", value_name = "S")]
-    pub seconds: Option<f64>,
-
-    /// Rounds; the figures are medians over them.
-    #[arg(long, alias = "runs", default_value_t = 3, value_name = "N")]
-    pub repeat: usize,
-
-    /// Shorter rounds before, that do not count.
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    pub warmup: usize,
-
-    /// Chooses the offsets.
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    pub seed: u64,
-
-    /// Registered files and buffers for `uring`, `batch` and `fio`.
-    #[arg(long)]
-    pub fixed: bool,
-
-    /// Poll the device for completions in `uring` and `batch` (IORING_SETUP_IOPOLL); `batch` goes
-    /// through a BlockIo then. Where the device has no queues for it, says how to get them. For
-    /// `--profile direct`.
-    #[arg(long, conflicts_with = "fixed")]
-    pub iopoll: bool,
-
-    /// Tie each thread or worker to a core of its own, while there are enough. Not by default:
-    /// a thread on another core than the device's interrupts was measured at two thirds of the
-    /// rate.
-    #[arg(long)]
-    pub pin: bool,
-
-    /// Allow writing to a PATH that exists: its content is lost.
-    #[arg(long)]
-    pub destroy: bool,
+    pub(super) seconds: Option<f64>,
 
     #[command(flatten)]
-    pub outputs: Outputs,
+    pub(super) rounds: Rounds<3, 1>,
 
-    /// No progress bar.
+    /// Seed of the offsets.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(super) seed: u64,
+
+    /// Use registered files and buffers in `uring`, `batch` and `fio`.
+    #[arg(long)]
+    pub(super) fixed: bool,
+
+    /// Poll the device for completions in `uring` and `batch` (IORING_SETUP_IOPOLL), which then uses a
+    /// BlockIo; only for `--profile direct`. Explains what to do if the device has no polled queues.
+    #[arg(long, conflicts_with = "fixed")]
+    pub(super) iopoll: bool,
+
+    /// Pin each thread or worker to a core of its own, if there are enough. A thread on another core
+    /// than the one that handles the device's interrupts may be slower.
+    #[arg(long)]
+    pub(super) pin: bool,
+
+    /// Allow overwriting an existing PATH; its content is lost.
+    #[arg(long)]
+    pub(super) destroy: bool,
+
+    #[command(flatten)]
+    pub(super) outputs: Outputs,
+
+    /// Show no progress bar.
     #[arg(short, long)]
-    pub quiet: bool,
+    pub(super) quiet: bool,
 }
 
-/// What is measured when `--threads` is not given.
-const ONE_THREAD: [usize; 1] = [1];
 const MAX_IN_FLIGHT: usize = 4096;
 
 impl DiskArgs {
-    pub fn strategies(&self) -> Vec<Strategy> {
-        let chosen = if self.strategies.is_empty() { &ALL[..] } else { &self.strategies[..] };
-        // In the order of the table, whatever the order that they were named in.
-        ALL.into_iter().filter(|strategy| chosen.contains(strategy)).collect()
+    /// The chosen strategies, in the order of the table.
+    pub(super) fn strategies(&self) -> Vec<Strategy> {
+        order::selected(&ALL, &self.strategies)
     }
 
-    /// Whether the user asked for it by name.
-    pub fn names(&self, strategy: Strategy) -> bool {
+    /// Whether the command line names this strategy.
+    pub(super) fn names(&self, strategy: Strategy) -> bool {
         self.strategies.contains(&strategy)
     }
 
-    pub fn profiles(&self) -> Vec<Profile> {
-        let mut all = self.profile.clone();
-        let mut seen = Vec::new();
-        all.retain(|profile| {
-            !seen.contains(profile) && {
-                seen.push(*profile);
-                true
-            }
-        });
-        all
+    pub(super) fn profiles(&self) -> Vec<Profile> {
+        order::distinct(self.profile.iter().copied())
     }
 
-    pub fn thread_counts(&self) -> Vec<usize> {
-        if self.threads.is_empty() { ONE_THREAD.to_vec() } else { self.threads.clone() }
+    pub(super) fn thread_counts(&self) -> Vec<usize> {
+        if self.threads.is_empty() { vec![1] } else { self.threads.clone() }
     }
 
-    pub fn block_of(&self, profile: Profile) -> usize {
+    pub(super) fn block_of(&self, profile: Profile) -> usize {
         let usual = if profile == Profile::BufferedSeq { 128 << 10 } else { 4 << 10 };
         self.block.unwrap_or(usual) as usize
     }
 
-    /// What clap cannot check alone.
-    pub fn validate(&self) -> Result<(), Failure> {
+    /// Checks what clap cannot check.
+    pub(super) fn validate(&self) -> Result<(), Failure> {
         let bad = |text: String| Err(Failure::usage(text));
         let most = self.thread_counts().into_iter().max().unwrap_or(1);
         let deepest = self.qd.iter().copied().max().unwrap_or(1);
         if self.qd.contains(&0) || self.threads.contains(&0) {
-            return bad("--qd and --threads count from 1".into());
+            return bad("--qd and --threads must be at least 1".into());
         }
         if most.saturating_mul(deepest) > MAX_IN_FLIGHT {
-            return bad(format!("--qd times --threads may be {MAX_IN_FLIGHT} at most"));
+            return bad(format!("--qd times --threads must be at most {MAX_IN_FLIGHT}"));
         }
-        if self.repeat == 0 || self.files == 0 || self.ops == Some(0) {
-            return bad("--repeat, --files and --ops count from 1".into());
+        if self.rounds.repeat == 0 || self.files == 0 || self.ops == Some(0) {
+            return bad("--repeat, --files and --ops must be at least 1".into());
         }
         if self.iopoll && self.profiles() != [Profile::Direct] {
-            let text = "--iopoll polls the device, which only O_DIRECT asks: use --profile direct";
+            let text = "--iopoll needs O_DIRECT: use --profile direct";
             return bad(text.into());
         }
         if self.seconds.is_some_and(|seconds| !(seconds > 0.0 && seconds <= 86_400.0)) {
-            return bad("--seconds must be more than 0, and a day at most".into());
+            return bad("--seconds must be more than 0 and at most a day".into());
         }
         match self.block {
             Some(block) if block < 8 || !block.is_multiple_of(8) || block > 1 << 30 => {
-                bad("--block must be a multiple of 8 bytes, at most 1 GiB".into())
+                bad("--block must be a multiple of 8 bytes, and at most 1 GiB".into())
             }
             _ => Ok(()),
         }
@@ -209,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn fios_words_are_understood() {
+    fn options_of_fio_are_aliases() {
         let args = disk(&["--bs", "64k", "--iodepth", "8", "--numjobs", "2", "--runtime", "1.5"]);
         assert_eq!((args.block, args.qd, args.threads), (Some(65536), vec![8], vec![2]));
         assert_eq!(args.seconds, Some(1.5));
@@ -223,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_as_usage() {
+    fn contradictions_are_refused_as_usage() {
         for arguments in [
             &["--qd", "0"][..],
             &["--qd", "128", "--threads", "64"],

@@ -1,11 +1,11 @@
-//! One run of one strategy: what it is given, and the loop that the blocking ones share.
+//! One run of one strategy: its input, its result, and the loop that the blocking strategies share.
 
 use super::plan::{Access, Lane, Plan, term};
 use super::wal::Log;
 use crate::content;
 use crate::latency::Sampling;
 use crate::meter::Gate;
-use crate::target::Target;
+use crate::target::{Target, TestFile};
 use cringle_report::machine::cpus::Pinning;
 use memmap2::{MmapMut, MmapOptions};
 use std::fs::File;
@@ -14,22 +14,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
-/// What a profile asks of a file.
+/// How a file is accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Profile {
     /// Random blocks with O_DIRECT: the device itself.
     Direct,
-    /// Random blocks of a file in the page cache: pure overhead, nothing waits.
+    /// Random blocks from the page cache: pure overhead.
     Cached,
-    /// In sequence through an empty page cache: the kernel reads ahead.
+    /// Sequential blocks, with an empty page cache at first: the kernel reads ahead.
     BufferedSeq,
     /// Appends, each followed by fdatasync: a write-ahead log.
     Wal,
 }
 
 impl Profile {
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Profile::Direct => "direct",
             Profile::Cached => "cached",
@@ -38,49 +38,50 @@ impl Profile {
         }
     }
 
-    pub fn direct(self) -> bool {
+    pub(super) fn is_direct(self) -> bool {
         self == Profile::Direct
     }
 }
 
-/// Shared by all threads of the run, hence behind an `Arc`.
-pub struct Job {
-    pub profile: Profile,
-    pub plan: Arc<Plan>,
-    pub target: Arc<Target>,
+/// The input of a run, shared by all its threads.
+pub(crate) struct Job {
+    pub(super) profile: Profile,
+    pub(super) plan: Arc<Plan>,
+    pub(super) target: Arc<Target>,
     /// Operations in flight per thread.
-    pub queue_depth: usize,
-    /// OS threads, or workers where there are fibers.
-    pub threads: usize,
-    /// Registered files and buffers, for those who can.
-    pub fixed: bool,
-    /// Completions are polled for, by those who can.
-    pub iopoll: bool,
-    pub writes: bool,
-    pub pinning: Pinning,
-    pub sampling: Sampling,
-    /// Which run this is; writes leave the number in their blocks.
-    pub generation: u64,
-    /// Where the next append goes, in the `wal` profile.
-    pub log: Option<Log>,
-    pub stop: AtomicBool,
-    pub gate: Gate,
+    pub(super) queue_depth: usize,
+    /// OS threads, or workers of a runtime.
+    pub(super) threads: usize,
+    /// Whether strategies that can do so register files and buffers.
+    pub(super) fixed: bool,
+    /// Whether strategies that can do so poll the device for completions.
+    pub(super) iopoll: bool,
+    pub(super) writes: bool,
+    pub(super) pinning: Pinning,
+    pub(super) sampling: Sampling,
+    /// The number of this run, which its writes leave in their blocks.
+    pub(super) generation: u64,
+    /// The logs of the `wal` profile.
+    pub(super) log: Option<Log>,
+    /// Set when the time is up or a thread has failed.
+    pub(super) stop: AtomicBool,
+    pub(super) gate: Gate,
 }
 
 impl Job {
-    pub fn open_files(&self) -> io::Result<Vec<File>> {
-        let open = |file: &crate::target::TestFile| file.open(self.profile.direct(), self.writes);
+    pub(super) fn open_files(&self) -> io::Result<Vec<File>> {
+        let open = |file: &TestFile| file.open(self.profile.is_direct(), self.writes);
         self.target.files.iter().map(open).collect()
     }
 
     #[inline]
-    pub fn stopped(&self) -> bool {
+    pub(super) fn is_stopped(&self) -> bool {
         self.stop.load(Relaxed)
     }
 
-    /// The access number `index`; an append gets its place only now.
+    /// Returns the access with this index. An append takes its place in the log now.
     #[inline]
-    pub fn access(&self, index: usize) -> Access {
+    pub(super) fn access(&self, index: usize) -> Access {
         let planned = self.plan.accesses[index];
         match &self.log {
             None => planned,
@@ -90,20 +91,20 @@ impl Job {
 
     /// Whether each write is followed by fdatasync.
     #[inline]
-    pub fn commits(&self) -> bool {
+    pub(super) fn commits(&self) -> bool {
         self.log.is_some()
     }
 
-    /// Makes `block` ready to be written at `access`.
+    /// Prepares `block` for the write `access`.
     #[inline]
-    pub fn stamp(&self, block: &mut [u8], access: &Access) {
+    pub(super) fn stamp(&self, block: &mut [u8], access: &Access) {
         let seed = self.target.seed.unwrap_or(0);
         let first = content::word(seed, access.file, access.offset / 8);
         content::stamp(block, first, self.generation);
     }
 
-    /// Page-aligned, zeroed, and touched, so that no first use is in the measured time.
-    pub fn buffers(&self, count: usize) -> io::Result<MmapMut> {
+    /// Allocates page-aligned buffers and touches their pages, so that no page fault is measured.
+    pub(super) fn buffers(&self, count: usize) -> io::Result<MmapMut> {
         let mut area = MmapOptions::new().len(count * self.plan.block).populate().map_anon()?;
         if self.writes {
             let mut rng = content::Rng::new(self.generation);
@@ -114,12 +115,12 @@ impl Job {
         Ok(area)
     }
 
-    /// The error of a transfer that moved less than a block.
-    pub fn short(&self, access: &Access, moved: usize) -> io::Error {
+    /// Returns the error of a transfer that moved less than a block.
+    pub(super) fn short(&self, access: &Access, moved: usize) -> io::Error {
         io::Error::new(
             io::ErrorKind::UnexpectedEof,
             format!(
-                "{moved} of {} bytes at offset {} of file {}: was it truncated meanwhile?",
+                "{moved} of {} bytes at offset {} of file {}; was it truncated meanwhile?",
                 self.plan.block, access.offset, access.file
             ),
         )
@@ -128,31 +129,33 @@ impl Job {
 
 /// What one lane did.
 #[derive(Debug)]
-pub struct LaneResult {
-    pub lane: Lane,
-    pub ops: u64,
-    pub checksum: u64,
-    pub latencies_ns: Vec<u64>,
+pub(crate) struct LaneResult {
+    pub(super) lane: Lane,
+    pub(super) ops: u64,
+    pub(super) checksum: u64,
+    pub(super) latencies_ns: Vec<u64>,
 }
 
 impl LaneResult {
-    pub fn new(lane: Lane) -> LaneResult {
+    pub(super) fn new(lane: Lane) -> LaneResult {
         LaneResult { lane, ops: 0, checksum: 0, latencies_ns: Vec::with_capacity(4096) }
     }
 
+    /// Records a transfer.
     #[inline]
-    pub fn add(&mut self, block: &[u8], access: &Access) {
+    pub(super) fn add(&mut self, block: &[u8], access: &Access) {
         self.checksum = self.checksum.wrapping_add(term(content::head(block), access));
         self.ops += 1;
     }
 
+    /// Records the latency of an operation that started at `since`.
     #[inline]
-    pub fn time(&mut self, since: Instant) {
+    pub(super) fn time(&mut self, since: Instant) {
         self.latencies_ns.push(since.elapsed().as_nanos() as u64);
     }
 }
 
-/// Works off a lane, one access after the other: what a `pread` thread does, and a fiber.
+/// Performs the accesses of a lane, one after another, as a `pread` thread and a fiber do.
 #[inline]
 pub(super) fn drive(
     job: &Job,
@@ -162,7 +165,7 @@ pub(super) fn drive(
 ) -> io::Result<LaneResult> {
     let mut lane_result = LaneResult::new(lane.clone());
     for index in lane {
-        if job.stopped() {
+        if job.is_stopped() {
             break;
         }
         let access = job.access(index);

@@ -1,4 +1,4 @@
-//! `bench disk` as JSON.
+//! The JSON of `bench disk`.
 
 use super::Findings;
 use super::results::{Run, Sample, beside};
@@ -66,7 +66,7 @@ fn disk_sample(sample: &Sample) -> Value {
     })
 }
 
-/// As text: a number of 64 bits would lose its low ones in most readers of JSON.
+/// Formats a checksum as text, because most JSON parsers lose the low bits of a 64-bit number.
 fn hex(checksum: u64) -> String {
     format!("{checksum:016x}")
 }

@@ -1,9 +1,8 @@
-//! `cringle bench disk`: every strategy on the same accesses, in turns.
+//! `cringle bench disk`: runs every strategy on the same accesses, in turns.
 //!
-//! A machine's speed drifts (clocks, neighbours, a device's own housekeeping), so the
-//! strategies take turns: one round runs each once, and the figures are medians over the
-//! rounds. Every second round goes backwards, so that a drift within a round does not always
-//! favour the same one.
+//! The speed of a machine drifts (clock rates, other load, housekeeping of the device), so the
+//! strategies take turns: a round runs each of them once, in an order that alternates
+//! ([`order::of_round`]), and the figures are the medians of the rounds.
 
 pub mod args;
 mod job;
@@ -22,6 +21,7 @@ mod wal;
 use crate::latency::Latencies;
 use crate::meter::Gate;
 use crate::notes::Notes;
+use crate::order;
 use crate::progress::Progress;
 use crate::target::{Kind, Target, TargetSpec};
 pub use args::DiskArgs;
@@ -39,23 +39,21 @@ use std::time::Duration;
 use strategies::{Outcome, Strategy};
 use wal::Log;
 
-/// What the whole command found.
+/// The results of all profiles.
 pub struct Findings {
-    pub machine: Machine,
-    pub direction: Direction,
+    machine: Machine,
+    direction: Direction,
     pub runs: Vec<Run>,
-    pub notes: Vec<String>,
+    notes: Vec<String>,
 }
 
-pub fn run(args: &DiskArgs, verbose: bool) -> Result<(), Failure> {
+pub(crate) fn run(args: &DiskArgs, verbose: bool) -> Result<(), Failure> {
     args.validate()?;
-    args.outputs.check()?;
-    if verbose {
-        cringle_report::complain(&crate::describe_driver());
-    }
+    crate::begin(&args.outputs, verbose)?;
     report::write(&measure(args)?, &args.outputs)
 }
 
+/// Runs the experiment without writing a report.
 pub fn measure(args: &DiskArgs) -> Result<Findings, Failure> {
     let mut bench = Bench::new(args)?;
     for profile in args.profiles() {
@@ -71,12 +69,12 @@ struct Bench<'a> {
     pinning: Pinning,
     progress: Progress,
     notes: Notes,
-    /// The file of the reading profiles, which they share.
+    /// The file that all profiles but `wal` share.
     data: Option<Arc<Target>>,
-    /// It was asked for, and the device can.
+    /// Whether `--iopoll` is given and the device has polled queues.
     iopoll: bool,
     runs: Vec<Run>,
-    /// Counts the runs; writes bear it.
+    /// The number of the latest run, which its writes leave in their blocks.
     generation: u64,
 }
 
@@ -84,13 +82,10 @@ impl<'a> Bench<'a> {
     fn new(args: &'a DiskArgs) -> Result<Bench<'a>, Failure> {
         let mut notes = Notes::default();
         let strategies = available(args, &mut notes)?;
-        let storage = Storage::under(&args.path).map_err(|error| {
-            Failure::failed(format!("cannot look at {}: {error}", args.path.display()))
-        })?;
         Ok(Bench {
             args,
             strategies,
-            storage,
+            storage: crate::storage_under(&args.path)?,
             pinning: Pinning::new(args.pin),
             progress: Progress::new(!args.quiet),
             notes,
@@ -112,30 +107,29 @@ impl<'a> Bench<'a> {
 
     fn profile(&mut self, profile: Profile) -> Result<(), Failure> {
         let target = self.target(profile)?;
-        sanity::place(&target, &self.storage, &mut self.notes)?;
+        sanity::examine_target(&target, &self.storage, &mut self.notes)?;
         let direction = self.direction(profile);
         let block = self.args.block_of(profile);
-        if profile.direct() {
-            sanity::direct(&target, block, &self.storage)?;
-            self.iopoll = self.args.iopoll && sanity::polled(&target, &mut self.notes)?;
+        if profile.is_direct() {
+            sanity::require_direct(&target, block, &self.storage)?;
+            self.iopoll = self.args.iopoll && sanity::can_poll(&target, &mut self.notes)?;
         }
         let cells =
             schedule::cells(self.args, &self.strategies, profile, direction, &mut self.notes);
         let limit = schedule::limit(self.args, profile, &target);
         let measured = self.plan(profile, &target, limit)?;
-        let warming = self.plan(profile, &target, schedule::share(limit))?;
-        let warmups = self.args.warmup;
-        let rounds = warmups + self.args.repeat;
-        let bar = self.progress.runs((rounds * cells.len()) as u64);
+        let warmup = self.plan(profile, &target, schedule::warmup_limit(limit))?;
+        let rounds = &self.args.rounds;
+        let bar = self.progress.runs((rounds.total() * cells.len()) as u64);
         let mut runs: Vec<Run> = cells.iter().map(|cell| Run::new(*cell)).collect();
-        for round in 0..rounds {
-            let plan = if round < warmups { &warming } else { &measured };
-            for at in schedule::turn(round, runs.len()) {
+        for round in 0..rounds.total() {
+            let plan = if rounds.measures(round) { &measured } else { &warmup };
+            for at in order::of_round(round, runs.len()) {
                 let cell = runs[at].cell;
                 bar.set_message(format!("{} {}", profile.name(), cell.described()));
                 let (sample, latencies) = self.measure(&cell, plan, &target)?;
                 bar.inc(1);
-                if round >= warmups {
+                if rounds.measures(round) {
                     runs[at].latencies.merge(&latencies);
                     runs[at].samples.push(sample);
                 }
@@ -169,7 +163,7 @@ impl<'a> Bench<'a> {
         if profile != Profile::Wal {
             self.data = Some(Arc::clone(&target));
         } else if target.kind != Kind::Temporary {
-            // The log takes the place of what the others read.
+            // The log has overwritten the data.
             self.data = None;
         }
         Ok(target)
@@ -188,7 +182,7 @@ impl<'a> Bench<'a> {
             return Ok(Arc::new(plan));
         }
         let words = verify::first_words(&plan, target, &self.progress)?;
-        sanity::content(target, &words, &mut self.notes);
+        sanity::examine_content(target, &words, &mut self.notes);
         let mut words = words.into_iter();
         plan.expect(|_| words.next().unwrap_or(0));
         Ok(Arc::new(plan))
@@ -223,17 +217,18 @@ impl<'a> Bench<'a> {
             |error: Failure| Failure::failed(format!("`{}` failed: {error}", cell.described()));
         let outcome =
             within_limit(&job, || cell.strategy.run(&job)).map_err(|error| named(error.into()))?;
-        let result = sampled(&job, cell, outcome)?;
-        sanity::direct_stayed_direct(cell, target, plan, resident, &mut self.notes)?;
+        let result = check_and_sample(&job, cell, outcome)?;
+        sanity::note_fallback_to_cache(cell, target, plan, resident, &mut self.notes)?;
         if cell.strategy == Strategy::Fio && self.args.rw == Direction::RandRw {
-            // fio wrote its own content; later reads expect ours.
+            // fio has written other content than later reads expect.
             target.fill(&Progress::new(false))?;
         }
         Ok(result)
     }
 }
 
-/// Without those that this machine has not got; unless the user named one of them.
+/// Returns the chosen strategies that this machine has. Fails if the command line names one that is
+/// missing.
 fn available(args: &DiskArgs, notes: &mut Notes) -> Result<Vec<Strategy>, Failure> {
     let mut available = Vec::new();
     for strategy in args.strategies() {
@@ -248,8 +243,8 @@ fn available(args: &DiskArgs, notes: &mut Notes) -> Result<Vec<Strategy>, Failur
     Ok(available)
 }
 
-/// Writes through the page cache have only begun when the calls return; in `buffered-seq` the
-/// clock runs until they are on the device. (`cached` measures the calls alone.)
+/// Returns the gate of a run. In `buffered-seq`, the clock runs until the writes are on the device: they
+/// are only in the page cache when the calls return. (`cached` measures the calls alone.)
 fn gate(cell: &Cell, target: &Arc<Target>, writes: bool) -> Gate {
     let gate = Gate::new(cell.strategy.parties(cell.threads));
     if !(writes && cell.profile == Profile::BufferedSeq) {
@@ -259,7 +254,7 @@ fn gate(cell: &Cell, target: &Arc<Target>, writes: bool) -> Gate {
     gate.with_ending(move || target.files.iter().try_for_each(|file| file.0.sync_data()))
 }
 
-/// Runs `work` with a timekeeper beside it, if the run is limited by time.
+/// Runs `work`, with a thread that stops it if the run is limited by time.
 fn within_limit<T>(job: &Job, work: impl FnOnce() -> T) -> T {
     match job.plan.limit {
         Limit::Ops(_) => work(),
@@ -270,7 +265,12 @@ fn within_limit<T>(job: &Job, work: impl FnOnce() -> T) -> T {
     }
 }
 
-fn sampled(job: &Job, cell: &Cell, outcome: Outcome) -> Result<(Sample, Latencies), Failure> {
+/// Checks what a run has read and written, and returns its figures.
+fn check_and_sample(
+    job: &Job,
+    cell: &Cell,
+    outcome: Outcome,
+) -> Result<(Sample, Latencies), Failure> {
     let mut latencies = Latencies::new();
     match outcome {
         Outcome::Reported(report) => {
@@ -278,7 +278,7 @@ fn sampled(job: &Job, cell: &Cell, outcome: Outcome) -> Result<(Sample, Latencie
                 ops: report.ops,
                 usage: report.usage,
                 checksum: None,
-                // It measures an append and its sync apart, and a commit is both.
+                // fio times an append and its sync separately; a commit consists of both.
                 p50_us: report.p50_us.filter(|_| cell.profile != Profile::Wal),
                 p99_us: report.p99_us.filter(|_| cell.profile != Profile::Wal),
             };
@@ -286,12 +286,10 @@ fn sampled(job: &Job, cell: &Cell, outcome: Outcome) -> Result<(Sample, Latencie
         }
         Outcome::Measured(lanes) => {
             let name = cell.described();
-            let checksum = verify::lanes(job, &lanes, &name)?;
+            let checksum = verify::checksum(job, &lanes, &name)?;
             verify::written(job, &lanes, &name)?;
             let Some(usage) = job.gate.usage() else {
-                return fail(format!(
-                    "`{name}` did not come to its end: the files could not be synced"
-                ));
+                return fail(format!("`{name}` failed: the files could not be synced"));
             };
             let ops = lanes.iter().map(|lane_result| lane_result.ops).sum();
             for lane_result in lanes {

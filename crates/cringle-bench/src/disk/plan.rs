@@ -1,43 +1,42 @@
-//! What is read (or written), in which order, and what must come out.
+//! The accesses of a run, their order, and the checksum that they must give.
 //!
-//! A [`Plan`] is made once from the seed, before any clock runs, and every strategy works it
-//! off: same offsets, same order of issue. With each access goes the checksum term that a
-//! correct read of it gives; so each run is checked against the plan and not only against
-//! its neighbours, also when it was cut short by a time limit.
+//! A [`Plan`] is made once from the seed, before any clock runs. Every strategy performs the same
+//! accesses and issues them in the same order. The plan holds the checksum term that a correct read of
+//! each access gives, so that each run is checked against the plan and not only against other runs, even
+//! if a time limit cuts it short.
 //!
-//! The checksum of a run is the wrapping sum, over its accesses, of the first eight bytes of
-//! the block mixed with the place they belong to. The sum does not depend on the order in
-//! which completions arrive; the mixing catches a block that was delivered for another.
+//! The checksum of a run is the wrapping sum, over its accesses, of the first eight bytes of the block
+//! mixed with the position of the block. The sum does not depend on the order of completions, and the
+//! mixing detects a block that was delivered in place of another.
 
 use crate::content::{self, Rng};
 
 /// One transfer of `block` bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Access {
-    pub offset: u64,
-    pub file: u32,
-    pub write: bool,
+pub(crate) struct Access {
+    pub(super) offset: u64,
+    pub(super) file: u32,
+    pub(super) write: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 #[value(rename_all = "lower")]
 pub enum Direction {
-    /// Only reads.
+    /// Reads only.
     Read,
-    /// Only writes.
+    /// Writes only.
     Write,
-    /// Half of each, mixed.
+    /// Reads and writes, half of each, mixed.
     RandRw,
 }
 
 impl Direction {
-    pub fn writes(self) -> bool {
+    pub(super) fn writes(self) -> bool {
         self != Direction::Read
     }
 
-    /// What the operations are called in a sentence.
-    pub fn gerund(self) -> &'static str {
+    pub(super) fn gerund(self) -> &'static str {
         match self {
             Direction::Read => "reading",
             Direction::Write => "writing",
@@ -45,7 +44,7 @@ impl Direction {
         }
     }
 
-    pub fn noun(self) -> &'static str {
+    pub(super) fn noun(self) -> &'static str {
         match self {
             Direction::Read => "reads",
             Direction::Write => "writes",
@@ -55,43 +54,43 @@ impl Direction {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub(super) enum Order {
     Random,
     Sequential,
 }
 
 /// When a run ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Limit {
+pub(super) enum Limit {
     /// After the whole plan.
     Ops(usize),
-    /// After this time; the plan is repeated as often as it takes.
+    /// After this time. The plan is repeated as often as necessary.
     Seconds(f64),
 }
 
-/// Of a run that is limited by time, as many accesses are planned; then they repeat.
+/// The most accesses that are planned for a run limited by time, before they repeat.
 const CYCLE: usize = 1 << 18;
 
-pub struct Shape {
-    pub order: Order,
-    pub direction: Direction,
-    pub block: usize,
-    pub files: usize,
-    pub file_bytes: u64,
-    pub limit: Limit,
-    pub seed: u64,
+pub(super) struct Shape {
+    pub(super) order: Order,
+    pub(super) direction: Direction,
+    pub(super) block: usize,
+    pub(super) files: usize,
+    pub(super) file_bytes: u64,
+    pub(super) limit: Limit,
+    pub(super) seed: u64,
 }
 
-pub struct Plan {
-    pub accesses: Vec<Access>,
-    /// For each access the checksum term of a correct transfer.
+pub(super) struct Plan {
+    pub(super) accesses: Vec<Access>,
+    /// The checksum term of a correct transfer, for each access.
     expected: Vec<u64>,
-    pub block: usize,
-    pub limit: Limit,
+    pub(super) block: usize,
+    pub(super) limit: Limit,
 }
 
 impl Plan {
-    pub fn new(shape: &Shape) -> Plan {
+    pub(super) fn new(shape: &Shape) -> Plan {
         let blocks_per_file = shape.file_bytes / shape.block as u64;
         assert!(blocks_per_file > 0 && shape.files > 0, "a plan needs at least one block");
         let blocks = blocks_per_file * shape.files as u64;
@@ -120,17 +119,16 @@ impl Plan {
         Plan { accesses, expected: Vec::new(), block: shape.block, limit: shape.limit }
     }
 
-    /// Says what the first eight bytes at each place are: asked once for each access.
-    pub fn expect(&mut self, mut word_at: impl FnMut(&Access) -> u64) {
+    /// Sets the first eight bytes of each block; calls `word_at` once for each access, in order.
+    pub(super) fn expect(&mut self, mut word_at: impl FnMut(&Access) -> u64) {
         self.expected = self.accesses.iter().map(|a| term(word_at(a), a)).collect();
     }
 
-    /// The accesses of one of `slots` lanes within one of `threads` shares.
+    /// Returns lane `slot` of `slots` in the part of thread `thread` of `threads`.
     ///
-    /// The shares are contiguous, so that threads that read a file in sequence each have a
-    /// stretch of their own; the lanes of one share take turns, so that many reads in flight
-    /// are neighbours.
-    pub fn lane(&self, thread: usize, threads: usize, slot: usize, slots: usize) -> Lane {
+    /// The part of a thread is contiguous, so that threads that read a file in sequence read different
+    /// parts of it; the lanes of a thread interleave, so that the reads in flight are neighbours.
+    pub(super) fn lane(&self, thread: usize, threads: usize, slot: usize, slots: usize) -> Lane {
         let len = self.accesses.len();
         let start = len * thread / threads;
         let end = len * (thread + 1) / threads;
@@ -139,16 +137,16 @@ impl Plan {
         Lane { first, next: first, stride: slots, end, repeats }
     }
 
-    /// The checksum that the first `ops` accesses of a lane must give.
-    pub fn checksum(&self, lane: &Lane, ops: u64) -> u64 {
+    /// Returns the checksum that the first `ops` accesses of a lane must give.
+    pub(super) fn checksum(&self, lane: &Lane, ops: u64) -> u64 {
         let indices = lane.clone().take(usize::try_from(ops).unwrap_or(usize::MAX));
         indices.fold(0, |sum, index| sum.wrapping_add(self.expected[index]))
     }
 }
 
-/// The indices into a plan that one loop works off, in order.
+/// The indices of the accesses that one loop performs, in order.
 #[derive(Clone, Debug)]
-pub struct Lane {
+pub(super) struct Lane {
     first: usize,
     next: usize,
     stride: usize,
@@ -173,13 +171,13 @@ impl Iterator for Lane {
     }
 }
 
-/// What one transfer adds to the checksum.
+/// Returns the checksum term of a transfer whose block begins with `word`.
 #[inline]
 pub(super) fn term(word: u64, access: &Access) -> u64 {
-    let place = (access.offset ^ u64::from(access.file).rotate_right(16))
+    let position = (access.offset ^ u64::from(access.file).rotate_right(16))
         .wrapping_mul(content::GOLDEN)
         .rotate_left(32);
-    let mixed = (word ^ place).wrapping_mul(content::GOLDEN);
+    let mixed = (word ^ position).wrapping_mul(content::GOLDEN);
     mixed ^ (mixed >> 32)
 }
 
@@ -206,14 +204,14 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_gives_the_same_accesses() {
+    fn the_seed_determines_the_accesses() {
         assert_eq!(Plan::new(&shape()).accesses, Plan::new(&shape()).accesses);
         let other = Plan::new(&Shape { seed: 8, ..shape() });
         assert_ne!(Plan::new(&shape()).accesses, other.accesses);
     }
 
     #[test]
-    fn accesses_are_aligned_and_inside_and_use_every_file() {
+    fn accesses_are_aligned_and_inside_the_files() {
         let plan = Plan::new(&shape());
         assert_eq!(plan.accesses.len(), 1000);
         for access in &plan.accesses {
@@ -226,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn any_split_into_lanes_covers_the_plan_once() {
+    fn lanes_cover_the_plan_once() {
         let plan = filled(&shape());
         let whole = plan.checksum(&plan.lane(0, 1, 0, 1), u64::MAX);
         for (threads, slots) in [(1, 1), (1, 32), (2, 32), (3, 7), (1, 128), (7, 1)] {
@@ -245,14 +243,14 @@ mod tests {
     }
 
     #[test]
-    fn more_lanes_than_accesses_leave_some_empty() {
+    fn surplus_lanes_are_empty() {
         let plan = Plan::new(&Shape { limit: Limit::Ops(3), ..shape() });
         let lanes = (0..8).map(|slot| plan.lane(0, 1, slot, 8).count());
         assert_eq!(lanes.sum::<usize>(), 3);
     }
 
     #[test]
-    fn a_plan_limited_by_time_repeats_itself() {
+    fn a_plan_limited_by_time_repeats() {
         let plan = filled(&Shape { limit: Limit::Seconds(1.0), ..shape() });
         let len = plan.accesses.len() as u64;
         assert_eq!(len, 512, "one access for each block");
@@ -263,14 +261,14 @@ mod tests {
     }
 
     #[test]
-    fn a_sequential_plan_walks_the_files() {
+    fn a_sequential_plan_reads_file_after_file() {
         let plan = Plan::new(&Shape { order: Order::Sequential, ..shape() });
         assert_eq!(plan.accesses[1], Access { offset: 4096, file: 0, write: false });
         assert_eq!(plan.accesses[256], Access { offset: 0, file: 1, write: false });
     }
 
     #[test]
-    fn the_checksum_tells_a_swapped_block() {
+    fn the_checksum_detects_swapped_blocks() {
         let [a, b] = [0, 4096].map(|offset| Access { offset, file: 0, write: false });
         let [x, y] = [11, 22];
         let right = term(x, &a).wrapping_add(term(y, &b));
@@ -280,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn randrw_is_half_and_half() {
+    fn randrw_writes_half_of_the_blocks() {
         let plan = Plan::new(&Shape { direction: Direction::RandRw, ..shape() });
         let writes = plan.accesses.iter().filter(|a| a.write).count();
         assert!((400..600).contains(&writes), "{writes} of 1000");

@@ -1,4 +1,4 @@
-//! What came out: one [`Run`] for each strategy at each queue depth, with all its samples.
+//! Results: one [`Run`] for each strategy at each queue depth, with all its samples.
 
 use super::job::Profile;
 use super::strategies::Strategy;
@@ -6,7 +6,7 @@ use crate::latency::Latencies;
 use crate::meter::Usage;
 use cringle_report::stats::median;
 
-/// What is measured: one row of the table.
+/// One row of the table: a strategy with its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cell {
     pub strategy: Strategy,
@@ -15,18 +15,18 @@ pub struct Cell {
     pub queue_depth: usize,
     pub threads: usize,
     pub block: usize,
-    /// With registered files and buffers.
-    pub fixed: bool,
+    /// Whether files and buffers are registered.
+    pub(super) fixed: bool,
 }
 
 impl Cell {
-    pub fn label(&self) -> String {
+    pub(super) fn label(&self) -> String {
         let fixed = if self.fixed { " --fixed" } else { "" };
         format!("{}{fixed}", self.strategy.name())
     }
 
-    /// For messages.
-    pub fn described(&self) -> String {
+    /// Describes the cell in a message.
+    pub(super) fn described(&self) -> String {
         let threads = match self.threads {
             1 => String::new(),
             n => format!(", {n} threads"),
@@ -34,24 +34,24 @@ impl Cell {
         format!("{} (queue depth {}{threads})", self.label(), self.queue_depth)
     }
 
-    pub fn in_flight(&self) -> usize {
+    pub(super) fn in_flight(&self) -> usize {
         self.queue_depth * self.threads
     }
 }
 
 /// One measurement of a cell.
 #[derive(Clone, Debug)]
-pub struct Sample {
-    pub ops: u64,
-    pub usage: Usage,
-    /// `None` where another program did the reading.
-    pub checksum: Option<u64>,
-    pub p50_us: Option<f64>,
-    pub p99_us: Option<f64>,
+pub(crate) struct Sample {
+    pub(super) ops: u64,
+    pub(super) usage: Usage,
+    /// `None` if another program read the blocks.
+    pub(super) checksum: Option<u64>,
+    pub(super) p50_us: Option<f64>,
+    pub(super) p99_us: Option<f64>,
 }
 
 impl Sample {
-    pub fn iops(&self) -> f64 {
+    pub(super) fn iops(&self) -> f64 {
         self.ops as f64 / self.usage.seconds
     }
 
@@ -59,11 +59,11 @@ impl Sample {
         value / self.ops.max(1) as f64
     }
 
-    pub fn cpu_us_per_op(&self) -> f64 {
+    pub(super) fn cpu_us_per_op(&self) -> f64 {
         self.per_op(self.usage.cpu_seconds() * 1e6)
     }
 
-    pub fn context_switches_per_op(&self) -> f64 {
+    pub(super) fn context_switches_per_op(&self) -> f64 {
         self.per_op(self.usage.context_switches as f64)
     }
 }
@@ -72,13 +72,13 @@ impl Sample {
 #[derive(Clone)]
 pub struct Run {
     pub cell: Cell,
-    pub samples: Vec<Sample>,
-    /// Of all samples together, when they were timed here.
-    pub latencies: Latencies,
+    pub(super) samples: Vec<Sample>,
+    /// The latencies of all samples, empty if another program timed them.
+    pub(super) latencies: Latencies,
 }
 
 impl Run {
-    pub fn new(cell: Cell) -> Run {
+    pub(super) fn new(cell: Cell) -> Run {
         Run { cell, samples: Vec::new(), latencies: Latencies::new() }
     }
 
@@ -90,33 +90,32 @@ impl Run {
         self.median(Sample::iops)
     }
 
-    pub fn ops(&self) -> f64 {
+    pub(super) fn ops(&self) -> f64 {
         self.median(|sample| sample.ops as f64)
     }
 
-    pub fn seconds(&self) -> f64 {
+    pub(super) fn seconds(&self) -> f64 {
         self.median(|sample| sample.usage.seconds)
     }
 
-    pub fn bytes_per_second(&self) -> f64 {
+    pub(super) fn bytes_per_second(&self) -> f64 {
         self.iops() * self.cell.block as f64
     }
 
-    pub fn cpu_us_per_op(&self) -> f64 {
+    pub(super) fn cpu_us_per_op(&self) -> f64 {
         self.median(Sample::cpu_us_per_op)
     }
 
-    pub fn context_switches_per_op(&self) -> f64 {
+    pub(super) fn context_switches_per_op(&self) -> f64 {
         self.median(Sample::context_switches_per_op)
     }
 
-    /// From all timed operations of all samples, or, where another program timed them, the
-    /// median of what it reported.
-    pub fn p50_us(&self) -> Option<f64> {
+    /// Returns the median of all timed operations, or of the values that another program reported.
+    pub(super) fn p50_us(&self) -> Option<f64> {
         self.latencies.quantile_us(0.50).or_else(|| median(self.reported(|s| s.p50_us)))
     }
 
-    pub fn p99_us(&self) -> Option<f64> {
+    pub(super) fn p99_us(&self) -> Option<f64> {
         self.latencies.quantile_us(0.99).or_else(|| median(self.reported(|s| s.p99_us)))
     }
 
@@ -124,15 +123,15 @@ impl Run {
         self.samples.iter().filter_map(of).collect()
     }
 
-    /// The one checksum of all samples.
-    pub fn checksum(&self) -> Option<u64> {
+    /// Returns the checksum, if it is the same in all samples.
+    pub(super) fn checksum(&self) -> Option<u64> {
         let first = self.samples.first()?.checksum?;
         self.samples.iter().all(|sample| sample.checksum == Some(first)).then_some(first)
     }
 }
 
-/// The run beside which another is looked at: same profile, and where it has a queue, the
-/// same depth and threads.
+/// Returns the run of `strategy` to compare `cell` with: of the same profile, and for a strategy with a
+/// queue, of the same depth and number of threads.
 pub fn beside<'r>(runs: &'r [Run], cell: &Cell, strategy: Strategy) -> Option<&'r Run> {
     runs.iter().find(|run| {
         let other = &run.cell;

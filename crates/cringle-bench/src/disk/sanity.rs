@@ -1,5 +1,5 @@
-//! The benchmark refuses to be fooled: what would make its figures mean something else than
-//! they seem to is looked for, before and after each run, and said in words.
+//! Detects conditions under which the figures would mean something other than they seem to, before and
+//! after each run, and explains them in a note or a failure.
 
 use super::job::Profile;
 use super::plan::Plan;
@@ -9,27 +9,29 @@ use crate::notes::Notes;
 use crate::target::{Kind, Target};
 use cringle::block::Polling;
 use cringle_report::failure::{Failure, fail};
-use cringle_report::machine::{cache, storage::Storage};
+use cringle_report::machine::cache::{self, NEGLIGIBLE};
+use cringle_report::machine::storage::Storage;
 use cringle_report::units;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 
-/// A rest of pages in the cache that no one can get rid of does not count.
-const NEGLIGIBLE: f64 = 0.01;
-
-/// What the place itself says, before anything runs.
-pub(super) fn place(target: &Target, storage: &Storage, notes: &mut Notes) -> Result<(), Failure> {
+/// Examines the storage and the file before anything runs.
+pub(super) fn examine_target(
+    target: &Target,
+    storage: &Storage,
+    notes: &mut Notes,
+) -> Result<(), Failure> {
     let path = target.path.display();
     if let Some(memory) = storage.in_memory() {
         notes.add(format!(
-            "{path} is {memory}: this measures memory and the kernel's overhead, no disk"
+            "{path} is {memory}: this measures memory and the kernel's overhead, not a disk"
         ));
     }
     if target.missing_bytes > 0 {
         notes.add(format!(
-            "{path} is {} smaller than asked: {} are read, so that more of them may come from a \
-             cache of the device",
+            "{path} is {} smaller than --size: only {} are read, and a cache of the device may hold \
+             a larger part of them",
             units::size(target.missing_bytes),
             units::size(target.file_bytes)
         ));
@@ -38,7 +40,7 @@ pub(super) fn place(target: &Target, storage: &Storage, notes: &mut Notes) -> Re
         let metadata = target.files[0].0.metadata()?;
         if metadata.blocks() * 512 < target.file_bytes {
             notes.add(format!(
-                "{path} has holes ({} of {} are allocated): reads of a hole ask no disk",
+                "{path} has holes ({} of {} are allocated): reading a hole needs no disk access",
                 units::size(metadata.blocks() * 512),
                 units::size(target.file_bytes)
             ));
@@ -47,37 +49,41 @@ pub(super) fn place(target: &Target, storage: &Storage, notes: &mut Notes) -> Re
     Ok(())
 }
 
-/// What the content says: a file of zeroes may never have been written to its disk.
-pub(super) fn content(target: &Target, words: &[u64], notes: &mut Notes) {
+/// Examines the first words of the blocks: a file of zeroes may never have been written to the disk.
+pub(super) fn examine_content(target: &Target, words: &[u64], notes: &mut Notes) {
     let Some(first) = words.first() else { return };
     if words.len() > 1 && words.iter().all(|word| word == first) {
         notes.add(format!(
-            "all blocks of {} begin alike: a device that compresses, deduplicates or knows \
-             unwritten blocks answers these reads faster than real ones, and the checksum \
-             cannot tell one block from another",
+            "all blocks of {} begin with the same bytes: a device that compresses, deduplicates or \
+             tracks unwritten blocks is faster here than with real data, and the checksum cannot \
+             distinguish the blocks",
             target.path.display()
         ));
     }
 }
 
-/// Whether completions can be polled for; if not, why, and how to get there.
-pub(super) fn polled(target: &Target, notes: &mut Notes) -> Result<bool, Failure> {
+/// Whether the device has polled queues. The note explains what to do if it has none.
+pub(super) fn can_poll(target: &Target, notes: &mut Notes) -> Result<bool, Failure> {
     let polling = Polling::of(&target.files[0].open(true, false)?)?;
     notes.add(format!("--iopoll: {polling}"));
     Ok(matches!(polling, Polling::Polled(_)))
 }
 
-/// Opens with `O_DIRECT` and looks whether the flag is there.
-pub(super) fn direct(target: &Target, block: usize, storage: &Storage) -> Result<(), Failure> {
+/// Checks that the file can be opened with `O_DIRECT`, and that the flag is in effect.
+pub(super) fn require_direct(
+    target: &Target,
+    block: usize,
+    storage: &Storage,
+) -> Result<(), Failure> {
     let alignment = storage.direct_alignment();
     if !(block as u64).is_multiple_of(alignment) {
         return Err(Failure::usage(format!(
-            "O_DIRECT here transfers multiples of {alignment} bytes, and --block is {block}"
+            "--block is {block}, but O_DIRECT transfers multiples of {alignment} bytes here"
         )));
     }
     let refused = |error| {
         Failure::failed(format!(
-            "{} cannot be opened with O_DIRECT ({error}) on {}: use --profile cached there",
+            "{}: cannot open with O_DIRECT on {}: {error}; use --profile cached",
             target.path.display(),
             storage.filesystem
         ))
@@ -85,43 +91,43 @@ pub(super) fn direct(target: &Target, block: usize, storage: &Storage) -> Result
     let file = target.files[0].open(true, false).map_err(refused)?;
     if flags_of(&file).is_some_and(|flags| flags & libc::O_DIRECT == 0) {
         return fail(format!(
-            "O_DIRECT was dropped when {} was opened: use --profile cached there",
+            "{}: the kernel dropped O_DIRECT at open; use --profile cached",
             target.path.display()
         ));
     }
     Ok(())
 }
 
-/// The open file's flags as the kernel has them.
+/// Returns the kernel's flags of an open file.
 fn flags_of(file: &File) -> Option<i32> {
     let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd())).ok()?;
     let line = info.lines().find_map(|line| line.strip_prefix("flags:"))?;
     i32::from_str_radix(line.trim(), 8).ok()
 }
 
-/// Brings the page cache into the state that the profile asks for. Returns which part of the
-/// files is in it then.
+/// Fills or empties the page cache, as the profile requires. Returns the part of the files that is
+/// cached afterwards.
 pub(super) fn prepare_cache(
     profile: Profile,
     target: &Target,
     notes: &mut Notes,
 ) -> Result<f64, Failure> {
     match profile {
-        Profile::Cached => warmed(target, notes),
-        Profile::Direct | Profile::BufferedSeq => emptied(profile, target, notes),
+        Profile::Cached => fill_cache(target, notes),
+        Profile::Direct | Profile::BufferedSeq => empty_cache(profile, target, notes),
         Profile::Wal => Ok(0.0),
     }
 }
 
-fn warmed(target: &Target, notes: &mut Notes) -> Result<f64, Failure> {
+fn fill_cache(target: &Target, notes: &mut Notes) -> Result<f64, Failure> {
     let before = resident(target)?;
     if before == 1.0 {
         return Ok(1.0);
     }
     if before < 1.0 - NEGLIGIBLE && target.kind != Kind::Temporary {
         notes.add(format!(
-            "{} was not in the page cache ({:.0} % of it): it was read once before the `cached` \
-             runs",
+            "{} was not completely in the page cache ({:.0} % of it): it was read once before the \
+             `cached` runs",
             target.path.display(),
             before * 100.0
         ));
@@ -132,31 +138,31 @@ fn warmed(target: &Target, notes: &mut Notes) -> Result<f64, Failure> {
     let after = resident(target)?;
     if after < 1.0 - NEGLIGIBLE / 10.0 {
         notes.add(format!(
-            "the `cached` runs are not all cached: only {:.1} % of the file stays in memory \
-             (a smaller --size may fit)",
+            "the `cached` runs read partly from the device: only {:.1} % of the file stays in memory \
+             (choose a smaller --size)",
             after * 100.0
         ));
     }
     Ok(after)
 }
 
-fn emptied(profile: Profile, target: &Target, notes: &mut Notes) -> Result<f64, Failure> {
+fn empty_cache(profile: Profile, target: &Target, notes: &mut Notes) -> Result<f64, Failure> {
     for file in &target.files {
         cache::evict(&file.0)?;
     }
     let left = resident(target)?;
     if left > NEGLIGIBLE && profile == Profile::BufferedSeq {
         notes.add(format!(
-            "{:.0} % of the file could not be dropped from the page cache: `buffered-seq` is \
-             partly a copy from memory",
+            "{:.0} % of the file could not be dropped from the page cache: `buffered-seq` partly \
+             copies from memory",
             left * 100.0
         ));
     }
     Ok(left)
 }
 
-/// After a direct run: did its reads leave pages behind, as reads without `O_DIRECT` do?
-pub(super) fn direct_stayed_direct(
+/// Adds a note if a direct run left pages in the cache, as reads without `O_DIRECT` do.
+pub(super) fn note_fallback_to_cache(
     cell: &Cell,
     target: &Target,
     plan: &Plan,
@@ -171,8 +177,8 @@ pub(super) fn direct_stayed_direct(
     let grown = resident(target)? - resident_before;
     if grown > touched.min(1.0) / 2.0 {
         notes.add(format!(
-            "O_DIRECT fell back to the page cache in `{}`: its reads left {:.0} % of the file \
-             there, so these figures are not the device's",
+            "O_DIRECT fell back to the page cache in `{}`: its reads left {:.0} % of the file there, \
+             so its figures are not those of the device",
             cell.label(),
             grown * 100.0
         ));
@@ -180,6 +186,7 @@ pub(super) fn direct_stayed_direct(
     Ok(())
 }
 
+/// Returns the part of the files that is in the page cache.
 fn resident(target: &Target) -> Result<f64, Failure> {
     let mut sum = 0.0;
     for file in &target.files {
@@ -194,7 +201,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn a_note_is_said_once() {
+    fn a_note_is_added_once() {
         let mut notes = Notes::default();
         notes.add("x");
         notes.add("x");
@@ -202,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_tells_the_flags_of_an_open_file() {
+    fn flags_of_an_open_file_are_read() {
         let mut file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         file.write_all(&[0; 4096]).unwrap();
         let flags = flags_of(&file).unwrap();

@@ -1,4 +1,4 @@
-//! What is run, how long, and in which order.
+//! Which cells are run, with which limits and plans.
 
 use super::job::Profile;
 use super::plan::{Direction, Limit, Order, Plan, Shape};
@@ -9,15 +9,16 @@ use crate::latency::Sampling;
 use crate::notes::Notes;
 use crate::target::Target;
 
-/// Operations of a run when neither `--ops` nor `--seconds` is given: a fraction of a second
-/// on a fast device.
+/// The operations of a run if neither `--ops` nor `--seconds` is given: a fraction of a second on a fast
+/// device.
 const DIRECT_OPS: usize = 20_000;
 const CACHED_OPS: usize = 100_000;
 const COMMITS: usize = 1_000;
-/// A warm-up does one of so many operations of a measured run.
+/// A measured run has this many times the operations of a warm-up run.
 const WARMUP_SHARE: usize = 8;
 
-/// The rows, in the order of a round: neighbours in depth are neighbours in time.
+/// Returns the rows, in the order of a round: the strategies at one depth follow each other, so that
+/// they are compared at about the same time.
 pub(super) fn cells(
     args: &DiskArgs,
     strategies: &[Strategy],
@@ -25,7 +26,7 @@ pub(super) fn cells(
     direction: Direction,
     notes: &mut Notes,
 ) -> Vec<Cell> {
-    let chosen = fit(strategies, profile, direction, notes);
+    let chosen = suitable(strategies, profile, direction, notes);
     let mut cells: Vec<Cell> = Vec::new();
     for threads in args.thread_counts() {
         for &queue_depth in &args.qd {
@@ -48,8 +49,8 @@ pub(super) fn cells(
     cells
 }
 
-/// Those that can do it; of the others, and of what is particular, the reader is told.
-fn fit(
+/// Returns the strategies that support the profile and direction, and adds notes about the others.
+fn suitable(
     strategies: &[Strategy],
     profile: Profile,
     direction: Direction,
@@ -57,14 +58,14 @@ fn fit(
 ) -> Vec<Strategy> {
     let mut chosen = strategies.to_vec();
     chosen.retain(|strategy| {
-        let unfit = strategy.unfit(profile, direction);
-        if let Some(why) = unfit {
+        let unsupported = strategy.unsupported(profile, direction);
+        if let Some(why) = unsupported {
             let (name, profile) = (strategy.name(), profile.name());
             notes.add(format!("{name} is left out of `{profile}`: {why}"));
         } else if let Some(remark) = strategy.remark(profile) {
             notes.add(remark);
         }
-        unfit.is_none()
+        unsupported.is_none()
     });
     chosen
 }
@@ -82,8 +83,8 @@ pub(super) fn limit(args: &DiskArgs, profile: Profile, target: &Target) -> Limit
     }
 }
 
-/// The limit of a warm-up.
-pub(super) fn share(limit: Limit) -> Limit {
+/// Returns the limit of a warm-up run.
+pub(super) fn warmup_limit(limit: Limit) -> Limit {
     match limit {
         Limit::Ops(ops) => Limit::Ops(ops.div_ceil(WARMUP_SHARE)),
         Limit::Seconds(seconds) => Limit::Seconds(seconds / WARMUP_SHARE as f64),
@@ -111,7 +112,7 @@ pub(super) fn shape(
     }
 }
 
-/// Appends go to the logs in turn.
+/// Assigns the appends to the files in turn.
 pub(super) fn spread_over_files(plan: &mut Plan, files: usize) {
     for (index, access) in plan.accesses.iter_mut().enumerate() {
         access.file = (index % files) as u32;
@@ -124,12 +125,6 @@ pub(super) fn sampling(profile: Profile) -> Sampling {
         Profile::Direct | Profile::BufferedSeq => Sampling::ONE_IN_8,
         Profile::Cached => Sampling::ONE_IN_64,
     }
-}
-
-/// The order of a round: forth, then back.
-pub(super) fn turn(round: usize, len: usize) -> Vec<usize> {
-    let forth = 0..len;
-    if round.is_multiple_of(2) { forth.collect() } else { forth.rev().collect() }
 }
 
 #[cfg(test)]
@@ -154,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_queue_runs_once_and_threads_are_as_many_as_the_depth() {
+    fn threads_follow_the_queue_depth_by_default() {
         let rows = rows(&["--qd", "1,8", "--strategies", "sync,threads,uring"], Profile::Direct);
         let expected = [
             row("sync", 1, 1),
@@ -167,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_of_threads_is_taken_as_it_is() {
+    fn explicit_threads_apply_to_every_strategy() {
         let args = ["--qd", "8", "--threads", "1,2", "--strategies", "threads,mmap,fibers"];
         let expected = [
             row("threads", 1, 1),
@@ -181,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn only_those_who_can_register_are_called_fixed() {
+    fn only_strategies_that_register_are_fixed() {
         let args = ["--qd", "8", "--fixed", "--strategies", "fibers,uring,batch"];
         let expected =
             [row("uring --fixed", 8, 1), row("fibers", 8, 1), row("batch --fixed", 8, 1)];
@@ -190,13 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn mmap_appends_nothing() {
+    fn mmap_does_not_append() {
         assert!(rows(&["--strategies", "mmap"], Profile::Wal).is_empty());
-    }
-
-    #[test]
-    fn rounds_alternate_their_direction() {
-        assert_eq!(turn(0, 3), [0, 1, 2]);
-        assert_eq!(turn(1, 3), [2, 1, 0]);
     }
 }

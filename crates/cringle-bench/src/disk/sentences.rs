@@ -1,7 +1,7 @@
-//! The table, read for a person: two or three sentences for each profile.
+//! Interprets the table of each profile in two or three sentences.
 //!
-//! Pure functions of the results. They name the winner only where it wins by more than the
-//! noise, and say what the profile is able to show.
+//! Pure functions of the results. They name a winner only if it leads by more than the noise, and answer
+//! the question that the profile is suited for.
 
 use crate::disk::Findings;
 use crate::disk::job::Profile;
@@ -10,12 +10,12 @@ use crate::disk::results::{Run, beside};
 use crate::disk::strategies::Strategy;
 use cringle_report::units::{count, figure, mib, size};
 
-/// Differences below this are weather.
+/// Smaller differences are noise.
 const NOISE: f64 = 0.03;
-/// The device is at its limit where it gives this part of the most that was seen.
+/// The device is saturated at the depth that reaches this part of the highest rate.
 const SATURATED: f64 = 0.95;
 
-/// The runs of one profile, with a heading and sentences.
+/// The runs of one profile, with their title and sentences.
 pub(super) struct Group<'f> {
     pub(super) title: String,
     pub(super) runs: Vec<&'f Run>,
@@ -46,7 +46,7 @@ fn title(profile: Profile, direction: Direction, runs: &[Run]) -> String {
     let Some(first) = runs.first() else { return String::new() };
     let block = size(first.cell.block as u64);
     let noun = direction.noun();
-    let what = match profile {
+    let accesses = match profile {
         Profile::Direct => format!("random {noun} of {block} with O_DIRECT"),
         Profile::Cached => format!("random {noun} of {block} in the page cache"),
         Profile::BufferedSeq => format!("sequential {noun} of {block} through an empty page cache"),
@@ -54,25 +54,27 @@ fn title(profile: Profile, direction: Direction, runs: &[Run]) -> String {
     };
     let rounds = first.samples.len();
     let medians = if rounds > 1 { format!("; medians of {rounds} rounds") } else { String::new() };
-    format!("{}: {what}, {} ops a run{medians}", profile.name(), count(first.ops()))
+    format!("{}: {accesses}, {} ops per run{medians}", profile.name(), count(first.ops()))
 }
 
-/// What the runs of one profile say.
+/// Returns the sentences about the runs of one profile.
 pub(super) fn sentences(runs: &[Run], direction: Direction) -> Vec<String> {
     let Some(first) = runs.first() else { return Vec::new() };
     let all = match first.cell.profile {
         Profile::Direct => [saturation(runs), against_sync(runs, direction), against_ring(runs)],
-        Profile::Cached => [nothing_waits(runs), second_core(runs), against_ring(runs)],
+        Profile::Cached => [overhead(runs), second_core(runs), against_ring(runs)],
         Profile::BufferedSeq => [readahead(runs, direction), None, None],
         Profile::Wal => [commits(runs), group_commit(runs), None],
     };
     all.into_iter().flatten().collect()
 }
 
+/// Returns the run with the highest rate.
 fn best<'r>(runs: impl IntoIterator<Item = &'r Run>) -> Option<&'r Run> {
     runs.into_iter().max_by(|a, b| a.iops().total_cmp(&b.iops()))
 }
 
+/// Describes a run: `uring` at queue depth 32.
 fn named(run: &Run) -> String {
     let depth = match (run.cell.strategy.has_queue(), run.cell.threads) {
         (true, 1) => format!(" at queue depth {}", run.cell.queue_depth),
@@ -83,9 +85,9 @@ fn named(run: &Run) -> String {
     format!("`{}`{depth}", run.cell.label())
 }
 
-/// "The device saturates at 32 in flight: …"
+/// "The device saturates at 32 in flight with 80,000 IOPS; …"
 fn saturation(runs: &[Run]) -> Option<String> {
-    // mmap reads partly from memory, which no device limits.
+    // mmap is left out: it reads partly from memory, where the device is no limit.
     let device = || runs.iter().filter(|run| run.cell.strategy != Strategy::Mmap);
     let top = best(device())?;
     let limit = top.iops();
@@ -99,22 +101,22 @@ fn saturation(runs: &[Run]) -> Option<String> {
         .find(|depth| most_at(*depth).is_some_and(|run| run.iops() >= SATURATED * limit))?;
     let deepest = *depths.last()?;
     if depths.len() == 1 {
-        return Some(format!("The most was {} IOPS, by {}.", count(limit), named(top)));
+        return Some(format!("The highest rate is {} IOPS, by {}.", count(limit), named(top)));
     }
     if enough == deepest {
         return Some(format!(
-            "The device does not saturate at {deepest} in flight: {} reaches {} IOPS, and more \
-             may come from a deeper queue.",
+            "The device does not saturate at {deepest} in flight: {} reaches {} IOPS, and a deeper \
+             queue may reach more.",
             named(top),
             count(limit)
         ));
     }
     let latency = |depth: usize| most_at(depth).and_then(Run::p50_us);
     let price = match (latency(enough), latency(deepest)) {
-        (Some(now), Some(then)) if then > now => format!(
-            "; from there to {deepest} in flight only the wait grows, from {} to {} µs",
-            figure(now),
-            figure(then)
+        (Some(here), Some(there)) if there > here => format!(
+            "; up to {deepest} in flight only the latency grows, from {} to {} µs",
+            figure(here),
+            figure(there)
         ),
         _ => String::new(),
     };
@@ -125,7 +127,7 @@ fn saturation(runs: &[Run]) -> Option<String> {
     ))
 }
 
-/// What one thread with one read in flight leaves lying, and what threads pay for it.
+/// Compares the best of fibers, batch and uring with one thread, and their CPU time with that of threads.
 fn against_sync(runs: &[Run], direction: Direction) -> Option<String> {
     let sync = runs.iter().find(|run| run.cell.strategy == Strategy::Sync)?;
     let ours = best(runs.iter().filter(|run| {
@@ -134,7 +136,7 @@ fn against_sync(runs: &[Run], direction: Direction) -> Option<String> {
     let ratio = ours.iops() / sync.iops();
     if ratio < 1.0 + NOISE {
         return Some(format!(
-            "A plain loop of {} is as good as anything here: {} has {:.2} × its rate.",
+            "A plain loop of {} is as fast as any way here: {} has {:.2} × its rate.",
             direction.noun(),
             named(ours),
             ratio
@@ -145,7 +147,7 @@ fn against_sync(runs: &[Run], direction: Direction) -> Option<String> {
     }));
     let price = threads.map(|threads| {
         format!(
-            "; {} threads reach {} IOPS and take {} µs of CPU for each, {} takes {}",
+            "; {} threads reach {} IOPS and need {} µs of CPU per operation, {} needs {}",
             threads.cell.threads,
             count(threads.iops()),
             figure(threads.cpu_us_per_op()),
@@ -154,14 +156,14 @@ fn against_sync(runs: &[Run], direction: Direction) -> Option<String> {
         )
     });
     Some(format!(
-        "{} does {:.1} × what one thread does with one operation in flight{}.",
+        "{} has {:.1} × the rate of one thread with one operation in flight{}.",
         named(ours),
         ratio,
         price.unwrap_or_default()
     ))
 }
 
-/// Fibers and batches beside the hand-written loop, at the depth nearest to 32.
+/// Compares fibers and batches with the hand-written ring, at the depth nearest to 32.
 fn against_ring(runs: &[Run]) -> Option<String> {
     let ring = runs
         .iter()
@@ -172,7 +174,7 @@ fn against_ring(runs: &[Run]) -> Option<String> {
         .filter_map(|strategy| {
             let run = beside(runs, &ring.cell, strategy)?;
             Some(format!(
-                "`{}` {:.2} × its rate for {:.2} × its CPU",
+                "`{}` has {:.2} × its rate for {:.2} × its CPU time",
                 run.cell.label(),
                 run.iops() / ring.iops(),
                 run.cpu_us_per_op() / ring.cpu_us_per_op()
@@ -183,36 +185,35 @@ fn against_ring(runs: &[Run]) -> Option<String> {
         return None;
     }
     let fio = beside(runs, &ring.cell, Strategy::Fio)
-        .map(|fio| format!("; the loop itself has {:.2} × fio's", ring.iops() / fio.iops()));
+        .map(|fio| format!("; the ring itself has {:.2} × fio's rate", ring.iops() / fio.iops()));
     Some(format!(
-        "Beside the hand-written ring at queue depth {}: {}{}.",
+        "Compared with the hand-written ring at queue depth {}: {}{}.",
         ring.cell.queue_depth,
         compared.join(", "),
         fio.unwrap_or_default()
     ))
 }
 
-fn nothing_waits(runs: &[Run]) -> Option<String> {
+fn overhead(runs: &[Run]) -> Option<String> {
     let top = best(runs.iter().filter(|run| run.cell.threads == 1))?;
     let sync = runs.iter().find(|run| run.cell.strategy == Strategy::Sync)?;
     let ratio = top.iops() / sync.iops();
-    let why = "In the page cache nothing waits: this is the price of asking";
+    let why = "In the page cache no operation waits: this is pure overhead";
     if top.cell.strategy == Strategy::Mmap && ratio > 1.0 + NOISE {
         return Some(format!(
-            "{why}; a mapping asks the kernel nothing once its pages are there, and `mmap` does \
-             {ratio:.2} × a plain loop."
+            "{why}; a mapping needs no system call once its pages are mapped, and `mmap` has \
+             {ratio:.2} × the rate of a plain loop."
         ));
     }
     Some(if top.cell.strategy == Strategy::Sync || ratio < 1.0 + NOISE {
         format!(
-            "{why}, and a plain loop of system calls ({} a second) is the cheapest way of one \
-                 thread.",
+            "{why}, and on one thread a plain loop of system calls ({} per second) has the least.",
             count(sync.iops())
         )
     } else {
         format!(
-            "{why}; on one thread {} is the cheapest, {ratio:.2} × a plain loop, because one \
-                 system call serves many operations.",
+            "{why}; on one thread {} has the least, with {ratio:.2} × the rate of a plain loop, \
+             because one system call serves many operations.",
             named(top)
         )
     })
@@ -243,29 +244,29 @@ fn readahead(runs: &[Run], direction: Direction) -> Option<String> {
     let rate = |run: &Run| format!("{} MiB/s", figure(mib(run.bytes_per_second())));
     let sync = runs.iter().find(|run| run.cell.strategy == Strategy::Sync);
     let Some(sync) = sync else {
-        return Some(format!("The fastest was {} with {}.", named(top), rate(top)));
+        return Some(format!("The fastest is {} with {}.", named(top), rate(top)));
     };
     let ratio = top.iops() / sync.iops();
     if ratio < 1.0 + 2.0 * NOISE {
         let why = if direction.writes() { "writes back" } else { "reads ahead" };
         return Some(format!(
-            "The kernel {why} for everyone: a plain loop has {}, and nothing is clearly faster.",
+            "The kernel {why} for every strategy: a plain loop has {}, and none is clearly faster.",
             rate(sync)
         ));
     }
-    Some(format!("The fastest was {} with {}, {ratio:.2} × a plain loop.", named(top), rate(top)))
+    Some(format!("The fastest is {} with {}, {ratio:.2} × a plain loop.", named(top), rate(top)))
 }
 
 fn commits(runs: &[Run]) -> Option<String> {
-    // A group commit is another promise to the caller; it has its own sentence.
+    // A group commit gives the caller another guarantee, and has its own sentence.
     let top = best(runs.iter().filter(|run| run.cell.strategy != Strategy::Batch))?;
-    let p99 = top.p99_us().map(|us| format!(", 99 of 100 within {} µs", figure(us)));
+    let p99 = top.p99_us().map(|us| format!(", 99 % of them within {} µs", figure(us)));
     let sync = runs.iter().find(|run| run.cell.strategy == Strategy::Sync);
     let ratio = sync
         .filter(|sync| sync.cell != top.cell)
         .map(|sync| format!(": {:.2} × a single committer", top.iops() / sync.iops()));
     Some(format!(
-        "{} commits {} times a second{}{}.",
+        "{} commits {} times per second{}{}.",
         named(top),
         count(top.iops()),
         p99.unwrap_or_default(),
@@ -279,8 +280,8 @@ fn group_commit(runs: &[Run]) -> Option<String> {
     let ratio = batch.iops() / other.iops();
     (ratio > 1.0 + NOISE).then(|| {
         format!(
-            "One fdatasync for {} appends ({}) does {} a second, {ratio:.1} × the best that \
-             syncs each.",
+            "With one fdatasync for {} appends, {} does {} per second, {ratio:.1} × the best that \
+             syncs each append.",
             batch.cell.queue_depth,
             named(batch),
             count(batch.iops())

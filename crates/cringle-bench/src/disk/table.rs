@@ -3,10 +3,10 @@
 use super::job::Profile;
 use super::results::{Run, beside};
 use super::strategies::Strategy;
-use cringle_report::page::Rows;
+use cringle_report::page::{Rows, cell, ratio_cell};
 use cringle_report::units::{count, figure, mib};
 
-/// One row for each run.
+/// Returns the table, with a row for each run.
 pub(super) fn runs(runs: &[&Run]) -> Rows {
     let wal = runs.iter().any(|run| run.cell.profile == Profile::Wal);
     let rate = if wal { "commits/s" } else { "IOPS" };
@@ -29,17 +29,16 @@ pub(super) fn runs(runs: &[&Run]) -> Rows {
 
 fn row(run: &Run, all: &[Run]) -> Vec<String> {
     let sync = beside(all, &run.cell, Strategy::Sync).map(Run::iops);
-    let or_dash = |value: Option<f64>| value.map_or_else(|| "–".into(), figure);
     vec![
         run.cell.label(),
         run.cell.threads.to_string(),
         run.cell.queue_depth.to_string(),
         count(run.iops()),
         figure(mib(run.bytes_per_second())),
-        sync.map_or_else(|| "–".into(), |sync| format!("{:.2}", run.iops() / sync)),
+        ratio_cell(sync.map(|sync| run.iops() / sync)),
         figure(run.cpu_us_per_op()),
         format!("{:.3}", run.context_switches_per_op()),
-        or_dash(run.p50_us()),
-        or_dash(run.p99_us()),
+        cell(run.p50_us()),
+        cell(run.p99_us()),
     ]
 }

@@ -1,4 +1,4 @@
-//! After a run: did it read what is there, and write what it should?
+//! Checks that a run has read the content of the file, and written the blocks of its plan.
 
 use super::job::{Job, LaneResult};
 use super::plan::{Access, Limit, Plan};
@@ -9,11 +9,11 @@ use crate::target::Target;
 use cringle_report::failure::{Failure, fail};
 use std::os::unix::fs::FileExt;
 
-/// So many of the blocks that a run wrote are read back.
+/// The number of written blocks that are read back.
 const READ_BACK: usize = 2048;
 
-/// The first words that reads at the plan's places must deliver: by our own formula where we
-/// filled the file, else by reading them once.
+/// Returns the first words of the plan's blocks: computed if the benchmark filled the file, otherwise
+/// read once.
 pub(super) fn first_words(
     plan: &Plan,
     target: &Target,
@@ -23,7 +23,7 @@ pub(super) fn first_words(
         let word = |a: &Access| content::word(seed, a.file, a.offset / 8);
         return Ok(plan.accesses.iter().map(word).collect());
     }
-    // In the order of the file, which is kind to disks that turn.
+    // In the order of the file, which rotating disks read fastest.
     let mut order: Vec<usize> = (0..plan.accesses.len()).collect();
     order.sort_by_key(|&index| (plan.accesses[index].file, plan.accesses[index].offset));
     let bar = progress.runs(order.len() as u64).with_message("reading for the checksums");
@@ -41,15 +41,14 @@ pub(super) fn first_words(
     Ok(words)
 }
 
-/// Checks every lane against the plan (or the log against its content); returns the run's
-/// checksum.
-pub(super) fn lanes(job: &Job, lanes: &[LaneResult], name: &str) -> Result<u64, Failure> {
+/// Checks every lane against the plan, or the log against its content. Returns the run's checksum.
+pub(super) fn checksum(job: &Job, lanes: &[LaneResult], name: &str) -> Result<u64, Failure> {
     let found = lanes.iter().fold(0u64, |sum, lane_result| sum.wrapping_add(lane_result.checksum));
     if let Some(log) = &job.log {
         let (expected, commits) = log.verify(&job.target, &job.plan, job.generation)?;
         let ops: u64 = lanes.iter().map(|lane_result| lane_result.ops).sum();
         if (expected, commits) != (found, ops) {
-            return fail(format!("`{name}` committed {ops} appends, the log holds {commits}"));
+            return fail(format!("`{name}` committed {ops} appends, but the log holds {commits}"));
         }
         return Ok(found);
     }
@@ -58,14 +57,14 @@ pub(super) fn lanes(job: &Job, lanes: &[LaneResult], name: &str) -> Result<u64, 
     });
     if found != expected {
         return fail(format!(
-            "`{name}` did not read what the file holds: its checksum is {found:016x}, that of \
-             its reads should be {expected:016x} (or something else writes to the file)"
+            "`{name}` did not read the content of the file: its checksum is {found:016x} instead of \
+             {expected:016x} (or another program writes to the file)"
         ));
     }
     Ok(found)
 }
 
-/// Reads a part of the written blocks back: each must bear the number of this run.
+/// Reads some of the written blocks back: each must have the number of this run.
 pub(super) fn written(job: &Job, lanes: &[LaneResult], name: &str) -> Result<(), Failure> {
     if !job.writes || job.log.is_some() || job.plan.block < 16 {
         return Ok(());
@@ -73,11 +72,11 @@ pub(super) fn written(job: &Job, lanes: &[LaneResult], name: &str) -> Result<(),
     let done = lanes
         .iter()
         .flat_map(|lane_result| lane_result.lane.clone().take(lane_result.ops as usize));
-    let places: Vec<Access> =
+    let writes: Vec<Access> =
         done.map(|index| job.plan.accesses[index]).filter(|access| access.write).collect();
-    let step = places.len().div_ceil(READ_BACK).max(1);
+    let step = writes.len().div_ceil(READ_BACK).max(1);
     let mut block = [0u8; 16];
-    for access in places.iter().step_by(step) {
+    for access in writes.iter().step_by(step) {
         job.target.files[access.file as usize].0.read_exact_at(&mut block, access.offset)?;
         if content::generation(&block) != job.generation {
             return fail(format!("`{name}` did not write its block at offset {}", access.offset));
@@ -86,10 +85,10 @@ pub(super) fn written(job: &Job, lanes: &[LaneResult], name: &str) -> Result<(),
     Ok(())
 }
 
-/// With the same operations, all must have the same checksum.
+/// Checks that all runs with the same operations have the same checksum.
 pub(super) fn agreement(runs: &[Run], limit: Limit) -> Result<(), Failure> {
     if !matches!(limit, Limit::Ops(_)) {
-        // Each did as many as it could; each was checked against the plan.
+        // The runs differ in their number of operations. Each was checked against the plan.
         return Ok(());
     }
     let mut first: Option<(String, u64)> = None;
@@ -173,13 +172,13 @@ mod tests {
     fn checked(strategy: Strategy, target: &Arc<Target>) -> Result<u64, Failure> {
         let job = job(strategy, target);
         match strategy.run(&job).unwrap() {
-            Outcome::Measured(all) => lanes(&job, &all, strategy.name()),
+            Outcome::Measured(all) => checksum(&job, &all, strategy.name()),
             Outcome::Reported(_) => unreachable!("fio is left out"),
         }
     }
 
     #[test]
-    fn every_strategy_notices_a_block_that_is_not_what_it_should_be() {
+    fn every_strategy_detects_a_wrong_block() {
         let target = Arc::new(Target::prepare(&spec(), &Progress::new(false)).unwrap());
         let ours = || ALL.into_iter().filter(|strategy| *strategy != Strategy::Fio);
         let sums: Vec<u64> = ours().map(|s| checked(s, &target).unwrap()).collect();
@@ -193,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_somebody_else_is_read_for_its_checksums() {
+    fn a_foreign_file_is_read_for_its_checksums() {
         let mut target = Target::prepare(&spec(), &Progress::new(false)).unwrap();
         target.seed = None;
         target.files[0].0.write_all_at(b"whatever", 0).unwrap();

@@ -1,5 +1,5 @@
-//! The log of the `wal` profile: appends get their places here, in order of arrival, and are
-//! looked at again when the run is over.
+//! The logs of the `wal` profile: assigns each append its offset, in order of arrival, and verifies the
+//! appends after the run.
 
 use super::plan::{Access, Plan, term};
 use crate::content;
@@ -9,11 +9,11 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The ends of the logs, one for each file.
-pub struct Log(Vec<AtomicU64>);
+pub(super) struct Log(Vec<AtomicU64>);
 
 impl Log {
-    /// Empty logs. A block device cannot be emptied: there the log starts at the front.
-    pub fn begin(target: &Target) -> Result<Log, Failure> {
+    /// Empties the logs. On a block device, which cannot be truncated, the log starts at offset 0.
+    pub(super) fn begin(target: &Target) -> Result<Log, Failure> {
         for file in &target.files {
             if target.kind != Kind::BlockDevice {
                 file.0.set_len(0)?;
@@ -23,16 +23,16 @@ impl Log {
         Ok(Log(target.files.iter().map(|_| AtomicU64::new(0)).collect()))
     }
 
-    /// The place at the end of the planned file, from now on taken.
+    /// Moves the planned access to the end of its log, and the end behind it.
     #[inline]
-    pub fn append(&self, planned: Access, block: usize) -> Access {
+    pub(super) fn append(&self, planned: Access, block: usize) -> Access {
         let offset = self.0[planned.file as usize].fetch_add(block as u64, Relaxed);
         Access { offset, ..planned }
     }
 
-    /// Reads the logs back: each must hold its appends, of this run, without a gap. Returns
-    /// the checksum that the appends had to give, and how many there are.
-    pub fn verify(
+    /// Reads the logs back: each must hold the appends of this run without a gap. Returns the expected
+    /// checksum and the number of the appends.
+    pub(super) fn verify(
         &self,
         target: &Target,
         plan: &Plan,
@@ -47,9 +47,7 @@ impl Log {
                 let expected = content::word(target.seed.unwrap_or(0), access.file, offset / 8);
                 let found = (content::head(&block), content::generation(&block));
                 if found != (expected, generation) {
-                    return fail(format!(
-                        "the log has another block than was appended at {offset}"
-                    ));
+                    return fail(format!("the log has a wrong block at offset {offset}"));
                 }
                 sum = sum.wrapping_add(term(expected, &access));
                 commits += 1;

@@ -1,6 +1,7 @@
-//! What can be asked.
+//! The command line of `bench http`.
 
 use super::program::Program;
+use crate::order;
 use clap::{Args, ValueEnum};
 use cringle_report::Outputs;
 use cringle_report::failure::Failure;
@@ -11,67 +12,77 @@ use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:
-  cringle bench http                          all servers; 50, 500 and 10,000 connections, then one
-                                              request per connection
+  cringle bench http
+      All servers; 50, 500 and 10,000 connections, then one request for each
   cringle bench http --requests 10000 --connections 50 --no-keepalive
-                                              as in the papers on MIO and URingManager
+      As in the papers on MIO and URingManager
   cringle bench http --servers fibers,uring --connections 50 --repeat 9
+      Compare two servers in more rounds
   cringle bench http --servers fibers,tokio-mt --workers 1,2,4,8 --svg plots
+      Compare numbers of workers, and draw plots
   cringle bench http --servers uring --ablate multishot,fixed,bufring,sqpoll
-  cringle bench http --command 'monoio=benches/target/release/servers monoio {address}'
-                                              beside any server (benches/README.md has some)
+      What is each feature worth?
+  cringle bench http --command 'monoio=benches/target/release/servers \\
+      monoio {address}'
+      Compare with another server (benches/README.md has some)
   cringle bench http --idle 100000 --servers epoll,tokio,uring,fibers
-  cringle bench http --listen 0.0.0.0:8080 --servers fibers      on one machine, and on the other
+      Measure the memory of idle connections
+  cringle bench http --listen 0.0.0.0:8080 --servers fibers
   cringle bench http --target server:8080
-  cringle bench http --json - | jq '.runs[] | {server, connections, cpu_us_per_request}'
+      Run the server on one machine, and the load on another one
+  cringle bench http --json - | jq '.runs[] | {server, requests_per_second}'
+      Print the rates
 
-A server answers each request with the same small page. It is a process of its own, on the first
-processors; the load comes from the others: each connection sends a request, waits for the whole
-answer, and sends the next one. CPU and context switches are the server's. Work that the kernel does
-for a connection when a packet comes is mostly the sender's: over the loopback, both sides'.
+The server responds to each request with the same small page. It runs in a process of its own on the \
+first processors, and the load on the others: each connection sends a request, waits for the whole \
+response, and sends the next request. CPU time and context switches are those of the server. The \
+kernel's work for an incoming packet counts mostly for the sender, which over the loopback interface \
+is either side.
 
-What limits: the own load is one thread for each of its processors, with two system calls a request and a
-share of an epoll_wait; JSON tells its CPU for a request (load_cpu_us_per_request). Where that is as much
-as the server's, the load is the limit on two processors, and the table says so: compare CPU then. It is a
-closed loop: an answer that is late delays the next request of its connection, so that a pause of the
-server is one late answer for each connection, and not one for each request that would have come
-meanwhile. Latencies are of every request, in an HdrHistogram of three digits, from the write of the
-request to the read of the answer's last byte, what the load keeps waiting included.
+The load (`--client own`) has one thread for each of its processors, and makes two system calls for a \
+request plus a share of an epoll_wait. Its CPU time for a request is in the JSON \
+(load_cpu_us_per_request). If that is about as much as the server's, the load is the limit; the report \
+says so, and the CPU times are to be compared instead of the rates.
 
-Exit status: 0 done, 1 failed (a wrong answer, an I/O error), 2 wrong usage, 130 interrupted.";
+The load is a closed loop: a late response delays the next request of its connection. A pause of the \
+server therefore causes one late response for each connection, not one for each request that would \
+have arrived during the pause. The latencies cover every request, from the write of the request to \
+the read of the last byte of the response, with three significant digits.
+
+Exit status: 0 success, 1 failure (a wrong response, an I/O error), 2 wrong usage, 130 interrupted.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES, args_override_self = true)]
 pub struct HttpArgs {
-    /// Which servers to compare, as a comma list [default: all].
+    /// Servers to compare, as a comma-separated list [default: all].
     #[arg(long, value_delimiter = ',', value_enum)]
     servers: Vec<Server>,
 
-    /// Another server to compare with, once for each: a program that listens where it is told,
-    /// {address} or {port} in its words, and answers GET / with status 200. {workers} is how many threads it
-    /// may have (without it: measured with one), {connection} is keep-alive or close.
+    /// Another server, repeatable: a program that listens at {address} or {port} and responds to GET /
+    /// with status 200. {workers} is its number of threads (without it, only one is measured), and
+    /// {connection} is keep-alive or close.
     #[arg(long = "command", value_name = "NAME=COMMAND", conflicts_with_all = ["listen", "target"])]
     commands: Vec<String>,
 
-    /// Connections at the same time, as a comma list.
+    /// Simultaneous connections, as a comma-separated list.
     #[arg(long, value_delimiter = ',', default_value = "50,500,10000", value_name = "N")]
     connections: Vec<usize>,
 
-    /// Threads of a server, as a comma list (workers, where there are fibers).
+    /// Threads of a server, or workers of a runtime, as a comma-separated list.
     #[arg(long, alias = "threads", value_delimiter = ',', default_value = "1", value_name = "N")]
     workers: Vec<usize>,
 
-    /// Only connections that are used again and again.
+    /// Measure only connections that are reused.
     #[arg(long, conflicts_with = "no_keepalive")]
     keepalive: bool,
 
-    /// Only one request per connection, for each number of --connections. (Without either: both, and
-    /// one request per connection only with the fewest connections.)
+    /// Measure only one request per connection, for each number of --connections [default: both, but one
+    /// request per connection only with the fewest connections].
     #[arg(long)]
     no_keepalive: bool,
 
-    /// Instead of all that: so many connections, kept and idle. What does each cost the server's memory, and
-    /// how soon has every one been served again? (Without `threads`, unless --servers names it.)
+    /// Measure N idle connections instead: the server's memory for each, and the time until all have been
+    /// served again. Leaves out `threads`, unless --servers names it.
     #[arg(long, value_name = "N", conflicts_with_all = [
         "connections", "keepalive", "no_keepalive", "requests", "seconds", "ablate", "client", "svg",
         "listen", "target",
@@ -82,7 +93,7 @@ pub struct HttpArgs {
     #[arg(long, value_name = "N", conflicts_with = "seconds")]
     requests: Option<u64>,
 
-    /// For so long a run sends requests.
+    /// Length of a run in seconds.
     #[arg(long, alias = "runtime", default_value_t = 1.0, value_name = "S")]
     seconds: f64,
 
@@ -90,43 +101,44 @@ pub struct HttpArgs {
     #[arg(long, value_parser = units::parse_size, default_value = "151", value_name = "SIZE")]
     response_bytes: u64,
 
-    /// What makes the load; `ab` and `wrk` must be installed, and have no histogram to tell.
+    /// Program that makes the load; `ab` and `wrk` must be installed, and report no histogram.
     #[arg(long, value_enum, default_value = "own")]
     pub(super) client: Client,
 
-    /// Measure also without a feature, as a comma list: multishot (accept), fixed (descriptors) and bufring
-    /// (and multishot receives) of uring, defer of fibers; and uring with sqpoll, which it is best without.
+    /// Measure servers without a feature, too, as a comma-separated list: of `uring` multishot (accept),
+    /// fixed (descriptors) and bufring (with multishot receives), of `fibers` defer; `sqpoll` measures
+    /// `uring` with that feature, which it lacks by default.
     #[arg(long, value_delimiter = ',', value_name = "FEATURE")]
     ablate: Vec<String>,
 
-    /// Only be the server that --servers names, at this address, until it is interrupted.
+    /// Only run the server that --servers names, at this address, until interrupted.
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["target", "html"])]
     pub(super) listen: Option<String>,
 
-    /// Only make the load, for a server that listens there; any that answers GET / with status 200.
+    /// Only make the load, for a server at this address that responds to GET / with status 200.
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["servers", "ablate", "workers"])]
     pub(super) target: Option<String>,
 
-    /// Rounds; the figures are medians over them [default: 5; with --idle 1].
+    /// Rounds to measure; the figures are their medians [default: 5; with --idle: 1].
     #[arg(long, alias = "runs", value_name = "N")]
     repeat: Option<usize>,
 
     #[command(flatten)]
     pub(super) outputs: Outputs,
 
-    /// Draw latencies, and rates by workers, into SVG files in this directory.
+    /// Write SVG files with latencies, and rates by workers, into this directory.
     #[arg(long, value_name = "DIRECTORY")]
     pub(super) svg: Option<PathBuf>,
 
-    /// No progress bar.
+    /// Show no progress bar.
     #[arg(short, long)]
     pub(super) quiet: bool,
 
-    /// Be a server that another `bench http` asks through standard input.
+    /// Be a server that another `bench http` controls through standard input.
     #[arg(long, hide = true, requires = "listen")]
     pub(super) controlled: bool,
 
-    /// Run on these processors alone.
+    /// Run on these processors only.
     #[arg(long, hide = true, value_delimiter = ',', value_name = "N")]
     pub(super) cpus: Vec<usize>,
 }
@@ -136,15 +148,15 @@ pub struct HttpArgs {
 pub(super) enum Server {
     /// A thread for each connection, with std.
     Threads,
-    /// One thread with epoll (by mio) and a table of connections.
+    /// One thread with epoll (through mio) and a table of connections.
     Epoll,
     /// A task for each connection, on tokio's current-thread runtime.
     Tokio,
-    /// The same on tokio's multi-thread runtime.
+    /// A task for each connection, on tokio's multi-thread runtime.
     TokioMt,
-    /// A hand-written loop on a bare io_uring for each worker.
+    /// A hand-written loop on a bare io_uring, for each worker.
     Uring,
-    /// A fiber for each connection: cringle's net::Server.
+    /// A fiber for each connection, by cringle's net::Server.
     Fibers,
 }
 
@@ -163,8 +175,8 @@ impl Server {
         }
     }
 
-    /// It has as many threads as it is told to.
-    pub(super) fn takes(self, workers: usize) -> bool {
+    /// Whether the server can run with this number of workers.
+    pub(super) fn supports(self, workers: usize) -> bool {
         workers == 1 || matches!(self, Server::TokioMt | Server::Uring | Server::Fibers)
     }
 }
@@ -176,10 +188,11 @@ pub(super) enum Client {
     Own,
     /// ApacheBench.
     Ab,
+    /// wrk.
     Wrk,
 }
 
-/// A server, perhaps without one of its features, or with one that it does better without.
+/// A server, possibly without one of its features, or with one that it lacks by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Variant {
     pub(super) server: Server,
@@ -198,18 +211,18 @@ impl Variant {
     }
 }
 
-/// What a server can do with and without.
+/// A feature that `--ablate` switches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Feature {
-    /// One submission for all connections that come.
+    /// One submission accepts all connections.
     Multishot,
-    /// Connections in the ring's table of files.
+    /// The ring's file table holds the connections.
     Fixed,
-    /// Buffers that the kernel chooses, and one submission for all that a connection receives.
+    /// The kernel selects the buffers, and one submission receives all data of a connection.
     Bufring,
-    /// A thread of the kernel that submits.
+    /// A kernel thread submits.
     Sqpoll,
-    /// Completions run when the ring is entered, and no earlier.
+    /// The kernel runs completions only when the ring is entered.
     Defer,
 }
 
@@ -227,7 +240,7 @@ impl Feature {
         }
     }
 
-    /// Whether its server has it: what measures best.
+    /// Whether its server has the feature by default.
     pub(super) fn is_on(self) -> bool {
         self != Feature::Sqpoll
     }
@@ -242,21 +255,20 @@ impl Feature {
     fn parse(name: &str) -> Result<Feature, Failure> {
         let found = Feature::ALL.into_iter().find(|feature| feature.name() == name);
         found.ok_or_else(|| {
-            let have =
-                "there are multishot, fixed, bufring and sqpoll (of uring), and defer (of fibers)";
-            Failure::usage(format!("--ablate {name}: no such feature; {have}"))
+            let known = "multishot, fixed, bufring and sqpoll (of uring), and defer (of fibers)";
+            Failure::usage(format!("--ablate {name}: unknown feature; the features are {known}"))
         })
     }
 }
 
-/// How long a run goes on.
+/// The length of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Extent {
     Requests(u64),
     Time(Duration),
 }
 
-/// What one table is about.
+/// The parameters of one table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cell {
     pub(super) workers: usize,
@@ -268,15 +280,13 @@ const MOST_CONNECTIONS: usize = 1_000_000;
 const MOST_WORKERS: usize = 1024;
 
 impl HttpArgs {
+    /// The chosen servers, in the order of the table.
     pub(super) fn servers(&self) -> Vec<Server> {
-        let chosen = match (self.servers.is_empty(), self.idle) {
-            (true, None) => &ALL[..],
-            // A hundred thousand threads are more than most systems allow.
-            (true, Some(_)) => &ALL[1..],
-            (false, _) => &self.servers[..],
-        };
-        // In the order of the table, whatever the order that they were named in.
-        ALL.into_iter().filter(|server| chosen.contains(server)).collect()
+        if self.servers.is_empty() && self.idle.is_some() {
+            // Most systems do not allow a hundred thousand threads.
+            return ALL.into_iter().filter(|server| *server != Server::Threads).collect();
+        }
+        order::selected(&ALL, &self.servers)
     }
 
     pub(super) fn programs(&self) -> Result<Vec<Program>, Failure> {
@@ -285,7 +295,7 @@ impl HttpArgs {
 
     pub(super) fn variants(&self, workers: usize) -> Result<Vec<Variant>, Failure> {
         let mut all = Vec::new();
-        for server in self.servers().into_iter().filter(|server| server.takes(workers)) {
+        for server in self.servers().into_iter().filter(|server| server.supports(workers)) {
             all.push(Variant { server, changed: None });
             for feature in self.features()? {
                 if feature.server() == server {
@@ -301,7 +311,8 @@ impl HttpArgs {
     }
 
     pub(super) fn cells(&self) -> Vec<Cell> {
-        let (workers, connections) = (distinct(&self.workers), distinct(&self.connections));
+        let workers = order::distinct(self.workers.iter().copied());
+        let connections = order::distinct(self.connections.iter().copied());
         let fewest = connections.iter().copied().min();
         let mut cells = Vec::new();
         for &workers in &workers {
@@ -323,7 +334,7 @@ impl HttpArgs {
         self.repeat.unwrap_or(if self.idle.is_some() { 1 } else { 5 })
     }
 
-    /// The experiment has one table.
+    /// The number of workers with `--idle`, which has one table.
     pub(super) fn idle_workers(&self) -> usize {
         self.workers[0]
     }
@@ -339,78 +350,86 @@ impl HttpArgs {
         self.response_bytes as usize
     }
 
-    /// What clap cannot check alone.
+    /// Checks what clap cannot check.
     pub(super) fn validate(&self) -> Result<(), Failure> {
+        self.validate_numbers()?;
+        self.validate_client()?;
+        self.validate_servers()
+    }
+
+    fn validate_numbers(&self) -> Result<(), Failure> {
         let bad = |text: String| Err(Failure::usage(text));
         let within = |all: &[usize], most| all.iter().all(|one| (1..=most).contains(one));
         if !within(&self.connections, MOST_CONNECTIONS) {
-            return bad(format!("--connections are 1 to {MOST_CONNECTIONS}"));
+            return bad(format!("--connections must be 1 to {MOST_CONNECTIONS}"));
         }
         if self.idle.is_some_and(|idle| !within(&[idle], MOST_CONNECTIONS)) {
-            return bad(format!("--idle is 1 to {MOST_CONNECTIONS}"));
+            return bad(format!("--idle must be 1 to {MOST_CONNECTIONS}"));
         }
         if self.idle.is_some() && self.workers.len() > 1 {
-            return bad("--idle is for one number of --workers".into());
+            return bad("--idle allows only one number of --workers".into());
         }
         if !within(&self.workers, MOST_WORKERS) {
-            return bad(format!("--workers are 1 to {MOST_WORKERS}"));
+            return bad(format!("--workers must be 1 to {MOST_WORKERS}"));
         }
         if self.repeat == Some(0) || self.requests == Some(0) {
-            return bad("--repeat and --requests count from 1".into());
+            return bad("--repeat and --requests must be at least 1".into());
         }
         if !self.seconds.is_finite() || self.seconds <= 0.0 || self.seconds > 86_400.0 {
-            return bad("--seconds must be more than 0, and a day at most".into());
+            return bad("--seconds must be more than 0 and at most a day".into());
         }
         if self.response_bytes > 16 << 20 {
-            return bad("--response-bytes is 16 MiB at most".into());
+            return bad("--response-bytes must be at most 16 MiB".into());
         }
-        if self.listen.is_some() && (self.servers.len(), self.workers.len()) != (1, 1) {
-            return bad("--listen is for one server: name it with --servers".into());
-        }
+        Ok(())
+    }
+
+    fn validate_client(&self) -> Result<(), Failure> {
+        let bad = |text: &str| Err(Failure::usage(text));
         if self.client != Client::Own && self.svg.is_some() {
-            return bad("--svg needs the latency of each request, which --client own has".into());
+            return bad("--svg needs the latency of each request: use --client own");
         }
         if self.client == Client::Wrk && self.requests.is_some() {
-            return bad("--client wrk runs for a time: use --seconds instead of --requests".into());
+            return bad("--client wrk runs for a time: use --seconds instead of --requests");
         }
         if self.client != Client::Own && self.target.is_some() {
-            return bad("--target is for the own client: ab and wrk need no help there".into());
+            return bad("--target needs --client own: run ab or wrk directly instead");
+        }
+        Ok(())
+    }
+
+    fn validate_servers(&self) -> Result<(), Failure> {
+        let bad = |text: String| Err(Failure::usage(text));
+        if self.listen.is_some() && (self.servers.len(), self.workers.len()) != (1, 1) {
+            return bad("--listen runs one server: name it with --servers".into());
         }
         let features = self.features()?;
         if let Some(one) = features.iter().find(|one| !self.servers().contains(&one.server())) {
             let (name, server) = (one.name(), one.server().name());
-            return bad(format!("--ablate {name} is of {server}, which --servers leaves out"));
+            return bad(format!("--ablate {name} needs {server}, which --servers leaves out"));
         }
         let programs = self.programs()?;
         for (n, one) in programs.iter().enumerate() {
             let taken = ALL.iter().any(|server| server.name() == one.name)
                 || programs[..n].iter().any(|other| other.name == one.name);
             if taken {
-                return bad(format!("--command {}=…: that name is taken", one.name));
+                return bad(format!(
+                    "--command {}=…: the name is in use; choose another",
+                    one.name
+                ));
             }
         }
         for &workers in &self.workers {
-            let ours = self.servers().iter().any(|one| one.takes(workers));
-            let others = programs.iter().any(|one| one.takes(workers));
+            let ours = self.servers().iter().any(|one| one.supports(workers));
+            let others = programs.iter().any(|one| one.supports(workers));
             if self.target.is_none() && !ours && !others {
                 return bad(format!(
-                    "none of --servers has more than one thread: --workers {workers}"
+                    "--workers {workers}: none of --servers can have more than one thread"
                 ));
             }
         }
         Ok(())
     }
-}
-
-/// In the order in which they were named, each once.
-fn distinct(all: &[usize]) -> Vec<usize> {
-    let mut distinct = Vec::new();
-    for &one in all {
-        if !distinct.contains(&one) {
-            distinct.push(one);
-        }
-    }
-    distinct
 }
 
 #[cfg(test)]
@@ -430,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn one_request_per_connection_is_measured_with_the_fewest() {
+    fn closing_connections_use_the_fewest() {
         let cells = http(&["--connections", "500,50"]).cells();
         assert_eq!(cells, [cell(500, true), cell(50, true), cell(50, false)]);
         let cells = http(&["--connections", "500,50", "--no-keepalive"]).cells();
@@ -439,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_of_one_thread_is_measured_with_one_worker() {
+    fn single_threaded_servers_have_one_worker() {
         let args = http(&["--servers", "fibers,epoll,threads"]);
         let names = |workers| {
             let all = args.variants(workers).unwrap();
@@ -450,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ablated_server_stands_below_the_whole_one() {
+    fn variants_follow_their_server() {
         let all = http(&["--ablate", "multishot,sqpoll"]).variants(2).unwrap();
         let labels: Vec<_> = all.iter().map(|one| one.label()).collect();
         let of_ring = ["uring", "uring without multishot", "uring with sqpoll"];

@@ -1,8 +1,8 @@
-//! Which processors are whose.
+//! Divides the processors between the server and the load.
 
 use crate::notes::Notes;
 
-/// The server's and the load's.
+/// The processors of the server and those of the load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CpuSplit {
     pub(super) server: Vec<usize>,
@@ -10,18 +10,18 @@ pub(super) struct CpuSplit {
 }
 
 impl CpuSplit {
-    /// The first ones are the server's, a processor for each worker, and the others the load's. One is
-    /// the load's in any case: the server's last one, if there are too few.
+    /// Gives the first processors to the server, one for each worker, and the others to the load. If none
+    /// is left, the load shares the last one with the server.
     pub(super) fn of(cpus: &[usize], workers: usize, notes: &mut Notes) -> CpuSplit {
         let (server, load) = cpus.split_at(workers.min(cpus.len()));
         if workers > cpus.len() {
             let have = cpus.len();
-            notes.add(format!("{workers} workers share {have} processors with each other"));
+            notes.add(format!("{workers} workers share {have} processors"));
         }
         if load.is_empty() {
             notes.add(format!(
                 "with {workers} workers no processor is left for the load: it shares one with the \
-                 server, so that rates and latencies are of both together"
+                 server, which affects rates and latencies"
             ));
         }
         let load = if load.is_empty() { &cpus[cpus.len() - 1..] } else { load };
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_load_keeps_away_from_the_server_while_it_can() {
+    fn the_load_avoids_the_server_if_possible() {
         let mut notes = Notes::default();
         let split = CpuSplit::of(&[0, 1, 4, 5], 2, &mut notes);
         assert_eq!((&split.server[..], &split.load[..]), (&[0, 1][..], &[4, 5][..]));

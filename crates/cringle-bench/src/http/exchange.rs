@@ -1,31 +1,34 @@
-//! What the load's side asks, and what it makes of the bytes that come.
+//! The requests of the load, and the check of the responses.
 
 use std::io;
 
-/// A connection's, but for its last one.
+/// A request on a connection that stays open.
 pub(super) const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: cringle\r\n\r\n";
+/// A request that ends its connection.
 pub(super) const LAST_REQUEST: &[u8] =
     b"GET / HTTP/1.1\r\nHost: cringle\r\nConnection: close\r\n\r\n";
 
-/// What an answer must be.
+/// The responses that are accepted.
 pub(super) enum Expected {
-    /// These bytes.
+    /// Exactly these bytes.
     Exactly(Vec<u8>),
-    /// Any with status 200 that says how long it is.
+    /// Any response with status 200 and a Content-Length.
     Good,
 }
 
-/// How much of an answer is there.
+/// Checks a response as it arrives.
 #[derive(Default)]
 pub(super) struct ResponseReader {
+    /// Bytes received.
     count: usize,
-    /// The beginning, until the end of the head was seen.
+    /// The bytes received before the end of the head.
     head: Vec<u8>,
+    /// The length of the response, once it is known.
     total: Option<usize>,
 }
 
 impl ResponseReader {
-    /// Takes what has come. Whether the answer is complete.
+    /// Checks bytes that have arrived. Returns whether the response is complete.
     #[inline]
     pub(super) fn take(&mut self, bytes: &[u8], expected: &Expected) -> io::Result<bool> {
         let from = self.count;
@@ -34,7 +37,7 @@ impl ResponseReader {
             Expected::Exactly(all) if all.get(from..self.count) == Some(bytes) => {
                 Ok(self.count == all.len())
             }
-            Expected::Exactly(_) => Err(wrong("an answer has other bytes than the page")),
+            Expected::Exactly(_) => Err(wrong("a response differs from the page")),
             Expected::Good => self.parse(bytes),
         }
     }
@@ -51,31 +54,33 @@ impl ResponseReader {
             self.total = total(&self.head)?;
         }
         match self.total {
-            Some(total) if self.count > total => Err(wrong("an answer is longer than it says")),
+            Some(total) if self.count > total => Err(wrong(TOO_LONG)),
             total => Ok(total == Some(self.count)),
         }
     }
 }
 
-fn wrong(text: &str) -> io::Error {
+pub(super) const TOO_LONG: &str = "a response is longer than its Content-Length";
+
+pub(super) fn wrong(text: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
-/// The length of an answer with its head, once that is there.
+/// Returns the length of a response including its head, or `None` if the head is incomplete.
 fn total(bytes: &[u8]) -> io::Result<Option<usize>> {
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut response = httparse::Response::new(&mut headers);
-    let parsed = response.parse(bytes).map_err(|error| wrong(&format!("no HTTP: {error}")))?;
+    let parsed = response.parse(bytes).map_err(|error| wrong(&format!("not HTTP: {error}")))?;
     let httparse::Status::Complete(head) = parsed else { return Ok(None) };
     if response.code != Some(200) {
         let code = response.code.unwrap_or(0);
-        return Err(wrong(&format!("the server answered with status {code}")));
+        return Err(wrong(&format!("the server responded with status {code}")));
     }
     let length =
         response.headers.iter().find(|one| one.name.eq_ignore_ascii_case("content-length"));
     let length = length.and_then(|one| std::str::from_utf8(one.value).ok()?.trim().parse().ok());
     let length: usize =
-        length.ok_or_else(|| wrong("the server does not say how long its answer is"))?;
+        length.ok_or_else(|| wrong("the response of the server has no Content-Length"))?;
     Ok(Some(head + length))
 }
 
@@ -83,11 +88,11 @@ fn total(bytes: &[u8]) -> io::Result<Option<usize>> {
 mod tests {
     use super::*;
 
-    /// Byte by byte: after how many it is complete.
+    /// Checks the bytes one at a time, and returns after how many the response is complete.
     fn fed(bytes: &[u8], expected: &Expected) -> io::Result<Option<usize>> {
-        let mut answer = ResponseReader::default();
+        let mut reader = ResponseReader::default();
         for (n, byte) in bytes.iter().enumerate() {
-            if answer.take(&[*byte], expected)? {
+            if reader.take(&[*byte], expected)? {
                 return Ok(Some(n + 1));
             }
         }
@@ -95,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_ends_where_it_says() {
+    fn a_response_ends_at_its_content_length() {
         let text = b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc";
         assert_eq!(fed(text, &Expected::Good).unwrap(), Some(text.len()));
         assert_eq!(fed(&text[..text.len() - 1], &Expected::Good).unwrap(), None);
@@ -104,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_answer_is_an_error() {
+    fn a_wrong_response_is_an_error() {
         for text in [
             &b"HTTP/1.1 500 Oh\r\ncontent-length: 0\r\n\r\n"[..],
             b"HTTP/1.1 200 OK\r\n\r\n",
@@ -113,9 +118,9 @@ mod tests {
             assert!(fed(text, &Expected::Good).is_err());
         }
         assert!(fed(b"abd", &Expected::Exactly(b"abc".to_vec())).is_err());
-        let mut answer = ResponseReader::default();
+        let mut reader = ResponseReader::default();
         assert!(
-            answer.take(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\nx", &Expected::Good).is_err()
+            reader.take(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\nx", &Expected::Good).is_err()
         );
     }
 }

@@ -1,5 +1,6 @@
-//! The server's side: this process is one, by itself or for another `bench http` that asks through
-//! standard input what it has used so far, and whose end is that of this process.
+//! `--listen`: runs a server in this process, for a user, or for another `bench http` that controls it
+//! through standard input: each byte requests the resources used so far, and the end of input ends the
+//! process.
 
 use super::args::{HttpArgs, Variant};
 use super::served_page::ServedPage;
@@ -13,39 +14,40 @@ use std::thread;
 pub(super) fn run(args: &HttpArgs, addr: &str) -> Result<(), Failure> {
     let cell = args.cells()[0];
     let variants = args.variants(cell.workers)?;
-    // A changed one comes after the whole one.
+    // The last one is the changed variant, if `--ablate` is given.
     let Some(&variant) = variants.last() else {
-        return fail(format!("no server for --workers {}", cell.workers));
+        return fail(format!("--workers {}: the server supports only one", cell.workers));
     };
     open_files::allow(cell.connections)?;
     if !args.cpus.is_empty() {
-        cringle_report::machine::cpus::tie_to(&args.cpus)?;
+        cringle_report::machine::cpus::pin_to(&args.cpus)?;
     }
     let addr = resolve(addr)?;
     let page = Box::leak(Box::new(ServedPage::new(args.response_bytes(), !cell.keepalive)));
     let (workers, connections) = (cell.workers, cell.connections);
     let config = servers::ServerConfig { variant, addr, workers, connections, page };
     let controlled = args.controlled;
-    let ready = move |addr| if controlled { be_controlled(addr) } else { tell(variant, addr) };
+    let ready =
+        move |addr| if controlled { serve_controller(addr) } else { announce(variant, addr) };
     servers::run(&config, &ready).map_err(|error| {
         Failure::failed(format!("the server `{}` at {addr} ended: {error}", variant.label()))
     })
 }
 
 pub(super) fn resolve(addr: &str) -> Result<SocketAddr, Failure> {
-    let bad = |error| Failure::usage(format!("`{addr}` is no address ({error}): write HOST:PORT"));
+    let bad = |error| Failure::usage(format!("`{addr}`: not an address: {error}; write HOST:PORT"));
     let first = addr.to_socket_addrs().map_err(bad)?.next();
-    first.ok_or_else(|| Failure::usage(format!("`{addr}` has no address")))
+    first.ok_or_else(|| Failure::usage(format!("`{addr}`: the name has no address")))
 }
 
-fn tell(variant: Variant, addr: SocketAddr) {
+fn announce(variant: Variant, addr: SocketAddr) {
     let text = format!("{} listens at {addr}; Ctrl-C ends it", variant.label());
     cringle_report::complain(&text);
 }
 
-/// Says where it listens, and then, for each byte that comes, what the process has used.
-fn be_controlled(addr: SocketAddr) {
-    if say(&addr.to_string()).is_err() {
+/// Prints the address, and then for each byte of input the resources that the process has used.
+fn serve_controller(addr: SocketAddr) {
+    if reply(&addr.to_string()).is_err() {
         std::process::exit(i32::from(cringle_report::failure::FAILED));
     }
     thread::spawn(|| {
@@ -53,16 +55,16 @@ fn be_controlled(addr: SocketAddr) {
         while io::stdin().read_exact(&mut byte).is_ok() {
             let usage = meter::process_usage();
             let (cpu, switches) = (usage.cpu_seconds(), usage.context_switches);
-            if say(&format!("{cpu} {switches}")).is_err() {
+            if reply(&format!("{cpu} {switches}")).is_err() {
                 break;
             }
         }
-        // Whoever has started it is gone or done.
+        // The controller has ended, or needs the server no longer.
         std::process::exit(0);
     });
 }
 
-fn say(line: &str) -> io::Result<()> {
+fn reply(line: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{line}")?;
     out.flush()

@@ -1,11 +1,12 @@
-//! The load: a closed loop. Each connection sends a request, waits for the whole answer, and sends the
-//! next one; without keep-alive it waits for the end of the connection, too, and makes another one.
+//! The load: a closed loop. Each connection sends a request, waits for the whole response, and sends the
+//! next request; without keep-alive it also waits for the end of the connection, and opens a new one.
 //!
-//! There is a thread for each processor that the load has, and each has its part of the connections.
-//! The clock starts when all of them have connected and some requests are done that do not count.
+//! Each processor of the load has a thread with a part of the connections. The clock starts when all of
+//! them are connected and some warm-up requests are done.
 
 use super::args::Extent;
 use super::exchange::{self, Expected, ResponseReader};
+use crate::joined;
 use crate::latency::Latencies;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
@@ -16,35 +17,35 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A server that says nothing for so long will say nothing any more.
+/// How long the load waits for a response before the run fails.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Requests before the clock starts, at most as many as after it; but each connection has one.
-const WARMING: u64 = 2000;
-/// After so many the run has failed: the load would go on for ever.
+/// The warm-up requests: not more than the measured ones, but at least one for each connection.
+const WARMUP: u64 = 2000;
+/// The number of errors after which a run fails, since the load repeats failed requests.
 const MOST_ERRORS: u64 = 1000;
 
-/// What the load's threads are told.
+/// The parameters of a run.
 pub(super) struct Plan {
     pub(super) addr: SocketAddr,
     pub(super) connections: usize,
     pub(super) keepalive: bool,
     pub(super) extent: Extent,
     pub(super) expected: Expected,
-    /// Each tied to one of these; a thread without a tie if there is none.
+    /// The processors to which the threads are pinned. If empty, one thread runs unpinned.
     pub(super) cpus: Vec<usize>,
 }
 
 impl Plan {
-    fn warming(&self) -> u64 {
+    fn warmup(&self) -> u64 {
         let few = match self.extent {
-            Extent::Requests(requests) => requests.min(WARMING),
-            Extent::Time(_) => WARMING,
+            Extent::Requests(requests) => requests.min(WARMUP),
+            Extent::Time(_) => WARMUP,
         };
         few.max(self.connections as u64)
     }
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Clone)]
 pub(super) struct LoadResult {
     pub(super) requests: u64,
@@ -58,7 +59,7 @@ impl LoadResult {
     }
 }
 
-/// Makes the load; calls `started` right before the measured part, and `ended` after it.
+/// Makes the load. Calls `started` immediately before the measured part, and `ended` after it.
 pub(super) fn drive<T>(
     plan: &Plan,
     started: impl FnOnce() -> io::Result<T>,
@@ -66,20 +67,20 @@ pub(super) fn drive<T>(
 ) -> io::Result<LoadResult> {
     let threads = plan.cpus.len().clamp(1, plan.connections);
     let (gate, failed) = (Barrier::new(threads + 1), AtomicBool::new(false));
-    let warming = Quota::requests(plan.warming());
+    let warmup = Quota::requests(plan.warmup());
     let quota = std::sync::OnceLock::new();
     thread::scope(|s| {
         let worker = |thread: usize| {
-            let (gate, failed, warming, quota) = (&gate, &failed, &warming, &quota);
+            let (gate, failed, warmup, quota) = (&gate, &failed, &warmup, &quota);
             move || {
-                let prepared = Load::prepare(plan, thread, threads, warming);
+                let prepared = Load::prepare(plan, thread, threads, warmup);
                 failed.fetch_or(prepared.is_err(), Relaxed);
                 gate.wait();
                 gate.wait();
                 let mut load = prepared?;
                 let mut result = LoadResult::new();
                 match quota.get() {
-                    Some(quota) if !failed.load(Relaxed) => load.go(quota, &mut result)?,
+                    Some(quota) if !failed.load(Relaxed) => load.run(quota, &mut result)?,
                     _ => {}
                 }
                 Ok((result, load))
@@ -91,11 +92,9 @@ pub(super) fn drive<T>(
         let _ = quota.set(Quota::new(plan.extent));
         failed.fetch_or(begun.is_err(), Relaxed);
         gate.wait();
-        // The connections stay until the server's use was asked for: their end is work, too.
-        let results: Vec<io::Result<(LoadResult, Load<'_>)>> = all
-            .into_iter()
-            .map(|one| one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect();
+        // The connections stay open until `ended` has read the server's use: closing them is work.
+        let results: Vec<io::Result<(LoadResult, Load<'_>)>> =
+            all.into_iter().map(|thread| joined(thread.join())).collect();
         ended(begun?)?;
         let mut sum = LoadResult::new();
         for result in results {
@@ -108,7 +107,7 @@ pub(super) fn drive<T>(
     })
 }
 
-/// What all threads together may still ask.
+/// The requests that all threads together may still send.
 enum Quota {
     Requests(AtomicU64),
     Until(Instant),
@@ -137,23 +136,24 @@ impl Quota {
     }
 }
 
-/// A connection's side here.
+/// A connection of the load.
 struct Peer {
     stream: Option<TcpStream>,
-    answer: ResponseReader,
+    response: ResponseReader,
     started: Instant,
-    /// The request is on its way.
-    asked: bool,
-    /// The answer is there, and the end of the connection is not.
+    /// Whether the request has been sent.
+    sent: bool,
+    /// Whether the response is complete (the connection may still be open).
     answered: bool,
 }
 
+/// The connections of one thread.
 struct Load<'a> {
     plan: &'a Plan,
     request: &'static [u8],
     poll: Poll,
     peers: Vec<Peer>,
-    /// Peers that wait for something.
+    /// The number of peers with a request under way.
     busy: usize,
     buffer: Vec<u8>,
 }
@@ -163,23 +163,20 @@ impl Load<'_> {
         plan: &'a Plan,
         thread: usize,
         threads: usize,
-        warming: &Quota,
+        warmup: &Quota,
     ) -> io::Result<Load<'a>> {
         if let Some(&cpu) = plan.cpus.get(thread) {
-            cringle_report::machine::cpus::pin_to(cpu)?;
+            cringle_report::machine::cpus::pin_to(&[cpu])?;
         }
         let mine = (plan.connections + threads - 1 - thread) / threads;
         let peer = || Peer {
             stream: None,
-            answer: ResponseReader::default(),
+            response: ResponseReader::default(),
             started: Instant::now(),
-            asked: false,
+            sent: false,
             answered: false,
         };
-        let request: &[u8] = match plan.keepalive {
-            true => exchange::REQUEST,
-            false => exchange::LAST_REQUEST,
-        };
+        let request = if plan.keepalive { exchange::REQUEST } else { exchange::LAST_REQUEST };
         let mut load = Load {
             plan,
             request,
@@ -192,18 +189,18 @@ impl Load<'_> {
             (0..mine).try_for_each(|index| load.connect(index))?;
         }
         let mut result = LoadResult::new();
-        load.go(warming, &mut result)?;
+        load.run(warmup, &mut result)?;
         match result.errors {
             0 => Ok(load),
             n => Err(io::Error::other(format!("{n} of the first requests failed"))),
         }
     }
 
-    /// Asks until the quota is used up, and every answer is there.
-    fn go(&mut self, quota: &Quota, result: &mut LoadResult) -> io::Result<()> {
+    /// Sends requests until the quota is used up, and waits for all responses.
+    fn run(&mut self, quota: &Quota, result: &mut LoadResult) -> io::Result<()> {
         let mut events = Events::with_capacity(1024);
         for index in 0..self.peers.len() {
-            self.ask_next(index, quota, Instant::now())?;
+            self.request_next(index, quota, Instant::now())?;
         }
         while self.busy > 0 {
             match self.poll.poll(&mut events, Some(PATIENCE)) {
@@ -212,7 +209,7 @@ impl Load<'_> {
             }
             if events.is_empty() {
                 let text = format!(
-                    "no answer came for {} s, and {} connections wait for one",
+                    "no response arrived for {} s, and {} connections wait for one",
                     PATIENCE.as_secs(),
                     self.busy
                 );
@@ -220,11 +217,11 @@ impl Load<'_> {
             }
             for event in &events {
                 let Token(index) = event.token();
-                if let Err(error) = self.go_on(index, quota, result) {
+                if let Err(error) = self.advance(index, quota, result) {
                     result.errors += 1;
                     if result.errors > MOST_ERRORS {
                         let text =
-                            format!("{} requests have failed, the last: {error}", result.errors);
+                            format!("{} requests failed, the last one: {error}", result.errors);
                         return Err(io::Error::new(error.kind(), text));
                     }
                     self.retry(index)?;
@@ -234,51 +231,56 @@ impl Load<'_> {
         Ok(())
     }
 
-    /// A request that failed is made again, by another connection.
+    /// Repeats a failed request on a new connection.
     fn retry(&mut self, index: usize) -> io::Result<()> {
         self.busy -= 1;
         self.peers[index].stream = None;
         if self.plan.keepalive {
             self.connect(index)?;
         }
-        self.ask(index, Instant::now())
+        self.request(index, Instant::now())
     }
 
-    /// One that stays.
+    /// Opens a connection for many requests.
     fn connect(&mut self, index: usize) -> io::Result<()> {
         let stream = std::net::TcpStream::connect(self.plan.addr)?;
         stream.set_nonblocking(true)?;
-        self.keep(index, TcpStream::from_std(stream), Interest::READABLE)
+        self.register(index, TcpStream::from_std(stream), Interest::READABLE)
     }
 
-    fn keep(&mut self, index: usize, mut stream: TcpStream, interest: Interest) -> io::Result<()> {
+    fn register(
+        &mut self,
+        index: usize,
+        mut stream: TcpStream,
+        interest: Interest,
+    ) -> io::Result<()> {
         self.poll.registry().register(&mut stream, Token(index), interest)?;
         self.peers[index].stream = Some(stream);
         Ok(())
     }
 
     #[inline]
-    fn ask_next(&mut self, index: usize, quota: &Quota, now: Instant) -> io::Result<()> {
-        if quota.takes_one(now) { self.ask(index, now) } else { Ok(()) }
+    fn request_next(&mut self, index: usize, quota: &Quota, now: Instant) -> io::Result<()> {
+        if quota.takes_one(now) { self.request(index, now) } else { Ok(()) }
     }
 
-    fn ask(&mut self, index: usize, now: Instant) -> io::Result<()> {
+    fn request(&mut self, index: usize, now: Instant) -> io::Result<()> {
         self.busy += 1;
         let peer = &mut self.peers[index];
-        peer.answer.reset();
-        (peer.started, peer.asked, peer.answered) = (now, false, false);
+        peer.response.reset();
+        (peer.started, peer.sent, peer.answered) = (now, false, false);
         if self.plan.keepalive {
             return self.peers[index].send(self.request);
         }
         let stream = TcpStream::connect(self.plan.addr)?;
-        self.keep(index, stream, Interest::READABLE | Interest::WRITABLE)
+        self.register(index, stream, Interest::READABLE | Interest::WRITABLE)
     }
 
-    /// What an event's connection can do.
-    fn go_on(&mut self, index: usize, quota: &Quota, result: &mut LoadResult) -> io::Result<()> {
+    /// Advances a connection that has an event.
+    fn advance(&mut self, index: usize, quota: &Quota, result: &mut LoadResult) -> io::Result<()> {
         let peer = &mut self.peers[index];
         let Some(stream) = &mut peer.stream else { return Ok(()) };
-        if !peer.asked {
+        if !peer.sent {
             if let Some(error) = stream.take_error()? {
                 return Err(error);
             }
@@ -298,22 +300,22 @@ impl Load<'_> {
             peer.stream = None;
         }
         self.busy -= 1;
-        self.ask_next(index, quota, now)
+        self.request_next(index, quota, now)
     }
 }
 
 impl Peer {
     fn send(&mut self, request: &[u8]) -> io::Result<()> {
         let Some(stream) = &mut self.stream else { return Err(ErrorKind::NotConnected.into()) };
-        self.asked = true;
-        // It is far smaller than a socket's buffer.
+        self.sent = true;
+        // The request is much smaller than the socket's buffer, so the write is complete.
         match stream.write(request)? {
             count if count == request.len() => Ok(()),
             _ => Err(ErrorKind::WriteZero.into()),
         }
     }
 
-    /// Takes what is there. Whether the request is over.
+    /// Reads the available bytes. Returns whether the request is finished.
     fn receive(
         &mut self,
         buffer: &mut [u8],
@@ -330,12 +332,12 @@ impl Peer {
             match count {
                 0 if self.answered => return Ok(true),
                 0 => return Err(ErrorKind::UnexpectedEof.into()),
-                _ => self.answered = self.answer.take(&buffer[..count], expected)?,
+                _ => self.answered = self.response.take(&buffer[..count], expected)?,
             }
             if self.answered && keepalive {
                 return Ok(true);
             }
-            // A short read has emptied the socket: what comes next makes an event.
+            // A short read has emptied the socket: later bytes cause another event.
             if !self.answered && count < buffer.len() {
                 return Ok(false);
             }

@@ -1,9 +1,9 @@
-//! `cringle bench http`: servers that answer every request with the same small page, in the shape of the
-//! measurements in the papers on MIO and URingManager.
+//! `cringle bench http`: compares servers that respond to every request with the same small page, as in
+//! the papers on MIO and URingManager.
 //!
-//! Each run has a server in a process of its own and the load in this one, on other processors. The
-//! servers take turns; CPU and context switches are the server's, between the first request that counts
-//! and the last answer.
+//! Each run has a server in a process of its own, and the load in this process, on other processors. The
+//! servers take turns. CPU time and context switches are those of the server, between the first measured
+//! request and the last response.
 
 mod args;
 mod cpu_split;
@@ -28,29 +28,30 @@ pub use args::HttpArgs;
 use crate::latency::Latencies;
 use crate::meter::{Meter, Usage};
 use crate::notes::Notes;
+use crate::order;
 use crate::progress::Progress;
 use args::{Cell, Client, Variant};
 use cpu_split::CpuSplit;
 use cringle_report::failure::{Failure, fail};
-use cringle_report::machine::{Machine, cpus, storage::Storage};
+use cringle_report::machine::{Machine, cpus};
 use exchange::Expected;
 use indicatif::ProgressBar;
 use program::Program;
 use served_page::ServedPage;
-use server_process::{Process, ServerProcess, ServerUse};
+use server_process::{OwnServer, ServerProcess, ServerUse};
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 
-/// One run.
+/// The figures of a run.
 #[derive(Clone, Debug)]
 struct Sample {
     requests: u64,
     errors: u64,
     requests_per_second: f64,
-    /// The server's, where it is here.
+    /// `None` if the server runs on another machine.
     used: Option<ServerUse>,
-    /// The load's, where it is made here.
+    /// `None` if another program makes the load.
     load: Option<LoadUse>,
     p50_us: Option<f64>,
     p99_us: Option<f64>,
@@ -59,7 +60,7 @@ struct Sample {
 
 #[derive(Clone, Copy, Debug)]
 struct LoadUse {
-    /// Of the time of its processors.
+    /// The part of its processors' time that the load has used.
     busy: f64,
     cpu_us_per_request: f64,
 }
@@ -86,13 +87,13 @@ impl Sample {
     }
 }
 
-/// What is measured.
+/// A server to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Subject {
     Ours(Variant),
-    /// Somebody else's, which is started here.
+    /// Another program, which the benchmark starts (`--command`).
     Program(Program),
-    /// One that somebody else has started.
+    /// A server that is running already (`--target`).
     Target,
 }
 
@@ -110,13 +111,14 @@ impl Subject {
     }
 }
 
-/// A line of a table.
+/// A row of a table.
 struct Line {
     subject: Subject,
-    /// In the order of the rounds.
+    /// One for each round, in order.
     samples: Vec<Sample>,
-    /// Of all samples together.
+    /// The latencies of all samples.
     latencies: Latencies,
+    /// The system calls per request.
     syscalls: Option<f64>,
 }
 
@@ -144,6 +146,7 @@ struct Block {
 }
 
 impl Block {
+    /// Returns the row of a server with its default features.
     fn line(&self, server: args::Server) -> Option<&Line> {
         let whole = Subject::Ours(Variant { server, changed: None });
         self.lines.iter().find(|line| line.subject == whole)
@@ -159,28 +162,25 @@ struct Findings {
     notes: Vec<String>,
 }
 
-pub fn run(args: &HttpArgs, verbose: bool) -> Result<(), Failure> {
+pub(crate) fn run(args: &HttpArgs, verbose: bool) -> Result<(), Failure> {
     args.validate()?;
     if let Some(addr) = &args.listen {
         return listen::run(args, addr);
     }
-    args.outputs.check()?;
-    if !args.client.is_there() {
+    if !args.client.is_installed() {
         let name = args.client.program().unwrap_or_default();
         return fail(format!("`{name}` cannot be run: install it, or leave out --client"));
     }
-    if verbose {
-        cringle_report::complain(&super::describe_driver());
-    }
+    crate::begin(&args.outputs, verbose)?;
     if let Some(connections) = args.idle {
         return idle::run(args, connections);
     }
     if let Some(directory) = &args.svg {
         std::fs::create_dir_all(directory).map_err(|error| {
-            Failure::failed(format!("cannot make {}: {error}", directory.display()))
+            Failure::failed(format!("{}: cannot create: {error}", directory.display()))
         })?;
     }
-    let progress = Progress::new(!args.quiet && !args.outputs.take_stdout());
+    let progress = Progress::new(!args.quiet && !args.outputs.use_stdout());
     let mut blocks = blocks(args)?;
     let runs = blocks.iter().map(|block| block.lines.len() * (args.repeat() + 1)).sum::<usize>();
     let bar = progress.runs(runs as u64);
@@ -189,9 +189,8 @@ pub fn run(args: &HttpArgs, verbose: bool) -> Result<(), Failure> {
         bench.measure(block)?;
     }
     bench.bar.finish_and_clear();
-    let storage = Storage::under(Path::new(".")).map_err(Failure::from)?;
     let findings = Findings {
-        machine: Machine::of(&storage),
+        machine: Machine::of(&crate::storage_under(Path::new("."))?),
         programs: args.programs()?,
         response_bytes: args.target.is_none().then(|| args.response_bytes()),
         client: args.client,
@@ -204,7 +203,7 @@ pub fn run(args: &HttpArgs, verbose: bool) -> Result<(), Failure> {
     report::write(&findings, &args.outputs)
 }
 
-/// The tables, without figures yet.
+/// Returns the tables, without figures.
 fn blocks(args: &HttpArgs) -> Result<Vec<Block>, Failure> {
     let block = |cell: Cell| {
         let lines = match args.target {
@@ -216,10 +215,10 @@ fn blocks(args: &HttpArgs) -> Result<Vec<Block>, Failure> {
     args.cells().into_iter().map(block).collect()
 }
 
-/// All that is started here.
+/// Returns the servers that the benchmark starts.
 fn subjects(args: &HttpArgs, cell: &Cell) -> Result<Vec<Subject>, Failure> {
     let ours = args.variants(cell.workers)?.into_iter().map(Subject::Ours);
-    let others = args.programs()?.into_iter().filter(|one| one.takes(cell.workers));
+    let others = args.programs()?.into_iter().filter(|one| one.supports(cell.workers));
     Ok(ours.chain(others.map(Subject::Program)).collect())
 }
 
@@ -230,16 +229,16 @@ fn start(
     cpus: &[usize],
 ) -> Result<Box<dyn ServerProcess>, Failure> {
     let started = match subject {
-        Subject::Ours(variant) => Process::start(args, &cell, *variant, cpus),
+        Subject::Ours(variant) => OwnServer::start(args, &cell, *variant, cpus),
         Subject::Program(program) => program.start(&cell, cpus),
-        Subject::Target => unreachable!("nobody starts it"),
+        Subject::Target => unreachable!("a target is running already"),
     };
     started.map_err(|error| {
         Failure::failed(format!("the server `{}` did not start: {error}", subject.label()))
     })
 }
 
-/// What the load is told.
+/// Returns the parameters of the load.
 fn plan(
     args: &HttpArgs,
     cell: Cell,
@@ -269,17 +268,11 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// All servers in turns, round by round, and a last round that counts system calls.
+    /// Measures all servers in turns, round by round, and counts system calls in a last round.
     fn measure(&mut self, block: &mut Block) -> Result<(), Failure> {
         open_files::allow(block.cell.connections)?;
         for round in 0..=self.args.repeat() {
-            let mut order: Vec<usize> = (0..block.lines.len()).collect();
-            // Every second round goes backwards, so that a drift within a round does not always
-            // favour the same one.
-            if round % 2 == 1 {
-                order.reverse();
-            }
-            for index in order {
+            for index in order::of_round(round, block.lines.len()) {
                 let line = &mut block.lines[index];
                 self.bar.set_message(line.label());
                 if round < self.args.repeat() {
@@ -301,13 +294,13 @@ impl Bench<'_> {
         let split = CpuSplit::of(&self.cpus, cell.workers, &mut self.notes);
         let mut server = start(self.args, cell, &line.subject, &split.server)?;
         let result = match self.args.client {
-            Client::Own => self.own(cell, &mut *server, &split, line),
-            client => self.others(client, cell, &mut *server, &split, line),
+            Client::Own => self.with_own_load(cell, &mut *server, &split, line),
+            client => self.with_other_client(client, cell, &mut *server, &split, line),
         };
-        result.map_err(|error| failed(line, &cell, error, server.complaint()))
+        result.map_err(|error| failed(line, &cell, error, server.failure()))
     }
 
-    fn own(
+    fn with_own_load(
         &self,
         cell: Cell,
         server: &mut dyn ServerProcess,
@@ -332,7 +325,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn others(
+    fn with_other_client(
         &self,
         client: Client,
         cell: Cell,
@@ -341,16 +334,16 @@ impl Bench<'_> {
         line: &mut Line,
     ) -> io::Result<()> {
         let before = server.used()?;
-        let said =
+        let report =
             other_clients::drive(client, server.addr(), &cell, self.args.extent(), &split.load)?;
         line.samples.push(Sample {
-            requests: said.requests,
-            errors: said.errors,
-            requests_per_second: said.requests_per_second,
+            requests: report.requests,
+            errors: report.errors,
+            requests_per_second: report.requests_per_second,
             used: Some(server.used()?.since(before)),
             load: None,
-            p50_us: said.p50_us,
-            p99_us: said.p99_us,
+            p50_us: report.p50_us,
+            p99_us: report.p99_us,
             p999_us: None,
         });
         Ok(())
@@ -383,8 +376,9 @@ impl Bench<'_> {
         let counter = match syscalls::Counter::of(&server.ids()) {
             Ok(counter) => std::cell::RefCell::new(counter),
             Err(error) => {
-                self.notes
-                    .add(format!("system calls are not counted: perf's counter says {error}"));
+                self.notes.add(format!(
+                    "system calls are not counted: cannot open perf's counter: {error}"
+                ));
                 return Ok(());
             }
         };
@@ -395,7 +389,7 @@ impl Bench<'_> {
             calls = read()? - before;
             Ok(())
         });
-        let result = result.map_err(|error| failed(line, &cell, error, server.complaint()))?;
+        let result = result.map_err(|error| failed(line, &cell, error, server.failure()))?;
         line.syscalls = Some(calls as f64 / result.requests.max(1) as f64);
         Ok(())
     }
@@ -423,9 +417,9 @@ fn sample(
     }
 }
 
-/// The server's own words are better than those of who talked to it.
-fn failed(line: &Line, cell: &Cell, error: io::Error, complaint: Option<String>) -> Failure {
+/// Returns the failure of a run: how the server has ended, if it has, and otherwise the error of the load.
+fn failed(line: &Line, cell: &Cell, error: io::Error, ended: Option<String>) -> Failure {
     let (label, connections) = (line.label(), cell.connections);
-    let why = complaint.map_or_else(|| error.to_string(), |said| format!("it has ended, {said}"));
+    let why = ended.map_or_else(|| error.to_string(), |how| format!("it has ended, {how}"));
     Failure::failed(format!("`{label}` with {connections} connections: {why}"))
 }

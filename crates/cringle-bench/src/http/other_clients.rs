@@ -1,4 +1,4 @@
-//! ApacheBench and wrk as the load: what they report is taken as it is.
+//! ApacheBench and wrk as the load. Parses their reports.
 
 use super::args::{Cell, Client, Extent};
 use cringle_report::interrupt;
@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
-/// What such a program says. Times are in microseconds.
+/// The report of such a program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ClientReport {
     pub(super) requests: u64,
@@ -25,8 +25,8 @@ impl Client {
         }
     }
 
-    /// Whether it can be run here.
-    pub(super) fn is_there(self) -> bool {
+    /// Whether the program can be run.
+    pub(super) fn is_installed(self) -> bool {
         let run = |program| {
             let nothing = Stdio::null;
             Command::new(program).arg("-h").stdout(nothing()).stderr(nothing()).status().is_ok()
@@ -35,7 +35,7 @@ impl Client {
     }
 }
 
-/// Runs it, tied to these processors.
+/// Runs the client, pinned to these processors.
 pub(super) fn drive(
     client: Client,
     addr: SocketAddr,
@@ -52,31 +52,30 @@ pub(super) fn drive(
     }
     command.arg(format!("http://{addr}/"));
     let output = output_of(&mut command)?;
-    let said = match client {
+    let report = match client {
         Client::Wrk => parse_wrk(&output),
         _ => parse_ab(&output),
     };
-    said.ok_or_else(|| {
+    report.ok_or_else(|| {
         let name = client.program().unwrap_or_default();
-        io::Error::other(format!("{name} said nothing that is understood: {}", output.trim()))
+        io::Error::other(format!("cannot parse the report of {name}: {}", output.trim()))
     })
 }
 
 fn output_of(command: &mut Command) -> io::Result<String> {
     let output = interrupt::output_of(command)?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    match output.status.success() {
-        true => Ok(text(&output.stdout)),
-        false => {
-            Err(io::Error::other(format!("{}: {}", output.status, text(&output.stderr).trim())))
-        }
+    if !output.status.success() {
+        let errors = text(&output.stderr);
+        return Err(io::Error::other(format!("{}: {}", output.status, errors.trim())));
     }
+    Ok(text(&output.stdout))
 }
 
 fn wrk(command: &mut Command, cell: &Cell, extent: Extent, threads: usize) {
     let seconds = match extent {
         Extent::Time(time) => time.as_secs().max(1),
-        // It is refused before: wrk knows no number of requests.
+        // `HttpArgs::validate` refuses this: wrk has no option for a number of requests.
         Extent::Requests(_) => 1,
     };
     command.args(["wrk", "--latency", &format!("-t{}", threads.min(cell.connections))]);
@@ -90,7 +89,7 @@ fn ab(command: &mut Command, cell: &Cell, extent: Extent) {
     command.args(["ab", "-q", "-c", &cell.connections.to_string()]);
     match extent {
         Extent::Requests(requests) => command.args(["-n", &requests.to_string()]),
-        // The time also sets a number of requests, which would end it earlier.
+        // `-t` also sets a number of requests, which would end the run earlier.
         Extent::Time(time) => {
             command.args(["-t", &time.as_secs().max(1).to_string(), "-n", "1000000000"])
         }
@@ -132,12 +131,12 @@ fn parse_wrk(text: &str) -> Option<ClientReport> {
     })
 }
 
-/// The sum of all numbers in `connect 0, read 3, …`.
+/// Returns the sum of all numbers in `connect 0, read 3, …`.
 fn numbers(text: &str) -> u64 {
     text.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse::<u64>().ok()).sum()
 }
 
-/// Of `12.3us`, `4.5ms` or `1.02s`.
+/// Parses `12.3us`, `4.5ms` or `1.02s` into microseconds.
 fn time_us(text: &str) -> Option<f64> {
     let digits = text.find(|c: char| c != '.' && !c.is_ascii_digit())?;
     let (number, unit) = text.split_at(digits);
@@ -155,25 +154,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_wrk_says_is_understood() {
+    fn the_report_of_wrk_is_parsed() {
         let text = "Running 1s test @ http://127.0.0.1:1/\n  1 threads and 50 connections\n  \
             Latency Distribution\n     50%  410.00us\n     75%  1.20ms\n     90%    2.00ms\n     \
             99%    1.50s \n  70000 requests in 1.00s, 18.00MB read\n  Socket errors: connect 0, \
             read 2, write 0, timeout 1\n  Non-2xx or 3xx responses: 4\nRequests/sec:  69876.54\n";
-        let said = parse_wrk(text).unwrap();
-        assert_eq!((said.requests, said.errors), (70000, 7));
-        assert_eq!((said.p50_us, said.p99_us), (Some(410.0), Some(1_500_000.0)));
-        assert_eq!(said.requests_per_second, 69876.54);
+        let report = parse_wrk(text).unwrap();
+        assert_eq!((report.requests, report.errors), (70000, 7));
+        assert_eq!((report.p50_us, report.p99_us), (Some(410.0), Some(1_500_000.0)));
+        assert_eq!(report.requests_per_second, 69876.54);
         assert_eq!(parse_wrk("unable to connect"), None);
     }
 
     #[test]
-    fn what_ab_says_is_understood() {
+    fn the_report_of_ab_is_parsed() {
         let text = "Concurrency Level:      50\nComplete requests:      10000\nFailed requests:        \
             3\nRequests per second:    21000.55 [#/sec] (mean)\nPercentage of the requests\n  50%      2\n  99%      5\n";
-        let said = parse_ab(text).unwrap();
-        assert_eq!((said.requests, said.errors), (10000, 3));
-        assert_eq!((said.p50_us, said.p99_us), (Some(2000.0), Some(5000.0)));
+        let report = parse_ab(text).unwrap();
+        assert_eq!((report.requests, report.errors), (10000, 3));
+        assert_eq!((report.p50_us, report.p99_us), (Some(2000.0), Some(5000.0)));
         assert_eq!(parse_ab("apr_socket_connect(): Connection refused (111)"), None);
     }
 }

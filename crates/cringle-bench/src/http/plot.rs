@@ -1,20 +1,21 @@
-//! Drawings: what the rounds gave, the distribution of latencies, and both by the number of workers.
+//! Plots of the rounds, of the latencies, and of both by the number of workers.
 
 use super::args::Cell;
 use super::{Block, Line, Sample};
+use crate::order;
 use cringle_report::failure::Failure;
 use cringle_report::page::Section;
 use cringle_report::plot::{self, Axis, Plot, Point, Row, Scale, Series, Stroke};
+use cringle_report::units::counted;
 use std::path::Path;
 
 type Figure = fn(&Sample) -> Option<f64>;
 
-/// Every round of each server.
+/// Plots every round of each server.
 pub(super) fn rounds(block: &Block, title: &str, unit: &str, of: Figure) -> Plot {
-    let samples = |line: &Line| line.samples.iter().filter_map(of).collect::<Vec<_>>();
+    let samples = |line: &Line| line.samples.iter().filter_map(of).collect();
     let row = |line: &Line| Row { label: line.label(), samples: samples(line) };
-    let axis = Axis::fitting(unit, block.lines.iter().flat_map(samples));
-    Plot::rows(title, axis, block.lines.iter().map(row).collect())
+    Plot::rows(title, unit, block.lines.iter().map(row).collect())
 }
 
 pub(super) fn latencies(title: &str, block: &Block) -> Plot {
@@ -22,13 +23,13 @@ pub(super) fn latencies(title: &str, block: &Block) -> Plot {
     Plot::latencies(title, block.lines.iter().map(of).collect())
 }
 
-/// A section for each load that several numbers of workers were given.
+/// Returns a section for each load that was measured with several numbers of workers.
 pub(super) fn by_workers(blocks: &[Block]) -> Vec<Section> {
     let section = |(cell, same): (Cell, Vec<&Block>)| Section {
-        title: format!("By workers: {}", words(&cell)),
+        title: format!("By workers: {}", describe(&cell)),
         plots: vec![
-            over_workers("Requests a second", "requests/s", &same, Sample::rate),
-            over_workers("CPU of the server for a request", "µs", &same, Sample::cpu_us),
+            over_workers("Requests per second", "requests/s", &same, Sample::rate),
+            over_workers("CPU time of the server per request", "µs", &same, Sample::cpu_us),
         ],
         more_plots: Some(("Latencies of each server".into(), latencies_by_workers(&cell, &same))),
         ..Section::default()
@@ -55,30 +56,31 @@ fn latencies_by_workers(cell: &Cell, blocks: &[&Block]) -> Vec<Plot> {
     let of_server = |label: String| {
         let curve = |block: &&Block| {
             let line = block.lines.iter().find(|line| line.label() == label)?;
-            let name = workers(block.cell.workers);
+            let name = counted(block.cell.workers, "worker");
             Some(Series::distribution(name, &line.latencies.quantiles_us()))
         };
-        let title = format!("Latency of {label}: {}", words(cell));
+        let title = format!("Latency of {label}: {}", describe(cell));
         Plot::latencies(title, blocks.iter().filter_map(curve).collect())
     };
     labels(blocks).into_iter().map(of_server).collect()
 }
 
-/// For `--svg`: a file for each table, and more where there are several numbers of workers.
+/// Writes the files of `--svg`: one for each table, and more if there are several numbers of workers.
 pub(super) fn files(blocks: &[Block], directory: &Path) -> Result<(), Failure> {
     let save = |name: String, plot: &Plot| {
         let path = directory.join(name + ".svg");
         let text = plot::standalone(plot);
         std::fs::write(&path, text)
-            .map_err(|error| Failure::failed(format!("cannot draw {}: {error}", path.display())))
+            .map_err(|error| Failure::failed(format!("{}: cannot write: {error}", path.display())))
     };
     for block in blocks {
-        let title = format!("Latency: {}, {}", words(&block.cell), workers(block.cell.workers));
+        let workers = counted(block.cell.workers, "worker");
+        let title = format!("Latency: {}, {workers}", describe(&block.cell));
         let file = format!("latency-{}-workers-{}", name(&block.cell), block.cell.workers);
         save(file, &latencies(&title, block))?;
     }
     for (cell, same) in several(blocks) {
-        let title = format!("Requests a second: {}", words(&cell));
+        let title = format!("Requests per second: {}", describe(&cell));
         let rates = over_workers(&title, "requests/s", &same, Sample::rate);
         save(format!("workers-{}", name(&cell)), &rates)?;
         for (label, plot) in labels(&same).iter().zip(latencies_by_workers(&cell, &same)) {
@@ -88,21 +90,19 @@ pub(super) fn files(blocks: &[Block], directory: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Returns the part of a file name that identifies the load.
 fn name(cell: &Cell) -> String {
-    let manner = if cell.keepalive { "keepalive" } else { "closing" };
-    format!("{manner}-{}", cell.connections)
+    let kind = if cell.keepalive { "keepalive" } else { "closing" };
+    format!("{kind}-{}", cell.connections)
 }
 
-fn words(cell: &Cell) -> String {
-    let manner = if cell.keepalive { "used again" } else { "one request each" };
-    format!("{} connections, {manner}", cell.connections)
+/// Describes the load in a title.
+fn describe(cell: &Cell) -> String {
+    let kind = if cell.keepalive { "reused" } else { "one request each" };
+    format!("{} connections, {kind}", cell.connections)
 }
 
-fn workers(count: usize) -> String {
-    if count == 1 { "1 worker".into() } else { format!("{count} workers") }
-}
-
-/// Blocks that differ in their workers alone, where there are any.
+/// Groups the blocks that differ in their workers only, and returns the groups with several members.
 fn several(blocks: &[Block]) -> Vec<(Cell, Vec<&Block>)> {
     let mut all: Vec<(Cell, Vec<&Block>)> = Vec::new();
     for block in blocks {
@@ -117,13 +117,7 @@ fn several(blocks: &[Block]) -> Vec<(Cell, Vec<&Block>)> {
 }
 
 fn labels(blocks: &[&Block]) -> Vec<String> {
-    let mut labels = Vec::new();
-    for line in blocks.iter().flat_map(|block| &block.lines) {
-        if !labels.contains(&line.label()) {
-            labels.push(line.label());
-        }
-    }
-    labels
+    order::distinct(blocks.iter().flat_map(|block| &block.lines).map(Line::label))
 }
 
 #[cfg(test)]
@@ -161,30 +155,32 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_drawing_for_each_load_and_for_each_server_and_all_are_xml() {
-        let place = tempfile::tempdir().unwrap();
-        files(&blocks(), place.path()).unwrap();
-        let all: Vec<_> = std::fs::read_dir(place.path()).unwrap().map(Result::unwrap).collect();
-        // A table's latencies each, rates by workers, and each server's latencies by workers.
+    fn each_load_and_server_has_an_svg_file() {
+        let directory = tempfile::tempdir().unwrap();
+        files(&blocks(), directory.path()).unwrap();
+        let entries = std::fs::read_dir(directory.path()).unwrap();
+        let all: Vec<_> = entries.map(Result::unwrap).collect();
+        // The latencies of each table, the rates by workers, and each server's latencies by workers.
         assert_eq!(all.len(), 3 + 1 + 3);
         for file in all {
             let text = std::fs::read_to_string(file.path()).unwrap();
             let document = roxmltree::Document::parse(&text).unwrap();
             let texts = document.descendants().filter(|node| node.has_tag_name("text"));
-            let said: Vec<&str> = texts.filter_map(|node| node.text()).collect();
+            let texts: Vec<&str> = texts.filter_map(|node| node.text()).collect();
             let name = file.file_name().into_string().unwrap();
-            let axes = match name.starts_with("workers") {
-                true => ["workers", "requests/s"],
-                false => ["µs, logarithmic", "done within"],
+            let axes = if name.starts_with("workers") {
+                ["workers", "requests/s"]
+            } else {
+                ["µs, logarithmic", "done within"]
             };
             for word in axes.iter().chain(&["50 connections", "1"]) {
-                assert!(said.iter().any(|one| one.contains(word)), "{word} in {name}: {said:?}");
+                assert!(texts.iter().any(|one| one.contains(word)), "{word} in {name}: {texts:?}");
             }
         }
     }
 
     #[test]
-    fn one_number_of_workers_is_no_comparison() {
+    fn one_number_of_workers_gives_no_section() {
         assert!(by_workers(&blocks()[..1]).is_empty());
         let sections = by_workers(&blocks());
         assert_eq!(sections.len(), 1);

@@ -1,4 +1,4 @@
-//! What a process and all that it has made have used, as it is seen from outside.
+//! The resources of a process and its descendants, read from outside (`/proc`).
 
 use super::server_process::ServerUse;
 use std::collections::HashMap;
@@ -8,17 +8,17 @@ use std::time::Duration;
 
 pub(super) struct ProcessTree {
     root: u32,
-    /// Context switches of each thread, by its process and its own number: the last count that was seen
-    /// of one that has ended.
+    /// The context switches of each thread, by the numbers of its process and its own. A thread that has
+    /// ended keeps its last count.
     switches: HashMap<(u32, u32), u64>,
 }
 
-/// A line of `/proc/N/stat`, as far as it matters.
+/// Some fields of `/proc/N/stat`.
 struct Stat {
     id: u32,
     parent: u32,
     group: u32,
-    /// CPU time of children that have ended and were waited for.
+    /// The CPU time of children that were reaped.
     reaped: Duration,
 }
 
@@ -27,18 +27,19 @@ impl ProcessTree {
         ProcessTree { root, switches: HashMap::new() }
     }
 
-    /// All processes that are there now.
+    /// Returns the numbers of the processes that exist now.
     pub(super) fn ids(&self) -> Vec<u32> {
         self.members().iter().map(|one| one.id).collect()
     }
 
-    /// Since they began. CPU time is exact but for what has ended, which the kernel tells in ticks.
+    /// Returns the resources used since the start of the processes. The CPU time of reaped processes has
+    /// the resolution of the kernel's ticks.
     pub(super) fn used(&mut self) -> io::Result<ServerUse> {
         let mut cpu = Duration::ZERO;
         for one in self.members() {
-            // One that has just ended has become its parent's, or nobody's.
+            // A process that has just ended counts as reaped by its parent, if that has waited for it.
             cpu += cpu_time(one.id).unwrap_or_default() + one.reaped;
-            self.see_switches(one.id);
+            self.record_switches(one.id);
         }
         let context_switches = self.switches.values().sum();
         Ok(ServerUse { cpu_seconds: cpu.as_secs_f64(), context_switches })
@@ -60,16 +61,17 @@ impl ProcessTree {
         all.into_iter().filter(|one| members.contains(&one.id)).collect()
     }
 
-    fn see_switches(&mut self, id: u32) {
+    fn record_switches(&mut self, id: u32) {
         for thread in numbers(&format!("/proc/{id}/task")) {
             if let Some(count) = switches(id, thread) {
-                let seen = self.switches.entry((id, thread)).or_default();
-                *seen = count.max(*seen);
+                let recorded = self.switches.entry((id, thread)).or_default();
+                *recorded = count.max(*recorded);
             }
         }
     }
 }
 
+/// Returns the entries of a directory that are numbers.
 fn numbers(directory: &str) -> impl Iterator<Item = u32> + use<> {
     let entries = fs::read_dir(directory).into_iter().flatten();
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
@@ -81,7 +83,7 @@ fn stat(id: u32) -> Option<Stat> {
 
 fn parse(line: &str) -> Option<Stat> {
     let (id, rest) = line.split_once(' ')?;
-    // A name may contain anything.
+    // The name of the process may contain any character, even `)`.
     let fields: Vec<&str> = rest.rsplit_once(')')?.1.split_whitespace().collect();
     let number = |n: usize| fields.get(n)?.parse::<u64>().ok();
     Some(Stat {
@@ -92,9 +94,9 @@ fn parse(line: &str) -> Option<Stat> {
     })
 }
 
-/// A second's.
+/// Returns the kernel's ticks per second.
 fn ticks() -> u64 {
-    // SAFETY: a plain system call.
+    // SAFETY: `sysconf` has no preconditions.
     u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).unwrap_or(100)
 }
 
@@ -104,11 +106,11 @@ fn switches(id: u32, thread: u32) -> Option<u64> {
     Some(text.lines().filter_map(count).sum())
 }
 
-/// Of all its threads, those included that have ended.
+/// Returns the CPU time of a process, including threads that have ended.
 fn cpu_time(id: u32) -> io::Result<Duration> {
     let mut clock: libc::clockid_t = 0;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: both calls write the one value that they are lent, and nothing else.
+    // SAFETY: the calls write to `clock` and `time`, whole values of their types.
     unsafe {
         match libc::clock_getcpuclockid(id as libc::pid_t, &raw mut clock) {
             0 => {}
@@ -127,7 +129,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     #[test]
-    fn children_of_children_count() {
+    fn grandchildren_count() {
         let script = "sh -c 'i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done; echo; read _; :'; :";
         let mut child = Command::new("sh")
             .args(["-c", script])
@@ -148,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_may_contain_anything() {
+    fn a_name_may_contain_parentheses() {
         let line = "12 (a) b) S 3 4 5 0 -1 0 1 2 3 4 5 6 200 100 20 0 1 0 9";
         let stat = parse(line).unwrap();
         assert_eq!((stat.id, stat.parent, stat.group), (12, 3, 4));

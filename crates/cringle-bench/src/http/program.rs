@@ -1,10 +1,12 @@
-//! A server that is somebody else's program: started at an address of its own, asked once whether it
-//! serves, and measured from outside, with all processes that it has made.
+//! A foreign server (`--command`): starts the program with an address, checks that it responds, and
+//! measures it from outside, including all processes that it starts.
 
 use super::args::Cell;
 use super::exchange::{self, Expected, ResponseReader};
 use super::process_tree::ProcessTree;
-use super::server_process::{Errors, ServerProcess, ServerUse};
+use super::server_process::{ServerProcess, ServerUse};
+use crate::child::Stderr;
+use crate::joined;
 use cringle_report::failure::Failure;
 use cringle_report::interrupt;
 use cringle_report::machine::cpus;
@@ -15,12 +17,12 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// One that does not listen or answer by then never will.
+/// How long the program has to listen and to respond.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Between two looks whether it listens: nothing tells when somebody else's program does.
-const LOOK: Duration = Duration::from_millis(10);
+/// The interval between two attempts to connect: a foreign program does not report that it listens.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// What `--command` says.
+/// The value of `--command`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Program {
     pub(super) name: String,
@@ -28,7 +30,7 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Of `NAME=COMMAND`.
+    /// Parses `NAME=COMMAND`.
     pub(super) fn parse(text: &str) -> Result<Program, Failure> {
         let bad = |why: &str| Err(Failure::usage(format!("--command {text}: {why}")));
         let Some((name, command)) = text.split_once('=').filter(|(name, _)| !name.is_empty())
@@ -37,17 +39,17 @@ impl Program {
         };
         let words = match shell_words::split(command) {
             Ok(words) if !words.is_empty() => words,
-            Ok(_) => return bad("there is no program"),
+            Ok(_) => return bad("no program is given"),
             Err(error) => return bad(&error.to_string()),
         };
         if !words.iter().any(|word| word.contains("{address}") || word.contains("{port}")) {
-            return bad("it must be told where to listen: write {address} or {port} into it");
+            return bad("it needs an address to listen at: write {address} or {port} into it");
         }
         Ok(Program { name: name.into(), words })
     }
 
-    /// It is told how many threads it has.
-    pub(super) fn takes(&self, workers: usize) -> bool {
+    /// Whether the program can run with this number of workers.
+    pub(super) fn supports(&self, workers: usize) -> bool {
         workers == 1 || self.words.iter().any(|word| word.contains("{workers}"))
     }
 
@@ -68,37 +70,36 @@ impl Program {
         command
     }
 
-    /// Starts it on these processors; it listens, and has answered.
+    /// Starts the program on these processors, and waits until it has responded to a request.
     pub(super) fn start(&self, cell: &Cell, cpus: &[usize]) -> io::Result<Box<dyn ServerProcess>> {
-        let addr = free()?;
+        let addr = free_address()?;
         let mut process = Process::spawn(self.command(addr, cell), addr, cpus)?;
         process.wait_until_it_listens(PATIENCE)?;
-        process.ask(cell.keepalive)?;
+        process.probe(cell.keepalive)?;
         Ok(Box::new(process))
     }
 }
 
-/// A port that is nobody's. It could become somebody else's before the program has it: then the program
-/// says so and ends.
-fn free() -> io::Result<SocketAddr> {
+/// Returns a free port. If another process takes it first, the program reports that and ends.
+fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
 }
 
-/// Runs it on a thread that is tied to these: a child inherits that.
+/// Runs `f` on a thread that is pinned to these processors. A child process inherits the mask.
 fn on<T: Send>(cpus: &[usize], f: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
-    let tied = || {
+    let pinned = || {
         if !cpus.is_empty() {
-            cpus::tie_to(cpus)?;
+            cpus::pin_to(cpus)?;
         }
         f()
     };
-    thread::scope(|s| s.spawn(tied).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    joined(thread::scope(|s| s.spawn(pinned).join()))
 }
 
 struct Process {
     child: std::process::Child,
     tree: ProcessTree,
-    errors: Errors,
+    errors: Stderr,
     addr: SocketAddr,
     ended: Option<ExitStatus>,
 }
@@ -116,18 +117,18 @@ impl ServerProcess for Process {
         self.tree.ids()
     }
 
-    fn complaint(&mut self) -> Option<String> {
+    fn failure(&mut self) -> Option<String> {
         if self.ended.is_none() && interrupt::has_ended(self.child.id()) {
             self.end();
         }
         let status = self.ended?;
-        Some(self.errors.complaint(status))
+        Some(self.errors.describe(status))
     }
 }
 
 impl Process {
     fn spawn(mut command: Command, addr: SocketAddr, cpus: &[usize]) -> io::Result<Process> {
-        let errors = Errors::new()?;
+        let errors = Stderr::new()?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors.writer()?);
         let child = on(cpus, || command.process_group(0).spawn()).map_err(|error| {
             let program = command.get_program().display();
@@ -138,7 +139,7 @@ impl Process {
         Ok(Process { child, tree, errors, addr, ended: None })
     }
 
-    /// Of all that it has made, too.
+    /// Kills the program and all processes of its group.
     fn end(&mut self) {
         if self.ended.is_none() {
             interrupt::kill_group(self.child.id());
@@ -151,8 +152,8 @@ impl Process {
         let started = Instant::now();
         loop {
             let connected = TcpStream::connect_timeout(&self.addr, patience);
-            if let Some(complaint) = self.complaint() {
-                return Err(io::Error::other(format!("it ended, {complaint}")));
+            if let Some(failure) = self.failure() {
+                return Err(io::Error::other(format!("it ended, {failure}")));
             }
             match connected {
                 Ok(_) => return Ok(()),
@@ -161,16 +162,16 @@ impl Process {
                     let text = format!("it does not listen at {addr} after {patience:?}: {error}");
                     return Err(io::Error::new(ErrorKind::TimedOut, text));
                 }
-                Err(_) => thread::sleep(LOOK),
+                Err(_) => thread::sleep(POLL_INTERVAL),
             }
         }
     }
 
-    /// Whether it does what the load will rely on; in words, which the load has not.
-    fn ask(&mut self, keepalive: bool) -> io::Result<()> {
-        let asked = if keepalive { ask_twice(self.addr) } else { ask_once(self.addr) };
-        asked.map_err(|error| match self.complaint() {
-            Some(complaint) => io::Error::other(format!("it ended, {complaint}")),
+    /// Checks that the program behaves as the load expects, and explains what is wrong.
+    fn probe(&mut self, keepalive: bool) -> io::Result<()> {
+        let result = if keepalive { probe_twice(self.addr) } else { probe_once(self.addr) };
+        result.map_err(|error| match self.failure() {
+            Some(failure) => io::Error::other(format!("it ended, {failure}")),
             None => error,
         })
     }
@@ -188,24 +189,26 @@ fn connect(addr: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-fn ask_twice(addr: SocketAddr) -> io::Result<()> {
+/// Sends two requests on one connection.
+fn probe_twice(addr: SocketAddr) -> io::Result<()> {
     let mut stream = connect(addr)?;
     exchange(&mut stream, exchange::REQUEST)?;
     exchange(&mut stream, exchange::REQUEST).map_err(|error| {
-        let text = "a connection takes no second request (HTTP/1.1 keeps it, and so must the server; or \
-                    measure with --no-keepalive)";
+        let text = "a connection accepts no second request, which HTTP/1.1 requires (or measure with \
+                    --no-keepalive)";
         io::Error::new(error.kind(), format!("{text}: {error}"))
     })
 }
 
-fn ask_once(addr: SocketAddr) -> io::Result<()> {
+/// Sends a request that ends its connection.
+fn probe_once(addr: SocketAddr) -> io::Result<()> {
     let mut stream = connect(addr)?;
     exchange(&mut stream, exchange::LAST_REQUEST)?;
     match stream.read(&mut [0]) {
         Ok(0) => Ok(()),
-        Ok(_) => Err(io::Error::new(ErrorKind::InvalidData, "an answer is longer than it says")),
+        Ok(_) => Err(exchange::wrong(exchange::TOO_LONG)),
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-            let text = "it was asked to end the connection by `Connection: close`, and does not \
+            let text = "it does not end the connection after a request with `Connection: close` \
                         (measure with --keepalive)";
             Err(io::Error::new(ErrorKind::TimedOut, text))
         }
@@ -215,17 +218,17 @@ fn ask_once(addr: SocketAddr) -> io::Result<()> {
 
 fn exchange(stream: &mut TcpStream, request: &[u8]) -> io::Result<()> {
     stream.write_all(request)?;
-    let (mut answer, mut buffer) = (ResponseReader::default(), vec![0; 64 << 10]);
+    let (mut response, mut buffer) = (ResponseReader::default(), vec![0; 64 << 10]);
     loop {
         match stream.read(&mut buffer) {
             Ok(0) => {
-                let text = "it ended the connection before its answer was complete";
+                let text = "it ended the connection before its response was complete";
                 return Err(io::Error::new(ErrorKind::UnexpectedEof, text));
             }
-            Ok(count) if answer.take(&buffer[..count], &Expected::Good)? => return Ok(()),
+            Ok(count) if response.take(&buffer[..count], &Expected::Good)? => return Ok(()),
             Ok(_) => {}
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                let text = format!("it did not answer GET / within {} s", PATIENCE.as_secs());
+                let text = format!("it did not respond to GET / within {} s", PATIENCE.as_secs());
                 return Err(io::Error::new(ErrorKind::TimedOut, text));
             }
             Err(error) => return Err(error),
@@ -238,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_is_told_its_address_and_threads() {
+    fn a_command_gets_its_address_and_threads() {
         let program =
             Program::parse("nginx=nginx -c 'a b' {address} -p{port} -w {workers} {connection}")
                 .unwrap();
@@ -247,15 +250,15 @@ mod tests {
         assert_eq!(command.get_program(), "nginx");
         let words: Vec<_> = command.get_args().map(|word| word.to_str().unwrap()).collect();
         assert_eq!(words, ["-c", "a b", "127.0.0.1:80", "-p80", "-w", "3", "keep-alive"]);
-        assert!(program.takes(3) && !Program::parse("a=b {port}").unwrap().takes(2));
+        assert!(program.supports(3) && !Program::parse("a=b {port}").unwrap().supports(2));
     }
 
     #[test]
-    fn a_command_that_cannot_be_told_is_refused() {
+    fn a_command_without_an_address_is_refused() {
         for (text, word) in [
             ("nginx", "NAME="),
             ("=nginx {port}", "NAME="),
-            ("a=", "no program"),
+            ("a=", "no program is given"),
             ("a=nginx", "{address}"),
             ("a=nginx '{port}", "quot"),
         ] {
@@ -265,64 +268,63 @@ mod tests {
     }
 
     #[test]
-    fn who_never_listens_is_given_up_and_ended() {
-        let place = tempfile::tempdir().unwrap();
-        let pipe = place.path().join("pipe");
+    fn a_program_that_never_listens_is_killed() {
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("pipe");
         assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         let mut command = Command::new("sh");
         command.args(["-c", "(sleep 20; echo alive) > \"$0\" & wait"]).arg(&pipe);
-        let mut process = Process::spawn(command, free().unwrap(), &[]).unwrap();
+        let mut process = Process::spawn(command, free_address().unwrap(), &[]).unwrap();
         let mut alive = std::fs::File::open(&pipe).unwrap();
         let error = process.wait_until_it_listens(Duration::from_millis(30)).unwrap_err();
         assert!(error.to_string().contains("does not listen at 127.0.0.1:"), "{error}");
         drop(process);
-        let mut said = String::new();
-        alive.read_to_string(&mut said).unwrap();
-        assert_eq!(said, "");
+        let mut text = String::new();
+        alive.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "");
     }
 
     #[test]
-    fn who_ends_is_asked_why() {
+    fn a_program_that_ends_is_quoted() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo no such luck >&2; exit 3"]);
-        let mut process = Process::spawn(command, free().unwrap(), &[]).unwrap();
+        let mut process = Process::spawn(command, free_address().unwrap(), &[]).unwrap();
         let error = process.wait_until_it_listens(PATIENCE).unwrap_err().to_string();
         assert!(error.contains("exit status: 3: no such luck"), "{error}");
     }
 
-    /// What is said of one that answers with these bytes, whatever it is asked.
-    fn said(answers: &'static [&'static str], keepalive: bool) -> String {
+    /// Returns the result of probing a server that sends these responses.
+    fn probed(responses: &'static [&'static str], keepalive: bool) -> String {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let addr = listener.local_addr().unwrap();
         let server = thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
-            for answer in answers {
+            for response in responses {
                 let mut head = Vec::new();
                 while !head.ends_with(b"\r\n\r\n") {
                     let mut byte = [0];
                     stream.read_exact(&mut byte).unwrap();
                     head.extend(byte);
                 }
-                stream.write_all(answer.as_bytes()).unwrap();
+                stream.write_all(response.as_bytes()).unwrap();
             }
         });
-        let asked = if keepalive { ask_twice(addr) } else { ask_once(addr) };
+        let result = if keepalive { probe_twice(addr) } else { probe_once(addr) };
         server.join().unwrap();
-        asked.map_or_else(|error| error.to_string(), |()| "good".into())
+        result.map_or_else(|error| error.to_string(), |()| "good".into())
     }
 
     #[test]
-    fn an_answer_that_the_load_could_not_take_is_explained() {
+    fn an_unusable_response_is_explained() {
         const GOOD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab";
-        assert_eq!(said(&[GOOD, GOOD], true), "good");
-        assert_eq!(said(&[GOOD], false), "good");
-        assert!(said(&[GOOD], true).contains("takes no second request"));
+        const SHORT: &str = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab";
         const MISSING: &str = "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n";
-        assert!(said(&[MISSING], true).contains("status 404"));
-        assert!(said(&["HTTP/1.1 200 OK\r\n\r\nab"], false).contains("how long"));
-        assert!(
-            said(&["HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab"], false).contains("complete")
-        );
-        assert!(said(&["220 mail\r\n"], true).contains("no HTTP"));
+        assert_eq!(probed(&[GOOD, GOOD], true), "good");
+        assert_eq!(probed(&[GOOD], false), "good");
+        assert!(probed(&[GOOD], true).contains("accepts no second request"));
+        assert!(probed(&[MISSING], true).contains("status 404"));
+        assert!(probed(&["HTTP/1.1 200 OK\r\n\r\nab"], false).contains("no Content-Length"));
+        assert!(probed(&[SHORT], false).contains("complete"));
+        assert!(probed(&["220 mail\r\n"], true).contains("not HTTP"));
     }
 }

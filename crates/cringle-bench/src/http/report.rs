@@ -1,9 +1,10 @@
-//! The tables, and the same for programs.
+//! The report of `bench http`: tables, plots and JSON.
 
 use super::{Block, Findings, Line, Sample, plot, sentences};
 use cringle_report::failure::Failure;
-use cringle_report::page::{Page, Rows, Section};
-use cringle_report::units::{count, figure};
+use cringle_report::page::{Page, Rows, Section, cell, ratio_cell};
+use cringle_report::stats::range;
+use cringle_report::units::count;
 use cringle_report::{Outputs, SCHEMA};
 use serde_json::{Value, json};
 
@@ -28,11 +29,11 @@ pub(super) fn write(findings: &Findings, outputs: &Outputs) -> Result<(), Failur
 fn page(findings: &Findings) -> Page {
     let mut sections: Vec<Section> =
         findings.blocks.iter().map(|block| section(block, findings)).collect();
-    // Where workers are compared, that is the answer.
+    // If numbers of workers are compared, that comparison comes first.
     sections.splice(0..0, plot::by_workers(&findings.blocks));
     Page {
         bench: "bench http".into(),
-        title: "What a request costs, by who serves it".into(),
+        title: "What a request costs, by server".into(),
         machine: findings.machine.clone(),
         sections,
         notes: findings.notes.clone(),
@@ -44,9 +45,9 @@ fn section(block: &Block, findings: &Findings) -> Section {
         title: sentences::title(block, findings),
         sentences: sentences::sentences(block),
         plots: vec![
-            plot::rounds(block, "CPU of the server for a request", "µs", Sample::cpu_us),
-            plot::rounds(block, "Requests a second", "requests/s", Sample::rate),
-            plot::rounds(block, "99 of 100 answered within", "µs", |sample| sample.p99_us),
+            plot::rounds(block, "CPU time of the server per request", "µs", Sample::cpu_us),
+            plot::rounds(block, "Requests per second", "requests/s", Sample::rate),
+            plot::rounds(block, "99th percentile of the latency", "µs", |sample| sample.p99_us),
             plot::latencies("Latency of a request", block),
         ],
         table: Some(Rows::new(&HEADER, block.lines.iter().map(|line| cells(block, line)))),
@@ -55,20 +56,19 @@ fn section(block: &Block, findings: &Findings) -> Section {
 }
 
 fn cells(block: &Block, line: &Line) -> Vec<String> {
-    let rates = || line.samples.iter().map(|sample| sample.requests_per_second);
-    let (lowest, highest) = (rates().fold(f64::INFINITY, f64::min), rates().fold(0.0, f64::max));
-    let or_dash = |value: Option<f64>| value.map_or_else(|| "–".into(), figure);
+    let rates = line.samples.iter().map(|sample| sample.requests_per_second);
+    let (lowest, highest) = range(rates).unwrap_or((f64::NAN, f64::NAN));
     vec![
         line.label(),
         count(line.rate()),
         format!("{}–{}", count(lowest), count(highest)),
-        or_dash(line.median(Sample::cpu_us)),
-        sentences::to_ring(block, line).map_or_else(|| "–".into(), |ratio| format!("{ratio:.2}")),
-        or_dash(line.median(|sample| sample.p50_us)),
-        or_dash(line.median(|sample| sample.p99_us)),
-        or_dash(line.median(|sample| sample.p999_us)),
-        or_dash(line.median(Sample::context_switches)),
-        or_dash(line.syscalls),
+        cell(line.median(Sample::cpu_us)),
+        ratio_cell(sentences::to_ring(block, line)),
+        cell(line.median(|sample| sample.p50_us)),
+        cell(line.median(|sample| sample.p99_us)),
+        cell(line.median(|sample| sample.p999_us)),
+        cell(line.median(Sample::context_switches)),
+        cell(line.syscalls),
         count(line.samples.iter().map(|sample| sample.errors as f64).sum()),
     ]
 }

@@ -1,12 +1,12 @@
-//! What all servers have in common: the page, and where a request ends.
+//! What all servers share: the page, and finding the end of a request.
 
-/// Bytes of a server's buffer for requests.
+/// The size of a server's buffer for requests.
 pub(super) const READ_BYTES: usize = 4096;
 
-/// The one answer.
+/// The response to every request.
 pub(super) struct ServedPage {
     pub(super) response: Vec<u8>,
-    /// A connection ends after its first answer.
+    /// Whether a connection ends after its first response.
     pub(super) close: bool,
 }
 
@@ -24,15 +24,15 @@ impl ServedPage {
     }
 }
 
-/// Finds the ends of requests in what comes, however it is cut. Requests have no body here.
+/// Finds the ends of requests in a stream of bytes that may be split anywhere. The requests have no body.
 #[derive(Clone, Copy, Default)]
 pub(super) struct RequestCounter {
-    /// How much of the empty line was there at the end of the last bytes.
+    /// How many bytes of the final `\r\n\r\n` the stream ends with.
     matched: u8,
 }
 
 impl RequestCounter {
-    /// How many requests end in these bytes.
+    /// Returns the number of requests that end in these bytes.
     #[inline]
     pub(super) fn count(&mut self, bytes: &[u8]) -> usize {
         let mut count = 0;
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heads_are_counted_however_they_are_cut() {
+    fn requests_are_counted_at_any_split() {
         let bytes = b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\n\r\r\n\r\nGET";
         for cut in 0..bytes.len() {
             let mut counter = RequestCounter::default();
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_has_as_many_bytes_as_it_says() {
+    fn a_response_has_its_content_length() {
         let page = ServedPage::new(151, true);
         let text = String::from_utf8(page.response).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();

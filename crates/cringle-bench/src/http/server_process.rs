@@ -1,28 +1,29 @@
-//! A server as this process sees it: a child.
+//! A server as a child process.
 
 use super::args::{Cell, Feature, HttpArgs, Variant};
+use crate::child::Stderr;
 use cringle_report::interrupt;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Seek, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
-use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 
-/// It is killed when it is dropped.
+/// A running server. It is killed when it is dropped.
 pub(super) trait ServerProcess {
+    /// The address at which it listens.
     fn addr(&self) -> SocketAddr;
 
-    /// Since it was started.
+    /// Returns the resources that it has used since its start.
     fn used(&mut self) -> io::Result<ServerUse>;
 
-    /// Its processes.
+    /// Returns the numbers of its processes.
     fn ids(&self) -> Vec<u32>;
 
-    /// If it has ended: what it said.
-    fn complaint(&mut self) -> Option<String>;
+    /// Describes how it has ended, if it has.
+    fn failure(&mut self) -> Option<String>;
 }
 
-/// What a server takes.
+/// The resources that a server has used.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ServerUse {
     pub(super) cpu_seconds: f64,
@@ -38,45 +39,25 @@ impl ServerUse {
     }
 }
 
-/// What it writes to standard error.
-pub(super) struct Errors(File);
-
-impl Errors {
-    pub(super) fn new() -> io::Result<Errors> {
-        tempfile::tempfile().map(Errors)
-    }
-
-    pub(super) fn writer(&self) -> io::Result<Stdio> {
-        self.0.try_clone().map(Stdio::from)
-    }
-
-    pub(super) fn complaint(&mut self, status: ExitStatus) -> String {
-        let mut text = Vec::new();
-        let _ = self.0.rewind().and_then(|()| self.0.read_to_end(&mut text));
-        let text = String::from_utf8_lossy(&text);
-        let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
-        format!("{status}: {}", first.trim_start_matches("cringle: "))
-    }
-}
-
-/// One of ours: this program.
-pub(super) struct Process {
+/// One of the servers of this program, which [`super::listen`] runs and which answers to its standard
+/// input.
+pub(super) struct OwnServer {
     child: std::process::Child,
-    asks: ChildStdin,
-    answers: BufReader<ChildStdout>,
-    errors: Errors,
+    requests: ChildStdin,
+    replies: BufReader<ChildStdout>,
+    errors: Stderr,
     addr: SocketAddr,
 }
 
-impl Process {
-    /// Starts it on these processors, and waits until it listens on a port of its own.
+impl OwnServer {
+    /// Starts a server on these processors, and waits until it listens on a port of its own.
     pub(super) fn start(
         args: &HttpArgs,
         cell: &Cell,
         variant: Variant,
         cpus: &[usize],
     ) -> io::Result<Box<dyn ServerProcess>> {
-        let errors = Errors::new()?;
+        let errors = Stderr::new()?;
         let mut child = command(args, cell, variant, cpus)?
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -84,38 +65,40 @@ impl Process {
             .process_group(0)
             .spawn()?;
         interrupt::kill_group_on_interrupt(child.id());
-        let (Some(asks), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
+        let (Some(requests), Some(replies)) = (child.stdin.take(), child.stdout.take()) else {
             unreachable!("both are pipes")
         };
-        // Nobody connects to the unspecified address, and it says that it is not known yet.
+        // A placeholder until the server has printed its address.
         let addr = SocketAddr::from(([0, 0, 0, 0], 0));
-        let mut process = Process { child, asks, answers: BufReader::new(answers), errors, addr };
-        process.addr = process.line()?.parse().map_err(io::Error::other)?;
-        Ok(Box::new(process))
+        let replies = BufReader::new(replies);
+        let mut server = OwnServer { child, requests, replies, errors, addr };
+        server.addr = server.read_line()?.parse().map_err(io::Error::other)?;
+        Ok(Box::new(server))
     }
 
-    fn line(&mut self) -> io::Result<String> {
+    fn read_line(&mut self) -> io::Result<String> {
         let mut line = String::new();
-        if self.answers.read_line(&mut line)? > 0 {
+        if self.replies.read_line(&mut line)? > 0 {
             return Ok(line.trim_end().into());
         }
-        // Its end of the pipe is closed: it has ended, or is about to.
+        // The server has closed its end of the pipe: it has ended, or is about to.
         self.child.wait()?;
         interrupt::forget_child();
-        Err(io::Error::other(self.complaint().unwrap_or_default()))
+        Err(io::Error::other(self.failure().unwrap_or_default()))
     }
 }
 
-impl ServerProcess for Process {
+impl ServerProcess for OwnServer {
     fn addr(&self) -> SocketAddr {
         self.addr
     }
 
     fn used(&mut self) -> io::Result<ServerUse> {
-        self.asks.write_all(b"?")?;
-        let line = self.line()?;
-        let mut words = line.split_whitespace();
-        let mut next = || words.next().ok_or_else(|| io::Error::other("the server's line is cut"));
+        self.requests.write_all(b"?")?;
+        let line = self.read_line()?;
+        let mut numbers = line.split_whitespace();
+        let mut next =
+            || numbers.next().ok_or_else(|| io::Error::other("the server's reply is incomplete"));
         Ok(ServerUse {
             cpu_seconds: next()?.parse().map_err(io::Error::other)?,
             context_switches: next()?.parse().map_err(io::Error::other)?,
@@ -126,14 +109,14 @@ impl ServerProcess for Process {
         vec![self.child.id()]
     }
 
-    fn complaint(&mut self) -> Option<String> {
+    fn failure(&mut self) -> Option<String> {
         let status = self.child.try_wait().ok()??;
         interrupt::forget_child();
-        Some(self.errors.complaint(status))
+        Some(self.errors.describe(status))
     }
 }
 
-impl Drop for Process {
+impl Drop for OwnServer {
     fn drop(&mut self) {
         interrupt::forget_child();
         let _ = self.child.kill();

@@ -1,14 +1,14 @@
-//! How many system calls a process makes: perf's counter of the tracepoint that all of them pass.
+//! Counts the system calls of processes, with perf's counter of the tracepoint `raw_syscalls:sys_enter`.
 //!
-//! While it counts, every system call of the machine takes longer. So it has runs of its own.
+//! An active counter slows down every system call of the machine, so it is used in separate runs.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::FromRawFd;
 
-const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+const TRACING_DIRECTORIES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// `struct perf_event_attr` as its first version has it, which every kernel takes.
+/// The first version of `struct perf_event_attr`, which every kernel accepts.
 #[repr(C)]
 #[derive(Default)]
 struct Attributes {
@@ -25,10 +25,10 @@ struct Attributes {
 }
 
 const TRACEPOINT: u32 = 2;
-/// Threads that are started later count, too.
+/// Includes threads that are started later.
 const INHERIT: u64 = 1 << 1;
 
-/// A counter for each thread that the processes have.
+/// A counter for each thread of the processes.
 pub(super) struct Counter(Vec<File>);
 
 impl Counter {
@@ -58,12 +58,15 @@ impl Counter {
     }
 }
 
-/// The tracepoint's number.
+/// Returns the number of the tracepoint.
 fn tracepoint() -> io::Result<u64> {
-    let read =
-        |place: &&str| fs::read_to_string(format!("{place}/events/raw_syscalls/sys_enter/id"));
-    let mut all = PLACES.iter().map(read);
-    let text = all.find(Result::is_ok).unwrap_or_else(|| read(&PLACES[0]))?;
+    let [first, second] = TRACING_DIRECTORIES.map(|directory| {
+        fs::read_to_string(format!("{directory}/events/raw_syscalls/sys_enter/id"))
+    });
+    let text = match (first, second) {
+        (Ok(text), _) | (Err(_), Ok(text)) => text,
+        (Err(error), Err(_)) => return Err(error),
+    };
     text.trim().parse().map_err(io::Error::other)
 }
 
@@ -72,8 +75,7 @@ fn open(thread: libc::pid_t, config: u64) -> io::Result<File> {
     let attributes =
         Attributes { kind: TRACEPOINT, size, config, flags: INHERIT, ..Attributes::default() };
     let (any_cpu, no_group, close_on_exec): (i32, i32, u64) = (-1, -1, 1 << 3);
-    // SAFETY: the pointer is to a whole `perf_event_attr` of the size that it says, which the call
-    // only reads.
+    // SAFETY: the call reads `attributes`, a whole `perf_event_attr` of the size in its field `size`.
     let fd = unsafe {
         let attributes = &raw const attributes;
         libc::syscall(
@@ -86,7 +88,7 @@ fn open(thread: libc::pid_t, config: u64) -> io::Result<File> {
         )
     };
     match fd {
-        // SAFETY: the kernel has just made it, for us.
+        // SAFETY: the call has just returned this descriptor, which no other value owns.
         0.. => Ok(unsafe { File::from_raw_fd(fd as i32) }),
         _ => Err(io::Error::last_os_error()),
     }
@@ -97,14 +99,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_are_counted_where_that_is_allowed() {
+    fn calls_are_counted_if_permitted() {
         let mut counter = match Counter::of(&[std::process::id()]) {
             Ok(counter) => counter,
             Err(error) => return eprintln!("skipped: {error}"),
         };
         let before = counter.read().unwrap();
         for _ in 0..1000 {
-            // SAFETY: it touches no memory.
+            // SAFETY: `getppid` takes no pointer.
             unsafe { libc::syscall(libc::SYS_getppid) };
         }
         assert!(counter.read().unwrap() - before >= 1000);

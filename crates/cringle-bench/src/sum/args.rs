@@ -1,6 +1,8 @@
-//! What can be asked.
+//! The command line of `bench sum`.
 
 use super::BUFFER_BYTES;
+use crate::order;
+use crate::rounds::Rounds;
 use clap::{Args, ValueEnum};
 use cringle_report::Outputs;
 use cringle_report::failure::Failure;
@@ -10,84 +12,85 @@ use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
-  cringle bench sum                           256 MiB, from the page cache
+  cringle bench sum
+      Sum 256 MiB from the page cache
   cringle bench sum --cache warm,cold --sizes 64m,2g /mnt/nvme
-  cringle bench sum --tcp --sizes 1g          a connection that another process feeds
-  cringle bench sum --tcp --message 64        … in small pieces
+      Compare the page cache with the device
+  cringle bench sum --tcp --sizes 1g
+      Sum a connection that another process feeds
+  cringle bench sum --tcp --message 64
+      The same, sent in small pieces
   cringle bench sum --udp --message 64 --sizes 16m
-                                              datagrams, one for each read
+      Sum datagrams, one for each read
   cringle bench sum --json - | jq '.runs[] | {strategy, seconds}'
+      Print the time of each run
 
-Without PATH, or with a directory, the file is temporary and nameless: it is gone when the command
-is, however that ends. One read of 32 KiB follows the other; all sums must agree.
+Without PATH, or with a directory, the test file has no name and vanishes with the command, even if \
+the command is killed. Each read of 32 KiB begins after the one before it has ended; all sums must \
+be equal.
 
-Exit status: 0 done, 1 failed (a wrong sum, an I/O error), 2 wrong usage, 130 interrupted.";
+Exit status: 0 success, 1 failure (a wrong sum, an I/O error), 2 wrong usage, 130 interrupted.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES, args_override_self = true)]
 pub struct SumArgs {
-    /// A directory (a temporary file is made there), or a file, of which only the beginning is read.
+    /// A directory (for a temporary file), or a file, of which only the beginning is read.
     #[arg(default_value = ".")]
     pub(super) path: PathBuf,
 
-    /// How many bytes to sum, as a comma list.
+    /// Bytes to sum, as a comma-separated list.
     #[arg(long, value_delimiter = ',', value_parser = units::parse_size, default_value = "256MiB")]
     sizes: Vec<u64>,
 
-    /// Which ways to compare, as a comma list [default: all].
+    /// Ways to compare, as a comma-separated list [default: all].
     #[arg(long, value_delimiter = ',', value_enum)]
     strategies: Vec<Strategy>,
 
-    /// The state of the page cache, as a comma list.
+    /// States of the page cache, as a comma-separated list.
     #[arg(long, value_delimiter = ',', value_enum, default_value = "warm", conflicts_with = "tcp")]
     cache: Vec<Cache>,
 
-    /// Sum what comes from a TCP connection over the loopback instead of a file.
+    /// Sum the bytes of a TCP connection over the loopback interface instead of a file.
     #[arg(long)]
     pub(super) tcp: bool,
 
-    /// Sum the datagrams of a UDP socket over the loopback. None gets lost: now and then the reader
-    /// tells the sender how far it is.
+    /// Sum the datagrams of a UDP socket over the loopback interface. None is lost, because the reader
+    /// acknowledges them in groups.
     #[arg(long, conflicts_with_all = ["tcp", "cache"])]
     pub(super) udp: bool,
 
-    /// Bytes that the other process sends at a time, without delay [default: 256KiB; --udp: 1KiB].
+    /// Bytes that the other process sends in one call [default: 256KiB; --udp: 1KiB].
     #[arg(long, value_parser = units::parse_size, value_name = "BYTES")]
     message: Option<u64>,
 
-    /// Rounds; the figures are medians over them.
-    #[arg(long, alias = "runs", default_value_t = 5, value_name = "N")]
-    pub(super) repeat: usize,
+    #[command(flatten)]
+    pub(super) rounds: Rounds<5, 1>,
 
-    /// Rounds before, that do not count.
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    pub(super) warmup: usize,
-
-    /// Chooses the content of the temporary file.
+    /// Seed of the temporary file's content.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(super) seed: u64,
 
     #[command(flatten)]
     pub(super) outputs: Outputs,
 
-    /// No progress bar.
+    /// Show no progress bar.
     #[arg(short, long)]
     pub(super) quiet: bool,
 
-    /// Be the other process: send so many bytes to standard input's connection.
+    /// Be the other process: send this number of bytes to the socket that standard input is.
     #[arg(long, hide = true, value_name = "BYTES")]
     pub(super) feed: Option<u64>,
 }
 
-/// Who reads.
+/// A way of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Strategy {
-    /// A plain thread and std.
+    /// A thread, with std.
     Sync,
-    /// A task of tokio's current-thread runtime; files by `tokio::fs`, whose reads are a thread's.
+    /// A task on tokio's current-thread runtime; tokio::fs reads files on another thread.
     Tokio,
-    /// A fiber of a runtime with one worker.
+    /// A fiber on a runtime with one worker.
     Fibers,
 }
 
@@ -106,9 +109,9 @@ impl Strategy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Cache {
-    /// All of the file is in the page cache.
+    /// The whole file is in the page cache.
     Warm,
-    /// Nothing of it is.
+    /// The file is not in the page cache.
     Cold,
 }
 
@@ -121,49 +124,36 @@ impl Cache {
     }
 }
 
-/// In the order in which they were named, each once.
-fn distinct<T: Copy + PartialEq>(all: &[T]) -> Vec<T> {
-    let mut distinct = Vec::new();
-    for &one in all {
-        if !distinct.contains(&one) {
-            distinct.push(one);
-        }
-    }
-    distinct
-}
-
 impl SumArgs {
+    /// The chosen strategies, in the order of the table.
     pub(super) fn strategies(&self) -> Vec<Strategy> {
-        let chosen = if self.strategies.is_empty() { &ALL[..] } else { &self.strategies[..] };
-        // In the order of the table, whatever the order that they were named in.
-        ALL.into_iter().filter(|strategy| chosen.contains(strategy)).collect()
+        order::selected(&ALL, &self.strategies)
     }
 
     pub(super) fn caches(&self) -> Vec<Cache> {
-        distinct(&self.cache)
+        order::distinct(self.cache.iter().copied())
     }
 
-    pub fn sizes(&self) -> Vec<u64> {
-        distinct(&self.sizes)
+    pub(crate) fn sizes(&self) -> Vec<u64> {
+        order::distinct(self.sizes.iter().copied())
     }
 
     pub(super) fn message(&self) -> u64 {
         self.message.unwrap_or(if self.udp { 1 << 10 } else { 256 << 10 })
     }
 
-    /// What clap cannot check alone.
+    /// Checks what clap cannot check.
     pub(super) fn validate(&self) -> Result<(), Failure> {
-        // A datagram that is longer than the buffer would be cut.
-        let (most, words) = match self.udp {
-            true => (BUFFER_BYTES as u64, "32 KiB at most for --udp"),
-            false => (1 << 30, "1 GiB at most"),
-        };
-        if self.repeat == 0 || self.sizes.contains(&0) {
-            return Err(Failure::usage("--repeat and --sizes count from 1"));
+        if self.rounds.repeat == 0 || self.sizes.contains(&0) {
+            return Err(Failure::usage("--repeat and --sizes must be at least 1"));
         }
-        match (1..=most).contains(&self.message()) {
-            true => Ok(()),
-            false => Err(Failure::usage(format!("--message is 1 byte at least, and {words}"))),
+        // A datagram longer than the buffer would be truncated.
+        let (most, limit) =
+            if self.udp { (BUFFER_BYTES as u64, "32 KiB with --udp") } else { (1 << 30, "1 GiB") };
+        if !(1..=most).contains(&self.message()) {
+            let text = format!("--message must be at least 1 byte and at most {limit}");
+            return Err(Failure::usage(text));
         }
+        Ok(())
     }
 }

@@ -1,5 +1,5 @@
-//! The other process, so that its work is none of the reader's: it sends to a connection that it was
-//! given as its standard input, in plain blocking calls, when it is told to go.
+//! The process that sends, so that its CPU time is not the reader's. Its standard input is the socket, to
+//! which it writes with blocking calls once the reader has sent it a byte.
 
 use super::source::END;
 use crate::content;
@@ -9,13 +9,14 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Sends so many bytes to the connection, `message` at a time, and ends.
+/// Sends `bytes` to the connection, `message` at a time.
 pub(super) fn feed(bytes: u64, message: u64) -> io::Result<()> {
-    // SAFETY: the parent has put the connection there, and nothing else of this process uses it.
+    // SAFETY: the parent has made the connection this process's standard input, and no other code of the
+    // process uses that descriptor.
     let mut connection = TcpStream::from(unsafe { OwnedFd::from_raw_fd(libc::STDIN_FILENO) });
     let mut block = vec![0; bytes.min(message) as usize];
     content::fill(&mut block, 1, 0, 0);
-    // A parent that is gone is no error: nobody wants the bytes.
+    // The end of the parent is no failure: the bytes are no longer needed.
     if connection.read(&mut [0])? == 0 {
         return Ok(());
     }
@@ -23,7 +24,7 @@ pub(super) fn feed(bytes: u64, message: u64) -> io::Result<()> {
     while left > 0 {
         let part = block.len().min(left as usize);
         match connection.write_all(&block[..part]) {
-            Err(e) if is_gone(&e) => return Ok(()),
+            Err(e) if peer_is_gone(&e) => return Ok(()),
             result => result?,
         }
         left -= part as u64;
@@ -31,22 +32,22 @@ pub(super) fn feed(bytes: u64, message: u64) -> io::Result<()> {
     Ok(())
 }
 
-fn is_gone(e: &io::Error) -> bool {
+fn peer_is_gone(e: &io::Error) -> bool {
     matches!(e.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
-/// For so long the sender waits for a credit. A datagram was lost if none comes.
+/// How long the sender waits for a credit. If none arrives, a datagram was lost.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// After so many datagrams the reader gives a credit; two such windows are under way at most, which
-/// leaves room in a socket's buffer as Linux has it (208 KiB, the kernel's own bytes counted).
+/// Returns the number of datagrams for which the reader gives one credit. At most two such windows are on
+/// their way, which fit a socket's default buffer (208 KiB on Linux, including the kernel's overhead).
 pub(super) fn window(message: u64) -> u64 {
     const BYTES: u64 = 48 << 10;
     const OVERHEAD: u64 = 1 << 10;
     (BYTES / (message + OVERHEAD)).max(1)
 }
 
-/// The same by datagrams. An empty one says that it ends early.
+/// Sends `bytes` as datagrams. An empty datagram reports that the sender has failed.
 pub(super) fn feed_datagrams(bytes: u64, message: u64) -> io::Result<()> {
     // SAFETY: as in `feed`.
     let socket = UdpSocket::from(unsafe { OwnedFd::from_raw_fd(libc::STDIN_FILENO) });
@@ -76,23 +77,23 @@ pub(super) fn feed_datagrams(bytes: u64, message: u64) -> io::Result<()> {
     })
 }
 
-/// A process that feeds a connection.
+/// The sending process, seen from the reader. It is killed when it is dropped.
 pub(super) struct Feeder(Child);
 
 impl Feeder {
-    /// A connection over the loopback, and who feeds it, once it is sent a byte.
+    /// Returns a connection over the loopback interface, and the process that will feed it.
     pub(super) fn start(bytes: u64, message: u64) -> io::Result<(TcpStream, Feeder)> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let theirs = TcpStream::connect(listener.local_addr()?)?;
         let (ours, peer) = listener.accept()?;
         if peer != theirs.local_addr()? {
-            return Err(io::Error::other("somebody else has connected to the benchmark's port"));
+            return Err(io::Error::other("another process has connected to the benchmark's port"));
         }
         theirs.set_nodelay(true)?;
         Ok((ours, Feeder::with(theirs.into(), "--tcp", bytes, message)?))
     }
 
-    /// The same by datagrams.
+    /// Returns a UDP socket, and the process that will feed it.
     pub(super) fn start_datagrams(bytes: u64, message: u64) -> io::Result<(UdpSocket, Feeder)> {
         let ours = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         let theirs = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -110,20 +111,18 @@ impl Feeder {
         Ok(Feeder(child))
     }
 
-    /// Waits for its end, which is that of the connection.
+    /// Waits for the process to end.
     pub(super) fn end(mut self) -> io::Result<()> {
         let status = self.0.wait()?;
-        match status.success() {
-            true => Ok(()),
-            false => {
-                Err(io::Error::other(format!("the process that feeds it ended with {status}")))
-            }
+        if !status.success() {
+            return Err(io::Error::other(format!("the sending process failed: {status}")));
         }
+        Ok(())
     }
 }
 
 impl Drop for Feeder {
-    /// Where the reader failed, nobody has waited.
+    /// Kills and reaps a process that [`end`](Feeder::end) has not waited for, because the reader failed.
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

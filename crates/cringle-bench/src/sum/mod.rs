@@ -1,9 +1,9 @@
-//! `cringle bench sum`: the sum of all bytes that a file or a connection gives, read 32 KiB at a time,
-//! one read after the other. Nothing is in flight beside it, so this shows what a runtime costs where it
-//! cannot win: the figure to look at is how much of a plain thread's time each way takes.
+//! `cringle bench sum`: sums all bytes of a file or a connection, 32 KiB at a time, one read after
+//! another. Nothing else is in flight, so this shows the cost of a runtime that cannot win: the main
+//! figure is the time of each strategy as a part of a plain thread's time.
 //!
-//! Every strategy opens its source and makes its runtime before its clock starts, and stops it after the
-//! last byte. All sums must agree.
+//! Every strategy opens its source and starts its runtime before the clock starts, and stops the clock
+//! after the last byte. All sums must be equal.
 
 mod args;
 mod feed;
@@ -20,7 +20,7 @@ use crate::progress::Progress;
 use crate::target::{Target, TargetSpec};
 use args::{Cache, Strategy};
 use cringle_report::failure::{Failure, fail};
-use cringle_report::machine::{Machine, storage::Storage};
+use cringle_report::machine::Machine;
 use cringle_report::units::size;
 use serde::Serialize;
 use source::{Kind, Source};
@@ -28,7 +28,7 @@ use source::{Kind, Source};
 /// Bytes of one read.
 const BUFFER_BYTES: usize = 32 << 10;
 
-/// What is read, and in which state.
+/// The source of a table, and the state of its cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cell {
     kind: Kind,
@@ -36,17 +36,17 @@ struct Cell {
     bytes: u64,
 }
 
-/// One strategy's pass over its source.
+/// One pass of a strategy over its source.
 #[derive(Clone, Debug)]
 struct Sample {
     usage: Usage,
     sum: u64,
 }
 
-/// A line of a table.
+/// A row of a table.
 struct Line {
     strategy: Strategy,
-    /// In the order of the rounds.
+    /// One for each round, in order.
     samples: Vec<Sample>,
 }
 
@@ -67,7 +67,7 @@ struct Block {
 }
 
 impl Block {
-    /// How much of the plain thread's time a line takes, if that was measured.
+    /// Returns the time of a row as a part of the plain thread's time, if that was measured.
     fn to_sync(&self, line: &Line) -> Option<f64> {
         let sync = self.lines.iter().find(|line| line.strategy == Strategy::Sync)?;
         Some(line.seconds() / sync.seconds())
@@ -81,24 +81,19 @@ struct Findings {
     notes: Vec<String>,
 }
 
-pub fn run(args: &SumArgs, verbose: bool) -> Result<(), Failure> {
+pub(crate) fn run(args: &SumArgs, verbose: bool) -> Result<(), Failure> {
     if let Some(bytes) = args.feed {
         let feed = if args.udp { feed::feed_datagrams } else { feed::feed };
         return feed(bytes, args.message()).map_err(Failure::from);
     }
     args.validate()?;
-    args.outputs.check()?;
-    if verbose {
-        cringle_report::complain(&super::describe_driver());
-    }
-    let storage = Storage::under(&args.path).map_err(|error| {
-        Failure::failed(format!("cannot look at {}: {error}", args.path.display()))
-    })?;
+    crate::begin(&args.outputs, verbose)?;
+    let storage = crate::storage_under(&args.path)?;
     let mut notes = Notes::default();
     if let Some(memory) = storage.in_memory().filter(|_| !args.tcp && !args.udp) {
-        notes.add(format!("{} is {memory}: a cold read reads no disk", args.path.display()));
+        notes.add(format!("{} is {memory}: cold reads do not read a disk", args.path.display()));
     }
-    let progress = Progress::new(!args.quiet && !args.outputs.take_stdout());
+    let progress = Progress::new(!args.quiet && !args.outputs.use_stdout());
     let mut blocks = Vec::new();
     for bytes in args.sizes() {
         let message = args.message();
@@ -122,7 +117,7 @@ pub fn run(args: &SumArgs, verbose: bool) -> Result<(), Failure> {
     report::write(&findings, &args.outputs)
 }
 
-/// A file of this size, in each state of the cache.
+/// Measures a file of this size, in each state of the cache.
 fn files(
     args: &SumArgs,
     bytes: u64,
@@ -141,8 +136,8 @@ fn files(
     };
     let target = Target::prepare(&spec, progress)?;
     if target.missing_bytes > 0 {
-        let (path, there) = (args.path.display(), size(target.file_bytes));
-        return fail(format!("{path} has {there}, less than the {} of --sizes", size(bytes)));
+        let (path, present) = (args.path.display(), size(target.file_bytes));
+        return fail(format!("{path}: too small: {present}, but --sizes has {}", size(bytes)));
     }
     let mut source = Source::File(target);
     let in_state = |cache| {
@@ -152,7 +147,7 @@ fn files(
     args.caches().into_iter().map(in_state).collect()
 }
 
-/// All strategies in turns, round by round.
+/// Measures all strategies in turns, round by round.
 fn measure(
     args: &SumArgs,
     cell: Cell,
@@ -162,9 +157,9 @@ fn measure(
 ) -> Result<Block, Failure> {
     let start = |strategy| Line { strategy, samples: Vec::new() };
     let mut lines: Vec<Line> = args.strategies().into_iter().map(start).collect();
-    let rounds = args.warmup + args.repeat;
-    let bar = progress.runs((rounds * lines.len()) as u64);
-    for round in 0..rounds {
+    let rounds = &args.rounds;
+    let bar = progress.runs((rounds.total() * lines.len()) as u64);
+    for round in 0..rounds.total() {
         for line in &mut lines {
             bar.set_message(line.strategy.name());
             source.prepare(cell.cache, notes)?;
@@ -172,7 +167,7 @@ fn measure(
                 let name = line.strategy.name();
                 Failure::failed(format!("{name} cannot read the {}: {error}", cell.kind.name()))
             })?;
-            if round >= args.warmup {
+            if rounds.measures(round) {
                 line.samples.push(sample);
             }
             bar.inc(1);
@@ -180,12 +175,12 @@ fn measure(
     }
     bar.finish_and_clear();
     let block = Block { cell, lines };
-    check(&block)?;
+    check_sums(&block)?;
     Ok(block)
 }
 
-/// Who reads other bytes than the others has not read what it says.
-fn check(block: &Block) -> Result<(), Failure> {
+/// Fails if two sums differ: then one strategy has read other bytes.
+fn check_sums(block: &Block) -> Result<(), Failure> {
     let all = || {
         let of = |line: &Line| {
             let strategy = line.strategy;
@@ -197,14 +192,13 @@ fn check(block: &Block) -> Result<(), Failure> {
     match all().find(|(_, sum)| *sum != expected) {
         None => Ok(()),
         Some((other, sum)) => fail(format!(
-            "the sums differ: {} found {expected} and {} found {sum} in the same bytes",
+            "the sums differ: {} computed {expected} and {} computed {sum} from the same bytes",
             first.name(),
             other.name()
         )),
     }
 }
 
-/// For JSON.
 impl Serialize for Kind {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name())
@@ -221,14 +215,14 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_that_differs_is_a_failure_that_names_both() {
+    fn different_sums_fail_and_name_both_strategies() {
         let cell = Cell { kind: Kind::File, cache: Some(Cache::Warm), bytes: 1 };
         let block = |last| Block {
             cell,
             lines: vec![line(Strategy::Sync, &[7, 7]), line(Strategy::Fibers, &[7, last])],
         };
-        assert!(check(&block(7)).is_ok());
-        let failure = check(&block(8)).unwrap_err();
+        assert!(check_sums(&block(7)).is_ok());
+        let failure = check_sums(&block(8)).unwrap_err();
         assert_eq!(failure.status, cringle_report::failure::FAILED);
         for word in ["sync", "fibers", "7", "8"] {
             assert!(failure.message.contains(word), "{failure}");

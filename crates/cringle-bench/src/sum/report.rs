@@ -1,10 +1,11 @@
-//! The tables, and the same for programs.
+//! The report of `bench sum`: tables, plots and JSON.
 
 use super::{Block, Findings, Line, Sample, sentences};
 use crate::meter::Usage;
 use cringle_report::failure::Failure;
-use cringle_report::page::{Page, Rows, Section};
-use cringle_report::plot::{Axis, Plot, Row};
+use cringle_report::page::{Page, Rows, Section, ratio_cell};
+use cringle_report::plot::{Plot, Row};
+use cringle_report::stats::range;
 use cringle_report::units::{count, figure, mib};
 use cringle_report::{Outputs, SCHEMA};
 use serde_json::{Value, json};
@@ -19,7 +20,7 @@ pub(super) fn write(findings: &Findings, outputs: &Outputs) -> Result<(), Failur
 fn page(findings: &Findings) -> Page {
     Page {
         bench: "bench sum".into(),
-        title: "What a runtime costs where it cannot win".into(),
+        title: "The cost of a runtime where it cannot win".into(),
         machine: findings.machine.clone(),
         sections: findings.blocks.iter().map(|block| section(block, findings)).collect(),
         notes: findings.notes.clone(),
@@ -32,7 +33,7 @@ fn section(block: &Block, findings: &Findings) -> Section {
         sentences: sentences::sentences(block),
         plots: vec![
             plot(block, "Time for all bytes", |usage| usage.seconds),
-            plot(block, "CPU for all bytes", Usage::cpu_seconds),
+            plot(block, "CPU time for all bytes", Usage::cpu_seconds),
         ],
         table: Some(Rows::new(&HEADER, block.lines.iter().map(|line| cells(block, line)))),
         ..Section::default()
@@ -42,19 +43,17 @@ fn section(block: &Block, findings: &Findings) -> Section {
 fn plot(block: &Block, title: &str, of: fn(&Usage) -> f64) -> Plot {
     let samples = |line: &Line| line.samples.iter().map(|one| of(&one.usage)).collect::<Vec<_>>();
     let row = |line: &Line| Row { label: line.strategy.name().into(), samples: samples(line) };
-    let axis = Axis::fitting("s", block.lines.iter().flat_map(samples));
-    Plot::rows(title, axis, block.lines.iter().map(row).collect())
+    Plot::rows(title, "s", block.lines.iter().map(row).collect())
 }
 
 fn cells(block: &Block, line: &Line) -> Vec<String> {
-    let seconds = || line.samples.iter().map(|sample| sample.usage.seconds);
-    let (fastest, slowest) =
-        (seconds().fold(f64::INFINITY, f64::min), seconds().fold(0.0, f64::max));
+    let seconds = line.samples.iter().map(|sample| sample.usage.seconds);
+    let (fastest, slowest) = range(seconds).unwrap_or((f64::NAN, f64::NAN));
     vec![
         line.strategy.name().to_string(),
         format!("{:.3}", line.seconds()),
         format!("{fastest:.3}–{slowest:.3}"),
-        block.to_sync(line).map_or_else(|| "–".into(), |ratio| format!("{ratio:.2}")),
+        ratio_cell(block.to_sync(line)),
         figure(mib(block.cell.bytes as f64) / line.seconds()),
         figure(line.median(|usage| usage.user_seconds)),
         figure(line.median(|usage| usage.system_seconds)),

@@ -1,26 +1,26 @@
-//! What a table says, in sentences.
+//! Interprets the tables of `bench sum` in sentences.
 
 use super::args::Strategy;
 use super::{BUFFER_BYTES, Block, Findings, Kind};
 use cringle_report::units::{count, size};
 
 pub(super) fn title(block: &Block, findings: &Findings) -> String {
-    let (what, from) = (size(block.cell.bytes), size(BUFFER_BYTES as u64));
+    let (total, read) = (size(block.cell.bytes), size(BUFFER_BYTES as u64));
     match (block.cell.kind, block.cell.cache) {
         (Kind::Tcp, _) => format!(
-            "{what} of a TCP connection, sent {} at a time, read {from} at a time",
+            "{total} from a TCP connection, sent {} at a time, read {read} at a time",
             size(findings.message_bytes)
         ),
         (Kind::Udp, _) => {
-            format!("{what} of datagrams of {}, one for each read", size(findings.message_bytes))
+            format!("{total} in datagrams of {}, one for each read", size(findings.message_bytes))
         }
         (Kind::File, cache) => {
-            format!("{what} of a {} file, read {from} at a time", cache.map_or("", |c| c.name()))
+            format!("{total} from a {} file, read {read} at a time", cache.map_or("", |c| c.name()))
         }
     }
 }
 
-/// "fibers take 1.01 of a plain thread's time, with 3 context switches; tokio takes …"
+/// "fibers take 1.01 × the plain thread's time, with 3 context switches; tokio takes …"
 pub(super) fn sentences(block: &Block) -> Vec<String> {
     let of = |line: &super::Line| {
         let ratio = block.to_sync(line)?;
@@ -28,15 +28,12 @@ pub(super) fn sentences(block: &Block) -> Vec<String> {
         let verb = if line.strategy == Strategy::Fibers { "take" } else { "takes" };
         let name = line.strategy.name();
         Some(format!(
-            "{name} {verb} {ratio:.2} of the plain thread's time, with {} context switch{}",
+            "{name} {verb} {ratio:.2} × the plain thread's time, with {} context switch{}",
             count(switches),
             if switches == 1.0 { "" } else { "es" }
         ))
     };
     let others = block.lines.iter().filter(|line| line.strategy != Strategy::Sync);
     let all: Vec<String> = others.filter_map(of).collect();
-    match all.is_empty() {
-        true => Vec::new(),
-        false => vec![format!("{}.", all.join("; "))],
-    }
+    if all.is_empty() { Vec::new() } else { vec![format!("{}.", all.join("; "))] }
 }

@@ -1,11 +1,11 @@
-//! Where the bytes come from.
+//! The sources of bytes: a file, a TCP connection, or a UDP socket.
 
 use super::args::Cache;
 use super::feed::{Feeder, window};
 use crate::notes::Notes;
 use crate::target::Target;
 use cringle_report::failure::Failure;
-use cringle_report::machine::cache;
+use cringle_report::machine::cache::{self, NEGLIGIBLE};
 use std::fs::File;
 use std::io;
 use std::net::{TcpStream, UdpSocket};
@@ -33,14 +33,14 @@ pub(super) enum Source {
     Udp { bytes: u64, message: u64 },
 }
 
-/// A source that is open, at its beginning.
+/// An open source, at its beginning.
 pub(super) enum Open {
     File(File),
     Tcp(TcpStream, Feeder),
     Udp(UdpSocket, Credits, Feeder),
 }
 
-/// When the reader of datagrams is to tell that it has read them.
+/// Counts datagrams, to decide when the reader sends a credit.
 #[derive(Clone, Copy)]
 pub(super) struct Credits {
     window: u64,
@@ -48,20 +48,17 @@ pub(super) struct Credits {
 }
 
 impl Credits {
-    /// One more was read: whether it is time.
-    pub(super) fn are_due(&mut self) -> bool {
+    /// Counts a datagram. Returns whether the reader must send a credit now.
+    pub(super) fn count(&mut self) -> bool {
         self.read += 1;
         self.read.is_multiple_of(self.window)
     }
 }
 
-/// What has the other process begin, and what gives it credit.
+/// The message that lets the sending process begin, and that gives it a credit.
 pub(super) const GO: &[u8] = &[1];
-/// What says that all datagrams were read: until then the sender's socket must stay.
+/// The message that all datagrams were read. Until then the sender keeps its socket open.
 pub(super) const END: &[u8] = &[0];
-
-/// A rest of pages in the cache that no one can get rid of does not count.
-const NEGLIGIBLE: f64 = 0.01;
 
 impl Source {
     pub(super) fn open(&self) -> io::Result<Open> {
@@ -78,19 +75,19 @@ impl Source {
         })
     }
 
-    /// Brings the page cache into the state that is asked for.
+    /// Fills or empties the page cache.
     pub(super) fn prepare(&self, state: Option<Cache>, notes: &mut Notes) -> Result<(), Failure> {
         let (Source::File(target), Some(state)) = (self, state) else { return Ok(()) };
         let (file, bytes) = (&target.files[0].0, target.file_bytes);
         match state {
             Cache::Warm => {
                 cache::warm(file, bytes)?;
-                let there = cache::resident(file, bytes)?;
-                if there < 1.0 - NEGLIGIBLE {
-                    let percent = there * 100.0;
+                let cached = cache::resident(file, bytes)?;
+                if cached < 1.0 - NEGLIGIBLE {
+                    let percent = cached * 100.0;
                     notes.add(format!(
                         "only {percent:.0} % of the file stays in the page cache: the warm runs \
-                         are not all warm"
+                         read partly from the device"
                     ));
                 }
             }
@@ -101,7 +98,7 @@ impl Source {
                     let percent = left * 100.0;
                     notes.add(format!(
                         "{percent:.0} % of the file could not be dropped from the page cache: the \
-                         cold runs are not all cold"
+                         cold runs read partly from memory"
                     ));
                 }
             }

@@ -1,4 +1,4 @@
-//! The same loop in three ways.
+//! The strategies: the same loop with std, with tokio, and with fibers.
 
 use super::args::Strategy;
 use super::feed::Feeder;
@@ -8,7 +8,7 @@ use crate::meter::Meter;
 use std::io::{self, Read, Write};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
-/// One pass over the source.
+/// Reads the source once.
 pub(super) fn run(strategy: Strategy, source: &Source, bytes: u64) -> io::Result<Sample> {
     let open = source.open()?;
     match strategy {
@@ -18,9 +18,10 @@ pub(super) fn run(strategy: Strategy, source: &Source, bytes: u64) -> io::Result
     }
 }
 
-/// The sum so far, and how far that is.
+/// The sum of the bytes read so far.
 struct Sum {
     sum: u64,
+    /// Bytes that are still to be read.
     left: u64,
 }
 
@@ -29,14 +30,14 @@ impl Sum {
         Sum { sum: 0, left: bytes }
     }
 
-    /// How much of the buffer the next read may fill.
+    /// Returns the size of the next read.
     fn want(&self) -> usize {
         (BUFFER_BYTES as u64).min(self.left) as usize
     }
 
     fn add(&mut self, read: &[u8]) -> io::Result<()> {
         if read.is_empty() {
-            let text = format!("it ended {} bytes early", self.left);
+            let text = format!("the source ended {} bytes early", self.left);
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, text));
         }
         self.sum += sum_of(read);
@@ -45,18 +46,18 @@ impl Sum {
     }
 }
 
-/// Compiled once, so that no strategy has a better one than the others.
+/// Not inlined, so that every strategy executes the same code.
 #[inline(never)]
 fn sum_of(bytes: &[u8]) -> u64 {
     bytes.iter().map(|&byte| u64::from(byte)).sum()
 }
 
-/// A buffer whose pages are there before the clock starts.
+/// Returns a buffer whose pages have been touched.
 fn buffer() -> Vec<u8> {
     vec![1; BUFFER_BYTES]
 }
 
-/// A socket that gives a datagram for each read, and credit to who sends them.
+/// Reads a datagram at a time, and sends credits.
 struct Datagrams<R, S> {
     receive: R,
     send: S,
@@ -70,14 +71,14 @@ where
 {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let count = (self.receive)(buf)?;
-        if self.credits.are_due() {
+        if self.credits.count() {
             (self.send)(GO)?;
         }
         Ok(count)
     }
 }
 
-/// What `sync` and `fibers` have in common: everything. Only the types differ.
+/// The loop of `sync` and `fibers`, which differ in their types only.
 fn sum_up(mut source: impl Read, buffer: &mut [u8], bytes: u64) -> io::Result<u64> {
     let mut sum = Sum::of(bytes);
     while sum.left > 0 {
@@ -180,7 +181,7 @@ fn with_tokio(open: Open, bytes: u64) -> io::Result<Sample> {
         match open {
             Open::File(file) => {
                 let mut file = tokio::fs::File::from_std(file);
-                // It reads ahead into a buffer of its own; of the size that is asked for.
+                // tokio's file reads ahead into a buffer of its own, which gets the same size.
                 file.set_max_buf_size(BUFFER_BYTES);
                 let meter = Meter::start();
                 let sum = sum_up_async(&mut file, &mut buffer, bytes).await?;
@@ -205,7 +206,7 @@ fn with_tokio(open: Open, bytes: u64) -> io::Result<Sample> {
                 while sum.left > 0 {
                     let want = sum.want();
                     let count = socket.recv(&mut buffer[..want]).await?;
-                    if credits.are_due() {
+                    if credits.count() {
                         socket.send(GO).await?;
                     }
                     sum.add(&buffer[..count])?;
@@ -224,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sum_is_of_all_bytes_and_no_more() {
+    fn the_sum_covers_exactly_the_given_bytes() {
         let bytes: Vec<u8> = (0..100_000u32).map(|n| (n * 7) as u8).collect();
         let expected: u64 = bytes[..70_000].iter().map(|&byte| u64::from(byte)).sum();
         assert_eq!(sum_up(&bytes[..], &mut buffer(), 70_000).unwrap(), expected);

@@ -1,16 +1,16 @@
-//! The time of day, for who reads a report later.
+//! The date and time of a report.
 
 use std::mem::MaybeUninit;
 
-/// `2026-11-21 19:40 UTC`.
+/// Returns the current time, as `2026-11-21 19:40 UTC`.
 pub(super) fn now() -> Option<String> {
     let mut now = MaybeUninit::<libc::tm>::zeroed();
-    // SAFETY: `time` may be given no place for its result; `gmtime_r` reads the one number and writes the
-    // one `tm`, both of which outlive the call; all zeroes is a valid `tm`.
+    // SAFETY: `time` accepts a null pointer; `gmtime_r` reads `seconds` and writes to `now`, and both
+    // outlive the call. All zeroes is a valid `tm`.
     let now = unsafe {
         let seconds = libc::time(std::ptr::null_mut());
-        let given = libc::gmtime_r(&seconds, now.as_mut_ptr());
-        (!given.is_null()).then(|| now.assume_init())?
+        let result = libc::gmtime_r(&seconds, now.as_mut_ptr());
+        (!result.is_null()).then(|| now.assume_init())?
     };
     Some(format!(
         "{}-{:02}-{:02} {:02}:{:02} UTC",

@@ -1,7 +1,7 @@
-//! A report as one page for a browser: nothing in it comes from elsewhere, and nothing in it runs.
+//! A report as one HTML file, which loads nothing and runs no script.
 //!
-//! Light and dark are the reader's choice, by variables of the one style. What `--json` would have written
-//! is in the page, too.
+//! The browser's setting selects light or dark colours, through variables of the style sheet. The page
+//! contains the data that `--json` writes.
 
 mod clock;
 
@@ -13,9 +13,10 @@ use serde_json::Value;
 
 const STYLE: &str = include_str!("style.css");
 
-/// Even if something got into it, nothing would run, and nothing be fetched.
+/// Forbids scripts and requests, even if foreign markup got into the page.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
+/// Formats a page and its data as HTML.
 pub fn document(page: &Page, data: &Value) -> String {
     let key = Key::of(page.sections.iter().flat_map(Section::all_plots));
     let markup = html! {
@@ -91,7 +92,7 @@ fn plots(plots: &[Plot], key: &Key) -> Markup {
 }
 
 fn table_of(rows: &Rows, title: &str, key: &Key) -> Markup {
-    let class = |column: usize| if column < rows.words { "words" } else { "figure" };
+    let class = |column: usize| if column < rows.text_columns { "words" } else { "figure" };
     html! {
         div class="scroll" tabindex="0" role="region" aria-label={ "Table: " (title) } {
             table {
@@ -126,19 +127,19 @@ fn foot() -> Markup {
         footer {
             p {
                 "cringle " (env!("CARGO_PKG_VERSION"))
-                @if debug { ", a debug build, whose figures mean little" }
+                @if debug { ", a debug build, whose figures are meaningless" }
                 @if let Some(now) = clock::now() { ", " time datetime=(now) { (now) } }
                 "."
             }
             p {
-                "Lines and marks are medians; bands and thin lines go from the lowest round to the highest. \
-                 What " code { "--json" } " writes is in this page: the element " code { "#data" } "."
+                "Lines and marks are medians; bands and thin lines reach from the lowest round to the highest. \
+                 The element " code { "#data" } " of this page contains what " code { "--json" } " writes."
             }
         }
     }
 }
 
-/// `words` in backquotes are code.
+/// Formats a sentence in which backquotes enclose code.
 fn prose(sentence: &str) -> Markup {
     html! {
         @for (number, part) in sentence.split('`').enumerate() {
@@ -147,7 +148,7 @@ fn prose(sentence: &str) -> Markup {
     }
 }
 
-/// What was typed.
+/// Returns the command line of this process, quoted for a shell.
 fn command() -> String {
     let mut words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
     let program = words.next().unwrap_or_default();
@@ -155,7 +156,7 @@ fn command() -> String {
     shell_words::join(std::iter::once(program).chain(words))
 }
 
-/// JSON that ends no element of HTML: `<` is written so that only JSON reads it.
+/// Formats JSON for a `script` element: `<` is escaped, so that no text can end the element.
 fn embedded(data: &Value) -> String {
     data.to_string().replace('<', "\\u003c")
 }

@@ -1,8 +1,8 @@
-//! A page of made-up figures.
+//! Tests of a page with invented figures and hostile texts.
 
 use super::*;
 use crate::machine::Machine;
-use crate::plot::{Axis, Row, Scale};
+use crate::plot::Row;
 use scraper::{Html, Selector};
 use serde_json::json;
 
@@ -18,7 +18,7 @@ fn page() -> Page {
         device: HOSTILE.into(),
     };
     let row = |label: &str| Row { label: label.into(), samples: vec![1.0, 2.0, 4.0] };
-    let plot = Plot::rows(HOSTILE, Axis::new(HOSTILE, Scale::Linear), vec![row(HOSTILE), row("b")]);
+    let plot = Plot::rows(HOSTILE, HOSTILE, vec![row(HOSTILE), row("b")]);
     let cells = |name: &str| vec![name.to_string(), HOSTILE.to_string()];
     let section = Section {
         title: HOSTILE.into(),
@@ -41,7 +41,7 @@ fn select<'h>(html: &'h Html, what: &str) -> Vec<scraper::ElementRef<'h>> {
 }
 
 #[test]
-fn what_comes_from_outside_stays_text() {
+fn hostile_texts_stay_text() {
     let html = Html::parse_document(&document(&page(), &json!({ "name": HOSTILE })));
     assert!(html.errors.is_empty(), "{:?}", html.errors);
     let scripts = select(&html, "script");
@@ -49,14 +49,14 @@ fn what_comes_from_outside_stays_text() {
     let data: Value = serde_json::from_str(&scripts[0].text().collect::<String>()).unwrap();
     assert_eq!(data["name"], HOSTILE);
     assert!(select(&html, "b").is_empty());
-    for place in ["h1", "h2", "figcaption", "svg title", "th.figure", "td.figure", "li"] {
-        let text: String = select(&html, place)[0].text().collect();
-        assert_eq!(text, HOSTILE, "{place}");
+    for selector in ["h1", "h2", "figcaption", "svg title", "th.figure", "td.figure", "li"] {
+        let text: String = select(&html, selector)[0].text().collect();
+        assert_eq!(text, HOSTILE, "{selector}");
     }
 }
 
 #[test]
-fn a_row_has_the_colour_and_the_mark_of_its_plot() {
+fn a_row_has_the_colour_of_its_series() {
     let html = Html::parse_document(&document(&page(), &json!({})));
     let swatches = select(&html, "tbody th svg");
     let series = select(&html, "figure svg g.series");
@@ -71,7 +71,7 @@ fn a_row_has_the_colour_and_the_mark_of_its_plot() {
 }
 
 #[test]
-fn the_time_is_written_as_dates_are() {
+fn the_time_is_formatted_as_a_date() {
     let now = clock::now().unwrap();
     let shape: String = now.chars().map(|c| if c.is_ascii_digit() { '9' } else { c }).collect();
     assert_eq!(shape, "9999-99-99 99:99 UTC");

@@ -1,7 +1,7 @@
-//! What machine this is: kernel, processors, file system, device.
+//! The machine: kernel, processors, file system, device.
 //!
-//! A benchmark's figures mean nothing without these, and some of them decide whether a
-//! figure means anything at all (a file in memory is not on a disk).
+//! A report names them, and a benchmark warns if they distort its figures (a file system in memory
+//! is no disk).
 
 pub mod cache;
 pub mod cpus;
@@ -15,6 +15,7 @@ use storage::Storage;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Machine {
     pub kernel: String,
+    /// The processors that this process may use.
     pub cpus: usize,
     pub cpu_model: Option<String>,
     pub memory_bytes: Option<u64>,
@@ -23,7 +24,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The machine, with the storage that `path` lies on.
+    /// Describes the machine and `storage`.
     pub fn of(storage: &Storage) -> Machine {
         Machine {
             kernel: read("/proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".into()),
@@ -34,17 +35,17 @@ impl Machine {
                 Some(kib << 10)
             }),
             filesystem: storage.filesystem.clone(),
-            device: storage.device_words(),
+            device: storage.describe_device(),
         }
     }
 }
 
-/// The trimmed text of a small file.
+/// Returns the trimmed text of a small file.
 fn read(path: impl AsRef<Path>) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_string())
 }
 
-/// The value of the first `name : value` line.
+/// Returns the value of the first line `name : value`.
 fn field(path: &str, name: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let (_, value) =

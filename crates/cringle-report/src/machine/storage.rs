@@ -1,5 +1,4 @@
-//! The file system and the device under a path, and what is known to make them unfit for a
-//! benchmark of disks.
+//! The file system and the device that hold a path.
 
 use std::ffi::CString;
 use std::fs;
@@ -11,9 +10,9 @@ use std::path::{Path, PathBuf};
 
 #[derive(Clone, Debug)]
 pub struct Storage {
-    /// `ext4`, `xfs`, `tmpfs`, …; `block device` for one.
+    /// `ext4`, `xfs`, `tmpfs`, …, or `block device`.
     pub filesystem: String,
-    /// `None` where the table of mounts cannot be read, and for a device.
+    /// `None` for a block device, and if the mount table cannot be read.
     pub mount_point: Option<PathBuf>,
     pub device: Option<Device>,
 }
@@ -25,18 +24,18 @@ pub struct Device {
     pub scheduler: Option<String>,
     pub rotational: Option<bool>,
     pub logical_block: Option<u64>,
-    /// Whether its driver has queues that are polled.
+    /// Whether the driver has polled queues.
     pub polled: Option<bool>,
 }
 
-/// What an unprivileged user may still write to the file system of `path`.
+/// Returns the bytes that an unprivileged user may still write to the file system of `path`.
 pub fn free_bytes(path: &Path) -> io::Result<u64> {
     let stat = statistics(path)?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
-/// How many files may still be made on the file system of `path`; `None` where it sets no limit
-/// (btrfs says that it has none at all).
+/// Returns the number of files that can still be created on the file system of `path`, or `None` if it
+/// has no limit (as on btrfs, which reports 0 inodes).
 pub fn free_inodes(path: &Path) -> io::Result<Option<u64>> {
     let stat = statistics(path)?;
     Ok((stat.f_files > 0).then_some(stat.f_favail))
@@ -45,14 +44,15 @@ pub fn free_inodes(path: &Path) -> io::Result<Option<u64>> {
 fn statistics(path: &Path) -> io::Result<libc::statvfs> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let mut stat = MaybeUninit::<libc::statvfs>::zeroed();
-    // SAFETY: the path ends with a zero byte and the pointer is to a whole `statvfs`, which is
-    // only written; all zeroes is a valid one.
+    // SAFETY: the path ends with a NUL, and the call writes to `stat`, a whole `statvfs`; all zeroes is
+    // a valid one.
     let (result, stat) =
         unsafe { (libc::statvfs(path.as_ptr(), stat.as_mut_ptr()), stat.assume_init()) };
     if result == 0 { Ok(stat) } else { Err(io::Error::last_os_error()) }
 }
 
 impl Storage {
+    /// Returns the storage that holds `path`, or that `path` is, if it names a block device.
     pub fn under(path: &Path) -> io::Result<Storage> {
         let metadata = fs::metadata(path)?;
         if metadata.file_type().is_block_device() {
@@ -61,7 +61,7 @@ impl Storage {
         }
         let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let mount = mount_of(&table, &fs::canonicalize(path)?);
-        // btrfs and overlayfs give an anonymous number; their mount names the device.
+        // btrfs and overlayfs report an anonymous device number; the mount table names the device.
         let device = Device::numbered(metadata.dev()).or_else(|| {
             let source = fs::metadata(&mount.as_ref()?.source).ok()?;
             Device::numbered(source.rdev())
@@ -73,7 +73,7 @@ impl Storage {
         Ok(Storage { filesystem, mount_point, device })
     }
 
-    /// Why this is no disk, in the middle of a sentence.
+    /// If this storage is memory, returns the middle of a sentence that says so.
     pub fn in_memory(&self) -> Option<String> {
         if matches!(self.filesystem.as_str(), "tmpfs" | "ramfs" | "devtmpfs" | "hugetlbfs") {
             return Some(format!("on {}, which is memory", self.filesystem));
@@ -88,7 +88,8 @@ impl Storage {
         })
     }
 
-    pub fn device_words(&self) -> String {
+    /// Describes the device: name, model, kind, scheduler.
+    pub fn describe_device(&self) -> String {
         let Some(device) = &self.device else { return "none".into() };
         let kind = device.rotational.map(|spins| if spins { "rotating" } else { "solid state" });
         let scheduler = device.scheduler.as_ref().map(|name| format!("scheduler {name}"));
@@ -96,32 +97,35 @@ impl Storage {
             .into_iter()
             .flatten()
             .collect();
-        match details.is_empty() {
-            true => device.name.clone(),
-            false => format!("{} ({})", device.name, details.join(", ")),
+        if details.is_empty() {
+            device.name.clone()
+        } else {
+            format!("{} ({})", device.name, details.join(", "))
         }
     }
 
-    /// What `O_DIRECT` must be aligned to; 512 where the device does not say.
+    /// Returns the alignment that `O_DIRECT` needs; 512 if the device does not report one.
     pub fn direct_alignment(&self) -> u64 {
         self.device.as_ref().and_then(|device| device.logical_block).unwrap_or(512)
     }
 }
 
 impl Device {
+    /// Returns the device with this number, if sysfs lists it.
     fn numbered(number: u64) -> Option<Device> {
         let (major, minor) = (libc::major(number), libc::minor(number));
         let link = format!("/sys/dev/block/{major}:{minor}");
-        let folder = fs::canonicalize(link).ok()?;
-        let name = folder.file_name()?.to_string_lossy().into_owned();
-        // A partition has no queue of its own; its parent folder is the disk.
-        let disk = if folder.join("queue").is_dir() { folder } else { folder.parent()?.into() };
+        let directory = fs::canonicalize(link).ok()?;
+        let name = directory.file_name()?.to_string_lossy().into_owned();
+        // A partition has no queue of its own; its parent directory is the disk.
+        let has_queue = directory.join("queue").is_dir();
+        let disk = if has_queue { directory } else { directory.parent()?.into() };
         let text = |file: &str| super::read(disk.join(file)).filter(|text| !text.is_empty());
         Some(Device {
             name,
             model: text("device/model"),
             scheduler: text("queue/scheduler").map(|text| selected(&text)),
-            // virtio says "rotating" of everything.
+            // virtio reports every device as rotational.
             rotational: text("queue/rotational")
                 .map(|text| text == "1")
                 .filter(|_| !disk.to_string_lossy().contains("/virtio")),
@@ -131,12 +135,12 @@ impl Device {
     }
 }
 
-/// `none [mq-deadline] kyber` → `mq-deadline`.
+/// Returns the scheduler in brackets: `mq-deadline` of `none [mq-deadline] kyber`.
 fn selected(schedulers: &str) -> String {
-    let chosen = schedulers
+    let selected = schedulers
         .split_whitespace()
         .find_map(|word| word.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')));
-    chosen.unwrap_or(schedulers).to_string()
+    selected.unwrap_or(schedulers).to_string()
 }
 
 struct Mount {
@@ -145,7 +149,7 @@ struct Mount {
     source: PathBuf,
 }
 
-/// The innermost mount that holds `path`. The table is `/proc/self/mountinfo`.
+/// Returns the innermost mount that holds `path`. The table is `/proc/self/mountinfo`.
 fn mount_of(table: &str, path: &Path) -> Option<Mount> {
     let mut best: Option<(usize, Mount)> = None;
     for line in table.lines() {
@@ -164,7 +168,7 @@ fn mount_of(table: &str, path: &Path) -> Option<Mount> {
     best.map(|(_, mount)| mount)
 }
 
-/// The kernel writes a blank as `\040`.
+/// Decodes the octal escapes that the kernel writes for blanks, tabs and backslashes.
 fn unescape(text: &str) -> String {
     text.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
 }
@@ -190,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_recognised() {
+    fn storage_in_memory_is_recognised() {
         let on = |filesystem: &str, name: &str| Storage {
             filesystem: filesystem.into(),
             mount_point: None,
@@ -211,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_chosen_scheduler_is_in_brackets() {
+    fn the_scheduler_in_brackets_is_selected() {
         assert_eq!(selected("none [mq-deadline] kyber bfq"), "mq-deadline");
         assert_eq!(selected("none"), "none");
     }

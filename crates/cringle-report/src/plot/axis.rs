@@ -1,4 +1,4 @@
-//! Axes: where a value lies, and which values are written beside it.
+//! Axes: map a value to a position, and choose the ticks.
 
 use crate::units::count;
 use serde::{Deserialize, Serialize};
@@ -11,12 +11,12 @@ pub struct Axis {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Scale {
-    /// From zero.
+    /// Starts at zero.
     Linear,
     Logarithmic,
-    /// Each step doubles, and is one that was measured.
+    /// Base 2, with a tick at each value that was measured.
     Doubling,
-    /// Shares of a whole: each step leaves a tenth of what the one before it left.
+    /// Shares of a whole: 90 %, 99 %, 99.9 % at equal distances.
     Nines,
 }
 
@@ -25,23 +25,25 @@ impl Axis {
         Axis { name: name.into(), scale }
     }
 
-    /// From zero, unless the values lie so far apart that the small ones could not be told apart.
+    /// Returns a linear axis, or a logarithmic one if the small values could not be distinguished.
     pub fn fitting(name: &str, values: impl Iterator<Item = f64>) -> Axis {
         const FAR: f64 = 20.0;
         let (low, high) = bounds(values);
-        match low > 0.0 && high / low > FAR {
-            true => Axis::new(format!("{name}, logarithmic"), Scale::Logarithmic),
-            false => Axis::new(name, Scale::Linear),
+        if low > 0.0 && high / low > FAR {
+            Axis::new(format!("{name}, logarithmic"), Scale::Logarithmic)
+        } else {
+            Axis::new(name, Scale::Linear)
         }
     }
 }
 
-/// An axis laid along its values.
+/// An axis with the range of its values and its ticks.
 pub(super) struct Ruler {
     scale: Scale,
+    /// The range, in the scale's own units.
     low: f64,
     high: f64,
-    pub ticks: Vec<(f64, String)>,
+    pub(super) ticks: Vec<(f64, String)>,
 }
 
 impl Ruler {
@@ -59,20 +61,21 @@ impl Ruler {
         };
         ruler.ticks = match scale {
             Scale::Linear => {
-                steps(0.0, ruler.high, 4.0).map(|tick| (tick, written(tick))).collect()
+                steps(0.0, ruler.high, 4.0).map(|tick| (tick, tick_label(tick))).collect()
             }
             Scale::Nines => ruler.nines(),
             Scale::Logarithmic => ruler.round(first, last),
-            Scale::Doubling => distinct(values).map(|tick| (tick, written(tick))).collect(),
+            Scale::Doubling => distinct(values).map(|tick| (tick, tick_label(tick))).collect(),
         };
         ruler
     }
 
-    /// From 0 at the beginning to 1 at the end.
-    pub(super) fn place(&self, value: f64) -> f64 {
+    /// Returns the position of a value, from 0 at the beginning to 1 at the end.
+    pub(super) fn position(&self, value: f64) -> f64 {
         ((self.at(value) - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
     }
 
+    /// Converts a value to the scale's units.
     fn at(&self, value: f64) -> f64 {
         match self.scale {
             Scale::Linear => value,
@@ -89,8 +92,8 @@ impl Ruler {
         within.map(|(share, text)| (share, text.into())).collect()
     }
 
-    /// 1, 2, 5, 10, 20, 50 and so on; over many decades their beginnings alone, and within a part of
-    /// one whatever is round.
+    /// Returns the ticks 1, 2, 5, 10, 20, 50, …; only powers of ten over many decades, and round numbers
+    /// within a part of one.
     fn round(&self, first: f64, last: f64) -> Vec<(f64, String)> {
         let each: &[f64] = if self.high - self.low > 3.5 { &[1.0] } else { &[1.0, 2.0, 5.0] };
         let decades = self.low.floor() as i32..=self.high.ceil() as i32;
@@ -103,7 +106,7 @@ impl Ruler {
         if ticks.is_empty() {
             ticks.push(first);
         }
-        ticks.into_iter().map(|tick| (tick, written(tick))).collect()
+        ticks.into_iter().map(|tick| (tick, tick_label(tick))).collect()
     }
 }
 
@@ -119,7 +122,7 @@ fn distinct(mut values: Vec<f64>) -> impl Iterator<Item = f64> {
     values.into_iter()
 }
 
-/// Round values up to `high`, in `parts` or up to twice as many.
+/// Returns round values from `low` to `high`, in `parts` to twice as many steps.
 fn steps(low: f64, high: f64, parts: f64) -> impl Iterator<Item = f64> {
     let raw = (high - low).max(1e-9) / parts;
     let ten = 10f64.powf(raw.log10().floor());
@@ -129,17 +132,17 @@ fn steps(low: f64, high: f64, parts: f64) -> impl Iterator<Item = f64> {
     (0..).map(move |n| (first + f64::from(n)) * step).take_while(move |tick| *tick <= high)
 }
 
-/// Short: `80k`, `1.5M`.
-pub(super) fn written(value: f64) -> String {
-    let of = |value: f64| {
+/// Formats a value briefly: `80k`, `1.5M`.
+pub(super) fn tick_label(value: f64) -> String {
+    let short = |value: f64| {
         let text = format!("{value:.3}");
         text.trim_end_matches('0').trim_end_matches('.').to_string()
     };
     match value.abs() {
-        v if v >= 1e6 => of(value / 1e6) + "M",
-        v if v >= 1e4 => of(value / 1e3) + "k",
+        v if v >= 1e6 => short(value / 1e6) + "M",
+        v if v >= 1e4 => short(value / 1e3) + "k",
         v if v >= 1e3 => count(value),
-        _ => of(value),
+        _ => short(value),
     }
 }
 
@@ -150,7 +153,7 @@ mod tests {
     fn ticks(scale: Scale, values: &[f64]) -> Vec<String> {
         let ruler = Ruler::along(&Axis::new("", scale), values.iter().copied());
         for value in values {
-            assert!((0.0..=1.0).contains(&ruler.place(*value)), "{value}");
+            assert!((0.0..=1.0).contains(&ruler.position(*value)), "{value}");
         }
         ruler.ticks.into_iter().map(|(_, text)| text).collect()
     }
@@ -167,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_one_value_have_an_axis_too() {
+    fn an_axis_needs_no_more_than_one_value() {
         assert_eq!(ticks(Scale::Linear, &[]).first().unwrap(), "0");
         assert!(ticks(Scale::Linear, &[0.0]).len() > 2);
         assert_eq!(ticks(Scale::Doubling, &[32.0]), ["32"]);
@@ -175,15 +178,15 @@ mod tests {
     }
 
     #[test]
-    fn each_nine_is_as_long_as_the_one_before() {
+    fn nines_have_equal_distances() {
         let ruler = Ruler::along(&Axis::new("", Scale::Nines), [0.9999].into_iter());
-        let step = |a: f64, b: f64| ruler.place(b) - ruler.place(a);
+        let step = |a: f64, b: f64| ruler.position(b) - ruler.position(a);
         assert!((step(0.9, 0.99) - step(0.99, 0.999)).abs() < 1e-9);
         assert!(step(0.0, 0.9) > 0.0);
     }
 
     #[test]
-    fn values_far_apart_are_not_drawn_from_zero() {
+    fn values_far_apart_get_a_logarithmic_axis() {
         let scale = |values: &[f64]| Axis::fitting("IOPS", values.iter().copied()).scale;
         assert_eq!(scale(&[10.0, 100.0]), Scale::Linear);
         assert_eq!(scale(&[10.0, 1000.0]), Scale::Logarithmic);

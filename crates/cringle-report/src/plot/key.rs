@@ -1,8 +1,8 @@
-//! Which name has which colour and mark: the same in every drawing of a page.
+//! The colour and the mark of each name, the same in every drawing of a page.
 
 use super::Plot;
 
-/// As many as `style.css` has.
+/// The number of colours in `style.css`.
 pub(super) const COLORS: usize = 8;
 
 #[derive(Default)]
@@ -11,7 +11,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// In the order in which they appear.
+    /// Numbers the names of all plots in the order in which they appear.
     pub fn of<'p>(plots: impl IntoIterator<Item = &'p Plot>) -> Key {
         let mut key = Key::default();
         for name in plots.into_iter().flat_map(Plot::names) {
@@ -22,17 +22,17 @@ impl Key {
         key
     }
 
-    pub fn number(&self, name: &str) -> Option<usize> {
+    pub(super) fn number(&self, name: &str) -> Option<usize> {
         self.names.iter().position(|one| one == name)
     }
 
-    /// The class of a colour.
-    pub fn class(&self, name: &str) -> String {
+    /// Returns the CSS class of a name's colour.
+    pub(super) fn class(&self, name: &str) -> String {
         format!("c{}", self.number(name).unwrap_or(0) % COLORS)
     }
 
-    /// Who comes again to a colour has another mark.
-    pub fn mark(&self, name: &str) -> usize {
+    /// Returns the number of a name's mark. Names that share a colour have different marks.
+    pub(super) fn mark(&self, name: &str) -> usize {
         let number = self.number(name).unwrap_or(0);
         number + number / COLORS
     }

@@ -1,16 +1,16 @@
-//! Lines with bands: a median over something, and from the lowest to the highest of its rounds.
+//! Lines of medians, with bands from the lowest to the highest round.
 
-use super::axis::{Ruler, written};
+use super::axis::{Ruler, tick_label};
 use super::key::Key;
 use super::marks::mark;
-use super::text::{self, WIDTH};
+use super::text::{self, LabelRow, WIDTH};
 use super::{Drawing, Lines, Point, Series, Stroke};
 use maud::{Markup, html};
 
 const HEIGHT: f64 = 236.0;
 const ABOVE: f64 = 24.0;
 const RIGHT: f64 = 14.0;
-/// Of the ticks, the name of the axis, and what is between that and the legend.
+/// The height of the ticks, the axis name, and the gap above the legend.
 const BELOW: f64 = 46.0;
 const LEGEND_ROW: f64 = 20.0;
 
@@ -22,11 +22,11 @@ struct Frame {
 
 impl Frame {
     fn x(&self, value: f64) -> f64 {
-        self.left + self.x.place(value) * (WIDTH - RIGHT - self.left)
+        self.left + self.x.position(value) * (WIDTH - RIGHT - self.left)
     }
 
     fn y(&self, value: f64) -> f64 {
-        ABOVE + (1.0 - self.y.place(value)) * HEIGHT
+        ABOVE + (1.0 - self.y.position(value)) * HEIGHT
     }
 
     fn at(&self, point: (f64, f64)) -> String {
@@ -59,16 +59,10 @@ pub(super) fn draw(lines: &Lines, key: &Key) -> Drawing {
 fn axes(frame: &Frame, lines: &Lines) -> Markup {
     let (right, bottom) = (WIDTH - RIGHT, ABOVE + HEIGHT);
     let number = |value: f64| format!("{value:.1}");
-    let mut free = f64::NEG_INFINITY;
+    let mut room = LabelRow::new();
     let ticks: Vec<(f64, &str)> = (frame.x.ticks.iter())
         .map(|(value, text)| (frame.x(*value), text.as_str()))
-        .filter(|(at, text)| {
-            // A label that would touch the one before it is left out.
-            let half = text::width(text) / 2.0;
-            let fits = at - half > free && at + half < WIDTH;
-            free = if fits { at + half + 6.0 } else { free };
-            fits
-        })
+        .filter(|(at, text)| room.place(*at, text))
         .collect();
     html! {
         g class="grid" {
@@ -92,7 +86,7 @@ fn axes(frame: &Frame, lines: &Lines) -> Markup {
     }
 }
 
-/// What lies between the lowest and the highest round.
+/// Draws the area between the lowest and the highest round.
 fn bands(frame: &Frame, one: &Series, key: &Key) -> Markup {
     let spread: Vec<(f64, (f64, f64))> =
         one.points.iter().filter_map(|point| Some((point.x, point.spread?))).collect();
@@ -117,7 +111,7 @@ fn series(frame: &Frame, one: &Series, key: &Key, lines: &Lines) -> Markup {
             @if drawn { path class={ "line " (dashes(one.stroke)) } d=(format!("M{}", path.join("L"))) {} }
             @for point in one.points.iter().filter(|point| point.marked) {
                 (whisker(frame, point))
-                (mark(shape, frame.x(point.x), frame.y(point.y), &told(one, point, lines)))
+                (mark(shape, frame.x(point.x), frame.y(point.y), &tooltip(one, point, lines)))
             }
         }
     }
@@ -139,8 +133,7 @@ fn dashes(stroke: Stroke) -> &'static str {
     }
 }
 
-/// For who points at it.
-fn told(one: &Series, point: &Point, lines: &Lines) -> String {
+fn tooltip(one: &Series, point: &Point, lines: &Lines) -> String {
     use super::Scale;
     use crate::units::figure;
     if lines.y.scale == Scale::Nines {
@@ -150,21 +143,21 @@ fn told(one: &Series, point: &Point, lines: &Lines) -> String {
         Some((low, high)) if low < high => format!(" ({} to {})", figure(low), figure(high)),
         _ => String::new(),
     };
-    format!("{} at {}: {}{rounds}", one.label, written(point.x), figure(point.y))
+    format!("{} at {}: {}{rounds}", one.label, tick_label(point.x), figure(point.y))
 }
 
-/// Each name with its stroke and its mark, in as many rows as it takes.
+/// Draws each label with its stroke and its mark, in as many rows as needed.
 fn legend(lines: &Lines, key: &Key) -> Drawing {
     const SWATCH: f64 = 33.0;
     let labels: Vec<String> = lines.series.iter().map(|one| text::short(&one.label, 48)).collect();
     let widest = labels.iter().map(|label| text::width(label)).fold(0.0, f64::max);
     let columns = ((WIDTH / (SWATCH + widest + 8.0)) as usize).clamp(1, labels.len().max(1));
-    let place = |number: usize| {
+    let position = |number: usize| {
         let (row, column) = (number / columns, number % columns);
         let x = 2.0 + column as f64 * WIDTH / columns as f64;
         (x, ABOVE + HEIGHT + BELOW + 8.0 + row as f64 * LEGEND_ROW)
     };
-    let placed: Vec<_> = lines.series.iter().zip(labels).zip((0..).map(place)).collect();
+    let placed: Vec<_> = lines.series.iter().zip(labels).zip((0..).map(position)).collect();
     let body = html! {
         g class="legend" {
             @for ((one, label), (x, y)) in &placed {

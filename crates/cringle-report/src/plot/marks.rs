@@ -1,10 +1,10 @@
-//! Marks: a shape for each name, so that nobody needs to tell colours apart.
+//! Marks: a shape for each name, for readers who cannot distinguish the colours.
 
 use maud::{Markup, html};
 
 const SHAPES: usize = 8;
 
-/// Of shape `number`, with its middle there.
+/// Draws the mark with this number, centred at `x` and `y`, with a tooltip unless `title` is empty.
 pub(super) fn mark(number: usize, x: f64, y: f64, title: &str) -> Markup {
     let (x1, y1) = (format!("{x:.1}"), format!("{y:.1}"));
     let title = html! { @if !title.is_empty() { title { (title) } } };

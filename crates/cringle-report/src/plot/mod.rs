@@ -1,7 +1,7 @@
-//! Plots, as data: what is on the axes, and the points with their spread. [`svg`] draws them.
+//! Plots as data: axes, and points with their spread. [`svg`] draws them.
 //!
-//! A figure is the median of its rounds; beside it there is always what the rounds were, from the
-//! lowest to the highest. Colours are classes, so that one drawing is read in light and in dark.
+//! A plot shows the median of the rounds and always their range, from the lowest to the highest. Colours
+//! are CSS classes, so that one drawing fits a light and a dark page.
 
 mod axis;
 mod key;
@@ -13,10 +13,11 @@ mod text;
 pub use axis::{Axis, Scale};
 pub use key::Key;
 
+use crate::stats;
 use maud::{Markup, html};
 use serde::{Deserialize, Serialize};
 
-/// Of drawings: variables for light and dark, and what each class looks like.
+/// The style sheet of drawings: the colours of a light and a dark page, and the classes.
 pub const STYLE: &str = include_str!("style.css");
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -31,7 +32,7 @@ pub enum Kind {
     Rows(Rows),
 }
 
-/// Something over something, a line for each.
+/// Lines over a common axis.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Lines {
     pub x: Axis,
@@ -42,7 +43,7 @@ pub struct Lines {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Series {
     pub label: String,
-    /// Whose it is: one colour on a page.
+    /// The name that determines the colour and the mark. Several series of a page may share one.
     pub name: String,
     pub stroke: Stroke,
     pub points: Vec<Point>,
@@ -51,10 +52,11 @@ pub struct Series {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stroke {
     Solid,
-    /// A reference from elsewhere, or a variant of what has the same colour.
+    /// A reference (fio).
     Dashed,
+    /// A variant of a series of the same colour.
     Dotted,
-    /// Points that nothing is known between.
+    /// Points only, because the values between them are unknown.
     None,
 }
 
@@ -64,10 +66,11 @@ pub struct Point {
     pub y: f64,
     /// The lowest and the highest of the rounds.
     pub spread: Option<(f64, f64)>,
+    /// Whether the point has a mark and a tooltip.
     pub marked: bool,
 }
 
-/// One figure for each, with all rounds.
+/// A row for each subject, with a dot for each round.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Rows {
     pub axis: Axis,
@@ -77,19 +80,18 @@ pub struct Rows {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
     pub label: String,
-    /// Of the rounds; who has none has no row.
+    /// One value for each round. A row without samples is not drawn.
     pub samples: Vec<f64>,
 }
 
-/// What `samples` are together: the median, the lowest and the highest.
-pub fn summary(samples: &[f64]) -> Option<(f64, (f64, f64))> {
-    let lowest = samples.iter().copied().fold(f64::INFINITY, f64::min);
-    let highest = samples.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    crate::stats::median(samples.iter().copied()).map(|median| (median, (lowest, highest)))
+/// Returns the median and the range of `samples`, or `None` without samples.
+fn summary(samples: &[f64]) -> Option<(f64, (f64, f64))> {
+    let samples = || samples.iter().copied();
+    Some((stats::median(samples())?, stats::range(samples())?))
 }
 
 impl Point {
-    /// The median of some rounds.
+    /// Returns the median of some rounds with their range, or `None` without samples.
     pub fn of(x: f64, samples: &[f64]) -> Option<Point> {
         let (y, spread) = summary(samples)?;
         Some(Point { x, y, spread: Some(spread), marked: true })
@@ -97,7 +99,7 @@ impl Point {
 }
 
 impl Series {
-    /// A distribution of latencies: its quantiles, of which a few are marked.
+    /// Returns a distribution of latencies from its quantiles, the usual ones marked.
     pub fn distribution(name: String, quantiles: &[(f64, f64)]) -> Series {
         const MARKED: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
         let point = |&(share, us): &(f64, f64)| Point {
@@ -115,23 +117,30 @@ impl Plot {
     pub fn lines(title: impl Into<String>, x: Axis, y: Axis, series: Vec<Series>) -> Plot {
         let mut series: Vec<Series> =
             series.into_iter().filter(|one| !one.points.is_empty()).collect();
-        // Depths may be named in any order; points at the same place keep theirs.
+        // The command line may name the values of x in any order. The sort is stable.
         series.iter_mut().for_each(|one| one.points.sort_by(|a, b| a.x.total_cmp(&b.x)));
         Plot { title: title.into(), kind: Kind::Lines(Lines { x, y, series }) }
     }
 
-    pub fn rows(title: impl Into<String>, axis: Axis, rows: Vec<Row>) -> Plot {
+    /// Returns a plot of rows, with an axis that [fits](Axis::fitting) all samples.
+    pub fn rows(title: impl Into<String>, unit: &str, rows: Vec<Row>) -> Plot {
+        let axis = Axis::fitting(unit, rows.iter().flat_map(|row| &row.samples).copied());
+        Plot::rows_along(title, axis, rows)
+    }
+
+    pub fn rows_along(title: impl Into<String>, axis: Axis, rows: Vec<Row>) -> Plot {
         let rows = rows.into_iter().filter(|row| !row.samples.is_empty()).collect();
         Plot { title: title.into(), kind: Kind::Rows(Rows { axis, rows }) }
     }
 
-    /// Latencies, with the few that are late drawn as large as the many that are not.
+    /// Returns a plot of distributions, with an axis that gives as much room to the slowest tenth as to
+    /// the rest.
     pub fn latencies(title: impl Into<String>, series: Vec<Series>) -> Plot {
         let x = Axis::new("µs, logarithmic", Scale::Logarithmic);
         Plot::lines(title, x, Axis::new("done within", Scale::Nines), series)
     }
 
-    /// Nothing was measured that it could show.
+    /// Whether the plot has no samples to show.
     pub fn is_empty(&self) -> bool {
         match &self.kind {
             Kind::Lines(lines) => lines.series.is_empty(),
@@ -139,7 +148,7 @@ impl Plot {
         }
     }
 
-    /// Whose colours it needs.
+    /// The names that need a colour.
     pub fn names(&self) -> Vec<&str> {
         match &self.kind {
             Kind::Lines(lines) => lines.series.iter().map(|one| one.name.as_str()).collect(),
@@ -148,7 +157,7 @@ impl Plot {
     }
 }
 
-/// The drawing, for a page that has the title and the style.
+/// Draws a plot for a page, which shows its title and contains the style sheet.
 pub fn svg(plot: &Plot, key: &Key) -> Markup {
     let drawing = drawing(plot, key);
     let view = format!("0 0 {} {:.0}", text::WIDTH, drawing.height);
@@ -160,7 +169,7 @@ pub fn svg(plot: &Plot, key: &Key) -> Markup {
     }
 }
 
-/// The drawing as a file of its own, with its title and the page's style.
+/// Draws a plot as a file of its own, with its title and the style sheet.
 pub fn standalone(plot: &Plot) -> String {
     const TITLE: f64 = 30.0;
     let drawing = drawing(plot, &Key::of([plot]));
@@ -185,7 +194,7 @@ fn drawing(plot: &Plot, key: &Key) -> Drawing {
     }
 }
 
-/// A name's mark in its colour, to stand beside the name; nothing for who is in no plot.
+/// Draws a name's mark in its colour, or nothing if no plot of the page has that name.
 pub fn swatch(name: &str, key: &Key) -> Markup {
     html! {
         @if key.number(name).is_some() {
@@ -196,7 +205,7 @@ pub fn swatch(name: &str, key: &Key) -> Markup {
     }
 }
 
-/// What a kind of plot gives.
+/// The elements of a drawing, and its height.
 struct Drawing {
     height: f64,
     body: Markup,

@@ -1,9 +1,9 @@
-//! A row for each: every round a dot, the median a mark, a line from the lowest to the highest.
+//! Rows: a dot for each round, a mark for the median, a line from the lowest to the highest.
 
 use super::axis::Ruler;
 use super::key::Key;
 use super::marks::mark;
-use super::text::{self, WIDTH};
+use super::text::{self, LabelRow, WIDTH};
 use super::{Drawing, Row, Rows, summary};
 use crate::units::figure;
 use maud::{Markup, html};
@@ -11,7 +11,7 @@ use maud::{Markup, html};
 const ROW: f64 = 25.0;
 const ABOVE: f64 = 6.0;
 const BELOW: f64 = 40.0;
-const LONGEST: usize = 24;
+const LONGEST_LABEL: usize = 24;
 
 struct Frame {
     left: f64,
@@ -21,7 +21,7 @@ struct Frame {
 
 impl Frame {
     fn x(&self, value: f64) -> f64 {
-        self.left + self.ruler.place(value) * (self.right - self.left)
+        self.left + self.ruler.position(value) * (self.right - self.left)
     }
 }
 
@@ -30,7 +30,7 @@ pub(super) fn draw(rows: &Rows, key: &Key) -> Drawing {
     let widest = |of: &dyn Fn(&Row) -> String| {
         rows.rows.iter().map(|row| text::width(&of(row))).fold(0.0, f64::max)
     };
-    let label = |row: &Row| text::short(&row.label, LONGEST);
+    let label = |row: &Row| text::short(&row.label, LONGEST_LABEL);
     let median = |row: &Row| summary(&row.samples).map_or(String::new(), |(m, _)| figure(m));
     let frame = Frame { left: widest(&label) + 12.0, right: WIDTH - widest(&median) - 14.0, ruler };
     let bottom = ABOVE + ROW * rows.rows.len() as f64;
@@ -49,19 +49,11 @@ pub(super) fn draw(rows: &Rows, key: &Key) -> Drawing {
 }
 
 fn axis(frame: &Frame, bottom: f64, name: &str) -> Markup {
-    let mut free = f64::NEG_INFINITY;
-    let fits = |at: f64, text: &str| {
-        let half = text::width(text) / 2.0;
-        at - half > free && {
-            free = at + half + 6.0;
-            true
-        }
-    };
-    let mut fits = fits;
+    let mut room = LabelRow::new();
     html! {
         @for (value, text) in &frame.ruler.ticks {
             @let at = frame.x(*value);
-            @if fits(at, text) {
+            @if room.place(at, text) {
                 g class="grid" {
                     line x1=(format!("{at:.1}")) x2=(format!("{at:.1}"))
                         y1=(ABOVE) y2=(format!("{:.1}", bottom + 4.0)) {}
@@ -76,7 +68,7 @@ fn axis(frame: &Frame, bottom: f64, name: &str) -> Markup {
 fn samples(frame: &Frame, row: &Row, y: f64, key: &Key) -> Markup {
     let Some((median, (low, high))) = summary(&row.samples) else { return html! {} };
     let number = |value: f64| format!("{value:.1}");
-    let told = match row.samples.len() {
+    let tooltip = match row.samples.len() {
         1 => format!("{}: {}", row.label, figure(median)),
         n => format!(
             "{}: {} ({} to {} in {n} rounds)",
@@ -88,7 +80,7 @@ fn samples(frame: &Frame, row: &Row, y: f64, key: &Key) -> Markup {
     };
     html! {
         g class={ "series " (key.class(&row.label)) } {
-            title { (told) }
+            title { (tooltip) }
             line class="whisker" x1=(number(frame.x(low))) x2=(number(frame.x(high)))
                 y1=(number(y)) y2=(number(y)) {}
             @for sample in &row.samples {

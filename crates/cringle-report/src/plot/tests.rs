@@ -1,4 +1,4 @@
-//! Drawings of made-up figures, read as XML.
+//! Tests of drawings of invented figures, parsed as XML.
 
 use super::*;
 use roxmltree::{Document, Node};
@@ -18,7 +18,7 @@ fn over_depth(labels: &[&str]) -> Plot {
 
 fn rows(labels: &[&str]) -> Plot {
     let row = |label: &&str| Row { label: (*label).into(), samples: vec![1.0, 2.0, 9.0] };
-    Plot::rows("Time", Axis::new("s", Scale::Linear), labels.iter().map(row).collect())
+    Plot::rows("Time", "s", labels.iter().map(row).collect())
 }
 
 fn latencies(labels: &[&str]) -> Plot {
@@ -29,10 +29,10 @@ fn latencies(labels: &[&str]) -> Plot {
 
 const LABELS: [&str; 10] =
     ["sync", "threads", "mmap", "tokio", "uring", "fibers", "batch", "fio", "a", "b"];
-const LONG: &str = "a server with a name that goes on and on and on, far beyond any need";
+const LONG: &str = "a server with a name that is far longer than any that a user would choose";
 
-/// From where to where a text reaches: its line, and left and right.
-fn reach(node: Node<'_, '_>) -> (f64, f64, f64) {
+/// Returns the line, the left and the right end of a text.
+fn extent(node: Node<'_, '_>) -> (f64, f64, f64) {
     let number = |name: &str| node.attribute(name).unwrap().parse::<f64>().unwrap();
     let width = text::width(node.text().unwrap());
     let class = node.attribute("class").unwrap_or_default();
@@ -45,7 +45,7 @@ fn reach(node: Node<'_, '_>) -> (f64, f64, f64) {
 }
 
 #[test]
-fn no_text_leaves_the_drawing_or_lies_on_another() {
+fn texts_stay_inside_and_do_not_overlap() {
     let long = [&LABELS[..3], &[LONG]].concat();
     for labels in [&LABELS[..1], &LABELS, &long] {
         for plot in [over_depth(labels), rows(labels), latencies(labels)] {
@@ -58,7 +58,7 @@ fn no_text_leaves_the_drawing_or_lies_on_another() {
             let texts: Vec<_> = document
                 .descendants()
                 .filter(|node| node.has_tag_name("text"))
-                .map(reach)
+                .map(extent)
                 .collect();
             assert!(texts.len() > 5);
             for (n, (y, left, right)) in texts.iter().enumerate() {
@@ -74,7 +74,7 @@ fn no_text_leaves_the_drawing_or_lies_on_another() {
 }
 
 #[test]
-fn everything_drawn_lies_inside() {
+fn paths_stay_inside_the_drawing() {
     for plot in [over_depth(&LABELS), latencies(&LABELS)] {
         let text = svg(&plot, &Key::of([&plot])).into_string();
         let document = Document::parse(&text).unwrap();
@@ -93,16 +93,16 @@ fn everything_drawn_lies_inside() {
 }
 
 #[test]
-fn a_line_goes_from_left_to_right_whatever_the_order_that_was_asked_for() {
+fn points_are_sorted_from_left_to_right() {
     let (x, y) = (Axis::new("", Scale::Doubling), Axis::new("", Scale::Linear));
     let one = series("uring", &[(32.0, 5.0), (1.0, 1.0), (4.0, 2.0)]);
     let Kind::Lines(lines) = Plot::lines("", x, y, vec![one]).kind else { unreachable!() };
-    let places: Vec<_> = lines.series[0].points.iter().map(|point| point.x).collect();
-    assert_eq!(places, [1.0, 4.0, 32.0]);
+    let positions: Vec<_> = lines.series[0].points.iter().map(|point| point.x).collect();
+    assert_eq!(positions, [1.0, 4.0, 32.0]);
 }
 
 #[test]
-fn nobody_has_the_colour_and_the_mark_of_another() {
+fn each_name_has_its_own_colour_and_mark() {
     let plot = over_depth(&LABELS);
     let key = Key::of([&plot]);
     let looks: std::collections::HashSet<_> =
@@ -111,7 +111,7 @@ fn nobody_has_the_colour_and_the_mark_of_another() {
 }
 
 #[test]
-fn the_median_is_between_its_rounds_and_is_told() {
+fn tooltips_have_the_median_and_the_range() {
     let text = svg(&over_depth(&["uring"]), &Key::default()).into_string();
     assert!(text.contains("uring at 32: 32,000 (28,800 to 41,600)"), "{text}");
     let text = svg(&rows(&["cp"]), &Key::default()).into_string();
@@ -119,14 +119,14 @@ fn the_median_is_between_its_rounds_and_is_told() {
 }
 
 #[test]
-fn who_has_no_figures_is_not_drawn() {
+fn rows_and_series_without_samples_are_not_drawn() {
     let empty = Row { label: "failed".into(), samples: Vec::new() };
-    let plot = Plot::rows("Time", Axis::new("s", Scale::Linear), vec![empty]);
+    let plot = Plot::rows("Time", "s", vec![empty]);
     assert!(plot.is_empty());
     assert!(Plot::latencies("Latency", vec![Series::distribution("none".into(), &[])]).is_empty());
 }
 
-/// Red, green and blue of `#rrggbb`, as light adds up.
+/// Converts `#rrggbb` to linear red, green and blue.
 fn linear(color: &str) -> [f64; 3] {
     [1, 3, 5].map(|at| {
         let value = f64::from(u8::from_str_radix(&color[at..at + 2], 16).unwrap()) / 255.0;
@@ -134,12 +134,12 @@ fn linear(color: &str) -> [f64; 3] {
     })
 }
 
-/// As WCAG has it.
+/// Returns the relative luminance, as WCAG defines it.
 fn luminance([r, g, b]: [f64; 3]) -> f64 {
     0.2126 * r + 0.7152 * g + 0.0722 * b
 }
 
-/// In light and in dark.
+/// Returns the colour of a variable on a light and on a dark page.
 fn values(name: &str) -> [[f64; 3]; 2] {
     let start = format!("{name}: #");
     let found = STYLE.match_indices(&start).map(|(at, _)| at + start.len() - 1);
@@ -148,7 +148,7 @@ fn values(name: &str) -> [[f64; 3]; 2] {
 }
 
 #[test]
-fn every_colour_stands_out_in_light_and_in_dark() {
+fn every_colour_has_enough_contrast() {
     for (mode, paper) in values("--paper").map(luminance).into_iter().enumerate() {
         let contrast = |name: &str| {
             let own = luminance(values(name)[mode]);
@@ -161,8 +161,8 @@ fn every_colour_stands_out_in_light_and_in_dark() {
     }
 }
 
-/// What an eye without green cones, and one without red ones, makes of colours (Machado, Oliveira and
-/// Fernandes, 2009).
+/// The colours that a reader perceives with normal vision, without green cones, and without red cones
+/// (Machado, Oliveira and Fernandes, 2009).
 const EYES: [[[f64; 3]; 3]; 3] = [
     [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
     [
@@ -181,7 +181,7 @@ fn times(matrix: [[f64; 3]; 3], color: [f64; 3]) -> [f64; 3] {
     matrix.map(|row| row.iter().zip(color).map(|(a, b)| a * b).sum::<f64>().clamp(0.0, 1.0))
 }
 
-/// CIELAB, in which distances are about as large as they look.
+/// Converts to CIELAB, in which distances are about proportional to perceived differences.
 fn lab(color: [f64; 3]) -> [f64; 3] {
     const XYZ: [[f64; 3]; 3] =
         [[0.4339, 0.3762, 0.1899], [0.2126, 0.7152, 0.0722], [0.0177, 0.1095, 0.8728]];
@@ -191,7 +191,7 @@ fn lab(color: [f64; 3]) -> [f64; 3] {
 }
 
 #[test]
-fn colours_are_told_apart_by_who_does_not_see_red_or_green() {
+fn colours_differ_for_colour_blind_readers() {
     const CLEAR: f64 = 25.0;
     let names: Vec<String> = (0..key::COLORS).map(|n| format!("--c{n}")).collect();
     for (mode, eye) in (0..2).flat_map(|mode| EYES.map(|eye| (mode, eye))) {

@@ -1,4 +1,4 @@
-//! The sentences, from made-up figures.
+//! Tests of the sentences, with invented figures.
 
 use super::*;
 use crate::disk::results::{Cell, Sample};
@@ -26,7 +26,7 @@ fn all(runs: &[Run]) -> String {
 }
 
 #[test]
-fn it_says_where_the_device_saturates_and_what_more_depth_costs() {
+fn saturation_and_the_cost_of_depth_are_reported() {
     let direct = |strategy, depth, iops, cpu| run(strategy, Profile::Direct, depth, iops, cpu);
     let text = all(&[
         direct(Strategy::Sync, 1, 10_000.0, 8.0),
@@ -38,14 +38,14 @@ fn it_says_where_the_device_saturates_and_what_more_depth_costs() {
         direct(Strategy::Fio, 32, 80_000.0, 2.5),
     ]);
     assert!(text.contains("saturates at 32 in flight with 81,000 IOPS"), "{text}");
-    assert!(text.contains("only the wait grows"), "{text}");
-    assert!(text.contains("8.1 × what one thread does"), "{text}");
-    assert!(text.contains("queue depth 32: `fibers` 1.00 × its rate for 1.05 × its CPU"), "{text}");
+    assert!(text.contains("only the latency grows"), "{text}");
+    assert!(text.contains("8.1 × the rate of one thread"), "{text}");
+    assert!(text.contains("32: `fibers` has 1.00 × its rate for 1.05 × its CPU"), "{text}");
     assert!(text.contains("1.00 × fio's"), "{text}");
 }
 
 #[test]
-fn a_device_that_is_not_full_is_not_called_full() {
+fn a_device_below_its_limit_is_not_saturated() {
     let text = all(&[
         run(Strategy::Uring, Profile::Direct, 1, 10_000.0, 8.0),
         run(Strategy::Uring, Profile::Direct, 4, 40_000.0, 8.0),
@@ -54,7 +54,7 @@ fn a_device_that_is_not_full_is_not_called_full() {
 }
 
 #[test]
-fn mmap_is_not_taken_for_the_device() {
+fn mmap_does_not_count_as_the_device() {
     let text = all(&[
         run(Strategy::Mmap, Profile::Direct, 1, 500_000.0, 1.0),
         run(Strategy::Uring, Profile::Direct, 32, 80_000.0, 2.0),
@@ -63,26 +63,26 @@ fn mmap_is_not_taken_for_the_device() {
 }
 
 #[test]
-fn a_plain_loop_that_is_as_good_is_called_so() {
+fn the_least_overhead_is_named() {
     let text = all(&[
         run(Strategy::Sync, Profile::Cached, 1, 575_000.0, 1.7),
         run(Strategy::Uring, Profile::Cached, 1, 487_000.0, 2.0),
     ]);
-    assert!(text.contains("plain loop of system calls (575,000 a second)"), "{text}");
+    assert!(text.contains("plain loop of system calls (575,000 per second)"), "{text}");
     let text = all(&[
         run(Strategy::Sync, Profile::Cached, 1, 575_000.0, 1.7),
         run(Strategy::Uring, Profile::Cached, 32, 781_000.0, 1.3),
     ]);
-    assert!(text.contains("`uring` at queue depth 32 is the cheapest, 1.36 ×"), "{text}");
+    assert!(text.contains("`uring` at queue depth 32 has the least, with 1.36 ×"), "{text}");
 }
 
 #[test]
-fn readahead_and_group_commit_have_their_sentences() {
+fn readahead_and_group_commit_are_reported() {
     let text = all(&[
         run(Strategy::Sync, Profile::BufferedSeq, 1, 10_000.0, 9.0),
         run(Strategy::Fibers, Profile::BufferedSeq, 32, 10_200.0, 9.0),
     ]);
-    assert!(text.contains("nothing is clearly faster"), "{text}");
+    assert!(text.contains("none is clearly faster"), "{text}");
     let text = all(&[
         run(Strategy::Sync, Profile::Wal, 1, 4_000.0, 9.0),
         run(Strategy::Fibers, Profile::Wal, 32, 20_000.0, 9.0),
@@ -90,11 +90,11 @@ fn readahead_and_group_commit_have_their_sentences() {
     ]);
     assert!(text.contains("`fibers` at queue depth 32 commits 20,000 times"), "{text}");
     assert!(text.contains("5.00 × a single committer"), "{text}");
-    assert!(text.contains("3.0 × the best that syncs each"), "{text}");
+    assert!(text.contains("3.0 × the best that syncs each append"), "{text}");
 }
 
 #[test]
-fn no_runs_no_words() {
+fn no_runs_give_no_sentences() {
     assert!(sentences(&[], Direction::Read).is_empty());
     let one = [run(Strategy::Fio, Profile::Direct, 32, 80_000.0, 2.0)];
     assert_eq!(sentences(&one, Direction::Read).len(), 1);

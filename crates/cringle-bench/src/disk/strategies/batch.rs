@@ -1,7 +1,7 @@
-//! `batch`: a [`Batch`] of queue-depth operations, submitted and waited for, again and again.
-//! This is how a program reads that knows many offsets at once: an index lookup, a scrub.
+//! `batch`: submits a [`Batch`] of queue-depth operations, waits for it, and repeats. This is how a
+//! program reads that knows many offsets in advance, such as an index lookup or a scrub.
 //!
-//! In the `wal` profile a batch is a group commit: its appends, then one sync of each log.
+//! In the `wal` profile a batch is a group commit: its appends, followed by one sync of each log.
 
 use super::fibers::on_workers;
 use crate::disk::job::{Job, LaneResult};
@@ -22,17 +22,17 @@ pub(super) fn run(job: &Job) -> io::Result<Vec<LaneResult>> {
     })
 }
 
-/// Through a [`BlockIo`] with a worker for each thread: it is what polls for completions.
+/// Uses a [`BlockIo`] with a worker for each thread, which can poll the device for completions.
 fn polled(job: &Job) -> io::Result<Vec<LaneResult>> {
     let depth = job.queue_depth as u32;
-    let pin = job.pinning.on() && job.threads <= job.pinning.cpus().len();
+    let pin = job.pinning.applies_to(job.threads);
     let builder = BlockIo::builder().workers(job.threads).pin(pin);
     let block_io = builder.batch_limit(depth).in_flight_limit(depth).iopoll(true).build()?;
     let submit = |batch: Batch<'_>| block_io.submit(batch);
     super::on_threads(job, |thread, party| work(job, thread, party, &submit))
 }
 
-/// Has a batch performed and returns when it is.
+/// Performs a batch and waits for it.
 type Submit<'a> = dyn Fn(Batch<'_>) -> io::Result<Results> + 'a;
 
 fn work(
@@ -107,14 +107,14 @@ fn registered(rounds: &mut Rounds<'_>, files: &[File], party: &mut Party<'_>) ->
     Ok(())
 }
 
-/// One batch after the other.
+/// The batches of a lane, one after another.
 struct Rounds<'a> {
     job: &'a Job,
     lane: Lane,
     lane_result: LaneResult,
-    /// Of this batch.
+    /// The accesses of the current batch.
     accesses: Vec<Access>,
-    /// How many of them are in the sample of latencies. Each takes as long as the batch does.
+    /// The number of accesses that are timed. The latency of each is that of the batch.
     sampled: usize,
     started: Option<Instant>,
 }
@@ -131,11 +131,11 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Takes the next accesses; `false` when there are none.
+    /// Takes the accesses of the next batch. Returns `false` if none is left.
     fn next(&mut self) -> bool {
         self.accesses.clear();
         self.sampled = 0;
-        if self.job.stopped() {
+        if self.job.is_stopped() {
             return false;
         }
         for index in self.lane.by_ref().take(self.job.queue_depth) {

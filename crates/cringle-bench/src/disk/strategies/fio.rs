@@ -1,6 +1,4 @@
-//! `fio` with the same settings.
-//!
-//! It takes its own offsets (`norandommap`, the same seed) and so has no checksum to compare.
+//! `fio` with the same settings. It chooses its own offsets, so it has no checksum to compare.
 
 use crate::disk::job::{Job, Profile};
 use crate::disk::plan::Limit;
@@ -9,7 +7,7 @@ use std::io;
 use std::process::Command;
 
 pub(super) fn run(job: &Job) -> io::Result<Report> {
-    // The orchestra may wait for a clock; fio has its own.
+    // fio has its own clock. Releases the thread that would stop a run by time.
     drop(job.gate.party());
     let json = execute(Command::new("fio").args(arguments(job)))?;
     report(&json)
@@ -24,11 +22,11 @@ fn arguments(job: &Job) -> Vec<String> {
         "--thread".into(),
         "--lat_percentiles=1".into(),
         "--percentile_list=50:99".into(),
-        // Who prepares the cache is the caller.
+        // The caller has prepared the page cache.
         "--invalidate=0".into(),
         "--allow_file_create=0".into(),
         format!("--bs={}", job.plan.block),
-        format!("--direct={}", u8::from(job.profile.direct())),
+        format!("--direct={}", u8::from(job.profile.is_direct())),
         format!("--filename={}", job.target.names_for_others()),
         format!("--rw={}", pattern(job)),
         format!("--randseed={}", job.generation),
@@ -38,7 +36,7 @@ fn arguments(job: &Job) -> Vec<String> {
     } else {
         all.extend(queue(job, total));
     }
-    if job.pinning.on() && job.threads <= job.pinning.cpus().len() {
+    if job.pinning.applies_to(job.threads) {
         let cpus: Vec<_> = job.pinning.cpus()[..job.threads].iter().map(usize::to_string).collect();
         all.push(format!("--cpus_allowed={}", cpus.join(",")));
         all.push("--cpus_allowed_policy=split".into());
@@ -70,7 +68,7 @@ fn queue(job: &Job, total: u64) -> Vec<String> {
         format!("--numjobs={}", job.threads),
     ];
     if job.profile == Profile::BufferedSeq {
-        // Each job a stretch of its own, as our threads have.
+        // Each job reads a part of its own, as the threads of other strategies do.
         let block = job.plan.block as u64;
         let each = (total / job.threads as u64 / block * block).max(block);
         all.extend([format!("--size={each}"), format!("--offset_increment={each}")]);
@@ -93,7 +91,7 @@ fn committers(job: &Job) -> Vec<String> {
         "--ioengine=psync".into(),
         "--fdatasync=1".into(),
         format!("--numjobs={count}"),
-        // The log is empty: it must not be laid out before. Each appends to a part of its own.
+        // The log stays empty before the run. Each job appends to a part of its own.
         "--create_on_open=1".into(),
         "--fallocate=none".into(),
     ];
@@ -108,7 +106,7 @@ fn committers(job: &Job) -> Vec<String> {
 fn length(job: &Job, jobs: usize) -> Vec<String> {
     match job.plan.limit {
         Limit::Ops(ops) => vec![format!("--io_size={}", (ops / jobs).max(1) * job.plan.block)],
-        // fio takes whole seconds, or milliseconds with their unit.
+        // fio accepts whole seconds, or milliseconds with a unit.
         Limit::Seconds(seconds) => {
             vec![format!("--runtime={:.0}ms", seconds * 1e3), "--time_based".into()]
         }

@@ -1,7 +1,7 @@
-//! `mmap`: each block is copied out of (or into) a memory mapping.
+//! `mmap`: copies each block from (or to) a memory mapping.
 //!
-//! The copy is what `pread` makes too. Without it, a large block would count as read when
-//! only the page with its first bytes was.
+//! `pread` copies, too. Without the copy, a large block would count as read after an access to its first
+//! page.
 
 use crate::disk::job::{Job, LaneResult, Profile, drive};
 use memmap2::{Advice, MmapMut, MmapOptions};
@@ -15,11 +15,11 @@ pub(super) fn run(job: &Job) -> io::Result<Vec<LaneResult>> {
         let lane = job.plan.lane(thread, job.threads, 0, 1);
         let lane_result = drive(job, lane, &mut buffer, |access, block| {
             let start = access.offset as usize;
-            let place = &mut maps[access.file as usize][start..start + block.len()];
+            let mapped = &mut maps[access.file as usize][start..start + block.len()];
             if access.write {
-                place.copy_from_slice(block);
+                mapped.copy_from_slice(block);
             } else {
-                block.copy_from_slice(place);
+                block.copy_from_slice(mapped);
             }
             Ok(block.len())
         });
@@ -36,10 +36,11 @@ fn maps(job: &Job) -> io::Result<Vec<MmapMut>> {
         let file = file.open(false, job.writes)?;
         let mut options = MmapOptions::new();
         options.len(job.target.file_bytes as usize);
-        // SAFETY: the mapping is shared with whoever else has the file open. An anonymous
-        // file is ours alone; in a user's file another process may change bytes while they
-        // are copied, which gives wrong bytes, and then a wrong checksum. The file must not
-        // be truncated during the run: the process would get SIGBUS.
+        // SAFETY: a temporary file has no name, so no other process maps it or writes to it. A user's
+        // file may be changed by another process during the run: a changed byte gives a wrong checksum,
+        // and truncation raises SIGBUS. Both are the user's responsibility, as with every mapping of a
+        // file. Two threads of a run may write the same block at once, through mappings of their own:
+        // they store the same head, and the rest of the block is never interpreted.
         let map =
             unsafe { if job.writes { options.map_mut(&file)? } else { options.map_copy(&file)? } };
         map.advise(advice)?;

@@ -1,8 +1,7 @@
-//! The ways of reading that are compared, one file each.
+//! The strategies that are compared, one file each.
 //!
-//! All do the same: prepare, pass the gate of [`crate::meter`], work off the lanes of the
-//! plan, and hand back one [`LaneResult`] a lane. A strategy that measures itself (fio) hands back
-//! its own figures instead.
+//! Each prepares itself, enters the gate of [`crate::meter`], performs the lanes of the plan, and returns
+//! a [`LaneResult`] for each lane. A program that measures itself (fio) returns its own figures instead.
 
 mod batch;
 mod fibers;
@@ -16,6 +15,7 @@ mod uring;
 use super::job::{Job, LaneResult, Profile};
 use super::plan::Direction;
 use crate::fio::Report;
+use crate::joined;
 use crate::meter::{GAVE_UP, Party};
 use std::io;
 use std::sync::Arc;
@@ -26,23 +26,23 @@ use std::sync::Arc;
 pub enum Strategy {
     /// A pread loop on one thread: one read in flight.
     Sync,
-    /// A pread loop on each of N threads (--threads; without it as many as the queue depth).
+    /// A pread loop on each of N threads (--threads, or the queue depth).
     Threads,
-    /// Copies out of a memory mapping.
+    /// Copies from a memory mapping.
     Mmap,
-    /// tokio::fs, or with O_DIRECT tokio's blocking pool.
+    /// tokio::fs; with O_DIRECT, tokio's blocking pool.
     Tokio,
-    /// A hand-written loop on the bare io_uring.
+    /// A hand-written loop on a bare io_uring.
     Uring,
-    /// Cringle's fibers, one read_at loop each.
+    /// Cringle's fibers, with a read_at loop each.
     Fibers,
     /// Cringle's batches.
     Batch,
-    /// fio with the same settings, when it is installed.
+    /// fio with the same settings, if it is installed.
     Fio,
 }
 
-pub const ALL: [Strategy; 8] = [
+pub(super) const ALL: [Strategy; 8] = [
     Strategy::Sync,
     Strategy::Threads,
     Strategy::Mmap,
@@ -53,11 +53,11 @@ pub const ALL: [Strategy; 8] = [
     Strategy::Fio,
 ];
 
-/// What a run hands back.
-pub enum Outcome {
-    /// Tallies to be checked; the gate has the time.
+/// The result of a run.
+pub(super) enum Outcome {
+    /// The results of the lanes, still to be checked. The gate has the time.
     Measured(Vec<LaneResult>),
-    /// Another program's own figures.
+    /// The figures that another program reports.
     Reported(Report),
 }
 
@@ -75,11 +75,11 @@ impl Strategy {
         }
     }
 
-    /// What it needs and is not there, if so.
-    pub fn missing(self) -> Option<String> {
+    /// Returns why this machine cannot run the strategy, if it cannot.
+    pub(super) fn missing(self) -> Option<String> {
         match self {
             Strategy::Fio => {
-                crate::fio::installed().is_none().then(|| "fio is not installed".to_string())
+                (!crate::fio::is_installed()).then(|| "fio is not installed".to_string())
             }
             Strategy::Uring => crate::ring::build(1).err().map(|error| error.to_string()),
             Strategy::Fibers | Strategy::Batch => {
@@ -90,64 +90,69 @@ impl Strategy {
         }
     }
 
-    /// Whether `--fixed` changes it.
-    pub fn can_register(self) -> bool {
+    /// Whether `--fixed` has an effect on the strategy.
+    pub(super) fn can_register(self) -> bool {
         matches!(self, Strategy::Uring | Strategy::Batch | Strategy::Fio)
     }
 
-    /// Whether it keeps a number of operations in flight on each thread.
-    pub fn has_queue(self) -> bool {
+    /// Whether the strategy can have several operations in flight on a thread.
+    pub(super) fn has_queue(self) -> bool {
         !matches!(self, Strategy::Sync | Strategy::Threads | Strategy::Mmap)
     }
 
-    /// Why it cannot do this, if it cannot.
-    pub fn unfit(self, profile: Profile, direction: Direction) -> Option<&'static str> {
+    /// Returns why the strategy does not support the profile and direction, if it does not.
+    pub(super) fn unsupported(
+        self,
+        profile: Profile,
+        direction: Direction,
+    ) -> Option<&'static str> {
         match (self, profile) {
             (Strategy::Mmap, Profile::Wal) => {
-                Some("a store into a mapping is no append, and has no moment of its own to commit")
+                Some("a store to a mapping does not append, and cannot be committed by itself")
             }
             (Strategy::Mmap, Profile::Direct) if direction.writes() => {
-                Some("a store into a mapping does not say when it reaches the device")
+                Some("a store to a mapping does not report when it reaches the device")
             }
             _ => None,
         }
     }
 
-    /// What to know about its figures here.
-    pub fn remark(self, profile: Profile) -> Option<&'static str> {
+    /// Returns a remark about the strategy's figures in a profile.
+    pub(super) fn remark(self, profile: Profile) -> Option<&'static str> {
         match (self, profile) {
             (Strategy::Mmap, Profile::Direct) => Some(
-                "mmap: reads through the page cache (emptied before each run): a block that \
-                 was read before in the same run comes from memory",
+                "mmap: reads through the page cache, which is emptied before each run; a block that \
+                 the same run has read before comes from memory",
             ),
             (Strategy::Tokio, Profile::Direct) => Some(
-                "tokio: preads on its blocking pool; tokio::fs::File reads into a buffer of \
-                 its own that is not aligned, and O_DIRECT answers EINVAL to that",
+                "tokio: preads on its blocking pool, because tokio::fs::File reads into a buffer of \
+                 its own that is not aligned for O_DIRECT (EINVAL)",
             ),
-            (Strategy::Batch, Profile::Wal) => Some(
-                "batch: group commit; one fdatasync makes the appends of a whole batch durable",
-            ),
+            (Strategy::Batch, Profile::Wal) => {
+                Some("batch: group commit; one fdatasync makes all appends of a batch durable")
+            }
             (Strategy::Fio, Profile::Wal) => Some(
-                "fio: one psync job with fdatasync=1 for each committer; its latency has no \
-                 single figure for append and sync together",
+                "fio: one psync job with fdatasync=1 for each committer; it reports no common \
+                 latency of an append and its sync",
             ),
             (Strategy::Fio, _) => Some(
                 "fio: chooses its own offsets and checks no content; its clock counts whole \
-                 milliseconds, and its CPU time leaves out the kernel's workers",
+                 milliseconds, and its CPU time excludes the kernel's io-wq workers",
             ),
             _ => None,
         }
     }
 
-    /// How many parties meet at the gate.
-    pub fn parties(self, threads: usize) -> usize {
+    /// Returns the number of parties that enter the gate.
+    pub(super) fn parties(self, threads: usize) -> usize {
         match self {
             Strategy::Tokio | Strategy::Fio | Strategy::Sync => 1,
             _ => threads,
         }
     }
 
-    pub fn run(self, job: &Arc<Job>) -> io::Result<Outcome> {
+    /// Performs a run.
+    pub(super) fn run(self, job: &Arc<Job>) -> io::Result<Outcome> {
         let lanes = match self {
             Strategy::Sync => sync::run(job),
             Strategy::Threads => threads::run(job),
@@ -162,7 +167,7 @@ impl Strategy {
     }
 }
 
-/// Runs `work` on `job.threads` new threads, each tied to its processor and a party of the gate.
+/// Runs `work` on `job.threads` new threads, each a party of the gate, and pinned with `--pin`.
 fn on_threads<F>(job: &Job, work: F) -> io::Result<Vec<LaneResult>>
 where
     F: Fn(usize, Party<'_>) -> io::Result<Vec<LaneResult>> + Sync,
@@ -178,17 +183,13 @@ where
                 },
             )
         };
-        // A thread that cannot be started drops its party, so that the others give up too.
+        // If a thread cannot be started, its party is dropped, and the other threads give up.
         let started: Vec<_> = (0..job.threads).map(start).collect();
-        collect(
-            started.into_iter().map(|thread| {
-                thread?.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            }),
-        )
+        collect(started.into_iter().map(|thread| joined(thread?.join())))
     })
 }
 
-/// All lanes, or the error that was the first cause.
+/// Returns the results of all lanes, or the first error that is a cause and not a consequence.
 fn collect(
     results: impl Iterator<Item = io::Result<Vec<LaneResult>>>,
 ) -> io::Result<Vec<LaneResult>> {

@@ -1,5 +1,4 @@
-//! `sync`: one thread, one `pread` after the other. The plainest program, and the measure of
-//! the others.
+//! `sync`: one thread, one `pread` after another. The simplest program, to which the others are compared.
 
 use crate::disk::job::{Job, LaneResult, drive};
 use crate::disk::plan::Access;
@@ -19,7 +18,7 @@ pub(super) fn run(job: &Job) -> io::Result<Vec<LaneResult>> {
     })
 }
 
-/// One access by plain system calls.
+/// Performs an access with blocking system calls.
 #[inline]
 pub(super) fn transfer(
     job: &Job,

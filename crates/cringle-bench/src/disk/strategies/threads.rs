@@ -1,5 +1,4 @@
-//! `threads`: N threads, a `pread` loop each. What most programs do today to have more than
-//! one read in flight.
+//! `threads`: N threads with a `pread` loop each, the usual way to have several reads in flight.
 
 use super::sync::transfer;
 use crate::disk::job::{Job, LaneResult, drive};
@@ -7,7 +6,7 @@ use std::io;
 
 pub(super) fn run(job: &Job) -> io::Result<Vec<LaneResult>> {
     super::on_threads(job, |thread, mut party| {
-        // Files of its own: the kernel's readahead is kept per open file.
+        // Each thread opens the files itself, because readahead works per open file description.
         let files = job.open_files()?;
         let mut buffer = job.buffers(1)?;
         party.enter()?;

@@ -1,9 +1,8 @@
-//! `tokio`: queue-depth tasks on tokio's multi-threaded runtime.
+//! `tokio`: queue-depth tasks on tokio's multi-thread runtime.
 //!
-//! Through the page cache each task has a `tokio::fs::File` (its cursor cannot be shared):
-//! seek, then read or write. With `O_DIRECT` that file's own buffer is not aligned and the
-//! kernel answers `EINVAL`; there the tasks send each transfer to the blocking pool, which is
-//! what `tokio::fs` does inside.
+//! Through the page cache, each task has a `tokio::fs::File` of its own (the cursor cannot be shared),
+//! seeks, and then reads or writes. The buffer of that file is not aligned for `O_DIRECT` (`EINVAL`), so
+//! with `O_DIRECT` the tasks send each transfer to the blocking pool, as `tokio::fs` does internally.
 
 use super::sync;
 use crate::disk::job::{Job, LaneResult, Profile};
@@ -51,7 +50,8 @@ pub(super) fn run(job: &Arc<Job>) -> io::Result<Vec<LaneResult>> {
     })
 }
 
-/// Comes to both waits of the barrier whatever happens, or the others would wait for ever.
+/// Prepares and runs a task. It reaches both waits of the barrier even after an error, because the other
+/// tasks wait for it.
 async fn task(job: Arc<Job>, lane: Lane, start: Arc<Barrier>) -> io::Result<LaneResult> {
     let mut prepared = Task::prepare(&job);
     start.wait().await;
@@ -64,34 +64,35 @@ async fn task(job: Arc<Job>, lane: Lane, start: Arc<Barrier>) -> io::Result<Lane
 }
 
 struct Task {
-    means: Means,
+    files: Files,
     buffer: Option<memmap2::MmapMut>,
 }
 
-enum Means {
-    Files(Vec<tokio::fs::File>),
-    Pool(Arc<Vec<std::fs::File>>),
+enum Files {
+    Tokio(Vec<tokio::fs::File>),
+    /// For transfers on the blocking pool.
+    Std(Arc<Vec<std::fs::File>>),
 }
 
 impl Task {
     fn prepare(job: &Job) -> io::Result<Task> {
         let files = job.open_files()?;
-        let means = match job.profile {
-            Profile::Direct => Means::Pool(Arc::new(files)),
-            _ => Means::Files(files.into_iter().map(tokio::fs::File::from_std).collect()),
+        let files = match job.profile {
+            Profile::Direct => Files::Std(Arc::new(files)),
+            _ => Files::Tokio(files.into_iter().map(tokio::fs::File::from_std).collect()),
         };
-        Ok(Task { means, buffer: Some(job.buffers(1)?) })
+        Ok(Task { files, buffer: Some(job.buffers(1)?) })
     }
 
     async fn work(&mut self, job: &Arc<Job>, lane: Lane) -> io::Result<LaneResult> {
         let mut lane_result = LaneResult::new(lane.clone());
         for index in lane {
-            if job.stopped() {
+            if job.is_stopped() {
                 break;
             }
             let access = job.access(index);
-            // It goes to the pool and comes back with each transfer.
-            let mut buffer = self.buffer.take().expect("the buffer is back");
+            // Each transfer owns the buffer and returns it.
+            let mut buffer = self.buffer.take().expect("the last transfer returned the buffer");
             if access.write {
                 job.stamp(&mut buffer, &access);
             }
@@ -116,12 +117,12 @@ impl Task {
         access: Access,
         mut buffer: memmap2::MmapMut,
     ) -> (io::Result<usize>, memmap2::MmapMut) {
-        match &mut self.means {
-            Means::Files(files) => {
+        match &mut self.files {
+            Files::Tokio(files) => {
                 let file = &mut files[access.file as usize];
-                (by_file(job, file, access, &mut buffer).await, buffer)
+                (transfer_by_file(job, file, access, &mut buffer).await, buffer)
             }
-            Means::Pool(files) => {
+            Files::Std(files) => {
                 let (job, files) = (Arc::clone(job), Arc::clone(files));
                 let call = move || {
                     let moved = sync::transfer(&job, &files, &access, &mut buffer);
@@ -136,7 +137,7 @@ impl Task {
     }
 }
 
-async fn by_file(
+async fn transfer_by_file(
     job: &Job,
     file: &mut tokio::fs::File,
     access: Access,
@@ -145,7 +146,7 @@ async fn by_file(
     file.seek(io::SeekFrom::Start(access.offset)).await?;
     if access.write {
         file.write_all(block).await?;
-        // `write_all` ends when the bytes are in tokio's own buffer.
+        // `write_all` returns when the bytes are in tokio's own buffer.
         file.flush().await?;
         if job.commits() {
             file.sync_data().await?;

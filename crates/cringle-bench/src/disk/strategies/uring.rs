@@ -1,13 +1,12 @@
-//! `uring`: a hand-written loop on the bare ring, one ring a thread.
+//! `uring`: a hand-written loop on a bare ring, one ring for each thread.
 //!
-//! This is what the runtime is measured against, so it takes every advantage that a program
-//! with nothing else to do can have: the kernel runs completions only when asked
-//! (`DEFER_TASKRUN`), the ring's descriptor is registered, an access's state is found by its
-//! slot number, nothing is allocated, and each round is one system call that submits all that
-//! is free, waits for one completion, and then takes all that are there. With `--fixed` files
-//! and buffers are registered as well.
+//! The runtime is measured against this loop, so it uses every advantage of a program that does nothing
+//! else: the kernel runs completions only when the ring is entered (`DEFER_TASKRUN`), the ring's
+//! descriptor is registered, the slot number leads to the state of an access, nothing is allocated, and
+//! each round is one system call, which submits an access for every free slot and waits for one
+//! completion; the loop then takes all completions. With `--fixed`, files and buffers are registered.
 //!
-//! With `O_DIRECT` one thing is different: see [`DIRECT_GROUP`].
+//! With `O_DIRECT`, submissions are made in groups: see [`DIRECT_GROUP`].
 
 use crate::disk::job::{Job, LaneResult};
 use crate::disk::plan::{Access, Lane};
@@ -40,26 +39,24 @@ fn entries(job: &Job) -> usize {
     job.queue_depth * if job.commits() { 2 } else { 1 }
 }
 
-/// So many direct operations are submitted at a time.
+/// The number of direct operations that are submitted in one call.
 ///
-/// The kernel plugs the block device while it takes submissions, and rings its bell when it has
-/// taken the last: of 32 in one call the first begins when all are prepared, and the device
-/// idles meanwhile. On a virtio disk at queue depth 32, groups of 2 to 8 gave 15 to 30 % more
-/// operations than one group, for less CPU each (fewer of them complete alone); at depth 128
-/// the device is the limit either way. In the page cache nobody idles and a call more is a
-/// call more: there all go at once.
+/// The kernel plugs the block device while it takes submissions, and notifies the device after the last
+/// one. With many operations in one call, the device idles until all of them are prepared; smaller
+/// groups start it earlier. From the page cache no device idles, and each call more is a cost: there all
+/// operations are submitted in one call.
 const DIRECT_GROUP: usize = 4;
 
 struct Loop<'a> {
     job: &'a Job,
     files: Vec<File>,
     area: MmapMut,
-    /// Where `area` begins. Its bytes are reached through this pointer only, since the kernel
-    /// writes to some of them while others are looked at.
+    /// The start of `area`. Its bytes are accessed through this pointer only, because the kernel writes
+    /// to some slots while the loop reads others.
     base: *mut u8,
     slots: Vec<Slot>,
     free: Vec<usize>,
-    /// Submissions in one call.
+    /// The most submissions in one call.
     group: usize,
     lane: Lane,
     lane_result: LaneResult,
@@ -73,7 +70,7 @@ struct Slot {
     started: Option<Instant>,
 }
 
-/// Set in the user data of a write that has a sync behind it, which stands for both.
+/// Set in the user data of a write that a linked sync follows. The sync's completion ends the access.
 const FIRST_OF_TWO: u64 = 1 << 63;
 
 impl<'a> Loop<'a> {
@@ -88,7 +85,7 @@ impl<'a> Loop<'a> {
             area,
             slots: vec![Slot { access: nothing, started: None }; job.queue_depth],
             free: (0..job.queue_depth).rev().collect(),
-            group: if job.profile.direct() { DIRECT_GROUP } else { usize::MAX },
+            group: if job.profile.is_direct() { DIRECT_GROUP } else { usize::MAX },
             lane_result: LaneResult::new(lane.clone()),
             lane,
             in_flight: 0,
@@ -100,8 +97,8 @@ impl<'a> Loop<'a> {
         let descriptors: Vec<_> = self.files.iter().map(File::as_raw_fd).collect();
         ring.submitter().register_files(&descriptors)?;
         let whole = libc::iovec { iov_base: self.base.cast(), iov_len: self.area.len() };
-        // SAFETY: the memory is `area`, which outlives every operation on it (see `work`); the
-        // kernel itself keeps registered pages alive.
+        // SAFETY: the memory is `area`, which outlives every operation on it (see `work`). The kernel
+        // pins registered pages, so unmapping `area` later does no harm.
         unsafe { ring.submitter().register_buffers(&[whole]) }.map_err(|error| {
             let bytes = self.area.len() >> 10;
             let text = format!("cannot register {bytes} KiB of buffers: {error}; see `ulimit -l`");
@@ -111,7 +108,7 @@ impl<'a> Loop<'a> {
 
     fn work(mut self, ring: &mut IoUring) -> io::Result<Vec<LaneResult>> {
         let (mut submitter, mut submissions, mut completions) = ring.split();
-        // One descriptor lookup less in each call; where it is refused nothing is lost.
+        // Saves a descriptor lookup in each call. An old kernel refuses; the loop works without.
         let _ = submitter.register_ring_fd();
         loop {
             self.fill(&submitter, &mut submissions);
@@ -120,12 +117,12 @@ impl<'a> Loop<'a> {
             }
             submissions.sync();
             if let Err(error) = ring::wait_for_one(&submitter) {
-                // Operations that cannot be waited for may still write to their buffers:
-                // those must never be used for anything else.
+                // Operations that cannot be waited for may still write to their buffers, so that
+                // memory must never be unmapped and reused.
                 std::mem::forget(self.area);
                 return Err(error);
             }
-            // The kernel has taken what was queued: there is room again.
+            // The kernel has taken the submissions; reads the new head of the queue.
             submissions.sync();
             completions.sync();
             for entry in &mut completions {
@@ -138,10 +135,10 @@ impl<'a> Loop<'a> {
         }
     }
 
-    /// Gives every free slot an access. The last group is left to be submitted with the wait.
+    /// Queues an access for every free slot. The last group is submitted by the call that waits.
     #[inline]
     fn fill(&mut self, submitter: &Submitter<'_>, submissions: &mut squeue::SubmissionQueue<'_>) {
-        if self.job.stopped() {
+        if self.job.is_stopped() {
             return;
         }
         let mut queued = 0;
@@ -149,7 +146,7 @@ impl<'a> Loop<'a> {
             let Some(index) = self.lane.next() else { return };
             if queued == self.group {
                 submissions.sync();
-                // What is refused stays queued; the call that waits asks again, and reports.
+                // Refused submissions stay queued. The call that waits repeats them and reports errors.
                 let _ = submitter.submit();
                 submissions.sync();
                 queued = 0;
@@ -178,38 +175,40 @@ impl<'a> Loop<'a> {
         let result = if self.job.commits() {
             let write = entry.flags(squeue::Flags::IO_LINK).user_data(slot as u64 | FIRST_OF_TWO);
             let sync = self.sync_entry(access).user_data(slot as u64);
-            // SAFETY: as below; a sync has no memory.
+            // SAFETY: as below for the write; the sync uses no memory.
             unsafe { submissions.push_multiple(&[write, sync]) }
         } else {
-            // SAFETY: the slot's bytes are in `area` and used by this operation alone until
-            // its completion gives the slot back; `work` ends only when none is in flight,
-            // or else gives `area` away for good.
+            // SAFETY: the slot's bytes lie in `area`, and only this operation uses them until its
+            // completion frees the slot. `work` returns when no operation is in flight, or forgets
+            // `area`, so that the bytes outlive the operation.
             unsafe { submissions.push(&entry.user_data(slot as u64)) }
         };
-        // There are as many entries as slots, and each slot has at most one in the queue.
+        // The queue has an entry (two with commits) for each slot, and each slot queues at most one
+        // access.
         result.expect("the submission queue has room for every slot");
     }
 
     #[inline]
     fn entry(&self, slot: usize, access: &Access) -> squeue::Entry {
         let bytes = self.job.plan.block as u32;
-        let (place, offset) = (self.place(slot), access.offset);
+        let (start, offset) = (self.start_of(slot), access.offset);
         let file = types::Fixed(access.file);
         let plain = types::Fd(self.files[access.file as usize].as_raw_fd());
         match (self.job.fixed, access.write) {
-            (false, false) => opcode::Read::new(plain, place, bytes).offset(offset).build(),
-            (false, true) => opcode::Write::new(plain, place, bytes).offset(offset).build(),
-            (true, false) => opcode::ReadFixed::new(file, place, bytes, 0).offset(offset).build(),
-            (true, true) => opcode::WriteFixed::new(file, place, bytes, 0).offset(offset).build(),
+            (false, false) => opcode::Read::new(plain, start, bytes).offset(offset).build(),
+            (false, true) => opcode::Write::new(plain, start, bytes).offset(offset).build(),
+            (true, false) => opcode::ReadFixed::new(file, start, bytes, 0).offset(offset).build(),
+            (true, true) => opcode::WriteFixed::new(file, start, bytes, 0).offset(offset).build(),
         }
     }
 
     fn sync_entry(&self, access: &Access) -> squeue::Entry {
         let flags = types::FsyncFlags::DATASYNC;
         let plain = types::Fd(self.files[access.file as usize].as_raw_fd());
-        match self.job.fixed {
-            true => opcode::Fsync::new(types::Fixed(access.file)).flags(flags).build(),
-            false => opcode::Fsync::new(plain).flags(flags).build(),
+        if self.job.fixed {
+            opcode::Fsync::new(types::Fixed(access.file)).flags(flags).build()
+        } else {
+            opcode::Fsync::new(plain).flags(flags).build()
         }
     }
 
@@ -218,9 +217,9 @@ impl<'a> Loop<'a> {
         let slot = (user_data & !FIRST_OF_TWO) as usize;
         let Slot { access, started } = self.slots[slot];
         let first_of_two = user_data & FIRST_OF_TWO != 0;
-        let moved = result as usize == self.job.plan.block;
-        let good = result >= 0 && (moved || (self.job.commits() && !first_of_two));
-        if !good && self.failed.is_none() {
+        let whole = result as usize == self.job.plan.block;
+        let succeeded = result >= 0 && (whole || (self.job.commits() && !first_of_two));
+        if !succeeded && self.failed.is_none() {
             self.failed = Some(match result {
                 n if n >= 0 => self.job.short(&access, n as usize),
                 n => io::Error::from_raw_os_error(-n),
@@ -235,22 +234,24 @@ impl<'a> Loop<'a> {
         }
         self.in_flight -= 1;
         self.free.push(slot);
-        // SAFETY: the operation of this slot has ended, so its bytes are nobody else's.
-        let block = unsafe { std::slice::from_raw_parts(self.place(slot), self.job.plan.block) };
+        // SAFETY: the bytes lie in `area` (see `start_of`). The operation of this slot has ended, so the
+        // kernel does not write to them, and no reference to them exists.
+        let block = unsafe { std::slice::from_raw_parts(self.start_of(slot), self.job.plan.block) };
         self.lane_result.add(block, &access);
     }
 
-    /// The bytes of a slot that has no operation in flight.
+    /// Returns the bytes of a slot without an operation in flight.
     fn block(&mut self, slot: usize) -> &mut [u8] {
-        // SAFETY: as for `place`; the slot is free, so that the kernel does not use it, and
-        // `&mut self` keeps others out.
-        unsafe { std::slice::from_raw_parts_mut(self.place(slot), self.job.plan.block) }
+        // SAFETY: the bytes lie in `area` (see `start_of`). The slot has no operation, so the kernel does
+        // not access them, and `&mut self` excludes other references.
+        unsafe { std::slice::from_raw_parts_mut(self.start_of(slot), self.job.plan.block) }
     }
 
+    /// Returns the address of a slot's bytes.
     #[inline]
-    fn place(&self, slot: usize) -> *mut u8 {
+    fn start_of(&self, slot: usize) -> *mut u8 {
         debug_assert!(slot < self.slots.len());
-        // SAFETY: `area` has a block for each slot.
+        // SAFETY: `area` has one block for each slot, so the result lies within the mapping.
         unsafe { self.base.add(slot * self.job.plan.block) }
     }
 }

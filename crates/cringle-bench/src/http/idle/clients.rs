@@ -1,8 +1,9 @@
-//! The other side of the connections: plain blocking sockets, from as many addresses of the loopback as
-//! they need, since an address has only some 28,000 ports towards one server.
+//! The clients of idle connections: blocking sockets, bound to several loopback addresses, because one
+//! address has only about 28,000 ports for connections to a server.
 
 use crate::http::exchange::{self, ResponseReader};
 use crate::http::load::Plan;
+use crate::joined;
 use cringle_report::machine::cpus;
 use socket2::{Domain, Socket, Type};
 use std::io::{self, ErrorKind, Read, Write};
@@ -10,23 +11,24 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// From each address.
+/// The connections from each address.
 const FROM_ONE: usize = 10_000;
-/// Connections that are made before their answers are taken.
+/// The connections that are opened before their responses are read.
 const WAVE: usize = 500;
-/// A server that says nothing for so long will say nothing any more.
+/// How long a client waits for a response.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Each thread's.
+/// The connections of each thread.
 pub(super) struct Clients(Vec<Vec<TcpStream>>);
 
 impl Clients {
-    /// All connected and answered once, and how long that took.
+    /// Opens all connections and sends a request on each. Returns the connections and the seconds that
+    /// this took.
     pub(super) fn open(plan: &Plan) -> io::Result<(Clients, f64)> {
         let threads = plan.cpus.len().clamp(1, plan.connections);
         let started = Instant::now();
         let open = |thread: usize| {
-            // Neighbours come from one address.
+            // A thread has consecutive connections.
             let at = |thread: usize| plan.connections * thread / threads;
             move || {
                 let mut streams = Vec::with_capacity(at(thread + 1) - at(thread));
@@ -36,7 +38,7 @@ impl Clients {
                     for number in wave {
                         streams.push(connect(plan.addr, number)?);
                     }
-                    ask(&mut streams[from..], plan)?;
+                    request(&mut streams[from..], plan)?;
                 }
                 Ok(streams)
             }
@@ -45,15 +47,15 @@ impl Clients {
         Ok((Clients(streams), started.elapsed().as_secs_f64()))
     }
 
-    /// All ask at once. How many seconds pass until the last has its answer.
-    pub(super) fn ask(&mut self, plan: &Plan) -> io::Result<f64> {
+    /// Sends a request on every connection. Returns the seconds until the last response.
+    pub(super) fn request(&mut self, plan: &Plan) -> io::Result<f64> {
         let started = Instant::now();
-        on_each(plan, self.0.iter_mut().map(|streams| move || ask(streams, plan)))?;
+        on_each(plan, self.0.iter_mut().map(|streams| move || request(streams, plan)))?;
         Ok(started.elapsed().as_secs_f64())
     }
 }
 
-/// A thread for each, tied to one of the load's processors.
+/// Runs each function on a thread of its own, pinned to one of the load's processors.
 fn on_each<T: Send, F: FnOnce() -> io::Result<T> + Send>(
     plan: &Plan,
     all: impl Iterator<Item = F>,
@@ -62,29 +64,26 @@ fn on_each<T: Send, F: FnOnce() -> io::Result<T> + Send>(
         let spawn = |(thread, f): (usize, F)| {
             let cpu = plan.cpus.get(thread).copied();
             s.spawn(move || {
-                cpu.map_or(Ok(()), cpus::pin_to)?;
+                cpu.map_or(Ok(()), |cpu| cpus::pin_to(&[cpu]))?;
                 f()
             })
         };
         let threads: Vec<_> = all.enumerate().map(spawn).collect();
-        let joined = threads
-            .into_iter()
-            .map(|one| one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        joined.collect()
+        threads.into_iter().map(|thread| joined(thread.join())).collect()
     })
 }
 
-/// Each from its address of the loopback.
+/// Opens a connection from the loopback address for its number.
 fn connect(addr: SocketAddr, number: usize) -> io::Result<TcpStream> {
     let explain = |error: io::Error| {
-        let text = format!("connection {} of them cannot be made: {error}", number + 1);
+        let text = format!("cannot open connection {}: {error}", number + 1);
         io::Error::new(error.kind(), text)
     };
     let attempt = || {
         let socket = Socket::new(Domain::for_address(addr), Type::STREAM, None)?;
         let host = u32::from(Ipv4Addr::LOCALHOST) + 1 + (number / FROM_ONE) as u32;
         socket.bind(&SocketAddr::from((Ipv4Addr::from(host), 0)).into())?;
-        // Its end is a reset: else each port would be kept for a minute.
+        // Closing resets the connection; otherwise its port would stay in TIME_WAIT for a minute.
         socket.set_linger(Some(Duration::ZERO))?;
         socket.set_read_timeout(Some(PATIENCE))?;
         socket.connect(&addr.into())?;
@@ -93,21 +92,22 @@ fn connect(addr: SocketAddr, number: usize) -> io::Result<TcpStream> {
     attempt().map_err(explain)
 }
 
-fn ask(streams: &mut [TcpStream], plan: &Plan) -> io::Result<()> {
+/// Sends a request on each connection, and reads the responses.
+fn request(streams: &mut [TcpStream], plan: &Plan) -> io::Result<()> {
     for stream in &mut *streams {
         stream.write_all(exchange::REQUEST)?;
     }
-    let (mut answer, mut buffer) = (ResponseReader::default(), vec![0; 64 << 10]);
+    let (mut response, mut buffer) = (ResponseReader::default(), vec![0; 64 << 10]);
     for stream in streams {
-        answer.reset();
+        response.reset();
         loop {
             match stream.read(&mut buffer) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok(count) if answer.take(&buffer[..count], &plan.expected)? => break,
+                Ok(count) if response.take(&buffer[..count], &plan.expected)? => break,
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    let text = format!("no answer came for {} s", PATIENCE.as_secs());
+                    let text = format!("no response arrived for {} s", PATIENCE.as_secs());
                     return Err(io::Error::new(ErrorKind::TimedOut, text));
                 }
                 Err(error) => return Err(error),

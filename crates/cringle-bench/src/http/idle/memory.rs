@@ -1,16 +1,16 @@
-//! What a server's memory is, as the kernel tells it.
+//! The memory of a server, as the kernel reports it.
 
 use std::fs;
 use std::io;
 
-/// In bytes.
+/// Amounts of memory, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Memory {
-    /// Of the processes.
+    /// The resident memory of the processes.
     pub(super) resident: f64,
     /// Their page tables.
     pub(super) tables: f64,
-    /// Of the kernel, for its objects: sockets of both ends, files, and whatever else the machine does.
+    /// The objects of the kernel: the sockets of both ends, files, and those of all other programs.
     pub(super) slab: f64,
 }
 
@@ -34,13 +34,13 @@ impl Memory {
     }
 }
 
-/// Of a line like `VmRSS:  1234 kB`.
+/// Returns the value of a line like `VmRSS:  1234 kB`, in bytes.
 fn field(path: &str, name: &str) -> io::Result<f64> {
     let explain = |text: String| io::Error::other(format!("{path}: {text}"));
     let text = fs::read_to_string(path).map_err(|error| explain(error.to_string()))?;
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<f64>().ok());
-    kib.map(|kib| kib * 1024.0).ok_or_else(|| explain(format!("there is no {name}")))
+    kib.map(|kib| kib * 1024.0).ok_or_else(|| explain(format!("{name} is missing")))
 }
 
 #[cfg(test)]
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_touched_is_resident() {
+    fn touched_memory_is_resident() {
         let me = [std::process::id()];
         let before = Memory::of(&me).unwrap();
         let touched = std::hint::black_box(vec![1u8; 32 << 20]);

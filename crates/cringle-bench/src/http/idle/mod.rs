@@ -1,5 +1,5 @@
-//! `--idle`: a clients of connections that are kept. What does each cost while it is idle, and how long does
-//! it take until every one of them has been served again?
+//! `--idle`: opens many connections and keeps them idle. Measures the memory that each costs the server, and
+//! the time until all of them have been served again.
 
 mod clients;
 mod memory;
@@ -13,18 +13,18 @@ use crate::notes::Notes;
 use crate::progress::Progress;
 use clients::Clients;
 use cringle_report::failure::Failure;
-use cringle_report::machine::{Machine, cpus, storage::Storage};
+use cringle_report::machine::{Machine, cpus};
 use memory::Memory;
 use std::path::Path;
 
-/// One server's, once.
+/// The figures of one server in one round.
 #[derive(Clone, Debug)]
 struct Sample {
     before: Memory,
     idle: Memory,
-    /// Until all were connected, and had one answer each.
+    /// The time until all connections were open and had a response.
     opened_seconds: f64,
-    /// Until all had another.
+    /// The time until all had another response.
     served_seconds: f64,
     served_cpu_seconds: f64,
 }
@@ -55,7 +55,7 @@ pub(super) fn run(args: &HttpArgs, connections: usize) -> Result<(), Failure> {
     let mut rows: Vec<Row> = subjects.into_iter().map(row).collect();
     let mut notes = Notes::default();
     let split = CpuSplit::of(&cpus::allowed(), cell.workers, &mut notes);
-    let progress = Progress::new(!args.quiet && !args.outputs.take_stdout());
+    let progress = Progress::new(!args.quiet && !args.outputs.use_stdout());
     let bar = progress.runs((rows.len() * args.repeat()) as u64);
     for _ in 0..args.repeat() {
         for row in &mut rows {
@@ -65,8 +65,8 @@ pub(super) fn run(args: &HttpArgs, connections: usize) -> Result<(), Failure> {
         }
     }
     bar.finish_and_clear();
-    let storage = Storage::under(Path::new(".")).map_err(Failure::from)?;
-    let (machine, notes) = (Machine::of(&storage), notes.all().to_vec());
+    let machine = Machine::of(&crate::storage_under(Path::new("."))?);
+    let notes = notes.all().to_vec();
     report::write(&Findings { machine, cell, rows, notes }, &args.outputs)
 }
 
@@ -79,9 +79,8 @@ fn sample(
     let mut server = start(args, cell, subject, &split.server)?;
     let plan = super::plan(args, cell, server.addr(), split, subject);
     let measured = measure(&mut *server, &plan);
-    measured.map_err(|error| {
-        super::failed(&Line::new(subject.clone()), &cell, error, server.complaint())
-    })
+    measured
+        .map_err(|error| super::failed(&Line::new(subject.clone()), &cell, error, server.failure()))
 }
 
 fn measure(server: &mut dyn ServerProcess, plan: &super::load::Plan) -> std::io::Result<Sample> {
@@ -89,7 +88,7 @@ fn measure(server: &mut dyn ServerProcess, plan: &super::load::Plan) -> std::io:
     let (mut clients, opened_seconds) = Clients::open(plan)?;
     let idle = Memory::of(&server.ids())?;
     let used = server.used()?;
-    let served_seconds = clients.ask(plan)?;
+    let served_seconds = clients.request(plan)?;
     let served_cpu_seconds = server.used()?.since(used).cpu_seconds;
     Ok(Sample { before, idle, opened_seconds, served_seconds, served_cpu_seconds })
 }

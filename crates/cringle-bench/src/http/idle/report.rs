@@ -1,10 +1,10 @@
-//! The table, and the same for programs.
+//! The report of `bench http --idle`: the table, plots and JSON.
 
 use super::{Findings, Row, Sample};
 use cringle_report::failure::Failure;
 use cringle_report::page::{Page, Rows, Section};
-use cringle_report::plot::{self, Axis, Plot};
-use cringle_report::units::{count, figure};
+use cringle_report::plot::{self, Plot};
+use cringle_report::units::{count, counted, figure};
 use cringle_report::{Outputs, SCHEMA};
 use serde_json::{Value, json};
 
@@ -18,9 +18,9 @@ const HEADER: [&str; 7] = [
     "its CPU µs each",
 ];
 
-const MEANING: &str = "KiB each: the server's resident memory for a connection that is idle, after its first \
-    request. Its page tables, and the kernel's objects (the sockets of both ends, and what else the machine \
-    did meanwhile), in KiB for each connection, come on top.";
+const MEANING: &str = "KiB each: the server's resident memory for an idle connection, after its first \
+    request. In addition, for each connection: the page tables, and the kernel's objects (the sockets of \
+    both ends, and those of all other programs).";
 
 pub(super) fn write(findings: &Findings, outputs: &Outputs) -> Result<(), Failure> {
     outputs.write(&value(findings), &page(findings))
@@ -34,7 +34,7 @@ fn page(findings: &Findings) -> Page {
         sentences: vec![MEANING.into()],
         plots: vec![
             plot(findings, "Memory of an idle connection", "KiB", |one, all| one.each(all)[0]),
-            plot(findings, "Until all are served again", "s", |one, _| one.served_seconds),
+            plot(findings, "Time until all are served again", "s", |one, _| one.served_seconds),
         ],
         table: Some(Rows::new(&HEADER, rows)),
         ..Section::default()
@@ -52,26 +52,22 @@ fn title(findings: &Findings) -> String {
     let (cell, rows) = (findings.cell, &findings.rows);
     let rounds = rows.first().map_or(0, |row| row.samples.len());
     format!(
-        "{} connections that are kept and idle, then all served again; {} worker{}; medians of {rounds} \
-         round{}",
+        "{} idle connections, then all served again; {}; medians of {}",
         count(cell.connections as f64),
-        cell.workers,
-        if cell.workers == 1 { "" } else { "s" },
-        if rounds == 1 { "" } else { "s" },
+        counted(cell.workers, "worker"),
+        counted(rounds, "round"),
     )
 }
 
 fn plot(findings: &Findings, title: &str, unit: &str, of: fn(&Sample, usize) -> f64) -> Plot {
     let connections = findings.cell.connections;
-    let samples =
-        |row: &Row| row.samples.iter().map(|one| of(one, connections)).collect::<Vec<_>>();
+    let samples = |row: &Row| row.samples.iter().map(|one| of(one, connections)).collect();
     let drawn = |row: &Row| plot::Row { label: row.subject.label(), samples: samples(row) };
-    let axis = Axis::fitting(unit, findings.rows.iter().flat_map(samples));
-    Plot::rows(title, axis, findings.rows.iter().map(drawn).collect())
+    Plot::rows(title, unit, findings.rows.iter().map(drawn).collect())
 }
 
 impl Sample {
-    /// Resident, page tables, the kernel's; in KiB.
+    /// Returns the resident memory, page tables and kernel objects for each connection, in KiB.
     fn each(&self, connections: usize) -> [f64; 3] {
         let more = self.idle.since(self.before);
         [more.resident, more.tables, more.slab].map(|bytes| bytes / 1024.0 / connections as f64)

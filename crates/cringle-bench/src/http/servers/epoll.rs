@@ -1,5 +1,5 @@
-//! `epoll`: readiness by hand. One thread, a table of connections, each registered once and told of
-//! every change; nothing is allocated but the table.
+//! `epoll`: one thread and a table of connections, each registered once, edge-triggered. Only the table is
+//! allocated.
 
 use super::{READ_BYTES, RequestCounter, ServedPage};
 use mio::net::{TcpListener, TcpStream};
@@ -11,7 +11,7 @@ const LISTENER: Token = Token(usize::MAX);
 struct Connection {
     stream: TcpStream,
     counter: RequestCounter,
-    /// Answers that are not all sent, and how much of the first one is.
+    /// The responses that are not completely sent, and how many bytes of the first one are.
     owed: usize,
     sent: usize,
 }
@@ -40,8 +40,8 @@ pub(super) fn run(listener: std::net::TcpListener, page: &ServedPage) -> io::Res
         for event in &events {
             match event.token() {
                 LISTENER => table.accept_all(&listener)?,
-                // What was closed by an earlier event of this round has no connection.
-                Token(index) => table.go_on(index, event.is_read_closed()),
+                // An earlier event of this round may have closed the connection.
+                Token(index) => table.advance(index, event.is_read_closed()),
             }
         }
     }
@@ -61,15 +61,15 @@ impl Table<'_> {
             let connection =
                 Connection { stream, counter: RequestCounter::default(), owed: 0, sent: 0 };
             match self.connections.get_mut(index) {
-                Some(place) => *place = Some(connection),
+                Some(slot) => *slot = Some(connection),
                 None => self.connections.push(Some(connection)),
             }
         }
     }
 
-    fn go_on(&mut self, index: usize, closed: bool) {
+    fn advance(&mut self, index: usize, closed: bool) {
         let Some(Some(connection)) = self.connections.get_mut(index) else { return };
-        // Whatever else a connection says, it has ended.
+        // Any error ends the connection.
         if !connection.converse(self.page, &mut self.buffer, closed).unwrap_or(false) {
             self.connections[index] = None;
             self.free.push(index);
@@ -78,7 +78,7 @@ impl Table<'_> {
 }
 
 impl Connection {
-    /// Does what can be done without waiting. Whether there will be more.
+    /// Reads and writes until it would block. Returns whether the connection stays open.
     fn converse(&mut self, page: &ServedPage, buffer: &mut [u8], closed: bool) -> io::Result<bool> {
         loop {
             while self.owed > 0 {
@@ -98,7 +98,7 @@ impl Connection {
                 Ok(0) => return Ok(false),
                 Ok(count) => {
                     self.owed = self.counter.count(&buffer[..count]);
-                    // A short read has emptied the socket: what comes next makes an event.
+                    // A short read has emptied the socket: later bytes cause another event.
                     if self.owed == 0 && count < buffer.len() && !closed {
                         return Ok(true);
                     }

@@ -1,4 +1,4 @@
-//! `fibers`: `net::Server` as anybody would use it.
+//! `fibers`: `net::Server`, used as its documentation shows.
 
 use super::{ServerConfig, converse};
 use cringle::net::Server;

@@ -1,4 +1,4 @@
-//! The servers: the same answer in six ways.
+//! The servers, which send the same response in six ways.
 
 mod epoll;
 mod fibers;
@@ -12,14 +12,13 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::thread;
 
-/// What a server is told.
+/// The parameters of a server.
 pub(super) struct ServerConfig {
     pub(super) variant: Variant,
     pub(super) addr: SocketAddr,
     pub(super) workers: usize,
-    /// At the same time, as far as it is known.
+    /// The expected number of simultaneous connections.
     pub(super) connections: usize,
-    /// It lives as long as the process.
     pub(super) page: &'static ServedPage,
 }
 
@@ -57,7 +56,7 @@ fn listener(config: &ServerConfig, ready: &dyn Fn(SocketAddr)) -> io::Result<Tcp
     Ok(listener)
 }
 
-/// A thread for each worker, with a listener of its own.
+/// Runs `work` on a thread for each worker, with a listener of its own.
 fn on_each(
     config: &ServerConfig,
     ready: &dyn Fn(SocketAddr),
@@ -74,7 +73,7 @@ fn on_each(
     })
 }
 
-/// A server of which a part has failed measures nothing: the process ends.
+/// Ends the process if a worker fails: the other workers alone would give a wrong figure.
 fn fatal(result: io::Result<()>) {
     if let Err(error) = result {
         cringle_report::complain(&format!("cringle: {error}"));
@@ -82,7 +81,7 @@ fn fatal(result: io::Result<()>) {
     }
 }
 
-/// What `threads` and `fibers` have in common: everything. Only the types differ.
+/// Serves a connection in `threads` and `fibers`, which differ in their types only.
 #[inline]
 fn converse(mut stream: impl Read + Write, page: &ServedPage) -> io::Result<()> {
     let (mut buffer, mut counter) = ([0; READ_BYTES], RequestCounter::default());

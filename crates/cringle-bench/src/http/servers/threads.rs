@@ -1,4 +1,4 @@
-//! `threads`: std's sockets, and a thread for each connection.
+//! `threads`: std's sockets, with a thread for each connection.
 
 use super::{ServedPage, converse};
 use std::io;
@@ -8,10 +8,10 @@ use std::thread;
 pub(super) fn run(listener: TcpListener, page: &'static ServedPage) -> io::Result<()> {
     for stream in listener.incoming() {
         let stream = stream?;
-        // The end of a connection, however it comes, is that of its thread.
+        // The thread ends with its connection; an error of the connection ends it, too.
         let serve = move || converse(&stream, page);
         if let Err(error) = thread::Builder::new().spawn(serve) {
-            let text = format!("no thread for another connection: {error}; see `ulimit -u`");
+            let text = format!("cannot start a thread for a connection: {error}; see `ulimit -u`");
             return Err(io::Error::new(error.kind(), text));
         }
     }

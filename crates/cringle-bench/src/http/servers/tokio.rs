@@ -1,4 +1,4 @@
-//! `tokio` and `tokio-mt`: a task for each connection.
+//! `tokio` and `tokio-mt`: tokio's sockets, with a task for each connection.
 
 use super::{READ_BYTES, RequestCounter, ServedPage};
 use std::io;
@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
 
-/// On so many threads, or on this one.
+/// Serves on this number of threads, or on the calling thread.
 pub(super) fn run(
     listener: std::net::TcpListener,
     page: &'static ServedPage,
@@ -21,13 +21,13 @@ pub(super) fn run(
         let listener = TcpListener::from_std(listener)?;
         loop {
             let (stream, _peer) = listener.accept().await?;
-            // The end of a connection, however it comes, is that of its task.
+            // The task ends with its connection; an error of the connection ends it, too.
             tokio::spawn(converse(stream, page));
         }
     };
     match threads {
         None => runtime.block_on(accept),
-        // As a task: what `block_on` is given runs on no worker.
+        // As a task, because `block_on` runs its future on the calling thread, which is no worker.
         Some(_) => runtime.block_on(async { tokio::spawn(accept).await })?,
     }
 }

@@ -1,5 +1,5 @@
-//! A ring of buffers that the kernel receives into: it takes one when there is something to receive, so
-//! that a connection which waits has none.
+//! A ring of provided buffers: the kernel takes a buffer when bytes arrive, so that a waiting connection
+//! needs none.
 
 use super::super::READ_BYTES;
 use io_uring::Submitter;
@@ -11,27 +11,30 @@ use std::sync::atomic::{AtomicU16, Ordering::Release};
 
 /// The number of the only group.
 pub(super) const GROUP: u16 = 0;
-/// From one buffer to the next: at a power of two all beginnings would share a few sets of the cache.
+/// The distance of two buffers. With a power of two, all buffers would start in a few sets of the cache.
 const STRIDE: usize = READ_BYTES + 64;
-/// They are used in turn, so that all are touched: more would cost memory, and too few are survived.
+/// The most buffers. The kernel uses them in turn, so each costs memory; too few only cause `ENOBUFS`, after
+/// which the loop receives again.
 const MOST: usize = 1 << 12;
 
-/// It lives as long as the process, and so does its memory.
+/// The buffers and their ring. The memory is never freed.
 pub(super) struct Buffers {
     entries: NonNull<BufRingEntry>,
     memory: NonNull<u8>,
     count: usize,
-    /// How many were ever given; the kernel knows of those that were published.
+    /// The number of buffers given to the kernel so far, modulo 2¹⁶. The kernel sees those that were
+    /// published.
     given: u16,
 }
 
 impl Buffers {
-    /// One for each connection, within reason: if all have asked, none is left without.
+    /// Registers a buffer for each connection, up to [`MOST`].
     pub(super) fn register(submitter: &Submitter<'_>, connections: usize) -> io::Result<Buffers> {
         let count = connections.next_power_of_two().clamp(64, MOST);
         let entries = lasting::<BufRingEntry>(count * size_of::<BufRingEntry>());
         let memory = lasting::<u8>(count * STRIDE);
-        // SAFETY: the ring has so many entries, all zero, which is a valid one, and is never freed.
+        // SAFETY: the memory holds `count` zeroed entries, is page-aligned, and is never freed. The first
+        // entry's tail is 0, so the kernel sees no buffer yet.
         unsafe {
             let addr = entries.as_ptr().addr() as u64;
             submitter.register_buf_ring_with_flags(addr, count as u16, GROUP, 0)?;
@@ -42,26 +45,29 @@ impl Buffers {
         Ok(buffers)
     }
 
-    /// What the kernel has put into it. It is not given back yet.
+    /// Returns the bytes that the kernel has received into a buffer that was not given back yet.
     #[inline]
     pub(super) fn bytes(&self, id: u16, count: usize) -> &[u8] {
         assert!(usize::from(id) < self.count && count <= READ_BYTES, "the kernel has only these");
-        // SAFETY: it lies in the memory; the kernel writes to it again when it was given and published,
-        // which takes this borrow's end.
+        // SAFETY: the assertion keeps the range within `memory`, which is initialised. The kernel writes
+        // to the buffer again only after `give`, which needs `&mut self` and so ends this borrow.
         unsafe {
             let first = self.memory.add(usize::from(id) * STRIDE);
             NonNull::slice_from_raw_parts(first, count).as_ref()
         }
     }
 
-    /// Back to the kernel, with the next [`publish`](Buffers::publish).
+    /// Gives a buffer back to the kernel, with the next [`publish`](Buffers::publish).
     #[inline]
     pub(super) fn give(&mut self, id: u16) {
-        let place = usize::from(self.given) & (self.count - 1);
-        // SAFETY: both lie within what was allocated; the kernel reads an entry when it was published, and
-        // there are as many split as buffers, so that none is overwritten before.
+        debug_assert!(usize::from(id) < self.count, "the kernel has only these");
+        let slot = usize::from(self.given) & (self.count - 1);
+        // SAFETY: `slot` is less than `count`, a power of two, and `id` comes from the kernel or from
+        // `register`, so both addresses lie within their allocations. The kernel reads published entries
+        // only; the ring has as many slots as buffers, so an entry that the kernel has not consumed yet
+        // is never overwritten.
         unsafe {
-            let entry = self.entries.add(place).as_mut();
+            let entry = self.entries.add(slot).as_mut();
             entry.set_addr(self.memory.add(usize::from(id) * STRIDE).as_ptr().addr() as u64);
             entry.set_len(READ_BYTES as u32);
             entry.set_bid(id);
@@ -69,21 +75,24 @@ impl Buffers {
         self.given = self.given.wrapping_add(1);
     }
 
+    /// Lets the kernel see the buffers that were given back.
     #[inline]
     pub(super) fn publish(&self) {
-        // SAFETY: the ring's tail lies in its first entry, aligned, and is written here alone.
+        // SAFETY: the tail is an aligned field of the first entry, in memory that is never freed. Only
+        // this function writes to it, and the kernel reads it atomically (`give` writes other fields).
         let tail =
             unsafe { AtomicU16::from_ptr(BufRingEntry::tail(self.entries.as_ptr()).cast_mut()) };
         tail.store(self.given, Release);
     }
 }
 
-/// Zeroed pages that are never freed.
+/// Allocates zeroed, page-aligned memory that is never freed. `bytes` must not be 0.
 fn lasting<T>(bytes: usize) -> NonNull<T> {
+    assert!(bytes > 0, "an allocation needs a size");
     let Ok(layout) = Layout::from_size_align(bytes, 4096) else {
-        unreachable!("it is small, and not empty")
+        unreachable!("the size is far below the maximum")
     };
-    // SAFETY: the size is not zero.
+    // SAFETY: the size is not 0.
     let memory = unsafe { alloc_zeroed(layout) };
     NonNull::new(memory.cast()).unwrap_or_else(|| handle_alloc_error(layout))
 }

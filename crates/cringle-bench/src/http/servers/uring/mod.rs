@@ -1,11 +1,12 @@
-//! `uring`: a hand-written loop on the bare ring, one ring a thread.
+//! `uring`: a hand-written loop on a bare ring, one ring for each thread.
 //!
-//! It is what `fibers` are measured against, and takes the advantages that a program with nothing else
-//! to do can have: the kernel runs completions only when asked, a connection is found by its number, a
-//! round is one system call, and what [`Features`] names. `--ablate` tells what each of them is worth.
+//! `fibers` are measured against this loop, so it uses the advantages of a program that does nothing else:
+//! the kernel runs completions only when the ring is entered, the number of a connection leads to its
+//! state, a round is one system call, and the [`Features`]. `--ablate` measures what each feature is
+//! worth.
 //!
-//! A slot is used again when none of its connection's operations is under way, so that a completion's
-//! number is always that of the connection it was asked for.
+//! A slot is reused only when none of its connection's operations is in flight, so the number in a
+//! completion always refers to the connection of its operation.
 
 mod buffers;
 
@@ -23,40 +24,42 @@ use std::ptr::{NonNull, null_mut};
 const ENTRIES: usize = 1024;
 const COMPLETIONS: usize = 16 * 1024;
 
-/// User data of what has no connection; else it is a connection's number, with a bit for what it sends.
+/// The user data of operations without a connection. That of others is the connection's number, with the
+/// bit `SEND` for a send.
 const ACCEPT: u64 = u64::MAX;
-const UNHEARD: u64 = u64::MAX - 1;
+const IGNORED: u64 = u64::MAX - 1;
 const SEND: u64 = 1 << 62;
 
-/// What a ring offers to a server, beyond reads and writes.
+/// The features of io_uring that the server uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Features {
     /// One submission accepts all connections.
     pub(in super::super) multishot: bool,
-    /// Connections are entries of the ring's own table, and no descriptors of the process.
+    /// Connections are entries of the ring's file table instead of descriptors of the process.
     pub(in super::super) fixed: bool,
-    /// One submission receives all that comes on a connection, into buffers that the kernel chooses.
+    /// One submission receives all bytes of a connection, into buffers that the kernel selects.
     pub(in super::super) bufring: bool,
-    /// A kernel thread submits, on the server's processors; completions are not deferred then.
+    /// A kernel thread submits, on the server's processors. Completions are not deferred then.
     pub(in super::super) sqpoll: bool,
 }
 
 struct Connection {
-    /// A descriptor, or a place in the table.
+    /// A descriptor, or an index into the ring's file table.
     fd: i32,
     counter: RequestCounter,
-    /// Answers that are not all sent, and how much of the first one is.
+    /// The responses that are not completely sent, and how many bytes of the first one are.
     owed: usize,
     sent: usize,
+    /// Whether a receive, or a send, is in flight.
     receiving: bool,
     sending: bool,
-    /// Nothing more is to be received.
+    /// Whether nothing more will be received.
     over: bool,
 }
 
 struct Slot {
     connection: Option<Connection>,
-    /// What the kernel receives into where it does not choose; it lives as long as the process.
+    /// The buffer for receives without provided buffers. It is never freed.
     buffer: Option<NonNull<[u8; READ_BYTES]>>,
 }
 
@@ -64,9 +67,9 @@ struct Loop<'a> {
     page: &'static ServedPage,
     listener: i32,
     features: Features,
-    /// Where they are, a receive goes on until the connection's end. So only where a connection has more than
-    /// one request: what still receives keeps it open. (A single receive into one of these costs more than one
-    /// into the connection's own.)
+    /// The provided buffers. With them, a receive stays in flight until the end of the connection and keeps
+    /// it open, so they are used only if a connection has several requests. (A single receive into a
+    /// provided buffer costs more than one into the connection's own.)
     buffers: Option<Buffers>,
     submitter: Submitter<'a>,
     queue: squeue::SubmissionQueue<'a>,
@@ -82,7 +85,7 @@ pub(super) fn run(
 ) -> io::Result<()> {
     let mut ring = build(features)?;
     let (mut submitter, queue, mut completions) = ring.split();
-    // One descriptor lookup less in each call; where it is refused nothing is lost.
+    // Saves a descriptor lookup in each call. An old kernel refuses; the loop works without.
     let _ = submitter.register_ring_fd();
     if features.fixed {
         submitter.register_files_sparse(table_size(connections)?)?;
@@ -115,13 +118,14 @@ pub(super) fn run(
 }
 
 fn build(features: Features) -> io::Result<IoUring> {
-    match features.sqpoll {
-        true => ring::build_polled(ENTRIES, COMPLETIONS),
-        false => ring::build_with(ENTRIES, COMPLETIONS),
+    if features.sqpoll {
+        ring::build_sqpoll(ENTRIES, COMPLETIONS)
+    } else {
+        ring::build_with(ENTRIES, COMPLETIONS)
     }
 }
 
-/// As many connections as could have descriptors, within reason.
+/// Returns the size of the file table: the limit of open files, but not much more than the connections.
 fn table_size(connections: usize) -> io::Result<u32> {
     let allowed = super::super::open_files::allowed()?;
     let enough = connections.saturating_add(1 << 16) as u64;
@@ -131,9 +135,9 @@ fn table_size(connections: usize) -> io::Result<u32> {
 impl Loop<'_> {
     #[inline]
     fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
-        // SAFETY: what is received into lives as long as the process, and so does what is sent; each
-        // buffer has one operation at a time: a connection's next receive is pushed when the last is
-        // over, and the kernel has each of its buffers once.
+        // SAFETY: the buffers of receives and the response that is sent are never freed. Each buffer has
+        // one operation at a time: a connection's next receive is pushed when the last one has ended,
+        // and a provided buffer is in the kernel's ring only once.
         while unsafe { self.queue.push(entry) }.is_err() {
             self.queue.sync();
             self.submitter.submit()?;
@@ -145,7 +149,7 @@ impl Loop<'_> {
         Ok(())
     }
 
-    /// On a connection.
+    /// Queues an operation on a connection.
     #[inline]
     fn push_on(&mut self, entry: squeue::Entry, user_data: u64) -> io::Result<()> {
         let flags = if self.features.fixed { Flags::FIXED_FILE } else { Flags::empty() };
@@ -154,14 +158,15 @@ impl Loop<'_> {
 
     fn accept(&mut self) -> io::Result<()> {
         let (fd, fixed) = (Fd(self.listener), self.features.fixed);
-        // A place in the table is closed on `exec` anyway, and refuses the flag.
+        // The kernel refuses SOCK_CLOEXEC for an entry of the file table, which `exec` closes anyway.
         let flags = if fixed { 0 } else { libc::SOCK_CLOEXEC };
-        let entry = match self.features.multishot {
-            true => opcode::AcceptMulti::new(fd).allocate_file_index(fixed).flags(flags).build(),
-            false => opcode::Accept::new(fd, null_mut(), null_mut())
+        let entry = if self.features.multishot {
+            opcode::AcceptMulti::new(fd).allocate_file_index(fixed).flags(flags).build()
+        } else {
+            opcode::Accept::new(fd, null_mut(), null_mut())
                 .file_index(fixed.then(DestinationSlot::auto_target))
                 .flags(flags)
-                .build(),
+                .build()
         };
         self.push(&entry.user_data(ACCEPT))
     }
@@ -174,18 +179,18 @@ impl Loop<'_> {
                 if !cqueue::more(entry.flags()) {
                     self.accept()?;
                 }
-                self.welcome(result)
+                self.accepted(result)
             }
-            UNHEARD => Ok(()),
+            IGNORED => Ok(()),
             _ if user_data & SEND == 0 => self.received(user_data as usize, entry),
             _ => self.sent((user_data & !SEND) as usize, result),
         }
     }
 
-    fn welcome(&mut self, fd: i32) -> io::Result<()> {
+    fn accepted(&mut self, fd: i32) -> io::Result<()> {
         if fd < 0 {
             let error = io::Error::from_raw_os_error(-fd);
-            return Err(io::Error::new(error.kind(), format!("a connection is refused: {error}")));
+            return Err(io::Error::new(error.kind(), format!("cannot accept: {error}")));
         }
         let number = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { connection: None, buffer: None });
@@ -200,12 +205,12 @@ impl Loop<'_> {
             sending: false,
             over: false,
         });
-        self.go_on(number)
+        self.advance(number)
     }
 
-    /// What is next on a connection: to send what is owed, to receive, or to end.
+    /// Starts the next operation of a connection: sends a response, receives, or closes.
     #[inline]
-    fn go_on(&mut self, number: usize) -> io::Result<()> {
+    fn advance(&mut self, number: usize) -> io::Result<()> {
         let connection = connection(&mut self.slots, number);
         if connection.owed > 0 {
             return if connection.sending { Ok(()) } else { self.send(number) };
@@ -246,7 +251,7 @@ impl Loop<'_> {
     #[inline]
     fn received(&mut self, number: usize, entry: &cqueue::Entry) -> io::Result<()> {
         let Slot { connection: Some(connection), buffer } = &mut self.slots[number] else {
-            unreachable!("a connection is there until its last operation has ended")
+            unreachable!("a connection exists until its last operation has ended")
         };
         connection.receiving = cqueue::more(entry.flags());
         match entry.result() {
@@ -259,16 +264,18 @@ impl Loop<'_> {
                         buffers.give(id);
                         requests
                     }
-                    // SAFETY: the receive has ended, and there is no other.
+                    // SAFETY: the buffer is never freed, and was initialised. The receive has ended and
+                    // the connection has no other, so the kernel does not write to it.
                     (_, _, Some(buffer)) => unsafe {
                         connection.counter.count(&buffer.as_ref()[..count])
                     },
-                    _ => unreachable!("it was received into one of them"),
+                    _ => unreachable!("a receive uses one of the two"),
                 };
             }
-            // All buffers are full: those of this round are the kernel's again before it is asked next.
+            // No provided buffer was free. This round gives some back before the next receive is submitted.
             error if error == -libc::ENOBUFS => {}
-            // Half an end: what was asked is answered. An error is a whole one.
+            // The peer has ended its side, and still gets the responses that are owed. After an error it
+            // gets none.
             result => {
                 let id = cqueue::buffer_select(entry.flags());
                 if let (Some(buffers), Some(id)) = (&mut self.buffers, id) {
@@ -280,7 +287,7 @@ impl Loop<'_> {
                 }
             }
         }
-        self.go_on(number)
+        self.advance(number)
     }
 
     #[inline]
@@ -291,11 +298,11 @@ impl Loop<'_> {
         if result <= 0 {
             (connection.owed, connection.over) = (0, true);
             if connection.receiving {
-                // It ends what is received.
+                // Ends the receive, whose completion closes the connection.
                 let entry = opcode::Shutdown::new(Fd(connection.fd), libc::SHUT_RDWR).build();
-                return self.push_on(entry, UNHEARD);
+                return self.push_on(entry, IGNORED);
             }
-            return self.go_on(number);
+            return self.advance(number);
         }
         connection.sent += result as usize;
         if connection.sent == length {
@@ -304,19 +311,20 @@ impl Loop<'_> {
                 (connection.owed, connection.over) = (0, true);
             }
         }
-        self.go_on(number)
+        self.advance(number)
     }
 
-    /// By the ring, in the same call as all else.
+    /// Closes a connection through the ring, which needs no system call of its own.
     fn close(&mut self, number: usize) -> io::Result<()> {
         let fd = connection(&mut self.slots, number).fd;
         self.slots[number].connection = None;
         self.free.push(number);
-        let entry = match self.features.fixed {
-            true => opcode::Close::new(Fixed(fd as u32)).build(),
-            false => opcode::Close::new(Fd(fd)).build(),
+        let entry = if self.features.fixed {
+            opcode::Close::new(Fixed(fd as u32)).build()
+        } else {
+            opcode::Close::new(Fd(fd)).build()
         };
-        self.push(&entry.flags(Flags::SKIP_SUCCESS).user_data(UNHEARD))
+        self.push(&entry.flags(Flags::SKIP_SUCCESS).user_data(IGNORED))
     }
 }
 
@@ -324,6 +332,6 @@ impl Loop<'_> {
 fn connection(slots: &mut [Slot], number: usize) -> &mut Connection {
     match &mut slots[number].connection {
         Some(connection) => connection,
-        None => unreachable!("a connection is there until its last operation has ended"),
+        None => unreachable!("a connection exists until its last operation has ended"),
     }
 }

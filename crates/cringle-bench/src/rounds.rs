@@ -1,0 +1,27 @@
+//! `--repeat` and `--warmup`, the flags of every experiment that runs in rounds.
+
+use clap::Args;
+
+// No doc comment on the type: clap would use it as the description of the whole command.
+#[derive(Args)]
+pub struct Rounds<const REPEAT: usize, const WARMUP: usize> {
+    /// Rounds to measure; the figures are their medians.
+    #[arg(long, alias = "runs", default_value_t = REPEAT, value_name = "N")]
+    pub repeat: usize,
+
+    /// Rounds to run first and discard.
+    #[arg(long, default_value_t = WARMUP, value_name = "N")]
+    pub warmup: usize,
+}
+
+impl<const REPEAT: usize, const WARMUP: usize> Rounds<REPEAT, WARMUP> {
+    /// The number of all rounds.
+    pub(crate) fn total(&self) -> usize {
+        self.warmup + self.repeat
+    }
+
+    /// Whether the round with this number is measured.
+    pub(crate) fn measures(&self, round: usize) -> bool {
+        round >= self.warmup
+    }
+}
