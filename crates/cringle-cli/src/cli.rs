@@ -1,46 +1,76 @@
-//! The command line: what can be asked, and the help that teaches it.
+//! The command line of `cringle`.
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use cringle_bench::Bench;
 use cringle_report::Color;
 use cringle_report::failure::Failure;
+use std::io::IsTerminal;
 use std::path::PathBuf;
 
 #[derive(Parser)]
 #[command(name = "cringle", version, about, propagate_version = true, max_term_width = 100)]
 #[command(
-    after_help = "What is it doing? kill -USR1 PID has bench, cp and sim say on standard error which fiber waits for what."
+    after_help = "After `kill -USR1 PID`, bench, cp and sim print on standard error which fiber waits for what."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
 
-    /// Colours in the table.
-    #[arg(long, global = true, value_enum, default_value = "auto", value_name = "WHEN")]
+    /// Use colours in tables.
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value = "auto",
+        value_name = "WHEN",
+        help_heading = GLOBAL
+    )]
     pub(crate) color: Color,
 
-    /// Write a trace of what the fibers and operations of this command do: Perfetto opens it, `cringle
-    /// trace` sums it up. A command that starts others has a file for each, with its number in the name.
-    #[arg(long, global = true, value_name = "FILE")]
+    /// Write a trace of fibers and operations, for Perfetto and `cringle trace`. A command that starts
+    /// processes writes a file for each, with the process number in its name.
+    #[arg(long, global = true, value_name = "FILE", help_heading = GLOBAL)]
     pub(crate) trace: Option<PathBuf>,
 
-    /// Say which driver the runtime uses here, and why.
-    #[arg(short, long, global = true)]
+    /// Print which driver the runtime uses here, and why.
+    #[arg(short, long, global = true, help_heading = GLOBAL)]
     pub(crate) verbose: bool,
+}
+
+/// The heading of the options that every command has.
+const GLOBAL: &str = "Global options";
+
+/// The width of help that goes to a pipe or a file.
+const PIPE_WIDTH: usize = 80;
+
+impl Cli {
+    /// Returns the definition of the command line. Help is as wide as the terminal (at most 100 columns),
+    /// and [`PIPE_WIDTH`] if standard output is no terminal.
+    pub(crate) fn definition() -> clap::Command {
+        let command = Cli::command();
+        if std::io::stdout().is_terminal() { command } else { command.term_width(PIPE_WIDTH) }
+    }
+
+    /// Parses the command line of this process. Prints help or an error and exits if it has no command.
+    pub(crate) fn of_process() -> Cli {
+        let mut definition = Cli::definition();
+        let matches = definition.get_matches_mut();
+        Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut definition).exit())
+    }
 }
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Measure: which way of doing I/O wins on this machine, and why.
+    /// Measure which way of doing I/O wins on this machine, and why.
     #[command(subcommand)]
     Bench(Bench),
-    /// Copy files and directories: GNU's cp, on all cores.
+    /// Copy files and directories like GNU cp, on all cores.
     Cp(cringle_cp::Arguments),
-    /// Examine this machine: what it gives, what it lacks, who denies it, and what to do.
+    /// Examine what this machine offers to io_uring programs, what it denies, and why.
     Doctor(cringle_doctor::args::DoctorArgs),
-    /// Sum up a trace: who waited for what, where the time went; and draw it.
+    /// Summarise or draw a trace: which fiber waited for what, and where the time went.
     Trace(cringle_trace::TraceArgs),
-    /// Test the library itself: random programs in a simulation with faults, a seed each.
+    /// Test the library itself with random programs in a simulation with faults.
     Sim(SimArgs),
     /// Print a completion script for a shell.
     #[command(
@@ -50,6 +80,7 @@ pub(crate) enum Command {
     /// Print the manual page, or write one for every command into a directory.
     #[command(after_help = "Example:\n  cringle man | man -l -")]
     Man {
+        /// Write a page for every command into this directory.
         #[arg(long, value_name = "DIRECTORY")]
         all: Option<PathBuf>,
     },
@@ -57,42 +88,46 @@ pub(crate) enum Command {
 
 const SIM_EXAMPLES: &str = "\
 Examples:
-  cringle sim                                 10,000 seeds
-  cringle sim --seeds 100000 --start 500000   others, and more
-  cringle sim --seeds 1 --start 4711          one that failed, again
+  cringle sim
+      Try 10,000 seeds
+  cringle sim --seeds 100000 --start 500000
+      Try more and other seeds
+  cringle sim --seeds 1 --start 4711
+      Repeat a seed that failed
   cringle sim --json - | jq .seeds_per_second
+      Print the rate
 
-Each seed draws a program (fibers that spawn, read, write, sync, talk, panic, …), which faults may
-happen to it and when, and what ends when. The same seed is always the same run. What is checked is
-on the page docs/book/src/command/sim.md; docs/book/src/simulation.md shows how to test your own
-program like this.
+Each seed determines a program (fibers that spawn, read, write, sync, communicate, panic, …), its \
+faults, and the order of all events. The same seed always gives the same run. The page \
+docs/book/src/command/sim.md lists what is checked; docs/book/src/simulation.md shows how to test \
+your own program in the simulation.
 
-Exit status: 0 all passed, 1 one failed (the seed is told), 2 wrong usage, 130 interrupted.";
+Exit status: 0 all seeds passed, 1 a seed failed (it is printed), 2 wrong usage, 130 interrupted.";
 
 #[derive(Args)]
 #[command(after_help = SIM_EXAMPLES, args_override_self = true)]
 pub(crate) struct SimArgs {
-    /// How many seeds to try.
+    /// Number of seeds to try.
     #[arg(long, alias = "repeat", default_value_t = 10_000, value_name = "N")]
     pub(crate) seeds: u64,
 
-    /// The first of them.
+    /// First seed.
     #[arg(long, alias = "seed", default_value_t = 0, value_name = "S")]
     pub(crate) start: u64,
 
-    /// OS threads, each with a simulation of its own [default: one for each core].
+    /// OS threads, each with simulations of its own [default: one for each core].
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<usize>,
 
-    /// A seed that counts as failed, to see what that looks like.
+    /// Seed that counts as failed, to show what a failure looks like.
     #[arg(long, value_name = "S", hide = true)]
     pub(crate) canary: Option<u64>,
 
-    /// Write what came of it as JSON; `-` is standard output, and nothing else on it.
+    /// Write the results as JSON; `-` means standard output, which then has nothing else.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 
-    /// No progress bar.
+    /// Show no progress bar.
     #[arg(short, long)]
     pub(crate) quiet: bool,
 }
@@ -103,12 +138,12 @@ impl SimArgs {
         self.threads.unwrap_or_else(cores)
     }
 
-    /// What clap cannot check alone.
+    /// Checks what clap cannot check.
     pub(crate) fn validate(&self) -> Result<(), Failure> {
-        match self.seeds == 0 || self.threads == Some(0) {
-            true => Err(Failure::usage("--seeds and --threads count from 1")),
-            false => Ok(()),
+        if self.seeds == 0 || self.threads == Some(0) {
+            return Err(Failure::usage("--seeds and --threads must be at least 1"));
         }
+        Ok(())
     }
 }
 
@@ -120,5 +155,47 @@ mod tests {
     #[test]
     fn the_definition_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    /// Calls `check` with each command and its full name.
+    fn for_each_command(command: &clap::Command, name: &str, check: &mut impl FnMut(&str, &str)) {
+        let help = command.clone().term_width(PIPE_WIDTH).render_long_help().to_string();
+        check(name, &help);
+        // `cp` prints a help text of its own.
+        for one in command.get_subcommands().filter(|one| one.get_name() != "cp") {
+            for_each_command(one, &format!("{name} {}", one.get_name()), check);
+        }
+    }
+
+    #[test]
+    fn help_fits_a_pipe() {
+        let mut command = Cli::command();
+        command.build();
+        for_each_command(&command, "cringle", &mut |name, help| {
+            for line in help.lines() {
+                assert!(line.chars().count() <= PIPE_WIDTH, "{name}: {line}");
+            }
+        });
+    }
+
+    #[test]
+    fn lines_of_help_are_not_broken_by_hand() {
+        let mut command = Cli::command();
+        command.build();
+        for_each_command(&command, "cringle", &mut |name, help| {
+            let lines: Vec<&str> = help.lines().collect();
+            for pair in lines.windows(2) {
+                // A line that continues a paragraph begins with a small letter; the one before it has
+                // no room for its first word.
+                let [first, second] = pair else { unreachable!("pairs") };
+                let indent = |line: &str| line.len() - line.trim_start().len();
+                let word = second.split_whitespace().next().unwrap_or_default();
+                let continues = indent(first) == indent(second)
+                    && indent(first) == 0
+                    && word.starts_with(char::is_lowercase);
+                let room = first.chars().count() + 1 + word.chars().count() <= PIPE_WIDTH;
+                assert!(!(continues && room), "{name}: {first}\n{second}");
+            }
+        });
     }
 }

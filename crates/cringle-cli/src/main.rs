@@ -1,17 +1,15 @@
 //! `cringle`: which way of doing I/O wins on this machine, and why.
 //!
-//! This file only dispatches. The command line is in [`cli`], the measurements in [`bench`],
-//! what is printed in [`report`]; [`doctor`] examines the machine, [`sim`] tests the library in
-//! simulations.
+//! Parses the command line ([`cli`]) and calls the crate of the command; only [`sim`], which tests the
+//! library in simulations, is implemented here.
 
 #[cfg(not(target_os = "linux"))]
-compile_error!("cringle is for Linux: it stands on io_uring");
+compile_error!("cringle is for Linux: it needs io_uring");
 
 mod cli;
 mod sim;
 mod trace_flag;
 
-use clap::{CommandFactory, Parser};
 use cli::{Cli, Command};
 use cringle_report::failure::Failure;
 use cringle_report::{self as report, interrupt};
@@ -19,12 +17,12 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Loops that are measured run for long, and a report on standard error would be in the way: even a debug
-/// build is watched only if it was asked for.
-fn watch_only_if_asked() {
+/// Disables the watchdog unless the environment configures it. Measured loops run for a long time without
+/// suspending, and reports about them would be mixed with the command's output.
+fn disable_watchdog_by_default() {
     const VARIABLE: &str = "CRINGLE_WATCHDOG";
     if std::env::var_os(VARIABLE).is_none() {
-        // SAFETY: no other thread is there yet that could read the environment.
+        // SAFETY: `main` calls this first, so no other thread exists that could read the environment.
         unsafe { std::env::set_var(VARIABLE, "off") };
     }
 }
@@ -33,38 +31,34 @@ fn watch_only_if_asked() {
 static ALLOCATOR: cringle_bench::CountingAllocator = cringle_bench::CountingAllocator;
 
 fn main() -> ExitCode {
-    watch_only_if_asked();
+    disable_watchdog_by_default();
     if let Some((program, arguments)) = called_as_cp(std::env::args_os().collect()) {
         return cringle_cp::run(program, arguments);
     }
-    let cli = Cli::parse();
+    let cli = Cli::of_process();
     report::set_color(cli.color);
-    let traced = match trace_flag::begin(&cli) {
-        Ok(traced) => traced,
-        Err(failure) => {
-            report::complain(&format!("cringle: {failure}"));
-            return ExitCode::from(failure.status);
-        }
-    };
-    let done = dispatch(&cli);
-    traced.end();
-    match done {
-        Ok(status) => status,
-        Err(failure) => {
-            report::complain(&format!("cringle: {failure}"));
-            ExitCode::from(failure.status)
-        }
-    }
+    run(&cli).unwrap_or_else(|failure| {
+        report::complain(&format!("cringle: {failure}"));
+        ExitCode::from(failure.status)
+    })
 }
 
-/// `cringle cp …`, or a link named `cp`: that command line is read in GNU's way, not clap's.
+fn run(cli: &Cli) -> Result<ExitCode, Failure> {
+    let trace = trace_flag::begin(cli)?;
+    let result = dispatch(cli);
+    trace.end();
+    result
+}
+
+/// Returns the program name and the arguments of `cringle cp …`, or of a link named `cp`: that command line
+/// follows the rules of GNU, not those of clap.
 fn called_as_cp(arguments: Vec<OsString>) -> Option<(&'static str, Vec<OsString>)> {
     let mut arguments = arguments.into_iter();
     let name = arguments.next()?;
     if Path::new(&name).file_name() == Some(OsStr::new("cp")) {
         return Some(("cp", arguments.collect()));
     }
-    // The other flags of `cringle` itself say nothing to it.
+    // Of the global options, only `--trace` has a meaning for `cp`.
     let mut trace = None;
     loop {
         match arguments.next()?.to_str()? {
@@ -74,7 +68,7 @@ fn called_as_cp(arguments: Vec<OsString>) -> Option<(&'static str, Vec<OsString>
             }
             "-v" | "--verbose" => {}
             "--color" => drop(arguments.next()),
-            // `cp` has the same option.
+            // `cp` has an option of the same name.
             "--trace" => trace = Some(arguments.next()?),
             other if other.starts_with("--trace=") => {
                 trace = other.strip_prefix("--trace=").map(OsString::from);
@@ -97,16 +91,16 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
             interrupt::watch()?;
             sim::run(args)
         }
-        // `called_as_cp` has seen it.
-        Command::Cp(_) => Err(Failure::usage("cp comes first: cringle cp …")),
+        // `called_as_cp` handles every command line that begins with `cp` or a global option.
+        Command::Cp(_) => Err(Failure::usage("`cp` must be the first argument: cringle cp …")),
         Command::Completions { shell } => {
             let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut Cli::command(), "cringle", &mut script);
+            clap_complete::generate(*shell, &mut Cli::definition(), "cringle", &mut script);
             report::print_bytes(&script)
         }
         Command::Man { all: None } => {
             let mut page = Vec::new();
-            clap_mangen::Man::new(Cli::command()).render(&mut page)?;
+            clap_mangen::Man::new(Cli::definition()).render(&mut page)?;
             report::print_bytes(&page)
         }
         Command::Man { all: Some(directory) } => manual_pages(directory),
@@ -114,9 +108,9 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `cringle.1`, `cringle-bench.1`, `cringle-bench-disk.1`, …
+/// Writes `cringle.1`, `cringle-bench.1`, `cringle-bench-disk.1`, ….
 fn manual_pages(directory: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(directory)?;
-    clap_mangen::generate_to(Cli::command(), directory)?;
+    clap_mangen::generate_to(Cli::definition(), directory)?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `--trace FILE`, for every subcommand.
+//! `--trace FILE`, for every command.
 
 use crate::cli::{Cli, Command};
 use cringle_command::failure::Failure;
@@ -6,38 +6,35 @@ use cringle_command::recording::Recording;
 use cringle_report as report;
 use std::path::{Path, PathBuf};
 
-/// What the library looks for when a runtime starts, in children too.
+/// The environment variable by which a runtime starts a trace, also in child processes.
 const VARIABLE: &str = "CRINGLE_TRACE";
 
-/// The trace of this command, until it ends.
+/// The trace of this process, if it writes one.
 pub(crate) struct ActiveTrace(Option<Recording>);
 
+/// Starts the trace that `--trace` or the environment requests.
 pub(crate) fn begin(cli: &Cli) -> Result<ActiveTrace, Failure> {
-    let Some(path) = &cli.trace else { return as_the_environment_asks(&cli.command) };
+    let Some(path) = &cli.trace else { return begin_by_environment(&cli.command) };
     if report::is_stdout(Some(path)) {
-        return Err(Failure::usage("--trace writes a file: give it a name"));
+        return Err(Failure::usage("--trace cannot write to standard output: name a file"));
     }
     if let Command::Trace(args) = &cli.command
         && report::file::is_same(path, &args.file)
     {
-        return Err(Failure::usage("--trace names the trace that is to be read"));
+        return Err(Failure::usage("--trace names the trace to read"));
     }
-    match works_in_children(&cli.command) {
-        true => {
-            hand_on(path);
-            Ok(ActiveTrace(None))
-        }
-        false => {
-            let recording = Recording::start(path)?;
-            report::outputs::reserve(path);
-            Ok(ActiveTrace(Some(recording)))
-        }
+    if works_in_children(&cli.command) {
+        trace_children(path);
+        return Ok(ActiveTrace(None));
     }
+    let recording = Recording::start(path)?;
+    report::outputs::reserve(path);
+    Ok(ActiveTrace(Some(recording)))
 }
 
-/// The library begins such a trace itself, with the first runtime: whose failure it would be, then, that the
-/// file cannot be made.
-fn as_the_environment_asks(command: &Command) -> Result<ActiveTrace, Failure> {
+/// Starts the trace that the environment requests. The first runtime would start it, too, but could not
+/// report that the file cannot be created.
+fn begin_by_environment(command: &Command) -> Result<ActiveTrace, Failure> {
     let path = std::env::var_os(VARIABLE).filter(|path| !path.is_empty());
     let runs_fibers = !works_in_children(command) && !matches!(command, Command::Trace(_));
     let Some(path) = path.filter(|_| runs_fibers) else { return Ok(ActiveTrace(None)) };
@@ -47,31 +44,31 @@ fn as_the_environment_asks(command: &Command) -> Result<ActiveTrace, Failure> {
     };
     match cringle::trace::start(&path) {
         Ok(trace) => Ok(ActiveTrace(Some(Recording::of(trace, &path)))),
-        // One who is traced has started this command: the file is that one's, and the library says so.
+        // The parent of this process writes the file. The library reports that.
         Err(e) if e.kind() == std::io::ErrorKind::ResourceBusy => Ok(ActiveTrace(None)),
         Err(e) => Err(Failure::failed(format!("{VARIABLE}: {e}"))),
     }
 }
 
-/// Whether what is worth seeing happens in processes of their own.
+/// Whether child processes do the work that a trace should show.
 fn works_in_children(command: &Command) -> bool {
     match command {
         Command::Bench(bench) => bench.works_in_children(),
-        // It asks in forks, whose first thread is alone.
+        // It examines the machine in forked processes.
         Command::Doctor(_) => true,
         _ => false,
     }
 }
 
-/// Each child writes a file with its number in the name: `a.pftrace` becomes `a-4711.pftrace`.
-fn hand_on(path: &Path) {
+/// Lets each child process write a trace with its number in the name: `a-4711.pftrace` for `a.pftrace`.
+fn trace_children(path: &Path) {
     let mut name = path.file_stem().unwrap_or_default().to_os_string();
     name.push("-%p");
     if let Some(extension) = path.extension() {
         name.push(".");
         name.push(extension);
     }
-    // SAFETY: no other thread has been started.
+    // SAFETY: the command has started no other thread yet that could read the environment.
     unsafe { std::env::set_var(VARIABLE, path.with_file_name(name)) };
 }
 

@@ -53,8 +53,8 @@ fn the_summary_comes_after_the_tables_of_the_experiments() {
     let (out, err) = texts(&output);
     assert!(output.status.success(), "{err}");
     let at = |words: &str| out.find(words).unwrap_or_else(|| panic!("{words} in {out}"));
-    assert!(at("1 of 2: cringle bench sum --sizes 64k") < at("of the plain thread's time"));
-    assert!(at("of the plain thread's time") < at("2 of 2: cringle bench sum --tcp"));
+    assert!(at("1 of 2: cringle bench sum --sizes 64k") < at("× the plain thread's time"));
+    assert!(at("× the plain thread's time") < at("2 of 2: cringle bench sum --tcp"));
     assert!(at("2 of 2") < at("who won here"));
     assert!(out[at("who won here")..].contains("sums, warm file: "), "{out}");
     assert!(!out.contains("cringle bench disk"));

@@ -65,7 +65,7 @@ fn the_table_and_its_words_are_for_a_person() {
         assert!(out.contains(part), "{part} in {out}");
     }
     // A sentence, whichever of them won.
-    let won = ["None is faster than cp.", "tar is the fastest"];
+    let won = ["No command is faster than cp.", "tar is the fastest"];
     assert!(won.iter().any(|words| out.contains(words)), "{out}");
     assert!(is_empty(&place));
 }
@@ -93,7 +93,7 @@ fn a_tool_that_loses_or_changes_a_file_is_found_out() {
         ("tr '\\0-\\377' 'x' <{src}/f1 >{dst}/f1", "f1 differs from the source at byte"),
         ("ln -f {src}/f2 {dst}/f2", "f2 is a hard link"),
         ("touch {dst}/more", "its root has"),
-        ("rm -r {dst}", "there is no copy"),
+        ("rm -r {dst}", "no copy exists"),
         ("echo no such luck >&2; false", "no such luck"),
     ] {
         let tool = format!("bad=cp -r {{src}} {{dst}} && {harm}");
@@ -165,8 +165,8 @@ fn nonsense_is_refused_with_a_word_why() {
     for (args, status, why) in [
         (&["--tools", "cp,nonsense"][..], 2, "`nonsense`"),
         (&["--tool", "nonsense"], 2, "NAME=COMMAND"),
-        (&["--repeat", "0"], 2, "count from 1"),
-        (&["--files", "0"], 2, "count from 1"),
+        (&["--repeat", "0"], 2, "at least 1"),
+        (&["--files", "0"], 2, "at least 1"),
         (&["--tree", "c"], 2, "possible values"),
         (&["--block-size", "0"], 2, "more than 0"),
         (&["--files", "4000000000"], 1, "DIRECTORY"),

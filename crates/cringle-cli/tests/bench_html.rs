@@ -246,7 +246,7 @@ fn http_has_latencies_and_rates_by_workers() {
         assert!(median["quantiles_us"]["0.5"].is_number(), "{median}");
     }
     let titles = all(&told.html, "h2, figcaption");
-    for title in ["By workers: 5 connections, used again", "Latency of a request"] {
+    for title in ["By workers: 5 connections, reused", "Latency of a request"] {
         assert!(titles.iter().any(|one| one == title), "{title} in {titles:?}");
     }
 }

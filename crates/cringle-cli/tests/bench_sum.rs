@@ -82,7 +82,7 @@ fn a_table_says_how_much_of_the_threads_time() {
     let output = sum(&place, &["--sizes", "1m", "--strategies", "fibers,sync"]).output().unwrap();
     let (out, err) = texts(&output);
     assert!(output.status.success(), "{err}");
-    assert!(out.contains("fibers take") && out.contains("of the plain thread's time"), "{out}");
+    assert!(out.contains("fibers take") && out.contains("× the plain thread's time"), "{out}");
     assert!(!out.contains("tokio"));
 }
 

@@ -32,7 +32,7 @@ Profiles:
   direct        random blocks with O_DIRECT: the device itself
   cached        random blocks from the page cache: pure overhead
   buffered-seq  sequential 128 KiB blocks, with an empty page cache at first
-  wal           N committers (N = queue depth), each append followed by fdatasync
+  wal           N committers (N = queue depth); each append is synced
 
 Without PATH, or with a directory, the test file has no name and vanishes with the command, even if \
 the command is killed. A warm-up round does an eighth of the operations. The checksum over all \
@@ -155,7 +155,7 @@ impl DiskArgs {
     }
 
     /// Checks what clap cannot check.
-    pub(super) fn validate(&self) -> Result<(), Failure> {
+    pub fn validate(&self) -> Result<(), Failure> {
         let bad = |text: String| Err(Failure::usage(text));
         let most = self.thread_counts().into_iter().max().unwrap_or(1);
         let deepest = self.qd.iter().copied().max().unwrap_or(1);

@@ -1,4 +1,4 @@
-//! `cringle sim`: random programs in the simulation, seed after seed, until one fails or all have
+//! `cringle sim`: runs random programs in the simulation, one for each seed, until one fails or all have
 //! passed.
 
 mod report;

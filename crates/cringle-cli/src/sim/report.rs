@@ -1,4 +1,4 @@
-//! What the seeds came to, for a person and for a program.
+//! The report of `cringle sim`, as text and as JSON.
 
 use super::seeds::SeedSummary;
 use cringle::sim::Fault;

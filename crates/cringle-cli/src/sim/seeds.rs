@@ -1,4 +1,4 @@
-//! Trying the seeds, on as many threads as were asked for. Each seed is a world of its own.
+//! Tries the seeds on several threads. The simulations share nothing.
 
 use crate::cli::SimArgs;
 use cringle::sim::{self, Failure, Fault};
@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// What the seeds came to.
+/// The results of all seeds.
 pub(crate) struct SeedSummary {
     pub(crate) start: u64,
     /// Seeds that passed.
@@ -17,7 +17,7 @@ pub(crate) struct SeedSummary {
     pub(crate) seconds: f64,
     pub(crate) threads: usize,
     pub(crate) sums: Sums,
-    /// Of the lowest seed that failed.
+    /// The failure of the lowest seed that failed.
     pub(crate) failure: Option<Failure>,
 }
 
@@ -55,14 +55,14 @@ impl Sums {
     }
 }
 
-/// What the threads share.
+/// The state that the threads share.
 pub(crate) struct SeedRun {
     start: u64,
     seeds: u64,
     canary: Option<u64>,
-    /// The next to try, counted from the start.
+    /// The next seed to try, counted from the start.
     next: AtomicU64,
-    /// None from here on is tried: a lower one has failed.
+    /// The end of the seeds to try: a failed seed lowers it, so that only lower seeds are tried then.
     end: AtomicU64,
     bar: ProgressBar,
     sums: Mutex<(u64, Sums)>,
@@ -101,10 +101,7 @@ impl SeedRun {
                 break;
             }
             let seed = self.start.wrapping_add(number);
-            let checked = match self.canary == Some(seed) {
-                true => Err(canary(seed)),
-                false => check(seed),
-            };
+            let checked = if self.canary == Some(seed) { Err(canary(seed)) } else { check(seed) };
             match checked {
                 Ok(checked) => {
                     passed += 1;
@@ -127,10 +124,10 @@ impl SeedRun {
     }
 }
 
-/// The failure of a simulation that always fails.
+/// Returns the failure of a simulation that always fails.
 fn canary(seed: u64) -> Failure {
     let options = sim::Options::new();
-    sim::run(seed, &options, cringle::fiber::park).expect_err("nobody unparks it")
+    sim::run(seed, &options, cringle::fiber::park).expect_err("no fiber unparks it")
 }
 
 fn bar(args: &SimArgs) -> ProgressBar {
@@ -139,7 +136,7 @@ fn bar(args: &SimArgs) -> ProgressBar {
     }
     let template = "[{bar:30}] {pos}/{len} seeds, {per_sec}, {eta} left";
     let style = ProgressStyle::with_template(template).expect("the template is a constant");
-    // Drawn a few times a second: drawing takes time from the seeds.
+    // Drawn only a few times per second, because drawing takes CPU time from the simulations.
     let target = ProgressDrawTarget::stderr_with_hz(4);
     let bar = ProgressBar::with_draw_target(Some(args.seeds), target);
     bar.set_style(style.progress_chars("=> "));
