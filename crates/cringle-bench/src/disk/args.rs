@@ -45,7 +45,7 @@ Exit status: 0 success, 1 failure (a wrong checksum, an I/O error), 2 wrong usag
 pub struct DiskArgs {
     /// A directory (for a temporary file), a file, or a block device.
     #[arg(default_value = ".")]
-    pub(super) path: PathBuf,
+    pub path: PathBuf,
 
     /// What to measure, as a comma-separated list.
     #[arg(long, value_delimiter = ',', value_enum, default_value = "direct")]
@@ -63,7 +63,7 @@ pub struct DiskArgs {
         default_value = "1,4,16,32,64,128",
         value_name = "N"
     )]
-    pub(super) qd: Vec<usize>,
+    pub qd: Vec<usize>,
 
     /// OS threads, or workers of a runtime, as a comma-separated list [default: 1; `threads`: the
     /// queue depth].
@@ -93,7 +93,7 @@ pub struct DiskArgs {
 
     /// Length of a run in seconds, instead of a number of operations.
     #[arg(long, alias = "runtime", value_name = "S")]
-    pub(super) seconds: Option<f64>,
+    pub seconds: Option<f64>,
 
     #[command(flatten)]
     pub(super) rounds: Rounds<3, 1>,
