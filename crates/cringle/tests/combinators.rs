@@ -562,7 +562,7 @@ fn a_cancelled_caller_begins_no_item() {
 }
 
 #[test]
-#[should_panic(expected = "a limit of 0 at once is no work at all")]
+#[should_panic(expected = "a limit of 0 allows no work")]
 fn a_limit_of_zero_is_refused() {
     on_one_worker(|| fiber::par_for_each(0..3, 0, drop));
 }

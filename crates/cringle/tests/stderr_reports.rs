@@ -73,7 +73,7 @@ fn plant_faults() {
     let mut lines = lines_of_stderr();
     let guard = signal::dump_on(&[Signal::User1]).unwrap();
     kill(Signal::User1);
-    lines_until(&mut lines, "no runtime is there");
+    lines_until(&mut lines, "no runtime is running");
     let builder = Builder::new().workers(2).watchdog(None);
     let run = move || {
         let (first, second) = (sync::Mutex::new(1), sync::Mutex::new(2));

@@ -10,7 +10,7 @@ use syn::visit::{self, Visit};
 const LIBRARY: &str = "crates/cringle/src/";
 
 /// Each room with the rooms that it may use, from the bottom up.
-const ROOMS: [(&str, &[&str]); 22] = [
+const ROOMS: [(&str, &[&str]); 21] = [
     ("sys", &[]),
     ("tracing_events", &[]),
     ("trace", &["sys"]),
@@ -32,8 +32,8 @@ const ROOMS: [(&str, &[&str]); 22] = [
         ],
     ),
     ("cancel", &["runtime"]),
-    ("fiber", &["driver", "runtime", "sys", "tracing_events"]),
-    ("sync", &["fiber", "runtime"]),
+    ("sync", &["runtime"]),
+    ("fiber", &["driver", "runtime", "sync", "sys", "tracing_events"]),
     ("time", &["fiber", "runtime"]),
     ("ring", &["driver", "driver::uring", "fiber", "runtime", "sys"]),
     ("io", &["driver", "fiber", "fs", "runtime", "sync", "sys"]),
@@ -43,7 +43,6 @@ const ROOMS: [(&str, &[&str]); 22] = [
     ("net", &["cancel", "driver", "fiber", "io", "os", "runtime", "sync", "sys", "time"]),
     ("process", &["fiber", "fs", "io", "runtime", "sys"]),
     ("os", &["fs", "net", "process"]),
-    ("refused", &["driver", "runtime"]),
     ("sim", &["cancel", "driver::sim", "fs", "runtime"]),
 ];
 

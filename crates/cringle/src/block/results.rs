@@ -2,7 +2,7 @@
 
 use super::{Batch, OpId};
 use crate::driver::{Op, OpSlot, Target, means_cancelled};
-use crate::fiber::op::perform_aside;
+use crate::fiber::op::perform_on_pool;
 use crate::fs::misaligned::Misaligned;
 use crate::runtime::cancelled::Reason;
 use crate::sys::{self, MAX_RW_BYTES};
@@ -103,7 +103,7 @@ impl Results {
                     Outcome::Result(match plain_call(&slot.op, &registered) {
                         // SAFETY: I1. The batch borrows what its ops point to until it has
                         // finished.
-                        Some(plain) => unsafe { perform_aside(plain) },
+                        Some(plain) => unsafe { perform_on_pool(plain) },
                         None => result,
                     })
                 }
@@ -285,7 +285,7 @@ fn complete(first: Op, result: i32, len: usize, again: &impl Fn(Op) -> i32) -> O
     loop {
         if result == -libc::EAGAIN && is_regular(&op) {
             // SAFETY: I1. The batch borrows what its ops point to until it has finished.
-            result = unsafe { perform_aside(op) };
+            result = unsafe { perform_on_pool(op) };
         }
         match result {
             0 if len == done => return Outcome::Count(len),

@@ -1,23 +1,23 @@
-//! Waiting for what nobody tells: asking again after a pause.
+//! Polling with growing pauses, for events that wake no fiber.
 
 use crate::runtime::fiber::{FiberRef, Wait};
 use crate::runtime::worker::Here;
 use std::io;
 use std::time::Duration;
 
-/// Rounds in which only the other fibers, of which one may be the peer, have their turn.
+/// The number of rounds that only yield: one of this worker's other fibers may cause the event.
 const YIELDS: u32 = 8;
 const FIRST_PAUSE: Duration = Duration::from_micros(100);
 const LONGEST_PAUSE: Duration = Duration::from_millis(10);
 
-/// The pauses of one wait, each longer than the one before.
+/// The pauses of one wait, which grow up to [`LONGEST_PAUSE`].
 #[derive(Default)]
 pub(crate) struct Backoff {
     rounds: u32,
 }
 
 impl Backoff {
-    /// Waits for a while. Fails if the fiber is cancelled.
+    /// Pauses before the next poll. Fails if the fiber is cancelled.
     pub(crate) fn pause(&mut self, worker: Here, fiber: FiberRef) -> io::Result<()> {
         if worker.refuses(fiber) {
             return Err(fiber.cancel_error());

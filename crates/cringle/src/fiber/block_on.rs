@@ -1,9 +1,10 @@
 //! Awaiting a future on a fiber.
 //!
-//! The waker says that it was woken before it ends the fiber's wait, and the fiber asks that after each
-//! poll and each wait, so no wake-up is lost. It has nothing to do with the fiber's `park` token, which
-//! stays for whom it was meant. A waker that is woken late ends some later wait of the fiber, which looks
-//! again; or finds that the fiber, or its runtime, has gone, and does nothing (**I9**).
+//! The waker sets a flag before it ends the fiber's wait, and the fiber checks the flag after each
+//! poll and each wait, so no wake-up is lost. The flag is independent of the fiber's `park` token,
+//! which stays for the program's own `unpark`. A late wake-up ends a later wait of the fiber, which
+//! checks its own condition again; if the fiber or its runtime has ended, it has no effect
+//! (**I9**).
 
 use crate::runtime::cancelled;
 use crate::runtime::fiber::Wait;
@@ -16,15 +17,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake};
 
-/// Awaits a future; only the calling fiber waits. For what async crates offer: channels, the submissions
-/// of [`BlockIo`](crate::block::BlockIo), a request that another runtime performs. Outside of a fiber the
-/// thread waits.
+/// Awaits a future. Only the calling fiber waits; outside of a fiber, the calling thread does. For
+/// futures of async crates: channels, the submissions of [`BlockIo`](crate::block::BlockIo), a
+/// request that another runtime performs.
 /// May suspend the calling fiber.
 ///
-/// The future may borrow and need not be `Send`; it is polled on the fiber's stack, where it may call
-/// whatever waits, another `block_on` included. It gets no runtime by this: sockets and timers of tokio
-/// want tokio's, so have that perform them (`fiber::block_on(handle.spawn(future))`). Do not hold what
-/// marks the *thread* as being in a runtime (tokio's `Handle::enter`) over a wait of a fiber.
+/// The future may borrow and need not be `Send`. It is polled on the fiber's stack, and may call
+/// functions that wait, including another `block_on`. It does not get a runtime: tokio's sockets
+/// and timers need tokio, so let that perform them (`fiber::block_on(handle.spawn(future))`). Do
+/// not hold a guard that marks the *thread* as being in a runtime (tokio's `Handle::enter`) across
+/// a wait of a fiber.
 ///
 /// ```
 /// use cringle::fiber;
@@ -50,21 +52,21 @@ use std::task::{Context, Poll, Wake};
 ///
 /// # Panics
 ///
-/// With the future's panic.
+/// If the future panics, with its payload.
 ///
 /// # Cancellation
 ///
-/// A cancelled fiber unwinds where it would wait; the future is dropped, which is how futures are
-/// cancelled. One that is ready is returned all the same.
+/// A cancelled fiber unwinds where it would wait, and drops the future, which is how futures are
+/// cancelled. The value of a future that is ready is returned.
 pub fn block_on<F: IntoFuture>(future: F) -> F::Output {
     let value = poll_to_the_end(pin!(future.into_future()), cfg!(panic = "unwind"));
     value.unwrap_or_else(|| {
         cancelled::unwind();
-        unreachable!("where panics abort such a wait is not interrupted")
+        unreachable!("where panics abort, a cancel does not end this wait")
     })
 }
 
-/// Like [`block_on`], and returns an error where that unwinds.
+/// Like [`block_on`], but returns an error if the calling fiber is cancelled.
 /// May suspend the calling fiber.
 ///
 /// ```
@@ -81,18 +83,19 @@ pub fn block_on<F: IntoFuture>(future: F) -> F::Output {
 ///
 /// # Errors
 ///
-/// The fiber was cancelled before the future was ready: see [`cancel::reason`](crate::cancel::reason).
+/// If the fiber was cancelled before the future was ready: see
+/// [`cancel::reason`](crate::cancel::reason).
 pub fn block_on_cancellable<F: IntoFuture>(future: F) -> io::Result<F::Output> {
     let value = poll_to_the_end(pin!(future.into_future()), true);
     value.ok_or_else(|| {
-        // Counted only now: it may unwind, and the future is dropped then.
+        // Count the refusal last: it may unwind, which drops the future.
         super::is_refused();
         super::refusal()
     })
 }
 
-/// The future's value; `None` if the fiber is cancelled where it would wait. One that was woken too is
-/// polled once more: what is ready wins.
+/// Returns the future's value, or `None` if the fiber is cancelled where it would wait. A cancelled
+/// fiber polls the future once more: a value that is ready wins.
 fn poll_to_the_end<F: Future + ?Sized>(
     mut future: Pin<&mut F>,
     interruptible: bool,
@@ -115,7 +118,7 @@ fn is_interrupted() -> bool {
     Worker::current().is_some_and(|(worker, fiber)| worker.is_interrupted(fiber))
 }
 
-/// Whether the future was woken, and how its fiber or thread is.
+/// Whether the future was woken, and the waker of its fiber or thread.
 struct Signal {
     woken: AtomicBool,
     waiter: Waker,
@@ -130,7 +133,8 @@ impl Signal {
         Signal { woken: AtomicBool::new(false), waiter }
     }
 
-    /// What came before the wake happens before the poll that follows.
+    /// Returns whether the future was woken, and resets the flag. The waking caller's earlier
+    /// writes happen before the next poll.
     fn was_woken(&self) -> bool {
         self.woken.swap(false, Ordering::Acquire)
     }
@@ -139,11 +143,11 @@ impl Signal {
     fn wait(&self, interruptible: bool) {
         let Some((worker, fiber)) = Worker::current() else { return self.wait_on_thread() };
         if self.was_woken() {
-            // It woke itself: the others have their turn.
+            // The future woke itself: let the other fibers run.
             return worker.yield_now(fiber);
         }
-        let goes_on = || !interruptible || !worker.is_interrupted(fiber);
-        while !self.was_woken() && goes_on() {
+        let is_interrupted = || interruptible && worker.is_interrupted(fiber);
+        while !self.was_woken() && !is_interrupted() {
             worker.suspend(fiber, Wait::Future);
         }
     }
@@ -152,7 +156,7 @@ impl Signal {
         while !self.was_woken() {
             std::thread::park();
         }
-        // It may have taken a token that was meant for a `park` of the thread's own.
+        // The wait may have consumed an `unpark` token that was meant for the program's own `park`.
         std::thread::current().unpark();
     }
 }

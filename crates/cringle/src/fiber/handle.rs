@@ -1,4 +1,4 @@
-//! What others hold of a fiber: its handle, its identity.
+//! Handles to fibers: the right to join one, and its identity.
 
 use super::packet::Packet;
 use crate::runtime::cancelled;
@@ -8,8 +8,17 @@ use std::io;
 use std::num::NonZeroU64;
 use std::sync::{Arc, OnceLock};
 
-/// The right to wait for a fiber's end; dropping it detaches the fiber. `Send` and `Sync` where the
-/// result is `Send`.
+/// A handle to a fiber, with which its end can be awaited. Dropping it detaches the fiber. It is
+/// `Send` and `Sync` if the result is `Send`.
+///
+/// ```
+/// use cringle::fiber;
+///
+/// cringle::run(|| {
+///     let handle = fiber::spawn(|| 6 * 7);
+///     assert_eq!(handle.join().unwrap(), 42);
+/// });
+/// ```
 ///
 /// ```compile_fail
 /// // The result of a local fiber that is not `Send` stays on its worker.
@@ -32,46 +41,90 @@ impl<T> JoinHandle<T> {
     /// fiber only the calling fiber waits; elsewhere the calling thread does.
     /// May suspend the calling fiber.
     ///
+    /// ```
+    /// use cringle::fiber;
+    ///
+    /// cringle::run(|| {
+    ///     assert_eq!(fiber::spawn(|| 1).join().unwrap(), 1);
+    ///     assert!(fiber::spawn(|| panic!("the payload")).join().is_err());
+    /// });
+    /// ```
+    ///
     /// # Errors
     ///
-    /// The payload with which the fiber panicked; a [`Cancelled`](crate::Cancelled) if it was
-    /// cancelled in a wait that has no room for an error; an [`io::Error`] of kind `OutOfMemory` if no stack
-    /// could be mapped for it, and it has not run.
+    /// The payload with which the fiber panicked; a [`Cancelled`](crate::Cancelled) if a cancel
+    /// unwound the fiber; an [`io::Error`] of kind `OutOfMemory` if no stack could be mapped and
+    /// the fiber did not run.
     ///
     /// # Cancellation
     ///
-    /// If the calling fiber is cancelled meanwhile, it unwinds; the other one is then detached.
+    /// If the calling fiber is cancelled while it waits, it unwinds, and the other fiber is
+    /// detached.
     pub fn join(self) -> super::Result<T> {
         fairness::spend();
-        // Where panics abort, a join has no way to say that it was cancelled.
+        // Where panics abort, `join` cannot report that the caller was cancelled.
         while !self.packet.wait(|| cfg!(panic = "unwind") && super::is_refused()) {
             cancelled::unwind();
         }
         self.packet.take()
     }
 
-    /// Like [`join`](Self::join), and returns an error where that unwinds: the other fiber is then
-    /// detached.
+    /// Like [`join`](Self::join), but returns an error if the calling fiber is cancelled. The other
+    /// fiber is then detached.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::{fiber, time};
+    /// use std::time::Duration;
+    ///
+    /// cringle::run(|| {
+    ///     let sleeper = fiber::spawn(|| fiber::sleep(Duration::from_secs(3600)));
+    ///     let limit = Duration::from_millis(1);
+    ///     assert!(time::timeout(limit, || sleeper.join_cancellable().map(drop)).is_err());
+    /// });
+    /// ```
     ///
     /// # Errors
     ///
-    /// The caller was cancelled first: see [`cancel::reason`](crate::cancel::reason).
+    /// If the caller was cancelled before the fiber ended: see
+    /// [`cancel::reason`](crate::cancel::reason).
     pub fn join_cancellable(self) -> io::Result<super::Result<T>> {
         fairness::spend();
-        match self.packet.wait(super::is_refused) {
-            true => Ok(self.packet.take()),
-            false => Err(super::refusal()),
+        if self.packet.wait(super::is_refused) {
+            Ok(self.packet.take())
+        } else {
+            Err(super::refusal())
         }
     }
 
-    /// The fiber, to unpark it or to tell its name.
+    /// Returns the fiber, for its name or to unpark it.
+    ///
+    /// ```
+    /// use cringle::fiber;
+    ///
+    /// cringle::run(|| {
+    ///     let parked = fiber::spawn(fiber::park);
+    ///     parked.thread().unpark();
+    ///     parked.join().unwrap();
+    /// });
+    /// ```
     pub fn thread(&self) -> &Thread {
         self.thread.get_or_init(|| Thread::fiber(self.packet.meta.identity()))
     }
 
-    /// Whether the fiber has ended: whether [`join`](Self::join) would return at once.
+    /// Returns whether the fiber has ended, so that [`join`](Self::join) returns at once.
     /// Suspends the calling fiber only after 128 failures in a row.
+    ///
+    /// ```
+    /// use cringle::fiber;
+    ///
+    /// cringle::run(|| {
+    ///     let handle = fiber::spawn(|| ());
+    ///     while !handle.is_finished() {
+    ///         fiber::yield_now();
+    ///     }
+    /// });
+    /// ```
     pub fn is_finished(&self) -> bool {
         let finished = self.packet.is_finished();
         fairness::tried(finished);
@@ -85,7 +138,13 @@ impl<T> std::fmt::Debug for JoinHandle<T> {
     }
 }
 
-/// A fiber, or an OS thread that called [`current`] outside of any fiber; named as in `std::thread`.
+/// A fiber, or a thread that called [`current`] outside of any fiber. Named as in `std::thread`.
+///
+/// ```
+/// use cringle::fiber;
+///
+/// cringle::run(|| assert_eq!(fiber::current().name(), Some("main")));
+/// ```
 #[derive(Clone)]
 pub struct Thread(Repr);
 
@@ -95,7 +154,17 @@ enum Repr {
     Os(std::thread::Thread),
 }
 
-/// Tells one fiber or thread from all others of the process, past and future.
+/// Identifies a fiber or a thread for the life of the process: no other one has the same.
+///
+/// ```
+/// use cringle::fiber;
+///
+/// cringle::run(|| {
+///     let main = fiber::current().id();
+///     let other = fiber::spawn(|| fiber::current().id()).join().unwrap();
+///     assert_ne!(main, other);
+/// });
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ThreadId(Id);
 
@@ -110,8 +179,17 @@ impl Thread {
         Thread(Repr::Fiber(Arc::clone(identity)))
     }
 
-    /// Makes the fiber's next (or present) [`park`](super::park) return. Works from any thread,
-    /// also when the fiber or its runtime is gone: nothing happens then.
+    /// Makes the fiber's token available, so that its current or next [`park`](super::park)
+    /// returns. Can be called on any thread. Has no effect if the fiber or its runtime has ended.
+    ///
+    /// ```
+    /// use cringle::fiber;
+    ///
+    /// cringle::run(|| {
+    ///     fiber::current().unpark();
+    ///     fiber::park(); // Returns at once: the token is available.
+    /// });
+    /// ```
     pub fn unpark(&self) {
         match &self.0 {
             Repr::Fiber(identity) => identity.unpark(),
@@ -119,7 +197,14 @@ impl Thread {
         }
     }
 
-    /// Its number.
+    /// Returns the identifier.
+    ///
+    /// ```
+    /// use cringle::fiber;
+    ///
+    /// let thread = fiber::current();
+    /// assert_eq!(thread.id(), fiber::current().id());
+    /// ```
     pub fn id(&self) -> ThreadId {
         ThreadId(match &self.0 {
             Repr::Fiber(identity) => Id::Fiber(identity.number()),
@@ -127,7 +212,16 @@ impl Thread {
         })
     }
 
-    /// Its name, if it was given one. That of `run`'s closure is `main`.
+    /// Returns the name, if one was set. The closure of `run` has the name `main`.
+    ///
+    /// ```
+    /// use cringle::fiber;
+    ///
+    /// cringle::run(|| {
+    ///     let unnamed = fiber::spawn(|| fiber::current().name().is_none());
+    ///     assert!(unnamed.join().unwrap());
+    /// });
+    /// ```
     pub fn name(&self) -> Option<&str> {
         match &self.0 {
             Repr::Fiber(identity) => identity.name(),
@@ -143,7 +237,7 @@ impl std::fmt::Debug for Thread {
     }
 }
 
-/// The calling fiber; outside of any, the calling thread.
+/// Returns the calling fiber, or outside of any fiber the calling thread.
 ///
 /// ```
 /// use cringle::fiber;

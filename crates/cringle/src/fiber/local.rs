@@ -1,4 +1,4 @@
-//! Fiber-locals: what `thread_local!` is to threads.
+//! Fiber-locals: for fibers what `thread_local!` is for threads.
 
 use crate::runtime::fiber::Locals;
 use crate::runtime::worker::Worker;
@@ -6,10 +6,10 @@ use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// Declares values of which every fiber has its own, made when it first asks.
+/// Declares values of which every fiber has its own, initialised on its first use.
 ///
-/// A `thread_local!` is shared by all fibers of a worker; these are not. Outside of a fiber each
-/// thread has its own.
+/// A `thread_local!` is shared by all fibers of a worker; a fiber-local is not. Outside of a fiber,
+/// each thread has its own value.
 ///
 /// ```
 /// use cringle::fiber;
@@ -35,7 +35,7 @@ macro_rules! fiber_local {
     ($(#[$attr:meta])* $vis:vis static $name:ident : $type:ty = $init:expr) => {
         $(#[$attr])*
         $vis static $name: $crate::fiber::LocalKey<$type> = {
-            // A static of its own gives each key its own address, also where keys are alike.
+            // Each key has a static of its own, and so an address that no other key has.
             static KEY: u8 = 0;
             fn init() -> $type {
                 $init
@@ -46,20 +46,42 @@ macro_rules! fiber_local {
 }
 
 thread_local! {
-    /// The locals of a thread that is no worker.
+    /// The locals of a thread outside of any fiber.
     static OF_THREAD: RefCell<Locals> = const { RefCell::new(Vec::new()) };
 }
 
 /// A fiber-local declared by [`fiber_local!`](crate::fiber_local).
 ///
-/// Its value is dropped when the fiber ends. The destructor may wait, and no cancel cuts it short; if it panics, the
-/// process is aborted, as for a `thread_local!`.
+/// Its value is dropped when the fiber ends. The destructor may wait, and no cancel interrupts it.
+/// If it panics, the process aborts, as for a `thread_local!`.
+///
+/// ```
+/// use cringle::fiber::LocalKey;
+/// use std::cell::Cell;
+///
+/// cringle::fiber_local! { static HITS: Cell<u32> = Cell::new(0); }
+///
+/// fn increment(counter: &'static LocalKey<Cell<u32>>) {
+///     counter.set(counter.get() + 1);
+/// }
+///
+/// cringle::run(|| {
+///     increment(&HITS);
+///     assert_eq!(HITS.get(), 1);
+/// });
+/// ```
 pub struct LocalKey<T: 'static> {
     key: &'static u8,
     init: fn() -> T,
 }
 
-/// The value is being destroyed, or the locals of the thread are.
+/// The error of [`LocalKey::try_with`]: the value is being destroyed or is gone.
+///
+/// ```
+/// use cringle::fiber::AccessError;
+///
+/// assert_eq!(AccessError.to_string(), "the fiber-local is already destroyed");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AccessError;
@@ -78,21 +100,36 @@ impl<T: 'static> LocalKey<T> {
         LocalKey { key, init }
     }
 
-    /// Calls `f` with the calling fiber's value, made first if need be.
+    /// Calls `f` with the calling fiber's value, which is initialised first if necessary.
+    ///
+    /// ```
+    /// use std::cell::Cell;
+    ///
+    /// cringle::fiber_local! { static DEPTH: Cell<u32> = Cell::new(1); }
+    ///
+    /// assert_eq!(DEPTH.with(|depth| depth.get() + 1), 2);
+    /// ```
     ///
     /// # Panics
     ///
-    /// In a destructor that runs when this value is being destroyed or is gone, or all of the thread's are: as
-    /// std's.
+    /// In a destructor, if this value is being destroyed or is gone, or if all locals of the thread
+    /// are, as std's.
     pub fn with<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
-        self.try_with(f).expect("a fiber-local was used while it was destroyed, or after")
+        self.try_with(f).expect("a fiber-local was used during or after its destruction")
     }
 
-    /// Like [`with`](Self::with), and reports the failure.
+    /// Like [`with`](Self::with), but returns failures as errors.
+    ///
+    /// ```
+    /// cringle::fiber_local! { static LIMIT: u32 = 7; }
+    ///
+    /// assert_eq!(LIMIT.try_with(|limit| *limit), Ok(7));
+    /// ```
     ///
     /// # Errors
     ///
-    /// In a destructor that runs when this value is being destroyed or is gone, or all of the thread's are.
+    /// In a destructor, if this value is being destroyed or is gone, or if all locals of the thread
+    /// are.
     pub fn try_with<R>(&'static self, f: impl FnOnce(&T) -> R) -> Result<R, AccessError> {
         let value = match Worker::identity() {
             Some(fiber) => self.get_in(fiber.locals()),
@@ -109,11 +146,11 @@ impl<T: 'static> LocalKey<T> {
         };
         let found = find(&locals.borrow());
         let value: Rc<dyn Any> = found.unwrap_or_else(|| {
-            // No borrow is held here: the initialiser may use other locals, or suspend.
+            // No borrow is held here: the initialiser may use other locals, and may suspend.
             let value: Rc<dyn Any> = Rc::new((self.init)());
             let first = find(&locals.borrow());
-            // If the initialiser has asked for this very key, the value made first stays. The other
-            // one is dropped with no borrow held: its destructor may use locals.
+            // If the initialiser used this very key, the value that was stored first stays. The
+            // other one is dropped without a borrow: its destructor may use locals.
             first.unwrap_or_else(|| {
                 locals.borrow_mut().push((key, Some(Rc::clone(&value))));
                 Ok(value)
@@ -123,7 +160,7 @@ impl<T: 'static> LocalKey<T> {
     }
 }
 
-/// As std's, of the calling fiber's value.
+/// std's shortcuts for a `Cell`, on the calling fiber's value.
 ///
 /// ```
 /// use std::cell::Cell;
@@ -134,12 +171,29 @@ impl<T: 'static> LocalKey<T> {
 /// assert_eq!((COUNT.replace(5), COUNT.take(), COUNT.get()), (2, 5, 0));
 /// ```
 impl<T: 'static> LocalKey<Cell<T>> {
-    /// Sets the value. (It is made first, where std's is not.)
+    /// Sets the value. Unlike std's, it initialises the value first.
+    ///
+    /// ```
+    /// use std::cell::Cell;
+    ///
+    /// cringle::fiber_local! { static COUNT: Cell<u32> = Cell::new(1); }
+    ///
+    /// COUNT.set(2);
+    /// assert_eq!(COUNT.get(), 2);
+    /// ```
     pub fn set(&'static self, value: T) {
         self.with(|cell| cell.set(value));
     }
 
-    /// A copy of the value.
+    /// Returns a copy of the value.
+    ///
+    /// ```
+    /// use std::cell::Cell;
+    ///
+    /// cringle::fiber_local! { static COUNT: Cell<u32> = Cell::new(1); }
+    ///
+    /// assert_eq!(COUNT.get(), 1);
+    /// ```
     pub fn get(&'static self) -> T
     where
         T: Copy,
@@ -148,6 +202,14 @@ impl<T: 'static> LocalKey<Cell<T>> {
     }
 
     /// Takes the value, and leaves the default.
+    ///
+    /// ```
+    /// use std::cell::Cell;
+    ///
+    /// cringle::fiber_local! { static COUNT: Cell<u32> = Cell::new(1); }
+    ///
+    /// assert_eq!((COUNT.take(), COUNT.get()), (1, 0));
+    /// ```
     pub fn take(&'static self) -> T
     where
         T: Default,
@@ -155,13 +217,22 @@ impl<T: 'static> LocalKey<Cell<T>> {
         self.with(Cell::take)
     }
 
-    /// Sets the value and returns the one before.
+    /// Sets the value and returns the previous one.
+    ///
+    /// ```
+    /// use std::cell::Cell;
+    ///
+    /// cringle::fiber_local! { static COUNT: Cell<u32> = Cell::new(1); }
+    ///
+    /// assert_eq!((COUNT.replace(5), COUNT.get()), (1, 5));
+    /// ```
     pub fn replace(&'static self, value: T) -> T {
         self.with(|cell| cell.replace(value))
     }
 }
 
-/// As std's, of the calling fiber's value. Each panics where the `RefCell` does.
+/// std's shortcuts for a `RefCell`, on the calling fiber's value. Each panics where the `RefCell`
+/// does.
 ///
 /// ```
 /// use std::cell::RefCell;
@@ -173,22 +244,56 @@ impl<T: 'static> LocalKey<Cell<T>> {
 /// assert_eq!(NAMES.take(), ["rope"]);
 /// ```
 impl<T: 'static> LocalKey<RefCell<T>> {
-    /// Calls `f` with the value.
+    /// Calls `f` with a borrow of the value.
+    ///
+    /// ```
+    /// use std::cell::RefCell;
+    ///
+    /// cringle::fiber_local! { static NAMES: RefCell<Vec<u8>> = RefCell::new(vec![7]); }
+    ///
+    /// assert_eq!(NAMES.with_borrow(|names| names.len()), 1);
+    /// ```
     pub fn with_borrow<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
         self.with(|cell| f(&cell.borrow()))
     }
 
-    /// Calls `f` with the value, to be changed.
+    /// Calls `f` with a mutable borrow of the value.
+    ///
+    /// ```
+    /// use std::cell::RefCell;
+    ///
+    /// cringle::fiber_local! { static NAMES: RefCell<Vec<&'static str>> = RefCell::new(vec![]); }
+    ///
+    /// NAMES.with_borrow_mut(|names| names.push("rope"));
+    /// assert_eq!(NAMES.take(), ["rope"]);
+    /// ```
     pub fn with_borrow_mut<R>(&'static self, f: impl FnOnce(&mut T) -> R) -> R {
         self.with(|cell| f(&mut cell.borrow_mut()))
     }
 
-    /// Sets the value. (It is made first, where std's is not.)
+    /// Sets the value. Unlike std's, it initialises the value first.
+    ///
+    /// ```
+    /// use std::cell::RefCell;
+    ///
+    /// cringle::fiber_local! { static NAME: RefCell<String> = RefCell::default(); }
+    ///
+    /// NAME.set("rope".into());
+    /// assert_eq!(NAME.take(), "rope");
+    /// ```
     pub fn set(&'static self, value: T) {
         drop(self.replace(value));
     }
 
     /// Takes the value, and leaves the default.
+    ///
+    /// ```
+    /// use std::cell::RefCell;
+    ///
+    /// cringle::fiber_local! { static NAME: RefCell<String> = RefCell::new("rope".into()); }
+    ///
+    /// assert_eq!((NAME.take(), NAME.take()), ("rope".into(), String::new()));
+    /// ```
     pub fn take(&'static self) -> T
     where
         T: Default,
@@ -196,7 +301,15 @@ impl<T: 'static> LocalKey<RefCell<T>> {
         self.with(RefCell::take)
     }
 
-    /// Sets the value and returns the one before.
+    /// Sets the value and returns the previous one.
+    ///
+    /// ```
+    /// use std::cell::RefCell;
+    ///
+    /// cringle::fiber_local! { static NAME: RefCell<String> = RefCell::new("rope".into()); }
+    ///
+    /// assert_eq!(NAME.replace("sail".into()), "rope");
+    /// ```
     pub fn replace(&'static self, value: T) -> T {
         self.with(|cell| cell.replace(value))
     }

@@ -1,23 +1,37 @@
 //! Fibers: `std::thread`'s names and semantics, for threads that cost a microsecond and a page.
 //!
-//! `use cringle::fiber as thread` ports a program. What differs:
+//! `use cringle::fiber as thread` ports a program. The differences:
 //!
-//! - fibers exist inside of [`run`](crate::run) only; `spawn` elsewhere panics and says so;
-//! - they share their worker: one that computes for long keeps the others of its worker waiting
-//!   ([`yield_now`] lets them go on), and one that blocks the thread blocks them
-//!   ([`unblock`] does it elsewhere);
-//! - [`spawn_local`] and [`Scope::spawn_local`] start a fiber on the same worker, which may use
-//!   what is not `Send`;
-//! - what std has deprecated (`sleep_ms`, `park_timeout_ms`) is left out, and so is
-//!   `Builder::spawn_unchecked`: [`scope`] borrows soundly;
-//! - a scope's panic says that "a scoped fiber panicked";
-//! - [`join`], [`race`], [`any`] and [`par_map`] combine closures that run beside each other.
+//! - Fibers exist only inside of [`run`](crate::run). A `spawn` elsewhere panics with a message
+//!   that says so.
+//! - Fibers share their worker. One that computes for long keeps the others of its worker waiting
+//!   ([`yield_now`] lets them run); one that blocks its thread blocks them ([`unblock`] runs
+//!   blocking code on another thread).
+//! - [`spawn_local`] and [`Scope::spawn_local`] spawn a fiber on the same worker, which may use
+//!   data that is not `Send`.
+//! - std's deprecated functions (`sleep_ms`, `park_timeout_ms`) are left out, and so is
+//!   `Builder::spawn_unchecked`: [`scope`] borrows soundly.
+//! - The panic of a scope says "a scoped fiber panicked".
+//! - [`join`], [`race`], [`any`] and [`par_map`] combine closures that run concurrently.
+//!
+//! ```
+//! use cringle::fiber;
+//!
+//! cringle::run(|| {
+//!     let words = ["stackful", "fibers"];
+//!     let lengths = fiber::scope(|s| {
+//!         let handles = words.map(|word| s.spawn(move || word.len()));
+//!         handles.map(|handle| handle.join().unwrap())
+//!     });
+//!     assert_eq!(lengths, [8, 6]);
+//! });
+//! ```
 //!
 //! # Order
 //!
-//! Ready fibers of a worker run first come, first served. `spawn_local` appends the new fiber to
-//! them and goes on. Timers that are due come before completions, and completions come in the
-//! order in which the kernel reports them.
+//! The ready fibers of a worker run first come, first served. `spawn_local` appends the new fiber
+//! to them, and the caller continues. Due timers are processed before completions, and completions
+//! in the order in which the kernel reports them.
 
 pub(crate) mod backoff;
 mod block_on;
@@ -59,21 +73,26 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::panic::UnwindSafe;
 
-/// Whether the calling fiber's call is refused because it is cancelled; it is counted.
+/// Returns whether the calling fiber is cancelled, and counts the refusal.
 fn is_refused() -> bool {
     Worker::current().is_some_and(|(worker, fiber)| worker.refuses(fiber))
 }
 
-/// What the calling fiber is told then.
+/// Returns the error for a refused call.
 fn refusal() -> io::Error {
     let (_, fiber) = Worker::current().expect("only fibers are cancelled");
     fiber.cancel_error()
 }
 
-/// Whether the calling fiber is unwinding. (`std::thread::panicking` tells it of the thread, and so
-/// of any fiber that is suspended in a destructor on it.) Outside of a fiber: std's answer.
+/// Returns whether the calling fiber is unwinding. Outside of a fiber: `std::thread::panicking`,
+/// which on a worker counts for all fibers of the thread, and so for any fiber that is suspended in
+/// a destructor.
 ///
-/// In a panic hook it is true, as std's.
+/// As std's, it returns true in a panic hook.
+///
+/// ```
+/// assert!(!cringle::run(cringle::fiber::panicking));
+/// ```
 pub fn panicking() -> bool {
     match Worker::current() {
         Some((worker, fiber)) => worker.surely_unwinds(fiber),
@@ -81,9 +100,9 @@ pub fn panicking() -> bool {
     }
 }
 
-/// `std::panic::catch_unwind`, for fibers: it catches the same, and the library knows at once that the panic is
-/// over. (After std's it looks at the fiber's frames where that matters, while another fiber of the worker is
-/// suspended in a destructor.)
+/// `std::panic::catch_unwind`, for fibers. It catches the same payloads, and tells the library at
+/// once that the panic is over. After std's function, the library inspects the fiber's frames where
+/// it has to know, while another fiber of the worker is suspended in a destructor.
 ///
 /// ```
 /// use cringle::fiber;
@@ -97,8 +116,8 @@ pub fn panicking() -> bool {
 ///
 /// # Errors
 ///
-/// The payload of `f`'s panic. A [`Cancelled`](crate::Cancelled) among them is better handed on, by
-/// [`resume_unwind`]: the fiber's next wait will unwind it again.
+/// The payload of `f`'s panic. Pass a [`Cancelled`](crate::Cancelled) payload on with
+/// [`resume_unwind`]: otherwise the fiber's next wait unwinds it again.
 pub fn catch_unwind<F, R>(f: F) -> Result<R>
 where
     F: FnOnce() -> R + UnwindSafe,
@@ -106,9 +125,9 @@ where
     unwinding::catch(f)
 }
 
-/// `std::panic::resume_unwind`, for fibers: it raises the same, and the library knows why the fiber unwinds. A
-/// [`Cancelled`](crate::Cancelled) that is raised by this poisons no lock, as when a wait raises it; raised by
-/// std's it does, like any payload.
+/// `std::panic::resume_unwind`, for fibers. It raises the same payloads, and tells the library why
+/// the fiber unwinds. A [`Cancelled`](crate::Cancelled) payload raised by it poisons no lock, just
+/// as when a wait raises it; raised by std's function it poisons, as any payload does.
 ///
 /// ```
 /// use cringle::{Cancelled, fiber, sync::Mutex};
@@ -120,7 +139,7 @@ where
 ///         s.spawn_local(|| {
 ///             let _guard = lock.lock().unwrap_or_else(|_| unreachable!());
 ///             let payload = fiber::catch_unwind(fiber::park).unwrap_err();
-///             println!("cancelled, and goes on to be");
+///             println!("cancelled: clean up, then continue to unwind");
 ///             fiber::resume_unwind(payload);
 ///         })
 ///         .join()
@@ -134,15 +153,21 @@ pub fn resume_unwind(payload: Box<dyn Any + Send>) -> ! {
     unwinding::resume(payload)
 }
 
-/// How many fibers can run at the same instant: the runtime's workers. Outside of
-/// [`run`](crate::run): std's answer.
+/// Returns the number of fibers that can run at the same instant: the number of the runtime's
+/// workers. Outside of [`run`](crate::run): `std::thread::available_parallelism`.
+///
+/// ```
+/// let workers = cringle::Builder::new().workers(2).run(cringle::fiber::available_parallelism)??;
+/// assert_eq!(workers.get(), 2);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 ///
 /// # Errors
 ///
 /// Only outside of `run`, as std's.
 pub fn available_parallelism() -> io::Result<NonZeroUsize> {
     match Worker::here() {
-        Some(worker) => Ok(NonZeroUsize::new(worker.workers()).expect("there is a worker")),
+        Some(worker) => Ok(NonZeroUsize::new(worker.workers()).expect("a runtime has a worker")),
         None => std::thread::available_parallelism(),
     }
 }

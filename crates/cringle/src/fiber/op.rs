@@ -1,4 +1,4 @@
-//! One operation of a fiber, from asking to answer.
+//! Performing one operation for a fiber, from submission to result.
 
 use crate::driver::{Op, blocking, means_cancelled};
 use crate::runtime::fiber::FiberRef;
@@ -8,8 +8,8 @@ use crate::sys;
 use std::io;
 use std::time::Duration;
 
-/// Has the kernel perform `op` while the fiber waits. What was done wins over a cancel that came
-/// late; one that came before refuses the op.
+/// Performs `op` while the fiber waits. A fiber that is already cancelled is refused; a result wins
+/// over a later cancel.
 #[inline(always)]
 pub(crate) fn perform(worker: Here, fiber: FiberRef, op: Op) -> io::Result<usize> {
     if worker.refuses(fiber) {
@@ -20,7 +20,8 @@ pub(crate) fn perform(worker: Here, fiber: FiberRef, op: Op) -> io::Result<usize
     outcome(worker, fiber, result)
 }
 
-/// The same for an op that waits for a peer, and for so long at most; `None` where the time was up.
+/// Performs an op that waits for a peer, for at most `limit`. Returns `None` if the time has
+/// passed.
 #[cold]
 pub(crate) fn perform_within(
     worker: Here,
@@ -46,18 +47,20 @@ pub(crate) fn perform_within(
     }
 }
 
-/// Has the kernel perform `op`, again if it was dropped: the op's result.
+/// Performs `op`, again if the kernel dropped it, and returns its result.
 #[inline(always)]
 pub(crate) fn perform_to_the_end(worker: Here, fiber: FiberRef, op: Op) -> i32 {
     let result = worker.perform_one(fiber, op);
-    match was_dropped(worker, fiber, result) && !matches!(op, Op::Raw(_)) {
-        true => repeat(worker, fiber, op),
-        false => result,
+    if was_dropped(worker, fiber, result) && !matches!(op, Op::Raw(_)) {
+        repeat(worker, fiber, op)
+    } else {
+        result
     }
 }
 
-/// Whether the kernel gave an op up that nobody cancelled. It does when it needs a thread for it,
-/// has none yet, and a pending signal keeps it from starting one. The op has not begun then.
+/// Returns whether the kernel cancelled an op on its own. It does so if it needs a kernel thread
+/// for the op, has none yet, and a pending signal keeps it from starting one. The op has not begun
+/// then.
 #[inline]
 pub(crate) fn was_dropped(worker: Here, fiber: FiberRef, result: i32) -> bool {
     result == -libc::ECANCELED && !worker.is_interrupted(fiber)
@@ -74,7 +77,7 @@ fn repeat(worker: Here, fiber: FiberRef, op: Op) -> i32 {
     }
 }
 
-/// An op's result for the fiber that asked.
+/// Turns an op's result into that of the fiber's call.
 #[inline]
 pub(crate) fn outcome(worker: Here, fiber: FiberRef, result: i32) -> io::Result<usize> {
     if result < 0 && means_cancelled(result) && worker.is_interrupted(fiber) {
@@ -83,8 +86,8 @@ pub(crate) fn outcome(worker: Here, fiber: FiberRef, result: i32) -> io::Result<
     sys::result_of(result)
 }
 
-/// Calls what the ring has no op for on the library's small pool, or here where that can have no thread.
-/// `f` does not wait for other processes or fibers.
+/// Calls `f` on the library's small pool, or on this thread if the pool cannot start one. For calls
+/// that no ring performs. `f` must not wait for other processes or fibers.
 fn call<T: Send>(subject: &dyn WaitTarget, f: impl FnOnce() -> T + Send) -> T {
     let pool = Worker::here().map(|worker| std::sync::Arc::clone(&worker.shared().call_pool));
     match pool {
@@ -93,53 +96,58 @@ fn call<T: Send>(subject: &dyn WaitTarget, f: impl FnOnce() -> T + Send) -> T {
     }
 }
 
-/// An op as the plain call on a thread of the pool: one that no ring has; or one on a regular file that the
-/// ring answered by `EAGAIN`, whose answer is the last word. XFS may answer so for once; a file system that
-/// knows no `NOWAIT` does always where the file is opened with `O_NONBLOCK`; and an attribute in `/sys`
-/// where it means it: to ask again until the answer is another might be for ever.
+/// Performs an op by its plain call on the small pool. For ops that no ring has, and for ops on a
+/// regular file that the ring answered with `EAGAIN`: the plain call's result is final. XFS returns
+/// `EAGAIN` occasionally; a file system without `NOWAIT` support returns it always if the file has
+/// `O_NONBLOCK`; an attribute in `/sys` may return it as its real result, so that a retry would
+/// loop.
 ///
 /// # Safety
 ///
 /// The op's pointers are valid for the call.
 #[cold]
-pub(crate) unsafe fn perform_aside(op: Op) -> i32 {
-    struct Sent(Op);
-    // SAFETY: what the op points to is borrowed by a caller that waits for the call's end.
-    unsafe impl Send for Sent {}
+pub(crate) unsafe fn perform_on_pool(op: Op) -> i32 {
     let sent = Sent(op);
-    call(&Aside(op), move || {
+    call(&PoolCall(op), move || {
         let Sent(op) = { sent };
-        // SAFETY: by the contract.
+        // SAFETY: by this function's contract.
         unsafe { blocking::perform(&op) }
     })
 }
 
-/// Performs a read or a write of a file that a ring would access at the wrong offsets, as the plain call. It may
-/// wait for another process, the server of the file system, so it runs on the pool that grows as needed.
+/// Performs a read or a write by its plain call, for a file that a ring would access at the wrong
+/// offsets. The call may wait for another process, the server of the file system, so it runs on the
+/// pool that grows as needed.
 ///
 /// # Safety
 ///
 /// The op's pointers are valid for the call.
 #[cold]
 pub(crate) unsafe fn perform_off_ring(worker: Here, op: Op) -> i32 {
-    struct Sent(Op);
-    // SAFETY: I1. What the op points to is borrowed by a caller that waits until the call has ended.
-    unsafe impl Send for Sent {}
     let sent = Sent(op);
-    super::unblock::call_on_or_here(&worker.shared().unblock_pool, Some(&Aside(op)), move || {
+    let pool = &worker.shared().unblock_pool;
+    super::unblock::call_on_or_here(pool, Some(&PoolCall(op)), move || {
         let Sent(op) = { sent };
-        // SAFETY: by the contract.
+        // SAFETY: by this function's contract.
         unsafe { blocking::perform(&op) }
     })
 }
 
-/// It lies in the frame that waits for the call.
-struct Aside(Op);
+/// An op on its way to a thread of a pool.
+struct Sent(Op);
 
-impl WaitTarget for Aside {
+// SAFETY: I1. The memory that the op points to is borrowed by a caller that waits until the call
+// has ended.
+unsafe impl Send for Sent {}
+
+/// An op that a pool performs. It lies in the frame that waits for the call.
+struct PoolCall(Op);
+
+impl WaitTarget for PoolCall {
     fn info(&self) -> TargetInfo {
         let about = self.0.describe();
-        // SAFETY: what the op points to stays until the call has returned, and the fiber waits for that.
+        // SAFETY: I1. The memory that the op points to stays until the call has returned, and the
+        // fiber is waiting for that.
         let path = unsafe { about.path() };
         TargetInfo::Call { about, path }
     }

@@ -1,11 +1,12 @@
-//! What a fiber and its handle share: the result, on its way from one to the other.
+//! The state that a fiber shares with its handle: it passes the result from one to the other.
 //!
 //! # The protocol
 //!
-//! `state` goes from `RUNNING` to `FINISHED`, perhaps by way of `JOINING` (a joiner has left its
+//! `state` goes from `RUNNING` to `FINISHED`, possibly through `JOINING` (a joiner has stored its
 //! waker). The fiber writes the result before it sets `FINISHED`; the joiner reads it after it has
-//! seen that. The waker is written before `JOINING` is set and taken by whoever replaces that
-//! state. Both sides own a count of the packet, so its memory outlives the last touch (**I10**).
+//! seen `FINISHED`. The waker is written before `JOINING` is set, and taken by the side that
+//! replaces that state. Both sides own a reference to the packet, so its memory outlives the last
+//! touch (**I10**).
 
 use crate::runtime::cancelled::Cancelled;
 use crate::runtime::fiber::Wait;
@@ -22,7 +23,7 @@ const RUNNING: u8 = 0;
 const JOINING: u8 = 1;
 const FINISHED: u8 = 2;
 
-/// See the module.
+/// The result of a fiber, its joiner's waker, and its name and identity. See the module.
 pub(super) struct Packet<T> {
     pub(super) meta: Meta,
     state: AtomicU8,
@@ -30,9 +31,9 @@ pub(super) struct Packet<T> {
     result: UnsafeCell<Option<std::thread::Result<T>>>,
 }
 
-// SAFETY: the result moves from the fiber's thread to the joiner's, so it must be `Send`; the state
-// makes sure that one side at a time touches the cells. Handles of fibers whose result is not
-// `Send` are not `Send` themselves.
+// SAFETY: by the module's protocol one side at a time touches the cells, which is the contract of
+// `state`. The result moves from the fiber's thread to the joiner's, so `T` must be `Send`. A
+// handle whose result is not `Send` is not `Send` itself.
 unsafe impl<T: Send> Sync for Packet<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Send for Packet<T> {}
@@ -51,22 +52,22 @@ impl<T> Packet<T> {
         self.state.load(Ordering::Acquire) == FINISHED
     }
 
-    /// For the fiber: leaves the result, and wakes who waits for it. Says whether somebody does.
+    /// Stores the fiber's result and wakes the joiner. Returns whether a joiner waits.
     pub(super) fn finish(&self, result: std::thread::Result<T>) -> bool {
-        // SAFETY: until FINISHED is set, the fiber alone touches the result.
+        // SAFETY: the module's contract: until FINISHED is set, only the fiber touches the result.
         unsafe { *self.result.get() = Some(result) };
         let joining = self.state.swap(FINISHED, Ordering::AcqRel) == JOINING;
         if joining {
-            // SAFETY: JOINING was set after the waker was written, and the joiner does not touch
-            // it again before it has seen FINISHED.
+            // SAFETY: the module's contract: the joiner set JOINING after it had written the waker,
+            // and does not touch it again before it has seen FINISHED.
             let joiner = unsafe { (*self.joiner.get()).take() };
-            joiner.expect("a joiner leaves its waker").wake();
+            joiner.expect("a joiner stores its waker").wake();
         }
         joining
     }
 
-    /// For the one handle: waits until the fiber has ended. False if the wait was interrupted first:
-    /// of that the waiting fiber is asked whenever it runs.
+    /// Waits until the fiber has ended, for its only handle. Returns false if `interrupted`
+    /// returned true first; it is called each time the waiting fiber runs.
     pub(super) fn wait(&self, interrupted: impl Fn() -> bool) -> bool {
         if self.is_finished() {
             return true;
@@ -76,7 +77,7 @@ impl<T> Packet<T> {
             Some((worker, fiber)) => worker.waker(fiber),
             None => Waker::Thread(std::thread::current()),
         };
-        if !self.leave_waker(waker) {
+        if !self.store_waker(waker) {
             return true;
         }
         loop {
@@ -95,55 +96,55 @@ impl<T> Packet<T> {
         }
     }
 
-    /// False if the fiber has ended meanwhile.
-    fn leave_waker(&self, waker: Waker) -> bool {
-        // SAFETY: in RUNNING the fiber does not touch the joiner, and there is one handle.
+    /// Stores the joiner's waker. Returns false if the fiber has ended meanwhile.
+    fn store_waker(&self, waker: Waker) -> bool {
+        // SAFETY: the module's contract: in RUNNING the fiber does not touch the waker, and only
+        // one handle does.
         unsafe { *self.joiner.get() = Some(waker) };
         let (old, new) = (RUNNING, JOINING);
         self.state.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// True if the fiber has ended meanwhile.
+    /// Withdraws the joiner's waker. Returns true if the fiber has ended meanwhile.
     fn take_back_waker(&self) -> bool {
         let (old, new) = (JOINING, RUNNING);
         self.state.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire).is_err()
     }
 
-    /// For the handle, once [`wait`](Self::wait) said yes.
+    /// Takes the result, after [`wait`](Self::wait) has returned true.
     pub(super) fn take(&self) -> std::thread::Result<T> {
         debug_assert!(self.is_finished());
-        self.take_if_there().expect("a result is taken once")
+        self.try_take().expect("a result is taken once")
     }
 
-    /// The same, for whoever comes last.
-    pub(super) fn take_if_there(&self) -> Option<std::thread::Result<T>> {
+    /// Takes the result of a fiber that has ended, if it was not taken.
+    pub(super) fn try_take(&self) -> Option<std::thread::Result<T>> {
         debug_assert!(self.is_finished());
-        // SAFETY: after FINISHED the fiber does not touch the result. There is one handle, and where a
-        // scope asks too, whoever had that handle has ended.
+        // SAFETY: the module's contract: after FINISHED the fiber does not touch the result. Only
+        // one handle does; a scope takes the result only after the owner of that handle has ended.
         unsafe { (*self.result.get()).take() }
     }
 
-    /// For the handle, once [`wait`](Self::wait) said yes: whether the fiber was unwound because it
-    /// was cancelled.
+    /// Returns whether a cancel unwound the fiber, after [`wait`](Self::wait) has returned true.
     pub(super) fn was_cancelled(&self) -> bool {
-        // SAFETY: as above; the reference is gone when this returns.
+        // SAFETY: as above. The reference ends when this function returns.
         let result = unsafe { &*self.result.get() };
         matches!(result, Some(Err(payload)) if payload.is::<Cancelled>())
     }
 }
 
-/// Drops a result that nobody took. Its destructor may do anything; where it panics the process ends, as it does
-/// for a thread's result.
+/// Drops a result that no joiner took. If its destructor panics, the process aborts, as it does for
+/// a thread's result.
 pub(super) fn drop_unwanted<T>(result: std::thread::Result<T>) {
     let what = if result.is_err() { "panic payload" } else { "result" };
-    // The payload of that panic is not dropped, which may panic, too.
+    // The payload of that panic is not dropped: its destructor might panic, too.
     if let Err(_payload) = foreign::drop_value(result) {
         crate::sys::report(format_args!("the destructor of a fiber's {what} panicked; aborting"));
         std::process::abort();
     }
 }
 
-/// Where the handle is dropped after the fiber has ended, the result goes with it.
+/// Drops an untaken result, if the handle is dropped after the fiber has ended.
 impl<T> Drop for Packet<T> {
     fn drop(&mut self) {
         if let Some(result) = self.result.get_mut().take() {

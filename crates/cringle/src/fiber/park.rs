@@ -1,4 +1,4 @@
-//! Waiting for nothing in particular: yielding, sleeping, parking.
+//! Waits without an object: yielding, sleeping, parking.
 
 use crate::runtime::fiber::{FiberRef, Wait};
 use crate::runtime::worker::{Here, Worker};
@@ -6,9 +6,24 @@ use crate::runtime::{cancelled, now};
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Lets every other ready fiber of this worker run once, and the kernel be looked at. Outside of a
+/// Lets every other ready fiber of this worker run once, and completions be processed. Outside of a
 /// fiber: `std::thread::yield_now`.
 /// May suspend the calling fiber.
+///
+/// ```
+/// use cringle::fiber;
+/// use std::cell::Cell;
+///
+/// cringle::run(|| {
+///     let ready = Cell::new(false);
+///     fiber::scope(|s| {
+///         s.spawn_local(|| ready.set(true));
+///         while !ready.get() {
+///             fiber::yield_now();
+///         }
+///     });
+/// });
+/// ```
 ///
 /// # Cancellation
 ///
@@ -20,12 +35,24 @@ pub fn yield_now() {
     worker.yield_now(fiber);
 }
 
-/// Like [`yield_now`], and returns an error where that unwinds.
+/// Like [`yield_now`], but returns an error if the calling fiber is cancelled.
 /// May suspend the calling fiber.
+///
+/// ```
+/// use cringle::fiber;
+///
+/// cringle::run(|| {
+///     fiber::scope(|s| {
+///         assert!(fiber::yield_now_cancellable().is_ok());
+///         s.cancel();
+///         assert!(fiber::yield_now_cancellable().is_err());
+///     });
+/// });
+/// ```
 ///
 /// # Errors
 ///
-/// The fiber is cancelled: see [`cancel::reason`](crate::cancel::reason).
+/// If the fiber is cancelled: see [`cancel::reason`](crate::cancel::reason).
 pub fn yield_now_cancellable() -> io::Result<()> {
     match Worker::current() {
         Some((worker, fiber)) => {
@@ -37,15 +64,12 @@ pub fn yield_now_cancellable() -> io::Result<()> {
     Ok(())
 }
 
-/// Refuses a wait of a cancelled fiber.
+/// Returns an error if the fiber is cancelled.
 fn check(worker: Here, fiber: FiberRef) -> io::Result<()> {
-    match worker.refuses(fiber) {
-        true => Err(fiber.cancel_error()),
-        false => Ok(()),
-    }
+    if worker.refuses(fiber) { Err(fiber.cancel_error()) } else { Ok(()) }
 }
 
-/// Waits for at least this long; only the calling fiber does. Outside of a fiber:
+/// Sleeps for at least `duration`. Only the calling fiber waits. Outside of a fiber:
 /// `std::thread::sleep`.
 /// May suspend the calling fiber.
 ///
@@ -64,21 +88,34 @@ fn check(worker: Here, fiber: FiberRef) -> io::Result<()> {
 ///
 /// A cancelled fiber unwinds here.
 pub fn sleep(duration: Duration) {
-    // A time that no clock can show is for ever.
+    // A deadline that no `Instant` can represent is never reached.
     sleep_till(now().checked_add(duration));
 }
 
-/// Like [`sleep`], and returns an error where that unwinds.
+/// Like [`sleep`], but returns an error if the calling fiber is cancelled.
 /// May suspend the calling fiber.
+///
+/// ```
+/// use cringle::fiber;
+/// use std::time::Duration;
+///
+/// cringle::run(|| {
+///     fiber::scope(|s| {
+///         s.cancel();
+///         assert!(fiber::sleep_cancellable(Duration::from_secs(3600)).is_err());
+///     });
+/// });
+/// ```
 ///
 /// # Errors
 ///
-/// The fiber was cancelled before the time was up: see [`cancel::reason`](crate::cancel::reason).
+/// If the fiber was cancelled before the time had passed: see
+/// [`cancel::reason`](crate::cancel::reason).
 pub fn sleep_cancellable(duration: Duration) -> io::Result<()> {
     sleep_till_cancellable(now().checked_add(duration))
 }
 
-/// Waits until then; unwinds if the fiber is cancelled. Where panics abort, a cancelled fiber sleeps on.
+/// Sleeps until `deadline`. Unwinds if the fiber is cancelled; where panics abort, it sleeps on.
 pub(crate) fn sleep_till(deadline: Option<Instant>) {
     let interrupted = |worker: Here, fiber| cfg!(panic = "unwind") && worker.is_interrupted(fiber);
     if sleep_till_unless(deadline, interrupted) {
@@ -87,13 +124,13 @@ pub(crate) fn sleep_till(deadline: Option<Instant>) {
 }
 
 pub(crate) fn sleep_till_cancellable(deadline: Option<Instant>) -> io::Result<()> {
-    match sleep_till_unless(deadline, |worker, fiber| worker.refuses(fiber)) {
-        true => Err(super::refusal()),
-        false => Ok(()),
+    if sleep_till_unless(deadline, |worker, fiber| worker.refuses(fiber)) {
+        return Err(super::refusal());
     }
+    Ok(())
 }
 
-/// Waits until then, unless it is interrupted: whether it was.
+/// Sleeps until `deadline`, or until `interrupted` returns true. Returns whether it did.
 fn sleep_till_unless(
     deadline: Option<Instant>,
     interrupted: impl Fn(Here, FiberRef) -> bool,
@@ -123,10 +160,20 @@ fn sleep_thread(deadline: Option<Instant>) {
     }
 }
 
-/// Waits until the fiber's token is made available by [`Thread::unpark`](super::Thread::unpark),
-/// and takes it. As with std's, it may also return for no reason. Outside of a fiber:
+/// Waits until [`Thread::unpark`](super::Thread::unpark) makes the fiber's token available, and
+/// consumes the token. As std's, it may also wake spuriously. Outside of a fiber:
 /// `std::thread::park`.
 /// May suspend the calling fiber.
+///
+/// ```
+/// use cringle::fiber;
+///
+/// cringle::run(|| {
+///     let main = fiber::current();
+///     fiber::spawn(move || main.unpark());
+///     fiber::park();
+/// });
+/// ```
 ///
 /// # Cancellation
 ///
@@ -138,12 +185,24 @@ pub fn park() {
     }
 }
 
-/// Like [`park`], and returns an error where that unwinds.
+/// Like [`park`], but returns an error if the calling fiber is cancelled.
 /// May suspend the calling fiber.
+///
+/// ```
+/// use cringle::fiber;
+///
+/// cringle::run(|| {
+///     fiber::scope(|s| {
+///         s.cancel();
+///         assert!(fiber::park_cancellable().is_err());
+///     });
+/// });
+/// ```
 ///
 /// # Errors
 ///
-/// The fiber was cancelled before its token came: see [`cancel::reason`](crate::cancel::reason).
+/// If the fiber was cancelled before its token was available: see
+/// [`cancel::reason`](crate::cancel::reason).
 pub fn park_cancellable() -> io::Result<()> {
     match Worker::current() {
         Some((worker, fiber)) => park_until_cancellable(worker, fiber, None),
@@ -154,8 +213,12 @@ pub fn park_cancellable() -> io::Result<()> {
     }
 }
 
-/// Like [`park`], and returns after this long at the latest.
+/// Like [`park`], but waits at most `duration`.
 /// May suspend the calling fiber.
+///
+/// ```
+/// cringle::run(|| cringle::fiber::park_timeout(std::time::Duration::from_millis(1)));
+/// ```
 ///
 /// # Cancellation
 ///
@@ -169,12 +232,19 @@ pub fn park_timeout(duration: Duration) {
     }
 }
 
-/// Like [`park_timeout`], and returns an error where that unwinds.
+/// Like [`park_timeout`], but returns an error if the calling fiber is cancelled.
 /// May suspend the calling fiber.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// cringle::run(|| cringle::fiber::park_timeout_cancellable(Duration::from_millis(1)))?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 ///
 /// # Errors
 ///
-/// The fiber was cancelled before its token came and before the time was up: see
+/// If the fiber was cancelled before its token was available and before the time had passed: see
 /// [`cancel::reason`](crate::cancel::reason).
 pub fn park_timeout_cancellable(duration: Duration) -> io::Result<()> {
     match Worker::current() {
@@ -188,7 +258,7 @@ pub fn park_timeout_cancellable(duration: Duration) -> io::Result<()> {
 
 fn park_until(worker: Here, fiber: FiberRef, deadline: Option<Instant>) {
     worker.interrupt_if_cancelled(fiber);
-    // A token that came in wins over a cancel that came late.
+    // An available token wins over a later cancel.
     if !park_once(worker, fiber, deadline) {
         worker.interrupt_if_cancelled(fiber);
     }
@@ -200,13 +270,10 @@ fn park_until_cancellable(
     deadline: Option<Instant>,
 ) -> io::Result<()> {
     check(worker, fiber)?;
-    match park_once(worker, fiber, deadline) {
-        true => Ok(()),
-        false => check(worker, fiber),
-    }
+    if park_once(worker, fiber, deadline) { Ok(()) } else { check(worker, fiber) }
 }
 
-/// Waits for the token once: whether it came.
+/// Waits once for the token. Returns whether it consumed it.
 fn park_once(worker: Here, fiber: FiberRef, deadline: Option<Instant>) -> bool {
     worker.spend(fiber);
     let identity = fiber.meta().expect("a running fiber").identity();

@@ -1,12 +1,13 @@
-//! Code that no cancel reaches.
+//! Code that cancels do not reach.
 
 use crate::runtime::region::Region;
 use crate::runtime::worker::{Within, Worker};
 
-/// Runs `f` so that nothing in it is cancelled: operations and waits go to their end though the fiber
-/// is cancelled, or becomes it meanwhile, and so do the fibers of scopes that `f` opens. Afterwards
-/// the fiber is cancelled as before. For what must be done once it was begun: a commit, a rename, an
-/// answer to a peer. Bound it by a [`timeout`](crate::time::timeout) within: that one counts.
+/// Runs `f` so that nothing in it is cancelled: its operations and waits complete although the
+/// fiber is cancelled, before or meanwhile, and so do the fibers of scopes that `f` opens.
+/// Afterwards the fiber is cancelled as before. For work that must be completed once begun: a
+/// commit, a rename, an answer to a peer. To bound its time, use a
+/// [`timeout`](crate::time::timeout) inside of `f`, which does take effect.
 ///
 /// ```
 /// use cringle::{cancel, fiber};
@@ -25,7 +26,7 @@ use crate::runtime::worker::{Within, Worker};
 /// ```
 pub fn protect<T>(f: impl FnOnce() -> T) -> T {
     let region = Region::shielded();
-    // SAFETY: it is dropped when this frame goes, which it does by a return or an unwinding.
+    // SAFETY: I12. `_within` is dropped when this frame is left, by a return or by an unwinding.
     let _within =
         Worker::current().map(|(worker, fiber)| unsafe { Within::enter(worker, fiber, &region) });
     f()

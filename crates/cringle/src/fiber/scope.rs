@@ -1,7 +1,7 @@
-//! Scoped fibers: those that borrow from the frame that waits for them.
+//! Scoped fibers, which borrow from the frame that waits for them.
 //!
-//! The promise is std's: `scope` does not return, nor unwind, before every fiber spawned in it has
-//! ended and its result is gone. So what they borrow, they may (**I2**).
+//! The promise is std's: `scope` neither returns nor unwinds before every fiber spawned in it has
+//! ended and its result was dropped or taken. So the fibers may borrow from the frame (**I2**).
 
 use super::Thread;
 use super::packet::Packet;
@@ -14,9 +14,9 @@ use std::io;
 use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 
-/// Runs `f` with a scope in which fibers may borrow what lives outside of it, and returns when all
-/// of them have ended: `std::thread::scope`, for fibers. What fails as a whole, and ends early then,
-/// is a [`try_scope`](super::try_scope).
+/// Runs `f` with a scope in which fibers may borrow data from outside of it, and returns when all
+/// of them have ended: `std::thread::scope`, for fibers. For a scope that ends early when one of
+/// its fibers fails, see [`try_scope`](super::try_scope).
 /// May suspend the calling fiber.
 ///
 /// ```
@@ -33,7 +33,7 @@ use std::sync::{Arc, OnceLock};
 /// });
 /// ```
 ///
-/// What cannot be written: a borrow of what the fiber may outlive,
+/// The compiler rejects a borrow of data that the fiber may outlive,
 ///
 /// ```compile_fail
 /// # cringle::run(|| {
@@ -55,21 +55,21 @@ use std::sync::{Arc, OnceLock};
 ///
 /// # Panics
 ///
-/// With `f`'s panic; else with that of a function given to [`Scope::on_exit`]; else if a fiber
-/// panicked whose handle was not joined. (If the caller is cancelled, and fibers were for it, the
-/// caller is unwound as a cancelled fiber is.)
+/// If `f` panics, with its payload; else if a function passed to [`Scope::on_exit`] panics, with
+/// its payload; else if a fiber panicked whose handle was not joined. If the caller is cancelled
+/// and a cancel unwound fibers of the scope, the caller unwinds as a cancelled fiber does.
 ///
 /// # Cancellation
 ///
-/// The wait for the fibers is not interrupted: they borrow from this frame. They are cancelled with
-/// the caller, and by [`Scope::cancel`].
+/// A cancel does not interrupt the wait for the fibers, since they borrow from this frame. The
+/// fibers are cancelled with the caller, and by [`Scope::cancel`].
 #[track_caller]
 pub fn scope<'env, F, T>(f: F) -> T
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {
     fairness::spend();
-    let scope = Scope { core: ScopeCore::new(), scope: PhantomData, env: PhantomData };
+    let scope = Scope::new();
     let result = run_scope(&scope.core, || f(&scope), |_| ());
     match result {
         Err(payload) => unwinding::resume(payload),
@@ -78,7 +78,7 @@ where
             if scope.core.has_unclaimed_cancel()
                 && let Some((worker, fiber)) = Worker::current()
             {
-                // No panic, and no message: this fiber is cancelled with them.
+                // The fibers were cancelled, and this one with them: no panic and no message.
                 worker.interrupt_if_cancelled(fiber);
             }
             value
@@ -86,22 +86,48 @@ where
     }
 }
 
-/// See [`scope`].
+/// A scope in which fibers can be spawned: see [`scope`].
+///
+/// ```
+/// use cringle::fiber;
+///
+/// fn spawn_two<'scope>(s: &'scope fiber::Scope<'scope, '_>) {
+///     s.spawn(|| println!("first"));
+///     s.spawn(|| println!("second"));
+/// }
+///
+/// cringle::run(|| fiber::scope(|s| spawn_two(s)));
+/// ```
 pub struct Scope<'scope, 'env: 'scope> {
     core: Arc<ScopeCore>,
-    /// Invariant, as std's: else a scope could be taken for a longer one.
+    /// Invariant, as in std: otherwise a scope could be used as one with a longer lifetime.
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
 }
 
 impl<'scope, 'env> Scope<'scope, 'env> {
+    #[track_caller]
+    pub(super) fn new() -> Self {
+        Scope { core: ScopeCore::new(), scope: PhantomData, env: PhantomData }
+    }
+
     pub(super) fn core(&self) -> &Arc<ScopeCore> {
         &self.core
     }
 
-    /// Starts a fiber of this scope that any worker may run. From a thread that is no worker (in
-    /// [`unblock`](super::unblock)) the scope's own worker starts it.
+    /// Spawns a fiber that any worker may run. On a thread that is no worker (in
+    /// [`unblock`](super::unblock)), the fiber starts on the worker of the scope's owner.
     /// Never suspends the calling fiber.
+    ///
+    /// ```
+    /// use cringle::fiber;
+    ///
+    /// cringle::run(|| {
+    ///     let numbers = [1, 2, 3];
+    ///     let sum = fiber::scope(|s| s.spawn(|| numbers.iter().sum::<i32>()).join().unwrap());
+    ///     assert_eq!(sum, 6);
+    /// });
+    /// ```
     ///
     /// ```compile_fail
     /// # cringle::run(|| {
@@ -124,13 +150,26 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         expect_spawned(Builder::new().spawn_scoped(self, f))
     }
 
-    /// Starts a fiber of this scope on the calling fiber's worker; it may borrow what is not
-    /// `Sync`.
+    /// Spawns a fiber on the calling fiber's worker. It may borrow data that is not `Sync`.
     /// Never suspends the calling fiber.
+    ///
+    /// ```
+    /// use cringle::fiber;
+    /// use std::cell::Cell;
+    ///
+    /// cringle::run(|| {
+    ///     let count = Cell::new(0);
+    ///     fiber::scope(|s| {
+    ///         s.spawn_local(|| count.set(count.get() + 1));
+    ///         s.spawn_local(|| count.set(count.get() + 1));
+    ///     });
+    ///     assert_eq!(count.get(), 2);
+    /// });
+    /// ```
     ///
     /// # Panics
     ///
-    /// Outside of [`run`](crate::run), on a thread that is no worker, and where no stack can be
+    /// Outside of [`run`](crate::run), on a thread that is no worker, and if no stack can be
     /// mapped.
     #[track_caller]
     pub fn spawn_local<F, T>(&'scope self, f: F) -> ScopedJoinHandle<'scope, T>
@@ -141,8 +180,44 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         expect_spawned(Builder::new().spawn_scoped_local(self, f))
     }
 
-    /// Starts a fiber that serves the others: it is cancelled when all of them have ended, and the
-    /// scope then waits for it. Any worker may run it.
+    /// Spawns a fiber that serves the others. When all other fibers have ended, the scope cancels
+    /// it and waits for its end. Any worker may run it.
+    /// Never suspends the calling fiber.
+    ///
+    /// ```
+    /// use cringle::fiber;
+    /// use std::sync::atomic::{AtomicU32, Ordering};
+    /// use std::time::Duration;
+    ///
+    /// cringle::run(|| {
+    ///     let ticks = AtomicU32::new(0);
+    ///     fiber::scope(|s| {
+    ///         s.spawn_daemon(|| {
+    ///             loop {
+    ///                 fiber::sleep(Duration::from_millis(1));
+    ///                 ticks.fetch_add(1, Ordering::Relaxed);
+    ///             }
+    ///         });
+    ///         s.spawn(|| fiber::sleep(Duration::from_millis(5)));
+    ///     });
+    /// });
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// As [`spawn`](Self::spawn). A panic of the daemon counts as that of any fiber of the scope.
+    #[track_caller]
+    pub fn spawn_daemon<F>(&'scope self, f: F)
+    where
+        F: FnOnce() + Send + 'scope,
+    {
+        // SAFETY: I2. The scope ends after the fiber has ended and its result was dropped.
+        drop(expect_spawned(unsafe {
+            Builder::new().spawn_sent(f, Some(self.core.enter_daemon()))
+        }));
+    }
+
+    /// Like [`spawn_daemon`](Self::spawn_daemon), but on the calling fiber's worker.
     /// Never suspends the calling fiber.
     ///
     /// ```
@@ -167,38 +242,22 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     ///
     /// # Panics
     ///
-    /// As [`spawn`](Self::spawn); and a panic of the daemon is one of a fiber of the scope.
-    #[track_caller]
-    pub fn spawn_daemon<F>(&'scope self, f: F)
-    where
-        F: FnOnce() + Send + 'scope,
-    {
-        // SAFETY: I2. The scope does not end before the fiber and what it returned have.
-        drop(expect_spawned(unsafe {
-            Builder::new().spawn_sent(f, Some(self.core.enter_daemon()))
-        }));
-    }
-
-    /// Like [`spawn_daemon`](Self::spawn_daemon), on the calling fiber's worker.
-    /// Never suspends the calling fiber.
-    ///
-    /// # Panics
-    ///
     /// As [`spawn_local`](Self::spawn_local).
     #[track_caller]
     pub fn spawn_daemon_local<F>(&'scope self, f: F)
     where
         F: FnOnce() + 'scope,
     {
-        // SAFETY: I2. The scope does not end before the fiber and what it returned have.
+        // SAFETY: I2. The scope ends after the fiber has ended and its result was dropped.
         drop(expect_spawned(unsafe {
             Builder::new().spawn_here(f, Some(self.core.enter_daemon()))
         }));
     }
 
-    /// Cancels the scope: its fibers, those that are spawned in it later, and what the closure of
-    /// [`scope`] waits for. (A [`join`](ScopedJoinHandle::join) of one of them still waits for its
-    /// end, which the cancel brings about.) Works from any fiber and thread, and returns at once.
+    /// Cancels the scope: its fibers, fibers that are spawned in it later, and the waits of the
+    /// closure passed to [`scope`]. A [`join`](ScopedJoinHandle::join) of one of the fibers still
+    /// waits for that fiber's end, which the cancel brings about. Can be called from any fiber and
+    /// thread, and returns at once.
     ///
     /// ```
     /// use cringle::fiber;
@@ -216,14 +275,24 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         self.core.cancel();
     }
 
-    /// Whether the scope is cancelled, by [`cancel`](Self::cancel) or with what it is in.
+    /// Returns whether the scope is cancelled, by [`cancel`](Self::cancel) or with its caller.
+    ///
+    /// ```
+    /// cringle::run(|| {
+    ///     cringle::fiber::scope(|s| {
+    ///         assert!(!s.is_cancelled());
+    ///         s.cancel();
+    ///         assert!(s.is_cancelled());
+    ///     });
+    /// });
+    /// ```
     pub fn is_cancelled(&self) -> bool {
         self.core.is_cancelled()
     }
 
-    /// Has `f` called when the fibers of the scope have ended, on the fiber that waits for them; also
-    /// when the scope ends by a panic, or is cancelled: nothing is cancelled in `f`. The last one
-    /// registered is called first.
+    /// Registers a function that the fiber that opened the scope calls when the scope's fibers have
+    /// ended, also if the scope panicked or was cancelled. No cancel reaches `f`. The functions are
+    /// called in the reverse order of their registration.
     ///
     /// ```
     /// use cringle::fiber;
@@ -243,35 +312,47 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     ///
     /// # Panics
     ///
-    /// A panic of `f` does not keep the others from being called; the first is raised when the scope
-    /// ends, unless its closure panicked.
+    /// If `f` panics, the other functions are still called. The scope then ends with the first of
+    /// these panics, unless its closure panicked.
     pub fn on_exit<F>(&'scope self, f: F)
     where
         F: FnOnce() + Send + 'scope,
     {
-        // SAFETY: I2. The scope calls it before it ends.
-        unsafe { self.core.add_exit(Box::new(f), None) };
+        // SAFETY: I2. The scope calls `f` before it ends.
+        unsafe { self.core.add_exit(Box::new(f)) };
     }
 
-    /// Like [`on_exit`](Self::on_exit), and calls `f` on the worker of the calling fiber, so that it
-    /// may use what is not `Send`.
+    /// Like [`on_exit`](Self::on_exit), but calls `f` on the worker of the calling fiber, so that
+    /// it may use data that is not `Send`.
+    ///
+    /// ```
+    /// use cringle::fiber;
+    /// use std::{cell::Cell, rc::Rc};
+    ///
+    /// let ended = cringle::run(|| {
+    ///     let ended = Rc::new(Cell::new(false));
+    ///     fiber::scope(|s| s.on_exit_local(|| ended.set(true)));
+    ///     ended.get()
+    /// });
+    /// assert!(ended);
+    /// ```
     ///
     /// # Panics
     ///
-    /// On a thread that is no worker of the runtime that the scope was opened in: nobody else could
-    /// be given `f` at the end.
+    /// On a thread that is no worker of the scope's runtime: no fiber could call `f` on it at the
+    /// end.
     #[track_caller]
     pub fn on_exit_local<F>(&'scope self, f: F)
     where
         F: FnOnce() + 'scope,
     {
         let worker = self.core.worker_or_panic();
-        // SAFETY: I2, I3. The scope has it called on this worker before it ends.
+        // SAFETY: I2, I3. The scope calls `f` on this worker before it ends.
         unsafe { self.core.add_exit_here(Box::new(f), worker) };
     }
 }
 
-/// As std's.
+// As for std's scopes.
 impl std::panic::RefUnwindSafe for Scope<'_, '_> {}
 
 impl std::fmt::Debug for Scope<'_, '_> {
@@ -281,7 +362,19 @@ impl std::fmt::Debug for Scope<'_, '_> {
     }
 }
 
-/// The right to wait for the end of a fiber of a scope; dropping it leaves that to the scope.
+/// A handle to a fiber of a scope, with which its end can be awaited. Dropping it leaves the wait
+/// to the scope.
+///
+/// ```
+/// use cringle::fiber;
+///
+/// cringle::run(|| {
+///     fiber::scope(|s| {
+///         let handle = s.spawn(|| 6 * 7);
+///         assert_eq!(handle.join().unwrap(), 42);
+///     });
+/// });
+/// ```
 pub struct ScopedJoinHandle<'scope, T> {
     packet: Arc<Packet<T>>,
     core: Arc<ScopeCore>,
@@ -294,22 +387,36 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
         ScopedJoinHandle { packet, core, thread: OnceLock::new(), scope: PhantomData }
     }
 
-    /// As [`JoinHandle::join`](super::JoinHandle::join).
+    /// Waits until the fiber has ended, and returns its value: see
+    /// [`JoinHandle::join`](super::JoinHandle::join).
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::fiber;
+    ///
+    /// cringle::run(|| {
+    ///     fiber::scope(|s| {
+    ///         let panics = s.spawn(|| panic!("a payload"));
+    ///         let payload = panics.join().unwrap_err();
+    ///         assert_eq!(*payload.downcast::<&str>().unwrap(), "a payload");
+    ///     });
+    /// });
+    /// ```
     ///
     /// # Errors
     ///
-    /// The payload with which the fiber panicked; the scope does not raise it again then. A
-    /// [`Cancelled`] if it was cancelled in a wait that has no room for an error.
+    /// The payload with which the fiber panicked; the scope does not panic because of it then. A
+    /// [`Cancelled`] if a cancel unwound the fiber.
     ///
     /// # Cancellation
     ///
-    /// As [`JoinHandle::join`](super::JoinHandle::join), with one exception: if it is this scope that was cancelled, and not
-    /// the caller for some other reason, the fiber was cancelled too, and its end is waited for.
+    /// As [`JoinHandle::join`](super::JoinHandle::join), with one exception: if only this scope was
+    /// cancelled, and not the caller for another reason, the call waits for the end of the fiber,
+    /// which was cancelled too.
     pub fn join(self) -> super::Result<T> {
         fairness::spend();
         loop {
-            // Where panics abort, a join has no way to say that it was cancelled.
+            // Where panics abort, `join` cannot report that the caller was cancelled.
             if let Some(result) = self.try_join(cfg!(panic = "unwind")) {
                 return result;
             }
@@ -317,18 +424,33 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
         }
     }
 
-    /// Like [`join`](Self::join), and returns an error where that unwinds.
+    /// Like [`join`](Self::join), but returns an error if the calling fiber is cancelled.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::fiber;
+    ///
+    /// cringle::run(|| {
+    ///     fiber::scope(|s| {
+    ///         let handle = s.spawn(|| 7);
+    ///         assert_eq!(handle.join_cancellable()?.unwrap(), 7);
+    ///         Ok::<(), std::io::Error>(())
+    ///     })
+    /// })
+    /// .unwrap();
+    /// ```
     ///
     /// # Errors
     ///
-    /// The caller was cancelled first: see [`cancel::reason`](crate::cancel::reason).
+    /// If the caller was cancelled before the fiber ended: see
+    /// [`cancel::reason`](crate::cancel::reason).
     pub fn join_cancellable(self) -> io::Result<super::Result<T>> {
         fairness::spend();
         self.try_join(true).ok_or_else(super::refusal)
     }
 
-    /// `None` if the caller was cancelled, with the fiber or before its end.
+    /// Waits for the fiber. Returns `None` if the caller was cancelled before the fiber ended, or
+    /// both were cancelled.
     fn try_join(&self, interruptible: bool) -> Option<super::Result<T>> {
         let interrupted = || {
             interruptible
@@ -339,7 +461,7 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
         if !self.packet.wait(interrupted) {
             return None;
         }
-        // Both were cancelled at once: whoever cancelled the caller is told, not the caller.
+        // Both were cancelled: the payload goes to the code that cancelled the caller.
         if interrupted() && self.packet.was_cancelled() {
             return None;
         }
@@ -350,13 +472,37 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
         Some(result)
     }
 
-    /// As [`JoinHandle::thread`](super::JoinHandle::thread).
+    /// Returns the fiber, for its name or to unpark it.
+    ///
+    /// ```
+    /// use cringle::fiber;
+    ///
+    /// cringle::run(|| {
+    ///     fiber::scope(|s| {
+    ///         let parked = s.spawn(fiber::park);
+    ///         parked.thread().unpark();
+    ///     });
+    /// });
+    /// ```
     pub fn thread(&self) -> &Thread {
         self.thread.get_or_init(|| Thread::fiber(self.packet.meta.identity()))
     }
 
-    /// As [`JoinHandle::is_finished`](super::JoinHandle::is_finished).
+    /// Returns whether the fiber has ended, so that [`join`](Self::join) returns at once.
     /// Suspends the calling fiber only after 128 failures in a row.
+    ///
+    /// ```
+    /// use cringle::fiber;
+    ///
+    /// cringle::run(|| {
+    ///     fiber::scope(|s| {
+    ///         let handle = s.spawn(|| ());
+    ///         while !handle.is_finished() {
+    ///             fiber::yield_now();
+    ///         }
+    ///     });
+    /// });
+    /// ```
     pub fn is_finished(&self) -> bool {
         let finished = self.packet.is_finished();
         fairness::tried(finished);

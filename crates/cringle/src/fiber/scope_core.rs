@@ -1,5 +1,5 @@
-//! What a scope is made of, whatever its kind: the count of its fibers, how they are cancelled, what
-//! is done at its end, and the wait for all of it.
+//! The part that all kinds of scopes share: the counts of their fibers, cancellation, the calls at
+//! the end, and the wait for all of it.
 
 use super::packet::Packet;
 use super::protect::protect;
@@ -19,35 +19,35 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// What a scope and its fibers share.
+/// The state that a scope shares with its fibers.
 pub(super) struct ScopeCore {
-    /// Fibers that have not ended.
+    /// The number of fibers that have not ended.
     running: AtomicUsize,
-    /// Those among them that are no daemons.
+    /// The number of fibers that have not ended and are no daemons.
     needed: AtomicUsize,
-    /// Fibers that panicked, less those whose payload a `join` took.
+    /// The number of fibers that panicked, less those whose payload a `join` took.
     unclaimed_panics: AtomicUsize,
-    /// The same for those that were unwound because they were cancelled.
+    /// The number of fibers that a cancel unwound, less those whose payload a `join` took.
     unclaimed_cancels: AtomicUsize,
     owner: Waker,
     members: Arc<Members>,
-    /// The runtime that the scope is in.
+    /// The runtime in which the scope was opened.
     shared: Option<Arc<Shared>>,
     exits: Mutex<Vec<Exit>>,
 }
 
-/// What is to be called at a scope's end, on a worker that may be given.
+/// A call at the end of a scope, on a given worker or on the owner's.
 struct Exit {
     call: Box<dyn FnOnce()>,
     worker: Option<u32>,
 }
 
-// SAFETY: a call that is not `Send` names the worker of the owner's runtime that it came from, and is
-// made there (`add_exit_here`).
+// SAFETY: I3. A call that is not `Send` names the worker that registered it, and is made there: see
+// the contract of `add_exit_here`.
 unsafe impl Send for Exit {}
 
 impl ScopeCore {
-    /// For a scope that the caller opens.
+    /// Creates the core of a scope that the caller opens.
     #[track_caller]
     pub(super) fn new() -> Arc<ScopeCore> {
         let current = Worker::current();
@@ -77,12 +77,13 @@ impl ScopeCore {
         &self.members
     }
 
-    /// The runtime that the scope is in, and the worker that its owner lives on.
+    /// Returns the runtime in which the scope was opened, and the index of its owner's worker.
     pub(super) fn home(&self) -> Option<(&Arc<Shared>, usize)> {
         Some((self.shared.as_ref()?, self.members.home()?.worker as usize))
     }
 
-    /// The calling worker, if it is one of those that the scope's owner can have calls made on.
+    /// Returns the index of the calling worker. Panics if it does not belong to the scope's
+    /// runtime, so that the scope could not make calls on it.
     #[track_caller]
     pub(super) fn worker_or_panic(&self) -> u32 {
         let (worker, _) = current_or_panic();
@@ -112,58 +113,56 @@ impl ScopeCore {
         self.unclaimed_cancels.load(Ordering::Acquire) > 0
     }
 
-    fn unclaimed(&self, cancelled: bool) -> &AtomicUsize {
-        match cancelled {
-            true => &self.unclaimed_cancels,
-            false => &self.unclaimed_panics,
-        }
+    fn unclaimed(&self, is_cancel: bool) -> &AtomicUsize {
+        if is_cancel { &self.unclaimed_cancels } else { &self.unclaimed_panics }
     }
 
-    /// A `join` has taken a payload, of a cancel or of a panic.
-    pub(super) fn claim(&self, cancelled: bool) {
-        self.unclaimed(cancelled).fetch_sub(1, Ordering::Relaxed);
+    /// Records that a `join` took the payload of a cancel or of a panic.
+    pub(super) fn claim(&self, is_cancel: bool) {
+        self.unclaimed(is_cancel).fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// A place for a fiber that is being made.
+    /// Counts a fiber that is being spawned.
     pub(super) fn enter(self: &Arc<Self>) -> Membership {
         self.needed.fetch_add(1, Ordering::Relaxed);
         self.enter_as(false)
     }
 
-    /// A place for one that nobody waits for before it is cancelled.
+    /// Counts a daemon that is being spawned.
     pub(super) fn enter_daemon(self: &Arc<Self>) -> Membership {
         self.enter_as(true)
     }
 
     fn enter_as(self: &Arc<Self>, daemon: bool) -> Membership {
-        // A count of 2⁶³ would take as many fibers; std checks, we could never get there.
+        // The count cannot overflow: 2⁶³ fibers do not fit into memory.
         self.running.fetch_add(1, Ordering::Relaxed);
         Membership { core: Arc::clone(self), daemon, place: Cell::new(None) }
     }
 
-    /// Has `call` made when the fibers have ended, by the scope's owner.
+    /// Registers a call that the scope's owner makes when the fibers have ended.
     ///
     /// # Safety
     ///
-    /// What it borrows outlives the scope.
-    pub(super) unsafe fn add_exit(&self, call: Box<dyn FnOnce() + Send + '_>, worker: Option<u32>) {
-        // SAFETY: handed on to the caller; one that is `Send` may be called anywhere.
-        unsafe { self.push_exit(call, worker) };
+    /// What `call` borrows outlives the scope.
+    pub(super) unsafe fn add_exit(&self, call: Box<dyn FnOnce() + Send + '_>) {
+        // SAFETY: by this function's contract. A call that is `Send` may be made on any worker.
+        unsafe { self.push_exit(call, None) };
     }
 
-    /// The same for a call that is made on the given worker, which is the calling one, as
-    /// [`worker_or_panic`](Self::worker_or_panic) says.
+    /// Registers a call that is made on the calling worker, whose index `worker` is, as
+    /// [`worker_or_panic`](Self::worker_or_panic) returned it.
     ///
     /// # Safety
     ///
-    /// As for [`add_exit`](Self::add_exit).
+    /// What `call` borrows outlives the scope.
     pub(super) unsafe fn add_exit_here(&self, call: Box<dyn FnOnce() + '_>, worker: u32) {
-        // SAFETY: handed on to the caller.
+        // SAFETY: by this function's contract.
         unsafe { self.push_exit(call, Some(worker)) };
     }
 
     unsafe fn push_exit(&self, call: Box<dyn FnOnce() + '_>, worker: Option<u32>) {
-        // SAFETY: I2. By the contract: the scope makes the call before it ends.
+        // SAFETY: I2. The scope makes the call before it ends, and by the callers' contract what it
+        // borrows outlives the scope.
         let call =
             unsafe { std::mem::transmute::<Box<dyn FnOnce() + '_>, Box<dyn FnOnce()>>(call) };
         self.exits().push(Exit { call, worker });
@@ -173,7 +172,7 @@ impl ScopeCore {
         self.exits.lock().expect("no code panics under this lock")
     }
 
-    /// Waits for the fibers; for the daemons when the others have ended.
+    /// Waits for the fibers, and then cancels the daemons and waits for them.
     fn wait_for_fibers(&self, current: Option<(Here, FiberRef)>) {
         let wait_for = |count: &AtomicUsize| {
             while count.load(Ordering::Acquire) > 0 {
@@ -190,7 +189,8 @@ impl ScopeCore {
         }
     }
 
-    /// Waits for the fibers, and makes the calls that were asked for; they may start fibers again.
+    /// Waits for the fibers and makes the registered calls, which may spawn fibers again. Returns
+    /// the first panic of a call.
     fn finish(&self, current: Option<(Here, FiberRef)>) -> std::thread::Result<()> {
         let mut outcome = Ok(());
         loop {
@@ -223,7 +223,7 @@ impl Exit {
             let call = call;
             protect(call.call);
         };
-        // SAFETY: I2. The fiber's end is waited for below, come what may.
+        // SAFETY: I2. This function waits for the fiber's end below, and nothing unwinds before.
         let spawned = unsafe {
             Builder::new().worker(worker as usize).spawn_sent(perform, None::<Membership>)
         };
@@ -233,8 +233,8 @@ impl Exit {
     }
 }
 
-/// Runs the body of a scope, and returns what came of it when all of the scope has ended. `after` is
-/// told of it first.
+/// Runs the body of a scope, passes its result to `after`, waits until the whole scope has ended,
+/// and returns the result.
 pub(super) fn run_scope<T>(
     core: &Arc<ScopeCore>,
     body: impl FnOnce() -> T,
@@ -242,13 +242,13 @@ pub(super) fn run_scope<T>(
 ) -> std::thread::Result<T> {
     let current = Worker::current();
     let region = Region::of_scope(&core.members);
-    // What the fibers borrow from the frames above goes when this one is left.
+    // The fibers borrow from the frames above, which stay while this frame does.
     let lent = LentFrame::begin();
-    // SAFETY: it is dropped below, in this frame, which nothing unwinds before: the body's panic is
-    // caught, and so are those of the calls at the end (I12).
+    // SAFETY: I12. `within` is dropped below, in this frame. Nothing unwinds the frame before: the
+    // panics of the body and of the calls at the end are caught.
     let within = current.map(|(worker, fiber)| unsafe { Within::enter(worker, fiber, &region) });
     current.inspect(|(worker, _)| worker.events().scope_changed(true));
-    // The fibers must have ended before this frame goes, also when the body panics.
+    // The fibers must have ended before this frame is left, also when the body panics.
     let result = unwinding::catch(body);
     after(&result);
     let finished = core.finish(current);
@@ -270,7 +270,7 @@ pub(super) fn run_scope<T>(
     }
 }
 
-/// A fiber's place in its scope, until it is dropped.
+/// A fiber's membership in its scope, which ends when this is dropped.
 pub(super) struct Membership {
     core: Arc<ScopeCore>,
     daemon: bool,
@@ -282,24 +282,24 @@ impl Membership {
         &self.core
     }
 
-    /// The fiber has started: it can be cancelled with the scope.
+    /// Enters the fiber, which has started, into the list of fibers that a cancel reaches.
     pub(super) fn begin(&self, worker: Here, fiber: FiberRef) {
         let place = worker.enter_scope(fiber, &self.core.members, self.daemon);
         self.place.set(Some(place));
     }
 
-    /// It is a daemon that nobody needs any more: how it ends says nothing.
+    /// Returns whether it is a daemon that the scope has cancelled at its end.
     pub(super) fn is_dismissed(&self) -> bool {
         self.daemon && self.core.members.daemons_are_cancelled()
     }
 
-    /// The fiber has ended with this result.
-    pub(super) fn note<T>(&self, result: &std::thread::Result<T>) {
+    /// Records the fiber's result.
+    pub(super) fn record<T>(&self, result: &std::thread::Result<T>) {
         if let Err(payload) = result {
-            let cancelled = payload.is::<Cancelled>();
-            // A daemon that was cancelled has done what it was there for.
-            if !(cancelled && self.daemon) {
-                self.core.unclaimed(cancelled).fetch_add(1, Ordering::Relaxed);
+            let is_cancel = payload.is::<Cancelled>();
+            // A daemon always ends by a cancel.
+            if !(is_cancel && self.daemon) {
+                self.core.unclaimed(is_cancel).fetch_add(1, Ordering::Relaxed);
             }
         }
     }
@@ -311,8 +311,8 @@ impl Drop for Membership {
         if let Some(place) = self.place.take() {
             core.members.strike_out(place);
         }
-        // The counts that free the owner's frame are the last touch of anything in that frame; the
-        // scope's own data is kept by this fiber's share of it (I10).
+        // These decrements free the owner's frame, so they are the last touch of it. The core
+        // itself stays until this fiber's reference is dropped (I10).
         let last_needed = !self.daemon && core.needed.fetch_sub(1, Ordering::Release) == 1;
         let last = core.running.fetch_sub(1, Ordering::Release) == 1;
         if last_needed || last {

@@ -1,4 +1,4 @@
-//! Making fibers.
+//! Spawning fibers.
 
 use super::JoinHandle;
 use super::packet::{Packet, drop_unwanted};
@@ -17,15 +17,17 @@ use std::io;
 use std::panic::Location;
 use std::sync::Arc;
 
-/// Starts a fiber that any worker of the runtime may run, as `std::thread::spawn` starts a thread.
+/// Spawns a fiber that any worker of the runtime may run, as `std::thread::spawn` spawns a thread.
 /// Never suspends the calling fiber.
 ///
-/// It waits in the order it was made among the unstarted fibers of this worker; an idle worker may
-/// take it. Once started it never changes its worker. Dropping the handle detaches it. Fibers that
-/// are left when the closure of [`run`](crate::run) returns are cancelled and waited for.
+/// The fiber waits, in the order of the spawns, among the unstarted fibers of this worker; an idle
+/// worker may take it. Once started it never changes its worker. Dropping the handle detaches it.
+/// Fibers that have not ended when the closure of [`run`](crate::run) returns are cancelled, and
+/// `run` waits for them.
 ///
-/// It gets its stack when it starts. Where none can be mapped it waits for the stack of another fiber; if none
-/// becomes free for a second, its closure is dropped uncalled, and [`join`](JoinHandle::join) returns the error.
+/// The fiber gets its stack when it starts. If none can be mapped, it waits for the stack of
+/// another fiber. If none becomes free for a second, the closure is dropped without a call, and
+/// [`join`](JoinHandle::join) returns the error.
 ///
 /// ```
 /// use cringle::fiber;
@@ -38,7 +40,7 @@ use std::sync::Arc;
 ///
 /// # Panics
 ///
-/// Outside of [`run`](crate::run). ([`Builder::spawn`] reports other failures.)
+/// Outside of [`run`](crate::run). [`Builder::spawn`] returns other failures as errors.
 #[track_caller]
 pub fn spawn<F, T>(f: F) -> JoinHandle<T>
 where
@@ -48,8 +50,8 @@ where
     expect_spawned(Builder::new().spawn(f))
 }
 
-/// Starts a fiber on this worker. What it captures and returns need not be `Send`: it never leaves
-/// the thread. It is appended to the ready fibers, and the caller goes on.
+/// Spawns a fiber on this worker. Its closure and its result need not be `Send`: it never leaves
+/// the thread. It is appended to the ready fibers, and the caller continues.
 /// Never suspends the calling fiber.
 ///
 /// ```
@@ -66,7 +68,7 @@ where
 ///
 /// # Panics
 ///
-/// Outside of [`run`](crate::run), and where no stack can be mapped.
+/// Outside of [`run`](crate::run), and if no stack can be mapped.
 #[track_caller]
 pub fn spawn_local<F, T>(f: F) -> JoinHandle<T>
 where
@@ -84,7 +86,7 @@ pub(super) fn expect_spawned<T>(spawned: io::Result<T>) -> T {
     }
 }
 
-/// Names a fiber, sizes its stack, places it on a worker.
+/// Configures a fiber before it is spawned: its name, its stack size and its worker.
 ///
 /// ```
 /// use cringle::{fiber, runtime};
@@ -101,7 +103,7 @@ pub(super) fn expect_spawned<T>(spawned: io::Result<T>) -> T {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Clone, Default)]
-#[must_use = "no fiber is made until one of the spawn methods is called"]
+#[must_use = "a builder does nothing until one of its spawn methods is called"]
 pub struct Builder {
     name: Option<String>,
     stack_bytes: Option<usize>,
@@ -120,48 +122,100 @@ impl std::fmt::Debug for Builder {
 }
 
 impl Builder {
-    /// A fiber without a name, with a stack of 1 MiB (or `RUST_MIN_STACK`, if that is more), on
-    /// any worker.
+    /// Creates a builder for a fiber without a name, on any worker, with a stack of 1 MiB or of
+    /// `RUST_MIN_STACK` bytes, whichever is larger.
+    ///
+    /// ```
+    /// cringle::run(|| {
+    ///     let handle = cringle::fiber::Builder::new().spawn(|| 1)?;
+    ///     assert_eq!(handle.join().unwrap(), 1);
+    ///     Ok::<(), std::io::Error>(())
+    /// })
+    /// .unwrap();
+    /// ```
     pub fn new() -> Builder {
         Builder::default()
     }
 
-    /// Names the fiber: for `fiber::current().name()`, panic messages and reports. As in std, the spawn panics
-    /// if the name contains a NUL byte.
+    /// Names the fiber. `fiber::current().name()`, panic messages and dumps show the name. As in
+    /// std, the spawn panics if the name contains a NUL byte.
     ///
-    /// std's panic message names the thread, so a line with the fiber's name precedes it. A panic hook of your
-    /// own replaces both; it can print `fiber::current().name()`.
+    /// std's panic message names the thread, so a line with the fiber's name precedes it. A panic
+    /// hook of the program replaces both lines; it can print `fiber::current().name()`.
+    ///
+    /// ```
+    /// use cringle::fiber;
+    ///
+    /// cringle::run(|| {
+    ///     let named = fiber::Builder::new().name("indexer".into());
+    ///     let handle = named.spawn(|| assert_eq!(fiber::current().name(), Some("indexer")))?;
+    ///     assert_eq!(handle.thread().name(), Some("indexer"));
+    ///     handle.join().unwrap();
+    ///     Ok::<(), std::io::Error>(())
+    /// })
+    /// .unwrap();
+    /// ```
     pub fn name(mut self, name: String) -> Builder {
         self.name = Some(name);
         self
     }
 
-    /// The size of its stack in bytes, rounded up to a power of two. It is virtual: pages that are never
-    /// touched cost nothing.
+    /// Sets the size of the stack in bytes, rounded up to a power of two. The size is virtual:
+    /// pages that are never touched use no memory.
+    ///
+    /// ```
+    /// cringle::run(|| {
+    ///     let deep = cringle::fiber::Builder::new().stack_size(16 << 20);
+    ///     deep.spawn(|| std::hint::black_box([0_u8; 8 << 20])[7])?.join().unwrap();
+    ///     Ok::<(), std::io::Error>(())
+    /// })
+    /// .unwrap();
+    /// ```
     pub fn stack_size(mut self, bytes: usize) -> Builder {
         self.stack_bytes = Some(bytes);
         self
     }
 
-    /// Has the given worker run it (counted from 0), as GHC's `forkOn` does. It is not stolen.
+    /// Sets the worker that runs the fiber, counted from 0, as GHC's `forkOn` does. No other worker
+    /// takes it.
+    ///
+    /// ```
+    /// use cringle::{fiber, runtime};
+    ///
+    /// cringle::Builder::new().workers(2).run(|| {
+    ///     let handle = fiber::Builder::new().worker(1).spawn(runtime::worker)?;
+    ///     assert_eq!(handle.join().unwrap(), Some(1));
+    ///     Ok::<(), std::io::Error>(())
+    /// })??;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn worker(mut self, worker: usize) -> Builder {
         self.worker = Some(worker);
         self
     }
 
-    /// For a fiber that the library makes for somebody: it is told of by where that was asked for.
+    /// Sets the place in the program that dumps and traces show, for a fiber that the library
+    /// spawns.
     pub(crate) fn origin(mut self, origin: Origin) -> Builder {
         self.origin = Some(origin);
         self
     }
 
-    /// Like [`spawn`], and reports failures.
+    /// Like [`spawn`], but returns failures as errors.
     /// Never suspends the calling fiber.
+    ///
+    /// ```
+    /// cringle::run(|| {
+    ///     let error = cringle::fiber::Builder::new().worker(99).spawn(|| ()).unwrap_err();
+    ///     assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+    /// });
+    /// ```
     ///
     /// # Errors
     ///
-    /// `InvalidInput` where the runtime has no such worker, or for a stack that fits into no address
-    /// space. That no stack can be mapped is an error of [`join`](JoinHandle::join): see [`spawn`].
+    /// `InvalidInput` if the runtime has no such worker, or if the stack fits into no address
+    /// space. If no stack can be mapped, [`join`](JoinHandle::join) returns the error: see
+    /// [`spawn`].
     ///
     /// # Panics
     ///
@@ -172,17 +226,27 @@ impl Builder {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        // SAFETY: nothing that `f` or its result borrows can end: they are 'static.
+        // SAFETY: I2. `f` and its result are 'static, so nothing that they borrow ends.
         unsafe { self.spawn_sent(f, None::<Membership>) }.map(JoinHandle::new)
     }
 
-    /// Like [`spawn_local`], and reports failures.
+    /// Like [`spawn_local`], but returns failures as errors.
     /// Never suspends the calling fiber.
+    ///
+    /// ```
+    /// let shared = std::rc::Rc::new(1);
+    /// cringle::run(move || {
+    ///     let handle = cringle::fiber::Builder::new().spawn_local(move || *shared)?;
+    ///     assert_eq!(handle.join().unwrap(), 1);
+    ///     Ok::<(), std::io::Error>(())
+    /// })
+    /// .unwrap();
+    /// ```
     ///
     /// # Errors
     ///
-    /// `InvalidInput` where [`worker`](Self::worker) names another worker than this one, and what
-    /// the system says where no stack can be mapped.
+    /// `InvalidInput` if [`worker`](Self::worker) names another worker than the calling one, and
+    /// the system's error if no stack can be mapped.
     ///
     /// # Panics
     ///
@@ -193,12 +257,26 @@ impl Builder {
         F: FnOnce() -> T + 'static,
         T: 'static,
     {
-        // SAFETY: nothing that `f` or its result borrows can end: they are 'static.
+        // SAFETY: I2. `f` and its result are 'static, so nothing that they borrow ends.
         unsafe { self.spawn_here(f, None::<Membership>) }.map(JoinHandle::new)
     }
 
-    /// Like [`Scope::spawn`], and reports failures.
+    /// Like [`Scope::spawn`], but returns failures as errors.
     /// Never suspends the calling fiber.
+    ///
+    /// ```
+    /// use cringle::fiber;
+    ///
+    /// cringle::run(|| {
+    ///     let text = String::from("borrowed");
+    ///     fiber::scope(|s| {
+    ///         let named = fiber::Builder::new().name("reader".into());
+    ///         assert_eq!(named.spawn_scoped(s, || text.len())?.join().unwrap(), 8);
+    ///         Ok::<(), std::io::Error>(())
+    ///     })
+    /// })
+    /// .unwrap();
+    /// ```
     ///
     /// # Errors
     ///
@@ -217,13 +295,29 @@ impl Builder {
         F: FnOnce() -> T + Send + 'scope,
         T: Send + 'scope,
     {
-        // SAFETY: I2. The scope does not end before the fiber and what it returned have.
+        // SAFETY: I2. The scope ends after the fiber has ended and its result was dropped or taken.
         let packet = unsafe { self.spawn_sent(f, Some(scope.core().enter())) }?;
         Ok(ScopedJoinHandle::new(packet, Arc::clone(scope.core())))
     }
 
-    /// Like [`Scope::spawn_local`], and reports failures.
+    /// Like [`Scope::spawn_local`], but returns failures as errors.
     /// Never suspends the calling fiber.
+    ///
+    /// ```
+    /// use cringle::fiber;
+    /// use std::cell::Cell;
+    ///
+    /// cringle::run(|| {
+    ///     let count = Cell::new(0);
+    ///     fiber::scope(|s| {
+    ///         fiber::Builder::new().spawn_scoped_local(s, || count.set(1))?;
+    ///         Ok::<(), std::io::Error>(())
+    ///     })?;
+    ///     assert_eq!(count.get(), 1);
+    ///     Ok::<(), std::io::Error>(())
+    /// })
+    /// .unwrap();
+    /// ```
     ///
     /// # Errors
     ///
@@ -242,31 +336,33 @@ impl Builder {
         F: FnOnce() -> T + 'scope,
         T: 'scope,
     {
-        // SAFETY: I2. The scope does not end before the fiber and what it returned have.
+        // SAFETY: I2. The scope ends after the fiber has ended and its result was dropped or taken.
         let packet = unsafe { self.spawn_here(f, Some(scope.core().enter())) }?;
         Ok(ScopedJoinHandle::new(packet, Arc::clone(scope.core())))
     }
 
+    /// Spawns a fiber that any worker may start.
+    ///
     /// # Safety
     ///
     /// What `f` and `T` borrow outlives the fiber and the packet.
     #[track_caller]
-    pub(super) unsafe fn spawn_sent<F, T, P>(
+    pub(super) unsafe fn spawn_sent<F, T, M>(
         self,
         f: F,
-        place: Option<P>,
+        member: Option<M>,
     ) -> io::Result<Arc<Packet<T>>>
     where
         F: FnOnce() -> T + Send,
         T: Send,
-        P: Place<T> + Send,
+        M: ScopeMember<T> + Send,
     {
         self.check_name();
         let outside = match Worker::here() {
             Some(_) => None,
-            // A thread that a fiber of the scope waits for.
-            None => place.as_ref().and_then(|place| {
-                let (shared, home) = place.membership().core().home()?;
+            // A pool thread that runs a closure for a fiber of the scope.
+            None => member.as_ref().and_then(|member| {
+                let (shared, home) = member.membership().core().home()?;
                 Some((Arc::clone(shared), home))
             }),
         };
@@ -275,7 +371,7 @@ impl Builder {
             None => current_or_panic().0.workers(),
         };
         if self.worker.is_some_and(|index| index >= workers) {
-            let text = format!("there is no such worker: the runtime has {workers}");
+            let text = format!("the runtime has no such worker: it has {workers}");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let stack_bytes = self.stack_bytes();
@@ -284,9 +380,9 @@ impl Builder {
         fairness::count();
         tracing_events::debug!(name = self.name.as_deref(), place = %origin, "spawn");
         let packet = Packet::new(self.name.map(Arc::from), origin);
-        let body: Box<dyn Body + '_> = Box::new(Sent { packet: Arc::clone(&packet), place, f });
-        // SAFETY: I2. The caller vouches for what the body borrows; the runtime runs every
-        // unstarted fiber to its end.
+        let body: Box<dyn Body + '_> = Box::new(Sent { packet: Arc::clone(&packet), member, f });
+        // SAFETY: I2. The runtime runs every unstarted fiber to its end, and by this function's
+        // contract what the body borrows outlives the fiber.
         let body = unsafe { std::mem::transmute::<Box<dyn Body + '_>, Box<dyn Body>>(body) };
         let unstarted = Unstarted { body, stack_bytes, origin: 0 };
         match (outside, self.worker) {
@@ -300,32 +396,34 @@ impl Builder {
         Ok(packet)
     }
 
+    /// Spawns a fiber on this worker.
+    ///
     /// # Safety
     ///
     /// What `f` and `T` borrow outlives the fiber and the packet.
     #[track_caller]
-    pub(super) unsafe fn spawn_here<F, T, P>(
+    pub(super) unsafe fn spawn_here<F, T, M>(
         self,
         f: F,
-        place: Option<P>,
+        member: Option<M>,
     ) -> io::Result<Arc<Packet<T>>>
     where
         F: FnOnce() -> T,
-        P: Place<T>,
+        M: ScopeMember<T>,
     {
         self.check_name();
         let (worker, fiber) = current_or_panic();
         worker.count(fiber);
         if self.worker.is_some_and(|index| index != worker.index() as usize) {
-            let text = "a local fiber runs on the worker that makes it";
+            let text = "a local fiber runs on the worker that spawns it";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let stack_bytes = self.stack_bytes();
         let origin = self.origin.unwrap_or(Location::caller());
         tracing_events::debug!(name = self.name.as_deref(), place = %origin, "spawn");
         let packet = Packet::new(self.name.map(Arc::from), origin);
-        let body = body(Arc::clone(&packet), place, f);
-        // SAFETY: I2. Handed on to the caller.
+        let body = body(Arc::clone(&packet), member, f);
+        // SAFETY: I2. By this function's contract, what the body borrows outlives the fiber.
         unsafe { worker.start(stack_bytes, body) }?;
         Ok(packet)
     }
@@ -346,7 +444,7 @@ impl Builder {
     }
 }
 
-/// The calling fiber; a panic that says what to wrap where there is none.
+/// Returns the calling fiber. Panics outside of one, with a message that says what to do.
 #[track_caller]
 pub(super) fn current_or_panic() -> (Here, FiberRef) {
     match Worker::current() {
@@ -358,101 +456,103 @@ pub(super) fn current_or_panic() -> (Here, FiberRef) {
     }
 }
 
-/// A fiber's place in a scope of some kind, until it is dropped.
-pub(super) trait Place<T> {
+/// A fiber's membership in a scope of some kind, which ends when this is dropped.
+pub(super) trait ScopeMember<T> {
     fn membership(&self) -> &Membership;
 
-    /// Whether the scope fails if the fiber ends so, and nobody is there to take it.
+    /// Returns whether the scope fails if the fiber ends with this result and no joiner waits.
     fn is_failure(&self, _result: &std::thread::Result<T>) -> bool {
         false
     }
 
-    /// The fiber has failed, and nobody was there.
+    /// Reports the fiber's failure to the scope.
     fn fail(&self, _packet: &Arc<Packet<T>>) {}
 }
 
-impl<T> Place<T> for Membership {
+impl<T> ScopeMember<T> for Membership {
     fn membership(&self) -> &Membership {
         self
     }
 }
 
-/// A fiber that any worker may start.
-struct Sent<F, T, P> {
+/// The body of a fiber that any worker may start.
+struct Sent<F, T, M> {
     packet: Arc<Packet<T>>,
-    place: Option<P>,
+    member: Option<M>,
     f: F,
 }
 
-impl<F, T, P> Body for Sent<F, T, P>
+impl<F, T, M> Body for Sent<F, T, M>
 where
     F: FnOnce() -> T + Send,
     T: Send,
-    P: Place<T> + Send,
+    M: ScopeMember<T> + Send,
 {
     fn run(self: Box<Self>) {
-        let Sent { packet, place, f } = *self;
-        let lent = begin(place.as_ref());
+        let Sent { packet, member, f } = *self;
+        let lent = begin(member.as_ref());
         let result = run_body(&packet.meta, f);
-        end(packet, place, result, lent);
+        end(packet, member, result, lent);
     }
 
     fn fail(self: Box<Self>, e: io::Error) {
-        let Sent { packet, place, f } = *self;
-        let lent = begin(place.as_ref());
+        let Sent { packet, member, f } = *self;
+        let lent = begin(member.as_ref());
         let dropped = with_identity(&packet.meta, || foreign::drop_value(f));
-        // The error is the result, like a panic's payload.
+        // The error becomes the result, as a panic's payload does.
         let result = dropped.and_then(|()| Err(Box::new(e) as Box<dyn std::any::Any + Send>));
-        end(packet, place, result, lent);
+        end(packet, member, result, lent);
     }
 }
 
-/// All that a local fiber does, from first to last.
-fn body<F, T, P>(packet: Arc<Packet<T>>, place: Option<P>, f: F) -> impl FnOnce()
+/// Returns the body of a local fiber.
+fn body<F, T, M>(packet: Arc<Packet<T>>, member: Option<M>, f: F) -> impl FnOnce()
 where
     F: FnOnce() -> T,
-    P: Place<T>,
+    M: ScopeMember<T>,
 {
     move || {
-        let lent = begin(place.as_ref());
+        let lent = begin(member.as_ref());
         let result = run_body(&packet.meta, f);
-        end(packet, place, result, lent);
+        end(packet, member, result, lent);
     }
 }
 
-/// The fiber enters its scope. The scope's owner waits for it, and a joiner for its packet.
-fn begin<T>(place: Option<&impl Place<T>>) -> LentFrame {
+/// Enters the fiber into its scope. From here on, the frame is lent: the scope's owner waits for
+/// the fiber's end, and a joiner for its result.
+fn begin<T>(member: Option<&impl ScopeMember<T>>) -> LentFrame {
     let (worker, fiber) = Worker::current().expect("a fiber's body runs on a worker");
     let lent = LentFrame::begin();
-    match place {
-        Some(place) => place.membership().begin(worker, fiber),
+    match member {
+        Some(member) => member.membership().begin(worker, fiber),
         None => worker.enter_root(fiber),
     }
     lent
 }
 
-/// The fiber leaves its result, and then its scope.
+/// Stores the fiber's result, and then leaves its scope.
 fn end<T>(
     packet: Arc<Packet<T>>,
-    place: Option<impl Place<T>>,
+    member: Option<impl ScopeMember<T>>,
     result: std::thread::Result<T>,
     lent: LentFrame,
 ) {
-    let failed = place.as_ref().is_some_and(|place| {
-        place.membership().note(&result);
-        place.is_failure(&result)
+    let failed = member.as_ref().is_some_and(|member| {
+        member.membership().record(&result);
+        member.is_failure(&result)
     });
     let taken = packet.finish(result);
-    if let Some(place) = place.as_ref().filter(|_| failed && !taken) {
-        place.fail(&packet);
+    if let Some(member) = member.as_ref().filter(|_| failed && !taken) {
+        member.fail(&packet);
     }
-    // The result, if nobody wants it, goes before the scope may end: it may borrow from there.
+    // An unclaimed result is dropped before the scope can end: it may borrow from outside the
+    // scope.
     if let Some(packet) = Arc::into_inner(packet)
-        && let Some(result) = packet.take_if_there()
+        && let Some(result) = packet.try_take()
     {
-        // Its destructor is the fiber's code like any other: it may wait, and make locals.
+        // Its destructor is code of the fiber: it may wait, and use fiber-locals.
         with_identity(&packet.meta, || drop_unwanted(result));
     }
-    drop(place);
+    drop(member);
     lent.end();
 }

@@ -1,26 +1,26 @@
 //! Scopes that fail as a whole.
 
 use super::packet::Packet;
-use super::scope::ScopedJoinHandle;
+use super::scope::{Scope, ScopedJoinHandle};
 use super::scope_core::{Membership, ScopeCore, run_scope};
-use super::spawn::{Builder, expect_spawned};
+use super::spawn::{Builder, ScopeMember, expect_spawned};
 use crate::runtime::cancelled::Cancelled;
 use crate::runtime::foreign;
 use crate::runtime::unwinding;
 use crate::runtime::worker::{Worker, fairness};
 use std::any::Any;
 use std::io;
-use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Runs `f` with a scope whose fibers succeed or fail together: the first that fails, by an `Err` or
-/// a panic, cancels the others and what `f` itself waits for; when all have ended, its error is
-/// returned, or its panic raised. So does `f`.
+/// Runs `f` with a scope whose fibers succeed or fail together. The first failure, an `Err` or a
+/// panic of a fiber or of `f`, cancels the other fibers and the waits of `f`. When all have ended,
+/// the call returns that error or resumes that panic.
 /// May suspend the calling fiber.
 ///
-/// A failure is whose who asks for it: one that a [`join`](ScopedJoinHandle::join) was already waiting
-/// for cancels nobody, and one that a `join` has taken is not reported again.
+/// A failure goes to the [`join`](ScopedJoinHandle::join) of the fiber if one is already waiting:
+/// the scope does not fail then, and nothing is cancelled. A failure that a later `join` takes is
+/// not reported by the scope.
 ///
 /// ```
 /// use cringle::{fiber, fs::File};
@@ -30,7 +30,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// let result = cringle::run(|| {
 ///     fiber::try_scope(|s| {
 ///         s.spawn(|| File::open("/no such file"));
-///         // This one is cut short, an hour early.
+///         // The failure cancels this fiber, an hour early.
 ///         s.spawn_local(|| fiber::sleep_cancellable(Duration::from_secs(3600)));
 ///         Ok(())
 ///     })
@@ -41,17 +41,18 @@ use std::sync::{Arc, Mutex, MutexGuard};
 ///
 /// # Errors
 ///
-/// The first failure, see above. `E` is made of an [`io::Error`] where the scope is
-/// [cancelled](TryScope::cancel) and `f` was in a wait that has no room for an error.
+/// The first failure. If the scope was [cancelled](TryScope::cancel) and unwound a wait of `f`, the
+/// error is made from an [`io::Error`].
 ///
 /// # Panics
 ///
-/// With the first failure, if it is a panic; else with that of a function given to
-/// [`TryScope::on_exit`].
+/// With the payload of the first failure, if that is a panic; else if a function passed to
+/// [`TryScope::on_exit`] panics, with its payload.
 ///
 /// # Cancellation
 ///
-/// As [`scope`](super::scope()): a cancelled caller's fibers are cancelled, and waited for.
+/// As [`scope`](super::scope()): the fibers of a cancelled caller are cancelled, and the call waits
+/// for them.
 #[track_caller]
 pub fn try_scope<'env, F, T, E>(f: F) -> Result<T, E>
 where
@@ -60,24 +61,23 @@ where
 {
     fairness::spend();
     let scope = TryScope {
-        core: ScopeCore::new(),
+        scope: Scope::new(),
         failures: Arc::new(Failures { list: Mutex::default(), expected: AtomicBool::new(false) }),
-        scope: PhantomData,
-        env: PhantomData,
     };
+    let core = scope.scope.core();
     let mut own_is_first = false;
     let result = run_scope(
-        &scope.core,
+        core,
         || f(&scope),
         |result| {
             if !matches!(result, Ok(Ok(_))) {
                 own_is_first = scope.failures.list().is_empty();
-                scope.core.cancel();
+                core.cancel();
             }
         },
     );
-    // Taken out in any case: what is in there may borrow from what the scope is in.
-    let others = match (scope.failures.first(), own_is_first) {
+    // Empty the list in any case: the failures may borrow from outside the scope.
+    let others = match (scope.failures.take_first(), own_is_first) {
         (Some(failure), true) => {
             discard(failure);
             None
@@ -93,48 +93,90 @@ where
             }
         }
         (None, Ok(result)) => {
-            if scope.core.has_unclaimed_cancel()
+            if core.has_unclaimed_cancel()
                 && let Some((worker, fiber)) = Worker::current()
                 && worker.is_interrupted(fiber)
             {
-                // Fibers were cut short with the caller: what they were to do is not done.
+                // A cancel unwound fibers before their work was done, and the caller is cancelled
+                // too.
                 return Err(E::from(fiber.cancel_error()));
             }
             result
         }
-        (None, Err(payload)) => match own_cancel(&scope.core, &*payload) {
+        (None, Err(payload)) => match own_cancel(core, &*payload) {
             Some(error) => Err(E::from(error)),
             None => unwinding::resume(payload),
         },
     }
 }
 
-/// Drops what the scope is not left with.
+/// Drops a value whose destructor may panic, and drops the payload of that panic.
 fn discard<T>(value: T) {
     if let Err(payload) = foreign::drop_value(value) {
         foreign::discard(payload);
     }
 }
 
-/// The error for a body that was unwound because its scope was cancelled, and nothing outside of it.
+/// Returns the error for a body that was unwound by a cancel of its own scope, and not of the
+/// caller.
 fn own_cancel(core: &ScopeCore, payload: &(dyn Any + Send)) -> Option<io::Error> {
     let reason = core.members().cause()?;
     let outside = Worker::current().is_some_and(|(worker, fiber)| worker.is_interrupted(fiber));
     (payload.is::<Cancelled>() && !outside).then(|| reason.error())
 }
 
-/// See [`try_scope`].
+/// A scope in which fibers can be spawned that succeed or fail together: see [`try_scope`].
+///
+/// ```
+/// use cringle::fiber;
+/// use std::io;
+///
+/// fn spawn_two<'scope>(s: &'scope fiber::TryScope<'scope, '_, io::Error>) {
+///     s.spawn(|| Ok(println!("first")));
+///     s.spawn(|| Ok(println!("second")));
+/// }
+///
+/// cringle::run(|| {
+///     fiber::try_scope(|s| {
+///         spawn_two(s);
+///         io::Result::Ok(())
+///     })
+/// })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct TryScope<'scope, 'env: 'scope, E> {
-    core: Arc<ScopeCore>,
+    scope: Scope<'scope, 'env>,
     failures: Arc<Failures<E>>,
-    /// Invariant, as std's: else a scope could be taken for a longer one.
-    scope: PhantomData<&'scope mut &'scope ()>,
-    env: PhantomData<&'env mut &'env ()>,
 }
 
 impl<'scope, 'env, E> TryScope<'scope, 'env, E> {
-    /// Starts a fiber of this scope that any worker may run.
+    fn member(&self) -> TryMembership<E> {
+        self.with_failures(self.scope.core().enter())
+    }
+
+    fn daemon_member(&self) -> TryMembership<E> {
+        self.with_failures(self.scope.core().enter_daemon())
+    }
+
+    fn with_failures(&self, membership: Membership) -> TryMembership<E> {
+        TryMembership { membership, failures: Arc::clone(&self.failures) }
+    }
+
+    /// Spawns a fiber that any worker may run.
     /// Never suspends the calling fiber.
+    ///
+    /// ```
+    /// use cringle::fiber;
+    ///
+    /// let answer = cringle::run(|| {
+    ///     fiber::try_scope(|s| {
+    ///         let handle = s.spawn(|| std::io::Result::Ok(42));
+    ///         handle.join().unwrap()
+    ///     })
+    /// })?;
+    /// assert_eq!(answer, 42);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Panics
     ///
@@ -146,14 +188,30 @@ impl<'scope, 'env, E> TryScope<'scope, 'env, E> {
         T: Send + 'scope,
         E: Send + 'scope,
     {
-        let place = Place::new(self, self.core.enter());
-        // SAFETY: I2. The scope does not end before the fiber and what it returned have.
-        let packet = expect_spawned(unsafe { Builder::new().spawn_sent(f, Some(place)) });
-        ScopedJoinHandle::new(packet, Arc::clone(&self.core))
+        let member = self.member();
+        // SAFETY: I2. The scope ends after the fiber has ended and its result was dropped.
+        let packet = expect_spawned(unsafe { Builder::new().spawn_sent(f, Some(member)) });
+        ScopedJoinHandle::new(packet, Arc::clone(self.scope.core()))
     }
 
-    /// Starts a fiber of this scope on the calling fiber's worker; it may borrow what is not `Sync`.
+    /// Spawns a fiber on the calling fiber's worker. It may borrow data that is not `Sync`.
     /// Never suspends the calling fiber.
+    ///
+    /// ```
+    /// use cringle::fiber;
+    /// use std::cell::Cell;
+    ///
+    /// cringle::run(|| {
+    ///     let count = Cell::new(0);
+    ///     fiber::try_scope(|s| {
+    ///         s.spawn_local(|| Ok(count.set(count.get() + 1)));
+    ///         std::io::Result::Ok(())
+    ///     })?;
+    ///     assert_eq!(count.get(), 1);
+    ///     std::io::Result::Ok(())
+    /// })
+    /// .unwrap();
+    /// ```
     ///
     /// # Panics
     ///
@@ -165,15 +223,30 @@ impl<'scope, 'env, E> TryScope<'scope, 'env, E> {
         T: 'scope,
         E: Send + 'scope,
     {
-        let place = Place::new(self, self.core.enter());
-        // SAFETY: I2. The scope does not end before the fiber and what it returned have.
-        let packet = expect_spawned(unsafe { Builder::new().spawn_here(f, Some(place)) });
-        ScopedJoinHandle::new(packet, Arc::clone(&self.core))
+        let member = self.member();
+        // SAFETY: I2. The scope ends after the fiber has ended and its result was dropped.
+        let packet = expect_spawned(unsafe { Builder::new().spawn_here(f, Some(member)) });
+        ScopedJoinHandle::new(packet, Arc::clone(self.scope.core()))
     }
 
-    /// Starts a fiber that serves the others: see [`Scope::spawn_daemon`](super::Scope::spawn_daemon).
-    /// If it fails before it is cancelled, the scope does.
+    /// Spawns a fiber that serves the others: see
+    /// [`Scope::spawn_daemon`](super::Scope::spawn_daemon). If it fails before the scope cancels
+    /// it, the scope fails.
     /// Never suspends the calling fiber.
+    ///
+    /// ```
+    /// use cringle::{fiber, time};
+    /// use std::time::Duration;
+    ///
+    /// cringle::run(|| {
+    ///     fiber::try_scope(|s| {
+    ///         s.spawn_daemon(|| time::sleep(Duration::from_secs(3600)));
+    ///         s.spawn(|| time::sleep(Duration::from_millis(1)));
+    ///         Ok::<(), std::io::Error>(())
+    ///     })
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Panics
     ///
@@ -184,13 +257,27 @@ impl<'scope, 'env, E> TryScope<'scope, 'env, E> {
         F: FnOnce() -> Result<(), E> + Send + 'scope,
         E: Send + 'scope,
     {
-        let place = Place::new(self, self.core.enter_daemon());
-        // SAFETY: I2. The scope does not end before the fiber and what it returned have.
-        drop(expect_spawned(unsafe { Builder::new().spawn_sent(f, Some(place)) }));
+        let member = self.daemon_member();
+        // SAFETY: I2. The scope ends after the fiber has ended and its result was dropped.
+        drop(expect_spawned(unsafe { Builder::new().spawn_sent(f, Some(member)) }));
     }
 
-    /// Like [`spawn_daemon`](Self::spawn_daemon), on the calling fiber's worker.
+    /// Like [`spawn_daemon`](Self::spawn_daemon), but on the calling fiber's worker.
     /// Never suspends the calling fiber.
+    ///
+    /// ```
+    /// use cringle::{fiber, time};
+    /// use std::{rc::Rc, time::Duration};
+    ///
+    /// cringle::run(|| {
+    ///     let pause = Rc::new(Duration::from_secs(3600));
+    ///     fiber::try_scope(|s| {
+    ///         s.spawn_daemon_local(|| time::sleep(*pause));
+    ///         Ok::<(), std::io::Error>(())
+    ///     })
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Panics
     ///
@@ -201,53 +288,97 @@ impl<'scope, 'env, E> TryScope<'scope, 'env, E> {
         F: FnOnce() -> Result<(), E> + 'scope,
         E: Send + 'scope,
     {
-        let place = Place::new(self, self.core.enter_daemon());
-        // SAFETY: I2. The scope does not end before the fiber and what it returned have.
-        drop(expect_spawned(unsafe { Builder::new().spawn_here(f, Some(place)) }));
+        let member = self.daemon_member();
+        // SAFETY: I2. The scope ends after the fiber has ended and its result was dropped.
+        drop(expect_spawned(unsafe { Builder::new().spawn_here(f, Some(member)) }));
     }
 
-    /// Cancels the scope: see [`Scope::cancel`](super::Scope::cancel). Errors of its fibers that come
-    /// later are no failures of the scope: they were asked for.
+    /// Cancels the scope: see [`Scope::cancel`](super::Scope::cancel). Later errors of its fibers
+    /// are expected, and are no failures of the scope.
+    ///
+    /// ```
+    /// use cringle::{fiber, time};
+    /// use std::time::Duration;
+    ///
+    /// cringle::run(|| {
+    ///     fiber::try_scope(|s| {
+    ///         s.spawn_local(|| time::sleep(Duration::from_secs(3600)));
+    ///         s.cancel();
+    ///         Ok::<(), std::io::Error>(())
+    ///     })
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn cancel(&self) {
         self.failures.expected.store(true, Ordering::Relaxed);
-        self.core.cancel();
+        self.scope.cancel();
     }
 
-    /// Whether the scope is cancelled: by [`cancel`](Self::cancel), by a failure, or with what it is
-    /// in.
+    /// Returns whether the scope is cancelled, by [`cancel`](Self::cancel), by a failure, or with
+    /// its caller.
+    ///
+    /// ```
+    /// cringle::run(|| {
+    ///     cringle::fiber::try_scope(|s| {
+    ///         s.cancel();
+    ///         assert!(s.is_cancelled());
+    ///         std::io::Result::Ok(())
+    ///     })
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn is_cancelled(&self) -> bool {
-        self.core.is_cancelled()
+        self.scope.is_cancelled()
     }
 
-    /// Has `f` called at the end: see [`Scope::on_exit`](super::Scope::on_exit).
+    /// Registers a function that is called at the end: see
+    /// [`Scope::on_exit`](super::Scope::on_exit).
+    ///
+    /// ```
+    /// cringle::run(|| {
+    ///     cringle::fiber::try_scope(|s| {
+    ///         s.on_exit(|| println!("the fibers have ended"));
+    ///         std::io::Result::Ok(())
+    ///     })
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn on_exit<F>(&'scope self, f: F)
     where
         F: FnOnce() + Send + 'scope,
     {
-        // SAFETY: I2. The scope calls it before it ends.
-        unsafe { self.core.add_exit(Box::new(f), None) };
+        self.scope.on_exit(f);
     }
 
-    /// Like [`on_exit`](Self::on_exit), on the worker of the calling fiber.
+    /// Like [`on_exit`](Self::on_exit), but calls `f` on the worker of the calling fiber.
+    ///
+    /// ```
+    /// let name = std::rc::Rc::new("scope");
+    /// cringle::run(|| {
+    ///     cringle::fiber::try_scope(|s| {
+    ///         s.on_exit_local(|| println!("the fibers of the {name} have ended"));
+    ///         std::io::Result::Ok(())
+    ///     })
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Panics
     ///
-    /// On a thread that is no worker of the runtime that the scope was opened in: nobody else could
-    /// be given `f` at the end.
+    /// On a thread that is no worker of the scope's runtime: no fiber could call `f` on it at the
+    /// end.
     #[track_caller]
     pub fn on_exit_local<F>(&'scope self, f: F)
     where
         F: FnOnce() + 'scope,
     {
-        let worker = self.core.worker_or_panic();
-        // SAFETY: I2, I3. The scope has it called on this worker before it ends.
-        unsafe { self.core.add_exit_here(Box::new(f), worker) };
+        self.scope.on_exit_local(f);
     }
 }
 
 impl<E> std::fmt::Debug for TryScope<'_, '_, E> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let running = self.core.running();
+        let running = self.scope.core().running();
         f.debug_struct("TryScope").field("running", &running).finish_non_exhaustive()
     }
 }
@@ -258,32 +389,32 @@ enum Failure<E> {
     Panic(Box<dyn Any + Send>),
 }
 
-/// Results from which a failure can be had, unless a `join` has taken it.
-trait Failed<E> {
+/// The packet of a fiber that failed, whose result a `join` may have taken.
+trait FailedPacket<E> {
     fn take_failure(&self) -> Option<Failure<E>>;
 }
 
-impl<T, E> Failed<E> for Packet<Result<T, E>> {
+impl<T, E> FailedPacket<E> for Packet<Result<T, E>> {
     fn take_failure(&self) -> Option<Failure<E>> {
-        match self.take_if_there()? {
-            Ok(Ok(_)) => unreachable!("it was a failure"),
+        match self.try_take()? {
+            Ok(Ok(_)) => unreachable!("only failed fibers are listed"),
             Ok(Err(error)) => Some(Failure::Error(error)),
             Err(payload) => Some(Failure::Panic(payload)),
         }
     }
 }
 
-/// Failures of a scope's fibers, in the order they came.
+/// The failures of a scope's fibers, in the order in which they occurred.
 struct Failures<E> {
     list: Mutex<Vec<Unclaimed<E>>>,
-    /// The scope was cancelled on purpose: errors are expected.
+    /// The program cancelled the scope, so errors are expected.
     expected: AtomicBool,
 }
 
-struct Unclaimed<E>(Arc<dyn Failed<E>>);
+struct Unclaimed<E>(Arc<dyn FailedPacket<E>>);
 
-// SAFETY: what is taken out of it is an `E`, which is `Send` (the bound of each `spawn`), or a payload;
-// what is left is empty.
+// SAFETY: I10. Another thread takes out an `E`, which is `Send` by the bound of each `spawn`, or a
+// payload, which is `Send`. The packet's `T` is not there: the fiber failed.
 unsafe impl<E> Send for Unclaimed<E> {}
 
 impl<E> Failures<E> {
@@ -291,8 +422,8 @@ impl<E> Failures<E> {
         self.list.lock().expect("no code panics under this lock")
     }
 
-    /// The first that nobody has taken. The others are dropped.
-    fn first(&self) -> Option<Failure<E>> {
+    /// Takes the first failure that no `join` has taken, and drops the others.
+    fn take_first(&self) -> Option<Failure<E>> {
         let list = std::mem::take(&mut *self.list());
         let mut first = None;
         for unclaimed in list {
@@ -305,19 +436,13 @@ impl<E> Failures<E> {
     }
 }
 
-/// A fiber's place in such a scope.
-struct Place<E> {
+/// A fiber's membership in a scope that fails with it.
+struct TryMembership<E> {
     membership: Membership,
     failures: Arc<Failures<E>>,
 }
 
-impl<E> Place<E> {
-    fn new(scope: &TryScope<'_, '_, E>, membership: Membership) -> Place<E> {
-        Place { membership, failures: Arc::clone(&scope.failures) }
-    }
-}
-
-impl<T, E> super::spawn::Place<Result<T, E>> for Place<E> {
+impl<T, E> ScopeMember<Result<T, E>> for TryMembership<E> {
     fn membership(&self) -> &Membership {
         &self.membership
     }
@@ -329,16 +454,17 @@ impl<T, E> super::spawn::Place<Result<T, E>> for Place<E> {
                 let ended_on_purpose = self.membership.is_dismissed();
                 !ended_on_purpose && !self.failures.expected.load(Ordering::Relaxed)
             }
-            // A cancelled fiber fails by this, not of itself; whoever cancelled it knows.
+            // A cancel is no failure of the fiber's own.
             Err(payload) => !payload.is::<Cancelled>(),
         }
     }
 
     fn fail(&self, packet: &Arc<Packet<Result<T, E>>>) {
-        let failed: Arc<dyn Failed<E> + '_> = Arc::clone(packet) as _;
-        // SAFETY: I2. The scope takes it out and drops it before it ends, and with it what `T` borrows.
-        let failed =
-            unsafe { std::mem::transmute::<Arc<dyn Failed<E> + '_>, Arc<dyn Failed<E>>>(failed) };
+        type Erased<'a, E> = Arc<dyn FailedPacket<E> + 'a>;
+        let failed: Erased<'_, E> = Arc::clone(packet) as _;
+        // SAFETY: I2. The scope empties the list before it ends, so the packet does not outlive
+        // what `T` borrows.
+        let failed = unsafe { std::mem::transmute::<Erased<'_, E>, Erased<'static, E>>(failed) };
         self.failures.list().push(Unclaimed(failed));
         self.membership.core().cancel();
     }

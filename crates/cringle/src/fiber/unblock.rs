@@ -1,4 +1,4 @@
-//! Calling what blocks: on a thread of the pool, while only the fiber waits.
+//! Blocking calls on the threads of a pool, while only the calling fiber waits.
 
 use crate::driver::pool::{Job, Pool};
 use crate::runtime::fiber::Wait;
@@ -13,12 +13,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Runs `f` on another thread, where it may block, and returns its value; only the calling fiber
-/// waits. For calls that the ring has no operation for: C libraries, DNS, long computations.
+/// Runs `f` on another thread, where it may block, and returns its result. Only the calling fiber
+/// waits. For work that the ring has no operation for: C libraries, DNS, long computations.
 /// May suspend the calling fiber.
 ///
 /// The pool grows as needed, so any number of closures may wait for each other. `f` may borrow: the
-/// fiber waits for its end, come what may. Outside of a fiber `f` is called at once.
+/// fiber always waits until `f` has returned. Outside of a fiber, `f` is called on the calling
+/// thread.
 ///
 /// ```
 /// use cringle::fiber;
@@ -32,11 +33,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 ///
 /// # Panics
 ///
-/// With `f`'s panic, and where no thread can be started and none runs.
+/// If `f` panics, with its payload; and if the pool has no thread and cannot start one.
 ///
 /// # Cancellation
 ///
-/// A cancelled fiber waits for `f` all the same.
+/// A cancel does not interrupt the wait for `f`.
 #[track_caller]
 pub fn unblock<F, T>(f: F) -> T
 where
@@ -50,7 +51,8 @@ where
     }
 }
 
-/// Runs `f` on a thread of this pool; the calling fiber waits. In a simulation it runs here and now.
+/// Runs `f` on a thread of `pool`, while the calling fiber waits. In a simulation `f` runs on this
+/// thread.
 #[track_caller]
 pub(super) fn call_on<F, T>(pool: &Arc<Pool>, f: F) -> T
 where
@@ -60,8 +62,8 @@ where
     call_on_or_else(pool, None, f, |e, _| panic!("cannot start a thread for a blocking call: {e}"))
 }
 
-/// As [`call_on`]; where no thread can be started and none runs, `f` runs here and keeps the worker.
-/// A dump is told of what it is.
+/// Like [`call_on`], but if the pool has no thread and cannot start one, `f` runs here and blocks
+/// the worker. Dumps show `subject` as what the fiber waits for.
 pub(super) fn call_on_or_here<F, T>(pool: &Arc<Pool>, subject: Option<&dyn WaitTarget>, f: F) -> T
 where
     F: FnOnce() -> T + Send,
@@ -70,7 +72,8 @@ where
     call_on_or_else(pool, subject, f, |_, job| job())
 }
 
-/// [`unblock`] for what must be done, in a destructor too: here, where no thread can be started.
+/// Like [`unblock`], but runs `f` here if no thread can be started. For work that a destructor must
+/// do.
 pub(crate) fn unblock_or_here<F, T>(f: F) -> T
 where
     F: FnOnce() -> T + Send,
@@ -82,7 +85,8 @@ where
     }
 }
 
-/// `otherwise` is given the job that no thread is there for: it runs it, or panics.
+/// Runs `f` on a thread of `pool`. `otherwise` gets the job if the pool has no thread for it, and
+/// either runs it or panics.
 #[track_caller]
 fn call_on_or_else<F, T>(
     pool: &Arc<Pool>,
@@ -106,8 +110,9 @@ where
     call_by(run, subject, f)
 }
 
-/// Has `run` see to it that `f` runs on another thread, and waits: the calling fiber, or the thread
-/// where there is none. `run` either sees to it that the job it is given runs, or panics.
+/// Passes `f` as a job to `run`, and waits until the job has ended: the calling fiber waits, or the
+/// thread outside of any. `run` either makes sure that the job runs on another thread, or drops the
+/// job and panics.
 #[track_caller]
 pub(crate) fn call_by<F, T>(run: impl FnOnce(Job), subject: Option<&dyn WaitTarget>, f: F) -> T
 where
@@ -128,11 +133,12 @@ where
     let pointer = Pointer(&raw const call);
     let job: Box<dyn FnOnce() + Send> = Box::new(move || {
         let pointer = pointer;
-        // SAFETY: the fiber's frame stays until `done` is set, which is the call's last touch.
+        // SAFETY: I10. The waiting frame stays until `done` is set, which is the job's last touch
+        // of it.
         unsafe { Call::perform(pointer.0) }
     });
-    // SAFETY: I2, I12. The job is run before this frame goes: the loop below waits for it, and nothing
-    // unwinds in between (a `run` that panics has dropped the job).
+    // SAFETY: I2, I12. The job ends before this frame is left: the loop below waits for it, and
+    // nothing unwinds in between. A `run` that panics has dropped the job before.
     let job: Job = unsafe { std::mem::transmute::<Box<dyn FnOnce() + Send + '_>, Job>(job) };
     run(job);
     let lent = LentFrame::begin();
@@ -146,29 +152,31 @@ where
         }
     }
     lent.end();
-    match call.result.into_inner().expect("a call leaves its result") {
+    match call.result.into_inner().expect("a call stores its result") {
         Ok(value) => value,
         Err(payload) => unwinding::resume(payload),
     }
 }
 
-/// A closure on its way to the pool and back; it lies in the frame of the fiber that waits.
+/// A closure on its way to the pool, and its result. It lies in the frame of the waiting fiber.
 struct Call<F, T> {
     f: UnsafeCell<Option<F>>,
     result: UnsafeCell<Option<std::thread::Result<T>>>,
     done: AtomicBool,
     waker: Waker,
-    /// Whose fiber waits.
+    /// The runtime whose fiber waits.
     served: Option<WaitingRuntime>,
 }
 
 impl<F: FnOnce() -> T, T> Call<F, T> {
+    /// Runs the closure, stores its result and wakes the caller.
+    ///
     /// # Safety
     ///
     /// The call is alive, and only this thread uses it until `done` is set.
     unsafe fn perform(this: *const Self) {
-        // SAFETY: by the contract. The waker is copied first: once `done` is set the frame may go
-        // (I10).
+        // SAFETY: I10, and this function's contract. The waker is cloned before `done` is set: from
+        // then on the frame may be gone.
         unsafe {
             let f = (*(*this).f.get()).take().expect("a call is performed once");
             let f = || WaitingRuntime::call((*this).served, f);
@@ -183,6 +191,6 @@ impl<F: FnOnce() -> T, T> Call<F, T> {
 /// The address of a call, sent to the pool's thread.
 struct Pointer<P>(*const P);
 
-// SAFETY: what it points to is `Send` (`F` and `T` are, by `unblock`'s bounds), and its owner does
-// not touch it until the other thread is done.
+// SAFETY: I10. The closure and the result are `Send`, by the bounds of `call_by`, and their owner
+// does not touch them until `done` is set.
 unsafe impl<P> Send for Pointer<P> {}

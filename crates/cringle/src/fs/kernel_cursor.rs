@@ -5,7 +5,7 @@
 //! which may wait for the disk and for another handle's call.
 
 use crate::driver::Op;
-use crate::fiber::op::{perform_aside, perform_off_ring};
+use crate::fiber::op::{perform_off_ring, perform_on_pool};
 use crate::io::{Interest, ready};
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::Here;
@@ -40,7 +40,7 @@ pub(crate) unsafe fn perform_at_kernels_cursor(
     // SAFETY: the caller's contract: the pointers are valid until this returns.
     sys::result_of(unsafe {
         match waits_for {
-            WaitsFor::Disk => perform_aside(op),
+            WaitsFor::Disk => perform_on_pool(op),
             WaitsFor::Anything | WaitsFor::Server => perform_off_ring(worker, op),
         }
     })

@@ -13,7 +13,7 @@
 //! wait (locks, FIFOs) poll with a backoff instead.
 
 use crate::driver::{Op, blocking};
-use crate::fiber::op::{self, perform_aside};
+use crate::fiber::op::{self, perform_on_pool};
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::{Here, Worker};
 use crate::sys;
@@ -64,7 +64,7 @@ unsafe fn perform_with(op: Op, on_ring: bool) -> io::Result<usize> {
             return Err(fiber.cancel_error());
         }
         // SAFETY: by the contract.
-        return sys::result_of(unsafe { perform_aside(op) });
+        return sys::result_of(unsafe { perform_on_pool(op) });
     }
     retry(worker, fiber, op)
 }

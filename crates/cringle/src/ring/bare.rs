@@ -1,4 +1,5 @@
-//! The driver by itself: a ring, its limits and its completions, with no fiber and no runtime.
+//! The uring driver by itself: a ring, its limits and its completions, without fibers and without a
+//! runtime.
 
 use crate::driver::uring::{UringOptions, check_seccomp};
 use crate::driver::{Completion, Features, Op, Target, Token, Uring, Wait, Waiter};
@@ -8,19 +9,35 @@ use std::num::NonZeroUsize;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
-/// The library's own ring without fibers: what a batch costs beneath everything else. Made to be
-/// measured (`cringle bench batch low`), usable by whoever wants to place completions himself.
+/// The library's own ring without fibers: it shows what a batch costs beneath everything else. It
+/// is made for measurements (`cringle bench batch low`), and usable by programs that place
+/// completions themselves.
 ///
-/// It is used on the thread that made it. Dropping it waits for what is in flight.
+/// It is used on the thread that created it. Dropping it waits for the operations in flight.
+///
+/// ```
+/// use cringle::ring::BareRing;
+/// use std::{fs::File, os::fd::AsFd};
+///
+
+/// let file = File::open("/proc/self/exe")?;
+/// let mut magic = [0; 4];
+/// let mut ring = BareRing::new(8, 1)?;
+/// // SAFETY: `magic` and `file` stay until `wait` has returned slot 0.
+/// unsafe { ring.read(0, file.as_fd(), magic.as_mut_ptr(), 4, 0)? };
+/// ring.wait(1, |slot, result| assert_eq!((slot, result.unwrap()), (0, 4)));
+/// assert_eq!(&magic, b"\x7fELF");
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct BareRing {
-    /// Dropped first: it reads from the bell.
+    /// Dropped before the bell, from which it reads.
     driver: Uring,
     slots: Box<[Slot]>,
     ended: Vec<usize>,
     _bell: OwnedFd,
 }
 
-/// The place of one operation, at an address that stays.
+/// The state of one operation, at a stable address.
 struct Slot {
     completion: Completion,
     waiter: Waiter,
@@ -29,7 +46,7 @@ struct Slot {
 impl Slot {
     fn new(index: usize) -> Slot {
         let address = NonZeroUsize::MIN.saturating_add(index);
-        // A token is opaque to the driver: here it is the slot's number, and never followed.
+        // A token is opaque to the driver. Here it is the slot's number, never dereferenced.
         let token: Token =
             NonNull::new(std::ptr::without_provenance_mut(address.get())).expect("not zero");
         Slot { completion: Completion::new(), waiter: Waiter::new(token) }
@@ -37,11 +54,18 @@ impl Slot {
 }
 
 impl BareRing {
-    /// A ring with so many entries to submit and so many slots for operations in flight.
+    /// Creates a ring with a submission queue of `entries` and with `slots` for operations in
+    /// flight.
+    ///
+    /// ```
+    /// let ring = cringle::ring::BareRing::new(8, 4)?;
+    /// assert_eq!(ring.in_flight(), 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// What the system refused, with the remedy.
+    /// The system's error, with the remedy.
     pub fn new(entries: u32, slots: u32) -> io::Result<BareRing> {
         check_seccomp()?;
         let bell = sys::eventfd()?;
@@ -56,26 +80,44 @@ impl BareRing {
         })
     }
 
-    /// Operations in flight.
+    /// Returns the number of operations in flight.
+    ///
+    /// ```
+    /// let ring = cringle::ring::BareRing::new(8, 4)?;
+    /// assert_eq!(ring.in_flight(), 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn in_flight(&self) -> usize {
         self.driver.in_flight() as usize
     }
 
-    /// Queues a read of `len` bytes at `offset`, to be submitted by [`submit`](Self::submit) or
-    /// [`wait`](Self::wait).
+    /// Queues a read of `len` bytes at `offset`. [`submit`](Self::submit) or [`wait`](Self::wait)
+    /// submits it.
+    ///
+    /// ```
+    /// use cringle::ring::BareRing;
+    /// use std::{fs::File, os::fd::AsFd};
+    ///
+    /// let (file, mut byte) = (File::open("/proc/self/exe")?, [0]);
+    /// let mut ring = BareRing::new(8, 1)?;
+    /// // SAFETY: `byte` and `file` stay until `wait` has returned slot 0.
+    /// unsafe { ring.read(0, file.as_fd(), byte.as_mut_ptr(), 1, 0)? };
+    /// ring.wait(1, |_, result| assert_eq!(result.unwrap(), 1));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Safety
     ///
-    /// The memory is valid and nobody else's, and the descriptor stays open, until the slot has been
-    /// handed to `wait`'s closure or the ring has been dropped.
+    /// The memory is valid and not used otherwise, and the descriptor stays open, until `wait` has
+    /// passed the slot to its closure, or the ring was dropped.
     ///
     /// # Panics
     ///
-    /// If the slot is in use or there is none of that number.
+    /// If the slot is in use, or if its number is too large.
     ///
     /// # Errors
     ///
-    /// `WouldBlock` when the kernel takes no more now: wait for some first.
+    /// `WouldBlock` if the kernel accepts no more operations now: wait for some first.
     pub unsafe fn read(
         &mut self,
         slot: usize,
@@ -84,23 +126,35 @@ impl BareRing {
         len: u32,
         offset: u64,
     ) -> io::Result<()> {
-        let place = &mut self.slots[slot];
-        assert!(place.waiter.is_settled(), "slot {slot} is in use");
-        place.completion = Completion::new();
+        let entry = &mut self.slots[slot];
+        assert!(entry.waiter.is_settled(), "slot {slot} is in use");
+        entry.completion = Completion::new();
         let op = Op::Read { target: Target::fd(fd.as_raw_fd()), buf, len, offset };
-        // SAFETY: I1. The slot's address stays until the ring is dropped, which waits; the rest is
-        // the caller's promise.
-        unsafe { self.driver.push(&op, &place.completion, &place.waiter) }
+        // SAFETY: I1. The slot's address is stable until the ring is dropped, which waits for its
+        // operations. The rest is this function's contract.
+        unsafe { self.driver.push(&op, &entry.completion, &entry.waiter) }
             .map_err(|_| io::ErrorKind::WouldBlock.into())
     }
 
-    /// Submits what is queued.
+    /// Submits the queued operations.
+    ///
+    /// ```
+    /// let mut ring = cringle::ring::BareRing::new(8, 1)?;
+    /// ring.submit(); // Nothing is queued.
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn submit(&mut self) {
         self.driver.enter(Wait::No);
     }
 
-    /// Submits what is queued, waits until at least so many operations have ended (or all have), and
-    /// hands each one's slot and result to `take`.
+    /// Submits the queued operations, waits until at least `at_least` operations (or all, if fewer
+    /// are in flight) have completed, and passes each one's slot and result to `take`.
+    ///
+    /// ```
+    /// let mut ring = cringle::ring::BareRing::new(8, 1)?;
+    /// ring.wait(1, |_, _| unreachable!("nothing is in flight"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn wait(&mut self, at_least: usize, mut take: impl FnMut(usize, io::Result<usize>)) {
         let at_least = at_least.min(self.in_flight());
         loop {

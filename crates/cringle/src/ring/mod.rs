@@ -1,4 +1,14 @@
-//! The way out: any opcode, by hand. (Feature `raw`.)
+//! Raw ring entries: any opcode, filled in by the caller. (Feature `raw`.)
+//!
+//! ```
+//! use cringle::ring::{self, opcode};
+//!
+//! cringle::run(|| {
+//!     // SAFETY: a no-op has no pointers.
+//!     let result = unsafe { ring::submit(&opcode::Nop::new().build()) };
+//!     assert_eq!(result.unwrap(), 0);
+//! });
+//! ```
 
 mod bare;
 
@@ -11,12 +21,12 @@ use std::io;
 pub use bare::BareRing;
 pub use io_uring::{opcode, squeue, types};
 
-/// Links, drains, skipped completions and selected buffers would break the rule that each entry is
-/// answered exactly once towards its own fiber.
+/// `IO_DRAIN`, `IO_LINK`, `IO_HARDLINK`, `BUFFER_SELECT` and `CQE_SKIP_SUCCESS`: they would break
+/// the rule that each entry has exactly one completion for its own fiber (**I5**).
 const REFUSED_FLAGS: u8 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 5 | 1 << 6;
 
-/// Has the ring of this worker perform an entry that the caller has filled in; the fiber waits for
-/// the last completion, and gets its result. The entry's `user_data` is replaced.
+/// Submits an entry that the caller has filled in to this worker's ring, waits for its completion,
+/// and returns the result. Only the calling fiber waits. The entry's `user_data` is replaced.
 ///
 /// ```
 /// use cringle::ring::{self, opcode};
@@ -30,17 +40,24 @@ const REFUSED_FLAGS: u8 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 5 | 1 << 6;
 ///
 /// # Safety
 ///
-/// Whatever the entry points to stays valid until this returns, and is written as the opcode says.
-/// A descriptor in it stays open. The op ends by a completion of its own: it is not multishot.
+/// The memory that the entry points to stays valid until this call returns, and may be written as
+/// the opcode documents. A descriptor in the entry stays open. The operation has exactly one
+/// completion: it is not multishot.
 ///
 /// # Errors
 ///
-/// The op's own; `Unsupported` where the fiber has no ring; `InvalidInput` for an entry with the
-/// flags `IO_DRAIN`, `IO_LINK`, `IO_HARDLINK`, `BUFFER_SELECT` or `CQE_SKIP_SUCCESS`, or one that
-/// is recognised as multishot; [`Cancelled`](crate::Cancelled).
+/// The operation's own; `Unsupported` outside of a fiber and if the worker has no ring;
+/// `InvalidInput` for an entry with one of the flags `IO_DRAIN`, `IO_LINK`, `IO_HARDLINK`,
+/// `BUFFER_SELECT` and `CQE_SKIP_SUCCESS`, or one that is recognised as multishot;
+/// [`Cancelled`](crate::Cancelled) if the fiber is cancelled.
+///
+/// # Cancellation
+///
+/// The operation is cancelled in the kernel, and the call waits for its completion.
 pub unsafe fn submit(entry: &squeue::Entry) -> io::Result<usize> {
     let Some((worker, fiber)) = Worker::current() else {
-        let text = "a raw entry needs the ring of a worker: call it inside of cringle::run";
+        let text =
+            "a raw entry needs the ring of a worker: call ring::submit inside of cringle::run";
         return Err(io::Error::new(io::ErrorKind::Unsupported, text));
     };
     let parts = Parts::of(entry);
@@ -54,13 +71,13 @@ pub unsafe fn submit(entry: &squeue::Entry) -> io::Result<usize> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
     if let Driver::Epoll(why) = driver() {
-        let text = format!("a raw entry needs the ring of a worker, and there is none: {why}");
+        let text = format!("a raw entry needs the ring of a worker, which has none: {why}");
         return Err(io::Error::new(io::ErrorKind::Unsupported, text));
     }
     perform(worker, fiber, Op::Raw(entry))
 }
 
-/// The fields of an entry that matter here; the crate keeps them to itself.
+/// The fields of an entry that matter here, which are private in the `io-uring` crate.
 struct Parts {
     opcode: u8,
     flags: u8,
@@ -70,7 +87,8 @@ struct Parts {
 
 impl Parts {
     fn of(entry: &squeue::Entry) -> Parts {
-        // SAFETY: an entry is `struct io_uring_sqe`, 64 bytes of plain data.
+        // SAFETY: the entry is borrowed. It is a `struct io_uring_sqe`, 64 bytes of plain data, as
+        // the assertion at the end of the file checks.
         let bytes: [u8; 64] = unsafe { std::ptr::from_ref(entry).cast::<[u8; 64]>().read() };
         Parts {
             opcode: bytes[0],

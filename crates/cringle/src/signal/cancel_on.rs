@@ -1,7 +1,7 @@
 //! Ending a runtime by a signal.
 //!
-//! A thread waits for the signal, and not a fiber: a fiber would wait for its turn behind one that
-//! computes, and an op in the ring would keep a lone fiber from making plain calls.
+//! A thread waits for the signal, not a fiber: a fiber would wait behind one that computes, and an
+//! op in the ring would keep a lone fiber from making plain calls.
 
 use super::Signal;
 use super::handler::{Listener, Purpose};
@@ -10,15 +10,17 @@ use crate::runtime::worker::Worker;
 use std::io;
 use std::sync::Arc;
 
-/// Has the first of these signals cancel every fiber of the runtime, the closure of
-/// [`run`](crate::run) included: all end by `?`, or are unwound, and `run` returns when they have. What
-/// is in [`protect`](crate::fiber::protect) is finished first. A second one kills: the default action is
-/// put back and the signal raised again, so that whoever waits for the process sees what it died of.
+/// Makes the first of these signals cancel every fiber of the runtime, including the closure of
+/// [`run`](crate::run). The fibers end by `?` or by unwinding, and `run` returns when they have ended.
+/// Code in [`protect`](crate::fiber::protect) is completed first. A second signal kills the
+/// process: the default action is restored and the signal raised again, so that the parent sees
+/// what it died of.
 ///
-/// For as long as the guard lives; dropping it leaves nothing behind.
+/// This lasts while the guard lives. Dropping the guard restores the previous state.
 ///
-/// A signal that the process was started to ignore stays ignored (SIGINT in a shell's background job).
-/// Signals in a row that come before the first has had its effect count as one: `timeout(1)` sends two.
+/// A signal that the process was started to ignore stays ignored (SIGINT in a shell's background
+/// job). Signals that arrive before the first one has taken effect count as one: `timeout(1)` sends
+/// two.
 ///
 /// ```
 /// use cringle::signal::{self, Signal};
@@ -28,9 +30,9 @@ use std::sync::Arc;
 ///
 /// let result: io::Result<()> = cringle::run(|| {
 ///     let _guard = signal::cancel_on(&[Signal::Interrupt, Signal::Terminate])?;
-/// #   // SAFETY: it is caught.
+/// #   // SAFETY: the signal is caught.
 /// #   unsafe { libc::raise(libc::SIGTERM) };
-///     // … the program; meanwhile somebody presses Ctrl-C.
+///     // … the program, until the user presses Ctrl-C.
 ///     time::sleep(Duration::from_secs(3600))
 /// });
 /// assert!(cancel::reason(&result.unwrap_err()).is_some());
@@ -38,11 +40,12 @@ use std::sync::Arc;
 ///
 /// # Errors
 ///
-/// `Unsupported` outside of [`run`](crate::run); what the system says where a file descriptor or a
-/// thread is not to be had (it takes one of each).
+/// `Unsupported` outside of [`run`](crate::run). The system's error if no file descriptor or no
+/// thread is available; the call needs one of each.
 pub fn cancel_on(signals: &[Signal]) -> io::Result<Guard> {
     let Some(worker) = Worker::here() else {
-        let text = "`signal::cancel_on` is called inside of `cringle::run`: it cancels its fibers";
+        let text =
+            "`signal::cancel_on` cancels the fibers of a runtime: call it inside of `cringle::run`";
         return Err(io::Error::new(io::ErrorKind::Unsupported, text));
     };
     let shared = Arc::clone(worker.shared());
@@ -51,16 +54,27 @@ pub fn cancel_on(signals: &[Signal]) -> io::Result<Guard> {
         match watch.wait(Listener::first) {
             Ok(Some(_)) => shared.cancel_all(),
             Ok(None) => return,
-            // The signal can still kill.
+            // The watcher cannot wait; let the next signal kill the process.
             Err(_) => {}
         }
-        // From now on another one kills.
+        // From now on, another signal kills.
         watch.listener.set_done();
     })?;
     Ok(Guard { watcher })
 }
 
-/// What [`cancel_on`] returns: while it lives, the signals cancel.
+/// The guard of [`cancel_on`]: while it lives, the signals cancel.
+///
+/// ```
+/// use cringle::signal::{self, Signal};
+///
+/// cringle::run(|| {
+///     let guard = signal::cancel_on(&[Signal::Terminate])?;
+///     assert_eq!(guard.received(), None);
+///     Ok::<(), std::io::Error>(())
+/// })
+/// .unwrap();
+/// ```
 #[derive(Debug)]
 #[must_use = "the signals cancel while this lives"]
 pub struct Guard {
@@ -68,8 +82,22 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// The signal that has cancelled the runtime, if one has: for the exit status, which by custom is
-    /// 128 and the [number](Signal::number).
+    /// Returns the signal that has cancelled the runtime, if any. By convention the exit status is
+    /// then 128 plus its [number](Signal::number).
+    ///
+    /// ```
+    /// use cringle::signal::{self, Signal};
+    ///
+    /// cringle::run(|| {
+    ///     let guard = signal::cancel_on(&[Signal::Interrupt])?;
+    ///     // … the program
+    ///     if let Some(signal) = guard.received() {
+    ///         std::process::exit(128 + signal.number());
+    ///     }
+    ///     Ok::<(), std::io::Error>(())
+    /// })
+    /// .unwrap();
+    /// ```
     pub fn received(&self) -> Option<Signal> {
         self.watcher.listener().first().and_then(Signal::of_number)
     }

@@ -1,20 +1,22 @@
-//! The handler of the process's signals, and whom it tells.
+//! The process's signal handler, and the listeners that it notifies.
 //!
 //! # What the handler may do
 //!
-//! It interrupts any thread anywhere, also one that allocates or holds a lock. So it reads and writes
-//! atomics, and makes three calls that `signal-safety(7)` lists: `write` to an eventfd, and to kill
-//! `sigaction` and `raise` (and `pthread_sigmask`). It keeps `errno`, and runs on the thread's
-//! alternate stack, where there is one: a fiber's may be nearly used up.
+//! It interrupts any thread at any point, including one that allocates or holds a lock. So it reads
+//! and writes only atomics, and calls only functions that `signal-safety(7)` lists: `write` on an
+//! eventfd, and to kill the process `sigaction`, `raise` and `pthread_sigmask`. It preserves
+//! `errno`, and runs on the thread's alternate stack if there is one: a fiber's stack may be nearly
+//! used up.
 //!
-//! Listeners are nodes of a list that only grows. A node is never freed, but given to the next
-//! listener; there are as many as were there at once.
+//! Listeners are nodes of a list that only grows. A node is never freed, but reused by the next
+//! listener, so there are as many nodes as there were listeners at the same time.
 //!
 //! # No stale descriptor (I9)
 //!
-//! A listener that goes clears its `wanted`, waits until no handler is at work, and then closes its
-//! eventfd. A handler counts itself in before it looks at `wanted`. Both are sequentially consistent, so
-//! one of them sees the other: either the handler finds nothing wanted, or it is waited for.
+//! A listener that is dropped clears its `wanted`, waits until no handler runs, and then closes its
+//! eventfd. A handler increments the count of running handlers before it reads `wanted`. Both
+//! accesses are sequentially consistent, so one of the two sees the other: either the handler finds
+//! nothing wanted, or the listener waits for it.
 
 use super::Signal;
 use crate::sys;
@@ -24,56 +26,61 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard};
 
-/// More than the number of any [`Signal`].
+/// Larger than the number of any [`Signal`].
 const SIGNALS: usize = 32;
 
-/// What a signal does to a listener.
+/// What a listener does about signals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Each is told.
-    Tell,
-    /// The first is told; when that has had its effect, the next one kills.
+    /// It receives each signal.
+    Notify,
+    /// It receives the first signal. When that one has taken effect, the next one kills the
+    /// process.
     Cancel,
 }
 
 // The phases of a node.
-const TELL: u8 = 0;
-/// It waits for the first.
+
+/// It receives each signal.
+const NOTIFY: u8 = 0;
+/// It waits for the first signal.
 const ARMED: u8 = 1;
-/// The first has come; those that come now are the same request.
-const TOLD: u8 = 2;
-/// The first has had its effect.
+/// The first signal has arrived. Signals that arrive now are the same request.
+const NOTIFIED: u8 = 2;
+/// The first signal has taken effect.
 const DONE: u8 = 3;
 
 struct Node {
-    /// Written once, before the node can be found.
+    /// Written once, before the node is in the list.
     next: *const Node,
-    /// The signals listened for, as bits; 0 while the node is nobody's.
+    /// The signals that its listener wants, as bits; 0 while the node has no listener.
     wanted: AtomicU64,
-    /// Those that have come and were not taken.
+    /// The signals that have arrived and were not taken.
     pending: AtomicU64,
+    /// The listener's eventfd; -1 while the node has no listener.
     bell: AtomicI32,
     phase: AtomicU8,
 }
 
-// SAFETY: all that changes is atomic; what `next` points to is never freed.
+// SAFETY: I9. Every field that changes is atomic, and the node that `next` points to is never
+// freed.
 unsafe impl Sync for Node {}
 
 static NODES: AtomicPtr<Node> = AtomicPtr::new(std::ptr::null_mut());
-/// Handlers at work.
-static AT_WORK: AtomicUsize = AtomicUsize::new(0);
-/// The handlers that were there before, for ours to call.
-static BEFORE: [Before; SIGNALS] = [const { Before::new() }; SIGNALS];
+/// The number of handlers that run now.
+static RUNNING: AtomicUsize = AtomicUsize::new(0);
+/// The program's own handlers, which ours replaced and calls.
+static PREVIOUS: [PreviousHandler; SIGNALS] = [const { PreviousHandler::new() }; SIGNALS];
 
-/// Addresses of functions; 0 for none.
-struct Before {
+/// The address of a handler, in the field of its signature; 0 for none.
+struct PreviousHandler {
     plain: AtomicUsize,
     with_info: AtomicUsize,
 }
 
-impl Before {
-    const fn new() -> Before {
-        Before { plain: AtomicUsize::new(0), with_info: AtomicUsize::new(0) }
+impl PreviousHandler {
+    const fn new() -> PreviousHandler {
+        PreviousHandler { plain: AtomicUsize::new(0), with_info: AtomicUsize::new(0) }
     }
 
     fn set(&self, action: &libc::sigaction) {
@@ -88,8 +95,8 @@ impl Before {
 
     fn call(&self, signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
         let (plain, with_info) = (self.plain.load(SeqCst), self.with_info.load(SeqCst));
-        // SAFETY: the addresses are of handlers that the program installed for these signatures, and
-        // they are called as the kernel would, with what it gave.
+        // SAFETY: the contract of `sigaction`: the program installed handlers of these signatures
+        // at these addresses. They are called as the kernel would call them, with its arguments.
         unsafe {
             if with_info != 0 {
                 type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
@@ -103,23 +110,23 @@ impl Before {
 
 extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let errno = sys::errno();
-    AT_WORK.fetch_add(1, SeqCst);
+    RUNNING.fetch_add(1, SeqCst);
     let mut kill = false;
     for node in nodes() {
-        kill |= node.notice(signal);
+        kill |= node.record(signal);
     }
-    AT_WORK.fetch_sub(1, SeqCst);
+    RUNNING.fetch_sub(1, SeqCst);
     if kill {
         die_of(signal);
     }
-    BEFORE[signal as usize].call(signal, info, context);
+    PREVIOUS[signal as usize].call(signal, info, context);
     sys::set_errno(errno);
 }
 
 fn nodes() -> impl Iterator<Item = &'static Node> {
     let mut next = NODES.load(SeqCst).cast_const();
     std::iter::from_fn(move || {
-        // SAFETY: nodes are never freed, and complete before they can be found.
+        // SAFETY: I9. Nodes are never freed, and are complete before they are in the list.
         let node = unsafe { next.as_ref() }?;
         next = node.next;
         Some(node)
@@ -127,18 +134,19 @@ fn nodes() -> impl Iterator<Item = &'static Node> {
 }
 
 impl Node {
-    /// For the handler: a signal has come. Says whether it is to kill.
-    fn notice(&self, signal: c_int) -> bool {
+    /// Records a signal and notifies the listener, in the handler. Returns whether the signal
+    /// kills.
+    fn record(&self, signal: c_int) -> bool {
         let bit = 1 << signal;
         if self.wanted.load(SeqCst) & bit == 0 {
             return false;
         }
-        match self.phase.compare_exchange(ARMED, TOLD, SeqCst, SeqCst) {
-            Ok(_) | Err(TELL) => {
-                // In this order: who hears the bell looks what has come.
+        match self.phase.compare_exchange(ARMED, NOTIFIED, SeqCst, SeqCst) {
+            Ok(_) | Err(NOTIFY) => {
+                // The bit first: the listener reads `pending` after it was notified.
                 self.pending.fetch_or(bit, SeqCst);
-                // SAFETY: I9. The node is wanted, so its owner keeps the eventfd open until this
-                // handler is done.
+                // SAFETY: I9. `wanted` is set, so the listener keeps the eventfd open until this
+                // handler has ended.
                 sys::eventfd_signal(unsafe { BorrowedFd::borrow_raw(self.bell.load(SeqCst)) });
                 false
             }
@@ -147,30 +155,30 @@ impl Node {
     }
 }
 
-/// Does what the signal does by default, which ends the process for most.
+/// Performs the signal's default action, which ends the process for most signals.
 fn die_of(signal: c_int) {
-    // SAFETY: all of these may be called in a handler; the structures live through the calls, and
-    // all-zero is a valid action and set.
+    // SAFETY: all of these functions may be called in a handler. The structures outlive the calls,
+    // and all-zero is a valid action and a valid set.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = libc::SIG_DFL;
         libc::sigaction(signal, &action, std::ptr::null_mut());
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigaddset(&mut set, signal);
-        // In its handler a signal is blocked: it strikes when it no longer is.
+        // The signal is blocked in its own handler, and is delivered when it is unblocked.
         libc::raise(signal);
         libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, std::ptr::null_mut());
     }
 }
 
-/// Which signals have our handler, and what was there before. No code panics under this lock, and the
-/// handler does not take it.
+/// The signals that have our handler, and their previous actions. No code panics under this lock,
+/// and the handler does not take it.
 static INSTALLED: Mutex<[Option<Installed>; SIGNALS]> = Mutex::new([None; SIGNALS]);
 
 #[derive(Clone, Copy)]
 struct Installed {
     listeners: usize,
-    before: libc::sigaction,
+    previous: libc::sigaction,
 }
 
 fn installed() -> MutexGuard<'static, [Option<Installed>; SIGNALS]> {
@@ -182,7 +190,7 @@ fn address_of_handler() -> usize {
 }
 
 fn action_of(signal: c_int) -> io::Result<libc::sigaction> {
-    // SAFETY: the call fills the structure; all-zero is a valid one.
+    // SAFETY: the call fills the structure, of which all-zero is a valid value.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         match libc::sigaction(signal, std::ptr::null(), &mut action) {
@@ -193,79 +201,80 @@ fn action_of(signal: c_int) -> io::Result<libc::sigaction> {
 }
 
 fn set_action(signal: c_int, action: &libc::sigaction) -> io::Result<()> {
-    // SAFETY: the action is our handler's, which may run anywhere, or one that was installed before.
+    // SAFETY: the contract of `sigaction`: the action is that of our handler, which may interrupt
+    // any code, or one that the program had installed.
     match unsafe { libc::sigaction(signal, action, std::ptr::null_mut()) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// One more listens for the signal.
-fn install(place: &mut Option<Installed>, signal: c_int) -> io::Result<()> {
+/// Counts a listener of the signal, and installs our handler for the first one.
+fn install(slot: &mut Option<Installed>, signal: c_int) -> io::Result<()> {
     let current = action_of(signal)?;
     let has_handler = !matches!(current.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN);
-    if let Some(installed) = place
+    if let Some(installed) = slot
         && has_handler
     {
-        // Ours, or one that was installed over ours and is taken to call it.
+        // It is ours, or one that the program installed over ours and that is assumed to call it.
         installed.listeners += 1;
         return Ok(());
     }
-    BEFORE[signal as usize].set(&current);
-    // SAFETY: all-zero is a valid action: no signals are blocked but this one.
+    PREVIOUS[signal as usize].set(&current);
+    // SAFETY: all-zero is a valid action, which blocks no signal but its own.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = address_of_handler();
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
     set_action(signal, &action)?;
-    let listeners = place.map_or(0, |installed| installed.listeners) + 1;
-    *place = Some(Installed { listeners, before: current });
+    let listeners = slot.map_or(0, |installed| installed.listeners) + 1;
+    *slot = Some(Installed { listeners, previous: current });
     Ok(())
 }
 
-/// One less does. The last puts back what was there before, unless somebody has installed a handler
-/// over ours since, which may call it.
-fn uninstall(place: &mut Option<Installed>, signal: c_int) {
-    let Some(installed) = place else { return };
+/// Counts one listener less. The last one restores the previous action, unless the program has
+/// since installed a handler over ours, which may call it.
+fn uninstall(slot: &mut Option<Installed>, signal: c_int) {
+    let Some(installed) = slot else { return };
     installed.listeners -= 1;
     let is_ours =
         || action_of(signal).is_ok_and(|action| action.sa_sigaction == address_of_handler());
-    if installed.listeners == 0 && is_ours() && set_action(signal, &installed.before).is_ok() {
-        *place = None;
+    if installed.listeners == 0 && is_ours() && set_action(signal, &installed.previous).is_ok() {
+        *slot = None;
     }
 }
 
-/// Is told of signals until it is dropped.
+/// Receives signals until it is dropped.
 pub(super) struct Listener {
     node: &'static Node,
     bell: OwnedFd,
-    /// As bits.
+    /// The signals whose handlers it counts for, as bits.
     signals: u64,
 }
 
 impl Listener {
     pub(super) fn new(signals: &[Signal], purpose: Purpose) -> io::Result<Listener> {
         let bell = sys::eventfd_nonblocking()?;
-        let mut places = installed();
+        let mut slots = installed();
         let mut wanted = 0;
         for signal in signals.iter().map(|signal| signal.number()) {
-            let before = match &places[signal as usize] {
-                Some(installed) => installed.before.sa_sigaction,
+            let previous = match &slots[signal as usize] {
+                Some(installed) => installed.previous.sa_sigaction,
                 None => action_of(signal)?.sa_sigaction,
             };
-            if purpose == Purpose::Tell || before != libc::SIG_IGN {
+            if purpose == Purpose::Notify || previous != libc::SIG_IGN {
                 wanted |= 1 << signal;
             }
         }
         let phase = match purpose {
-            Purpose::Tell => TELL,
+            Purpose::Notify => NOTIFY,
             Purpose::Cancel => ARMED,
         };
-        // First the node: whatever is caught is told.
+        // The node before the handler: no caught signal is lost.
         let node = claim(wanted, bell.as_raw_fd(), phase);
         let mut listener = Listener { node, bell, signals: 0 };
         for signal in bits(wanted) {
-            if let Err(e) = install(&mut places[signal as usize], signal) {
-                drop(places);
+            if let Err(e) = install(&mut slots[signal as usize], signal) {
+                drop(slots);
                 return Err(e);
             }
             listener.signals |= 1 << signal;
@@ -273,12 +282,12 @@ impl Listener {
         Ok(listener)
     }
 
-    /// The lowest of the signals that have come.
+    /// Returns the lowest of the signals that have arrived.
     pub(super) fn first(&self) -> Option<c_int> {
         bits(self.node.pending.load(SeqCst)).next()
     }
 
-    /// Takes it.
+    /// Takes the lowest of the signals that have arrived.
     pub(super) fn take(&self) -> Option<c_int> {
         loop {
             let signal = self.first()?;
@@ -288,17 +297,17 @@ impl Listener {
         }
     }
 
-    /// Wakes who waits for the bell.
+    /// Wakes the caller that waits for the bell.
     pub(super) fn ring(&self) {
         sys::eventfd_signal(self.bell.as_fd());
     }
 
-    /// The bell was heard. Comes before [`take`](Self::take): what rings later is heard again.
+    /// Resets the bell. Call it before [`take`](Self::take), so that a later signal rings again.
     pub(super) fn silence(&self) {
         sys::eventfd_clear(self.bell.as_fd());
     }
 
-    /// The first signal has had its effect: the next one kills.
+    /// Records that the first signal has taken effect: the next one kills.
     pub(super) fn set_done(&self) {
         self.node.phase.store(DONE, SeqCst);
     }
@@ -312,15 +321,16 @@ impl AsFd for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        let mut places = installed();
+        let mut slots = installed();
         for signal in bits(self.signals) {
-            uninstall(&mut places[signal as usize], signal);
+            uninstall(&mut slots[signal as usize], signal);
         }
         self.node.wanted.store(0, SeqCst);
-        while AT_WORK.load(SeqCst) > 0 {
+        while RUNNING.load(SeqCst) > 0 {
             std::thread::yield_now();
         }
-        // The node can be another's, under the lock; the bell is closed after this, by nobody used.
+        // From here on another listener can claim the node, under the lock. The bell is closed
+        // after this, when no handler uses it any more.
         self.node.bell.store(-1, SeqCst);
     }
 }
@@ -332,7 +342,7 @@ impl std::fmt::Debug for Listener {
     }
 }
 
-/// A node that is nobody's, or a new one. Under the lock.
+/// Claims a node without a listener, or adds one. The lock is held.
 fn claim(wanted: u64, bell: c_int, phase: u8) -> &'static Node {
     let vacant = nodes().find(|node| node.bell.load(SeqCst) == -1);
     let node = vacant.unwrap_or_else(|| {
@@ -341,7 +351,7 @@ fn claim(wanted: u64, bell: c_int, phase: u8) -> &'static Node {
             wanted: AtomicU64::new(0),
             pending: AtomicU64::new(0),
             bell: AtomicI32::new(-1),
-            phase: AtomicU8::new(TELL),
+            phase: AtomicU8::new(NOTIFY),
         }));
         NODES.store(std::ptr::from_ref(node).cast_mut(), SeqCst);
         node
@@ -353,7 +363,7 @@ fn claim(wanted: u64, bell: c_int, phase: u8) -> &'static Node {
     node
 }
 
-/// The numbers of the bits that are set, from the lowest.
+/// Returns the numbers of the bits that are set, lowest first.
 fn bits(mut set: u64) -> impl Iterator<Item = c_int> {
     std::iter::from_fn(move || {
         let lowest = set.trailing_zeros();

@@ -1,14 +1,33 @@
-//! Signals: the graceful end of a program, and waiting for a signal as for anything else.
+//! Signals: the graceful end of a program, and waiting for a signal like for anything else.
 //!
 //! | to | see |
 //! |---|---|
-//! | end everything on Ctrl-C or `kill`, in order | [`cancel_on`] |
-//! | be told who waits for what at `kill -USR1` | [`dump_on`] |
-//! | do something at each signal (reload at SIGHUP) | [`Signals`] |
-//! | wait for one once | [`wait`] |
+//! | end everything in order on Ctrl-C or `kill` | [`cancel_on`] |
+//! | dump what each fiber waits for at `kill -USR1` | [`dump_on`] |
+//! | react to each signal (reload at SIGHUP) | [`Signals`] |
+//! | wait for a signal once | [`wait`] |
 //!
-//! A signal is caught while somebody here listens for it. A handler of the program's that was there
-//! before is called, too; the last to stop listening puts it, or the default action, back.
+//! A signal is caught while a listener of this module exists for it. A handler that the program
+//! installed before is called, too. The last listener restores that handler, or the default action.
+//!
+//! ```
+//! use cringle::signal::{Signal, Signals};
+//! use cringle::fiber;
+//!
+//! cringle::run(|| {
+//!     let reload = Signals::new(&[Signal::Hangup])?;
+//!     fiber::scope(|s| {
+//!         s.spawn_daemon_local(|| {
+//!             while reload.wait().is_ok() {
+//!                 println!("reading the settings again");
+//!             }
+//!         });
+//!         // … the program
+//!     });
+//!     Ok::<(), std::io::Error>(())
+//! })
+//! .unwrap();
+//! ```
 
 mod cancel_on;
 mod dump_on;
@@ -24,29 +43,35 @@ use handler::{Listener, Purpose};
 use std::ffi::c_int;
 use std::io;
 
-/// The signals that a program is told things by.
+/// A signal that a program can listen for.
+///
+/// ```
+/// use cringle::signal::Signal;
+///
+/// assert_eq!(Signal::Terminate.number(), 15);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Signal {
-    /// SIGHUP: the terminal is gone. To daemons: read your settings again.
+    /// SIGHUP: the terminal was closed. By convention a daemon reads its settings again.
     Hangup,
     /// SIGINT: Ctrl-C.
     Interrupt,
     /// SIGQUIT: Ctrl-\\.
     Quit,
-    /// SIGUSR1: what the program makes of it.
+    /// SIGUSR1: free for the program's use.
     User1,
-    /// SIGUSR2: what the program makes of it.
+    /// SIGUSR2: free for the program's use.
     User2,
     /// SIGALRM: a timer of `alarm(2)` or `setitimer(2)`.
     Alarm,
-    /// SIGTERM: what `kill` sends, and an init system to end a service.
+    /// SIGTERM: sent by `kill`, and by an init system to end a service.
     Terminate,
     /// SIGCHLD: a child has ended or was stopped.
     Child,
-    /// SIGCONT: the program goes on after it was stopped.
+    /// SIGCONT: the program continues after it was stopped.
     Continue,
-    /// SIGWINCH: the terminal has another size.
+    /// SIGWINCH: the size of the terminal has changed.
     WindowChange,
 }
 
@@ -64,7 +89,14 @@ impl Signal {
         Signal::WindowChange,
     ];
 
-    /// Its number, as `signal(7)` has it. A shell reports 128 more for what died of it.
+    /// Returns the number, as in `signal(7)`. A shell reports 128 plus this number for a process
+    /// that died of the signal.
+    ///
+    /// ```
+    /// use cringle::signal::Signal;
+    ///
+    /// assert_eq!(Signal::Interrupt.number(), 2);
+    /// ```
     pub fn number(self) -> i32 {
         match self {
             Signal::Hangup => libc::SIGHUP,
@@ -100,17 +132,17 @@ impl Signal {
     }
 }
 
-/// Listens for signals, from when it is made to when it is dropped.
+/// Listens for signals, from its creation until it is dropped.
 ///
-/// Signals that come while nobody waits are kept, each kind once, as the kernel does. Several of these
-/// are each told of every signal.
+/// Signals that arrive while no caller waits are kept, each kind once, as the kernel does. If
+/// several listeners exist, each one receives every signal.
 ///
 /// ```
 /// use cringle::signal::{Signal, Signals};
 ///
 /// cringle::run(|| {
 ///     let reload = Signals::new(&[Signal::Hangup])?;
-/// #   // SAFETY: it is caught.
+/// #   // SAFETY: the signal is caught.
 /// #   unsafe { libc::raise(libc::SIGHUP) };
 ///     // … in a fiber of its own, in a loop:
 ///     assert_eq!(reload.wait()?, Signal::Hangup);
@@ -122,23 +154,45 @@ impl Signal {
 pub struct Signals(Listener);
 
 impl Signals {
-    /// Begins to listen. Signals that the process ignored (under `nohup`: SIGHUP) are caught, too: they
-    /// were asked for by name.
+    /// Begins to listen. Signals that the process ignored are caught, too (under `nohup`: SIGHUP),
+    /// since the caller names them.
+    ///
+    /// ```
+    /// use cringle::signal::{Signal, Signals};
+    ///
+    /// let resized = Signals::new(&[Signal::WindowChange])?;
+    /// # drop(resized);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// No file descriptor is left (it takes one).
+    /// If no file descriptor is available; a listener needs one.
     pub fn new(signals: &[Signal]) -> io::Result<Signals> {
-        Listener::new(signals, Purpose::Tell).map(Signals)
+        Listener::new(signals, Purpose::Notify).map(Signals)
     }
 
-    /// Waits for the next signal; only the calling fiber does, and outside of a fiber the thread. Of
-    /// several that have come, the one with the lowest number is returned first.
+    /// Waits for the next signal. Only the calling fiber waits, or outside of a fiber the thread.
+    /// If several signals have arrived, the one with the lowest number is returned first.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::signal::{Signal, Signals};
+    ///
+    /// cringle::run(|| {
+    ///     let signals = Signals::new(&[Signal::User1, Signal::User2])?;
+    /// #   // SAFETY: the signal is caught.
+    /// #   unsafe { libc::raise(libc::SIGUSR2) };
+    ///     // … another process calls `kill -USR2`
+    ///     assert_eq!(signals.wait()?, Signal::User2);
+    ///     Ok::<(), std::io::Error>(())
+    /// })
+    /// .unwrap();
+    /// ```
     ///
     /// # Errors
     ///
-    /// The fiber was cancelled first: see [`cancel::reason`](crate::cancel::reason).
+    /// If the fiber was cancelled first: see [`cancel::reason`](crate::cancel::reason).
     ///
     /// # Cancellation
     ///
@@ -147,26 +201,28 @@ impl Signals {
         fairness::spend();
         loop {
             if let Some(number) = self.0.take() {
-                return Ok(Signal::of_number(number).expect("only these are listened for"));
+                return Ok(
+                    Signal::of_number(number).expect("a listener receives only known signals")
+                );
             }
             wait_for_bell(&self.0)?;
         }
     }
 }
 
-/// Waits until something may have come.
+/// Waits until a signal may have arrived.
 fn wait_for_bell(listener: &Listener) -> io::Result<()> {
     match ready(listener, Interest::READABLE) {
         Ok(_) => listener.silence(),
-        // The handler ran on this very thread.
+        // The handler ran on this thread and interrupted the call.
         Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
         Err(e) => return Err(e),
     }
     Ok(())
 }
 
-/// Waits for a signal once. Between two calls nobody listens, and the signal does what it did before (by
-/// default most end the process): to wait in a loop, keep [`Signals`].
+/// Waits for a signal once. Between two calls no listener exists, and the signal has its previous
+/// effect (by default most end the process). To wait in a loop, keep a [`Signals`].
 /// May suspend the calling fiber.
 ///
 /// ```
@@ -176,10 +232,10 @@ fn wait_for_bell(listener: &Listener) -> io::Result<()> {
 /// use std::time::Duration;
 ///
 /// cringle::run(|| {
-///     // A program that ends by itself after a while, or earlier if it is told to.
+///     // A program that ends after a while, or earlier at a signal.
 ///     let done = || time::sleep(Duration::from_millis(1)).map(|()| "done");
-///     let told = || signal::wait(Signal::User1).map(|()| "told");
-///     assert_eq!(fiber::race(done, told)?, "done");
+///     let signalled = || signal::wait(Signal::User1).map(|()| "signalled");
+///     assert_eq!(fiber::race(done, signalled)?, "done");
 ///     Ok::<(), io::Error>(())
 /// })
 /// .unwrap();

@@ -1,4 +1,4 @@
-//! A thread of its own that waits for signals: whatever the workers do, it hears them.
+//! A thread that waits for signals, independently of the workers.
 
 use super::handler::Listener;
 use super::wait_for_bell;
@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-/// The thread, until this is dropped.
+/// The thread, which ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Watcher {
     watch: Arc<Watch>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What it has.
+/// The state that the thread shares with its watcher.
 #[derive(Debug)]
 pub(super) struct Watch {
     pub(super) listener: Listener,
@@ -50,8 +50,8 @@ impl Drop for Watcher {
 }
 
 impl Watch {
-    /// Waits for a signal that `look` finds. `None` if the watcher is dropped first; an error where there is
-    /// no memory for a `poll`.
+    /// Waits until `look` finds a signal. Returns `None` if the watcher is dropped first, and an
+    /// error if the kernel has no memory for a `poll`.
     pub(super) fn wait<T>(&self, look: impl Fn(&Listener) -> Option<T>) -> io::Result<Option<T>> {
         while !self.leaving.load(Ordering::Acquire) {
             if let Some(found) = look(&self.listener) {

@@ -7,6 +7,7 @@ use crate::runtime::fiber::{FiberRef, Wait};
 use crate::runtime::wait_target::{FiberTag, WaitTarget};
 use crate::runtime::worker::{Here, Worker};
 use std::io;
+use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
 #[cfg(loom)]
@@ -112,6 +113,13 @@ pub(super) fn deadline(timeout: Duration) -> Option<Instant> {
 #[derive(Clone, Copy)]
 pub(super) struct Caller(Option<(Here, FiberRef)>);
 
+/// Identifies a fiber, or a thread outside of any fiber, for the life of the process.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum CallerId {
+    Fiber(NonZeroU64),
+    Thread(std::thread::ThreadId),
+}
+
 /// What a caller waits for, and what else ends the wait.
 #[derive(Clone, Copy)]
 pub(super) struct WaitOptions {
@@ -205,6 +213,14 @@ impl Caller {
         match self.0 {
             Some((_, fiber)) => fiber.tag(),
             None => FiberTag::THREAD,
+        }
+    }
+
+    /// Returns the identity of the code that runs, which may be foreign code called beside a fiber.
+    pub(super) fn id() -> CallerId {
+        match Worker::identity().as_ref().and_then(|fiber| fiber.meta()) {
+            Some(meta) => CallerId::Fiber(meta.identity().number()),
+            None => CallerId::Thread(std::thread::current().id()),
         }
     }
 

@@ -5,9 +5,8 @@
 //! (**I6**). A caller that finds itself the owner enters; every other caller passes the gate first,
 //! and becomes the owner then.
 
-use super::caller::WaitOptions;
+use super::caller::{Caller, CallerId, WaitOptions};
 use super::gate::Gate;
-use crate::fiber::{ThreadId, current};
 use crate::runtime::fiber::Wait;
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -20,7 +19,7 @@ pub(crate) struct ReentrantLock<T> {
 }
 
 struct Owner {
-    id: ThreadId,
+    id: CallerId,
     /// The OS thread that it runs on, and stays on (**I3**).
     os_thread: usize,
     depth: usize,
@@ -53,7 +52,7 @@ impl<T> ReentrantLock<T> {
     /// Acquires the lock, unless the caller already holds it. A cancelled fiber unwinds where it
     /// would wait.
     pub(crate) fn lock(&self) -> ReentrantGuard<'_, T> {
-        let id = current().id();
+        let id = Caller::id();
         if self.enter_again(id) {
             return self.guard();
         }
@@ -77,7 +76,7 @@ impl<T> ReentrantLock<T> {
         }
     }
 
-    fn enter_again(&self, id: ThreadId) -> bool {
+    fn enter_again(&self, id: CallerId) -> bool {
         match &mut *self.owner() {
             Some(owner) if owner.id == id => {
                 owner.depth += 1;
@@ -87,7 +86,7 @@ impl<T> ReentrantLock<T> {
         }
     }
 
-    fn own(&self, id: ThreadId) -> ReentrantGuard<'_, T> {
+    fn own(&self, id: CallerId) -> ReentrantGuard<'_, T> {
         self.gate.record_holder();
         *self.owner() = Some(Owner { id, os_thread: this_os_thread(), depth: 1 });
         self.guard()

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-/// The time now, as the timers of the calling fiber count it: in a simulation the virtual time,
+/// Returns the current time of the clock that timers use: in a simulation the virtual time,
 /// elsewhere `std::time::Instant::now()`. Code that measures with it can be tested in virtual time.
 ///
 /// ```

@@ -1,15 +1,11 @@
-//! Ticks.
+//! Periodic ticks.
 
 use crate::fiber::sleep_till_cancellable;
+use crate::runtime::now;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// The one place of this file that asks for the time.
-fn now() -> Instant {
-    crate::runtime::now()
-}
-
-/// Ticks, `period` apart. The first comes at once.
+/// Creates an interval whose ticks are `period` apart. The first tick is due at once.
 ///
 /// ```
 /// use cringle::time;
@@ -27,13 +23,13 @@ fn now() -> Instant {
 ///
 /// # Panics
 ///
-/// For a period of zero.
+/// If `period` is zero.
 #[track_caller]
 pub fn interval(period: Duration) -> Interval {
     interval_at(now(), period)
 }
 
-/// Like [`interval`], with the first tick at `start`.
+/// Like [`interval`], but the first tick is due at `start`.
 ///
 /// ```
 /// use cringle::time;
@@ -50,56 +46,94 @@ pub fn interval(period: Duration) -> Interval {
 ///
 /// # Panics
 ///
-/// For a period of zero.
+/// If `period` is zero.
 #[track_caller]
 pub fn interval_at(start: Instant, period: Duration) -> Interval {
     assert!(!period.is_zero(), "the period of an interval must not be zero");
     Interval { period, next: Some(start), missed_ticks: MissedTicks::default() }
 }
 
-/// What an [`Interval`] does when a tick is *missed*: when the tick after it is due, too, at the time it
-/// is returned. (A tick that is late by less than a period shifts nothing.)
+/// What an [`Interval`] does about a *missed* tick: one after which the next tick is already due
+/// when it is returned. A tick that is late by less than a period shifts no later tick.
+///
+/// ```
+/// use cringle::time::{self, MissedTicks};
+/// use std::time::Duration;
+///
+/// let mut interval = time::interval(Duration::from_secs(1));
+/// assert_eq!(interval.missed_ticks(), MissedTicks::Burst);
+/// interval.set_missed_ticks(MissedTicks::Skip);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MissedTicks {
-    /// Makes up for them: those that are due come at once, until it has caught up. The default: each
-    /// tick comes, and the count of ticks tells the time.
+    /// Returns every tick: those that are due at once, until the interval has caught up. The
+    /// default, by which the number of ticks measures time.
     #[default]
     Burst,
-    /// Begins anew: the next tick comes one period from now. Ticks are never closer than a period then.
+    /// Restarts the interval: the next tick is due one period from now. Ticks are then never less
+    /// than a period apart.
     Delay,
-    /// Leaves them out: the next tick is the first one to come of those that were planned.
+    /// Drops missed ticks: the next tick is the first planned one in the future.
     Skip,
 }
 
-/// Ticks: made by [`interval`] and [`interval_at`].
+/// Periodic ticks, created by [`interval`] or [`interval_at`].
+///
+/// ```
+/// use cringle::time;
+/// use std::time::Duration;
+///
+/// cringle::run(|| {
+///     let mut interval = time::interval(Duration::from_millis(1));
+///     for _ in 0..3 {
+///         interval.tick()?;
+///     }
+///     Ok::<(), std::io::Error>(())
+/// })
+/// .unwrap();
+/// ```
 #[derive(Debug)]
 pub struct Interval {
     period: Duration,
-    /// When the next tick is due; `None` is a time that no clock can show.
+    /// When the next tick is due. `None` (never) if no `Instant` can represent that time.
     next: Option<Instant>,
     missed_ticks: MissedTicks,
 }
 
 impl Interval {
-    /// Waits for the next tick; only the calling fiber does. Returns when it was due, which is before
-    /// now, if the fiber comes late.
+    /// Waits for the next tick; only the calling fiber waits. Returns the time when the tick was
+    /// due, which is in the past if the fiber is late.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::time;
+    /// use std::time::Duration;
+    ///
+    /// cringle::run(|| {
+    ///     let mut interval = time::interval(Duration::from_millis(1));
+    ///     let first = interval.tick()?;
+    ///     assert_eq!(interval.tick()? - first, Duration::from_millis(1));
+    ///     Ok::<(), std::io::Error>(())
+    /// })
+    /// .unwrap();
+    /// ```
     ///
     /// # Errors
     ///
-    /// The fiber was cancelled first: see [`cancel::reason`](crate::cancel::reason).
+    /// If the fiber was cancelled first: see [`cancel::reason`](crate::cancel::reason).
     ///
     /// # Cancellation
     ///
-    /// A tick that was not returned is still to come.
+    /// A cancelled call consumes no tick.
     pub fn tick(&mut self) -> io::Result<Instant> {
         sleep_till_cancellable(self.next)?;
-        let due = self.next.expect("what is for ever does not end");
+        let due = self.next.expect("a wait without an end does not end");
         self.next = self.after(due, now());
         Ok(due)
     }
 
-    /// When the tick is due that comes after this one, which is returned now.
+    /// Returns when the tick is due that follows the one that was due at `due` and is returned at
+    /// `now`.
     fn after(&self, due: Instant, now: Instant) -> Option<Instant> {
         let planned = due.checked_add(self.period)?;
         if now < planned {
@@ -117,7 +151,7 @@ impl Interval {
         }
     }
 
-    /// Has the next tick come one period from now.
+    /// Restarts the interval: the next tick is due one period from now.
     ///
     /// ```
     /// use cringle::time;
@@ -137,17 +171,32 @@ impl Interval {
         self.next = now().checked_add(self.period);
     }
 
-    /// The time between ticks.
+    /// Returns the time between ticks.
+    ///
+    /// ```
+    /// use cringle::time;
+    /// use std::time::Duration;
+    ///
+    /// assert_eq!(time::interval(Duration::from_secs(1)).period(), Duration::from_secs(1));
+    /// ```
     pub fn period(&self) -> Duration {
         self.period
     }
 
-    /// What is done about missed ticks.
+    /// Returns what the interval does about missed ticks.
+    ///
+    /// ```
+    /// use cringle::time::{self, MissedTicks};
+    /// use std::time::Duration;
+    ///
+    /// let interval = time::interval(Duration::from_secs(1));
+    /// assert_eq!(interval.missed_ticks(), MissedTicks::Burst);
+    /// ```
     pub fn missed_ticks(&self) -> MissedTicks {
         self.missed_ticks
     }
 
-    /// Says what to do about missed ticks, from the next on.
+    /// Sets what the interval does about missed ticks, from the next one on.
     ///
     /// ```
     /// use cringle::time::{self, MissedTicks};
@@ -157,7 +206,7 @@ impl Interval {
     ///     let mut interval = time::interval(Duration::from_millis(1));
     ///     interval.set_missed_ticks(MissedTicks::Skip);
     ///     let first = interval.tick()?;
-    ///     time::sleep(Duration::from_millis(20))?; // what is done for a tick takes long
+    ///     time::sleep(Duration::from_millis(20))?; // the work for a tick takes long
     ///     interval.tick()?; // late
     ///     assert!(interval.tick()? - first >= Duration::from_millis(20));
     ///     Ok::<(), std::io::Error>(())
@@ -175,7 +224,7 @@ mod tests {
 
     const PERIOD: Duration = Duration::from_secs(10);
 
-    /// The ticks after those that were returned at these seconds.
+    /// Returns when each next tick is due, in seconds, if ticks are returned at these seconds.
     fn ticks(missed_ticks: MissedTicks, returned: &[u64]) -> Vec<u64> {
         let start = Instant::now();
         let mut interval = interval_at(start, PERIOD);
@@ -183,7 +232,7 @@ mod tests {
         let next = |&at: &u64| {
             let now = start + Duration::from_secs(at);
             let due = interval.next.unwrap();
-            assert!(now >= due, "a tick is not returned before it is due");
+            assert!(now >= due, "a tick must not be returned before it is due");
             interval.next = interval.after(due, now);
             (interval.next.unwrap() - start).as_secs()
         };
@@ -191,23 +240,23 @@ mod tests {
     }
 
     #[test]
-    fn a_tick_that_is_late_by_less_than_a_period_shifts_nothing() {
+    fn slightly_late_tick_shifts_no_later_tick() {
         for missed_ticks in [MissedTicks::Burst, MissedTicks::Delay, MissedTicks::Skip] {
             assert_eq!(ticks(missed_ticks, &[0, 19, 25, 30]), [10, 20, 30, 40]);
         }
     }
 
     #[test]
-    fn missed_ticks_come_at_once_are_delayed_or_are_left_out() {
+    fn missed_ticks_burst_delay_or_skip() {
         assert_eq!(ticks(MissedTicks::Burst, &[0, 35, 35, 35, 40]), [10, 20, 30, 40, 50]);
         assert_eq!(ticks(MissedTicks::Delay, &[0, 35, 45]), [10, 45, 55]);
         assert_eq!(ticks(MissedTicks::Skip, &[0, 35, 40]), [10, 40, 50]);
-        // Due at this very moment: it is missed, too, and the one after it is to come.
+        // A tick that is due at this very moment is missed, too.
         assert_eq!(ticks(MissedTicks::Skip, &[0, 30]), [10, 40]);
     }
 
     #[test]
-    fn a_period_that_no_clock_can_show_ticks_once() {
+    fn unrepresentable_period_ticks_once() {
         let mut interval = interval(Duration::MAX);
         interval.tick().unwrap();
         assert_eq!(interval.next, None);

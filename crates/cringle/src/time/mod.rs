@@ -1,6 +1,17 @@
-//! Time: waiting, bounding how long others wait, and the clock for both, which a simulation turns.
+//! Time: sleeping, deadlines, ticks, and the clock that they use, which a simulation controls.
 //!
-//! The types are std's. In a simulation [`now`] is the time that waits go by; `Instant::now` is the machine's.
+//! The types are std's. In a simulation [`now`] returns the virtual time of timers, and
+//! `Instant::now` that of the machine.
+//!
+//! ```
+//! use cringle::{fs, time};
+//! use std::time::Duration;
+//!
+//! cringle::run(|| {
+//!     time::timeout(Duration::from_secs(5), || fs::read("/proc/self/cmdline")).map(drop)
+//! })?;
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 mod clock;
 mod interval;

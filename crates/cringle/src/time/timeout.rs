@@ -8,12 +8,13 @@ use crate::runtime::worker::{Within, Worker};
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Runs `f`, whose operations, and those of the fibers of scopes that it opens, have this much time.
-/// When it is over they fail, and `f` ends by them: what is returned is `f`'s own result.
+/// Runs `f` with a deadline for its operations, and for those of the fibers of scopes that it
+/// opens. When `limit` has passed, these operations fail, and `f` ends because of their errors. The
+/// call returns `f`'s own result.
 ///
-/// Deadlines nest: each operation fails by the first to pass, and its error says which that was; by the
-/// outermost, where several have passed already. An error that has no room in a wait's signature
-/// unwinds to here, and is returned.
+/// Deadlines nest. Each operation fails at the first deadline that passes, and its error says which
+/// one that was; if several have passed already, it is the outermost. A wait that cannot return an
+/// error unwinds to here, and the call returns the error.
 ///
 /// ```
 /// use cringle::{fiber, time};
@@ -34,27 +35,27 @@ use std::time::{Duration, Instant};
 ///
 /// # Errors
 ///
-/// `f`'s own. Operations that the deadline refused have an error of kind `TimedOut` that holds
-/// [`Elapsed`]; see [`cancel::reason`](crate::cancel::reason).
+/// `f`'s own. The error of an operation that the deadline refused or interrupted has the kind
+/// `TimedOut` and contains [`Elapsed`]; see [`cancel::reason`](crate::cancel::reason).
 ///
 /// # Cancellation
 ///
-/// A deadline is one: an operation in the kernel is given up there, and waited for; a closure on
-/// another thread ([`unblock`](crate::fiber::unblock)) and code that computes are not interrupted. An
-/// operation that the kernel does not give up (a write to a frozen file system) outlasts it, and after
-/// 5 seconds a line on standard error says so. In a destructor of a fiber that unwinds nothing is
-/// cancelled, by a deadline within it neither. Outside of a fiber `f` is just called: the calls in it
-/// are the plain blocking ones.
+/// A deadline is a cancel. It cancels an operation in the kernel and waits for its completion; it
+/// does not interrupt a closure on another thread ([`unblock`](crate::fiber::unblock)), nor code
+/// that computes. An operation that the kernel does not give up (a write to a frozen file system)
+/// outlasts the deadline, and after 5 seconds a line on standard error says so. In a destructor of
+/// a fiber that unwinds nothing is cancelled, not even by a deadline within the destructor. Outside
+/// of a fiber, `f` is called without a deadline: its calls are the plain blocking ones.
 pub fn timeout<T>(limit: Duration, f: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let now = now();
     match now.checked_add(limit) {
         Some(deadline) => within(Elapsed::new(deadline, Some(limit)), now, f),
-        // A time that no clock can show is for ever.
+        // A deadline that no `Instant` can represent is never reached.
         None => f(),
     }
 }
 
-/// Like [`timeout`], with an instant.
+/// Like [`timeout`], but with an instant instead of a duration.
 ///
 /// ```
 /// use cringle::{fs, time};
@@ -62,7 +63,7 @@ pub fn timeout<T>(limit: Duration, f: impl FnOnce() -> io::Result<T>) -> io::Res
 ///
 /// cringle::run(|| {
 ///     let deadline = Instant::now() + Duration::from_secs(5);
-///     // Both together have until then.
+///     // Both calls share the deadline.
 ///     let file = time::timeout_at(deadline, || fs::File::open("/proc/self/exe"))?;
 ///     time::timeout_at(deadline, || file.metadata())
 /// })
@@ -81,15 +82,15 @@ fn within<T>(elapsed: Elapsed, now: Instant, f: impl FnOnce() -> io::Result<T>) 
     let Some((worker, fiber)) = Worker::current() else { return f() };
     let region = Region::with_deadline(elapsed);
     let result = {
-        // SAFETY: it is dropped at the end of this block, which nothing unwinds before: `f`'s panic is
-        // caught.
+        // SAFETY: I12. `within` is dropped at the end of this block. Nothing unwinds the block
+        // before: `f`'s panic is caught.
         let within = unsafe { Within::enter(worker, fiber, &region) };
         let _alarm = within.expire_in_time(now);
         unwinding::catch_on(Some((worker, fiber)), f)
     };
     match result {
         Ok(result) => result,
-        // Unwound by a wait that this deadline has ended, and by nothing further out.
+        // This deadline has unwound `f`, and no outer region is cancelled.
         Err(payload)
             if payload.is::<Cancelled>()
                 && region.cause().is_some()

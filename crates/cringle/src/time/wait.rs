@@ -1,11 +1,11 @@
-//! Waiting for a time, as operations that fail when the fiber is cancelled.
+//! Sleeping, as an operation that fails when the fiber is cancelled.
 
 use crate::fiber::sleep_till_cancellable;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Waits for at least this long; only the calling fiber does. [`fiber::sleep`](crate::fiber::sleep) is
-/// std's, which has no room for an error.
+/// Sleeps for at least `duration`. Only the calling fiber waits.
+/// [`fiber::sleep`](crate::fiber::sleep) has std's signature, which cannot return an error.
 /// May suspend the calling fiber.
 ///
 /// ```
@@ -17,12 +17,12 @@ use std::time::{Duration, Instant};
 ///
 /// # Errors
 ///
-/// The fiber was cancelled first: see [`cancel::reason`](crate::cancel::reason).
+/// If the fiber was cancelled first: see [`cancel::reason`](crate::cancel::reason).
 pub fn sleep(duration: Duration) -> io::Result<()> {
     crate::fiber::sleep_cancellable(duration)
 }
 
-/// Waits until this time; only the calling fiber does.
+/// Sleeps until `at`. Only the calling fiber waits.
 /// May suspend the calling fiber.
 ///
 /// ```
@@ -40,7 +40,7 @@ pub fn sleep(duration: Duration) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// The fiber was cancelled first: see [`cancel::reason`](crate::cancel::reason).
+/// If the fiber was cancelled first: see [`cancel::reason`](crate::cancel::reason).
 pub fn sleep_until(at: Instant) -> io::Result<()> {
     sleep_till_cancellable(Some(at))
 }

@@ -1,15 +1,15 @@
-//! All of them.
+//! Combinators that need the results of all closures.
 
-use super::{Course, unwind};
+use super::{Combination, unwind};
 use crate::fiber::scope::scope;
 use crate::fiber::spawn::current_or_panic;
 use std::cell::Cell;
 
-/// Calls both closures beside each other, and returns what both returned.
+/// Calls both closures concurrently, and returns both results.
 /// May suspend the calling fiber.
 ///
-/// `a` runs on the calling fiber and begins at once; `b` is a fiber of the same worker, and begins when
-/// `a` first waits.
+/// `a` runs on the calling fiber and begins at once. `b` is a fiber of the same worker, and begins
+/// when `a` first waits.
 ///
 /// ```
 /// use cringle::{fiber, fs::File};
@@ -31,13 +31,14 @@ use std::cell::Cell;
 ///
 /// # Panics
 ///
-/// With the first panic of the two, when both have ended: it cancels the other one. Outside of
+/// With the first panic of the two, which cancels the other closure, after both have ended. Outside
+/// of
 /// [`run`](crate::run).
 ///
 /// # Cancellation
 ///
-/// Both are cancelled with the caller, and what they return then is returned. If one of them is
-/// unwound by it, so is the caller, when both have ended.
+/// Both closures are cancelled with the caller, and their results are returned. If a cancel unwinds
+/// one of them, the caller unwinds too, after both have ended.
 #[track_caller]
 pub fn join<F, G, A, B>(a: F, b: G) -> (A, B)
 where
@@ -45,22 +46,22 @@ where
     G: FnOnce() -> B,
 {
     current_or_panic();
-    let course = &Course::new();
+    let combination = &Combination::new();
     let second = &Cell::new(None);
     let first = scope(|s| {
-        course.spawn(s, move || second.set(run(course, s, b)));
-        run(course, s, a)
+        combination.spawn(s, move || second.set(run(combination, s, b)));
+        run(combination, s, a)
     });
-    course.raise_panic();
+    combination.resume_panic();
     match (first, second.take()) {
         (Some(a), Some(b)) => (a, b),
         _ => unwind(),
     }
 }
 
-/// Calls all closures beside each other, each as a fiber of this worker, and returns what they returned,
-/// in their own order. They begin in that order, too. For many, [`par_map`](super::par_map) bounds how
-/// many fibers there are.
+/// Calls all closures concurrently, each on a fiber of this worker, and returns their results in
+/// the order of the closures. They begin in that order, too. For many closures,
+/// [`par_map`](super::par_map) bounds the number of fibers.
 /// May suspend the calling fiber.
 ///
 /// ```
@@ -76,8 +77,8 @@ where
 ///
 /// # Panics
 ///
-/// With the first panic of one of them, when all have ended: it cancels the others. Outside of
-/// [`run`](crate::run), and where no stack can be mapped.
+/// With the first panic of a closure, which cancels the others, after all have ended. Outside of
+/// [`run`](crate::run), and if no stack can be mapped.
 ///
 /// # Cancellation
 ///
@@ -90,30 +91,31 @@ where
 {
     current_or_panic();
     let closures: Vec<F> = closures.into_iter().collect();
-    let places: Vec<Cell<Option<T>>> = closures.iter().map(|_| Cell::new(None)).collect();
-    let course = &Course::new();
+    let slots: Vec<Cell<Option<T>>> = closures.iter().map(|_| Cell::new(None)).collect();
+    let combination = &Combination::new();
     scope(|s| {
-        // A spawn that fails is a panic like any other: it ends those that run.
-        course.run(s, || {
-            for (closure, place) in closures.into_iter().zip(&places) {
-                course.spawn(s, move || place.set(run(course, s, closure)));
+        // A spawn that fails panics, and so cancels the closures that run.
+        combination.run(s, || {
+            for (closure, slot) in closures.into_iter().zip(&slots) {
+                combination.spawn(s, move || slot.set(run(combination, s, closure)));
             }
         });
     });
-    course.raise_panic();
-    let results: Option<Vec<T>> = places.into_iter().map(Cell::into_inner).collect();
+    combination.resume_panic();
+    let results: Option<Vec<T>> = slots.into_iter().map(Cell::into_inner).collect();
     results.unwrap_or_else(|| unwind())
 }
 
-/// Without the result of each there is none of all: the others need not go on.
+/// Calls one of the closures. If it has no result, the combinator has none: the others are
+/// cancelled.
 fn run<T>(
-    course: &Course,
+    combination: &Combination,
     scope: &crate::fiber::Scope<'_, '_>,
     f: impl FnOnce() -> T,
 ) -> Option<T> {
-    let result = course.run(scope, f);
+    let result = combination.run(scope, f);
     if result.is_none() {
-        course.decide(scope);
+        combination.decide(scope);
     }
     result
 }

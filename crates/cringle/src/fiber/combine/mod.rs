@@ -1,12 +1,12 @@
-//! Running closures beside each other, and making one result of theirs.
+//! Combinators: closures that run concurrently, and one result made of theirs.
 //!
-//! Each of these opens a scope of fibers of the calling fiber's worker, and returns when all of them
-//! have ended; so closures borrow, and need not be `Send`. Three rules hold for all:
+//! Each combinator opens a scope of fibers on the calling fiber's worker, and returns when all of
+//! them have ended. So the closures may borrow, and need not be `Send`. Three rules hold for all:
 //!
-//! - the first panic cancels what runs beside it, and is raised when all of that has ended;
-//! - what has not begun when all is decided is dropped, not begun;
-//! - a cancel of the caller reaches every closure. One that it unwinds (a wait without room for an
-//!   error) has no result; where the combinator needs one, and cannot return an error, it unwinds too.
+//! - The first panic cancels the other closures, and is resumed when they have ended.
+//! - Once the outcome is decided, closures that have not begun are dropped without a call.
+//! - A cancel of the caller reaches every closure. A closure that it unwinds has no result. A
+//!   combinator that needs that result and cannot return an error unwinds too.
 
 mod join;
 mod par;
@@ -26,26 +26,26 @@ use std::any::Any;
 use std::cell::Cell;
 use std::panic::Location;
 
-/// What the closures of one combinator tell each other. They are fibers of one worker.
-struct Course {
-    /// Where the combinator was called: so its fibers are told of.
+/// The state that the closures of one combinator share. They are fibers of one worker.
+struct Combination {
+    /// Where the combinator was called. Dumps show it as the origin of the fibers.
     caller: Origin,
-    /// Nothing more is begun, and what runs is cancelled.
+    /// No further closure begins, and those that run are cancelled.
     decided: Cell<bool>,
-    /// The first panic.
+    /// The payload of the first panic.
     panic: Cell<Option<Box<dyn Any + Send>>>,
-    /// A closure was unwound because it was cancelled.
-    cut_short: Cell<bool>,
+    /// A cancel has unwound a closure.
+    interrupted: Cell<bool>,
 }
 
-impl Course {
+impl Combination {
     #[track_caller]
-    fn new() -> Course {
-        Course {
+    fn new() -> Combination {
+        Combination {
             caller: Location::caller(),
             decided: Cell::default(),
             panic: Cell::default(),
-            cut_short: Cell::default(),
+            interrupted: Cell::default(),
         }
     }
 
@@ -57,7 +57,7 @@ impl Course {
         drop(expect_spawned(self.builder().spawn_scoped_local(scope, f)));
     }
 
-    /// Calls a closure, unless all is decided. `None` if it has no result.
+    /// Calls a closure, unless the outcome is decided. Returns `None` if there is no result.
     fn run<T>(&self, scope: &Scope<'_, '_>, f: impl FnOnce() -> T) -> Option<T> {
         if self.decided.get() {
             return None;
@@ -67,7 +67,7 @@ impl Course {
             Err(payload) => payload,
         };
         if payload.is::<Cancelled>() {
-            self.cut_short.set(true);
+            self.interrupted.set(true);
         } else {
             match self.panic.take() {
                 None => self.panic.set(Some(payload)),
@@ -81,7 +81,7 @@ impl Course {
         None
     }
 
-    /// Begins nothing more, and cancels what runs.
+    /// Decides the outcome: no further closure begins, and those that run are cancelled.
     fn decide(&self, scope: &Scope<'_, '_>) {
         if !self.decided.replace(true) {
             scope.cancel();
@@ -92,15 +92,15 @@ impl Course {
         self.decided.get()
     }
 
-    /// All have ended: raises the first panic.
-    fn raise_panic(&self) {
+    /// Resumes the first panic, after all closures have ended.
+    fn resume_panic(&self) {
         if let Some(payload) = self.panic.take() {
             unwinding::resume(payload);
         }
     }
 }
 
-/// Leaves a combinator that has no result, because a closure was cancelled.
+/// Unwinds out of a combinator that has no result because a closure was cancelled.
 fn unwind() -> ! {
     unwinding::resume(Box::new(Cancelled))
 }

@@ -1,11 +1,11 @@
-//! Many of them, so many at once.
+//! Concurrent iteration with a limit.
 //!
-//! A crew of workers (the calling fiber is the first) takes items one by one, in their own order. As
-//! many are hired at once as there are items for certain. Where the iterator does not know, a worker
-//! that has taken an item hires two before it works on it: so the crew grows with the items, and is
-//! complete after a few turns of the scheduler, not after as many as it has workers.
+//! A crew of fibers (the calling fiber is the first) takes items one by one, in their order. As
+//! many fibers are hired at once as the iterator has items for certain. If it does not know, a
+//! fiber that has taken an item hires two more before it works on it. So the crew grows with the
+//! items, and is complete after a logarithmic number of scheduler turns.
 
-use super::{Course, unwind};
+use super::{Combination, unwind};
 use crate::fiber::protect;
 use crate::fiber::scope::{Scope, scope};
 use crate::fiber::spawn::current_or_panic;
@@ -16,12 +16,13 @@ use std::convert::Infallible;
 use std::io;
 use std::iter::Fuse;
 
-/// Calls `f` for each item, for at most `limit` at once, and returns what it returned, in the order of
-/// the items. Items begin in their own order, and an item is asked for only when somebody is free.
+/// Calls `f` for each item, for at most `limit` items at once, and returns the results in the order
+/// of the items. Items begin in their order, and the iterator is advanced only when a fiber is
+/// free.
 /// May suspend the calling fiber.
 ///
-/// The calling fiber is one of those that work, the others are fibers of the same worker: for items
-/// that wait (for a disk, for a peer), not for arithmetic.
+/// The calling fiber is one of those that work; the others are fibers of the same worker. So this
+/// is for items that wait (for a disk, for a peer), not for arithmetic.
 ///
 /// ```
 /// use cringle::{fiber, fs::File};
@@ -33,7 +34,7 @@ use std::iter::Fuse;
 ///         let mut byte = [0];
 ///         file.read_exact_at(&mut byte, offset).map(|()| byte[0])
 ///     };
-///     // 32 reads are under way at any time.
+///     // 32 reads are in flight at any time.
 ///     let bytes = fiber::par_map(0..1000, 32, first_byte);
 ///     assert_eq!(bytes.len(), 1000);
 ///     assert!(matches!(bytes[0], Ok(0x7f)));
@@ -44,14 +45,14 @@ use std::iter::Fuse;
 ///
 /// # Panics
 ///
-/// For a `limit` of 0. With the first panic of `f` or of the iterator, when all have ended: it cancels
-/// the others. Outside of [`run`](crate::run).
+/// If `limit` is 0. With the first panic of `f` or of the iterator, which cancels the other calls,
+/// after all have ended. Outside of [`run`](crate::run).
 ///
 /// # Cancellation
 ///
-/// What runs is cancelled with the caller, and no further item is begun. If items are left then, or a
-/// call was unwound, the caller unwinds; [`try_par_map`] returns an error instead. Where panics abort, all items
-/// are worked on, and their operations fail.
+/// The calls are cancelled with the caller, and no further item begins. If items are left then, or
+/// a cancel unwound a call, the caller unwinds; [`try_par_map`] returns an error instead. Where
+/// panics abort, all items are processed, and their operations fail.
 #[track_caller]
 pub fn par_map<I, F, R>(items: I, limit: usize, f: F) -> Vec<R>
 where
@@ -59,17 +60,18 @@ where
     F: Fn(I::Item) -> R,
 {
     let results = Results::default();
-    let work = |place, item| {
-        results.put(place, f(item));
+    let work = |index, item| {
+        results.put(index, f(item));
         Ok::<(), Infallible>(())
     };
     match each(items.into_iter(), limit, INTERRUPTIBLE, work) {
         End::Done => results.into_vec(),
-        End::CutShort => unwind(),
+        End::Interrupted => unwind(),
     }
 }
 
-/// Calls `f` for each item, for at most `limit` at once. As [`par_map`], without results to keep.
+/// Calls `f` for each item, for at most `limit` items at once. Like [`par_map`], but without
+/// results.
 /// May suspend the calling fiber.
 ///
 /// ```
@@ -106,12 +108,12 @@ where
     };
     match each(items.into_iter(), limit, INTERRUPTIBLE, work) {
         End::Done => {}
-        End::CutShort => unwind(),
+        End::Interrupted => unwind(),
     }
 }
 
-/// Like [`par_map`], until a call fails: no further item is begun then, the other calls are cancelled
-/// and waited for, and the error is returned.
+/// Like [`par_map`], until a call fails: then no further item begins, the other calls are
+/// cancelled, and after their end the error is returned.
 /// May suspend the calling fiber.
 ///
 /// ```
@@ -132,8 +134,9 @@ where
 ///
 /// # Errors
 ///
-/// The first error in time; those of calls that were then cancelled are dropped. If the caller is
-/// cancelled with items left, that, as an [`io::Error`]: see [`cancel::reason`](crate::cancel::reason).
+/// The first error in time; errors of calls that were cancelled because of it are dropped. If the
+/// caller is cancelled while items are left, an [`io::Error`]: see
+/// [`cancel::reason`](crate::cancel::reason).
 ///
 /// # Panics
 ///
@@ -141,7 +144,7 @@ where
 ///
 /// # Cancellation
 ///
-/// As [`par_map`], with an error in place of the unwinding.
+/// As [`par_map`], but with an error instead of the unwinding.
 #[track_caller]
 pub fn try_par_map<I, F, R, E>(items: I, limit: usize, f: F) -> Result<Vec<R>, E>
 where
@@ -150,7 +153,7 @@ where
     E: From<io::Error>,
 {
     let results = Results::default();
-    try_each(items.into_iter(), limit, |place, item| f(item).map(|value| results.put(place, value)))
+    try_each(items.into_iter(), limit, |index, item| f(item).map(|value| results.put(index, value)))
         .map(|()| results.into_vec())
 }
 
@@ -197,8 +200,8 @@ where
     E: From<io::Error>,
 {
     let first_error = Cell::new(None);
-    let end = each(items, limit, true, |place, item| {
-        work(place, item).map_err(|error| {
+    let end = each(items, limit, true, |index, item| {
+        work(index, item).map_err(|error| {
             let first = first_error.take();
             first_error.set(first.or(Some(error)));
         })
@@ -206,7 +209,7 @@ where
     match (first_error.take(), end) {
         (Some(error), _) => Err(error),
         (None, End::Done) => Ok(()),
-        (None, End::CutShort) => match Worker::current() {
+        (None, End::Interrupted) => match Worker::current() {
             Some((worker, fiber)) if worker.is_interrupted(fiber) => {
                 Err(E::from(fiber.cancel_error()))
             }
@@ -217,29 +220,29 @@ where
 
 /// How a crew ended, if not by a panic.
 enum End {
-    /// All items were worked on, or one failed.
+    /// All items were processed, or one failed.
     Done,
-    /// A cancel came first.
-    CutShort,
+    /// A cancel ended the iteration first.
+    Interrupted,
 }
 
-/// Where panics abort, what has no room for an error works through all its items.
+/// Where panics abort, a combinator that cannot return an error processes all its items.
 const INTERRUPTIBLE: bool = cfg!(panic = "unwind");
 
-/// Has `work` done for each item, with its place, by at most `limit` fibers; until it fails, or is cancelled if it
-/// is interruptible.
+/// Calls `work` for each item and its index, on at most `limit` fibers, until a call fails or, if
+/// `interruptible`, a cancel ends the iteration.
 #[track_caller]
 fn each<I, W, E>(items: I, limit: usize, interruptible: bool, work: W) -> End
 where
     I: Iterator,
     W: Fn(usize, I::Item) -> Result<(), E>,
 {
-    assert!(limit > 0, "a limit of 0 at once is no work at all: it must be 1 or more");
+    assert!(limit > 0, "a limit of 0 allows no work: it must be 1 or more");
     current_or_panic();
     let certain = items.size_hint().0;
     let crew = Crew {
-        course: Course::new(),
-        turn: FairLock::default(),
+        combination: Combination::new(),
+        advance_lock: FairLock::default(),
         items: RefCell::new(items.fuse().enumerate()),
         work,
         interruptible,
@@ -248,20 +251,17 @@ where
     };
     scope(|s| {
         crew.hire(s, certain.saturating_sub(1));
-        crew.take_part(s);
+        crew.work_through(s);
     });
-    crew.course.raise_panic();
-    match crew.course.cut_short.get() {
-        true => End::CutShort,
-        false => End::Done,
-    }
+    crew.combination.resume_panic();
+    if crew.combination.interrupted.get() { End::Interrupted } else { End::Done }
 }
 
-/// See the module.
+/// The fibers of one iteration: see the module.
 struct Crew<I, W> {
-    course: Course,
-    /// Whose turn it is to ask for an item: the iterator may wait.
-    turn: FairLock,
+    combination: Combination,
+    /// Held while the iterator is advanced, which may wait.
+    advance_lock: FairLock,
     items: RefCell<std::iter::Enumerate<Fuse<I>>>,
     work: W,
     interruptible: bool,
@@ -274,55 +274,54 @@ where
     I: Iterator,
     W: Fn(usize, I::Item) -> Result<(), E>,
 {
-    /// What each worker does.
-    fn take_part<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
-        let done = self.course.run(scope, || {
-            while let Some((place, item)) = self.next_item() {
+    /// Takes items and works on them: the body of each fiber of the crew.
+    fn work_through<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
+        let done = self.combination.run(scope, || {
+            while let Some((index, item)) = self.next_item() {
                 self.hire(scope, 2);
-                if (self.work)(place, item).is_err() {
-                    return self.course.decide(scope);
+                if (self.work)(index, item).is_err() {
+                    return self.combination.decide(scope);
                 }
             }
         });
         if done.is_none() {
-            // Without the result of each there is none of all.
-            self.course.decide(scope);
+            // Without the result of each item there is no result at all.
+            self.combination.decide(scope);
         }
     }
 
-    /// The next item, while there is one and work goes on.
+    /// Returns the next item and its index, unless the outcome is decided or a cancel interrupts.
     fn next_item(&self) -> Option<(usize, I::Item)> {
-        let turn = match self.interruptible {
-            true => self.turn.lock(),
-            false => protect(|| self.turn.lock()),
-        };
-        if self.course.is_decided() {
+        let lock = &self.advance_lock;
+        let held = if self.interruptible { lock.lock() } else { protect(|| lock.lock()) };
+        if self.combination.is_decided() {
             return None;
         }
-        if turn.is_err() {
-            self.course.cut_short.set(true);
+        if held.is_err() {
+            self.combination.interrupted.set(true);
             return None;
         }
         let next = self.items.borrow_mut().next()?;
-        if self.course.is_decided() {
+        if self.combination.is_decided() {
             return None;
         }
-        // Looked at last: if nothing is left, the cancel came too late.
+        // Checked last: if no item is left, the cancel came too late.
         let interrupted =
             || Worker::current().is_some_and(|(worker, fiber)| worker.is_interrupted(fiber));
         if self.interruptible && interrupted() {
-            self.course.cut_short.set(true);
+            self.combination.interrupted.set(true);
             return None;
         }
         Some(next)
     }
 
-    /// Has so many more fibers take part, or as many as may be.
+    /// Adds up to `count` fibers to the crew, within the limit.
     fn hire<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, count: usize) {
         for _ in 0..count.min(self.limit.get().saturating_sub(self.hired.get())) {
-            let hired = self.course.builder().spawn_scoped_local(scope, || self.take_part(scope));
+            let hired =
+                self.combination.builder().spawn_scoped_local(scope, || self.work_through(scope));
             if hired.is_err() {
-                // No stack is to be had: those who are there do it.
+                // No stack can be mapped: the fibers of the crew do the work.
                 return self.limit.set(0);
             }
             self.hired.set(self.hired.get() + 1);
@@ -330,7 +329,7 @@ where
     }
 }
 
-/// Results in the order of their places.
+/// Results in the order of their indices.
 struct Results<R>(RefCell<Vec<Option<R>>>);
 
 impl<R> Default for Results<R> {
@@ -340,16 +339,16 @@ impl<R> Default for Results<R> {
 }
 
 impl<R> Results<R> {
-    fn put(&self, place: usize, result: R) {
+    fn put(&self, index: usize, result: R) {
         let mut results = self.0.borrow_mut();
-        if results.len() <= place {
-            results.resize_with(place + 1, || None);
+        if results.len() <= index {
+            results.resize_with(index + 1, || None);
         }
-        results[place] = Some(result);
+        results[index] = Some(result);
     }
 
     fn into_vec(self) -> Vec<R> {
         let results = self.0.into_inner().into_iter();
-        results.map(|result| result.expect("each item was worked on")).collect()
+        results.map(|result| result.expect("each item has a result")).collect()
     }
 }

@@ -1,18 +1,18 @@
-//! The first of them.
+//! Combinators that need the result of one closure.
 
-use super::{Course, unwind};
+use super::{Combination, unwind};
 use crate::fiber::scope::{Scope, scope};
 use crate::fiber::spawn::current_or_panic;
 use std::cell::{Cell, RefCell};
 use std::io;
 
-/// Calls both closures beside each other; the first that returns decides, by success or failure. The
-/// other one is cancelled and waited for, and what it still returns is dropped: where that may be
-/// worth something (a connection, bytes that were read), see [`race_with`].
+/// Calls both closures concurrently; the first one that returns decides, whether it succeeds or
+/// fails. The other one is cancelled, and the call waits for its end and drops its result. To keep
+/// that result (a connection, bytes that were read), use [`race_with`].
 /// May suspend the calling fiber.
 ///
-/// `a` runs on the calling fiber and begins at once; `b` is a fiber of the same worker, and begins when
-/// `a` first waits. If `a` never waits, `b` is dropped unrun.
+/// `a` runs on the calling fiber and begins at once. `b` is a fiber of the same worker, and begins
+/// when `a` first waits. If `a` never waits, `b` is dropped without a call.
 ///
 /// ```
 /// use cringle::{fiber, time};
@@ -30,18 +30,19 @@ use std::io;
 ///
 /// # Errors
 ///
-/// That of the first to return, if it failed. (Where a failure should not decide, see [`any`].)
+/// The error of the first closure that returns, if it failed. If a failure should not decide, use
+/// [`any`].
 ///
 /// # Panics
 ///
-/// With the first panic of either, the loser's too, when both have ended. Outside of
+/// With the first panic of either closure, including the loser, after both have ended. Outside of
 /// [`run`](crate::run).
 ///
 /// # Cancellation
 ///
-/// As a loser is cancelled: its operations fail, and a wait without room for an error unwinds it, up to
-/// here. Both are cancelled with the caller. One that is unwound has not returned, and decides
-/// nothing; if both are, so is the caller.
+/// The operations of a loser fail, and a wait that cannot return an error unwinds it. Both closures
+/// are cancelled with the caller. A closure that unwinds has not returned and decides nothing; if
+/// both unwind, so does the caller.
 #[track_caller]
 pub fn race<F, G, T, E>(a: F, b: G) -> Result<T, E>
 where
@@ -51,12 +52,12 @@ where
     race_with(a, b, |first, _| first)
 }
 
-/// Like [`race`], and loses no value if both succeed: a cancel asks the loser to end, and what it had
-/// done already wins over the cancel. `combine` is then given both values, the winner's first.
+/// Like [`race`], but loses no value if both closures succeed: a loser that has a result when the
+/// cancel arrives still returns it. `combine` then gets both values, the winner's first.
 /// May suspend the calling fiber.
 ///
-/// (The closures return `Result`s so that a loser that was cancelled, which returns an error, can be
-/// told from one that has something to give.)
+/// The closures return `Result`s, so that a cancelled loser, which returns an error, can be told
+/// from one that has a value.
 ///
 /// ```
 /// use cringle::fiber;
@@ -64,7 +65,7 @@ where
 /// use std::io;
 ///
 /// cringle::run(|| {
-///     // Two sources; what was taken from either is kept.
+///     // Two sources; values taken from either one are kept.
 ///     let (left, right) = (RefCell::new(vec![1]), RefCell::new(vec![2]));
 ///     let take = |source: &RefCell<Vec<i32>>| {
 ///         fiber::yield_now_cancellable()?;
@@ -87,11 +88,11 @@ where
 ///
 /// # Panics
 ///
-/// As [`race`]; and with `combine`'s.
+/// As [`race`], and if `combine` panics.
 ///
 /// # Cancellation
 ///
-/// As [`race`]. `combine` is called when both have ended.
+/// As [`race`]. `combine` is called after both closures have ended.
 #[track_caller]
 pub fn race_with<F, G, C, T, E>(a: F, b: G, combine: C) -> Result<T, E>
 where
@@ -100,13 +101,13 @@ where
     C: FnOnce(T, T) -> T,
 {
     current_or_panic();
-    let course = &Course::new();
+    let combination = &Combination::new();
     let results = &RefCell::new(Vec::with_capacity(2));
     scope(|s| {
-        course.spawn(s, move || run(course, s, results, b));
-        run(course, s, results, a);
+        combination.spawn(s, move || run(combination, s, results, b));
+        run(combination, s, results, a);
     });
-    course.raise_panic();
+    combination.resume_panic();
     let mut results = results.take().into_iter();
     match (results.next(), results.next()) {
         (Some(Ok(first)), Some(Ok(second))) => Ok(combine(first, second)),
@@ -115,22 +116,22 @@ where
     }
 }
 
-/// One side of a race: leaves its result behind those that came before, and decides.
+/// Runs one side of a race: appends its result to the earlier ones, and decides the outcome.
 fn run<T>(
-    course: &Course,
+    combination: &Combination,
     scope: &Scope<'_, '_>,
     results: &RefCell<Vec<T>>,
     f: impl FnOnce() -> T,
 ) {
-    if let Some(result) = course.run(scope, f) {
+    if let Some(result) = combination.run(scope, f) {
         results.borrow_mut().push(result);
-        course.decide(scope);
+        combination.decide(scope);
     }
 }
 
-/// Calls all closures beside each other, each as a fiber of this worker, and returns the first success.
-/// The others are then cancelled and waited for; what they still return is dropped. They begin in
-/// their own order.
+/// Calls all closures concurrently, each on a fiber of this worker, and returns the first success.
+/// The others are cancelled, and the call waits for their ends and drops their results. The
+/// closures begin in their order.
 /// May suspend the calling fiber.
 ///
 /// ```
@@ -138,8 +139,8 @@ fn run<T>(
 /// use std::io;
 ///
 /// cringle::run(|| {
-///     let places = ["/no/such/place", "/proc/self/exe"];
-///     let file = fiber::any(places.map(|path| move || File::open(path)))?;
+///     let paths = ["/no/such/file", "/proc/self/exe"];
+///     let file = fiber::any(paths.map(|path| move || File::open(path)))?;
 ///     assert!(file.metadata()?.is_file());
 ///     Ok::<(), io::Error>(())
 /// })
@@ -148,18 +149,18 @@ fn run<T>(
 ///
 /// # Errors
 ///
-/// If all of them fail, the error that came last, as `TcpStream::connect` reports that of the last
-/// address; `InvalidInput` if there are none.
+/// If all closures fail, the last error in time, as `TcpStream::connect` returns that of the last
+/// address. `InvalidInput` if there is no closure.
 ///
 /// # Panics
 ///
-/// With the first panic of one of them, when all have ended: it cancels the others. Outside of
-/// [`run`](crate::run), and where no stack can be mapped.
+/// With the first panic of a closure, which cancels the others, after all have ended. Outside of
+/// [`run`](crate::run), and if no stack can be mapped.
 ///
 /// # Cancellation
 ///
-/// All are cancelled with the caller. One that is unwound by it has neither succeeded nor failed; if
-/// all are, so is the caller.
+/// All closures are cancelled with the caller. A closure that unwinds has neither succeeded nor
+/// failed; if all unwind, so does the caller.
 #[track_caller]
 pub fn any<I, F, T, E>(closures: I) -> Result<T, E>
 where
@@ -168,32 +169,32 @@ where
     E: From<io::Error>,
 {
     current_or_panic();
-    let course = &Course::new();
+    let combination = &Combination::new();
     let (success, last_error) = (&Cell::new(None), &Cell::new(None));
-    let attempt = |s: &Scope<'_, '_>, closure: F| match course.run(s, closure) {
-        Some(Ok(value)) if !course.is_decided() => {
+    let attempt = |s: &Scope<'_, '_>, closure: F| match combination.run(s, closure) {
+        Some(Ok(value)) if !combination.is_decided() => {
             success.set(Some(value));
-            course.decide(s);
+            combination.decide(s);
         }
         Some(Err(error)) => last_error.set(Some(error)),
         Some(Ok(_)) | None => {}
     };
     let attempt = &attempt;
     scope(|s| {
-        // A spawn that fails is a panic like any other: it ends those that run.
-        course.run(s, || {
+        // A spawn that fails panics, and so cancels the closures that run.
+        combination.run(s, || {
             for closure in closures {
-                course.spawn(s, move || attempt(s, closure));
+                combination.spawn(s, move || attempt(s, closure));
             }
         });
     });
-    course.raise_panic();
+    combination.resume_panic();
     match (success.take(), last_error.take()) {
         (Some(value), _) => Ok(value),
         (None, Some(error)) => Err(error),
-        (None, None) if course.cut_short.get() => unwind(),
+        (None, None) if combination.interrupted.get() => unwind(),
         (None, None) => {
-            let text = "`fiber::any` was given no closure: nothing can succeed";
+            let text = "`fiber::any` was called without a closure: none can succeed";
             Err(E::from(io::Error::new(io::ErrorKind::InvalidInput, text)))
         }
     }

@@ -15,7 +15,7 @@ use super::properties::{
 };
 use crate::driver::op::AT_CURSOR;
 use crate::driver::{Op, blocking};
-use crate::fiber::op::{perform, perform_aside, perform_off_ring};
+use crate::fiber::op::{perform, perform_off_ring, perform_on_pool};
 use crate::fs::write_rest::{rest_of, write_rest};
 use crate::fs::{fifo, slow_device};
 use crate::runtime::fiber::FiberRef;
@@ -162,7 +162,7 @@ impl File {
     #[inline(never)]
     fn transfer_on_pool(op: Op) -> io::Result<usize> {
         // SAFETY: I1. The caller's buffers are borrowed until this returns.
-        sys::result_of(unsafe { perform_aside(op) })
+        sys::result_of(unsafe { perform_on_pool(op) })
     }
 }
 
