@@ -1,25 +1,41 @@
-//! Being told to end: whether and why.
+//! Cancellation: whether a fiber is cancelled, and why.
 //!
-//! A scope, a deadline, a signal or the end of [`run`](crate::run) cancels fibers. A cancelled fiber's
-//! operations fail, those under way and all that follow, so that it ends by `?`; a wait that has no
-//! room for an error unwinds. What was done wins: a result that is in already is returned.
+//! A scope, a deadline, a signal or the end of [`run`](crate::run) cancels fibers. The operations
+//! of a cancelled fiber fail, both those in flight and all later ones, so that the fiber ends by
+//! `?`; a wait that cannot return an error unwinds. A result wins over a later cancel: a call whose
+//! result is in returns it.
 //!
-//! | | a cancelled fiber |
+//! | call | on a cancelled fiber |
 //! |---|---|
-//! | files, batches, readiness, `time::*`, every `…_cancellable` | an [`io::Error`]: see [`reason`] |
-//! | `sleep`, `park`, `yield_now`, `join`, locks, channels | is unwound: no hook, no message, no poisoning |
-//! | the end of a scope, [`unblock`](crate::fiber::unblock) | waits on: others borrow from its frame |
-//! | in [`protect`](crate::fiber::protect), or while it unwinds | is left alone |
+//! | files, batches, `io::ready`, `time::*`, `…_cancellable` | returns an error: see [`reason`] |
+//! | `sleep`, `park`, `yield_now`, `join`, locks, channels | unwinds; no hook, message, poison |
+//! | the end of a scope, [`unblock`](crate::fiber::unblock) | continues to wait |
+//! | inside [`protect`](crate::fiber::protect), or while it unwinds | is not affected |
 //!
-//! A loop that computes asks by [`check`]. A fiber that asks on after a thousand refusals is unwound.
+//! A loop that computes calls [`check`]. A fiber that continues after a thousand refused calls is
+//! unwound.
+//!
+//! ```
+//! use cringle::{cancel, fiber, time};
+//! use std::time::Duration;
+//!
+//! cringle::run(|| {
+//!     fiber::scope(|s| {
+//!         let sleeper = s.spawn(|| time::sleep(Duration::from_secs(3600)));
+//!         s.cancel();
+//!         let error = sleeper.join().unwrap().unwrap_err();
+//!         assert!(cancel::reason(&error).is_some());
+//!     });
+//! });
+//! ```
 
 use crate::runtime::worker::Worker;
 use std::io;
 
 pub use crate::runtime::cancelled::{Cancelled, Reason};
 
-/// Fails if the calling fiber is cancelled, or its deadline has passed. Outside of a fiber it never
-/// does. The other fibers have no turn.
+/// Returns an error if the calling fiber is cancelled or its deadline has passed. Outside of a
+/// fiber it always succeeds. It does not let other fibers run.
 /// Never suspends the calling fiber.
 ///
 /// ```
@@ -45,20 +61,18 @@ pub use crate::runtime::cancelled::{Cancelled, Reason};
 ///
 /// # Errors
 ///
-/// What an operation would be answered: see [`reason`].
+/// The error that an operation would return: see [`reason`].
 pub fn check() -> io::Result<()> {
     let Some((worker, fiber)) = Worker::current() else { return Ok(()) };
     worker.count(fiber);
     if !fiber.is_cancelled() {
         worker.look_for_cancel();
     }
-    match worker.refuses_at_once(fiber) {
-        true => Err(fiber.cancel_error()),
-        false => Ok(()),
-    }
+    if worker.refuses_at_once(fiber) { Err(fiber.cancel_error()) } else { Ok(()) }
 }
 
-/// Whether an error is a cancel's or a deadline's, and not the kernel's, the peer's or the program's.
+/// Returns the reason if an error comes from a cancel or a deadline, and `None` if it comes from
+/// the kernel, the peer or the program.
 ///
 /// ```
 /// use cringle::{cancel, fiber, time};

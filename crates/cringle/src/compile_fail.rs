@@ -1,8 +1,10 @@
-//! What the compiler refuses, beyond the examples in the documentation: each as a test that it does.
-//! The first block of each is the same with what makes it right. (A nightly compiler checks the
-//! numbers of the errors: `RUSTC_BOOTSTRAP=1 cargo test --doc compile_fail`.)
+//! Programs that the compiler rejects, beyond the examples in the documentation.
+//!
+//! The first block of each item is the accepted counterpart of the rejected ones. A nightly
+//! compiler also checks the numbers of the errors: `RUSTC_BOOTSTRAP=1 cargo test --doc
+//! compile_fail`.
 
-/// An `Rc` goes nowhere but on its worker.
+/// An `Rc` cannot leave its worker.
 ///
 /// ```
 /// let shared = std::sync::Arc::new(1);
@@ -13,7 +15,7 @@
 /// cringle::run(|| cringle::fiber::spawn(move || *shared).join().unwrap());
 /// ```
 /// ```compile_fail,E0277
-/// // Nor as a result.
+/// // Not as a result either.
 /// cringle::run(|| cringle::fiber::spawn(|| std::rc::Rc::new(1)).join().unwrap());
 /// ```
 /// ```compile_fail,E0277
@@ -26,7 +28,7 @@
 /// ```
 struct AnRc;
 
-/// A call at a scope's end may be made by any worker, unless it is a local one.
+/// Any worker may make a call at a scope's end, unless it is a local one.
 ///
 /// ```
 /// let shared = std::rc::Rc::new(1);
@@ -38,7 +40,7 @@ struct AnRc;
 /// ```
 struct AnExit;
 
-/// A call at a scope's end may outlive what the scope's closure holds.
+/// A call at a scope's end may outlive the variables of the scope's closure.
 ///
 /// ```
 /// let outside = String::new();
@@ -54,7 +56,7 @@ struct AnExit;
 /// ```
 struct AnExitThatBorrows;
 
-/// The handle of a fiber whose result stays on its worker stays there too.
+/// The handle of a fiber whose result is not `Send` cannot leave its worker.
 ///
 /// ```
 /// cringle::run(|| {
@@ -72,7 +74,7 @@ struct AnExitThatBorrows;
 /// ```
 struct AHandle;
 
-/// A fiber-local is its fiber's alone: it is lent for a call, and to the same worker.
+/// A fiber-local belongs to its fiber: it is borrowed for one call, and only on its worker.
 ///
 /// ```
 /// use std::cell::Cell;
@@ -102,7 +104,7 @@ struct AHandle;
 /// ```
 struct AFiberLocal;
 
-/// What fails as a whole borrows as a scope does.
+/// A `try_scope` borrows as a scope does.
 ///
 /// ```
 /// cringle::run(|| {
@@ -125,19 +127,19 @@ struct AFiberLocal;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 /// ```compile_fail
-/// // The scope is gone with its end.
+/// // The scope cannot be kept past its end.
 /// let kept = cringle::run(|| cringle::fiber::try_scope(|s| std::io::Result::Ok(s)));
 /// # let _ = kept;
 /// ```
 /// ```compile_fail
-/// // And so are its handles.
+/// // Nor can its handles.
 /// cringle::run(|| {
 ///     let kept = cringle::fiber::scope(|s| s.spawn(|| 1));
 ///     kept.join()
 /// });
 /// ```
 /// ```compile_fail,E0277
-/// // An error may be returned on another worker than it was made on.
+/// // An error may be returned on another worker than the one that made it.
 /// struct Error(std::rc::Rc<u8>);
 /// impl From<std::io::Error> for Error {
 ///     fn from(_: std::io::Error) -> Error {
@@ -154,7 +156,7 @@ struct AFiberLocal;
 /// ```
 struct ATryScope;
 
-/// A scope may borrow what it is in, not what a deadline's or a protected call's closure holds.
+/// A scope's fiber may borrow from outside the scope, not from the closure of an inner `protect`.
 ///
 /// ```compile_fail
 /// cringle::run(|| {

@@ -1,15 +1,42 @@
 //! Extensions for Unix and Linux, under std's paths.
+//!
+//! ```
+//! use cringle::{fs::File, os::unix::fs::FileExt};
+//!
+//! cringle::run(|| {
+//!     let mut magic = [0; 4];
+//!     File::open("/proc/self/exe")?.read_exact_at(&mut magic, 0)?;
+//!     assert_eq!(&magic, b"\x7fELF");
+//!     Ok::<(), std::io::Error>(())
+//! })
+//! .unwrap();
+//! ```
 
 pub use std::os::fd;
 
-/// Extensions for Unix, as `std::os::unix`.
+/// Extensions for Unix.
+///
+/// ```
+/// use cringle::os::unix::net::UnixStream;
+///
+/// let (left, right) = UnixStream::pair()?;
+/// # drop((left, right));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub mod unix {
     pub use std::os::unix::{ffi, io};
 
-    /// Files: std's own extension traits, which [`File`](crate::fs::File),
-    /// [`OpenOptions`](crate::fs::OpenOptions), [`Metadata`](crate::fs::Metadata),
-    /// [`FileType`](crate::fs::FileType), [`DirEntry`](crate::fs::DirEntry) and
-    /// [`DirBuilder`](crate::fs::DirBuilder) implement, and the functions of `std::os::unix::fs`.
+    /// Extensions for files: std's functions, and std's own extension traits, which
+    /// [`File`](crate::fs::File), [`OpenOptions`](crate::fs::OpenOptions),
+    /// [`Metadata`](crate::fs::Metadata), [`FileType`](crate::fs::FileType),
+    /// [`DirEntry`](crate::fs::DirEntry) and [`DirBuilder`](crate::fs::DirBuilder) implement.
+    ///
+    /// ```
+    /// use cringle::{fs, os::unix::fs::MetadataExt};
+    ///
+    /// assert!(fs::metadata("/proc/self/exe")?.ino() > 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub mod fs {
         pub use crate::fs::names::symlink;
         pub use crate::fs::owner::{chown, chroot, fchown, lchown};
@@ -19,35 +46,91 @@ pub mod unix {
         };
     }
 
-    /// Unix sockets, as `std::os::unix::net`. Only the calling fiber waits.
+    /// Unix sockets, as std's. Only the calling fiber waits.
+    ///
+    /// ```
+    /// use cringle::os::unix::net::UnixStream;
+    /// use std::io::{Read, Write};
+    ///
+    /// cringle::run(|| {
+    ///     let (mut left, mut right) = UnixStream::pair()?;
+    ///     left.write_all(b"rope")?;
+    ///     let mut received = [0; 4];
+    ///     right.read_exact(&mut received)?;
+    ///     assert_eq!(&received, b"rope");
+    ///     Ok::<(), std::io::Error>(())
+    /// })
+    /// .unwrap();
+    /// ```
     pub mod net {
         pub use crate::net::unix::{
             Incoming, ReceivedFds, SocketAddr, UCred, UnixDatagram, UnixListener, UnixStream,
         };
     }
 
-    /// Processes. Traits that std has sealed are this library's, under std's names.
+    /// Extensions for processes. The traits that std has sealed are replaced by traits of the same
+    /// names.
+    ///
+    /// ```
+    /// use cringle::{os::unix::process::ExitStatusExt, process::Command};
+    ///
+    /// let status = cringle::run(|| Command::new("true").status())?;
+    /// assert_eq!(status.signal(), None);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub mod process {
         pub use crate::process::unix::{ChildExt, CommandExt};
         pub use std::os::unix::process::{ExitStatusExt, parent_id};
     }
 
-    /// All of the extension traits.
+    /// All of the traits, for a glob import.
+    ///
+    /// ```
+    /// use cringle::fs::File;
+    /// use cringle::os::unix::prelude::*;
+    ///
+    /// let mut byte = [0];
+    /// File::open("/proc/self/exe")?.read_exact_at(&mut byte, 1)?;
+    /// assert_eq!(byte, *b"E");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub mod prelude {
         pub use super::process::{ChildExt, CommandExt};
         pub use std::os::unix::prelude::*;
     }
 }
 
-/// Extensions for Linux, as `std::os::linux`.
+/// Extensions for Linux.
+///
+/// ```
+/// use cringle::{fs, os::linux::fs::MetadataExt};
+///
+/// assert!(fs::metadata("/proc/self/exe")?.st_ino() > 0);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub mod linux {
-    /// File metadata.
+    /// Extensions for files.
+    ///
+    /// ```
+    /// use cringle::{fs, os::linux::fs::MetadataExt};
+    ///
+    /// assert!(fs::metadata("/proc/self/exe")?.st_size() > 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub mod fs {
         pub use crate::fs::linux::LinuxMetadataExt as MetadataExt;
     }
 
-    /// Abstract addresses of Unix sockets (std's own trait, for std's own type), and options of a
-    /// `TcpStream`.
+    /// Extensions for sockets: std's trait for abstract addresses of Unix sockets, and std's
+    /// additions to a `TcpStream`.
+    ///
+    /// ```
+    /// use cringle::os::{linux::net::SocketAddrExt, unix::net::SocketAddr};
+    ///
+    /// let address = SocketAddr::from_abstract_name(b"cringle")?;
+    /// assert_eq!(address.as_abstract_name(), Some(&b"cringle"[..]));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub mod net {
         pub use crate::net::linux::TcpStreamExt;
         pub use std::os::linux::net::SocketAddrExt;

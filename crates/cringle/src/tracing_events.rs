@@ -1,8 +1,9 @@
-//! The events that the library reports to the `tracing` crate (feature `tracing`): none without it.
+//! Events for the `tracing` crate (feature `tracing`). Without the feature the macros expand to
+//! nothing.
 //!
-//! A subscriber is foreign code (**I13**), and `tracing` itself holds the subscriber's state while it is called. So
-//! it is called beside the fiber: its waits are plain ones, and a panic of it ends there. Report only where no
-//! borrow is held.
+//! A subscriber is foreign code (**I13**), and `tracing` borrows the subscriber's state while it
+//! calls it. So the subscriber is called beside the fiber: its waits are plain ones, and its panics
+//! are caught. Emit events only where no borrow is held.
 
 macro_rules! debug {
     ($($event:tt)*) => {
@@ -21,7 +22,7 @@ macro_rules! trace {
 #[cfg(feature = "tracing")]
 macro_rules! report {
     ($level:ident, $event:expr) => {
-        // What a disabled level costs: a load and a comparison.
+        // A disabled level costs a load and a comparison.
         if tracing::level_filters::LevelFilter::current()
             >= tracing::level_filters::LevelFilter::$level
         {

@@ -80,7 +80,13 @@ pub struct LocalKey<T: 'static> {
 /// ```
 /// use cringle::fiber::AccessError;
 ///
-/// assert_eq!(AccessError.to_string(), "the fiber-local is already destroyed");
+/// cringle::fiber_local! { static LIMIT: u32 = 7; }
+///
+/// fn limit() -> Result<u32, AccessError> {
+///     LIMIT.try_with(|limit| *limit)
+/// }
+///
+/// assert_eq!(limit(), Ok(7));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

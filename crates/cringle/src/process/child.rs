@@ -1,4 +1,4 @@
-//! A program that was started.
+//! A child process.
 
 use super::wait::wait_for_end;
 use crate::fiber::{self, protect};
@@ -27,13 +27,15 @@ use std::process::{ExitStatus, Output};
 /// ```
 pub struct Child {
     std: std::process::Child,
-    /// It has been waited for: its number may be another process's by now.
+    /// It has been waited for, so its process id may belong to another process.
     is_reaped: bool,
-    /// The pipe to its standard input, if it was asked for.
+    /// The pipe to its standard input, if [`Command::stdin`](super::Command::stdin) requested one.
     pub stdin: Option<ChildStdin>,
-    /// The pipe from its standard output, if it was asked for.
+    /// The pipe from its standard output, if [`Command::stdout`](super::Command::stdout) requested
+    /// one.
     pub stdout: Option<ChildStdout>,
-    /// The pipe from its standard error, if it was asked for.
+    /// The pipe from its standard error, if [`Command::stderr`](super::Command::stderr) requested
+    /// one.
     pub stderr: Option<ChildStderr>,
 }
 
@@ -55,12 +57,36 @@ impl Child {
         Child { std, is_reaped: false, stdin, stdout, stderr }
     }
 
-    /// Its number, which is its own until it has been waited for.
+    /// Returns the process id, which is the child's own until it has been waited for.
+    ///
+    /// ```
+    /// use cringle::process::Command;
+    ///
+    /// cringle::run(|| {
+    ///     let mut child = Command::new("true").spawn()?;
+    ///     println!("started process {}", child.id());
+    ///     child.wait().map(drop)
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn id(&self) -> u32 {
         self.std.id()
     }
 
-    /// Kills it, by SIGKILL. It is still to be waited for. One that has been waited for is left alone.
+    /// Kills the child with SIGKILL. It still has to be waited for. Does nothing if it has been
+    /// waited for.
+    ///
+    /// ```
+    /// use cringle::process::Command;
+    ///
+    /// cringle::run(|| {
+    ///     let mut child = Command::new("sleep").arg("3600").spawn()?;
+    ///     child.kill()?;
+    ///     assert!(!child.wait()?.success());
+    ///     Ok::<(), std::io::Error>(())
+    /// })
+    /// .unwrap();
+    /// ```
     ///
     /// # Errors
     ///
@@ -73,8 +99,8 @@ impl Child {
         self.is_reaped
     }
 
-    /// Waits for its end: its status. The pipe to its standard input is closed first, so that it does
-    /// not wait for more. Once it has ended, the same status is returned each time.
+    /// Waits for the child's end and returns its status. The pipe to its standard input is closed
+    /// first, so that the child does not wait for more input. Later calls return the same status.
     /// May suspend the calling fiber.
     ///
     /// ```
@@ -83,7 +109,7 @@ impl Child {
     ///
     /// cringle::run(|| -> std::io::Result<()> {
     ///     let mut child = Command::new("sleep").arg("3600").spawn()?;
-    ///     // A limit on the wait leaves the child as it is.
+    ///     // A deadline ends the wait; the child continues to run.
     ///     assert!(time::timeout(Duration::from_millis(1), || child.wait()).is_err());
     ///     assert!(child.try_wait()?.is_none());
     ///     child.kill()?;
@@ -99,13 +125,13 @@ impl Child {
     ///
     /// # Cancellation
     ///
-    /// The wait is given up; the child goes on, and can be waited for again.
+    /// A cancel ends the wait. The child continues to run, and can be waited for again.
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
         drop(self.stdin.take());
         if let Some((worker, fiber)) = Worker::current() {
             worker.spend(fiber);
-            // One that has ended is not waited for, by whomever.
-            if let Some(status) = self.look()? {
+            // A child that has ended needs no descriptor.
+            if let Some(status) = self.poll()? {
                 return Ok(status);
             }
             wait_for_end(worker, fiber, self.std.id())?;
@@ -115,33 +141,57 @@ impl Child {
         Ok(status)
     }
 
-    /// Its status, if it has ended. Does not wait.
+    /// Returns the child's status if it has ended. Does not wait.
     /// Suspends the calling fiber only after 128 failures in a row.
+    ///
+    /// ```
+    /// use cringle::{fiber, process::Command};
+    ///
+    /// cringle::run(|| {
+    ///     let mut child = Command::new("true").spawn()?;
+    ///     while child.try_wait()?.is_none() {
+    ///         fiber::yield_now();
+    ///     }
+    ///     Ok::<(), std::io::Error>(())
+    /// })
+    /// .unwrap();
+    /// ```
     ///
     /// # Errors
     ///
     /// As std's.
     pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
-        let status = self.look();
+        let status = self.poll();
         fairness::tried(matches!(status, Ok(Some(_))));
         status
     }
 
-    fn look(&mut self) -> io::Result<Option<ExitStatus>> {
+    fn poll(&mut self) -> io::Result<Option<ExitStatus>> {
         let status = self.std.try_wait()?;
         self.is_reaped |= status.is_some();
         Ok(status)
     }
 
-    /// Reads all that it writes to its pipes, both at once, and waits for its end. The pipe to its
-    /// standard input is closed first.
+    /// Reads everything that the child writes to its two pipes, concurrently, and waits for its
+    /// end. The pipe to its standard input is closed first.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::process::{Command, Stdio};
+    ///
+    /// cringle::run(|| {
+    ///     let child = Command::new("echo").arg("rope").stdout(Stdio::piped()).spawn()?;
+    ///     assert_eq!(child.wait_with_output()?.stdout, b"rope\n");
+    ///     Ok::<(), std::io::Error>(())
+    /// })
+    /// .unwrap();
+    /// ```
     ///
     /// # Errors
     ///
-    /// Those of reading and waiting; of two pipes, that no stack can be had for a fiber that reads the
-    /// other; and [`Cancelled`](crate::Cancelled). The child, which nobody else could wait for, is killed
-    /// and waited for then.
+    /// Errors of reading and of waiting; if there are two pipes, the error if no stack can be
+    /// mapped for the fiber that reads the second one; and [`Cancelled`](crate::Cancelled). On an
+    /// error the child is killed and waited for, since no other code can wait for it.
     ///
     /// # Cancellation
     ///
@@ -161,16 +211,17 @@ impl Child {
             let status = self.wait()?;
             Ok(Output { status, stdout, stderr })
         });
-        self.finished(finished)
+        self.kill_on_error(finished)
     }
 
-    /// For a child that nobody can wait for any more, and a wait that may have been given up: it is not
-    /// left to become a zombie.
-    pub(super) fn finished<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
-        // Where the kernel keeps no status (SIGCHLD is ignored), its number may be another's by now.
+    /// Kills and reaps the child if `result` is an error. For calls that consume the child: no
+    /// other code can wait for it, and it would become a zombie.
+    pub(super) fn kill_on_error<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
+        // If the kernel keeps no status (SIGCHLD is ignored), the process id may belong to another
+        // process by now.
         let is_ours = || !self.is_reaped && sys::has_ended(self.id()).is_ok();
         if result.is_err() && is_ours() && self.kill().is_ok() {
-            // What was refused is reported, not how the child came to its end.
+            // The caller gets the first error, not the child's status.
             let _ = protect(|| self.wait());
         }
         result
@@ -184,7 +235,8 @@ impl Child {
     }
 }
 
-/// Beside each other: a child that has filled one pipe writes nothing to the other until it is read.
+/// Reads both pipes concurrently: a child that has filled one pipe may block before it writes to
+/// the other.
 fn read_both(out: ChildStdout, err: ChildStderr) -> io::Result<(Vec<u8>, Vec<u8>)> {
     fiber::scope(|s| {
         let other = fiber::Builder::new().spawn_scoped_local(s, || read_all(err))?;

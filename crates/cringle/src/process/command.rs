@@ -1,4 +1,4 @@
-//! What to start, and how.
+//! The configuration of a child process.
 
 use super::child::Child;
 use crate::runtime::worker::Worker;
@@ -7,15 +7,15 @@ use std::io;
 use std::path::Path;
 use std::process::{CommandArgs, CommandEnvs, ExitStatus, Output, Stdio};
 
-/// A program to be started, as `std::process::Command`, which it is inside.
+/// A program to start and its configuration: `std::process::Command`, which it wraps.
 ///
 /// ```
 /// use cringle::{fiber, process::Command};
 ///
 /// cringle::run(|| -> std::io::Result<()> {
-///     // A hundred children at once: each fiber waits for its own.
-///     let outputs = fiber::par_map(0..100, 10, |n: u32| Command::new("echo").arg(n.to_string()).output());
-///     for (n, output) in outputs.into_iter().enumerate() {
+///     // A hundred children, ten at once. Each fiber waits for its own child.
+///     let echo = |n: u32| Command::new("echo").arg(n.to_string()).output();
+///     for (n, output) in fiber::par_map(0..100, 10, echo).into_iter().enumerate() {
 ///         assert_eq!(output?.stdout, format!("{n}\n").into_bytes());
 ///     }
 ///     Ok(())
@@ -27,14 +27,15 @@ pub struct Command {
     streams: Streams,
 }
 
-/// As std's: the program and its arguments as a shell would be given them.
+/// As std's: the program and its arguments, quoted as for a shell.
 impl std::fmt::Debug for Command {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.std.fmt(f)
     }
 }
 
-/// Which of the child's streams were said something of: the defaults differ from call to call.
+/// The streams that the caller has configured. The defaults of the others depend on the call that
+/// starts the child.
 #[derive(Default)]
 struct Streams {
     stdin: bool,
@@ -43,20 +44,37 @@ struct Streams {
 }
 
 impl Command {
-    /// A program by its path, or by its name, which is then looked for in `PATH`; no arguments; this
-    /// process's environment, directory and streams.
+    /// Creates a command for a program, given by its path or by a name that is looked up in `PATH`,
+    /// without arguments and with this process's environment, directory and streams.
+    ///
+    /// ```
+    /// let command = cringle::process::Command::new("ls");
+    /// assert_eq!(command.get_program(), "ls");
+    /// ```
     pub fn new<S: AsRef<OsStr>>(program: S) -> Command {
         let std = std::process::Command::new(program);
         Command { std, streams: Streams::default() }
     }
 
-    /// One more argument. No shell takes it apart.
+    /// Adds an argument. No shell interprets it.
+    ///
+    /// ```
+    /// let mut command = cringle::process::Command::new("ls");
+    /// command.arg("-l").arg("a file");
+    /// assert_eq!(command.get_args().len(), 2);
+    /// ```
     pub fn arg<S: AsRef<OsStr>>(&mut self, arg: S) -> &mut Command {
         self.std.arg(arg);
         self
     }
 
-    /// More arguments.
+    /// Adds arguments.
+    ///
+    /// ```
+    /// let mut command = cringle::process::Command::new("ls");
+    /// command.args(["-l", "-a"]);
+    /// assert_eq!(command.get_args().len(), 2);
+    /// ```
     pub fn args<I, S>(&mut self, args: I) -> &mut Command
     where
         I: IntoIterator<Item = S>,
@@ -66,7 +84,15 @@ impl Command {
         self
     }
 
-    /// Sets a variable of its environment.
+    /// Sets a variable of the child's environment.
+    ///
+    /// ```
+    /// use cringle::process::Command;
+    ///
+    /// let date = cringle::run(|| Command::new("date").env("TZ", "UTC").arg("+%Z").output())?;
+    /// assert_eq!(date.stdout, b"UTC\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn env<K, V>(&mut self, key: K, val: V) -> &mut Command
     where
         K: AsRef<OsStr>,
@@ -76,7 +102,13 @@ impl Command {
         self
     }
 
-    /// Sets several.
+    /// Sets variables of the child's environment.
+    ///
+    /// ```
+    /// let mut command = cringle::process::Command::new("date");
+    /// command.envs([("TZ", "UTC"), ("LC_ALL", "C")]);
+    /// assert_eq!(command.get_envs().len(), 2);
+    /// ```
     pub fn envs<I, K, V>(&mut self, vars: I) -> &mut Command
     where
         I: IntoIterator<Item = (K, V)>,
@@ -87,61 +119,123 @@ impl Command {
         self
     }
 
-    /// Takes a variable away.
+    /// Removes a variable from the child's environment.
+    ///
+    /// ```
+    /// let mut command = cringle::process::Command::new("date");
+    /// command.env_remove("TZ");
+    /// assert!(command.get_envs().all(|(_, value)| value.is_none()));
+    /// ```
     pub fn env_remove<K: AsRef<OsStr>>(&mut self, key: K) -> &mut Command {
         self.std.env_remove(key);
         self
     }
 
-    /// Takes all variables away, those set before and those of this process.
+    /// Removes all variables from the child's environment, including those of this process.
+    ///
+    /// ```
+    /// use cringle::process::Command;
+    ///
+    /// let output = cringle::run(|| Command::new("/usr/bin/env").env_clear().output())?;
+    /// assert!(output.stdout.is_empty());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn env_clear(&mut self) -> &mut Command {
         self.std.env_clear();
         self
     }
 
-    /// The directory to start it in.
+    /// Sets the child's working directory.
+    ///
+    /// ```
+    /// use cringle::process::Command;
+    ///
+    /// let output = cringle::run(|| Command::new("pwd").current_dir("/").output())?;
+    /// assert_eq!(output.stdout, b"/\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn current_dir<P: AsRef<Path>>(&mut self, dir: P) -> &mut Command {
         self.std.current_dir(dir);
         self
     }
 
-    /// Its standard input: this process's where nothing is said, but nothing in [`output`](Self::output).
+    /// Sets the child's standard input. By default it is this process's, and for
+    /// [`output`](Self::output) `/dev/null`.
+    ///
+    /// ```
+    /// use cringle::process::{Command, Stdio};
+    ///
+    /// let status = cringle::run(|| Command::new("cat").stdin(Stdio::null()).status())?;
+    /// assert!(status.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn stdin<T: Into<Stdio>>(&mut self, cfg: T) -> &mut Command {
         self.std.stdin(cfg);
         self.streams.stdin = true;
         self
     }
 
-    /// Its standard output: this process's where nothing is said, but a pipe in
-    /// [`output`](Self::output).
+    /// Sets the child's standard output. By default it is this process's, and for
+    /// [`output`](Self::output) a pipe.
+    ///
+    /// ```
+    /// use cringle::process::{Command, Stdio};
+    ///
+    /// let status = cringle::run(|| Command::new("echo").stdout(Stdio::null()).status())?;
+    /// assert!(status.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn stdout<T: Into<Stdio>>(&mut self, cfg: T) -> &mut Command {
         self.std.stdout(cfg);
         self.streams.stdout = true;
         self
     }
 
-    /// Its standard error: as [`stdout`](Self::stdout).
+    /// Sets the child's standard error. The defaults are those of [`stdout`](Self::stdout).
+    ///
+    /// ```
+    /// use cringle::process::{Command, Stdio};
+    ///
+    /// let mut ls = Command::new("ls");
+    /// let status = cringle::run(|| ls.arg("/no/such/file").stderr(Stdio::null()).status())?;
+    /// assert!(!status.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn stderr<T: Into<Stdio>>(&mut self, cfg: T) -> &mut Command {
         self.std.stderr(cfg);
         self.streams.stderr = true;
         self
     }
 
-    /// Starts it, after a turn of the worker's other fibers. May suspend the calling fiber.
+    /// Starts the program, after the worker's other fibers had a turn.
+    /// May suspend the calling fiber.
     ///
-    /// The calling thread makes the child, also on a fiber, because much of what a child inherits belongs to the
-    /// thread: confinement, capabilities, namespaces, priority, cores, the signal mask; and a child that asks to
-    /// die with its parent (`PR_SET_PDEATHSIG`) dies with that thread. Its worker waits for it, some 100 µs.
-    /// [`unblock`](crate::fiber::unblock)`(|| command.spawn())` has another thread make it.
+    /// The calling thread creates the child, also on a fiber, because a child inherits much from
+    /// the thread: confinement, capabilities, namespaces, priority, cores, the signal mask. A child
+    /// that asks to die with its parent (`PR_SET_PDEATHSIG`) dies with that thread. The worker is
+    /// blocked for that time, which is short. `unblock(|| command.spawn())` creates the child on
+    /// another thread: see
+    /// [`unblock`](crate::fiber::unblock).
+    ///
+    /// ```
+    /// use cringle::process::Command;
+    ///
+    /// cringle::run(|| {
+    ///     let mut child = Command::new("true").spawn()?;
+    ///     assert!(child.wait()?.success());
+    ///     Ok::<(), std::io::Error>(())
+    /// })
+    /// .unwrap();
+    /// ```
     ///
     /// # Errors
     ///
-    /// As std's: `NotFound`, `PermissionDenied`; [`Cancelled`](crate::Cancelled), before it was started;
-    /// `Unsupported` in a simulation.
+    /// As std's: `NotFound`, `PermissionDenied`; [`Cancelled`](crate::Cancelled), before the
+    /// program is started; `Unsupported` in a simulation.
     ///
     /// # Cancellation
     ///
-    /// Once it has begun it is waited for.
+    /// Once begun, the call is not interrupted.
     pub fn spawn(&mut self) -> io::Result<Child> {
         let Some((worker, fiber)) = Worker::current() else {
             return self.std.spawn().map(Child::new);
@@ -149,7 +243,7 @@ impl Command {
         if worker.is_simulated() {
             return Err(unsupported());
         }
-        // One child after the other would leave the other fibers no turn.
+        // A loop that starts children must let the other fibers run.
         worker.yield_now(fiber);
         if worker.refuses(fiber) {
             return Err(fiber.cancel_error());
@@ -157,17 +251,25 @@ impl Command {
         worker.shared().unpinned(|| self.std.spawn()).map(Child::new)
     }
 
-    /// Starts it, waits for its end, and collects what it writes to those of its output streams of which
-    /// nothing was said.
+    /// Starts the program, waits for its end, and returns its status and its output. An output
+    /// stream that the caller has configured is not collected.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::process::Command;
+    ///
+    /// let output = cringle::run(|| Command::new("echo").arg("rope").output())?;
+    /// assert_eq!(output.stdout, b"rope\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// As [`spawn`](Self::spawn), and those of reading and waiting.
+    /// As [`spawn`](Self::spawn), and errors of reading and waiting.
     ///
     /// # Cancellation
     ///
-    /// The child, which nobody else could wait for, is killed and waited for.
+    /// The child is killed and waited for, since no other code can wait for it.
     pub fn output(&mut self) -> io::Result<Output> {
         let mut child = self.spawn_captured()?;
         drop(child.stdin.take());
@@ -175,15 +277,15 @@ impl Command {
     }
 
     fn spawn_captured(&mut self) -> io::Result<Child> {
-        self.set_unsaid(Stdio::null, Stdio::piped);
+        self.set_defaults(Stdio::null, Stdio::piped);
         let child = self.spawn();
-        // As if nothing had been said: the next call may be another one.
-        self.set_unsaid(Stdio::inherit, Stdio::inherit);
+        // Restore the defaults of `spawn`, which may be the next call.
+        self.set_defaults(Stdio::inherit, Stdio::inherit);
         child
     }
 
-    /// Sets the streams of which nothing was said.
-    fn set_unsaid(&mut self, input: fn() -> Stdio, output: fn() -> Stdio) {
+    /// Sets the streams that the caller has not configured.
+    fn set_defaults(&mut self, input: fn() -> Stdio, output: fn() -> Stdio) {
         if !self.streams.stdin {
             self.std.stdin(input());
         }
@@ -195,45 +297,73 @@ impl Command {
         }
     }
 
-    /// Starts it and waits for its end.
+    /// Starts the program, waits for its end, and returns its status.
     /// May suspend the calling fiber.
+    ///
+    /// ```
+    /// use cringle::process::Command;
+    ///
+    /// assert!(cringle::run(|| Command::new("true").status())?.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// As [`spawn`](Self::spawn), and those of waiting.
+    /// As [`spawn`](Self::spawn), and errors of waiting.
     ///
     /// # Cancellation
     ///
-    /// The child, which nobody else could wait for, is killed and waited for.
+    /// The child is killed and waited for, since no other code can wait for it.
     pub fn status(&mut self) -> io::Result<ExitStatus> {
         let mut child = self.spawn()?;
         let status = child.wait();
-        child.finished(status)
+        child.kill_on_error(status)
     }
 
-    /// The program.
+    /// Returns the program.
+    ///
+    /// ```
+    /// assert_eq!(cringle::process::Command::new("ls").get_program(), "ls");
+    /// ```
     pub fn get_program(&self) -> &OsStr {
         self.std.get_program()
     }
 
-    /// The arguments.
+    /// Returns the arguments.
+    ///
+    /// ```
+    /// let mut command = cringle::process::Command::new("ls");
+    /// command.arg("-l");
+    /// assert_eq!(command.get_args().collect::<Vec<_>>(), ["-l"]);
+    /// ```
     pub fn get_args(&self) -> CommandArgs<'_> {
         self.std.get_args()
     }
 
-    /// The variables that were set, and those that were taken away (`None`).
+    /// Returns the variables that were set, and those that were removed (`None`).
+    ///
+    /// ```
+    /// let mut command = cringle::process::Command::new("ls");
+    /// command.env("LC_ALL", "C");
+    /// assert_eq!(command.get_envs().count(), 1);
+    /// ```
     pub fn get_envs(&self) -> CommandEnvs<'_> {
         self.std.get_envs()
     }
 
-    /// The directory to start it in, where it is not this process's.
+    /// Returns the child's working directory, if it was set.
+    ///
+    /// ```
+    /// let mut command = cringle::process::Command::new("ls");
+    /// assert_eq!(command.get_current_dir(), None);
+    /// ```
     pub fn get_current_dir(&self) -> Option<&Path> {
         self.std.get_current_dir()
     }
 }
 
 fn unsupported() -> io::Error {
-    let text = "a simulation has no other programs, whose time and faults it could not rule: start \
-                none in it, or run without the simulation";
+    let text = "a simulation cannot run other programs, whose time and faults it does not control: \
+                start none in it, or run without the simulation";
     io::Error::new(io::ErrorKind::Unsupported, text)
 }

@@ -1,14 +1,23 @@
-//! Other programs: `std::process`'s names and semantics; only the calling fiber waits.
+//! Child processes: `std::process`'s names and semantics. Only the calling fiber waits.
 //!
-//! - [`Command::spawn`] is made by the calling worker's thread, whose attributes the child inherits;
-//! - [`Child::wait`] waits for the child's end through the ring, by a descriptor of the process
-//!   (`pidfd`, Linux 5.3); a cancel ends the wait, and the child can be waited for again;
-//! - the child's streams are pipes, as those of [`io::pipe`](crate::io::pipe).
+//! - [`Command::spawn`] creates the child on the calling worker's thread, whose attributes the
+//!   child inherits.
+//! - [`Child::wait`] waits for the child's end through the ring, on a descriptor of the process
+//!   (`pidfd`, Linux 5.3). A cancel ends the wait, and the child can be waited for again.
+//! - The child's streams are pipes, like those of [`io::pipe`](crate::io::pipe).
 //!
-//! A [`Child`] that is dropped is neither killed nor waited for, as std's: it goes on, and when it has
-//! ended the kernel keeps its status for as long as this process lives.
+//! Dropping a [`Child`] neither kills it nor waits for it, as in std: it continues to run, and
+//! after its end the kernel keeps its status until this process ends.
 //!
-//! In a simulation there are no other programs: starting one is `Unsupported`.
+//! In a simulation there are no other programs: starting one fails with `Unsupported`.
+//!
+//! ```
+//! use cringle::process::Command;
+//!
+//! let output = cringle::run(|| Command::new("echo").arg("rope").output())?;
+//! assert_eq!(output.stdout, b"rope\n");
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 mod child;
 mod command;
@@ -24,16 +33,18 @@ pub use std::process::{
 
 use crate::runtime::worker::Worker;
 
-/// Ends the process with this status, as [`std::process::exit`]. On a fiber, no fiber of its worker runs any more.
+/// Ends the process with this exit status, as [`std::process::exit`]. On a fiber, no fiber of its
+/// worker runs any more.
 ///
-/// The system destroys the thread-locals of the calling thread, which other fibers of the worker may be suspended
-/// with references to. Destructors of thread-locals, and what is registered with `atexit`, therefore wait plainly.
-/// After *std's* `exit` on a fiber they must not wait: see the book's chapter on hazards.
+/// The system destroys the thread-locals of the calling thread, to which suspended fibers of the
+/// worker may hold references. So destructors of thread-locals, and functions registered with
+/// `atexit`, block the thread where they wait. After *std's* `exit` on a fiber they must not wait:
+/// see the book's chapter on hazards.
 ///
 /// ```no_run
 /// cringle::run(|| {
 ///     if std::env::args().count() > 1 {
-///         eprintln!("no arguments are known");
+///         eprintln!("this program takes no arguments");
 ///         cringle::process::exit(2);
 ///     }
 /// });

@@ -1,12 +1,12 @@
-//! What std's extension traits of Unix add to a [`Command`] and a [`Child`].
+//! std's extension traits for [`Command`] and [`Child`] on Unix.
 
 use super::{Child, Command};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::process::CommandExt as _;
 
-/// `std::os::unix::process::CommandExt`, which std has sealed, for [`Command`]; without `before_exec`, which std
-/// has deprecated.
+/// `std::os::unix::process::CommandExt`, which std has sealed, for [`Command`]. It lacks
+/// `before_exec`, which std has deprecated.
 ///
 /// ```
 /// use cringle::{os::unix::process::CommandExt, process::Command};
@@ -19,32 +19,85 @@ use std::os::unix::process::CommandExt as _;
 /// # ?; Ok::<(), std::io::Error>(())
 /// ```
 pub trait CommandExt: sealed::Sealed {
-    /// The user to be in the child (`setuid`).
+    /// Sets the child's user id (`setuid(2)`).
+    ///
+    /// ```no_run
+    /// use cringle::{os::unix::process::CommandExt, process::Command};
+    ///
+    /// cringle::run(|| Command::new("id").uid(1000).status())?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn uid(&mut self, id: u32) -> &mut Command;
 
-    /// The group to be in the child (`setgid`).
+    /// Sets the child's group id (`setgid(2)`).
+    ///
+    /// ```no_run
+    /// use cringle::{os::unix::process::CommandExt, process::Command};
+    ///
+    /// cringle::run(|| Command::new("id").gid(1000).status())?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn gid(&mut self, id: u32) -> &mut Command;
 
-    /// Runs `f` in the child between `fork` and `exec`, in addition to those before.
+    /// Registers a function that runs in the child between `fork` and `exec`, after those
+    /// registered before.
+    ///
+    /// ```
+    /// use cringle::{os::unix::process::CommandExt, process::Command};
+    ///
+    /// let mut command = Command::new("true");
+    /// // SAFETY: the function makes one system call, which a signal handler may make, too.
+    /// unsafe {
+    ///     command.pre_exec(|| {
+    ///         libc::umask(0o077);
+    ///         Ok(())
+    ///     });
+    /// }
+    /// assert!(cringle::run(|| command.status())?.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Safety
     ///
-    /// As std's: the child is a copy of one thread of a program of many, so `f` may do only what a
-    /// signal's handler may. It may wait for no fiber and call nothing of this library.
+    /// As for std's: the child has only one thread of the program, so `f` may do only what a signal
+    /// handler may do. It must not wait for a fiber, nor call this library.
     unsafe fn pre_exec<F>(&mut self, f: F) -> &mut Command
     where
         F: FnMut() -> io::Result<()> + Send + Sync + 'static;
 
-    /// Becomes the program, in place of this process; returns only the error. Nothing is dropped, and
-    /// what other fibers do ends where it is.
+    /// Replaces this process with the program. Returns only if that fails, with the error. No
+    /// destructor runs, and the other fibers stop where they are.
+    ///
+    /// ```no_run
+    /// use cringle::{os::unix::process::CommandExt, process::Command};
+    ///
+    /// let error = Command::new("true").exec();
+    /// eprintln!("cannot start the program: {error}");
+    /// ```
     fn exec(&mut self) -> io::Error;
 
-    /// What the program is told that its name is.
+    /// Sets the first argument of the child, which is by convention the program's name.
+    ///
+    /// ```
+    /// use cringle::{os::unix::process::CommandExt, process::Command};
+    ///
+    /// let mut shell = Command::new("sh");
+    /// let output = cringle::run(|| shell.arg0("rope").args(["-c", "echo $0"]).output())?;
+    /// assert_eq!(output.stdout, b"rope\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn arg0<S>(&mut self, arg: S) -> &mut Command
     where
         S: AsRef<OsStr>;
 
-    /// The process group to be in the child; 0 for one of its own.
+    /// Sets the child's process group; 0 creates one for it.
+    ///
+    /// ```
+    /// use cringle::{os::unix::process::CommandExt, process::Command};
+    ///
+    /// assert!(cringle::run(|| Command::new("true").process_group(0).status())?.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn process_group(&mut self, pgroup: i32) -> &mut Command;
 }
 
@@ -63,7 +116,7 @@ impl CommandExt for Command {
     where
         F: FnMut() -> io::Result<()> + Send + Sync + 'static,
     {
-        // SAFETY: by the contract.
+        // SAFETY: by this function's contract.
         unsafe { self.std.pre_exec(f) };
         self
     }
@@ -86,7 +139,7 @@ impl CommandExt for Command {
     }
 }
 
-/// `std::os::unix::process::ChildExt`, which is not stable there, for [`Child`].
+/// `std::os::unix::process::ChildExt`, which is unstable in std, for [`Child`].
 ///
 /// ```
 /// use cringle::os::unix::process::{ChildExt, ExitStatusExt};
@@ -101,21 +154,30 @@ impl CommandExt for Command {
 /// # ?; Ok::<(), std::io::Error>(())
 /// ```
 pub trait ChildExt: sealed::Sealed {
-    /// Sends it a signal, by number. A child that has been waited for is left alone, as its number may be
-    /// another's by now.
+    /// Sends a signal, by number, to the child. Does nothing if the child has been waited for,
+    /// since its process id may belong to another process.
+    ///
+    /// ```
+    /// use cringle::{os::unix::process::ChildExt, process::Command, signal::Signal};
+    ///
+    /// cringle::run(|| {
+    ///     let mut child = Command::new("sleep").arg("3600").spawn()?;
+    ///     child.send_signal(Signal::Interrupt.number())?;
+    ///     child.wait().map(drop)
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// `InvalidInput` for what is no signal, `PermissionDenied` for a child that has become another user.
+    /// `InvalidInput` if there is no such signal, `PermissionDenied` if the child runs as another
+    /// user.
     fn send_signal(&self, signal: i32) -> io::Result<()>;
 }
 
 impl ChildExt for Child {
     fn send_signal(&self, signal: i32) -> io::Result<()> {
-        match self.is_reaped() {
-            true => Ok(()),
-            false => crate::sys::kill(self.id(), signal),
-        }
+        if self.is_reaped() { Ok(()) } else { crate::sys::kill(self.id(), signal) }
     }
 }
 

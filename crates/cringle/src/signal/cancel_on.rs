@@ -44,8 +44,7 @@ use std::sync::Arc;
 /// thread is available; the call needs one of each.
 pub fn cancel_on(signals: &[Signal]) -> io::Result<Guard> {
     let Some(worker) = Worker::here() else {
-        let text =
-            "`signal::cancel_on` cancels the fibers of a runtime: call it inside of `cringle::run`";
+        let text = "`signal::cancel_on` cancels a runtime: call it inside of `cringle::run`";
         return Err(io::Error::new(io::ErrorKind::Unsupported, text));
     };
     let shared = Arc::clone(worker.shared());
