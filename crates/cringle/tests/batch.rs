@@ -90,7 +90,11 @@ fn a_hundred_thousand_operations_pass_through_a_tiny_ring() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 48,
+        failure_persistence: None,
+        ..Default::default()
+    })]
 
     /// Compares random operations of all four kinds with a model in memory, on any ring, on and off
     /// fibers.

@@ -98,9 +98,10 @@ fn check_limits(known: &Known, batch: u32, in_flight: u32) {
             let text = e.to_string();
             // The message names the limit, its value and the valid range.
             let batch_at_fault = batch == 0 || batch >= 1 << 15;
-            let (name, value) = match batch_at_fault {
-                true => ("batch_limit is", batch),
-                false => ("in_flight_limit is", in_flight),
+            let (name, value) = if batch_at_fault {
+                ("batch_limit is", batch)
+            } else {
+                ("in_flight_limit is", in_flight)
             };
             assert!(text.contains(&format!("{name} {value}")), "{text}");
             let bound = if batch_at_fault { "less than 32768" } else { "less than 65536" };
@@ -119,7 +120,11 @@ fn limit() -> impl Strategy<Value = u32> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 100,
+        failure_persistence: None,
+        ..Default::default()
+    })]
 
     #[test]
     fn valid_limits_are_taken_and_others_refused_in_words(batch in limit(), in_flight in limit()) {

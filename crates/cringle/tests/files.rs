@@ -127,9 +127,10 @@ macro_rules! executor {
                         (0, nothing)
                     }
                     Call::Sync { slot, data_only } => {
-                        match data_only {
-                            true => in_slot(&mut slots, slot)?.sync_data()?,
-                            false => in_slot(&mut slots, slot)?.sync_all()?,
+                        if data_only {
+                            in_slot(&mut slots, slot)?.sync_data()?
+                        } else {
+                            in_slot(&mut slots, slot)?.sync_all()?
                         }
                         (0, nothing)
                     }
@@ -225,7 +226,11 @@ fn contents(directory: &Path) -> Vec<(PathBuf, u64, Vec<u8>)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 96,
+        failure_persistence: None,
+        ..Default::default()
+    })]
 
     #[test]
     fn a_random_program_does_what_it_does_with_std(
@@ -447,9 +452,10 @@ fn fifo_opens_when_its_other_end_does() {
                     };
                     for turn in [writers_first, !writers_first] {
                         for (n, fifo) in fifos.iter().enumerate() {
-                            match turn {
-                                true => s.spawn(move || write(n, fifo)),
-                                false => s.spawn(move || read(n, fifo)),
+                            if turn {
+                                s.spawn(move || write(n, fifo))
+                            } else {
+                                s.spawn(move || read(n, fifo))
                             };
                         }
                     }
@@ -932,8 +938,9 @@ fn metadata_matches_std() {
                     $(assert_eq!($ours.$field(), $theirs.$field(), "{}", stringify!($field));)*
                 };
             }
-            same!(ours theirs: dev ino mode nlink uid gid rdev size atime atime_nsec mtime mtime_nsec);
-            same!(ours theirs: ctime ctime_nsec blksize blocks len is_dir is_file is_symlink permissions);
+            same!(ours theirs: dev ino mode nlink uid gid rdev size atime atime_nsec);
+            same!(ours theirs: mtime mtime_nsec ctime ctime_nsec blksize blocks len);
+            same!(ours theirs: is_dir is_file is_symlink permissions);
             assert_eq!(ours.modified().unwrap(), theirs.modified().unwrap());
             assert_eq!(ours.accessed().unwrap(), theirs.accessed().unwrap());
             let created = |created: io::Result<_>| created.map_err(|e| (e.kind(), e.to_string()));

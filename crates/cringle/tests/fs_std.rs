@@ -93,9 +93,10 @@ macro_rules! executor {
             let execute = |call: &Call| -> io::Result<String> {
                 let at = |path: usize| -> PathBuf {
                     // The empty path and the path of the root's parent are kept as they are.
-                    match paths[path].as_os_str().is_empty() {
-                        true => PathBuf::new(),
-                        false => root.join(&paths[path]),
+                    if paths[path].as_os_str().is_empty() {
+                        PathBuf::new()
+                    } else {
+                        root.join(&paths[path])
                     }
                 };
                 let done = |()| String::from("done");
@@ -167,9 +168,10 @@ macro_rules! executor {
                         let file = fs::File::open(at(path))?;
                         let time = |seconds: i64| {
                             let offset = Duration::new(seconds.unsigned_abs(), 7);
-                            match seconds < 0 {
-                                true => SystemTime::UNIX_EPOCH - offset,
-                                false => SystemTime::UNIX_EPOCH + offset,
+                            if seconds < 0 {
+                                SystemTime::UNIX_EPOCH - offset
+                            } else {
+                                SystemTime::UNIX_EPOCH + offset
                             }
                         };
                         let mut times = fs::FileTimes::new();
@@ -190,9 +192,10 @@ macro_rules! executor {
                     }
                     Call::Chown(path, followed) => {
                         let user = std::fs::metadata(root)?.uid();
-                        match followed {
-                            true => unix::chown(at(path), Some(user), None).map(done),
-                            false => unix::lchown(at(path), None, None).map(done),
+                        if followed {
+                            unix::chown(at(path), Some(user), None).map(done)
+                        } else {
+                            unix::lchown(at(path), None, None).map(done)
                         }
                     }
                     Call::Canonicalize(path) => fs::canonicalize(at(path)).map(|path| {
@@ -230,7 +233,8 @@ fn call() -> impl Strategy<Value = Call> {
         2 => path().prop_map(Call::RemoveDirAll),
         3 => path().prop_map(Call::CreateDir),
         4 => path().prop_map(Call::CreateDirAll),
-        1 => (path(), mode(), any::<bool>()).prop_map(|(path, mode, all)| Call::Build(path, mode, all)),
+        1 => (path(), mode(), any::<bool>())
+            .prop_map(|(path, mode, all)| Call::Build(path, mode, all)),
         2 => path().prop_map(Call::ReadDir),
         1 => path().prop_map(Call::Metadata),
         1 => path().prop_map(Call::SymlinkMetadata),
@@ -281,7 +285,11 @@ fn play(execute: impl FnOnce(&Path) -> Vec<Outcome>) -> (Vec<Outcome>, Vec<Strin
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 48,
+        failure_persistence: None,
+        ..Default::default()
+    })]
 
     #[test]
     fn random_operations_on_names_do_what_they_do_with_std(

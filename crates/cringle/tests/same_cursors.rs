@@ -88,7 +88,8 @@ same::programs! {
                 false => file.read(&mut buf).unwrap(),
                 true => {
                     let (left, right) = buf.split_at_mut(5);
-                    file.read_vectored(&mut [IoSliceMut::new(left), IoSliceMut::new(right)]).unwrap()
+                    let mut bufs = [IoSliceMut::new(left), IoSliceMut::new(right)];
+                    file.read_vectored(&mut bufs).unwrap()
                 }
             };
             if count == 0 {
@@ -126,7 +127,8 @@ same::programs! {
             let plain = std::thread::spawn(move || plain_reader(third));
             let mut found = thread::scope(|s| {
                 let readers = [(&first, false), (&second, true), (&first, true), (&second, false)];
-                let readers = readers.map(|(file, vectored)| s.spawn(move || read_all(file, vectored)));
+                let readers = readers
+                    .map(|(file, vectored)| s.spawn(move || read_all(file, vectored)));
                 readers.into_iter().flat_map(|reader| reader.join().unwrap()).collect::<Vec<_>>()
             });
             found.extend(plain.join().unwrap());
@@ -144,7 +146,8 @@ same::programs! {
         let path = directory.path().join("log");
         for (way, share) in WAYS {
             let _ = std::fs::remove_file(&path);
-            let first = OpenOptions::new().write(true).create(true).truncate(true).open(&path).unwrap();
+            let mut options = OpenOptions::new();
+            let first = options.write(true).create(true).truncate(true).open(&path).unwrap();
             let (second, third) = (File::from(share(&first)), share(&first));
             let plain = std::thread::spawn(move || {
                 let mut file = std::fs::File::from(third);
@@ -172,7 +175,8 @@ same::programs! {
             let mut seen = Vec::new();
             for _ in 0..8 {
                 let _ = std::fs::remove_file(&path);
-                let first = OpenOptions::new().write(true).create(true).truncate(true).open(&path).unwrap();
+                let mut options = OpenOptions::new();
+            let first = options.write(true).create(true).truncate(true).open(&path).unwrap();
                 thread::scope(|s| {
                     let writer = s.spawn(|| write_all(&first, 0, 40));
                     s.spawn(|| {
@@ -201,12 +205,14 @@ same::programs! {
         let mut log = Log::default();
         let directory = disk::directory();
         let (source, path) = (directory.path().join("source"), directory.path().join("log"));
-        std::fs::write(&source, (0..RECORDS).flat_map(|n| record(1, n)).collect::<Vec<_>>()).unwrap();
+        let records: Vec<_> = (0..RECORDS).flat_map(|n| record(1, n)).collect();
+        std::fs::write(&source, records).unwrap();
         for hooked in [false, true] {
             let shared = File::create(&path).unwrap();
-            let mut command = match hooked {
-                false => child_that_writes(&source, shared.try_clone().unwrap()),
-                true => child_that_writes(&source, Stdio::null()),
+            let mut command = if hooked {
+                child_that_writes(&source, Stdio::null())
+            } else {
+                child_that_writes(&source, shared.try_clone().unwrap())
             };
             if hooked {
                 let clone = shared.try_clone().unwrap();
@@ -240,9 +246,10 @@ same::programs! {
         let value = std::fs::read_to_string(path).unwrap();
         for vectored in [false, true] {
             let mut file = OpenOptions::new().read(true).write(true).open(path).unwrap();
-            match vectored {
-                false => log.came("write", file.write(value.as_bytes())),
-                true => log.came("write_vectored", file.write_vectored(&[IoSlice::new(value.as_bytes())])),
+            if vectored {
+                log.came("write_vectored", file.write_vectored(&[IoSlice::new(value.as_bytes())]))
+            } else {
+                log.came("write", file.write(value.as_bytes()))
             }
             log.came("position", file.stream_position());
             let mut buf = [0; 2];

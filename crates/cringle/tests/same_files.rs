@@ -251,8 +251,8 @@ same::programs! {
             ("read of nothing", |mut file| file.read(&mut []).map(shown)),
             ("read_vectored", |mut file| {
                 let (mut left, mut right) = ([0; 4], [0; 60]);
-                let count =
-                    file.read_vectored(&mut [IoSliceMut::new(&mut left), IoSliceMut::new(&mut right)]);
+                let mut bufs = [IoSliceMut::new(&mut left), IoSliceMut::new(&mut right)];
+                let count = file.read_vectored(&mut bufs);
                 count.map(|count| text(count, &[&left[..], &right[..]].concat()))
             }),
             ("read_vectored of nothing", |mut file| file.read_vectored(&mut []).map(shown)),
@@ -295,9 +295,10 @@ same::programs! {
             ("set_times", |file| {
                 let then = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
                 // On a device it would affect other processes.
-                match file.metadata()?.file_type().is_char_device() {
-                    true => Ok("spared".to_owned()),
-                    false => file.set_times(FileTimes::new().set_modified(then)).map(nothing),
+                if file.metadata()?.file_type().is_char_device() {
+                    Ok("spared".to_owned())
+                } else {
+                    file.set_times(FileTimes::new().set_modified(then)).map(nothing)
                 }
             }),
             ("set_permissions", |file| {
@@ -313,9 +314,10 @@ same::programs! {
                 let (mut file, mut bytes) = (file, Vec::new());
                 // These never end, or not by themselves.
                 let ends = file.metadata().is_ok_and(|m| m.is_file() || m.is_dir());
-                match ends {
-                    true => file.read_to_end(&mut bytes).map(|count| text(count, &bytes)),
-                    false => Ok("spared".to_owned()),
+                if ends {
+                    file.read_to_end(&mut bytes).map(|count| text(count, &bytes))
+                } else {
+                    Ok("spared".to_owned())
                 }
             }),
             ("two reads", |mut file| {
@@ -447,8 +449,10 @@ same::programs! {
         log.came("at the end, of nothing", reader.read(&mut []));
         // Wrong ends, and descriptors that are not pipes.
         let (reader, writer) = io::pipe().unwrap();
-        let (reader, writer): (std::os::fd::OwnedFd, std::os::fd::OwnedFd) = (reader.into(), writer.into());
-        let (mut wrong_writer, mut wrong_reader) = (io::PipeWriter::from(reader), io::PipeReader::from(writer));
+        use std::os::fd::OwnedFd;
+        let (reader, writer) = (OwnedFd::from(reader), OwnedFd::from(writer));
+        let mut wrong_writer = io::PipeWriter::from(reader);
+        let mut wrong_reader = io::PipeReader::from(writer);
         log.came("read from a writer", wrong_reader.read(&mut buf));
         log.came("read of nothing from a writer", wrong_reader.read(&mut []));
         log.came("write to a reader", wrong_writer.write(b"x"));
@@ -480,9 +484,11 @@ same::programs! {
             let writes = thread::spawn(move || {
                 let bytes = disk::pattern(20_000);
                 let halves = bytes.split_at(7_000);
-                match vectored {
-                    false => (&writer).write(&bytes),
-                    true => (&writer).write_vectored(&[IoSlice::new(halves.0), IoSlice::new(halves.1)]),
+                if vectored {
+                    (&writer)
+                        .write_vectored(&[IoSlice::new(halves.0), IoSlice::new(halves.1)])
+                } else {
+                    (&writer).write(&bytes)
                 }
             });
             let (mut found, mut buf) = (Vec::new(), [0; 100]);
@@ -507,9 +513,11 @@ same::programs! {
                 let read = || {
                     let mut buf = [0; 16];
                     let (left, right) = buf.split_at_mut(3);
-                    let count = match vectored {
-                        false => (&theirs).read(&mut buf),
-                        true => (&theirs).read_vectored(&mut [IoSliceMut::new(left), IoSliceMut::new(right)]),
+                    let count = if vectored {
+                        (&theirs)
+                            .read_vectored(&mut [IoSliceMut::new(left), IoSliceMut::new(right)])
+                    } else {
+                        (&theirs).read(&mut buf)
                     };
                     count.map(|count| buf[..count].to_vec())
                 };

@@ -320,7 +320,9 @@ same::programs! {
         ];
         // It would bind to a path in the working directory.
         for (name, path) in &paths {
-            let shown = |addr: io::Result<UnixAddr>| addr.map(|addr| (addr.is_unnamed(), addr.as_pathname() == Some(path)));
+            let shown = |addr: io::Result<UnixAddr>| {
+                addr.map(|addr| (addr.is_unnamed(), addr.as_pathname() == Some(path)))
+            };
             log.came(format!("connect a stream to {name}"), UnixStream::connect(path).map(drop));
             log.came(format!("connect a datagram to {name}"), UnixDatagram::unbound().unwrap().connect(path));
             log.came(format!("send_to {name}"), UnixDatagram::unbound().unwrap().send_to(b"x", path));
@@ -405,7 +407,9 @@ same::programs! {
         let at = holder.path();
         let sender = UnixDatagram::from(bound_to_longest(at, b'n', libc::SOCK_DGRAM));
         let receiver = UnixDatagram::bind(at.join("receiver")).unwrap();
-        let shown = |addr: UnixAddr| addr.as_pathname().map(|path| path.strip_prefix(at).unwrap().to_owned());
+        let shown = |addr: UnixAddr| {
+            addr.as_pathname().map(|path| path.strip_prefix(at).unwrap().to_owned())
+        };
         log.came("its address", sender.local_addr().map(shown));
         let mut buf = [0; 8];
         log.came("sent", sender.send_to(b"ahoy", at.join("receiver")));
@@ -474,7 +478,10 @@ same::programs! {
         let full = loop { if let Err(e) = ours.write(&[7; 10_000]) { break e } };
         log.came("full", Err::<(), _>(full));
         ours.set_nonblocking(false).unwrap();
-        let reads = thread::spawn(move || { let mut all = Vec::new(); theirs.read_to_end(&mut all).map(|_| all.len() > 2 << 20) });
+        let reads = thread::spawn(move || {
+            let mut all = Vec::new();
+            theirs.read_to_end(&mut all).map(|_| all.len() > 2 << 20)
+        });
         log.came("all", ours.write(&vec![7; 2 << 20]));
         log.came("shut", ours.shutdown(Shutdown::Both));
         log.came("write", ours.write(b"x"));

@@ -53,39 +53,7 @@ impl Sequence {
     /// annotations.
     pub(super) fn new(out: &mut Output, origin: Origin, began: u64) -> Sequence {
         let number = origin.sequence;
-        let process = std::process::id();
-        let name = format!("worker {}", origin.worker);
-        out.message(PACKET, |out| {
-            out.uint(packet::SEQUENCE, number.into());
-            out.message(packet::TRACK, |out| {
-                out.uint(track::UUID, PROCESS);
-                out.message(track::PROCESS, |out| {
-                    out.uint(track::PID, process.into());
-                    out.text(track::PROCESS_NAME, &program());
-                });
-            });
-        });
-        out.message(PACKET, |out| {
-            out.uint(packet::SEQUENCE, number.into());
-            out.uint(packet::FLAGS, packet::CLEARED);
-            out.message(packet::CLOCK_SNAPSHOT, |out| {
-                out.message(clock::CLOCKS, |out| {
-                    out.uint(clock::ID, clock::BOOTTIME);
-                    out.uint(clock::TIMESTAMP, began);
-                });
-                out.message(clock::CLOCKS, |out| {
-                    out.uint(clock::ID, clock::OURS);
-                    out.uint(clock::TIMESTAMP, began);
-                    out.uint(clock::IS_INCREMENTAL, 1);
-                });
-            });
-            out.message(packet::DEFAULTS, |out| {
-                out.uint(defaults::CLOCK, clock::OURS);
-                out.message(defaults::TRACK_EVENT, |out| {
-                    out.uint(defaults::TRACK, track_of(number));
-                });
-            });
-        });
+        write_process_and_clock(out, number, began);
         let mut sequence = Sequence {
             number,
             last: began,
@@ -99,9 +67,9 @@ impl Sequence {
             out.message(packet::TRACK, |out| {
                 out.uint(track::UUID, track_of(number));
                 out.message(track::THREAD, |out| {
-                    out.uint(track::PID, process.into());
+                    out.uint(track::PID, std::process::id().into());
                     out.uint(track::TID, origin.thread.into());
-                    out.text(track::THREAD_NAME, &name);
+                    out.text(track::THREAD_NAME, &format!("worker {}", origin.worker));
                 });
             });
         });
@@ -234,6 +202,41 @@ impl Sequence {
         });
         number
     }
+}
+
+/// Writes the packets that declare the process, the clock of the sequence and its defaults.
+fn write_process_and_clock(out: &mut Output, number: u32, began: u64) {
+    out.message(PACKET, |out| {
+        out.uint(packet::SEQUENCE, number.into());
+        out.message(packet::TRACK, |out| {
+            out.uint(track::UUID, PROCESS);
+            out.message(track::PROCESS, |out| {
+                out.uint(track::PID, std::process::id().into());
+                out.text(track::PROCESS_NAME, &program());
+            });
+        });
+    });
+    out.message(PACKET, |out| {
+        out.uint(packet::SEQUENCE, number.into());
+        out.uint(packet::FLAGS, packet::CLEARED);
+        out.message(packet::CLOCK_SNAPSHOT, |out| {
+            out.message(clock::CLOCKS, |out| {
+                out.uint(clock::ID, clock::BOOTTIME);
+                out.uint(clock::TIMESTAMP, began);
+            });
+            out.message(clock::CLOCKS, |out| {
+                out.uint(clock::ID, clock::OURS);
+                out.uint(clock::TIMESTAMP, began);
+                out.uint(clock::IS_INCREMENTAL, 1);
+            });
+        });
+        out.message(packet::DEFAULTS, |out| {
+            out.uint(defaults::CLOCK, clock::OURS);
+            out.message(defaults::TRACK_EVENT, |out| {
+                out.uint(defaults::TRACK, track_of(number));
+            });
+        });
+    });
 }
 
 #[inline(always)]

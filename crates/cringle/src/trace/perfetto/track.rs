@@ -76,16 +76,7 @@ impl Track {
             Kind::Pushed => self.pushed(out, ns, event),
             Kind::Lost => self.lose(out, event.value),
             Kind::Started => self.started(out, ns, event),
-            Kind::Named => {
-                let length = (event.value as usize).min(LONGEST_NAME);
-                let name = String::from_utf8_lossy(&text[..length]);
-                self.fibers.get(index).name = self.sequence.name(out, &name);
-            }
-            Kind::Placed => {
-                // SAFETY: the contract of `Kind::Placed`: the value is a `&'static Location`.
-                let place = unsafe { &*(event.value as *const Location<'static>) };
-                self.fibers.get(index).name = self.sequence.name(out, &place_name(place));
-            }
+            Kind::Named | Kind::Placed => self.named(out, event, text),
             Kind::Resumed => {}
             Kind::Suspended => self.suspended(out, ns, Some(event.get_detail())),
             Kind::Ready => self.ready(out, ns, index, event.get_detail()),
@@ -93,7 +84,6 @@ impl Track {
                 self.suspended(out, ns, None);
                 self.fibers.vacate(index);
             }
-            Kind::Spawned => self.instant(out, ns, "spawn", |out| out.fixed64(FLOW, event.value)),
             Kind::Completed => self.completed(out, ns, event),
             Kind::Enter => self.enter(out, ns, event),
             Kind::Entered => {
@@ -101,13 +91,54 @@ impl Track {
                     self.sequence.event(out, ns, END, None, |_| ());
                 }
             }
-            Kind::MessageSent => {
-                let flow = message(event.get_extra().into(), index, event.value);
-                self.instant(out, ns, "message", |out| out.fixed64(FLOW, flow));
-            }
             Kind::MessageRead => {
                 let flow = message(self.worker, index, event.value);
                 self.fibers.get(index).woken_by = flow;
+            }
+            Kind::ScopeOpened => self.open(out, ns, "scope"),
+            Kind::SpanOpened => {
+                let (start, length) = (event.value as *const u8, event.get_extra().into());
+                // SAFETY: the contract of `Kind::SpanOpened`: address and length of a `&'static
+                // str`.
+                let name = unsafe { std::slice::from_raw_parts(start, length) };
+                self.open(out, ns, &String::from_utf8_lossy(name));
+            }
+            Kind::ScopeClosed | Kind::SpanClosed => self.close(out, ns),
+            Kind::Spawned
+            | Kind::MessageSent
+            | Kind::Stolen
+            | Kind::Woke
+            | Kind::Cancelled
+            | Kind::TimerSet
+            | Kind::TimerFired
+            | Kind::Inline => self.instant_of(out, ns, event),
+        }
+        if event.is_resumption() {
+            self.resumed(out, ns, event);
+        }
+    }
+
+    /// Sets the name of a fiber.
+    fn named(&mut self, out: &mut Output, event: &Event, text: &[u8]) {
+        let name = if event.kind() == Kind::Named {
+            let length = (event.value as usize).min(LONGEST_NAME);
+            String::from_utf8_lossy(&text[..length])
+        } else {
+            // SAFETY: the contract of `Kind::Placed`: the value is a `&'static Location`.
+            let place = unsafe { &*(event.value as *const Location<'static>) };
+            place_name(place).into()
+        };
+        self.fibers.get(event.index()).name = self.sequence.name(out, &name);
+    }
+
+    /// Converts an event that is an instant and changes no state.
+    fn instant_of(&mut self, out: &mut Output, ns: u64, event: &Event) {
+        let index = event.index();
+        match event.kind() {
+            Kind::Spawned => self.instant(out, ns, "spawn", |out| out.fixed64(FLOW, event.value)),
+            Kind::MessageSent => {
+                let flow = message(event.get_extra().into(), index, event.value);
+                self.instant(out, ns, "message", |out| out.fixed64(FLOW, flow));
             }
             Kind::Stolen => self.instant(out, ns, "steal", |_| ()),
             Kind::Woke => {
@@ -123,15 +154,6 @@ impl Track {
                     note_text(out, Note::Reason, reason);
                 });
             }
-            Kind::ScopeOpened => self.open(out, ns, "scope"),
-            Kind::SpanOpened => {
-                let (start, length) = (event.value as *const u8, event.get_extra().into());
-                // SAFETY: the contract of `Kind::SpanOpened`: address and length of a `&'static
-                // str`.
-                let name = unsafe { std::slice::from_raw_parts(start, length) };
-                self.open(out, ns, &String::from_utf8_lossy(name));
-            }
-            Kind::ScopeClosed | Kind::SpanClosed => self.close(out, ns),
             Kind::TimerSet => {
                 self.instant(out, ns, "timer set", |out| note_uint(out, Note::DueNs, event.value));
             }
@@ -144,9 +166,7 @@ impl Track {
                 };
                 self.instant(out, ns, name, |_| ());
             }
-        }
-        if event.is_resumption() {
-            self.resumed(out, ns, event);
+            kind => unreachable!("{kind:?} is not an instant"),
         }
     }
 
