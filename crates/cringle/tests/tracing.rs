@@ -241,7 +241,7 @@ fn a_subscriber_that_panics_in_a_suspension_frees_no_frame() {
 
 #[test]
 fn a_subscriber_that_panics_leaves_no_scope_before_its_fibers() {
-    let panics = |what: &str| what == "a fiber goes on" && panic!("a subscriber");
+    let panics = |what: &str| what == "a fiber continues" && panic!("a subscriber");
     let count = with_unruly(panics, || {
         let ended = std::cell::Cell::new(false);
         fiber::scope(|s| {
@@ -261,7 +261,7 @@ fn a_subscriber_that_panics_leaves_no_scope_before_its_fibers() {
 #[test]
 fn a_subscriber_may_send_in_a_cancelled_owner() {
     let (sender, receiver) = mpsc::sync_channel(1000);
-    let sends = move |what: &str| what == "a fiber goes on" && sender.send(()).is_ok();
+    let sends = move |what: &str| what == "a fiber continues" && sender.send(()).is_ok();
     let count = with_unruly(sends, || {
         let ended = std::cell::Cell::new(0);
         fiber::scope(|outer| {

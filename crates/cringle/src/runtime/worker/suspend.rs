@@ -18,7 +18,7 @@ impl Worker {
         fiber.set_state(RunState::Waiting(wait));
         self.events.suspended(fiber, wait);
         self.switch_out(fiber);
-        crate::tracing_events::trace!(waited_for = wait.word(), "a fiber goes on");
+        crate::tracing_events::trace!(waited_for = wait.word(), "a fiber continues");
     }
 
     /// [`suspend`](Self::suspend) with a description of the object that the fiber waits for.
