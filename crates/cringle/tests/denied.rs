@@ -1,5 +1,5 @@
-//! Hosts that deny something: rings, locked memory, descriptors, `/proc`. A run starts there all the same,
-//! does the same, and says what it does without.
+//! Hosts that deny rings, locked memory, descriptors or `/proc`. A run starts there nevertheless,
+//! gives the same results, and reports what it lacks.
 
 mod child;
 
@@ -17,7 +17,7 @@ use std::time::Duration;
 const RING_CALLS: [i64; 3] =
     [libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
 
-/// From now on this thread, and those that it starts, are answered so.
+/// Installs a filter that gives these calls this result, for this thread and its future children.
 fn deny(calls: &[i64], action: SeccompAction) {
     let rules = calls.iter().map(|&call| (call, Vec::new())).collect();
     let arch = std::env::consts::ARCH.try_into().unwrap();
@@ -25,8 +25,8 @@ fn deny(calls: &[i64], action: SeccompAction) {
     seccompiler::apply_filter(&BpfProgram::try_from(filter).unwrap()).unwrap();
 }
 
-/// Files, batches, sockets, pipes, timers, the pool and two workers; which driver did it.
-fn a_bit_of_everything() -> Driver {
+/// Uses files, batches, sockets, pipes, timers, the pool and two workers. Returns the driver.
+fn exercise_everything() -> Driver {
     let driver = Builder::new().workers(2).run(|| {
         let path = std::env::temp_dir().join(format!("cringle-denied-{}", std::process::id()));
         fiber::scope(|s| {
@@ -88,7 +88,7 @@ fn performs_batches_for_threads() {
     io.close().unwrap();
 }
 
-/// It is epoll, and the reason names all of these.
+/// Checks that the driver is epoll and that the reason contains all of these words.
 fn is_epoll_because(driver: &Driver, words: &[&str]) {
     let Driver::Epoll(why) = driver else { panic!("{driver:?}") };
     assert!(!why.was_chosen());
@@ -96,56 +96,56 @@ fn is_epoll_because(driver: &Driver, words: &[&str]) {
     assert!(words.iter().all(|word| text.contains(word)), "{text}");
 }
 
-/// Runs the body in a child for which the environment chooses nothing.
+/// Runs the body in a child process whose environment chooses no driver.
 fn in_child(test: &str, body: impl FnOnce()) {
     child::must_succeed_with(test, |command| command.env_remove("CRINGLE_DRIVER"), body);
 }
 
-// ----- by seccomp -----
+// ----- seccomp filters -----
 
 /// As Docker's default profile does.
 #[test]
-fn a_filter_that_refuses_rings_is_worked_without() {
-    in_child("a_filter_that_refuses_rings_is_worked_without", || {
+fn run_works_under_a_filter_that_refuses_rings() {
+    in_child("run_works_under_a_filter_that_refuses_rings", || {
         deny(&RING_CALLS, SeccompAction::Errno(libc::EPERM as u32));
-        is_epoll_because(&a_bit_of_everything(), &["denied", "seccomp", "Docker"]);
+        is_epoll_because(&exercise_everything(), &["denied", "seccomp", "Docker"]);
     });
 }
 
-/// As old kernels, and gVisor, do.
+/// As old kernels and gVisor do.
 #[test]
-fn a_kernel_without_rings_is_worked_without() {
-    in_child("a_kernel_without_rings_is_worked_without", || {
+fn run_works_on_a_kernel_without_rings() {
+    in_child("run_works_on_a_kernel_without_rings", || {
         deny(&RING_CALLS, SeccompAction::Errno(libc::ENOSYS as u32));
-        is_epoll_because(&a_bit_of_everything(), &["no io_uring", "seccomp", "Linux 6.1"]);
+        is_epoll_because(&exercise_everything(), &["no io_uring", "seccomp", "Linux 6.1"]);
     });
 }
 
 #[test]
-fn a_filter_that_kills_for_a_ring_is_survived() {
-    let name = "a_filter_that_kills_for_a_ring_is_survived";
+fn run_survives_a_filter_that_kills_for_rings() {
+    let name = "run_survives_a_filter_that_kills_for_rings";
     in_child(name, || {
         deny(&RING_CALLS[..1], SeccompAction::KillProcess);
         is_epoll_because(
-            &a_bit_of_everything(),
-            &["seccomp filter ends", "signal 31", "io_uring_setup"],
+            &exercise_everything(),
+            &["seccomp filter kills", "signal 31", "io_uring_setup"],
         );
-        // Nor is a child left, that the program could be puzzled by.
-        // SAFETY: no status is asked for.
+        // The probe leaves no child process that the program could see.
+        // SAFETY: no pointer is passed: the status pointer is null.
         let children =
             unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG | libc::__WALL) };
         assert_eq!(children, -1, "no child is left");
     });
 }
 
-/// A ring can be made, and is of no use.
+/// A ring can be made, but not entered.
 #[test]
-fn a_filter_against_entering_is_found_out_before_the_start() {
+fn filter_against_enter_is_detected_at_start() {
     for (n, action) in [SeccompAction::Errno(libc::EPERM as u32), SeccompAction::KillProcess]
         .into_iter()
         .enumerate()
     {
-        let name = "a_filter_against_entering_is_found_out_before_the_start";
+        let name = "filter_against_enter_is_detected_at_start";
         let said = child::run_with(name, |command| {
             command.env_remove("CRINGLE_DRIVER").env("CRINGLE_TEST_CASE", n.to_string())
         });
@@ -153,38 +153,38 @@ fn a_filter_against_entering_is_found_out_before_the_start() {
             assert!(output.status.success(), "{}", child::said(&output));
         } else if std::env::var("CRINGLE_TEST_CASE").unwrap() == n.to_string() {
             deny(&RING_CALLS[1..2], action);
-            is_epoll_because(&a_bit_of_everything(), &["seccomp", "io_uring"]);
+            is_epoll_because(&exercise_everything(), &["seccomp", "io_uring"]);
         }
     }
 }
 
-/// A sandbox that is entered after the first ring was made: what comes later does without.
+/// The process enters a sandbox after its first ring was made: later runs have no ring.
 #[test]
-fn rings_that_are_refused_from_now_on_are_done_without() {
-    in_child("rings_that_are_refused_from_now_on_are_done_without", || {
-        if !matches!(a_bit_of_everything(), Driver::Uring(_)) {
-            return println!("skipped: there are no rings");
+fn later_runs_work_when_rings_become_denied() {
+    in_child("later_runs_work_when_rings_become_denied", || {
+        if !matches!(exercise_everything(), Driver::Uring(_)) {
+            return println!("skipped: rings are not available");
         }
         deny(&RING_CALLS[..1], SeccompAction::Errno(libc::EPERM as u32));
-        is_epoll_because(&a_bit_of_everything(), &["denied", "seccomp"]);
+        is_epoll_because(&exercise_everything(), &["denied", "seccomp"]);
     });
 }
 
-/// The kernel may still write into the frames of fibers, so that none of them can be unwound.
+/// Fibers cannot be unwound then, because the kernel may still write into their frames.
 #[test]
-fn a_ring_that_is_taken_away_ends_the_program_with_a_sentence() {
-    let name = "a_ring_that_is_taken_away_ends_the_program_with_a_sentence";
+fn losing_a_ring_aborts_with_an_explanation() {
+    let name = "losing_a_ring_aborts_with_an_explanation";
     let Some(output) = child::run_with(name, |command| command.env_remove("CRINGLE_DRIVER")) else {
         return Builder::new()
             .workers(1)
             .run(|| {
                 if !matches!(runtime::driver(), Driver::Uring(_)) {
-                    return println!("skipped: there are no rings");
+                    return println!("skipped: rings are not available");
                 }
                 deny(&RING_CALLS[1..2], SeccompAction::Errno(libc::EPERM as u32));
-                // Nothing comes, so that the kernel is asked.
+                // The read waits, so the worker enters the kernel.
                 let (mut reader, _writer) = io::pipe().unwrap();
-                println!("it went on: {:?}", reader.read(&mut [0]));
+                println!("it continued: {:?}", reader.read(&mut [0]));
             })
             .unwrap();
     };
@@ -193,31 +193,31 @@ fn a_ring_that_is_taken_away_ends_the_program_with_a_sentence() {
         return;
     }
     assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{said}");
-    assert!(!said.contains("it went on"), "{said}");
+    assert!(!said.contains("it continued"), "{said}");
     let sentence = said.lines().find(|line| line.contains("io_uring_enter failed")).expect(&said);
     for words in ["Operation not permitted", "seccomp", "aborting, because"] {
         assert!(sentence.contains(words), "{said}");
     }
 }
 
-/// The two calls for waiting are newer than some filters.
+/// Some filters are older than the two calls that wait.
 #[test]
-fn a_filter_without_the_newer_calls_is_worked_with() {
-    in_child("a_filter_without_the_newer_calls_is_worked_with", || {
+fn run_works_under_an_old_filter() {
+    in_child("run_works_under_an_old_filter", || {
         let newer =
             [libc::SYS_epoll_pwait2, libc::SYS_openat2, libc::SYS_preadv2, libc::SYS_pwritev2];
         deny(&newer[..2], SeccompAction::Errno(libc::EPERM as u32));
         deny(&RING_CALLS, SeccompAction::Errno(libc::EPERM as u32));
         let begun = std::time::Instant::now();
-        is_epoll_because(&a_bit_of_everything(), &["denied"]);
+        is_epoll_because(&exercise_everything(), &["denied"]);
         Builder::new().run(|| fiber::sleep(Duration::from_millis(3))).unwrap();
         assert!(begun.elapsed() >= Duration::from_millis(3));
     });
 }
 
 #[test]
-fn who_wants_rings_alone_is_told_who_denies_them() {
-    in_child("who_wants_rings_alone_is_told_who_denies_them", || {
+fn error_names_the_filter_that_denies_rings() {
+    in_child("error_names_the_filter_that_denies_rings", || {
         deny(&RING_CALLS, SeccompAction::Errno(libc::EPERM as u32));
         let error = Builder::new().driver(DriverChoice::Uring).run(|| ()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::PermissionDenied);
@@ -225,23 +225,23 @@ fn who_wants_rings_alone_is_told_who_denies_them() {
     });
 }
 
-// ----- by the environment -----
+// ----- the environment -----
 
 #[test]
-fn the_environment_chooses_where_the_program_does_not() {
-    let name = "the_environment_chooses_where_the_program_does_not";
+fn environment_chooses_unless_the_program_does() {
+    let name = "environment_chooses_unless_the_program_does";
     let output = child::run_with(name, |command| command.env("CRINGLE_DRIVER", "epoll"));
     if let Some(output) = output {
         return assert!(output.status.success(), "{}", child::said(&output));
     }
-    let Driver::Epoll(why) = a_bit_of_everything() else { panic!("it is not heeded") };
+    let Driver::Epoll(why) = exercise_everything() else { panic!("CRINGLE_DRIVER was ignored") };
     assert!(why.was_chosen());
     assert!(why.to_string().contains("CRINGLE_DRIVER=epoll"), "{why}");
 }
 
 #[test]
-fn a_driver_that_there_is_not_is_an_error() {
-    let name = "a_driver_that_there_is_not_is_an_error";
+fn unknown_driver_is_an_error() {
+    let name = "unknown_driver_is_an_error";
     let output = child::run_with(name, |command| command.env("CRINGLE_DRIVER", "kqueue"));
     if let Some(output) = output {
         return assert!(output.status.success(), "{}", child::said(&output));
@@ -251,13 +251,13 @@ fn a_driver_that_there_is_not_is_an_error() {
     for word in ["CRINGLE_DRIVER", "kqueue", "`uring` or `epoll`"] {
         assert!(error.to_string().contains(word), "{error}");
     }
-    // What the program chooses counts.
+    // The program's choice takes precedence.
     Builder::new().driver(DriverChoice::Epoll).run(|| ()).unwrap();
 }
 
-// ----- by limits -----
+// ----- limits -----
 
-/// Rings, or a reason that says what to raise.
+/// Checks that the driver is a ring, or that the reason names the limit to raise.
 fn is_rings_or_because(driver: &Driver, limit: &str) {
     match driver {
         Driver::Epoll(why) => {
@@ -269,50 +269,50 @@ fn is_rings_or_because(driver: &Driver, limit: &str) {
 }
 
 #[test]
-fn little_memory_may_be_locked() {
-    in_child("little_memory_may_be_locked", || {
+fn run_works_with_little_locked_memory() {
+    in_child("run_works_with_little_locked_memory", || {
         child::limit(libc::RLIMIT_MEMLOCK, 64 << 10).unwrap();
-        // Root is not bound by it.
-        become_nobody();
-        is_rings_or_because(&a_bit_of_everything(), "RLIMIT_MEMLOCK");
+        // The limit does not bind root.
+        drop_privileges();
+        is_rings_or_because(&exercise_everything(), "RLIMIT_MEMLOCK");
     });
 }
 
 #[test]
-fn few_files_may_be_open() {
-    in_child("few_files_may_be_open", || {
+fn run_works_with_few_open_files() {
+    in_child("run_works_with_few_open_files", || {
         child::limit(libc::RLIMIT_NOFILE, 64).unwrap();
-        is_rings_or_because(&a_bit_of_everything(), "RLIMIT_NOFILE");
+        is_rings_or_because(&exercise_everything(), "RLIMIT_NOFILE");
     });
 }
 
-fn become_nobody() {
-    // SAFETY: no pointers. Where it is not allowed, nothing changes.
+fn drop_privileges() {
+    // SAFETY: no pointers are passed. Without the privilege, the calls fail and change nothing.
     unsafe {
         libc::setgid(65_534);
         libc::setuid(65_534);
     }
 }
 
-/// Neither driver needs it.
+/// Neither driver needs `/proc`.
 #[test]
-fn there_is_no_proc() {
-    in_child("there_is_no_proc", || {
+fn run_works_without_proc() {
+    in_child("run_works_without_proc", || {
         if let Err(why) = unmount_proc() {
             return println!("skipped: {why}");
         }
         assert!(!std::path::Path::new("/proc/self").exists());
-        is_rings_or_because(&a_bit_of_everything(), "rings were to be had before");
+        is_rings_or_because(&exercise_everything(), "a ring needs no /proc");
         deny(&RING_CALLS, SeccompAction::Errno(libc::EPERM as u32));
-        is_epoll_because(&a_bit_of_everything(), &["denied", "here: unknown"]);
+        is_epoll_because(&exercise_everything(), &["denied", "here: unknown"]);
     });
 }
 
-/// For this process alone.
+/// Unmounts `/proc` for this process alone.
 fn unmount_proc() -> std::io::Result<()> {
     let check = |result| if result < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) };
     let (none, proc) = (std::ptr::null(), c"/proc".as_ptr());
-    // SAFETY: the paths are C strings.
+    // SAFETY: the paths are C strings, which are borrowed for the calls.
     unsafe {
         check(libc::unshare(libc::CLONE_NEWNS))?;
         let private = libc::MS_REC | libc::MS_PRIVATE;
@@ -321,11 +321,11 @@ fn unmount_proc() -> std::io::Result<()> {
     }
 }
 
-// ----- by the kernel's switch -----
+// ----- the sysctl -----
 
 const SWITCH: &str = "/proc/sys/kernel/io_uring_disabled";
 
-/// Puts the machine's switch back.
+/// The machine's sysctl, which is restored when this is dropped.
 struct Switch(String);
 
 impl Switch {
@@ -342,18 +342,18 @@ impl Drop for Switch {
     }
 }
 
-/// The switch is the whole machine's: other programs lose their rings meanwhile.
+/// The sysctl concerns the whole machine: other programs lose their rings meanwhile.
 #[test]
 #[ignore = "switches io_uring off for the whole machine: as root, where nobody else needs it"]
-fn the_kernels_switch_is_named() {
+fn error_names_the_sysctl() {
     for to in ["1", "2"] {
-        let name = "the_kernels_switch_is_named";
+        let name = "error_names_the_sysctl";
         let Some(mut command) = child::command(name) else {
-            // For 1, rings are left to the mighty.
-            become_nobody();
+            // At 1, privileged processes keep their rings.
+            drop_privileges();
             let here = std::fs::read_to_string(SWITCH).unwrap();
             let here = format!("by `sysctl kernel.io_uring_disabled` (here: {}; 0", here.trim());
-            return is_epoll_because(&a_bit_of_everything(), &["is denied", &here]);
+            return is_epoll_because(&exercise_everything(), &["is denied", &here]);
         };
         let _switched = match Switch::set(to) {
             Ok(switched) => switched,

@@ -1,5 +1,5 @@
-//! The ring under stress: queues of one entry, limits of one operation, storms of signals, features
-//! that are missing, thousands of cancels at once.
+//! The driver under stress: queues of one entry, limits of one operation, storms of signals,
+//! missing features, thousands of cancels at once.
 
 mod child;
 
@@ -16,12 +16,12 @@ use std::time::{Duration, Instant};
 const BLOCK: usize = 4096;
 const BLOCKS: usize = 256;
 
-/// A file on a disk in which each block is filled with what depends on its place.
+/// A file on a disk, each of whose blocks is filled with a byte that depends on its number.
 struct Blocks(tempfile::NamedTempFile);
 
 impl Blocks {
     fn new() -> Blocks {
-        // Not in /tmp, which may be in memory: O_DIRECT is wanted.
+        // Not in /tmp, which may be in memory: the test needs O_DIRECT.
         let mut file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         for block in 0..BLOCKS {
             file.write_all(&[Blocks::byte(block); BLOCK]).unwrap();
@@ -56,7 +56,7 @@ fn pipe() -> (File, File) {
     (OwnedFd::from(reader).into(), OwnedFd::from(writer).into())
 }
 
-/// Reads, batches, pipes, timers, the pool and wake-ups between workers, all at once.
+/// Runs reads, batches, pipes, timers, the pool and wake-ups between workers, all at once.
 fn a_bit_of_everything(builder: Builder) {
     let blocks = Blocks::new();
     let done = AtomicUsize::new(0);
@@ -119,28 +119,28 @@ fn pass_through_a_pipe() {
 // ----- tiny rings and limits -----
 
 #[test]
-fn a_ring_of_one_entry_serves_all() {
+fn ring_of_one_entry_serves_all() {
     a_bit_of_everything(Builder::new().workers(2).ring_entries(1));
 }
 
 #[test]
-fn a_limit_of_one_operation_serves_all() {
+fn limit_of_one_operation_serves_all() {
     a_bit_of_everything(Builder::new().workers(2).in_flight_limit(1));
 }
 
 #[test]
-fn a_limit_of_two_operations_serves_all() {
+fn limit_of_two_operations_serves_all() {
     a_bit_of_everything(Builder::new().workers(2).in_flight_limit(2));
 }
 
-/// The queues of entries and completions have one and two places.
+/// The submission queue has one entry, the completion queue two.
 #[test]
-fn the_smallest_ring_there_is_serves_all() {
+fn smallest_ring_serves_all() {
     a_bit_of_everything(Builder::new().workers(2).ring_entries(1).in_flight_limit(1));
 }
 
 #[test]
-fn thousands_of_fibers_take_turns_at_a_limit_of_one() {
+fn thousands_of_fibers_share_a_limit_of_one() {
     let blocks = Blocks::new();
     for limit in [1, 2, 3] {
         let builder = Builder::new().workers(1).ring_entries(limit).in_flight_limit(limit);
@@ -157,9 +157,9 @@ fn thousands_of_fibers_take_turns_at_a_limit_of_one() {
     }
 }
 
-/// Who waits for room gets it in the order in which they asked.
+/// Fibers that wait for room get it first come, first served.
 #[test]
-fn room_is_given_in_order() {
+fn fibers_get_room_in_order() {
     let blocks = Blocks::new();
     let order = std::cell::RefCell::new(Vec::new());
     let run = Builder::new().workers(1).in_flight_limit(1).run(|| {
@@ -200,12 +200,12 @@ fn batches_of_thousands_fit_through_tiny_rings() {
     }
 }
 
-/// A part of a batch ends while the rest waits for room and the worker computes; then nothing is
-/// ready, nothing is in flight, and it would sleep if it did not see that there is room again.
+/// A part of a batch ends while the rest waits for room and the worker computes. Then no fiber is
+/// ready and nothing is in flight: the worker would sleep for ever if it did not notice the room.
 #[test]
-fn a_batch_that_waits_for_room_is_not_forgotten() {
+fn batch_that_waits_for_room_is_resumed() {
     let blocks = Blocks::new();
-    // Completions come in at any system call here, not only when the ring is entered.
+    // Without this feature, completions arrive at any system call, not only at an enter.
     let builder = Builder::new().workers(1).without(Feature::DeferTaskrun);
     let builder = builder.without(Feature::TaskrunFlag);
     for limit in [1, 2, 3] {
@@ -216,7 +216,7 @@ fn a_batch_that_waits_for_room_is_not_forgotten() {
                     let computes = s.spawn_local(|| {
                         fiber::yield_now();
                         fiber::yield_now();
-                        // Longer than the device takes.
+                        // Longer than the device takes for a read.
                         let begin = Instant::now();
                         while begin.elapsed() < Duration::from_millis(3) {
                             std::thread::yield_now();
@@ -234,18 +234,18 @@ fn a_batch_that_waits_for_room_is_not_forgotten() {
 
 // ----- features -----
 
-/// Whether this is about rings; else it says that it is skipped.
+/// Whether runs use rings; prints that the test is skipped otherwise.
 fn has_rings() -> bool {
     let driver = Builder::new().workers(1).run(runtime::driver).unwrap();
     let rings = matches!(driver, Driver::Uring(_));
     if !rings {
-        println!("skipped: there are no rings: {driver:?}");
+        println!("skipped: rings are not available: {driver:?}");
     }
     rings
 }
 
 #[test]
-fn every_feature_can_be_missing_alone() {
+fn each_feature_may_be_missing() {
     if !has_rings() {
         return;
     }
@@ -260,7 +260,7 @@ fn every_feature_can_be_missing_alone() {
 }
 
 #[test]
-fn all_features_can_be_missing_at_once() {
+fn all_features_may_be_missing() {
     if !has_rings() {
         return;
     }
@@ -275,8 +275,8 @@ fn all_features_can_be_missing_at_once() {
 }
 
 #[test]
-fn a_polling_kernel_thread_serves_all() {
-    // Asleep after a millisecond: it has to be woken now and then.
+fn polling_kernel_thread_serves_all() {
+    // The thread sleeps after a millisecond, so that it must be woken sometimes.
     let polled = Builder::new().sqpoll(Duration::from_millis(1));
     a_bit_of_everything(polled.clone().workers(2));
     a_bit_of_everything(polled.clone().workers(1).ring_entries(1).in_flight_limit(2));
@@ -293,8 +293,8 @@ fn a_polling_kernel_thread_serves_all() {
 
 // ----- signals -----
 
-/// Interrupts whatever waits, some twenty thousand times a second, until it is dropped. The
-/// handlers do nothing, and system calls are not restarted.
+/// Interrupts system calls, some twenty thousand times a second, until it is dropped. The handler
+/// does nothing, and the calls are not restarted.
 struct SignalStorm;
 
 static SIGNALS: AtomicU64 = AtomicU64::new(0);
@@ -304,8 +304,8 @@ extern "C" fn count_signal(_: i32) {
 }
 
 impl SignalStorm {
-    fn begin() -> SignalStorm {
-        // SAFETY: the handler does what a handler may; the structures live for the calls.
+    fn start() -> SignalStorm {
+        // SAFETY: the handler is async-signal-safe, and the structures are borrowed for the calls.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = count_signal as extern "C" fn(i32) as usize;
@@ -318,7 +318,7 @@ impl SignalStorm {
     fn every(us: i64) {
         let time = libc::timeval { tv_sec: 0, tv_usec: us };
         let timer = libc::itimerval { it_interval: time, it_value: time };
-        // SAFETY: the structure lives for the call.
+        // SAFETY: the structure is borrowed for the call.
         unsafe { libc::setitimer(libc::ITIMER_REAL, &timer, std::ptr::null_mut()) };
     }
 }
@@ -330,19 +330,19 @@ impl Drop for SignalStorm {
 }
 
 #[test]
-fn a_storm_of_signals_disturbs_nothing() {
-    child::must_succeed("a_storm_of_signals_disturbs_nothing", || {
-        let storm = SignalStorm::begin();
+fn storm_of_signals_changes_no_result() {
+    child::must_succeed("storm_of_signals_changes_no_result", || {
+        let storm = SignalStorm::start();
         let begin = Instant::now();
         Builder::new().workers(1).run(|| fiber::sleep(Duration::from_millis(50))).unwrap();
-        assert!(begin.elapsed() >= Duration::from_millis(50), "a signal does not end a sleep");
+        assert!(begin.elapsed() >= Duration::from_millis(50), "a signal ended a sleep");
         for _ in 0..3 {
             a_bit_of_everything(Builder::new().workers(2));
             a_bit_of_everything(Builder::new().workers(1).ring_entries(1).in_flight_limit(2));
             syncs();
         }
         drop(storm);
-        assert!(SIGNALS.load(Ordering::Relaxed) > 100, "there was a storm");
+        assert!(SIGNALS.load(Ordering::Relaxed) > 100, "too few signals for a storm");
     });
 }
 
@@ -369,16 +369,16 @@ fn syncs() {
         .unwrap();
 }
 
-// ----- ending with thousands of operations in flight -----
+// ----- the end of run with thousands of operations in flight -----
 
-/// A cancel that found no room would leave its read for ever, and the run with it.
+/// If a cancel that found no room were lost, its read and the run would never end.
 #[test]
-fn thousands_of_reads_are_cancelled_through_a_tiny_ring() {
+fn tiny_ring_cancels_thousands_of_reads() {
     const READS: usize = 3000;
-    child::must_succeed("thousands_of_reads_are_cancelled_through_a_tiny_ring", || {
+    child::must_succeed("tiny_ring_cancels_thousands_of_reads", || {
         for (entries, limit) in [(1, 4000), (1, 1), (2, 2), (8, 100), (256, 4000)] {
             let before = child::Footprint::now();
-            // All read the same pipe, into which nothing is ever written.
+            // All fibers read one pipe, which no fiber writes to.
             let (reader, writer) = pipe();
             let reader = std::sync::Arc::new(reader);
             let builder = Builder::new().workers(1).ring_entries(entries).in_flight_limit(limit);
@@ -403,9 +403,9 @@ fn thousands_of_reads_are_cancelled_through_a_tiny_ring() {
     });
 }
 
-/// Some fibers have their operation in the kernel, others wait for room, others were just given it.
+/// Some fibers have an operation in the kernel, others wait for room, others have just got it.
 #[test]
-fn run_may_end_at_any_moment_of_a_queue_for_room() {
+fn run_ends_while_fibers_wait_for_room() {
     let blocks = Blocks::new();
     for turns in 0..60 {
         let run = Builder::new().workers(1).in_flight_limit(1 + turns as u32 % 4).run(|| {
@@ -429,10 +429,10 @@ fn run_may_end_at_any_moment_of_a_queue_for_room() {
     }
 }
 
-/// An `openat` that wins against its cancel has its descriptor delivered, and dropped by who asked.
+/// An `openat` that wins against its cancel returns its descriptor, which the caller drops.
 #[test]
-fn opens_that_are_cancelled_leak_no_descriptor() {
-    child::must_succeed("opens_that_are_cancelled_leak_no_descriptor", || {
+fn cancelled_opens_leak_no_descriptor() {
+    child::must_succeed("cancelled_opens_leak_no_descriptor", || {
         let before = child::Footprint::now();
         for turns in 0..100 {
             let run = Builder::new().workers(1).ring_entries(4).run(|| {
@@ -447,9 +447,9 @@ fn opens_that_are_cancelled_leak_no_descriptor() {
     });
 }
 
-/// Wake-ups of other workers arrive as completions of their rings, more than those have room for.
+/// Wake-ups arrive as completions, in greater numbers than the completion queues hold.
 #[test]
-fn messages_between_rings_may_overflow_their_queues() {
+fn messages_that_overflow_a_ring_are_not_lost() {
     let builder = Builder::new().workers(2).ring_entries(1).in_flight_limit(1);
     let run = builder.run(|| {
         let hits = AtomicUsize::new(0);

@@ -1,7 +1,7 @@
-//! Random programs of calls on files, pipes and sockets, by a ring and by epoll: each call comes to the
-//! same on both, errors and waits without an end included.
+//! Random programs of calls on files, pipes and sockets, on a ring and on epoll: each call has the
+//! same result on both, including errors and waits that do not end.
 //!
-//! `CRINGLE_PROGRAMS=10000` runs so many.
+//! `CRINGLE_PROGRAMS=10000` runs that number of programs.
 
 use cringle::fs::{File, OpenOptions};
 use cringle::net::{MsgFlags, RecvAncillary, SendAncillary, Shutdown, TcpListener, TcpStream};
@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::Duration;
 
 const CALLS: usize = 60;
-/// After this a call that waits for what will never come is given up.
+/// The timeout of calls, of which some would wait for ever.
 const NEVER: Duration = Duration::from_millis(1);
 
 fn programs() -> u64 {
@@ -23,9 +23,9 @@ fn programs() -> u64 {
 }
 
 #[test]
-fn a_ring_and_epoll_come_to_the_same() {
+fn ring_and_epoll_give_the_same_results() {
     let driver = Builder::new().workers(1).driver(DriverChoice::Uring).run(runtime::driver);
-    let Ok(Driver::Uring(_)) = driver else { return println!("skipped: there are no rings") };
+    let Ok(Driver::Uring(_)) = driver else { return println!("skipped: rings are not available") };
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     for seed in 0..programs() {
         let [ring, epoll] = [DriverChoice::Uring, DriverChoice::Epoll]
@@ -37,7 +37,7 @@ fn a_ring_and_epoll_come_to_the_same() {
     }
 }
 
-/// What each call of this program came to.
+/// Runs a program. Returns the result of each call.
 fn log_of(seed: u64, driver: DriverChoice, path: &Path) -> Vec<String> {
     let builder = Builder::new().workers(1).driver(driver);
     let run = builder.run(|| {
@@ -50,7 +50,7 @@ fn log_of(seed: u64, driver: DriverChoice, path: &Path) -> Vec<String> {
     run.unwrap()
 }
 
-/// splitmix64.
+/// SplitMix64.
 struct Rng(u64);
 
 impl Rng {
@@ -67,12 +67,12 @@ impl Rng {
     }
 }
 
-/// Something with two ends, of which one is written to and the other is read from.
+/// A pipe or a pair of sockets: one end is written to, the other read from.
 struct Channel {
     name: &'static str,
     writer: Writer,
     reader: Reader,
-    /// What was written and not read, in messages where it has such.
+    /// The bytes written and not read yet, by message if the channel has messages.
     under_way: Vec<usize>,
     has_messages: bool,
     shut: bool,
@@ -102,7 +102,7 @@ impl World {
     }
 
     fn call(&mut self) -> String {
-        // Others that are ready have the call go to the driver.
+        // With other fibers ready, the call goes to the driver.
         let company = (self.rng.below(2) == 0).then(|| fiber::spawn_local(fiber::yield_now));
         let said = match self.rng.below(3) {
             0 => self.call_on_file(),
@@ -189,7 +189,7 @@ impl Channel {
             Writer::File(_) => return String::from("stays open"),
             Writer::Tcp(stream) => stream.shutdown(Shutdown::Write),
             Writer::Unix(stream) => stream.shutdown(Shutdown::Write),
-            // It would be told by an empty message, for ever.
+            // The end of a datagram socket would be an empty message, again and again.
             Writer::Datagram(_) => return String::from("stays open"),
         };
         self.shut = true;
@@ -225,9 +225,9 @@ impl Channel {
 
     fn read(&mut self, rng: &mut Rng) -> String {
         let mut buf = vec![0; rng.below(2000) as usize];
-        let (way, comes) = (rng.below(5), self.comes());
+        let (way, comes) = (rng.below(5), self.readable());
         if comes > 0 && !self.has_messages {
-            // Over the loopback bytes come soon, and not always at once.
+            // Bytes over the loopback interface arrive soon, but not always at once.
             self.settle(comes);
         }
         let none = &mut RecvAncillary::default();
@@ -264,8 +264,8 @@ impl Channel {
         say_read("read", result, &buf)
     }
 
-    /// Bytes that are there to be read.
-    fn comes(&self) -> usize {
+    /// The number of bytes that can be read now.
+    fn readable(&self) -> usize {
         self.under_way.iter().sum()
     }
 
@@ -279,7 +279,7 @@ impl Channel {
         let mut there = 0i32;
         while (there as usize) < bytes {
             use std::os::fd::AsRawFd;
-            // SAFETY: the kernel writes the number it is given.
+            // SAFETY: the kernel writes one integer, which is borrowed for the call.
             assert_eq!(unsafe { libc::ioctl(reader.as_raw_fd(), libc::FIONREAD, &mut there) }, 0);
         }
     }

@@ -1,5 +1,5 @@
-//! What is particular to epoll: several who wait for one descriptor, sockets that are made non-blocking
-//! for a while, files that cannot be asked not to wait, jobs of the pool that are given up.
+//! The epoll driver: several fibers that wait for one descriptor, sockets that are non-blocking for
+//! a while, files without `RWF_NOWAIT`, cancelled jobs of the pool.
 
 mod child;
 mod terminal;
@@ -21,7 +21,7 @@ fn on_epoll<T>(workers: usize, f: impl FnOnce() -> T) -> T {
 }
 
 fn is_nonblocking(fd: &impl AsRawFd) -> bool {
-    // SAFETY: no pointers.
+    // SAFETY: no pointers are passed.
     unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) & libc::O_NONBLOCK != 0 }
 }
 
@@ -29,37 +29,37 @@ fn let_others_wait() {
     (0..8).for_each(|_| fiber::yield_now());
 }
 
-// ----- many who wait for one descriptor -----
+// ----- many waits for one descriptor -----
 
 #[test]
-fn readers_of_one_pipe_are_served_in_the_order_they_came() {
+fn readers_of_one_pipe_are_served_in_order() {
     on_epoll(1, || {
         let (reader, mut writer) = io::pipe().unwrap();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, results) = std::sync::mpsc::channel();
         fiber::scope(|s| {
             for n in 0..20 {
-                let (reader, tell) = (&reader, tell.clone());
+                let (reader, sender) = (&reader, sender.clone());
                 s.spawn_local(move || {
                     let mut byte = [0];
                     (&mut &*reader).read_exact(&mut byte).unwrap();
-                    tell.send((n, byte[0])).unwrap();
+                    sender.send((n, byte[0])).unwrap();
                 });
                 let_others_wait();
             }
-            // One by one, and then many at once.
+            // First one byte at a time, then many at once.
             for byte in 0..5 {
                 writer.write_all(&[byte]).unwrap();
                 let_others_wait();
             }
             writer.write_all(&(5..20).collect::<Vec<u8>>()).unwrap();
         });
-        let order: Vec<_> = told.try_iter().collect();
+        let order: Vec<_> = results.try_iter().collect();
         assert_eq!(order, (0..20u8).map(|n| (n, n)).collect::<Vec<_>>());
     });
 }
 
 #[test]
-fn readers_and_writers_of_one_socket_do_not_disturb_each_other() {
+fn reader_and_writer_of_one_socket_are_independent() {
     const BYTES: usize = 1 << 20;
     on_epoll(1, || {
         let (ours, theirs) = UnixStream::pair().unwrap();
@@ -88,7 +88,7 @@ fn readers_and_writers_of_one_socket_do_not_disturb_each_other() {
 }
 
 #[test]
-fn one_in_the_middle_of_a_row_may_leave_it() {
+fn cancelled_reader_leaves_the_middle_of_a_queue() {
     on_epoll(1, || {
         let (reader, mut writer) = io::pipe().unwrap();
         let read = || {
@@ -109,9 +109,9 @@ fn one_in_the_middle_of_a_row_may_leave_it() {
     });
 }
 
-/// The number means another file, for which the kernel was not asked yet.
+/// The number means another file, which the kernel does not watch yet.
 #[test]
-fn a_number_that_is_used_again_is_waited_for_anew() {
+fn reused_descriptor_number_is_armed_anew() {
     on_epoll(1, || {
         let mut numbers = std::collections::BTreeSet::<RawFd>::new();
         for round in 0..50u8 {
@@ -121,7 +121,7 @@ fn a_number_that_is_used_again_is_waited_for_anew() {
                 let mut byte = [0];
                 (&mut &reader).read_exact(&mut byte).map(|()| byte[0])
             };
-            // The kernel goes on watching the descriptor that nobody waits for any more.
+            // The kernel still watches the descriptor, although no fiber waits for it.
             time::timeout(Duration::from_micros(200), read).unwrap_err();
             fiber::scope(|s| {
                 let reads = s.spawn_local(read);
@@ -130,31 +130,31 @@ fn a_number_that_is_used_again_is_waited_for_anew() {
                 assert_eq!(reads.join().unwrap().unwrap(), round);
             });
         }
-        assert!(numbers.len() < 50, "numbers are used again");
+        assert!(numbers.len() < 50, "descriptor numbers are reused");
     });
 }
 
-/// Unsafe code closes a descriptor under a fiber that waits for it. Who uses the number after that is
-/// not kept from its own file.
+/// Unsafe code closes a descriptor under a fiber that waits for it. A fiber that uses the number
+/// later still reaches its own file.
 #[test]
-fn a_descriptor_closed_under_a_fiber_keeps_nobody_else_waiting() {
+fn closed_descriptor_does_not_block_its_successor() {
     on_epoll(1, || {
         let (doomed, _writer) = std::io::pipe().unwrap();
         let fd = OwnedFd::from(doomed).into_raw();
-        // SAFETY: not kept: the number is closed below, which is what is tried.
+        // SAFETY: violated on purpose: the descriptor is closed below while it is borrowed.
         let stale = std::mem::ManuallyDrop::new(unsafe { File::from_raw_fd(fd) });
         fiber::scope(|s| {
             let robbed = s.spawn_local(|| (&*stale).read(&mut [0; 8]));
             let_others_wait();
             let (reader, mut writer) = std::io::pipe().unwrap();
-            // SAFETY: both are open; the copy has the old number from now on, and is ours.
+            // SAFETY: both descriptors are open; the copy has the old number and is owned here.
             let reader = unsafe {
                 assert_eq!(libc::dup2(reader.as_raw_fd(), fd), fd);
                 File::from_raw_fd(fd)
             };
             let served = s.spawn_local(move || (&mut &reader).read(&mut [0; 8]));
             let_others_wait();
-            // For the one that waits for the wrong file, and the one that waits for this one.
+            // One byte for the fiber that waits for the old file, and one for the other.
             for _ in 0..2 {
                 writer.write_all(&[1]).unwrap();
                 let_others_wait();
@@ -176,10 +176,10 @@ impl IntoRaw for OwnedFd {
     }
 }
 
-// ----- sockets that do not block for a while -----
+// ----- sockets that are non-blocking for a while -----
 
 #[test]
-fn a_listener_blocks_again_when_nobody_waits_for_it() {
+fn listener_blocks_again_after_accept() {
     let listener = on_epoll(1, || {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
@@ -191,7 +191,7 @@ fn a_listener_blocks_again_when_nobody_waits_for_it() {
             let (accepted, _) = waits.join().unwrap();
             assert!(!is_nonblocking(&accepted));
             assert!(!is_nonblocking(&listener));
-            // Given up.
+            // Cancelled.
             time::timeout(Duration::from_millis(1), || listener.accept()).unwrap_err();
             assert!(!is_nonblocking(&listener));
         });
@@ -201,7 +201,7 @@ fn a_listener_blocks_again_when_nobody_waits_for_it() {
 }
 
 #[test]
-fn connections_and_what_was_not_one_block() {
+fn connected_and_refused_sockets_block() {
     on_epoll(1, || {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -211,9 +211,9 @@ fn connections_and_what_was_not_one_block() {
     });
 }
 
-/// A thread without a fiber waits in `accept` as ever, while a fiber does.
+/// A thread without a fiber waits in `accept` as usual while a fiber waits, too.
 #[test]
-fn a_plain_accept_beside_a_fibers_does_not_hear_that_it_would_block() {
+fn blocking_accept_beside_a_fiber_waits() {
     on_epoll(1, || {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
@@ -223,7 +223,7 @@ fn a_plain_accept_beside_a_fibers_does_not_hear_that_it_would_block() {
                 let_others_wait();
                 assert!(is_nonblocking(&listener));
                 let thread = threads.spawn(|| listener.accept().map(drop));
-                // Until it has been told that there is nothing, mostly; it may also be late.
+                // Usually until the thread got `EAGAIN` and waits; it may also arrive later.
                 fiber::sleep(Duration::from_millis(20));
                 let _both = [addr; 2].map(|addr| TcpStream::connect(addr).unwrap());
                 fiber.join().unwrap().unwrap();
@@ -233,9 +233,9 @@ fn a_plain_accept_beside_a_fibers_does_not_hear_that_it_would_block() {
     });
 }
 
-/// What is made of a descriptor of the same listener meanwhile is not taken to be non-blocking.
+/// A listener made from a clone of the descriptor meanwhile counts as blocking.
 #[test]
-fn clones_that_are_made_while_a_fiber_waits_wait_too() {
+fn clones_made_during_an_accept_wait_too() {
     on_epoll(2, || {
         let std = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let clone = std.try_clone().unwrap();
@@ -257,7 +257,7 @@ fn clones_that_are_made_while_a_fiber_waits_wait_too() {
 }
 
 #[test]
-fn what_the_program_sets_meanwhile_holds_afterwards() {
+fn set_nonblocking_during_accept_takes_effect() {
     on_epoll(1, || {
         let listener = UnixListener::bind_addr(&abstract_addr("sets")).unwrap();
         fiber::scope(|s| {
@@ -280,9 +280,9 @@ fn abstract_addr(name: &str) -> cringle::os::unix::net::SocketAddr {
     cringle::os::unix::net::SocketAddr::from_abstract_name(name).unwrap()
 }
 
-/// Any number of acceptors on several workers, and nobody is caught in a call.
+/// Many acceptors on several workers, of which none blocks its worker.
 #[test]
-fn workers_that_race_for_connections_are_not_caught_in_accept() {
+fn racing_workers_do_not_block_in_accept() {
     const CONNECTIONS: usize = 300;
     on_epoll(3, || {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -315,11 +315,11 @@ fn workers_that_race_for_connections_are_not_caught_in_accept() {
     });
 }
 
-// ----- what no descriptor tells of -----
+// ----- waits without an event -----
 
-/// A Unix listener whose queue is full is connected to when there is room, and no event says so.
+/// No event reports that the queue of a Unix listener has room again.
 #[test]
-fn a_full_unix_listener_is_waited_for() {
+fn connect_waits_for_a_full_unix_listener() {
     on_epoll(1, || {
         let addr = abstract_addr("full");
         let socket =
@@ -337,16 +337,19 @@ fn a_full_unix_listener_is_waited_for() {
             let_others_wait();
             let late = time::timeout(Duration::from_millis(10), || UnixStream::connect_addr(&addr));
             assert_eq!(late.unwrap_err().kind(), ErrorKind::TimedOut);
-            assert!(all.iter().any(|connects| !connects.is_finished()), "there is no room for all");
+            assert!(
+                all.iter().any(|connects| !connects.is_finished()),
+                "the queue has room for all"
+            );
             let _accepted = (0..6).map(|_| listener.accept().unwrap()).collect::<Vec<_>>();
             all.into_iter().for_each(|connects| drop(connects.join().unwrap().unwrap()));
         });
     });
 }
 
-/// The sender's socket always says that it has room.
+/// The sender's socket is always writable.
 #[test]
-fn a_datagram_for_a_full_receiver_is_sent_when_it_has_room() {
+fn datagram_waits_for_room_at_its_receiver() {
     on_epoll(1, || {
         let addr = abstract_addr("datagrams");
         let receiver = UnixDatagram::bind_addr(&addr).unwrap();
@@ -356,7 +359,7 @@ fn a_datagram_for_a_full_receiver_is_sent_when_it_has_room() {
                 (0..100u8).for_each(|n| assert_eq!(sender.send_to_addr(&[n], &addr).unwrap(), 1));
             });
             fiber::sleep(Duration::from_millis(5));
-            assert!(!sends.is_finished(), "it has no room for all");
+            assert!(!sends.is_finished(), "the receiver has room for all");
             for n in 0..100 {
                 let mut byte = [0];
                 receiver.recv(&mut byte).unwrap();
@@ -366,19 +369,19 @@ fn a_datagram_for_a_full_receiver_is_sent_when_it_has_room() {
     });
 }
 
-/// They cannot be asked not to wait: the kernel is asked first whether they would.
+/// They do not support `RWF_NOWAIT`: the driver calls `poll(2)` first.
 #[test]
-fn fifos_and_terminals_keep_only_the_fiber_waiting() {
+fn only_the_fiber_waits_for_fifos_and_terminals() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("fifo");
     let name = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
-    // SAFETY: the path is a C string.
+    // SAFETY: the path is a C string, which is borrowed for the call.
     assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
     let both = std::fs::File::options().read(true).write(true).open(&path).unwrap();
     let (master, slave) = terminal();
     on_epoll(1, || {
         talk(File::from(both.try_clone().unwrap()), File::from(both));
-        // What is typed is read as a line, and the other way about.
+        // A typed line is read by a fiber, and a fiber's line appears on the terminal.
         talk(File::from(slave.try_clone().unwrap()), File::from(master.try_clone().unwrap()));
     });
 }
@@ -401,13 +404,13 @@ fn talk(reader: File, writer: File) {
     });
 }
 
-/// A writer of a FIFO that is full waits, and what it wrote comes in order.
+/// The bytes arrive in order.
 #[test]
-fn a_full_fifo_keeps_its_writer_waiting() {
+fn writer_waits_for_a_full_fifo() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("fifo");
     let name = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
-    // SAFETY: the path is a C string.
+    // SAFETY: the path is a C string, which is borrowed for the call.
     assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
     let both = std::fs::File::options().read(true).write(true).open(&path).unwrap();
     let bytes: Vec<u8> = (0..300_000u32).map(|n| (n % 251) as u8).collect();
@@ -416,7 +419,7 @@ fn a_full_fifo_keeps_its_writer_waiting() {
         fiber::scope(|s| {
             let writes = s.spawn_local(|| (&mut &writer).write_all(&bytes).unwrap());
             fiber::sleep(Duration::from_millis(2));
-            assert!(!writes.is_finished(), "it does not hold all");
+            assert!(!writes.is_finished(), "the FIFO holds all bytes");
             let mut read = vec![0; bytes.len()];
             (&mut &reader).read_exact(&mut read).unwrap();
             assert!(read == bytes);
@@ -426,14 +429,14 @@ fn a_full_fifo_keeps_its_writer_waiting() {
 
 // ----- jobs of the pool -----
 
-/// Those that no thread has begun are given up at once, and what was lent for them is not touched.
+/// Jobs that no thread has started are cancelled at once, and their memory is not touched.
 #[test]
-fn jobs_in_line_for_a_thread_can_be_given_up() {
+fn jobs_that_wait_for_a_thread_are_cancellable() {
     const MINE: u8 = 0xee;
     let mut bufs = vec![vec![0u8; 16 << 10]; 500];
     let mut ends = [0, 0];
     on_epoll(1, || {
-        // The kernel cannot be asked for this one without waiting: threads read it.
+        // This file does not support `RWF_NOWAIT`: threads read it.
         let file = File::open("/proc/self/maps").unwrap();
         for round in 0..20 {
             let outcomes: Vec<_> = fiber::scope(|s| {
@@ -466,12 +469,15 @@ fn jobs_in_line_for_a_thread_can_be_given_up() {
         }
     });
     assert!(ends[0] > 0 && ends[1] > 0, "{ends:?}");
-    // The pool has ended, and with it what was in line.
-    assert!(bufs.iter().flatten().all(|&byte| byte == MINE), "it was read into after its end");
+    // The pool has ended, and with it its queue.
+    assert!(
+        bufs.iter().flatten().all(|&byte| byte == MINE),
+        "a cancelled read wrote to its buffer"
+    );
 }
 
 #[test]
-fn a_limit_bounds_what_is_with_the_pool_and_not_who_waits_for_a_peer() {
+fn limit_bounds_jobs_but_not_waits_for_peers() {
     for limit in [1, 2, 5] {
         let builder = Builder::new().workers(1).driver(DriverChoice::Epoll).in_flight_limit(limit);
         builder
@@ -501,16 +507,16 @@ fn a_limit_bounds_what_is_with_the_pool_and_not_who_waits_for_a_peer() {
     }
 }
 
-/// The pool's threads cannot be started: the worker does it itself.
+/// If the pool cannot start a thread, the worker performs the job.
 #[test]
-fn without_threads_the_worker_does_their_work() {
-    child::must_succeed("without_threads_the_worker_does_their_work", || {
+fn worker_performs_jobs_without_threads() {
+    child::must_succeed("worker_performs_jobs_without_threads", || {
         on_epoll(1, || {
-            // For users other than root: their number of threads.
-            // SAFETY: no pointers.
+            // The limit on threads binds every user but root.
+            // SAFETY: no pointers are passed.
             let is_bound = unsafe { libc::setuid(65_533) == 0 || libc::getuid() != 0 };
             if !is_bound {
-                return println!("skipped: root may have any number of threads");
+                return println!("skipped: root has no limit of threads");
             }
             child::limit(libc::RLIMIT_NPROC, 0).unwrap();
             std::thread::Builder::new().spawn(|| ()).unwrap_err();
@@ -528,7 +534,7 @@ fn without_threads_the_worker_does_their_work() {
     });
 }
 
-/// On a ring, too: the offset of a registered file without positions is ignored.
+/// The offset of a registered file without offsets is ignored, as on a ring.
 #[test]
 fn registered_pipe_is_read_and_written_at_any_offset() {
     for driver in [DriverChoice::Auto, DriverChoice::Epoll] {
@@ -539,7 +545,7 @@ fn registered_pipe_is_read_and_written_at_any_offset() {
             let mut bufs = FixedBufs::new(2, 8).unwrap();
             bufs[0].copy_from_slice(b"eight by");
             let [out, back] = &mut bufs[..] else { unreachable!() };
-            // The read comes first, and waits for the write.
+            // The read is first, and waits for the write.
             let mut batch = Batch::new();
             let read = batch.read_fixed(&reader, back, 4096);
             let write = batch.write_fixed(&writer, out, 512);
@@ -556,7 +562,7 @@ fn registered_pipe_is_read_and_written_at_any_offset() {
 }
 
 #[test]
-fn slots_of_registered_files_and_buffers_are_given_back() {
+fn slots_of_files_and_buffers_are_reused() {
     on_epoll(1, || {
         let file = File::open("/proc/self/exe").unwrap();
         for _ in 0..5000 {
@@ -580,7 +586,7 @@ fn dump_names_the_registered_file_that_is_read() {
                     let read = batch.read_fixed(&file, &mut bufs[0], 4);
                     batch.submit().get(read).unwrap()
                 });
-                // It is suspended in the turn in which this one asks: nothing is submitted yet.
+                // It was suspended in this turn: nothing is submitted yet.
                 let dump = s.spawn_local(|| runtime::dump().unwrap()).join().unwrap();
                 let FiberState::Waiting { for_what, .. } = &dump.fiber("reader").unwrap().state
                 else {
@@ -626,7 +632,7 @@ fn cancelled_sender_to_a_full_receiver_leaves_the_others_waiting() {
     });
 }
 
-/// What comes beside the first part is not lost by waiting for the rest.
+/// Control data of the first part is not lost by waiting for the rest.
 #[test]
 fn message_with_descriptors_is_not_waited_on_for_more() {
     for driver in [DriverChoice::Auto, DriverChoice::Epoll] {
@@ -648,7 +654,7 @@ fn message_with_descriptors_is_not_waited_on_for_more() {
     }
 }
 
-/// Descriptors beside a later part are left for the next call.
+/// Control data of a later part is left for the next call.
 #[test]
 fn receive_with_room_for_descriptors_returns_the_first_part() {
     for driver in [DriverChoice::Auto, DriverChoice::Epoll] {
@@ -669,7 +675,7 @@ fn receive_with_room_for_descriptors_returns_the_first_part() {
     }
 }
 
-/// A datagram that is ready does not help the fiber that waits for an error, and both wait for the same event.
+/// Both fibers wait for the same event; a datagram is of no use to the one that waits for an error.
 #[test]
 fn fiber_that_waits_for_an_error_leaves_data_to_others() {
     for driver in [DriverChoice::Auto, DriverChoice::Epoll] {

@@ -1,4 +1,4 @@
-//! `ring::submit`: any opcode, by hand. (Feature `raw`.)
+//! `ring::submit`: any opcode, filled in by hand. (Feature `raw`.)
 #![cfg(feature = "raw")]
 
 use cringle::ring::{self, opcode, squeue, types};
@@ -8,29 +8,29 @@ use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-/// With a ring, whatever the environment says: this file is about rings.
+/// Runs on a ring, whatever the environment chooses.
 fn on_one_worker<T>(f: impl FnOnce() -> T) -> T {
     Builder::new().workers(1).driver(DriverChoice::Uring).run(f).unwrap()
 }
 
-/// For entries that point to nothing, or to what outlives the call.
+/// Submits an entry that points to nothing, or to memory that outlives the call.
 fn submit(entry: &squeue::Entry) -> io::Result<usize> {
-    // SAFETY: as above, at each call in this file.
+    // SAFETY: by the contract above, which each call in this file keeps.
     unsafe { ring::submit(entry) }
 }
 
 #[test]
-fn a_nop_is_answered() {
+fn nop_completes() {
     on_one_worker(|| {
         assert_eq!(submit(&opcode::Nop::new().build()).unwrap(), 0);
-        // The entry may be used again, and its `user_data` does not matter.
+        // The entry may be reused, and its `user_data` is ignored.
         let entry = opcode::Nop::new().build().user_data(u64::MAX);
         assert_eq!((0..100).map(|_| submit(&entry).unwrap()).sum::<usize>(), 0);
     });
 }
 
 #[test]
-fn a_read_fills_the_buffer_and_returns_its_count() {
+fn read_fills_the_buffer_and_returns_its_count() {
     on_one_worker(|| {
         let (reader, mut writer) = io::pipe().unwrap();
         let mut buf = [0; 16];
@@ -48,12 +48,12 @@ fn a_read_fills_the_buffer_and_returns_its_count() {
 }
 
 #[test]
-fn an_error_of_the_kernel_is_returned() {
+fn kernel_errors_are_returned() {
     on_one_worker(|| {
         let mut buf = [0; 1];
         let entry = opcode::Read::new(types::Fd(-1), buf.as_mut_ptr(), 1).build();
         assert_eq!(submit(&entry).unwrap_err().raw_os_error(), Some(libc::EBADF));
-        // An opcode that no kernel has: the ring refuses the entry, and goes on with the rest.
+        // An opcode that no kernel has: the ring refuses this entry and accepts the others.
         // SAFETY: an entry is 64 bytes of plain data.
         let unknown: squeue::Entry = unsafe {
             let mut bytes = [0u8; 64];
@@ -66,17 +66,17 @@ fn an_error_of_the_kernel_is_returned() {
 }
 
 #[test]
-fn what_the_library_does_not_wrap_can_be_done() {
+fn opcodes_without_a_wrapper_work() {
     on_one_worker(|| {
         let entry = opcode::Socket::new(libc::AF_UNIX, libc::SOCK_STREAM, 0).build();
         let fd = submit(&entry).unwrap() as i32;
-        // SAFETY: the descriptor is new.
+        // SAFETY: the descriptor is newly opened and owned here.
         drop(unsafe { OwnedFd::from_raw_fd(fd) });
     });
 }
 
 #[test]
-fn entries_with_more_or_less_than_one_completion_are_refused() {
+fn entries_without_exactly_one_completion_are_refused() {
     use squeue::Flags;
     let flags = [
         Flags::IO_LINK,
@@ -102,7 +102,7 @@ fn entries_with_more_or_less_than_one_completion_are_refused() {
 }
 
 #[test]
-fn it_is_unsupported_on_epoll_and_says_why() {
+fn submit_on_epoll_fails_with_the_reason() {
     let builder = Builder::new().workers(1).driver(DriverChoice::Epoll);
     let error = builder.run(|| submit(&opcode::Nop::new().build())).unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
@@ -110,7 +110,7 @@ fn it_is_unsupported_on_epoll_and_says_why() {
 }
 
 #[test]
-fn it_is_unsupported_where_there_is_no_ring() {
+fn submit_without_a_ring_fails() {
     let error = submit(&opcode::Nop::new().build()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     let error = cringle::run(|| fiber::unblock(|| submit(&opcode::Nop::new().build())));
@@ -121,7 +121,7 @@ fn is_cancelled(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<Cancelled>())
 }
 
-/// Begins operations on as many fibers and ends the run: at once, or after so many turns.
+/// Starts operations, one on each fiber, and ends the run at once or after a number of turns.
 fn all_are_cancelled(
     count: usize,
     turns: usize,
@@ -145,7 +145,7 @@ fn all_are_cancelled(
 }
 
 #[test]
-fn operations_that_begin_in_the_kernels_threads_are_cancelled_when_run_ends() {
+fn run_cancels_ops_that_start_in_io_wq() {
     let (reader, _writer) = io::pipe().unwrap();
     let fd = types::Fd(reader.as_raw_fd());
     let buffer: &'static mut [u8; 1] = Box::leak(Box::new([0]));
@@ -155,14 +155,15 @@ fn operations_that_begin_in_the_kernels_threads_are_cancelled_when_run_ends() {
     }
 }
 
-/// The kernel's threads wait in these: a cancel that comes while one is about to begin is answered
-/// `EALREADY`, and has to be asked again; one that interrupts it makes it end by `ERESTARTSYS`.
+/// These ops block threads of io-wq. A cancel is answered `EALREADY` while a thread is about to run
+/// the op, and must be repeated; a cancel that interrupts the thread ends the op with
+/// `ERESTARTSYS`.
 #[test]
-fn operations_that_block_the_kernels_threads_are_cancelled_when_run_ends() {
+fn run_cancels_ops_that_block_io_wq() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("fifo").into_os_string().into_encoded_bytes();
     let path: &'static std::ffi::CStr = Box::leak(std::ffi::CString::new(path).unwrap().into());
-    // SAFETY: the path is a C string.
+    // SAFETY: the path is a C string, which is borrowed for the call.
     assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
     for turns in 0..40 {
         let here = types::Fd(libc::AT_FDCWD);
@@ -171,9 +172,9 @@ fn operations_that_block_the_kernels_threads_are_cancelled_when_run_ends() {
     }
 }
 
-/// `SEND_ZC` is answered twice: its result is the first entry's, its end the second's.
+/// `SEND_ZC` has two cqes: the first has the result, the second ends the op.
 #[test]
-fn an_operation_with_a_notification_ends_with_it_and_keeps_its_result() {
+fn notification_ends_an_op_and_keeps_its_result() {
     on_one_worker(|| {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let ours = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -185,7 +186,7 @@ fn an_operation_with_a_notification_ends_with_it_and_keeps_its_result() {
             let mut seen = vec![0; 3000];
             fiber::scope(|s| {
                 let sends = s.spawn_local(|| submit(&entry).unwrap());
-                // The peer takes it: else the notification does not come.
+                // The peer must read the data, or the notification does not arrive.
                 fiber::unblock(|| io::Read::read_exact(&mut theirs, &mut seen).unwrap());
                 assert_eq!(sends.join().unwrap(), 3000);
             });
@@ -194,17 +195,17 @@ fn an_operation_with_a_notification_ends_with_it_and_keeps_its_result() {
     });
 }
 
-/// An open of a FIFO waits in a thread of the kernel, for ever. The kernel answers some cancels that a
-/// thread is about to begin, and leaves the open armed: a cancel that is asked once would leave it, and
-/// the run with it.
+/// An open of a FIFO blocks a thread of io-wq for ever. The kernel answers some cancels that a
+/// thread is about to run the op, and leaves the open armed. With a single cancel, the open and the
+/// run would never end.
 #[test]
-fn opens_that_wait_in_the_kernels_threads_are_all_given_up() {
+fn opens_that_block_io_wq_are_all_cancelled() {
     const FIBERS: u64 = 48;
     const ROUNDS: u64 = 1000;
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = directory.path().join("fifo");
     let path = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
-    // SAFETY: the path is a C string.
+    // SAFETY: the path is a C string, which is borrowed for the call.
     assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
     on_one_worker(|| {
         fiber::scope(|s| {
@@ -214,7 +215,7 @@ fn opens_that_wait_in_the_kernels_threads_are_all_given_up() {
                     for round in 0..ROUNDS {
                         let at = types::Fd(libc::AT_FDCWD);
                         let open = opcode::OpenAt::new(at, path.as_ptr()).flags(libc::O_RDONLY);
-                        // Not at once, where the kernel does not wait for the other end.
+                        // Not at once, if the kernel does not wait for the other end.
                         let entry = open.build().flags(squeue::Flags::ASYNC);
                         let limit = Duration::from_micros((n * 37 + round * 11) % 150);
                         let error = time::timeout(limit, || submit(&entry)).unwrap_err();

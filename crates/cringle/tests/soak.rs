@@ -1,7 +1,7 @@
-//! Cancels of operations in flight, very many of them: nothing hangs, nothing is left behind, and no
-//! byte is lost or comes twice.
+//! A great number of cancels of operations in flight: nothing hangs, nothing leaks, and no byte is
+//! lost or arrives twice.
 //!
-//! The suite does some 20,000. For more:
+//! The suite makes some 20,000. For more:
 //!
 //! ```text
 //! CRINGLE_SOAK_CANCELS=1000000 cargo test --release -p cringle --test soak -- --nocapture
@@ -28,7 +28,7 @@ const STREAMS: usize = 96;
 const BLOCK: usize = 4096;
 const BLOCKS: usize = 256;
 
-/// Numbers that look random, the same in every run.
+/// Pseudo-random numbers, the same in every run.
 struct Random(Cell<u64>);
 
 impl Random {
@@ -45,7 +45,7 @@ impl Random {
         (x >> 11) % bound
     }
 
-    /// Mostly about as long as an operation takes.
+    /// Draws a deadline, usually about as long as an operation takes.
     fn limit(&self) -> Duration {
         Duration::from_nanos(match self.below(8) {
             0 => 0,
@@ -55,7 +55,7 @@ impl Random {
     }
 }
 
-/// What has been done so far.
+/// The progress of the test.
 #[derive(Default)]
 struct Tally {
     cancels: AtomicU64,
@@ -64,11 +64,11 @@ struct Tally {
 }
 
 impl Tally {
-    fn goes_on(&self) -> bool {
+    fn is_running(&self) -> bool {
         self.cancels.load(Ordering::Relaxed) < self.enough
     }
 
-    /// Counts how an operation ended; its value, unless it was cancelled.
+    /// Counts the end of an operation. Returns its value unless it was cancelled.
     fn count<T>(&self, result: io::Result<T>) -> Option<T> {
         match result {
             Ok(value) => {
@@ -84,10 +84,10 @@ impl Tally {
     }
 }
 
-/// Runs `op` so that it may be cancelled in one of the ways there are.
-fn at_risk<T>(random: &Random, op: impl Fn() -> io::Result<T>) -> io::Result<T> {
+/// Runs `op` under a cancel of a random kind.
+fn cancelled_at_random<T>(random: &Random, op: impl Fn() -> io::Result<T>) -> io::Result<T> {
     match random.below(4) {
-        // By a fiber of its own scope, which goes on first or last.
+        // By a fiber of its own scope, which runs first or last.
         0 => fiber::scope(|s| {
             let turns = random.below(4);
             s.spawn_daemon_local(move || {
@@ -96,7 +96,7 @@ fn at_risk<T>(random: &Random, op: impl Fn() -> io::Result<T>) -> io::Result<T> 
             });
             op()
         }),
-        // By the owner of its scope, which waits for its end.
+        // By the owner of its scope, which waits for it.
         1 => fiber::scope(|s| {
             let handle = s.spawn_local(op);
             (0..random.below(4)).for_each(|_| fiber::yield_now());
@@ -107,34 +107,35 @@ fn at_risk<T>(random: &Random, op: impl Fn() -> io::Result<T>) -> io::Result<T> 
     }
 }
 
-/// The bytes of a stream: each tells its place.
+/// The byte at a place of a stream.
 fn byte_at(place: u64) -> u8 {
     (place % 251) as u8
 }
 
-/// Writes into a pipe what its reader expects, from here on; how much it was in the end.
+/// Writes the bytes that the reader expects, from this place on. Returns the place reached.
 fn write_stream(writer: &File, seed: usize, tally: &Tally) -> u64 {
     let (random, mut written) = (Random::new(seed), 0);
-    while tally.goes_on() {
+    while tally.is_running() {
         let len = 1 + random.below(9000);
         let bytes: Vec<u8> = (written..written + len).map(byte_at).collect();
-        let result = at_risk(&random, || (&mut &*writer).write(&bytes));
+        let result = cancelled_at_random(&random, || (&mut &*writer).write(&bytes));
         written += tally.count(result).unwrap_or(0) as u64;
     }
     written
 }
 
-/// Reads what the writer writes, and sees to it that it is that.
+/// Reads the bytes of the writer and checks each.
 fn read_stream(reader: &File, seed: usize, tally: &Tally) -> u64 {
     let (random, mut read) = (Random::new(seed), 0);
     let mut buf = vec![0; 10_000];
-    while tally.goes_on() {
+    while tally.is_running() {
         let len = 1 + random.below(buf.len() as u64 - 1) as usize;
         if random.below(8) == 0 {
-            tally.count(at_risk(&random, || ready(reader, Interest::READABLE)));
+            tally.count(cancelled_at_random(&random, || ready(reader, Interest::READABLE)));
         }
         let shared = std::sync::Mutex::new(&mut buf[..len]);
-        let result = at_risk(&random, || (&mut &*reader).read(&mut shared.lock().unwrap()));
+        let result =
+            cancelled_at_random(&random, || (&mut &*reader).read(&mut shared.lock().unwrap()));
         let count = tally.count(result).unwrap_or(0);
         check(&buf[..count], read);
         read += count as u64;
@@ -148,24 +149,24 @@ fn check(bytes: &[u8], place: u64) {
     }
 }
 
-/// Reads from the disk, and has what it writes there written out.
+/// Reads from the disk, and writes and syncs.
 fn use_disk(direct: &File, cached: &File, seed: usize, tally: &Tally) {
     let random = Random::new(seed);
     let mut pages = AlignedBuf::new(8 * BLOCK);
-    while tally.goes_on() {
+    while tally.is_running() {
         let block = random.below(BLOCKS as u64 - 8) as usize;
         let offset = (block * BLOCK) as u64;
         match random.below(8) {
             0 => {
                 let page = [random.below(256) as u8; 512];
                 let place = offset + 1 + (BLOCKS * BLOCK) as u64;
-                tally.count(at_risk(&random, || cached.write_at(&page, place)));
-                tally.count(at_risk(&random, || cached.sync_data()));
+                tally.count(cancelled_at_random(&random, || cached.write_at(&page, place)));
+                tally.count(cancelled_at_random(&random, || cached.sync_data()));
             }
             1..4 => {
                 pages.fill(0);
                 let shared = std::sync::Mutex::new(&mut pages);
-                let read = at_risk(&random, || {
+                let read = cancelled_at_random(&random, || {
                     let mut pages = shared.lock().unwrap();
                     let mut batch = Batch::new();
                     for (place, page) in (0u64..).zip(pages.chunks_mut(BLOCK)) {
@@ -184,7 +185,9 @@ fn use_disk(direct: &File, cached: &File, seed: usize, tally: &Tally) {
             _ => {
                 pages[..BLOCK].fill(0);
                 let shared = std::sync::Mutex::new(&mut pages[..BLOCK]);
-                let read = at_risk(&random, || direct.read_at(&mut shared.lock().unwrap(), offset));
+                let read = cancelled_at_random(&random, || {
+                    direct.read_at(&mut shared.lock().unwrap(), offset)
+                });
                 if tally.count(read).is_some() {
                     check_block(&pages[..BLOCK], block);
                 }
@@ -197,7 +200,7 @@ fn check_block(page: &[u8], block: usize) {
     assert!(page.iter().all(|&byte| byte == block as u8), "block {block}");
 }
 
-/// Says from time to time how it goes, and what the process holds.
+/// Prints the progress from time to time, and what the process holds.
 fn watch(tally: &Tally) {
     let mut early = None;
     let begin = Instant::now();
@@ -223,13 +226,13 @@ fn watch(tally: &Tally) {
         println!("after a quarter: {memory_early} KiB, {holds_early:?}");
         println!("in the end:      {memory} KiB, {holds:?}");
         assert_eq!(holds.descriptors, holds_early.descriptors);
-        assert!(memory < memory_early + 16 * 1024, "it grows");
+        assert!(memory < memory_early + 16 * 1024, "the process grows");
     }
 }
 
 #[test]
-fn cancels_under_load_lose_nothing_and_leave_nothing_behind() {
-    child::must_succeed("cancels_under_load_lose_nothing_and_leave_nothing_behind", || {
+fn cancels_under_load_lose_and_leak_nothing() {
+    child::must_succeed("cancels_under_load_lose_and_leak_nothing", || {
         let enough = std::env::var("CRINGLE_SOAK_CANCELS")
             .map_or(CANCELS, |text| text.parse().expect("a number of cancels"));
         let disk = disk::directory();
@@ -251,7 +254,7 @@ fn cancels_under_load_lose_nothing_and_leave_nothing_behind() {
                 }
                 let handles = streams.iter().enumerate().map(|(n, (reader, writer))| {
                     let tally = &tally;
-                    // Some pairs are of one worker, some of two.
+                    // Some pairs are on one worker, others on two.
                     let (here, there) = (n % WORKERS, n / 2 % WORKERS);
                     let reads = spawn_on(here, s, move || read_stream(reader, n, tally));
                     let writes = spawn_on(there, s, move || write_stream(writer, 500 + n, tally));
@@ -262,7 +265,7 @@ fn cancels_under_load_lose_nothing_and_leave_nothing_behind() {
                 counts.map(|(r, w)| (r.join().unwrap(), w.join().unwrap())).collect::<Vec<_>>()
             })
         });
-        // What was written and not read is still in the pipes.
+        // Bytes written and not read are still in the pipes.
         for ((reader, writer), (read, written)) in streams.into_iter().zip(left.unwrap()) {
             drop(writer);
             let mut rest = Vec::new();

@@ -1,5 +1,5 @@
-//! Operations that the kernel does not give up: they are waited for, whatever a deadline says, and a
-//! line on standard error says who waits for what (**I1**).
+//! Operations that the kernel does not cancel: they are waited for in spite of a deadline, and a
+//! line on standard error reports which fiber waits for what (**I1**).
 
 mod child;
 mod disk;
@@ -16,23 +16,23 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use tools::*;
 
-/// After so long a wait that outlasts its cancel is reported.
+/// A wait that outlasts its cancel by this time is reported.
 const REPORTED_AFTER: Duration = Duration::from_secs(5);
 const LIMIT: Duration = Duration::from_millis(20);
 const BLOCK: usize = 4096;
 
 // ----- reports -----
 
-/// Whoever still is in the wait that was to end is reported, once; whoever has left it is not.
+/// A fiber still in the cancelled wait is reported once; a fiber that has left it is not.
 #[test]
-fn a_wait_that_outlasts_its_cancel_is_reported_once_and_no_other_is() {
-    let name = "a_wait_that_outlasts_its_cancel_is_reported_once_and_no_other_is";
+fn wait_that_outlasts_its_cancel_is_reported_once() {
+    let name = "wait_that_outlasts_its_cancel_is_reported_once";
     let Some(output) = child::run(name) else {
         let named = |name: &str| fiber::Builder::new().name(name.into());
         return on_one_worker(|| {
             let over = Cell::new(false);
             fiber::scope(|s| {
-                // The worker is never idle.
+                // Keeps the worker busy.
                 s.spawn_local(|| {
                     while !over.get() {
                         fiber::yield_now();
@@ -45,7 +45,7 @@ fn a_wait_that_outlasts_its_cancel_is_reported_once_and_no_other_is() {
                     };
                     time::timeout(LIMIT, wait).unwrap();
                 });
-                // It is asked to end while it waits for a scope; then it has left what was cancelled.
+                // Cancelled while it waits for a scope; then it leaves the cancelled wait.
                 let leaves = named("leaves").spawn_scoped_local(s, || {
                     let scope = || {
                         fiber::scope(|t| drop(t.spawn_local(fiber::park)));
@@ -54,7 +54,7 @@ fn a_wait_that_outlasts_its_cancel_is_reported_once_and_no_other_is() {
                     time::timeout(LIMIT, scope).unwrap_err();
                     time::sleep(REPORTED_AFTER * 5 / 4).unwrap();
                 });
-                // It leaves by a protected call, in which nothing is to end.
+                // It leaves by a protected call, in which no wait is cancelled.
                 named("protects")
                     .spawn_scoped_local(s, || {
                         let result = time::timeout(LIMIT, || {
@@ -82,7 +82,7 @@ fn a_wait_that_outlasts_its_cancel_is_reported_once_and_no_other_is() {
 
 // ----- a frozen file system -----
 
-/// A file system of its own, on a loop device; thawed and unmounted in the end.
+/// A file system on a loop device, which is thawed and unmounted when this is dropped.
 struct Mount {
     directory: tempfile::TempDir,
     device: Option<String>,
@@ -90,7 +90,7 @@ struct Mount {
 }
 
 impl Mount {
-    /// `Err` says why it cannot be had here.
+    /// The error says why this machine cannot mount it.
     fn new() -> Result<Mount, String> {
         let directory = disk::directory();
         let image = directory.path().join("image");
@@ -125,7 +125,7 @@ impl Drop for Mount {
     }
 }
 
-/// What the command wrote, or why it did not succeed.
+/// Runs a command. Returns its output, or why it failed.
 fn done_by(command: &str, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new(command).args(arguments).output();
     let output = output.map_err(|e| format!("{command}: {e}"))?;
@@ -140,17 +140,17 @@ const FITHAW: libc::Ioctl = 0xC004_5878_u32 as libc::Ioctl;
 
 fn freeze(path: &Path) -> std::io::Result<()> {
     let directory = std::fs::File::open(path)?;
-    // SAFETY: the request takes no argument.
+    // SAFETY: no pointers are passed: the request takes no argument.
     match unsafe { libc::ioctl(directory.as_raw_fd(), FIFREEZE, 0) } {
         0 => Ok(()),
         _ => Err(std::io::Error::last_os_error()),
     }
 }
 
-/// Harmless where nothing is frozen.
+/// Thaws the file system; does nothing if it is not frozen.
 fn thaw(path: &Path) {
     if let Ok(directory) = std::fs::File::open(path) {
-        // SAFETY: the request takes no argument.
+        // SAFETY: no pointers are passed: the request takes no argument.
         unsafe { libc::ioctl(directory.as_raw_fd(), FITHAW, 0) };
     }
 }
@@ -159,18 +159,18 @@ fn thaw(path: &Path) {
 const FROZEN_FOR: Duration = Duration::from_secs(7);
 
 #[test]
-fn a_write_to_a_frozen_file_system_outlasts_its_deadline_and_its_outcome_is_right() {
+fn write_to_a_frozen_file_system_outlasts_its_deadline() {
     const WHERE: &str = "CRINGLE_TEST_FROZEN";
-    let name = "a_write_to_a_frozen_file_system_outlasts_its_deadline_and_its_outcome_is_right";
+    let name = "write_to_a_frozen_file_system_outlasts_its_deadline";
     if let Some(path) = std::env::var_os(WHERE) {
         return write_to_frozen(Path::new(&path));
     }
     let mount = match Mount::new() {
         Ok(mount) => mount,
-        Err(why) => return println!("skipped: no file system to freeze can be had here: {why}"),
+        Err(why) => return println!("skipped: cannot make a file system to freeze: {why}"),
     };
     let path = mount.path();
-    // Whatever becomes of the child, nothing stays frozen.
+    // Nothing stays frozen, however the child ends.
     let (ended, end) = mpsc::channel::<()>();
     let output = std::thread::scope(|s| {
         let path = &path;
@@ -180,7 +180,7 @@ fn a_write_to_a_frozen_file_system_outlasts_its_deadline_and_its_outcome_is_righ
         });
         let output = child::run_with(name, |command| command.env(WHERE, path));
         drop(ended);
-        output.expect("this is no child")
+        output.expect("the parent gets the output")
     });
     let said = child::said(&output);
     println!("{said}");
@@ -204,7 +204,7 @@ fn write_to_frozen(mount: &Path) {
     }
     let files = paths.each_ref().map(|path| OpenOptions::new().write(true).open(path).unwrap());
     if let Err(why) = freeze(mount) {
-        return println!("skipped: the file system cannot be frozen: {why}");
+        return println!("skipped: cannot freeze the file system: {why}");
     }
     let begin = Instant::now();
     let outcomes = std::thread::scope(|threads| {
@@ -215,25 +215,25 @@ fn write_to_frozen(mount: &Path) {
         Builder::new().workers(2).run(|| write_on_both_workers(&files))
     });
     for (outcome, path) in outcomes.unwrap().into_iter().zip(&paths) {
-        assert!(begin.elapsed() >= FROZEN_FOR, "the deadline was no bound");
+        assert!(begin.elapsed() >= FROZEN_FOR, "the write ended at its deadline");
         let now = std::fs::read(path).unwrap();
         match outcome {
-            Ok(()) => assert!(now == [2; BLOCK], "it was done"),
+            Ok(()) => assert!(now == [2; BLOCK], "the write was done"),
             Err(error) => {
                 assert_elapsed(&error, LIMIT);
-                assert!(now == [1; BLOCK], "it was given up");
+                assert!(now == [1; BLOCK], "the write was cancelled");
             }
         }
     }
 }
 
-/// One worker is idle meanwhile, the other busy: on both only the writer waits, and it is reported.
+/// One worker is idle and the other busy. On both only the writer waits, and it is reported.
 fn write_on_both_workers(files: &[File; 2]) -> Vec<std::io::Result<()>> {
     fiber::scope(|s| {
         let writers = [0, 1].map(|worker| {
             let writer = fiber::Builder::new().worker(worker).name(format!("writer {worker}"));
             let write = move || {
-                // Never alone: it goes through the ring.
+                // Never the only ready fiber, so that the write goes through the ring.
                 let company = fiber::spawn_local(fiber::yield_now);
                 let result = time::timeout(LIMIT, || files[worker].write_all_at(&[2; BLOCK], 0));
                 company.join().unwrap();
@@ -252,23 +252,23 @@ fn write_on_both_workers(files: &[File; 2]) -> Vec<std::io::Result<()>> {
             time::sleep(LIMIT).unwrap();
             turns += 1;
         }
-        assert!(turns > 10, "others go on");
+        assert!(turns > 10, "other fibers run");
         writers.into_iter().map(|writer| writer.join().unwrap()).collect()
     })
 }
 
-// ----- the kernel's own threads -----
+// ----- threads of io-wq -----
 
-/// Buffered writes and syncs are done by threads of the kernel, of which there are few: most wait for
-/// one, some are under way. Those that were given up have not happened, all others have.
+/// Threads of io-wq perform buffered writes and syncs. They are few: most ops wait for one, some
+/// run. Cancelled ops have not happened; all others have.
 #[test]
-fn what_sits_in_the_kernels_threads_is_cancelled_there_or_done() {
+fn ops_in_io_wq_are_cancelled_or_done() {
     const FIBERS: usize = 300;
     const ROUNDS: usize = 6;
     let directory = disk::directory();
     let path = directory.path().join("file");
     std::fs::write(&path, vec![0; FIBERS * BLOCK]).unwrap();
-    let (done, given_up) = (Cell::new(0), Cell::new(0));
+    let (done, cancelled) = (Cell::new(0), Cell::new(0));
     on_one_worker(|| {
         let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
         for round in 1..=ROUNDS {
@@ -280,7 +280,7 @@ fn what_sits_in_the_kernels_threads_is_cancelled_there_or_done() {
                             let limit = Duration::from_micros((n * 37 % 3000) as u64);
                             let write = || file.write_at(&[round as u8; BLOCK], (n * BLOCK) as u64);
                             let written = time::timeout(limit, write);
-                            // A sync leaves nothing to be seen, but must end.
+                            // A sync has no visible effect, but must end.
                             drop(time::timeout(limit, || file.sync_all()));
                             written
                         })
@@ -299,35 +299,35 @@ fn what_sits_in_the_kernels_threads_is_cancelled_there_or_done() {
                     }
                     Err(error) => {
                         assert!(cringle::cancel::reason(&error).is_some(), "{error:?}");
-                        assert!(!is_new, "block {n} was given up");
-                        given_up.set(given_up.get() + 1);
+                        assert!(!is_new, "block {n} was cancelled");
+                        cancelled.set(cancelled.get() + 1);
                     }
                 }
             }
         }
     });
-    println!("{} writes were done, {} given up", done.get(), given_up.get());
-    assert!(given_up.get() > 0);
+    println!("{} writes were done, {} cancelled", done.get(), cancelled.get());
+    assert!(cancelled.get() > 0);
 }
 
-/// One line for all that are reported at once, and not one for each.
+/// All fibers that are reported at once share one line.
 #[cfg(feature = "sim")]
 #[test]
-fn a_crowd_of_stubborn_waits_is_one_line() {
+fn many_stubborn_waits_are_one_report() {
     const CROWD: usize = 300;
-    let Some(output) = child::run("a_crowd_of_stubborn_waits_is_one_line") else {
+    let Some(output) = child::run("many_stubborn_waits_are_one_report") else {
         let crowd = || {
             fiber::scope(|s| {
                 let held: Vec<_> = (0..CROWD)
                     .map(|n| {
                         s.spawn_local(move || {
-                            // Not all at the same time, but all within a second.
+                            // Not all at the same time, but within a second.
                             fiber::protect(|| {
                                 time::sleep(Duration::from_millis(n as u64)).unwrap()
                             });
                             let wait = || {
                                 fiber::scope(|t| {
-                                    // Nothing ends it, and its owner waits for it.
+                                    // It does not end, and its owner waits for it.
                                     t.spawn_local(|| {
                                         fiber::protect(|| time::sleep(2 * REPORTED_AFTER).unwrap());
                                     });
@@ -351,7 +351,7 @@ fn a_crowd_of_stubborn_waits_is_one_line() {
     let said = child::said(&output);
     assert!(output.status.success(), "{said}");
     let reports: Vec<_> = said.lines().filter(|line| line.contains("still waits for")).collect();
-    // The first, and those that are due until the next may be written.
+    // The first line, and one for the fibers that are due until the next line is allowed.
     assert!((1..=2).contains(&reports.len()), "{said}");
     let others = |line: &&str| {
         let (_, count) = line.split_once("(as do ").expect("a count of the others");

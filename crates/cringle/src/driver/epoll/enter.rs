@@ -6,6 +6,7 @@ use super::offload::Job;
 use super::poller::{BROKEN, Event, IN, OUT};
 use super::wait_queues::Direction;
 use super::{Epoll, POLL_INTERVAL};
+use crate::driver::op::AT_CURSOR;
 use crate::driver::{Op, Wait};
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
@@ -243,9 +244,9 @@ impl Epoll {
 }
 
 impl Op {
-    /// The wait queue in which ops on this file are served in order.
+    /// The wait queue in which ops on this file are served in order. An op without one is attempted
+    /// at once, whichever ops wait for its file.
     fn wait_queue(&self) -> Option<(RawFd, Direction)> {
-        use crate::driver::op::AT_CURSOR;
         match *self {
             Op::Read { target, offset: AT_CURSOR, .. } => Some((target.number(), Direction::In)),
             Op::Write { target, offset: AT_CURSOR, .. } => Some((target.number(), Direction::Out)),
@@ -257,7 +258,33 @@ impl Op {
             | Op::Send { fd, .. }
             | Op::SendZc { fd, .. }
             | Op::SendMsg { fd, .. } => Some((fd, Direction::Out)),
-            _ => None,
+            Op::Nop
+            | Op::Read { .. }
+            | Op::Write { .. }
+            | Op::ReadFixed { .. }
+            | Op::WriteFixed { .. }
+            | Op::ReadVectored { .. }
+            | Op::WriteVectored { .. }
+            | Op::Sync { .. }
+            | Op::Open { .. }
+            | Op::OpenHow { .. }
+            | Op::Close { .. }
+            | Op::Stat { .. }
+            | Op::SetLen { .. }
+            | Op::Poll { .. }
+            | Op::Unlink { .. }
+            | Op::Rename { .. }
+            | Op::MakeDir { .. }
+            | Op::Symlink { .. }
+            | Op::Link { .. }
+            | Op::Allocate { .. }
+            | Op::Advise { .. }
+            | Op::SyncRange { .. }
+            | Op::GetXattr(_)
+            | Op::SetXattr(_)
+            | Op::Connect { .. }
+            | Op::Syscall(_)
+            | Op::Raw(_) => None,
         }
     }
 

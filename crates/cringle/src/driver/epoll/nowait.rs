@@ -9,7 +9,7 @@
 //! | named FIFOs, pipes on Linux 6.1, terminals, inotify | `poll(2)`, then the call |
 //! | files that wait for storage | a thread of the pool |
 //!
-//! The files of the fourth row do not support `RWF_NOWAIT`. Between `poll(2)` and the call, another
+//! The files of the third row do not support `RWF_NOWAIT`. Between `poll(2)` and the call, another
 //! reader may take the data, and the call then waits. So all workers of the process do both steps
 //! under one lock. Nothing helps against another *process* that reads from the same terminal or
 //! FIFO: the worker then waits for the next line, as a ring does for a terminal.

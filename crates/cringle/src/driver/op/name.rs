@@ -75,7 +75,7 @@ op_names! {
     RealPath "realpath", "a realpath", Path;
     SetMode "chmod", "a chmod", Path;
     SetOwner "chown", "a chown", Path;
-    SetTimes "utimens", "a utimens", Hidden;
+    SetTimes "utimens", "a utimens", Path;
     Lock "flock", "a flock", Hidden;
     CopyRange "copy_file_range", "a copy_file_range", Hidden;
     Clone "clone", "a clone of a range (FICLONERANGE)", Hidden;

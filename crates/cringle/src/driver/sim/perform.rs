@@ -245,14 +245,49 @@ fn names_a_path(op: &Op) -> bool {
     match *op {
         Op::OpenHow { .. } | Op::Rename { .. } | Op::Symlink { .. } | Op::Link { .. } => true,
         Op::GetXattr(call) | Op::SetXattr(call) => has_path(call),
-        Op::Syscall(Syscall::ListXattrs(call) | Syscall::RemoveXattr(call)) => has_path(call),
-        Op::Syscall(Syscall::SetMode { path, .. }) => !path.is_null(),
+        Op::Syscall(call) => syscall_names_a_path(&call),
+        // They have a path that is imitated, or none.
+        Op::Open { .. } | Op::Stat { .. } | Op::Unlink { .. } | Op::MakeDir { .. } => false,
+        Op::Nop
+        | Op::Read { .. }
+        | Op::Write { .. }
+        | Op::ReadFixed { .. }
+        | Op::WriteFixed { .. }
+        | Op::ReadVectored { .. }
+        | Op::WriteVectored { .. }
+        | Op::Sync { .. }
+        | Op::Close { .. }
+        | Op::SetLen { .. }
+        | Op::Poll { .. }
+        | Op::Allocate { .. }
+        | Op::Advise { .. }
+        | Op::SyncRange { .. }
+        | Op::Recv { .. }
+        | Op::Send { .. }
+        | Op::SendZc { .. }
+        | Op::RecvMsg { .. }
+        | Op::SendMsg { .. }
+        | Op::Accept { .. }
+        | Op::Connect { .. }
+        | Op::Raw(_) => false,
+    }
+}
+
+fn syscall_names_a_path(call: &Syscall) -> bool {
+    match *call {
+        // SAFETY: I1. The op has not ended, so the call that it points to is valid.
+        Syscall::ListXattrs(call) | Syscall::RemoveXattr(call) => unsafe {
+            !(*call).path.is_null()
+        },
+        Syscall::SetMode { path, .. } | Syscall::SetTimes { path, .. } => !path.is_null(),
         // SAFETY: I1. The op has not ended, so its path is a valid C string.
-        Op::Syscall(Syscall::SetOwner { path, .. }) => unsafe { *path != 0 },
-        Op::Syscall(
-            Syscall::ReadLink { .. } | Syscall::RealPath { .. } | Syscall::ChangeRoot { .. },
-        ) => true,
-        _ => false,
+        Syscall::SetOwner { path, .. } => unsafe { *path != 0 },
+        Syscall::ReadLink { .. } | Syscall::RealPath { .. } | Syscall::ChangeRoot { .. } => true,
+        Syscall::ReadDir { .. }
+        | Syscall::Lock { .. }
+        | Syscall::CopyRange { .. }
+        | Syscall::Clone { .. }
+        | Syscall::Seek { .. } => false,
     }
 }
 
@@ -373,4 +408,21 @@ fn cut_to(slices: &[libc::iovec], most: usize) -> impl Iterator<Item = libc::iov
         left -= iov_len;
         libc::iovec { iov_base: slice.iov_base, iov_len }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::syscall::Times;
+    use std::ptr::null;
+
+    /// A call on a path would reach the machine's files; one on a descriptor reaches the world's.
+    #[test]
+    fn times_of_a_path_are_not_performed() {
+        let times = null::<Times>();
+        for (path, names) in [(c"/file".as_ptr(), true), (null(), false)] {
+            let op = Op::Syscall(Syscall::SetTimes { fd: libc::AT_FDCWD, path, times });
+            assert_eq!(names_a_path(&op), names);
+        }
+    }
 }

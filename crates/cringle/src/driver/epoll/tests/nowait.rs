@@ -107,9 +107,12 @@ fn read_continues_on_the_pool() {
         });
         let mut rig = Rig::new(8);
         let (len, slices) = (buf.len() as u32, slices.as_ptr());
-        let read = rig.push(|_| match vectored {
-            false => Op::Read { target, buf: at, len, offset: 100 },
-            true => Op::ReadVectored { fd, slices, count: 2, offset: 100 },
+        let read = rig.push(|_| {
+            if vectored {
+                Op::ReadVectored { fd, slices, count: 2, offset: 100 }
+            } else {
+                Op::Read { target, buf: at, len, offset: 100 }
+            }
         });
         let read = read.unwrap();
         rig.until_idle();

@@ -333,20 +333,23 @@ fn closing_a_descriptor_fails_all_its_waits() {
         assert_eq!(rig.settled, []);
         // SAFETY: I9. The test owns this number; no other test gets it.
         unsafe {
-            match reused {
-                true => assert_eq!(libc::dup2(regular.as_raw_fd(), fd), fd),
-                false => assert_eq!(libc::close(fd), 0),
+            if reused {
+                assert_eq!(libc::dup2(regular.as_raw_fd(), fd), fd);
+            } else {
+                assert_eq!(libc::close(fd), 0);
             }
         }
-        match readable {
-            true => theirs.write_all(b"more").unwrap(),
-            false => assert_eq!(drain(&theirs), b""),
+        if readable {
+            theirs.write_all(b"more").unwrap();
+        } else {
+            assert_eq!(drain(&theirs), b"");
         }
         rig.until_idle();
         // A regular file is no socket, and cannot be waited for.
-        let expected = match reused {
-            true => [-libc::EPERM, -libc::ENOTSOCK, -libc::ENOTSOCK, -libc::EPERM],
-            false => [-libc::EBADF, -libc::EBADF, -libc::EBADF, libc::POLLNVAL.into()],
+        let expected = if reused {
+            [-libc::EPERM, -libc::ENOTSOCK, -libc::ENOTSOCK, -libc::EPERM]
+        } else {
+            [-libc::EBADF, -libc::EBADF, -libc::EBADF, libc::POLLNVAL.into()]
         };
         assert_eq!(others.map(|other| rig.result(other)), expected);
         assert_eq!((rig.result(partial), &buf), (4, b"part\0\0\0\0"));
