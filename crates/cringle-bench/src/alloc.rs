@@ -1,7 +1,7 @@
 //! A global allocator that counts allocations while `bench batch` measures.
 //!
-//! It passes everything to the system's allocator. With counting off, an allocation costs one relaxed
-//! load more, of a cache line that is only read.
+//! It passes everything to the system's allocator. With counting off, an allocation costs one
+//! relaxed load more, of a cache line that is only read.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

@@ -13,7 +13,8 @@ use std::time::Instant;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     pub(crate) seconds: f64,
-    /// CPU time of the command and its children, kernel threads included, but not of a sync after it.
+    /// CPU time of the command and its children, kernel threads included, but not of a sync after
+    /// it.
     pub(crate) user_seconds: f64,
     pub(crate) system_seconds: f64,
 }
@@ -24,8 +25,8 @@ impl Sample {
     }
 }
 
-/// A child's standard error, in a file: with a pipe, this process would have to read while the clock
-/// runs.
+/// A child's standard error, in a file: with a pipe, this process would have to read while the
+/// clock runs.
 pub(crate) struct Stderr(File);
 
 impl Stderr {
@@ -52,8 +53,8 @@ impl Stderr {
     }
 }
 
-/// Runs a command and measures it. With `sync`, the clock also covers a sync of that file system. The
-/// error describes how the command failed.
+/// Runs a command and measures it. With `sync`, the clock also covers a sync of that file system.
+/// The error describes how the command failed.
 pub(crate) fn time(command: &mut Command, sync: Option<&File>) -> Result<Sample, String> {
     let cannot = |error: io::Error| format!("it cannot be run: {error}");
     let mut errors = Stderr::new().map_err(cannot)?;
@@ -79,8 +80,9 @@ pub(crate) fn time(command: &mut Command, sync: Option<&File>) -> Result<Sample,
 
 /// Waits for a child, and returns its status and resource usage.
 ///
-/// This takes two steps, so that an interruption never signals a number that is no longer the child's:
-/// the first call waits without reaping, the second one reaps, and the child is forgotten in between.
+/// This takes two steps, so that an interruption never signals a number that is no longer the
+/// child's: the first call waits without reaping, the second one reaps, and the child is forgotten
+/// in between.
 pub(crate) fn wait(pid: libc::pid_t) -> io::Result<(ExitStatus, libc::rusage)> {
     let mut ended = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
     let flags = libc::WEXITED | libc::WNOWAIT;

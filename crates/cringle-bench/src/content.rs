@@ -1,7 +1,7 @@
 //! The content of test files: each 8-byte word is a hash of its position.
 //!
-//! The hash is a bijection, so no two blocks are equal (a device that compresses or deduplicates gains
-//! nothing), and a read is checked without reading the block a second time.
+//! The hash is a bijection, so no two blocks are equal (a device that compresses or deduplicates
+//! gains nothing), and a read is checked without reading the block a second time.
 
 pub(crate) const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
@@ -37,8 +37,8 @@ pub(crate) fn head(block: &[u8]) -> u64 {
     }
 }
 
-/// Prepares a block to be written: `first` is the word that reads of the same run expect, and the second
-/// word identifies the run.
+/// Prepares a block to be written: `first` is the word that reads of the same run expect, and the
+/// second word identifies the run.
 #[inline]
 pub(crate) fn stamp(block: &mut [u8], first: u64, generation: u64) {
     if let Some(bytes) = block.first_chunk_mut() {
@@ -67,7 +67,8 @@ impl Rng {
         scramble(self.0)
     }
 
-    /// Returns a number below `bound`, by multiplication. The bias is below 2⁻³² for bounds below 2³².
+    /// Returns a number below `bound`, by multiplication. The bias is below 2⁻³² for bounds below
+    /// 2³².
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }

@@ -1,7 +1,8 @@
 //! Latencies of a sample of the operations.
 //!
-//! Reading the clock twice costs a noticeable part of a cached read, so only some operations are timed.
-//! A hash of the operation's number selects them: a regular stride could coincide with the batches.
+//! Reading the clock twice costs a noticeable part of a cached read, so only some operations are
+//! timed. A hash of the operation's number selects them: a regular stride could coincide with the
+//! batches.
 
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value};
@@ -58,16 +59,16 @@ impl Latencies {
         (!self.0.is_empty()).then(|| self.0.value_at_quantile(quantile) as f64 / 1e3)
     }
 
-    /// Returns the distribution: shares of the operations, each with the microseconds within which that
-    /// share was done. Leaves out the quantiles that less than one slower operation supports.
+    /// Returns the distribution: shares of the operations, each with the microseconds within which
+    /// that share was done. Leaves out the quantiles that less than one slower operation supports.
     pub(crate) fn quantiles_us(&self) -> Vec<(f64, f64)> {
         let supported = |share: &&f64| (1.0 - **share) * self.0.len() as f64 >= 1.0 - 1e-6;
         let at = |share: &f64| Some((*share, self.quantile_us(*share)?));
         SHARES.iter().filter(supported).filter_map(at).collect()
     }
 
-    /// Returns the distribution as JSON: `{"0.5": 380.1, …}`, or an empty object if no operation was
-    /// timed.
+    /// Returns the distribution as JSON: `{"0.5": 380.1, …}`, or an empty object if no operation
+    /// was timed.
     pub(crate) fn to_json(&self) -> Value {
         let quantiles = self.quantiles_us().into_iter();
         quantiles.map(|(share, us)| (share.to_string(), us.into())).collect::<Map<_, _>>().into()

@@ -1,8 +1,9 @@
 //! `cringle bench`: experiments that compare ways of doing I/O on this machine.
 //!
 //! Each experiment is a module with its command line, its runs and its report: [`disk`], [`batch`],
-//! [`cp`], [`sum`], [`http`]; [`all`] runs them in turn. They share the clock (`meter`), the latencies,
-//! the file that is read ([`target`]) and its content, and the handling of child processes.
+//! [`cp`], [`sum`], [`http`]; [`all`] runs them in turn. They share the clock (`meter`), the
+//! latencies, the file that is read ([`target`]) and its content, and the handling of child
+//! processes.
 
 // The readers of these pages are developers.
 #![allow(rustdoc::private_intra_doc_links)]
@@ -39,11 +40,13 @@ pub use alloc::CountingAllocator;
 pub enum Bench {
     /// Read a file in eight ways: threads, mmap, tokio, io_uring, fibers, ….
     Disk(Box<disk::DiskArgs>),
-    /// Read batches of random 4 KiB blocks, as the benchmark of blockio-uring does, and compare with fio.
+    /// Read batches of random 4 KiB blocks, as the benchmark of blockio-uring does, and compare
+    /// with fio.
     Batch(batch::BatchArgs),
     /// Copy trees of files with every installed copy command.
     Cp(Box<cp::CpArgs>),
-    /// Sum the bytes of a file or a connection, one read at a time: the cost of a runtime that cannot win.
+    /// Sum the bytes of a file or a connection, one read at a time: the cost of a runtime that
+    /// cannot win.
     Sum(Box<sum::SumArgs>),
     /// Serve a small page in six ways, and measure the cost of a request: threads, epoll, tokio, ….
     Http(Box<http::HttpArgs>),
@@ -93,7 +96,8 @@ impl Bench {
     }
 }
 
-/// Begins an experiment: checks that its results can be written, and describes the driver if `verbose`.
+/// Begins an experiment: checks that its results can be written, and describes the driver if
+/// `verbose`.
 fn begin(outputs: &Outputs, verbose: bool) -> Result<(), Failure> {
     outputs.check()?;
     if verbose {

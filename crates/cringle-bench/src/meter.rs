@@ -1,9 +1,9 @@
 //! The clock, the CPU time of the process, and the gate that starts and stops them.
 //!
-//! Every strategy prepares itself (threads, rings, buffers, open files) before the gate. The last party
-//! that arrives starts the clock and releases the others; the last party that leaves stops it. (A
-//! benchmark that stops at the first one divides all operations by the time of the fastest thread, and
-//! reports a rate that no thread reached.)
+//! Every strategy prepares itself (threads, rings, buffers, open files) before the gate. The last
+//! party that arrives starts the clock and releases the others; the last party that leaves stops
+//! it. (A benchmark that stops at the first one divides all operations by the time of the fastest
+//! thread, and reports a rate that no thread reached.)
 
 use crate::alloc::{self, Allocated};
 use std::io;
@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The time that a run took, and the CPU time of all threads of the process, the kernel's io-wq workers
-/// included.
+/// The time that a run took, and the CPU time of all threads of the process, the kernel's io-wq
+/// workers included.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Usage {
     pub(crate) seconds: f64,
@@ -128,8 +128,8 @@ impl Gate {
         Gate { counts_allocations: true, ..self }
     }
 
-    /// Returns one of the parties. It leaves when it is dropped: after its work, or early because of an
-    /// error.
+    /// Returns one of the parties. It leaves when it is dropped: after its work, or early because
+    /// of an error.
     pub(crate) fn party(&self) -> Party<'_> {
         Party { gate: self, entered: false }
     }
@@ -203,7 +203,8 @@ impl Party<'_> {
     }
 }
 
-/// The error of the parties that waited for one that failed. The failed party's own error is the cause.
+/// The error of the parties that waited for one that failed. The failed party's own error is the
+/// cause.
 pub(crate) const GAVE_UP: &str = "another thread of this run could not start";
 
 impl Drop for Party<'_> {

@@ -11,7 +11,8 @@ pub(crate) fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec
     distinct
 }
 
-/// Returns the members of `all` that are in `named`, in the order of `all`; all of them if none is named.
+/// Returns the members of `all` that are in `named`, in the order of `all`; all of them if none is
+/// named.
 pub(crate) fn selected<T: Copy + PartialEq>(all: &[T], named: &[T]) -> Vec<T> {
     all.iter().copied().filter(|one| named.is_empty() || named.contains(one)).collect()
 }

@@ -1,7 +1,7 @@
 //! A progress bar on standard error, hidden if that is no terminal.
 //!
-//! It is drawn between the runs only: a thread that redraws it would take CPU time and context switches
-//! from the measured work.
+//! It is drawn between the runs only: a thread that redraws it would take CPU time and context
+//! switches from the measured work.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 

@@ -35,8 +35,8 @@ const IOPOLL: [Configure; 2] = [
 /// How long an idle kernel thread polls the submission queue before it sleeps.
 const SQPOLL_IDLE_MS: u32 = 100;
 
-/// The same for rings with a kernel thread that submits. `DEFER_TASKRUN` is missing because the kernel
-/// refuses it together with `SQPOLL`.
+/// The same for rings with a kernel thread that submits. `DEFER_TASKRUN` is missing because the
+/// kernel refuses it together with `SQPOLL`.
 const SQPOLL: [Configure; 2] = [
     |b| {
         b.setup_sqpoll(SQPOLL_IDLE_MS).setup_single_issuer().setup_submit_all().setup_no_sqarray();
@@ -46,8 +46,8 @@ const SQPOLL: [Configure; 2] = [
     },
 ];
 
-/// Sets up a ring with room for `entries` submissions and twice as many completions. Only the calling
-/// thread may use it.
+/// Sets up a ring with room for `entries` submissions and twice as many completions. Only the
+/// calling thread may use it.
 pub(crate) fn build(entries: usize) -> io::Result<IoUring> {
     build_with(entries, 2 * entries)
 }
@@ -90,7 +90,8 @@ fn explained(error: io::Error) -> io::Error {
     let remedy = match error.raw_os_error() {
         Some(libc::ENOSYS) => "this kernel has no io_uring",
         Some(libc::EPERM | libc::EACCES) => {
-            "seccomp (a container's default profile) or the sysctl kernel.io_uring_disabled forbids it"
+            "seccomp (a container's default profile) or the sysctl kernel.io_uring_disabled \
+            forbids it"
         }
         Some(libc::ENOMEM) => "the limit of locked memory is too low: raise `ulimit -l`",
         _ => return error,

@@ -112,7 +112,8 @@ impl Target {
         if !spec.empty && total > free {
             // Checked before writing, because a full disk disturbs every program on the machine.
             return fail(format!(
-                "{}: too little space: {} are free and the test file needs {}; choose a smaller --size",
+                "{}: too little space: {} are free and the test file needs {}; choose a smaller \
+                --size",
                 spec.path.display(),
                 units::size(free),
                 units::size(total)
@@ -210,8 +211,8 @@ fn missing(path: &Path, error: &io::Error) -> Failure {
     Failure::failed(text)
 }
 
-/// Refuses FIFOs, sockets and character devices: they cannot be read at an offset, and an open may block
-/// for ever.
+/// Refuses FIFOs, sockets and character devices: they cannot be read at an offset, and an open may
+/// block for ever.
 pub fn must_have_offsets(path: &Path, kind: fs::FileType) -> Result<(), Failure> {
     let name = match kind {
         kind if kind.is_fifo() => "a FIFO",

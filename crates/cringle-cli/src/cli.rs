@@ -10,7 +10,8 @@ use std::path::PathBuf;
 #[derive(Parser)]
 #[command(name = "cringle", version, about, propagate_version = true, max_term_width = 100)]
 #[command(
-    after_help = "After `kill -USR1 PID`, bench, cp and sim print on standard error which fiber waits for what."
+    after_help = "After `kill -USR1 PID`, bench, cp and sim print on standard error which fiber \
+            waits for what."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -27,8 +28,8 @@ pub(crate) struct Cli {
     )]
     pub(crate) color: Color,
 
-    /// Write a trace of fibers and operations, for Perfetto and `cringle trace`. A command that starts
-    /// processes writes a file for each, with the process number in its name.
+    /// Write a trace of fibers and operations, for Perfetto and `cringle trace`. A command that
+    /// starts processes writes a file for each, with the process number in its name.
     #[arg(long, global = true, value_name = "FILE", help_heading = GLOBAL)]
     pub(crate) trace: Option<PathBuf>,
 
@@ -44,14 +45,15 @@ const GLOBAL: &str = "Global options";
 const PIPE_WIDTH: usize = 80;
 
 impl Cli {
-    /// Returns the definition of the command line. Help is as wide as the terminal (at most 100 columns),
-    /// and [`PIPE_WIDTH`] if standard output is no terminal.
+    /// Returns the definition of the command line. Help is as wide as the terminal (at most 100
+    /// columns), and [`PIPE_WIDTH`] if standard output is no terminal.
     pub(crate) fn definition() -> clap::Command {
         let command = Cli::command();
         if std::io::stdout().is_terminal() { command } else { command.term_width(PIPE_WIDTH) }
     }
 
-    /// Parses the command line of this process. Prints help or an error and exits if it has no command.
+    /// Parses the command line of this process. Prints help or an error and exits if it has no
+    /// command.
     pub(crate) fn of_process() -> Cli {
         let mut definition = Cli::definition();
         let matches = definition.get_matches_mut();
@@ -73,9 +75,8 @@ pub(crate) enum Command {
     /// Test the library itself with random programs in a simulation with faults.
     Sim(SimArgs),
     /// Print a completion script for a shell.
-    #[command(
-        after_help = "Example:\n  cringle completions bash > ~/.local/share/bash-completion/completions/cringle"
-    )]
+    #[command(after_help = "Example:\n  cringle completions bash > \
+                ~/.local/share/bash-completion/completions/cringle")]
     Completions { shell: clap_complete::Shell },
     /// Print the manual page, or write one for every command into a directory.
     #[command(after_help = "Example:\n  cringle man | man -l -")]
@@ -185,8 +186,8 @@ mod tests {
         for_each_command(&command, "cringle", &mut |name, help| {
             let lines: Vec<&str> = help.lines().collect();
             for pair in lines.windows(2) {
-                // A line that continues a paragraph begins with a small letter; the one before it has
-                // no room for its first word.
+                // A line that continues a paragraph begins with a small letter; the one before it
+                // has no room for its first word.
                 let [first, second] = pair else { unreachable!("pairs") };
                 let indent = |line: &str| line.len() - line.trim_start().len();
                 let word = second.split_whitespace().next().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! `cringle`: which way of doing I/O wins on this machine, and why.
 //!
-//! Parses the command line ([`cli`]) and calls the crate of the command; only [`sim`], which tests the
-//! library in simulations, is implemented here.
+//! Parses the command line ([`cli`]) and calls the crate of the command; only [`sim`], which tests
+//! the library in simulations, is implemented here.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("cringle is for Linux: it needs io_uring");
@@ -17,12 +17,13 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Disables the watchdog unless the environment configures it. Measured loops run for a long time without
-/// suspending, and reports about them would be mixed with the command's output.
+/// Disables the watchdog unless the environment configures it. Measured loops run for a long time
+/// without suspending, and reports about them would be mixed with the command's output.
 fn disable_watchdog_by_default() {
     const VARIABLE: &str = "CRINGLE_WATCHDOG";
     if std::env::var_os(VARIABLE).is_none() {
-        // SAFETY: `main` calls this first, so no other thread exists that could read the environment.
+        // SAFETY: `main` calls this first, so no other thread exists that could read the
+        // environment.
         unsafe { std::env::set_var(VARIABLE, "off") };
     }
 }
@@ -50,8 +51,8 @@ fn run(cli: &Cli) -> Result<ExitCode, Failure> {
     result
 }
 
-/// Returns the program name and the arguments of `cringle cp …`, or of a link named `cp`: that command line
-/// follows the rules of GNU, not those of clap.
+/// Returns the program name and the arguments of `cringle cp …`, or of a link named `cp`: that
+/// command line follows the rules of GNU, not those of clap.
 fn called_as_cp(arguments: Vec<OsString>) -> Option<(&'static str, Vec<OsString>)> {
     let mut arguments = arguments.into_iter();
     let name = arguments.next()?;

@@ -32,8 +32,8 @@ pub(crate) fn begin(cli: &Cli) -> Result<ActiveTrace, Failure> {
     Ok(ActiveTrace(Some(recording)))
 }
 
-/// Starts the trace that the environment requests. The first runtime would start it, too, but could not
-/// report that the file cannot be created.
+/// Starts the trace that the environment requests. The first runtime would start it, too, but could
+/// not report that the file cannot be created.
 fn begin_by_environment(command: &Command) -> Result<ActiveTrace, Failure> {
     let path = std::env::var_os(VARIABLE).filter(|path| !path.is_empty());
     let runs_fibers = !works_in_children(command) && !matches!(command, Command::Trace(_));
@@ -60,7 +60,8 @@ fn works_in_children(command: &Command) -> bool {
     }
 }
 
-/// Lets each child process write a trace with its number in the name: `a-4711.pftrace` for `a.pftrace`.
+/// Lets each child process write a trace with its number in the name: `a-4711.pftrace` for
+/// `a.pftrace`.
 fn trace_children(path: &Path) {
     let mut name = path.file_stem().unwrap_or_default().to_os_string();
     name.push("-%p");

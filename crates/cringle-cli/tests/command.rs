@@ -137,7 +137,8 @@ fn colours_are_there_when_asked_for() {
     assert!(texts(&output).0.contains('\u{1b}'));
 }
 
-/// Asks until there is a runtime to tell of: what is said from one header to the end of its first lines.
+/// Asks until there is a runtime to tell of: what is said from one header to the end of its first
+/// lines.
 #[test]
 fn sigusr1_has_a_benchmark_say_who_waits_for_what_and_go_on() {
     let place = std::fs::canonicalize(place("dump")).unwrap();

@@ -26,8 +26,8 @@ pub struct Outputs {
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
-    /// Write one HTML file with the machine, the command, tables and plots; `-` means standard output,
-    /// which then has nothing else.
+    /// Write one HTML file with the machine, the command, tables and plots; `-` means standard
+    /// output, which then has nothing else.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 

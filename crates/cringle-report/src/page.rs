@@ -1,5 +1,5 @@
-//! A report's content, independent of where it goes: the text for a terminal and the page for a browser
-//! are made of the same titles, rows and sentences.
+//! A report's content, independent of where it goes: the text for a terminal and the page for a
+//! browser are made of the same titles, rows and sentences.
 
 use super::plot::Plot;
 use super::table;
@@ -79,8 +79,8 @@ pub fn text(page: &Page) -> String {
     out
 }
 
-/// Breaks a sentence into lines of at most 80 columns. `prefix` begins the first line, and the others
-/// are indented by its width.
+/// Breaks a sentence into lines of at most 80 columns. `prefix` begins the first line, and the
+/// others are indented by its width.
 pub fn wrapped(sentence: &str, prefix: &str) -> String {
     const WIDTH: usize = 80;
     let indent = " ".repeat(prefix.len());

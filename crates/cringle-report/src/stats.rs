@@ -1,7 +1,7 @@
 //! The median and the range of a few samples.
 
-/// Returns the median, or `None` without values. The median of an even number of values is the mean of
-/// the two in the middle.
+/// Returns the median, or `None` without values. The median of an even number of values is the mean
+/// of the two in the middle.
 pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);

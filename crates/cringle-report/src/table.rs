@@ -38,7 +38,8 @@ fn with_header(header: &[&str]) -> Table {
     table
 }
 
-/// Formats a table: text columns are aligned left, numbers right; with colours, the best row is green.
+/// Formats a table: text columns are aligned left, numbers right; with colours, the best row is
+/// green.
 pub fn rows(rows: &Rows) -> String {
     let header: Vec<&str> = rows.header.iter().map(String::as_str).collect();
     let mut table = with_header(&header);

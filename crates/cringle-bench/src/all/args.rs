@@ -27,9 +27,9 @@ Questions:
   copies   many small files, and some large ones (bench cp)
 
 Each command runs in a process of its own. All of them take about three minutes, and 2 to 3 GB of \
-disk space, depending on the copy commands that are installed. The space is checked first. The data \
-of each command is removed when it ends, also after Ctrl-C. If an experiment fails, the others still \
-run.
+disk space, depending on the copy commands that are installed. The space is checked first. The \
+data of each command is removed when it ends, also after Ctrl-C. If an experiment fails, the \
+others still run.
 
 Exit status: 0 success, 1 an experiment failed, 2 wrong usage, 130 interrupted.";
 

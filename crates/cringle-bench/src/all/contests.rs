@@ -93,7 +93,8 @@ impl Contest {
     }
 }
 
-/// Adds the strategies without a queue, whose contest has no title, to the contest of each queue depth.
+/// Adds the strategies without a queue, whose contest has no title, to the contest of each queue
+/// depth.
 fn add_entrants_without_queue(contests: &mut Vec<Contest>) {
     let Some(at) = contests.iter().position(|case| case.title.is_empty()) else { return };
     let without = contests.remove(at).lines;

@@ -83,8 +83,8 @@ impl Experiment {
     }
 }
 
-/// Returns the chosen experiments, in order. Copies come last, because removing many files slows down
-/// programs that create files afterwards.
+/// Returns the chosen experiments, in order. Copies come last, because removing many files slows
+/// down programs that create files afterwards.
 pub(super) fn chosen(args: &AllArgs) -> Vec<Experiment> {
     let lines = if args.quick { &QUICK } else { &MODEST };
     let chosen = lines.iter().filter(|(question, _)| args.asks(*question));
@@ -121,8 +121,8 @@ const QUICK: [Line; 6] = [
     (Question::Copies, "cp --part 10000 --regime warm --no-fio"),
 ];
 
-/// Fails if the file system has too little space for the largest experiment. (Each removes its data before
-/// the next one begins.)
+/// Fails if the file system has too little space for the largest experiment. (Each removes its data
+/// before the next one begins.)
 pub(super) fn check_space(experiments: &[Experiment], args: &AllArgs) -> Result<(), Failure> {
     let mut most = 0;
     for experiment in experiments {
@@ -131,8 +131,8 @@ pub(super) fn check_space(experiments: &[Experiment], args: &AllArgs) -> Result<
     let free = storage::free_bytes(&args.directory)?;
     if free < most {
         return fail(format!(
-            "{}: too little space: the experiments need {}, and {} are free; choose fewer questions \
-             with --only, or another DIR",
+            "{}: too little space: the experiments need {}, and {} are free; choose fewer \
+             questions with --only, or another DIR",
             args.directory.display(),
             units::size(most.next_multiple_of(1 << 20)),
             units::size(free)

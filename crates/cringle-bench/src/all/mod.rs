@@ -1,8 +1,8 @@
-//! `cringle bench all`: runs every experiment with the command that a user would type, and reports who
-//! won, by how much, and which figures explain it.
+//! `cringle bench all`: runs every experiment with the command that a user would type, and reports
+//! who won, by how much, and which figures explain it.
 //!
-//! The experiments are child processes: the changes of one to its process (limits, pinning, memory) do not
-//! affect the next, and one that fails does not stop the others. Each removes its own files.
+//! The experiments are child processes: the changes of one to its process (limits, pinning, memory)
+//! do not affect the next, and one that fails does not stop the others. Each removes its own files.
 
 mod args;
 mod contests;
@@ -87,7 +87,8 @@ fn notes(args: &AllArgs) -> Vec<String> {
     notes
 }
 
-/// Prints a line above the experiment's own tables, or on standard error if standard output is data.
+/// Prints a line above the experiment's own tables, or on standard error if standard output is
+/// data.
 fn announce(args: &AllArgs, line: &str) -> Result<(), Failure> {
     if args.quiet {
         return Ok(());

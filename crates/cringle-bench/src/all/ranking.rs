@@ -75,8 +75,8 @@ fn why(case: &Contest, winner: &Line) -> String {
     text + "."
 }
 
-/// Names the entrants that the processor limits. (An entrant that keeps no processor busy waits for the
-/// device, for a peer, or for a processor that another program uses.)
+/// Names the entrants that the processor limits. (An entrant that keeps no processor busy waits for
+/// the device, for a peer, or for a processor that another program uses.)
 fn limits(winner: &Line, other: &Line) -> Option<String> {
     let (mine, theirs) = (winner.busy?, other.busy?);
     let (w, o) = (&winner.name, &other.name);

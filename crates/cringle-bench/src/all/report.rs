@@ -80,8 +80,8 @@ fn errors(findings: &Findings) -> impl Iterator<Item = String> {
     findings.done.iter().filter_map(failed)
 }
 
-/// Returns a row for each contest. `× plain` compares the winner with the conventional way; `ours` compares
-/// fibers or `cringle cp` with the winner.
+/// Returns a row for each contest. `× plain` compares the winner with the conventional way; `ours`
+/// compares fibers or `cringle cp` with the winner.
 fn summary(findings: &Findings) -> Rows {
     let beside = |name: &str, value| format!("{} ({name})", ratio_cell(value));
     let cells = |ranking: &Ranking| {

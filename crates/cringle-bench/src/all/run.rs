@@ -13,7 +13,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-/// The result of an experiment. It may have a report and an error: one of several tools may have failed.
+/// The result of an experiment. It may have a report and an error: one of several tools may have
+/// failed.
 pub(super) struct Outcome {
     pub(super) report: Option<Value>,
     /// The parts of the page, if `--html` is given.
@@ -54,7 +55,8 @@ fn try_run(experiment: &Experiment, args: &AllArgs) -> io::Result<Outcome> {
     let tables =
         if args.quiet || args.outputs.use_stdout() { Stdio::null() } else { Stdio::inherit() };
     let stderr = if shown { Stdio::inherit() } else { errors.writer()? };
-    // The child is in a group of its own, so that it gets one signal after Ctrl-C: from this process.
+    // The child is in a group of its own, so that it gets one signal after Ctrl-C: from this
+    // process.
     command.stdin(Stdio::null()).stdout(tables).stderr(stderr).process_group(0);
     end_with_this_process(&mut command);
     let child = command.spawn()?;
@@ -71,7 +73,8 @@ fn try_run(experiment: &Experiment, args: &AllArgs) -> io::Result<Outcome> {
     })
 }
 
-/// Lets the kernel signal the child when this process is killed, so that the child removes its files.
+/// Lets the kernel signal the child when this process is killed, so that the child removes its
+/// files.
 fn end_with_this_process(command: &mut Command) {
     let parent = std::process::id() as libc::pid_t;
     let signal = interrupt::PARENT_DIED.number();

@@ -19,8 +19,8 @@ Examples:
 FILE is only read. To create one of 1 GiB: head -c 1G /dev/urandom > data.bin
 
 The parameters are those of the benchmark of blockio-uring (Haskell), so that the figures are \
-comparable. One thing differs: the clock stops with the last thread, not with the first one. Rounds \
-alternate with rounds of fio; the figures are those of the median round.";
+comparable. One thing differs: the clock stops with the last thread, not with the first one. \
+Rounds alternate with rounds of fio; the figures are those of the median round.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES, args_override_self = true)]

@@ -1,6 +1,6 @@
-//! `high`: the public API. A [`BlockIo`] with batch limit 64 and in-flight limit 256 for each worker, and
-//! four submitters for each worker, which read batches of 32 uniformly random blocks into a buffer of
-//! 128 KiB each.
+//! `high`: the public API. A [`BlockIo`] with batch limit 64 and in-flight limit 256 for each
+//! worker, and four submitters for each worker, which read batches of 32 uniformly random blocks
+//! into a buffer of 128 KiB each.
 
 use super::{BATCH, BLOCK, RoundConfig, SUBMITTERS_PER_WORKER, ThreadResult, short_read};
 use crate::content::Rng;
@@ -73,7 +73,8 @@ impl Submitters<'_> {
         })?
     }
 
-    /// Runs the four submitters of a worker. They share a party, because the gate blocks their thread.
+    /// Runs the four submitters of a worker. They share a party, because the gate blocks their
+    /// thread.
     fn on_worker(&self, worker: usize, mut party: Party<'_>) -> io::Result<Vec<ThreadResult>> {
         let numbers = worker * SUBMITTERS_PER_WORKER..(worker + 1) * SUBMITTERS_PER_WORKER;
         let mut submitters: Vec<_> = numbers.map(|n| Submitter::new(self, n)).collect();

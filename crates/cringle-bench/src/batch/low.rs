@@ -1,5 +1,6 @@
-//! `low`: the library's ring, without fibers. The submission queue has 64 entries, the completion queue
-//! 256. After 64 reads to start with, the loop submits 32 and takes 32, so that 64 to 96 are in flight.
+//! `low`: the library's ring, without fibers. The submission queue has 64 entries, the completion
+//! queue 256. After 64 reads to start with, the loop submits 32 and takes 32, so that 64 to 96 are
+//! in flight.
 
 use super::{BATCH, BLOCK, RoundConfig, ThreadResult, short_read};
 use crate::content::Rng;

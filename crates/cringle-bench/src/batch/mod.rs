@@ -1,10 +1,10 @@
-//! `cringle bench batch`: the benchmark of blockio-uring, a Haskell library with a similar API, with the
-//! same parameters, so that the figures are comparable.
+//! `cringle bench batch`: the benchmark of blockio-uring, a Haskell library with a similar API,
+//! with the same parameters, so that the figures are comparable.
 //!
-//! `low` reads a permutation of all 4 KiB blocks on the bare ring, 32 at a time. `high` reads uniformly
-//! random blocks through [`cringle::block::BlockIo`]: four submitters for each worker, batches of 32.
-//! One thing differs: there the clock stops with the first submitter, while the operations of all are
-//! counted; here it stops with the last one.
+//! `low` reads a permutation of all 4 KiB blocks on the bare ring, 32 at a time. `high` reads
+//! uniformly random blocks through [`cringle::block::BlockIo`]: four submitters for each worker,
+//! batches of 32. One thing differs: there the clock stops with the first submitter, while the
+//! operations of all are counted; here it stops with the last one.
 
 pub mod args;
 mod high;

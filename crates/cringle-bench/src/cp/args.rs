@@ -35,16 +35,16 @@ Regimes:
   cold-sync     caches are dropped; the time includes a sync of the file system
   cold-durable  caches are dropped; each file and directory is synced
 
-In `cold-durable`, a tool without an --fsync option is followed by `find … -exec sync {} +`; `cp` is \
-also measured with one sync of the file system.
+In `cold-durable`, a tool without an --fsync option is followed by `find … -exec sync {} +`; `cp` \
+is also measured with one sync of the file system.
 
-The tools take turns. Each copies to a new directory, and its copy is verified: all directories, all \
-sizes, the content of a sample. No file is removed before the last run, because ext4 avoids inodes \
-that were deleted in the last seconds, which slows down every tool that creates files. For the same \
-reason, wait a minute between two calls of this command.
+The tools take turns. Each copies to a new directory, and its copy is verified: all directories, \
+all sizes, the content of a sample. No file is removed before the last run, because ext4 avoids \
+inodes that were deleted in the last seconds, which slows down every tool that creates files. For \
+the same reason, wait a minute between two calls of this command.
 
-All files are in a directory `cringle-cp-…` below DIRECTORY, which is removed at the end, also after \
-Ctrl-C, but not after SIGKILL.
+All files are in a directory `cringle-cp-…` below DIRECTORY, which is removed at the end, also \
+after Ctrl-C, but not after SIGKILL.
 
 Exit status: 0 success, 1 failure (a tool failed, or its copy is incomplete), 2 wrong usage, \
 130 interrupted.";
@@ -82,13 +82,13 @@ pub struct CpArgs {
     #[arg(long, value_parser = units::parse_size, value_name = "SIZE")]
     file_size: Option<u64>,
 
-    /// Commands to compare, as a comma-separated list of cp, cringle, rsync, tar, cpz, fcp, xcp and names
-    /// given by --tool [default: all that are installed].
+    /// Commands to compare, as a comma-separated list of cp, cringle, rsync, tar, cpz, fcp, xcp and
+    /// names given by --tool [default: all that are installed].
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub(super) tools: Vec<String>,
 
-    /// Another command, run by `sh`; repeatable. {src} is the tree and {dst} the copy, which does not
-    /// exist yet; without either, both are appended.
+    /// Another command, run by `sh`; repeatable. {src} is the tree and {dst} the copy, which does
+    /// not exist yet; without either, both are appended.
     #[arg(long, value_name = "NAME=COMMAND")]
     pub(super) tool: Vec<String>,
 

@@ -1,5 +1,5 @@
-//! Measures with fio how fast the disk reads and writes at the same time, half of each: the limit for a
-//! copy.
+//! Measures with fio how fast the disk reads and writes at the same time, half of each: the limit
+//! for a copy.
 
 use super::args::Tree;
 use super::trees::Shape;

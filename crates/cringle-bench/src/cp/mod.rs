@@ -1,9 +1,10 @@
-//! `cringle bench cp`: copies the same trees with `cp -r`, `cringle cp -r` and the other copy commands
-//! that are installed, in turns.
+//! `cringle bench cp`: copies the same trees with `cp -r`, `cringle cp -r` and the other copy
+//! commands that are installed, in turns.
 //!
-//! Promises: no file is removed before the last measurement (ext4 avoids inodes that were deleted in the
-//! last seconds, and its search for others takes much longer than the copy); each copy is verified; an
-//! outlier is reported; and all files are removed, however the command ends, except by SIGKILL.
+//! Promises: no file is removed before the last measurement (ext4 avoids inodes that were deleted
+//! in the last seconds, and its search for others takes much longer than the copy); each copy is
+//! verified; an outlier is reported; and all files are removed, however the command ends, except by
+//! SIGKILL.
 
 mod args;
 mod disk_rate;

@@ -71,7 +71,8 @@ fn make_trees(blocks: &[Block], workspace: &Workspace, progress: &Progress) -> R
     Ok(())
 }
 
-/// Returns an error if a signal has interrupted the command. [`super::run()`] reports it as interrupted.
+/// Returns an error if a signal has interrupted the command. [`super::run()`] reports it as
+/// interrupted.
 fn check_interrupt() -> io::Result<()> {
     if interrupt::is_requested() {
         return Err(io::Error::other("interrupted"));
@@ -148,8 +149,8 @@ impl Bench<'_> {
             .map_err(|error| Failure::failed(format!("cannot sync the file system: {error}")))?;
         if cell.regime.is_cold() && cache::evict_everything_and_inodes().is_err() {
             self.notes.add(
-                "dropping all caches needs root: the pages of each file were dropped, but inodes and \
-                 directories stayed in memory, so `cold` is faster than it should be",
+                "dropping all caches needs root: the pages of each file were dropped, but inodes \
+                 and directories stayed in memory, so `cold` is faster than it should be",
             );
             self.each_source_file(&cell.shape, |file| cache::evict(&file))?;
         }
@@ -171,8 +172,8 @@ impl Bench<'_> {
             .map_err(|error| Failure::failed(format!("cannot read the tree: {error}")))
     }
 
-    /// Measures the disk for each tree that was copied cold. This comes after all runs because fio's file
-    /// is large.
+    /// Measures the disk for each tree that was copied cold. This comes after all runs because
+    /// fio's file is large.
     fn disk_rates(&mut self, blocks: &[Block]) -> Result<Vec<disk_rate::DiskRate>, Failure> {
         let cold = |tree| {
             let of = |block: &&Block| block.cell.tree == tree && block.cell.regime.is_cold();

@@ -145,8 +145,8 @@ fn disk(block: &Block, disk: &DiskRate) -> String {
     let rate = |bytes: f64| figure(mib(bytes));
     let seconds = disk.seconds(block.cell.shape.bytes());
     let mut text = format!(
-        "fio ({}, {} at a time, 32 in flight, O_DIRECT) reads {} MiB/s while it writes {} MiB/s: at \
-         that rate the bytes alone take {} s",
+        "fio ({}, {} at a time, 32 in flight, O_DIRECT) reads {} MiB/s while it writes {} MiB/s: \
+         at that rate the bytes alone take {} s",
         disk.pattern,
         size(disk.block_bytes),
         rate(disk.read_bytes_per_second),
@@ -175,8 +175,8 @@ fn outlier(line: &Line) -> Option<String> {
         seconds.iter().enumerate().filter_map(off).max_by(|a, b| a.0.total_cmp(&b.0))?;
     let figure_is = if seconds.len() == 2 { "mean" } else { "median" };
     Some(format!(
-        "A sample of {} is an outlier: {} s, compared with {}. The figure is the {figure_is} of all \
-         samples, including this one.",
+        "A sample of {} is an outlier: {} s, compared with {}. The figure is the {figure_is} of \
+         all samples, including this one.",
         line.candidate.label,
         figure(worst),
         figure(others)

@@ -58,14 +58,15 @@ pub(super) struct Candidate {
     pub(super) then_sync: bool,
 }
 
-/// Returns the chosen tools, in the order of the help. Leaves out a tool that is not installed, and fails
-/// if the command line names it.
+/// Returns the chosen tools, in the order of the help. Leaves out a tool that is not installed, and
+/// fails if the command line names it.
 pub(super) fn chosen(args: &CpArgs, notes: &mut Notes) -> Result<Vec<Tool>, Failure> {
     let own = args.tool.iter().map(|text| custom(text)).collect::<Result<Vec<_>, _>>()?;
     for name in &args.tools {
         if !KNOWN.contains(&name.as_str()) && !own.iter().any(|tool| tool.name == *name) {
             return Err(Failure::usage(format!(
-                "--tools names `{name}`, which is none of {} and not given by --tool {name}=COMMAND",
+                "--tools names `{name}`, which is none of {} and not given by --tool \
+                {name}=COMMAND",
                 KNOWN.join(", ")
             )));
         }

@@ -1,8 +1,8 @@
 //! The trees that are copied: computes their shape, and creates them.
 //!
-//! A tree has 5 files in each directory and up to 5 levels of directories below its root; the fan-out
-//! follows from the number of files. Directories and files are numbered breadth-first, and the content of
-//! a file follows from its number ([`content`]).
+//! A tree has 5 files in each directory and up to 5 levels of directories below its root; the
+//! fan-out follows from the number of files. Directories and files are numbered breadth-first, and
+//! the content of a file follows from its number ([`content`]).
 
 use crate::content;
 use std::fs::{self, File, OpenOptions};
@@ -85,8 +85,8 @@ pub(super) fn file_name(file: u64) -> String {
     format!("f{}", file % FILES_PER_DIRECTORY)
 }
 
-/// Creates the tree at `root`, which must not exist. Calls `step` after each directory with the bytes
-/// that it holds; an error of `step` ends the work.
+/// Creates the tree at `root`, which must not exist. Calls `step` after each directory with the
+/// bytes that it holds; an error of `step` ends the work.
 pub(super) fn make(
     shape: &Shape,
     root: &Path,
@@ -136,12 +136,13 @@ pub(super) fn for_each_file(
     Ok(())
 }
 
-/// Frees the space of a verified copy and keeps its inodes: deleted inodes would slow down the tools that
-/// create files afterwards.
+/// Frees the space of a verified copy and keeps its inodes: deleted inodes would slow down the
+/// tools that create files afterwards.
 pub(super) fn empty(shape: &Shape, root: &Path) -> io::Result<()> {
     for_each_file(shape, root, |path| {
         let file = OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW).open(path)?;
-        // The copy may have changed since its verification. A link to the source must never be emptied.
+        // The copy may have changed since its verification. A link to the source must never be
+        // emptied.
         if file.metadata()?.nlink() == 1 { file.set_len(0) } else { Ok(()) }
     })
 }

@@ -10,8 +10,8 @@ use std::path::Path;
 const SAMPLED_FILES: u64 = 500;
 const SAMPLED_BYTES: u64 = 64 << 20;
 
-/// Verifies that `root` is a complete copy: all directories and files and nothing else, the sizes, and
-/// the content of a sample. The error names the first difference.
+/// Verifies that `root` is a complete copy: all directories and files and nothing else, the sizes,
+/// and the content of a sample. The error names the first difference.
 pub(super) fn verify(shape: &Shape, root: &Path) -> Result<(), String> {
     let by_bytes = SAMPLED_BYTES / shape.file_bytes.max(1);
     let sampled = by_bytes.clamp(1, SAMPLED_FILES);

@@ -97,8 +97,8 @@ fn remove(path: &Path) -> io::Result<()> {
     last
 }
 
-/// Fails if the file system has too little space for the trees and all copies. Nothing has been created
-/// yet.
+/// Fails if the file system has too little space for the trees and all copies. Nothing has been
+/// created yet.
 pub(super) fn check_space(args: &CpArgs, blocks: &[Block]) -> Result<(), Failure> {
     let (bytes, inodes) = needed(args, blocks);
     let shown = args.directory.display();
@@ -115,7 +115,8 @@ pub(super) fn check_space(args: &CpArgs, blocks: &[Block]) -> Result<(), Failure
     }
     match storage::free_inodes(&args.directory).map_err(cannot)? {
         Some(free) if free < inodes => fail(format!(
-            "{shown}: too few inodes: the trees and their copies need {}, and {} are free; {remedy}",
+            "{shown}: too few inodes: the trees and their copies need {}, and {} are free; \
+            {remedy}",
             units::count(inodes as f64),
             units::count(free as f64)
         )),
@@ -129,8 +130,8 @@ pub(super) fn needed(args: &CpArgs, blocks: &[Block]) -> (u64, u64) {
     for block in blocks {
         let shape = &block.cell.shape;
         let copies = (block.lines.len() * args.rounds.total()) as u64;
-        // Copies that are emptied exist one at a time. Two are counted, because some file systems free
-        // space with a delay.
+        // Copies that are emptied exist one at a time. Two are counted, because some file systems
+        // free space with a delay.
         let at_once = if shape.is_emptied() { copies.min(2) } else { copies };
         bytes = bytes.saturating_add(shape.space().saturating_mul(at_once + 1));
         inodes = inodes.saturating_add(shape.inodes().saturating_mul(copies + 1));

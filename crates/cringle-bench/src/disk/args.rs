@@ -34,11 +34,12 @@ Profiles:
   buffered-seq  sequential 128 KiB blocks, with an empty page cache at first
   wal           N committers (N = queue depth); each append is synced
 
-Without PATH, or with a directory, the test file has no name and vanishes with the command, even if \
-the command is killed. A warm-up round does an eighth of the operations. The checksum over all \
+Without PATH, or with a directory, the test file has no name and vanishes with the command, even \
+if the command is killed. A warm-up round does an eighth of the operations. The checksum over all \
 reads must be the same for every strategy.
 
-Exit status: 0 success, 1 failure (a wrong checksum, an I/O error), 2 wrong usage, 130 interrupted.";
+Exit status: 0 success, 1 failure (a wrong checksum, an I/O error), 2 wrong usage, 130 \
+interrupted.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES, args_override_self = true)]
@@ -78,7 +79,8 @@ pub struct DiskArgs {
     #[arg(long, alias = "bs", value_parser = units::parse_size, value_name = "SIZE")]
     block: Option<u64>,
 
-    /// Bytes of all temporary files together [default: 1GiB], or the part of PATH to use [default: all].
+    /// Bytes of all temporary files together [default: 1GiB], or the part of PATH to use [default:
+    /// all].
     #[arg(long, value_parser = units::parse_size)]
     pub(crate) size: Option<u64>,
 
@@ -86,8 +88,8 @@ pub struct DiskArgs {
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(super) files: usize,
 
-    /// Operations per run [default: `direct` 20,000, `cached` 100,000, `buffered-seq` the whole file,
-    /// `wal` 1,000].
+    /// Operations per run [default: `direct` 20,000, `cached` 100,000, `buffered-seq` the whole
+    /// file, `wal` 1,000].
     #[arg(long, value_name = "N", conflicts_with = "seconds")]
     pub(super) ops: Option<usize>,
 
@@ -106,13 +108,14 @@ pub struct DiskArgs {
     #[arg(long)]
     pub(super) fixed: bool,
 
-    /// Poll the device for completions in `uring` and `batch` (IORING_SETUP_IOPOLL), which then uses a
-    /// BlockIo; only for `--profile direct`. Explains what to do if the device has no polled queues.
+    /// Poll the device for completions in `uring` and `batch` (IORING_SETUP_IOPOLL), which then
+    /// uses a BlockIo; only for `--profile direct`. Explains what to do if the device has no polled
+    /// queues.
     #[arg(long, conflicts_with = "fixed")]
     pub(super) iopoll: bool,
 
-    /// Pin each thread or worker to a core of its own, if there are enough. A thread on another core
-    /// than the one that handles the device's interrupts may be slower.
+    /// Pin each thread or worker to a core of its own, if there are enough. A thread on another
+    /// core than the one that handles the device's interrupts may be slower.
     #[arg(long)]
     pub(super) pin: bool,
 

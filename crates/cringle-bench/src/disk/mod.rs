@@ -243,8 +243,8 @@ fn available(args: &DiskArgs, notes: &mut Notes) -> Result<Vec<Strategy>, Failur
     Ok(available)
 }
 
-/// Returns the gate of a run. In `buffered-seq`, the clock runs until the writes are on the device: they
-/// are only in the page cache when the calls return. (`cached` measures the calls alone.)
+/// Returns the gate of a run. In `buffered-seq`, the clock runs until the writes are on the device:
+/// they are only in the page cache when the calls return. (`cached` measures the calls alone.)
 fn gate(cell: &Cell, target: &Arc<Target>, writes: bool) -> Gate {
     let gate = Gate::new(cell.strategy.parties(cell.threads));
     if !(writes && cell.profile == Profile::BufferedSeq) {

@@ -1,13 +1,13 @@
 //! The accesses of a run, their order, and the checksum that they must give.
 //!
 //! A [`Plan`] is made once from the seed, before any clock runs. Every strategy performs the same
-//! accesses and issues them in the same order. The plan holds the checksum term that a correct read of
-//! each access gives, so that each run is checked against the plan and not only against other runs, even
-//! if a time limit cuts it short.
+//! accesses and issues them in the same order. The plan holds the checksum term that a correct read
+//! of each access gives, so that each run is checked against the plan and not only against other
+//! runs, even if a time limit cuts it short.
 //!
-//! The checksum of a run is the wrapping sum, over its accesses, of the first eight bytes of the block
-//! mixed with the position of the block. The sum does not depend on the order of completions, and the
-//! mixing detects a block that was delivered in place of another.
+//! The checksum of a run is the wrapping sum, over its accesses, of the first eight bytes of the
+//! block mixed with the position of the block. The sum does not depend on the order of completions,
+//! and the mixing detects a block that was delivered in place of another.
 
 use crate::content::{self, Rng};
 
@@ -126,8 +126,9 @@ impl Plan {
 
     /// Returns lane `slot` of `slots` in the part of thread `thread` of `threads`.
     ///
-    /// The part of a thread is contiguous, so that threads that read a file in sequence read different
-    /// parts of it; the lanes of a thread interleave, so that the reads in flight are neighbours.
+    /// The part of a thread is contiguous, so that threads that read a file in sequence read
+    /// different parts of it; the lanes of a thread interleave, so that the reads in flight are
+    /// neighbours.
     pub(super) fn lane(&self, thread: usize, threads: usize, slot: usize, slots: usize) -> Lane {
         let len = self.accesses.len();
         let start = len * thread / threads;

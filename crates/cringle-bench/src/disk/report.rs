@@ -1,5 +1,5 @@
-//! The report of `bench disk`: for each profile a table, sentences, and plots of rates, CPU time and
-//! latencies over the queue depth.
+//! The report of `bench disk`: for each profile a table, sentences, and plots of rates, CPU time
+//! and latencies over the queue depth.
 
 use super::job::Profile;
 use super::results::{Run, Sample};

@@ -130,8 +130,8 @@ impl Run {
     }
 }
 
-/// Returns the run of `strategy` to compare `cell` with: of the same profile, and for a strategy with a
-/// queue, of the same depth and number of threads.
+/// Returns the run of `strategy` to compare `cell` with: of the same profile, and for a strategy
+/// with a queue, of the same depth and number of threads.
 pub fn beside<'r>(runs: &'r [Run], cell: &Cell, strategy: Strategy) -> Option<&'r Run> {
     runs.iter().find(|run| {
         let other = &run.cell;

@@ -1,5 +1,5 @@
-//! Detects conditions under which the figures would mean something other than they seem to, before and
-//! after each run, and explains them in a note or a failure.
+//! Detects conditions under which the figures would mean something other than they seem to, before
+//! and after each run, and explains them in a note or a failure.
 
 use super::job::Profile;
 use super::plan::Plan;
@@ -30,8 +30,8 @@ pub(super) fn examine_target(
     }
     if target.missing_bytes > 0 {
         notes.add(format!(
-            "{path} is {} smaller than --size: only {} are read, and a cache of the device may hold \
-             a larger part of them",
+            "{path} is {} smaller than --size: only {} are read, and a cache of the device may \
+             hold a larger part of them",
             units::size(target.missing_bytes),
             units::size(target.file_bytes)
         ));
@@ -49,7 +49,8 @@ pub(super) fn examine_target(
     Ok(())
 }
 
-/// Examines the first words of the blocks: a file of zeroes may never have been written to the disk.
+/// Examines the first words of the blocks: a file of zeroes may never have been written to the
+/// disk.
 pub(super) fn examine_content(target: &Target, words: &[u64], notes: &mut Notes) {
     let Some(first) = words.first() else { return };
     if words.len() > 1 && words.iter().all(|word| word == first) {
@@ -138,8 +139,8 @@ fn fill_cache(target: &Target, notes: &mut Notes) -> Result<f64, Failure> {
     let after = resident(target)?;
     if after < 1.0 - NEGLIGIBLE / 10.0 {
         notes.add(format!(
-            "the `cached` runs read partly from the device: only {:.1} % of the file stays in memory \
-             (choose a smaller --size)",
+            "the `cached` runs read partly from the device: only {:.1} % of the file stays in \
+             memory (choose a smaller --size)",
             after * 100.0
         ));
     }
@@ -177,8 +178,8 @@ pub(super) fn note_fallback_to_cache(
     let grown = resident(target)? - resident_before;
     if grown > touched.min(1.0) / 2.0 {
         notes.add(format!(
-            "O_DIRECT fell back to the page cache in `{}`: its reads left {:.0} % of the file there, \
-             so its figures are not those of the device",
+            "O_DIRECT fell back to the page cache in `{}`: its reads left {:.0} % of the file \
+             there, so its figures are not those of the device",
             cell.label(),
             grown * 100.0
         ));

@@ -9,16 +9,16 @@ use crate::latency::Sampling;
 use crate::notes::Notes;
 use crate::target::Target;
 
-/// The operations of a run if neither `--ops` nor `--seconds` is given: a fraction of a second on a fast
-/// device.
+/// The operations of a run if neither `--ops` nor `--seconds` is given: a fraction of a second on a
+/// fast device.
 const DIRECT_OPS: usize = 20_000;
 const CACHED_OPS: usize = 100_000;
 const COMMITS: usize = 1_000;
 /// A measured run has this many times the operations of a warm-up run.
 const WARMUP_SHARE: usize = 8;
 
-/// Returns the rows, in the order of a round: the strategies at one depth follow each other, so that
-/// they are compared at about the same time.
+/// Returns the rows, in the order of a round: the strategies at one depth follow each other, so
+/// that they are compared at about the same time.
 pub(super) fn cells(
     args: &DiskArgs,
     strategies: &[Strategy],

@@ -1,7 +1,7 @@
 //! Interprets the table of each profile in two or three sentences.
 //!
-//! Pure functions of the results. They name a winner only if it leads by more than the noise, and answer
-//! the question that the profile is suited for.
+//! Pure functions of the results. They name a winner only if it leads by more than the noise, and
+//! answer the question that the profile is suited for.
 
 use crate::disk::Findings;
 use crate::disk::job::Profile;
@@ -127,7 +127,8 @@ fn saturation(runs: &[Run]) -> Option<String> {
     ))
 }
 
-/// Compares the best of fibers, batch and uring with one thread, and their CPU time with that of threads.
+/// Compares the best of fibers, batch and uring with one thread, and their CPU time with that of
+/// threads.
 fn against_sync(runs: &[Run], direction: Direction) -> Option<String> {
     let sync = runs.iter().find(|run| run.cell.strategy == Strategy::Sync)?;
     let ours = best(runs.iter().filter(|run| {

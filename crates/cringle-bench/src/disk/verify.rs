@@ -12,8 +12,8 @@ use std::os::unix::fs::FileExt;
 /// The number of written blocks that are read back.
 const READ_BACK: usize = 2048;
 
-/// Returns the first words of the plan's blocks: computed if the benchmark filled the file, otherwise
-/// read once.
+/// Returns the first words of the plan's blocks: computed if the benchmark filled the file,
+/// otherwise read once.
 pub(super) fn first_words(
     plan: &Plan,
     target: &Target,
@@ -57,8 +57,8 @@ pub(super) fn checksum(job: &Job, lanes: &[LaneResult], name: &str) -> Result<u6
     });
     if found != expected {
         return fail(format!(
-            "`{name}` did not read the content of the file: its checksum is {found:016x} instead of \
-             {expected:016x} (or another program writes to the file)"
+            "`{name}` did not read the content of the file: its checksum is {found:016x} instead \
+             of {expected:016x} (or another program writes to the file)"
         ));
     }
     Ok(found)

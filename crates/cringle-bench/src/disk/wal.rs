@@ -1,5 +1,5 @@
-//! The logs of the `wal` profile: assigns each append its offset, in order of arrival, and verifies the
-//! appends after the run.
+//! The logs of the `wal` profile: assigns each append its offset, in order of arrival, and verifies
+//! the appends after the run.
 
 use super::plan::{Access, Plan, term};
 use crate::content;
@@ -30,8 +30,8 @@ impl Log {
         Access { offset, ..planned }
     }
 
-    /// Reads the logs back: each must hold the appends of this run without a gap. Returns the expected
-    /// checksum and the number of the appends.
+    /// Reads the logs back: each must hold the appends of this run without a gap. Returns the
+    /// expected checksum and the number of the appends.
     pub(super) fn verify(
         &self,
         target: &Target,

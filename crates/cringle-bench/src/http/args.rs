@@ -33,23 +33,24 @@ Examples:
   cringle bench http --json - | jq '.runs[] | {server, requests_per_second}'
       Print the rates
 
-The server responds to each request with the same small page. It runs in a process of its own on the \
-first processors, and the load on the others: each connection sends a request, waits for the whole \
-response, and sends the next request. CPU time and context switches are those of the server. The \
-kernel's work for an incoming packet counts mostly for the sender, which over the loopback interface \
-is either side.
+The server responds to each request with the same small page. It runs in a process of its own on \
+the first processors, and the load on the others: each connection sends a request, waits for the \
+whole response, and sends the next request. CPU time and context switches are those of the \
+server. The kernel's work for an incoming packet counts mostly for the sender, which over the \
+loopback interface is either side.
 
-The load (`--client own`) has one thread for each of its processors, and makes two system calls for a \
-request plus a share of an epoll_wait. Its CPU time for a request is in the JSON \
-(load_cpu_us_per_request). If that is about as much as the server's, the load is the limit; the report \
-says so, and the CPU times are to be compared instead of the rates.
+The load (`--client own`) has one thread for each of its processors, and makes two system calls \
+for a request plus a share of an epoll_wait. Its CPU time for a request is in the JSON \
+(load_cpu_us_per_request). If that is about as much as the server's, the load is the limit; the \
+report says so, and the CPU times are to be compared instead of the rates.
 
-The load is a closed loop: a late response delays the next request of its connection. A pause of the \
-server therefore causes one late response for each connection, not one for each request that would \
-have arrived during the pause. The latencies cover every request, from the write of the request to \
-the read of the last byte of the response, with three significant digits.
+The load is a closed loop: a late response delays the next request of its connection. A pause of \
+the server therefore causes one late response for each connection, not one for each request that \
+would have arrived during the pause. The latencies cover every request, from the write of the \
+request to the read of the last byte of the response, with three significant digits.
 
-Exit status: 0 success, 1 failure (a wrong response, an I/O error), 2 wrong usage, 130 interrupted.";
+Exit status: 0 success, 1 failure (a wrong response, an I/O error), 2 wrong usage, 130 \
+interrupted.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES, args_override_self = true)]
@@ -58,9 +59,9 @@ pub struct HttpArgs {
     #[arg(long, value_delimiter = ',', value_enum)]
     servers: Vec<Server>,
 
-    /// Another server, repeatable: a program that listens at {address} or {port} and responds to GET /
-    /// with status 200. {workers} is its number of threads (without it, only one is measured), and
-    /// {connection} is keep-alive or close.
+    /// Another server, repeatable: a program that listens at {address} or {port} and responds to
+    /// GET / with status 200. {workers} is its number of threads (without it, only one is
+    /// measured), and {connection} is keep-alive or close.
     #[arg(long = "command", value_name = "NAME=COMMAND", conflicts_with_all = ["listen", "target"])]
     commands: Vec<String>,
 
@@ -76,13 +77,13 @@ pub struct HttpArgs {
     #[arg(long, conflicts_with = "no_keepalive")]
     keepalive: bool,
 
-    /// Measure only one request per connection, for each number of --connections [default: both, but one
-    /// request per connection only with the fewest connections].
+    /// Measure only one request per connection, for each number of --connections [default: both,
+    /// but one request per connection only with the fewest connections].
     #[arg(long)]
     no_keepalive: bool,
 
-    /// Measure N idle connections instead: the server's memory for each, and the time until all have been
-    /// served again. Leaves out `threads`, unless --servers names it.
+    /// Measure N idle connections instead: the server's memory for each, and the time until all
+    /// have been served again. Leaves out `threads`, unless --servers names it.
     #[arg(long, value_name = "N", conflicts_with_all = [
         "connections", "keepalive", "no_keepalive", "requests", "seconds", "ablate", "client", "svg",
         "listen", "target",
@@ -105,9 +106,9 @@ pub struct HttpArgs {
     #[arg(long, value_enum, default_value = "own")]
     pub(super) client: Client,
 
-    /// Measure servers without a feature, too, as a comma-separated list: of `uring` multishot (accept),
-    /// fixed (descriptors) and bufring (with multishot receives), of `fibers` defer; `sqpoll` measures
-    /// `uring` with that feature, which it lacks by default.
+    /// Measure servers without a feature, too, as a comma-separated list: of `uring` multishot
+    /// (accept), fixed (descriptors) and bufring (with multishot receives), of `fibers` defer;
+    /// `sqpoll` measures `uring` with that feature, which it lacks by default.
     #[arg(long, value_delimiter = ',', value_name = "FEATURE")]
     ablate: Vec<String>,
 

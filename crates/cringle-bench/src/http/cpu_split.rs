@@ -10,8 +10,8 @@ pub(super) struct CpuSplit {
 }
 
 impl CpuSplit {
-    /// Gives the first processors to the server, one for each worker, and the others to the load. If none
-    /// is left, the load shares the last one with the server.
+    /// Gives the first processors to the server, one for each worker, and the others to the load.
+    /// If none is left, the load shares the last one with the server.
     pub(super) fn of(cpus: &[usize], workers: usize, notes: &mut Notes) -> CpuSplit {
         let (server, load) = cpus.split_at(workers.min(cpus.len()));
         if workers > cpus.len() {

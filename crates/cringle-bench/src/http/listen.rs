@@ -1,6 +1,6 @@
-//! `--listen`: runs a server in this process, for a user, or for another `bench http` that controls it
-//! through standard input: each byte requests the resources used so far, and the end of input ends the
-//! process.
+//! `--listen`: runs a server in this process, for a user, or for another `bench http` that controls
+//! it through standard input: each byte requests the resources used so far, and the end of input
+//! ends the process.
 
 use super::args::{HttpArgs, Variant};
 use super::served_page::ServedPage;

@@ -1,8 +1,9 @@
-//! The load: a closed loop. Each connection sends a request, waits for the whole response, and sends the
-//! next request; without keep-alive it also waits for the end of the connection, and opens a new one.
+//! The load: a closed loop. Each connection sends a request, waits for the whole response, and
+//! sends the next request; without keep-alive it also waits for the end of the connection, and
+//! opens a new one.
 //!
-//! Each processor of the load has a thread with a part of the connections. The clock starts when all of
-//! them are connected and some warm-up requests are done.
+//! Each processor of the load has a thread with a part of the connections. The clock starts when
+//! all of them are connected and some warm-up requests are done.
 
 use super::args::Extent;
 use super::exchange::{self, Expected, ResponseReader};

@@ -1,9 +1,9 @@
-//! `cringle bench http`: compares servers that respond to every request with the same small page, as in
-//! the papers on MIO and URingManager.
+//! `cringle bench http`: compares servers that respond to every request with the same small page,
+//! as in the papers on MIO and URingManager.
 //!
-//! Each run has a server in a process of its own, and the load in this process, on other processors. The
-//! servers take turns. CPU time and context switches are those of the server, between the first measured
-//! request and the last response.
+//! Each run has a server in a process of its own, and the load in this process, on other
+//! processors. The servers take turns. CPU time and context switches are those of the server,
+//! between the first measured request and the last response.
 
 mod args;
 mod cpu_split;
@@ -417,7 +417,8 @@ fn sample(
     }
 }
 
-/// Returns the failure of a run: how the server has ended, if it has, and otherwise the error of the load.
+/// Returns the failure of a run: how the server has ended, if it has, and otherwise the error of
+/// the load.
 fn failed(line: &Line, cell: &Cell, error: io::Error, ended: Option<String>) -> Failure {
     let (label, connections) = (line.label(), cell.connections);
     let why = ended.map_or_else(|| error.to_string(), |how| format!("it has ended, {how}"));

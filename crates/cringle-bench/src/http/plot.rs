@@ -65,7 +65,8 @@ fn latencies_by_workers(cell: &Cell, blocks: &[&Block]) -> Vec<Plot> {
     labels(blocks).into_iter().map(of_server).collect()
 }
 
-/// Writes the files of `--svg`: one for each table, and more if there are several numbers of workers.
+/// Writes the files of `--svg`: one for each table, and more if there are several numbers of
+/// workers.
 pub(super) fn files(blocks: &[Block], directory: &Path) -> Result<(), Failure> {
     let save = |name: String, plot: &Plot| {
         let path = directory.join(name + ".svg");
@@ -102,7 +103,8 @@ fn describe(cell: &Cell) -> String {
     format!("{} connections, {kind}", cell.connections)
 }
 
-/// Groups the blocks that differ in their workers only, and returns the groups with several members.
+/// Groups the blocks that differ in their workers only, and returns the groups with several
+/// members.
 fn several(blocks: &[Block]) -> Vec<(Cell, Vec<&Block>)> {
     let mut all: Vec<(Cell, Vec<&Block>)> = Vec::new();
     for block in blocks {
@@ -160,7 +162,8 @@ mod tests {
         files(&blocks(), directory.path()).unwrap();
         let entries = std::fs::read_dir(directory.path()).unwrap();
         let all: Vec<_> = entries.map(Result::unwrap).collect();
-        // The latencies of each table, the rates by workers, and each server's latencies by workers.
+        // The latencies of each table, the rates by workers, and each server's latencies by
+        // workers.
         assert_eq!(all.len(), 3 + 1 + 3);
         for file in all {
             let text = std::fs::read_to_string(file.path()).unwrap();

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 pub(super) struct ProcessTree {
     root: u32,
-    /// The context switches of each thread, by the numbers of its process and its own. A thread that has
-    /// ended keeps its last count.
+    /// The context switches of each thread, by the numbers of its process and its own. A thread
+    /// that has ended keeps its last count.
     switches: HashMap<(u32, u32), u64>,
 }
 
@@ -32,12 +32,13 @@ impl ProcessTree {
         self.members().iter().map(|one| one.id).collect()
     }
 
-    /// Returns the resources used since the start of the processes. The CPU time of reaped processes has
-    /// the resolution of the kernel's ticks.
+    /// Returns the resources used since the start of the processes. The CPU time of reaped
+    /// processes has the resolution of the kernel's ticks.
     pub(super) fn used(&mut self) -> io::Result<ServerUse> {
         let mut cpu = Duration::ZERO;
         for one in self.members() {
-            // A process that has just ended counts as reaped by its parent, if that has waited for it.
+            // A process that has just ended counts as reaped by its parent, if that has waited for
+            // it.
             cpu += cpu_time(one.id).unwrap_or_default() + one.reaped;
             self.record_switches(one.id);
         }

@@ -194,8 +194,8 @@ fn probe_twice(addr: SocketAddr) -> io::Result<()> {
     let mut stream = connect(addr)?;
     exchange(&mut stream, exchange::REQUEST)?;
     exchange(&mut stream, exchange::REQUEST).map_err(|error| {
-        let text = "a connection accepts no second request, which HTTP/1.1 requires (or measure with \
-                    --no-keepalive)";
+        let text = "a connection accepts no second request, which HTTP/1.1 requires (or measure \
+                    with --no-keepalive)";
         io::Error::new(error.kind(), format!("{text}: {error}"))
     })
 }

@@ -55,8 +55,8 @@ fn limit(block: &Block) -> Option<String> {
     let all: Vec<String> = block.lines.iter().filter(saturated).map(Line::label).collect();
     (!all.is_empty()).then(|| {
         format!(
-            "With {} the load kept its processors busy all the time: the rate is that of the load, and \
-             the server could do more. Compare the CPU time per request instead.",
+            "With {} the load kept its processors busy all the time: the rate is that of the \
+             load, and the server could do more. Compare the CPU time per request instead.",
             all.join(", ")
         )
     })

@@ -14,7 +14,8 @@ impl ServedPage {
     pub(super) fn new(bytes: usize, close: bool) -> ServedPage {
         let connection = if close { "close" } else { "keep-alive" };
         let head = format!(
-            "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {bytes}\r\nConnection: {connection}\r\n\r\n"
+            "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {bytes}\r\nConnection: \
+            {connection}\r\n\r\n"
         );
         let page = b"<p>a cringle is a ring made of rope</p>\n".iter().copied().cycle();
         ServedPage {
@@ -24,7 +25,8 @@ impl ServedPage {
     }
 }
 
-/// Finds the ends of requests in a stream of bytes that may be split anywhere. The requests have no body.
+/// Finds the ends of requests in a stream of bytes that may be split anywhere. The requests have no
+/// body.
 #[derive(Clone, Copy, Default)]
 pub(super) struct RequestCounter {
     /// How many bytes of the final `\r\n\r\n` the stream ends with.

@@ -39,8 +39,8 @@ impl ServerUse {
     }
 }
 
-/// One of the servers of this program, which [`super::listen`] runs and which answers to its standard
-/// input.
+/// One of the servers of this program, which [`super::listen`] runs and which answers to its
+/// standard input.
 pub(super) struct OwnServer {
     child: std::process::Child,
     requests: ChildStdin,

@@ -1,4 +1,5 @@
-//! Counts the system calls of processes, with perf's counter of the tracepoint `raw_syscalls:sys_enter`.
+//! Counts the system calls of processes, with perf's counter of the tracepoint
+//! `raw_syscalls:sys_enter`.
 //!
 //! An active counter slows down every system call of the machine, so it is used in separate runs.
 
@@ -75,7 +76,8 @@ fn open(thread: libc::pid_t, config: u64) -> io::Result<File> {
     let attributes =
         Attributes { kind: TRACEPOINT, size, config, flags: INHERIT, ..Attributes::default() };
     let (any_cpu, no_group, close_on_exec): (i32, i32, u64) = (-1, -1, 1 << 3);
-    // SAFETY: the call reads `attributes`, a whole `perf_event_attr` of the size in its field `size`.
+    // SAFETY: the call reads `attributes`, a whole `perf_event_attr` of the size in its field
+    // `size`.
     let fd = unsafe {
         let attributes = &raw const attributes;
         libc::syscall(

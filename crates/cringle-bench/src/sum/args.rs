@@ -25,9 +25,9 @@ Examples:
   cringle bench sum --json - | jq '.runs[] | {strategy, seconds}'
       Print the time of each run
 
-Without PATH, or with a directory, the test file has no name and vanishes with the command, even if \
-the command is killed. Each read of 32 KiB begins after the one before it has ended; all sums must \
-be equal.
+Without PATH, or with a directory, the test file has no name and vanishes with the command, even \
+if the command is killed. Each read of 32 KiB begins after the one before it has ended; all sums \
+must be equal.
 
 Exit status: 0 success, 1 failure (a wrong sum, an I/O error), 2 wrong usage, 130 interrupted.";
 
@@ -54,8 +54,8 @@ pub struct SumArgs {
     #[arg(long)]
     pub(super) tcp: bool,
 
-    /// Sum the datagrams of a UDP socket over the loopback interface. None is lost, because the reader
-    /// acknowledges them in groups.
+    /// Sum the datagrams of a UDP socket over the loopback interface. None is lost, because the
+    /// reader acknowledges them in groups.
     #[arg(long, conflicts_with_all = ["tcp", "cache"])]
     pub(super) udp: bool,
 

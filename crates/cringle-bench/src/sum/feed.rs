@@ -1,5 +1,5 @@
-//! The process that sends, so that its CPU time is not the reader's. Its standard input is the socket, to
-//! which it writes with blocking calls once the reader has sent it a byte.
+//! The process that sends, so that its CPU time is not the reader's. Its standard input is the
+//! socket, to which it writes with blocking calls once the reader has sent it a byte.
 
 use super::source::END;
 use crate::content;
@@ -11,8 +11,8 @@ use std::time::Duration;
 
 /// Sends `bytes` to the connection, `message` at a time.
 pub(super) fn feed(bytes: u64, message: u64) -> io::Result<()> {
-    // SAFETY: the parent has made the connection this process's standard input, and no other code of the
-    // process uses that descriptor.
+    // SAFETY: the parent has made the connection this process's standard input, and no other code
+    // of the process uses that descriptor.
     let mut connection = TcpStream::from(unsafe { OwnedFd::from_raw_fd(libc::STDIN_FILENO) });
     let mut block = vec![0; bytes.min(message) as usize];
     content::fill(&mut block, 1, 0, 0);
@@ -39,8 +39,9 @@ fn peer_is_gone(e: &io::Error) -> bool {
 /// How long the sender waits for a credit. If none arrives, a datagram was lost.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Returns the number of datagrams for which the reader gives one credit. At most two such windows are on
-/// their way, which fit a socket's default buffer (208 KiB on Linux, including the kernel's overhead).
+/// Returns the number of datagrams for which the reader gives one credit. At most two such windows
+/// are on their way, which fit a socket's default buffer (208 KiB on Linux, including the kernel's
+/// overhead).
 pub(super) fn window(message: u64) -> u64 {
     const BYTES: u64 = 48 << 10;
     const OVERHEAD: u64 = 1 << 10;
@@ -122,7 +123,8 @@ impl Feeder {
 }
 
 impl Drop for Feeder {
-    /// Kills and reaps a process that [`end`](Feeder::end) has not waited for, because the reader failed.
+    /// Kills and reaps a process that [`end`](Feeder::end) has not waited for, because the reader
+    /// failed.
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

@@ -1,9 +1,9 @@
 //! `cringle bench sum`: sums all bytes of a file or a connection, 32 KiB at a time, one read after
-//! another. Nothing else is in flight, so this shows the cost of a runtime that cannot win: the main
-//! figure is the time of each strategy as a part of a plain thread's time.
+//! another. Nothing else is in flight, so this shows the cost of a runtime that cannot win: the
+//! main figure is the time of each strategy as a part of a plain thread's time.
 //!
-//! Every strategy opens its source and starts its runtime before the clock starts, and stops the clock
-//! after the last byte. All sums must be equal.
+//! Every strategy opens its source and starts its runtime before the clock starts, and stops the
+//! clock after the last byte. All sums must be equal.
 
 mod args;
 mod feed;

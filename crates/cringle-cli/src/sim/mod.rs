@@ -1,5 +1,5 @@
-//! `cringle sim`: runs random programs in the simulation, one for each seed, until one fails or all have
-//! passed.
+//! `cringle sim`: runs random programs in the simulation, one for each seed, until one fails or all
+//! have passed.
 
 mod report;
 mod seeds;

@@ -21,7 +21,8 @@ fn text_of(summary: &SeedSummary) -> String {
     let s = if *threads == 1 { "" } else { "s" };
     format!(
         "{passed} seeds passed in {seconds:.1} s on {threads} thread{s}: {rate:.0} seeds/s\n\
-         {} fibers, {} operations, {} cancels, {injected} faults, {} losses of power, {:.0} s of virtual time\n",
+         {} fibers, {} operations, {} cancels, {injected} faults, {} losses of power, {:.0} s of \
+         virtual time\n",
         sums.fibers,
         sums.operations,
         sums.cancels,

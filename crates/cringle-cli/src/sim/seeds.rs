@@ -62,7 +62,8 @@ pub(crate) struct SeedRun {
     canary: Option<u64>,
     /// The next seed to try, counted from the start.
     next: AtomicU64,
-    /// The end of the seeds to try: a failed seed lowers it, so that only lower seeds are tried then.
+    /// The end of the seeds to try: a failed seed lowers it, so that only lower seeds are tried
+    /// then.
     end: AtomicU64,
     bar: ProgressBar,
     sums: Mutex<(u64, Sums)>,

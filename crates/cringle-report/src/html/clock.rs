@@ -5,8 +5,8 @@ use std::mem::MaybeUninit;
 /// Returns the current time, as `2026-11-21 19:40 UTC`.
 pub(super) fn now() -> Option<String> {
     let mut now = MaybeUninit::<libc::tm>::zeroed();
-    // SAFETY: `time` accepts a null pointer; `gmtime_r` reads `seconds` and writes to `now`, and both
-    // outlive the call. All zeroes is a valid `tm`.
+    // SAFETY: `time` accepts a null pointer; `gmtime_r` reads `seconds` and writes to `now`, and
+    // both outlive the call. All zeroes is a valid `tm`.
     let now = unsafe {
         let seconds = libc::time(std::ptr::null_mut());
         let result = libc::gmtime_r(&seconds, now.as_mut_ptr());

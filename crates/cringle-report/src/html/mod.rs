@@ -1,7 +1,7 @@
 //! A report as one HTML file, which loads nothing and runs no script.
 //!
-//! The browser's setting selects light or dark colours, through variables of the style sheet. The page
-//! contains the data that `--json` writes.
+//! The browser's setting selects light or dark colours, through variables of the style sheet. The
+//! page contains the data that `--json` writes.
 
 mod clock;
 

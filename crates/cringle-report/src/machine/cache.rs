@@ -52,8 +52,8 @@ fn count_window(file: &File, offset: u64, length: u64) -> io::Result<(u64, u64)>
     let map = unsafe { MmapOptions::new().offset(offset).len(length as usize).map(file)? };
     let page = page_bytes();
     let mut states = vec![0u8; length.div_ceil(page) as usize];
-    // SAFETY: the range is that of `map`, which is still mapped, and the vector has one byte for each
-    // of its pages.
+    // SAFETY: the range is that of `map`, which is still mapped, and the vector has one byte for
+    // each of its pages.
     let result = unsafe {
         libc::mincore(map.as_ptr().cast_mut().cast(), length as usize, states.as_mut_ptr())
     };
@@ -71,8 +71,8 @@ pub fn page_bytes() -> u64 {
     u64::try_from(bytes).unwrap_or(4096)
 }
 
-/// Whether `mincore` gives a true answer. To a process that neither owns the file nor may write to it,
-/// the kernel reports every page as cached.
+/// Whether `mincore` gives a true answer. To a process that neither owns the file nor may write to
+/// it, the kernel reports every page as cached.
 fn mincore_is_honest(file: &File) -> io::Result<bool> {
     let metadata = file.metadata()?;
     // SAFETY: `geteuid` has no preconditions.

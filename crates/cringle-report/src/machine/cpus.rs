@@ -6,8 +6,8 @@ use std::mem::MaybeUninit;
 /// Returns the processors in this thread's affinity mask, in order; never empty.
 pub fn allowed() -> Vec<usize> {
     let mut set = MaybeUninit::<libc::cpu_set_t>::zeroed();
-    // SAFETY: the call writes to `set`, a whole `cpu_set_t` of the size passed; all zeroes is a valid
-    // one.
+    // SAFETY: the call writes to `set`, a whole `cpu_set_t` of the size passed; all zeroes is a
+    // valid one.
     let (result, set) = unsafe {
         let size = size_of::<libc::cpu_set_t>();
         (libc::sched_getaffinity(0, size, set.as_mut_ptr()), set.assume_init())
@@ -21,7 +21,8 @@ pub fn allowed() -> Vec<usize> {
     (0..mask_bits).filter(is_set).collect()
 }
 
-/// Pins the calling thread to some processors. Threads and processes that it starts inherit the mask.
+/// Pins the calling thread to some processors. Threads and processes that it starts inherit the
+/// mask.
 pub fn pin_to(cpus: &[usize]) -> io::Result<()> {
     // SAFETY: an all-zero `cpu_set_t` is the empty set; `CPU_SET` panics on an index beyond the set
     // and writes nothing; the set outlives the call, which only reads it.
@@ -49,8 +50,8 @@ impl Pinning {
         self.enabled
     }
 
-    /// Whether a run with so many threads is pinned: with more threads than processors the choice is
-    /// the scheduler's.
+    /// Whether a run with so many threads is pinned: with more threads than processors the choice
+    /// is the scheduler's.
     pub fn applies_to(&self, threads: usize) -> bool {
         self.enabled && threads <= self.cpus.len()
     }

@@ -34,8 +34,8 @@ pub fn free_bytes(path: &Path) -> io::Result<u64> {
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
-/// Returns the number of files that can still be created on the file system of `path`, or `None` if it
-/// has no limit (as on btrfs, which reports 0 inodes).
+/// Returns the number of files that can still be created on the file system of `path`, or `None` if
+/// it has no limit (as on btrfs, which reports 0 inodes).
 pub fn free_inodes(path: &Path) -> io::Result<Option<u64>> {
     let stat = statistics(path)?;
     Ok((stat.f_files > 0).then_some(stat.f_favail))
@@ -44,8 +44,8 @@ pub fn free_inodes(path: &Path) -> io::Result<Option<u64>> {
 fn statistics(path: &Path) -> io::Result<libc::statvfs> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let mut stat = MaybeUninit::<libc::statvfs>::zeroed();
-    // SAFETY: the path ends with a NUL, and the call writes to `stat`, a whole `statvfs`; all zeroes is
-    // a valid one.
+    // SAFETY: the path ends with a NUL, and the call writes to `stat`, a whole `statvfs`; all
+    // zeroes is a valid one.
     let (result, stat) =
         unsafe { (libc::statvfs(path.as_ptr(), stat.as_mut_ptr()), stat.assume_init()) };
     if result == 0 { Ok(stat) } else { Err(io::Error::last_os_error()) }

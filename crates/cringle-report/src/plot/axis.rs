@@ -92,8 +92,8 @@ impl Ruler {
         within.map(|(share, text)| (share, text.into())).collect()
     }
 
-    /// Returns the ticks 1, 2, 5, 10, 20, 50, …; only powers of ten over many decades, and round numbers
-    /// within a part of one.
+    /// Returns the ticks 1, 2, 5, 10, 20, 50, …; only powers of ten over many decades, and round
+    /// numbers within a part of one.
     fn round(&self, first: f64, last: f64) -> Vec<(f64, String)> {
         let each: &[f64] = if self.high - self.low > 3.5 { &[1.0] } else { &[1.0, 2.0, 5.0] };
         let decades = self.low.floor() as i32..=self.high.ceil() as i32;

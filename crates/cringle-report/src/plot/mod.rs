@@ -1,7 +1,7 @@
 //! Plots as data: axes, and points with their spread. [`svg`] draws them.
 //!
-//! A plot shows the median of the rounds and always their range, from the lowest to the highest. Colours
-//! are CSS classes, so that one drawing fits a light and a dark page.
+//! A plot shows the median of the rounds and always their range, from the lowest to the highest.
+//! Colours are CSS classes, so that one drawing fits a light and a dark page.
 
 mod axis;
 mod key;
@@ -133,8 +133,8 @@ impl Plot {
         Plot { title: title.into(), kind: Kind::Rows(Rows { axis, rows }) }
     }
 
-    /// Returns a plot of distributions, with an axis that gives as much room to the slowest tenth as to
-    /// the rest.
+    /// Returns a plot of distributions, with an axis that gives as much room to the slowest tenth
+    /// as to the rest.
     pub fn latencies(title: impl Into<String>, series: Vec<Series>) -> Plot {
         let x = Axis::new("µs, logarithmic", Scale::Logarithmic);
         Plot::lines(title, x, Axis::new("done within", Scale::Nines), series)

@@ -161,8 +161,8 @@ fn every_colour_has_enough_contrast() {
     }
 }
 
-/// The colours that a reader perceives with normal vision, without green cones, and without red cones
-/// (Machado, Oliveira and Fernandes, 2009).
+/// The colours that a reader perceives with normal vision, without green cones, and without red
+/// cones (Machado, Oliveira and Fernandes, 2009).
 const EYES: [[[f64; 3]; 3]; 3] = [
     [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
     [

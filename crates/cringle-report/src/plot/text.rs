@@ -20,8 +20,8 @@ impl LabelRow {
         LabelRow { free: f64::NEG_INFINITY }
     }
 
-    /// Takes the room for a label centred at `at`. Returns `false` if it would touch the one before it,
-    /// or leave the drawing.
+    /// Takes the room for a label centred at `at`. Returns `false` if it would touch the one before
+    /// it, or leave the drawing.
     pub(super) fn place(&mut self, at: f64, text: &str) -> bool {
         let half = width(text) / 2.0;
         let fits = at - half > self.free && at + half < WIDTH;

@@ -50,7 +50,8 @@ fn work(job: &Job, worker: usize, mut party: Party<'_>) -> io::Result<Vec<LaneRe
             })
         };
         let fibers: Vec<_> = area.chunks_mut(job.plan.block).enumerate().map(start).collect();
-        // Ready fibers run in order, so each is now suspended in its own yield, with its stack touched.
+        // Ready fibers run in order, so each is now suspended in its own yield, with its stack
+        // touched.
         fiber::yield_now();
         // Blocks the worker, so that no fiber continues before all parties are ready.
         let entered = party.enter();

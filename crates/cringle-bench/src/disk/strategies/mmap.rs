@@ -1,7 +1,7 @@
 //! `mmap`: copies each block from (or to) a memory mapping.
 //!
-//! `pread` copies, too. Without the copy, a large block would count as read after an access to its first
-//! page.
+//! `pread` copies, too. Without the copy, a large block would count as read after an access to its
+//! first page.
 
 use crate::disk::job::{Job, LaneResult, Profile, drive};
 use memmap2::{Advice, MmapMut, MmapOptions};
@@ -36,11 +36,12 @@ fn maps(job: &Job) -> io::Result<Vec<MmapMut>> {
         let file = file.open(false, job.writes)?;
         let mut options = MmapOptions::new();
         options.len(job.target.file_bytes as usize);
-        // SAFETY: a temporary file has no name, so no other process maps it or writes to it. A user's
-        // file may be changed by another process during the run: a changed byte gives a wrong checksum,
-        // and truncation raises SIGBUS. Both are the user's responsibility, as with every mapping of a
-        // file. Two threads of a run may write the same block at once, through mappings of their own:
-        // they store the same head, and the rest of the block is never interpreted.
+        // SAFETY: a temporary file has no name, so no other process maps it or writes to it. A
+        // user's file may be changed by another process during the run: a changed byte gives a
+        // wrong checksum, and truncation raises SIGBUS. Both are the user's responsibility, as with
+        // every mapping of a file. Two threads of a run may write the same block at once, through
+        // mappings of their own: they store the same head, and the rest of the block is never
+        // interpreted.
         let map =
             unsafe { if job.writes { options.map_mut(&file)? } else { options.map_copy(&file)? } };
         map.advise(advice)?;

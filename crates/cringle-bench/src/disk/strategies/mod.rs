@@ -1,7 +1,8 @@
 //! The strategies that are compared, one file each.
 //!
-//! Each prepares itself, enters the gate of [`crate::meter`], performs the lanes of the plan, and returns
-//! a [`LaneResult`] for each lane. A program that measures itself (fio) returns its own figures instead.
+//! Each prepares itself, enters the gate of [`crate::meter`], performs the lanes of the plan, and
+//! returns a [`LaneResult`] for each lane. A program that measures itself (fio) returns its own
+//! figures instead.
 
 mod batch;
 mod fibers;
@@ -121,12 +122,12 @@ impl Strategy {
     pub(super) fn remark(self, profile: Profile) -> Option<&'static str> {
         match (self, profile) {
             (Strategy::Mmap, Profile::Direct) => Some(
-                "mmap: reads through the page cache, which is emptied before each run; a block that \
-                 the same run has read before comes from memory",
+                "mmap: reads through the page cache, which is emptied before each run; a block \
+                 that the same run has read before comes from memory",
             ),
             (Strategy::Tokio, Profile::Direct) => Some(
-                "tokio: preads on its blocking pool, because tokio::fs::File reads into a buffer of \
-                 its own that is not aligned for O_DIRECT (EINVAL)",
+                "tokio: preads on its blocking pool, because tokio::fs::File reads into a buffer \
+                 of its own that is not aligned for O_DIRECT (EINVAL)",
             ),
             (Strategy::Batch, Profile::Wal) => {
                 Some("batch: group commit; one fdatasync makes all appends of a batch durable")

@@ -1,4 +1,5 @@
-//! `sync`: one thread, one `pread` after another. The simplest program, to which the others are compared.
+//! `sync`: one thread, one `pread` after another. The simplest program, to which the others are
+//! compared.
 
 use crate::disk::job::{Job, LaneResult, drive};
 use crate::disk::plan::Access;

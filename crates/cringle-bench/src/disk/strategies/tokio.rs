@@ -1,8 +1,9 @@
 //! `tokio`: queue-depth tasks on tokio's multi-thread runtime.
 //!
-//! Through the page cache, each task has a `tokio::fs::File` of its own (the cursor cannot be shared),
-//! seeks, and then reads or writes. The buffer of that file is not aligned for `O_DIRECT` (`EINVAL`), so
-//! with `O_DIRECT` the tasks send each transfer to the blocking pool, as `tokio::fs` does internally.
+//! Through the page cache, each task has a `tokio::fs::File` of its own (the cursor cannot be
+//! shared), seeks, and then reads or writes. The buffer of that file is not aligned for `O_DIRECT`
+//! (`EINVAL`), so with `O_DIRECT` the tasks send each transfer to the blocking pool, as `tokio::fs`
+//! does internally.
 
 use super::sync;
 use crate::disk::job::{Job, LaneResult, Profile};
@@ -50,8 +51,8 @@ pub(super) fn run(job: &Arc<Job>) -> io::Result<Vec<LaneResult>> {
     })
 }
 
-/// Prepares and runs a task. It reaches both waits of the barrier even after an error, because the other
-/// tasks wait for it.
+/// Prepares and runs a task. It reaches both waits of the barrier even after an error, because the
+/// other tasks wait for it.
 async fn task(job: Arc<Job>, lane: Lane, start: Arc<Barrier>) -> io::Result<LaneResult> {
     let mut prepared = Task::prepare(&job);
     start.wait().await;

@@ -1,10 +1,11 @@
 //! `uring`: a hand-written loop on a bare ring, one ring for each thread.
 //!
-//! The runtime is measured against this loop, so it uses every advantage of a program that does nothing
-//! else: the kernel runs completions only when the ring is entered (`DEFER_TASKRUN`), the ring's
-//! descriptor is registered, the slot number leads to the state of an access, nothing is allocated, and
-//! each round is one system call, which submits an access for every free slot and waits for one
-//! completion; the loop then takes all completions. With `--fixed`, files and buffers are registered.
+//! The runtime is measured against this loop, so it uses every advantage of a program that does
+//! nothing else: the kernel runs completions only when the ring is entered (`DEFER_TASKRUN`), the
+//! ring's descriptor is registered, the slot number leads to the state of an access, nothing is
+//! allocated, and each round is one system call, which submits an access for every free slot and
+//! waits for one completion; the loop then takes all completions. With `--fixed`, files and buffers
+//! are registered.
 //!
 //! With `O_DIRECT`, submissions are made in groups: see [`DIRECT_GROUP`].
 
@@ -41,18 +42,18 @@ fn entries(job: &Job) -> usize {
 
 /// The number of direct operations that are submitted in one call.
 ///
-/// The kernel plugs the block device while it takes submissions, and notifies the device after the last
-/// one. With many operations in one call, the device idles until all of them are prepared; smaller
-/// groups start it earlier. From the page cache no device idles, and each call more is a cost: there all
-/// operations are submitted in one call.
+/// The kernel plugs the block device while it takes submissions, and notifies the device after the
+/// last one. With many operations in one call, the device idles until all of them are prepared;
+/// smaller groups start it earlier. From the page cache no device idles, and each call more is a
+/// cost: there all operations are submitted in one call.
 const DIRECT_GROUP: usize = 4;
 
 struct Loop<'a> {
     job: &'a Job,
     files: Vec<File>,
     area: MmapMut,
-    /// The start of `area`. Its bytes are accessed through this pointer only, because the kernel writes
-    /// to some slots while the loop reads others.
+    /// The start of `area`. Its bytes are accessed through this pointer only, because the kernel
+    /// writes to some slots while the loop reads others.
     base: *mut u8,
     slots: Vec<Slot>,
     free: Vec<usize>,
@@ -70,7 +71,8 @@ struct Slot {
     started: Option<Instant>,
 }
 
-/// Set in the user data of a write that a linked sync follows. The sync's completion ends the access.
+/// Set in the user data of a write that a linked sync follows. The sync's completion ends the
+/// access.
 const FIRST_OF_TWO: u64 = 1 << 63;
 
 impl<'a> Loop<'a> {
@@ -97,8 +99,8 @@ impl<'a> Loop<'a> {
         let descriptors: Vec<_> = self.files.iter().map(File::as_raw_fd).collect();
         ring.submitter().register_files(&descriptors)?;
         let whole = libc::iovec { iov_base: self.base.cast(), iov_len: self.area.len() };
-        // SAFETY: the memory is `area`, which outlives every operation on it (see `work`). The kernel
-        // pins registered pages, so unmapping `area` later does no harm.
+        // SAFETY: the memory is `area`, which outlives every operation on it (see `work`). The
+        // kernel pins registered pages, so unmapping `area` later does no harm.
         unsafe { ring.submitter().register_buffers(&[whole]) }.map_err(|error| {
             let bytes = self.area.len() >> 10;
             let text = format!("cannot register {bytes} KiB of buffers: {error}; see `ulimit -l`");
@@ -146,7 +148,8 @@ impl<'a> Loop<'a> {
             let Some(index) = self.lane.next() else { return };
             if queued == self.group {
                 submissions.sync();
-                // Refused submissions stay queued. The call that waits repeats them and reports errors.
+                // Refused submissions stay queued. The call that waits repeats them and reports
+                // errors.
                 let _ = submitter.submit();
                 submissions.sync();
                 queued = 0;
@@ -234,16 +237,16 @@ impl<'a> Loop<'a> {
         }
         self.in_flight -= 1;
         self.free.push(slot);
-        // SAFETY: the bytes lie in `area` (see `start_of`). The operation of this slot has ended, so the
-        // kernel does not write to them, and no reference to them exists.
+        // SAFETY: the bytes lie in `area` (see `start_of`). The operation of this slot has ended,
+        // so the kernel does not write to them, and no reference to them exists.
         let block = unsafe { std::slice::from_raw_parts(self.start_of(slot), self.job.plan.block) };
         self.lane_result.add(block, &access);
     }
 
     /// Returns the bytes of a slot without an operation in flight.
     fn block(&mut self, slot: usize) -> &mut [u8] {
-        // SAFETY: the bytes lie in `area` (see `start_of`). The slot has no operation, so the kernel does
-        // not access them, and `&mut self` excludes other references.
+        // SAFETY: the bytes lie in `area` (see `start_of`). The slot has no operation, so the
+        // kernel does not access them, and `&mut self` excludes other references.
         unsafe { std::slice::from_raw_parts_mut(self.start_of(slot), self.job.plan.block) }
     }
 

@@ -1,5 +1,5 @@
-//! The clients of idle connections: blocking sockets, bound to several loopback addresses, because one
-//! address has only about 28,000 ports for connections to a server.
+//! The clients of idle connections: blocking sockets, bound to several loopback addresses, because
+//! one address has only about 28,000 ports for connections to a server.
 
 use crate::http::exchange::{self, ResponseReader};
 use crate::http::load::Plan;
@@ -22,8 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(super) struct Clients(Vec<Vec<TcpStream>>);
 
 impl Clients {
-    /// Opens all connections and sends a request on each. Returns the connections and the seconds that
-    /// this took.
+    /// Opens all connections and sends a request on each. Returns the connections and the seconds
+    /// that this took.
     pub(super) fn open(plan: &Plan) -> io::Result<(Clients, f64)> {
         let threads = plan.cpus.len().clamp(1, plan.connections);
         let started = Instant::now();

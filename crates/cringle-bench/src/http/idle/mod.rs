@@ -1,5 +1,5 @@
-//! `--idle`: opens many connections and keeps them idle. Measures the memory that each costs the server, and
-//! the time until all of them have been served again.
+//! `--idle`: opens many connections and keeps them idle. Measures the memory that each costs the
+//! server, and the time until all of them have been served again.
 
 mod clients;
 mod memory;

@@ -18,9 +18,9 @@ const HEADER: [&str; 7] = [
     "its CPU µs each",
 ];
 
-const MEANING: &str = "KiB each: the server's resident memory for an idle connection, after its first \
-    request. In addition, for each connection: the page tables, and the kernel's objects (the sockets of \
-    both ends, and those of all other programs).";
+const MEANING: &str = "KiB each: the server's resident memory for an idle connection, after its \
+    first request. In addition, for each connection: the page tables, and the kernel's objects \
+    (the sockets of both ends, and those of all other programs).";
 
 pub(super) fn write(findings: &Findings, outputs: &Outputs) -> Result<(), Failure> {
     outputs.write(&value(findings), &page(findings))

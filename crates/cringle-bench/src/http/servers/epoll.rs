@@ -1,5 +1,5 @@
-//! `epoll`: one thread and a table of connections, each registered once, edge-triggered. Only the table is
-//! allocated.
+//! `epoll`: one thread and a table of connections, each registered once, edge-triggered. Only the
+//! table is allocated.
 
 use super::{READ_BYTES, RequestCounter, ServedPage};
 use mio::net::{TcpListener, TcpStream};

@@ -1,5 +1,5 @@
-//! A ring of provided buffers: the kernel takes a buffer when bytes arrive, so that a waiting connection
-//! needs none.
+//! A ring of provided buffers: the kernel takes a buffer when bytes arrive, so that a waiting
+//! connection needs none.
 
 use super::super::READ_BYTES;
 use io_uring::Submitter;
@@ -11,10 +11,11 @@ use std::sync::atomic::{AtomicU16, Ordering::Release};
 
 /// The number of the only group.
 pub(super) const GROUP: u16 = 0;
-/// The distance of two buffers. With a power of two, all buffers would start in a few sets of the cache.
+/// The distance of two buffers. With a power of two, all buffers would start in a few sets of the
+/// cache.
 const STRIDE: usize = READ_BYTES + 64;
-/// The most buffers. The kernel uses them in turn, so each costs memory; too few only cause `ENOBUFS`, after
-/// which the loop receives again.
+/// The most buffers. The kernel uses them in turn, so each costs memory; too few only cause
+/// `ENOBUFS`, after which the loop receives again.
 const MOST: usize = 1 << 12;
 
 /// The buffers and their ring. The memory is never freed.
@@ -22,8 +23,8 @@ pub(super) struct Buffers {
     entries: NonNull<BufRingEntry>,
     memory: NonNull<u8>,
     count: usize,
-    /// The number of buffers given to the kernel so far, modulo 2¹⁶. The kernel sees those that were
-    /// published.
+    /// The number of buffers given to the kernel so far, modulo 2¹⁶. The kernel sees those that
+    /// were published.
     given: u16,
 }
 
@@ -33,8 +34,8 @@ impl Buffers {
         let count = connections.next_power_of_two().clamp(64, MOST);
         let entries = lasting::<BufRingEntry>(count * size_of::<BufRingEntry>());
         let memory = lasting::<u8>(count * STRIDE);
-        // SAFETY: the memory holds `count` zeroed entries, is page-aligned, and is never freed. The first
-        // entry's tail is 0, so the kernel sees no buffer yet.
+        // SAFETY: the memory holds `count` zeroed entries, is page-aligned, and is never freed. The
+        // first entry's tail is 0, so the kernel sees no buffer yet.
         unsafe {
             let addr = entries.as_ptr().addr() as u64;
             submitter.register_buf_ring_with_flags(addr, count as u16, GROUP, 0)?;
@@ -49,8 +50,9 @@ impl Buffers {
     #[inline]
     pub(super) fn bytes(&self, id: u16, count: usize) -> &[u8] {
         assert!(usize::from(id) < self.count && count <= READ_BYTES, "the kernel has only these");
-        // SAFETY: the assertion keeps the range within `memory`, which is initialised. The kernel writes
-        // to the buffer again only after `give`, which needs `&mut self` and so ends this borrow.
+        // SAFETY: the assertion keeps the range within `memory`, which is initialised. The kernel
+        // writes to the buffer again only after `give`, which needs `&mut self` and so ends this
+        // borrow.
         unsafe {
             let first = self.memory.add(usize::from(id) * STRIDE);
             NonNull::slice_from_raw_parts(first, count).as_ref()
@@ -62,10 +64,10 @@ impl Buffers {
     pub(super) fn give(&mut self, id: u16) {
         debug_assert!(usize::from(id) < self.count, "the kernel has only these");
         let slot = usize::from(self.given) & (self.count - 1);
-        // SAFETY: `slot` is less than `count`, a power of two, and `id` comes from the kernel or from
-        // `register`, so both addresses lie within their allocations. The kernel reads published entries
-        // only; the ring has as many slots as buffers, so an entry that the kernel has not consumed yet
-        // is never overwritten.
+        // SAFETY: `slot` is less than `count`, a power of two, and `id` comes from the kernel or
+        // from `register`, so both addresses lie within their allocations. The kernel reads
+        // published entries only; the ring has as many slots as buffers, so an entry that the
+        // kernel has not consumed yet is never overwritten.
         unsafe {
             let entry = self.entries.add(slot).as_mut();
             entry.set_addr(self.memory.add(usize::from(id) * STRIDE).as_ptr().addr() as u64);
@@ -78,8 +80,9 @@ impl Buffers {
     /// Lets the kernel see the buffers that were given back.
     #[inline]
     pub(super) fn publish(&self) {
-        // SAFETY: the tail is an aligned field of the first entry, in memory that is never freed. Only
-        // this function writes to it, and the kernel reads it atomically (`give` writes other fields).
+        // SAFETY: the tail is an aligned field of the first entry, in memory that is never freed.
+        // Only this function writes to it, and the kernel reads it atomically (`give` writes other
+        // fields).
         let tail =
             unsafe { AtomicU16::from_ptr(BufRingEntry::tail(self.entries.as_ptr()).cast_mut()) };
         tail.store(self.given, Release);

@@ -1,9 +1,9 @@
 //! `uring`: a hand-written loop on a bare ring, one ring for each thread.
 //!
-//! `fibers` are measured against this loop, so it uses the advantages of a program that does nothing else:
-//! the kernel runs completions only when the ring is entered, the number of a connection leads to its
-//! state, a round is one system call, and the [`Features`]. `--ablate` measures what each feature is
-//! worth.
+//! `fibers` are measured against this loop, so it uses the advantages of a program that does
+//! nothing else: the kernel runs completions only when the ring is entered, the number of a
+//! connection leads to its state, a round is one system call, and the [`Features`]. `--ablate`
+//! measures what each feature is worth.
 //!
 //! A slot is reused only when none of its connection's operations is in flight, so the number in a
 //! completion always refers to the connection of its operation.
@@ -24,8 +24,8 @@ use std::ptr::{NonNull, null_mut};
 const ENTRIES: usize = 1024;
 const COMPLETIONS: usize = 16 * 1024;
 
-/// The user data of operations without a connection. That of others is the connection's number, with the
-/// bit `SEND` for a send.
+/// The user data of operations without a connection. That of others is the connection's number,
+/// with the bit `SEND` for a send.
 const ACCEPT: u64 = u64::MAX;
 const IGNORED: u64 = u64::MAX - 1;
 const SEND: u64 = 1 << 62;
@@ -67,9 +67,9 @@ struct Loop<'a> {
     page: &'static ServedPage,
     listener: i32,
     features: Features,
-    /// The provided buffers. With them, a receive stays in flight until the end of the connection and keeps
-    /// it open, so they are used only if a connection has several requests. (A single receive into a
-    /// provided buffer costs more than one into the connection's own.)
+    /// The provided buffers. With them, a receive stays in flight until the end of the connection
+    /// and keeps it open, so they are used only if a connection has several requests. (A single
+    /// receive into a provided buffer costs more than one into the connection's own.)
     buffers: Option<Buffers>,
     submitter: Submitter<'a>,
     queue: squeue::SubmissionQueue<'a>,
@@ -125,7 +125,8 @@ fn build(features: Features) -> io::Result<IoUring> {
     }
 }
 
-/// Returns the size of the file table: the limit of open files, but not much more than the connections.
+/// Returns the size of the file table: the limit of open files, but not much more than the
+/// connections.
 fn table_size(connections: usize) -> io::Result<u32> {
     let allowed = super::super::open_files::allowed()?;
     let enough = connections.saturating_add(1 << 16) as u64;
@@ -135,9 +136,9 @@ fn table_size(connections: usize) -> io::Result<u32> {
 impl Loop<'_> {
     #[inline]
     fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
-        // SAFETY: the buffers of receives and the response that is sent are never freed. Each buffer has
-        // one operation at a time: a connection's next receive is pushed when the last one has ended,
-        // and a provided buffer is in the kernel's ring only once.
+        // SAFETY: the buffers of receives and the response that is sent are never freed. Each
+        // buffer has one operation at a time: a connection's next receive is pushed when the last
+        // one has ended, and a provided buffer is in the kernel's ring only once.
         while unsafe { self.queue.push(entry) }.is_err() {
             self.queue.sync();
             self.submitter.submit()?;
@@ -158,7 +159,8 @@ impl Loop<'_> {
 
     fn accept(&mut self) -> io::Result<()> {
         let (fd, fixed) = (Fd(self.listener), self.features.fixed);
-        // The kernel refuses SOCK_CLOEXEC for an entry of the file table, which `exec` closes anyway.
+        // The kernel refuses SOCK_CLOEXEC for an entry of the file table, which `exec` closes
+        // anyway.
         let flags = if fixed { 0 } else { libc::SOCK_CLOEXEC };
         let entry = if self.features.multishot {
             opcode::AcceptMulti::new(fd).allocate_file_index(fixed).flags(flags).build()
@@ -264,18 +266,19 @@ impl Loop<'_> {
                         buffers.give(id);
                         requests
                     }
-                    // SAFETY: the buffer is never freed, and was initialised. The receive has ended and
-                    // the connection has no other, so the kernel does not write to it.
+                    // SAFETY: the buffer is never freed, and was initialised. The receive has ended
+                    // and the connection has no other, so the kernel does not write to it.
                     (_, _, Some(buffer)) => unsafe {
                         connection.counter.count(&buffer.as_ref()[..count])
                     },
                     _ => unreachable!("a receive uses one of the two"),
                 };
             }
-            // No provided buffer was free. This round gives some back before the next receive is submitted.
+            // No provided buffer was free. This round gives some back before the next receive is
+            // submitted.
             error if error == -libc::ENOBUFS => {}
-            // The peer has ended its side, and still gets the responses that are owed. After an error it
-            // gets none.
+            // The peer has ended its side, and still gets the responses that are owed. After an
+            // error it gets none.
             result => {
                 let id = cqueue::buffer_select(entry.flags());
                 if let (Some(buffers), Some(id)) = (&mut self.buffers, id) {
