@@ -1,5 +1,5 @@
-//! What the tests of files share: a directory on a real disk, and the situations in which a
-//! call of the library can be made.
+//! Helpers for the tests of files: a directory on a real disk, and the situations in which a call
+//! of the library can be made.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use cringle::fiber;
@@ -8,45 +8,44 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 use tempfile::TempDir;
 
-/// A directory that is removed in the end, on the disk that the build is on: `/tmp` may be a tmpfs.
+/// Creates a temporary directory on the disk of the build, because `/tmp` may be a tmpfs.
 pub(crate) fn directory() -> TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-/// A directory with a short path, for sockets.
+/// Creates a temporary directory with a short path, for sockets.
 pub(crate) fn short_directory() -> TempDir {
     tempfile::tempdir_in("/tmp").unwrap()
 }
 
-/// Bytes of which no two places look alike: a number in every eight of them.
+/// Returns bytes that differ at every offset: each group of eight contains its number.
 pub(crate) fn pattern(len: usize) -> Vec<u8> {
     let numbers = (0u64..).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
     numbers.flatten().take(len).collect()
 }
 
-/// Just runs it.
+/// Calls `f` outside of a runtime.
 pub(crate) fn outside<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// Runs `f` on the only fiber there is: nothing else could run while it waits.
+/// Runs `f` on the only fiber, so that nothing else could run while it waits.
 pub(crate) fn solitary<T>(f: impl FnOnce() -> T) -> T {
     cringle::Builder::new().workers(1).run(f).unwrap()
 }
 
-/// Runs `f` on a fiber beside another one that sleeps: what can be done without waiting is done
-/// inline.
+/// Runs `f` beside a fiber that sleeps, so that calls are tried inline.
 pub(crate) fn alone<T>(f: impl FnOnce() -> T) -> T {
     beside(fiber::park, f)
 }
 
-/// Runs `f` on a fiber beside another one that is always ready: everything goes through the ring.
+/// Runs `f` beside a fiber that is always ready, so that calls go through the ring.
 pub(crate) fn in_company<T>(f: impl FnOnce() -> T) -> T {
     beside(fiber::yield_now, f)
 }
 
 fn beside<T>(wait: fn(), f: impl FnOnce() -> T) -> T {
-    /// Lets the other fiber end, also when `f` panics.
+    /// Ends the other fiber, even if `f` panics.
     struct Done<'a>(&'a Cell<bool>, fiber::Thread);
     impl Drop for Done<'_> {
         fn drop(&mut self) {
@@ -91,14 +90,14 @@ pub(crate) fn unwinding<T>(f: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Runs `f` in each of these situations.
+/// Runs `f` in each situation.
 pub(crate) fn everywhere(f: impl Fn()) {
     for way in [outside, solitary, alone, in_company, unwinding] {
         way(&f);
     }
 }
 
-/// Writes the file's pages out and has the page cache forget them.
+/// Writes the file's pages to the disk and drops them from the page cache.
 pub(crate) fn make_cold(file: &impl AsFd) {
     let fd = file.as_fd().as_raw_fd();
     // SAFETY: no pointers.
@@ -114,13 +113,13 @@ pub(crate) fn make_fifo(path: &Path) {
     assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
 }
 
-/// The status flags of an open file.
+/// Returns the status flags of an open file.
 pub(crate) fn status_flags(file: &impl AsFd) -> i32 {
     // SAFETY: no pointers.
     unsafe { libc::fcntl(file.as_fd().as_raw_fd(), libc::F_GETFL) }
 }
 
-/// An error as far as it is the kernel's or std's word.
+/// Describes an error by the parts that the kernel or std determines.
 pub(crate) fn essence(e: &std::io::Error) -> (std::io::ErrorKind, Option<i32>) {
     (e.kind(), e.raw_os_error())
 }

@@ -1,5 +1,5 @@
-//! The same program with std and with the library. Each call of a program logs its result: the value, or
-//! the error's kind, number and text. [`compare`] lists every call whose result differs.
+//! The same program with std and with the library. Each call of a program logs its result: the
+//! value, or the error's kind, number and text. [`compare`] lists every call whose result differs.
 #![allow(dead_code, unused_macros, unused_imports, reason = "each test binary uses a part of it")]
 
 use cringle::runtime::DriverChoice;
@@ -14,7 +14,7 @@ pub(crate) struct Log(Vec<(String, String)>);
 
 impl Log {
     fn push(&mut self, call: String, text: String) {
-        // A call that never returns is the one after the last of these lines.
+        // If the program hangs, the call after the last printed line does not return.
         if std::env::var_os("CRINGLE_SAME_TRACE").is_some() {
             eprintln!("{call}: {text}");
         }
@@ -44,14 +44,14 @@ impl Log {
         self.push(call.into(), text);
     }
 
-    /// Logs whether it panics, and the beginning of the message.
+    /// Logs whether a call panics, and the start of the message.
     pub(crate) fn panics<T>(&mut self, call: impl Into<String>, f: impl FnOnce() -> T) {
         self.panicked(call, f);
         let (_, text) = self.0.last_mut().expect("just logged");
         *text = text.split(':').next().expect("one part at least").to_owned();
     }
 
-    /// Replaces a word in what was logged.
+    /// Replaces a word in the log.
     pub(crate) fn replace(&mut self, from: &str, to: &str) {
         self.0.iter_mut().for_each(|(_, text)| *text = text.replace(from, to));
     }
@@ -70,7 +70,8 @@ impl Log {
     }
 }
 
-/// One program, three times: `it` is `std` or `cringle`, `thread` is `std::thread` or `cringle::fiber`.
+/// One program, three times: `it` is `std` or `cringle`, `thread` is `std::thread` or
+/// `cringle::fiber`.
 macro_rules! programs {
     ($($body:item)*) => {
         #[allow(dead_code, unused_imports)]
@@ -112,7 +113,8 @@ macro_rules! the_same {
 }
 pub(crate) use the_same;
 
-/// What a fiber has beside it: that decides whether its calls are made inline, plainly or by the driver.
+/// The other fibers of the worker, which decide whether calls are inline, plain or through the
+/// driver.
 #[derive(Clone, Copy, Debug)]
 enum Company {
     None,
@@ -121,7 +123,7 @@ enum Company {
 }
 
 fn run_in<T>(driver: DriverChoice, workers: usize, company: Company, f: impl FnOnce() -> T) -> T {
-    /// Ends the other fiber, also when `f` panics.
+    /// Ends the other fiber, even if `f` panics.
     struct Done<'a>(&'a Cell<bool>, fiber::Thread);
     impl Drop for Done<'_> {
         fn drop(&mut self) {
@@ -150,8 +152,8 @@ fn run_in<T>(driver: DriverChoice, workers: usize, company: Company, f: impl FnO
     Builder::new().driver(driver).workers(workers).run(beside).unwrap()
 }
 
-/// Runs the library's programs in each situation, and fails with a list of the calls whose results differ
-/// from std's.
+/// Runs the library's programs in each situation, and fails with a list of the calls whose results
+/// differ from std's.
 #[track_caller]
 pub(crate) fn compare(std: fn() -> Log, on_threads: fn() -> Log, on_fibers: fn() -> Log) {
     let wanted = std();
