@@ -31,6 +31,7 @@ pub(crate) fn first_mode(options: &Options, stat: &Stat) -> u32 {
     }
 }
 
+/// A file or directory that is open on both sides.
 pub(crate) struct Copied<'a> {
     pub(crate) item: &'a Item<'a>,
     pub(crate) source: BorrowedFd<'a>,
@@ -68,6 +69,7 @@ pub(crate) fn apply(options: &Options, copied: &Copied<'_>) -> Applied {
     }
 }
 
+/// Sets the attributes in order. `lost` is set by an error that an earlier write may have caused.
 fn apply_each(options: &Options, copied: &Copied<'_>, lost: &Cell<bool>) -> bool {
     let keeps = options.preserve;
     let Copied { item, source, target, stat, made, may_have_acl } = *copied;
@@ -127,6 +129,7 @@ fn apply_each(options: &Options, copied: &Copied<'_>, lost: &Cell<bool>) -> bool
     good
 }
 
+/// Returns whether the error may belong to data that were written earlier.
 fn may_be_of_data(error: &io::Error) -> bool {
     let errors = [libc::EIO, libc::ENOSPC, libc::EDQUOT, libc::EFBIG];
     error.raw_os_error().is_some_and(|code| errors.contains(&code))
@@ -166,6 +169,7 @@ fn set_owner(
     if options.must_preserve { None } else { Some(false) }
 }
 
+/// Sets the mode, and the ACLs that belong to it.
 fn set_mode(copied: &Copied<'_>, mode: u32, has_acl: bool) -> io::Result<()> {
     let Copied { source, target, stat, may_have_acl, .. } = *copied;
     let names: &[&CStr] = if is_file(stat) { &[ACCESS] } else { &[ACCESS, DEFAULT] };
@@ -234,6 +238,7 @@ enum Step {
     Restore,
 }
 
+/// The failure of one step.
 struct XattrFailure {
     step: Step,
     error: io::Error,
@@ -307,6 +312,7 @@ struct Writable<'a> {
 }
 
 impl Writable<'_> {
+    /// Sets an attribute; grants the write permission first if it is missing.
     fn set(&mut self, name: &CStr, value: &[u8]) -> io::Result<()> {
         match sys::set_xattr(self.target, name, value) {
             Err(e) if e.raw_os_error() == Some(libc::EACCES) && self.mode.is_none() => {
@@ -321,6 +327,7 @@ impl Writable<'_> {
         }
     }
 
+    /// Removes the write permission that was granted.
     fn restore(self) -> io::Result<()> {
         self.mode.map_or(Ok(()), |mode| sys::chmod_fd(self.target, mode))
     }

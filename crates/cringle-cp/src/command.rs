@@ -81,6 +81,7 @@ fn usage_error(reporter: &Reporter, usage: &Usage) -> ExitCode {
     ExitCode::from(FAILED)
 }
 
+/// Runs a valid request; returns the exit status.
 fn copy(mut request: Request) -> ExitCode {
     let reporter = Arc::clone(&request.options.reporter);
     let mut copies = match plan::plan(&request) {

@@ -141,6 +141,7 @@ fn names(rules: &Rules, item: &Item<'_>, source: &Node, target: &Node) -> Option
     })
 }
 
+/// Returns whether source and target are the same directory entry.
 fn same_entry(item: &Item<'_>) -> bool {
     if item.is_top() {
         return entry(&item.path(Side::Source)) == entry(&item.path(Side::Target));

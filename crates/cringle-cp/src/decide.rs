@@ -135,6 +135,7 @@ pub(crate) enum Decision {
     Refuse(Refusal),
 }
 
+/// Decides what happens to the target.
 pub(crate) fn decide(rules: &Rules, comparison: &Comparison) -> Decision {
     let Comparison { source, target, .. } = comparison;
     let is_dir = source.kind == Kind::Directory;
@@ -222,6 +223,7 @@ fn refuse_if(refused: bool) -> Same {
     if refused { Same::Refuse } else { Same::No }
 }
 
+/// Compares the files, as GNU's does, to protect the source from its own copy.
 fn same_file(rules: &Rules, comparison: &Comparison) -> Same {
     let same = comparison.source.id == comparison.target.id;
     if same && rules.hard_link {

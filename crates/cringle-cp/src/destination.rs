@@ -37,10 +37,10 @@ impl Worker<'_> {
             rename.remove(item.target_dir, self.reporter());
         } else if destination.made {
             // Another process may have replaced the file: then it is not ours to remove.
-            let there = sys::stat_at(item.target_dir, item.target, false);
-            let made = sys::stat_of(destination.file.as_fd());
-            if !matches!((there, made), (Ok(there), Ok(made)) if sys::id(&there) == sys::id(&made))
-            {
+            let existing =
+                sys::stat_at(item.target_dir, item.target, false).map(|stat| sys::id(&stat));
+            let made = sys::stat_of(&destination.file).map(|stat| sys::id(&stat));
+            if !matches!((existing, made), (Ok(existing), Ok(made)) if existing == made) {
                 return;
             }
             if let Err(e) = sys::unlink_at(item.target_dir, item.target) {
@@ -211,10 +211,10 @@ impl Worker<'_> {
 /// the bytes.
 fn is_read_back(item: &Item<'_>) -> bool {
     sys::stat_at(item.target_dir, item.target, true)
-        .is_ok_and(|there| matches!(sys::kind(&there), libc::S_IFREG | libc::S_IFBLK))
+        .is_ok_and(|existing| matches!(sys::kind(&existing), libc::S_IFREG | libc::S_IFBLK))
 }
 
 fn is_link(item: &Item<'_>) -> bool {
     sys::stat_at(item.target_dir, item.target, false)
-        .is_ok_and(|there| sys::kind(&there) == libc::S_IFLNK)
+        .is_ok_and(|existing| sys::kind(&existing) == libc::S_IFLNK)
 }

@@ -38,7 +38,7 @@ impl Worker<'_> {
         }
         let Some(opened) = self.open_both(item, stat, new, follow) else {
             if new && options.verbose {
-                self.say_copied(item, None);
+                self.print_copied(item, None);
             }
             return false;
         };
@@ -47,7 +47,7 @@ impl Worker<'_> {
             let _ = root.first_made.set(opened.target_id);
         }
         if new && options.verbose {
-            self.say_copied(item, None);
+            self.print_copied(item, None);
         }
         Counters::add(&self.shared.counters.directories, 1);
         if let Some(parent) = item.dir {
@@ -117,6 +117,7 @@ impl Worker<'_> {
         Some(false)
     }
 
+    /// Creates the directory; reports a failure.
     fn make_dir(&self, item: &Item<'_>, stat: &Stat) -> bool {
         let options = &self.shared.options;
         let keeps = options.preserve;
@@ -136,6 +137,8 @@ impl Worker<'_> {
         true
     }
 
+    /// Opens both sides, and grants what is needed to fill a new directory. Returns `None` after a
+    /// failure.
     fn open_both(&self, item: &Item<'_>, stat: &Stat, new: bool, follow: bool) -> Option<Opened> {
         let options = &self.shared.options;
         // The new directory may lack the permissions needed to fill it (mode 0555, a strict umask).
@@ -162,7 +165,7 @@ impl Worker<'_> {
         // An existing target of the command line may be reached through a link: `cp -r a link/`.
         let target_follow = item.is_top() && !new;
         let target = item.open_dir(Side::Target, target_follow, self.reporter());
-        let (Ok((source, now)), Ok((target, there))) = (source, target) else {
+        let (Ok((source, now)), Ok((target, target_stat))) = (source, target) else {
             // A directory that cannot be listed still gets its attributes.
             attributes::apply_by_name(options, item, stat, new);
             if !keeps.mode
@@ -176,7 +179,7 @@ impl Worker<'_> {
             && attributes::gives_default_acl(target.as_fd());
         Some(Opened {
             source,
-            target_id: sys::id(&there),
+            target_id: sys::id(&target_stat),
             target: Some(target),
             stat: now,
             made: new,

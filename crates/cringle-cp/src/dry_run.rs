@@ -24,6 +24,7 @@ use std::sync::Arc;
 /// Bytes of a directory that are read at once.
 const LISTING_BYTES: usize = 32 << 10;
 
+/// Prints what a copy would do.
 pub(crate) fn run(options: &Options, copies: &[Copy]) {
     let budget = Budget::of_this_process(1, false);
     let open = Arc::new(OpenDirs::new(budget.directories));
@@ -53,6 +54,7 @@ struct Level {
     rest: Option<Waiting>,
 }
 
+/// The walk through the sources, with the directories from the outermost to the innermost.
 struct Walk<'a> {
     options: &'a Options,
     open: Arc<OpenDirs>,
@@ -150,14 +152,14 @@ impl Walk<'_> {
                 .reporter
                 .fail(&format!("cannot copy cyclic symbolic link {}", source()));
         }
-        let there = || sys::stat_at(item.target_dir, item.target, false).ok();
-        let existing = if may_exist { there() } else { None };
+        let existing = || sys::stat_at(item.target_dir, item.target, false).ok();
+        let existing = if may_exist { existing() } else { None };
         if !outcome(options, item, &stat, existing, may_exist) || !is_dir {
             return;
         }
         let elsewhere = item.dir.is_some_and(|dir| dir.root.device != stat.st_dev);
         if !(options.one_file_system && elsewhere) {
-            let onto = existing.is_some_and(|there| sys::kind(&there) == libc::S_IFDIR);
+            let onto = existing.is_some_and(|existing| sys::kind(&existing) == libc::S_IFDIR);
             self.enter(item, follow, onto);
         }
     }
@@ -173,7 +175,7 @@ impl Walk<'_> {
         );
         let opened = Opened {
             source,
-            target_id: target.as_ref().map_or((0, 0), |(_, there)| sys::id(there)),
+            target_id: target.as_ref().map_or((0, 0), |(_, stat)| sys::id(stat)),
             target: target.map(|(open, _)| open),
             stat,
             made: false,

@@ -69,8 +69,8 @@ impl Worker<'_> {
 
     /// Reports whether a file was named before on the command line. It is copied once.
     fn is_repeated(&self, item: &Item<'_>, stat: &Stat) -> bool {
-        let mut seen = self.shared.sources.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = seen.insert((entry(&item.path(Side::Source)), sys::id(stat)));
+        let mut sources = self.shared.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = sources.insert((entry(&item.path(Side::Source)), sys::id(stat)));
         let repeated = !first && self.shared.options.backup.is_none();
         if !repeated {
             return false;
@@ -88,7 +88,7 @@ impl Worker<'_> {
         }
     }
 
-    pub(crate) fn say_copied(&self, item: &Item<'_>, backup: Option<&OsStr>) {
+    pub(crate) fn print_copied(&self, item: &Item<'_>, backup: Option<&OsStr>) {
         let mut text = format!("{} -> {}", item.quoted(Side::Source), item.quoted(Side::Target));
         if let Some(backup) = backup {
             text.push_str(&format!(" (backup: {})", quote(backup_path(item, backup))));
@@ -96,6 +96,7 @@ impl Worker<'_> {
         self.reporter().print(&text);
     }
 
+    /// Copies by file type; further names of a copied file become links to it.
     fn copy_kind(
         &mut self,
         item: &Item<'_>,
@@ -112,7 +113,7 @@ impl Worker<'_> {
         let as_regular = kind == libc::S_IFREG || options.as_regular && kind != libc::S_IFLNK;
         let regular = as_regular && !options.hard_link && !options.symbolic_link;
         if options.verbose {
-            self.say_copied(item, backup);
+            self.print_copied(item, backup);
         }
         if !self.keeps_links(item, stat) {
             return self.copy_content(item, stat, new, regular, existing);
@@ -153,6 +154,7 @@ impl Worker<'_> {
         }
     }
 
+    /// Copies the file, or links to it for `--link` and `--symbolic-link`.
     fn copy_content(
         &mut self,
         item: &Item<'_>,
@@ -178,6 +180,7 @@ impl Worker<'_> {
         }
     }
 
+    /// Opens the source and copies its content.
     fn copy_file(&mut self, item: &Item<'_>, stat: &Stat, new: bool) -> bool {
         let follow = self.shared.options.follows(item.is_top());
         // Opening a FIFO does not wait; the first read does. The open of a device waits as its
@@ -217,6 +220,7 @@ impl Worker<'_> {
         self.copy_regular(item, source, &now, target, None) == Outcome::Good
     }
 
+    /// Links to the copy of another name of the source.
     fn link_to(&mut self, item: &Item<'_>, made: &Made) -> bool {
         // The first name may be a link that was written through.
         let follow = self.shared.options.follows(item.is_top());

@@ -40,6 +40,7 @@ struct Slot {
     reading: AtomicI32,
 }
 
+/// The locks of one copy.
 pub(crate) struct FileLocks {
     /// The files that are written in place.
     written: Mutex<HashSet<Id>>,

@@ -26,6 +26,7 @@ const FILES_PER_SYNCFS: usize = 512;
 /// The unwritten data of other programs that a `syncfs` may write.
 const FOREIGN_DIRTY_BYTES: u64 = 512 << 20;
 
+/// A file or directory that waits for its sync.
 pub(crate) struct Unsynced {
     /// Open for an fsync of its own.
     file: Option<Arc<OwnedFd>>,
@@ -75,6 +76,7 @@ impl Rename {
 }
 
 impl Worker<'_> {
+    /// Queues a finished directory for its sync.
     pub(crate) fn sync_dir_later(&mut self, file: &Arc<OwnedFd>, dir: &Arc<Dir>) {
         let device = dir.target_device();
         let open = || sys::open_at(file.as_fd(), c".", libc::O_RDONLY | libc::O_DIRECTORY, 0);
@@ -241,6 +243,7 @@ impl Worker<'_> {
         self.shared.budget.share(self.shared.budget.syncs)
     }
 
+    /// Returns whether a `syncfs` would write much data of other programs.
     fn others_left_much_unwritten(&self) -> bool {
         let ours = self.shared.counters.bytes.load(Ordering::Relaxed);
         sys::dirty_bytes().is_none_or(|dirty| dirty > ours.saturating_add(FOREIGN_DIRTY_BYTES))
@@ -255,6 +258,7 @@ impl Worker<'_> {
         }
     }
 
+    /// Syncs each file with its own fsync, all at once; returns the errors.
     fn sync_each(&self, part: &[Unsynced]) -> Vec<Option<io::Error>> {
         let files: Vec<_> = part.iter().map(|unsynced| self.open_again(unsynced)).collect();
         let failed: Vec<Mutex<Option<io::Error>>> = part.iter().map(|_| Mutex::default()).collect();
@@ -276,6 +280,7 @@ impl Worker<'_> {
         .collect()
     }
 
+    /// Returns the file or directory, opened again if it was closed.
     fn open_again(&self, unsynced: &Unsynced) -> io::Result<Arc<OwnedFd>> {
         if let Some(file) = &unsynced.file {
             return Ok(Arc::clone(file));
@@ -337,6 +342,7 @@ impl Worker<'_> {
         sys::rename_new((fd, backup), (fd, &unsynced.name))
     }
 
+    /// Gives the file its name, or removes it.
     fn rename_or_remove(
         &self,
         unsynced: &Unsynced,
@@ -403,6 +409,7 @@ fn sync_one(file: &OwnedFd) -> io::Result<()> {
     })
 }
 
+/// Returns a `File` for the descriptor, which the caller must not drop.
 fn borrowed(file: &OwnedFd) -> cringle::fs::File {
     use std::os::fd::{AsRawFd, FromRawFd};
     // SAFETY: the descriptor is open while `file` is borrowed, and the caller keeps the `File` in a

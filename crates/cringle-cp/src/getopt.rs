@@ -16,6 +16,7 @@ pub(crate) struct Given {
     pub(crate) value: Option<OsString>,
 }
 
+/// The options in their order, and the names.
 pub(crate) struct CommandLine {
     pub(crate) options: Vec<Given>,
     pub(crate) names: Vec<OsString>,

@@ -23,6 +23,7 @@ enum Status {
     Copied(Made),
 }
 
+/// The copies of files with several names.
 #[derive(Default)]
 pub(crate) struct Links {
     files: Mutex<HashMap<Id, Status>>,
@@ -48,6 +49,7 @@ impl Links {
         }
     }
 
+    /// Records the copy, or its failure, and wakes the workers that wait for it.
     pub(crate) fn done(&self, id: Id, made: Option<Made>) {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         match made {

@@ -80,6 +80,7 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
+    /// Returns the handle, to continue the listing.
     pub(crate) fn resume(self) -> Arc<OwnedFd> {
         Arc::clone(&self.handle)
     }

@@ -47,6 +47,7 @@ pub(crate) fn make_parents(options: &Options, copy: &Copy) -> Option<Vec<Parent>
     parents.collect()
 }
 
+/// Finds the directory, or creates it. Reports a failure.
 fn find_or_make(options: &Options, source: &OsStr, target: &OsStr) -> Option<Parent> {
     let reporter = &options.reporter;
     let stat = match sys::stat_at(sys::CWD, &sys::c_string(source.as_bytes()), true) {
@@ -144,6 +145,7 @@ impl Parent {
         attributes::apply(options, &copied) == attributes::Applied::Good
     }
 
+    /// Sets the attributes, and syncs the directory with `--fsync`.
     fn finish(&self, options: &Options) -> bool {
         let keeps = options.preserve;
         let keeps_any = keeps.mode || keeps.ownership || keeps.timestamps || keeps.xattr;

@@ -115,15 +115,18 @@ pub(crate) fn in_any_order(options: &Options, copies: &[Copy]) -> bool {
     plain && copies.len() >= FEW && have_nothing_in_common(options, copies)
 }
 
+/// Returns whether no source or target depends on another one.
 fn have_nothing_in_common(options: &Options, copies: &[Copy]) -> bool {
     let (mut targets, mut written) = (HashSet::new(), HashSet::new());
     let look =
         |path: &OsStr, follow| sys::stat_at(sys::CWD, &sys::c_string(path.as_bytes()), follow);
     let are_apart = copies.iter().all(|copy| {
-        let there = look(&copy.target, false).ok();
-        written.extend(there.iter().map(sys::id));
+        let existing = look(&copy.target, false).ok();
+        written.extend(existing.iter().map(sys::id));
         targets.insert(&copy.target)
-            && there.is_none_or(|there| sys::kind(&there) != libc::S_IFLNK && there.st_nlink == 1)
+            && existing.is_none_or(|existing| {
+                sys::kind(&existing) != libc::S_IFLNK && existing.st_nlink == 1
+            })
     });
     // A dangling link may lead to a file that another source creates.
     are_apart
@@ -134,6 +137,7 @@ fn have_nothing_in_common(options: &Options, copies: &[Copy]) -> bool {
         })
 }
 
+/// Plans one source and its target.
 fn single(options: &Options, names: Vec<OsString>) -> Result<Vec<Copy>, Usage> {
     if options.parents {
         return Err("with --parents, the destination must be a directory".into());
@@ -142,6 +146,7 @@ fn single(options: &Options, names: Vec<OsString>) -> Result<Vec<Copy>, Usage> {
     Ok(vec![Copy { source: names[0].clone(), target: names[1].clone(), below: None }])
 }
 
+/// Plans sources that go into a directory.
 fn into(options: &Options, names: Vec<OsString>, directory: &OsStr) -> Vec<Copy> {
     let copy = |name: OsString| {
         let source = if options.strip_slashes { without_slashes(&name) } else { name };

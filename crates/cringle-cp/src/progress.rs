@@ -14,15 +14,18 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-const FIRST: Duration = Duration::from_secs(1);
-const EACH: Duration = Duration::from_millis(500);
+/// A copy that ends earlier shows nothing.
+const DELAY: Duration = Duration::from_secs(1);
+const INTERVAL: Duration = Duration::from_millis(500);
 
+/// Ends the thread that draws.
 #[derive(Default)]
 struct End {
-    over: Mutex<bool>,
-    bell: Condvar,
+    is_over: Mutex<bool>,
+    changed: Condvar,
 }
 
+/// A progress line that is being shown.
 pub(crate) struct Progress {
     end: Arc<End>,
     thread: JoinHandle<()>,
@@ -39,15 +42,15 @@ impl Progress {
             return None;
         }
         let end = Arc::new(End::default());
-        let seen = Arc::clone(&end);
-        let draw = move || draw(&seen, &counters, sources);
+        let shared = Arc::clone(&end);
+        let draw = move || draw(&shared, &counters, sources);
         let thread = std::thread::Builder::new().name("progress".into()).spawn(draw).ok()?;
         Some(Progress { end, thread })
     }
 
     pub(crate) fn finish(self) {
-        *self.end.over.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.end.bell.notify_all();
+        *self.end.is_over.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.end.changed.notify_all();
         let _ = self.thread.join();
     }
 }
@@ -64,15 +67,15 @@ fn draw(end: &End, counters: &Counters, sources: Vec<OsString>) {
     let start = Instant::now();
     let total = Arc::new(Total::default());
     let mut drawn = false;
-    let mut over = end.over.lock().unwrap_or_else(PoisonError::into_inner);
-    while !*over {
-        let pause = if drawn { EACH } else { FIRST };
-        over = end
-            .bell
-            .wait_timeout_while(over, pause, |over| !*over)
+    let mut is_over = end.is_over.lock().unwrap_or_else(PoisonError::into_inner);
+    while !*is_over {
+        let pause = if drawn { INTERVAL } else { DELAY };
+        is_over = end
+            .changed
+            .wait_timeout_while(is_over, pause, |is_over| !*is_over)
             .unwrap_or_else(PoisonError::into_inner)
             .0;
-        if *over {
+        if *is_over {
             break;
         }
         if !drawn {

@@ -60,6 +60,7 @@ impl Worker<'_> {
         }
     }
 
+    /// Returns whether the file is copied through the buffer, not by the kernel.
     fn uses_buffer(&self, item: &Item<'_>, stat: &Stat) -> bool {
         let options = &self.shared.options;
         let clones =
@@ -67,6 +68,7 @@ impl Worker<'_> {
         !clones && !is_sparse(stat) && options.sparse != When::Always
     }
 
+    /// Starts to read a cold file, and copies it later.
     fn defer(&mut self, dir: &Arc<Dir>, item: &Item<'_>, file: OwnedFd, stat: Stat) {
         sys::start_reading(file.as_fd(), stat.st_size as u64);
         dir.pending.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -79,6 +81,7 @@ impl Worker<'_> {
         }
     }
 
+    /// Copies the files that were read ahead.
     pub(crate) fn copy_deferred(&mut self) {
         for Deferred { dir, name, file, stat, releases } in std::mem::take(&mut self.deferred) {
             self.releases = releases;

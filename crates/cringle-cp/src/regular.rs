@@ -39,6 +39,7 @@ pub(crate) enum Outcome {
     Exists,
 }
 
+/// Why the data could not be copied.
 pub(crate) enum CopyError {
     Read(io::Error),
     Write(io::Error),
@@ -99,7 +100,7 @@ impl Worker<'_> {
             Err(()) => return Outcome::Failed,
         };
         if likely && self.shared.options.verbose {
-            self.say_copied(item, None);
+            self.print_copied(item, None);
         }
         match self.copy_to(item, &source, stat, destination, read) {
             Completed::Good => Outcome::Good,
@@ -223,6 +224,7 @@ impl Worker<'_> {
             && !self.shared.options.fsync
     }
 
+    /// Starts again, and writes the existing file in place.
     fn copy_in_place(&mut self, item: &Item<'_>, source: OwnedFd, stat: &Stat) -> Outcome {
         if let Err(e) = sys::seek(source.as_fd(), 0) {
             self.report(item, &CopyError::Read(e));
@@ -291,6 +293,7 @@ impl Worker<'_> {
         Completed::NotReplaced
     }
 
+    /// Copies the data in the cheapest way that works.
     fn transfer(
         &mut self,
         item: &Item<'_>,
@@ -336,6 +339,7 @@ impl Worker<'_> {
     }
 }
 
+/// Opens a source without waiting for another process.
 pub(crate) fn open_source(item: &Item<'_>, follow: bool) -> io::Result<OwnedFd> {
     // `O_NONBLOCK`: the source may have become a FIFO, whose writer must not be waited for.
     let flags = libc::O_RDONLY | if follow { 0 } else { libc::O_NOFOLLOW };
@@ -353,6 +357,7 @@ pub(crate) fn is_sparse(stat: &Stat) -> bool {
     sys::kind(stat) == libc::S_IFREG && stat.st_blocks < stat.st_size / 512
 }
 
+/// Returns the devices of source and target, by which unsupported ways are remembered.
 pub(crate) fn devices(item: &Item<'_>, stat: &Stat) -> (u64, u64) {
     (stat.st_dev, item.dir.map_or(0, |dir| dir.target_device()))
 }

@@ -55,6 +55,7 @@ pub(crate) fn directory_of(path: &[u8]) -> &[u8] {
     }
 }
 
+/// Returns whether the old file has nothing that a new one would lack.
 fn is_plain(item: &Item<'_>, existing: &OwnedFd, old: &Stat) -> bool {
     let opened = sys::stat_of(existing.as_fd());
     sys::kind(old) == libc::S_IFREG

@@ -133,6 +133,7 @@ impl Request {
 }
 
 impl Options {
+    /// Takes an option of the copy.
     fn take(&mut self, given: &Given, pending: &mut Pending) -> Result<(), String> {
         match given.flag.long {
             "archive" => {

@@ -41,6 +41,7 @@ pub(crate) fn copy_all(shared: &Shared, copies: &[Copy]) -> io::Result<()> {
     })
 }
 
+/// Starts a worker.
 fn spawn<'scope>(
     scope: &'scope Scope<'scope, '_>,
     shared: &'scope Shared,

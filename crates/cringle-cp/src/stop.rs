@@ -7,6 +7,7 @@ use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// The request to stop a copy.
 pub(crate) struct Stop {
     requested: AtomicBool,
     /// An `eventfd` that becomes readable with the request. If it could not be created, such waits

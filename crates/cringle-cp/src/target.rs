@@ -29,6 +29,7 @@ pub(crate) enum Step {
 const NEW: Step = Step::Go { new: true, backup: None, existing: None };
 
 impl Worker<'_> {
+    /// Prepares the target, which may exist.
     pub(crate) fn prepare_target(&mut self, item: &Item<'_>, stat: &Stat) -> Step {
         let options = &self.shared.options;
         let step = match compare::stat_target(options, item, stat) {
@@ -56,9 +57,9 @@ impl Worker<'_> {
         if item.is_top()
             && matches!(step, Step::Go { .. })
             && self.shared.options.backup.is_none()
-            && let Ok(there) = sys::stat_at(item.target_dir, item.target, false)
-            && sys::kind(&there) == libc::S_IFLNK
-            && self.was_made_by_this_copy(item, &there)
+            && let Ok(existing) = sys::stat_at(item.target_dir, item.target, false)
+            && sys::kind(&existing) == libc::S_IFLNK
+            && self.was_made_by_this_copy(item, &existing)
         {
             let (source, target) = (item.quoted(Side::Source), item.quoted(Side::Target));
             self.reporter()
@@ -68,6 +69,7 @@ impl Worker<'_> {
         step
     }
 
+    /// Decides about an existing target, and carries the decision out.
     fn apply_decision(&self, item: &Item<'_>, source: &Stat, existing: Stat) -> Step {
         let was_made = item.is_top() && self.was_made_by_this_copy(item, &existing);
         let ask = || self.ask(item, &existing);
@@ -77,12 +79,12 @@ impl Worker<'_> {
             Decision::RemoveFirst => self.remove(item),
             Decision::BackUp => self.back_up(item),
             Decision::KeepNewer => {
-                self.debug_skipped(item);
+                self.print_skipped(item);
                 self.remember_link(item, source);
                 Step::Done(true)
             }
             Decision::Keep => {
-                self.debug_skipped(item);
+                self.print_skipped(item);
                 Step::Done(true)
             }
             Decision::AlreadySame | Decision::Declined | Decision::Ask => Step::Done(true),
@@ -130,6 +132,7 @@ impl Worker<'_> {
         !targets.is_empty() && targets.contains(&(item.path(Side::Target), sys::id(stat)))
     }
 
+    /// Renames the backup back after a failed copy.
     pub(crate) fn undo_backup(&self, item: &Item<'_>, backup: &OsStr) {
         let backup = sys::c_string(backup.as_bytes());
         let dir = item.target_dir;
@@ -142,12 +145,13 @@ impl Worker<'_> {
         }
     }
 
-    fn debug_skipped(&self, item: &Item<'_>) {
+    fn print_skipped(&self, item: &Item<'_>) {
         if self.shared.options.debug {
             self.reporter().print(&format!("skipped {}", item.quoted(Side::Target)));
         }
     }
 
+    /// Asks the question of `-i`.
     fn ask(&self, item: &Item<'_>, existing: &Stat) -> bool {
         let options = &self.shared.options;
         let target = item.quoted(Side::Target);

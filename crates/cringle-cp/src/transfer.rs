@@ -32,6 +32,7 @@ impl Default for Method {
 /// A run of zeros of this size becomes a hole.
 const HOLE_BYTES: usize = 4096;
 
+/// The copy of one file's data.
 pub(crate) struct Transfer<'w, 'a> {
     pub(crate) worker: &'w mut Worker<'a>,
     pub(crate) from: BorrowedFd<'w>,
@@ -156,6 +157,7 @@ impl Transfer<'_, '_> {
         }
     }
 
+    /// Fails if a stop is requested.
     fn check_stop(&self) -> Result<(), CopyError> {
         if self.worker.shared.stopped() { Err(CopyError::Stopped) } else { Ok(()) }
     }

@@ -50,6 +50,7 @@ impl Handle {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the handle if it is open anywhere.
     fn get(&self) -> Option<Arc<OwnedFd>> {
         match &*self.lock() {
             Held::Open(fd) => Some(Arc::clone(fd)),
@@ -105,6 +106,7 @@ impl Root {
     }
 }
 
+/// A directory that is being copied.
 pub(crate) struct Dir {
     pub(crate) parent: Option<Arc<Dir>>,
     pub(crate) root: Arc<Root>,
@@ -121,6 +123,7 @@ pub(crate) struct Dir {
     pub(crate) pending: AtomicUsize,
 }
 
+/// Both sides of a directory, just opened.
 pub(crate) struct Opened {
     pub(crate) source: OwnedFd,
     /// `None` in a dry run, for a directory that does not exist.

@@ -44,6 +44,7 @@ impl Worker<'_> {
     }
 }
 
+/// Reads until the buffer is full or the file ends.
 fn read_full(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {

@@ -41,6 +41,7 @@ const FILES_PER_TASK: usize = 64;
 /// The bytes of a directory that are read at once: about a thousand names.
 const LISTING_BYTES: usize = 32 << 10;
 
+/// A part of a directory.
 pub(crate) enum Task {
     /// A listing to start or to continue.
     List {
@@ -53,6 +54,7 @@ pub(crate) enum Task {
     },
 }
 
+/// What all workers of a copy share.
 pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) budget: Budget,
@@ -142,6 +144,7 @@ struct FinishedChild {
     target: Option<Arc<OwnedFd>>,
 }
 
+/// One worker: a thread, or a fiber with `--fsync`.
 pub(crate) struct Worker<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) index: usize,
@@ -218,6 +221,7 @@ impl<'a> Worker<'a> {
         }
     }
 
+    /// Performs a task; without one, settles or sleeps.
     fn step(&mut self) {
         if let Some(task) = self.take_task() {
             self.perform(task);
@@ -234,6 +238,7 @@ impl<'a> Worker<'a> {
         any
     }
 
+    /// Takes the newest task of this worker, or the oldest of another one.
     fn take_task(&self) -> Option<Task> {
         let stacks = &self.shared.stacks;
         let lock = |at: usize| stacks[at].lock().unwrap_or_else(PoisonError::into_inner);
@@ -250,6 +255,7 @@ impl<'a> Worker<'a> {
         self.push_counted(task);
     }
 
+    /// Adds a task whose part has been counted.
     pub(crate) fn push_counted(&self, task: Task) {
         let mut stack =
             self.shared.stacks[self.index].lock().unwrap_or_else(PoisonError::into_inner);
@@ -325,6 +331,7 @@ impl<'a> Worker<'a> {
         self.entries(dir, &files);
     }
 
+    /// Copies entries of the directory.
     fn entries(&mut self, dir: &Arc<Dir>, entries: &[Entry]) {
         if entries.is_empty() || self.shared.stopped() {
             return;
@@ -367,6 +374,7 @@ impl<'a> Worker<'a> {
         }
     }
 
+    /// Sets the attributes of a directory whose parts are all finished.
     fn finish_dir(&mut self, dir: &Arc<Dir>, child: &FinishedChild) -> FinishedChild {
         let options = &self.shared.options;
         let keeps = options.preserve;
