@@ -19,7 +19,6 @@ use std::ptr::NonNull;
 /// use cringle::ring::BareRing;
 /// use std::{fs::File, os::fd::AsFd};
 ///
-
 /// let file = File::open("/proc/self/exe")?;
 /// let mut magic = [0; 4];
 /// let mut ring = BareRing::new(8, 1)?;
