@@ -35,10 +35,11 @@ pub(crate) struct Rings {
 /// Creates a ring of the driver's size for each worker, in a child.
 pub(crate) fn rings() -> Rings {
     let wanted = cpus::allowed().len();
+    let (entries, params) = Params::of_the_driver();
     let answer = ask_child(|reply| {
         let mut rings = Vec::new();
         for _ in 0..wanted {
-            match raw::setup_when_freed(raw::DRIVER_SQ_ENTRIES, &Params::of_the_driver()) {
+            match raw::setup_when_freed(entries, &params) {
                 Ok(ring) => rings.push(ring),
                 Err(error) => {
                     reply.send(error.raw_os_error().unwrap_or(libc::EIO));

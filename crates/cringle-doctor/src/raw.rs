@@ -5,10 +5,6 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-/// The entries of the two queues of the driver's rings, by default.
-pub(crate) const DRIVER_SQ_ENTRIES: u32 = 256;
-pub(crate) const DRIVER_CQ_ENTRIES: u32 = 4096;
-
 pub(crate) const SETUP_CQSIZE: u32 = 1 << 3;
 pub(crate) const SETUP_CLAMP: u32 = 1 << 4;
 pub(crate) const SETUP_NO_MMAP: u32 = 1 << 14;
@@ -49,10 +45,12 @@ impl Params {
         Params { sq_entries, cq_entries, ..Params::default() }
     }
 
-    /// The parameters of the driver's rings, without optional features.
-    pub(crate) fn of_the_driver() -> Params {
+    /// The submission queue's entries and the parameters of the driver's rings, by default and
+    /// without optional features.
+    pub(crate) fn of_the_driver() -> (u32, Params) {
+        let (sq_entries, cq_entries) = cringle::Builder::new().queue_entries();
         let flags = SETUP_CQSIZE | SETUP_CLAMP;
-        Params { flags, cq_entries: DRIVER_CQ_ENTRIES, ..Params::default() }
+        (sq_entries, Params { flags, cq_entries, ..Params::default() })
     }
 }
 

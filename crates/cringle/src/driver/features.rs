@@ -1,4 +1,7 @@
-//! The optional features of io_uring, and sets of them.
+//! The features of io_uring that the driver needs or uses: their opcodes, the first Linux release with
+//! them, and the consequence of lacking them. `cringle doctor` reports by the same tables.
+
+use io_uring::opcode;
 
 /// A feature of io_uring that only newer kernels have. The library uses it where it exists;
 /// [`Builder::without`](crate::Builder::without) turns it off, to measure it or to rule it out as
@@ -51,6 +54,70 @@ impl Feature {
         Feature::FileSystem,
         Feature::SendZc,
     ];
+
+    /// Returns the first Linux release with the feature.
+    #[doc(hidden)]
+    pub fn since(self) -> &'static str {
+        match self {
+            Feature::SubmitAll | Feature::RegisteredRing | Feature::MsgRing => "5.18",
+            Feature::TaskrunFlag | Feature::FileSystem => "5.19",
+            Feature::SingleIssuer | Feature::SendZc => "6.0",
+            Feature::DeferTaskrun => "6.1",
+            Feature::NoSqarray => "6.6",
+            Feature::Ftruncate => "6.9",
+            Feature::NoIowait => "6.15",
+        }
+    }
+
+    /// Returns the consequence of lacking the feature.
+    #[doc(hidden)]
+    pub fn cost(self) -> &'static str {
+        match self {
+            Feature::SubmitAll => "a bad entry stops those after it",
+            Feature::SingleIssuer => "the kernel takes needless locks",
+            Feature::DeferTaskrun => "completions interrupt fibers",
+            Feature::TaskrunFlag => "the kernel is entered to look",
+            Feature::NoSqarray => "one more memory access for each op",
+            Feature::RegisteredRing => "a descriptor look-up for each call",
+            Feature::NoIowait => "idle workers count as load",
+            Feature::MsgRing => "workers wake each other by an eventfd",
+            Feature::Ftruncate => "set_len goes to the pool of threads",
+            Feature::FileSystem => "names and attributes go to the pool",
+            Feature::SendZc => "large sends are copied",
+        }
+    }
+
+    /// Returns the opcodes that the feature consists of; none for a feature of the ring itself.
+    #[doc(hidden)]
+    pub fn opcodes(self) -> &'static [u8] {
+        match self {
+            Feature::MsgRing => &[opcode::MsgRingData::CODE],
+            Feature::Ftruncate => &[opcode::Ftruncate::CODE],
+            Feature::SendZc => &[opcode::SendZc::CODE],
+            Feature::FileSystem => &[
+                opcode::OpenAt2::CODE,
+                opcode::UnlinkAt::CODE,
+                opcode::RenameAt::CODE,
+                opcode::MkDirAt::CODE,
+                opcode::SymlinkAt::CODE,
+                opcode::LinkAt::CODE,
+                opcode::Fallocate::CODE,
+                opcode::Fadvise::CODE,
+                opcode::SyncFileRange::CODE,
+                opcode::GetXattr::CODE,
+                opcode::FGetXattr::CODE,
+                opcode::SetXattr::CODE,
+                opcode::FSetXattr::CODE,
+            ],
+            Feature::SubmitAll
+            | Feature::SingleIssuer
+            | Feature::DeferTaskrun
+            | Feature::TaskrunFlag
+            | Feature::NoSqarray
+            | Feature::RegisteredRing
+            | Feature::NoIowait => &[],
+        }
+    }
 }
 
 /// A set of [`Feature`]s.
@@ -58,6 +125,25 @@ impl Feature {
 pub struct Features(u16);
 
 impl Features {
+    /// The opcodes without which the driver refuses a ring, with their names.
+    #[doc(hidden)]
+    pub const NEEDED_OPS: [(u8, &str); 14] = [
+        (opcode::Read::CODE, "READ"),
+        (opcode::Write::CODE, "WRITE"),
+        (opcode::Fsync::CODE, "FSYNC"),
+        (opcode::OpenAt::CODE, "OPENAT"),
+        (opcode::Close::CODE, "CLOSE"),
+        (opcode::Statx::CODE, "STATX"),
+        (opcode::PollAdd::CODE, "POLL_ADD"),
+        (opcode::AsyncCancel::CODE, "ASYNC_CANCEL"),
+        (opcode::Recv::CODE, "RECV"),
+        (opcode::Send::CODE, "SEND"),
+        (opcode::RecvMsg::CODE, "RECVMSG"),
+        (opcode::SendMsg::CODE, "SENDMSG"),
+        (opcode::Accept::CODE, "ACCEPT"),
+        (opcode::Connect::CODE, "CONNECT"),
+    ];
+
     /// Every feature the library knows.
     pub fn all() -> Features {
         Feature::ALL.into_iter().fold(Features::default(), Features::with)

@@ -32,7 +32,8 @@ pub(super) const RESERVED_CQES: u32 = 64;
 const MAX_CQ_ENTRIES: u32 = 65_536;
 
 impl UringOptions {
-    pub(super) fn cq_entries(&self) -> u32 {
+    /// The entries of the completion queue.
+    pub(crate) fn cq_entries(&self) -> u32 {
         let reserve = RESERVED_CQES.min(self.in_flight_limit);
         (self.in_flight_limit + reserve).next_power_of_two().clamp(2, MAX_CQ_ENTRIES)
     }
@@ -150,56 +151,13 @@ fn require(made: &Made) -> io::Result<()> {
 
 /// Removes the features whose ops the kernel lacks. Fails if it lacks an op that every ring needs.
 fn without_missing_ops(probe: io_uring::Probe, features: Features) -> io::Result<Features> {
-    use io_uring::opcode;
-    const NEEDED: [(u8, &str); 14] = [
-        (opcode::Read::CODE, "read"),
-        (opcode::Write::CODE, "write"),
-        (opcode::Fsync::CODE, "fsync"),
-        (opcode::OpenAt::CODE, "openat"),
-        (opcode::Close::CODE, "close"),
-        (opcode::Statx::CODE, "statx"),
-        (opcode::PollAdd::CODE, "poll"),
-        (opcode::AsyncCancel::CODE, "cancel"),
-        (opcode::Recv::CODE, "recv"),
-        (opcode::Send::CODE, "send"),
-        (opcode::RecvMsg::CODE, "recvmsg"),
-        (opcode::SendMsg::CODE, "sendmsg"),
-        (opcode::Accept::CODE, "accept"),
-        (opcode::Connect::CODE, "connect"),
-    ];
-    if let Some((_, name)) = NEEDED.iter().find(|(code, _)| !probe.is_supported(*code)) {
+    let is_missing = |code: &u8| !probe.is_supported(*code);
+    if let Some((_, name)) = Features::NEEDED_OPS.iter().find(|(code, _)| is_missing(code)) {
         return Err(io::Error::new(
             io::ErrorKind::Unsupported,
             format!("this kernel's io_uring has no {name}; Linux 6.1 or newer is needed"),
         ));
     }
-    const FILE_SYSTEM: [u8; 13] = [
-        opcode::OpenAt2::CODE,
-        opcode::UnlinkAt::CODE,
-        opcode::RenameAt::CODE,
-        opcode::MkDirAt::CODE,
-        opcode::SymlinkAt::CODE,
-        opcode::LinkAt::CODE,
-        opcode::Fallocate::CODE,
-        opcode::Fadvise::CODE,
-        opcode::SyncFileRange::CODE,
-        opcode::GetXattr::CODE,
-        opcode::FGetXattr::CODE,
-        opcode::SetXattr::CODE,
-        opcode::FSetXattr::CODE,
-    ];
-    let mut features = features;
-    if !FILE_SYSTEM.iter().all(|code| probe.is_supported(*code)) {
-        features = features.without(Feature::FileSystem);
-    }
-    for (feature, code) in [
-        (Feature::MsgRing, opcode::MsgRingData::CODE),
-        (Feature::Ftruncate, opcode::Ftruncate::CODE),
-        (Feature::SendZc, opcode::SendZc::CODE),
-    ] {
-        if !probe.is_supported(code) {
-            features = features.without(feature);
-        }
-    }
-    Ok(features)
+    let lacks = |feature: &Feature| feature.opcodes().iter().any(is_missing);
+    Ok(features.iter().filter(lacks).fold(features, Features::without))
 }

@@ -257,6 +257,13 @@ impl Builder {
         setup.run(plan, f)
     }
 
+    /// Returns the entries of the submission and the completion queue that each ring requests.
+    #[doc(hidden)]
+    pub fn queue_entries(&self) -> (u32, u32) {
+        let entries = self.ring.entries;
+        (entries, self.ring.cq_entries().max(entries))
+    }
+
     fn validate(&self) -> io::Result<()> {
         let (entries, limit) = (self.ring.entries, self.ring.in_flight_limit);
         let text = if self.workers.is_some_and(|workers| !(1..=MAX_WORKERS).contains(&workers)) {
