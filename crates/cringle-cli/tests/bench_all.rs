@@ -20,7 +20,7 @@ fn list<'v>(report: &'v Value, field: &str) -> &'v Vec<Value> {
 }
 
 #[test]
-fn every_question_has_its_experiments_and_verdicts_and_the_data_is_removed() {
+fn every_question_gets_verdicts_and_removes_its_data() {
     let place = place("all");
     let report = json(&mut all(&place, &[]));
     assert_eq!((&report["schema"], &report["benchmark"]), (&1.into(), &"all".into()));
@@ -47,7 +47,7 @@ fn every_question_has_its_experiments_and_verdicts_and_the_data_is_removed() {
 }
 
 #[test]
-fn the_summary_comes_after_the_tables_of_the_experiments() {
+fn the_summary_follows_the_tables() {
     let place = place("all-table");
     let output = all(&place, &["--only", "sums", "--json", "results"]).output().unwrap();
     let (out, err) = texts(&output);
@@ -64,7 +64,7 @@ fn the_summary_comes_after_the_tables_of_the_experiments() {
 }
 
 #[test]
-fn an_experiment_that_fails_is_told_and_the_others_still_run() {
+fn a_failed_experiment_does_not_stop_the_others() {
     let place = place("all-failing");
     let programs = place.join("bin");
     std::fs::create_dir(&programs).unwrap();
@@ -83,13 +83,13 @@ fn an_experiment_that_fails_is_told_and_the_others_still_run() {
     assert!(errors[0].is_null() && errors[1].as_str().unwrap().contains("cp"), "{errors:?}");
     let verdicts = list(&report, "verdicts");
     assert!(verdicts.iter().any(|one| one["question"] == "cached"));
-    // Who failed has not won.
+    // A tool that failed cannot win.
     assert!(verdicts.iter().all(|one| one["winner"] != "cp"), "{verdicts:?}");
     assert!(is_empty(&data));
 }
 
 #[test]
-fn an_interruption_removes_what_an_experiment_has_made() {
+fn an_interruption_removes_all_files() {
     let place = place("all-interrupted");
     let mut command = all(&place, &["--only", "copies", "--repeat", "1000"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -98,19 +98,19 @@ fn an_interruption_removes_what_an_experiment_has_made() {
         std::thread::yield_now();
     }
     let pid = i32::try_from(child.id()).unwrap();
-    // SAFETY: a plain system call; the child is not waited for yet, so the number is its.
+    // SAFETY: `kill` takes no pointer; the child is not reaped yet, so the number is its own.
     assert_eq!(unsafe { libc::kill(pid, libc::SIGINT) }, 0);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", texts(&output).1);
     assert!(is_empty(&place));
 }
 
-/// One that cannot answer: its experiment hears of it, removes what it has made, and ends.
+/// After SIGKILL of the program, its experiment gets a signal, removes its files, and ends.
 #[test]
-fn an_experiment_ends_with_the_program_that_is_killed() {
+fn an_experiment_ends_with_its_killed_parent() {
     let place = place("all-killed");
     let mut command = all(&place, &["--only", "copies", "--repeat", "1000"]);
-    // The experiment has the same pipe, for its tables.
+    // The experiment writes its tables to the same pipe.
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     while is_empty(&place) {
         assert!(child.try_wait().unwrap().is_none(), "it ended before it was killed");
@@ -123,7 +123,7 @@ fn an_experiment_ends_with_the_program_that_is_killed() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn contradictions_are_refused() {
     let place = place("all-refused");
     std::fs::write(place.join("file"), "").unwrap();
     for (arguments, status, word) in [

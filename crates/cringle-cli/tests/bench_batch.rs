@@ -47,7 +47,7 @@ fn low_allocates_nothing_per_operation() {
     assert!(report["result"]["allocations"].as_u64().unwrap() < 16, "{report}");
 }
 
-/// Else all jobs but the first would read from the page cache.
+/// If two jobs read the same block, the second would read it from the page cache.
 #[test]
 fn jobs_of_fio_read_each_block_once() {
     let place = place("batch-fio");
@@ -58,7 +58,7 @@ fn jobs_of_fio_read_each_block_once() {
     else {
         return println!("skipped: there is no fio");
     };
-    // The same fio, which also writes down where each of its jobs reads.
+    // The same call of fio, with a log of the offsets of each job.
     let script =
         format!("#!/bin/sh\nexec {} --log_offset=1 --write_lat_log=read \"$@\"\n", fio.display());
     std::fs::write(place.join("fio"), script).unwrap();
@@ -80,7 +80,7 @@ fn jobs_of_fio_read_each_block_once() {
 }
 
 #[test]
-fn the_header_is_that_of_the_original() {
+fn the_report_has_the_lines_of_blockio_uring() {
     let place = place("batch-header");
     std::fs::write(place.join("data"), noise(4 << 20)).unwrap();
     let output = cringle(&place).args(["bench", "batch", "high", "data"]).output().unwrap();
@@ -104,7 +104,7 @@ fn the_header_is_that_of_the_original() {
 }
 
 #[test]
-fn a_file_that_is_too_small_or_missing_is_refused() {
+fn a_small_or_missing_file_is_refused() {
     let place = place("batch-small");
     std::fs::write(place.join("data"), noise(64 << 10)).unwrap();
     for file in ["data", "nothing"] {

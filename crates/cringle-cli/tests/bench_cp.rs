@@ -25,13 +25,13 @@ fn output(command: &mut Command) -> (Option<i32>, String, String) {
     (output.status.code(), out, err)
 }
 
-/// Whether this build can copy.
+/// Whether this build has the command `cp`.
 fn has_cp(place: &Path) -> bool {
     cringle(place).args(["cp", "--help"]).output().unwrap().status.success()
 }
 
 #[test]
-fn every_figure_is_in_the_json_and_nothing_is_left() {
+fn json_has_every_figure_and_no_file_is_left() {
     let place = place("cp-json");
     let mut command = small(&place);
     let report = json(command.args(["--tools", "cp,tar", "--repeat", "2"]));
@@ -56,7 +56,7 @@ fn every_figure_is_in_the_json_and_nothing_is_left() {
 }
 
 #[test]
-fn the_table_and_its_words_are_for_a_person() {
+fn the_report_has_a_table_and_sentences() {
     let place = place("cp-table");
     let mut command = small(&place);
     let (status, out, err) = output(command.args(["--tools", "cp,tar", "--regime", "warm"]));
@@ -64,18 +64,18 @@ fn the_table_and_its_words_are_for_a_person() {
     for part in ["A: 30 files of 100 bytes in 6 directories", "warm", "× cp", "files/s", "tar"] {
         assert!(out.contains(part), "{part} in {out}");
     }
-    // A sentence, whichever of them won.
+    // The sentence depends on the winner.
     let won = ["No command is faster than cp.", "tar is the fastest"];
     assert!(won.iter().any(|words| out.contains(words)), "{out}");
     assert!(is_empty(&place));
 }
 
 #[test]
-fn large_files_are_copied_whole_and_give_their_space_back() {
+fn copies_of_large_files_are_emptied() {
     let place = place("cp-large");
     let mut command = small(&place);
     command.args(["--files", "7", "--file-size", "1100000", "--tree", "b", "--repeat", "3"]);
-    // What the copies take is seen by a tool that comes after others.
+    // A tool that runs after others finds their copies emptied.
     let seen =
         "n=$(find $(dirname {dst}) -type f -size +0 | wc -l); [ $n = 0 ] && cp -r {src} {dst}";
     let tool = format!("seen={seen}");
@@ -85,7 +85,7 @@ fn large_files_are_copied_whole_and_give_their_space_back() {
 }
 
 #[test]
-fn a_tool_that_loses_or_changes_a_file_is_found_out() {
+fn an_incomplete_copy_is_detected() {
     let place = place("cp-loses");
     for (harm, found) in [
         ("rm {dst}/d0/d0/f3", "d0/d0/f3 is missing"),
@@ -112,7 +112,7 @@ fn a_tool_that_loses_or_changes_a_file_is_found_out() {
 }
 
 #[test]
-fn tools_that_are_not_there_are_told_and_left_out() {
+fn missing_tools_are_noted() {
     let place = place("cp-absent");
     let bin = place.join("bin");
     std::fs::create_dir(&bin).unwrap();
@@ -133,7 +133,7 @@ fn tools_that_are_not_there_are_told_and_left_out() {
 }
 
 #[test]
-fn cringle_under_the_name_of_cp_is_not_taken_for_cp() {
+fn a_link_from_cp_to_cringle_is_ignored() {
     let place = place("cp-link");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_cringle"), place.join("cp")).unwrap();
     let mut command = small(&place);
@@ -145,7 +145,7 @@ fn cringle_under_the_name_of_cp_is_not_taken_for_cp() {
 }
 
 #[test]
-fn block_sizes_are_swept_on_the_large_files_only() {
+fn block_sizes_apply_to_large_files_only() {
     let place = place("cp-sweep");
     let mut command = small(&place);
     command.args(["--tree", "a,b", "--regime", "warm", "--block-size", "64k,1m"]);
@@ -160,7 +160,7 @@ fn block_sizes_are_swept_on_the_large_files_only() {
 }
 
 #[test]
-fn nonsense_is_refused_with_a_word_why() {
+fn wrong_usage_is_refused_with_a_reason() {
     let place = place("cp-usage");
     for (args, status, why) in [
         (&["--tools", "cp,nonsense"][..], 2, "`nonsense`"),
@@ -180,7 +180,7 @@ fn nonsense_is_refused_with_a_word_why() {
 }
 
 #[test]
-fn memory_is_measured_with_a_word_of_warning() {
+fn a_tmpfs_is_measured_with_a_warning() {
     let shm = Path::new("/dev/shm");
     let Ok(memory) = tempfile::tempdir_in(shm) else {
         eprintln!("skipped: no /dev/shm");
@@ -195,14 +195,14 @@ fn memory_is_measured_with_a_word_of_warning() {
 }
 
 #[test]
-fn help_teaches_by_examples() {
+fn help_has_examples() {
     let (_, out, _) = output(cringle(&place("cp-help")).args(["bench", "cp", "--help"]));
     for part in ["Examples:", "Regimes:", "cold-durable", "--tool"] {
         assert!(out.contains(part), "{part}");
     }
 }
 
-/// The first path below `place` that `wanted` likes, once there is one.
+/// Waits for a path below `place` that `wanted` accepts, and returns it.
 fn awaited(place: &Path, wanted: impl Fn(&Path) -> bool) -> PathBuf {
     let started = Instant::now();
     loop {
@@ -222,13 +222,13 @@ fn interrupt(child: Child) -> Output {
 
 fn end_by(signal: i32, child: Child) -> Output {
     let pid = i32::try_from(child.id()).unwrap();
-    // SAFETY: a plain system call; the child is not waited for yet, so the number is its.
+    // SAFETY: `kill` takes no pointer; the child is not reaped yet, so the number is its own.
     assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
     child.wait_with_output().unwrap()
 }
 
 #[test]
-fn an_interruption_during_a_copy_ends_it_with_its_children_and_leaves_nothing() {
+fn an_interruption_kills_the_tool_and_removes_everything() {
     let place = place("cp-interrupt");
     let tool = "slow=mkdir {dst}; sleep 3600 & echo $! >{dst}/pid.new; mv {dst}/pid.new {dst}/pid; \
                 wait; true {src}";
@@ -242,7 +242,7 @@ fn an_interruption_during_a_copy_ends_it_with_its_children_and_leaves_nothing() 
     assert!(texts(&output).1.contains("interrupted"));
     assert!(is_empty(&place));
     let started = Instant::now();
-    // Gone, or dead and not yet fetched by whoever inherited it.
+    // The process has ended: it is reaped, or a zombie that its new parent has not reaped yet.
     let lives = || {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", sleeper.trim()));
         stat.is_ok_and(|stat| !stat.contains(") Z "))
@@ -254,7 +254,7 @@ fn an_interruption_during_a_copy_ends_it_with_its_children_and_leaves_nothing() 
 }
 
 #[test]
-fn an_interruption_while_the_trees_are_made_leaves_nothing() {
+fn an_interruption_while_creating_trees_removes_them() {
     for signal in [libc::SIGINT, libc::SIGHUP] {
         let place = place("cp-interrupt-trees");
         let mut command = small(&place);

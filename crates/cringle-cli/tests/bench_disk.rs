@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 const OURS: &str = "sync,threads,mmap,tokio,uring,fibers,batch";
 
-/// Every run has the schema's fields, and all that read have one checksum.
+/// Checks the fields of every run, and that all runs of a profile have the same checksum.
 fn check_runs(report: &Value) {
     assert_eq!(report["schema"], 1);
     for field in ["kernel", "cpus", "filesystem", "device"] {
@@ -106,14 +106,15 @@ fn registered_files_and_buffers_read_the_same() {
 }
 
 #[test]
-fn polled_completions_read_the_same_and_a_device_without_queues_is_named() {
+fn iopoll_reads_the_same_or_names_the_device() {
     let place = place("polled");
     let args = ["--iopoll", "--strategies", "sync,uring,batch", "--qd", "4", "--threads", "1,2"];
     let report = json(small_disk(&place).args(args));
     check_runs(&report);
     let notes = notes(&report);
     let polled = notes.contains("completions are polled for at");
-    // The machines of `cargo xtask kernels` set it, and have a second disk without such queues.
+    // `cargo xtask kernels` sets the variable in its machines, which have a disk without such
+    // queues.
     let required = std::env::var_os("CRINGLE_POLL_QUEUES").is_some_and(|word| word == "required");
     assert!(polled || !required && notes.contains("no queues to be polled"), "{notes}");
     if let Some(plain) = std::env::var_os("CRINGLE_DISK_WITHOUT_QUEUES") {
@@ -128,7 +129,7 @@ fn polled_completions_read_the_same_and_a_device_without_queues_is_named() {
 }
 
 #[test]
-fn two_workers_share_the_same_reads() {
+fn two_workers_share_the_reads() {
     let place = place("workers");
     let args = ["--strategies", OURS, "--threads", "1,2", "--profile", "cached", "--pin"];
     let report = json(small_disk(&place).args(args));
@@ -137,7 +138,7 @@ fn two_workers_share_the_same_reads() {
 }
 
 #[test]
-fn writes_go_to_the_temporary_file_and_are_found_there() {
+fn writes_are_verified_in_the_temporary_file() {
     let place = place("writes");
     for rw in ["write", "randrw"] {
         for profile in ["direct", "cached", "buffered-seq"] {
@@ -151,7 +152,7 @@ fn writes_go_to_the_temporary_file_and_are_found_there() {
 }
 
 #[test]
-fn runs_limited_by_time_are_checked_too() {
+fn runs_limited_by_time_are_verified() {
     let place = place("seconds");
     let mut command = cringle(&place);
     command.args(["bench", "disk", "--size", "16m", "--seconds", "0.05", "--repeat", "1"]);
@@ -164,7 +165,7 @@ fn runs_limited_by_time_are_checked_too() {
 }
 
 #[test]
-fn the_same_seed_reads_the_same_and_another_does_not() {
+fn the_seed_determines_the_reads() {
     let place = place("seed");
     let checksum = |seed: &str| {
         let args = ["--strategies", "sync", "--profile", "cached", "--seed", seed];
@@ -175,7 +176,7 @@ fn the_same_seed_reads_the_same_and_another_does_not() {
 }
 
 #[test]
-fn a_file_that_exists_is_read_but_not_written_without_destroy() {
+fn an_existing_file_needs_destroy_to_be_written() {
     let place = place("existing");
     let file = place.join("data");
     let content = noise(1 << 20);
@@ -195,7 +196,7 @@ fn a_file_that_exists_is_read_but_not_written_without_destroy() {
 }
 
 #[test]
-fn what_would_fool_it_is_named() {
+fn misleading_content_is_noted() {
     let place = place("fooled");
     let sparse = place.join("sparse");
     std::fs::File::create(&sparse).unwrap().set_len(4 << 20).unwrap();
@@ -207,7 +208,7 @@ fn what_would_fool_it_is_named() {
 }
 
 #[test]
-fn a_cold_file_is_warmed_for_cached_runs_and_that_is_said() {
+fn cached_runs_warm_a_cold_file() {
     let place = place("cold");
     let file = place.join("data");
     std::fs::write(&file, noise(4 << 20)).unwrap();
@@ -224,17 +225,17 @@ fn a_cold_file_is_warmed_for_cached_runs_and_that_is_said() {
     }
 }
 
-/// Lets the file's pages go; whether the kernel took the advice.
+/// Drops the file from the page cache. Returns whether the kernel accepted the advice.
 fn evict(path: &std::path::Path) -> bool {
     use std::os::fd::AsRawFd;
     let file = std::fs::File::open(path).unwrap();
     file.sync_all().unwrap();
-    // SAFETY: a plain system call on a descriptor that is open.
+    // SAFETY: `posix_fadvise` takes no pointer.
     unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) == 0 }
 }
 
 #[test]
-fn memory_is_not_taken_for_a_disk() {
+fn storage_in_memory_is_noted() {
     let shared = std::path::Path::new("/dev/shm");
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     if !mounts.contains(" /dev/shm ") {
@@ -247,7 +248,7 @@ fn memory_is_not_taken_for_a_disk() {
 }
 
 #[test]
-fn the_words_and_the_table_are_for_people() {
+fn the_report_has_a_table_and_sentences() {
     let place = place("table");
     let output = small_disk(&place).args(["--strategies", OURS]).output().unwrap();
     let (out, err) = texts(&output);
@@ -262,7 +263,7 @@ fn the_words_and_the_table_are_for_people() {
 }
 
 #[test]
-fn json_goes_to_a_file_beside_the_table() {
+fn json_goes_to_a_file_besides_the_table() {
     let place = place("json-file");
     let output =
         small_disk(&place).args(["--strategies", "sync", "--json", "out.json"]).output().unwrap();
@@ -272,7 +273,7 @@ fn json_goes_to_a_file_beside_the_table() {
 }
 
 #[test]
-fn fio_runs_where_it_is_installed_and_is_missed_where_not() {
+fn fio_runs_if_installed() {
     let place = place("fio");
     let installed = std::process::Command::new("fio").arg("--version").output().is_ok();
     let args = ["--strategies", "uring,fio", "--profile", "direct,cached,wal,buffered-seq"];
@@ -290,7 +291,7 @@ fn fio_runs_where_it_is_installed_and_is_missed_where_not() {
 }
 
 #[test]
-fn a_disk_is_not_filled_to_find_out_that_it_is_too_small() {
+fn a_size_beyond_the_free_space_is_refused() {
     let place = place("too-small");
     let output = cringle(&place).args(["bench", "disk", "--size", "65536t"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));

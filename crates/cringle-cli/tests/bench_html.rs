@@ -1,4 +1,4 @@
-//! `--html`: the page that every bench writes, read by a parser that is not ours.
+//! `--html`: the page of every experiment, parsed by a foreign HTML parser.
 
 mod common;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// A page, and what `--json` wrote in the same run.
+/// A page, and the JSON of the same run.
 struct Told {
     html: Html,
     text: String,
@@ -43,7 +43,7 @@ fn all(html: &Html, what: &str) -> Vec<String> {
     select(html, what).into_iter().map(text).collect()
 }
 
-/// What holds for every page.
+/// Checks what every page has in common.
 fn check(told: &Told) {
     let html = &told.html;
     assert!(html.errors.is_empty(), "{:?}", html.errors);
@@ -82,7 +82,7 @@ fn nothing_comes_from_elsewhere(told: &Told) {
 fn drawings_are_xml(told: &Told) {
     let drawings = select(&told.html, "figure svg");
     assert!(!drawings.is_empty());
-    // As written, for a parser of HTML mends what is wrong.
+    // Parsed as XML from the text, because a parser of HTML repairs errors.
     let written: Vec<&str> = told
         .text
         .match_indices("<svg")
@@ -102,7 +102,7 @@ fn drawings_are_xml(told: &Told) {
     }
 }
 
-/// The cells of the table that has these columns, by the name of the column.
+/// Returns the cells of a column, by the number of the table and the name of the column.
 fn column(told: &Told, table: usize, name: &str) -> Vec<String> {
     let header = all_of(told, table, "thead th");
     let at = header.iter().position(|one| one == name).unwrap_or_else(|| panic!("{header:?}"));
@@ -110,13 +110,13 @@ fn column(told: &Told, table: usize, name: &str) -> Vec<String> {
     cells.chunks(header.len()).map(|row| row[at].clone()).collect()
 }
 
-/// What is in a table.
+/// Returns the texts of a table.
 fn all_of(told: &Told, table: usize, what: &str) -> Vec<String> {
     let selector = Selector::parse(what).unwrap();
     select(&told.html, "table")[table].select(&selector).map(text).collect()
 }
 
-/// The same number but for what three digits leave out.
+/// Asserts that a cell shows a number with at least three significant digits.
 fn same(cell: &str, number: &Value) {
     let number = number.as_f64().unwrap();
     let shown: f64 = cell.replace(',', "").parse().unwrap_or_else(|_| panic!("{cell}"));
@@ -124,13 +124,13 @@ fn same(cell: &str, number: &Value) {
     assert!(close, "{cell} is not {number}");
 }
 
-/// What is in a legend, or stands at a row of a plot.
+/// Returns the labels of legends and of rows in plots.
 fn drawn(told: &Told) -> Vec<String> {
     all(&told.html, "svg .legend text, svg text.label")
 }
 
 #[test]
-fn disk_has_every_strategy_in_table_and_legend_with_the_figures_of_the_json() {
+fn disk_shows_every_strategy_with_the_json_figures() {
     let place = place("html-disk");
     let strategies = "sync,threads,mmap,tokio,uring,fibers,batch";
     let told = told(small_disk(&place).args(["--strategies", strategies]), &place);
@@ -156,14 +156,14 @@ fn disk_has_every_strategy_in_table_and_legend_with_the_figures_of_the_json() {
     }
     let titles = all(&told.html, "figcaption");
     assert!(titles.iter().any(|title| title == "Latency with 8 in flight"), "{titles:?}");
-    // Two rounds have a spread, and the latencies are kept.
+    // Two rounds have a spread, and the page shows the latencies.
     assert!(!select(&told.html, "figure .band").is_empty());
     let quantiles = runs[0]["quantiles_us"].as_object().unwrap();
     assert_eq!(quantiles["0.5"], runs[0]["p50_us"]);
 }
 
 #[test]
-fn fio_is_a_line_where_it_is_installed() {
+fn fio_is_a_line_if_installed() {
     if Command::new("fio").arg("--version").output().is_err() {
         return eprintln!("skipped: `fio` is not installed");
     }
@@ -175,7 +175,7 @@ fn fio_is_a_line_where_it_is_installed() {
 }
 
 #[test]
-fn one_queue_depth_has_rows_and_no_line() {
+fn one_queue_depth_is_drawn_as_rows() {
     let place = place("html-depth");
     let mut command = cringle(&place);
     command.args(["bench", "disk", "--size", "1m", "--ops", "64", "--qd", "4", "--warmup", "0"]);
@@ -186,7 +186,7 @@ fn one_queue_depth_has_rows_and_no_line() {
 }
 
 #[test]
-fn every_profile_and_number_of_threads_has_its_place() {
+fn every_profile_and_thread_count_is_shown() {
     let place = place("html-profiles");
     let mut command = small_disk(&place);
     command.args(["--profile", "cached,wal", "--threads", "1,2", "--strategies", "sync,fibers"]);
@@ -199,7 +199,7 @@ fn every_profile_and_number_of_threads_has_its_place() {
 }
 
 #[test]
-fn batch_sum_and_idle_connections_are_on_a_page() {
+fn batch_sum_and_idle_have_pages() {
     let place = place("html-others");
     std::fs::write(place.join("data"), noise(4 << 20)).unwrap();
     let mut command = cringle(&place);
@@ -287,7 +287,7 @@ fn all_has_a_plot_for_each_contest() {
         let command = done["command"].as_str().unwrap().to_string();
         assert!(all(&told.html, "main h2").contains(&command), "{command}");
     }
-    // The tables of the experiments follow, with the figures that they told.
+    // The tables of the experiments follow, with the figures of their reports.
     let sum = &told.json["experiments"][1]["report"]["medians"];
     let tables = select(&told.html, "table").len();
     let of_sum = (1..tables).find(|n| all_of(&told, *n, "thead th").contains(&"system s".into()));
@@ -297,7 +297,7 @@ fn all_has_a_plot_for_each_contest() {
 }
 
 #[test]
-fn a_file_that_cannot_be_written_is_told_before_anything_is_measured() {
+fn an_unwritable_file_is_reported_before_measuring() {
     let place = place("html-refused");
     std::fs::write(place.join("data"), noise(4 << 20)).unwrap();
     for bench in [
@@ -327,7 +327,7 @@ fn a_file_that_cannot_be_written_is_told_before_anything_is_measured() {
         let (out, err) = texts(&output);
         assert_eq!(output.status.code(), Some(1), "{other:?}: {err}");
         assert!(err.contains("/nowhere/data: No such file") && out.is_empty(), "{err}{out}");
-        // What a search says while it goes on.
+        // The error is the only line: no progress was printed.
         assert_eq!(err.lines().count(), 1, "{err}");
     }
     let mut command = small_disk(&place);
@@ -339,7 +339,7 @@ fn a_file_that_cannot_be_written_is_told_before_anything_is_measured() {
 }
 
 #[test]
-fn a_page_may_go_to_standard_output_alone() {
+fn a_page_may_go_to_standard_output() {
     let place = place("html-stdout");
     let mut command = small_disk(&place);
     command.args(["--strategies", "sync", "--ops", "64", "--html", "-"]);

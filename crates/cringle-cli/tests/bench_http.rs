@@ -58,14 +58,14 @@ fn every_server_answers_every_request() {
 }
 
 #[test]
-fn system_calls_are_counted_or_it_is_said_why_not() {
+fn system_calls_are_counted_or_a_note_explains() {
     let place = place("http-calls");
     let arguments = ["--servers", "threads,uring", "--keepalive", "--connections", "20"];
     let report = json(&mut small(&place, &arguments));
     let calls = |n: usize| report["medians"][n]["syscalls_per_request"].as_f64();
     match (calls(0), calls(1)) {
-        // A thread reads and writes for each request, and its start and end are not counted; a round of
-        // the ring is for many.
+        // A thread makes a read and a write for each request (its start and end are not counted); a
+        // round of the ring serves many requests.
         (Some(threads), Some(uring)) => {
             assert!((2.0..2.5).contains(&threads) && uring < threads, "{threads} {uring}");
         }
@@ -116,7 +116,7 @@ fn a_feature_is_left_out_by_name() {
 }
 
 #[test]
-fn pages_of_any_size_arrive_whole() {
+fn pages_of_any_size_arrive_complete() {
     let place = place("http-pages");
     for bytes in ["0", "1", "1m"] {
         let arguments = ["--response-bytes", bytes, "--requests", "10", "--connections", "2"];
@@ -126,15 +126,15 @@ fn pages_of_any_size_arrive_whole() {
 }
 
 #[test]
-fn a_crowd_that_was_idle_is_served_again() {
+fn idle_connections_are_served_again() {
     let place = place("http-idle");
-    // More than one address of the loopback is needed.
+    // This number needs more than one loopback address.
     let report = json(&mut http(&place, &["--idle", "10100", "--servers", "epoll,uring,fibers"]));
     assert_eq!(report["benchmark"], "http-idle");
     assert_eq!(runs(&report).len(), 3);
     for run in runs(&report) {
         assert_eq!((&run["workers"], &run["connections"]), (&1.into(), &10100.into()), "{run}");
-        // A connection is at least an entry of a table, and at most what a thread would take.
+        // A connection needs at least an entry of a table, and less than a thread.
         let resident = run["resident_kib_each"].as_f64().unwrap();
         assert!(0.02 < resident && resident < 100.0, "{run}");
         for field in ["opened_seconds", "served_again_seconds", "served_again_cpu_seconds"] {
@@ -147,7 +147,7 @@ fn a_crowd_that_was_idle_is_served_again() {
     assert!(out.contains("50 idle connections") && out.contains("threads"), "{out}");
 }
 
-/// One that listens by itself, as on another machine.
+/// A server that runs by itself, as on another machine.
 struct Listening {
     child: std::process::Child,
     addr: String,
@@ -172,7 +172,7 @@ impl Drop for Listening {
 }
 
 #[test]
-fn the_two_sides_may_be_started_apart() {
+fn server_and_load_can_run_separately() {
     let place = place("http-apart");
     for server in SERVERS {
         let listening = Listening::start(&place, server);
@@ -184,7 +184,7 @@ fn the_two_sides_may_be_started_apart() {
 }
 
 #[test]
-fn requests_may_come_together_or_in_pieces() {
+fn requests_may_be_joined_or_split() {
     let place = place("http-pieces");
     let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     for server in SERVERS {
@@ -201,10 +201,10 @@ fn requests_may_come_together_or_in_pieces() {
 }
 
 #[test]
-fn more_requests_at_once_than_the_ring_has_buffers_are_answered() {
+fn more_requests_than_provided_buffers_are_answered() {
     let place = place("http-buffers");
-    // Each fills ten buffers. The server is told of 50 connections and has 64; the kernel hands out those of
-    // some twenty connections at a time.
+    // Each connection fills ten buffers. The server expects 50 connections and has 64 buffers; the
+    // kernel serves about twenty connections at a time.
     let request = format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "a".repeat(40_000)).into_bytes();
     let listening = Listening::start(&place, "uring");
     let connect = |_| TcpStream::connect(&listening.addr).unwrap();
@@ -242,20 +242,20 @@ fn a_table_compares_with_the_bare_ring() {
     let output = small(&place, &["--servers", "uring,fibers"]).output().unwrap();
     let (out, err) = texts(&output);
     assert!(output.status.success(), "{err}");
-    // However its lines are broken.
+    // Independent of line breaks.
     let told = out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(told.contains("with the bare ring") && told.contains("with fibers"), "{out}");
     assert!(!out.contains("tokio"));
 }
 
 #[test]
-fn any_program_is_measured_beside_ours() {
+fn another_program_is_measured() {
     let place = place("http-command");
     let this = env!("CARGO_BIN_EXE_cringle");
     let command = |server| format!("{this} bench http --servers {server} --listen {{address}} -q");
     let [there, shell] = [
         format!("there={}", command("epoll")),
-        // Its server is a child of what is started.
+        // The server is a child of the process that the benchmark starts.
         format!("shell=sh -c '{}; :'", command("uring")),
     ];
     let arguments = ["--servers", "uring", "--keepalive", "--command", &there, "--command", &shell];
@@ -275,7 +275,7 @@ fn any_program_is_measured_beside_ours() {
 }
 
 #[test]
-fn a_program_that_does_not_serve_is_no_result() {
+fn a_program_that_does_not_serve_fails() {
     let place = place("http-command-fails");
     for (command, word) in [
         ("a=/nowhere/program {port}", "/nowhere/program"),
@@ -289,11 +289,11 @@ fn a_program_that_does_not_serve_is_no_result() {
 }
 
 #[test]
-fn a_wrong_answer_is_no_result() {
+fn a_wrong_response_fails_the_run() {
     let place = place("http-wrong");
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = listener.local_addr().unwrap().to_string();
-    // As many as the load has connections; it gives up at the first answer.
+    // One for each connection of the load, which fails at the first response.
     let server = std::thread::spawn(move || {
         for stream in listener.incoming().take(1) {
             let mut stream = stream.unwrap();
@@ -309,7 +309,7 @@ fn a_wrong_answer_is_no_result() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn contradictions_are_refused() {
     let place = place("http-refused");
     for (arguments, status, word) in [
         (&["--servers", "apache"][..], 2, "apache"),
@@ -350,9 +350,9 @@ fn what_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn a_limit_of_open_files_is_named() {
+fn the_limit_of_open_files_is_named() {
     let place = place("http-limit");
-    // Without the right to raise the limit, which root has.
+    // Drops the capability of root to raise the limit.
     let script = "ulimit -n 100; exec \"$0\" bench http --connections 3000 --requests 1";
     let mut command = Command::new("setpriv");
     command.args(["--bounding-set=-sys_resource", "--inh-caps=-sys_resource", "sh", "-c", script]);

@@ -13,7 +13,7 @@ fn sum(place: &Path, arguments: &[&str]) -> Command {
 }
 
 #[test]
-fn every_strategy_finds_the_sum_of_a_file() {
+fn every_strategy_computes_the_sum_of_a_file() {
     let place = place("sum-file");
     let bytes = noise(1 << 20);
     std::fs::write(place.join("data"), &bytes).unwrap();
@@ -36,7 +36,7 @@ fn every_strategy_finds_the_sum_of_a_file() {
 }
 
 #[test]
-fn a_temporary_file_is_gone_afterwards() {
+fn the_temporary_file_is_removed() {
     let place = place("sum-temporary");
     let report = json(&mut sum(&place, &["--sizes", "64k,100000"]));
     let sums: Vec<_> = runs(&report).iter().map(|run| (&run["bytes"], &run["sum"])).collect();
@@ -49,7 +49,7 @@ fn a_temporary_file_is_gone_afterwards() {
 }
 
 #[test]
-fn a_connection_gives_the_same_sum_whatever_its_pieces() {
+fn the_sum_does_not_depend_on_message_sizes() {
     let place = place("sum-tcp");
     let sums = |message: &str| {
         let report = json(&mut sum(&place, &["--tcp", "--sizes", "300000", "--message", message]));
@@ -64,7 +64,7 @@ fn a_connection_gives_the_same_sum_whatever_its_pieces() {
 }
 
 #[test]
-fn datagrams_are_all_there() {
+fn no_datagram_is_lost() {
     let place = place("sum-udp");
     for message in ["1", "700", "32k"] {
         let bytes = if message == "1" { "10000" } else { "1000000" };
@@ -77,7 +77,7 @@ fn datagrams_are_all_there() {
 }
 
 #[test]
-fn a_table_says_how_much_of_the_threads_time() {
+fn the_report_compares_with_the_thread() {
     let place = place("sum-table");
     let output = sum(&place, &["--sizes", "1m", "--strategies", "fibers,sync"]).output().unwrap();
     let (out, err) = texts(&output);
@@ -87,7 +87,7 @@ fn a_table_says_how_much_of_the_threads_time() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn contradictions_are_refused() {
     let place = place("sum-refused");
     std::fs::write(place.join("data"), noise(1 << 10)).unwrap();
     for (arguments, status, word) in [

@@ -1,4 +1,4 @@
-//! The manner of the command: statuses, signals, pipes, help.
+//! What all commands have in common: exit statuses, signals, pipes, help.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 
 #[test]
-fn wrong_usage_is_status_2_with_a_word_why() {
+fn wrong_usage_exits_with_2_and_a_reason() {
     let place = place("usage");
     for (args, why) in [
         (&["bench", "disk", "--profile", "nonsense"][..], "nonsense"),
@@ -27,12 +27,12 @@ fn wrong_usage_is_status_2_with_a_word_why() {
 }
 
 #[test]
-fn a_path_that_is_not_there_is_status_1() {
+fn a_missing_path_exits_with_1() {
     let place = place("missing");
     let output = cringle(&place).args(["bench", "disk", "no/such/place"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(texts(&output).1.contains("no/such/place"));
-    // Who opens it would wait for a writer.
+    // An open of the FIFO would block until a writer opens it.
     assert!(Command::new("mkfifo").arg(place.join("fifo")).status().unwrap().success());
     for args in [&["bench", "disk", "fifo"][..], &["doctor", "fifo"], &["doctor", "/dev/null"]] {
         let output = cringle(&place).args(args).output().unwrap();
@@ -41,7 +41,7 @@ fn a_path_that_is_not_there_is_status_1() {
     }
 }
 
-/// Starts a benchmark that would take an hour, and returns when its file is there.
+/// Starts a benchmark of an hour, and returns when its test file exists.
 fn started(place: &std::path::Path, profile: &str) -> Child {
     let mut command = cringle(place);
     command.args(["bench", "disk", "--size", "16m", "--seconds", "3600", "--qd", "4"]);
@@ -60,12 +60,12 @@ fn started(place: &std::path::Path, profile: &str) -> Child {
 }
 
 #[test]
-fn an_interruption_is_status_130_and_leaves_no_file() {
+fn an_interruption_exits_with_130_and_leaves_no_file() {
     for (name, profile) in [("interrupt", "direct"), ("interrupt-wal", "wal")] {
         let place = std::fs::canonicalize(place(name)).unwrap();
         let child = started(&place, profile);
         let pid = i32::try_from(child.id()).unwrap();
-        // SAFETY: a plain system call; the child is not waited for yet, so the number is its.
+        // SAFETY: `kill` takes no pointer; the child is not reaped yet, so the number is its own.
         assert_eq!(unsafe { libc::kill(pid, libc::SIGINT) }, 0);
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(130));
@@ -75,7 +75,7 @@ fn an_interruption_is_status_130_and_leaves_no_file() {
 }
 
 #[test]
-fn even_a_killed_benchmark_leaves_no_file() {
+fn a_killed_benchmark_leaves_no_file() {
     let place = std::fs::canonicalize(place("killed")).unwrap();
     let mut child = started(&place, "cached");
     child.kill().unwrap();
@@ -84,7 +84,7 @@ fn even_a_killed_benchmark_leaves_no_file() {
 }
 
 #[test]
-fn a_closed_pipe_is_no_complaint() {
+fn a_closed_pipe_is_no_failure() {
     let place = place("pipe");
     for args in [&["bench", "disk", "--help"][..], &["completions", "zsh"], &["man"]] {
         let mut child = cringle(&place)
@@ -107,7 +107,7 @@ fn a_closed_pipe_is_no_complaint() {
 }
 
 #[test]
-fn completions_and_manual_pages_know_the_commands() {
+fn completions_and_manual_pages_have_all_commands() {
     let place = place("shells");
     for shell in ["bash", "zsh", "fish"] {
         let output = cringle(&place).args(["completions", shell]).output().unwrap();
@@ -121,7 +121,7 @@ fn completions_and_manual_pages_know_the_commands() {
 }
 
 #[test]
-fn help_teaches_by_examples() {
+fn help_has_examples() {
     let place = place("help");
     for command in ["disk", "batch", "cp"] {
         let output = cringle(&place).args(["bench", command, "--help"]).output().unwrap();
@@ -130,23 +130,22 @@ fn help_teaches_by_examples() {
 }
 
 #[test]
-fn colours_are_there_when_asked_for() {
+fn color_always_colours_a_pipe() {
     let place = place("colours");
     let args = ["--strategies", "sync", "--profile", "cached"];
     let output = small_disk(&place).args(args).args(["--color", "always"]).output().unwrap();
     assert!(texts(&output).0.contains('\u{1b}'));
 }
 
-/// Asks until there is a runtime to tell of: what is said from one header to the end of its first
-/// lines.
+/// Sends SIGUSR1 until a runtime exists, and returns the first lines of its dump.
 #[test]
-fn sigusr1_has_a_benchmark_say_who_waits_for_what_and_go_on() {
+fn sigusr1_dumps_a_running_benchmark() {
     let place = std::fs::canonicalize(place("dump")).unwrap();
     let mut child = started(&place, "direct");
     let pid = i32::try_from(child.id()).unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let ask = || {
-        // SAFETY: a plain system call; the child is not waited for yet, so the number is its.
+        // SAFETY: `kill` takes no pointer; the child is not reaped yet, so the number is its own.
         assert_eq!(unsafe { libc::kill(pid, libc::SIGUSR1) }, 0);
     };
     ask();
@@ -164,16 +163,17 @@ fn sigusr1_has_a_benchmark_say_who_waits_for_what_and_go_on() {
     assert_eq!(child.wait().unwrap().code(), Some(130), "{rest:?}");
 }
 
-/// Its fiber makes plain calls, and is stuck in one: that is told, too, and it goes on.
+/// The fiber of the copy blocks in a plain system call. The dump reports that, and the copy
+/// continues.
 #[test]
-fn sigusr1_has_a_copy_say_what_it_is_stuck_in_and_go_on() {
+fn sigusr1_dumps_a_running_copy() {
     let place = place("dump-cp");
     let made = Command::new("mkfifo").arg(place.join("from")).status().unwrap();
     assert!(made.success());
     let mut command = cringle(&place);
     command.args(["cp", "--fsync", "from", "to"]).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // It has opened the other end when this returns, and so listens for signals.
+    // When this open returns, the copy has opened the other end, and handles signals.
     let mut writer = std::fs::OpenOptions::new().write(true).open(place.join("from")).unwrap();
     let pid = i32::try_from(child.id()).unwrap();
     // SAFETY: as above.

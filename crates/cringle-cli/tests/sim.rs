@@ -1,4 +1,4 @@
-//! `cringle sim`: it passes, says how fast, and replays.
+//! `cringle sim`: seeds pass, are counted, and can be replayed.
 
 mod common;
 
@@ -18,7 +18,7 @@ fn seeds_pass_and_are_counted() {
 }
 
 #[test]
-fn the_same_seeds_do_the_same_on_any_number_of_threads() {
+fn results_do_not_depend_on_the_threads() {
     let place = place("sim-threads");
     let sums = |threads: &str| {
         let mut command = cringle(&place);
@@ -29,7 +29,7 @@ fn the_same_seeds_do_the_same_on_any_number_of_threads() {
 }
 
 #[test]
-fn a_failure_is_status_1_with_the_seed_and_how_to_replay_it() {
+fn a_failure_names_the_seed_and_the_replay() {
     let place = place("sim-canary");
     let mut command = cringle(&place);
     let output =
@@ -43,7 +43,7 @@ fn a_failure_is_status_1_with_the_seed_and_how_to_replay_it() {
 }
 
 #[test]
-fn nonsense_is_refused_as_usage() {
+fn wrong_usage_is_refused() {
     let place = place("sim-usage");
     for args in [["sim", "--seeds", "0"], ["sim", "--threads", "0"]] {
         let output = cringle(&place).args(args).output().unwrap();

@@ -1,5 +1,5 @@
-//! Chromium without a window, spoken to by its DevTools protocol over two pipes: messages of JSON, each
-//! ended by a zero byte.
+//! Headless Chromium, controlled by its DevTools protocol over two pipes: messages of JSON, each
+//! terminated by a NUL.
 
 use base64::Engine;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 const NAMES: [&str; 4] =
     ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"];
 
-/// The protocol is spoken over descriptors 3 and 4. A browser that hangs is ended, and fails the test.
+/// The protocol uses descriptors 3 and 4. A browser that hangs is killed, which fails the test.
 const SCRIPT: &str = r#"exec timeout 600 "$0" "$@" 3<&0 4>&1 </dev/null >/dev/null"#;
 
 pub(crate) struct Browser {
@@ -23,7 +23,7 @@ pub(crate) struct Browser {
     _profile: tempfile::TempDir,
 }
 
-/// What happened while a page was loaded.
+/// The events while a page was loaded.
 pub(crate) struct Told {
     /// Addresses other than the page's own.
     pub(crate) fetched: Vec<String>,
@@ -31,7 +31,7 @@ pub(crate) struct Told {
 }
 
 impl Browser {
-    /// `None` where none is installed and none need be.
+    /// Returns `None` if no browser is installed and none is required.
     pub(crate) fn start() -> Option<Browser> {
         let there = |name: &&str| Command::new(name).arg("--version").output().is_ok();
         let Some(name) = NAMES.into_iter().find(there) else {
@@ -74,7 +74,7 @@ impl Browser {
         }
     }
 
-    /// Loads the page on a screen that is so wide.
+    /// Loads the page on a screen of this width.
     pub(crate) fn show(&mut self, page: &Path, width: u32, dark: bool) -> Told {
         let metrics = json!({
             "width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width < 600,
@@ -107,7 +107,7 @@ impl Browser {
         }
     }
 
-    /// The value of a script, in the page.
+    /// Runs a script in the page, and returns its value.
     pub(crate) fn evaluate(&mut self, script: &str) -> Value {
         let script = json!({ "expression": script, "returnByValue": true });
         let mut answer = self.call("Runtime.evaluate", script);
@@ -115,7 +115,7 @@ impl Browser {
         answer["result"]["value"].take()
     }
 
-    /// Of the whole page, as PNG.
+    /// Returns a picture of the whole page, as PNG.
     pub(crate) fn picture(&mut self) -> Vec<u8> {
         let size = self.call("Page.getLayoutMetrics", json!({}))["cssContentSize"].take();
         let clip = json!({
@@ -153,7 +153,7 @@ impl Browser {
         serde_json::from_slice(&bytes).unwrap()
     }
 
-    /// Its end is part of the test.
+    /// Waits for the browser to end, which is part of the test.
     pub(crate) fn close(mut self) {
         self.to = None;
         self.child.wait().unwrap();
@@ -162,7 +162,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // It ends when nobody talks to it any more.
+        // The browser ends when its pipe is closed.
         self.to = None;
         let _ = self.child.wait();
     }

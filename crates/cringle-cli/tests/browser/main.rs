@@ -1,7 +1,8 @@
-//! The page of `--html` in a real browser: on a wide screen and on a telephone, in light and in dark.
+//! The page of `--html` in a real browser: on a wide screen and on a telephone, in light and in
+//! dark colours.
 //!
-//! Where there is no Chromium the tests say so; with `CRINGLE_BROWSER=required`, which `.ci/run` sets, they
-//! fail. The pictures stay in the target directory, to be looked at.
+//! Without Chromium the tests are skipped; with `CRINGLE_BROWSER=required`, which `.ci/run` sets,
+//! they fail. The pictures stay in the target directory.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -18,7 +19,7 @@ use std::path::Path;
 const WIDE: u32 = 1280;
 const TELEPHONE: u32 = 390;
 
-/// What is asked of the page, as it is laid out.
+/// The layout of the page, as a script in it reports.
 const MEASURE: &str = include_str!("measure.js");
 
 #[derive(Debug, Deserialize)]
@@ -26,7 +27,7 @@ struct Laid {
     width: f64,
     inner_width: f64,
     outside: Vec<String>,
-    /// Tables that are wider than their boxes.
+    /// Tables wider than their boxes.
     scrolling: usize,
     background: String,
     figures: Vec<Figure>,
@@ -61,7 +62,7 @@ struct Area {
 
 impl Area {
     fn meets(&self, other: &Area) -> bool {
-        // The boxes of letters have some air.
+        // The boxes of texts include some space around the letters.
         const AIR: f64 = 2.0;
         self.left + AIR < other.right
             && other.left + AIR < self.right
@@ -98,7 +99,7 @@ fn nothing_is_cut_off(laid: &Laid, width: u32) {
     );
     assert!(laid.width <= laid.inner_width, "{} is wider than {width}", laid.width);
     assert!(laid.outside.is_empty(), "{:?}", laid.outside);
-    // A table that is too wide scrolls in its own box.
+    // A table that is too wide scrolls within its box.
     assert_eq!(laid.scrolling > 0, width == TELEPHONE);
 }
 
@@ -128,7 +129,7 @@ fn all_apart(areas: &[Area], title: &str) {
     }
 }
 
-/// The colours that the style has come to, as they are on the screen.
+/// Checks that the pixels of each figure have the colours of the style.
 fn every_series_has_ink(laid: &Laid, picture: &Picture, dark: bool) {
     let background = Rgb::parse(&laid.background);
     assert_eq!(picture.at(2, 2), background);
@@ -150,7 +151,7 @@ impl From<Area> for [f64; 4] {
 }
 
 #[test]
-fn lines_over_queue_depths_are_shown_on_every_screen() {
+fn lines_fit_every_screen() {
     let place = place("browser-disk");
     let strategies = "sync,threads,mmap,tokio,uring,fibers,batch";
     let mut command = small_disk(&place);
@@ -160,7 +161,7 @@ fn lines_over_queue_depths_are_shown_on_every_screen() {
 }
 
 #[test]
-fn rows_for_each_server_are_shown_on_every_screen() {
+fn rows_fit_every_screen() {
     let place = place("browser-http");
     let mut command = cringle(&place);
     command.args(["bench", "http", "--connections", "5", "--requests", "200", "--repeat", "2"]);

@@ -1,10 +1,10 @@
-//! A picture of the page, as pixels.
+//! The pixels of a picture of the page.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rgb([u8; 3]);
 
 impl Rgb {
-    /// As a browser writes a colour: `rgb(1, 2, 3)`.
+    /// Parses a colour as a browser formats it: `rgb(1, 2, 3)`.
     pub(crate) fn parse(text: &str) -> Rgb {
         let inner = text.strip_prefix("rgb(").and_then(|rest| rest.strip_suffix(')'));
         let parts = inner.unwrap_or_else(|| panic!("{text} is no opaque colour")).split(',');
@@ -12,7 +12,7 @@ impl Rgb {
         Rgb(parts.try_into().unwrap())
     }
 
-    /// From 0 to 1, roughly.
+    /// Returns the approximate brightness, from 0 to 1.
     pub(crate) fn luminance(self) -> f64 {
         let [r, g, b] = self.0.map(|part| f64::from(part) / 255.0);
         0.2126 * r * r + 0.7152 * g * g + 0.0722 * b * b
@@ -46,7 +46,7 @@ impl Picture {
         self.pixels[y * self.width + x]
     }
 
-    /// How many pixels of an area (left, top, right, bottom) are of this colour.
+    /// Returns the number of pixels of an area (left, top, right, bottom) that have this colour.
     pub(crate) fn count(&self, [left, top, right, bottom]: [f64; 4], color: Rgb) -> usize {
         let rows = top.max(0.0) as usize..(bottom as usize).min(self.pixels.len() / self.width);
         let columns = left.max(0.0) as usize..(right as usize).min(self.width);
