@@ -35,6 +35,7 @@
 
 pub(crate) mod backoff;
 mod block_on;
+mod body;
 mod combine;
 mod handle;
 mod local;
@@ -44,6 +45,7 @@ mod park;
 mod protect;
 mod scope;
 mod scope_core;
+mod scoped_handle;
 mod spawn;
 mod try_scope;
 pub(crate) mod unblock;
@@ -60,7 +62,8 @@ pub use park::{
     yield_now, yield_now_cancellable,
 };
 pub use protect::protect;
-pub use scope::{Scope, ScopedJoinHandle, scope};
+pub use scope::{Scope, scope};
+pub use scoped_handle::ScopedJoinHandle;
 pub use spawn::{Builder, spawn, spawn_local};
 pub use std::thread::Result;
 pub use try_scope::{TryScope, try_scope};

@@ -1,14 +1,13 @@
 //! Spawning fibers.
 
 use super::JoinHandle;
-use super::packet::{Packet, drop_unwanted};
-use super::scope::{Scope, ScopedJoinHandle};
+use super::body::{ScopeMember, Sent, local_body};
+use super::packet::Packet;
+use super::scope::Scope;
 use super::scope_core::Membership;
+use super::scoped_handle::ScopedJoinHandle;
 use crate::runtime::fiber::FiberRef;
-use crate::runtime::fiber::body::{run_body, with_identity};
-use crate::runtime::foreign;
 use crate::runtime::label::Origin;
-use crate::runtime::lent_frame::LentFrame;
 use crate::runtime::shared::{Body, Unstarted};
 use crate::runtime::stack::{check_stack_bytes, default_stack_bytes};
 use crate::runtime::worker::{Here, Worker, fairness};
@@ -422,7 +421,7 @@ impl Builder {
         let origin = self.origin.unwrap_or(Location::caller());
         tracing_events::debug!(name = self.name.as_deref(), place = %origin, "spawn");
         let packet = Packet::new(self.name.map(Arc::from), origin);
-        let body = body(Arc::clone(&packet), member, f);
+        let body = local_body(Arc::clone(&packet), member, f);
         // SAFETY: I2. By this function's contract, what the body borrows outlives the fiber.
         unsafe { worker.start(stack_bytes, body) }?;
         Ok(packet)
@@ -454,105 +453,4 @@ pub(super) fn current_or_panic() -> (Here, FiberRef) {
              `cringle::run(|| …)`"
         ),
     }
-}
-
-/// A fiber's membership in a scope of some kind, which ends when this is dropped.
-pub(super) trait ScopeMember<T> {
-    fn membership(&self) -> &Membership;
-
-    /// Returns whether the scope fails if the fiber ends with this result and no joiner waits.
-    fn is_failure(&self, _result: &std::thread::Result<T>) -> bool {
-        false
-    }
-
-    /// Reports the fiber's failure to the scope.
-    fn fail(&self, _packet: &Arc<Packet<T>>) {}
-}
-
-impl<T> ScopeMember<T> for Membership {
-    fn membership(&self) -> &Membership {
-        self
-    }
-}
-
-/// The body of a fiber that any worker may start.
-struct Sent<F, T, M> {
-    packet: Arc<Packet<T>>,
-    member: Option<M>,
-    f: F,
-}
-
-impl<F, T, M> Body for Sent<F, T, M>
-where
-    F: FnOnce() -> T + Send,
-    T: Send,
-    M: ScopeMember<T> + Send,
-{
-    fn run(self: Box<Self>) {
-        let Sent { packet, member, f } = *self;
-        let lent = begin(member.as_ref());
-        let result = run_body(&packet.meta, f);
-        end(packet, member, result, lent);
-    }
-
-    fn fail(self: Box<Self>, e: io::Error) {
-        let Sent { packet, member, f } = *self;
-        let lent = begin(member.as_ref());
-        let dropped = with_identity(&packet.meta, || foreign::drop_value(f));
-        // The error becomes the result, as a panic's payload does.
-        let result = dropped.and_then(|()| Err(Box::new(e) as Box<dyn std::any::Any + Send>));
-        end(packet, member, result, lent);
-    }
-}
-
-/// Returns the body of a local fiber.
-fn body<F, T, M>(packet: Arc<Packet<T>>, member: Option<M>, f: F) -> impl FnOnce()
-where
-    F: FnOnce() -> T,
-    M: ScopeMember<T>,
-{
-    move || {
-        let lent = begin(member.as_ref());
-        let result = run_body(&packet.meta, f);
-        end(packet, member, result, lent);
-    }
-}
-
-/// Enters the fiber into its scope. From here on, the frame is lent: the scope's owner waits for
-/// the fiber's end, and a joiner for its result.
-fn begin<T>(member: Option<&impl ScopeMember<T>>) -> LentFrame {
-    let (worker, fiber) = Worker::current().expect("a fiber's body runs on a worker");
-    let lent = LentFrame::begin();
-    match member {
-        Some(member) => member.membership().begin(worker, fiber),
-        None => worker.enter_root(fiber),
-    }
-    lent
-}
-
-/// Stores the fiber's result, and then leaves its scope.
-fn end<T>(
-    packet: Arc<Packet<T>>,
-    member: Option<impl ScopeMember<T>>,
-    result: std::thread::Result<T>,
-    lent: LentFrame,
-) {
-    let failed = member.as_ref().is_some_and(|member| {
-        member.membership().record(&result);
-        member.is_failure(&result)
-    });
-    let taken = packet.finish(result);
-    if let Some(member) = member.as_ref().filter(|_| failed && !taken) {
-        member.fail(&packet);
-    }
-    // An unclaimed result is dropped before the scope can end: it may borrow from outside the
-    // scope.
-    if let Some(packet) = Arc::into_inner(packet)
-        && let Some(result) = packet.try_take()
-    {
-        // Its destructor is code of the fiber: it may wait, and use fiber-locals.
-        with_identity(&packet.meta, || drop_unwanted(result));
-    }
-    drop(member);
-    lent.end();
 }

@@ -1,9 +1,11 @@
 //! Scopes that fail as a whole.
 
+use super::body::ScopeMember;
 use super::packet::Packet;
-use super::scope::{Scope, ScopedJoinHandle};
+use super::scope::Scope;
 use super::scope_core::{Membership, ScopeCore, run_scope};
-use super::spawn::{Builder, ScopeMember, expect_spawned};
+use super::scoped_handle::ScopedJoinHandle;
+use super::spawn::{Builder, expect_spawned};
 use crate::runtime::cancelled::Cancelled;
 use crate::runtime::foreign;
 use crate::runtime::unwinding;

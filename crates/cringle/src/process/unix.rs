@@ -46,7 +46,7 @@ pub trait CommandExt: sealed::Sealed {
     /// use cringle::{os::unix::process::CommandExt, process::Command};
     ///
     /// let mut command = Command::new("true");
-    /// // SAFETY: the function makes one system call, which a signal handler may make, too.
+    /// // SAFETY: `umask` takes no pointer, and a signal handler may call it, too.
     /// unsafe {
     ///     command.pre_exec(|| {
     ///         libc::umask(0o077);

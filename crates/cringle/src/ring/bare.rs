@@ -22,7 +22,7 @@ use std::ptr::NonNull;
 /// let file = File::open("/proc/self/exe")?;
 /// let mut magic = [0; 4];
 /// let mut ring = BareRing::new(8, 1)?;
-/// // SAFETY: `magic` and `file` stay until `wait` has returned slot 0.
+/// // SAFETY: `magic` and `file` stay borrowed until `wait` has returned slot 0.
 /// unsafe { ring.read(0, file.as_fd(), magic.as_mut_ptr(), 4, 0)? };
 /// ring.wait(1, |slot, result| assert_eq!((slot, result.unwrap()), (0, 4)));
 /// assert_eq!(&magic, b"\x7fELF");
@@ -99,7 +99,7 @@ impl BareRing {
     ///
     /// let (file, mut byte) = (File::open("/proc/self/exe")?, [0]);
     /// let mut ring = BareRing::new(8, 1)?;
-    /// // SAFETY: `byte` and `file` stay until `wait` has returned slot 0.
+    /// // SAFETY: `byte` and `file` stay borrowed until `wait` has returned slot 0.
     /// unsafe { ring.read(0, file.as_fd(), byte.as_mut_ptr(), 1, 0)? };
     /// ring.wait(1, |_, result| assert_eq!(result.unwrap(), 1));
     /// # Ok::<(), std::io::Error>(())

@@ -11,7 +11,7 @@ use std::io;
 use std::sync::Arc;
 
 /// Makes the first of these signals cancel every fiber of the runtime, including the closure of
-/// [`run`](crate::run). The fibers end by `?` or by unwinding, and `run` returns when they have ended.
+/// [`run`](crate::run). The fibers end by `?` or by unwinding, then `run` returns.
 /// Code in [`protect`](crate::fiber::protect) is completed first. A second signal kills the
 /// process: the default action is restored and the signal raised again, so that the parent sees
 /// what it died of.
@@ -30,7 +30,7 @@ use std::sync::Arc;
 ///
 /// let result: io::Result<()> = cringle::run(|| {
 ///     let _guard = signal::cancel_on(&[Signal::Interrupt, Signal::Terminate])?;
-/// #   // SAFETY: the signal is caught.
+/// #   // SAFETY: the call takes no pointer, and the signal is caught.
 /// #   unsafe { libc::raise(libc::SIGTERM) };
 ///     // … the program, until the user presses Ctrl-C.
 ///     time::sleep(Duration::from_secs(3600))

@@ -157,8 +157,8 @@ impl Node {
 
 /// Performs the signal's default action, which ends the process for most signals.
 fn die_of(signal: c_int) {
-    // SAFETY: all of these functions may be called in a handler. The structures outlive the calls,
-    // and all-zero is a valid action and a valid set.
+    // SAFETY: all of these functions may be called in a handler. The structures are borrowed for
+    // the calls, and all-zero is a valid action and a valid set.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = libc::SIG_DFL;

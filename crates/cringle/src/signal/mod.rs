@@ -142,7 +142,7 @@ impl Signal {
 ///
 /// cringle::run(|| {
 ///     let reload = Signals::new(&[Signal::Hangup])?;
-/// #   // SAFETY: the signal is caught.
+/// #   // SAFETY: the call takes no pointer, and the signal is caught.
 /// #   unsafe { libc::raise(libc::SIGHUP) };
 ///     // … in a fiber of its own, in a loop:
 ///     assert_eq!(reload.wait()?, Signal::Hangup);
@@ -181,7 +181,7 @@ impl Signals {
     ///
     /// cringle::run(|| {
     ///     let signals = Signals::new(&[Signal::User1, Signal::User2])?;
-    /// #   // SAFETY: the signal is caught.
+    /// #   // SAFETY: the call takes no pointer, and the signal is caught.
     /// #   unsafe { libc::raise(libc::SIGUSR2) };
     ///     // … another process calls `kill -USR2`
     ///     assert_eq!(signals.wait()?, Signal::User2);

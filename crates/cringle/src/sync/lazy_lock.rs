@@ -24,8 +24,8 @@ pub struct LazyLock<T, F = fn() -> T> {
     initialiser: UnsafeCell<Option<F>>,
 }
 
-// SAFETY: one caller takes the initialiser, under the `Once`, on any thread (`F: Send`). The value
-// is shared as by `OnceLock<T>`, which is `Sync` under the same bounds.
+// SAFETY: the contract of `Once`: one caller takes the initialiser, on any thread (`F: Send`). The
+// value is shared as by `OnceLock<T>`, which is `Sync` under the same bounds.
 unsafe impl<T: Sync + Send, F: Send> Sync for LazyLock<T, F> {}
 impl<T: RefUnwindSafe + UnwindSafe, F: UnwindSafe> RefUnwindSafe for LazyLock<T, F> {}
 impl<T: UnwindSafe, F: UnwindSafe> UnwindSafe for LazyLock<T, F> {}
@@ -74,8 +74,8 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
     #[track_caller]
     fn make(&self) -> &T {
         self.once.call_once_force(|_| {
-            // SAFETY: the `Once` runs one closure at a time, and only this one touches the
-            // initialiser.
+            // SAFETY: the contract of `Once`: one closure runs at a time, and only this one touches
+            // the initialiser.
             let f = unsafe { (*self.initialiser.get()).take() };
             // `None` if a panic or a cancel unwound the initialiser.
             let f = f.expect("LazyLock instance has previously been poisoned");

@@ -40,9 +40,10 @@ struct Locked {
     value: UnsafeCell<usize>,
 }
 
-// SAFETY: only the holder of the permit touches the value, which the models check.
+// SAFETY: the gate's contract, which the models check: only the holder of the permit touches the
+// value.
 unsafe impl Sync for Locked {}
-// SAFETY: as for `Sync`.
+// SAFETY: as above.
 unsafe impl Send for Locked {}
 
 impl Locked {
@@ -54,7 +55,7 @@ impl Locked {
         if self.gate.acquire(1, options).is_err() {
             return false;
         }
-        // SAFETY: this thread holds the only permit.
+        // SAFETY: the gate's contract: this thread holds the only permit.
         self.value.with_mut(|value| unsafe { *value += 1 });
         self.gate.release(1);
         true
@@ -62,7 +63,7 @@ impl Locked {
 
     fn value(&self) -> usize {
         assert!(self.gate.try_acquire(1), "the permit was lost");
-        // SAFETY: this thread holds the only permit.
+        // SAFETY: the gate's contract: this thread holds the only permit.
         self.value.with(|value| unsafe { *value })
     }
 }

@@ -43,10 +43,10 @@ pub struct Mutex<T: ?Sized> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: a mutex that moves to another thread takes its value along, which is `Send`.
+// SAFETY: the contract of `Send`: the mutex owns its value, which is `Send`, and moves with it.
 unsafe impl<T: ?Sized + Send> Send for Mutex<T> {}
-// SAFETY: the gate has one permit, so one guard at a time gives access to the value. The access may
-// come from any thread: `T: Send`.
+// SAFETY: the gate's contract: it has one permit, so one guard at a time gives access to the value.
+// The access may come from any thread: `T: Send`.
 unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
 impl<T: ?Sized> UnwindSafe for Mutex<T> {}
 impl<T: ?Sized> RefUnwindSafe for Mutex<T> {}
@@ -73,7 +73,7 @@ pub struct MutexGuard<'a, T: ?Sized + 'a> {
     not_send: PhantomData<*const ()>,
 }
 
-// SAFETY: a shared guard gives only shared access to the value, which is `Sync`.
+// SAFETY: a borrowed guard gives only shared access to the value, which is `Sync`.
 unsafe impl<T: ?Sized + Sync> Sync for MutexGuard<'_, T> {}
 
 impl<T> Mutex<T> {
@@ -274,7 +274,7 @@ impl<T: ?Sized> Deref for MutexGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the guard holds the gate's only permit.
+        // SAFETY: the gate's contract: the guard holds the only permit.
         unsafe { &*self.mutex.value.get() }
     }
 }

@@ -31,10 +31,10 @@ pub struct OnceLock<T> {
     value: UnsafeCell<Option<T>>,
 }
 
-// SAFETY: the `Once` lets one thread write the value, and others only read it afterwards (`Sync`).
-// A thread that did not make the value may drop it (`Send`).
+// SAFETY: the contract of `Once`: one thread writes the value, and others only read it afterwards
+// (`Sync`). A thread that did not make the value may drop it (`Send`).
 unsafe impl<T: Sync + Send> Sync for OnceLock<T> {}
-// SAFETY: a cell that moves to another thread takes its value along, which is `Send`.
+// SAFETY: the contract of `Send`: the cell owns its value, which is `Send`, and moves with it.
 unsafe impl<T: Send> Send for OnceLock<T> {}
 impl<T: RefUnwindSafe + UnwindSafe> RefUnwindSafe for OnceLock<T> {}
 impl<T: UnwindSafe> UnwindSafe for OnceLock<T> {}
@@ -173,8 +173,8 @@ impl<T> OnceLock<T> {
     pub fn get_or_init<F: FnOnce() -> T>(&self, f: F) -> &T {
         self.once.call_once_force(|_| {
             let value = f();
-            // SAFETY: the `Once` runs one closure at a time, and no caller reads the value before a
-            // closure has completed.
+            // SAFETY: the contract of `Once`: one closure runs at a time, and no caller reads the
+            // value before a closure has completed.
             unsafe { *self.value.get() = Some(value) };
         });
         self.get().expect("the closure has set the value")

@@ -26,11 +26,12 @@ struct Owner {
 }
 
 fn this_os_thread() -> usize {
-    // SAFETY: `pthread_self` takes no argument and cannot fail.
+    // SAFETY: `pthread_self` takes no pointer and cannot fail.
     unsafe { libc::pthread_self() as usize }
 }
 
-// SAFETY: one fiber or thread at a time has access to the value, from any thread (`T: Send`).
+// SAFETY: the gate's contract: one caller at a time has access to the value, from any thread
+// (`T: Send`).
 unsafe impl<T: Send> Sync for ReentrantLock<T> {}
 
 /// Holds the lock until it is dropped, and stays with its fiber.
@@ -39,7 +40,7 @@ pub(crate) struct ReentrantGuard<'a, T> {
     not_send: PhantomData<*const ()>,
 }
 
-// SAFETY: a shared guard gives only shared access to the value, which is `Sync`.
+// SAFETY: a borrowed guard gives only shared access to the value, which is `Sync`.
 unsafe impl<T: Sync> Sync for ReentrantGuard<'_, T> {}
 
 impl<T> ReentrantLock<T> {

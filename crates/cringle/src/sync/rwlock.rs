@@ -37,9 +37,10 @@ pub struct RwLock<T: ?Sized> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: a lock that moves to another thread takes its value along, which is `Send`.
+// SAFETY: the contract of `Send`: the lock owns its value, which is `Send`, and moves with it.
 unsafe impl<T: ?Sized + Send> Send for RwLock<T> {}
-// SAFETY: a writer holds all permits, so it alone has access, from any thread (`T: Send`). Several
+// SAFETY: the gate's contract: a writer holds all permits, and so alone has access, from any thread
+// (`T: Send`). Several
 // readers, from several threads, have shared access (`T: Sync`).
 unsafe impl<T: ?Sized + Send + Sync> Sync for RwLock<T> {}
 impl<T: ?Sized> UnwindSafe for RwLock<T> {}
@@ -79,9 +80,9 @@ pub struct RwLockWriteGuard<'a, T: ?Sized + 'a> {
     not_send: PhantomData<*const ()>,
 }
 
-// SAFETY: a shared guard gives only shared access to the value, which is `Sync`.
+// SAFETY: a borrowed guard gives only shared access to the value, which is `Sync`.
 unsafe impl<T: ?Sized + Sync> Sync for RwLockReadGuard<'_, T> {}
-// SAFETY: a shared guard gives only shared access to the value, which is `Sync`.
+// SAFETY: a borrowed guard gives only shared access to the value, which is `Sync`.
 unsafe impl<T: ?Sized + Sync> Sync for RwLockWriteGuard<'_, T> {}
 
 impl<T> RwLock<T> {
@@ -367,7 +368,7 @@ impl<T: ?Sized> Deref for RwLockReadGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the guard holds one of the gate's permits, so no writer holds all of them.
+        // SAFETY: the gate's contract: the guard holds a permit, so no writer holds all of them.
         unsafe { self.value.as_ref() }
     }
 }
@@ -377,7 +378,7 @@ impl<T: ?Sized> Deref for RwLockWriteGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the guard holds all of the gate's permits.
+        // SAFETY: the gate's contract: the guard holds all permits.
         unsafe { &*self.lock.value.get() }
     }
 }

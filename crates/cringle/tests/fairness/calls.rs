@@ -34,7 +34,7 @@ pub(crate) const NOT_MADE: &[(&str, &str)] = &[
     ("fiber::scope::Scope::spawn_local", SPAWN),
     ("fiber::scope::Scope::spawn_daemon", SPAWN),
     ("fiber::scope::Scope::spawn_daemon_local", SPAWN),
-    ("fiber::scope::ScopedJoinHandle::is_finished", "as `JoinHandle::is_finished`"),
+    ("fiber::scoped_handle::ScopedJoinHandle::is_finished", "as `JoinHandle::is_finished`"),
     ("fiber::spawn::Builder::spawn_scoped", SPAWN),
     ("fiber::spawn::Builder::spawn_scoped_local", SPAWN),
     ("fiber::try_scope::TryScope::spawn", SPAWN),
@@ -433,10 +433,10 @@ fn fibers(rows: &mut Rows) {
     rows.add("fiber::try_scope::try_scope", || {
         || fiber::try_scope(|_| Ok::<(), std::io::Error>(())).unwrap()
     });
-    rows.add("fiber::scope::ScopedJoinHandle::join", || {
+    rows.add("fiber::scoped_handle::ScopedJoinHandle::join", || {
         || fiber::scope(|s| s.spawn_local(|| ()).join().unwrap())
     });
-    rows.add("fiber::scope::ScopedJoinHandle::join_cancellable", || {
+    rows.add("fiber::scoped_handle::ScopedJoinHandle::join_cancellable", || {
         || ignore(fiber::scope(|s| s.spawn_local(|| ()).join_cancellable()))
     });
     rows.add("fiber::unblock::unblock", || || fiber::unblock(|| ()));

@@ -1,0 +1,113 @@
+//! The body of a fiber: it enters its scope, runs the closure, stores the result and leaves the
+//! scope.
+
+use super::packet::{Packet, drop_unwanted};
+use super::scope_core::Membership;
+use crate::runtime::fiber::body::{run_body, with_identity};
+use crate::runtime::foreign;
+use crate::runtime::lent_frame::LentFrame;
+use crate::runtime::shared::Body;
+use crate::runtime::worker::Worker;
+use std::io;
+use std::sync::Arc;
+
+/// A fiber's membership in a scope of some kind, which ends when this is dropped.
+pub(super) trait ScopeMember<T> {
+    fn membership(&self) -> &Membership;
+
+    /// Returns whether the scope fails if the fiber ends with this result and no joiner waits.
+    fn is_failure(&self, _result: &std::thread::Result<T>) -> bool {
+        false
+    }
+
+    /// Reports the fiber's failure to the scope.
+    fn fail(&self, _packet: &Arc<Packet<T>>) {}
+}
+
+impl<T> ScopeMember<T> for Membership {
+    fn membership(&self) -> &Membership {
+        self
+    }
+}
+
+/// The body of a fiber that any worker may start.
+pub(super) struct Sent<F, T, M> {
+    pub(super) packet: Arc<Packet<T>>,
+    pub(super) member: Option<M>,
+    pub(super) f: F,
+}
+
+impl<F, T, M> Body for Sent<F, T, M>
+where
+    F: FnOnce() -> T + Send,
+    T: Send,
+    M: ScopeMember<T> + Send,
+{
+    fn run(self: Box<Self>) {
+        let Sent { packet, member, f } = *self;
+        let lent = begin(member.as_ref());
+        let result = run_body(&packet.meta, f);
+        end(packet, member, result, lent);
+    }
+
+    fn fail(self: Box<Self>, e: io::Error) {
+        let Sent { packet, member, f } = *self;
+        let lent = begin(member.as_ref());
+        let dropped = with_identity(&packet.meta, || foreign::drop_value(f));
+        // The error becomes the result, as a panic's payload does.
+        let result = dropped.and_then(|()| Err(Box::new(e) as Box<dyn std::any::Any + Send>));
+        end(packet, member, result, lent);
+    }
+}
+
+/// Returns the body of a local fiber.
+pub(super) fn local_body<F, T, M>(packet: Arc<Packet<T>>, member: Option<M>, f: F) -> impl FnOnce()
+where
+    F: FnOnce() -> T,
+    M: ScopeMember<T>,
+{
+    move || {
+        let lent = begin(member.as_ref());
+        let result = run_body(&packet.meta, f);
+        end(packet, member, result, lent);
+    }
+}
+
+/// Enters the fiber into its scope. From here on, the frame is lent: the scope's owner waits for
+/// the fiber's end, and a joiner for its result.
+fn begin<T>(member: Option<&impl ScopeMember<T>>) -> LentFrame {
+    let (worker, fiber) = Worker::current().expect("a fiber's body runs on a worker");
+    let lent = LentFrame::begin();
+    match member {
+        Some(member) => member.membership().begin(worker, fiber),
+        None => worker.enter_root(fiber),
+    }
+    lent
+}
+
+/// Stores the fiber's result, and then leaves its scope.
+fn end<T>(
+    packet: Arc<Packet<T>>,
+    member: Option<impl ScopeMember<T>>,
+    result: std::thread::Result<T>,
+    lent: LentFrame,
+) {
+    let failed = member.as_ref().is_some_and(|member| {
+        member.membership().record(&result);
+        member.is_failure(&result)
+    });
+    let taken = packet.finish(result);
+    if let Some(member) = member.as_ref().filter(|_| failed && !taken) {
+        member.fail(&packet);
+    }
+    // An unclaimed result is dropped before the scope can end: it may borrow from outside the
+    // scope.
+    if let Some(packet) = Arc::into_inner(packet)
+        && let Some(result) = packet.try_take()
+    {
+        // Its destructor is code of the fiber: it may wait, and use fiber-locals.
+        with_identity(&packet.meta, || drop_unwanted(result));
+    }
+    drop(member);
+    lent.end();
+}
