@@ -2,8 +2,8 @@
 //!
 //!     cargo run --release --example copy -- FROM TO [BLOCKS]
 //!
-//! A round reads up to BLOCKS (default: 32) blocks of 256 KiB in one batch, and writes what came
-//! in another: the disk has that many requests at once to put in order. Holes are not kept.
+//! Each round reads up to BLOCKS (default: 32) blocks of 256 KiB in one batch, and writes them in
+//! another, so the disk can order that many requests. Holes are not preserved.
 
 use cringle::{block::Batch, fs::File};
 use std::io;
@@ -11,14 +11,14 @@ use std::path::Path;
 
 const BLOCK_BYTES: usize = 256 * 1024;
 
-/// What `main` does: copies `from` to `to`, and returns the number of bytes.
+/// Copies `from` to `to`, and returns the number of bytes.
 pub(crate) fn run(from: &Path, to: &Path, blocks: usize) -> io::Result<u64> {
-    // One fiber on one worker is enough: the batch is what is parallel.
+    // One fiber on one worker is enough: the batch provides the parallelism.
     cringle::Builder::new().workers(1).run(|| {
         let source = File::open(from)?;
         let target = File::create(to)?;
         let mut buf = vec![0; blocks.max(1) * BLOCK_BYTES];
-        // The memory of one batch serves all of them.
+        // All batches reuse the memory of the first one.
         let mut spare = Batch::new();
         let mut done = 0;
         loop {
@@ -42,8 +42,8 @@ pub(crate) fn run(from: &Path, to: &Path, blocks: usize) -> io::Result<u64> {
             }
             spare = results.recycle();
 
-            // A short block is the end of the file, or the file has changed its length meanwhile:
-            // then the next round goes on behind it.
+            // A short block is the end of the file, unless the file's length has changed meanwhile:
+            // the next round continues behind it.
             let whole = counts.iter().take_while(|&&count| count == BLOCK_BYTES).count();
             let tail = counts.get(whole).copied().unwrap_or(0);
             let round = (whole * BLOCK_BYTES + tail) as u64;
@@ -52,7 +52,7 @@ pub(crate) fn run(from: &Path, to: &Path, blocks: usize) -> io::Result<u64> {
                 break;
             }
         }
-        // Not what a longer file had in the last round, should it have been cut meanwhile.
+        // The source may have been truncated during the last round.
         target.set_len(done)?;
         target.sync_all()?;
         target.close()?;
@@ -60,7 +60,7 @@ pub(crate) fn run(from: &Path, to: &Path, blocks: usize) -> io::Result<u64> {
     })?
 }
 
-/// Where the blocks of a round lie that begins here.
+/// Returns the offsets of the blocks of a round that begins at `start`.
 fn offsets(start: u64) -> impl Iterator<Item = u64> {
     (start..).step_by(BLOCK_BYTES)
 }

@@ -1,10 +1,9 @@
-//! Copies a tree of files, a fiber for each file and at most 64 of them at a time.
+//! Copies a directory tree, with a fiber for each file and at most 64 files at a time.
 //!
 //!     cargo run --release --example copy_tree -- FROM TO [BLOCK_BYTES]
 //!     CRINGLE_TRACE=copy.pftrace cargo run --release --example copy_tree -- FROM TO 4096
 //!
-//! The size of a block (default: 64 KiB) is what the pictures on the page
-//! docs/book/src/command/trace.md are about.
+//! BLOCK_BYTES (default: 64 KiB) is the size of a read and a write.
 
 use cringle::fiber;
 use cringle::fs::{self, File};
@@ -12,13 +11,13 @@ use cringle::sync::Semaphore;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Files that are copied at a time: each has two descriptors.
-const MOST_FILES: usize = 64;
+/// The number of files that are copied at the same time. Each needs two descriptors.
+const FILES_AT_ONCE: usize = 64;
 
-/// What `main` does; the number of bytes.
+/// Copies the tree, and returns the number of bytes.
 pub(crate) fn run(from: &Path, to: &Path, block_bytes: usize) -> io::Result<u64> {
     cringle::Builder::new().workers(1).run(|| {
-        let places = Semaphore::new(MOST_FILES);
+        let permits = Semaphore::new(FILES_AT_ONCE);
         fiber::scope(|s| {
             let mut copies = Vec::new();
             let mut directories = vec![(from.to_owned(), to.to_owned())];
@@ -31,10 +30,10 @@ pub(crate) fn run(from: &Path, to: &Path, block_bytes: usize) -> io::Result<u64>
                         directories.push((entry.path(), to));
                         continue;
                     }
-                    let place = places.acquire();
+                    let permit = permits.acquire();
                     let copy = fiber::Builder::new().name("copy".into());
                     copies.push(copy.spawn_scoped_local(s, move || {
-                        let _place = place;
+                        let _permit = permit;
                         copy_file(entry.path(), to, block_bytes)
                     })?);
                 }

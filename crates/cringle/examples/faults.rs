@@ -1,5 +1,5 @@
-//! Three faults that hang programs, and how a dump names them: two locks that are taken in opposite
-//! orders, an `unpark` that nobody sends, and a loop that lets nobody else run.
+//! Three faults that hang programs, and how a dump shows them: two locks that are acquired in
+//! opposite orders, an `unpark` that is never sent, and a loop that lets no other fiber run.
 //!
 //!     cargo run --example faults
 
@@ -36,10 +36,10 @@ pub(crate) fn run() -> io::Result<Dump> {
             while !begun.load(Ordering::Relaxed) {
                 fiber::yield_now();
             }
-            // However soon it spins, the others come to where they hang.
+            // Let the other fibers reach the calls in which they hang.
             (0..4).for_each(|_| fiber::yield_now());
             let dump = runtime::dump().expect("there is a runtime here");
-            // The end: the fibers that wait are unwound.
+            // End the program: the waiting fibers unwind.
             spins.store(false, Ordering::Relaxed);
             s.cancel();
             Ok(dump)

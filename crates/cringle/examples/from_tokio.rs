@@ -1,9 +1,9 @@
-//! Batches of reads from tokio's tasks: the words of a table, looked up by their places.
+//! Batches of reads from tokio's tasks: records of a table, read by their positions.
 //!
 //!     cargo run --example from_tokio
 //!
 //! A task that reads a file by `tokio::fs` occupies a thread for each read. Here each task submits
-//! all of its reads at once to a [`BlockIo`], whose worker has them in the kernel together, and
+//! all of its reads at once to a [`BlockIo`], whose worker keeps them in flight together, and
 //! awaits a future.
 
 use cringle::block::{BlockIo, OwnedBatch};
@@ -14,8 +14,7 @@ use std::sync::Arc;
 
 const RECORD_BYTES: usize = 64;
 
-/// What `main` does, with the table in this directory: the sum of the records that the tasks have
-/// read.
+/// Creates a table in `directory`, and returns the sum of the records that the tasks have read.
 pub(crate) fn run(directory: &Path, tasks: u64, reads_each: u64) -> io::Result<u64> {
     let path = directory.join("table");
     let records = tasks * reads_each;
@@ -45,8 +44,8 @@ pub(crate) fn run(directory: &Path, tasks: u64, reads_each: u64) -> io::Result<u
     Ok(sum)
 }
 
-/// The buffers belong to the batch while the kernel has them, and come back with the results: a
-/// task that is dropped in the middle of its `await` leaves nothing dangling.
+/// Reads and sums records. The batch owns the buffers while the kernel uses them, and returns them
+/// with the results, so dropping the task during its `await` leaves no dangling buffer.
 async fn sum_of_records(
     io: &BlockIo,
     file: &Arc<File>,

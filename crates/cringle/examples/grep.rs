@@ -1,28 +1,27 @@
-//! A parallel grep: every file of a directory tree is searched by a fiber of its own.
+//! A parallel grep: fibers search the files of a directory tree.
 //!
 //!     cargo run --release --example grep -- PATTERN [DIRECTORY]
 //!
 //! prints `path:line: text` for each line that contains PATTERN, in the order of the paths. The
-//! files are read through the ring; the kernel cannot list directories that way, so that is done
-//! on another thread by `fiber::unblock`.
+//! files are read through the ring. The kernel cannot list directories that way, so
+//! `fiber::unblock` lists them on another thread.
 
 use cringle::{fiber, fs::File};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Files searched at the same time, at most: each holds a descriptor and a buffer.
+/// The number of files that are searched at the same time. Each needs a descriptor and a buffer.
 const FILES_AT_ONCE: usize = 256;
 
-/// What `main` does: the matches in the tree under `directory`, written to `out`. Returns their
-/// number.
+/// Writes the matches in the tree under `directory` to `out`, and returns their number.
 pub(crate) fn run(pattern: &str, directory: &Path, out: &mut dyn Write) -> io::Result<usize> {
     let mut files = Vec::new();
     let matches = cringle::run(|| {
         list(directory, &mut files)?;
         files.sort();
         let next = AtomicUsize::new(0);
-        // A fixed number of fibers take one file after the other: that bounds what is open.
+        // A fixed number of fibers take one file after the other, which bounds the open files.
         let search_some = || {
             let mut found = Vec::new();
             while let Some(path) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -49,7 +48,7 @@ pub(crate) fn run(pattern: &str, directory: &Path, out: &mut dyn Write) -> io::R
     Ok(matches)
 }
 
-/// Adds the files under `directory` to `files`; links are not followed.
+/// Adds the files under `directory` to `files`, without following links.
 fn list(directory: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     let entries = fiber::unblock(|| {
         std::fs::read_dir(directory)?
@@ -66,8 +65,8 @@ fn list(directory: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// The lines of a file that contain the pattern, with their numbers. A file that is not text has
-/// none.
+/// Returns the lines of a file that contain the pattern, with their numbers. A file that is not
+/// UTF-8 has none.
 fn search(path: &Path, pattern: &str) -> io::Result<Vec<(usize, String)>> {
     let mut reader = BufReader::with_capacity(64 * 1024, File::open(path)?);
     let mut found = Vec::new();

@@ -2,16 +2,17 @@
 //!
 //!     cargo run --example hello -- Cargo.toml src/lib.rs
 //!
-//! prints how many lines each file has, in the order of the arguments, and the sum.
+//! prints the number of lines of each file, in the order of the arguments, and their sum.
 
 use cringle::{fiber, fs::File};
 use std::io::{self, BufRead, BufReader};
 
-/// What `main` does with the command's arguments.
+/// Prints the line counts of `paths`, and returns their sum.
 pub(crate) fn run(paths: &[String]) -> io::Result<usize> {
     cringle::run(|| {
         let counts: Vec<io::Result<usize>> = fiber::scope(|s| {
-            // A fiber costs a microsecond and a page: one for each file. They borrow `paths`.
+            // A fiber is cheap (a microsecond and a page), so each file gets one. They borrow
+            // `paths`.
             let fibers: Vec<_> = paths.iter().map(|path| s.spawn(|| count_lines(path))).collect();
             fibers.into_iter().map(|fiber| fiber.join().expect("no fiber panics")).collect()
         });
@@ -21,12 +22,12 @@ pub(crate) fn run(paths: &[String]) -> io::Result<usize> {
             println!("{count:8} {path}");
             sum += count;
         }
-        println!("{sum:8} in all");
+        println!("{sum:8} total");
         Ok(sum)
     })
 }
 
-/// As a program without fibers would. While one waits for the disk, the others go on.
+/// Counts lines as a program without fibers would. While one fiber waits for the disk, others run.
 fn count_lines(path: &str) -> io::Result<usize> {
     let mut lines = 0;
     for line in BufReader::new(File::open(path)?).lines() {

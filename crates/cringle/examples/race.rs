@@ -1,11 +1,10 @@
-//! Asks two replicas for the same pages, and takes what is there first: the other one's wait is
-//! cancelled.
+//! Requests each page from two replicas and takes the first answer; the other request is cancelled.
 //!
 //!     CRINGLE_TRACE=race.pftrace cargo run --example race
 //!     cargo run --release -p cringle-cli -- trace race.pftrace --svg race.svg
 //!
-//! A replica is a fiber at the other end of a pair of sockets. One answers at once, the other after
-//! a while, by turns.
+//! A replica is a fiber at the other end of a socket pair. In turns, one answers at once and the
+//! other after a pause.
 
 use cringle::os::unix::net::UnixStream;
 use cringle::{fiber, time, trace};
@@ -15,7 +14,7 @@ use std::time::Duration;
 const PAGES: u8 = 4;
 const SLOW: Duration = Duration::from_millis(2);
 
-/// What `main` does: the pages, by who was first.
+/// Returns, for each page, the name of the replica that answered first.
 pub(crate) fn run() -> io::Result<Vec<&'static str>> {
     cringle::Builder::new().workers(1).run(|| {
         fiber::scope(|s| {
@@ -38,7 +37,7 @@ fn first(page: u8, left: &UnixStream, right: &UnixStream) -> io::Result<&'static
         let mut answer = [0];
         loop {
             replica.read_exact(&mut answer)?;
-            // Not what an earlier race has left behind.
+            // Skip late answers of earlier races.
             if answer == [page] {
                 return Ok(name);
             }
@@ -47,7 +46,7 @@ fn first(page: u8, left: &UnixStream, right: &UnixStream) -> io::Result<&'static
     fiber::race(|| ask(left, "left"), || ask(right, "right"))
 }
 
-/// Answers until nobody asks any more; every second page takes a while.
+/// Answers requests until the stream ends. Every second page takes a while.
 fn serve(mut stream: UnixStream, slow: u8) -> io::Result<()> {
     let mut page = [0];
     while stream.read(&mut page)? == 1 {

@@ -94,6 +94,7 @@ impl std::fmt::Debug for Interest {
 }
 
 /// Waits until a descriptor is ready, and returns the events that have occurred.
+/// May suspend the calling fiber.
 ///
 /// It is for descriptors for which the library has no type, such as inotify, netlink, or a C
 /// library's socket. It suspends only the calling fiber; outside of a fiber it blocks the thread.
