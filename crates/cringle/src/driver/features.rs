@@ -1,5 +1,5 @@
-//! The features of io_uring that the driver needs or uses: their opcodes, the first Linux release with
-//! them, and the consequence of lacking them. `cringle doctor` reports by the same tables.
+//! The features of io_uring that the driver needs or uses: their opcodes, the first Linux release
+//! with them, and the consequence of lacking them. `cringle doctor` reports by the same tables.
 
 use io_uring::opcode;
 
