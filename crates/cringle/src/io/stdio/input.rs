@@ -91,8 +91,8 @@ impl Stdin {
         self.lock().read_line(buf)
     }
 
-    /// Acquires the lock, and returns an iterator over the lines without their newlines. May
-    /// suspend the calling fiber.
+    /// Acquires the lock, and returns an iterator over the lines without their newlines.
+    /// May suspend the calling fiber.
     ///
     /// ```no_run
     /// for line in cringle::io::stdin().lines() {
