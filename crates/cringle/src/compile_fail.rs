@@ -26,7 +26,7 @@
 /// let shared = std::rc::Rc::new(1);
 /// cringle::run(|| cringle::fiber::unblock(|| *shared));
 /// ```
-struct AnRc;
+struct NotSend;
 
 /// Any worker may make a call at a scope's end, unless it is a local one.
 ///
@@ -38,7 +38,7 @@ struct AnRc;
 /// let shared = std::rc::Rc::new(1);
 /// cringle::run(|| cringle::fiber::scope(|s| s.on_exit(|| drop(shared.clone()))));
 /// ```
-struct AnExit;
+struct ExitNotSend;
 
 /// A call at a scope's end may outlive the variables of the scope's closure.
 ///
@@ -54,7 +54,7 @@ struct AnExit;
 ///     });
 /// });
 /// ```
-struct AnExitThatBorrows;
+struct ExitBorrowsInside;
 
 /// The handle of a fiber whose result is not `Send` cannot leave its worker.
 ///
@@ -72,7 +72,7 @@ struct AnExitThatBorrows;
 ///     });
 /// });
 /// ```
-struct AHandle;
+struct HandleNotSend;
 
 /// A fiber-local belongs to its fiber: it is borrowed for one call, and only on its worker.
 ///
@@ -102,7 +102,7 @@ struct AHandle;
 ///     cringle::fiber::spawn_local(move || depth.set(1));
 /// });
 /// ```
-struct AFiberLocal;
+struct FiberLocalEscapes;
 
 /// A `try_scope` borrows as a scope does.
 ///
@@ -154,7 +154,7 @@ struct AFiberLocal;
 /// })
 /// .ok();
 /// ```
-struct ATryScope;
+struct TryScopeBorrows;
 
 /// A scope's fiber may borrow from outside the scope, not from the closure of an inner `protect`.
 ///
@@ -168,4 +168,4 @@ struct ATryScope;
 ///     });
 /// });
 /// ```
-struct ABorrowThatEscapes;
+struct BorrowFromProtect;
