@@ -1,4 +1,5 @@
-//! The key-value server of `crates/cringle/examples/kv` on tokio: the same protocol, records and shared commits.
+//! The key-value server of `crates/cringle/examples/kv` on tokio: the same protocol, records and
+//! shared commits.
 //!
 //!     target/release/kv LOG ADDRESS WORKERS
 //!

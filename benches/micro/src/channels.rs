@@ -1,10 +1,10 @@
 //! What it costs to send a value there and have one back: between two fibers of one worker, and
 //! between two workers; and to stream values from one worker to another.
 //!
-//! Within one worker nothing ever sleeps, and it is timed by the thread's CPU. Across workers it goes
-//! by the wall. tokio wakes a task on the worker that wakes it, so that two tasks which answer each
-//! other end up on one worker: the fair comparison for a round trip between two cores is the one with
-//! two runtimes, and the one with one runtime is what tokio's user gets.
+//! Within one worker nothing ever sleeps, and it is timed by the thread's CPU. Across workers it
+//! goes by the wall. tokio wakes a task on the worker that wakes it, so that two tasks which answer
+//! each other end up on one worker: the fair comparison for a round trip between two cores is the
+//! one with two runtimes, and the one with one runtime is what tokio's user gets.
 
 use crate::report::{Contest, Report};
 use common::clock::{cpu_ns_per_op, thread_cpu, wall_ns_per_op};

@@ -1,7 +1,8 @@
 //! (e) Small files copied, by both cores: plain calls, linked chains of a bare ring, and fibers.
 //!
-//! The ring has an op for each step, but ext4 does not make a file, or write one, without waiting: the
-//! ring hands such ops to kernel threads. This says what that costs where nothing waits for the disk.
+//! The ring has an op for each step, but ext4 does not make a file, or write one, without waiting:
+//! the ring hands such ops to kernel threads. This says what that costs where nothing waits for the
+//! disk.
 
 use crate::report::{Contest, Report};
 use io_uring::types::{DestinationSlot, Fd, Fixed};
@@ -133,8 +134,8 @@ fn copy_on_fibers(jobs: &[Job]) {
         .expect("a runtime can be started");
 }
 
-/// Each file is one chain: open, read, close; open, write, close; on two slots of the ring's own table
-/// of files. Only the last op is told of.
+/// Each file is one chain: open, read, close; open, write, close; on two slots of the ring's own
+/// table of files. Only the last op is told of.
 fn copy_by_chains(jobs: &[Job]) {
     let mut ring: IoUring = IoUring::builder()
         .setup_single_issuer()

@@ -1,8 +1,9 @@
-//! (f) A cached file sent to a TCP connection: through a buffer, as `io::copy` does, and without one.
+//! (f) A cached file sent to a TCP connection: through a buffer, as `io::copy` does, and without
+//! one.
 //!
-//! The ring splices on a kernel thread, twice for each pipe of bytes. `sendfile` takes a thread until the
-//! peer has room, and cannot be cancelled: it is here to say what a buffer costs. What is compared is
-//! the CPU of both sides of the connection, the kernel's threads included.
+//! The ring splices on a kernel thread, twice for each pipe of bytes. `sendfile` takes a thread
+//! until the peer has room, and cannot be cancelled: it is here to say what a buffer costs. What is
+//! compared is the CPU of both sides of the connection, the kernel's threads included.
 //!
 //! And bytes in memory, by `write` and by `send_zc`.
 

@@ -1,5 +1,5 @@
-//! (e) What a deadline adds to a read that is done in time: 4 KiB from the page cache, by a fiber that
-//! is alone, and by each of 32.
+//! (e) What a deadline adds to a read that is done in time: 4 KiB from the page cache, by a fiber
+//! that is alone, and by each of 32.
 
 use crate::report::{Contest, Report};
 use common::clock::cpu_ns_per_op;

@@ -12,8 +12,8 @@ use std::net::TcpListener;
 
 const USAGE: &str = "usage: servers monoio|compio ADDRESS [keep-alive|close] [BYTES]";
 
-/// Reads, counts the requests in what came, writes as many answers: for streams whose reads and writes
-/// take the buffer and give it back.
+/// Reads, counts the requests in what came, writes as many answers: for streams whose reads and
+/// writes take the buffer and give it back.
 macro_rules! converse {
     ($stream:ident, $page:expr) => {{
         let page: &'static $crate::ServedPage = $page;

@@ -280,8 +280,8 @@ fn fibers_and_tokios_tasks_wait_for_each_other() {
     });
 }
 
-/// To tokio it is a call that blocks: in its place on `spawn_blocking`, and a mistake in a task, though
-/// a harmless one here.
+/// To tokio it is a call that blocks: in its place on `spawn_blocking`, and a mistake in a task,
+/// though a harmless one here.
 #[test]
 fn a_run_within_tokio_is_a_call_that_blocks() {
     fn work() -> usize {

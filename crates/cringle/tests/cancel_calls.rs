@@ -41,9 +41,9 @@ struct Place {
     /// Full until the release.
     full: File,
     out_of_full: File,
-    /// The only operation that may be in flight is a read of this: an event counter, from which each read takes
-    /// one. It is a registered file, whose reads have an offset. (One without waits for a peer, and takes no
-    /// place.)
+    /// The only operation that may be in flight is a read of this: an event counter, from which
+    /// each read takes one. It is a registered file, whose reads have an offset. (One without waits
+    /// for a peer, and takes no place.)
     blocker: File,
     /// Its cursor is held by somebody who waits for room.
     held: File,
@@ -355,7 +355,8 @@ fn detached(place: &Place) -> fiber::JoinHandle<()> {
     handle
 }
 
-/// Has one wait for a fiber that ends by the release alone, in a scope that is not cancelled itself.
+/// Has one wait for a fiber that ends by the release alone, in a scope that is not cancelled
+/// itself.
 fn in_scope(
     place: &Place,
     join: impl FnOnce(fiber::ScopedJoinHandle<'_, ()>) -> io::Result<()>,
@@ -412,7 +413,8 @@ fn assert_cancel_of(call: Call, end: &End) {
     }
 }
 
-/// All of them. Before Linux 6.9 a ring cannot set a file's length: a thread does, which nothing disturbs.
+/// All of them. Before Linux 6.9 a ring cannot set a file's length: a thread does, which nothing
+/// disturbs.
 fn calls() -> impl Iterator<Item = Call> {
     static BY_THREAD: OnceLock<bool> = OnceLock::new();
     let by_thread = *BY_THREAD.get_or_init(|| {
@@ -593,8 +595,8 @@ fn a_fiber_that_is_unwound_in_line_for_a_cursor_leaves_no_ghost_there() {
     });
 }
 
-/// The file gives a part at a time: whether the cancel comes in the first, between two, or after the
-/// last.
+/// The file gives a part at a time: whether the cancel comes in the first, between two, or after
+/// the last.
 #[test]
 fn an_exact_operation_of_a_batch_may_be_cancelled_between_two_parts() {
     const LEN: usize = 100_000;

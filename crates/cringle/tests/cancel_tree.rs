@@ -1,5 +1,5 @@
-//! Cancels go down the tree of scopes and deadlines, to all of it and to nothing else, wherever they
-//! come from; they stick, and stop at protected calls.
+//! Cancels go down the tree of scopes and deadlines, to all of it and to nothing else, wherever
+//! they come from; they stick, and stop at protected calls.
 
 mod tools;
 
@@ -62,8 +62,8 @@ fn while_parked(go_on: impl Fn() -> bool) {
     }
 }
 
-/// Two fibers, one on each worker, each with a scope of its own and two fibers in it, and so on; the
-/// last ones call `leaf` with their number.
+/// Two fibers, one on each worker, each with a scope of its own and two fibers in it, and so on;
+/// the last ones call `leaf` with their number.
 fn grow<'scope>(
     s: &'scope fiber::Scope<'scope, '_>,
     levels: u32,
@@ -354,8 +354,8 @@ fn a_deadline_and_a_scope_within_a_protected_call_count() {
     });
 }
 
-/// The loop of an acceptor that logs its errors, protects the log, bounds that by a deadline, and goes
-/// on.
+/// The loop of an acceptor that logs its errors, protects the log, bounds that by a deadline, and
+/// goes on.
 #[test]
 fn a_loop_that_ignores_refusals_is_unwound_though_it_protects_what_it_does_about_them() {
     on_one_worker(|| {
@@ -432,7 +432,8 @@ fn what_was_done_beats_a_cancel_that_comes_late() {
 #[test]
 fn a_cancel_that_meets_a_completion_hits_no_later_op() {
     meet(Builder::new(), 100_000);
-    // Here a completion comes in at any time, also between its cancel and the cancel's way to the kernel.
+    // Here a completion comes in at any time, also between its cancel and the cancel's way to the
+    // kernel.
     let builder = Builder::new().without(Feature::DeferTaskrun).without(Feature::TaskrunFlag);
     meet(builder, 20_000);
 }
@@ -477,7 +478,8 @@ fn meet(builder: Builder, rounds: usize) {
                 let mut byte = 0;
                 assert_eq!(read(Duration::MAX, &mut byte).unwrap(), 1);
                 if round % 16 == 0 {
-                    // One that is sure to be in the kernel when its deadline passes, or its byte comes.
+                    // One that is sure to be in the kernel when its deadline passes, or its byte
+                    // comes.
                     let write = s.spawn_local(|| (&writer).write_all(&[1]));
                     let first = time::timeout(limit, || (&reader).read(&mut [0]));
                     let second = match first {
@@ -498,8 +500,8 @@ fn meet(builder: Builder, rounds: usize) {
 
 // ----- scopes and runtimes that are not each other's -----
 
-/// A scope may be opened outside of `run`; a fiber that was spawned into it within is still one that
-/// is left when the closure of `run` returns.
+/// A scope may be opened outside of `run`; a fiber that was spawned into it within is still one
+/// that is left when the closure of `run` returns.
 #[test]
 fn the_end_of_run_cancels_the_fibers_of_scopes_from_outside_of_it() {
     fiber::scope(|s| {

@@ -656,8 +656,8 @@ impl Drop for Ended<'_> {
     }
 }
 
-/// Whatever is cancelled when, all of it ends, nothing outlives its frame, and nothing is unwound that
-/// was not cancelled.
+/// Whatever is cancelled when, all of it ends, nothing outlives its frame, and nothing is unwound
+/// that was not cancelled.
 #[test]
 fn trees_of_combinators_end_whenever_they_are_cancelled() {
     let alive = AtomicUsize::new(0);

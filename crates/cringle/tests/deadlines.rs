@@ -159,7 +159,8 @@ fn the_longest_times_cost_nothing_to_wait_for() {
     let name = "the_longest_times_cost_nothing_to_wait_for";
     child::must_succeed(name, || {
         let usual = processor_time_while_waiting(Duration::from_secs(3600));
-        // 100 years; 300, which are too many nanoseconds for 63 bits; as many as the clock can show.
+        // 100 years; 300, which are too many nanoseconds for 63 bits; as many as the clock can
+        // show.
         for years in [100, 300, 100_000_000_000] {
             let limit = Duration::from_secs(years * 31_557_600);
             assert!(Instant::now().checked_add(limit).is_some());

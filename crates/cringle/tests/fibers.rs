@@ -907,7 +907,8 @@ fn unparkers_may_race_with_the_end_of_run() {
     });
 }
 
-/// What a closure captures is moved onto its fiber's stack when it is small, and boxed when it is not.
+/// What a closure captures is moved onto its fiber's stack when it is small, and boxed when it is
+/// not.
 #[test]
 fn a_closure_may_capture_more_than_fits_into_a_frame() {
     let big = [7u8; 100_000];

@@ -1,4 +1,5 @@
-//! The key-value server of `examples/`: its protocol, its log after a loss of power, and real clients.
+//! The key-value server of `examples/`: its protocol, its log after a loss of power, and real
+//! clients.
 
 mod disk;
 
@@ -93,8 +94,8 @@ fn changes_survive_a_restart() {
 }
 
 // ANCHOR: power
-/// In the simulator: fibers make changes, the power is lost at a moment that the seed draws, and every change that
-/// was reported durable is in the log.
+/// In the simulator: fibers make changes, the power is lost at a moment that the seed draws, and
+/// every change that was reported durable is in the log.
 #[cfg(feature = "sim")]
 #[test]
 fn no_acknowledged_change_is_lost_with_the_power() {

@@ -414,7 +414,8 @@ fn a_simulation_has_no_other_programs() {
     assert_eq!(report.unwrap().value, ErrorKind::Unsupported);
 }
 
-/// Where no stack can be had for the fiber that reads the second pipe, the child is not left behind.
+/// Where no stack can be had for the fiber that reads the second pipe, the child is not left
+/// behind.
 #[test]
 fn output_that_cannot_be_read_for_want_of_memory_leaves_no_zombie() {
     let test = "output_that_cannot_be_read_for_want_of_memory_leaves_no_zombie";

@@ -1,5 +1,5 @@
-//! What a child inherits from the thread that makes it: on a fiber this is the worker's thread, as std's is the
-//! calling one.
+//! What a child inherits from the thread that makes it: on a fiber this is the worker's thread, as
+//! std's is the calling one.
 
 use cringle::fiber;
 use cringle::process::{Command, Stdio};
@@ -98,7 +98,8 @@ fn a_child_of_a_pinned_worker_has_its_callers_cores() {
     }
 }
 
-/// `PR_SET_PDEATHSIG` means the thread: that of `run`'s caller, not one of the library's that ends with it.
+/// `PR_SET_PDEATHSIG` means the thread: that of `run`'s caller, not one of the library's that ends
+/// with it.
 #[test]
 fn a_child_that_dies_with_its_parent_outlives_run() {
     if std::process::Command::new("setpriv").arg("--version").output().is_err() {

@@ -53,7 +53,9 @@ same::programs! {
     pub(super) fn how_they_end() -> Log {
         let mut log = Log::default();
         for script in ["exit 0", "exit 7", "exit 256", "kill -9 $$", "kill -TERM $$"] {
-            log.came(script, shell(script).status().map(|s| (s, s.to_string(), s.code(), s.signal(), s.success())));
+            let status = shell(script).status();
+            let answers = |s: it::process::ExitStatus| (s, s.to_string(), s.code(), s.signal(), s.success());
+            log.came(script, status.map(answers));
             let mut child = shell(script).spawn().unwrap();
             log.came("wait", child.wait());
             log.came("wait again", child.wait());

@@ -1,8 +1,8 @@
-//! Promise 1, the shape: what std's stable API has is there under the same path, with the same traits, and shows
-//! itself in the same words.
+//! Promise 1, the shape: what std's stable API has is there under the same path, with the same
+//! traits, and shows itself in the same words.
 //!
-//! [`api`] is compiled with std and with the library. What is missing does not compile: a new item of std's is a line
-//! here. What the library leaves out is named in the docs of its modules.
+//! [`api`] is compiled with std and with the library. What is missing does not compile: a new item
+//! of std's is a line here. What the library leaves out is named in the docs of its modules.
 
 mod disk;
 mod same;

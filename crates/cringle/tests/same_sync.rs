@@ -1,5 +1,5 @@
-//! Promise 1 for locks, channels and threads: the same values, errors, texts and panics as std's, and the same
-//! traits for each type.
+//! Promise 1 for locks, channels and threads: the same values, errors, texts and panics as std's,
+//! and the same traits for each type.
 #![allow(clippy::readonly_write_lock, reason = "the guard itself is what is looked at")]
 
 mod same;

@@ -1,5 +1,5 @@
-//! Signals end a program in order, kill it when they must, and are told to who listens. Each test is a
-//! process of its own that is sent real signals.
+//! Signals end a program in order, kill it when they must, and are told to who listens. Each test
+//! is a process of its own that is sent real signals.
 
 mod child;
 

@@ -300,7 +300,8 @@ fn try_iter_takes_what_is_there() {
     assert_eq!(receiver.try_iter().next(), None);
 }
 
-/// A value is always there, so the receiver never has to wait: its worker's others run all the same.
+/// A value is always there, so the receiver never has to wait: its worker's others run all the
+/// same.
 #[test]
 fn a_receiver_that_never_waits_lets_others_run() {
     let (sender, receiver) = mpsc::channel();

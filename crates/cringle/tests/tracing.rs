@@ -245,7 +245,8 @@ fn a_subscriber_that_panics_leaves_no_scope_before_its_fibers() {
     let count = with_unruly(panics, || {
         let ended = std::cell::Cell::new(false);
         fiber::scope(|s| {
-            // The owner's wait ends twice: when nobody is left but the daemon, and when that has ended.
+            // The owner's wait ends twice: when nobody is left but the daemon, and when that has
+            // ended.
             s.spawn_daemon_local(|| {
                 fiber::protect(|| (0..9).for_each(|_| fiber::yield_now()));
                 ended.set(true);
@@ -257,7 +258,8 @@ fn a_subscriber_that_panics_leaves_no_scope_before_its_fibers() {
     assert!(count > 0);
 }
 
-/// It needs no panic: a wait of a cancelled fiber unwinds, and the subscriber waits on the owner's fiber.
+/// It needs no panic: a wait of a cancelled fiber unwinds, and the subscriber waits on the owner's
+/// fiber.
 #[test]
 fn a_subscriber_may_send_in_a_cancelled_owner() {
     let (sender, receiver) = mpsc::sync_channel(1000);

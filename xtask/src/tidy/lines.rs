@@ -10,7 +10,7 @@ const LINES: usize = 500;
 pub(super) fn check(source: &Source, exceptions: &Exceptions, findings: &mut Vec<Finding>) {
     for (number, line) in source.lines() {
         let columns = line.chars().count();
-        if columns > COLUMNS && !is_text(line) {
+        if columns > COLUMNS && !is_text(line) && !exceptions.allow(&source.path) {
             let text = format!("{columns} columns, the limit is {COLUMNS}; break the line");
             findings.push(Finding::new(source, number, text));
         }

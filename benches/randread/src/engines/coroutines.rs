@@ -37,7 +37,8 @@ pub(super) fn run(job: &Job) -> (Usage, u64) {
             let entry = opcode::Read::new(fd, place, block as u32).offset(offset);
             let entry = entry.build().user_data(index as u64);
             // SAFETY: this block of the area is used by this read alone until the coroutine is
-            // resumed, which its completion does; the area outlives the ring's use in this function.
+            // resumed, which its completion does; the area outlives the ring's use in this
+            // function.
             unsafe { ring.borrow_mut().submission().push(&entry) }.expect("an entry for each");
             yielder.suspend(());
             assert_eq!(results[index].get(), block as i32, "a short or failed read");

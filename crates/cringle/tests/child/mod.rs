@@ -7,7 +7,8 @@ use std::process::{Command, Output};
 
 const WHO: &str = "CRINGLE_TEST_CHILD";
 
-/// The count of a test: a sample, or the full count with `CRINGLE_FULL=1` (`cargo xtask long --only scale`).
+/// The count of a test: a sample, or the full count with `CRINGLE_FULL=1` (`cargo xtask long --only
+/// scale`).
 pub(crate) fn scaled(sample: usize, full: usize) -> usize {
     if std::env::var_os("CRINGLE_FULL").is_some() { full } else { sample }
 }
@@ -109,7 +110,8 @@ impl Footprint {
 }
 
 /// Those of the program that have not ended. The kernel lists one for a moment after it was joined;
-/// its own, which carry out operations of a ring, stay with the thread that had the ring for seconds.
+/// its own, which carry out operations of a ring, stay with the thread that had the ring for
+/// seconds.
 fn threads() -> usize {
     const EXITING: u32 = 0x4;
     const IO_WORKER: u32 = 0x10;

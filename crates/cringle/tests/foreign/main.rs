@@ -6,7 +6,7 @@
 //! `panic = "abort"`. It runs under each of these:
 //!
 //!     cargo test -p cringle --all-features --test foreign
-//!     cargo test -p cringle --all-features --test foreign -- iterator::waits   # by part of the name
+//!     cargo test -p cringle --all-features --test foreign -- iterator::waits # part of a name
 //!
 //! and, as CONTRIBUTING.md says, with optimisations, under AddressSanitizer, and with `panic =
 //! "abort"`.
