@@ -54,7 +54,9 @@ same::programs! {
         let mut log = Log::default();
         for script in ["exit 0", "exit 7", "exit 256", "kill -9 $$", "kill -TERM $$"] {
             let status = shell(script).status();
-            let answers = |s: it::process::ExitStatus| (s, s.to_string(), s.code(), s.signal(), s.success());
+            type Status = it::process::ExitStatus;
+            let answers =
+                |s: Status| (s, s.to_string(), s.code(), s.signal(), s.success());
             log.came(script, status.map(answers));
             let mut child = shell(script).spawn().unwrap();
             log.came("wait", child.wait());

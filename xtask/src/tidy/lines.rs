@@ -22,9 +22,10 @@ pub(super) fn check(source: &Source, exceptions: &Exceptions, findings: &mut Vec
     }
 }
 
-/// Returns whether a line holds a string or an address, which cannot be broken.
+/// A string, an address or a row of a table, which cannot be broken.
 fn is_text(line: &str) -> bool {
-    line.contains("http://") || line.contains("https://") || line.contains('"')
+    let comment = line.trim_start().trim_start_matches('/').trim_start_matches(['!', ' ']);
+    comment.starts_with('|') || ["http://", "https://", "\""].iter().any(|text| line.contains(text))
 }
 
 #[cfg(test)]
