@@ -130,20 +130,25 @@ impl CancelledScope<'_> {
         });
     }
 
+    /// Spawns the children in a scope that a failure cancels.
+    fn spawn_fallible<'s>(&'s self, s: &'s fiber::TryScope<'s, '_, io::Error>) {
+        for (local, body) in self.children {
+            let run = self.child(body);
+            let run = move || {
+                run();
+                Ok::<_, io::Error>(())
+            };
+            if *local {
+                s.spawn_local(run)
+            } else {
+                s.spawn(run)
+            };
+        }
+    }
+
     fn by_failure(&self, outside: &Env) -> Result<(), Stop> {
         let result = fiber::try_scope(|s| {
-            for (local, body) in self.children {
-                let run = self.child(body);
-                let run = || {
-                    run();
-                    Ok::<_, io::Error>(())
-                };
-                if *local {
-                    s.spawn_local(run)
-                } else {
-                    s.spawn(run)
-                };
-            }
+            self.spawn_fallible(s);
             s.spawn(|| {
                 self.end(|| ());
                 io::Result::<()>::Err(io::Error::other(Failed))
@@ -165,18 +170,7 @@ impl CancelledScope<'_> {
         let result = fiber::scope(|o| {
             let opens = o.spawn_local(|| {
                 fiber::try_scope(|s| {
-                    for (local, body) in self.children {
-                        let run = self.child(body);
-                        let run = || {
-                            run();
-                            Ok::<_, io::Error>(())
-                        };
-                        if *local {
-                            s.spawn_local(run)
-                        } else {
-                            s.spawn(run)
-                        };
-                    }
+                    self.spawn_fallible(s);
                     s.spawn_local(|| -> io::Result<()> {
                         self.end(|| ());
                         std::panic::resume_unwind(Box::new(Failed))
