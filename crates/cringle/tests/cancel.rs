@@ -96,8 +96,8 @@ fn a_scope_whose_fibers_are_cancelled_is_unwound_silently() {
         });
         return;
     };
-    assert!(output.status.success(), "{}", child::said(&output));
-    assert!(!child::said(&output).contains("panicked"), "{}", child::said(&output));
+    assert!(output.status.success(), "{}", child::transcript(&output));
+    assert!(!child::transcript(&output).contains("panicked"), "{}", child::transcript(&output));
 }
 
 #[test]

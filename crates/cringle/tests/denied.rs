@@ -150,7 +150,7 @@ fn filter_against_enter_is_detected_at_start() {
             command.env_remove("CRINGLE_DRIVER").env("CRINGLE_TEST_CASE", n.to_string())
         });
         if let Some(output) = said {
-            assert!(output.status.success(), "{}", child::said(&output));
+            assert!(output.status.success(), "{}", child::transcript(&output));
         } else if std::env::var("CRINGLE_TEST_CASE").unwrap() == n.to_string() {
             deny(&RING_CALLS[1..2], action);
             is_epoll_because(&exercise_everything(), &["seccomp", "io_uring"]);
@@ -188,7 +188,7 @@ fn losing_a_ring_aborts_with_an_explanation() {
             })
             .unwrap();
     };
-    let said = child::said(&output);
+    let said = child::transcript(&output);
     if said.contains("skipped") {
         return;
     }
@@ -232,7 +232,7 @@ fn environment_chooses_unless_the_program_does() {
     let name = "environment_chooses_unless_the_program_does";
     let output = child::run_with(name, |command| command.env("CRINGLE_DRIVER", "epoll"));
     if let Some(output) = output {
-        return assert!(output.status.success(), "{}", child::said(&output));
+        return assert!(output.status.success(), "{}", child::transcript(&output));
     }
     let Driver::Epoll(why) = exercise_everything() else { panic!("CRINGLE_DRIVER was ignored") };
     assert!(why.was_chosen());
@@ -244,7 +244,7 @@ fn unknown_driver_is_an_error() {
     let name = "unknown_driver_is_an_error";
     let output = child::run_with(name, |command| command.env("CRINGLE_DRIVER", "kqueue"));
     if let Some(output) = output {
-        return assert!(output.status.success(), "{}", child::said(&output));
+        return assert!(output.status.success(), "{}", child::transcript(&output));
     }
     let error = Builder::new().run(|| ()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
@@ -360,6 +360,6 @@ fn error_names_the_sysctl() {
             Err(error) => return println!("skipped: {SWITCH}: {error}"),
         };
         let output = command.arg("--ignored").env_remove("CRINGLE_DRIVER").output().unwrap();
-        assert!(output.status.success(), "{}", child::said(&output));
+        assert!(output.status.success(), "{}", child::transcript(&output));
     }
 }

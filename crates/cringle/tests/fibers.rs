@@ -705,7 +705,7 @@ fn a_destructor_of_an_unwanted_result_that_panics_aborts_with_a_sentence() {
         });
         return;
     };
-    let said = child::said(&output);
+    let said = child::transcript(&output);
     assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{said}");
     assert!(said.contains("the destructor of a fiber's result panicked"), "{said}");
 }

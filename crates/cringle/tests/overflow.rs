@@ -19,7 +19,7 @@ fn dies_by(signal: i32, test: &str, body: impl FnOnce()) -> String {
         body();
         unreachable!("it must have died");
     };
-    let said = child::said(&output);
+    let said = child::transcript(&output);
     assert_eq!(output.status.signal(), Some(signal), "{said}");
     said
 }
@@ -138,7 +138,7 @@ fn earlier_handler_receives_other_faults() {
         unsafe { libc::signal(libc::SIGSEGV, own as extern "C" fn(i32) as usize) };
         return cringle::run(|| fiber::spawn(fault).join().unwrap());
     };
-    let said = child::said(&output);
+    let said = child::transcript(&output);
     assert_eq!(output.status.code(), Some(7), "{said}");
     assert!(said.contains("own handler"), "{said}");
 }

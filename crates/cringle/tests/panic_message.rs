@@ -20,7 +20,7 @@ fn stderr_of(test: &str, f: fn()) -> Option<String> {
         f();
         return None;
     };
-    assert!(output.status.success(), "{}", child::said(&output));
+    assert!(output.status.success(), "{}", child::transcript(&output));
     Some(String::from_utf8(output.stderr).unwrap())
 }
 

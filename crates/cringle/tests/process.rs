@@ -228,9 +228,9 @@ fn defaults_of_streams_are_those_of_each_call() {
             assert_eq!((output.stdout, output.stderr), (b"said\n".into(), b"".into()));
         });
     };
-    assert!(output.status.success(), "{}", child::said(&output));
+    assert!(output.status.success(), "{}", child::transcript(&output));
     let count = |bytes: &[u8], word| String::from_utf8_lossy(bytes).matches(word).count();
-    assert_eq!(count(&output.stdout, "said\n"), 2, "{}", child::said(&output));
+    assert_eq!(count(&output.stdout, "said\n"), 2, "{}", child::transcript(&output));
     assert_eq!(count(&output.stderr, "complained\n"), 2);
 }
 
@@ -321,7 +321,7 @@ fn a_program_takes_the_place_of_this_one() {
         });
         return;
     };
-    assert!(output.status.success() && child::said(&output).contains("in its place"));
+    assert!(output.status.success() && child::transcript(&output).contains("in its place"));
 }
 
 #[test]

@@ -132,8 +132,8 @@ same::programs! {
                 readers.into_iter().flat_map(|reader| reader.join().unwrap()).collect::<Vec<_>>()
             });
             found.extend(plain.join().unwrap());
-            log.saw(way, summary(found, RECORDS));
-            log.came("where the cursor is", (&first).stream_position());
+            log.value(way, summary(found, RECORDS));
+            log.result("where the cursor is", (&first).stream_position());
         }
         log
     }
@@ -160,8 +160,8 @@ same::programs! {
             });
             plain.join().unwrap();
             let bytes = std::fs::read(&path).unwrap();
-            log.saw(way, summary(records_of(&bytes), 2 * RECORDS));
-            log.came("where the cursor is", (&first).stream_position());
+            log.value(way, summary(records_of(&bytes), 2 * RECORDS));
+            log.result("where the cursor is", (&first).stream_position());
         }
         log
     }
@@ -188,7 +188,7 @@ same::programs! {
                 });
                 seen.push(summary(records_of(&std::fs::read(&path).unwrap()), 80));
             }
-            log.saw(way, seen);
+            log.value(way, seen);
         }
         log
     }
@@ -232,9 +232,9 @@ same::programs! {
                 written += 1;
                 thread::yield_now();
             }
-            log.came("the child", child.wait());
+            log.result("the child", child.wait());
             let bytes = std::fs::read(&path).unwrap();
-            log.saw(format!("hooked {hooked}"), summary(records_of(&bytes), written + RECORDS));
+            log.value(format!("hooked {hooked}"), summary(records_of(&bytes), written + RECORDS));
         }
         log
     }
@@ -247,20 +247,20 @@ same::programs! {
         for vectored in [false, true] {
             let mut file = OpenOptions::new().read(true).write(true).open(path).unwrap();
             if vectored {
-                log.came("write_vectored", file.write_vectored(&[IoSlice::new(value.as_bytes())]))
+                log.result("write_vectored", file.write_vectored(&[IoSlice::new(value.as_bytes())]))
             } else {
-                log.came("write", file.write(value.as_bytes()))
+                log.result("write", file.write(value.as_bytes()))
             }
-            log.came("position", file.stream_position());
+            log.result("position", file.stream_position());
             let mut buf = [0; 2];
-            log.came("read", file.read(&mut buf).map(|count| buf[..count].to_vec()));
-            log.came("position", file.stream_position());
-            log.came("seek", file.seek(SeekFrom::Start(1)));
-            log.came("read_vectored", file.read_vectored(&mut [IoSliceMut::new(&mut buf)]));
+            log.result("read", file.read(&mut buf).map(|count| buf[..count].to_vec()));
+            log.result("position", file.stream_position());
+            log.result("seek", file.seek(SeekFrom::Start(1)));
+            log.result("read_vectored", file.read_vectored(&mut [IoSliceMut::new(&mut buf)]));
         }
         let map = File::open("/proc/self/pagemap").unwrap();
         for offset in [0, 1, 8] {
-            log.came(format!("read_at of nothing at {offset}"), it::os::unix::fs::FileExt::read_at(&map, &mut [], offset));
+            log.result(format!("read_at of nothing at {offset}"), it::os::unix::fs::FileExt::read_at(&map, &mut [], offset));
         }
         for path in ["/proc/self/status", "/proc/self/maps", "/proc/self/cmdline", "/sys/kernel/mm/transparent_hugepage/enabled"] {
             let Ok(mut file) = File::open(path) else { continue };
@@ -270,8 +270,8 @@ same::programs! {
                 let count = file.read(&mut buf).unwrap();
                 sizes.push((count, file.stream_position().unwrap()));
             }
-            log.saw(path, sizes);
-            log.came("seek", file.seek(SeekFrom::Current(-3)));
+            log.value(path, sizes);
+            log.result("seek", file.seek(SeekFrom::Current(-3)));
         }
         log
     }

@@ -355,8 +355,8 @@ same::programs! {
                 }
                 let (fd, _beside) = open(kind, directory.path());
                 let file = File::from(fd);
-                log.came(format!("{kind:?}: {name}"), call(&file));
-                log.saw(format!("{kind:?}: after {name}"), rest(file.into()));
+                log.result(format!("{kind:?}: {name}"), call(&file));
+                log.value(format!("{kind:?}: after {name}"), rest(file.into()));
             }
             for offset in OFFSETS {
                 let new = || {
@@ -370,11 +370,11 @@ same::programs! {
                     let mut buf = vec![0; len];
                     let (file, _beside) = new();
                     let read = file.read_at(&mut buf, offset).map(|count| text(count, &buf));
-                    log.came(format!("{kind:?}: read_at {offset} of {len}"), read);
+                    log.result(format!("{kind:?}: read_at {offset} of {len}"), read);
                     let (file, _beside) = new();
                     let written = file.write_at(&buf, offset);
-                    log.came(format!("{kind:?}: write_at {offset} of {len}"), written);
-                    log.saw(format!("{kind:?}: after write_at {offset} of {len}"), rest(file.into()));
+                    log.result(format!("{kind:?}: write_at {offset} of {len}"), written);
+                    log.value(format!("{kind:?}: after write_at {offset} of {len}"), rest(file.into()));
                 }
             }
         }
@@ -397,66 +397,66 @@ same::programs! {
             let bytes = disk::pattern(len);
             let (reader, mut writer) = io::pipe().unwrap();
             let reads = thread::spawn(move || drain(reader, 1000));
-            log.came(format!("write of {len}"), writer.write(&bytes));
+            log.result(format!("write of {len}"), writer.write(&bytes));
             drop(writer);
-            log.saw("read", reads.join().unwrap());
+            log.value("read", reads.join().unwrap());
             let (reader, mut writer) = io::pipe().unwrap();
             let reads = thread::spawn(move || drain(reader, 5000));
             let slices: Vec<_> = bytes.chunks(len.div_ceil(7)).map(IoSlice::new).collect();
-            log.came(format!("write_vectored of {len}"), writer.write_vectored(&slices));
+            log.result(format!("write_vectored of {len}"), writer.write_vectored(&slices));
             drop(writer);
-            log.saw("read", reads.join().unwrap());
+            log.value("read", reads.join().unwrap());
             let (reader, writer) = io::pipe().unwrap();
             let reads = thread::spawn(move || drain(reader, 5000));
             let file = File::from(std::os::fd::OwnedFd::from(writer));
-            log.came(format!("a file's write of {len}"), (&file).write(&bytes));
+            log.result(format!("a file's write of {len}"), (&file).write(&bytes));
             drop(file);
-            log.saw("read", reads.join().unwrap());
+            log.value("read", reads.join().unwrap());
             let (ours, theirs) = it::os::unix::net::UnixStream::pair().unwrap();
             let reads = thread::spawn(move || drain(theirs, 5000));
             let file = File::from(std::os::fd::OwnedFd::from(ours));
-            log.came(format!("a file's write of {len} to a socket"), (&file).write(&bytes));
-            log.came(format!("a file's write_vectored of {len} to a socket"), (&file).write_vectored(&slices));
+            log.result(format!("a file's write of {len} to a socket"), (&file).write(&bytes));
+            log.result(format!("a file's write_vectored of {len} to a socket"), (&file).write_vectored(&slices));
             drop(file);
-            log.saw("read", reads.join().unwrap());
+            log.value("read", reads.join().unwrap());
         }
         // The reader closes while a write waits: the write returns the bytes written.
         let (mut reader, mut writer) = io::pipe().unwrap();
         let goes = thread::spawn(move || reader.read_exact(&mut vec![0; 70_000]));
-        log.came("write to a reader that goes", writer.write(&[7; 300_000]).map(|count| count < 300_000));
-        log.came("the reader", goes.join().unwrap());
-        log.came("write to nobody", writer.write(b"x"));
-        log.came("write of nothing to nobody", writer.write(b""));
-        log.came("write_vectored to nobody", writer.write_vectored(&[IoSlice::new(b"x")]));
-        log.came("flush", writer.flush());
+        log.result("write to a reader that goes", writer.write(&[7; 300_000]).map(|count| count < 300_000));
+        log.result("the reader", goes.join().unwrap());
+        log.result("write to nobody", writer.write(b"x"));
+        log.result("write of nothing to nobody", writer.write(b""));
+        log.result("write_vectored to nobody", writer.write_vectored(&[IoSlice::new(b"x")]));
+        log.result("flush", writer.flush());
         // An empty read of an empty pipe.
         let (mut reader, mut writer) = io::pipe().unwrap();
-        log.came("read of nothing", reader.read(&mut []));
-        log.came("read_vectored of nothing", reader.read_vectored(&mut []));
-        log.came("read_vectored of an empty slice", reader.read_vectored(&mut [IoSliceMut::new(&mut [])]));
-        log.came("write of nothing", writer.write(b""));
-        log.came("write_vectored of nothing", writer.write_vectored(&[]));
+        log.result("read of nothing", reader.read(&mut []));
+        log.result("read_vectored of nothing", reader.read_vectored(&mut []));
+        log.result("read_vectored of an empty slice", reader.read_vectored(&mut [IoSliceMut::new(&mut [])]));
+        log.result("write of nothing", writer.write(b""));
+        log.result("write_vectored of nothing", writer.write_vectored(&[]));
         let clone = reader.try_clone().unwrap();
         writer.write_all(b"0123456789").unwrap();
         let mut buf = [0; 4];
-        log.came("a clone reads", (&clone).read(&mut buf));
-        log.came("and the first", reader.read(&mut buf));
-        log.saw("what", buf);
+        log.result("a clone reads", (&clone).read(&mut buf));
+        log.result("and the first", reader.read(&mut buf));
+        log.value("what", buf);
         drop(writer);
         let mut rest = Vec::new();
-        log.came("to the end", reader.read_to_end(&mut rest));
-        log.came("at the end", reader.read(&mut buf));
-        log.came("at the end, of nothing", reader.read(&mut []));
+        log.result("to the end", reader.read_to_end(&mut rest));
+        log.result("at the end", reader.read(&mut buf));
+        log.result("at the end, of nothing", reader.read(&mut []));
         // Wrong ends, and descriptors that are not pipes.
         let (reader, writer) = io::pipe().unwrap();
         use std::os::fd::OwnedFd;
         let (reader, writer) = (OwnedFd::from(reader), OwnedFd::from(writer));
         let mut wrong_writer = io::PipeWriter::from(reader);
         let mut wrong_reader = io::PipeReader::from(writer);
-        log.came("read from a writer", wrong_reader.read(&mut buf));
-        log.came("read of nothing from a writer", wrong_reader.read(&mut []));
-        log.came("write to a reader", wrong_writer.write(b"x"));
-        log.came("write of nothing to a reader", wrong_writer.write(b""));
+        log.result("read from a writer", wrong_reader.read(&mut buf));
+        log.result("read of nothing from a writer", wrong_reader.read(&mut []));
+        log.result("write to a reader", wrong_writer.write(b"x"));
+        log.result("write of nothing to a reader", wrong_writer.write(b""));
         // (Another test uses the name of this process.)
         for kind in KINDS.into_iter().filter(|&kind| kind != Kind::ProcSequence) {
             let directory = disk::directory();
@@ -464,10 +464,10 @@ same::programs! {
             let (fd, _beside) = new();
             if kind != Kind::Random {
                 let mut buf = [0; 64];
-                log.came(format!("a pipe that is {kind:?} reads"), io::PipeReader::from(fd).read(&mut buf).map(|count| buf[..count].to_vec()));
+                log.result(format!("a pipe that is {kind:?} reads"), io::PipeReader::from(fd).read(&mut buf).map(|count| buf[..count].to_vec()));
             }
             let (fd, _beside) = new();
-            log.came(format!("a pipe that is {kind:?} writes"), io::PipeWriter::from(fd).write(b"01234567"));
+            log.result(format!("a pipe that is {kind:?} writes"), io::PipeWriter::from(fd).write(b"01234567"));
         }
         log
     }
@@ -496,8 +496,8 @@ same::programs! {
                 let count = from.read(&mut buf).unwrap();
                 found.extend_from_slice(&buf[..count]);
             }
-            log.came(format!("to the master {to_master}, vectored {vectored}"), writes.join().unwrap());
-            log.saw("the same", found == disk::pattern(20_000));
+            log.result(format!("to the master {to_master}, vectored {vectored}"), writes.join().unwrap());
+            log.value("the same", found == disk::pattern(20_000));
         }
         log
     }
@@ -523,13 +523,13 @@ same::programs! {
                 };
                 let way = format!("VMIN {bytes}, VTIME {tenths}");
                 if bytes == 0 {
-                    log.came(format!("{way}: nothing there"), read());
+                    log.result(format!("{way}: nothing there"), read());
                 }
                 (&ours).write_all(b"01234567").unwrap();
-                log.came(format!("{way}: enough"), read());
+                log.result(format!("{way}: enough"), read());
                 if (bytes, tenths) == (5, 1) {
                     (&ours).write_all(b"abc").unwrap();
-                    log.came(format!("{way}: fewer, and no more"), read());
+                    log.result(format!("{way}: fewer, and no more"), read());
                 }
                 // The fiber that writes the rest runs only while the reader waits.
                 if bytes > 1 && tenths != 1 {
@@ -542,10 +542,10 @@ same::programs! {
                         });
                         read()
                     });
-                    log.came(format!("{way}: byte by byte"), rest);
+                    log.result(format!("{way}: byte by byte"), rest);
                 }
                 drop(ours);
-                log.came(format!("{way}: hung up"), read());
+                log.result(format!("{way}: hung up"), read());
             }
         }
         log
@@ -563,19 +563,19 @@ same::programs! {
         for round in 0..2 {
             nonblocking(&reader, true);
             nonblocking(&writer, true);
-            log.came(format!("{round}: read"), reader.read(&mut [0; 8]));
-            log.came(format!("{round}: read of nothing"), reader.read(&mut []));
-            log.came(format!("{round}: write"), writer.write(&[7; 200_000]));
-            log.came(format!("{round}: write to a full pipe"), writer.write(b"x"));
-            log.came(format!("{round}: write_vectored to a full pipe"), writer.write_vectored(&[IoSlice::new(b"x")]));
-            log.came(format!("{round}: write of nothing"), writer.write(b""));
+            log.result(format!("{round}: read"), reader.read(&mut [0; 8]));
+            log.result(format!("{round}: read of nothing"), reader.read(&mut []));
+            log.result(format!("{round}: write"), writer.write(&[7; 200_000]));
+            log.result(format!("{round}: write to a full pipe"), writer.write(b"x"));
+            log.result(format!("{round}: write_vectored to a full pipe"), writer.write_vectored(&[IoSlice::new(b"x")]));
+            log.result(format!("{round}: write of nothing"), writer.write(b""));
             nonblocking(&reader, false);
             nonblocking(&writer, false);
-            log.came(format!("{round}: read it"), reader.read(&mut vec![0; 200_000]));
+            log.result(format!("{round}: read it"), reader.read(&mut vec![0; 200_000]));
             let clone = reader.try_clone().unwrap();
             let waits = thread::spawn(move || (&clone).read(&mut [0; 8]));
-            log.came(format!("{round}: write, blocking"), writer.write(b"01"));
-            log.came(format!("{round}: read, blocking"), waits.join().unwrap());
+            log.result(format!("{round}: write, blocking"), writer.write(b"01"));
+            log.result(format!("{round}: read, blocking"), waits.join().unwrap());
         }
         log
     }

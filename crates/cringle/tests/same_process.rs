@@ -30,23 +30,23 @@ same::programs! {
                 command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
                 command
             };
-            log.came(format!("spawn {program_shown:?}"), new().spawn().map(drop));
-            log.came(format!("status of {program_shown:?}"), new().status());
-            log.came(format!("output of {program_shown:?}"), new().output());
+            log.result(format!("spawn {program_shown:?}"), new().spawn().map(drop));
+            log.result(format!("status of {program_shown:?}"), new().status());
+            log.result(format!("output of {program_shown:?}"), new().output());
         }
-        log.came("an argument", shell("true").arg("a\0b").status());
-        log.came("a variable", shell("true").env("A\0", "b").status());
-        log.came("a value", shell("true").env("A", "b\0").status());
-        log.came("a name with =", shell("echo \"$A\"").env("A=B", "c").output());
-        log.came("no name", shell("true").env("", "c").status());
-        log.came("no directory", shell("true").current_dir("/no/such").status());
-        log.came("a file for a directory", shell("true").current_dir(file).status());
-        log.came("a NUL in the directory", shell("true").current_dir("a\0").status());
-        log.came("a NUL in the name", shell("true").arg0("a\0b").status());
-        log.came("a group that is none", shell("true").process_group(-7).status());
+        log.result("an argument", shell("true").arg("a\0b").status());
+        log.result("a variable", shell("true").env("A\0", "b").status());
+        log.result("a value", shell("true").env("A", "b\0").status());
+        log.result("a name with =", shell("echo \"$A\"").env("A=B", "c").output());
+        log.result("no name", shell("true").env("", "c").status());
+        log.result("no directory", shell("true").current_dir("/no/such").status());
+        log.result("a file for a directory", shell("true").current_dir(file).status());
+        log.result("a NUL in the directory", shell("true").current_dir("a\0").status());
+        log.result("a NUL in the name", shell("true").arg0("a\0b").status());
+        log.result("a group that is none", shell("true").process_group(-7).status());
         // SAFETY: it only returns an error.
         let refused = unsafe { shell("true").pre_exec(|| Err(io::Error::from_raw_os_error(77))).status() };
-        log.came("a hook that refuses", refused);
+        log.result("a hook that refuses", refused);
         log
     }
 
@@ -57,44 +57,44 @@ same::programs! {
             type Status = it::process::ExitStatus;
             let answers =
                 |s: Status| (s, s.to_string(), s.code(), s.signal(), s.success());
-            log.came(script, status.map(answers));
+            log.result(script, status.map(answers));
             let mut child = shell(script).spawn().unwrap();
-            log.came("wait", child.wait());
-            log.came("wait again", child.wait());
-            log.came("try_wait", child.try_wait());
-            log.came("kill", child.kill());
+            log.result("wait", child.wait());
+            log.result("wait again", child.wait());
+            log.result("try_wait", child.try_wait());
+            log.result("kill", child.kill());
         }
         let mut child = shell("exec sleep 3600").spawn().unwrap();
-        log.came("not yet", child.try_wait());
-        log.came("kill", child.kill());
-        log.came("killed", child.wait());
-        log.came("output", shell("echo out; echo err >&2; exit 3").output());
-        log.came("much", shell("head -c 300000 /dev/zero; head -c 300000 /dev/zero >&2").output().map(|o| (o.stdout.len(), o.stderr.len(), o.status)));
+        log.result("not yet", child.try_wait());
+        log.result("kill", child.kill());
+        log.result("killed", child.wait());
+        log.result("output", shell("echo out; echo err >&2; exit 3").output());
+        log.result("much", shell("head -c 300000 /dev/zero; head -c 300000 /dev/zero >&2").output().map(|o| (o.stdout.len(), o.stderr.len(), o.status)));
         let mut child = shell("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let bytes = disk::pattern(300_000);
         let mut stdin = child.stdin.take().unwrap();
         let sent = bytes.clone();
         let writes = thread::spawn(move || stdin.write_all(&sent));
         let mut found = Vec::new();
-        log.came("echoed", child.stdout.as_mut().unwrap().read_to_end(&mut found));
-        log.came("written", writes.join().unwrap());
-        log.saw("the same", found == bytes);
-        log.came("cat", child.wait_with_output());
+        log.result("echoed", child.stdout.as_mut().unwrap().read_to_end(&mut found));
+        log.result("written", writes.join().unwrap());
+        log.value("the same", found == bytes);
+        log.result("cat", child.wait_with_output());
         let mut child = shell("exit 0").stdin(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
-        log.came("ended", child.wait());
-        log.came("write to who has ended", stdin.write(b"x"));
-        log.came("write of nothing", stdin.write(b""));
+        log.result("ended", child.wait());
+        log.result("write to who has ended", stdin.write(b"x"));
+        log.result("write of nothing", stdin.write(b""));
         let child = shell("echo a; echo b >&2").stdout(Stdio::piped()).spawn();
-        log.came("one stream", child.and_then(|child| child.wait_with_output()));
+        log.result("one stream", child.and_then(|child| child.wait_with_output()));
         let child = shell("echo b >&2").stderr(Stdio::piped()).spawn();
-        log.came("the other", child.and_then(|child| child.wait_with_output()));
+        log.result("the other", child.and_then(|child| child.wait_with_output()));
         let mut command = shell("echo \"$A $0\"");
         command.env("A", "b").env_remove("C").current_dir("/").arg0("name");
-        log.saw("shown", format!("{command:?}").contains("echo"));
-        log.saw("its parts", (command.get_program(), command.get_args().collect::<Vec<_>>(), command.get_envs().collect::<Vec<_>>(), command.get_current_dir()));
-        log.came("and run", command.output());
-        log.came("with no variables", Command::new("/bin/sh").args(["-c", "echo \"[$HOME]\""]).env_clear().output());
+        log.value("shown", format!("{command:?}").contains("echo"));
+        log.value("its parts", (command.get_program(), command.get_args().collect::<Vec<_>>(), command.get_envs().collect::<Vec<_>>(), command.get_current_dir()));
+        log.result("and run", command.output());
+        log.result("with no variables", Command::new("/bin/sh").args(["-c", "echo \"[$HOME]\""]).env_clear().output());
         log
     }
 }

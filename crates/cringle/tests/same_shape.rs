@@ -306,44 +306,44 @@ same::programs! {
             let (before, made) = text.split_once("created").unwrap();
             (before.to_owned(), made.contains("SystemTime"))
         };
-        log.saw("a file", shown(&file).replace(path.to_str().unwrap(), "PATH"));
-        log.saw("its metadata", known(file.metadata().unwrap()));
+        log.value("a file", shown(&file).replace(path.to_str().unwrap(), "PATH"));
+        log.value("its metadata", known(file.metadata().unwrap()));
         for path in ["/", "/dev/null", "/proc/self/exe"] {
-            log.saw(format!("type of {path}"), shown(fs::symlink_metadata(path).unwrap().file_type()));
+            log.value(format!("type of {path}"), shown(fs::symlink_metadata(path).unwrap().file_type()));
         }
-        log.saw("options", shown(OpenOptions::new().read(true).mode(0o600).custom_flags(3)));
-        log.saw("a builder of directories", shown(DirBuilder::new().recursive(true).mode(0o700)));
-        log.saw("times", shown((FileTimes::new(), times)));
-        log.saw("a directory", shown(fs::read_dir("/proc/self/task").unwrap()));
+        log.value("options", shown(OpenOptions::new().read(true).mode(0o600).custom_flags(3)));
+        log.value("a builder of directories", shown(DirBuilder::new().recursive(true).mode(0o700)));
+        log.value("times", shown((FileTimes::new(), times)));
+        log.value("a directory", shown(fs::read_dir("/proc/self/task").unwrap()));
 
         let mut command = Command::new("ls");
         command.arg("-l").arg("a b").env("X", "1").env_remove("Y").current_dir("/");
-        log.saw("a command", shown(&command));
+        log.value("a command", shown(&command));
         command.arg0("name").env_clear().env("A", "b").stdin(Stdio::null());
-        log.saw("another", shown(&command));
+        log.value("another", shown(&command));
         let mut command = Command::new("true");
         command.output().unwrap();
-        log.saw("one that has run", format!("{command:?}"));
+        log.value("one that has run", format!("{command:?}"));
         let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        log.saw("a child", shown(&child));
+        log.value("a child", shown(&child));
         child.wait().unwrap();
-        log.saw("one that has ended", shown(&child));
-        log.saw("its stream", shown(child.stdout.take().unwrap()));
+        log.value("one that has ended", shown(&child));
+        log.value("its stream", shown(child.stdout.take().unwrap()));
 
-        log.saw("standard streams", shown((io::stdin(), io::stdout(), io::stderr())));
-        log.saw("locked", shown((io::stdin().lock(), io::stderr().lock())));
-        log.saw("a pipe", shown(io::pipe().unwrap()));
+        log.value("standard streams", shown((io::stdin(), io::stdout(), io::stderr())));
+        log.value("locked", shown((io::stdin().lock(), io::stderr().lock())));
+        log.value("a pipe", shown(io::pipe().unwrap()));
         let (sender, receiver) = mpsc::channel::<i32>();
-        log.saw("a channel", shown((&sender, &receiver, receiver.iter(), receiver.try_iter())));
-        log.saw("its iterator", shown(receiver.into_iter()));
+        log.value("a channel", shown((&sender, &receiver, receiver.iter(), receiver.try_iter())));
+        log.value("its iterator", shown(receiver.into_iter()));
         let builder = format!("{:?}", thread::Builder::new().name("name".into()).stack_size(100_000));
-        log.saw("a builder", builder.split(", ").take(2).collect::<Vec<_>>());
+        log.value("a builder", builder.split(", ").take(2).collect::<Vec<_>>());
 
         let none: [std::net::SocketAddr; 0] = [];
-        log.saw("no address", shown(it::net::TcpStream::connect(&none[..]).map(drop)));
-        log.saw("no address to bind", shown(it::net::UdpSocket::bind(&none[..]).map(drop)));
+        log.value("no address", shown(it::net::TcpStream::connect(&none[..]).map(drop)));
+        log.value("no address to bind", shown(it::net::UdpSocket::bind(&none[..]).map(drop)));
         let socket = it::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        log.saw("no address to send to", shown(socket.send_to(b"x", &none[..])));
+        log.value("no address to send to", shown(socket.send_to(b"x", &none[..])));
         log
     }
 }

@@ -26,135 +26,135 @@ same::programs! {
     pub(super) fn texts() -> Log {
         let mut log = Log::default();
         let mutex = Mutex::new("value");
-        log.saw("a mutex", &mutex);
-        log.saw("a mutex, on lines", format!("{mutex:#?}"));
+        log.value("a mutex", &mutex);
+        log.value("a mutex, on lines", format!("{mutex:#?}"));
         {
             let guard = mutex.lock().unwrap();
-            log.saw("a locked mutex", &mutex);
-            log.saw("a locked mutex, on lines", format!("{mutex:#?}"));
-            log.saw("its guard", &guard);
-            log.saw("its guard displayed", guard.to_string());
-            log.saw("a failed try", mutex.try_lock());
-            log.saw("a failed try displayed", mutex.try_lock().map(drop).unwrap_err().to_string());
+            log.value("a locked mutex", &mutex);
+            log.value("a locked mutex, on lines", format!("{mutex:#?}"));
+            log.value("its guard", &guard);
+            log.value("its guard displayed", guard.to_string());
+            log.value("a failed try", mutex.try_lock());
+            log.value("a failed try displayed", mutex.try_lock().map(drop).unwrap_err().to_string());
         }
         poison(|| mutex.lock().unwrap());
-        log.saw("a poisoned mutex", &mutex);
-        log.saw("its error", mutex.lock());
-        log.saw("its error displayed", mutex.lock().map(drop).unwrap_err().to_string());
-        log.saw("its try", mutex.try_lock());
+        log.value("a poisoned mutex", &mutex);
+        log.value("its error", mutex.lock());
+        log.value("its error displayed", mutex.lock().map(drop).unwrap_err().to_string());
+        log.value("its try", mutex.try_lock());
         {
             let _guard = mutex.lock().unwrap_or_else(PoisonError::into_inner);
-            log.saw("a poisoned and locked mutex", &mutex);
+            log.value("a poisoned and locked mutex", &mutex);
         }
         mutex.clear_poison();
-        log.saw("not any more", &mutex);
-        log.saw("unsized", &*Box::new(Mutex::new([1, 2])) as &Mutex<[i32]>);
+        log.value("not any more", &mutex);
+        log.value("unsized", &*Box::new(Mutex::new([1, 2])) as &Mutex<[i32]>);
 
         let lock = RwLock::new(7);
-        log.saw("a lock", &lock);
+        log.value("a lock", &lock);
         {
             let reads = lock.read().unwrap();
-            log.saw("a lock that is read", &lock);
-            log.saw("who reads", (&reads, reads.to_string()));
-            log.saw("a writer that fails", lock.try_write());
-            log.saw("another reader", lock.try_read());
+            log.value("a lock that is read", &lock);
+            log.value("who reads", (&reads, reads.to_string()));
+            log.value("a writer that fails", lock.try_write());
+            log.value("another reader", lock.try_read());
         }
         {
             let writes = lock.write().unwrap();
-            log.saw("a lock that is written", format!("{lock:?} {lock:#?}"));
-            log.saw("who writes", (&writes, writes.to_string()));
-            log.saw("a reader that fails", lock.try_read());
+            log.value("a lock that is written", format!("{lock:?} {lock:#?}"));
+            log.value("who writes", (&writes, writes.to_string()));
+            log.value("a reader that fails", lock.try_read());
         }
         poison(|| lock.write().unwrap());
-        log.saw("a poisoned lock", &lock);
-        log.saw("its readers", lock.read());
-        log.saw("its writers", lock.try_write());
-        log.saw("its value", lock.into_inner());
+        log.value("a poisoned lock", &lock);
+        log.value("its readers", lock.read());
+        log.value("its writers", lock.try_write());
+        log.value("its value", lock.into_inner());
 
         let cell = OnceLock::new();
-        log.saw("an empty cell", format!("{cell:?} {cell:#?}"));
-        log.saw("set", cell.set(Mutex::new(1)).is_ok());
-        log.saw("a cell", format!("{cell:?} {cell:#?}"));
+        log.value("an empty cell", format!("{cell:?} {cell:#?}"));
+        log.value("set", cell.set(Mutex::new(1)).is_ok());
+        log.value("a cell", format!("{cell:?} {cell:#?}"));
         let lazy = LazyLock::new(|| 5);
-        log.saw("before its use", format!("{lazy:?} {lazy:#?}"));
-        log.saw("used", *lazy);
-        log.saw("after its use", format!("{lazy:?} {lazy:#?}"));
+        log.value("before its use", format!("{lazy:?} {lazy:#?}"));
+        log.value("used", *lazy);
+        log.value("after its use", format!("{lazy:?} {lazy:#?}"));
         let broken = LazyLock::<i32>::new(|| std::panic::resume_unwind(Box::new("on purpose")));
-        log.panicked("made in vain", || *broken);
-        log.panicked("asked again", || *broken);
-        log.saw("broken", format!("{broken:?}"));
+        log.panic_message("made in vain", || *broken);
+        log.panic_message("asked again", || *broken);
+        log.value("broken", format!("{broken:?}"));
 
         let once = Once::new();
-        log.saw("a once", (&once, once.is_completed()));
+        log.value("a once", (&once, once.is_completed()));
         let mut state = None;
         once.call_once_force(|it| state = Some(format!("{it:?} {}", it.is_poisoned())));
-        log.saw("its state", (state, &once, once.is_completed()));
+        log.value("its state", (state, &once, once.is_completed()));
         let once = Once::new();
-        log.panicked("a closure", || once.call_once(|| std::panic::resume_unwind(Box::new("on purpose"))));
-        log.panicked("the next closure", || once.call_once(|| ()));
-        log.panicked("a wait for it", || once.wait());
+        log.panic_message("a closure", || once.call_once(|| std::panic::resume_unwind(Box::new("on purpose"))));
+        log.panic_message("the next closure", || once.call_once(|| ()));
+        log.panic_message("a wait for it", || once.wait());
         let mut state = None;
         once.call_once_force(|it| state = Some(format!("{it:?} {}", it.is_poisoned())));
-        log.saw("its state", state);
+        log.value("its state", state);
 
-        log.saw("a condition", Condvar::new());
+        log.value("a condition", Condvar::new());
         let barrier = Barrier::new(1);
-        log.saw("a barrier", &barrier);
+        log.value("a barrier", &barrier);
         let leader = barrier.wait();
-        log.saw("its leader", (&leader, leader.is_leader()));
+        log.value("its leader", (&leader, leader.is_leader()));
         let (guard, out) = Condvar::new().wait_timeout(Mutex::new(0).lock().unwrap(), Duration::ZERO).map(|(guard, out)| (*guard, out)).unwrap();
-        log.saw("no time", (guard, out, out.timed_out()));
+        log.value("no time", (guard, out, out.timed_out()));
         let (guard, out) = Condvar::new().wait_timeout_while(Mutex::new(0).lock().unwrap(), Duration::ZERO, |_| true).map(|(guard, out)| (*guard, out)).unwrap();
-        log.saw("no time for a condition", (guard, out));
+        log.value("no time for a condition", (guard, out));
         let (guard, out) = Condvar::new().wait_timeout_while(Mutex::new(0).lock().unwrap(), Duration::MAX, |_| false).map(|(guard, out)| (*guard, out)).unwrap();
-        log.saw("nothing to wait for", (guard, out));
+        log.value("nothing to wait for", (guard, out));
         log
     }
 
     pub(super) fn channels() -> Log {
         let mut log = Log::default();
         let (sender, receiver) = mpsc::channel::<i32>();
-        log.saw("ends", (&sender, &receiver));
-        log.saw("nothing yet", receiver.try_recv());
-        log.saw("no time", receiver.recv_timeout(Duration::ZERO));
-        log.saw("send", sender.send(1));
-        log.saw("no time, and a value", receiver.recv_timeout(Duration::ZERO));
+        log.value("ends", (&sender, &receiver));
+        log.value("nothing yet", receiver.try_recv());
+        log.value("no time", receiver.recv_timeout(Duration::ZERO));
+        log.value("send", sender.send(1));
+        log.value("no time, and a value", receiver.recv_timeout(Duration::ZERO));
         sender.send(2).unwrap();
-        log.saw("all the time", receiver.recv_timeout(Duration::MAX));
+        log.value("all the time", receiver.recv_timeout(Duration::MAX));
         let clone = sender.clone();
         sender.send(3).unwrap();
         clone.send(4).unwrap();
         drop((sender, clone));
-        log.saw("the rest", receiver.try_iter().collect::<Vec<_>>());
-        log.saw("the end", receiver.try_recv());
-        log.saw("the end", receiver.recv());
-        log.saw("the end", receiver.recv_timeout(Duration::ZERO));
-        log.saw("texts", (receiver.recv().unwrap_err().to_string(), receiver.try_recv().unwrap_err().to_string(), receiver.recv_timeout(Duration::ZERO).unwrap_err().to_string()));
-        log.saw("iterated", (receiver.iter().next(), receiver.into_iter().next()));
+        log.value("the rest", receiver.try_iter().collect::<Vec<_>>());
+        log.value("the end", receiver.try_recv());
+        log.value("the end", receiver.recv());
+        log.value("the end", receiver.recv_timeout(Duration::ZERO));
+        log.value("texts", (receiver.recv().unwrap_err().to_string(), receiver.try_recv().unwrap_err().to_string(), receiver.recv_timeout(Duration::ZERO).unwrap_err().to_string()));
+        log.value("iterated", (receiver.iter().next(), receiver.into_iter().next()));
         let (sender, receiver) = mpsc::channel::<i32>();
-        log.saw("empty", receiver.try_recv().unwrap_err().to_string());
-        log.saw("timed out", receiver.recv_timeout(Duration::ZERO).unwrap_err().to_string());
+        log.value("empty", receiver.try_recv().unwrap_err().to_string());
+        log.value("timed out", receiver.recv_timeout(Duration::ZERO).unwrap_err().to_string());
         drop(receiver);
         let refused = sender.send(5).unwrap_err();
-        log.saw("refused", (&refused, refused.to_string(), refused.0));
+        log.value("refused", (&refused, refused.to_string(), refused.0));
         for room in [0, 1, 2] {
             let (sender, receiver) = mpsc::sync_channel::<i32>(room);
-            log.saw("ends", (&sender, &receiver));
+            log.value("ends", (&sender, &receiver));
             let fits: Vec<_> = (0..3).map(|n| sender.try_send(n)).collect();
-            log.saw(format!("room for {room}"), &fits);
+            log.value(format!("room for {room}"), &fits);
             if let Some(Err(e)) = fits.last() {
-                log.saw("full", e.to_string());
+                log.value("full", e.to_string());
             }
-            log.saw("received", receiver.try_iter().collect::<Vec<_>>());
+            log.value("received", receiver.try_iter().collect::<Vec<_>>());
             drop(receiver);
             let refused = sender.try_send(9).unwrap_err();
-            log.saw("refused", (&refused, refused.to_string(), sender.send(9)));
+            log.value("refused", (&refused, refused.to_string(), sender.send(9)));
         }
         let (sender, receiver) = mpsc::sync_channel(0);
         let sends = thread::spawn(move || (0..3).map(|n| sender.send(n)).collect::<Vec<_>>());
-        log.saw("met", (receiver.recv(), receiver.recv()));
+        log.value("met", (receiver.recv(), receiver.recv()));
         drop(receiver);
-        log.saw("and left", sends.join().unwrap());
+        log.value("and left", sends.join().unwrap());
         log
     }
 
@@ -162,39 +162,39 @@ same::programs! {
         let mut log = Log::default();
         let named = |name: &str| thread::Builder::new().name(name.into());
         for name in ["a\0b", "\0", "a\0"] {
-            log.panics(format!("spawn {name:?}"), || named(name).spawn(|| ()).map(|it| it.join().unwrap()));
-            log.panics(format!("spawn_scoped {name:?}"), || thread::scope(|s| {
+            log.panic_prefix(format!("spawn {name:?}"), || named(name).spawn(|| ()).map(|it| it.join().unwrap()));
+            log.panic_prefix(format!("spawn_scoped {name:?}"), || thread::scope(|s| {
                 named(name).spawn_scoped(s, || ()).map(|it| it.join().unwrap()).unwrap();
             }));
         }
         for name in ["", "fetch", "a name that is longer than the kernel's", "\u{1f980}"] {
             let it = named(name).spawn(|| thread::current().name().map(str::to_owned)).unwrap();
-            log.saw("its handle", &it);
-            log.saw("its name", it.thread().name().map(str::to_owned));
+            log.value("its handle", &it);
+            log.value("its name", it.thread().name().map(str::to_owned));
             let shown = format!("{:?}", it.thread());
             let id = format!("{:?}", it.thread().id());
-            log.saw("it", shown.replace(&id, "ID"));
-            log.saw("its id", id.starts_with("ThreadId(") && id.ends_with(')'));
-            log.saw("it says", it.join().unwrap());
+            log.value("it", shown.replace(&id, "ID"));
+            log.value("its id", id.starts_with("ThreadId(") && id.ends_with(')'));
+            log.value("it says", it.join().unwrap());
         }
         let unnamed = thread::spawn(|| format!("{:?}", thread::current()).replace(&format!("{:?}", thread::current().id()), "ID"));
-        log.saw("unnamed", unnamed.join().unwrap());
-        log.saw("a panic", thread::spawn(|| std::panic::resume_unwind(Box::new(7))).join().unwrap_err().downcast_ref::<i32>().copied());
-        log.panicked("a scope", || thread::scope(|s| {
+        log.value("unnamed", unnamed.join().unwrap());
+        log.value("a panic", thread::spawn(|| std::panic::resume_unwind(Box::new(7))).join().unwrap_err().downcast_ref::<i32>().copied());
+        log.panic_message("a scope", || thread::scope(|s| {
             s.spawn(|| std::panic::resume_unwind(Box::new(7)));
         }));
         thread::scope(|s| {
-            log.saw("a scope", format!("{s:?}").starts_with("Scope {"));
+            log.value("a scope", format!("{s:?}").starts_with("Scope {"));
             let it = s.spawn(|| 1);
-            log.saw("a scoped one", &it);
-            log.saw("joined", it.join().unwrap());
+            log.value("a scoped one", &it);
+            log.value("joined", it.join().unwrap());
         });
         thread::park_timeout(Duration::ZERO);
         thread::sleep(Duration::ZERO);
         thread::current().unpark();
         thread::park();
-        log.saw("parked", thread::panicking());
-        log.ended("parallelism", thread::available_parallelism().map(|it| it.get() > 0));
+        log.value("parked", thread::panicking());
+        log.result_without_text("parallelism", thread::available_parallelism().map(|it| it.get() > 0));
         // The library's messages say "fiber".
         log.replace("fiber", "thread");
         log
@@ -234,13 +234,13 @@ mod borrowed {
             lock = RwLock::new(&text);
             lazy = LazyLock::new(|| 1);
             let mut log = Log::default();
-            log.saw("all", (&cell, &*mutex.lock().unwrap(), &*lock.read().unwrap(), *lazy));
+            log.value("all", (&cell, &*mutex.lock().unwrap(), &*lock.read().unwrap(), *lazy));
             // A guard in a temporary at the end of a block, of a lock that goes first.
             let length = {
                 let lock = RwLock::new(String::from("four"));
                 lock.read().unwrap().len()
             };
-            log.saw("its length", length);
+            log.value("its length", length);
             log
         }
     }

@@ -92,7 +92,7 @@ fn a_second_signal_kills_by_its_default_action() {
             });
         });
     };
-    assert_eq!(output.status.signal(), Some(libc::SIGINT), "{}", child::said(&output));
+    assert_eq!(output.status.signal(), Some(libc::SIGINT), "{}", child::transcript(&output));
 }
 
 /// No fiber has a turn while it computes: what it asks by `check` is all there is.
@@ -167,7 +167,7 @@ fn a_guard_and_a_listener_leave_nothing_behind() {
         // So this ends it, as the test expects.
         return raise(Signal::User1);
     };
-    assert_eq!(output.status.signal(), Some(libc::SIGUSR1), "{}", child::said(&output));
+    assert_eq!(output.status.signal(), Some(libc::SIGUSR1), "{}", child::transcript(&output));
 }
 
 #[test]

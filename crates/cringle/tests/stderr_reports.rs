@@ -53,7 +53,7 @@ fn kill(signal: Signal) {
 }
 
 fn finish(output: Output) -> String {
-    let said = child::said(&output);
+    let said = child::transcript(&output);
     assert!(output.status.success(), "{said}");
     said
 }

@@ -71,7 +71,7 @@ fn wait_that_outlasts_its_cancel_is_reported_once() {
             });
         });
     };
-    let said = child::said(&output);
+    let said = child::transcript(&output);
     assert!(output.status.success(), "{said}");
     let reports: Vec<_> = said.lines().filter(|line| line.contains("still waits for")).collect();
     assert_eq!(reports.len(), 1, "{said}");
@@ -182,7 +182,7 @@ fn write_to_a_frozen_file_system_outlasts_its_deadline() {
         drop(ended);
         output.expect("the parent gets the output")
     });
-    let said = child::said(&output);
+    let said = child::transcript(&output);
     println!("{said}");
     assert!(output.status.success());
     if said.contains("skipped:") {
@@ -348,7 +348,7 @@ fn many_stubborn_waits_are_one_report() {
         cringle::sim::run(1, &options, crowd).unwrap();
         return;
     };
-    let said = child::said(&output);
+    let said = child::transcript(&output);
     assert!(output.status.success(), "{said}");
     let reports: Vec<_> = said.lines().filter(|line| line.contains("still waits for")).collect();
     // The first line, and one for the fibers that are due until the next line is allowed.

@@ -113,6 +113,6 @@ fn a_fiber_that_goes_on_after_a_deadline_is_not_reported_as_stubborn() {
             wait(Duration::from_millis(5500));
         });
     };
-    assert!(output.status.success(), "{}", child::said(&output));
-    assert!(!child::said(&output).contains("still waits"), "{}", child::said(&output));
+    assert!(output.status.success(), "{}", child::transcript(&output));
+    assert!(!child::transcript(&output).contains("still waits"), "{}", child::transcript(&output));
 }

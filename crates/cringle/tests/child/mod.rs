@@ -63,14 +63,14 @@ pub(crate) fn must_succeed_with(
     match run_with(test, prepare) {
         None => body(),
         Some(output) => {
-            println!("{}", said(&output));
+            println!("{}", transcript(&output));
             assert!(output.status.success(), "the child failed");
         }
     }
 }
 
 /// What the child wrote.
-pub(crate) fn said(output: &Output) -> String {
+pub(crate) fn transcript(output: &Output) -> String {
     let [out, err] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
     format!("{}\n{out}\n{err}", output.status)
 }

@@ -22,12 +22,12 @@ impl Log {
     }
 
     /// Logs a value.
-    pub(crate) fn saw(&mut self, call: impl Into<String>, value: impl Debug) {
+    pub(crate) fn value(&mut self, call: impl Into<String>, value: impl Debug) {
         self.push(call.into(), format!("{value:?}"));
     }
 
     /// Logs a result with the text of its error.
-    pub(crate) fn came<T: Debug>(&mut self, call: impl Into<String>, result: io::Result<T>) {
+    pub(crate) fn result<T: Debug>(&mut self, call: impl Into<String>, result: io::Result<T>) {
         let text = match result {
             Ok(value) => format!("{value:?}"),
             Err(e) => format!("{:?} {:?} {e}", e.kind(), e.raw_os_error()),
@@ -36,7 +36,11 @@ impl Log {
     }
 
     /// Logs a result; of an error its kind and number, not its text.
-    pub(crate) fn ended<T: Debug>(&mut self, call: impl Into<String>, result: io::Result<T>) {
+    pub(crate) fn result_without_text<T: Debug>(
+        &mut self,
+        call: impl Into<String>,
+        result: io::Result<T>,
+    ) {
         let text = match result {
             Ok(value) => format!("{value:?}"),
             Err(e) => format!("{:?} {:?}", e.kind(), e.raw_os_error()),
@@ -45,8 +49,8 @@ impl Log {
     }
 
     /// Logs whether a call panics, and the start of the message.
-    pub(crate) fn panics<T>(&mut self, call: impl Into<String>, f: impl FnOnce() -> T) {
-        self.panicked(call, f);
+    pub(crate) fn panic_prefix<T>(&mut self, call: impl Into<String>, f: impl FnOnce() -> T) {
+        self.panic_message(call, f);
         let (_, text) = self.0.last_mut().expect("just logged");
         *text = text.split(':').next().expect("one part at least").to_owned();
     }
@@ -57,7 +61,7 @@ impl Log {
     }
 
     /// Logs the message of a panic, or that there was none.
-    pub(crate) fn panicked<T>(&mut self, call: impl Into<String>, f: impl FnOnce() -> T) {
+    pub(crate) fn panic_message<T>(&mut self, call: impl Into<String>, f: impl FnOnce() -> T) {
         let caught = fiber::catch_unwind(std::panic::AssertUnwindSafe(|| drop(f())));
         let text = match caught {
             Ok(()) => "no panic".to_owned(),
