@@ -100,6 +100,11 @@ impl Transfer<'_, '_> {
         match now {
             now if now > size => return Err(CopyError::Grew),
             now if now < size => return Err(CopyError::Shrank),
+            // With a writeback cache, FUSE keeps the old size of a file that its server truncated.
+            // The source then lacks bytes that were copied; a file whose size is invented has them.
+            _ if more == 0 && copied > 0 && matches!(self.has_byte(copied - 1), Ok(false)) => {
+                return Err(CopyError::Shrank);
+            }
             _ if more == 0 => return Ok(copied),
             // The file was shorter a moment ago.
             _ if copied < size => return Err(CopyError::Shrank),
@@ -227,7 +232,9 @@ impl Transfer<'_, '_> {
             let data = match sys::seek_data(self.from, at) {
                 Ok(data) => data.clamp(at, size),
                 Err(e) if e.raw_os_error() == Some(libc::ENXIO) => {
-                    if self.has_last_byte(size)? {
+                    // If the last byte cannot be read, the file does not end in a hole: its size
+                    // is invented.
+                    if self.has_byte(size - 1)? {
                         break;
                     }
                     at
@@ -255,10 +262,9 @@ impl Transfer<'_, '_> {
         Ok(size)
     }
 
-    /// Returns whether the last byte can be read. If not, the file does not end in a hole: its size
-    /// is invented.
-    fn has_last_byte(&self, size: u64) -> Result<bool, CopyError> {
-        sys::seek(self.from, size - 1).map_err(CopyError::Read)?;
+    /// Moves the source's cursor to `offset` and returns whether a byte can be read there.
+    fn has_byte(&self, offset: u64) -> Result<bool, CopyError> {
+        sys::seek(self.from, offset).map_err(CopyError::Read)?;
         sys::read(self.from, &mut [0]).map(|n| n == 1).map_err(CopyError::Read)
     }
 

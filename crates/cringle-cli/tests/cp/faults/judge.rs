@@ -101,7 +101,7 @@ impl Names {
 fn prepare(cell: &Cell<'_>, names: &Names, bytes: &[u8], (from, to): (&Place<'_>, &Place<'_>)) {
     let (way, base) = (cell.way, &names.base);
     for place in [from, to] {
-        if !place.names("").contains(base) {
+        if !place.has(base) {
             place.mkdir(base);
         }
     }
